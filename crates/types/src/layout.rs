@@ -1,0 +1,201 @@
+//! How a file's bytes are cut into segments and laid over targets: the data.
+//! The maths is in `weir-layout`.
+
+use crate::codec::{Decode, DecodeError, Encode, Reader};
+use crate::id::{CopyIndex, Epoch, SegmentIndex, TargetId};
+use crate::limits::{
+    MAX_COLUMNS, MAX_FILE_BYTES, MAX_STRIPE_UNIT_BYTES, MIN_STRIPE_UNIT_BYTES,
+};
+
+/// How a segment survives failures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// Full copies (one copy: none).
+    #[default]
+    Copies,
+}
+crate::codec_tag!(Scheme { Copies = 0 });
+
+/// What may happen to a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SegmentState {
+    /// It takes writes.
+    #[default]
+    Open,
+    /// Its length is final.
+    Sealed,
+}
+crate::codec_tag!(SegmentState { Open = 0, Sealed = 1 });
+
+/// One column: where its copies are, the primary first. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Column {
+    /// The target of each copy.
+    pub targets: Vec<TargetId>,
+}
+crate::codec_struct!(Column { targets });
+
+/// A contiguous byte range of a file with its own layout.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Segment {
+    /// Its number; names its objects; never reused within the file.
+    pub index: SegmentIndex,
+    /// First byte of the file that it holds.
+    pub start: u64,
+    /// Bytes of the file that it holds; `None` while open-ended (only the
+    /// last segment may be).
+    pub len: Option<u64>,
+    /// Bytes on one column before the next.
+    pub stripe_unit_bytes: u32,
+    /// The columns, in stripe order. Never empty.
+    pub columns: Vec<Column>,
+    /// How it survives failures.
+    pub scheme: Scheme,
+    /// What may happen to it.
+    pub state: SegmentState,
+    /// Grows at each change of this segment's layout.
+    pub epoch: Epoch,
+}
+
+impl Segment {
+    /// The first byte after the segment.
+    pub fn end(&self) -> u64 {
+        self.len.map_or(MAX_FILE_BYTES, |len| self.start + len)
+    }
+
+    /// The target that holds a copy of a column.
+    pub fn target(&self, column: usize, copy: CopyIndex) -> Option<TargetId> {
+        self.columns.get(column)?.targets.get(usize::from(copy.0)).copied()
+    }
+
+    /// The numbers that locate every byte of the segment.
+    pub fn stripe(&self) -> StripeMap {
+        StripeMap { unit_bytes: self.stripe_unit_bytes, columns: self.columns.len() as u16 }
+    }
+}
+
+impl Encode for Segment {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.index.encode(out);
+        self.start.encode(out);
+        self.len.encode(out);
+        self.stripe_unit_bytes.encode(out);
+        self.columns.encode(out);
+        self.scheme.encode(out);
+        self.state.encode(out);
+        self.epoch.encode(out);
+    }
+}
+
+impl Decode for Segment {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let segment = Self {
+            index: Decode::decode(r)?,
+            start: Decode::decode(r)?,
+            len: Decode::decode(r)?,
+            stripe_unit_bytes: Decode::decode(r)?,
+            columns: Decode::decode(r)?,
+            scheme: Decode::decode(r)?,
+            state: Decode::decode(r)?,
+            epoch: Decode::decode(r)?,
+        };
+        let end = segment.start.checked_add(segment.len.unwrap_or(0));
+        let fits = end.is_some_and(|end| end <= MAX_FILE_BYTES);
+        let columns = segment.columns.len();
+        let copies = segment.columns.first().map_or(0, |c| c.targets.len());
+        let even = segment.columns.iter().all(|c| c.targets.len() == copies);
+        if !fits || columns > MAX_COLUMNS || copies == 0 || copies > 255 || !even {
+            return Err(DecodeError::BadValue);
+        }
+        segment.stripe().check()?;
+        Ok(segment)
+    }
+}
+
+/// Stripe unit and number of columns: with the column's own number, all that a
+/// server needs to work out its share of a region (PVFS, paper 0 section 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StripeMap {
+    /// Bytes on one column before the next.
+    pub unit_bytes: u32,
+    /// Number of columns.
+    pub columns: u16,
+}
+
+impl StripeMap {
+    /// Refuses numbers that no layout has.
+    pub fn check(self) -> Result<(), DecodeError> {
+        let unit_ok = (MIN_STRIPE_UNIT_BYTES..=MAX_STRIPE_UNIT_BYTES).contains(&self.unit_bytes)
+            && self.unit_bytes % MIN_STRIPE_UNIT_BYTES == 0;
+        let columns_ok = (1..=MAX_COLUMNS).contains(&usize::from(self.columns));
+        if unit_ok && columns_ok { Ok(()) } else { Err(DecodeError::BadValue) }
+    }
+}
+
+impl Encode for StripeMap {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.unit_bytes.encode(out);
+        self.columns.encode(out);
+    }
+}
+impl Decode for StripeMap {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let map = Self { unit_bytes: Decode::decode(r)?, columns: Decode::decode(r)? };
+        map.check()?;
+        Ok(map)
+    }
+}
+
+/// The families of layout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LayoutKind {
+    /// PVFS: one segment, striped round robin from a base target.
+    #[default]
+    Striped,
+    /// River: one segment of one column per fragment; sizes may differ; the
+    /// last is open-ended.
+    Fragments,
+    /// HDFS: segments of equal size, one column each, on random targets.
+    Chunked,
+}
+crate::codec_tag!(LayoutKind { Striped = 0, Fragments = 1, Chunked = 2 });
+
+/// What to lay out: the wish of a user, kept on directories as the default of
+/// new files. Zeros and empties mean "choose for me".
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LayoutSpec {
+    /// The family.
+    pub kind: LayoutKind,
+    /// Index of the first target in target order (striped, fragments);
+    /// `None`: chosen for balance.
+    pub base: Option<u32>,
+    /// Number of targets; 0: all.
+    pub count: u16,
+    /// Striped: bytes on one column before the next; 0: 64 KiB.
+    pub stripe_unit_bytes: u32,
+    /// Chunked: bytes of a chunk; 0: 64 MiB. Fragments: bytes of every
+    /// fragment that has no entry in `fragment_bytes`; 0: 64 MiB.
+    pub segment_bytes: u64,
+    /// Fragments: the size of each, in order.
+    pub fragment_bytes: Vec<u64>,
+    /// Copies of each column; 0: 1.
+    pub copies: u8,
+}
+crate::codec_struct!(LayoutSpec {
+    kind, base, count, stripe_unit_bytes, segment_bytes, fragment_bytes, copies
+});
+
+/// The layout of one file as a client uses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileLayout {
+    /// The family it was made from; later segments follow it.
+    pub kind: LayoutKind,
+    /// Position of the first column in target order: with the number of
+    /// columns and the stripe unit it locates every byte of a striped file.
+    pub base: u32,
+    /// Grows at each change of any segment.
+    pub epoch: Epoch,
+    /// Sorted by start, without gaps or overlaps, from byte 0.
+    pub segments: Vec<Segment>,
+}
+crate::codec_struct!(FileLayout { kind, base, epoch, segments });

@@ -1,0 +1,18 @@
+//! The vocabulary of Weir: identifiers, limits, errors, layouts and the byte
+//! codec that every crate shares. Pure: no I/O, no clock, no randomness.
+
+pub mod attr;
+pub mod checksum;
+pub mod codec;
+pub mod error;
+pub mod id;
+pub mod layout;
+pub mod limits;
+
+pub use attr::{Attr, Caller, FileKind, FsUsage, Timestamp};
+pub use codec::{Decode, DecodeError, Encode, Reader};
+pub use error::{Error, ErrorKind, Result, Retry};
+pub use id::*;
+pub use layout::{
+    Column, FileLayout, LayoutKind, LayoutSpec, Scheme, Segment, SegmentState, StripeMap,
+};

@@ -1,0 +1,54 @@
+//! Every limit in one place, and the relations between them checked when the
+//! crate compiles.
+
+/// The unit of checksums: one CRC-32C for each such block of an object.
+pub const BLOCK_BYTES: usize = 4096;
+/// The most data bytes one frame carries.
+pub const MAX_PAYLOAD_BYTES: usize = 4 << 20;
+/// The most bytes of a message body.
+pub const MAX_BODY_BYTES: usize = 1 << 20;
+/// The most checksums of one frame: one for each block, and two cut blocks for
+/// each piece of a strided request.
+pub const MAX_CHECKSUMS: usize = MAX_PAYLOAD_BYTES / BLOCK_BYTES + 2 * MAX_PIECES;
+/// The most elements of any list in a message.
+pub const MAX_LIST_LEN: usize = 65_536;
+/// The most strided regions that one request may name.
+pub const MAX_REGIONS: usize = 256;
+/// The most contiguous pieces of one object that one request may touch.
+pub const MAX_PIECES: usize = 4096;
+/// The longest name of a directory entry.
+pub const MAX_NAME_BYTES: usize = 255;
+/// The longest target of a symbolic link.
+pub const MAX_SYMLINK_BYTES: usize = 4095;
+/// The longest value of an extended attribute (as on Linux).
+pub const MAX_XATTR_BYTES: usize = 65_536;
+/// The most hard links to a file.
+pub const MAX_LINKS: u32 = 1_000_000;
+/// The largest file size, and so the largest offset plus length.
+pub const MAX_FILE_BYTES: u64 = 1 << 62;
+/// The smallest stripe unit: a block, so that no block spans two columns.
+pub const MIN_STRIPE_UNIT_BYTES: u32 = BLOCK_BYTES as u32;
+/// The largest stripe unit.
+pub const MAX_STRIPE_UNIT_BYTES: u32 = 1 << 30;
+/// The most columns of one segment.
+pub const MAX_COLUMNS: usize = 1024;
+/// The most segments of one file.
+pub const MAX_SEGMENTS: usize = 1 << 20;
+/// Segments in one page of a layout message.
+pub const SEGMENT_PAGE: usize = 64;
+/// The most mutations that one session has in flight.
+pub const MAX_SLOTS: u16 = 256;
+/// Requests that a server accepts on one connection before it stops reading.
+pub const MAX_IN_FLIGHT_PER_CONNECTION: usize = 64;
+/// The most supplementary groups of a caller (Linux allows 65,536; NFS 16).
+pub const MAX_GROUPS: usize = 1024;
+/// Directory entries in one readdir reply.
+pub const MAX_READDIR_ENTRIES: usize = 1024;
+
+const _: () = {
+    assert!(MAX_PAYLOAD_BYTES % BLOCK_BYTES == 0);
+    assert!(MIN_STRIPE_UNIT_BYTES as usize % BLOCK_BYTES == 0);
+    assert!(MAX_XATTR_BYTES + 4096 < MAX_BODY_BYTES);
+    assert!(MAX_REGIONS <= MAX_PIECES);
+    assert!(MAX_CHECKSUMS * 4 <= MAX_BODY_BYTES);
+};
