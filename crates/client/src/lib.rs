@@ -1,1 +1,32 @@
-//! placeholder
+//! The client of Weir: striped reads and writes straight to the data servers,
+//! names and layouts from the metadata server.
+//!
+//! `core` decides (no I/O, no clock), the rest carries it out. All calls
+//! block, all may be made from many threads, and every one ends within
+//! [`ClientConfig::request_timeout_ms`] with an error that names the server.
+//!
+//! Invariant: reading and writing sends nothing to the metadata server (but to
+//! extend a layout ahead of a writer); counters prove it.
+
+mod client;
+mod config;
+mod context;
+mod control;
+pub mod core;
+mod counters;
+mod drive;
+mod file;
+mod namespace;
+mod read;
+mod reader;
+mod servers;
+mod session;
+mod slots;
+mod write;
+mod writer;
+
+pub use client::Client;
+pub use config::{ClientConfig, Transport};
+pub use context::Context;
+pub use file::{File, set_nothing};
+pub use namespace::CreateOptions;

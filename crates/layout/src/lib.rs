@@ -1,1 +1,27 @@
-//! placeholder
+//! Layout maths: where the bytes of a file are. Pure: no I/O, no clock, no
+//! randomness of its own.
+//!
+//! From the outside in: [`mod@file`] finds the segments of a file range,
+//! [`region`] describes what a request touches inside one segment, [`mod@share`]
+//! cuts that down to one column's object (on the server) and back into the
+//! caller's buffer (on the client), [`stripe`] is the arithmetic beneath, and
+//! [`checks`] cuts pieces where their checksums are. [`mod@place`] chooses the
+//! targets of new segments.
+//!
+//! Invariant: `{base, count, unit}` alone locates every byte of a striped
+//! file, and a server needs nothing but the request's descriptor and the
+//! stripe map to work out its share (`tests/paper_rows.rs`).
+
+pub mod checks;
+pub mod file;
+pub mod place;
+pub mod region;
+pub mod share;
+pub mod stripe;
+
+pub use checks::{Cut, clip, cut_count, cuts};
+pub use file::{Span, check_layout, covered_bytes, preferred_io_bytes, segment_at, split};
+pub use place::{TargetInfo, check_spec, grant, place};
+pub use region::{MAX_ELEMENTS, Region, RegionList};
+pub use share::{ColumnSet, MAX_RUNS, Piece, Run, columns_touched, scatter, share};
+pub use stripe::{Location, implied_segment_len, locate, object_len, segment_len, segment_offset};

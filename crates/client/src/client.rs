@@ -1,0 +1,314 @@
+//! The client: one session with a cluster.
+
+use crate::config::ClientConfig;
+use crate::context::Context;
+use crate::counters::Counters;
+use crate::drive::Call;
+use crate::file::{File, OpenState};
+use crate::servers::Servers;
+use crate::session::MetaSession;
+use crate::writer::Writer;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use weir_layout::covered_bytes;
+use weir_net::{BufferPool, Wait};
+use weir_types::{Attr, FileId, Result, SessionId, TargetId};
+use weir_wire::Request;
+use weir_wire::data::{ServerStatus, StatusRequest};
+use weir_wire::map::ClusterMap;
+use weir_wire::meta::{CloseRequest, OpenFile, SetAttrRequest};
+
+/// Bytes of buffers that a client may hold.
+const BUFFER_BYTES: usize = 256 << 20;
+/// How often the background thread looks for old data.
+const TICK: Duration = Duration::from_millis(100);
+/// A session that asks nothing for so long says that it lives.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+/// Files closed before the metadata server is told, at the most.
+const CLOSE_BATCH: usize = 64;
+
+#[derive(Default)]
+struct Opened {
+    files: HashMap<FileId, (Arc<OpenState>, u32)>,
+    /// Opens that the metadata server counts, those being closed included.
+    counts: HashMap<FileId, u32>,
+    /// Closed, but not yet told.
+    closing: Vec<FileId>,
+}
+
+/// What all handles of a client share.
+pub(crate) struct Inner {
+    pub(crate) config: Arc<ClientConfig>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) session: MetaSession,
+    pub(crate) servers: Servers,
+    pub(crate) buffers: Arc<BufferPool>,
+    opened: Arc<Mutex<Opened>>,
+    stop: Arc<(Mutex<bool>, Condvar)>,
+}
+
+/// A session with a cluster. All calls may be made from many threads.
+pub struct Client {
+    pub(crate) inner: Arc<Inner>,
+    background: Option<JoinHandle<()>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Client {
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// `Unreachable` if nothing listens, `AuthFailed` if the key is wrong,
+    /// `VersionMismatch`; the message says what to do.
+    pub fn connect(config: ClientConfig) -> Result<Self> {
+        let (config, counters) = (Arc::new(config), Arc::new(Counters::default()));
+        let opened = Arc::new(Mutex::new(Opened::default()));
+        let list = opened.clone();
+        let open_files = Box::new(move || {
+            let opened = lock(&list);
+            let times = |(file, n): (&FileId, &u32)| std::iter::repeat_n(*file, *n as usize);
+            opened.counts.iter().flat_map(times).collect()
+        });
+        let session = MetaSession::open(config.clone(), counters.clone(), open_files)?;
+        let inner = Arc::new(Inner {
+            servers: Servers::new(config.clone(), counters.clone()),
+            buffers: BufferPool::new(BUFFER_BYTES),
+            stop: Arc::default(),
+            session,
+            opened,
+            config,
+            counters,
+        });
+        let background = std::thread::Builder::new()
+            .name("weir-background".into())
+            .spawn({
+                let inner = inner.clone();
+                move || inner.background()
+            })?;
+        Ok(Self { inner, background: Some(background) })
+    }
+
+    /// The session's number.
+    pub fn session(&self) -> SessionId {
+        self.inner.session.id()
+    }
+
+    /// What was counted so far, sorted by name.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        self.inner.counters.list()
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &ClientConfig {
+        &self.inner.config
+    }
+
+    /// Servers and targets.
+    pub fn cluster_map(&self) -> Result<ClusterMap> {
+        self.inner.servers.map(&self.inner.session)
+    }
+
+    /// Counters and state of the metadata server.
+    pub fn metadata_status(&self) -> Result<ServerStatus> {
+        self.inner.session.call(&Context::root(), &StatusRequest {})
+    }
+
+    /// Counters and state of the data server that serves a target.
+    pub fn data_status(&self, target: TargetId, timeout_ms: u64) -> Result<ServerStatus> {
+        let wait = Wait::for_ms(timeout_ms);
+        let mut conn = self.inner.servers.take(&self.inner.session, target, &wait)?;
+        let header = weir_wire::Header::request(StatusRequest::OP, conn.conn.next_request_id());
+        conn.conn.send(header, &StatusRequest {}, &[], &[], &wait)?;
+        let status = conn.conn.recv_reply(&wait)?;
+        conn.put_back();
+        Ok(status)
+    }
+
+    /// Writes everything that is gathered, tells the metadata server what is
+    /// closed, and ends.
+    pub fn shutdown(mut self) {
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        let (stopped, wake) = &*self.inner.stop;
+        *lock(stopped) = true;
+        wake.notify_all();
+        if let Some(thread) = self.background.take() {
+            if thread.join().is_err() {
+                tracing::error!("the client's background thread panicked");
+            }
+        }
+        self.inner.send_closes();
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if self.background.is_some() {
+            self.stop();
+        }
+    }
+}
+
+impl Inner {
+    /// A handle for what an open or create returned.
+    pub(crate) fn opened(self: &Arc<Self>, ctx: &Context, open: &OpenFile) -> Result<File> {
+        let file = open.attr.file;
+        let state = {
+            let mut opened = lock(&self.opened);
+            *opened.counts.entry(file).or_default() += 1;
+            match opened.files.entry(file) {
+                Entry::Occupied(mut entry) => {
+                    entry.get_mut().1 += 1;
+                    let state = entry.get().0.clone();
+                    drop(opened);
+                    state.update(open);
+                    state
+                }
+                Entry::Vacant(entry) => {
+                    let state = Arc::new(OpenState::new(open));
+                    entry.insert((state.clone(), 1));
+                    state
+                }
+            }
+        };
+        let handle = File::new(state.clone(), self.clone());
+        let call = Call { inner: self, file: &state, ctx };
+        if open.more_segments {
+            let rights = open.capability.capability.rights;
+            state.fetch_layout(self, ctx, covered_bytes(&open.layout), rights)?;
+        }
+        state.finish_truncate(call, open)?;
+        Ok(handle)
+    }
+
+    /// A handle is gone.
+    pub(crate) fn closed(&self, state: &Arc<OpenState>) {
+        let many = {
+            let mut opened = lock(&self.opened);
+            if let Entry::Occupied(mut entry) = opened.files.entry(state.id) {
+                entry.get_mut().1 -= 1;
+                if entry.get().1 == 0 {
+                    entry.remove();
+                }
+            }
+            opened.closing.push(state.id);
+            opened.closing.len() >= CLOSE_BATCH
+        };
+        if many {
+            self.stop.1.notify_all();
+        }
+    }
+
+    /// The state of a file if it is open here.
+    pub(crate) fn open_state(&self, file: FileId) -> Option<Arc<OpenState>> {
+        lock(&self.opened).files.get(&file).map(|(state, _)| state.clone())
+    }
+
+    /// Attributes as this client sees them: its own writes included.
+    pub(crate) fn seen(&self, mut attr: Attr) -> Attr {
+        if let Some(state) = self.open_state(attr.file) {
+            state.saw_attr(&attr);
+            attr.size = state.size();
+            if let Some(mtime) = state.writer().uncommitted_mtime() {
+                attr.mtime = mtime;
+                attr.ctime = mtime;
+            }
+        }
+        attr
+    }
+
+    /// Changes attributes; a new size is carried to the objects.
+    pub(crate) fn set_attr(self: &Arc<Self>, ctx: &Context, request: &SetAttrRequest) -> Result<Attr> {
+        let state = self.open_state(request.file);
+        if let Some(state) = &state {
+            // Times and size that are set now must not be overtaken by those
+            // of earlier writes.
+            Writer::flush(Call { inner: self, file: state, ctx })?;
+        }
+        let reply = self.session.change(ctx, request)?;
+        match (&state, request.size) {
+            (Some(state), Some(size)) => {
+                state.update(&reply);
+                if size == 0 {
+                    state.writer().forget_objects();
+                }
+                state.set_size(reply.attr.size);
+                self.settle_truncate(ctx, state, &reply)?;
+            }
+            (None, Some(_)) if reply.pending_truncate.is_some() => {
+                let state = OpenState::new(&reply);
+                self.settle_truncate(ctx, &state, &reply)?;
+            }
+            _ => {}
+        }
+        Ok(reply.attr)
+    }
+
+    fn settle_truncate(&self, ctx: &Context, state: &OpenState, reply: &OpenFile) -> Result<()> {
+        if reply.more_segments {
+            let rights = reply.capability.capability.rights;
+            state.fetch_layout(self, ctx, covered_bytes(&reply.layout), rights)?;
+        }
+        state.finish_truncate(Call { inner: self, file: state, ctx }, reply)
+    }
+
+    fn background(&self) {
+        let (stopped, wake) = &*self.stop;
+        loop {
+            {
+                let guard = lock(stopped);
+                let (guard, _) =
+                    wake.wait_timeout(guard, TICK).unwrap_or_else(PoisonError::into_inner);
+                if *guard {
+                    return;
+                }
+            }
+            let ctx = Context::root();
+            let files: Vec<_> = lock(&self.opened).files.values().map(|f| f.0.clone()).collect();
+            for state in files {
+                Writer::flush_old(Call { inner: self, file: &state, ctx: &ctx });
+                state.reader().expire();
+            }
+            self.send_closes();
+            if self.session.idle_for(KEEPALIVE) {
+                if let Err(error) = self.session.call(&ctx, &weir_wire::data::PingRequest {}) {
+                    tracing::warn!("metadata server: {error}");
+                }
+            }
+        }
+    }
+
+    fn send_closes(&self) {
+        let files = std::mem::take(&mut lock(&self.opened).closing);
+        if files.is_empty() {
+            return;
+        }
+        let request = CloseRequest { files };
+        match self.session.call(&Context::root(), &request) {
+            Ok(()) => {
+                let mut opened = lock(&self.opened);
+                for file in request.files {
+                    if let Entry::Occupied(mut count) = opened.counts.entry(file) {
+                        *count.get_mut() -= 1;
+                        if *count.get() == 0 {
+                            count.remove();
+                        }
+                    }
+                }
+            }
+            Err(error) => {
+                tracing::warn!("metadata server: {error}; will say later what was closed");
+                lock(&self.opened).closing.extend(request.files);
+            }
+        }
+    }
+}
+

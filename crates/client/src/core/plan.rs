@@ -1,0 +1,214 @@
+//! Which servers a call concerns: one part, so one request, for each column
+//! that it touches.
+
+use weir_layout::{Region, RegionList, columns_touched, segment_at, split};
+use weir_types::limits::MAX_PAYLOAD_BYTES;
+use weir_types::{
+    ColumnIndex, CopyIndex, Error, ErrorKind, FileId, FileLayout, ObjectId, Result, StripeMap,
+    TargetId,
+};
+
+/// The most bytes of one call: longer ones are made of several.
+pub const MAX_CALL_BYTES: usize = MAX_PAYLOAD_BYTES;
+
+/// The part of a call that lies in one segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// What it touches, relative to the segment.
+    pub regions: RegionList,
+    /// The segment's stripe.
+    pub stripe: StripeMap,
+    /// Where its bytes begin in the caller's buffer.
+    pub buffer_offset: u64,
+}
+
+/// One request: the share of one column of one chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Position in [`Plan::chunks`].
+    pub chunk: usize,
+    /// The object to ask for.
+    pub object: ObjectId,
+    /// The target that has it.
+    pub target: TargetId,
+}
+
+/// The requests of a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// By segment, in the order of the caller's buffer.
+    pub chunks: Vec<Chunk>,
+    /// One for each server that is asked.
+    pub parts: Vec<Part>,
+}
+
+impl Plan {
+    /// Where a part's bytes come from or go to.
+    pub fn chunk(&self, part: usize) -> &Chunk {
+        &self.chunks[self.parts[part].chunk]
+    }
+}
+
+/// Plans a contiguous call.
+///
+/// # Errors
+/// `Stale` if the layout does not cover the range (it has to be extended or
+/// fetched anew); `InvalidArgument` if the range is empty or too long.
+pub fn plan_range(file: FileId, layout: &FileLayout, offset: u64, len: u64) -> Result<Plan> {
+    if len == 0 || len > MAX_CALL_BYTES as u64 {
+        return Err(Error::new(ErrorKind::InvalidArgument, "a call has 1 byte to 4 MiB"));
+    }
+    let mut plan = Plan::default();
+    let mut covered = 0;
+    for span in split(layout, offset, len) {
+        let regions = RegionList::contiguous(span.offset, span.len)?;
+        add_chunk(&mut plan, file, layout, span.segment, regions, covered)?;
+        covered += span.len;
+    }
+    if covered < len { Err(not_covered(file, offset + covered)) } else { Ok(plan) }
+}
+
+/// Plans a strided call: regions are relative to the file, the caller's buffer
+/// holds their bytes one after another.
+///
+/// # Errors
+/// As [`plan_range`].
+pub fn plan_regions(file: FileId, layout: &FileLayout, regions: &RegionList) -> Result<Plan> {
+    regions.check_total_bytes(MAX_CALL_BYTES as u64)?;
+    let mut plan = Plan::default();
+    let position =
+        segment_at(layout, regions.regions().iter().map(|r| r.offset).min().unwrap_or(0))
+            .ok_or_else(|| not_covered(file, regions.end()))?;
+    let segment = &layout.segments[position];
+    if regions.end() <= segment.end() {
+        let start = segment.start;
+        let shifted = regions.regions().iter().map(|r| Region { offset: r.offset - start, ..*r });
+        let shifted = RegionList::new(shifted.collect())?;
+        add_chunk(&mut plan, file, layout, position, shifted, 0)?;
+        return Ok(plan);
+    }
+    // Over several segments, each piece goes by itself.
+    let mut done = 0;
+    for (offset, len) in regions.ranges() {
+        let mut covered = 0;
+        for span in split(layout, offset, len) {
+            let piece = RegionList::contiguous(span.offset, span.len)?;
+            add_chunk(&mut plan, file, layout, span.segment, piece, done + covered)?;
+            covered += span.len;
+        }
+        if covered < len {
+            return Err(not_covered(file, offset + covered));
+        }
+        done += len;
+    }
+    Ok(plan)
+}
+
+fn add_chunk(
+    plan: &mut Plan,
+    file: FileId,
+    layout: &FileLayout,
+    position: usize,
+    regions: RegionList,
+    buffer_offset: u64,
+) -> Result<()> {
+    let segment = &layout.segments[position];
+    let stripe = segment.stripe();
+    let chunk = plan.chunks.len();
+    for column in columns_touched(&regions, stripe)?.iter() {
+        let target = segment
+            .target(usize::from(column.0), CopyIndex(0))
+            .ok_or_else(|| Error::new(ErrorKind::Stale, "the layout lacks a column"))?;
+        let object = ObjectId { file, segment: segment.index, column, copy: CopyIndex(0) };
+        plan.parts.push(Part { chunk, object, target });
+    }
+    plan.chunks.push(Chunk { regions, stripe, buffer_offset });
+    Ok(())
+}
+
+/// Every object of a file with its target and the length it has when the file
+/// is `size` bytes long: for truncation.
+pub fn objects(file: FileId, layout: &FileLayout, size: u64) -> Vec<(ObjectId, TargetId, u64)> {
+    let mut objects = Vec::new();
+    for segment in &layout.segments {
+        let within = size.clamp(segment.start, segment.end()) - segment.start;
+        for (number, column) in segment.columns.iter().enumerate() {
+            let index = ColumnIndex(number as u16);
+            let len = weir_layout::object_len(segment.stripe(), index, within);
+            let id = |copy| ObjectId {
+                file,
+                segment: segment.index,
+                column: index,
+                copy: CopyIndex(copy),
+            };
+            objects.extend(
+                column.targets.iter().enumerate().map(|(copy, t)| (id(copy as u8), *t, len)),
+            );
+        }
+    }
+    objects
+}
+
+fn not_covered(file: FileId, offset: u64) -> Error {
+    Error::new(ErrorKind::Stale, format!("file {file}: the layout does not cover byte {offset}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::{Column, Epoch, LayoutKind, Scheme, Segment, SegmentIndex, SegmentState};
+
+    fn segment(index: u32, start: u64, len: Option<u64>, targets: &[u32]) -> Segment {
+        let column = |t: &u32| Column { targets: vec![TargetId(*t)] };
+        Segment {
+            index: SegmentIndex(index),
+            start,
+            len,
+            stripe_unit_bytes: 65536,
+            columns: targets.iter().map(column).collect(),
+            scheme: Scheme::Copies,
+            state: SegmentState::Open,
+            epoch: Epoch(1),
+        }
+    }
+
+    fn layout(segments: Vec<Segment>) -> FileLayout {
+        FileLayout { kind: LayoutKind::Striped, base: 0, epoch: Epoch(1), segments }
+    }
+
+    #[test]
+    fn one_request_for_each_server_however_many_stripes() {
+        let layout = layout(vec![segment(1, 0, None, &[10, 11, 12, 13])]);
+        let plan = plan_range(FileId(5), &layout, 0, 1 << 20).unwrap();
+        assert_eq!(plan.parts.len(), 4);
+        let plan = plan_range(FileId(5), &layout, 65536, 65536).unwrap();
+        assert_eq!(plan.parts.iter().map(|p| p.target.0).collect::<Vec<_>>(), [11]);
+    }
+
+    #[test]
+    fn a_range_over_two_segments_asks_each() {
+        let layout = layout(vec![segment(1, 0, Some(100_000), &[7]), segment(2, 100_000, None, &[8])]);
+        let plan = plan_range(FileId(5), &layout, 99_000, 2_000).unwrap();
+        let chunks: Vec<_> =
+            plan.chunks.iter().map(|c| (c.buffer_offset, c.regions.total_bytes())).collect();
+        assert_eq!(chunks, [(0, 1000), (1000, 1000)]);
+        assert_eq!(plan.parts[1].object.segment, SegmentIndex(2));
+    }
+
+    #[test]
+    fn a_strided_list_in_one_segment_stays_one_descriptor() {
+        let layout = layout(vec![segment(1, 0, None, &[1, 2])]);
+        let strided = Region { offset: 0, size: 100, stride: 65536, count: 10 };
+        let list = RegionList::new(vec![strided]).unwrap();
+        let plan = plan_regions(FileId(5), &layout, &list).unwrap();
+        assert_eq!((plan.chunks.len(), plan.parts.len()), (1, 2));
+        assert_eq!(plan.chunks[0].regions, list);
+    }
+
+    #[test]
+    fn beyond_the_layout_is_stale() {
+        let layout = layout(vec![segment(1, 0, Some(4096), &[7])]);
+        let error = plan_range(FileId(5), &layout, 0, 4097).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Stale);
+    }
+}

@@ -1,0 +1,182 @@
+//! Read-ahead: finds the sequential streams among the reads of a file (several
+//! at once: threads, or the pieces that the kernel asks for out of order) and
+//! says which ranges to fetch before they are asked for.
+
+use std::ops::Range;
+
+/// Streams followed in one file; the longest unused makes room.
+const MAX_STREAMS: usize = 8;
+/// Smallest range fetched ahead: small calls are served from a buffer.
+pub const MIN_AHEAD_BYTES: u64 = 1 << 20;
+/// Largest range fetched ahead at once.
+pub const MAX_AHEAD_BYTES: u64 = 4 << 20;
+/// A first read of this size at the start of a file is taken for a stream.
+const EAGER_BYTES: u64 = 128 << 10;
+
+#[derive(Debug)]
+struct Stream {
+    /// Where its next read is expected.
+    next: u64,
+    /// Up to where it was read or fetched ahead.
+    fetched: u64,
+    /// Bytes to keep fetched ahead; grows while the stream goes on.
+    window_bytes: u64,
+    last_used: u64,
+}
+
+/// The streams of one file.
+#[derive(Debug, Default)]
+pub struct Streams {
+    streams: Vec<Stream>,
+    uses: u64,
+}
+
+impl Streams {
+    /// A read of `range` of a file of `size` bytes; puts the ranges to fetch
+    /// ahead into `ahead` (cleared first). At most `max_window_bytes` are kept
+    /// ahead of a stream; 0 turns read-ahead off.
+    pub fn on_read(
+        &mut self,
+        range: Range<u64>,
+        size: u64,
+        max_window_bytes: u64,
+        ahead: &mut Vec<Range<u64>>,
+    ) {
+        ahead.clear();
+        if max_window_bytes == 0 || range.is_empty() {
+            return;
+        }
+        self.uses += 1;
+        let len = range.end - range.start;
+        let Some(stream) = self.streams.iter_mut().find(|s| s.continues_with(&range)) else {
+            return self.begin(range, size, max_window_bytes, ahead);
+        };
+        stream.last_used = self.uses;
+        stream.next = stream.next.max(range.end);
+        stream.fetched = stream.fetched.max(stream.next);
+        stream.window_bytes = (stream.window_bytes * 2).max(2 * len).min(max_window_bytes);
+        stream.fetch(len, size, ahead);
+    }
+
+    fn begin(
+        &mut self,
+        range: Range<u64>,
+        size: u64,
+        max_window_bytes: u64,
+        ahead: &mut Vec<Range<u64>>,
+    ) {
+        let len = range.end - range.start;
+        let mut stream = Stream {
+            next: range.end,
+            fetched: range.end,
+            window_bytes: 0,
+            last_used: self.uses,
+        };
+        if range.start == 0 && len >= EAGER_BYTES {
+            stream.window_bytes = (2 * len).min(max_window_bytes);
+            stream.fetch(len, size, ahead);
+        }
+        if self.streams.len() < MAX_STREAMS {
+            self.streams.push(stream);
+        } else if let Some(oldest) = self.streams.iter_mut().min_by_key(|s| s.last_used) {
+            *oldest = stream;
+        }
+    }
+
+    /// Forgets what was fetched (after a write or truncation).
+    pub fn clear(&mut self) {
+        self.streams.clear();
+    }
+}
+
+impl Stream {
+    /// Reads of a stream may come out of order within what is fetched.
+    fn continues_with(&self, range: &Range<u64>) -> bool {
+        let slack = MIN_AHEAD_BYTES.min(self.window_bytes);
+        range.start == self.next
+            || (range.start < self.fetched && range.start + slack >= self.next)
+    }
+
+    fn fetch(&mut self, call_bytes: u64, size: u64, ahead: &mut Vec<Range<u64>>) {
+        // A piece that equals the reader's call goes straight into its buffer.
+        let piece = call_bytes.clamp(MIN_AHEAD_BYTES, MAX_AHEAD_BYTES);
+        let limit = size.min(self.next + self.window_bytes.max(piece));
+        while self.fetched < limit && (self.fetched + piece <= limit || limit == size) {
+            let end = (self.fetched + piece).min(size);
+            ahead.push(self.fetched..end);
+            self.fetched = end;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn reads(calls: &[Range<u64>], size: u64, window: u64) -> Vec<Range<u64>> {
+        let (mut streams, mut all, mut ahead) = (Streams::default(), Vec::new(), Vec::new());
+        for call in calls {
+            streams.on_read(call.clone(), size, window, &mut ahead);
+            all.append(&mut ahead);
+        }
+        all
+    }
+
+    #[test]
+    fn a_sequential_reader_gets_every_later_byte_fetched_once() {
+        let size = 20 * MIB + 5;
+        let calls: Vec<_> = (0..21).map(|i| i * MIB..((i + 1) * MIB).min(size)).collect();
+        let fetched = reads(&calls, size, 4 * MIB);
+        assert_eq!(fetched.first().map(|r| r.start), Some(MIB));
+        assert!(fetched.windows(2).all(|w| w[0].end == w[1].start));
+        assert_eq!(fetched.last().map(|r| r.end), Some(size));
+    }
+
+    #[test]
+    fn the_window_is_a_bound() {
+        let (mut streams, mut ahead) = (Streams::default(), Vec::new());
+        let mut fetched = 0;
+        for i in 0..100 {
+            streams.on_read(i * MIB..(i + 1) * MIB, 1 << 40, 4 * MIB, &mut ahead);
+            fetched = ahead.last().map_or(fetched, |r| r.end);
+            assert!(fetched <= (i + 1) * MIB + 4 * MIB);
+        }
+    }
+
+    #[test]
+    fn random_and_single_small_reads_fetch_nothing() {
+        let calls: Vec<_> =
+            [700u64, 3, 900, 41, 77, 500].iter().map(|b| b * 4096..(b + 1) * 4096).collect();
+        assert!(reads(&calls, 1 << 30, 4 * MIB).is_empty());
+        assert!(reads(&[0..4096], 1 << 30, 4 * MIB).is_empty());
+    }
+
+    #[test]
+    fn turned_off_it_fetches_nothing() {
+        let calls: Vec<_> = (0..10).map(|i| i * MIB..(i + 1) * MIB).collect();
+        assert!(reads(&calls, 1 << 30, 0).is_empty());
+    }
+
+    #[test]
+    fn two_interleaved_streams_are_both_followed() {
+        let base = 1 << 30;
+        let calls: Vec<_> = (0..8)
+            .flat_map(|i| [i * MIB..(i + 1) * MIB, base + i * MIB..base + (i + 1) * MIB])
+            .collect();
+        let fetched = reads(&calls, 2 << 30, 4 * MIB);
+        assert!(fetched.iter().any(|r| r.start >= 6 * MIB && r.start < base));
+        assert!(fetched.iter().any(|r| r.start >= base + 6 * MIB));
+    }
+
+    #[test]
+    fn reads_out_of_order_stay_one_stream() {
+        let calls = [0..MIB, 2 * MIB..3 * MIB, MIB..2 * MIB, 3 * MIB..4 * MIB];
+        let (mut streams, mut ahead) = (Streams::default(), Vec::new());
+        for call in calls {
+            streams.on_read(call, 1 << 30, 4 * MIB, &mut ahead);
+        }
+        assert_eq!(streams.streams.len(), 1);
+    }
+}

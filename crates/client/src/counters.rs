@@ -1,0 +1,58 @@
+//! What the client counts, so that what the design promises can be checked.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! counters {
+    ($($(#[$meta:meta])* $name:ident;)*) => {
+        /// Counters of one client.
+        #[derive(Debug, Default)]
+        pub struct Counters { $($(#[$meta])* pub $name: AtomicU64,)* }
+
+        impl Counters {
+            /// Name and value of each, sorted by name.
+            pub fn list(&self) -> Vec<(String, u64)> {
+                let mut list = vec![$((stringify!($name).to_string(), self.$name.load(Relaxed)),)*];
+                list.sort();
+                list
+            }
+        }
+    };
+}
+
+counters! {
+    /// Bytes that callers asked to read.
+    read_bytes;
+    /// Payload bytes of read replies.
+    read_wire_bytes;
+    /// Bytes that callers wrote.
+    write_bytes;
+    /// Payload bytes of write requests.
+    write_wire_bytes;
+    /// Requests sent to data servers.
+    data_requests;
+    /// Replies of data servers.
+    data_replies;
+    /// Requests sent to the metadata server.
+    meta_requests;
+    /// Replies of the metadata server.
+    meta_replies;
+    /// Parts of calls that were sent again.
+    data_retries;
+    /// Requests to the metadata server that were sent again.
+    meta_retries;
+    /// Blocks that did not match their checksum on arrival.
+    checksum_mismatches;
+    /// Ranges fetched ahead.
+    ahead_fetched;
+    /// Ranges fetched ahead that a reader used.
+    ahead_used;
+    /// Connections made to data servers.
+    data_connections;
+    /// Connections made to metadata servers.
+    meta_connections;
+}
+
+/// Adds to a counter.
+pub(crate) fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Relaxed);
+}

@@ -1,0 +1,134 @@
+//! Carries out what [`Transfer`] decides: the thin shell around it.
+
+use crate::client::Inner;
+use crate::context::Context;
+use crate::core::transfer::{Next, Transfer};
+use crate::counters::add;
+use crate::file::OpenState;
+use crate::servers::DataConn;
+use std::time::{Duration, Instant};
+use weir_net::Wait;
+use weir_types::{Error, ErrorKind, Result, TargetId};
+
+/// A call in progress: whose it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) inner: &'a Inner,
+    pub(crate) file: &'a OpenState,
+    pub(crate) ctx: &'a Context,
+}
+
+/// The parts of a call: how each is sent and its answer taken.
+pub(crate) trait Parts {
+    /// Where a part goes.
+    fn target(&self, part: usize) -> TargetId;
+    /// Sends the request of a part.
+    fn send(&mut self, part: usize, locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()>;
+    /// Takes the answer of a part.
+    fn receive(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()>;
+    /// The connection on which a part's answer is awaited.
+    fn conn(&mut self, part: usize) -> &mut Option<DataConn>;
+}
+
+/// How far to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// All parts are sent.
+    Sent,
+    /// The call has ended.
+    Done,
+}
+
+/// Milliseconds since a fixed point of this process.
+pub(crate) fn now_ms() -> u64 {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_millis() as u64
+}
+
+/// Goes on with a call. With [`Until::Sent`], failures wait for the second
+/// visit, which may be in another thread.
+pub(crate) fn drive(
+    call: Call<'_>,
+    transfer: &mut Transfer,
+    parts: &mut impl Parts,
+    until: Until,
+) -> Result<()> {
+    let left = transfer.deadline_ms().saturating_sub(now_ms());
+    let wait = Wait::for_ms(left).interruptible(call.ctx.interrupt);
+    loop {
+        match transfer.next(now_ms()) {
+            Next::Send(part) => {
+                if let Err(error) = send(call, transfer, parts, part, &wait) {
+                    retry(call, transfer, parts, part, error);
+                }
+            }
+            _ if until == Until::Sent => return Ok(()),
+            Next::Receive(part) => match receive(call, parts, part, &wait) {
+                Ok(()) => transfer.on_result(part, Ok(()), now_ms()),
+                Err(error) => retry(call, transfer, parts, part, error),
+            },
+            Next::Sleep { until_ms } => {
+                let time = Duration::from_millis(until_ms.saturating_sub(now_ms()));
+                if let Err(error) = wait.sleep(time) {
+                    transfer.cancel(error);
+                }
+            }
+            Next::Refresh => {
+                let result = call.file.refresh(call.inner, call.ctx);
+                transfer.refreshed(result);
+            }
+            Next::Done => return Ok(()),
+            Next::Fail(error) => return Err(error),
+        }
+    }
+}
+
+fn send(
+    call: Call<'_>,
+    transfer: &Transfer,
+    parts: &mut impl Parts,
+    part: usize,
+    wait: &Wait,
+) -> Result<()> {
+    let target = parts.target(part);
+    let mut conn = call.inner.servers.take(&call.inner.session, target, wait)?;
+    add(&call.inner.counters.data_requests, 1);
+    parts
+        .send(part, transfer.locked(part), &mut conn, wait)
+        .map_err(|e| conn.in_context(target, e))?;
+    *parts.conn(part) = Some(conn);
+    Ok(())
+}
+
+fn receive(call: Call<'_>, parts: &mut impl Parts, part: usize, wait: &Wait) -> Result<()> {
+    let mut conn = parts
+        .conn(part)
+        .take()
+        .ok_or_else(|| Error::new(ErrorKind::Internal, "no connection to receive from"))?;
+    let result = parts.receive(part, &mut conn, wait);
+    if result.is_ok() || conn.conn.is_usable() {
+        add(&call.inner.counters.data_replies, 1);
+        if result.is_ok() {
+            conn.put_back();
+            return Ok(());
+        }
+    }
+    result.map_err(|e| {
+        let e = conn.in_context(parts.target(part), e);
+        if conn.conn.is_usable() {
+            conn.put_back();
+        }
+        e
+    })
+}
+
+fn retry(call: Call<'_>, transfer: &mut Transfer, parts: &mut impl Parts, part: usize, error: Error) {
+    if error.kind == ErrorKind::Unreachable || error.kind == ErrorKind::Protocol {
+        // The others in the pool are likely as dead as this one.
+        call.inner.servers.forget(parts.target(part));
+    }
+    *parts.conn(part) = None;
+    add(&call.inner.counters.data_retries, 1);
+    tracing::debug!("{error}");
+    transfer.on_result(part, Err(error), now_ms());
+}

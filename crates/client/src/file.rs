@@ -1,0 +1,372 @@
+//! Open files. All handles of a file in one client share its [`OpenState`]:
+//! layout, capabilities, size, read-ahead and write-behind.
+
+use crate::client::Inner;
+use crate::context::Context;
+use crate::control::{Control, run_control};
+use crate::core::plan::{MAX_CALL_BYTES, Part, Plan, objects, plan_range, plan_regions};
+use crate::counters::add;
+use crate::drive::Call;
+use crate::read::ReadOp;
+use crate::reader::Reader;
+use crate::write::WriteData;
+use crate::writer::Writer;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use weir_layout::{RegionList, covered_bytes};
+use weir_types::limits::MAX_FILE_BYTES;
+use weir_types::{Attr, Error, ErrorKind, FileId, FileLayout, Generation, Result};
+use weir_wire::capability::{Rights, SignedCapability};
+use weir_wire::data::Access;
+use weir_wire::meta::{
+    ExtendRequest, GetAttrRequest, GetLayoutRequest, LayoutPage, OpenFile, SetAttrRequest,
+    TruncateDoneRequest,
+};
+
+/// What the metadata server granted.
+#[derive(Clone, Debug)]
+struct Granted {
+    layout: FileLayout,
+    generation: Generation,
+    read: Option<SignedCapability>,
+    write: Option<SignedCapability>,
+}
+
+/// What all handles of a file share.
+pub(crate) struct OpenState {
+    pub(crate) id: FileId,
+    granted: RwLock<Arc<Granted>>,
+    /// The size as far as this client knows, its own writes included.
+    size: AtomicU64,
+    pub(crate) writer: Mutex<Writer>,
+    /// Whether the writer holds anything: spares readers its lock.
+    pub(crate) dirty: AtomicBool,
+    pub(crate) reader: Mutex<Reader>,
+}
+
+impl OpenState {
+    /// From the reply to an open or create.
+    pub(crate) fn new(open: &OpenFile) -> Self {
+        let granted = Granted {
+            layout: open.layout.clone(),
+            generation: open.attr.generation,
+            read: None,
+            write: None,
+        };
+        let state = Self {
+            id: open.attr.file,
+            granted: RwLock::new(Arc::new(granted)),
+            size: AtomicU64::new(open.attr.size),
+            writer: Mutex::default(),
+            dirty: AtomicBool::new(false),
+            reader: Mutex::default(),
+        };
+        state.take_capability(&open.capability);
+        state
+    }
+
+    /// Takes over what a later open, create or setattr of the file returned.
+    pub(crate) fn update(&self, open: &OpenFile) {
+        self.change(|granted| {
+            granted.layout = open.layout.clone();
+            granted.generation = open.attr.generation;
+        });
+        self.take_capability(&open.capability);
+        self.saw_attr(&open.attr);
+        self.reader().clear();
+    }
+
+    fn take_capability(&self, capability: &SignedCapability) {
+        let rights = capability.capability.rights;
+        self.change(|granted| {
+            if rights.allow(Rights::READ) {
+                granted.read = Some(capability.clone());
+            }
+            if rights.allow(Rights::WRITE) {
+                granted.write = Some(capability.clone());
+            }
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Granted)) {
+        let mut slot = self.granted.write().unwrap_or_else(PoisonError::into_inner);
+        change(Arc::make_mut(&mut slot));
+    }
+
+    fn granted(&self) -> Arc<Granted> {
+        self.granted.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The layout as last seen.
+    pub(crate) fn layout(&self) -> FileLayout {
+        self.granted().layout.clone()
+    }
+
+    /// Which servers a call concerns.
+    pub(crate) fn plan(&self, offset: u64, len: u64) -> Result<Plan> {
+        plan_range(self.id, &self.granted().layout, offset, len)
+    }
+
+    pub(crate) fn generation(&self) -> Generation {
+        self.granted().generation
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+
+    /// A write of this client reached so far.
+    pub(crate) fn grow(&self, end: u64) {
+        self.size.fetch_max(end, Ordering::AcqRel);
+    }
+
+    pub(crate) fn set_size(&self, size: u64) {
+        self.size.store(size, Ordering::Release);
+    }
+
+    /// The metadata server said this of the file.
+    pub(crate) fn saw_attr(&self, attr: &Attr) {
+        match self.writer().uncommitted_end() {
+            Some(end) => self.set_size(attr.size.max(end)),
+            None => self.set_size(attr.size),
+        }
+    }
+
+    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn reader(&self) -> MutexGuard<'_, Reader> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a request to a part's object shows.
+    pub(crate) fn access(&self, part: &Part, needed: Rights) -> Result<Access> {
+        let granted = self.granted();
+        let signed = if needed == Rights::READ { &granted.read } else { &granted.write };
+        let signed = signed.as_ref().or(granted.write.as_ref()).or(granted.read.as_ref());
+        let signed = signed.ok_or(ErrorKind::BadCapability)?;
+        let mac = signed.mac_for(part.target).ok_or(ErrorKind::BadCapability)?;
+        Ok(Access {
+            target: part.target,
+            object: part.object,
+            generation: granted.generation,
+            capability: signed.capability.clone(),
+            mac,
+        })
+    }
+
+    /// Gets layout, generation and capabilities anew, and the cluster map.
+    pub(crate) fn refresh(&self, inner: &Inner, ctx: &Context) -> Result<()> {
+        inner.servers.refresh_map(&inner.session, false)?;
+        let attr = inner.session.call(ctx, &GetAttrRequest { file: self.id })?;
+        let granted = self.granted();
+        for rights in [Rights::READ, Rights::WRITE] {
+            let had = if rights == Rights::READ { &granted.read } else { &granted.write };
+            if had.is_some() {
+                self.fetch_layout(inner, ctx, 0, rights)?;
+            }
+        }
+        self.change(|granted| granted.generation = attr.generation);
+        Ok(())
+    }
+
+    /// Fetches the layout page by page from `offset` on.
+    pub(crate) fn fetch_layout(
+        &self,
+        inner: &Inner,
+        ctx: &Context,
+        mut offset: u64,
+        rights: Rights,
+    ) -> Result<()> {
+        loop {
+            let request = GetLayoutRequest { file: self.id, offset, rights };
+            let page = inner.session.call(ctx, &request)?;
+            let end = covered_bytes(&page.layout);
+            self.take_page(&page);
+            if !page.more_segments || end <= offset {
+                return Ok(());
+            }
+            offset = end;
+        }
+    }
+
+    fn take_page(&self, page: &LayoutPage) {
+        self.change(|granted| {
+            let from = page.layout.segments.first().map_or(u64::MAX, |s| s.start);
+            granted.layout.kind = page.layout.kind;
+            granted.layout.base = page.layout.base;
+            granted.layout.epoch = page.layout.epoch;
+            granted.layout.segments.retain(|s| s.start < from);
+            granted.layout.segments.extend(page.layout.segments.iter().cloned());
+        });
+        self.take_capability(&page.capability);
+    }
+
+    /// Sees to it that the layout covers what is about to be written.
+    pub(crate) fn cover(&self, call: Call<'_>, end: u64) -> Result<()> {
+        if end > MAX_FILE_BYTES {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
+        let mut covered = covered_bytes(&self.granted().layout);
+        while covered < end {
+            let request = ExtendRequest { file: self.id, offset: end - 1 };
+            self.take_page(&call.inner.session.change(call.ctx, &request)?);
+            let now = covered_bytes(&self.granted().layout);
+            if now <= covered {
+                return Err(Error::new(ErrorKind::Internal, "the layout was not extended"));
+            }
+            covered = now;
+        }
+        Ok(())
+    }
+
+    /// Carries a truncation to the objects and reports it.
+    pub(crate) fn finish_truncate(&self, call: Call<'_>, open: &OpenFile) -> Result<()> {
+        let Some(pending) = &open.pending_truncate else { return Ok(()) };
+        let list = objects(self.id, &self.layout(), pending.size)
+            .into_iter()
+            .map(|(object, target, len)| (Part { chunk: 0, object, target }, Control::Truncate(len)))
+            .collect();
+        run_control(call, list)?;
+        let done = TruncateDoneRequest { file: self.id, generation: pending.generation };
+        call.inner.session.change(call.ctx, &done)
+    }
+}
+
+/// An open file. Close it to learn of errors; dropped, it is closed silently.
+pub struct File {
+    pub(crate) state: Arc<OpenState>,
+    pub(crate) inner: Arc<Inner>,
+    closed: bool,
+}
+
+impl File {
+    pub(crate) fn new(state: Arc<OpenState>, inner: Arc<Inner>) -> Self {
+        Self { state, inner, closed: false }
+    }
+
+    /// The file's id.
+    pub fn id(&self) -> FileId {
+        self.state.id
+    }
+
+    /// The size as far as this client knows, its own writes included.
+    pub fn size(&self) -> u64 {
+        self.state.size()
+    }
+
+    /// The layout.
+    pub fn layout(&self) -> FileLayout {
+        self.state.layout()
+    }
+
+    fn call<'a>(&'a self, ctx: &'a Context) -> Call<'a> {
+        Call { inner: &self.inner, file: &self.state, ctx }
+    }
+
+    /// Reads at `offset` until `buffer` is full or the file ends; returns the
+    /// bytes read. One request goes to each server that holds any of a call's
+    /// bytes (calls of up to 4 MiB).
+    pub fn read_at(&self, ctx: &Context, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let call = self.call(ctx);
+        Writer::settle(call)?;
+        let len = usize::try_from(self.size().saturating_sub(offset))
+            .map_or(buffer.len(), |left| left.min(buffer.len()));
+        add(&self.inner.counters.read_bytes, len as u64);
+        let mut done = 0;
+        while done < len {
+            let n = (len - done).min(MAX_CALL_BYTES);
+            done += Reader::read(call, offset + done as u64, &mut buffer[done..done + n])?;
+        }
+        Ok(len)
+    }
+
+    /// Reads strided regions into `buffer`, one after another, with one
+    /// request to each server (up to 4 MiB in all). Bytes beyond the end of
+    /// the file read as zeros.
+    pub fn read_regions(
+        &self,
+        ctx: &Context,
+        regions: &RegionList,
+        buffer: &mut [u8],
+    ) -> Result<()> {
+        let call = self.call(ctx);
+        if regions.total_bytes() != buffer.len() as u64 {
+            return Err(Error::new(ErrorKind::InvalidArgument, "buffer and regions differ in size"));
+        }
+        Writer::settle(call)?;
+        add(&self.inner.counters.read_bytes, buffer.len() as u64);
+        let layout = &self.state.granted().layout;
+        let mut op = ReadOp::start(call, plan_regions(self.id(), layout, regions)?, buffer.len());
+        op.finish(call, buffer)
+    }
+
+    /// Writes all of `data` at `offset`. With write-behind the data may still
+    /// be on its way on return; an error then comes with a later write, sync,
+    /// flush or close.
+    pub fn write_at(&self, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
+        Writer::write(self.call(ctx), offset, data)
+    }
+
+    /// As [`File::write_at`] with a buffer that is given away: not copied.
+    pub fn write_owned(
+        &self,
+        ctx: &Context,
+        offset: u64,
+        data: Box<dyn AsRef<[u8]> + Send>,
+    ) -> Result<()> {
+        Writer::write_owned(self.call(ctx), offset, WriteData::Owned(data))
+    }
+
+    /// Writes strided regions from `data`, with one request to each server (up
+    /// to 4 MiB in all); returns when the servers have confirmed.
+    pub fn write_regions(&self, ctx: &Context, regions: &RegionList, data: &[u8]) -> Result<()> {
+        if regions.total_bytes() != data.len() as u64 {
+            return Err(Error::new(ErrorKind::InvalidArgument, "data and regions differ in size"));
+        }
+        Writer::write_regions(self.call(ctx), regions, data)
+    }
+
+    /// Sends what is gathered and waits until the servers have it: the next
+    /// reader who opens the file sees it.
+    pub fn flush(&self, ctx: &Context) -> Result<()> {
+        Writer::flush(self.call(ctx))
+    }
+
+    /// Makes data and metadata durable.
+    pub fn sync(&self, ctx: &Context) -> Result<()> {
+        Writer::sync(self.call(ctx))
+    }
+
+    /// Cuts or extends the file.
+    pub fn truncate(&self, ctx: &Context, size: u64) -> Result<Attr> {
+        let request = SetAttrRequest { size: Some(size), ..set_nothing(self.id()) };
+        self.inner.clone().set_attr(ctx, &request)
+    }
+
+    /// Flushes and closes.
+    pub fn close(mut self, ctx: &Context) -> Result<()> {
+        self.closed = true;
+        let result = self.flush(ctx);
+        self.inner.closed(&self.state);
+        result
+    }
+
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if !self.closed {
+            if let Err(error) = self.flush(&Context::root()) {
+                tracing::error!("file {}: data was lost at close: {error}", self.id());
+            }
+            self.inner.closed(&self.state);
+        }
+    }
+}
+
+/// A request that changes no attribute.
+pub fn set_nothing(file: FileId) -> SetAttrRequest {
+    SetAttrRequest { file, mode: None, uid: None, gid: None, size: None, atime: None, mtime: None }
+}

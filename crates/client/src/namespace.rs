@@ -1,0 +1,275 @@
+//! Names, attributes, directories: calls to the metadata server.
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::file::File;
+use weir_types::codec::Bytes;
+use weir_types::{Attr, ErrorKind, FileId, FileKind, FsUsage, LayoutSpec, Result};
+use weir_wire::capability::Rights;
+use weir_wire::meta::{
+    CreateRequest, DirPage, GetAttrRequest, GetDefaultLayoutRequest, GetXattrRequest, LinkRequest,
+    ListXattrRequest, LookupRequest, MkdirRequest, OpenRequest, ReaddirRequest, ReadlinkRequest,
+    RemoveXattrRequest, RenameRequest, RmdirRequest, SetAttrRequest, SetLayoutRequest,
+    SetXattrRequest, StatfsRequest, SymlinkRequest, SyncMetaRequest, UnlinkRequest, XattrMode,
+};
+
+/// How to create a file.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Permission bits.
+    pub mode: u16,
+    /// Fail if the name exists.
+    pub exclusive: bool,
+    /// Empty the file if it exists.
+    pub truncate: bool,
+    /// The rights to open it with.
+    pub rights: Rights,
+    /// Layout; `None`: the directory's default.
+    pub layout: Option<LayoutSpec>,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self {
+            mode: 0o644,
+            exclusive: false,
+            truncate: false,
+            rights: Rights::READ_WRITE,
+            layout: None,
+        }
+    }
+}
+
+impl Client {
+    /// Finds a name in a directory.
+    pub fn lookup(&self, ctx: &Context, parent: FileId, name: &[u8]) -> Result<Attr> {
+        let attr = self.inner.session.call(ctx, &LookupRequest { parent, name: name.into() })?;
+        Ok(self.inner.seen(attr))
+    }
+
+    /// Finds a path from the root, following no symbolic link in its last part
+    /// unless `follow`. Empty parts are ignored; `..` is not interpreted.
+    pub fn resolve(&self, ctx: &Context, path: &[u8], follow: bool) -> Result<Attr> {
+        let mut links = 0;
+        let mut todo: Vec<Vec<u8>> = parts(path);
+        let mut trail = vec![self.getattr(ctx, FileId::ROOT)?];
+        while let Some(name) = todo.pop() {
+            if name == b".." {
+                if trail.len() > 1 {
+                    trail.pop();
+                }
+                continue;
+            }
+            let at = trail.last().map_or(FileId::ROOT, |a| a.file);
+            let attr = self.lookup(ctx, at, &name)?;
+            if attr.kind == FileKind::Symlink && (follow || !todo.is_empty()) {
+                links += 1;
+                if links > 40 {
+                    return Err(ErrorKind::SymlinkLoop.into());
+                }
+                let target = self.readlink(ctx, attr.file)?;
+                if target.first() == Some(&b'/') {
+                    trail.truncate(1);
+                }
+                todo.extend(parts(&target));
+                continue;
+            }
+            trail.push(attr);
+        }
+        trail.pop().ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    /// Attributes of a file, this client's own writes included.
+    pub fn getattr(&self, ctx: &Context, file: FileId) -> Result<Attr> {
+        let attr = self.inner.session.call(ctx, &GetAttrRequest { file })?;
+        Ok(self.inner.seen(attr))
+    }
+
+    /// Changes attributes (see [`crate::set_nothing`]).
+    pub fn setattr(&self, ctx: &Context, request: &SetAttrRequest) -> Result<Attr> {
+        self.inner.set_attr(ctx, request).map(|attr| self.inner.seen(attr))
+    }
+
+    /// Opens a file.
+    pub fn open(&self, ctx: &Context, file: FileId, rights: Rights) -> Result<(File, Attr)> {
+        let reply = self.inner.session.call(ctx, &OpenRequest { file, rights })?;
+        let handle = self.inner.opened(ctx, &reply)?;
+        Ok((handle, self.inner.seen(reply.attr)))
+    }
+
+    /// Creates and opens a regular file.
+    pub fn create(
+        &self,
+        ctx: &Context,
+        parent: FileId,
+        name: &[u8],
+        options: &CreateOptions,
+    ) -> Result<(File, Attr)> {
+        let request = CreateRequest {
+            parent,
+            name: name.into(),
+            kind: FileKind::File,
+            mode: options.mode,
+            rdev: 0,
+            exclusive: options.exclusive,
+            truncate: options.truncate,
+            rights: options.rights,
+            layout: options.layout.clone(),
+        };
+        let reply = self.inner.session.change(ctx, &request)?;
+        let handle = self.inner.opened(ctx, &reply)?;
+        Ok((handle, self.inner.seen(reply.attr)))
+    }
+
+    /// Makes a regular or special file without opening it.
+    pub fn mknod(
+        &self,
+        ctx: &Context,
+        parent: FileId,
+        name: &[u8],
+        kind: FileKind,
+        mode: u16,
+        rdev: u32,
+    ) -> Result<Attr> {
+        if kind == FileKind::File {
+            let options = CreateOptions { mode, exclusive: true, ..CreateOptions::default() };
+            let (file, attr) = self.create(ctx, parent, name, &options)?;
+            file.close(ctx)?;
+            return Ok(attr);
+        }
+        let request = CreateRequest {
+            parent,
+            name: name.into(),
+            kind,
+            mode,
+            rdev,
+            exclusive: true,
+            truncate: false,
+            rights: Rights::READ,
+            layout: None,
+        };
+        Ok(self.inner.session.change(ctx, &request)?.attr)
+    }
+
+    /// Makes a directory.
+    pub fn mkdir(&self, ctx: &Context, parent: FileId, name: &[u8], mode: u16) -> Result<Attr> {
+        self.inner.session.change(ctx, &MkdirRequest { parent, name: name.into(), mode })
+    }
+
+    /// Removes a name that is not a directory.
+    pub fn unlink(&self, ctx: &Context, parent: FileId, name: &[u8]) -> Result<()> {
+        let request = UnlinkRequest { parent, name: name.into() };
+        self.inner.session.change(ctx, &request).map(drop)
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&self, ctx: &Context, parent: FileId, name: &[u8]) -> Result<()> {
+        self.inner.session.change(ctx, &RmdirRequest { parent, name: name.into() })
+    }
+
+    /// Moves a name.
+    pub fn rename(&self, ctx: &Context, request: &RenameRequest) -> Result<()> {
+        self.inner.session.change(ctx, request).map(drop)
+    }
+
+    /// Gives a file another name.
+    pub fn link(&self, ctx: &Context, file: FileId, parent: FileId, name: &[u8]) -> Result<Attr> {
+        let request = LinkRequest { file, parent, name: name.into() };
+        let attr = self.inner.session.change(ctx, &request)?;
+        Ok(self.inner.seen(attr))
+    }
+
+    /// Makes a symbolic link.
+    pub fn symlink(
+        &self,
+        ctx: &Context,
+        parent: FileId,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Attr> {
+        let request = SymlinkRequest { parent, name: name.into(), target: target.into() };
+        self.inner.session.change(ctx, &request)
+    }
+
+    /// What a symbolic link says.
+    pub fn readlink(&self, ctx: &Context, file: FileId) -> Result<Vec<u8>> {
+        Ok(self.inner.session.call(ctx, &ReadlinkRequest { file })?.0)
+    }
+
+    /// A part of a directory, from a cookie on (0: the beginning).
+    pub fn readdir(
+        &self,
+        ctx: &Context,
+        dir: FileId,
+        cookie: u64,
+        max_entries: u32,
+        attributes: bool,
+    ) -> Result<DirPage> {
+        let request = ReaddirRequest { dir, cookie, max_entries, attributes };
+        let mut page = self.inner.session.call(ctx, &request)?;
+        for entry in &mut page.entries {
+            entry.attr = entry.attr.take().map(|attr| self.inner.seen(attr));
+        }
+        Ok(page)
+    }
+
+    /// The value of an extended attribute.
+    pub fn get_xattr(&self, ctx: &Context, file: FileId, name: &[u8]) -> Result<Vec<u8>> {
+        let request = GetXattrRequest { file, name: name.into() };
+        Ok(self.inner.session.call(ctx, &request)?.0)
+    }
+
+    /// Sets an extended attribute.
+    pub fn set_xattr(
+        &self,
+        ctx: &Context,
+        file: FileId,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        let request = SetXattrRequest { file, name: name.into(), value: value.into(), mode };
+        self.inner.session.change(ctx, &request)
+    }
+
+    /// The names of all extended attributes.
+    pub fn list_xattr(&self, ctx: &Context, file: FileId) -> Result<Vec<Bytes>> {
+        self.inner.session.call(ctx, &ListXattrRequest { file })
+    }
+
+    /// Removes an extended attribute.
+    pub fn remove_xattr(&self, ctx: &Context, file: FileId, name: &[u8]) -> Result<()> {
+        self.inner.session.change(ctx, &RemoveXattrRequest { file, name: name.into() })
+    }
+
+    /// Space of the file system.
+    pub fn statfs(&self, ctx: &Context) -> Result<FsUsage> {
+        self.inner.session.call(ctx, &StatfsRequest {})
+    }
+
+    /// Sets the default layout of a directory or lays an empty file out anew.
+    pub fn set_layout(
+        &self,
+        ctx: &Context,
+        file: FileId,
+        layout: Option<LayoutSpec>,
+    ) -> Result<()> {
+        self.inner.session.change(ctx, &SetLayoutRequest { file, layout })
+    }
+
+    /// The layout that new files of a directory get.
+    pub fn default_layout(&self, ctx: &Context, dir: FileId) -> Result<LayoutSpec> {
+        self.inner.session.call(ctx, &GetDefaultLayoutRequest { dir })
+    }
+
+    /// Makes all names and attributes changed so far durable.
+    pub fn sync_metadata(&self, ctx: &Context) -> Result<()> {
+        self.inner.session.call(ctx, &SyncMetaRequest {})
+    }
+}
+
+/// The parts of a path, the last first.
+fn parts(path: &[u8]) -> Vec<Vec<u8>> {
+    let parts = path.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".");
+    parts.map(<[u8]>::to_vec).rev().collect()
+}

@@ -1,0 +1,240 @@
+//! One read call: requests to all servers at once, the replies straight into
+//! the caller's buffer, every byte checked.
+
+use crate::core::plan::Plan;
+use crate::core::transfer::Transfer;
+use crate::counters::add;
+use crate::drive::{Call, Parts, Until, drive, now_ms};
+use crate::servers::DataConn;
+use std::io::IoSliceMut;
+use weir_layout::{Piece, Run, cut_count, cuts, scatter};
+use weir_net::Wait;
+use weir_types::checksum::crc32c;
+use weir_types::{Error, ErrorKind, Result, TargetId};
+use weir_wire::data::{ObjectLen, ReadFlags, ReadRequest};
+use weir_wire::{Header, Request, Rights};
+
+/// A read that has been sent, or is about to be.
+pub(crate) struct ReadOp {
+    plan: Plan,
+    transfer: Transfer,
+    conns: Vec<Option<DataConn>>,
+    /// Bytes of the caller's buffer.
+    pub(crate) len: usize,
+}
+
+struct ReadParts<'a> {
+    call: Call<'a>,
+    plan: &'a Plan,
+    conns: &'a mut Vec<Option<DataConn>>,
+    dest: &'a mut [u8],
+    runs: Vec<Run>,
+}
+
+impl ReadOp {
+    /// Sends the requests of a planned read.
+    pub(crate) fn start(call: Call<'_>, plan: Plan, len: usize) -> Self {
+        let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
+        let mut op = Self {
+            transfer: Transfer::new(plan.parts.len(), deadline_ms),
+            conns: plan.parts.iter().map(|_| None).collect(),
+            plan,
+            len,
+        };
+        // What fails now is tried again by `finish`.
+        if let Err(error) = op.drive(call, &mut [], Until::Sent) {
+            tracing::debug!("{error}");
+        }
+        op
+    }
+
+    /// Waits for the replies; `dest` has the bytes then.
+    pub(crate) fn finish(&mut self, call: Call<'_>, dest: &mut [u8]) -> Result<()> {
+        self.transfer.set_deadline_ms(now_ms() + call.inner.config.request_timeout_ms);
+        self.drive(call, dest, Until::Done)
+    }
+
+    fn drive(&mut self, call: Call<'_>, dest: &mut [u8], until: Until) -> Result<()> {
+        let mut parts = ReadParts {
+            call,
+            plan: &self.plan,
+            conns: &mut self.conns,
+            dest,
+            runs: Vec::new(),
+        };
+        drive(call, &mut self.transfer, &mut parts, until)
+    }
+}
+
+impl Parts for ReadParts<'_> {
+    fn target(&self, part: usize) -> TargetId {
+        self.plan.parts[part].target
+    }
+
+    fn conn(&mut self, part: usize) -> &mut Option<DataConn> {
+        &mut self.conns[part]
+    }
+
+    fn send(&mut self, part: usize, locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()> {
+        let chunk = self.plan.chunk(part);
+        let request = ReadRequest {
+            access: self.call.file.access(&self.plan.parts[part], Rights::READ)?,
+            stripe: chunk.stripe,
+            flags: ReadFlags { locked, unchecked: !self.call.inner.config.verify && !locked },
+            regions: chunk.regions.clone(),
+        };
+        let mut header = Header::request(ReadRequest::OP, conn.conn.next_request_id());
+        header.job = self.call.ctx.job;
+        header.rank = self.call.ctx.rank;
+        conn.conn.send(header, &request, &[], &[], wait)
+    }
+
+    fn receive(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()> {
+        let chunk = self.plan.chunk(part);
+        let at = usize::try_from(chunk.buffer_offset).unwrap_or(usize::MAX);
+        let dest = self.dest.get_mut(at..).ok_or(ErrorKind::Internal)?;
+        let column = self.plan.parts[part].object.column;
+        let expected = scatter(&chunk.regions, chunk.stripe, column, &mut self.runs)?;
+        let pieces: Vec<Piece> = self.runs.iter().map(Run::piece).collect();
+        let checked = self.call.inner.config.verify;
+        let checks = if checked { cut_count(&pieces) as usize } else { 0 };
+        let mut slices = carve(dest, &self.runs);
+        let reply = conn.conn.recv_data::<ObjectLen>(checks, &mut slices, wait)?;
+        drop(slices);
+        add(&self.call.inner.counters.read_wire_bytes, u64::from(reply.header.payload_len));
+        let valid: u64 = pieces.iter().map(|p| p.len_within(reply.body.len)).sum();
+        if u64::from(reply.header.payload_len) != valid || valid > expected {
+            return Err(Error::new(ErrorKind::Protocol, "the reply has another length than its share"));
+        }
+        if valid < expected {
+            settle_holes(dest, &self.runs, reply.body.len);
+        }
+        if !checked && reply.checks.is_empty() {
+            return Ok(());
+        }
+        verify(dest, &self.runs, reply.body.len, &reply.checks).inspect_err(|_| {
+            add(&self.call.inner.counters.checksum_mismatches, 1);
+        })
+    }
+}
+
+/// The parts of a buffer that the runs name, which ascend and do not overlap.
+fn carve<'a>(mut buffer: &'a mut [u8], runs: &[Run]) -> Vec<IoSliceMut<'a>> {
+    let mut slices = Vec::with_capacity(runs.len());
+    let mut at = 0;
+    for run in runs {
+        let (start, len) = (run.buffer_offset as usize, run.len as usize);
+        let rest = std::mem::take(&mut buffer);
+        let Some((slice, tail)) =
+            rest.get_mut(start - at..).and_then(|r| r.split_at_mut_checked(len))
+        else {
+            break;
+        };
+        slices.push(IoSliceMut::new(slice));
+        buffer = tail;
+        at = start + len;
+    }
+    slices
+}
+
+/// The reply left out what the object does not have: puts the bytes that came
+/// where they belong, and zeros elsewhere.
+///
+/// They were received as if nothing were missing, so from the first missing
+/// byte on they stand too early.
+fn settle_holes(dest: &mut [u8], runs: &[Run], object_len: u64) {
+    let mut received = Vec::new();
+    let mut first_gap = None;
+    for (i, run) in runs.iter().enumerate() {
+        let valid = run.piece().len_within(object_len);
+        if valid < run.len && first_gap.is_none() {
+            first_gap = Some(i);
+        }
+    }
+    let Some(first) = first_gap else { return };
+    let later: u64 = runs[first..].iter().map(|r| r.piece().len_within(object_len)).sum();
+    let mut left = later as usize;
+    for run in &runs[first..] {
+        let take = left.min(run.len as usize);
+        let start = run.buffer_offset as usize;
+        received.extend_from_slice(&dest[start..start + take]);
+        left -= take;
+    }
+    let mut at = 0;
+    for run in &runs[first..] {
+        let valid = run.piece().len_within(object_len) as usize;
+        let start = run.buffer_offset as usize;
+        dest[start..start + valid].copy_from_slice(&received[at..at + valid]);
+        dest[start + valid..start + run.len as usize].fill(0);
+        at += valid;
+    }
+}
+
+/// Checks what exists of the runs against the checksums of the reply.
+fn verify(dest: &[u8], runs: &[Run], object_len: u64, checks: &[u32]) -> Result<()> {
+    let mut checks = checks.iter();
+    for run in runs {
+        let len = run.piece().len_within(object_len);
+        if len == 0 {
+            continue;
+        }
+        let mut at = run.buffer_offset as usize;
+        for cut in cuts(&[Piece { object_offset: run.object_offset, len }]) {
+            let bytes = &dest[at..at + cut.len];
+            match checks.next() {
+                Some(check) if *check == crc32c(bytes) => at += cut.len,
+                Some(_) => {
+                    let what = format!("object byte {} does not match its checksum", cut.object_offset);
+                    return Err(Error::new(ErrorKind::ChecksumMismatch, what));
+                }
+                None => return Err(Error::new(ErrorKind::Protocol, "the reply lacks checksums")),
+            }
+        }
+    }
+    if checks.next().is_some() {
+        return Err(Error::new(ErrorKind::Protocol, "the reply has too many checksums"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(object_offset: u64, len: u64, buffer_offset: u64) -> Run {
+        Run { object_offset, len, buffer_offset }
+    }
+
+    #[test]
+    fn short_replies_leave_zeros_where_the_object_ends() {
+        // Two runs of one column; the object ends inside the first, and a
+        // third run lies before that end (a list need not ascend).
+        let runs = [run(4096, 8, 0), run(5000, 4, 8), run(0, 4, 12)];
+        let mut dest = vec![0xffu8; 16];
+        // Object of 4100 bytes: 4 of run 0, none of run 1, 4 of run 2 arrive.
+        dest[..8].copy_from_slice(b"abcdWXYZ");
+        settle_holes(&mut dest, &runs, 4100);
+        assert_eq!(&dest, b"abcd\0\0\0\0\0\0\0\0WXYZ");
+    }
+
+    #[test]
+    fn carved_slices_are_the_runs() {
+        let mut dest: Vec<u8> = (0..20).collect();
+        let slices = carve(&mut dest, &[run(0, 3, 2), run(3, 4, 10)]);
+        let seen: Vec<Vec<u8>> = slices.iter().map(|s| s.to_vec()).collect();
+        assert_eq!(seen, [vec![2, 3, 4], vec![10, 11, 12, 13]]);
+    }
+
+    #[test]
+    fn a_flipped_bit_is_a_mismatch_and_a_missing_checksum_a_protocol_error() {
+        let data = vec![7u8; 5000];
+        let runs = [run(0, 5000, 0)];
+        let checks = [crc32c(&data[..4096]), crc32c(&data[4096..])];
+        assert!(verify(&data, &runs, 5000, &checks).is_ok());
+        let mut bad = data.clone();
+        bad[4500] ^= 1;
+        let kind = |d: &[u8], c: &[u32]| verify(d, &runs, 5000, c).unwrap_err().kind;
+        assert_eq!(kind(&bad, &checks), ErrorKind::ChecksumMismatch);
+        assert_eq!(kind(&data, &checks[..1]), ErrorKind::Protocol);
+    }
+}

@@ -1,0 +1,158 @@
+//! Reads with read-ahead: ranges are asked for before the reader wants them,
+//! and their bytes wait in the servers' and the kernel's buffers until the
+//! reader's own buffer is there to take them. No thread, no copy.
+
+use crate::core::stream::Streams;
+use crate::counters::add;
+use crate::drive::Call;
+use crate::file::OpenState;
+use crate::read::ReadOp;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+use weir_net::PooledBuf;
+use weir_types::{ErrorKind, Result};
+
+/// Ranges of one file that are on their way or held.
+const MAX_PIECES: usize = 32;
+/// A range that nobody came for is given up after this time, so that nobody
+/// reads it when it has become old.
+const MAX_AGE: Duration = Duration::from_secs(1);
+
+enum Data {
+    /// Asked for; the replies are not taken yet.
+    Asked(ReadOp),
+    /// Here.
+    Held(PooledBuf),
+}
+
+struct Piece {
+    range: Range<u64>,
+    data: Data,
+    since: Instant,
+}
+
+/// The read-ahead of one file.
+#[derive(Default)]
+pub(crate) struct Reader {
+    streams: Streams,
+    pieces: Vec<Piece>,
+    ahead: Vec<Range<u64>>,
+    /// Grows when everything fetched ahead becomes invalid.
+    version: u64,
+}
+
+impl Reader {
+    /// Forgets everything fetched ahead (the file changed).
+    pub(crate) fn clear(&mut self) {
+        if !self.pieces.is_empty() {
+            self.pieces.clear();
+        }
+        self.streams.clear();
+        self.version += 1;
+    }
+
+    /// Gives up ranges that nobody came for.
+    pub(crate) fn expire(&mut self) {
+        self.pieces.retain(|p| p.since.elapsed() < MAX_AGE);
+    }
+
+    /// Reads at least one byte, at most all of `dest`, which lies within the file.
+    pub(crate) fn read(call: Call<'_>, offset: u64, dest: &mut [u8]) -> Result<usize> {
+        let file = call.file;
+        let range = offset..offset + dest.len() as u64;
+        let (taken, version) = {
+            let mut reader = file.reader();
+            let taken = reader.take(offset);
+            reader.fetch_ahead(call, range);
+            (taken, reader.version)
+        };
+        match taken {
+            Some(piece) => {
+                add(&call.inner.counters.ahead_used, 1);
+                from_piece(call, piece, offset, dest, version)
+            }
+            None => {
+                // Up to the next range that is already on its way.
+                let len = file.reader().gap(offset).min(dest.len() as u64) as usize;
+                direct(call, file, offset, &mut dest[..len]).map(|()| len)
+            }
+        }
+    }
+
+    fn take(&mut self, offset: u64) -> Option<Piece> {
+        let fresh = |p: &Piece| p.since.elapsed() < MAX_AGE;
+        let at = self.pieces.iter().position(|p| p.range.contains(&offset))?;
+        let piece = self.pieces.remove(at);
+        fresh(&piece).then_some(piece)
+    }
+
+    fn gap(&self, offset: u64) -> u64 {
+        let next = self.pieces.iter().map(|p| p.range.start).filter(|s| *s > offset).min();
+        next.map_or(u64::MAX, |next| next - offset)
+    }
+
+    fn fetch_ahead(&mut self, call: Call<'_>, range: Range<u64>) {
+        let limit = call.inner.config.read_ahead_bytes;
+        let mut ahead = std::mem::take(&mut self.ahead);
+        self.streams.on_read(range, call.file.size(), limit, &mut ahead);
+        for range in ahead.drain(..) {
+            let len = range.end - range.start;
+            // What the layout does not cover is a hole: nothing to fetch.
+            let Ok(plan) = call.file.plan(range.start, len) else { continue };
+            if self.pieces.len() >= MAX_PIECES {
+                self.pieces.remove(0);
+            }
+            add(&call.inner.counters.ahead_fetched, 1);
+            let op = ReadOp::start(call, plan, len as usize);
+            self.pieces.push(Piece { range, data: Data::Asked(op), since: Instant::now() });
+        }
+        self.ahead = ahead;
+    }
+}
+
+/// Serves a read from a range that was fetched ahead; what it leaves of the
+/// range goes back.
+fn from_piece(
+    call: Call<'_>,
+    piece: Piece,
+    offset: u64,
+    dest: &mut [u8],
+    version: u64,
+) -> Result<usize> {
+    let len = (piece.range.end - piece.range.start) as usize;
+    let held = match piece.data {
+        Data::Asked(mut op) if offset == piece.range.start && len <= dest.len() => {
+            op.finish(call, &mut dest[..len])?;
+            return Ok(len);
+        }
+        Data::Asked(mut op) => {
+            let mut held = call.inner.buffers.take(op.len)?;
+            op.finish(call, &mut held[..len])?;
+            held
+        }
+        Data::Held(held) => held,
+    };
+    let start = (offset - piece.range.start) as usize;
+    let n = dest.len().min(len - start);
+    dest[..n].copy_from_slice(&held[start..start + n]);
+    if start + n < len {
+        let mut reader = call.file.reader();
+        if reader.version == version && reader.pieces.len() < MAX_PIECES {
+            reader.pieces.push(Piece { data: Data::Held(held), ..piece });
+        }
+    }
+    Ok(n)
+}
+
+fn direct(call: Call<'_>, file: &OpenState, offset: u64, dest: &mut [u8]) -> Result<()> {
+    let len = dest.len() as u64;
+    let plan = match file.plan(offset, len) {
+        Err(error) if error.kind == ErrorKind::Stale => {
+            // Another client made the file longer.
+            file.refresh(call.inner, call.ctx)?;
+            file.plan(offset, len)?
+        }
+        plan => plan?,
+    };
+    ReadOp::start(call, plan, dest.len()).finish(call, dest)
+}

@@ -1,0 +1,233 @@
+//! Data servers: where they are, the tickets to them, and connections.
+
+use crate::config::{ClientConfig, Transport};
+use crate::context::Context;
+use crate::counters::{Counters, add};
+use crate::session::MetaSession;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+use weir_net::{Address, BlockingConn, Wait};
+use weir_types::{Epoch, Error, ErrorKind, Result, ServerId, TargetId};
+use weir_wire::frame::VERSION;
+use weir_wire::handshake::{Hello, Identity};
+use weir_wire::map::{ClusterMap, ServerEntry};
+use weir_wire::meta::{GetMapRequest, GetTicketsRequest};
+use weir_wire::ticket::SealedTicket;
+
+/// Idle connections kept for each server.
+const MAX_IDLE: usize = 64;
+/// The map is asked for at most so often because of failures.
+const MAP_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The idle connections to one server.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    server: ServerId,
+    idle: Mutex<Vec<BlockingConn>>,
+}
+
+/// A connection in exclusive use. Dropped, it is closed; put back, it serves
+/// the next call.
+#[derive(Debug)]
+pub(crate) struct DataConn {
+    pub(crate) conn: BlockingConn,
+    pool: Arc<Pool>,
+}
+
+impl DataConn {
+    /// For a connection on which no reply is outstanding.
+    pub(crate) fn put_back(self) {
+        let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MAX_IDLE {
+            idle.push(self.conn);
+        }
+    }
+
+    /// Names server and target in an error.
+    pub(crate) fn in_context(&self, target: TargetId, error: Error) -> Error {
+        let place = format!("target {target} on server {} ({})", self.pool.server, self.conn.address());
+        error.context(place)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    map: Option<ClusterMap>,
+    server_of: HashMap<TargetId, ServerId>,
+    pools: HashMap<ServerId, Arc<Pool>>,
+    fetched: Option<Instant>,
+}
+
+/// All data servers.
+pub(crate) struct Servers {
+    config: Arc<ClientConfig>,
+    counters: Arc<Counters>,
+    host: String,
+    known: RwLock<Known>,
+    tickets: Mutex<HashMap<ServerId, SealedTicket>>,
+}
+
+impl Servers {
+    pub(crate) fn new(config: Arc<ClientConfig>, counters: Arc<Counters>) -> Self {
+        Self {
+            config,
+            counters,
+            host: weir_net::host_name(),
+            known: RwLock::default(),
+            tickets: Mutex::default(),
+        }
+    }
+
+    /// A connection to the server of a target.
+    pub(crate) fn take(
+        &self,
+        session: &MetaSession,
+        target: TargetId,
+        wait: &Wait,
+    ) -> Result<DataConn> {
+        let pool = match self.pool(target) {
+            Some(pool) => pool,
+            None => {
+                self.refresh_map(session, true)?;
+                self.pool(target).ok_or_else(|| {
+                    Error::new(
+                        ErrorKind::TargetMissing,
+                        format!("target {target} is not part of the cluster any more"),
+                    )
+                })?
+            }
+        };
+        let idle = pool.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(conn) = idle {
+            return Ok(DataConn { conn, pool });
+        }
+        let server = pool.server;
+        match self.connect(session, server, wait) {
+            Ok(conn) => Ok(DataConn { conn, pool }),
+            Err(error) => {
+                // It may have come back elsewhere, or under new keys.
+                self.tickets_lock().remove(&server);
+                // The map may be out of reach just now: the error at hand says more.
+                if let Err(e) = self.refresh_map(session, false) {
+                    tracing::debug!("cluster map not refreshed: {e}");
+                }
+                Err(error.context(format!("target {target} on server {server}")))
+            }
+        }
+    }
+
+    /// Forgets idle connections and the ticket of a target's server.
+    pub(crate) fn forget(&self, target: TargetId) {
+        if let Some(pool) = self.pool(target) {
+            pool.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.tickets_lock().remove(&pool.server);
+        }
+    }
+
+    /// The map as last seen.
+    pub(crate) fn map(&self, session: &MetaSession) -> Result<ClusterMap> {
+        self.refresh_map(session, true)?;
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.map.clone().ok_or_else(|| ErrorKind::Internal.into())
+    }
+
+    /// Asks for the map; unless `now`, not more often than is useful.
+    pub(crate) fn refresh_map(&self, session: &MetaSession, now: bool) -> Result<()> {
+        let have = {
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            if !now && known.fetched.is_some_and(|at| at.elapsed() < MAP_INTERVAL) {
+                return Ok(());
+            }
+            known.map.as_ref().map_or(Epoch(0), |m| m.epoch)
+        };
+        let newer = session.call(&Context::root(), &GetMapRequest { have })?;
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.fetched = Some(Instant::now());
+        if let Some(map) = newer {
+            known.take_map(map);
+        }
+        Ok(())
+    }
+
+    fn pool(&self, target: TargetId) -> Option<Arc<Pool>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.pools.get(known.server_of.get(&target)?).cloned()
+    }
+
+    fn connect(
+        &self,
+        session: &MetaSession,
+        server: ServerId,
+        wait: &Wait,
+    ) -> Result<BlockingConn> {
+        let address = {
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            let entry = known.map.iter().flat_map(|m| &m.servers).find(|s| s.server == server);
+            let entry = entry.ok_or_else(|| {
+                Error::new(ErrorKind::TargetMissing, format!("server {server} is not in the map"))
+            })?;
+            self.address_of(entry)?
+        };
+        let ticket = self.ticket(session, server)?;
+        let key = ticket.open(&self.config.key);
+        let mut nonce = [0; 32];
+        getrandom::fill(&mut nonce).map_err(|e| Error::new(ErrorKind::Io, e.to_string()))?;
+        let hello = Hello {
+            version: VERSION,
+            session: ticket.ticket.session,
+            identity: Identity::Ticket(ticket.ticket),
+            nonce,
+            name: self.config.name.clone(),
+        };
+        let (conn, _) = BlockingConn::connect(&address, key, &hello, wait)
+            .map_err(|e| e.context(format!("{address}")))?;
+        add(&self.counters.data_connections, 1);
+        Ok(conn)
+    }
+
+    fn address_of(&self, entry: &ServerEntry) -> Result<Address> {
+        let local = self.config.transport == Transport::Auto
+            && !entry.unix.is_empty()
+            && entry.host == self.host
+            && std::path::Path::new(&entry.unix).exists();
+        Address::parse(if local { &entry.unix } else { &entry.tcp })
+    }
+
+    fn ticket(&self, session: &MetaSession, server: ServerId) -> Result<SealedTicket> {
+        if let Some(ticket) = self.tickets_lock().get(&server) {
+            if ticket.ticket.session == session.id() {
+                return Ok(ticket.clone());
+            }
+        }
+        let request = GetTicketsRequest { servers: vec![server] };
+        let ticket = session.call(&Context::root(), &request)?.pop().ok_or_else(|| {
+            Error::new(ErrorKind::TargetMissing, format!("no ticket for server {server}"))
+        })?;
+        self.tickets_lock().insert(server, ticket.clone());
+        Ok(ticket)
+    }
+
+    fn tickets_lock(&self) -> MutexGuard<'_, HashMap<ServerId, SealedTicket>> {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn take_map(&mut self, map: ClusterMap) {
+        self.server_of = map.targets().map(|(s, t)| (t.target, s.server)).collect();
+        let mut pools = HashMap::new();
+        for entry in &map.servers {
+            let moved = self
+                .map
+                .iter()
+                .flat_map(|m| &m.servers)
+                .any(|old| old.server == entry.server && (&old.tcp, &old.unix) != (&entry.tcp, &entry.unix));
+            let kept = self.pools.get(&entry.server).filter(|_| !moved).cloned();
+            let fresh = || Arc::new(Pool { server: entry.server, idle: Mutex::default() });
+            pools.insert(entry.server, kept.unwrap_or_else(fresh));
+        }
+        self.pools = pools;
+        self.map = Some(map);
+    }
+}

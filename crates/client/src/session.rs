@@ -1,0 +1,283 @@
+//! The session with the metadata server: connections, retries, exactly-once.
+
+use crate::config::ClientConfig;
+use crate::context::Context;
+use crate::counters::{Counters, add};
+use crate::slots::Slots;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use weir_net::{Address, BlockingConn, Wait};
+use weir_types::{Error, ErrorKind, FileId, Result, Retry, SessionId};
+use weir_wire::frame::VERSION;
+use weir_wire::handshake::{Hello, Identity, Welcome};
+use weir_wire::meta::{MetaPrefix, MutationId, ReassertRequest};
+use weir_wire::{Header, Request};
+
+/// Idle connections kept.
+const MAX_IDLE: usize = 16;
+/// Longest wait between two attempts to reach the server.
+const MAX_BACKOFF: Duration = Duration::from_millis(500);
+/// Files named in one [`ReassertRequest`].
+const REASSERT_BATCH: usize = 4096;
+
+/// Says which files are open, once for each open.
+pub(crate) type OpenFiles = Box<dyn Fn() -> Vec<FileId> + Send + Sync>;
+
+struct State {
+    session: SessionId,
+    /// The run of the server that knows our open files.
+    instance: Option<u64>,
+    idle: Vec<BlockingConn>,
+    last_used: Instant,
+}
+
+/// One client's session.
+pub(crate) struct MetaSession {
+    config: Arc<ClientConfig>,
+    counters: Arc<Counters>,
+    slots: Slots,
+    state: Mutex<State>,
+    /// Held while a new run of the server is told what is open.
+    reassert: Mutex<()>,
+    open_files: OpenFiles,
+    /// The first connection stands: from then on a server that is away is waited for.
+    established: AtomicBool,
+}
+
+impl MetaSession {
+    /// Opens a session; fails at once if no server listens.
+    pub(crate) fn open(
+        config: Arc<ClientConfig>,
+        counters: Arc<Counters>,
+        open_files: OpenFiles,
+    ) -> Result<Self> {
+        let session = Self {
+            slots: Slots::default(),
+            state: Mutex::new(State {
+                session: SessionId(0),
+                instance: None,
+                idle: Vec::new(),
+                last_used: Instant::now(),
+            }),
+            reassert: Mutex::new(()),
+            open_files,
+            established: AtomicBool::new(false),
+            config,
+            counters,
+        };
+        let wait = Wait::for_ms(session.config.connect_timeout_ms);
+        let conn = session.connect(&wait)?;
+        session.put_back(conn);
+        session.established.store(true, Relaxed);
+        Ok(session)
+    }
+
+    /// The session's number.
+    pub(crate) fn id(&self) -> SessionId {
+        self.lock().session
+    }
+
+    /// Asks something that changes nothing.
+    pub(crate) fn call<R: Request>(&self, ctx: &Context, request: &R) -> Result<R::Reply> {
+        self.exchange(ctx, None, request)
+    }
+
+    /// Changes something, exactly once.
+    pub(crate) fn change<R: Request>(&self, ctx: &Context, request: &R) -> Result<R::Reply> {
+        let deadline = Instant::now() + Duration::from_millis(self.config.request_timeout_ms);
+        let slot = self.slots.take(deadline)?;
+        self.exchange(ctx, Some(slot.mutation), request)
+    }
+
+    /// Whether nothing was asked for this long.
+    pub(crate) fn idle_for(&self, time: Duration) -> bool {
+        self.lock().last_used.elapsed() >= time
+    }
+
+    fn exchange<R: Request>(
+        &self,
+        ctx: &Context,
+        mutation: Option<MutationId>,
+        request: &R,
+    ) -> Result<R::Reply> {
+        let wait = Wait::for_ms(self.config.request_timeout_ms).interruptible(ctx.interrupt);
+        let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation };
+        let mut backoff = Duration::from_millis(5);
+        loop {
+            let (error, stale) = match self.attempt(ctx, &prefix, request, &wait) {
+                Ok(reply) => return Ok(reply),
+                Err(failed) => failed,
+            };
+            let again = match error.kind.retry() {
+                Retry::Reconnect => error.kind != ErrorKind::TimedOut,
+                Retry::Later => error.kind == ErrorKind::Overloaded,
+                Retry::Refresh => error.kind == ErrorKind::SessionExpired,
+                Retry::Never => false,
+            };
+            if !again || wait.expired() {
+                return Err(error);
+            }
+            add(&self.counters.meta_retries, 1);
+            // A connection that was closed while it lay idle says nothing
+            // about the server: the next attempt is at once.
+            if !stale {
+                wait.sleep(backoff)?;
+                backoff = (backoff * 2).min(MAX_BACKOFF);
+            }
+        }
+    }
+
+    /// One attempt; the error says whether it may be the fault of an old connection.
+    fn attempt<R: Request>(
+        &self,
+        ctx: &Context,
+        prefix: &MetaPrefix,
+        request: &R,
+        wait: &Wait,
+    ) -> std::result::Result<R::Reply, (Error, bool)> {
+        let pooled = self.take_idle();
+        let stale = pooled.is_some();
+        let mut conn = match pooled {
+            Some(conn) => conn,
+            None => self.connect(wait).map_err(|e| (e, false))?,
+        };
+        add(&self.counters.meta_requests, 1);
+        let mut header = Header::request(R::OP, conn.next_request_id());
+        header.job = ctx.job;
+        header.rank = ctx.rank;
+        let result = conn
+            .send(header, &(prefix, request), &[], &[], wait)
+            .and_then(|()| conn.recv_reply::<R::Reply>(wait));
+        match result {
+            Ok(reply) => {
+                add(&self.counters.meta_replies, 1);
+                self.put_back(conn);
+                Ok(reply)
+            }
+            Err(error) if conn.is_usable() => {
+                add(&self.counters.meta_replies, 1);
+                if error.kind == ErrorKind::SessionExpired {
+                    self.forget_session();
+                } else {
+                    self.put_back(conn);
+                }
+                Err((error, false))
+            }
+            Err(error) => {
+                let name = conn.address().to_string();
+                Err((error.context(format!("metadata server {name}")), stale))
+            }
+        }
+    }
+
+    /// A new connection that belongs to the session.
+    fn connect(&self, wait: &Wait) -> Result<BlockingConn> {
+        let mut last = Error::new(ErrorKind::InvalidArgument, "no metadata server is configured");
+        for name in &self.config.metadata {
+            match self.connect_to(name, wait) {
+                Ok(conn) => return Ok(conn),
+                Err(error) => last = error,
+            }
+        }
+        if last.kind == ErrorKind::Unreachable && !self.established.load(Relaxed) {
+            let hint = "is the cluster up? Start it with `weir up`, or look at `weir status`";
+            last.message = format!("{}; {hint}", last.message);
+        }
+        Err(last)
+    }
+
+    fn connect_to(&self, name: &str, wait: &Wait) -> Result<BlockingConn> {
+        let address = Address::parse(name)?;
+        let in_context = |e: Error| e.context(format!("metadata server {address}"));
+        let session = self.id();
+        let joined = match self.handshake(&address, session, wait) {
+            Err(error) if error.kind == ErrorKind::SessionExpired => {
+                self.forget_session();
+                self.handshake(&address, SessionId(0), wait)
+            }
+            other => other,
+        };
+        let (conn, welcome) = joined.map_err(in_context)?;
+        add(&self.counters.meta_connections, 1);
+        self.joined(conn, &welcome, wait).map_err(in_context)
+    }
+
+    fn handshake(
+        &self,
+        address: &Address,
+        session: SessionId,
+        wait: &Wait,
+    ) -> Result<(BlockingConn, Welcome)> {
+        let mut nonce = [0; 32];
+        getrandom::fill(&mut nonce).map_err(|e| Error::new(ErrorKind::Io, e.to_string()))?;
+        let hello = Hello {
+            version: VERSION,
+            identity: Identity::Client(self.config.client),
+            nonce,
+            session,
+            name: self.config.name.clone(),
+        };
+        BlockingConn::connect(address, self.config.key.clone(), &hello, wait)
+    }
+
+    /// Sees to it that this run of the server knows what we have open.
+    fn joined(
+        &self,
+        mut conn: BlockingConn,
+        welcome: &Welcome,
+        wait: &Wait,
+    ) -> Result<BlockingConn> {
+        let _one = self.reassert.lock().unwrap_or_else(PoisonError::into_inner);
+        let (new_session, new_instance) = {
+            let mut state = self.lock();
+            let new_session = state.session != welcome.session;
+            if new_session && state.session != SessionId(0) {
+                // Another thread was quicker to open a new session: join that one.
+                return Err(Error::new(ErrorKind::Unreachable, "the session changed; try again"));
+            }
+            state.session = welcome.session;
+            (new_session, state.instance != Some(welcome.instance))
+        };
+        if new_session {
+            self.slots.reset();
+        }
+        if new_session || new_instance {
+            let files = (self.open_files)();
+            let ctx = Context::root();
+            let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
+            for batch in files.chunks(REASSERT_BATCH) {
+                let request = ReassertRequest { files: batch.to_vec() };
+                let header = Header::request(ReassertRequest::OP, conn.next_request_id());
+                conn.send(header, &(&prefix, &request), &[], &[], wait)?;
+                conn.recv_reply::<()>(wait)?;
+            }
+            self.lock().instance = Some(welcome.instance);
+        }
+        Ok(conn)
+    }
+
+    fn forget_session(&self) {
+        let mut state = self.lock();
+        state.session = SessionId(0);
+        state.instance = None;
+        state.idle.clear();
+    }
+
+    fn take_idle(&self) -> Option<BlockingConn> {
+        let mut state = self.lock();
+        state.last_used = Instant::now();
+        state.idle.pop()
+    }
+
+    fn put_back(&self, conn: BlockingConn) {
+        let mut state = self.lock();
+        if state.idle.len() < MAX_IDLE {
+            state.idle.push(conn);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

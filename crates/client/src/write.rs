@@ -1,0 +1,160 @@
+//! One write call: the data to all servers at once, kept until every server
+//! has confirmed it, so that it can be sent again.
+
+use crate::core::plan::Plan;
+use crate::core::transfer::Transfer;
+use crate::counters::add;
+use crate::drive::{Call, Parts, Until, drive, now_ms};
+use crate::servers::DataConn;
+use std::io::IoSlice;
+use std::ops::Range;
+use weir_layout::{Run, cuts, scatter};
+use weir_net::{PooledBuf, Wait};
+use weir_types::checksum::crc32c;
+use weir_types::{ErrorKind, Result, TargetId};
+use weir_wire::data::{ObjectLen, WriteFlags, WriteRequest};
+use weir_wire::{Header, Request, Rights};
+
+/// Bytes on their way to the servers.
+pub enum WriteData {
+    /// In a buffer of ours.
+    Pooled(PooledBuf, usize),
+    /// In a buffer of the caller's, given away so that nothing is copied.
+    Owned(Box<dyn AsRef<[u8]> + Send>),
+}
+
+impl AsRef<[u8]> for WriteData {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            WriteData::Pooled(buffer, len) => &buffer[..*len],
+            WriteData::Owned(owned) => (**owned).as_ref(),
+        }
+    }
+}
+
+/// A write that has been sent.
+pub(crate) struct WriteOp {
+    pub(crate) range: Range<u64>,
+    data: WriteData,
+    /// The part of `data` that is written.
+    slice: Range<usize>,
+    plan: Plan,
+    transfer: Transfer,
+    conns: Vec<Option<DataConn>>,
+    sync: bool,
+}
+
+struct WriteParts<'a> {
+    call: Call<'a>,
+    plan: &'a Plan,
+    conns: &'a mut Vec<Option<DataConn>>,
+    data: &'a [u8],
+    sync: bool,
+}
+
+impl WriteOp {
+    /// Sends the requests of a planned write of `data[slice]`.
+    pub(crate) fn start(
+        call: Call<'_>,
+        plan: Plan,
+        offset: u64,
+        data: WriteData,
+        slice: Range<usize>,
+        sync: bool,
+    ) -> Self {
+        let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
+        let mut op = Self {
+            range: offset..offset + slice.len() as u64,
+            data,
+            slice,
+            transfer: Transfer::new(plan.parts.len(), deadline_ms),
+            conns: plan.parts.iter().map(|_| None).collect(),
+            plan,
+            sync,
+        };
+        // What fails now is tried again by `finish`.
+        if let Err(error) = op.drive(call, Until::Sent) {
+            tracing::debug!("{error}");
+        }
+        op
+    }
+
+    /// Waits until every server has confirmed.
+    pub(crate) fn finish(&mut self, call: Call<'_>) -> Result<()> {
+        self.drive(call, Until::Done)
+    }
+
+    /// Bytes that are kept for a repetition.
+    pub(crate) fn len(&self) -> usize {
+        self.slice.len()
+    }
+
+    /// The plan, to know which objects became dirty.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn drive(&mut self, call: Call<'_>, until: Until) -> Result<()> {
+        let data = self.data.as_ref().get(self.slice.clone()).ok_or(ErrorKind::Internal)?;
+        let mut parts = WriteParts {
+            call,
+            plan: &self.plan,
+            conns: &mut self.conns,
+            data,
+            sync: self.sync,
+        };
+        drive(call, &mut self.transfer, &mut parts, until)
+    }
+}
+
+impl Parts for WriteParts<'_> {
+    fn target(&self, part: usize) -> TargetId {
+        self.plan.parts[part].target
+    }
+
+    fn conn(&mut self, part: usize) -> &mut Option<DataConn> {
+        &mut self.conns[part]
+    }
+
+    fn send(&mut self, part: usize, _locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()> {
+        let chunk = self.plan.chunk(part);
+        let at = usize::try_from(chunk.buffer_offset).unwrap_or(usize::MAX);
+        let source = self.data.get(at..).ok_or(ErrorKind::Internal)?;
+        let mut runs = Vec::new();
+        let column = self.plan.parts[part].object.column;
+        let bytes = scatter(&chunk.regions, chunk.stripe, column, &mut runs)?;
+        let slices: Vec<IoSlice<'_>> = runs.iter().map(|r| IoSlice::new(bytes_of(source, r))).collect();
+        let mut checks = Vec::with_capacity(bytes as usize / 4096 + 2);
+        for run in &runs {
+            checksums(bytes_of(source, run), run, &mut checks);
+        }
+        let request = WriteRequest {
+            access: self.call.file.access(&self.plan.parts[part], Rights::WRITE)?,
+            stripe: chunk.stripe,
+            flags: WriteFlags { sync: self.sync },
+            regions: chunk.regions.clone(),
+        };
+        let mut header = Header::request(WriteRequest::OP, conn.conn.next_request_id());
+        header.job = self.call.ctx.job;
+        header.rank = self.call.ctx.rank;
+        add(&self.call.inner.counters.write_wire_bytes, bytes);
+        conn.conn.send(header, &request, &checks, &slices, wait)
+    }
+
+    fn receive(&mut self, _part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()> {
+        conn.conn.recv_reply::<ObjectLen>(wait).map(drop)
+    }
+}
+
+fn bytes_of<'a>(source: &'a [u8], run: &Run) -> &'a [u8] {
+    let start = run.buffer_offset as usize;
+    &source[start..start + run.len as usize]
+}
+
+fn checksums(bytes: &[u8], run: &Run, checks: &mut Vec<u32>) {
+    let mut at = 0;
+    for cut in cuts(&[run.piece()]) {
+        checks.push(crc32c(&bytes[at..at + cut.len]));
+        at += cut.len;
+    }
+}

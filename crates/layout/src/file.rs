@@ -1,0 +1,239 @@
+//! A file is a list of segments: which of them holds an offset, and how a
+//! range of the file falls on them.
+
+use crate::stripe::stripe_bytes;
+use std::collections::HashSet;
+use weir_types::limits::{MAX_FILE_BYTES, MAX_PAYLOAD_BYTES, MAX_SEGMENTS};
+use weir_types::{Error, ErrorKind, FileLayout, LayoutKind, Result, Segment};
+
+/// The part of a file range that lies in one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The segment's position in `FileLayout::segments` (not its number).
+    pub segment: usize,
+    /// First byte, relative to the segment.
+    pub offset: u64,
+    /// Bytes; never 0.
+    pub len: u64,
+}
+
+/// The position in `layout.segments` of the segment that holds the byte at
+/// `offset` of the file; `None` if no segment has been granted there yet.
+pub fn segment_at(layout: &FileLayout, offset: u64) -> Option<usize> {
+    let position = layout.segments.partition_point(|segment| segment.end() <= offset);
+    layout.segments.get(position).filter(|segment| segment.start <= offset).map(|_| position)
+}
+
+/// The bytes of the file, from the first on, that the segments cover:
+/// `MAX_FILE_BYTES` with an open-ended segment.
+pub fn covered_bytes(layout: &FileLayout) -> u64 {
+    layout.segments.last().map_or(0, Segment::end)
+}
+
+/// The range of `len` bytes at `offset` of the file, segment by segment.
+/// Ends early where the segments end: the sum of the spans tells.
+pub fn split(layout: &FileLayout, offset: u64, len: u64) -> impl Iterator<Item = Span> + '_ {
+    let end = offset.saturating_add(len);
+    let mut at = offset;
+    let mut position = segment_at(layout, offset).unwrap_or(layout.segments.len());
+    std::iter::from_fn(move || {
+        loop {
+            let segment = layout.segments.get(position).filter(|_| at < end)?;
+            let to = segment.end().min(end);
+            let span = Span {
+                segment: position,
+                offset: at.checked_sub(segment.start)?,
+                len: to.saturating_sub(at),
+            };
+            position += 1;
+            // A segment that was sealed empty holds nothing of any range.
+            if span.len > 0 {
+                at = to;
+                return Some(span);
+            }
+        }
+    })
+}
+
+/// What programs should read and write at once (`st_blksize`), in bytes: whole
+/// stripes, about 1 MiB, and never more than one frame carries.
+pub fn preferred_io_bytes(layout: &FileLayout) -> u32 {
+    const WANTED_BYTES: u64 = 1 << 20;
+    let width = layout.segments.first().map_or(WANTED_BYTES, |s| stripe_bytes(s.stripe()).max(1));
+    WANTED_BYTES.next_multiple_of(width).min(MAX_PAYLOAD_BYTES as u64) as u32
+}
+
+/// Refuses a layout that no metadata server makes: segments must begin at byte
+/// 0, follow one another without gap or overlap, have numbers of their own,
+/// and put each column's copies on targets of their own; only the last may be
+/// open-ended. A chunked file may have no segment yet.
+///
+/// # Errors
+/// `Protocol`, naming the segment.
+pub fn check_layout(layout: &FileLayout) -> Result<()> {
+    let segments = &layout.segments;
+    if segments.len() > MAX_SEGMENTS {
+        return Err(malformed(format!("{} segments, more than {MAX_SEGMENTS}", segments.len())));
+    }
+    if segments.is_empty() && layout.kind != LayoutKind::Chunked {
+        return Err(malformed("it has no segment".into()));
+    }
+    let mut numbers = HashSet::with_capacity(segments.len());
+    let mut expected_start = 0;
+    for (position, segment) in segments.iter().enumerate() {
+        let number = segment.index;
+        if !numbers.insert(number) {
+            return Err(malformed(format!("two segments have number {number}")));
+        }
+        if segment.start != expected_start {
+            return Err(malformed(format!(
+                "segment {number} begins at byte {}, not at {expected_start}",
+                segment.start
+            )));
+        }
+        check_segment(segment)?;
+        if segment.len.is_none() && position + 1 < segments.len() {
+            return Err(malformed(format!("segment {number} is open-ended but not the last")));
+        }
+        expected_start = segment.end();
+    }
+    Ok(())
+}
+
+fn check_segment(segment: &Segment) -> Result<()> {
+    let number = segment.index;
+    let end = segment.start.checked_add(segment.len.unwrap_or(0));
+    if end.is_none_or(|end| end > MAX_FILE_BYTES) {
+        return Err(malformed(format!("segment {number} reaches beyond the largest file")));
+    }
+    // The column count of a stripe map is 16 bits wide; look at the real one.
+    if segment.stripe().check().is_err() || segment.columns.len() > usize::from(u16::MAX) {
+        return Err(malformed(format!(
+            "segment {number} has {} columns and stripe units of {} bytes",
+            segment.columns.len(),
+            segment.stripe_unit_bytes
+        )));
+    }
+    for (position, column) in segment.columns.iter().enumerate() {
+        let targets = &column.targets;
+        let repeated = (1..targets.len()).any(|i| targets[..i].contains(&targets[i]));
+        if targets.is_empty() || repeated {
+            return Err(malformed(format!(
+                "column {position} of segment {number} has no copy, or two on one target"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn malformed(what: String) -> Error {
+    Error::new(ErrorKind::Protocol, format!("malformed layout: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use weir_types::{Column, Epoch, Scheme, SegmentIndex, SegmentState, TargetId};
+
+    fn layout_of(lens: &[Option<u64>]) -> FileLayout {
+        let mut start = 0;
+        let segments = lens
+            .iter()
+            .enumerate()
+            .map(|(i, &len)| {
+                let segment = Segment {
+                    index: SegmentIndex(i as u32),
+                    start,
+                    len,
+                    stripe_unit_bytes: 65_536,
+                    columns: vec![Column { targets: vec![TargetId(i as u32)] }],
+                    scheme: Scheme::Copies,
+                    state: SegmentState::Open,
+                    epoch: Epoch(1),
+                };
+                start = segment.end();
+                segment
+            })
+            .collect();
+        FileLayout { kind: LayoutKind::Fragments, base: 0, epoch: Epoch(1), segments }
+    }
+
+    proptest! {
+        #[test]
+        fn a_range_is_split_into_every_byte_that_is_covered(
+            lens in proptest::collection::vec(0u64..50, 1..8), open in any::<bool>(),
+            offset in 0u64..300, len in 0u64..300,
+        ) {
+            let mut lens: Vec<Option<u64>> = lens.into_iter().map(Some).collect();
+            if open {
+                lens.push(None);
+            }
+            let layout = layout_of(&lens);
+            check_layout(&layout).unwrap();
+            let mut at = offset;
+            for span in split(&layout, offset, len) {
+                let segment = &layout.segments[span.segment];
+                prop_assert!(span.len > 0);
+                prop_assert_eq!(segment.start + span.offset, at);
+                prop_assert_eq!(segment_at(&layout, at), Some(span.segment));
+                at += span.len;
+                prop_assert!(at <= segment.end());
+                prop_assert_eq!(segment_at(&layout, at - 1), Some(span.segment));
+            }
+            let covered = (offset + len).min(covered_bytes(&layout));
+            prop_assert_eq!(at, covered.max(offset));
+            prop_assert_eq!(segment_at(&layout, offset).is_some(), offset < covered_bytes(&layout));
+        }
+    }
+
+    #[test]
+    fn malformed_layouts_are_refused() {
+        let good = layout_of(&[Some(10), Some(0), Some(5), None]);
+        check_layout(&good).unwrap();
+        type Damage = fn(&mut FileLayout);
+        let damages: [(&str, Damage); 11] = [
+            ("gap", |l| l.segments[2].start += 1),
+            ("overlap", |l| l.segments[2].start -= 1),
+            ("does not begin at 0", |l| drop(l.segments.remove(0))),
+            ("open-ended in the middle", |l| l.segments[0].len = None),
+            ("repeated number", |l| l.segments[1].index = SegmentIndex(0)),
+            ("no column", |l| l.segments[1].columns.clear()),
+            ("wrapped column count", |l| {
+                l.segments[1].columns = vec![Column { targets: vec![TargetId(1)] }; 65_537]
+            }),
+            ("no copy", |l| l.segments[1].columns[0].targets.clear()),
+            ("copies on one target", |l| l.segments[1].columns[0].targets.push(TargetId(1))),
+            ("bad unit", |l| l.segments[1].stripe_unit_bytes = 100),
+            ("too far", |l| l.segments[2].len = Some(u64::MAX)),
+        ];
+        for (what, damage) in damages {
+            let mut bad = good.clone();
+            damage(&mut bad);
+            assert!(check_layout(&bad).is_err(), "{what}");
+        }
+        assert!(check_layout(&layout_of(&[])).is_err());
+        assert!(check_layout(&FileLayout { kind: LayoutKind::Chunked, ..layout_of(&[]) }).is_ok());
+    }
+
+    #[test]
+    fn the_end_of_the_largest_file_is_within_reach() {
+        let layout = layout_of(&[Some(10), None]);
+        assert_eq!(segment_at(&layout, MAX_FILE_BYTES - 1), Some(1));
+        assert_eq!(segment_at(&layout, MAX_FILE_BYTES), None);
+        assert_eq!(split(&layout, 5, u64::MAX).map(|s| s.len).sum::<u64>(), MAX_FILE_BYTES - 5);
+    }
+
+    #[test]
+    fn programs_are_told_to_use_whole_stripes() {
+        let with = |unit: u32, columns: usize| {
+            let mut layout = layout_of(&[None]);
+            layout.segments[0].stripe_unit_bytes = unit;
+            layout.segments[0].columns = vec![Column { targets: vec![TargetId(1)] }; columns];
+            preferred_io_bytes(&layout)
+        };
+        assert_eq!(with(65_536, 4), 1 << 20);
+        assert_eq!(with(65_536, 3), 6 * 3 * 65_536);
+        assert_eq!(with(1 << 30, 1024), 4 << 20);
+    }
+}

@@ -1,0 +1,445 @@
+//! Placement: which targets hold the columns of new segments.
+//!
+//! The candidates come in target order, which must be the same at every call:
+//! it is what `base` counts in (PVFS's ordered set of iods). Offline targets
+//! are passed over, and so are full ones while enough others are left. Pure:
+//! the caller brings the randomness as a seed.
+
+use crate::file::covered_bytes;
+use std::collections::HashMap;
+use weir_types::limits::{
+    BLOCK_BYTES, MAX_COLUMNS, MAX_FILE_BYTES, MAX_SEGMENTS, MAX_STRIPE_UNIT_BYTES,
+    MIN_STRIPE_UNIT_BYTES, SEGMENT_PAGE,
+};
+use weir_types::{
+    Column, Epoch, Error, ErrorKind, FileLayout, LayoutKind, LayoutSpec, Result, Scheme, Segment,
+    SegmentIndex, SegmentState, ServerId, StripeMap, TargetId,
+};
+
+/// The stripe unit when the spec names none (PVFS's).
+pub const DEFAULT_STRIPE_UNIT_BYTES: u32 = 64 << 10;
+/// The size of chunks and fragments when the spec names none (HDFS's).
+pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
+/// The most fragments of one file: one on each of as many targets as a stripe.
+pub const MAX_FRAGMENTS: usize = MAX_COLUMNS;
+/// The most copies of a column.
+pub const MAX_COPIES: u8 = 8;
+/// The most segments that one [`grant`] makes.
+pub const GRANT_BATCH: usize = SEGMENT_PAGE;
+/// A target with less free space than this takes new data only when there are
+/// not enough others.
+pub const FULL_BELOW_BYTES: u64 = 16 << 20;
+
+const _: () = {
+    assert!(MAX_FRAGMENTS <= MAX_SEGMENTS);
+    assert!(DEFAULT_SEGMENT_BYTES.is_multiple_of(BLOCK_BYTES as u64));
+};
+
+/// A candidate for new data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetInfo {
+    /// The target.
+    pub target: TargetId,
+    /// The server that serves it: what fails as one.
+    pub server: ServerId,
+    /// Free space in bytes; `u64::MAX` if it is not known.
+    pub free_bytes: u64,
+    /// Whether it can be written now.
+    pub online: bool,
+    /// Whether it is on the writer's node.
+    pub local: bool,
+}
+
+impl TargetInfo {
+    fn has_room(&self) -> bool {
+        self.free_bytes >= FULL_BELOW_BYTES
+    }
+}
+
+/// Refuses a spec that no set of targets could satisfy.
+///
+/// # Errors
+/// `InvalidArgument`, with what to change.
+pub fn check_spec(spec: &LayoutSpec) -> Result<()> {
+    let stripe = StripeMap { unit_bytes: unit_bytes(spec), columns: 1 };
+    if stripe.check().is_err() {
+        return Err(invalid(format!(
+            "a stripe unit of {} bytes: use a multiple of {MIN_STRIPE_UNIT_BYTES}, at most \
+             {MAX_STRIPE_UNIT_BYTES}",
+            spec.stripe_unit_bytes
+        )));
+    }
+    if usize::from(spec.count) > MAX_COLUMNS {
+        return Err(invalid(format!("{} targets: use at most {MAX_COLUMNS}", spec.count)));
+    }
+    if spec.copies > MAX_COPIES {
+        return Err(invalid(format!("{} copies: use at most {MAX_COPIES}", spec.copies)));
+    }
+    check_sizes(spec)
+}
+
+fn check_sizes(spec: &LayoutSpec) -> Result<()> {
+    if spec.kind == LayoutKind::Striped && spec.segment_bytes != 0 {
+        return Err(invalid(
+            "a striped file is one segment: leave the segment size 0, or choose the chunked or \
+             the fragments layout",
+        ));
+    }
+    if !spec.segment_bytes.is_multiple_of(BLOCK_BYTES as u64) || spec.segment_bytes > MAX_FILE_BYTES
+    {
+        return Err(invalid(format!(
+            "a segment size of {} bytes: use a multiple of {BLOCK_BYTES}, at most {MAX_FILE_BYTES}",
+            spec.segment_bytes
+        )));
+    }
+    if spec.kind != LayoutKind::Fragments {
+        if spec.fragment_bytes.is_empty() {
+            return Ok(());
+        }
+        return Err(invalid("fragment sizes are for the fragments layout only"));
+    }
+    if spec.fragment_bytes.len() > MAX_FRAGMENTS {
+        return Err(invalid(format!(
+            "{} fragment sizes: give at most {MAX_FRAGMENTS}",
+            spec.fragment_bytes.len()
+        )));
+    }
+    if spec.fragment_bytes.contains(&0) {
+        return Err(invalid("a fragment size of 0: leave the fragment out"));
+    }
+    let given = spec.fragment_bytes.iter().fold(0u64, |sum, &b| sum.saturating_add(b));
+    let count = if spec.count == 0 { MAX_COLUMNS } else { usize::from(spec.count) };
+    let rest = count.saturating_sub(spec.fragment_bytes.len()) as u64;
+    if given.saturating_add(rest.saturating_mul(segment_bytes(spec))) > MAX_FILE_BYTES {
+        return Err(invalid(format!(
+            "the fragments could reach beyond the largest file ({MAX_FILE_BYTES} bytes): give \
+             smaller sizes"
+        )));
+    }
+    Ok(())
+}
+
+/// The layout of a new file. `targets` are all targets in target order;
+/// `seed` decides what the spec leaves open.
+///
+/// Striped files have one open-ended segment; files of fragments have one
+/// segment each, the last open-ended; chunked files get their first chunk
+/// here and the others from [`grant`]. Epochs begin at 1.
+///
+/// # Errors
+/// Those of [`check_spec`]; `InvalidArgument` if the spec asks for more
+/// targets than there are; `Unreachable` if too few of them are online.
+pub fn place(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Result<FileLayout> {
+    check_spec(spec)?;
+    let ring = Ring::choose(spec, targets, spec.base, seed)?;
+    let mut layout =
+        FileLayout { kind: spec.kind, base: ring.base, epoch: FIRST_EPOCH, segments: Vec::new() };
+    layout.segments = match spec.kind {
+        LayoutKind::Striped => {
+            let columns = ring.columns(ring.primaries);
+            vec![segment(spec, SegmentIndex(0), 0, None, columns)]
+        }
+        LayoutKind::Fragments => fragments(spec, &ring),
+        LayoutKind::Chunked => grant(&layout, spec, targets, 1, SegmentIndex(0), seed)?,
+    };
+    Ok(layout)
+}
+
+/// More segments for a chunked file, so that it is covered up to the byte
+/// before `up_to_offset`. The caller appends them to the layout. None if the
+/// file is covered already; at most [`GRANT_BATCH`], so call again with the
+/// longer layout if [`covered_bytes`] is still short.
+///
+/// The new segments are numbered from `next_index` on. The first copy goes to
+/// a local target if there is one; the others (and the first otherwise) to
+/// random targets on servers of their own, in proportion to their free space.
+///
+/// # Errors
+/// As [`place`]; `FileTooLarge` beyond the largest file or number of segments.
+pub fn grant(
+    layout: &FileLayout,
+    spec: &LayoutSpec,
+    targets: &[TargetInfo],
+    up_to_offset: u64,
+    next_index: SegmentIndex,
+    seed: u64,
+) -> Result<Vec<Segment>> {
+    check_spec(spec)?;
+    if layout.kind != LayoutKind::Chunked || spec.kind != LayoutKind::Chunked {
+        return Err(invalid("only files of the chunked layout are granted segments"));
+    }
+    check_growth(layout, spec, up_to_offset, next_index)?;
+    let mut start = covered_bytes(layout);
+    let mut granted: Vec<Segment> = Vec::new();
+    if start >= up_to_offset {
+        return Ok(granted);
+    }
+    // Targets may have been taken away since the file was made.
+    let base = layout.base % targets.len().max(1) as u32;
+    let ring = Ring::choose(spec, targets, Some(base), seed)?;
+    while start < up_to_offset && granted.len() < GRANT_BATCH {
+        let index = SegmentIndex(next_index.0 + granted.len() as u32);
+        let len = segment_bytes(spec).min(MAX_FILE_BYTES - start);
+        let mut random = Random::new(seed ^ (u64::from(index.0) << 32));
+        let columns = vec![ring.chunk(&mut random)];
+        granted.push(segment(spec, index, start, Some(len), columns));
+        start += len;
+    }
+    Ok(granted)
+}
+
+fn check_growth(
+    layout: &FileLayout,
+    spec: &LayoutSpec,
+    up_to_offset: u64,
+    next_index: SegmentIndex,
+) -> Result<()> {
+    let missing = up_to_offset.saturating_sub(covered_bytes(layout));
+    let wanted = missing.div_ceil(segment_bytes(spec));
+    let segments = wanted.saturating_add(layout.segments.len() as u64);
+    let numbers = wanted.saturating_add(u64::from(next_index.0));
+    if up_to_offset > MAX_FILE_BYTES
+        || segments > MAX_SEGMENTS as u64
+        || numbers > u64::from(u32::MAX)
+    {
+        return Err(Error::new(
+            ErrorKind::FileTooLarge,
+            format!(
+                "{up_to_offset} bytes need {segments} chunks, the most is {MAX_SEGMENTS}: write \
+                 the file anew with larger chunks"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn fragments(spec: &LayoutSpec, ring: &Ring) -> Vec<Segment> {
+    let count = ring.primaries.max(spec.fragment_bytes.len());
+    let mut start = 0;
+    let columns = ring.columns(count);
+    let mut segments = Vec::with_capacity(count);
+    for (i, column) in columns.into_iter().enumerate() {
+        let size = spec.fragment_bytes.get(i).copied().unwrap_or(segment_bytes(spec));
+        let len = (i + 1 < count).then_some(size);
+        segments.push(segment(spec, SegmentIndex(i as u32), start, len, vec![column]));
+        start += size;
+    }
+    segments
+}
+
+const FIRST_EPOCH: Epoch = Epoch(1);
+
+fn segment(
+    spec: &LayoutSpec,
+    index: SegmentIndex,
+    start: u64,
+    len: Option<u64>,
+    columns: Vec<Column>,
+) -> Segment {
+    Segment {
+        index,
+        start,
+        len,
+        stripe_unit_bytes: unit_bytes(spec),
+        columns,
+        scheme: Scheme::Copies,
+        state: SegmentState::Open,
+        epoch: FIRST_EPOCH,
+    }
+}
+
+fn unit_bytes(spec: &LayoutSpec) -> u32 {
+    if spec.stripe_unit_bytes == 0 { DEFAULT_STRIPE_UNIT_BYTES } else { spec.stripe_unit_bytes }
+}
+
+fn segment_bytes(spec: &LayoutSpec) -> u64 {
+    if spec.segment_bytes == 0 { DEFAULT_SEGMENT_BYTES } else { spec.segment_bytes }
+}
+
+/// The usable targets in target order, turned so that the base comes first.
+struct Ring {
+    /// Position of the first of them in target order.
+    base: u32,
+    /// The first `primaries` hold primary copies, unless chosen at random; the
+    /// rest may hold further copies.
+    targets: Vec<TargetInfo>,
+    primaries: usize,
+    copies: usize,
+}
+
+impl Ring {
+    fn choose(
+        spec: &LayoutSpec,
+        targets: &[TargetInfo],
+        base: Option<u32>,
+        seed: u64,
+    ) -> Result<Self> {
+        let copies = usize::from(spec.copies.max(1));
+        let wanted = usize::from(spec.count.max(1));
+        let needed = wanted.max(copies);
+        check_enough(spec, targets, needed)?;
+        let roomy = targets.iter().filter(|t| t.online && t.has_room()).count();
+        let usable = |t: &TargetInfo| t.online && (roomy < needed || t.has_room());
+        let usable_positions: Vec<usize> =
+            (0..targets.len()).filter(|&i| usable(&targets[i])).collect();
+        let first = match base {
+            Some(base) if base as usize >= targets.len() => {
+                return Err(invalid(format!(
+                    "base {base}, but the targets are 0 to {}",
+                    targets.len() - 1
+                )));
+            }
+            // The next usable one, around the end if need be.
+            Some(base) => usable_positions.partition_point(|&i| i < base as usize),
+            None => Random::new(seed).below(usable_positions.len() as u64) as usize,
+        } % usable_positions.len();
+        let count = match spec.count {
+            0 => usable_positions.len().min(MAX_COLUMNS),
+            count => usize::from(count),
+        };
+        Ok(Self {
+            base: usable_positions[first] as u32,
+            targets: (0..usable_positions.len())
+                .map(|i| targets[usable_positions[(first + i) % usable_positions.len()]])
+                .collect(),
+            primaries: count,
+            copies,
+        })
+    }
+
+    /// `count` columns, primaries round robin. Further copies go to the
+    /// targets that follow, on servers not yet used by the column while there
+    /// are any, and evenly: with one target per server, copy j of column i is
+    /// on target i + j (chained declustering).
+    fn columns(&self, count: usize) -> Vec<Column> {
+        // How many columns have this copy (1, 2..) on this target.
+        let mut placed: HashMap<(usize, TargetId), usize> = HashMap::new();
+        let column = |i: usize| {
+            let position = i % self.primaries;
+            let mut chosen = vec![self.targets[position]];
+            for copy in 1..self.copies {
+                let load = |t: &TargetInfo| placed.get(&(copy, t.target)).copied().unwrap_or(0);
+                let Some(next) = self.after(position, &chosen).into_iter().min_by_key(load) else {
+                    break;
+                };
+                *placed.entry((copy, next.target)).or_default() += 1;
+                chosen.push(next);
+            }
+            Column { targets: chosen.iter().map(|t| t.target).collect() }
+        };
+        (0..count).map(column).collect()
+    }
+
+    /// The candidates for the next copy of a column whose primary is at
+    /// `position`, nearest first: around the primaries, then the others. Only
+    /// those on servers without a copy of the column, if there are any.
+    fn after(&self, position: usize, chosen: &[TargetInfo]) -> Vec<TargetInfo> {
+        let n = self.primaries;
+        let order = (1..n).map(|j| (position + j) % n).chain(n..self.targets.len());
+        others(order.map(|i| self.targets[i]), chosen)
+    }
+
+    /// The column of one chunk.
+    fn chunk(&self, random: &mut Random) -> Column {
+        let pool = || self.targets.iter().take(self.primaries.max(self.copies)).copied();
+        let local: Vec<TargetInfo> = pool().filter(|t| t.local && t.has_room()).collect();
+        let first = if local.is_empty() { pool().collect() } else { local };
+        let mut chosen: Vec<TargetInfo> = random.by_free_space(&first).into_iter().collect();
+        while chosen.len() < self.copies {
+            let Some(next) = random.by_free_space(&others(pool(), &chosen)) else { break };
+            chosen.push(next);
+        }
+        Column { targets: chosen.iter().map(|t| t.target).collect() }
+    }
+}
+
+/// The candidates that are not chosen yet: on other servers if there are any.
+fn others(candidates: impl Iterator<Item = TargetInfo>, chosen: &[TargetInfo]) -> Vec<TargetInfo> {
+    let mut free: Vec<TargetInfo> =
+        candidates.filter(|t| chosen.iter().all(|c| c.target != t.target)).collect();
+    let elsewhere = |t: &TargetInfo| chosen.iter().all(|c| c.server != t.server);
+    if free.iter().any(elsewhere) {
+        free.retain(elsewhere);
+    }
+    free
+}
+
+fn check_enough(spec: &LayoutSpec, targets: &[TargetInfo], needed: usize) -> Result<()> {
+    let what = if usize::from(spec.count) >= usize::from(spec.copies) {
+        format!("the layout asks for {needed} targets")
+    } else {
+        format!("{needed} copies need {needed} targets")
+    };
+    let online = targets.iter().filter(|t| t.online).count();
+    if online == 0 {
+        return Err(Error::new(
+            ErrorKind::Unreachable,
+            format!("none of the {} targets is online: start the data servers", targets.len()),
+        ));
+    }
+    if targets.len() < needed {
+        return Err(invalid(format!(
+            "{what}, there are {}: ask for fewer or add targets",
+            targets.len()
+        )));
+    }
+    if online < needed {
+        return Err(Error::new(
+            ErrorKind::Unreachable,
+            format!(
+                "{what}, {online} of {} are online: ask for fewer or start the other data servers",
+                targets.len()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// SplitMix64: enough to spread data, useless for secrets.
+struct Random {
+    state: u64,
+}
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `limit`, which is not 0.
+    fn below(&mut self, limit: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
+    }
+
+    /// One of the candidates in proportion to its free space, a full one only
+    /// if all are; `None` if there are none.
+    fn by_free_space(&mut self, candidates: &[TargetInfo]) -> Option<TargetInfo> {
+        // In MiB, so that the sum over any number of targets fits.
+        let weight = |t: &TargetInfo| if t.has_room() { (t.free_bytes >> 20).max(1) } else { 0 };
+        let total: u64 = candidates.iter().map(weight).sum();
+        if total == 0 {
+            let any = self.below(candidates.len().max(1) as u64) as usize;
+            return candidates.get(any).copied();
+        }
+        let mut ticket = self.below(total);
+        candidates.iter().copied().find(|t| {
+            let found = ticket < weight(t);
+            ticket = ticket.saturating_sub(weight(t));
+            found
+        })
+    }
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message)
+}
+
+#[cfg(test)]
+mod tests;

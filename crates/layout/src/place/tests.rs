@@ -1,0 +1,349 @@
+use super::*;
+use crate::file::check_layout;
+use proptest::prelude::*;
+use std::collections::HashSet;
+
+/// `n` empty targets, `per_server` on each server.
+fn cluster(n: u32, per_server: u32) -> Vec<TargetInfo> {
+    (0..n)
+        .map(|i| TargetInfo {
+            target: TargetId(100 + i),
+            server: ServerId(i / per_server),
+            free_bytes: 1 << 40,
+            online: true,
+            local: false,
+        })
+        .collect()
+}
+
+fn spec(kind: LayoutKind) -> LayoutSpec {
+    LayoutSpec { kind, ..LayoutSpec::default() }
+}
+
+fn ids(column: &Column) -> Vec<u32> {
+    column.targets.iter().map(|t| t.0 - 100).collect()
+}
+
+/// The targets of all columns of all segments, in order.
+fn all_ids(segments: &[Segment]) -> Vec<Vec<u32>> {
+    segments.iter().flat_map(|s| &s.columns).map(ids).collect()
+}
+
+fn any_cluster() -> impl Strategy<Value = Vec<TargetInfo>> {
+    let target = (0u32..6, any::<bool>(), 0u64..1 << 30, any::<bool>());
+    proptest::collection::vec(target, 1..12).prop_map(|raw| {
+        raw.into_iter()
+            .enumerate()
+            .map(|(i, (server, online, free_bytes, local))| TargetInfo {
+                target: TargetId(100 + i as u32),
+                server: ServerId(server),
+                free_bytes,
+                online,
+                local,
+            })
+            .collect()
+    })
+}
+
+fn any_spec() -> impl Strategy<Value = LayoutSpec> {
+    let kind = prop_oneof![
+        Just(LayoutKind::Striped),
+        Just(LayoutKind::Fragments),
+        Just(LayoutKind::Chunked)
+    ];
+    let sizes = proptest::collection::vec(1u64..100_000, 0..20);
+    (kind, proptest::option::of(0u32..14), 0u16..14, 0u8..5, sizes).prop_map(
+        |(kind, base, count, copies, sizes)| LayoutSpec {
+            kind,
+            base,
+            count,
+            copies,
+            fragment_bytes: if kind == LayoutKind::Fragments { sizes } else { vec![] },
+            ..LayoutSpec::default()
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_placed_is_well_formed_online_and_spread(
+        targets in any_cluster(), spec in any_spec(), seed in any::<u64>(),
+    ) {
+        let online: Vec<&TargetInfo> = targets.iter().filter(|t| t.online).collect();
+        let copies = usize::from(spec.copies.max(1));
+        let needed = usize::from(spec.count.max(1)).max(copies);
+        let possible =
+            online.len() >= needed && spec.base.is_none_or(|b| (b as usize) < targets.len());
+        let layout = match place(&spec, &targets, seed) {
+            Ok(layout) => layout,
+            Err(error) => {
+                prop_assert!(!possible, "{}", error);
+                return Ok(());
+            }
+        };
+        prop_assert!(possible);
+        prop_assert_eq!(check_layout(&layout), Ok(()));
+        prop_assert_eq!(place(&spec, &targets, seed).unwrap(), layout.clone());
+
+        let server_of = |id: &TargetId| online.iter().find(|t| t.target == *id).map(|t| t.server);
+        let servers: HashSet<ServerId> = online.iter().map(|t| t.server).collect();
+        let roomy = online.iter().filter(|t| t.has_room()).count();
+        for column in layout.segments.iter().flat_map(|s| &s.columns) {
+            prop_assert_eq!(column.targets.len(), copies);
+            let on: HashSet<_> = column.targets.iter().map(server_of).collect();
+            prop_assert!(!on.contains(&None), "an offline target was chosen");
+            // Full targets are spared, which may leave fewer servers.
+            if roomy == online.len() && spec.kind != LayoutKind::Chunked {
+                prop_assert_eq!(on.len(), copies.min(servers.len()));
+            }
+        }
+        let first = &layout.segments[0].columns[0].targets[0];
+        if layout.kind != LayoutKind::Chunked {
+            prop_assert_eq!(targets[layout.base as usize].target, *first);
+        }
+    }
+}
+
+#[test]
+fn stripes_go_round_robin_from_the_base() {
+    let targets = cluster(6, 1);
+    let spec = LayoutSpec { base: Some(4), count: 4, ..spec(LayoutKind::Striped) };
+    let layout = place(&spec, &targets, 7).unwrap();
+    assert_eq!(layout.base, 4);
+    assert_eq!(all_ids(&layout.segments), [[4], [5], [0], [1]]);
+    assert_eq!(layout.segments[0].len, None);
+    assert_eq!(layout.segments[0].stripe_unit_bytes, 65_536);
+}
+
+#[test]
+fn an_offline_target_is_passed_over() {
+    let mut targets = cluster(4, 1);
+    targets[1].online = false;
+    let spec = LayoutSpec { base: Some(1), ..spec(LayoutKind::Striped) };
+    let layout = place(&spec, &targets, 0).unwrap();
+    assert_eq!(layout.base, 2);
+    assert_eq!(all_ids(&layout.segments), [[2], [3], [0]]);
+}
+
+#[test]
+fn a_full_target_is_spared_while_others_suffice() {
+    let mut targets = cluster(4, 1);
+    targets[1].free_bytes = 0;
+    let from_0 = |count| LayoutSpec { base: Some(0), count, ..spec(LayoutKind::Striped) };
+    let placed = |count| all_ids(&place(&from_0(count), &targets, 0).unwrap().segments);
+    assert_eq!(placed(0), [[0], [2], [3]]);
+    assert_eq!(placed(4), [[0], [1], [2], [3]]);
+}
+
+#[test]
+fn files_begin_on_all_targets_alike() {
+    let targets = cluster(4, 1);
+    let mut begun = [0; 4];
+    for seed in 0..4000 {
+        begun[place(&spec(LayoutKind::Striped), &targets, seed).unwrap().base as usize] += 1;
+    }
+    assert!(begun.iter().all(|n| (900..1100).contains(n)), "{begun:?}");
+}
+
+#[test]
+fn fragments_have_their_sizes_and_the_last_takes_the_rest() {
+    let spec = LayoutSpec {
+        base: Some(2),
+        fragment_bytes: vec![100, 7],
+        segment_bytes: 8192,
+        ..spec(LayoutKind::Fragments)
+    };
+    let layout = place(&spec, &cluster(4, 1), 0).unwrap();
+    let shape: Vec<_> = layout.segments.iter().map(|s| (s.index.0, s.start, s.len)).collect();
+    let expected = [(0, 0, Some(100)), (1, 100, Some(7)), (2, 107, Some(8192)), (3, 8299, None)];
+    assert_eq!(shape, expected);
+    assert_eq!(all_ids(&layout.segments), [[2], [3], [0], [1]]);
+}
+
+#[test]
+fn more_fragments_than_targets_go_around_again() {
+    let spec = LayoutSpec {
+        base: Some(0),
+        count: 2,
+        fragment_bytes: vec![10; 5],
+        ..spec(LayoutKind::Fragments)
+    };
+    let layout = place(&spec, &cluster(4, 1), 0).unwrap();
+    assert_eq!(all_ids(&layout.segments), [[0], [1], [0], [1], [0]]);
+    assert_eq!(layout.segments[4].len, None);
+}
+
+#[test]
+fn copies_of_fragments_are_chained() {
+    let spec = LayoutSpec { base: Some(0), copies: 3, ..spec(LayoutKind::Fragments) };
+    let layout = place(&spec, &cluster(4, 1), 0).unwrap();
+    assert_eq!(all_ids(&layout.segments), [[0, 1, 2], [1, 2, 3], [2, 3, 0], [3, 0, 1]]);
+}
+
+#[test]
+fn copies_are_on_other_servers_and_spread_over_their_disks() {
+    let spec = LayoutSpec { base: Some(0), copies: 2, ..spec(LayoutKind::Striped) };
+    let layout = place(&spec, &cluster(6, 2), 0).unwrap();
+    let columns = all_ids(&layout.segments);
+    assert!(columns.iter().all(|c| c[0] / 2 != c[1] / 2), "{columns:?}");
+    let second: HashSet<u32> = columns.iter().map(|c| c[1]).collect();
+    assert_eq!(second.len(), 6, "{columns:?}");
+}
+
+#[test]
+fn one_column_finds_its_copy_outside_the_stripe() {
+    let spec = LayoutSpec { base: Some(3), count: 1, copies: 2, ..spec(LayoutKind::Striped) };
+    let layout = place(&spec, &cluster(4, 1), 0).unwrap();
+    assert_eq!(all_ids(&layout.segments), [[3, 0]]);
+}
+
+fn chunk_spec(copies: u8) -> LayoutSpec {
+    LayoutSpec { segment_bytes: 1 << 20, copies, ..spec(LayoutKind::Chunked) }
+}
+
+/// A chunked file of `n` chunks of 1 MiB.
+fn chunked(n: u64, copies: u8, targets: &[TargetInfo]) -> FileLayout {
+    let spec = chunk_spec(copies);
+    let mut layout = place(&spec, targets, 3).unwrap();
+    assert_eq!(layout.segments.len(), 1);
+    while covered_bytes(&layout) < n << 20 {
+        let next = SegmentIndex(layout.segments.len() as u32);
+        let granted = grant(&layout, &spec, targets, n << 20, next, 3).unwrap();
+        assert!((1..=GRANT_BATCH).contains(&granted.len()));
+        layout.segments.extend(granted);
+    }
+    assert_eq!(check_layout(&layout), Ok(()));
+    layout
+}
+
+#[test]
+fn chunks_are_granted_ahead_in_batches_and_only_as_far_as_asked() {
+    let targets = cluster(4, 1);
+    let layout = chunked(150, 1, &targets);
+    assert_eq!(layout.segments.len(), 150);
+    assert!(layout.segments.iter().all(|s| s.len == Some(1 << 20)));
+    let more = |up_to| grant(&layout, &chunk_spec(1), &targets, up_to, SegmentIndex(150), 3);
+    assert_eq!(more(150 << 20).unwrap(), []);
+    assert_eq!(more((150 << 20) + 1).unwrap().len(), 1);
+}
+
+#[test]
+fn chunks_go_to_a_local_target_first_and_copies_to_other_servers() {
+    let mut targets = cluster(8, 2);
+    targets[5].local = true;
+    let columns = all_ids(&chunked(200, 3, &targets).segments);
+    assert!(columns.iter().all(|c| c[0] == 5));
+    for column in &columns {
+        assert_eq!(column.iter().map(|t| t / 2).collect::<HashSet<_>>().len(), 3, "{column:?}");
+    }
+    let copies: HashSet<u32> = columns.iter().flat_map(|c| c[1..].to_vec()).collect();
+    assert_eq!(copies, HashSet::from([0, 1, 2, 3, 6, 7]));
+}
+
+#[test]
+fn chunks_follow_free_space_and_leave_a_full_local_target_alone() {
+    let mut targets = cluster(3, 1);
+    targets[0].free_bytes = FULL_BELOW_BYTES - 1;
+    targets[0].local = true;
+    targets[1].free_bytes = 1 << 30;
+    targets[2].free_bytes = 3 << 30;
+    let columns = all_ids(&chunked(2000, 1, &targets).segments);
+    let on = |t| columns.iter().filter(|c| c[0] == t).count();
+    assert_eq!(on(0), 0);
+    assert!((400..600).contains(&on(1)), "{} of 2000", on(1));
+}
+
+#[test]
+fn chunks_still_find_a_place_when_every_target_is_nearly_full() {
+    let mut targets = cluster(2, 1);
+    targets.iter_mut().for_each(|t| t.free_bytes = 0);
+    assert_eq!(chunked(100, 2, &targets).segments.len(), 100);
+}
+
+#[test]
+fn a_file_that_cannot_grow_says_so() {
+    let targets = cluster(2, 1);
+    let layout = chunked(1, 1, &targets);
+    let spec = chunk_spec(1);
+    let grow = |up_to| grant(&layout, &spec, &targets, up_to, SegmentIndex(1), 0).unwrap_err();
+    assert_eq!(grow((MAX_SEGMENTS as u64 + 1) << 20).kind, ErrorKind::FileTooLarge);
+    assert_eq!(grow(u64::MAX).kind, ErrorKind::FileTooLarge);
+    let numbers = grant(&layout, &spec, &targets, 2 << 20, SegmentIndex(u32::MAX), 0);
+    assert_eq!(numbers.unwrap_err().kind, ErrorKind::FileTooLarge);
+}
+
+#[test]
+fn the_last_chunk_ends_where_the_largest_file_does() {
+    let chunk_bytes = MAX_FILE_BYTES / 4096 * 3;
+    let spec = LayoutSpec { segment_bytes: chunk_bytes, ..spec(LayoutKind::Chunked) };
+    let targets = cluster(1, 1);
+    let mut layout = place(&spec, &targets, 0).unwrap();
+    while covered_bytes(&layout) < MAX_FILE_BYTES {
+        let next = SegmentIndex(layout.segments.len() as u32);
+        layout.segments.extend(grant(&layout, &spec, &targets, MAX_FILE_BYTES, next, 0).unwrap());
+    }
+    assert_eq!(check_layout(&layout), Ok(()));
+}
+
+#[test]
+fn a_file_outlives_the_targets_that_its_base_counted() {
+    let spec = LayoutSpec { base: Some(3), ..chunk_spec(1) };
+    let layout = place(&spec, &cluster(4, 1), 0).unwrap();
+    let fewer = cluster(2, 1);
+    assert_eq!(grant(&layout, &spec, &fewer, 2 << 20, SegmentIndex(1), 0).unwrap().len(), 1);
+}
+
+#[test]
+fn only_chunked_files_are_granted_segments() {
+    let targets = cluster(2, 1);
+    let striped = place(&spec(LayoutKind::Striped), &targets, 0).unwrap();
+    assert!(grant(&striped, &chunk_spec(1), &targets, 1, SegmentIndex(1), 0).is_err());
+}
+
+#[test]
+fn impossible_wishes_are_refused_with_what_to_do() {
+    let striped = || spec(LayoutKind::Striped);
+    let fragmented = || spec(LayoutKind::Fragments);
+    let wishes = [
+        (LayoutSpec { stripe_unit_bytes: 1000, ..striped() }, "multiple of 4096"),
+        (LayoutSpec { stripe_unit_bytes: 2 << 30, ..striped() }, "at most 1073741824"),
+        (LayoutSpec { count: 1025, ..striped() }, "at most 1024"),
+        (LayoutSpec { copies: 9, ..striped() }, "at most 8"),
+        (LayoutSpec { segment_bytes: 4096, ..striped() }, "leave the segment size 0"),
+        (LayoutSpec { segment_bytes: 100, ..spec(LayoutKind::Chunked) }, "multiple of 4096"),
+        (LayoutSpec { segment_bytes: 1 << 63, ..spec(LayoutKind::Chunked) }, "at most"),
+        (LayoutSpec { fragment_bytes: vec![1], ..striped() }, "fragments layout only"),
+        (LayoutSpec { fragment_bytes: vec![1, 0], ..fragmented() }, "leave the fragment out"),
+        (LayoutSpec { fragment_bytes: vec![1; 1025], ..fragmented() }, "at most 1024"),
+        (LayoutSpec { fragment_bytes: vec![u64::MAX; 2], ..fragmented() }, "smaller sizes"),
+    ];
+    for (wish, advice) in wishes {
+        let error = check_spec(&wish).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::InvalidArgument, "{error}");
+        assert!(error.message.contains(advice), "{error}");
+        assert_eq!(place(&wish, &cluster(4, 1), 0), Err(error));
+    }
+}
+
+#[test]
+fn too_few_targets_are_refused_with_what_to_do() {
+    let asks = |count, copies| LayoutSpec { count, copies, ..spec(LayoutKind::Striped) };
+    let mut targets = cluster(4, 1);
+    let refused = |spec: &LayoutSpec, targets: &[TargetInfo]| place(spec, targets, 0).unwrap_err();
+
+    let error = refused(&asks(5, 1), &targets);
+    assert_eq!(error.kind, ErrorKind::InvalidArgument);
+    assert!(error.message.contains("asks for 5 targets, there are 4"), "{error}");
+    let error = refused(&asks(1, 5), &targets);
+    assert!(error.message.contains("5 copies need 5 targets, there are 4"), "{error}");
+    let error = refused(&LayoutSpec { base: Some(4), ..asks(0, 0) }, &targets);
+    assert!(error.message.contains("0 to 3"), "{error}");
+
+    targets[0].online = false;
+    let error = refused(&asks(4, 1), &targets);
+    assert_eq!(error.kind, ErrorKind::Unreachable);
+    assert!(error.message.contains("3 of 4 are online"), "{error}");
+    targets.iter_mut().for_each(|t| t.online = false);
+    assert!(refused(&asks(0, 0), &targets).message.contains("start the data servers"));
+    assert!(place(&asks(0, 0), &[], 0).is_err());
+}

@@ -1,0 +1,175 @@
+//! Capabilities: what a client may do with the objects of a file, signed once
+//! for each target, so that each data server checks it alone (NASD, paper 4).
+
+use crate::key::{Key, Mac};
+use weir_types::codec::{Decode, DecodeError, Encode, Reader};
+use weir_types::{Error, ErrorKind, FileId, KeyGeneration, SessionId, TargetId};
+
+/// A set of rights to a file's objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rights(u8);
+
+impl Rights {
+    /// Read data.
+    pub const READ: Rights = Rights(1);
+    /// Write, truncate and sync data.
+    pub const WRITE: Rights = Rights(2);
+    /// Both.
+    pub const READ_WRITE: Rights = Rights(3);
+
+    /// Whether all of `needed` is in here.
+    pub fn allow(self, needed: Rights) -> bool {
+        self.0 & needed.0 == needed.0
+    }
+    /// Both sets together.
+    #[must_use]
+    pub fn union(self, other: Rights) -> Rights {
+        Rights(self.0 | other.0)
+    }
+}
+impl Encode for Rights {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.0);
+    }
+}
+impl Decode for Rights {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match u8::decode(r)? {
+            bits @ 0..=3 => Ok(Rights(bits)),
+            _ => Err(DecodeError::BadValue),
+        }
+    }
+}
+
+/// What is granted. It names no byte range: segments may be open-ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Capability {
+    /// Whose objects.
+    pub file: FileId,
+    /// The session that may use it: useless to anyone who overhears it.
+    pub session: SessionId,
+    /// To do what.
+    pub rights: Rights,
+    /// The file's capability version; a higher one revokes it.
+    pub version: u64,
+    /// The generation of the target keys that signed it.
+    pub key_generation: KeyGeneration,
+    /// Until when, in milliseconds since 1970.
+    pub expires_unix_ms: u64,
+}
+weir_types::codec_struct!(Capability {
+    file, session, rights, version, key_generation, expires_unix_ms
+});
+
+impl Capability {
+    /// Its code for one target.
+    pub fn sign(&self, target: TargetId, target_key: &Key) -> Mac {
+        target_key.mac("weir 1 capability", &[&target.0.to_le_bytes(), &self.to_bytes()])
+    }
+
+    /// Checks everything that a data server has to: the signature for this
+    /// target, the session, the file, the rights and the time.
+    pub fn check(&self, mac: &Mac, against: &Check<'_>) -> Result<(), Error> {
+        let refuse = |why: &str| Err(Error::new(ErrorKind::BadCapability, why));
+        if self.sign(against.target, against.target_key) != *mac {
+            return refuse("capability is not signed for this target");
+        }
+        if self.session != against.session {
+            return refuse("capability belongs to another session");
+        }
+        if self.file != against.file {
+            return refuse("capability is for another file");
+        }
+        if !self.rights.allow(against.needed) {
+            return refuse("capability does not grant this kind of access");
+        }
+        if against.now_unix_ms >= self.expires_unix_ms {
+            return refuse("capability has expired");
+        }
+        Ok(())
+    }
+}
+
+/// What a request needs a capability for.
+#[derive(Debug)]
+pub struct Check<'a> {
+    /// The target that is asked.
+    pub target: TargetId,
+    /// Its key.
+    pub target_key: &'a Key,
+    /// The session of the connection.
+    pub session: SessionId,
+    /// The file of the object.
+    pub file: FileId,
+    /// The rights that the operation needs.
+    pub needed: Rights,
+    /// The time.
+    pub now_unix_ms: u64,
+}
+
+/// A capability with its code for each target of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedCapability {
+    /// What is granted.
+    pub capability: Capability,
+    /// The code for each target, sorted by target.
+    pub macs: Vec<(TargetId, Mac)>,
+}
+weir_types::codec_struct!(SignedCapability { capability, macs });
+
+impl SignedCapability {
+    /// The code for a target.
+    pub fn mac_for(&self, target: TargetId) -> Option<Mac> {
+        let at = self.macs.binary_search_by_key(&target, |(t, _)| *t).ok()?;
+        Some(self.macs[at].1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u8) -> Key {
+        Key::from_bytes([n; 32])
+    }
+
+    fn capability() -> Capability {
+        Capability {
+            file: FileId(7),
+            session: SessionId(3),
+            rights: Rights::READ,
+            version: 1,
+            key_generation: KeyGeneration(1),
+            expires_unix_ms: 1000,
+        }
+    }
+
+    fn check<'a>(key: &'a Key) -> Check<'a> {
+        Check {
+            target: TargetId(2),
+            target_key: key,
+            session: SessionId(3),
+            file: FileId(7),
+            needed: Rights::READ,
+            now_unix_ms: 999,
+        }
+    }
+
+    #[test]
+    fn a_good_capability_passes_and_each_bad_one_is_refused() {
+        let (good, k) = (capability(), key(1));
+        let mac = good.sign(TargetId(2), &k);
+        assert!(good.check(&mac, &check(&k)).is_ok());
+
+        let forged = Capability { rights: Rights::READ_WRITE, ..capability() };
+        assert!(forged.check(&mac, &check(&k)).is_err(), "forged rights");
+        assert!(good.check(&Mac([0; 16]), &check(&k)).is_err(), "forged code");
+        let other_key = key(2);
+        assert!(good.check(&mac, &check(&other_key)).is_err(), "key of another target");
+        assert!(good.check(&mac, &Check { target: TargetId(3), ..check(&k) }).is_err());
+        assert!(good.check(&mac, &Check { session: SessionId(4), ..check(&k) }).is_err());
+        assert!(good.check(&mac, &Check { file: FileId(8), ..check(&k) }).is_err());
+        assert!(good.check(&mac, &Check { needed: Rights::WRITE, ..check(&k) }).is_err());
+        assert!(good.check(&mac, &Check { now_unix_ms: 1000, ..check(&k) }).is_err(), "expired");
+    }
+}

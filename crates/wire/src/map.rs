@@ -1,0 +1,59 @@
+//! The cluster map: which servers and targets there are.
+
+use crate::message::records;
+use weir_types::{Epoch, FsUsage, ServerId, TargetId};
+
+/// What a target is good for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TargetState {
+    /// Serves.
+    Online,
+    /// Its server has not been heard of for too long.
+    Offline,
+}
+weir_types::codec_tag!(TargetState { Online = 0, Offline = 1 });
+
+records! {
+    /// One target.
+    TargetEntry {
+        /// The target.
+        target: TargetId,
+        /// Whether it serves.
+        state: TargetState,
+        /// Its space when last heard of.
+        usage: FsUsage,
+    }
+    /// One data server.
+    ServerEntry {
+        /// The server.
+        server: ServerId,
+        /// Where it runs, for locality and for people.
+        host: String,
+        /// `address:port` for TCP.
+        tcp: String,
+        /// Path of its Unix socket, of use on the same host; may be empty.
+        unix: String,
+        /// Its targets, in order.
+        targets: Vec<TargetEntry>,
+    }
+    /// All servers, in order of their ids; the order of targets in it is the
+    /// target order of striped layouts.
+    ClusterMap {
+        /// Grows at each change of servers, targets or states (not of usage).
+        epoch: Epoch,
+        /// The servers.
+        servers: Vec<ServerEntry>,
+    }
+}
+
+impl ClusterMap {
+    /// The server of a target.
+    pub fn server_of(&self, target: TargetId) -> Option<&ServerEntry> {
+        self.servers.iter().find(|s| s.targets.iter().any(|t| t.target == target))
+    }
+
+    /// Every target with its server, in target order.
+    pub fn targets(&self) -> impl Iterator<Item = (&ServerEntry, &TargetEntry)> {
+        self.servers.iter().flat_map(|s| s.targets.iter().map(move |t| (s, t)))
+    }
+}

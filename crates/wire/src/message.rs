@@ -1,0 +1,167 @@
+//! The operations and what each asks and answers.
+
+use weir_types::{Decode, Encode};
+
+macro_rules! ops {
+    ($($(#[$meta:meta])* $name:ident = $code:literal, $label:literal;)*) => {
+        /// An operation of the protocol.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u16)]
+        pub enum Op { $($(#[$meta])* $name = $code,)* }
+
+        impl Op {
+            /// Every operation.
+            pub const ALL: &'static [Op] = &[$(Op::$name,)*];
+
+            /// The operation with this code.
+            pub fn from_code(code: u16) -> Option<Self> {
+                match code { $($code => Some(Op::$name),)* _ => None }
+            }
+
+            /// Its name in counters and logs.
+            pub fn label(self) -> &'static str {
+                match self { $(Op::$name => $label,)* }
+            }
+
+            /// Its place in [`Op::ALL`], for tables of counters.
+            pub fn index(self) -> usize {
+                Op::ALL.iter().position(|op| *op == self).unwrap_or(0)
+            }
+        }
+    };
+}
+
+ops! {
+    /// Opens a connection.
+    Hello = 0x001, "hello";
+    /// The server proves itself and challenges the client.
+    Challenge = 0x002, "challenge";
+    /// The client proves itself.
+    Proof = 0x003, "proof";
+    /// Keeps a session alive; measures the round trip.
+    Ping = 0x010, "ping";
+    /// Counters and state of a server.
+    Status = 0x011, "status";
+    /// Reads regions of an object.
+    Read = 0x100, "read";
+    /// Writes regions of an object.
+    Write = 0x101, "write";
+    /// Makes objects durable.
+    Sync = 0x102, "sync";
+    /// Cuts or extends an object and fences older writes.
+    Truncate = 0x103, "truncate";
+    /// Length and generation of an object.
+    StatObject = 0x104, "stat_object";
+    /// The cluster map.
+    GetMap = 0x200, "get_map";
+    /// Tickets for data servers.
+    GetTickets = 0x201, "get_tickets";
+    /// Finds a name.
+    Lookup = 0x210, "lookup";
+    /// Attributes of a file.
+    GetAttr = 0x211, "getattr";
+    /// Changes attributes.
+    SetAttr = 0x212, "setattr";
+    /// Makes a file (and opens it) or a special file.
+    Create = 0x213, "create";
+    /// Makes a directory.
+    Mkdir = 0x214, "mkdir";
+    /// Removes a name.
+    Unlink = 0x215, "unlink";
+    /// Removes a directory.
+    Rmdir = 0x216, "rmdir";
+    /// Moves a name.
+    Rename = 0x217, "rename";
+    /// Gives a file another name.
+    Link = 0x218, "link";
+    /// Makes a symbolic link.
+    Symlink = 0x219, "symlink";
+    /// Reads a symbolic link.
+    Readlink = 0x21a, "readlink";
+    /// Lists a directory.
+    Readdir = 0x21b, "readdir";
+    /// Reads an extended attribute.
+    GetXattr = 0x21c, "getxattr";
+    /// Sets an extended attribute.
+    SetXattr = 0x21d, "setxattr";
+    /// Lists extended attributes.
+    ListXattr = 0x21e, "listxattr";
+    /// Removes an extended attribute.
+    RemoveXattr = 0x21f, "removexattr";
+    /// Space of the file system.
+    Statfs = 0x220, "statfs";
+    /// Layout and capability of a file.
+    Open = 0x221, "open";
+    /// Says that files are no longer open.
+    Close = 0x222, "close";
+    /// After a reconnect: these files are open.
+    Reassert = 0x223, "reassert";
+    /// More segments of a layout.
+    GetLayout = 0x224, "get_layout";
+    /// Grants segments ahead of a writer.
+    Extend = 0x225, "extend";
+    /// Records the size and time that writing led to.
+    CommitSize = 0x226, "commit_size";
+    /// Says that a truncation has reached the objects.
+    TruncateDone = 0x227, "truncate_done";
+    /// Default layout of a directory, or layout of an empty file.
+    SetLayout = 0x228, "set_layout";
+    /// Default layout of a directory.
+    GetDefaultLayout = 0x229, "get_default_layout";
+    /// Makes all metadata acknowledged so far durable.
+    SyncMeta = 0x22a, "sync_meta";
+    /// A data server presents itself.
+    Register = 0x300, "register";
+    /// A data server lives; it learns what to remove.
+    Heartbeat = 0x301, "heartbeat";
+}
+
+/// A message that asks, with the message that answers.
+pub trait Request: Encode + Decode {
+    /// Its operation.
+    const OP: Op;
+    /// What answers it on success; on failure a [`weir_types::Error`] does.
+    type Reply: Encode + Decode;
+}
+
+/// Declares request structs with codec and [`Request`].
+macro_rules! requests {
+    ($($(#[$meta:meta])* $name:ident ($op:ident) -> $reply:ty {
+        $($(#[$fmeta:meta])* $field:ident : $ty:ty),* $(,)?
+    })*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $name { $($(#[$fmeta])* pub $field: $ty,)* }
+        weir_types::codec_struct!($name { $($field),* });
+        impl $crate::message::Request for $name {
+            const OP: $crate::message::Op = $crate::message::Op::$op;
+            type Reply = $reply;
+        }
+    )*};
+}
+pub(crate) use requests;
+
+/// Declares other message structs with codec.
+macro_rules! records {
+    ($($(#[$meta:meta])* $name:ident { $($(#[$fmeta:meta])* $field:ident : $ty:ty),* $(,)? })*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $name { $($(#[$fmeta])* pub $field: $ty,)* }
+        weir_types::codec_struct!($name { $($field),* });
+    )*};
+}
+pub(crate) use records;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_labels_are_unique() {
+        for (i, op) in Op::ALL.iter().enumerate() {
+            assert_eq!(Op::from_code(*op as u16), Some(*op));
+            assert_eq!(op.index(), i);
+            assert!(Op::ALL.iter().filter(|o| o.label() == op.label()).count() == 1);
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Messages of clients to the metadata server.
+
+use crate::capability::{Rights, SignedCapability};
+use crate::map::ClusterMap;
+use crate::message::{records, requests};
+use crate::ticket::SealedTicket;
+use weir_types::codec::{Bytes, Decode, DecodeError, Encode, Reader};
+use weir_types::{
+    Attr, Caller, Epoch, FileId, FileKind, FileLayout, FsUsage, Generation, LayoutSpec, ServerId,
+    SlotId, SlotSequence, Timestamp,
+};
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The server's clock.
+    Now,
+    /// This time.
+    At(Timestamp),
+}
+impl Encode for SetTime {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            SetTime::Now => out.push(0),
+            SetTime::At(time) => {
+                out.push(1);
+                time.encode(out);
+            }
+        }
+    }
+}
+impl Decode for SetTime {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match u8::decode(r)? {
+            0 => Ok(SetTime::Now),
+            1 => Ok(SetTime::At(Decode::decode(r)?)),
+            _ => Err(DecodeError::BadValue),
+        }
+    }
+}
+
+/// How `setxattr` treats an attribute that exists or does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Either way.
+    #[default]
+    Any,
+    /// Must not exist (`XATTR_CREATE`).
+    Create,
+    /// Must exist (`XATTR_REPLACE`).
+    Replace,
+}
+weir_types::codec_tag!(XattrMode { Any = 0, Create = 1, Replace = 2 });
+
+/// Which mutation of a session this is. The server keeps the result of the
+/// last one of each slot, so a retry is answered, not done again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MutationId {
+    /// The slot.
+    pub slot: SlotId,
+    /// Grows by one at each mutation of the slot.
+    pub sequence: SlotSequence,
+}
+weir_types::codec_struct!(MutationId { slot, sequence });
+
+/// What stands in front of every request to the metadata server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetaPrefix {
+    /// In whose name.
+    pub caller: Caller,
+    /// For requests that change something.
+    pub mutation: Option<MutationId>,
+}
+weir_types::codec_struct!(MetaPrefix { caller, mutation });
+
+records! {
+    /// A truncation that objects may not have seen: whoever opens the file
+    /// carries it out first.
+    PendingTruncate {
+        /// The fence.
+        generation: Generation,
+        /// The size it cut the file to.
+        size: u64,
+    }
+    /// Everything needed to read and write a file.
+    OpenFile {
+        /// Attributes.
+        attr: Attr,
+        /// The first page of the layout.
+        layout: FileLayout,
+        /// Whether [`GetLayoutRequest`] has more segments.
+        more_segments: bool,
+        /// The right to its objects.
+        capability: SignedCapability,
+        /// What has to be finished before the first read or write.
+        pending_truncate: Option<PendingTruncate>,
+    }
+    /// One directory entry.
+    DirEntry {
+        /// The name.
+        name: Bytes,
+        /// What it stands for.
+        file: FileId,
+        /// Its kind.
+        kind: FileKind,
+        /// Continue after this entry from here.
+        cookie: u64,
+        /// Its attributes, if asked for.
+        attr: Option<Attr>,
+    }
+    /// A part of a directory.
+    DirPage {
+        /// The entries.
+        entries: Vec<DirEntry>,
+        /// Whether the directory ends here.
+        end: bool,
+    }
+    /// A part of a layout.
+    LayoutPage {
+        /// The segments asked for.
+        layout: FileLayout,
+        /// Whether there are more.
+        more_segments: bool,
+        /// The right to the file's objects, with codes for every target of the page.
+        capability: SignedCapability,
+    }
+    /// What a name stands for after an unlink or rename.
+    Removed {
+        /// Attributes of the file whose name went (nlink 0: it is gone, or goes
+        /// when it is closed).
+        attr: Option<Attr>,
+    }
+}
+
+requests! {
+    /// The cluster map, if it is newer.
+    GetMapRequest(GetMap) -> Option<ClusterMap> {
+        /// The epoch that the client has; 0: none.
+        have: Epoch,
+    }
+    /// Tickets for data servers.
+    GetTicketsRequest(GetTickets) -> Vec<SealedTicket> {
+        /// Which servers.
+        servers: Vec<ServerId>,
+    }
+    /// Finds a name in a directory.
+    LookupRequest(Lookup) -> Attr {
+        /// The directory.
+        parent: FileId,
+        /// The name.
+        name: Bytes,
+    }
+    /// Attributes of a file.
+    GetAttrRequest(GetAttr) -> Attr {
+        /// The file.
+        file: FileId,
+    }
+    /// Changes attributes; a size takes effect at once in the metadata, and
+    /// the client then carries it to the objects ([`TruncateDoneRequest`]).
+    SetAttrRequest(SetAttr) -> OpenFile {
+        /// The file.
+        file: FileId,
+        /// Permission bits.
+        mode: Option<u16>,
+        /// Owner.
+        uid: Option<u32>,
+        /// Group.
+        gid: Option<u32>,
+        /// Size, bytes.
+        size: Option<u64>,
+        /// Access time.
+        atime: Option<SetTime>,
+        /// Modification time.
+        mtime: Option<SetTime>,
+    }
+    /// Makes a file and opens it, or makes a special file.
+    CreateRequest(Create) -> OpenFile {
+        /// The directory.
+        parent: FileId,
+        /// The name.
+        name: Bytes,
+        /// What to make: anything but directories and symbolic links.
+        kind: FileKind,
+        /// Permission bits.
+        mode: u16,
+        /// Device number of device files.
+        rdev: u32,
+        /// Fail if the name exists (O_EXCL); otherwise open what is there.
+        exclusive: bool,
+        /// Empty the file if it exists (O_TRUNC).
+        truncate: bool,
+        /// The rights to open it with.
+        rights: Rights,
+        /// Layout; `None`: the directory's default.
+        layout: Option<LayoutSpec>,
+    }
+    /// Makes a directory.
+    MkdirRequest(Mkdir) -> Attr {
+        /// The directory to make it in.
+        parent: FileId,
+        /// The name.
+        name: Bytes,
+        /// Permission bits.
+        mode: u16,
+    }
+    /// Removes a name.
+    UnlinkRequest(Unlink) -> Removed {
+        /// The directory.
+        parent: FileId,
+        /// The name.
+        name: Bytes,
+    }
+    /// Removes an empty directory.
+    RmdirRequest(Rmdir) -> () {
+        /// The directory it is in.
+        parent: FileId,
+        /// The name.
+        name: Bytes,
+    }
+    /// Moves a name, over an existing one too.
+    RenameRequest(Rename) -> Removed {
+        /// From this directory.
+        parent: FileId,
+        /// This name.
+        name: Bytes,
+        /// To this directory.
+        new_parent: FileId,
+        /// Under this name.
+        new_name: Bytes,
+        /// Fail if the new name exists (RENAME_NOREPLACE).
+        no_replace: bool,
+        /// Swap the two names (RENAME_EXCHANGE).
+        exchange: bool,
+    }
+    /// Gives a file another name.
+    LinkRequest(Link) -> Attr {
+        /// The file.
+        file: FileId,
+        /// The directory of the new name.
+        parent: FileId,
+        /// The new name.
+        name: Bytes,
+    }
+    /// Makes a symbolic link.
+    SymlinkRequest(Symlink) -> Attr {
+        /// The directory.
+        parent: FileId,
+        /// The name.
+        name: Bytes,
+        /// What the link says.
+        target: Bytes,
+    }
+    /// What a symbolic link says.
+    ReadlinkRequest(Readlink) -> Bytes {
+        /// The link.
+        file: FileId,
+    }
+    /// A part of a directory.
+    ReaddirRequest(Readdir) -> DirPage {
+        /// The directory.
+        dir: FileId,
+        /// Where to continue; 0: at the beginning.
+        cookie: u64,
+        /// The most entries to return.
+        max_entries: u32,
+        /// Whether to return attributes.
+        attributes: bool,
+    }
+    /// The value of an extended attribute.
+    GetXattrRequest(GetXattr) -> Bytes {
+        /// The file.
+        file: FileId,
+        /// The attribute.
+        name: Bytes,
+    }
+    /// Sets an extended attribute.
+    SetXattrRequest(SetXattr) -> () {
+        /// The file.
+        file: FileId,
+        /// The attribute.
+        name: Bytes,
+        /// Its value.
+        value: Bytes,
+        /// If it exists.
+        mode: XattrMode,
+    }
+    /// The names of all extended attributes.
+    ListXattrRequest(ListXattr) -> Vec<Bytes> {
+        /// The file.
+        file: FileId,
+    }
+    /// Removes an extended attribute.
+    RemoveXattrRequest(RemoveXattr) -> () {
+        /// The file.
+        file: FileId,
+        /// The attribute.
+        name: Bytes,
+    }
+    /// Space of the file system.
+    StatfsRequest(Statfs) -> FsUsage {}
+    /// Opens a file; its name may go, its data stays until it is closed.
+    OpenRequest(Open) -> OpenFile {
+        /// The file.
+        file: FileId,
+        /// What for.
+        rights: Rights,
+    }
+    /// Says that files are no longer open in this session (once for each
+    /// successful open or create).
+    CloseRequest(Close) -> () {
+        /// The files.
+        files: Vec<FileId>,
+    }
+    /// After the server came back: files that are open, once for each open.
+    ReassertRequest(Reassert) -> () {
+        /// The files.
+        files: Vec<FileId>,
+    }
+    /// More of a layout.
+    GetLayoutRequest(GetLayout) -> LayoutPage {
+        /// The file.
+        file: FileId,
+        /// Begin with the segment that holds this byte.
+        offset: u64,
+        /// The rights that the capability should have.
+        rights: Rights,
+    }
+    /// Grants segments ahead of a writer until the layout covers `offset`.
+    ExtendRequest(Extend) -> LayoutPage {
+        /// The file.
+        file: FileId,
+        /// The byte to cover.
+        offset: u64,
+    }
+    /// Writing has led to this size and time. Never shrinks the file; a
+    /// generation that is out of date is ignored.
+    CommitSizeRequest(CommitSize) -> Attr {
+        /// The file.
+        file: FileId,
+        /// The end of what was written.
+        size: u64,
+        /// The generation that was written under.
+        generation: Generation,
+        /// When it was last written.
+        mtime: Option<SetTime>,
+    }
+    /// The truncation with this generation has reached the objects.
+    TruncateDoneRequest(TruncateDone) -> () {
+        /// The file.
+        file: FileId,
+        /// Its fence.
+        generation: Generation,
+    }
+    /// Sets the default layout of a directory, or lays an empty file out anew.
+    SetLayoutRequest(SetLayout) -> () {
+        /// The directory or file.
+        file: FileId,
+        /// The layout; `None`: back to what the parent's default says.
+        layout: Option<LayoutSpec>,
+    }
+    /// The default layout that new files of a directory get.
+    GetDefaultLayoutRequest(GetDefaultLayout) -> LayoutSpec {
+        /// The directory.
+        dir: FileId,
+    }
+    /// Returns when all that was acknowledged before is durable.
+    SyncMetaRequest(SyncMeta) -> () {}
+}
