@@ -45,7 +45,7 @@ pub(crate) struct Inner {
     pub(crate) counters: Arc<Counters>,
     pub(crate) session: MetaSession,
     pub(crate) servers: Servers,
-    pub(crate) buffers: Arc<BufferPool>,
+    pub(crate) buffers: BufferPool,
     opened: Arc<Mutex<Opened>>,
     stop: Arc<(Mutex<bool>, Condvar)>,
 }
@@ -217,7 +217,7 @@ impl Inner {
         if let Some(state) = self.open_state(attr.file) {
             state.saw_attr(&attr);
             attr.size = state.size();
-            if let Some(mtime) = state.writer().uncommitted_mtime() {
+            if let Some((_, mtime)) = state.uncommitted() {
                 attr.mtime = mtime;
                 attr.ctime = mtime;
             }

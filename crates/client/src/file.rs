@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use weir_layout::{RegionList, covered_bytes};
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{Attr, Error, ErrorKind, FileId, FileLayout, Generation, Result};
+use weir_types::{Attr, Error, ErrorKind, FileId, FileLayout, Generation, Result, Timestamp};
 use weir_wire::capability::{Rights, SignedCapability};
 use weir_wire::data::Access;
 use weir_wire::meta::{
@@ -39,6 +39,9 @@ pub(crate) struct OpenState {
     /// The size as far as this client knows, its own writes included.
     size: AtomicU64,
     pub(crate) writer: Mutex<Writer>,
+    /// End and time of writes that the metadata server does not know of; apart
+    /// from the writer, whose lock may be held while servers are waited for.
+    uncommitted: Mutex<Option<(u64, Timestamp)>>,
     /// Whether the writer holds anything: spares readers its lock.
     pub(crate) dirty: AtomicBool,
     pub(crate) reader: Mutex<Reader>,
@@ -58,6 +61,7 @@ impl OpenState {
             granted: RwLock::new(Arc::new(granted)),
             size: AtomicU64::new(open.attr.size),
             writer: Mutex::default(),
+            uncommitted: Mutex::default(),
             dirty: AtomicBool::new(false),
             reader: Mutex::default(),
         };
@@ -115,9 +119,22 @@ impl OpenState {
         self.size.load(Ordering::Acquire)
     }
 
-    /// A write of this client reached so far.
-    pub(crate) fn grow(&self, end: u64) {
+    /// A write of this client reached so far, at this time.
+    pub(crate) fn wrote(&self, end: u64, time: Timestamp) {
         self.size.fetch_max(end, Ordering::AcqRel);
+        let mut uncommitted = self.uncommitted.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = uncommitted.map_or(end, |(e, _)| e.max(end));
+        *uncommitted = Some((end, time));
+    }
+
+    /// End and time of writes that the metadata server does not know of.
+    pub(crate) fn uncommitted(&self) -> Option<(u64, Timestamp)> {
+        *self.uncommitted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The metadata server knows of all writes (the writer's lock is held).
+    pub(crate) fn committed(&self) {
+        *self.uncommitted.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     pub(crate) fn set_size(&self, size: u64) {
@@ -126,8 +143,8 @@ impl OpenState {
 
     /// The metadata server said this of the file.
     pub(crate) fn saw_attr(&self, attr: &Attr) {
-        match self.writer().uncommitted_end() {
-            Some(end) => self.set_size(attr.size.max(end)),
+        match self.uncommitted() {
+            Some((end, _)) => self.set_size(attr.size.max(end)),
             None => self.set_size(attr.size),
         }
     }

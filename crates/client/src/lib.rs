@@ -8,6 +8,7 @@
 //! Invariant: reading and writing sends nothing to the metadata server (but to
 //! extend a layout ahead of a writer); counters prove it.
 
+mod buffer;
 mod client;
 mod config;
 mod context;

@@ -8,7 +8,7 @@ use crate::drive::{Call, Parts, Until, drive, now_ms};
 use crate::servers::DataConn;
 use std::io::IoSliceMut;
 use weir_layout::{Piece, Run, cut_count, cuts, scatter};
-use weir_net::Wait;
+use weir_net::{Expected, Wait};
 use weir_types::checksum::crc32c;
 use weir_types::{Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{ObjectLen, ReadFlags, ReadRequest};
@@ -83,7 +83,8 @@ impl Parts for ReadParts<'_> {
             flags: ReadFlags { locked, unchecked: !self.call.inner.config.verify && !locked },
             regions: chunk.regions.clone(),
         };
-        let mut header = Header::request(ReadRequest::OP, conn.conn.next_request_id());
+        conn.request_id = conn.conn.next_request_id();
+        let mut header = Header::request(ReadRequest::OP, conn.request_id);
         header.job = self.call.ctx.job;
         header.rank = self.call.ctx.rank;
         conn.conn.send(header, &request, &[], &[], wait)
@@ -98,21 +99,28 @@ impl Parts for ReadParts<'_> {
         let pieces: Vec<Piece> = self.runs.iter().map(Run::piece).collect();
         let checked = self.call.inner.config.verify;
         let checks = if checked { cut_count(&pieces) as usize } else { 0 };
-        let mut slices = carve(dest, &self.runs);
-        let reply = conn.conn.recv_data::<ObjectLen>(checks, &mut slices, wait)?;
-        drop(slices);
-        add(&self.call.inner.counters.read_wire_bytes, u64::from(reply.header.payload_len));
-        let valid: u64 = pieces.iter().map(|p| p.len_within(reply.body.len)).sum();
-        if u64::from(reply.header.payload_len) != valid || valid > expected {
+        // Body and checksums, as long as the object is.
+        let meta_len = size_of::<u64>() + 4 * checks;
+        let wanted = Expected { request_id: conn.request_id, meta_len };
+        let header = conn.conn.recv_expected(wanted, &mut carve(dest, &self.runs), wait)?;
+        if header.request_id != conn.request_id {
+            return Err(Error::new(ErrorKind::Protocol, "the answer belongs to another request"));
+        }
+        let body: ObjectLen = conn.conn.reply(&header)?;
+        let mut checks = Vec::with_capacity(header.checks as usize);
+        conn.conn.checks(&header, &mut checks);
+        add(&self.call.inner.counters.read_wire_bytes, u64::from(header.payload_len));
+        let valid: u64 = pieces.iter().map(|p| p.len_within(body.len)).sum();
+        if u64::from(header.payload_len) != valid || valid > expected {
             return Err(Error::new(ErrorKind::Protocol, "the reply has another length than its share"));
         }
         if valid < expected {
-            settle_holes(dest, &self.runs, reply.body.len);
+            settle_holes(dest, &self.runs, body.len);
         }
-        if !checked && reply.checks.is_empty() {
+        if !checked && checks.is_empty() {
             return Ok(());
         }
-        verify(dest, &self.runs, reply.body.len, &reply.checks).inspect_err(|_| {
+        verify(dest, &self.runs, body.len, &checks).inspect_err(|_| {
             add(&self.call.inner.counters.checksum_mismatches, 1);
         })
     }

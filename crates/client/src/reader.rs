@@ -2,6 +2,7 @@
 //! and their bytes wait in the servers' and the kernel's buffers until the
 //! reader's own buffer is there to take them. No thread, no copy.
 
+use crate::buffer::Buffer;
 use crate::core::stream::Streams;
 use crate::counters::add;
 use crate::drive::Call;
@@ -9,7 +10,6 @@ use crate::file::OpenState;
 use crate::read::ReadOp;
 use std::ops::Range;
 use std::time::{Duration, Instant};
-use weir_net::PooledBuf;
 use weir_types::{ErrorKind, Result};
 
 /// Ranges of one file that are on their way or held.
@@ -22,7 +22,7 @@ enum Data {
     /// Asked for; the replies are not taken yet.
     Asked(ReadOp),
     /// Here.
-    Held(PooledBuf),
+    Held(Buffer),
 }
 
 struct Piece {
@@ -126,7 +126,7 @@ fn from_piece(
             return Ok(len);
         }
         Data::Asked(mut op) => {
-            let mut held = call.inner.buffers.take(op.len)?;
+            let mut held = Buffer::take(&call.inner.buffers, op.len);
             op.finish(call, &mut held[..len])?;
             held
         }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use weir_net::{Address, BlockingConn, Wait};
-use weir_types::{Epoch, Error, ErrorKind, Result, ServerId, TargetId};
+use weir_types::{Epoch, Error, ErrorKind, RequestId, Result, ServerId, TargetId};
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity};
 use weir_wire::map::{ClusterMap, ServerEntry};
@@ -32,6 +32,8 @@ pub(crate) struct Pool {
 #[derive(Debug)]
 pub(crate) struct DataConn {
     pub(crate) conn: BlockingConn,
+    /// The request whose reply is outstanding.
+    pub(crate) request_id: RequestId,
     pool: Arc<Pool>,
 }
 
@@ -100,11 +102,11 @@ impl Servers {
         };
         let idle = pool.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(conn) = idle {
-            return Ok(DataConn { conn, pool });
+            return Ok(DataConn { conn, request_id: RequestId(0), pool });
         }
         let server = pool.server;
         match self.connect(session, server, wait) {
-            Ok(conn) => Ok(DataConn { conn, pool }),
+            Ok(conn) => Ok(DataConn { conn, request_id: RequestId(0), pool }),
             Err(error) => {
                 // It may have come back elsewhere, or under new keys.
                 self.tickets_lock().remove(&server);

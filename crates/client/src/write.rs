@@ -1,6 +1,7 @@
 //! One write call: the data to all servers at once, kept until every server
 //! has confirmed it, so that it can be sent again.
 
+use crate::buffer::Buffer;
 use crate::core::plan::Plan;
 use crate::core::transfer::Transfer;
 use crate::counters::add;
@@ -9,7 +10,7 @@ use crate::servers::DataConn;
 use std::io::IoSlice;
 use std::ops::Range;
 use weir_layout::{Run, cuts, scatter};
-use weir_net::{PooledBuf, Wait};
+use weir_net::Wait;
 use weir_types::checksum::crc32c;
 use weir_types::{ErrorKind, Result, TargetId};
 use weir_wire::data::{ObjectLen, WriteFlags, WriteRequest};
@@ -18,7 +19,7 @@ use weir_wire::{Header, Request, Rights};
 /// Bytes on their way to the servers.
 pub enum WriteData {
     /// In a buffer of ours.
-    Pooled(PooledBuf, usize),
+    Ours(Buffer, usize),
     /// In a buffer of the caller's, given away so that nothing is copied.
     Owned(Box<dyn AsRef<[u8]> + Send>),
 }
@@ -26,7 +27,7 @@ pub enum WriteData {
 impl AsRef<[u8]> for WriteData {
     fn as_ref(&self) -> &[u8] {
         match self {
-            WriteData::Pooled(buffer, len) => &buffer[..*len],
+            WriteData::Ours(buffer, len) => &buffer[..*len],
             WriteData::Owned(owned) => (**owned).as_ref(),
         }
     }
@@ -81,17 +82,13 @@ impl WriteOp {
 
     /// Waits until every server has confirmed.
     pub(crate) fn finish(&mut self, call: Call<'_>) -> Result<()> {
+        self.transfer.set_deadline_ms(now_ms() + call.inner.config.request_timeout_ms);
         self.drive(call, Until::Done)
     }
 
     /// Bytes that are kept for a repetition.
     pub(crate) fn len(&self) -> usize {
         self.slice.len()
-    }
-
-    /// The plan, to know which objects became dirty.
-    pub(crate) fn plan(&self) -> &Plan {
-        &self.plan
     }
 
     fn drive(&mut self, call: Call<'_>, until: Until) -> Result<()> {

@@ -5,6 +5,7 @@
 //! Invariant: two requests that overlap are never in flight at the same time,
 //! so the later write is what stays.
 
+use crate::buffer::Buffer;
 use crate::control::{Control, run_control};
 use crate::core::gather::{Gather, gather, is_full};
 use crate::core::plan::{MAX_CALL_BYTES, Part, Plan, plan_regions};
@@ -15,7 +16,6 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_layout::{RegionList, preferred_io_bytes};
-use weir_net::PooledBuf;
 use weir_types::{Error, ErrorKind, ObjectId, Result, TargetId, Timestamp};
 use weir_wire::meta::{CommitSizeRequest, SetTime, SyncMetaRequest};
 
@@ -26,7 +26,7 @@ const MAX_AGE: Duration = Duration::from_millis(500);
 
 struct Gathered {
     start: u64,
-    buffer: PooledBuf,
+    buffer: Buffer,
     len: usize,
 }
 
@@ -40,22 +40,10 @@ pub(crate) struct Writer {
     error: Option<Error>,
     /// Objects written since the last sync.
     unsynced: HashSet<(ObjectId, TargetId)>,
-    /// End and time of writes that the metadata server does not know of.
-    uncommitted: Option<(u64, Timestamp)>,
     since: Option<Instant>,
 }
 
 impl Writer {
-    /// The end of the writes that the metadata server does not know of.
-    pub(crate) fn uncommitted_end(&self) -> Option<u64> {
-        self.uncommitted.map(|(end, _)| end)
-    }
-
-    /// The time of the last write that the metadata server does not know of.
-    pub(crate) fn uncommitted_mtime(&self) -> Option<Timestamp> {
-        self.uncommitted.map(|(_, time)| time)
-    }
-
     /// Writes a copy of `data`.
     pub(crate) fn write(call: Call<'_>, offset: u64, data: &[u8]) -> Result<()> {
         let mut writer = Self::begin(call, offset, data.len())?;
@@ -64,10 +52,10 @@ impl Writer {
         } else {
             writer.send_gathered(call);
             for (i, chunk) in data.chunks(MAX_CALL_BYTES).enumerate() {
-                let mut buffer = call.inner.buffers.take(chunk.len())?;
+                let mut buffer = Buffer::take(&call.inner.buffers, chunk.len());
                 buffer[..chunk.len()].copy_from_slice(chunk);
                 let offset = offset + (i * MAX_CALL_BYTES) as u64;
-                writer.submit(call, offset, WriteData::Pooled(buffer, chunk.len()))?;
+                writer.submit(call, offset, WriteData::Ours(buffer, chunk.len()))?;
             }
         }
         writer.end(call)
@@ -87,17 +75,17 @@ impl Writer {
 
     /// Writes strided regions and waits for the confirmation.
     pub(crate) fn write_regions(call: Call<'_>, regions: &RegionList, data: &[u8]) -> Result<()> {
-        if !regions.is_disjoint() {
-            return Err(Error::new(ErrorKind::InvalidArgument, "regions to write overlap"));
+        if !regions.is_ascending() {
+            return Err(Error::new(ErrorKind::InvalidArgument, "regions to write must ascend and not overlap"));
         }
         let end = regions.end();
         let mut writer = Self::begin(call, end, 0)?;
         writer.send_gathered(call);
         writer.finish_all(call);
         let plan = plan_regions(call.file.id, &call.file.layout(), regions)?;
-        let mut buffer = call.inner.buffers.take(data.len())?;
+        let mut buffer = Buffer::take(&call.inner.buffers, data.len());
         buffer[..data.len()].copy_from_slice(data);
-        writer.start(call, plan, 0, WriteData::Pooled(buffer, data.len()), 0..data.len());
+        writer.start(call, plan, 0, WriteData::Ours(buffer, data.len()), 0..data.len());
         writer.wrote(call, end, data.len());
         writer.finish_all(call);
         writer.take_error()
@@ -123,9 +111,7 @@ impl Writer {
 
     fn wrote(&mut self, call: Call<'_>, end: u64, len: usize) {
         add(&call.inner.counters.write_bytes, len as u64);
-        call.file.grow(end);
-        let end = self.uncommitted.map_or(end, |(e, _)| e.max(end));
-        self.uncommitted = Some((end, now()));
+        call.file.wrote(end, now());
         self.since.get_or_insert_with(Instant::now);
     }
 
@@ -145,9 +131,9 @@ impl Writer {
             match gather(start, held, capacity, offset, data.len()) {
                 Gather::SendFirst => self.send_gathered(call),
                 Gather::Direct => {
-                    let mut buffer = call.inner.buffers.take(data.len())?;
+                    let mut buffer = Buffer::take(&call.inner.buffers, data.len());
                     buffer[..data.len()].copy_from_slice(data);
-                    return self.submit(call, offset, WriteData::Pooled(buffer, data.len()));
+                    return self.submit(call, offset, WriteData::Ours(buffer, data.len()));
                 }
                 Gather::Append(n) => {
                     self.append(call, capacity, offset, &data[..n])?;
@@ -162,11 +148,13 @@ impl Writer {
     fn append(&mut self, call: Call<'_>, capacity: usize, offset: u64, data: &[u8]) -> Result<()> {
         let mut gathered = match self.gathered.take() {
             Some(gathered) => gathered,
-            None => Gathered { start: offset, buffer: call.inner.buffers.take(capacity)?, len: 0 },
+            None => Gathered { start: offset, buffer: Buffer::take(&call.inner.buffers, capacity), len: 0 },
         };
         gathered.buffer[gathered.len..gathered.len + data.len()].copy_from_slice(data);
         gathered.len += data.len();
-        let full = is_full(gathered.start, gathered.len, capacity);
+        // Beyond the pool nothing is held back.
+        let full =
+            is_full(gathered.start, gathered.len, capacity) || !gathered.buffer.is_pooled();
         self.gathered = Some(gathered);
         if full {
             self.send_gathered(call);
@@ -176,7 +164,7 @@ impl Writer {
 
     fn send_gathered(&mut self, call: Call<'_>) {
         if let Some(Gathered { start, buffer, len }) = self.gathered.take() {
-            if let Err(error) = self.submit(call, start, WriteData::Pooled(buffer, len)) {
+            if let Err(error) = self.submit(call, start, WriteData::Ours(buffer, len)) {
                 self.error.get_or_insert(error);
             }
         }
@@ -191,7 +179,12 @@ impl Writer {
             self.finish_first(call, last + 1);
         }
         let plan = call.file.plan(offset, len as u64)?;
+        // Memory beyond the pool is given back before more is taken.
+        let beyond_pool = matches!(&data, WriteData::Ours(buffer, _) if !buffer.is_pooled());
         self.start(call, plan, offset, data, 0..len);
+        if beyond_pool {
+            self.finish_all(call);
+        }
         while self.in_flight_bytes > call.inner.config.write_behind_bytes.max(1) {
             self.finish_first(call, 1);
         }
@@ -233,7 +226,7 @@ impl Writer {
     fn note_clean(&mut self, call: Call<'_>) {
         let clean = self.gathered.is_none() && self.in_flight.is_empty();
         call.file.dirty.store(!clean, Ordering::Release);
-        if clean && self.uncommitted.is_none() {
+        if clean && call.file.uncommitted().is_none() {
             self.since = None;
         }
     }
@@ -264,8 +257,8 @@ impl Writer {
         committed
     }
 
-    fn commit(&mut self, call: Call<'_>) -> Result<()> {
-        let Some((size, mtime)) = self.uncommitted else { return Ok(()) };
+    fn commit(&self, call: Call<'_>) -> Result<()> {
+        let Some((size, mtime)) = call.file.uncommitted() else { return Ok(()) };
         let request = CommitSizeRequest {
             file: call.file.id,
             size,
@@ -273,7 +266,7 @@ impl Writer {
             mtime: Some(SetTime::At(mtime)),
         };
         call.inner.session.change(call.ctx, &request)?;
-        self.uncommitted = None;
+        call.file.committed();
         Ok(())
     }
 

@@ -1,1 +1,8 @@
-//! placeholder
+//! The mount: Weir as a file system of this machine, on a `/dev/fuse`
+//! transport of our own.
+
+pub mod fuse;
+mod handles;
+mod weirfs;
+
+pub use weirfs::{Options, WeirFs};

@@ -86,6 +86,12 @@ pub trait Decode: Sized {
     }
 }
 
+impl<T: Encode + ?Sized> Encode for &T {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (**self).encode(out);
+    }
+}
+
 macro_rules! codec_int {
     ($($t:ty)*) => {$(
         impl Encode for $t {

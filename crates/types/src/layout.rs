@@ -126,7 +126,7 @@ impl StripeMap {
     /// Refuses numbers that no layout has.
     pub fn check(self) -> Result<(), DecodeError> {
         let unit_ok = (MIN_STRIPE_UNIT_BYTES..=MAX_STRIPE_UNIT_BYTES).contains(&self.unit_bytes)
-            && self.unit_bytes % MIN_STRIPE_UNIT_BYTES == 0;
+            && self.unit_bytes.is_multiple_of(MIN_STRIPE_UNIT_BYTES);
         let columns_ok = (1..=MAX_COLUMNS).contains(&usize::from(self.columns));
         if unit_ok && columns_ok { Ok(()) } else { Err(DecodeError::BadValue) }
     }

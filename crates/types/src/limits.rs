@@ -46,8 +46,8 @@ pub const MAX_GROUPS: usize = 1024;
 pub const MAX_READDIR_ENTRIES: usize = 1024;
 
 const _: () = {
-    assert!(MAX_PAYLOAD_BYTES % BLOCK_BYTES == 0);
-    assert!(MIN_STRIPE_UNIT_BYTES as usize % BLOCK_BYTES == 0);
+    assert!(MAX_PAYLOAD_BYTES.is_multiple_of(BLOCK_BYTES));
+    assert!((MIN_STRIPE_UNIT_BYTES as usize).is_multiple_of(BLOCK_BYTES));
     assert!(MAX_XATTR_BYTES + 4096 < MAX_BODY_BYTES);
     assert!(MAX_REGIONS <= MAX_PIECES);
     assert!(MAX_CHECKSUMS * 4 <= MAX_BODY_BYTES);

@@ -92,9 +92,8 @@ impl Streams {
 impl Stream {
     /// Reads of a stream may come out of order within what is fetched.
     fn continues_with(&self, range: &Range<u64>) -> bool {
-        let slack = MIN_AHEAD_BYTES.min(self.window_bytes);
         range.start == self.next
-            || (range.start < self.fetched && range.start + slack >= self.next)
+            || (range.start < self.fetched && range.start + self.window_bytes >= self.next)
     }
 
     fn fetch(&mut self, call_bytes: u64, size: u64, ahead: &mut Vec<Range<u64>>) {

@@ -1,0 +1,64 @@
+//! One suite for every client and every layout: what a file must do, checked
+//! against a plain array of bytes. A new client implements [`Subject`]; a new
+//! layout is an entry of [`layouts`].
+
+mod library;
+mod posix;
+mod random;
+mod suite;
+
+pub use library::LibraryFile;
+pub use posix::PosixFile;
+pub use random::Random;
+pub use suite::{Outcome, run_model, run_suite};
+
+use weir_types::{LayoutKind, LayoutSpec};
+
+/// A file under test.
+pub trait Subject {
+    /// Writes all of `data` at `offset`.
+    fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), String>;
+    /// Reads up to `len` bytes at `offset`; fewer at the end of the file.
+    fn read(&mut self, offset: u64, len: usize) -> Result<Vec<u8>, String>;
+    /// Cuts or extends.
+    fn truncate(&mut self, len: u64) -> Result<(), String>;
+    /// Makes durable.
+    fn sync(&mut self) -> Result<(), String>;
+    /// Size as `stat` says.
+    fn size(&mut self) -> Result<u64, String>;
+    /// Closes and opens again.
+    fn reopen(&mut self) -> Result<(), String>;
+}
+
+/// Every layout, with units small enough that short files span many columns
+/// and segments.
+pub fn layouts() -> Vec<(&'static str, LayoutSpec)> {
+    let striped = |unit, count| LayoutSpec {
+        kind: LayoutKind::Striped,
+        stripe_unit_bytes: unit,
+        count,
+        ..LayoutSpec::default()
+    };
+    vec![
+        ("striped, 4 KiB units", striped(4096, 0)),
+        ("striped, 64 KiB units", striped(65536, 0)),
+        ("striped over 3 targets", striped(8192, 3)),
+        ("one target", striped(65536, 1)),
+        (
+            "unequal fragments",
+            LayoutSpec {
+                kind: LayoutKind::Fragments,
+                fragment_bytes: vec![100_000, 838 * 50, 4096, 300_001],
+                ..LayoutSpec::default()
+            },
+        ),
+        (
+            "chunks of 256 KiB",
+            LayoutSpec {
+                kind: LayoutKind::Chunked,
+                segment_bytes: 256 << 10,
+                ..LayoutSpec::default()
+            },
+        ),
+    ]
+}

@@ -1,0 +1,76 @@
+//! A file of the client library.
+
+use crate::Subject;
+use std::sync::Arc;
+use weir_client::{Client, Context, CreateOptions, File};
+use weir_types::{FileId, LayoutSpec};
+use weir_wire::capability::Rights;
+
+/// A file by id.
+pub struct LibraryFile {
+    client: Arc<Client>,
+    file: Option<File>,
+    id: FileId,
+}
+
+impl LibraryFile {
+    /// Makes an empty file in the root directory, in place of one that is there.
+    pub fn create(client: Arc<Client>, name: &str, layout: LayoutSpec) -> Result<Self, String> {
+        let ctx = Context::root();
+        if let Ok(old) = client.lookup(&ctx, FileId::ROOT, name.as_bytes()) {
+            drop(old);
+            client.unlink(&ctx, FileId::ROOT, name.as_bytes()).map_err(|e| e.to_string())?;
+        }
+        let options =
+            CreateOptions { layout: Some(layout), exclusive: true, ..CreateOptions::default() };
+        let (file, attr) = client
+            .create(&ctx, FileId::ROOT, name.as_bytes(), &options)
+            .map_err(|e| e.to_string())?;
+        Ok(Self { client, id: attr.file, file: Some(file) })
+    }
+
+    /// The open file.
+    pub fn file(&self) -> Result<&File, String> {
+        self.file.as_ref().ok_or_else(|| "the file is closed".to_string())
+    }
+}
+
+impl Subject for LibraryFile {
+    fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), String> {
+        self.file()?.write_at(&Context::root(), offset, data).map_err(|e| e.to_string())
+    }
+
+    fn read(&mut self, offset: u64, len: usize) -> Result<Vec<u8>, String> {
+        let mut data = vec![0xee; len];
+        let n = self
+            .file()?
+            .read_at(&Context::root(), offset, &mut data)
+            .map_err(|e| e.to_string())?;
+        data.truncate(n);
+        Ok(data)
+    }
+
+    fn truncate(&mut self, len: u64) -> Result<(), String> {
+        self.file()?.truncate(&Context::root(), len).map(drop).map_err(|e| e.to_string())
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        self.file()?.sync(&Context::root()).map_err(|e| e.to_string())
+    }
+
+    fn size(&mut self) -> Result<u64, String> {
+        let attr = self.client.getattr(&Context::root(), self.id).map_err(|e| e.to_string())?;
+        Ok(attr.size)
+    }
+
+    fn reopen(&mut self) -> Result<(), String> {
+        let ctx = Context::root();
+        if let Some(file) = self.file.take() {
+            file.close(&ctx).map_err(|e| e.to_string())?;
+        }
+        let (file, _) =
+            self.client.open(&ctx, self.id, Rights::READ_WRITE).map_err(|e| e.to_string())?;
+        self.file = Some(file);
+        Ok(())
+    }
+}

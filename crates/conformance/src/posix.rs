@@ -1,0 +1,59 @@
+//! A file of a mounted (or any local) file system.
+
+use crate::Subject;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// A file by path.
+pub struct PosixFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl PosixFile {
+    /// Makes an empty file.
+    pub fn create(path: PathBuf) -> std::io::Result<Self> {
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
+        Ok(Self { path, file })
+    }
+}
+
+impl Subject for PosixFile {
+    fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), String> {
+        self.file.write_all_at(data, offset).map_err(|e| e.to_string())
+    }
+
+    fn read(&mut self, offset: u64, len: usize) -> Result<Vec<u8>, String> {
+        let mut data = vec![0; len];
+        let mut done = 0;
+        while done < len {
+            match self.file.read_at(&mut data[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) => return Err(e.to_string()),
+            }
+        }
+        data.truncate(done);
+        Ok(data)
+    }
+
+    fn truncate(&mut self, len: u64) -> Result<(), String> {
+        self.file.set_len(len).map_err(|e| e.to_string())
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        self.file.sync_all().map_err(|e| e.to_string())
+    }
+
+    fn size(&mut self) -> Result<u64, String> {
+        self.file.metadata().map(|m| m.len()).map_err(|e| e.to_string())
+    }
+
+    fn reopen(&mut self) -> Result<(), String> {
+        let file = OpenOptions::new().read(true).write(true).open(&self.path);
+        self.file = file.map_err(|e| e.to_string())?;
+        Ok(())
+    }
+}

@@ -1,0 +1,439 @@
+//! Weir as a file system of the kernel: translation of operations into calls
+//! of the client, nothing more.
+//!
+//! Node ids are file ids, which are never reused, so there is no table of
+//! inodes: only of open handles.
+
+use crate::fuse::{
+    Attributes, DirEntry, DirSink, Entry, Errno, Filesystem, IoArgs, NewMode, NodeId, OpenArgs,
+    Opened, ReleaseArgs, Reply, RequestContext, SetAttr, SetTime, WriteData,
+};
+use crate::handles::{DirHandle, Handle, Handles, Seen};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::time::Duration;
+use weir_client::{Client, Context, CreateOptions, File, set_nothing};
+use weir_types::{Attr, Caller, FileId, FileKind, FsUsage};
+use weir_wire::capability::Rights;
+use weir_wire::meta::{self, RenameRequest, XattrMode};
+
+/// Entries asked of the metadata server at once.
+const DIR_PAGE: u32 = 512;
+/// Cookies 1 and 2 are `.` and `..`; those of the server follow.
+const DOTS: u64 = 2;
+/// Writes from this size on keep the buffer they arrived in.
+const KEEP_BYTES: usize = 512 << 10;
+
+/// What a user may choose for a mount.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long the kernel may believe names and attributes.
+    pub ttl: Duration,
+    /// Bypass the kernel's page cache: fastest for big streams, no mmap sharing.
+    pub direct_io: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { ttl: Duration::from_secs(1), direct_io: false }
+    }
+}
+
+/// The file system of one cluster.
+pub struct WeirFs {
+    client: Client,
+    options: Options,
+    handles: Handles,
+    seen: Seen,
+}
+
+impl WeirFs {
+    /// Serves a client's cluster.
+    pub fn new(client: Client, options: Options) -> Self {
+        Self { client, options, handles: Handles::default(), seen: Seen::default() }
+    }
+
+    fn entry(&self, attr: Attr) -> Entry {
+        Entry::new(attr, self.options.ttl)
+    }
+
+    fn file(&self, fh: u64) -> Reply<Arc<File>> {
+        match self.handles.get(fh).as_deref() {
+            Some(Handle::File(file)) => Ok(file.clone()),
+            _ => Err(Errno::EBADF),
+        }
+    }
+
+    fn opened(&self, file: File, attr: &Attr) -> Opened {
+        let keep_cache = self.seen.same(attr);
+        let fh = self.handles.insert(Handle::File(Arc::new(file)));
+        Opened { direct_io: self.options.direct_io, keep_cache, ..Opened::new(fh) }
+    }
+
+    fn clear_suid(&self, ctx: &Context, file: FileId) -> Reply<()> {
+        let attr = self.client.getattr(ctx, file)?;
+        let mut mode = attr.mode & !0o4000;
+        if mode & 0o010 != 0 {
+            mode &= !0o2000;
+        }
+        if mode != attr.mode {
+            // In the server's name: the writer need not own the file.
+            let request = meta::SetAttrRequest { mode: Some(mode), ..set_nothing(file) };
+            self.client.setattr(&Context::root(), &request)?;
+        }
+        Ok(())
+    }
+}
+
+fn context(ctx: &RequestContext<'_>) -> Context {
+    // The superuser needs no groups, and asking for them costs a while.
+    let groups = if ctx.uid == 0 { Vec::new() } else { ctx.groups() };
+    Context {
+        caller: Caller { uid: ctx.uid, gid: ctx.gid, groups },
+        interrupt: Some(ctx.interrupt().as_fd().as_raw_fd()),
+        ..Context::default()
+    }
+}
+
+/// For reads and writes, where the caller's identity plays no part.
+fn data_context(ctx: &RequestContext<'_>) -> Context {
+    Context { interrupt: Some(ctx.interrupt().as_fd().as_raw_fd()), ..Context::root() }
+}
+
+fn rights_of(flags: u32) -> Rights {
+    match flags as i32 & libc::O_ACCMODE {
+        libc::O_WRONLY => Rights::WRITE,
+        libc::O_RDWR => Rights::READ_WRITE,
+        _ => Rights::READ,
+    }
+}
+
+fn set_time(time: SetTime) -> meta::SetTime {
+    match time {
+        SetTime::Now => meta::SetTime::Now,
+        SetTime::At(at) => meta::SetTime::At(at),
+    }
+}
+
+/// Attributes that this file system does not keep.
+fn refused_xattr(name: &[u8]) -> bool {
+    name.starts_with(b"system.")
+}
+
+impl Filesystem for WeirFs {
+    fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry> {
+        Ok(self.entry(self.client.lookup(&context(ctx), FileId(parent), name)?))
+    }
+
+    fn getattr(
+        &self,
+        ctx: &RequestContext<'_>,
+        node: NodeId,
+        _fh: Option<u64>,
+    ) -> Reply<Attributes> {
+        let attr = self.client.getattr(&context(ctx), FileId(node))?;
+        Ok(Attributes { attr, ttl: self.options.ttl })
+    }
+
+    fn setattr(&self, ctx: &RequestContext<'_>, node: NodeId, set: &SetAttr) -> Reply<Attributes> {
+        let context = context(ctx);
+        let request = meta::SetAttrRequest {
+            file: FileId(node),
+            mode: set.mode.map(|mode| (mode & 0o7777) as u16),
+            uid: set.uid,
+            gid: set.gid,
+            size: set.size,
+            atime: set.atime.map(set_time),
+            mtime: set.mtime.map(set_time),
+        };
+        // ftruncate works on what was opened, whatever the mode says now.
+        let by_handle = set.fh.is_some() && set.size.is_some();
+        let by = if by_handle { &data_context(ctx) } else { &context };
+        let mut attr = self.client.setattr(by, &request)?;
+        if set.kill_suidgid {
+            self.clear_suid(&context, FileId(node))?;
+            attr = self.client.getattr(&context, FileId(node))?;
+        }
+        Ok(Attributes { attr, ttl: self.options.ttl })
+    }
+
+    fn readlink(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<u8>> {
+        Ok(self.client.readlink(&context(ctx), FileId(node))?)
+    }
+
+    fn symlink(
+        &self,
+        ctx: &RequestContext<'_>,
+        parent: NodeId,
+        name: &[u8],
+        target: &[u8],
+    ) -> Reply<Entry> {
+        Ok(self.entry(self.client.symlink(&context(ctx), FileId(parent), name, target)?))
+    }
+
+    fn mknod(
+        &self,
+        ctx: &RequestContext<'_>,
+        parent: NodeId,
+        name: &[u8],
+        mode: NewMode,
+        rdev: u32,
+    ) -> Reply<Entry> {
+        let kind = FileKind::from_mode(mode.mode).ok_or(Errno::EINVAL)?;
+        let bits = (mode.mode & 0o7777) as u16;
+        let attr =
+            self.client.mknod(&context(ctx), FileId(parent), name, kind, bits, rdev)?;
+        Ok(self.entry(attr))
+    }
+
+    fn mkdir(
+        &self,
+        ctx: &RequestContext<'_>,
+        parent: NodeId,
+        name: &[u8],
+        mode: NewMode,
+    ) -> Reply<Entry> {
+        let bits = (mode.mode & 0o7777) as u16;
+        Ok(self.entry(self.client.mkdir(&context(ctx), FileId(parent), name, bits)?))
+    }
+
+    fn unlink(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
+        Ok(self.client.unlink(&context(ctx), FileId(parent), name)?)
+    }
+
+    fn rmdir(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
+        Ok(self.client.rmdir(&context(ctx), FileId(parent), name)?)
+    }
+
+    fn rename(
+        &self,
+        ctx: &RequestContext<'_>,
+        parent: NodeId,
+        name: &[u8],
+        new_parent: NodeId,
+        new_name: &[u8],
+        flags: u32,
+    ) -> Reply<()> {
+        if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let request = RenameRequest {
+            parent: FileId(parent),
+            name: name.into(),
+            new_parent: FileId(new_parent),
+            new_name: new_name.into(),
+            no_replace: flags & libc::RENAME_NOREPLACE != 0,
+            exchange: flags & libc::RENAME_EXCHANGE != 0,
+        };
+        Ok(self.client.rename(&context(ctx), &request)?)
+    }
+
+    fn link(
+        &self,
+        ctx: &RequestContext<'_>,
+        node: NodeId,
+        new_parent: NodeId,
+        new_name: &[u8],
+    ) -> Reply<Entry> {
+        let attr = self.client.link(&context(ctx), FileId(node), FileId(new_parent), new_name)?;
+        Ok(self.entry(attr))
+    }
+
+    fn open(&self, ctx: &RequestContext<'_>, node: NodeId, args: OpenArgs) -> Reply<Opened> {
+        let by = context(ctx);
+        let (file, mut attr) = self.client.open(&by, FileId(node), rights_of(args.flags))?;
+        if args.flags as i32 & libc::O_TRUNC != 0 {
+            attr = file.truncate(&data_context(ctx), 0)?;
+            if args.kill_suidgid {
+                self.clear_suid(&by, FileId(node))?;
+            }
+        }
+        Ok(self.opened(file, &attr))
+    }
+
+    fn create(
+        &self,
+        ctx: &RequestContext<'_>,
+        parent: NodeId,
+        name: &[u8],
+        mode: NewMode,
+        args: OpenArgs,
+    ) -> Reply<(Entry, Opened)> {
+        let options = CreateOptions {
+            mode: (mode.mode & 0o7777) as u16,
+            exclusive: args.flags as i32 & libc::O_EXCL != 0,
+            truncate: args.flags as i32 & libc::O_TRUNC != 0,
+            rights: rights_of(args.flags),
+            layout: None,
+        };
+        let (file, attr) = self.client.create(&context(ctx), FileId(parent), name, &options)?;
+        let opened = self.opened(file, &attr);
+        Ok((self.entry(attr), opened))
+    }
+
+    fn read(
+        &self,
+        ctx: &RequestContext<'_>,
+        _node: NodeId,
+        fh: u64,
+        offset: u64,
+        buffer: &mut [u8],
+        _args: &IoArgs,
+    ) -> Reply<usize> {
+        Ok(self.file(fh)?.read_at(&data_context(ctx), offset, buffer)?)
+    }
+
+    fn write(
+        &self,
+        ctx: &RequestContext<'_>,
+        node: NodeId,
+        fh: u64,
+        offset: u64,
+        data: WriteData<'_>,
+        args: &IoArgs,
+    ) -> Reply<usize> {
+        let (file, by, len) = (self.file(fh)?, data_context(ctx), data.len());
+        if args.kill_suidgid {
+            self.clear_suid(&by, FileId(node))?;
+        }
+        let taken = if len >= KEEP_BYTES { data.try_take() } else { Err(data) };
+        match taken {
+            Ok(owned) => file.write_owned(&by, offset, Box::new(owned))?,
+            Err(data) => file.write_at(&by, offset, &data)?,
+        }
+        if args.open_flags as i32 & (libc::O_SYNC | libc::O_DSYNC) != 0 {
+            file.sync(&by)?;
+        }
+        Ok(len)
+    }
+
+    fn flush(&self, ctx: &RequestContext<'_>, _node: NodeId, fh: u64, _owner: u64) -> Reply<()> {
+        Ok(self.file(fh)?.flush(&data_context(ctx))?)
+    }
+
+    fn release(
+        &self,
+        _ctx: &RequestContext<'_>,
+        _node: NodeId,
+        fh: u64,
+        _args: ReleaseArgs,
+    ) -> Reply<()> {
+        // Dropping the last reference closes the file.
+        self.handles.remove(fh);
+        Ok(())
+    }
+
+    fn fsync(&self, ctx: &RequestContext<'_>, _node: NodeId, fh: u64, _data: bool) -> Reply<()> {
+        Ok(self.file(fh)?.sync(&data_context(ctx))?)
+    }
+
+    fn opendir(&self, _ctx: &RequestContext<'_>, _node: NodeId, _flags: u32) -> Reply<Opened> {
+        Ok(Opened::new(self.handles.insert(Handle::Dir(DirHandle::default()))))
+    }
+
+    fn readdir(
+        &self,
+        ctx: &RequestContext<'_>,
+        node: NodeId,
+        fh: u64,
+        offset: u64,
+        sink: &mut DirSink<'_>,
+    ) -> Reply<()> {
+        let handle = self.handles.get(fh).ok_or(Errno::EBADF)?;
+        let Handle::Dir(dir) = &*handle else { return Err(Errno::EBADF) };
+        for (at, name) in [(0, &b"."[..]), (1, &b".."[..])] {
+            let dot = DirEntry {
+                node,
+                kind: FileKind::Directory,
+                name,
+                next_offset: at + 1,
+                entry: None,
+            };
+            if offset <= at && !sink.push(&dot) {
+                return Ok(());
+            }
+        }
+        let mut cookie = offset.saturating_sub(DOTS);
+        loop {
+            let page = match dir.take(cookie) {
+                Some(page) => page,
+                None => {
+                    let attributes = sink.wants_entries();
+                    self.client.readdir(&context(ctx), FileId(node), cookie, DIR_PAGE, attributes)?
+                }
+            };
+            for (i, found) in page.entries.iter().enumerate() {
+                let entry = found.attr.clone().map(|attr| self.entry(attr));
+                let pushed = sink.push(&DirEntry {
+                    node: found.file.0,
+                    kind: found.kind,
+                    name: &found.name,
+                    next_offset: found.cookie + DOTS,
+                    entry: entry.as_ref(),
+                });
+                if !pushed {
+                    dir.put_back(cookie, page, i);
+                    return Ok(());
+                }
+                cookie = found.cookie;
+            }
+            if page.end {
+                return Ok(());
+            }
+        }
+    }
+
+    fn releasedir(&self, _ctx: &RequestContext<'_>, _node: NodeId, fh: u64) -> Reply<()> {
+        self.handles.remove(fh);
+        Ok(())
+    }
+
+    fn fsyncdir(&self, ctx: &RequestContext<'_>, _node: NodeId, _fh: u64, _d: bool) -> Reply<()> {
+        Ok(self.client.sync_metadata(&data_context(ctx))?)
+    }
+
+    fn statfs(&self, ctx: &RequestContext<'_>, _node: NodeId) -> Reply<FsUsage> {
+        Ok(self.client.statfs(&data_context(ctx))?)
+    }
+
+    fn setxattr(
+        &self,
+        ctx: &RequestContext<'_>,
+        node: NodeId,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+        _kill_sgid: bool,
+    ) -> Reply<()> {
+        if refused_xattr(name) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let mode = match flags as i32 {
+            libc::XATTR_CREATE => XattrMode::Create,
+            libc::XATTR_REPLACE => XattrMode::Replace,
+            0 => XattrMode::Any,
+            _ => return Err(Errno::EINVAL),
+        };
+        Ok(self.client.set_xattr(&context(ctx), FileId(node), name, value, mode)?)
+    }
+
+    fn getxattr(&self, ctx: &RequestContext<'_>, node: NodeId, name: &[u8]) -> Reply<Vec<u8>> {
+        if refused_xattr(name) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        Ok(self.client.get_xattr(&context(ctx), FileId(node), name)?)
+    }
+
+    fn listxattr(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<Vec<u8>>> {
+        let names = self.client.list_xattr(&context(ctx), FileId(node))?;
+        Ok(names.into_iter().map(|name| name.0).collect())
+    }
+
+    fn removexattr(&self, ctx: &RequestContext<'_>, node: NodeId, name: &[u8]) -> Reply<()> {
+        if refused_xattr(name) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        Ok(self.client.remove_xattr(&context(ctx), FileId(node), name)?)
+    }
+}
+
