@@ -1,1 +1,45 @@
-//! placeholder
+//! The ordered transactional key-value engine below the metadata server.
+//!
+//! A small optimistic trait, [`Engine`], with etcd's limits. Operations are
+//! pure functions over a [`Tx`]: they read and write through it, it records
+//! what they saw and what they want, and [`Engine::commit`] applies the result
+//! unless something they saw has changed since.
+//!
+//! Engines: [`Embedded`] (redb behind an operation log, one process) and
+//! [`ModelEngine`] (in memory, for tests and the simulator). Both pass the same
+//! conformance suite (feature `conformance`). Only this crate knows redb.
+//!
+//! Invariants
+//! - A commit is acknowledged only after [`Engine::flush`]; what was flushed
+//!   survives the death of the process.
+//! - What was flushed is on the disk about a second later, in order, and when
+//!   [`Engine::synced`] has reached it.
+//! - redb takes in only what the log already holds durably.
+//! - After a failed append or sync every later commit fails: no silent retry.
+
+mod applier;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod directory;
+mod embedded;
+mod engine;
+#[doc(hidden)]
+pub mod fuzz;
+mod ids;
+mod log;
+mod model;
+mod overlay;
+mod record;
+mod replay;
+mod syncer;
+mod tree;
+mod tx;
+
+pub use embedded::{Embedded, EmbeddedConfig};
+pub use engine::{
+    Check, Commit, CommitOutcome, Engine, Key, MAX_KEY_BYTES, MAX_OPERATIONS, MAX_REQUEST_BYTES,
+    ReadError, Sequence, Value, Versioned, Write, key_after, prefix_end,
+};
+pub use ids::IdAllocator;
+pub use model::{Injection, ModelEngine};
+pub use tx::{Tx, TxError, Want, transact};

@@ -1,0 +1,367 @@
+//! The embedded engine: an operation log, two generations of writes in memory,
+//! and redb below them.
+
+use crate::applier::{Applier, Job};
+use crate::directory::{self, DirectoryLock};
+use crate::engine::{
+    Commit, CommitOutcome, Engine, Key, ReadError, Sequence, Versioned, checks_hold,
+};
+use crate::log::{LogWriter, boot_id};
+use crate::overlay::{Overlay, merged_range};
+use crate::replay::{Replayed, replay};
+use crate::syncer::{Notify, SyncState, Syncer};
+use crate::tree::{Tree, TreeSnapshot};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir_types::{Error, ErrorKind, Result};
+
+/// The most bytes of commits that wait for one [`Engine::flush`]; a commit
+/// beyond it flushes by itself.
+const MAX_BUFFERED_BYTES: usize = 8 << 20;
+
+/// How the embedded engine works.
+#[derive(Clone, Debug)]
+pub struct EmbeddedConfig {
+    /// From the first append to the sync that covers it, milliseconds. A power
+    /// cut loses at most this and the time of the sync.
+    pub sync_delay_ms: u64,
+    /// How old a generation of writes becomes before redb takes it in,
+    /// milliseconds.
+    pub apply_delay_ms: u64,
+    /// How many bytes of log it has at most before redb takes it in, if redb
+    /// is free.
+    pub generation_bytes: u64,
+    /// How many bytes of log it has at most; a commit beyond waits for redb.
+    /// Memory and replay time are bounded by twice this.
+    pub max_generation_bytes: u64,
+    /// Bytes of redb's cache.
+    pub cache_bytes: usize,
+}
+
+impl Default for EmbeddedConfig {
+    fn default() -> Self {
+        Self {
+            sync_delay_ms: 500,
+            apply_delay_ms: 1000,
+            generation_bytes: 16 << 20,
+            max_generation_bytes: 64 << 20,
+            cache_bytes: 128 << 20,
+        }
+    }
+}
+
+/// The embedded engine. One thread owns it; two more sync and apply.
+///
+/// After a failed append, sync or group commit every commit and flush fails;
+/// reads go on, and may show commits that were never acknowledged.
+///
+/// Dropping it without [`Embedded::close`] is as safe as a kill: what was
+/// flushed is found again at the next open.
+pub struct Embedded {
+    config: EmbeddedConfig,
+    sequence: Sequence,
+    flushed: Sequence,
+    /// The newest writes.
+    active: Overlay,
+    /// When the first of them was made.
+    active_since: Option<Instant>,
+    /// The writes that redb is taking in.
+    committing: Option<Arc<Overlay>>,
+    /// The size of the log segment, bytes, at which it is time for the next.
+    rotate_at_bytes: u64,
+    log: LogWriter,
+    // The fields below are dropped in this order: reads end before the threads,
+    // the applier before the syncer it waits for, the lock last.
+    snapshot: TreeSnapshot,
+    applier: Applier,
+    _syncer: Syncer,
+    shared: Arc<SyncState>,
+    _lock: DirectoryLock,
+}
+
+impl Embedded {
+    /// Opens the engine in a directory, or makes one there. `notify` is called
+    /// from other threads whenever [`Engine::poll`] has something to do: a sync
+    /// or a group commit has ended, or failed. It must not block (ring an
+    /// eventfd).
+    ///
+    /// Errors: `Busy` (in use by another process), `Unsupported` (a format that
+    /// this program does not know), `Corrupt` (damage, with file and offset).
+    pub fn open(
+        dir: &Path,
+        config: EmbeddedConfig,
+        notify: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let lock = directory::lock(dir)?;
+        if !directory::check_format(dir)? {
+            make(dir)?;
+        }
+        let (tree, log, sequence) = recover(dir, config.cache_bytes)?;
+        let notify: Notify = Arc::new(notify);
+        let (tree, file) = (Arc::new(tree), Arc::clone(log.file()));
+        let shared = Arc::new(SyncState::new(file, sequence, Arc::clone(&notify)));
+        let thread = |e: std::io::Error| Error::from(e).context("start a metadata engine thread");
+        let delay = Duration::from_millis(config.sync_delay_ms);
+        let syncer = Syncer::start(Arc::clone(&shared), dir.to_owned(), delay).map_err(thread)?;
+        let snapshot = tree.snapshot()?;
+        let applier =
+            Applier::start(dir.to_owned(), tree, Arc::clone(&shared), notify).map_err(thread)?;
+        Ok(Self {
+            sequence,
+            flushed: sequence,
+            active: Overlay::default(),
+            active_since: None,
+            committing: None,
+            rotate_at_bytes: config.generation_bytes,
+            config,
+            log,
+            snapshot,
+            applier,
+            _syncer: syncer,
+            shared,
+            _lock: lock,
+        })
+    }
+
+    /// Flushes and moves everything into redb, so that the next open has
+    /// nothing to replay. Blocks.
+    pub fn close(mut self) -> Result<()> {
+        self.flush()?;
+        self.wait_for_applier()?;
+        self.hand_over()?;
+        self.wait_for_applier()
+    }
+
+    /// Whether redb is so far behind that new work should wait: half of what
+    /// makes commits block. A server then stops reading requests.
+    pub fn congested(&self) -> bool {
+        self.committing.is_some() && self.log.segment_bytes() > self.config.max_generation_bytes / 2
+    }
+
+    fn break_with(&self, error: Error) -> Error {
+        self.shared.fail(error.clone());
+        error
+    }
+
+    /// Gives the active generation to the applier, which is free, and starts
+    /// the next in a new log segment. Everything is flushed.
+    fn hand_over(&mut self) -> Result<()> {
+        if self.active.is_empty() {
+            return Ok(());
+        }
+        // If it fails, the next try is due a while later, not at once.
+        self.active_since = Some(Instant::now());
+        self.rotate_at_bytes = self.log.segment_bytes() + self.config.generation_bytes;
+        let retire = self.log.rotate(self.sequence.next())?;
+        self.shared.rotated(Arc::clone(self.log.file()));
+        self.active_since = None;
+        self.rotate_at_bytes = self.config.generation_bytes;
+        let overlay = Arc::new(std::mem::take(&mut self.active));
+        self.committing = Some(Arc::clone(&overlay));
+        let next_segment = Arc::clone(self.log.file());
+        self.applier
+            .give(Job { overlay, upto: self.sequence, retire, next_segment })
+            .map_err(|e| self.break_with(e))
+    }
+
+    fn hand_over_if_due(&mut self) {
+        let Some(since) = self.active_since else { return };
+        let old = since.elapsed() >= Duration::from_millis(self.config.apply_delay_ms);
+        let big = self.log.segment_bytes() >= self.rotate_at_bytes;
+        if self.committing.is_some() || self.flushed < self.sequence || !(old || big) {
+            return;
+        }
+        // Not fatal: the segment in use goes on until it is full.
+        if let Err(error) = self.hand_over() {
+            tracing::warn!(%error, "cannot start a new segment of the metadata log");
+        }
+    }
+
+    /// Takes in the generation that redb has finished.
+    fn adopt(&mut self, applied: Result<TreeSnapshot>) -> Result<()> {
+        match applied {
+            Ok(snapshot) => {
+                self.snapshot = snapshot;
+                self.committing = None;
+                Ok(())
+            }
+            Err(e) => Err(self.break_with(e)),
+        }
+    }
+
+    fn take_applied(&mut self) -> Result<()> {
+        match self.applier.try_take() {
+            Some(applied) => self.adopt(applied),
+            None => Ok(()),
+        }
+    }
+
+    fn wait_for_applier(&mut self) -> Result<()> {
+        if self.committing.is_none() {
+            return Ok(());
+        }
+        let applied = self.applier.take();
+        self.adopt(applied)
+    }
+
+    /// Keeps the generation, and so memory and log, within its bound.
+    fn make_room(&mut self) -> Result<()> {
+        if self.log.buffered_bytes() >= MAX_BUFFERED_BYTES {
+            self.flush()?;
+        }
+        if self.log.segment_bytes() >= self.config.max_generation_bytes {
+            self.flush()?;
+        }
+        if self.log.segment_bytes() >= self.config.max_generation_bytes {
+            self.wait_for_applier()?;
+            self.hand_over()?;
+        }
+        Ok(())
+    }
+
+    fn layers(&self) -> [Option<&Overlay>; 2] {
+        [Some(&self.active), self.committing.as_deref()]
+    }
+}
+
+impl Engine for Embedded {
+    fn sequence(&self) -> Sequence {
+        self.sequence
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Versioned>, ReadError> {
+        match self.layers().into_iter().flatten().find_map(|layer| layer.get(key)) {
+            Some(found) => Ok(found),
+            None => Ok(self.snapshot.get(key)?),
+        }
+    }
+
+    fn range(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(Key, Versioned)>, ReadError> {
+        if start >= end || limit == 0 {
+            return Ok(Vec::new());
+        }
+        let base = self.snapshot.range(start, end)?;
+        Ok(merged_range(self.layers(), base, start, end, limit)?)
+    }
+
+    /// Applies to memory and buffers for the log: see [`Engine::flush`]. Waits
+    /// for redb only when it is behind by `max_generation_bytes` of log
+    /// (see [`Embedded::congested`]).
+    fn commit(&mut self, commit: Commit) -> Result<CommitOutcome> {
+        self.shared.check_sound()?;
+        commit.validate()?;
+        match checks_hold(self, &commit) {
+            Ok(true) => {}
+            Ok(false) => return Ok(CommitOutcome::Conflict),
+            Err(ReadError::Failed(e)) => return Err(e),
+            Err(e @ ReadError::NeedsRead) => {
+                return Err(Error::new(ErrorKind::Internal, e.to_string()));
+            }
+        }
+        if commit.writes.is_empty() {
+            return Ok(CommitOutcome::Committed(self.sequence));
+        }
+        self.make_room()?;
+        self.sequence = self.sequence.next();
+        self.log.append(self.sequence, self.shared.synced(), &commit.writes);
+        self.active_since.get_or_insert_with(Instant::now);
+        for write in commit.writes {
+            self.active.write(write.key, write.value, self.sequence);
+        }
+        Ok(CommitOutcome::Committed(self.sequence))
+    }
+
+    fn flush(&mut self) -> Result<Sequence> {
+        self.shared.check_sound()?;
+        if self.flushed < self.sequence {
+            if let Err(e) = self.log.flush() {
+                return Err(self.break_with(e));
+            }
+            self.flushed = self.sequence;
+            self.shared.flushed(self.flushed);
+            self.take_applied()?;
+            self.hand_over_if_due();
+        }
+        Ok(self.flushed)
+    }
+
+    fn request_sync(&mut self, upto: Sequence) {
+        self.shared.request(upto.min(self.sequence));
+    }
+
+    fn synced(&self) -> Sequence {
+        self.shared.synced()
+    }
+
+    fn poll(&mut self) -> Result<()> {
+        self.take_applied()?;
+        self.shared.check_sound()?;
+        self.hand_over_if_due();
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        let upto = self.flush()?;
+        self.shared.wait(upto)
+    }
+}
+
+/// Makes an empty engine. Interrupted at any point, it can be made again: the
+/// file `format` comes last, and without it nothing with contents is touched.
+fn make(dir: &Path) -> Result<()> {
+    let tree = dir.join("tree.redb");
+    let used = directory::segments(dir)?.iter().any(|s| s.first > Sequence(1))
+        || (tree.exists() && Tree::open(&tree, 1 << 20)?.applied()? > Sequence::ZERO);
+    let log_bytes = directory::segments(dir)?
+        .iter()
+        .map(|s| std::fs::metadata(&s.path).map_or(u64::MAX, |m| m.len()))
+        .max();
+    if used || log_bytes > Some(crate::record::SEGMENT_HEADER_BYTES as u64) {
+        let what = format!("metadata directory {} has lost its file `format`", dir.display());
+        return Err(Error::new(ErrorKind::Corrupt, what));
+    }
+    if !tree.exists() {
+        Tree::create(dir, &tree)?;
+    }
+    LogWriter::create(dir, Sequence(1))?;
+    directory::write_format(dir)
+}
+
+/// Opens redb, moves into it what only the log holds, and begins a new log
+/// segment after the last commit.
+fn recover(dir: &Path, cache_bytes: usize) -> Result<(Tree, LogWriter, Sequence)> {
+    let tree = Tree::open(&dir.join("tree.redb"), cache_bytes)?;
+    let applied = tree.applied()?;
+    let Replayed { overlay, last, beyond } =
+        replay(dir, &directory::segments(dir)?, applied, boot_id())?;
+    // Interrupted anywhere, the next open comes to the same end: first goes
+    // what lies beyond the end of the log, from the last, so that it never
+    // looks like damage; the segment that follows exists before redb says that
+    // it is needed; the others go when redb holds them.
+    for segment in beyond.iter().rev() {
+        remove(&segment.path)?;
+    }
+    let log = LogWriter::create(dir, last.next())?;
+    if last > applied {
+        tree.apply(&overlay, last)?;
+        let operations = last.0 - applied.0;
+        tracing::info!(operations, "replayed the metadata log after an unclean stop");
+    }
+    for segment in directory::segments(dir)?.iter().filter(|s| s.first <= last) {
+        remove(&segment.path)?;
+    }
+    Ok((tree, log, last))
+}
+
+fn remove(path: &Path) -> Result<()> {
+    std::fs::remove_file(path).map_err(|e| Error::from(e).context(path.display()))
+}
+
+#[cfg(test)]
+mod tests;

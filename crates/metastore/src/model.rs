@@ -1,0 +1,267 @@
+//! An engine in memory, for tests and the simulator: the same trait, and faults
+//! on demand.
+
+use crate::engine::{
+    Commit, CommitOutcome, Engine, Key, ReadError, Sequence, Versioned, Write, checks_hold,
+};
+use crate::tx::Want;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use weir_types::{Error, ErrorKind, Result};
+
+/// A fault for the next commit that has something to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Injection {
+    /// It meets a conflict, and changes nothing.
+    Conflict,
+    /// It is applied, but the reply is lost: the caller gets `TimedOut`.
+    AppliedReplyLost,
+    /// It is lost on the way: the caller gets `TimedOut`, nothing is changed.
+    RequestLost,
+}
+
+/// What it takes to undo one commit.
+struct Undo {
+    sequence: Sequence,
+    before: Vec<(Key, Option<Versioned>)>,
+}
+
+/// An ordered transactional engine in memory. Deterministic: no clock, no
+/// threads, no randomness. Commits become durable when [`Engine::poll`] runs
+/// after [`Engine::request_sync`], or at [`Engine::sync`]; until then
+/// [`ModelEngine::power_cut`] takes them back.
+#[derive(Default)]
+pub struct ModelEngine {
+    rows: BTreeMap<Key, Versioned>,
+    sequence: Sequence,
+    wanted: Sequence,
+    synced: Sequence,
+    unsynced: VecDeque<Undo>,
+    injections: VecDeque<Injection>,
+    fetched: Option<Fetched>,
+}
+
+/// What a remote engine holds of its keys and ranges. Fetched once, it is kept
+/// up to date here, so that only the first read of anything waits.
+#[derive(Default)]
+struct Fetched {
+    keys: BTreeSet<Key>,
+    ranges: Vec<(Key, Key, usize)>,
+}
+
+impl ModelEngine {
+    /// An empty engine whose reads are immediate, as [`crate::Embedded`]'s are.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty engine that answers `NeedsRead` for what was not yet handed to
+    /// [`ModelEngine::fetch`], as an engine at the end of a network does.
+    pub fn remote() -> Self {
+        Self { fetched: Some(Fetched::default()), ..Self::default() }
+    }
+
+    /// Makes keys and ranges readable (a remote engine's round trip).
+    pub fn fetch(&mut self, wants: &[Want]) {
+        let Some(fetched) = &mut self.fetched else { return };
+        for want in wants {
+            match want {
+                Want::Key(key) => {
+                    fetched.keys.insert(key.clone());
+                }
+                Want::Range { start, end, limit } => {
+                    fetched.ranges.push((start.clone(), end.clone(), *limit));
+                }
+            }
+        }
+    }
+
+    /// Adds a fault; each is used up by one commit, in the order given.
+    pub fn inject(&mut self, injection: Injection) {
+        self.injections.push_back(injection);
+    }
+
+    /// Takes back every commit that was not durable, as a power cut does.
+    pub fn power_cut(&mut self) {
+        while let Some(undo) = self.unsynced.pop_back() {
+            for (key, before) in undo.before {
+                match before {
+                    Some(row) => self.rows.insert(key, row),
+                    None => self.rows.remove(&key),
+                };
+            }
+        }
+        self.sequence = self.synced;
+        self.wanted = self.synced;
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn apply(&mut self, writes: Vec<Write>) {
+        self.sequence = self.sequence.next();
+        let mut before = Vec::with_capacity(writes.len());
+        for Write { key, value } in writes {
+            let old = match value {
+                Some(value) => {
+                    self.rows.insert(key.clone(), Versioned { value, version: self.sequence })
+                }
+                None => self.rows.remove(&key),
+            };
+            before.push((key, old));
+        }
+        self.unsynced.push_back(Undo { sequence: self.sequence, before });
+    }
+
+    fn mark_synced(&mut self, upto: Sequence) {
+        self.synced = self.synced.max(upto.min(self.sequence));
+        while self.unsynced.front().is_some_and(|undo| undo.sequence <= self.synced) {
+            self.unsynced.pop_front();
+        }
+    }
+}
+
+impl Engine for ModelEngine {
+    fn sequence(&self) -> Sequence {
+        self.sequence
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Versioned>, ReadError> {
+        if self.fetched.as_ref().is_some_and(|fetched| !fetched.keys.contains(key)) {
+            return Err(ReadError::NeedsRead);
+        }
+        Ok(self.rows.get(key).cloned())
+    }
+
+    fn range(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(Key, Versioned)>, ReadError> {
+        let covers = |(s, e, l): &(Key, Key, usize)| &**s == start && &**e == end && *l >= limit;
+        if self.fetched.as_ref().is_some_and(|fetched| !fetched.ranges.iter().any(covers)) {
+            return Err(ReadError::NeedsRead);
+        }
+        if start >= end {
+            return Ok(Vec::new());
+        }
+        let rows = self.rows.range::<[u8], _>((Bound::Included(start), Bound::Excluded(end)));
+        Ok(rows.take(limit).map(|(key, row)| (key.clone(), row.clone())).collect())
+    }
+
+    fn commit(&mut self, commit: Commit) -> Result<CommitOutcome> {
+        commit.validate()?;
+        // The checks are the server's business: they see every key.
+        let fetched = self.fetched.take();
+        let holds = checks_hold(self, &commit);
+        self.fetched = fetched;
+        if !matches!(holds, Ok(true)) {
+            return Ok(CommitOutcome::Conflict);
+        }
+        if commit.writes.is_empty() {
+            return Ok(CommitOutcome::Committed(self.sequence));
+        }
+        let lost = Error::new(ErrorKind::TimedOut, "no answer from the metadata engine");
+        match self.injections.pop_front() {
+            Some(Injection::Conflict) => return Ok(CommitOutcome::Conflict),
+            Some(Injection::RequestLost) => return Err(lost),
+            Some(Injection::AppliedReplyLost) => {
+                self.apply(commit.writes);
+                return Err(lost);
+            }
+            None => self.apply(commit.writes),
+        }
+        Ok(CommitOutcome::Committed(self.sequence))
+    }
+
+    fn flush(&mut self) -> Result<Sequence> {
+        Ok(self.sequence)
+    }
+
+    fn request_sync(&mut self, upto: Sequence) {
+        self.wanted = self.wanted.max(upto);
+    }
+
+    fn synced(&self) -> Sequence {
+        self.synced
+    }
+
+    fn poll(&mut self) -> Result<()> {
+        self.mark_synced(self.wanted);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.mark_synced(self.sequence);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tx::{Tx, TxError, transact};
+
+    fn put(engine: &mut ModelEngine, key: &[u8]) -> Result<Sequence> {
+        transact(engine, |tx| tx.put(key, b"v").map_err(Error::from)).map(|((), at)| at)
+    }
+
+    #[test]
+    fn conforms() {
+        crate::conformance::run(ModelEngine::new, |engine| engine);
+    }
+
+    #[test]
+    fn a_power_cut_takes_back_what_was_not_synced_and_nothing_else() {
+        let mut engine = ModelEngine::new();
+        let first = put(&mut engine, b"a").unwrap();
+        put(&mut engine, b"b").unwrap();
+        engine.request_sync(first);
+        engine.poll().unwrap();
+        engine.power_cut();
+        assert!(engine.get(b"a").unwrap().is_some());
+        assert!(engine.get(b"b").unwrap().is_none());
+        assert_eq!(engine.sequence(), first);
+    }
+
+    #[test]
+    fn injected_faults_do_what_they_say_once() {
+        let mut engine = ModelEngine::new();
+        engine.inject(Injection::Conflict);
+        engine.inject(Injection::RequestLost);
+        engine.inject(Injection::AppliedReplyLost);
+        // The conflict is retried and then meets the lost request.
+        assert_eq!(put(&mut engine, b"a").unwrap_err().kind, ErrorKind::TimedOut);
+        assert!(engine.is_empty());
+        assert_eq!(put(&mut engine, b"a").unwrap_err().kind, ErrorKind::TimedOut);
+        assert_eq!(engine.len(), 1);
+        put(&mut engine, b"b").unwrap();
+    }
+
+    #[test]
+    fn an_operation_on_a_remote_engine_is_run_again_until_all_it_needs_is_there() {
+        let mut engine = ModelEngine::remote();
+        put(&mut engine, b"d/a").unwrap();
+        let mut rounds = 0;
+        let found = loop {
+            let mut tx = Tx::new(&engine);
+            let result = tx.get(b"d").and_then(|_| tx.range(b"d/", b"d0", 10));
+            let wants = tx.wants().to_vec();
+            match result {
+                Ok(found) => break found,
+                Err(e) => assert_eq!(e, TxError::NeedsRead),
+            }
+            engine.fetch(&wants);
+            rounds += 1;
+        };
+        assert_eq!((rounds, found.len()), (2, 1));
+    }
+}

@@ -1,0 +1,267 @@
+//! The view through which a metadata operation reads and writes.
+
+use crate::engine::{
+    Check, Commit, CommitOutcome, Engine, Key, MAX_OPERATIONS, MAX_REQUEST_BYTES,
+    OPERATION_OVERHEAD_BYTES, ReadError, Sequence, Value, Versioned, Write, is_key, key_after,
+};
+use std::collections::BTreeMap;
+use weir_types::{Error, ErrorKind};
+
+/// How often [`transact`] runs an operation that meets conflicts.
+const MAX_ATTEMPTS: usize = 16;
+
+/// Why an operation has to stop.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TxError {
+    /// The engine must fetch [`Tx::wants`] first; then run the operation again.
+    #[error("the engine has to fetch keys first")]
+    NeedsRead,
+    /// More than [`MAX_OPERATIONS`] checks or writes.
+    #[error("more than {MAX_OPERATIONS} operations in one metadata transaction")]
+    TooManyOperations,
+    /// More than [`MAX_REQUEST_BYTES`], or a key that is empty or too long.
+    #[error("metadata transaction or key is too large")]
+    TooLarge,
+    /// The engine cannot read.
+    #[error(transparent)]
+    Failed(Error),
+}
+
+impl From<ReadError> for TxError {
+    fn from(e: ReadError) -> Self {
+        match e {
+            ReadError::NeedsRead => TxError::NeedsRead,
+            ReadError::Failed(e) => TxError::Failed(e),
+        }
+    }
+}
+
+/// For callers that answer a client: a limit becomes `TooBig`, and `NeedsRead`
+/// (which only remote engines give, and their shell handles) becomes `Busy`.
+impl From<TxError> for Error {
+    fn from(e: TxError) -> Self {
+        let kind = match e {
+            TxError::NeedsRead => ErrorKind::Busy,
+            TxError::TooManyOperations | TxError::TooLarge => ErrorKind::TooBig,
+            TxError::Failed(e) => return e,
+        };
+        Error::new(kind, e.to_string())
+    }
+}
+
+/// What a remote engine has to fetch before an operation can go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// One key.
+    Key(Key),
+    /// The first `limit` keys of a range.
+    Range {
+        /// First key.
+        start: Key,
+        /// The key after the last.
+        end: Key,
+        /// How many.
+        limit: usize,
+    },
+}
+
+/// A transaction in the making. Reads see the state as of one commit plus the
+/// transaction's own writes; nothing changes until [`Tx::into_commit`] is
+/// handed to [`Engine::commit`].
+pub struct Tx<'a> {
+    engine: &'a dyn Engine,
+    read_at: Sequence,
+    reads: BTreeMap<Key, Sequence>,
+    ranges: Vec<Check>,
+    writes: BTreeMap<Key, Option<Value>>,
+    write_bytes: usize,
+    wants: Vec<Want>,
+}
+
+impl<'a> Tx<'a> {
+    /// Begins at the engine's last commit.
+    pub fn new(engine: &'a dyn Engine) -> Self {
+        Self {
+            engine,
+            read_at: engine.sequence(),
+            reads: BTreeMap::new(),
+            ranges: Vec::new(),
+            writes: BTreeMap::new(),
+            write_bytes: 0,
+            wants: Vec::new(),
+        }
+    }
+
+    /// The value of a key, and from now on a check that it stays.
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Value>, TxError> {
+        if let Some(own) = self.writes.get(key) {
+            return Ok(own.clone());
+        }
+        Ok(self.read(key)?.map(|v| v.value))
+    }
+
+    /// As [`Tx::get`], with the version; own writes have none yet and are
+    /// passed over.
+    pub fn get_versioned(&mut self, key: &[u8]) -> Result<Option<Versioned>, TxError> {
+        self.read(key)
+    }
+
+    fn read(&mut self, key: &[u8]) -> Result<Option<Versioned>, TxError> {
+        let found = match self.engine.get(key) {
+            Ok(found) => found,
+            Err(e) => {
+                if e == ReadError::NeedsRead {
+                    self.wants.push(Want::Key(key.into()));
+                }
+                return Err(e.into());
+            }
+        };
+        let version = found.as_ref().map_or(Sequence::ZERO, |v| v.version);
+        self.reads.insert(key.into(), version);
+        Ok(found)
+    }
+
+    /// The first `limit` keys of `start..end`, and from now on a check that the
+    /// part which was looked at stays: nothing in it written, added, deleted.
+    /// Fewer than `limit` means that there are no more.
+    ///
+    /// If the transaction also writes, every key found counts against
+    /// [`MAX_OPERATIONS`]; a transaction that only reads has no such limit.
+    pub fn range(
+        &mut self,
+        start: &[u8],
+        end: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(Key, Value)>, TxError> {
+        if start >= end || limit == 0 {
+            return Ok(Vec::new());
+        }
+        let own: Vec<(Key, Option<Value>)> = self
+            .writes
+            .range::<[u8], _>((std::ops::Bound::Included(start), std::ops::Bound::Excluded(end)))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        // Each own deletion may hide one key, so ask for that many more.
+        let deletions = own.iter().filter(|(_, value)| value.is_none()).count();
+        let asked = limit.saturating_add(deletions);
+        let stored = match self.engine.range(start, end, asked) {
+            Ok(stored) => stored,
+            Err(e) => {
+                if e == ReadError::NeedsRead {
+                    let (start, end) = (start.into(), end.into());
+                    self.wants.push(Want::Range { start, end, limit: asked });
+                }
+                return Err(e.into());
+            }
+        };
+        self.record_range(start, end, asked, &stored);
+        if own.is_empty() {
+            return Ok(stored.into_iter().map(|(key, v)| (key, v.value)).collect());
+        }
+        let mut merged: BTreeMap<Key, Option<Value>> =
+            stored.into_iter().map(|(key, v)| (key, Some(v.value))).collect();
+        merged.extend(own);
+        Ok(merged.into_iter().filter_map(|(key, v)| Some((key, v?))).take(limit).collect())
+    }
+
+    fn record_range(
+        &mut self,
+        start: &[u8],
+        end: &[u8],
+        asked: usize,
+        stored: &[(Key, Versioned)],
+    ) {
+        let looked_at_end = match stored.last() {
+            Some((last, _)) if stored.len() >= asked => key_after(last),
+            _ => end.into(),
+        };
+        let found = stored.iter().map(|(key, v)| (key.clone(), v.version)).collect();
+        self.ranges.push(Check::Range { start: start.into(), end: looked_at_end, found });
+    }
+
+    /// Sets a key.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), TxError> {
+        self.write(key, Some(value.into()))
+    }
+
+    /// Removes a key; nothing happens if it does not exist.
+    pub fn delete(&mut self, key: &[u8]) -> Result<(), TxError> {
+        self.write(key, None)
+    }
+
+    fn write(&mut self, key: &[u8], value: Option<Value>) -> Result<(), TxError> {
+        let cost = |v: &Option<Value>| {
+            key.len() + v.as_ref().map_or(0, |v| v.len()) + OPERATION_OVERHEAD_BYTES
+        };
+        let (new, old) = (cost(&value), self.writes.get(key).map(cost));
+        let total = self.write_bytes + new - old.unwrap_or(0);
+        if !is_key(key) || total > MAX_REQUEST_BYTES {
+            return Err(TxError::TooLarge);
+        }
+        if old.is_none() && self.writes.len() == MAX_OPERATIONS {
+            return Err(TxError::TooManyOperations);
+        }
+        self.writes.insert(key.into(), value);
+        self.write_bytes = total;
+        Ok(())
+    }
+
+    /// Whether anything was written.
+    pub fn is_read_only(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// How many more keys can be written.
+    pub fn writes_left(&self) -> usize {
+        MAX_OPERATIONS - self.writes.len()
+    }
+
+    /// What a remote engine has to fetch, after [`TxError::NeedsRead`].
+    pub fn wants(&self) -> &[Want] {
+        &self.wants
+    }
+
+    /// The transaction as it is to be applied. If nothing was written there is
+    /// nothing to check either: all reads were of one state.
+    pub fn into_commit(self) -> Result<Commit, TxError> {
+        if self.writes.is_empty() {
+            return Ok(Commit { read_at: self.read_at, ..Commit::default() });
+        }
+        let keys = self.reads.into_iter().map(|(key, version)| Check::Key { key, version });
+        let checks: Vec<Check> = keys.chain(self.ranges).collect();
+        if checks.iter().map(Check::operations).sum::<usize>() > MAX_OPERATIONS {
+            return Err(TxError::TooManyOperations);
+        }
+        let check_bytes: usize = checks.iter().map(Check::request_bytes).sum();
+        if check_bytes + self.write_bytes > MAX_REQUEST_BYTES {
+            return Err(TxError::TooLarge);
+        }
+        let writes = self.writes.into_iter().map(|(key, value)| Write { key, value }).collect();
+        Ok(Commit { read_at: self.read_at, checks, writes })
+    }
+}
+
+/// Runs an operation and commits what it wrote, again after each conflict, up
+/// to 16 times (then `Busy`). Returns its result and the commit after which it
+/// may be acknowledged: its own, or for an operation that only read, the last
+/// one it may have seen.
+pub fn transact<T, X>(
+    engine: &mut dyn Engine,
+    mut operation: impl FnMut(&mut Tx<'_>) -> Result<T, X>,
+) -> Result<(T, Sequence), X>
+where
+    X: From<TxError> + From<Error>,
+{
+    for _ in 0..MAX_ATTEMPTS {
+        let mut tx = Tx::new(engine);
+        let result = operation(&mut tx)?;
+        if tx.is_read_only() {
+            return Ok((result, engine.sequence()));
+        }
+        let commit = tx.into_commit()?;
+        if let CommitOutcome::Committed(sequence) = engine.commit(commit)? {
+            return Ok((result, sequence));
+        }
+    }
+    Err(Error::new(ErrorKind::Busy, "metadata transaction met too many conflicts").into())
+}
