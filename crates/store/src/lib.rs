@@ -1,1 +1,37 @@
-//! placeholder
+//! What a data server keeps on one target: a local directory of objects, each
+//! one local file that holds its data and a CRC-32C for every 4 KiB of it.
+//! Blocking file I/O, no sockets, no threads of its own. The bytes on disk are
+//! drawn in `docs/format-store.md`.
+//!
+//! Invariants
+//! - A target directory is served by one process at a time (`lock`).
+//! - There is at most one [`Object`] per object file in a process: its cached
+//!   length and its lock are the truth.
+//! - A full block is read without its checksum being computed: the stored one
+//!   goes to the reader, who verifies. A block that is sent in part was
+//!   verified here first.
+//! - Slots of blocks behind the end of an object are zero, and so are the bytes
+//!   behind the end in its last block: holes verify as zeros.
+//! - Checksums are written before the data they cover, so that a full disk
+//!   fails a write before any data has changed, or leaves it verifiable.
+
+mod directories;
+#[doc(hidden)]
+pub mod fuzz;
+mod geometry;
+mod header;
+mod listing;
+mod object;
+mod open_files;
+mod piece;
+mod read;
+mod site;
+mod superblock;
+mod target;
+mod write;
+
+pub use listing::Objects;
+pub use object::Object;
+pub use read::{ReadMode, ReadOutcome};
+pub use superblock::TargetIdentity;
+pub use target::{Target, TargetOptions};

@@ -1,0 +1,43 @@
+//! The decoders of bytes on disk for `weir-fuzz-targets`, and for nobody else.
+//! Each takes bytes and returns those of what it understood.
+
+use crate::directories::parse_name;
+use crate::geometry::HEADER_BYTES;
+use crate::header::Header;
+use crate::superblock::{self, TargetIdentity};
+use weir_types::{Generation, ObjectId};
+
+/// Reads the header of an object.
+pub fn object_header(bytes: &[u8; HEADER_BYTES]) -> Option<[u8; HEADER_BYTES]> {
+    Header::from_disk(bytes).ok().map(Header::to_disk)
+}
+
+/// Writes the header of an object.
+pub fn object_header_bytes(id: ObjectId, generation: Generation) -> [u8; HEADER_BYTES] {
+    Header { id, generation }.to_disk()
+}
+
+/// Reads a superblock of the right length.
+pub fn superblock(bytes: &[u8; 512]) -> Option<[u8; 512]> {
+    superblock_of_any_length(bytes)
+}
+
+/// Reads a superblock.
+pub fn superblock_of_any_length(bytes: &[u8]) -> Option<[u8; 512]> {
+    superblock::from_disk(bytes).ok().map(superblock::to_disk)
+}
+
+/// Writes a superblock.
+pub fn superblock_bytes(identity: TargetIdentity) -> [u8; 512] {
+    superblock::to_disk(identity)
+}
+
+/// Reads the name of an object's file.
+pub fn object_name(name: &str) -> Option<ObjectId> {
+    parse_name(name)
+}
+
+/// The name of an object's file.
+pub fn object_name_of(id: ObjectId) -> String {
+    format!("f{id}")
+}

@@ -1,0 +1,163 @@
+//! The objects that are open: a bounded cache, so that a server of millions of
+//! objects holds a bounded number of descriptors.
+//!
+//! Invariant: at most one [`Object`] per id is ever handed out. While one
+//! thread opens or removes an object, others who want it wait; an object that
+//! somebody holds is never dropped from the map.
+
+use crate::object::Object;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry::Vacant;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use weir_types::{ObjectId, Result};
+
+enum Entry {
+    /// A thread is opening or removing it.
+    Claimed,
+    Open {
+        object: Arc<Object>,
+        used: u64,
+    },
+}
+
+#[derive(Default)]
+struct Table {
+    entries: HashMap<ObjectId, Entry>,
+    /// Counts look-ups: the age of entries.
+    clock: u64,
+}
+
+pub(crate) struct OpenFiles {
+    table: Mutex<Table>,
+    changed: Condvar,
+    limit: usize,
+}
+
+/// The right to open or remove one object; given back when dropped.
+struct Claim<'a> {
+    files: &'a OpenFiles,
+    id: ObjectId,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut table = self.files.lock();
+        if matches!(table.entries.get(&self.id), Some(Entry::Claimed)) {
+            table.entries.remove(&self.id);
+        }
+        drop(table);
+        self.files.changed.notify_all();
+    }
+}
+
+impl OpenFiles {
+    /// Keeps about `limit` objects open; more only while more are in use.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { table: Mutex::default(), changed: Condvar::new(), limit: limit.max(1) }
+    }
+
+    /// The object if it is open. Never waits for the disk.
+    pub(crate) fn get(&self, id: ObjectId) -> Option<Arc<Object>> {
+        self.lock().touch(id)
+    }
+
+    /// The object, opened with `open` if it is not open yet.
+    pub(crate) fn get_or_open(
+        &self,
+        id: ObjectId,
+        open: impl FnOnce() -> Result<Option<Object>>,
+    ) -> Result<Option<Arc<Object>>> {
+        let claim = match self.claim_unless_open(id) {
+            Ok(object) => return Ok(Some(object)),
+            Err(claim) => claim,
+        };
+        let Some(object) = open()?.map(Arc::new) else { return Ok(None) };
+        let mut table = self.lock();
+        table.clock += 1;
+        let entry = Entry::Open { object: object.clone(), used: table.clock };
+        table.entries.insert(id, entry);
+        let idle = if table.entries.len() > self.limit { table.shed() } else { Vec::new() };
+        drop(table);
+        // Closing may take a while (the last descriptor of a removed file
+        // frees its blocks), so it happens outside the lock.
+        drop(idle);
+        drop(claim);
+        Ok(Some(object))
+    }
+
+    /// Takes the object out, and runs `unlink` before anyone can open it again.
+    pub(crate) fn remove(&self, id: ObjectId, unlink: impl FnOnce() -> Result<()>) -> Result<()> {
+        let mut table = self.lock();
+        while matches!(table.entries.get(&id), Some(Entry::Claimed)) {
+            table = self.changed.wait(table).unwrap_or_else(PoisonError::into_inner);
+        }
+        let previous = table.entries.insert(id, Entry::Claimed);
+        drop(table);
+        let claim = Claim { files: self, id };
+        let result = unlink();
+        if let (Err(_), Some(open)) = (&result, previous) {
+            // It is still there, and others may hold it: keep the one Object.
+            self.lock().entries.insert(id, open);
+        }
+        drop(claim);
+        result
+    }
+
+    fn claim_unless_open(&self, id: ObjectId) -> std::result::Result<Arc<Object>, Claim<'_>> {
+        let mut table = self.lock();
+        loop {
+            if let Some(object) = table.touch(id) {
+                return Ok(object);
+            }
+            if let Vacant(entry) = table.entries.entry(id) {
+                entry.insert(Entry::Claimed);
+                return Err(Claim { files: self, id });
+            }
+            table = self.changed.wait(table).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn touch(&mut self, id: ObjectId) -> Option<Arc<Object>> {
+        self.clock += 1;
+        match self.entries.get_mut(&id)? {
+            Entry::Open { object, used } => {
+                *used = self.clock;
+                Some(object.clone())
+            }
+            Entry::Claimed => None,
+        }
+    }
+
+    /// Takes out the eighth of the entries that was not used for longest, as
+    /// far as nobody holds them: one pass over the table pays for many opens.
+    fn shed(&mut self) -> Vec<Arc<Object>> {
+        let mut idle: Vec<(u64, ObjectId)> = self
+            .entries
+            .iter()
+            .filter_map(|(id, entry)| match entry {
+                Entry::Open { object, used }
+                    if Arc::strong_count(object) == 1 && object.may_be_closed() =>
+                {
+                    Some((*used, *id))
+                }
+                _ => None,
+            })
+            .collect();
+        let count = idle.len().min(self.entries.len() / 8 + 1);
+        if count < idle.len() {
+            idle.select_nth_unstable(count);
+        }
+        let gone = idle[..count].iter().filter_map(|(_, id)| self.entries.remove(id));
+        gone.filter_map(|entry| match entry {
+            Entry::Open { object, .. } => Some(object),
+            Entry::Claimed => None,
+        })
+        .collect()
+    }
+}

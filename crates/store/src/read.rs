@@ -1,0 +1,291 @@
+//! The read path. A full block goes out with its stored checksum, unverified:
+//! whoever reads it verifies. Of a block that goes out in part the reader could
+//! not verify anything, so it is verified here.
+
+use crate::geometry::{
+    BLOCK, MAX_RUN_BLOCKS, Run, SLOT_BYTES, data_position, section_end, slot_area, slot_position,
+};
+use crate::object::{Object, read_at};
+use crate::piece::{ZERO_BLOCK_CHECK, check_pieces, cuts, slot_of};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use std::cell::RefCell;
+use std::io::IoSliceMut;
+use std::num::NonZeroU64;
+use weir_types::checksum::crc32c;
+use weir_types::limits::BLOCK_BYTES;
+use weir_types::{Error, ErrorKind, Result};
+
+/// How far a read may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadMode {
+    /// Only what is in the page cache; never waits for the disk or a lock.
+    Nowait,
+    /// Waits for the disk. Takes no lock, unless a block that it must verify
+    /// itself was being written.
+    Blocking,
+    /// Excludes writers and verifies every block: what a mismatch is after
+    /// this is rot.
+    Locked,
+}
+
+/// What became of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadOutcome {
+    /// It was done.
+    Done {
+        /// Bytes put into the buffer.
+        bytes: usize,
+        /// The length of the object that the pieces were clipped to, bytes.
+        object_bytes: u64,
+    },
+    /// (`Nowait`) It would have to wait for the disk or for a writer.
+    WouldBlock,
+}
+
+/// Why an attempt did not come through.
+enum Miss {
+    /// Something is not in the page cache.
+    NotCached,
+    /// A block did not match its checksum, or the file ended early: damage, or
+    /// a writer at work.
+    Suspect(Error),
+    /// It cannot be done.
+    Failed(Error),
+}
+
+/// Space for what surrounds the bytes asked for; reused, since clearing it for
+/// each read would cost as much as a small read.
+struct Scratch {
+    slots: [u8; BLOCK_BYTES],
+    head: [u8; BLOCK_BYTES],
+    tail: [u8; BLOCK_BYTES],
+    block: [u8; BLOCK_BYTES],
+    /// The blocks whose slots are in `slots`; only for the pieces of one read.
+    window: std::ops::Range<u64>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Box<Scratch>> = RefCell::new(Box::new(Scratch {
+        slots: [0; BLOCK_BYTES],
+        head: [0; BLOCK_BYTES],
+        tail: [0; BLOCK_BYTES],
+        block: [0; BLOCK_BYTES],
+        window: 0..0,
+    }));
+}
+
+impl Object {
+    /// Reads pieces `(offset, length)` of the object, one after the other, into
+    /// the front of `buf`. Each is clipped to the object's length, and what
+    /// follows it moves up. One CRC-32C is pushed to `checks` for each cut (the
+    /// part of a clipped piece inside one 4 KiB block of the object), in order.
+    ///
+    /// The checksums of full cuts are the stored ones; in the modes `Nowait`
+    /// and `Blocking` the data was not verified against them, and a writer may
+    /// have been at work: a reader that sees a mismatch asks again `Locked`.
+    ///
+    /// Errors: `InvalidArgument` if `buf` is too small or a piece out of range,
+    /// `Corrupt` for rot, `Io`. Without success nothing is pushed to `checks`.
+    pub fn read_pieces(
+        &self,
+        pieces: &[(u64, u64)],
+        buf: &mut [u8],
+        checks: &mut Vec<u32>,
+        mode: ReadMode,
+    ) -> Result<ReadOutcome> {
+        check_pieces(pieces)?;
+        let before = checks.len();
+        let mut attempt = |mode| {
+            checks.truncate(before);
+            SCRATCH.with_borrow_mut(|scratch| self.attempt(pieces, buf, checks, mode, scratch))
+        };
+        let result = match mode {
+            ReadMode::Nowait => attempt(mode),
+            ReadMode::Blocking => match attempt(mode) {
+                Err(Miss::Suspect(_)) => {
+                    let _writer = self.lock_for_reading();
+                    attempt(ReadMode::Locked)
+                }
+                other => other,
+            },
+            ReadMode::Locked => {
+                let _writer = self.lock_for_reading();
+                attempt(mode)
+            }
+        };
+        if result.is_err() {
+            checks.truncate(before);
+        }
+        match result {
+            Ok((bytes, object_bytes)) => Ok(ReadOutcome::Done { bytes, object_bytes }),
+            Err(Miss::NotCached) => Ok(ReadOutcome::WouldBlock),
+            Err(Miss::Suspect(_)) if mode == ReadMode::Nowait => Ok(ReadOutcome::WouldBlock),
+            Err(Miss::Suspect(e) | Miss::Failed(e)) => Err(e),
+        }
+    }
+
+    fn attempt(
+        &self,
+        pieces: &[(u64, u64)],
+        buf: &mut [u8],
+        checks: &mut Vec<u32>,
+        mode: ReadMode,
+        scratch: &mut Scratch,
+    ) -> Result<(usize, u64), Miss> {
+        let len = self.len();
+        let mut done = 0;
+        scratch.window = 0..0;
+        for &(offset, piece_len) in pieces {
+            for run in Run::split(offset, (offset + piece_len).min(len)) {
+                let room = buf.get_mut(done..done + run.len()).ok_or_else(|| {
+                    let message = "the buffer is smaller than the pieces".to_string();
+                    Miss::Failed(Error::new(ErrorKind::InvalidArgument, message))
+                })?;
+                let read = RunRead { object: self, run, len, mode };
+                // Of many pieces the next is likely to need nearby slots.
+                read.fetch(room, scratch, pieces.len() > 1)?;
+                read.check(room, scratch, checks)?;
+                done += run.len();
+            }
+        }
+        Ok((done, len))
+    }
+}
+
+/// The read of one run: contiguous in the object and in the file.
+struct RunRead<'a> {
+    object: &'a Object,
+    run: Run,
+    /// The object's length.
+    len: u64,
+    mode: ReadMode,
+}
+
+impl RunRead<'_> {
+    /// Bytes of the first block before the run.
+    fn head_len(&self) -> usize {
+        (self.run.start % BLOCK) as usize
+    }
+
+    /// Bytes of the last block after the run, up to the object's end.
+    fn tail_len(&self) -> usize {
+        let block_end = ((self.run.last_block() + 1) * BLOCK).min(self.len);
+        (block_end - self.run.end) as usize
+    }
+
+    /// Reads the slots of all blocks, the data into `room`, and what surrounds
+    /// it in its first and last block into `head` and `tail`.
+    fn fetch(&self, room: &mut [u8], scratch: &mut Scratch, more: bool) -> Result<(), Miss> {
+        let Scratch { slots, head, tail, window, .. } = scratch;
+        let (first, last) = (self.run.first_block(), self.run.last_block());
+        if window.start > first || window.end <= last {
+            let available = section_end(first).min(first + MAX_RUN_BLOCKS);
+            let end = if more { available.min(self.len.div_ceil(BLOCK)) } else { last + 1 };
+            let slots = &mut slots[..(end - first) as usize * SLOT_BYTES];
+            *window = first..end;
+            self.fetch_slots(first, slots)?;
+        }
+        let mut buffers = [
+            IoSliceMut::new(&mut head[..self.head_len()]),
+            IoSliceMut::new(room),
+            IoSliceMut::new(&mut tail[..self.tail_len()]),
+        ];
+        self.read(&mut buffers, data_position(first * BLOCK))
+    }
+
+    fn fetch_slots(&self, first: u64, slots: &mut [u8]) -> Result<(), Miss> {
+        let (file, position) = (&self.object.file, slot_position(first));
+        if self.mode != ReadMode::Nowait {
+            let cached =
+                preadv2(file, &mut [IoSliceMut::new(slots)], position, ReadWriteFlags::NOWAIT);
+            if cached == Ok(slots.len()) {
+                return Ok(());
+            }
+            // The slots of what will be read next are beside these: one seek
+            // for all of them. Only a hint, so its failure means nothing.
+            let area = slot_area(first);
+            let len = NonZeroU64::new(area.end - area.start);
+            let _ = rustix::fs::fadvise(file, area.start, len, rustix::fs::Advice::WillNeed);
+        }
+        self.read(&mut [IoSliceMut::new(slots)], position)
+    }
+
+    fn read(&self, buffers: &mut [IoSliceMut<'_>], position: u64) -> Result<(), Miss> {
+        let want: usize = buffers.iter().map(|b| b.len()).sum();
+        let result = match self.mode {
+            ReadMode::Nowait => {
+                preadv2(&self.object.file, buffers, position, ReadWriteFlags::NOWAIT)
+            }
+            ReadMode::Blocking | ReadMode::Locked => read_at(&self.object.file, buffers, position),
+        };
+        match result {
+            Ok(got) if got == want => Ok(()),
+            Ok(_) if self.mode == ReadMode::Nowait => Err(Miss::NotCached),
+            Ok(_) => Err(Miss::Suspect(self.object.cut_short(self.run.end))),
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::INTR) if self.mode == ReadMode::Nowait => {
+                Err(Miss::NotCached)
+            }
+            Err(e) => {
+                let doing = format!("read at offset {}", self.run.start);
+                Err(Miss::Failed(self.object.os_error(doing, e)))
+            }
+        }
+    }
+
+    /// Pushes the checksum of each cut, verifying what must be verified.
+    fn check(&self, room: &[u8], scratch: &mut Scratch, checks: &mut Vec<u32>) -> Result<(), Miss> {
+        let first = self.run.first_block();
+        let skip = (first - scratch.window.start) as usize * SLOT_BYTES;
+        let count = self.run.block_count();
+        let slots = &scratch.slots[skip..skip + count * SLOT_BYTES];
+        let slots = slots.as_chunks::<SLOT_BYTES>().0.iter().map(|s| u32::from_le_bytes(*s));
+        let base = checks.len();
+        checks.extend(slots.map(|slot| slot ^ ZERO_BLOCK_CHECK));
+        if self.mode == ReadMode::Locked {
+            let blocks = cuts(self.run.start, room).zip(&checks[base..]).enumerate();
+            for (i, (cut, &check)) in blocks {
+                if cut.len() == BLOCK_BYTES && crc32c(cut) != check {
+                    return Err(Miss::Suspect(self.object.corrupt(first + i as u64)));
+                }
+            }
+        }
+        let to_border = BLOCK_BYTES - self.head_len();
+        let tail_cut = (self.run.end % BLOCK) as usize;
+        if self.head_len() > 0 || room.len() < to_border {
+            let cut = &room[..to_border.min(room.len())];
+            let tail_len = if count == 1 { self.tail_len() } else { 0 };
+            let head = (self.head_len(), tail_len);
+            checks[base] = self.check_partial(first, head, cut, scratch, checks[base])?;
+        }
+        if count > 1 && tail_cut > 0 {
+            let cut = &room[room.len() - tail_cut..];
+            let tail = (0, self.tail_len());
+            let check = &mut checks[base + count - 1];
+            *check = self.check_partial(self.run.last_block(), tail, cut, scratch, *check)?;
+        }
+        Ok(())
+    }
+
+    /// Verifies a block of which only `cut` is sent, `around` bytes of `head`
+    /// before it and of `tail` after it. Returns the checksum of the cut.
+    fn check_partial(
+        &self,
+        block: u64,
+        around: (usize, usize),
+        cut: &[u8],
+        scratch: &mut Scratch,
+        stored: u32,
+    ) -> Result<u32, Miss> {
+        let (head, rest) = scratch.block.split_at_mut(around.0);
+        let (middle, rest) = rest.split_at_mut(cut.len());
+        let (tail, pad) = rest.split_at_mut(around.1);
+        head.copy_from_slice(&scratch.head[..around.0]);
+        middle.copy_from_slice(cut);
+        tail.copy_from_slice(&scratch.tail[..around.1]);
+        pad.fill(0);
+        if slot_of(&scratch.block) ^ ZERO_BLOCK_CHECK != stored {
+            return Err(Miss::Suspect(self.object.corrupt(block)));
+        }
+        Ok(crc32c(cut))
+    }
+}

@@ -1,0 +1,139 @@
+//! The identity of a target: a small file `superblock`, written once.
+
+use crate::site::os_error;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, fsync, openat, renameat};
+use weir_types::checksum::crc32c;
+use weir_types::{Decode, DecodeError, Encode, Error, ErrorKind, Reader, Result};
+use weir_types::{ServerId, TargetId};
+
+/// The file that says which target a directory is.
+pub(crate) const SUPERBLOCK: &str = "superblock";
+const MAGIC: [u8; 8] = *b"WEIRTGT\0";
+const FORMAT_VERSION: u32 = 1;
+const SUPERBLOCK_BYTES: usize = 512;
+const CHECK_AT: usize = SUPERBLOCK_BYTES - 4;
+
+/// Which target a directory is, of which server and cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TargetIdentity {
+    /// The cluster that the target was made for: random, drawn when it was made.
+    pub cluster: [u8; 16],
+    /// The target.
+    pub target: TargetId,
+    /// The server that serves it.
+    pub server: ServerId,
+}
+weir_types::codec_struct!(TargetIdentity { cluster, target, server });
+
+pub(crate) fn to_disk(identity: TargetIdentity) -> [u8; SUPERBLOCK_BYTES] {
+    let mut fields = Vec::with_capacity(SUPERBLOCK_BYTES);
+    (MAGIC, (FORMAT_VERSION, 0u32)).encode(&mut fields);
+    identity.encode(&mut fields);
+    let mut bytes = [0; SUPERBLOCK_BYTES];
+    bytes[..fields.len()].copy_from_slice(&fields);
+    let check = crc32c(&bytes[..CHECK_AT]);
+    bytes[CHECK_AT..].copy_from_slice(&check.to_le_bytes());
+    bytes
+}
+
+pub(crate) fn from_disk(bytes: &[u8]) -> Result<TargetIdentity> {
+    let damaged = || Error::new(ErrorKind::Corrupt, format!("the file `{SUPERBLOCK}` is damaged"));
+    if bytes.len() != SUPERBLOCK_BYTES {
+        return Err(damaged());
+    }
+    let (body, check) = bytes.split_at(CHECK_AT);
+    if crc32c(body).to_le_bytes() != *check {
+        return Err(damaged());
+    }
+    let parse = || -> Result<_, DecodeError> {
+        let mut r = Reader::new(body);
+        let magic: [u8; 8] = r.array()?;
+        let (version, _flags) = <(u32, u32)>::decode(&mut r)?;
+        Ok((magic, version, TargetIdentity::decode(&mut r)?))
+    };
+    match parse() {
+        Ok((MAGIC, FORMAT_VERSION, identity)) => Ok(identity),
+        Ok((MAGIC, version, _)) => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "the target has format version {version}, this program knows version \
+                 {FORMAT_VERSION}: use the program that made it, or a later one"
+            ),
+        )),
+        _ => Err(damaged()),
+    }
+}
+
+/// Writes the superblock of a new target so that it is there whole or not at
+/// all, and durable when this returns.
+pub(crate) fn write(dir: &OwnedFd, identity: TargetIdentity) -> Result<()> {
+    const TEMPORARY: &str = "superblock.tmp";
+    let write = || -> rustix::io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let file = openat(dir, TEMPORARY, flags | OFlags::NOFOLLOW, Mode::from(0o600))?;
+        let bytes = to_disk(identity);
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let written = rustix::io::retry_on_intr(|| rustix::io::write(&file, rest))?;
+            rest = &rest[written..];
+        }
+        fsync(&file)?;
+        renameat(dir, TEMPORARY, dir, SUPERBLOCK)?;
+        fsync(dir)
+    };
+    write().map_err(|e| os_error(e).context(format!("write `{SUPERBLOCK}`")))
+}
+
+/// Reads the superblock; `NotFound` when there is none.
+pub(crate) fn read(dir: &impl AsFd) -> Result<TargetIdentity> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let context = || format!("read `{SUPERBLOCK}`");
+    let file = openat(dir, SUPERBLOCK, flags, Mode::empty())
+        .map_err(|e| os_error(e).context(context()))?;
+    // One byte more than it should have, so that a longer file is noticed.
+    let mut bytes = [0; SUPERBLOCK_BYTES + 1];
+    let mut len = 0;
+    while len < bytes.len() {
+        let got =
+            rustix::io::retry_on_intr(|| rustix::io::pread(&file, &mut bytes[len..], len as u64))
+                .map_err(|e| os_error(e).context(context()))?;
+        if got == 0 {
+            break;
+        }
+        len += got;
+    }
+    from_disk(&bytes[..len])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDENTITY: TargetIdentity =
+        TargetIdentity { cluster: [9; 16], target: TargetId(3), server: ServerId(2) };
+
+    #[test]
+    fn the_fields_are_where_the_format_document_says() {
+        let bytes = to_disk(IDENTITY);
+        assert_eq!(&bytes[..16], b"WEIRTGT\0\x01\0\0\0\0\0\0\0");
+        assert_eq!(bytes[16..32], [9; 16]);
+        assert_eq!(bytes[32..40], [3, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(from_disk(&bytes).unwrap(), IDENTITY);
+    }
+
+    #[test]
+    fn damage_and_other_versions_are_told_apart() {
+        let mut bytes = to_disk(IDENTITY);
+        bytes[33] ^= 1;
+        assert_eq!(from_disk(&bytes).unwrap_err().kind, ErrorKind::Corrupt);
+        assert_eq!(from_disk(&bytes[..100]).unwrap_err().kind, ErrorKind::Corrupt);
+        let mut bytes = to_disk(IDENTITY);
+        bytes[8] = 9;
+        let check = crc32c(&bytes[..CHECK_AT]);
+        bytes[CHECK_AT..].copy_from_slice(&check.to_le_bytes());
+        let error = from_disk(&bytes).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unsupported);
+        assert!(error.message.contains("format version 9"), "{error}");
+    }
+}

@@ -1,0 +1,219 @@
+//! The write path: verify what came, merge partial blocks, write the checksums
+//! and then the data.
+
+use crate::geometry::{
+    BLOCK, FIRST_PAGE_BLOCKS, HEADER_BYTES, Run, SLOT_BYTES, block_count, data_position,
+    file_bytes, slot_area, slot_position,
+};
+use crate::object::{Object, Writer};
+use crate::piece::{ZERO_BLOCK_CHECK, check_pieces, cut_count, cuts, slot_of};
+use rustix::fs::{fstat, ftruncate};
+use rustix::io::Errno;
+use std::io::IoSlice;
+use weir_types::checksum::crc32c;
+use weir_types::limits::BLOCK_BYTES;
+use weir_types::{Error, ErrorKind, Generation, Result};
+
+impl Object {
+    /// Writes pieces `(offset, length)` of the object from `data`, which holds
+    /// their bytes one after the other; returns the object's length, bytes.
+    /// `checks` has the CRC-32C of each cut (the part of a piece inside one
+    /// 4 KiB block of the object), in order. A gap between the old end and a
+    /// piece reads as zeros. The write is in the page cache when this returns;
+    /// see [`Object::sync`].
+    ///
+    /// Errors: `InvalidArgument` if pieces, data and checksums do not fit each
+    /// other; `ChecksumMismatch` if a checksum is wrong; `Stale` if the object
+    /// was truncated since (`generation` is below its own): nothing is written
+    /// then. `Corrupt` if a block that would be changed in part has rotted,
+    /// `NoSpace`, `Io`: earlier pieces are written, and bytes of the failing
+    /// one may be old or new, but verify.
+    pub fn write_pieces(
+        &self,
+        pieces: &[(u64, u64)],
+        data: &[u8],
+        checks: &[u32],
+        generation: Generation,
+    ) -> Result<u64> {
+        self.verify(pieces, data, checks)?;
+        let mut writer = self.lock_for_writing()?;
+        if generation < self.generation() {
+            return Err(self.stale(generation));
+        }
+        let (mut data, mut checks) = (data, checks);
+        for &(offset, len) in pieces {
+            for run in Run::split(offset, offset + len) {
+                let (bytes, other_bytes) = data.split_at(run.len());
+                let (run_checks, other_checks) = checks.split_at(run.block_count());
+                self.write_run(&mut writer, run, bytes, run_checks)?;
+                (data, checks) = (other_bytes, other_checks);
+            }
+        }
+        Ok(self.len())
+    }
+
+    /// Holds the checksums against the data: nothing enters an object that was
+    /// damaged on its way here.
+    fn verify(&self, pieces: &[(u64, u64)], data: &[u8], checks: &[u32]) -> Result<()> {
+        let total = check_pieces(pieces)?;
+        let cut_total: usize = pieces.iter().map(|&(at, len)| cut_count(at, len)).sum();
+        if total != data.len() as u64 || cut_total != checks.len() {
+            let message = format!(
+                "pieces of {total} bytes in {cut_total} blocks came with {} bytes and {} checksums",
+                data.len(),
+                checks.len()
+            );
+            return Err(Error::new(ErrorKind::InvalidArgument, message));
+        }
+        let (mut rest, mut expected) = (data, checks.iter());
+        for &(offset, len) in pieces {
+            let (bytes, others) = rest.split_at(len as usize);
+            rest = others;
+            let wrong = cuts(offset, bytes).zip(&mut expected).position(|(c, &e)| crc32c(c) != e);
+            if let Some(cut) = wrong {
+                let at = (offset / BLOCK + cut as u64) * BLOCK;
+                let what = format!("data for the block at offset {at} was damaged on the way");
+                return Err(self.error(ErrorKind::ChecksumMismatch, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes one run: merges its first and last block, then slots, then data.
+    fn write_run(&self, writer: &mut Writer, run: Run, data: &[u8], checks: &[u32]) -> Result<()> {
+        let old_len = self.len();
+        let (first, last) = (run.first_block(), run.last_block());
+        let mut slots = [0; BLOCK_BYTES];
+        for (slot, check) in slots.as_chunks_mut::<SLOT_BYTES>().0.iter_mut().zip(checks) {
+            *slot = (check ^ ZERO_BLOCK_CHECK).to_le_bytes();
+        }
+        for block in [first, last] {
+            let start = run.start.max(block * BLOCK);
+            let end = run.end.min((block + 1) * BLOCK);
+            if end - start < BLOCK {
+                let cut = &data[(start - run.start) as usize..(end - run.start) as usize];
+                let slot = self.merged_slot(block, (start % BLOCK) as usize, cut, old_len)?;
+                let at = (block - first) as usize * SLOT_BYTES;
+                slots[at..at + SLOT_BYTES].copy_from_slice(&slot.to_le_bytes());
+            }
+        }
+        let slots = &slots[..run.block_count() * SLOT_BYTES];
+        let written = self
+            .write_slots(writer, run, slots, old_len)
+            .and_then(|()| self.write_all(&mut [IoSlice::new(data)], data_position(run.start)));
+        if let Err((_, errno)) = written {
+            if writer.has_header {
+                self.settle(run, old_len);
+            } else {
+                self.forget_first_page();
+            }
+            let doing = format!("write {} bytes at offset {}", run.len(), run.start);
+            return Err(self.os_error(doing, errno));
+        }
+        if run.end > old_len {
+            self.set_len(run.end);
+        }
+        Ok(())
+    }
+
+    /// Writes the slots of a run, and what must be there before them: the
+    /// header, and the rest of the section's slot pages, so that these lie
+    /// together on the disk and leave no hole where a stream passes.
+    fn write_slots(
+        &self,
+        writer: &mut Writer,
+        run: Run,
+        slots: &[u8],
+        old_len: u64,
+    ) -> std::result::Result<(), (usize, Errno)> {
+        let start = slot_position(run.first_block());
+        let end = start + slots.len() as u64;
+        let area = slot_area(run.first_block());
+        // Of the first section, small objects have only the first page.
+        let (rest, fresh) = match area.start {
+            0 => (BLOCK, block_count(old_len) <= FIRST_PAGE_BLOCKS),
+            start => (start, file_bytes(old_len) <= start),
+        };
+        if !writer.has_header {
+            let mut page = [0; BLOCK_BYTES];
+            page[..HEADER_BYTES].copy_from_slice(&self.header());
+            let done = end <= BLOCK;
+            if done {
+                page[start as usize..end as usize].copy_from_slice(slots);
+            }
+            self.write_all(&mut [IoSlice::new(&page)], 0)?;
+            writer.has_header = true;
+            if done {
+                return Ok(());
+            }
+        }
+        if end <= rest || !fresh {
+            return self.write_all(&mut [IoSlice::new(slots)], start);
+        }
+        // Slots behind the end are zero, so the whole rest is known.
+        let from = start.min(rest);
+        let mut pages = vec![0; (area.end - from) as usize];
+        pages[(start - from) as usize..(end - from) as usize].copy_from_slice(slots);
+        self.write_all(&mut [IoSlice::new(&pages)], from)
+    }
+
+    /// The slot of a block after `cut` is put at byte `at` of it.
+    fn merged_slot(&self, block: u64, at: usize, cut: &[u8], old_len: u64) -> Result<u32> {
+        let valid = old_len.saturating_sub(block * BLOCK).min(BLOCK) as usize;
+        let mut data = [0; BLOCK_BYTES];
+        if valid == 0 || at == 0 && cut.len() >= valid {
+            // Nothing of the old block stays.
+            data[at..at + cut.len()].copy_from_slice(cut);
+            return Ok(slot_of(&data));
+        }
+        let mut slot = [0; SLOT_BYTES];
+        self.read_slots(block, &mut slot)?;
+        let slot = u32::from_le_bytes(slot);
+        if at >= valid {
+            // Only zeros are overwritten. CRCs of equal length are linear: the
+            // old slot plus that of the new bytes among zeros is the new slot.
+            // The old bytes need not be read, and their rot would still show.
+            data[at..at + cut.len()].copy_from_slice(cut);
+            return Ok(slot ^ slot_of(&data));
+        }
+        self.read_block(block, old_len, &mut data)?;
+        if slot_of(&data) != slot {
+            return Err(self.corrupt(block));
+        }
+        data[at..at + cut.len()].copy_from_slice(cut);
+        Ok(slot_of(&data))
+    }
+
+    /// After a failed write: takes back growth, and makes the slots of the run
+    /// agree with whatever bytes its blocks have now. The blocks were verified
+    /// or fully replaced, so at worst this covers rot of bytes whose writer is
+    /// being told that they are unknown.
+    fn settle(&self, run: Run, old_len: u64) {
+        if let Err(e) = self.try_settle(run, old_len) {
+            tracing::error!("after a failed write blocks may not match their checksums: {e}");
+        }
+    }
+
+    fn try_settle(&self, run: Run, old_len: u64) -> Result<()> {
+        let failed = |e| self.os_error("take back a failed write", e);
+        let old_size = file_bytes(old_len);
+        if fstat(&self.file).map_err(failed)?.st_size as u64 > old_size {
+            ftruncate(&self.file, old_size).map_err(failed)?;
+        }
+        let first = run.first_block();
+        let start = slot_position(first);
+        let end = (start + (run.block_count() * SLOT_BYTES) as u64).min(old_size);
+        if start >= end {
+            return Ok(());
+        }
+        let mut slots = [0; BLOCK_BYTES];
+        let mut data = [0; BLOCK_BYTES];
+        for block in first..(run.last_block() + 1).min(block_count(old_len)) {
+            self.read_block(block, old_len, &mut data)?;
+            let at = (block - first) as usize * SLOT_BYTES;
+            slots[at..at + SLOT_BYTES].copy_from_slice(&slot_of(&data).to_le_bytes());
+        }
+        let slots = &slots[..(end - start) as usize];
+        self.write_all(&mut [IoSlice::new(slots)], start).map_err(|(_, e)| failed(e))
+    }
+}
