@@ -11,13 +11,15 @@ use crate::read::ReadOp;
 use crate::reader::Reader;
 use crate::write::WriteData;
 use crate::writer::Writer;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use weir_layout::{RegionList, covered_bytes};
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{Attr, Error, ErrorKind, FileId, FileLayout, Generation, Result, Timestamp};
-use weir_wire::capability::{Rights, SignedCapability};
+use weir_types::{Attr, Error, ErrorKind, FileId, FileLayout, Generation, Result, TargetId, Timestamp};
+use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::Access;
+use weir_wire::key::Mac;
 use weir_wire::meta::{
     ExtendRequest, GetAttrRequest, GetLayoutRequest, LayoutPage, OpenFile, SetAttrRequest,
     TruncateDoneRequest,
@@ -28,9 +30,13 @@ use weir_wire::meta::{
 struct Granted {
     layout: FileLayout,
     generation: Generation,
-    read: Option<SignedCapability>,
-    write: Option<SignedCapability>,
+    read: Capabilities,
+    write: Capabilities,
 }
+
+/// What may be done on each target. Pages of a layout bring capabilities of
+/// their own, for their targets.
+type Capabilities = BTreeMap<TargetId, (Arc<Capability>, Mac)>;
 
 /// What all handles of a file share.
 pub(crate) struct OpenState {
@@ -53,8 +59,8 @@ impl OpenState {
         let granted = Granted {
             layout: open.layout.clone(),
             generation: open.attr.generation,
-            read: None,
-            write: None,
+            read: Capabilities::new(),
+            write: Capabilities::new(),
         };
         let state = Self {
             id: open.attr.file,
@@ -83,11 +89,13 @@ impl OpenState {
     fn take_capability(&self, capability: &SignedCapability) {
         let rights = capability.capability.rights;
         self.change(|granted| {
+            let shared = Arc::new(capability.capability.clone());
+            let entries = || capability.macs.iter().map(|(t, mac)| (*t, (shared.clone(), *mac)));
             if rights.allow(Rights::READ) {
-                granted.read = Some(capability.clone());
+                granted.read.extend(entries());
             }
             if rights.allow(Rights::WRITE) {
-                granted.write = Some(capability.clone());
+                granted.write.extend(entries());
             }
         });
     }
@@ -160,16 +168,16 @@ impl OpenState {
     /// What a request to a part's object shows.
     pub(crate) fn access(&self, part: &Part, needed: Rights) -> Result<Access> {
         let granted = self.granted();
-        let signed = if needed == Rights::READ { &granted.read } else { &granted.write };
-        let signed = signed.as_ref().or(granted.write.as_ref()).or(granted.read.as_ref());
-        let signed = signed.ok_or(ErrorKind::BadCapability)?;
-        let mac = signed.mac_for(part.target).ok_or(ErrorKind::BadCapability)?;
+        let held = if needed == Rights::READ { &granted.read } else { &granted.write };
+        let (capability, mac) = held.get(&part.target).ok_or_else(|| {
+            Error::new(ErrorKind::BadCapability, "the file is not open for this kind of access")
+        })?;
         Ok(Access {
             target: part.target,
             object: part.object,
             generation: granted.generation,
-            capability: signed.capability.clone(),
-            mac,
+            capability: Capability::clone(capability),
+            mac: *mac,
         })
     }
 
@@ -180,7 +188,7 @@ impl OpenState {
         let granted = self.granted();
         for rights in [Rights::READ, Rights::WRITE] {
             let had = if rights == Rights::READ { &granted.read } else { &granted.write };
-            if had.is_some() {
+            if !had.is_empty() {
                 self.fetch_layout(inner, ctx, 0, rights)?;
             }
         }
