@@ -1,1 +1,27 @@
-//! placeholder
+//! The data server: serves the objects of one or more targets.
+//!
+//! - [`machine`]: what a request leads to, sans I/O: checks, disk operations,
+//!   replies. The simulator drives this very machine.
+//! - [`queue`]: the bounded queue in front of a target's disk, sans I/O.
+//! - [`config`], [`run()`]: configuration, start, stop.
+//! - the rest is the shell: event loops, disk threads, registration with the
+//!   metadata server.
+//!
+//! Invariants
+//! - No object is touched for a request that was not checked by
+//!   [`machine::Machine::on_request`], which is the only way in.
+//! - What is in the page cache is answered in the event loop; the loop never
+//!   waits for a disk.
+//! - Data is served whether or not the metadata server is there.
+
+pub mod config;
+mod counters;
+mod disk;
+pub mod machine;
+pub mod queue;
+mod register;
+mod run;
+mod service;
+
+pub use config::{DataServerConfig, TargetConfig};
+pub use run::{ReadyInfo, run};

@@ -1,1 +1,29 @@
-//! placeholder
+//! The metadata server: namespace, layouts, membership, capabilities.
+//!
+//! From the inside out: [`schema`] says what is stored, [`ops`] are pure
+//! functions over a transaction, [`machine`] runs them (sessions, exactly-once,
+//! background work) without opening a socket or reading a clock, and [`run()`] is the
+//! shell around it: one event loop and the embedded engine.
+//!
+//! Invariants
+//! - The metadata server is not on the data path: it refuses operations on
+//!   data, and counts them (`tests/`).
+//! - A mutation is done exactly once, however often it is sent, across restarts
+//!   too (`tests/exactly_once.rs`).
+//! - It contacts nobody: data servers and clients ask, it answers.
+//! - An object is named for removal only when it is durable that no file has it.
+
+pub mod config;
+pub mod init;
+pub mod machine;
+pub mod open_files;
+pub mod ops;
+mod run;
+pub mod schema;
+mod service;
+pub mod signing;
+
+pub use config::MetaServerConfig;
+pub use init::NewFileSystem;
+pub use machine::{MetaMachine, Moment, Times};
+pub use run::{ReadyInfo, init, run};

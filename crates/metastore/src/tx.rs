@@ -106,6 +106,23 @@ impl<'a> Tx<'a> {
         self.read(key)
     }
 
+    /// As [`Tx::get`], but without a check that it stays: for what another key
+    /// protects that is checked.
+    pub fn peek(&mut self, key: &[u8]) -> Result<Option<Value>, TxError> {
+        if let Some(own) = self.writes.get(key) {
+            return Ok(own.clone());
+        }
+        match self.engine.get(key) {
+            Ok(found) => Ok(found.map(|v| v.value)),
+            Err(e) => {
+                if e == ReadError::NeedsRead {
+                    self.wants.push(Want::Key(key.into()));
+                }
+                Err(e.into())
+            }
+        }
+    }
+
     fn read(&mut self, key: &[u8]) -> Result<Option<Versioned>, TxError> {
         let found = match self.engine.get(key) {
             Ok(found) => found,

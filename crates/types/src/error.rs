@@ -245,7 +245,11 @@ impl Encode for Error {
 impl Decode for Error {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let kind = ErrorKind::from_code(u16::decode(r)?).ok_or(DecodeError::BadValue)?;
-        Ok(Self { kind, message: String::decode(r)? })
+        let message = String::decode(r)?;
+        if message.len() > MAX_MESSAGE_BYTES {
+            return Err(DecodeError::TooLong);
+        }
+        Ok(Self { kind, message })
     }
 }
 
@@ -267,5 +271,7 @@ mod tests {
         let error = Error::new(ErrorKind::Io, "é".repeat(2000));
         let back = Error::from_bytes(&error.to_bytes()).unwrap();
         assert_eq!(back.message, "é".repeat(512));
+        let too_long = (ErrorKind::Io as u16, "x".repeat(1025)).to_bytes();
+        assert_eq!(Error::from_bytes(&too_long), Err(DecodeError::TooLong));
     }
 }

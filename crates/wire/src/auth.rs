@@ -57,7 +57,10 @@ impl Opener {
             return Err(Error::new(ErrorKind::AuthFailed, "message authentication code is wrong"));
         }
         if head[SEQUENCE_OFFSET..SEQUENCE_OFFSET + 8] != self.next.to_le_bytes() {
-            return Err(Error::new(ErrorKind::AuthFailed, "message is repeated or out of sequence"));
+            return Err(Error::new(
+                ErrorKind::AuthFailed,
+                "message is repeated or out of sequence",
+            ));
         }
         self.next += 1;
         Ok(())

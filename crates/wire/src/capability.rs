@@ -10,6 +10,8 @@ use weir_types::{Error, ErrorKind, FileId, KeyGeneration, SessionId, TargetId};
 pub struct Rights(u8);
 
 impl Rights {
+    /// No right: attributes only.
+    pub const NONE: Rights = Rights(0);
     /// Read data.
     pub const READ: Rights = Rights(1);
     /// Write, truncate and sync data.
@@ -58,7 +60,12 @@ pub struct Capability {
     pub expires_unix_ms: u64,
 }
 weir_types::codec_struct!(Capability {
-    file, session, rights, version, key_generation, expires_unix_ms
+    file,
+    session,
+    rights,
+    version,
+    key_generation,
+    expires_unix_ms
 });
 
 impl Capability {
@@ -70,23 +77,58 @@ impl Capability {
     /// Checks everything that a data server has to: the signature for this
     /// target, the session, the file, the rights and the time.
     pub fn check(&self, mac: &Mac, against: &Check<'_>) -> Result<(), Error> {
-        let refuse = |why: &str| Err(Error::new(ErrorKind::BadCapability, why));
+        match self.refusal(mac, against) {
+            None => Ok(()),
+            Some(refusal) => Err(Error::new(ErrorKind::BadCapability, refusal.text())),
+        }
+    }
+
+    /// The reason to refuse it, if there is one: see [`Capability::check`].
+    pub fn refusal(&self, mac: &Mac, against: &Check<'_>) -> Option<Refusal> {
         if self.sign(against.target, against.target_key) != *mac {
-            return refuse("capability is not signed for this target");
+            return Some(Refusal::NotSigned);
         }
         if self.session != against.session {
-            return refuse("capability belongs to another session");
+            return Some(Refusal::OtherSession);
         }
         if self.file != against.file {
-            return refuse("capability is for another file");
+            return Some(Refusal::OtherFile);
         }
         if !self.rights.allow(against.needed) {
-            return refuse("capability does not grant this kind of access");
+            return Some(Refusal::NoRight);
         }
         if against.now_unix_ms >= self.expires_unix_ms {
-            return refuse("capability has expired");
+            return Some(Refusal::Expired);
         }
-        Ok(())
+        None
+    }
+}
+
+/// Why a capability is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// Forged, altered, or made for another target.
+    NotSigned,
+    /// It belongs to another session: overheard or passed on.
+    OtherSession,
+    /// It is for another file.
+    OtherFile,
+    /// It does not grant this kind of access.
+    NoRight,
+    /// Its time is over.
+    Expired,
+}
+
+impl Refusal {
+    /// What the client is told.
+    pub fn text(self) -> &'static str {
+        match self {
+            Refusal::NotSigned => "capability is not signed for this target",
+            Refusal::OtherSession => "capability belongs to another session",
+            Refusal::OtherFile => "capability is for another file",
+            Refusal::NoRight => "capability does not grant this kind of access",
+            Refusal::Expired => "capability has expired",
+        }
     }
 }
 

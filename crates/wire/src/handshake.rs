@@ -254,8 +254,10 @@ mod tests {
         let (frame, mut c_sealer, mut c_opener) = client.on_challenge(&header, body)?;
         let (header, body) = split(&frame);
         let (_, mut s_sealer, mut s_opener) = server.on_proof(&header, body)?;
-        let mut frame =
-            welcome(&mut s_sealer, &Welcome { session: SessionId(8), cluster: [0; 16], instance: 1 });
+        let mut frame = welcome(
+            &mut s_sealer,
+            &Welcome { session: SessionId(8), cluster: [0; 16], instance: 1 },
+        );
         c_opener.open(&mut frame)?;
         assert_eq!(Welcome::from_bytes(&frame[HEADER_BYTES..])?.session, SessionId(8));
         let mut request = super::frame(Op::Ping, &());
@@ -280,8 +282,7 @@ mod tests {
         let (h, b) = split(&challenge);
         let (recorded_proof, ..) = client.on_challenge(&h, b).unwrap();
         // The same hello and the recorded proof against a fresh server nonce.
-        let (server, _) =
-            ServerHandshake::on_hello(&header, body, [3; 32], |_| Ok(key)).unwrap();
+        let (server, _) = ServerHandshake::on_hello(&header, body, [3; 32], |_| Ok(key)).unwrap();
         let (h, b) = split(&recorded_proof);
         assert_eq!(server.on_proof(&h, b).unwrap_err().kind, ErrorKind::AuthFailed);
     }
@@ -291,10 +292,9 @@ mod tests {
         let other = Hello { version: 9, ..hello() };
         let (_, frame) = ClientHandshake::start(Key::from_bytes([1; 32]), &other);
         let (header, body) = split(&frame);
-        let error = ServerHandshake::on_hello(&header, body, [2; 32], |_| {
-            Ok(Key::from_bytes([1; 32]))
-        })
-        .unwrap_err();
+        let error =
+            ServerHandshake::on_hello(&header, body, [2; 32], |_| Ok(Key::from_bytes([1; 32])))
+                .unwrap_err();
         assert_eq!(error.kind, ErrorKind::VersionMismatch);
         assert!(error.message.contains("version 9"));
     }

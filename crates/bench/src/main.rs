@@ -1,0 +1,74 @@
+//! `make bench`: what Weir does with this machine, beside what the machine
+//! could do, in one run.
+//!
+//! ```text
+//! bench ── rows: each row alternates its series, round by round
+//!   │        series: Weir by library and by mount; raw TCP, page cache, disk,
+//!   │        a trivial /dev/fuse server, ping-pongs
+//!   ├── workers: load generators, processes of their own (this program again)
+//!   ├── cluster: `weir up` with four data servers, `weir mount`
+//!   └── accounting: CPU of each group of processes, by cgroup where possible
+//! ```
+//! Everything that is started is stopped by its number, also after Ctrl-C.
+
+mod accounting;
+mod args;
+mod cluster;
+mod failure;
+mod files;
+mod fuse_limit;
+mod judge;
+mod lab;
+mod library;
+mod machine;
+mod memory;
+mod order;
+mod posix;
+mod raw;
+mod report;
+mod rows;
+mod sample;
+mod stop;
+mod worker;
+mod worker_process;
+
+use args::{Arguments, Hidden};
+use clap::Parser;
+use failure::Done;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match &arguments.hidden {
+        Some(Hidden::Worker) => worker::run(),
+        Some(Hidden::FuseLimit { mountpoint }) => fuse_limit::serve(mountpoint),
+        Some(Hidden::InGroup { group, command }) => accounting::exec_in_group(group, command),
+        None => bench(&arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("weir-bench: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn bench(arguments: &Arguments) -> Done {
+    stop::catch_signals();
+    let plan = arguments.plan()?;
+    let machine = machine::Machine::look(&plan.base_dir);
+    println!("{machine}");
+    let results = rows::run(&plan)?;
+    let verdicts = judge::judge(&results);
+    print!("{}", report::text(&results, &verdicts));
+    if let Some(path) = &arguments.json {
+        let json = report::json(&machine, &plan, &results, &verdicts);
+        std::fs::write(path, json).map_err(|e| failure::Failure::file(path, e))?;
+    }
+    if let Some(path) = &arguments.markdown {
+        let markdown = report::markdown(&machine, &results, &verdicts);
+        std::fs::write(path, markdown).map_err(|e| failure::Failure::file(path, e))?;
+    }
+    results.outcome()
+}

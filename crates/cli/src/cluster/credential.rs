@@ -1,0 +1,111 @@
+//! The credential of a client: who it is, its key, and where the metadata
+//! server is. One file, mode 0600.
+
+use crate::cluster::secret;
+use crate::failure::{Done, Failure};
+use serde::Deserialize;
+use std::path::Path;
+use weir_types::ClientId;
+use weir_wire::Key;
+
+/// A client's credential.
+#[derive(Clone, Debug)]
+pub struct Credential {
+    /// Name of the cluster, for people.
+    pub cluster: String,
+    /// Who the client is.
+    pub client: ClientId,
+    /// Its key.
+    pub key: Key,
+    /// Where the metadata server listens, in order of preference: `address:port`
+    /// or the path of a Unix socket.
+    pub metadata: Vec<String>,
+    /// What the credential is for, for people.
+    pub note: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CredentialFile {
+    cluster: String,
+    client: u64,
+    key: String,
+    metadata: Vec<String>,
+    #[serde(default)]
+    note: String,
+}
+
+impl Credential {
+    /// Reads a credential file.
+    pub fn read(path: &Path) -> Done<Self> {
+        let text = secret::read(path).map_err(|e| e.about("no client credential"))?;
+        // The parser's own message would quote the line, and so the key.
+        let bad = |what: &str| {
+            Failure::new(format!("{}: not a client credential: {what}", path.display()))
+                .hint("`weir key new` makes one")
+        };
+        let file: CredentialFile =
+            toml::from_str(&text).map_err(|e| bad(e.message().lines().next().unwrap_or("")))?;
+        if file.metadata.is_empty() {
+            return Err(bad("no address of a metadata server"));
+        }
+        Ok(Self {
+            cluster: file.cluster,
+            client: ClientId(file.client),
+            key: Key::from_hex(&file.key).ok_or_else(|| bad("its key is not 64 hex digits"))?,
+            metadata: file.metadata,
+            note: file.note,
+        })
+    }
+
+    /// Writes a new credential file.
+    pub fn write_new(&self, path: &Path) -> Done {
+        let quoted = |text: &str| toml::Value::from(text).to_string();
+        let metadata: Vec<String> = self.metadata.iter().map(|a| quoted(a)).collect();
+        let text = format!(
+            "# A client's credential for a Weir cluster. Whoever has it can use the cluster.\n\
+             cluster = {}\nclient = {}\nkey = {}\nmetadata = [{}]\nnote = {}\n",
+            quoted(&self.cluster),
+            self.client,
+            quoted(&self.key.to_hex()),
+            metadata.join(", "),
+            quoted(&self.note),
+        );
+        secret::write_new(path, &text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_credential_survives_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("client.toml");
+        let credential = Credential {
+            cluster: "quoted \" name".into(),
+            client: ClientId(7),
+            key: Key::from_bytes([7; 32]),
+            metadata: vec!["/run/meta.sock".into(), "127.0.0.1:1".into()],
+            note: String::new(),
+        };
+        credential.write_new(&path).unwrap();
+        let back = Credential::read(&path).unwrap();
+        assert_eq!(back.cluster, credential.cluster);
+        assert_eq!(back.client, credential.client);
+        assert_eq!(back.key, credential.key);
+        assert_eq!(back.metadata, credential.metadata);
+    }
+
+    #[test]
+    fn a_damaged_credential_is_refused_without_showing_its_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("client.toml");
+        secret::write_new(&path, "cluster = \"a\"\nclient = 1\nkey = \"0123secret\"\nmetadata = 1\n")
+            .unwrap();
+        let message = Credential::read(&path).unwrap_err().to_string();
+        assert!(message.contains("not a client credential"));
+        assert!(!message.contains("0123secret"), "{message}");
+    }
+}

@@ -1,0 +1,109 @@
+//! `weir down`: unmounts what belongs to the cluster and stops its daemons;
+//! with --purge deletes it.
+
+use crate::args::Down;
+use crate::cluster::daemon::{META, data_name};
+use crate::cluster::mounting::{MountFiles, mounts_of, unmount};
+use crate::cluster::process::Process;
+use crate::cluster::state::{Description, StateDir};
+use crate::failure::{Done, Failure};
+use crate::output::print;
+use crate::settings::{self, Cluster};
+use std::io::{BufRead, IsTerminal, Write};
+
+/// Runs `weir down`.
+pub fn run(down: &Down) -> Done {
+    let state = settings::state_dir(&down.cluster)?;
+    let description = state.description()?;
+    if down.purge && !down.yes {
+        ask(&state, &description)?;
+    }
+    let lock = state.lock()?;
+    leave_mounts(&state, down.force)?;
+    let stopped = stop_daemons(&state, &description, down.force)?;
+    if down.purge {
+        for mountpoint in &description.made_mountpoints {
+            // Something else may be in it by now: then it stays.
+            let _ = std::fs::remove_dir(mountpoint);
+        }
+        state.purge()?;
+    }
+    drop(lock);
+    let name = &description.name;
+    print(&match (down.purge, stopped) {
+        (true, _) => format!("Cluster {name} is deleted.\n"),
+        (false, 0) => format!("Cluster {name} was not running.\n"),
+        (false, _) => format!("Cluster {name} is down; its files are kept. `weir up` starts it again.\n"),
+    })
+}
+
+fn ask(state: &StateDir, description: &Description) -> Done {
+    let question = format!(
+        "This deletes cluster {} with all its files, in {}.",
+        description.name,
+        state.dir().display()
+    );
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::new(question).hint("say --yes if that is meant"));
+    }
+    eprint!("{question} Go on? [y/N] ");
+    let _ = std::io::stderr().flush();
+    let mut answer = String::new();
+    let _ = std::io::stdin().lock().read_line(&mut answer);
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::new("nothing was changed")),
+    }
+}
+
+fn leave_mounts(state: &StateDir, force: bool) -> Done {
+    for mount in mounts_of(state)? {
+        match unmount(&mount, false) {
+            // Its process stops below, which ends every use of the mount.
+            Err(_) if force => unmount(&mount, true)?,
+            Err(mut failure) => {
+                failure.hint = Some("end those programs, or use --force".to_owned());
+                return Err(failure);
+            }
+            Ok(()) => {}
+        }
+        let files = MountFiles::of(&Cluster::Here(state.clone()), &mount.mountpoint)?;
+        if let Some(process) = files.process() {
+            process.stop(force)?;
+        }
+        let _ = std::fs::remove_file(&files.pid);
+    }
+    Ok(())
+}
+
+/// Stops the data servers, all at once, then the metadata server, which they
+/// report to. Returns how many ran.
+fn stop_daemons(state: &StateDir, description: &Description, force: bool) -> Done<usize> {
+    let data: Vec<String> = description.servers.iter().map(|s| data_name(s.id)).collect();
+    let ran = std::thread::scope(|scope| {
+        let stops: Vec<_> =
+            data.iter().map(|name| scope.spawn(|| stop(state, name, force))).collect();
+        let results = stops.into_iter().map(|stop| {
+            stop.join().unwrap_or_else(|_| Err(Failure::new("a thread panicked")))
+        });
+        results.collect::<Done<Vec<bool>>>()
+    })?;
+    let meta = stop(state, META, force)?;
+    Ok(ran.into_iter().filter(|ran| *ran).count() + usize::from(meta))
+}
+
+/// Stops a daemon; says whether it ran.
+fn stop(state: &StateDir, name: &str, force: bool) -> Done<bool> {
+    let pid_file = state.pid_file(name);
+    let process = Process::from_file(&pid_file);
+    if let Some(process) = process {
+        if process.stop(force).map_err(|e| e.about(name))? {
+            eprintln!("weir: {name} had to be killed; its log: {}", state.log_file(name).display());
+        }
+    }
+    let _ = std::fs::remove_file(&pid_file);
+    if let Some(socket) = state.socket_file(name) {
+        let _ = std::fs::remove_file(socket);
+    }
+    Ok(process.is_some())
+}

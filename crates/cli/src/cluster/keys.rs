@@ -1,0 +1,174 @@
+//! `weir key` and `weir target`: credentials of clients, keys of servers, and
+//! targets. A client's key is derived from the
+//! cluster's master key and the client's number, so the metadata server needs
+//! no table of them, and a new credential works at once.
+
+use crate::args::{Key, KeyList, KeyNew, KeyServer, TargetCreate};
+use crate::cluster::credential::Credential;
+use crate::cluster::daemon::{cluster_id, data_name, to_text};
+use crate::cluster::secret;
+use crate::cluster::state::{Description, StateDir, make_dir};
+use crate::cluster::up::FIRST_CLIENT;
+use crate::failure::{Done, Failure, Failures};
+use crate::output::{Table, print, print_json};
+use crate::settings;
+use serde_json::json;
+use std::path::PathBuf;
+use weir_dataserver::{DataServerConfig, TargetConfig};
+use weir_store::TargetIdentity;
+use weir_types::{ClientId, KeyGeneration, ServerId, TargetId};
+use weir_wire::key::MasterKey;
+
+/// Runs `weir key`.
+pub fn run(key: &Key) -> Done {
+    match key {
+        Key::New(new) => make(new),
+        Key::List(list) => show(list),
+        Key::Server(server) => make_server(server),
+    }
+}
+
+/// Writes the credential that commands on this machine use.
+pub fn write_first_credential(
+    state: &StateDir,
+    description: &Description,
+    master: &MasterKey,
+    metadata: Vec<String>,
+) -> Done {
+    let credential = Credential {
+        cluster: description.name.clone(),
+        client: FIRST_CLIENT,
+        key: master.client(FIRST_CLIENT),
+        metadata,
+        note: "made by weir up".to_owned(),
+    };
+    credential.write_new(&state.credential_file())
+}
+
+/// Writes the keys of a data server and of its targets.
+pub fn write_server_keys(config: &DataServerConfig, master: &MasterKey) -> Done {
+    let first = KeyGeneration(1);
+    let server = master.server(ServerId(config.server), first);
+    secret::write_key(&config.server_key_file, &server)?;
+    for target in &config.targets {
+        secret::write_key(&target.key_file, &master.target(TargetId(target.target), first))?;
+    }
+    Ok(())
+}
+
+/// Makes everything that a further data server needs, but for its targets.
+fn make_server(new: &KeyServer) -> Done {
+    let state = settings::state_dir(&new.cluster)?;
+    let description = state.description()?;
+    let used = description.servers.iter().find(|s| {
+        s.id == new.server || s.targets.iter().any(|target| new.targets.contains(target))
+    });
+    if let Some(used) = used {
+        return Err(Failure::new(format!(
+            "server {} with targets {:?} exists: take numbers that are free",
+            used.id, used.targets
+        )));
+    }
+    let master = MasterKey(secret::read_key(&state.key_file("master"))?);
+    make_dir(&new.output, 0o700)?;
+    let name = data_name(new.server);
+    let target = |number: &u32| TargetConfig {
+        target: *number,
+        dir: PathBuf::from(format!("target-{number}")),
+        key_file: PathBuf::from(format!("target-{number}.key")),
+    };
+    let config = DataServerConfig {
+        metadata: vec![description.metadata.clone()],
+        targets: new.targets.iter().map(target).collect(),
+        ..DataServerConfig::new(
+            new.server,
+            new.listen.clone(),
+            PathBuf::from(format!("server-{}.key", new.server)),
+        )
+    };
+    // The file has names relative to itself; the keys are written where it is.
+    let mut here = config.clone();
+    crate::cluster::daemon::RelativePaths::resolve(&mut here, &new.output);
+    write_server_keys(&here, &master)?;
+    let file = new.output.join(format!("{name}.toml"));
+    secret::write_new_public(&file, &to_text(&config)?)?;
+    let mut text = format!(
+        "{}: keys and configuration of data server {}. Copy the directory to its machine, then:\n",
+        new.output.display(),
+        new.server
+    );
+    for target in &new.targets {
+        text += &format!(
+            "  weir target create target-{target} --target {target} --server {} --cluster-id {}\n",
+            new.server, description.id
+        );
+    }
+    print(&(text + &format!("  weir data --config {name}.toml\n")))
+}
+
+/// Runs `weir target create`.
+pub fn create_target(create: &TargetCreate) -> Done {
+    let identity = TargetIdentity {
+        cluster: cluster_id(&create.cluster_id)?,
+        target: TargetId(create.target),
+        server: ServerId(create.server),
+    };
+    Ok(weir_store::Target::create(&create.dir, identity)?)
+}
+
+fn make(new: &KeyNew) -> Done {
+    let state = settings::state_dir(&new.cluster)?;
+    let description = state.description()?;
+    let master = MasterKey(secret::read_key(&state.key_file("master"))?);
+    // A random number, not the next one: two administrators never make the
+    // same, and a number that was given out is never given out again.
+    let client = ClientId(u64::from_le_bytes(secret::random()?) >> 1 | 1 << 40);
+    let path = match &new.output {
+        Some(path) => path.clone(),
+        None => state.clients_dir().join(format!("{client}.toml")),
+    };
+    let first = Credential::read(&state.credential_file())?;
+    let credential = Credential {
+        cluster: description.name,
+        client,
+        key: master.client(client),
+        metadata: first.metadata,
+        note: new.note.clone(),
+    };
+    credential.write_new(&path)?;
+    print(&format!(
+        "{}: credential of client {client}; keep it secret (mode 0600)\n  weir ls --credential {}\n",
+        path.display(),
+        path.display()
+    ))
+}
+
+fn show(list: &KeyList) -> Done {
+    let state = settings::state_dir(&list.cluster)?;
+    state.require()?;
+    let mut failures = Failures::default();
+    let mut found: Vec<(PathBuf, Credential)> = Vec::new();
+    let dir = state.clients_dir();
+    let further = std::fs::read_dir(&dir).map_err(|e| Failure::file(&dir, e))?;
+    let mut paths: Vec<PathBuf> = further.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in [state.credential_file()].into_iter().chain(paths) {
+        if let Some(credential) = failures.keep(Credential::read(&path)) {
+            found.push((path, credential));
+        }
+    }
+    if list.json {
+        let all: Vec<_> = found
+            .iter()
+            .map(|(path, c)| json!({ "client": c.client.0, "note": c.note, "file": path }))
+            .collect();
+        print_json(&all)?;
+    } else {
+        let mut table = Table::new(&["CLIENT", "NOTE", "FILE"]);
+        for (path, c) in &found {
+            table.row(vec![c.client.to_string(), c.note.clone(), path.display().to_string()]);
+        }
+        print(&table.render())?;
+    }
+    failures.end()
+}

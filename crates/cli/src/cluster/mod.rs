@@ -1,0 +1,14 @@
+//! A cluster on this machine: its state directory, keys, daemons and mounts.
+
+pub mod credential;
+pub mod daemon;
+pub mod down;
+pub mod keys;
+pub mod mounting;
+pub mod mounts;
+pub mod ports;
+pub mod process;
+pub mod secret;
+pub mod state;
+pub mod status;
+pub mod up;

@@ -1,0 +1,174 @@
+//! Mounting and unmounting: as daemons of their own.
+
+use crate::cluster::mounts::{self, WeirMount};
+use crate::cluster::process::{self, DaemonSpec, Process};
+use crate::cluster::state::{StateDir, make_dir};
+use crate::failure::{Done, Failure};
+use crate::settings::{self, Cluster};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use weir_types::checksum::crc32c;
+
+/// The longest that a mount's process may take to end after the unmount.
+const END_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where a mount's process is recorded and logs.
+pub struct MountFiles {
+    /// Its name as a daemon.
+    pub name: String,
+    /// Which process it is.
+    pub pid: PathBuf,
+    /// What it says.
+    pub log: PathBuf,
+}
+
+impl MountFiles {
+    /// Those of a mount of a cluster.
+    pub fn of(cluster: &Cluster, mountpoint: &Path) -> Done<Self> {
+        let name = format!("mount-{:08x}", crc32c(mountpoint.as_os_str().as_bytes()));
+        match cluster {
+            Cluster::Here(state) => {
+                Ok(Self { pid: state.pid_file(&name), log: state.log_file(&name), name })
+            }
+            Cluster::Elsewhere(_) => {
+                let dir = settings::state_home()?.join(".mounts");
+                make_dir(&dir, 0o700)?;
+                let file = |suffix| dir.join(format!("{name}.{suffix}"));
+                Ok(Self { pid: file("pid"), log: file("log"), name })
+            }
+        }
+    }
+
+    /// The mount's process, if it lives.
+    pub fn process(&self) -> Option<Process> {
+        Process::from_file(&self.pid)
+    }
+}
+
+/// The path of a mountpoint, without touching the mount itself: it may be dead.
+pub fn mountpoint(path: &Path) -> Done<PathBuf> {
+    let path = std::path::absolute(path).map_err(|e| Failure::file(path, e))?;
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => {
+            let parent = parent.canonicalize().map_err(|e| Failure::file(parent, e))?;
+            let path = parent.join(name);
+            // A symbolic link is followed, unless it leads to nothing.
+            Ok(match path.is_symlink() {
+                true => path.canonicalize().unwrap_or(path),
+                false => path,
+            })
+        }
+        _ => Ok(path),
+    }
+}
+
+/// Fails, with what to do, if nothing can be mounted here.
+pub fn check_mountpoint(path: &Path) -> Done {
+    if mounts::at(path)?.is_some() {
+        return Err(Failure::new("a Weir is mounted here already")
+            .about(path.display())
+            .hint(format!("`weir umount {}` takes it away", path.display())));
+    }
+    let meta = std::fs::metadata(path).map_err(|e| {
+        let missing = e.kind() == std::io::ErrorKind::NotFound;
+        let failure = Failure::file(path, e);
+        if missing { failure.hint("make the directory first") } else { failure }
+    })?;
+    if !meta.is_dir() {
+        return Err(Failure::file(path, Errno::NOTDIR));
+    }
+    check_fuse()
+}
+
+fn check_fuse() -> Done {
+    if Path::new("/dev/fuse").exists() {
+        return Ok(());
+    }
+    Err(Failure::new("FUSE is missing: /dev/fuse does not exist").hint(
+        "load it with `modprobe fuse`; a container needs --device /dev/fuse --cap-add SYS_ADMIN",
+    ))
+}
+
+/// Mounts in the background; returns when the mount works.
+pub fn mount(cluster: &Cluster, mountpoint: &Path, options: &[String]) -> Done<Process> {
+    check_mountpoint(mountpoint)?;
+    let files = MountFiles::of(cluster, mountpoint)?;
+    let mut arguments: Vec<OsString> = vec!["--foreground".into()];
+    match cluster {
+        Cluster::Here(state) => arguments.extend(["--dir".into(), state.dir().into()]),
+        Cluster::Elsewhere(file) => arguments.extend(["--credential".into(), file.into()]),
+    }
+    if !options.is_empty() {
+        arguments.extend(["-o".into(), options.join(",").into()]);
+    }
+    arguments.extend(["--".into(), mountpoint.into()]);
+    let daemon = DaemonSpec {
+        name: &files.name,
+        command: "mount",
+        arguments,
+        log: &files.log,
+        pid_file: &files.pid,
+    };
+    let started = process::start(&daemon)?.ready();
+    if started.is_err() {
+        let _ = std::fs::remove_file(&files.pid);
+    }
+    started
+}
+
+/// Unmounts, and waits until the mount's process has written everything.
+pub fn unmount(mount: &WeirMount, lazy: bool) -> Done {
+    let mountpoint = &mount.mountpoint;
+    match kernel_unmount(mountpoint, lazy) {
+        Ok(()) => {}
+        Err(Errno::BUSY) => {
+            let users = mounts::users(mountpoint);
+            let who = if users.is_empty() {
+                "a program uses it".to_owned()
+            } else {
+                format!("used by {}", users.join(", "))
+            };
+            return Err(Failure::new(format!("busy: {who}"))
+                .about(mountpoint.display())
+                .hint("end that program or let it leave the directory; --lazy detaches the mount now"));
+        }
+        Err(e) => return Err(Failure::file(mountpoint, e)),
+    }
+    // With --lazy the process goes on serving whoever still uses the mount.
+    let Some(cluster) = Cluster::from_source(&mount.source).filter(|_| !lazy) else { return Ok(()) };
+    let files = MountFiles::of(&cluster, mountpoint)?;
+    if files.process().is_some_and(|process| !process.wait(END_TIMEOUT)) {
+        return Err(Failure::new("unmounted, but its process has not ended yet")
+            .about(mountpoint.display())
+            .hint(format!("its log: {}", files.log.display())));
+    }
+    let _ = std::fs::remove_file(&files.pid);
+    Ok(())
+}
+
+fn kernel_unmount(mountpoint: &Path, lazy: bool) -> Result<(), Errno> {
+    let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::NOFOLLOW };
+    match rustix::mount::unmount(mountpoint, flags) {
+        Err(Errno::PERM) => {}
+        done => return done,
+    }
+    // A user may unmount what fusermount3 mounted for them.
+    let option = if lazy { "-uz" } else { "-u" };
+    let output = Command::new("fusermount3").arg(option).arg("--").arg(mountpoint).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) if String::from_utf8_lossy(&output.stderr).contains("busy") => Err(Errno::BUSY),
+        _ => Err(Errno::PERM),
+    }
+}
+
+/// The mounts of the cluster in a state directory.
+pub fn mounts_of(state: &StateDir) -> Done<Vec<WeirMount>> {
+    let source = Cluster::Here(state.clone()).source();
+    Ok(mounts::all()?.into_iter().filter(|m| m.source == source).collect())
+}

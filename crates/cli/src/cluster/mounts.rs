@@ -1,0 +1,150 @@
+//! What is mounted: the kernel's own table.
+
+use crate::failure::{Done, Failure};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// One mounted Weir.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WeirMount {
+    /// Where.
+    pub mountpoint: PathBuf,
+    /// What: leads to the cluster.
+    pub source: String,
+}
+
+const TABLE: &str = "/proc/self/mountinfo";
+
+/// Every mounted Weir.
+pub fn all() -> Done<Vec<WeirMount>> {
+    let table = std::fs::read(TABLE).map_err(|e| Failure::file(Path::new(TABLE), e))?;
+    Ok(parse(&table))
+}
+
+/// The Weir that is mounted exactly here.
+pub fn at(mountpoint: &Path) -> Done<Option<WeirMount>> {
+    Ok(all()?.into_iter().rev().find(|m| m.mountpoint == mountpoint))
+}
+
+/// The Weir that holds this path, and the path below its root.
+pub fn holding(path: &Path) -> Done<Option<(WeirMount, PathBuf)>> {
+    let table = std::fs::read(TABLE).map_err(|e| Failure::file(Path::new(TABLE), e))?;
+    // The innermost mount, of whatever kind, decides.
+    let innermost = entries(&table)
+        .filter(|e| path.starts_with(&e.mountpoint))
+        .max_by_key(|e| e.mountpoint.components().count());
+    Ok(innermost.and_then(|e| {
+        let below = path.strip_prefix(&e.mountpoint).ok()?.to_owned();
+        Some((e.weir()?, below))
+    }))
+}
+
+struct Entry {
+    mountpoint: PathBuf,
+    kind: String,
+    source: String,
+}
+
+impl Entry {
+    fn weir(self) -> Option<WeirMount> {
+        let ours = self.kind == "fuse.weir" || (self.kind == "fuse" && self.source.starts_with("weir:"));
+        ours.then_some(WeirMount { mountpoint: self.mountpoint, source: self.source })
+    }
+}
+
+fn parse(table: &[u8]) -> Vec<WeirMount> {
+    entries(table).filter_map(Entry::weir).collect()
+}
+
+// 36 35 98:0 /root /mountpoint options [fields] - kind source options
+fn entries(table: &[u8]) -> impl Iterator<Item = Entry> {
+    table.split(|b| *b == b'\n').filter_map(|line| {
+        let fields: Vec<&[u8]> = line.split(|b| *b == b' ').collect();
+        let dash = fields.iter().position(|f| *f == b"-")?;
+        Some(Entry {
+            mountpoint: PathBuf::from(OsString::from_vec(unescape(fields.get(4)?))),
+            kind: String::from_utf8(unescape(fields.get(dash + 1)?)).ok()?,
+            source: String::from_utf8(unescape(fields.get(dash + 2)?)).ok()?,
+        })
+    })
+}
+
+/// The kernel writes space, tab, newline and backslash as `\ooo`.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, tail)) = rest.split_first() {
+        let code = tail.get(..3).filter(|_| first == b'\\').and_then(|digits| {
+            u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+        });
+        match code {
+            Some(byte) => {
+                out.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                out.push(first);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
+/// Programs that use a mounted file system: their numbers and names, the first
+/// few. Reads links of /proc only, and so never waits for the file system.
+pub fn users(mountpoint: &Path) -> Vec<String> {
+    const MOST: usize = 8;
+    let inside = |link: &Path| {
+        std::fs::read_link(link).is_ok_and(|to| to.starts_with(mountpoint))
+    };
+    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+    processes
+        .flatten()
+        .filter(|p| p.file_name().as_bytes().iter().all(u8::is_ascii_digit))
+        .filter(|p| {
+            let process = p.path();
+            let mut descriptors = std::fs::read_dir(process.join("fd")).into_iter().flatten();
+            inside(&process.join("cwd"))
+                || inside(&process.join("root"))
+                || inside(&process.join("exe"))
+                || descriptors.any(|d| d.is_ok_and(|d| inside(&d.path())))
+        })
+        .map(|p| {
+            let name = std::fs::read_to_string(p.path().join("comm")).unwrap_or_default();
+            format!("{} ({})", name.trim(), p.file_name().display())
+        })
+        .take(MOST)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &[u8] = b"25 1 0:23 / / rw,relatime - ext4 /dev/vda rw\n\
+        60 25 0:50 / /mnt/two\\040words rw,nosuid shared:3 - fuse.weir weir:/var/lib/weir/default rw\n\
+        61 25 0:51 / /mnt/ssh rw - fuse.sshfs host:/ rw\n\
+        garbage\n";
+
+    #[test]
+    fn weir_mounts_are_found_in_the_kernels_table() {
+        assert_eq!(
+            parse(SAMPLE),
+            [WeirMount {
+                mountpoint: "/mnt/two words".into(),
+                source: "weir:/var/lib/weir/default".into()
+            }]
+        );
+    }
+
+    #[test]
+    fn a_program_inside_a_directory_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = std::fs::File::create(dir.path().join("held")).unwrap();
+        let users = users(&dir.path().canonicalize().unwrap());
+        drop(held);
+        assert!(users.iter().any(|u| u.contains(&std::process::id().to_string())), "{users:?}");
+    }
+}

@@ -1,0 +1,309 @@
+//! Daemons as processes: start one and learn that it is ready or why not;
+//! find it again by its pid file; stop it, and nothing else.
+
+use crate::failure::{Done, Failure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// The longest that a daemon may take until it is ready.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest that a daemon may take to stop after SIGTERM.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+/// The longest that the kernel may take to end a process after SIGKILL.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Lines of a daemon's log that are shown when it fails.
+const LOG_LINES: usize = 10;
+/// The longest report of a daemon.
+const MAX_REPORT_BYTES: u64 = 64 << 10;
+
+/// What a detached daemon says, once, on its standard output: one line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    /// It serves.
+    Ready,
+    /// It ends, for this reason.
+    Failed {
+        /// What happened.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+}
+
+impl Report {
+    /// Sends it to whoever started this process.
+    pub fn send(&self) {
+        let line = serde_json::to_string(self).unwrap_or_default() + "\n";
+        let mut out = std::io::stdout().lock();
+        // Nobody may be listening any more; the log has it too.
+        let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+    }
+}
+
+/// Identifies a process for good: a number alone may be used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    pid: Pid,
+    start_ticks: u64,
+}
+
+impl Process {
+    /// The process with this number, if it lives.
+    fn living(pid: Pid) -> Option<Self> {
+        Some(Self { pid, start_ticks: start_ticks(pid)? })
+    }
+
+    /// The process that a pid file names, if it lives and is a program of ours.
+    pub fn from_file(path: &Path) -> Option<Self> {
+        let text = std::fs::read_to_string(path).ok()?;
+        let mut words = text.split_whitespace();
+        let pid = Pid::from_raw(words.next()?.parse().ok()?)?;
+        let recorded = Self { pid, start_ticks: words.next()?.parse().ok()? };
+        recorded.lives().then_some(recorded)
+    }
+
+    fn record(self, path: &Path) -> Done {
+        let text = format!("{} {}\n", self.pid.as_raw_nonzero(), self.start_ticks);
+        std::fs::write(path, text).map_err(|e| Failure::file(path, e))
+    }
+
+    /// Its number.
+    pub fn id(self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
+    /// Whether it still runs, and runs our program.
+    pub fn lives(self) -> bool {
+        start_ticks(self.pid) == Some(self.start_ticks) && runs_weir(self.pid)
+    }
+
+    /// Seconds since it was started.
+    pub fn uptime_s(self) -> u64 {
+        let uptime = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+        let now: f64 = uptime.split(' ').next().and_then(|s| s.parse().ok()).unwrap_or(0.0);
+        let ticks = rustix::param::clock_ticks_per_second().max(1);
+        (now as u64).saturating_sub(self.start_ticks / ticks)
+    }
+
+    /// Stops it: asks, waits, then kills if `force` or after the wait. Returns
+    /// whether it had to be killed.
+    pub fn stop(self, force: bool) -> Done<bool> {
+        // The descriptor names this very process from here on.
+        let Ok(handle) = pidfd_open(self.pid, PidfdFlags::empty()) else { return Ok(false) };
+        if !self.lives() {
+            return Ok(false);
+        }
+        let send = |signal| pidfd_send_signal(&handle, signal).map_err(|e| self.failure(e));
+        send(Signal::TERM)?;
+        let patience = if force { Duration::from_secs(3) } else { STOP_TIMEOUT };
+        if has_ended(&handle, patience) {
+            return Ok(false);
+        }
+        send(Signal::KILL)?;
+        if has_ended(&handle, KILL_TIMEOUT) {
+            return Ok(true);
+        }
+        Err(Failure::new(format!("process {} does not end, even after SIGKILL", self.id()))
+            .hint("it waits for a disk or a file system that does not answer; `dmesg` may say which"))
+    }
+
+    /// Waits until it has ended.
+    pub fn wait(self, patience: Duration) -> bool {
+        match pidfd_open(self.pid, PidfdFlags::empty()) {
+            Ok(handle) => !self.lives() || has_ended(&handle, patience),
+            Err(_) => true,
+        }
+    }
+
+    fn failure(self, error: rustix::io::Errno) -> Failure {
+        Failure::from(weir_types::Error::from(std::io::Error::from(error)))
+            .about(format!("process {}", self.id()))
+    }
+}
+
+/// A process descriptor is readable from when the process has ended, even if
+/// nobody has collected its status.
+fn has_ended(handle: &OwnedFd, patience: Duration) -> bool {
+    let timeout = Timespec::try_from(patience).ok();
+    let mut fds = [PollFd::new(handle, PollFlags::IN)];
+    poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready > 0)
+}
+
+/// When a process was started, in ticks since boot (field 22 of its stat);
+/// nothing if it does not exist or has ended.
+fn start_ticks(pid: Pid) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // The name, in parentheses, may hold anything; fields count from its end.
+    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
+    let state = fields.next()?;
+    if state == "Z" || state == "X" {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+fn runs_weir(pid: Pid) -> bool {
+    let Ok(program) = std::fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero())) else {
+        return false;
+    };
+    // The kernel adds " (deleted)" once the program was built or installed anew.
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    name.trim_end_matches(" (deleted)") == "weir"
+}
+
+/// A daemon that was started and has not yet said that it is ready.
+#[derive(Debug)]
+pub struct Starting {
+    name: String,
+    child: Child,
+    log: std::path::PathBuf,
+    log_start: u64,
+    reports: mpsc::Receiver<Option<Report>>,
+    process: Option<Process>,
+}
+
+/// What to start as a daemon.
+#[derive(Debug)]
+pub struct DaemonSpec<'a> {
+    /// Its name, for messages.
+    pub name: &'a str,
+    /// The subcommand that it runs.
+    pub command: &'a str,
+    /// The subcommand's arguments.
+    pub arguments: Vec<OsString>,
+    /// Where it logs to.
+    pub log: &'a Path,
+    /// The file that says who it is from then on.
+    pub pid_file: &'a Path,
+}
+
+/// Starts this program as a daemon of its own session.
+pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
+    let (name, log) = (daemon.name, daemon.log);
+    let program = std::env::current_exe()
+        .map_err(|e| Failure::new(format!("cannot find the program itself: {e}")))?;
+    let log_file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(log)
+        .map_err(|e| Failure::file(log, e))?;
+    let log_start = log_file.metadata().map_or(0, |m| m.len());
+    let mut child = Command::new(program)
+        .args([daemon.command, "--detached"])
+        .args(&daemon.arguments)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log_file)
+        .spawn()
+        .map_err(|e| Failure::new(format!("cannot start {name}: {e}")))?;
+    let (send, reports) = mpsc::channel();
+    if let Some(output) = child.stdout.take() {
+        // A thread, because a pipe has no timeout; it ends with the daemon at
+        // the latest, or with this program.
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            let _ = BufReader::new(output.take(MAX_REPORT_BYTES)).read_line(&mut line);
+            let _ = send.send(serde_json::from_str(&line).ok());
+        });
+    }
+    let process = Pid::from_raw(child.id() as i32).and_then(Process::living);
+    if let Some(process) = process {
+        process.record(daemon.pid_file)?;
+    }
+    Ok(Starting {
+        name: name.to_owned(),
+        child,
+        log: log.to_owned(),
+        log_start,
+        reports,
+        process,
+    })
+}
+
+impl Starting {
+    /// Waits until the daemon is ready; if it fails, says why.
+    pub fn ready(mut self) -> Done<Process> {
+        match self.reports.recv_timeout(START_TIMEOUT) {
+            Ok(Some(Report::Ready)) => {
+                self.process.ok_or_else(|| Failure::new(format!("{} has ended", self.name)))
+            }
+            Ok(Some(Report::Failed { message, hint })) => {
+                let _ = self.child.wait();
+                Err(Failure { message, hint }.about(&self.name))
+            }
+            Ok(None) => {
+                let status = self.child.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
+                Err(self.with_log(format!("{} ended before it was ready ({status})", self.name)))
+            }
+            Err(_) => {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                let seconds = START_TIMEOUT.as_secs();
+                Err(self.with_log(format!("{} was not ready within {seconds} s", self.name)))
+            }
+        }
+    }
+
+    fn with_log(&self, message: String) -> Failure {
+        let lines = last_lines(&self.log, self.log_start);
+        let lines = if lines.is_empty() { "(nothing)".to_owned() } else { lines };
+        Failure::new(message).hint(format!("its log, {}, ends with:\n{lines}", self.log.display()))
+    }
+}
+
+/// The last lines of a log from an offset on.
+fn last_lines(log: &Path, from: u64) -> String {
+    const MOST_BYTES: u64 = 16 << 10;
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(log)?;
+        let start = from.max(file.metadata()?.len().saturating_sub(MOST_BYTES));
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.take(MOST_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_told_from_a_later_one_with_its_number() {
+        let me = Process::living(rustix::process::getpid()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("me.pid");
+        // This test's program is not called `weir`, and so is never ours to stop.
+        me.record(&path).unwrap();
+        assert_eq!(Process::from_file(&path), None);
+        assert!(!me.stop(true).unwrap());
+        let earlier = Process { start_ticks: me.start_ticks - 1, ..me };
+        assert!(!earlier.lives());
+    }
+
+    #[test]
+    fn the_end_of_a_log_is_short() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let old = "old\n";
+        let new: String = (0..30).map(|i| format!("line {i}\n")).collect();
+        std::fs::write(&log, format!("{old}{new}")).unwrap();
+        let end = last_lines(&log, old.len() as u64);
+        assert_eq!(end.lines().count(), LOG_LINES);
+        assert!(end.starts_with("line 20") && end.ends_with("line 29"));
+    }
+}

@@ -1,0 +1,268 @@
+//! The state directory of a cluster on this machine: what is where in it, and
+//! the description of the cluster that `weir up` keeps there.
+//!
+//! ```text
+//! cluster.toml            what the cluster consists of
+//! client.toml             credential of a client                       0600
+//! meta.toml data-N.toml   configuration of each daemon
+//! keys/                   master.key server-N.key target-N.key         0600
+//! clients/                further credentials                          0600
+//! meta/ targets/N/        namespace; objects                           0700
+//! run/                    NAME.pid NAME.sock
+//! log/                    NAME.log
+//! ```
+
+use crate::cluster::secret;
+use crate::failure::{Done, Failure};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// The state directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateDir {
+    dir: PathBuf,
+}
+
+/// What the cluster consists of: `cluster.toml`.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// Its name, for people.
+    pub name: String,
+    /// Its identity: 32 hexadecimal digits.
+    pub id: String,
+    /// `address:port` of the metadata server.
+    pub metadata: String,
+    /// Default stripe unit of new files, bytes; 0: the built-in one.
+    #[serde(default)]
+    pub stripe_unit_bytes: u32,
+    /// Directories that `weir up --mount` made.
+    #[serde(default)]
+    pub made_mountpoints: Vec<PathBuf>,
+    /// Its data servers.
+    #[serde(rename = "server")]
+    pub servers: Vec<ServerDescription>,
+}
+
+/// A data server of the cluster.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct ServerDescription {
+    /// Its number.
+    pub id: u32,
+    /// Its `address:port`.
+    pub address: String,
+    /// The numbers of its targets.
+    pub targets: Vec<u32>,
+}
+
+impl Description {
+    /// Number of targets.
+    pub fn target_count(&self) -> usize {
+        self.servers.iter().map(|s| s.targets.len()).sum()
+    }
+}
+
+/// Excludes other commands that change the same cluster, until it is dropped.
+#[derive(Debug)]
+pub struct StateLock {
+    _file: File,
+}
+
+/// The longest path of a Unix socket, less one for its final zero.
+const MAX_SOCKET_PATH_BYTES: usize = 107;
+
+impl StateDir {
+    /// The state directory at an absolute path, which need not exist.
+    pub fn at(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether a cluster is kept here.
+    pub fn exists(&self) -> bool {
+        self.description_file().is_file()
+    }
+
+    /// Fails if no cluster is kept here.
+    pub fn require(&self) -> Done {
+        if self.exists() {
+            return Ok(());
+        }
+        Err(Failure::new(format!("there is no cluster in {}", self.dir.display())).hint(
+            "`weir up` makes one; for another, give --name, --dir, or --credential FILE for one \
+             elsewhere",
+        ))
+    }
+
+    /// Makes the directories of a new cluster. The state directory itself must
+    /// be missing or empty.
+    pub fn make(&self) -> Done {
+        let used = std::fs::read_dir(&self.dir)
+            .is_ok_and(|entries| entries.flatten().any(|e| e.path() != self.lock_file()));
+        if used {
+            return Err(Failure::new(format!(
+                "{} is not empty, and no cluster is in it",
+                self.dir.display()
+            ))
+            .hint("choose another directory, or empty it"));
+        }
+        for (dir, mode) in [
+            ("keys", 0o700),
+            ("clients", 0o700),
+            ("meta", 0o700),
+            ("targets", 0o700),
+            ("run", 0o755),
+            ("log", 0o755),
+        ] {
+            make_dir(&self.dir.join(dir), mode)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the lock of this cluster; makes the directory if it is missing.
+    pub fn lock(&self) -> Done<StateLock> {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o755);
+        builder.create(&self.dir).map_err(|e| Failure::file(&self.dir, e))?;
+        let path = self.lock_file();
+        let file = File::create(&path).map_err(|e| Failure::file(&path, e))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(StateLock { _file: file }),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::new(format!(
+                "another `weir up` or `weir down` is at work on {}",
+                self.dir.display()
+            ))
+            .hint("wait for it to finish, then try again")),
+            Err(e) => Err(Failure::file(&path, e)),
+        }
+    }
+
+    /// Reads the description of the cluster.
+    pub fn description(&self) -> Done<Description> {
+        self.require()?;
+        let path = self.description_file();
+        let text = std::fs::read_to_string(&path).map_err(|e| Failure::file(&path, e))?;
+        toml::from_str(&text).map_err(|e| Failure::new(e.to_string()).about(path.display()))
+    }
+
+    /// Writes the description of the cluster; replaces the old one whole.
+    pub fn set_description(&self, description: &Description) -> Done {
+        let text = toml::to_string(description).map_err(|e| Failure::new(e.to_string()))?;
+        let path = self.description_file();
+        let fresh = self.dir.join("cluster.toml.new");
+        // One that an interrupted command left behind.
+        let _ = std::fs::remove_file(&fresh);
+        secret::write_new_public(&fresh, &text)?;
+        std::fs::rename(&fresh, &path).map_err(|e| Failure::file(&path, e))
+    }
+
+    /// Deletes the cluster with everything in it, and the directory above if
+    /// nothing is left there.
+    pub fn purge(&self) -> Done {
+        std::fs::remove_dir_all(&self.dir).map_err(|e| Failure::file(&self.dir, e))?;
+        if let Some(parent) = self.dir.parent().filter(|p| p.ends_with("weir")) {
+            // Other clusters may be there: then it stays.
+            let _ = std::fs::remove_dir(parent);
+        }
+        Ok(())
+    }
+
+    fn description_file(&self) -> PathBuf {
+        self.dir.join("cluster.toml")
+    }
+    fn lock_file(&self) -> PathBuf {
+        self.dir.join(".lock")
+    }
+    /// The credential of `weir up`.
+    pub fn credential_file(&self) -> PathBuf {
+        self.dir.join("client.toml")
+    }
+    /// Where further credentials are kept.
+    pub fn clients_dir(&self) -> PathBuf {
+        self.dir.join("clients")
+    }
+    /// A key of the cluster.
+    pub fn key_file(&self, name: &str) -> PathBuf {
+        self.dir.join("keys").join(format!("{name}.key"))
+    }
+    /// The configuration of a daemon.
+    pub fn config_file(&self, daemon: &str) -> PathBuf {
+        self.dir.join(format!("{daemon}.toml"))
+    }
+    /// Which process a daemon is.
+    pub fn pid_file(&self, daemon: &str) -> PathBuf {
+        self.dir.join("run").join(format!("{daemon}.pid"))
+    }
+    /// What a daemon says.
+    pub fn log_file(&self, daemon: &str) -> PathBuf {
+        self.dir.join("log").join(format!("{daemon}.log"))
+    }
+    /// The Unix socket of a daemon, unless its path would be too long for one.
+    pub fn socket_file(&self, daemon: &str) -> Option<PathBuf> {
+        let path = self.dir.join("run").join(format!("{daemon}.sock"));
+        (path.as_os_str().len() <= MAX_SOCKET_PATH_BYTES).then_some(path)
+    }
+    /// The directory of the namespace.
+    pub fn metadata_dir(&self) -> PathBuf {
+        self.dir.join("meta")
+    }
+    /// The directory of a target.
+    pub fn target_dir(&self, target: u32) -> PathBuf {
+        self.dir.join("targets").join(target.to_string())
+    }
+}
+
+/// Makes a directory, and those above it, with this mode.
+pub fn make_dir(path: &Path, mode: u32) -> Done {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(mode);
+    builder.create(path).map_err(|e| Failure::file(path, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_survives_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateDir::at(dir.path().join("weir/a"));
+        assert!(state.require().unwrap_err().hint.is_some());
+        let lock = state.lock().unwrap();
+        state.make().unwrap();
+        let description = Description {
+            name: "a".into(),
+            id: "00".repeat(16),
+            metadata: "127.0.0.1:20000".into(),
+            stripe_unit_bytes: 65536,
+            made_mountpoints: vec!["/mnt/a".into()],
+            servers: vec![ServerDescription {
+                id: 1,
+                address: "127.0.0.1:20001".into(),
+                targets: vec![1, 2],
+            }],
+        };
+        state.set_description(&description).unwrap();
+        assert_eq!(state.description().unwrap(), description);
+        assert!(state.lock().is_err(), "the lock is held");
+        drop(lock);
+        state.purge().unwrap();
+        assert!(!dir.path().join("weir").exists());
+    }
+
+    #[test]
+    fn a_directory_with_other_things_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("thesis.tex"), "").unwrap();
+        let state = StateDir::at(dir.path().to_owned());
+        assert!(state.make().unwrap_err().message.contains("not empty"));
+    }
+}

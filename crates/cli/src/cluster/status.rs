@@ -1,0 +1,274 @@
+//! `weir status`: daemons, targets, space, counters, and what is wrong.
+
+use crate::args::Status;
+use crate::cluster::daemon::{META, data_name};
+use crate::cluster::mounting::{MountFiles, mounts_of};
+use crate::cluster::process::Process;
+use crate::cluster::state::StateDir;
+use crate::failure::{Done, Failure};
+use crate::files::remote::connect;
+use crate::layouts::df::{percent, state_name, used};
+use crate::output::{Table, human_duration, human_size, print, print_json};
+use crate::settings::{self, Cluster};
+use serde::Serialize;
+use serde_json::{Value, json};
+use weir_client::Client;
+use weir_wire::data::ServerStatus;
+use weir_wire::map::{ClusterMap, TargetState};
+
+/// The longest to wait for a server's status.
+const STATUS_TIMEOUT_MS: u64 = 3_000;
+
+/// A daemon of this machine.
+#[derive(Debug, Serialize)]
+struct DaemonState {
+    name: String,
+    pid: Option<i32>,
+    uptime_s: Option<u64>,
+    address: String,
+}
+
+/// Everything that is known.
+struct Picture {
+    name: String,
+    place: String,
+    daemons: Vec<DaemonState>,
+    mounts: Vec<String>,
+    map: Option<ClusterMap>,
+    /// Name of each server that answered, with its status.
+    servers: Vec<(String, ServerStatus)>,
+    /// What is wrong, with what to do.
+    trouble: Vec<String>,
+}
+
+/// Runs `weir status`. Trouble is an exit code of 1.
+pub fn run(status: &Status) -> Done {
+    let cluster = settings::cluster(&status.client)?;
+    let mut picture = look(&cluster)?;
+    ask_servers(&cluster, &mut picture)?;
+    if status.json {
+        print_json(&picture.json(status.counters))?;
+    } else {
+        print(&picture.text(status.counters))?;
+    }
+    if picture.trouble.is_empty() { Ok(()) } else { Err(Failure::new("")) }
+}
+
+/// What can be seen without asking a server.
+fn look(cluster: &Cluster) -> Done<Picture> {
+    let mut picture = Picture {
+        name: String::new(),
+        place: String::new(),
+        daemons: Vec::new(),
+        mounts: Vec::new(),
+        map: None,
+        servers: Vec::new(),
+        trouble: Vec::new(),
+    };
+    match cluster {
+        Cluster::Elsewhere(file) => {
+            picture.name = cluster.credential()?.cluster;
+            picture.place = file.display().to_string();
+        }
+        Cluster::Here(state) => {
+            let description = state.description()?;
+            picture.name.clone_from(&description.name);
+            picture.place = state.dir().display().to_string();
+            picture.daemon(state, META, &description.metadata);
+            for server in &description.servers {
+                picture.daemon(state, &data_name(server.id), &server.address);
+            }
+            for mount in mounts_of(state)? {
+                let path = mount.mountpoint.display().to_string();
+                if MountFiles::of(cluster, &mount.mountpoint)?.process().is_none() {
+                    picture.trouble.push(format!(
+                        "the process of the mount on {path} has ended: `weir umount --lazy {path}`, \
+                         then mount again"
+                    ));
+                }
+                picture.mounts.push(path);
+            }
+        }
+    }
+    Ok(picture)
+}
+
+/// Adds what the servers say.
+fn ask_servers(cluster: &Cluster, picture: &mut Picture) -> Done {
+    // Nothing to ask where this machine's metadata server does not run.
+    if picture.daemons.first().is_some_and(|meta| meta.pid.is_none()) {
+        return Ok(());
+    }
+    let client = match connect(&cluster.credential()?, "status") {
+        Ok(client) => client,
+        Err(failure) => {
+            picture.trouble.push(failure.to_string());
+            return Ok(());
+        }
+    };
+    match client.metadata_status() {
+        Ok(status) => picture.servers.push((META.to_owned(), status)),
+        Err(e) => picture.trouble.push(format!("metadata server: {e}")),
+    }
+    match client.cluster_map() {
+        Ok(map) => picture.ask_data_servers(&client, map),
+        Err(e) => picture.trouble.push(format!("metadata server: {e}")),
+    }
+    Ok(())
+}
+
+impl Picture {
+    fn daemon(&mut self, state: &StateDir, name: &str, address: &str) {
+        let process = Process::from_file(&state.pid_file(name));
+        if process.is_none() {
+            self.trouble.push(format!(
+                "{name} does not run: `weir up` starts it; its log: {}",
+                state.log_file(name).display()
+            ));
+        }
+        self.daemons.push(DaemonState {
+            name: name.to_owned(),
+            pid: process.map(Process::id),
+            uptime_s: process.map(Process::uptime_s),
+            address: address.to_owned(),
+        });
+    }
+
+    fn ask_data_servers(&mut self, client: &Client, map: ClusterMap) {
+        for server in &map.servers {
+            let name = data_name(server.server.0);
+            for target in server.targets.iter().filter(|t| t.state == TargetState::Offline) {
+                self.trouble.push(format!(
+                    "target {} is offline: {name} on {} ({}) has not been heard of",
+                    target.target, server.host, server.tcp
+                ));
+            }
+            let Some(first) = server.targets.first() else { continue };
+            match client.data_status(first.target, STATUS_TIMEOUT_MS) {
+                Ok(status) => {
+                    for target in status.targets.iter().filter(|t| !t.trouble.is_empty()) {
+                        self.trouble.push(format!("target {}: {}", target.target, target.trouble));
+                    }
+                    self.servers.push((name, status));
+                }
+                Err(e) => self.trouble.push(format!("{name}: {e}")),
+            }
+        }
+        self.map = Some(map);
+    }
+
+    fn text(&self, counters: bool) -> String {
+        let mut text = format!("Cluster {} ({})\n", self.name, self.place);
+        if !self.daemons.is_empty() {
+            let mut table = Table::new(&["DAEMON", ">PID", "ADDRESS", ">UP", ">CONNECTIONS"]);
+            for daemon in &self.daemons {
+                let status = self.servers.iter().find(|(name, _)| *name == daemon.name);
+                let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+                table.row(vec![
+                    daemon.name.clone(),
+                    or_dash(daemon.pid.map(|pid| pid.to_string())),
+                    daemon.address.clone(),
+                    or_dash(daemon.uptime_s.map(human_duration)),
+                    or_dash(status.map(|(_, s)| s.connections.to_string())),
+                ]);
+            }
+            text += &format!("\n{}", table.render());
+        }
+        text += &self.targets_text();
+        for mount in &self.mounts {
+            text += &format!("\nMounted on {mount}\n");
+        }
+        if counters {
+            text += &self.counters_text();
+        }
+        text += "\n";
+        if self.trouble.is_empty() {
+            text += "All is well.\n";
+        }
+        for trouble in &self.trouble {
+            text += &format!("TROUBLE: {trouble}\n");
+        }
+        text
+    }
+
+    fn targets_text(&self) -> String {
+        let Some(map) = &self.map else { return String::new() };
+        let titles =
+            [">TARGET", "SERVER", "STATE", ">SIZE", ">USED", ">AVAIL", ">USE%", ">IN FLIGHT", "DIRECTORY"];
+        let mut table = Table::new(&titles);
+        for (server, target) in map.targets() {
+            let all = self.servers.iter().flat_map(|(_, status)| &status.targets);
+            let status = all.into_iter().find(|t| t.target == target.target);
+            table.row(vec![
+                target.target.to_string(),
+                format!("{} ({})", data_name(server.server.0), server.host),
+                state_name(target.state).to_owned(),
+                human_size(target.usage.total_bytes),
+                human_size(used(&target.usage)),
+                human_size(target.usage.free_bytes),
+                percent(&target.usage),
+                status.map_or("-".to_owned(), |t| t.in_flight.to_string()),
+                status.map_or("-".to_owned(), |t| t.dir.clone()),
+            ]);
+        }
+        format!("\n{}", table.render())
+    }
+
+    fn counters_text(&self) -> String {
+        let mut table = Table::new(&["SERVER", "COUNTER", ">VALUE"]);
+        for (name, status) in &self.servers {
+            for (counter, value) in &status.counters {
+                table.row(vec![name.clone(), counter.clone(), value.to_string()]);
+            }
+        }
+        format!("\n{}", table.render())
+    }
+
+    fn json(&self, counters: bool) -> Value {
+        let targets: Vec<Value> = self
+            .map
+            .iter()
+            .flat_map(ClusterMap::targets)
+            .map(|(server, target)| {
+                let all = self.servers.iter().flat_map(|(_, status)| &status.targets);
+                let status = all.into_iter().find(|t| t.target == target.target);
+                json!({
+                    "target": target.target.0,
+                    "server": server.server.0,
+                    "host": server.host,
+                    "address": server.tcp,
+                    "state": state_name(target.state),
+                    "total_bytes": target.usage.total_bytes,
+                    "free_bytes": target.usage.free_bytes,
+                    "directory": status.map(|t| t.dir.as_str()),
+                    "in_flight": status.map(|t| t.in_flight),
+                    "queue_depth": status.map(|t| t.queue_depth),
+                })
+            })
+            .collect();
+        let servers: serde_json::Map<String, Value> = self
+            .servers
+            .iter()
+            .map(|(name, status)| {
+                let mut value = json!({
+                    "version": status.version,
+                    "uptime_ms": status.uptime_ms,
+                    "connections": status.connections,
+                });
+                if counters {
+                    let all = status.counters.iter().map(|(n, v)| (n.clone(), json!(v)));
+                    value["counters"] = Value::Object(all.collect());
+                }
+                (name.clone(), value)
+            })
+            .collect();
+        json!({
+            "name": self.name,
+            "daemons": self.daemons,
+            "servers": servers,
+            "targets": targets,
+            "mounts": self.mounts,
+            "trouble": self.trouble,
+        })
+    }
+}

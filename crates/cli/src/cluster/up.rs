@@ -1,0 +1,399 @@
+//! `weir up`: makes a cluster on this machine and starts what does not run. If
+//! something fails, what this run made and started goes away again.
+
+use crate::args::Up;
+use crate::cluster::credential::Credential;
+use crate::cluster::daemon::{META, cluster_id, cluster_id_text, data_name, to_text};
+use crate::cluster::mounting::{self, mounts_of};
+use crate::cluster::process::{self, DaemonSpec, Process, Starting};
+use crate::cluster::state::{Description, ServerDescription, StateDir};
+use crate::cluster::{keys, ports, secret};
+use crate::failure::{Done, Failure};
+use crate::files::remote::{caller, connect};
+use crate::output::{ByteSize, parse_size, print, print_json};
+use crate::settings::{self, Cluster, UpDefaults};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use weir_client::Client;
+use weir_dataserver::{DataServerConfig, TargetConfig};
+use weir_metaserver::{MetaServerConfig, NewFileSystem};
+use weir_store::{Target, TargetIdentity};
+use weir_types::{ClientId, LayoutSpec, ServerId, TargetId};
+use weir_wire::key::MasterKey;
+use weir_wire::map::TargetState;
+
+const DEFAULT_TARGETS: u32 = 4;
+/// The longest that targets may take to appear in the cluster map.
+const TARGETS_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What was started or made by this run, to be undone if a later step fails.
+struct Undo {
+    state: StateDir,
+    fresh: bool,
+    processes: Vec<Process>,
+    pid_files: Vec<PathBuf>,
+    mountpoint: Option<PathBuf>,
+}
+
+/// Runs `weir up`.
+pub fn run(up: &Up) -> Done {
+    let state = settings::state_dir(&up.cluster)?;
+    let defaults = settings::config_file(&up.cluster)?.up;
+    let mountpoint = up.mount.clone().or(defaults.mount.clone());
+    let existed = state.dir().exists();
+    let lock = state.lock()?;
+    let mut undo = Undo {
+        fresh: !state.exists(),
+        state: state.clone(),
+        processes: Vec::new(),
+        pid_files: Vec::new(),
+        mountpoint: None,
+    };
+    if undo.fresh {
+        if let Err(failure) = state.make() {
+            // Nothing of ours is in there, but perhaps the lock and the directory.
+            let _ = std::fs::remove_file(state.dir().join(".lock"));
+            if !existed {
+                let _ = std::fs::remove_dir(state.dir());
+            }
+            return Err(failure);
+        }
+    }
+    let done = bring_up(up, &defaults, mountpoint.as_deref(), &mut undo);
+    if done.is_err() {
+        undo.run();
+    }
+    drop(lock);
+    done
+}
+
+fn bring_up(
+    up: &Up,
+    defaults: &UpDefaults,
+    mountpoint: Option<&Path>,
+    undo: &mut Undo,
+) -> Done {
+    let state = undo.state.clone();
+    let mut description = if undo.fresh {
+        make(&state, up, defaults)?
+    } else {
+        let description = state.description()?;
+        check_same(&description, up)?;
+        description
+    };
+    let started = start_daemons(&state, &description, undo)?;
+    if started > 0 {
+        let client = connect(&Credential::read(&state.credential_file())?, "up")?;
+        await_targets(&client, &description)?;
+    }
+    if let Some(path) = mountpoint {
+        mount(&state, &mut description, path, undo)?;
+    }
+    report(up, &state, &description, started)
+}
+
+/// Makes keys, configuration files, target directories and the namespace.
+fn make(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Description> {
+    let description = plan(state, up, defaults)?;
+    let master = MasterKey(secret::fresh_key()?);
+    secret::write_key(&state.key_file("master"), &master.0)?;
+    let metadata: Vec<String> = state
+        .socket_file(META)
+        .map(|path| path.display().to_string())
+        .into_iter()
+        .chain([description.metadata.clone()])
+        .collect();
+    let cluster = cluster_id(&description.id)?;
+    let meta = MetaServerConfig {
+        cluster: Some(cluster),
+        ..MetaServerConfig::new(state.metadata_dir(), metadata.clone(), state.key_file("master"))
+    };
+    secret::write_new_public(&state.config_file(META), &to_text(&meta)?)?;
+    let owner = caller();
+    let new = NewFileSystem {
+        root_uid: owner.uid,
+        root_gid: owner.gid,
+        default_layout: LayoutSpec {
+            stripe_unit_bytes: description.stripe_unit_bytes,
+            ..LayoutSpec::default()
+        },
+        ..NewFileSystem::new(cluster, FIRST_CLIENT)
+    };
+    weir_metaserver::init(&state.metadata_dir(), &master, &new)?;
+    for server in &description.servers {
+        make_server(state, &description, server, &master, &metadata)?;
+    }
+    keys::write_first_credential(state, &description, &master, metadata)?;
+    // Last: from here on the directory holds a cluster.
+    state.set_description(&description)?;
+    Ok(description)
+}
+
+/// Decides on servers, targets and ports.
+fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Description> {
+    let targets = up.targets.or(defaults.targets).unwrap_or(DEFAULT_TARGETS);
+    let per_server = up.targets_per_server.or(defaults.targets_per_server).unwrap_or(1);
+    if !(1..=256).contains(&targets) || !(1..=256).contains(&per_server) {
+        return Err(Failure::new("a cluster has 1 to 256 targets"));
+    }
+    let unit = match (&up.unit, &defaults.unit) {
+        (Some(unit), _) => *unit,
+        (None, Some(text)) => parse_size(text).map_err(|e| Failure::new(e).about("up.unit"))?,
+        (None, None) => ByteSize(0),
+    };
+    let servers = targets.div_ceil(per_server);
+    let count = servers as usize + 1;
+    let ports = match up.port.or(defaults.port) {
+        Some(base) => ports::from_base(up.listen, base, count)?,
+        None => ports::free(up.listen, count)?,
+    };
+    let mut addresses = ports.iter().map(|port| SocketAddr::new(up.listen, *port).to_string());
+    let metadata = addresses.next().unwrap_or_default();
+    let servers = addresses
+        .zip(1..)
+        .map(|(address, id)| {
+            let first = (id - 1) * per_server + 1;
+            let last = (id * per_server).min(targets);
+            ServerDescription { id, address, targets: (first..=last).collect() }
+        })
+        .collect();
+    let name = match &up.cluster.name {
+        Some(name) => name.clone(),
+        None => state.dir().file_name().map_or("default".into(), |n| n.display().to_string()),
+    };
+    let stripe_unit_bytes = u32::try_from(unit.0).map_err(|_| Failure::new("--unit: too large"))?;
+    weir_layout::check_spec(&LayoutSpec { stripe_unit_bytes, ..LayoutSpec::default() })?;
+    Ok(Description {
+        name,
+        id: cluster_id_text(secret::random()?),
+        metadata,
+        stripe_unit_bytes,
+        made_mountpoints: Vec::new(),
+        servers,
+    })
+}
+
+fn make_server(
+    state: &StateDir,
+    description: &Description,
+    server: &ServerDescription,
+    master: &MasterKey,
+    metadata: &[String],
+) -> Done {
+    let name = data_name(server.id);
+    let config = DataServerConfig {
+        unix: state.socket_file(&name),
+        metadata: metadata.to_vec(),
+        targets: server.targets.iter().map(|id| target_config(state, *id)).collect(),
+        ..DataServerConfig::new(
+            server.id,
+            server.address.clone(),
+            state.key_file(&format!("server-{}", server.id)),
+        )
+    };
+    keys::write_server_keys(&config, master)?;
+    for target in &config.targets {
+        let identity = TargetIdentity {
+            cluster: cluster_id(&description.id)?,
+            target: TargetId(target.target),
+            server: ServerId(server.id),
+        };
+        Target::create(&target.dir, identity)?;
+    }
+    secret::write_new_public(&state.config_file(&name), &to_text(&config)?)
+}
+
+fn target_config(state: &StateDir, target: u32) -> TargetConfig {
+    TargetConfig {
+        target,
+        dir: state.target_dir(target),
+        key_file: state.key_file(&format!("target-{target}")),
+    }
+}
+
+/// An existing cluster keeps its shape; flags that say otherwise are an error
+/// rather than ignored.
+fn check_same(description: &Description, up: &Up) -> Done {
+    let differs = |flag: &str, has: String| {
+        let name = &description.name;
+        Err(Failure::new(format!("cluster {name} exists and has {has}; {flag} cannot change that"))
+            .hint("leave the flag out, or make another cluster with --name; `weir down --purge` deletes this one"))
+    };
+    let targets = description.target_count();
+    if up.targets.is_some_and(|n| n as usize != targets) {
+        return differs("--targets", format!("{targets} targets"));
+    }
+    let per_server = description.servers.first().map_or(0, |s| s.targets.len());
+    if up.targets_per_server.is_some_and(|n| n as usize != per_server) {
+        return differs("--targets-per-server", format!("{per_server} targets per server"));
+    }
+    let port = format!(":{}", up.port.unwrap_or(0));
+    if up.port.is_some() && !description.metadata.ends_with(&port) {
+        return differs("--port", format!("its metadata server on {}", description.metadata));
+    }
+    if up.unit.is_some_and(|unit| unit.0 != u64::from(description.stripe_unit_bytes)) {
+        let unit = description.stripe_unit_bytes;
+        return differs("--unit", format!("a default stripe unit of {unit} bytes (0: built-in)"));
+    }
+    Ok(())
+}
+
+/// Starts the daemons that do not run; returns how many were started.
+fn start_daemons(state: &StateDir, description: &Description, undo: &mut Undo) -> Done<usize> {
+    let mut started = 0;
+    // The data servers present themselves to the metadata server: it comes first.
+    if let Some(starting) = start(state, META, undo)? {
+        undo.processes.push(starting.ready()?);
+        started += 1;
+    }
+    let mut starting = Vec::new();
+    let mut failure = None;
+    for server in &description.servers {
+        match start(state, &data_name(server.id), undo) {
+            Ok(daemon) => starting.extend(daemon),
+            Err(e) => failure = Some(e),
+        }
+    }
+    for daemon in starting {
+        match daemon.ready() {
+            Ok(process) => {
+                undo.processes.push(process);
+                started += 1;
+            }
+            // Those after it are still awaited, to be stopped with the others.
+            Err(e) => failure = failure.or(Some(e)),
+        }
+    }
+    failure.map_or(Ok(started), Err)
+}
+
+fn start(state: &StateDir, name: &str, undo: &mut Undo) -> Done<Option<Starting>> {
+    let pid_file = state.pid_file(name);
+    if Process::from_file(&pid_file).is_some() {
+        return Ok(None);
+    }
+    undo.pid_files.push(pid_file.clone());
+    let daemon = DaemonSpec {
+        name,
+        command: if name == META { "meta" } else { "data" },
+        arguments: vec!["--config".into(), state.config_file(name).into()],
+        log: &state.log_file(name),
+        pid_file: &pid_file,
+    };
+    process::start(&daemon).map(Some)
+}
+
+/// Waits until every target is in the cluster map: the data servers present
+/// themselves to the metadata server after they began to serve.
+fn await_targets(client: &Client, description: &Description) -> Done {
+    let begin = Instant::now();
+    loop {
+        let map = client.cluster_map()?;
+        let online = map.targets().filter(|(_, t)| t.state == TargetState::Online).count();
+        let missing = description.target_count().saturating_sub(online);
+        if missing == 0 {
+            return Ok(());
+        }
+        if begin.elapsed() > TARGETS_TIMEOUT {
+            let seconds = TARGETS_TIMEOUT.as_secs();
+            return Err(Failure::new(format!("{missing} targets are not online after {seconds} s"))
+                .hint("the logs of the data servers say why they cannot reach the metadata server"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Mounts the cluster, unless it is mounted there already.
+fn mount(state: &StateDir, description: &mut Description, path: &Path, undo: &mut Undo) -> Done {
+    let missing = !path.exists() && !path.is_symlink();
+    // A mount whose process has died exists, but cannot be looked at.
+    let path = mounting::mountpoint(path).or_else(|failure| match missing {
+        true => std::path::absolute(path).map_err(|e| Failure::file(path, e)),
+        false => Err(failure),
+    })?;
+    let here = mounts_of(state)?.into_iter().any(|mount| mount.mountpoint == path);
+    if here {
+        let files = mounting::MountFiles::of(&Cluster::Here(state.clone()), &path)?;
+        if files.process().is_some() {
+            return Ok(());
+        }
+        // Its process is gone: nothing can be in use any more.
+        let dead = mounts_of(state)?.into_iter().find(|mount| mount.mountpoint == path);
+        dead.map_or(Ok(()), |mount| mounting::unmount(&mount, true))?;
+    }
+    if !path.exists() {
+        std::fs::create_dir_all(&path).map_err(|e| Failure::file(&path, e))?;
+        undo.mountpoint = Some(path.clone());
+    }
+    let path = settings::absolute(&path)?;
+    mounting::mount(&Cluster::Here(state.clone()), &path, &[])?;
+    if undo.mountpoint.is_some() && !description.made_mountpoints.contains(&path) {
+        description.made_mountpoints.push(path);
+        state.set_description(description)?;
+    }
+    Ok(())
+}
+
+impl Undo {
+    fn run(self) {
+        for process in self.processes.into_iter().rev() {
+            if let Err(failure) = process.stop(true) {
+                failure.say();
+            }
+        }
+        for pid_file in self.pid_files {
+            let _ = std::fs::remove_file(pid_file);
+        }
+        if let Some(mountpoint) = self.mountpoint {
+            let _ = std::fs::remove_dir(mountpoint);
+        }
+        if self.fresh {
+            if let Err(failure) = self.state.purge() {
+                failure.say();
+            }
+        }
+    }
+}
+
+fn report(up: &Up, state: &StateDir, description: &Description, started: usize) -> Done {
+    let mounts = mounts_of(state)?;
+    if up.json {
+        return print_json(&json!({
+            "name": description.name,
+            "dir": state.dir(),
+            "metadata": description.metadata,
+            "credential": state.credential_file(),
+            "servers": description.servers,
+            "mounts": mounts.iter().map(|m| m.mountpoint.clone()).collect::<Vec<_>>(),
+            "started": started,
+        }));
+    }
+    let (targets, servers) = (description.target_count(), description.servers.len());
+    let choice = up.cluster.name.as_ref().map(|name| format!(" --name {name}")).unwrap_or_default();
+    let choice = match &up.cluster.dir {
+        Some(_) => format!(" --dir {}", state.dir().display()),
+        None => choice,
+    };
+    let mut text = format!(
+        "Cluster {} is up: {targets} targets on {servers} data servers, metadata server at {}\n",
+        description.name, description.metadata
+    );
+    if started == 0 {
+        text += "Everything was running already.\n";
+    }
+    for mount in &mounts {
+        text += &format!("Mounted on {}\n", mount.mountpoint.display());
+    }
+    text += &format!("State, keys and logs are in {}\n\n", state.dir().display());
+    text += &match mounts.first() {
+        Some(mount) => format!("  cp -a /usr/share/doc {}\n", mount.mountpoint.display()),
+        None => format!("  weir mount{choice} DIRECTORY\n  weir cp{choice} -r /usr/share/doc weir:/doc\n"),
+    };
+    text += &format!("  weir status{choice}\n  weir down{choice}\n");
+    print(&text)
+}
+
+/// The credential that `weir up` makes.
+pub const FIRST_CLIENT: ClientId = ClientId(1);

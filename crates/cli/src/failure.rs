@@ -1,0 +1,128 @@
+//! What a command says when it fails: what happened, and what to do about it.
+
+use std::fmt;
+use std::path::Path;
+use weir_types::{Error, ErrorKind};
+
+/// The failure of a command: exit code 1.
+#[derive(Debug)]
+pub struct Failure {
+    /// What happened, naming the file, server or address.
+    pub message: String,
+    /// What to do; shown on lines of its own.
+    pub hint: Option<String>,
+}
+
+/// Does something for each of several things, as cp and rm do: says what fails,
+/// goes on with the next, and fails in the end.
+pub fn for_each<T>(things: &[T], mut action: impl FnMut(&T) -> Done) -> Done {
+    let mut failures = Failures::default();
+    for thing in things {
+        failures.keep(action(thing));
+    }
+    failures.end()
+}
+
+/// Failures that did not end the command: said at once, counted.
+#[derive(Debug, Default)]
+pub struct Failures {
+    count: usize,
+}
+
+impl Failures {
+    /// Says a failure and goes on; hands on a success.
+    pub fn keep<T>(&mut self, result: Done<T>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(failure) => {
+                failure.say();
+                self.count += 1;
+                None
+            }
+        }
+    }
+
+    /// Fails, silently, if anything did.
+    pub fn end(self) -> Done {
+        match self.count {
+            0 => Ok(()),
+            _ => Err(Failure::new("")),
+        }
+    }
+}
+
+/// The result of a command.
+pub type Done<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// A failure without a hint.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None }
+    }
+
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Puts a subject in front: `subject: message`.
+    #[must_use]
+    pub fn about(mut self, subject: impl fmt::Display) -> Self {
+        self.message = format!("{subject}: {}", self.message);
+        self
+    }
+
+    /// Tells the user, unless that was done.
+    pub fn say(&self) {
+        if !self.message.is_empty() {
+            eprintln!("weir: {self}");
+        }
+    }
+
+    /// An error of the operating system, with the file it is about.
+    pub fn file(path: &Path, error: impl Into<std::io::Error>) -> Self {
+        let mut failure = Self::from(Error::from(error.into()));
+        if let Some(number) = failure.message.find(" (os error ") {
+            failure.message.truncate(number);
+        }
+        failure.about(path.display())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\n  {}", hint.replace('\n', "\n  ")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        // Some messages say themselves what to do.
+        let advice = advice(error.kind).filter(|_| !message.contains("`weir "));
+        Self { hint: advice.map(str::to_owned), message }
+    }
+}
+
+/// What to do about errors whose message cannot know it.
+fn advice(kind: ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ErrorKind::Unreachable | ErrorKind::TimedOut => {
+            "is the cluster running? `weir status` shows its servers, `weir up` starts those \
+             that do not run"
+        }
+        ErrorKind::AuthFailed => {
+            "use a credential of this cluster: client.toml in its state directory, or one made \
+             with `weir key new`"
+        }
+        ErrorKind::NoSpace => "`weir df` shows the space of each target",
+        ErrorKind::TargetMissing => "`weir status` shows which servers and targets run",
+        _ => return None,
+    })
+}

@@ -1,0 +1,12 @@
+//! Files of a cluster without a mount: cp, cat, ls, stat, rm, mkdir.
+
+pub mod copy;
+pub mod list;
+pub mod local;
+pub mod name;
+pub mod owners;
+pub mod progress;
+pub mod remote;
+pub mod simple;
+pub mod stat;
+pub mod tree;

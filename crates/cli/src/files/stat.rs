@@ -1,0 +1,114 @@
+//! `weir stat`, and how attributes are described.
+
+use crate::args::Stat;
+use crate::failure::{Done, Failures};
+use crate::files::name::{RemoteName, shown};
+use crate::files::owners::Owners;
+use crate::files::remote::Sessions;
+use crate::output::{mode_string, print, print_json, utc_time};
+use serde_json::{Value, json};
+use weir_types::{Attr, FileKind, Timestamp};
+
+/// Runs `weir stat`.
+pub fn run(stat: &Stat) -> Done {
+    let mut sessions = Sessions::default();
+    let mut failures = Failures::default();
+    let mut all = Vec::new();
+    for text in &stat.paths {
+        let found = RemoteName::parse(text).and_then(|name| {
+            let tree = sessions.tree(&stat.client, &name, "stat")?;
+            let attr = tree.attr(&name.path, false)?;
+            let link = match attr.kind {
+                FileKind::Symlink => {
+                    let link = tree.client.readlink(&tree.context, attr.file);
+                    Some(link.map_err(tree.about(&name.path))?)
+                }
+                _ => None,
+            };
+            if stat.json {
+                all.push(describe(&name.path, &attr, link.as_deref()));
+                return Ok(());
+            }
+            print(&text_of(&name.path, &attr, link.as_deref()))
+        });
+        failures.keep(found);
+    }
+    if stat.json {
+        print_json(&all)?;
+    }
+    failures.end()
+}
+
+fn text_of(path: &[u8], attr: &Attr, link: Option<&[u8]>) -> String {
+    let link = link.map(|l| format!(" -> {}", shown(l))).unwrap_or_default();
+    format!(
+        "  File: {}{link}\n  Size: {}\tIO unit: {}\t{}\n Inode: {}\tLinks: {}\tGeneration: {}\n\
+         Access: ({:04o}/{})\tUid: ({}/{})\tGid: ({}/{})\nAccess: {}\nModify: {}\nChange: {}\n",
+        shown(path),
+        attr.size,
+        attr.preferred_io_bytes,
+        kind_name(attr.kind),
+        attr.file,
+        attr.nlink,
+        attr.generation,
+        attr.mode,
+        mode_string(kind_letter(attr.kind), attr.mode),
+        attr.uid,
+        Owners::users().name(attr.uid),
+        attr.gid,
+        Owners::groups().name(attr.gid),
+        utc_time(attr.atime),
+        utc_time(attr.mtime),
+        utc_time(attr.ctime),
+    )
+}
+
+/// Attributes as JSON. Times are seconds since 1970 with their fraction as
+/// text, so that no nanosecond is lost.
+pub fn describe(path: &[u8], attr: &Attr, link: Option<&[u8]>) -> Value {
+    let time = |t: Timestamp| format!("{}.{:09}", t.seconds(), t.nanos());
+    let mut value = json!({
+        "path": shown(path),
+        "kind": kind_name(attr.kind),
+        "inode": attr.file.0,
+        "mode": format!("{:04o}", attr.mode),
+        "links": attr.nlink,
+        "uid": attr.uid,
+        "gid": attr.gid,
+        "size": attr.size,
+        "io_unit_bytes": attr.preferred_io_bytes,
+        "generation": attr.generation.0,
+        "atime": time(attr.atime),
+        "mtime": time(attr.mtime),
+        "ctime": time(attr.ctime),
+    });
+    if let Some(link) = link {
+        value["target"] = json!(shown(link));
+    }
+    value
+}
+
+/// The first letter of `ls -l`.
+pub fn kind_letter(kind: FileKind) -> char {
+    match kind {
+        FileKind::File => '-',
+        FileKind::Directory => 'd',
+        FileKind::Symlink => 'l',
+        FileKind::Fifo => 'p',
+        FileKind::Socket => 's',
+        FileKind::CharDevice => 'c',
+        FileKind::BlockDevice => 'b',
+    }
+}
+
+fn kind_name(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::File => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symlink",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+        FileKind::CharDevice => "character device",
+        FileKind::BlockDevice => "block device",
+    }
+}

@@ -1,0 +1,74 @@
+//! `weir df`: the space of each target.
+
+use crate::args::Df;
+use crate::failure::Done;
+use crate::files::remote::connect;
+use crate::output::{Table, human_size, print, print_json};
+use crate::settings;
+use serde_json::json;
+use weir_types::FsUsage;
+use weir_wire::map::TargetState;
+
+/// Runs `weir df`.
+pub fn run(df: &Df) -> Done {
+    let cluster = settings::cluster(&df.client)?;
+    let client = connect(&cluster.credential()?, "df")?;
+    let map = client.cluster_map()?;
+    if df.json {
+        let targets: Vec<_> = map
+            .targets()
+            .map(|(server, target)| {
+                json!({
+                    "target": target.target.0,
+                    "server": server.server.0,
+                    "host": server.host,
+                    "state": state_name(target.state),
+                    "total_bytes": target.usage.total_bytes,
+                    "used_bytes": used(&target.usage),
+                    "free_bytes": target.usage.free_bytes,
+                })
+            })
+            .collect();
+        return print_json(&targets);
+    }
+    let size = |bytes: u64| match df.human_readable {
+        true => human_size(bytes),
+        // Blocks of 1 KiB, as df prints them.
+        false => bytes.div_ceil(1024).to_string(),
+    };
+    let unit = if df.human_readable { ">SIZE" } else { ">1K-BLOCKS" };
+    let mut table = Table::new(&[">TARGET", "SERVER", unit, ">USED", ">AVAIL", ">USE%", "STATE"]);
+    for (server, target) in map.targets() {
+        table.row(vec![
+            target.target.to_string(),
+            format!("{} ({})", server.server, server.tcp),
+            size(target.usage.total_bytes),
+            size(used(&target.usage)),
+            size(target.usage.free_bytes),
+            percent(&target.usage),
+            state_name(target.state).to_owned(),
+        ]);
+    }
+    print(&table.render())
+}
+
+/// Bytes in use.
+pub fn used(usage: &FsUsage) -> u64 {
+    usage.total_bytes.saturating_sub(usage.free_bytes)
+}
+
+/// The share in use, rounded up as df does.
+pub fn percent(usage: &FsUsage) -> String {
+    match usage.total_bytes {
+        0 => "-".to_owned(),
+        total => format!("{}%", (u128::from(used(usage)) * 100).div_ceil(u128::from(total))),
+    }
+}
+
+/// The state of a target in a word.
+pub fn state_name(state: TargetState) -> &'static str {
+    match state {
+        TargetState::Online => "online",
+        TargetState::Offline => "offline",
+    }
+}

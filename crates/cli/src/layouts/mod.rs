@@ -1,0 +1,7 @@
+//! Where the bytes of files lie, and where they are to lie.
+
+pub mod df;
+pub mod set;
+pub mod show;
+pub mod spec;
+pub mod whereabouts;

@@ -1,0 +1,181 @@
+//! `weir layout`: where the bytes of a file lie.
+
+use crate::args::Layout;
+use crate::failure::{Done, Failures};
+use crate::layouts::spec::{describe, family_name, text};
+use crate::layouts::whereabouts::{Finder, Found};
+use crate::output::{Table, human_size, print, print_json};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use weir_client::core::plan::objects;
+use weir_types::{ErrorKind, FileKind, FileLayout, LayoutKind, ObjectId, TargetId};
+use weir_wire::Rights;
+use weir_wire::map::ClusterMap;
+
+/// The longest to wait for a server that says where its directories are.
+const STATUS_TIMEOUT_MS: u64 = 2_000;
+
+/// Runs `weir layout`.
+pub fn run(layout: &Layout) -> Done {
+    let mut finder = Finder::new(&layout.client, "layout");
+    let mut failures = Failures::default();
+    let mut all = Vec::new();
+    for (i, path) in layout.paths.iter().enumerate() {
+        let shown = finder.find(path).and_then(|found| show(&found, layout.json));
+        if let Some((value, text)) = failures.keep(shown) {
+            all.push(value);
+            if !layout.json {
+                print(&format!("{}{text}", if i > 0 { "\n" } else { "" }))?;
+            }
+        }
+    }
+    if layout.json {
+        print_json(&all)?;
+    }
+    failures.end()
+}
+
+/// JSON and text of one file or directory; only one of them is made.
+fn show(found: &Found, json: bool) -> Done<(Value, String)> {
+    let tree = &found.tree;
+    let attr = found.attr()?;
+    if attr.kind == FileKind::Directory {
+        let spec = tree.client.default_layout(&tree.context, attr.file);
+        let spec = spec.map_err(tree.about(&found.path))?;
+        let value = json!({ "path": found.named, "default": describe(&spec) });
+        return Ok((value, format!("{}: new files: {}\n", found.named, text(&spec))));
+    }
+    if attr.kind != FileKind::File {
+        return Err(tree.about(&found.path)(ErrorKind::InvalidArgument.into()));
+    }
+    let (file, attr) = tree.open_file(&found.path, Rights::READ)?;
+    let layout = file.layout();
+    let map = tree.client.cluster_map().map_err(tree.about(&found.path))?;
+    let objects = objects(attr.file, &layout, attr.size);
+    let places = Places::new(found, map);
+    Ok(match json {
+        true => (value_of(found, &layout, attr.size, &objects, &places), String::new()),
+        false => (Value::Null, text_of(found, &layout, attr.size, &objects, &places)),
+    })
+}
+
+/// Server and directory of each target.
+struct Places {
+    map: ClusterMap,
+    directories: HashMap<TargetId, String>,
+}
+
+impl Places {
+    fn new(found: &Found, map: ClusterMap) -> Self {
+        let mut directories = HashMap::new();
+        for server in &map.servers {
+            // A server that does not answer leaves its directories unknown.
+            let first = server.targets.first().map(|t| t.target);
+            let status =
+                first.and_then(|t| found.tree.client.data_status(t, STATUS_TIMEOUT_MS).ok());
+            for target in status.into_iter().flat_map(|s| s.targets) {
+                directories.insert(target.target, target.dir);
+            }
+        }
+        Self { map, directories }
+    }
+
+    fn server(&self, target: TargetId) -> String {
+        match self.map.server_of(target) {
+            Some(server) => format!("{} ({})", server.server, server.tcp),
+            None => "?".to_owned(),
+        }
+    }
+
+    fn directory(&self, target: TargetId) -> &str {
+        self.directories.get(&target).map_or("?", String::as_str)
+    }
+}
+
+fn text_of(
+    found: &Found,
+    layout: &FileLayout,
+    size: u64,
+    objects: &[(ObjectId, TargetId, u64)],
+    places: &Places,
+) -> String {
+    let mut out = format!("{}: {size} bytes, {}", found.named, family_name(layout.kind));
+    // Writing to a String cannot fail.
+    if let (LayoutKind::Striped, Some(segment)) = (layout.kind, layout.segments.first()) {
+        let unit = human_size(u64::from(segment.stripe_unit_bytes));
+        let _ = write!(out, ", base {}, count {}, unit {unit}", layout.base, segment.columns.len());
+    }
+    let _ = writeln!(out, ", {} segment(s), epoch {}", layout.segments.len(), layout.epoch);
+    let titles =
+        ["SEGMENT", ">START", ">LENGTH", ">COLUMN", ">COPY", ">TARGET", ">BYTES", "SERVER", "DIRECTORY"];
+    let mut table = Table::new(&titles);
+    for (object, target, bytes) in objects {
+        let segment = layout.segments.iter().find(|s| s.index == object.segment);
+        let length = segment.and_then(|s| s.len).map_or("open".to_owned(), |len| len.to_string());
+        table.row(vec![
+            object.segment.to_string(),
+            segment.map_or(0, |s| s.start).to_string(),
+            length,
+            object.column.to_string(),
+            object.copy.to_string(),
+            target.to_string(),
+            bytes.to_string(),
+            places.server(*target),
+            places.directory(*target).to_owned(),
+        ]);
+    }
+    out + &table.render()
+}
+
+fn value_of(
+    found: &Found,
+    layout: &FileLayout,
+    size: u64,
+    objects: &[(ObjectId, TargetId, u64)],
+    places: &Places,
+) -> Value {
+    let segments: Vec<Value> = layout
+        .segments
+        .iter()
+        .map(|segment| {
+            let objects: Vec<Value> = objects
+                .iter()
+                .filter(|(object, ..)| object.segment == segment.index)
+                .map(|(object, target, bytes)| {
+                    let server = places.map.server_of(*target);
+                    json!({
+                        "object": object.to_string(),
+                        "column": object.column.0,
+                        "copy": object.copy.0,
+                        "target": target.0,
+                        "bytes": bytes,
+                        "server": server.map(|s| s.server.0),
+                        "host": server.map(|s| s.host.as_str()),
+                        "address": server.map(|s| s.tcp.as_str()),
+                        "directory": places.directories.get(target),
+                    })
+                })
+                .collect();
+            json!({
+                "index": segment.index.0,
+                "start": segment.start,
+                "length": segment.len,
+                "stripe_unit_bytes": segment.stripe_unit_bytes,
+                "count": segment.columns.len(),
+                "epoch": segment.epoch.0,
+                "objects": objects,
+            })
+        })
+        .collect();
+    json!({
+        "path": found.named,
+        "size": size,
+        "layout": family_name(layout.kind),
+        "base": layout.base,
+        "count": layout.segments.first().map(|s| s.columns.len()),
+        "stripe_unit_bytes": layout.segments.first().map(|s| s.stripe_unit_bytes),
+        "epoch": layout.epoch.0,
+        "segments": segments,
+    })
+}

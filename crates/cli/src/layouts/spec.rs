@@ -1,0 +1,134 @@
+//! A layout as flags, as text and as JSON.
+
+use crate::args::{Family, LayoutFlags};
+use crate::failure::{Done, Failure};
+use crate::output::human_size;
+use serde_json::{Value, json};
+use weir_types::{LayoutKind, LayoutSpec};
+
+/// What the flags ask for; nothing if there are none.
+pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
+    let LayoutFlags { layout, unit, count, base, chunk, sizes } = flags;
+    let given = layout.is_some()
+        || unit.is_some()
+        || count.is_some()
+        || base.is_some()
+        || chunk.is_some()
+        || !sizes.is_empty();
+    if !given {
+        return Ok(None);
+    }
+    // A size list can only mean fragments.
+    let family = layout.unwrap_or(if sizes.is_empty() { Family::Striped } else { Family::Fragments });
+    let kind = match family {
+        Family::Striped => LayoutKind::Striped,
+        Family::Fragments => LayoutKind::Fragments,
+        Family::Chunked => LayoutKind::Chunked,
+    };
+    let misfit = |flag: &str, families: &str| {
+        Err(Failure::new(format!("{flag} is for {families} layouts")))
+    };
+    if unit.is_some() && kind != LayoutKind::Striped {
+        return misfit("--unit", "striped");
+    }
+    if chunk.is_some() && kind == LayoutKind::Striped {
+        return misfit("--chunk", "chunked and fragments");
+    }
+    if !sizes.is_empty() && kind != LayoutKind::Fragments {
+        return misfit("--sizes", "fragments");
+    }
+    if base.is_some() && kind == LayoutKind::Chunked {
+        return misfit("--base", "striped and fragments");
+    }
+    let unit = unit.map_or(0, |size| size.0);
+    let spec = LayoutSpec {
+        kind,
+        base: *base,
+        count: count.unwrap_or(0),
+        stripe_unit_bytes: u32::try_from(unit)
+            .map_err(|_| Failure::new("--unit: too large: at most 1G"))?,
+        segment_bytes: chunk.map_or(0, |size| size.0),
+        fragment_bytes: sizes.iter().map(|size| size.0).collect(),
+        copies: 0,
+    };
+    weir_layout::check_spec(&spec)?;
+    Ok(Some(spec))
+}
+
+/// The name of a family.
+pub fn family_name(kind: LayoutKind) -> &'static str {
+    match kind {
+        LayoutKind::Striped => "striped",
+        LayoutKind::Fragments => "fragments",
+        LayoutKind::Chunked => "chunked",
+    }
+}
+
+/// A wish in a line of words.
+pub fn text(spec: &LayoutSpec) -> String {
+    let or = |n: u64, text: &str| if n == 0 { text.to_owned() } else { human_size(n) };
+    let mut words = vec![family_name(spec.kind).to_owned()];
+    words.push(match spec.count {
+        0 => "on all targets".to_owned(),
+        1 => "on 1 target".to_owned(),
+        n => format!("on {n} targets"),
+    });
+    if let Some(base) = spec.base {
+        words.push(format!("from target {base} in target order"));
+    }
+    match spec.kind {
+        LayoutKind::Striped => {
+            words.push(format!("unit {}", or(u64::from(spec.stripe_unit_bytes), "64K")));
+        }
+        LayoutKind::Chunked => words.push(format!("chunks of {}", or(spec.segment_bytes, "64M"))),
+        LayoutKind::Fragments if spec.fragment_bytes.is_empty() => {
+            words.push(format!("fragments of {}", or(spec.segment_bytes, "64M")));
+        }
+        LayoutKind::Fragments => {
+            let sizes: Vec<String> = spec.fragment_bytes.iter().map(|n| human_size(*n)).collect();
+            words.push(format!("fragments of {}", sizes.join(",")));
+        }
+    }
+    words.join(", ")
+}
+
+/// A wish as JSON; null and 0 are left to the cluster.
+pub fn describe(spec: &LayoutSpec) -> Value {
+    json!({
+        "layout": family_name(spec.kind),
+        "base": spec.base,
+        "count": spec.count,
+        "stripe_unit_bytes": spec.stripe_unit_bytes,
+        "segment_bytes": spec.segment_bytes,
+        "fragment_bytes": spec.fragment_bytes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::ByteSize;
+
+    #[test]
+    fn flags_make_a_layout() {
+        assert_eq!(from_flags(&LayoutFlags::default()).unwrap(), None);
+        let flags = LayoutFlags { unit: Some(ByteSize(8192)), ..LayoutFlags::default() };
+        let spec = from_flags(&flags).unwrap().unwrap();
+        assert_eq!((spec.kind, spec.stripe_unit_bytes), (LayoutKind::Striped, 8192));
+        assert_eq!(text(&spec), "striped, on all targets, unit 8.0K");
+
+        let sizes = vec![ByteSize(1 << 20), ByteSize(2 << 20)];
+        let flags = LayoutFlags { sizes, ..LayoutFlags::default() };
+        assert_eq!(from_flags(&flags).unwrap().unwrap().kind, LayoutKind::Fragments);
+    }
+
+    #[test]
+    fn flags_that_do_not_belong_together_are_refused() {
+        let chunked = Some(Family::Chunked);
+        let unit = Some(ByteSize(65536));
+        let flags = LayoutFlags { layout: chunked, unit, ..LayoutFlags::default() };
+        assert!(from_flags(&flags).unwrap_err().message.contains("--unit"));
+        let odd = LayoutFlags { unit: Some(ByteSize(1000)), ..LayoutFlags::default() };
+        assert!(from_flags(&odd).is_err(), "a unit that is no multiple of 4 KiB");
+    }
+}

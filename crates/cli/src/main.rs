@@ -1,0 +1,72 @@
+//! `weir`: servers, mount and tools in one program. `main` reads as a list of
+//! what it can do; each command is a module.
+
+mod args;
+mod cluster;
+mod failure;
+mod files;
+mod layouts;
+mod mount;
+mod output;
+mod serve;
+mod settings;
+mod signals;
+mod version;
+
+use args::{Arguments, Command, Target};
+use clap::Parser;
+use cluster::{down, keys, status, up};
+use failure::Done;
+use std::process::ExitCode;
+
+/// Exit codes: 0 done, 1 failed, 2 (from clap) wrong usage.
+fn main() -> ExitCode {
+    match run(&Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.say();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> Done {
+    start_log(command);
+    match command {
+        Command::Up(up) => up::run(up),
+        Command::Down(down) => down::run(down),
+        Command::Status(status) => status::run(status),
+        Command::Data(daemon) => serve::data(daemon),
+        Command::Meta(daemon) => serve::meta(daemon),
+        Command::Mount(mount) => mount::mount(mount),
+        Command::Umount(umount) => mount::umount(umount),
+        Command::Cp(cp) => files::copy::run(cp),
+        Command::Cat(cat) => files::simple::cat(cat),
+        Command::Ls(ls) => files::list::run(ls),
+        Command::Stat(stat) => files::stat::run(stat),
+        Command::Rm(rm) => files::simple::rm(rm),
+        Command::Mkdir(mkdir) => files::simple::mkdir(mkdir),
+        Command::Layout(layout) => layouts::show::run(layout),
+        Command::Df(df) => layouts::df::run(df),
+        Command::Mkfile(mkfile) => layouts::set::make_file(mkfile),
+        Command::Setlayout(set) => layouts::set::set_layout(set),
+        Command::Key(key) => keys::run(key),
+        Command::Target(Target::Create(create)) => keys::create_target(create),
+    }
+}
+
+/// Daemons log what they do, commands only what goes wrong beside their own
+/// message; `WEIR_LOG` (as in `debug` or `weir_client=trace`) says otherwise.
+fn start_log(command: &Command) {
+    let serves = matches!(command, Command::Data(_) | Command::Meta(_))
+        || matches!(command, Command::Mount(mount) if mount.foreground);
+    let usual = if serves { "info" } else { "error" };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_target(serves)
+        .init();
+}

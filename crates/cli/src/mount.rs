@@ -1,0 +1,166 @@
+//! `weir mount` and `weir umount`.
+
+use crate::args::{Mount, Umount};
+use crate::cluster::mounting::{self, check_mountpoint, mountpoint};
+use crate::cluster::mounts;
+use crate::failure::{Done, Failure};
+use crate::output::parse_size;
+use crate::serve::serve;
+use crate::settings::{self, Cluster};
+use crate::signals::Signals;
+use std::path::Path;
+use std::time::Duration;
+use weir_client::{Client, ClientConfig, Transport};
+use weir_mount::fuse::{Config, MountError, Session};
+use weir_mount::{Options, WeirFs};
+use weir_types::ErrorKind;
+
+/// Runs `weir mount`.
+pub fn mount(mount: &Mount) -> Done {
+    let cluster = settings::cluster(&mount.client)?;
+    let path = mountpoint(&mount.mountpoint)?;
+    let mut options = settings::config_file(&mount.client.cluster)?.mount.options;
+    options.extend(mount.options.iter().cloned());
+    // What is wrong with the options is said here, not in a log.
+    MountOptions::parse(&options)?;
+    if mount.foreground {
+        return serve(mount.detach, |ready| run(&cluster, &path, &options, ready));
+    }
+    mounting::mount(&cluster, &path, &options).map(drop)
+}
+
+/// Runs `weir umount`.
+pub fn umount(umount: &Umount) -> Done {
+    let path = mountpoint(&umount.mountpoint)?;
+    match mounts::at(&path)? {
+        Some(mount) => mounting::unmount(&mount, umount.lazy),
+        None => Err(Failure::new("no Weir is mounted here").about(path.display())),
+    }
+}
+
+/// Mounts, and serves until the mount is taken away.
+fn run(cluster: &Cluster, path: &Path, options: &[String], ready: &dyn Fn(&str)) -> Done {
+    check_mountpoint(path)?;
+    let signals = Signals::hold()?;
+    let credential = cluster.credential()?;
+    let options = MountOptions::parse(options)?;
+    let address = credential.metadata.first().cloned().unwrap_or_default();
+    let mut config = ClientConfig::new(address, credential.client, credential.key.clone());
+    config.metadata.clone_from(&credential.metadata);
+    config.cluster.clone_from(&credential.cluster);
+    config.name = format!("weir mount {}", path.display());
+    config.transport = options.transport;
+    if options.no_cache {
+        config = config.without_cache();
+    }
+    let client = Client::connect(config).map_err(|e| {
+        Failure::from(e).about(format!("cannot connect to cluster {}", credential.cluster))
+    })?;
+    let fuse = Config { source: cluster.source(), ..options.fuse };
+    let session = Session::mount(WeirFs::new(client, options.weir), path, &fuse)?;
+    let handle = session.handle();
+    signals.on_signal(move || match handle.unmount(false) {
+        Err(MountError::InUse(_)) => {
+            tracing::warn!("in use: detached, and gone when the last user is");
+            if let Err(e) = handle.unmount(true) {
+                tracing::warn!("{e}");
+            }
+        }
+        Err(e) => tracing::warn!("{e}"),
+        Ok(()) => {}
+    })?;
+    ready(&format!("cluster {} is mounted on {}", credential.cluster, path.display()));
+    session.run()?;
+    Ok(())
+}
+
+impl From<MountError> for Failure {
+    fn from(error: MountError) -> Self {
+        // Its text says what to do.
+        Self::new(error.to_string())
+    }
+}
+
+/// What `-o` can say.
+struct MountOptions {
+    fuse: Config,
+    weir: Options,
+    transport: Transport,
+    no_cache: bool,
+}
+
+const KNOWN: &str = "ro, rw, allow_other, allow_root_only, suid, nosuid, dev, nodev, nocache, \
+    direct_io, tcp, ttl=SECONDS, max_io=SIZE";
+
+impl MountOptions {
+    fn parse(options: &[String]) -> Done<Self> {
+        let root = rustix::process::geteuid().is_root();
+        // Root mounts for everyone, as with any other file system.
+        let mut all = Self {
+            fuse: Config { allow_other: root, ..Config::default() },
+            weir: Options::default(),
+            transport: Transport::Auto,
+            no_cache: false,
+        };
+        for option in options.iter().flat_map(|o| o.split(',')).filter(|o| !o.is_empty()) {
+            all.set(option)?;
+        }
+        Ok(all)
+    }
+
+    fn set(&mut self, option: &str) -> Done {
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        let bad = |why: &str| Failure::new(format!("mount option {option}: {why}"));
+        match name {
+            "ro" => self.fuse.read_only = true,
+            "rw" => self.fuse.read_only = false,
+            "allow_other" => self.fuse.allow_other = true,
+            "allow_root_only" => self.fuse.allow_other = false,
+            "suid" => self.fuse.suid = true,
+            "nosuid" => self.fuse.suid = false,
+            "dev" => self.fuse.dev = true,
+            "nodev" => self.fuse.dev = false,
+            "nocache" => self.no_cache = true,
+            "direct_io" => self.weir.direct_io = true,
+            "tcp" => self.transport = Transport::Tcp,
+            "ttl" => {
+                let seconds: f64 = value.parse().map_err(|_| bad("not a number of seconds"))?;
+                let ttl = Duration::try_from_secs_f64(seconds);
+                self.weir.ttl = ttl.map_err(|_| bad("not a number of seconds"))?;
+            }
+            "max_io" => {
+                let size = parse_size(value).map_err(|e| bad(&e))?;
+                self.fuse.max_io_bytes = usize::try_from(size.0).map_err(|_| bad("too large"))?;
+            }
+            // What fstab says to others than the file system, and atimes, which
+            // are never written at reads.
+            "defaults" | "auto" | "noauto" | "user" | "nofail" | "_netdev" | "exec" | "async"
+            | "noatime" | "relatime" => {}
+            _ => {
+                return Err(bad(ErrorKind::InvalidArgument.text())
+                    .hint(format!("known options: {KNOWN}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(options: &[&str]) -> Done<MountOptions> {
+        MountOptions::parse(&options.iter().map(|o| (*o).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_are_understood_or_named() {
+        let all = parse(&["ro,nocache", "ttl=0.5", "max_io=512K"]).unwrap();
+        assert!(all.fuse.read_only && all.no_cache);
+        assert_eq!(all.weir.ttl, Duration::from_millis(500));
+        assert_eq!(all.fuse.max_io_bytes, 512 << 10);
+        let unknown = parse(&["turbo"]).err().unwrap().to_string();
+        assert!(unknown.contains("turbo") && unknown.contains("nocache"), "{unknown}");
+        assert!(parse(&["ttl=-1"]).is_err());
+    }
+}

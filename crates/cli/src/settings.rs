@@ -1,0 +1,235 @@
+//! Where settings come from: the configuration file, then the environment,
+//! then flags, each over the one before (clap merges the last two).
+
+use crate::args::{ClientChoice, ClusterChoice};
+use crate::cluster::credential::Credential;
+use crate::cluster::state::StateDir;
+use crate::failure::{Done, Failure};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// The configuration file. Every entry may be left out.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfigFile {
+    /// Name of the cluster.
+    pub cluster: Option<String>,
+    /// Its state directory.
+    pub dir: Option<PathBuf>,
+    /// Credential file of a client.
+    pub credential: Option<PathBuf>,
+    /// Defaults of `weir up`.
+    #[serde(default)]
+    pub up: UpDefaults,
+    /// Defaults of `weir mount`.
+    #[serde(default)]
+    pub mount: MountDefaults,
+}
+
+/// Defaults of `weir up`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpDefaults {
+    /// Number of targets.
+    pub targets: Option<u32>,
+    /// Targets that one server process serves.
+    pub targets_per_server: Option<u32>,
+    /// First TCP port.
+    pub port: Option<u16>,
+    /// Where to mount.
+    pub mount: Option<PathBuf>,
+    /// Default stripe unit, as in "64K".
+    pub unit: Option<String>,
+}
+
+/// Defaults of `weir mount`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MountDefaults {
+    /// Mount options.
+    #[serde(default)]
+    pub options: Vec<String>,
+}
+
+const DEFAULT_NAME: &str = "default";
+
+/// Which cluster is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cluster {
+    /// One of `weir up` on this machine.
+    Here(StateDir),
+    /// One that is known by a credential only.
+    Elsewhere(PathBuf),
+}
+
+impl Cluster {
+    /// The credential of a client.
+    pub fn credential(&self) -> Done<Credential> {
+        match self {
+            Cluster::Here(state) => {
+                state.require()?;
+                Credential::read(&state.credential_file())
+            }
+            Cluster::Elsewhere(file) => Credential::read(file),
+        }
+    }
+
+    /// The source of its mounts, from which [`Cluster::from_source`] finds it again.
+    pub fn source(&self) -> String {
+        match self {
+            Cluster::Here(state) => format!("weir:{}", state.dir().display()),
+            Cluster::Elsewhere(file) => format!("weir:{}", file.display()),
+        }
+    }
+
+    /// The cluster of a mount, by the mount's source.
+    pub fn from_source(source: &str) -> Option<Self> {
+        let path = Path::new(source.strip_prefix("weir:")?);
+        if !path.is_absolute() {
+            return None;
+        }
+        Some(if path.is_dir() {
+            Cluster::Here(StateDir::at(path.to_owned()))
+        } else {
+            Cluster::Elsewhere(path.to_owned())
+        })
+    }
+}
+
+/// Reads the configuration file: the one named, or the first of the usual ones.
+pub fn config_file(choice: &ClusterChoice) -> Done<ConfigFile> {
+    let path = match &choice.config {
+        Some(path) => path.clone(),
+        None => match usual_config_files().into_iter().find(|path| path.is_file()) {
+            Some(path) => path,
+            None => return Ok(ConfigFile::default()),
+        },
+    };
+    let text = std::fs::read_to_string(&path).map_err(|e| Failure::file(&path, e))?;
+    toml::from_str(&text).map_err(|e| Failure::new(e.to_string()).about(path.display()))
+}
+
+fn usual_config_files() -> Vec<PathBuf> {
+    let home_config = match absolute_env("XDG_CONFIG_HOME") {
+        Some(dir) => Some(dir),
+        None => absolute_env("HOME").map(|home| home.join(".config")),
+    };
+    let mut files: Vec<PathBuf> =
+        home_config.into_iter().map(|d| d.join("weir/config.toml")).collect();
+    files.push(PathBuf::from("/etc/weir/config.toml"));
+    files
+}
+
+/// The state directory that is meant.
+pub fn state_dir(choice: &ClusterChoice) -> Done<StateDir> {
+    let config = config_file(choice)?;
+    // A name on the command line is over a directory in the file, and the
+    // other way round.
+    match (&choice.name, &choice.dir) {
+        (_, Some(dir)) => at(dir),
+        (Some(name), None) => named(name),
+        (None, None) => match (config.dir, config.cluster) {
+            (Some(dir), _) => at(&dir),
+            (None, name) => named(name.as_deref().unwrap_or(DEFAULT_NAME)),
+        },
+    }
+}
+
+/// The cluster that a client command means.
+pub fn cluster(choice: &ClientChoice) -> Done<Cluster> {
+    let named = choice.cluster.name.is_some() || choice.cluster.dir.is_some();
+    let credential = match &choice.credential {
+        Some(file) => Some(file.clone()),
+        None if named => None,
+        None => config_file(&choice.cluster)?.credential,
+    };
+    match credential {
+        Some(file) => Ok(Cluster::Elsewhere(absolute(&file)?)),
+        None => Ok(Cluster::Here(state_dir(&choice.cluster)?)),
+    }
+}
+
+/// The state directory of a cluster made by name.
+pub fn named(name: &str) -> Done<StateDir> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.starts_with('.') || name.len() > 64 || !name.chars().all(allowed) {
+        return Err(Failure::new(format!("'{name}' cannot be the name of a cluster"))
+            .hint("use letters, digits, '-', '_' and '.'"));
+    }
+    Ok(StateDir::at(state_home()?.join(name)))
+}
+
+fn at(dir: &Path) -> Done<StateDir> {
+    Ok(StateDir::at(absolute(dir)?))
+}
+
+/// Where clusters of this user keep their state, one directory each.
+pub fn state_home() -> Done<PathBuf> {
+    if let Some(home) = absolute_env("XDG_STATE_HOME") {
+        return Ok(home.join("weir"));
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok(PathBuf::from("/var/lib/weir"));
+    }
+    match absolute_env("HOME") {
+        Some(home) => Ok(home.join(".local/state/weir")),
+        None => Err(Failure::new("neither HOME nor XDG_STATE_HOME is set")
+            .hint("name the state directory with --dir")),
+    }
+}
+
+fn absolute_env(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+/// A path as other processes, which run elsewhere, can use it.
+pub fn absolute(path: &Path) -> Done<PathBuf> {
+    // Links are resolved where the path exists, so that a directory has one name.
+    match path.canonicalize() {
+        Ok(path) => Ok(path),
+        Err(_) => std::path::absolute(path).map_err(|e| Failure::file(path, e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_would_leave_the_state_directory_are_refused() {
+        for bad in ["", "..", ".hidden", "a/b", "a b"] {
+            assert!(named(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("config.toml");
+        std::fs::write(&config, "dir = \"/from-the-file\"\n").unwrap();
+        let mut choice = ClusterChoice { config: Some(config), ..ClusterChoice::default() };
+        assert_eq!(state_dir(&choice).unwrap().dir(), Path::new("/from-the-file"));
+        choice.dir = Some("/from-a-flag".into());
+        assert_eq!(state_dir(&choice).unwrap().dir(), Path::new("/from-a-flag"));
+    }
+
+    #[test]
+    fn a_word_that_means_nothing_in_the_file_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("config.toml");
+        std::fs::write(&config, "clutser = \"x\"\n").unwrap();
+        let choice = ClusterChoice { config: Some(config), ..ClusterChoice::default() };
+        assert!(state_dir(&choice).unwrap_err().message.contains("clutser"));
+    }
+
+    #[test]
+    fn a_mount_leads_back_to_its_cluster() {
+        let dir = tempfile::tempdir().unwrap();
+        let here = Cluster::Here(StateDir::at(dir.path().to_owned()));
+        assert_eq!(Cluster::from_source(&here.source()), Some(here));
+        let file = dir.path().join("client.toml");
+        let elsewhere = Cluster::Elsewhere(file);
+        assert_eq!(Cluster::from_source(&elsewhere.source()), Some(elsewhere));
+        assert_eq!(Cluster::from_source("/dev/sda1"), None);
+    }
+}

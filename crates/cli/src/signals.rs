@@ -1,0 +1,52 @@
+//! SIGTERM and SIGINT as an event in a thread, so that a daemon ends in order.
+
+use crate::failure::{Done, Failure};
+use libc::{SIG_BLOCK, SIGHUP, SIGINT, SIGTERM, c_int, sigset_t};
+use std::mem::MaybeUninit;
+use std::thread;
+
+/// The signals that end a daemon, held back from the threads of this process.
+pub struct Signals {
+    set: sigset_t,
+}
+
+impl Signals {
+    /// Holds the signals back, in this thread and in those that it starts from
+    /// here on: to be called before there are others.
+    pub fn hold() -> Done<Self> {
+        let mut set = MaybeUninit::<sigset_t>::uninit();
+        // SAFETY: `sigemptyset` initialises the set, which is ours alone;
+        // `sigaddset` and `pthread_sigmask` then get a valid set, and a null
+        // pointer as "the old mask is not wanted" is allowed.
+        let (set, failed) = unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for signal in [SIGTERM, SIGINT, SIGHUP] {
+                libc::sigaddset(set.as_mut_ptr(), signal);
+            }
+            let failed = libc::pthread_sigmask(SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+            (set.assume_init(), failed)
+        };
+        match failed {
+            0 => Ok(Self { set }),
+            code => Err(Failure::new(format!("cannot block signals: error {code}"))),
+        }
+    }
+
+    /// Calls `end` in a thread of its own at each of the signals.
+    pub fn on_signal(self, mut end: impl FnMut() + Send + 'static) -> Done {
+        let wait = move || {
+            loop {
+                let mut signal: c_int = 0;
+                // SAFETY: the set is initialised, and `signal` is ours to write.
+                let failed = unsafe { libc::sigwait(&raw const self.set, &raw mut signal) };
+                if failed != 0 {
+                    return;
+                }
+                tracing::info!("signal {signal}: ending");
+                end();
+            }
+        };
+        let thread = thread::Builder::new().name("signals".to_owned()).spawn(wait);
+        thread.map(drop).map_err(|e| Failure::new(format!("cannot start a thread: {e}")))
+    }
+}

@@ -1,0 +1,14 @@
+//! What `weir --version` says.
+
+/// Program, protocol and on-disk format versions.
+pub const LINE: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (protocol 1, format 1)");
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_protocol_version_is_the_one_that_is_spoken() {
+        let protocol = format!("protocol {},", weir_wire::frame::VERSION);
+        assert!(super::LINE.contains(&protocol));
+    }
+}

@@ -1,0 +1,230 @@
+//! A cluster of real processes in a temporary directory, which is gone when
+//! the test ends, even by a panic.
+#![allow(dead_code)] // Each test program uses its part of it.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The program under test.
+pub const WEIR: &str = env!("CARGO_BIN_EXE_weir");
+
+/// A place for clusters, with a home of its own: nothing of the user's is read.
+pub struct Place {
+    dir: TempDir,
+}
+
+/// What a command said.
+#[derive(Debug)]
+pub struct Said {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        // Short, because the paths of Unix sockets have to be.
+        Self { dir: tempfile::Builder::new().prefix("weir-t").tempdir_in("/tmp").unwrap() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The program, with an environment of its own.
+    pub fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
+        let mut command = Command::new(WEIR);
+        command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("WEIR_") {
+                command.env_remove(name);
+            }
+        }
+        let home = self.dir.path();
+        command
+            .env("HOME", home)
+            .env("XDG_STATE_HOME", home.join("state"))
+            .env("XDG_CONFIG_HOME", home.join("config"));
+        command
+    }
+
+    /// Runs the program to its end.
+    pub fn weir<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Said {
+        said(self.command(arguments))
+    }
+
+    /// Makes a cluster with `--name NAME` and some more arguments.
+    pub fn up(&self, name: &str, more: &[&str]) -> Cluster<'_> {
+        let cluster = self.cluster(name);
+        let mut arguments = vec!["up", "--name", name];
+        arguments.extend(more);
+        self.weir(&arguments).ok();
+        cluster
+    }
+
+    /// A cluster that a test makes by itself; it too is gone in the end.
+    pub fn cluster(&self, name: &str) -> Cluster<'_> {
+        Cluster { place: self, name: name.to_owned() }
+    }
+}
+
+/// One cluster of a [`Place`].
+pub struct Cluster<'a> {
+    pub place: &'a Place,
+    pub name: String,
+}
+
+impl Cluster<'_> {
+    /// Its state directory.
+    pub fn dir(&self) -> PathBuf {
+        self.place.path("state/weir").join(&self.name)
+    }
+
+    /// Runs the program for this cluster.
+    pub fn weir<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Said {
+        said(self.command(arguments))
+    }
+
+    /// The program, for this cluster.
+    pub fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
+        let mut command = self.place.command(arguments);
+        command.env("WEIR_CLUSTER", &self.name);
+        command
+    }
+
+    /// Numbers of the processes that its pid files name, if they are ours.
+    pub fn pids(&self) -> Vec<i32> {
+        let Ok(files) = std::fs::read_dir(self.dir().join("run")) else { return Vec::new() };
+        files
+            .flatten()
+            .filter(|f| f.path().extension() == Some(OsStr::new("pid")))
+            .filter_map(|f| pid_in(&f.path()))
+            .collect()
+    }
+
+    /// Number of the process of one daemon.
+    pub fn pid(&self, daemon: &str) -> i32 {
+        pid_in(&self.dir().join("run").join(format!("{daemon}.pid")))
+            .unwrap_or_else(|| panic!("{daemon} does not run"))
+    }
+
+    /// SIGKILL to one daemon; returns when it is gone.
+    pub fn kill(&self, daemon: &str) {
+        let pid = self.pid(daemon);
+        kill_and_wait(pid);
+    }
+}
+
+impl Drop for Cluster<'_> {
+    fn drop(&mut self) {
+        let pids = self.pids();
+        let _ = self.place.weir(&["down", "--name", &self.name, "--force", "--purge", "--yes"]);
+        // Whatever went wrong with that: nothing of this test stays behind.
+        let ours = self.place.dir.path().to_owned();
+        for line in std::fs::read_to_string("/proc/self/mounts").unwrap_or_default().lines() {
+            let mut words = line.split(' ').skip(1);
+            let (at, kind) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+            if kind == "fuse.weir" && Path::new(at).starts_with(&ours) {
+                let _ = Command::new("umount").arg("-l").arg(at).status();
+            }
+        }
+        for pid in pids.into_iter().filter(|pid| is_ours(*pid)) {
+            kill_and_wait(pid);
+        }
+    }
+}
+
+fn pid_in(file: &Path) -> Option<i32> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let pid = text.split_whitespace().next()?.parse().ok()?;
+    is_ours(pid).then_some(pid)
+}
+
+/// Whether a living process runs the program under test.
+pub fn is_ours(pid: i32) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == Path::new(WEIR))
+}
+
+fn kill_and_wait(pid: i32) {
+    let _ = Command::new("kill").arg("-9").arg(pid.to_string()).status();
+    eventually("the process is gone", || !is_ours(pid));
+}
+
+/// Waits, not for ever, until something is so.
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "not within 30 s: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Runs a command to its end.
+pub fn said(mut command: Command) -> Said {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    Said {
+        code: status.code(),
+        out: String::from_utf8_lossy(&stdout).into_owned(),
+        err: String::from_utf8_lossy(&stderr).into_owned(),
+    }
+}
+
+impl Said {
+    /// It succeeded; what it printed.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "stdout: {}\nstderr: {}", self.out, self.err);
+        self.out
+    }
+
+    /// It failed with exit code 1 and a message that has all of these words.
+    #[track_caller]
+    pub fn fails(self, words: &[&str]) -> String {
+        assert_eq!(self.code, Some(1), "stdout: {}\nstderr: {}", self.out, self.err);
+        for word in words {
+            assert!(self.err.contains(word), "no {word:?} in: {}", self.err);
+        }
+        self.err
+    }
+
+    /// It printed JSON.
+    #[track_caller]
+    pub fn json(self) -> serde_json::Value {
+        serde_json::from_str(&self.ok()).unwrap()
+    }
+}
+
+/// Bytes without a pattern that a stripe could hide, the same for equal seeds.
+pub fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Whether this test may do what only root may; says so if not.
+pub fn root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("not root: this test checks nothing");
+    }
+    root
+}
+
+/// Fails unless `diff -r` finds no difference.
+#[track_caller]
+pub fn same_trees(a: &Path, b: &Path) {
+    let mut diff = Command::new("diff");
+    diff.args(["-r", "--no-dereference"]).arg(a).arg(b);
+    let said = said(diff);
+    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+}

@@ -1,0 +1,149 @@
+//! Clusters come, show themselves, go, and leave nothing behind.
+
+mod harness;
+
+use harness::{Place, eventually, is_ours};
+
+#[test]
+fn a_cluster_comes_up_shows_itself_and_goes_down() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "3"]);
+    let status = cluster.weir(&["status", "--json", "--counters"]).json();
+    assert_eq!(status["daemons"].as_array().unwrap().len(), 4);
+    assert_eq!(status["targets"].as_array().unwrap().len(), 3);
+    assert_eq!(status["trouble"].as_array().unwrap().len(), 0, "{status}");
+    assert!(status["servers"]["data-2"]["counters"].is_object());
+    let text = cluster.weir(&["status"]).ok();
+    assert!(text.contains("data-3") && text.contains("All is well"), "{text}");
+
+    let pids = cluster.pids();
+    assert_eq!(pids.len(), 4);
+    // Up again changes nothing.
+    assert!(cluster.weir(&["up"]).ok().contains("running already"));
+    assert_eq!(cluster.pids().len(), 4);
+
+    cluster.weir(&["down"]).ok();
+    assert!(!pids.iter().any(|pid| is_ours(*pid)), "a daemon runs on");
+    cluster.weir(&["status"]).fails(&[]);
+    assert!(cluster.weir(&["down"]).ok().contains("was not running"));
+}
+
+#[test]
+fn what_has_died_is_named_and_started_again() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "2"]);
+    cluster.weir(&["mkdir", "/kept"]).ok();
+    cluster.kill("data-2");
+    let status = cluster.weir(&["status"]);
+    assert!(status.out.contains("data-2 does not run"), "{}", status.out);
+    assert_eq!(status.code, Some(1));
+    cluster.kill("meta");
+    cluster.weir(&["up"]).ok();
+    assert_eq!(cluster.weir(&["ls", "/"]).ok(), "kept\n");
+    // The servers find each other again.
+    eventually("all is well", || cluster.weir(&["status"]).code == Some(0));
+}
+
+#[test]
+fn a_stopped_cluster_keeps_its_files() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "4", "--targets-per-server", "2"]);
+    assert_eq!(cluster.pids().len(), 3);
+    let bytes = harness::noise(3_000_000, 1);
+    std::fs::write(place.path("data"), &bytes).unwrap();
+    cluster.weir(&["cp", "data", "weir:/data"]).ok();
+    cluster.weir(&["down"]).ok();
+    cluster.weir(&["up"]).ok();
+    cluster.weir(&["cp", "weir:/data", "back"]).ok();
+    assert!(std::fs::read(place.path("back")).unwrap() == bytes);
+}
+
+#[test]
+fn two_clusters_side_by_side_do_not_mix() {
+    let place = Place::new();
+    let one = place.up("one", &["--targets", "1"]);
+    let two = place.up("two", &["--targets", "2"]);
+    std::fs::write(place.path("text"), "of one").unwrap();
+    one.weir(&["cp", "text", "weir:/text"]).ok();
+    assert_eq!(two.weir(&["ls", "/"]).ok(), "");
+    // From one to the other, by name.
+    place.weir(&["cp", "weir://one/text", "weir://two/copy"]).ok();
+    assert_eq!(two.weir(&["cat", "/copy"]).ok(), "of one");
+    // The credential of one does not open the other.
+    one.weir(&["down"]).ok();
+    assert_eq!(two.weir(&["cat", "/copy"]).ok(), "of one");
+    assert_eq!(two.weir(&["df", "--json"]).json().as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn purge_asks_and_then_leaves_nothing_behind() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "2"]);
+    cluster.weir(&["mkdir", "/a"]).ok();
+    let pids = cluster.pids();
+    cluster.weir(&["down", "--purge"]).fails(&["deletes cluster one", "--yes"]);
+    assert_eq!(cluster.pids().len(), 3, "an unanswered question changes nothing");
+    cluster.weir(&["down", "--purge", "--yes"]).ok();
+    assert!(!pids.iter().any(|pid| is_ours(*pid)));
+    assert!(!place.path("state/weir").exists());
+    cluster.weir(&["status"]).fails(&["there is no cluster", "weir up"]);
+}
+
+#[test]
+fn a_failed_up_takes_back_what_it_made() {
+    let place = Place::new();
+    let cluster = place.cluster("one");
+    // A file is no mountpoint: everything else has been made and started by then.
+    std::fs::write(place.path("file"), "").unwrap();
+    cluster.weir(&["up", "--mount", "file"]).fails(&["file", "Not a directory"]);
+    assert!(!cluster.dir().exists());
+    assert!(!place.path("state/weir").exists());
+}
+
+#[test]
+fn a_cluster_keeps_its_shape() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    cluster.weir(&["up", "--targets", "2"]).fails(&["has 1 targets", "--targets"]);
+    cluster.weir(&["status"]).ok();
+}
+
+#[test]
+fn credentials_are_made_listed_and_work_at_once() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    cluster.weir(&["mkdir", "/seen"]).ok();
+    cluster.weir(&["key", "new", "--output", "new.toml", "--note", "for a test"]).ok();
+    assert_eq!(place.weir(&["ls", "--credential", "new.toml", "/"]).ok(), "seen\n");
+    cluster.weir(&["key", "new"]).ok();
+    let list = cluster.weir(&["key", "list", "--json"]).json();
+    assert_eq!(list.as_array().unwrap().len(), 2, "{list}");
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(place.path("new.toml")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_data_server_of_another_machine_joins() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    let said = cluster
+        .weir(&["key", "server", "--server", "9", "--targets", "90,91", "-o", "node",
+            "--listen", "127.0.0.1:0"])
+        .ok();
+    for line in said.lines().filter(|line| line.contains("weir target create")) {
+        let mut create = place.command(&line.split_whitespace().skip(1).collect::<Vec<_>>());
+        harness::said({
+            create.current_dir(place.path("node"));
+            create
+        })
+        .ok();
+    }
+    let mut server = place.command(&["data", "--config", "data-9.toml"]);
+    server.current_dir(place.path("node")).stderr(std::process::Stdio::null());
+    let mut server = server.spawn().unwrap();
+    let joined = || cluster.weir(&["df", "--json"]).json().as_array().unwrap().len() == 3;
+    eventually("its targets are in the map", joined);
+    std::process::Command::new("kill").arg(server.id().to_string()).status().unwrap();
+    assert!(server.wait().unwrap().success(), "SIGTERM ends a server in order");
+}

@@ -1,0 +1,146 @@
+//! The mount, from the command line.
+
+mod harness;
+
+use harness::{Place, eventually, noise, root, said, same_trees};
+use std::fs;
+use std::process::{Command, Stdio};
+
+#[test]
+fn a_mounted_cluster_holds_what_is_put_into_it() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "4", "--mount", "m"]);
+    let mount = place.path("m");
+    fs::create_dir(mount.join("d")).unwrap();
+    let bytes = noise(5_000_000, 1);
+    fs::write(mount.join("d/data"), &bytes).unwrap();
+    assert!(cluster.weir(&["status"]).ok().contains("Mounted on"));
+
+    // The same file without the mount, and its layout by its local name.
+    let cat = cluster.command(&["cat", "/d/data"]).output().unwrap();
+    assert!(cat.stdout == bytes);
+    let layout = cluster.weir(&["layout", "--json", "m/d/data"]).json();
+    assert_eq!(layout[0]["size"], 5_000_000);
+    cluster.weir(&["mkfile", "m/d/wide", "--unit", "1M"]).ok();
+    assert!(cluster.weir(&["layout", "m/d/wide"]).ok().contains("unit 1.0M"));
+    cluster.weir(&["layout", "/etc/passwd"]).fails(&["not in a mounted Weir", "weir:/path"]);
+
+    // Mounting again by `weir up` is nothing new; what was written stays.
+    cluster.weir(&["up", "--mount", "m"]).ok();
+    cluster.weir(&["umount", "m"]).ok();
+    assert!(!mount.join("d").exists());
+    cluster.weir(&["mount", "m"]).ok();
+    assert!(fs::read(mount.join("d/data")).unwrap() == bytes);
+    cluster.weir(&["down", "--purge", "--yes"]).ok();
+    assert!(!mount.exists(), "`weir up` made the directory, `weir down --purge` takes it");
+}
+
+#[test]
+fn a_copied_tree_is_the_same() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "4", "--mount", "m"]);
+    let copy = said({
+        let mut cp = Command::new("cp");
+        cp.args(["-a", "/usr/include/linux"]).arg(place.path("m/tree"));
+        cp
+    });
+    assert_eq!(copy.code, Some(0), "{copy:?}");
+    cluster.weir(&["umount", "m"]).ok();
+    cluster.weir(&["mount", "m"]).ok();
+    same_trees("/usr/include/linux".as_ref(), &place.path("m/tree"));
+}
+
+#[test]
+fn a_busy_mountpoint_names_who_is_there() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1", "--mount", "m"]);
+    let mut user = Command::new("sleep")
+        .arg("60")
+        .current_dir(place.path("m"))
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let who = format!("sleep ({})", user.id());
+    cluster.weir(&["umount", "m"]).fails(&["busy", &who, "--lazy"]);
+    cluster.weir(&["down"]).fails(&["busy", &who, "--force"]);
+    cluster.weir(&["mount", "m"]).fails(&["mounted here already", "weir umount"]);
+    user.kill().unwrap();
+    user.wait().unwrap();
+    cluster.weir(&["umount", "m"]).ok();
+    cluster.weir(&["umount", "m"]).fails(&["no Weir is mounted here"]);
+}
+
+#[test]
+fn down_with_force_ends_a_mount_in_use() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1", "--mount", "m"]);
+    let mut user =
+        Command::new("sleep").arg("60").current_dir(place.path("m")).spawn().unwrap();
+    cluster.weir(&["down", "--force"]).ok();
+    assert!(cluster.pids().is_empty());
+    user.kill().unwrap();
+    user.wait().unwrap();
+}
+
+#[test]
+fn a_mountpoint_has_to_be_a_directory_that_exists() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    cluster.weir(&["mount", "nowhere"]).fails(&["nowhere", "make the directory first"]);
+    fs::write(place.path("file"), "").unwrap();
+    cluster.weir(&["mount", "file"]).fails(&["file: Not a directory"]);
+    fs::create_dir(place.path("m")).unwrap();
+    cluster.weir(&["mount", "m", "-o", "turbo"]).fails(&["turbo", "nocache"]);
+    cluster.weir(&["down"]).ok();
+    cluster.weir(&["mount", "m"]).fails(&["cannot connect", "weir up"]);
+}
+
+#[test]
+fn fuse_is_missing() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    fs::create_dir(place.path("m")).unwrap();
+    // A /dev without fuse, in a mount namespace of its own.
+    let script = "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && \
+        exec \"$0\" mount --dir \"$1\" m";
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-m", "sh", "-c", script, harness::WEIR]).arg(cluster.dir());
+    unshare.current_dir(place.path(""));
+    said(unshare).fails(&["FUSE is missing", "modprobe fuse"]);
+}
+
+#[test]
+fn a_mount_whose_process_died_is_named_and_mounted_again() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1", "--mount", "m"]);
+    fs::write(place.path("m/f"), "kept").unwrap();
+    let run = cluster.dir().join("run");
+    let name = fs::read_dir(run).unwrap().flatten().find_map(|f| {
+        f.file_name().to_str()?.strip_suffix(".pid").filter(|n| n.starts_with("mount-")).map(str::to_owned)
+    });
+    cluster.kill(&name.unwrap());
+    let status = cluster.weir(&["status"]);
+    assert!(status.out.contains("process of the mount") && status.code == Some(1), "{status:?}");
+    cluster.weir(&["up", "--mount", "m"]).ok();
+    assert_eq!(fs::read_to_string(place.path("m/f")).unwrap(), "kept");
+}
+
+#[test]
+fn in_the_foreground_it_ends_with_a_signal() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    fs::create_dir(place.path("m")).unwrap();
+    let mut command = cluster.command(&["mount", "--foreground", "m"]);
+    let mut mount = command.stderr(Stdio::null()).spawn().unwrap();
+    eventually("it is mounted", || {
+        let table = fs::read_to_string("/proc/self/mounts").unwrap();
+        table.contains(&format!(" {} fuse.weir", place.path("m").display()))
+    });
+    fs::write(place.path("m/f"), "written before the end").unwrap();
+    Command::new("kill").arg(mount.id().to_string()).status().unwrap();
+    assert!(mount.wait().unwrap().success());
+    assert_eq!(cluster.weir(&["cat", "/f"]).ok(), "written before the end");
+}

@@ -1,0 +1,180 @@
+//! What a data server has to be told.
+
+use serde::{Deserialize, Serialize};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use weir_types::{Error, ErrorKind, Result};
+use weir_wire::Key;
+
+/// One target to serve.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetConfig {
+    /// Its number.
+    pub target: u32,
+    /// Its directory, made by `weir_store::Target::create`.
+    pub dir: PathBuf,
+    /// The file that holds the key of its capabilities, 64 hexadecimal digits.
+    pub key_file: PathBuf,
+}
+
+/// The configuration of one data server process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataServerConfig {
+    /// Its number.
+    pub server: u32,
+    /// Where to listen: `address:port`; port 0 takes any free one.
+    pub listen: String,
+    /// `host:port` under which clients reach it; `None`: the address it
+    /// listens on, or this host's name if that is every address.
+    #[serde(default)]
+    pub advertise: Option<String>,
+    /// The path of a Unix socket for clients on this host.
+    #[serde(default)]
+    pub unix: Option<PathBuf>,
+    /// What to serve; at least one.
+    pub targets: Vec<TargetConfig>,
+    /// The file that holds the server's key, 64 hexadecimal digits.
+    pub server_key_file: PathBuf,
+    /// Addresses of metadata servers, tried in order; none: serve without
+    /// registering (tests, benchmarks).
+    #[serde(default)]
+    pub metadata: Vec<String>,
+    /// Event loops; 0: half the processors, at most 4.
+    #[serde(default)]
+    pub event_loops: usize,
+    /// Disk threads of each target.
+    #[serde(default = "default_disk_threads")]
+    pub disk_threads_per_target: usize,
+    /// Requests that wait for each target's disk before connections pause.
+    #[serde(default = "default_queue_limit")]
+    pub queue_limit: usize,
+    /// Bytes of all buffers for data on its way.
+    #[serde(default = "default_buffer_bytes")]
+    pub buffer_bytes: usize,
+    /// The most connections.
+    #[serde(default = "default_max_connections")]
+    pub max_connections: usize,
+}
+
+fn default_disk_threads() -> usize {
+    2
+}
+fn default_queue_limit() -> usize {
+    256
+}
+fn default_buffer_bytes() -> usize {
+    256 << 20
+}
+fn default_max_connections() -> usize {
+    65_536
+}
+
+impl DataServerConfig {
+    /// The defaults, for a server without targets yet.
+    pub fn new(server: u32, listen: impl Into<String>, server_key_file: PathBuf) -> Self {
+        Self {
+            server,
+            listen: listen.into(),
+            advertise: None,
+            unix: None,
+            targets: Vec::new(),
+            server_key_file,
+            metadata: Vec::new(),
+            event_loops: 0,
+            disk_threads_per_target: default_disk_threads(),
+            queue_limit: default_queue_limit(),
+            buffer_bytes: default_buffer_bytes(),
+            max_connections: default_max_connections(),
+        }
+    }
+
+    /// Refuses what cannot work.
+    ///
+    /// Errors: `InvalidArgument`, naming the field.
+    pub fn check(&self) -> Result<()> {
+        let bad = |what: &str| Err(Error::new(ErrorKind::InvalidArgument, what));
+        if self.targets.is_empty() {
+            return bad("`targets` is empty: a data server needs at least one target to serve");
+        }
+        for (i, target) in self.targets.iter().enumerate() {
+            if self.targets[..i].iter().any(|t| t.target == target.target) {
+                let what = format!("target {} is listed twice in `targets`", target.target);
+                return bad(&what);
+            }
+        }
+        if !(1..=64).contains(&self.disk_threads_per_target) {
+            return bad("`disk_threads_per_target` must be from 1 to 64");
+        }
+        if self.queue_limit == 0 {
+            return bad("`queue_limit` must be at least 1");
+        }
+        Ok(())
+    }
+}
+
+/// Reads a key file.
+///
+/// Errors: `NotFound`, `AccessDenied` if others than the owner may read it,
+/// `InvalidArgument` if it is no key; they name the file and never its contents.
+pub(crate) fn read_key(path: &Path, whose: &str) -> Result<Key> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|e| {
+        let hint = match e.kind() {
+            std::io::ErrorKind::NotFound => "; make it with `weir key`, or copy it from the metadata server's host",
+            _ => "",
+        };
+        let error = Error::from(e);
+        Error::new(error.kind, format!("key file {shown} of {whose}: {}{hint}", error.message))
+    })?;
+    let mode = std::fs::metadata(path).map_err(Error::from)?.mode();
+    if mode & 0o077 != 0 {
+        return Err(Error::new(
+            ErrorKind::AccessDenied,
+            format!("key file {shown} of {whose} can be read by others: run `chmod 600 {shown}`"),
+        ));
+    }
+    Key::from_hex(&text).ok_or_else(|| {
+        Error::new(
+            ErrorKind::InvalidArgument,
+            format!("key file {shown} of {whose} does not hold 64 hexadecimal digits"),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_configuration_that_cannot_work_is_refused_by_field() {
+        let mut config = DataServerConfig::new(1, "127.0.0.1:0", "key".into());
+        assert!(config.check().unwrap_err().message.contains("targets"));
+        let target = TargetConfig { target: 1, dir: "d".into(), key_file: "k".into() };
+        config.targets = vec![target.clone(), target];
+        assert!(config.check().unwrap_err().message.contains("listed twice"));
+        config.targets.pop();
+        config.check().unwrap();
+        config.queue_limit = 0;
+        assert!(config.check().unwrap_err().message.contains("queue_limit"));
+    }
+
+    #[test]
+    fn key_files_are_read_and_bad_ones_named_without_their_contents() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("server.key");
+        let mode = |m| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(m)).unwrap();
+        let missing = read_key(&path, "server 1").unwrap_err();
+        assert!(missing.message.contains("server.key") && missing.message.contains("weir key"));
+        std::fs::write(&path, "ab".repeat(32)).unwrap();
+        mode(0o644);
+        assert!(read_key(&path, "server 1").unwrap_err().message.contains("chmod 600"));
+        mode(0o600);
+        assert_eq!(read_key(&path, "server 1").unwrap(), Key::from_bytes([0xab; 32]));
+        std::fs::write(&path, "secret but no key").unwrap();
+        let bad = read_key(&path, "server 1").unwrap_err();
+        assert!(!bad.message.contains("secret"), "{bad}");
+    }
+}

@@ -1,0 +1,106 @@
+//! What a data server counts.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use weir_types::ErrorKind;
+use weir_wire::Op;
+use weir_wire::capability::Refusal;
+
+macro_rules! counters {
+    ($($(#[$meta:meta])* $name:ident = $label:literal;)*) => {
+        /// Numbers of what was done, over all loops and threads.
+        #[derive(Debug, Default)]
+        pub struct Counters { $($(#[$meta])* pub(crate) $name: AtomicU64,)* }
+
+        impl Counters {
+            /// Name and value of each.
+            pub fn snapshot(&self) -> Vec<(String, u64)> {
+                vec![$(($label.to_string(), self.$name.load(Relaxed)),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    read = "op.read";
+    write = "op.write";
+    sync = "op.sync";
+    truncate = "op.truncate";
+    stat_object = "op.stat_object";
+    ping = "op.ping";
+    status = "op.status";
+    other = "op.other";
+    /// Bytes of payloads sent.
+    read_bytes = "bytes.read";
+    /// Bytes of payloads that were stored.
+    written_bytes = "bytes.written";
+    /// Reads answered from the page cache, without a thread hop.
+    read_cached = "read.from_page_cache";
+    /// Reads that a disk thread did.
+    read_disk = "read.by_disk_thread";
+    /// Reads asked for again after a mismatch at the reader.
+    read_locked = "read.locked";
+    refused_target = "refused.unknown_target";
+    refused_signature = "refused.capability_not_signed";
+    refused_session = "refused.capability_of_other_session";
+    refused_file = "refused.capability_for_other_file";
+    refused_rights = "refused.capability_without_right";
+    refused_expired = "refused.capability_expired";
+    refused_malformed = "refused.malformed";
+    refused_stale = "refused.stale_generation";
+    refused_ticket = "refused.ticket";
+    /// Payloads that did not match their checksums on arrival.
+    damaged_arrivals = "checksum.damaged_on_arrival";
+    /// Blocks that did not match on the disk.
+    corrupt_blocks = "checksum.corrupt_on_disk";
+    /// Other errors answered.
+    errors = "error.other";
+    /// Times that a target's queue was full.
+    queue_full = "queue.full";
+    /// Reads that waited for a buffer.
+    buffer_waits = "buffer.waits";
+    /// Objects removed at the metadata server's word.
+    objects_removed = "objects.removed";
+}
+
+/// Adds to a counter.
+pub(crate) fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Relaxed);
+}
+
+impl Counters {
+    pub(crate) fn count_op(&self, op: Op) {
+        let counter = match op {
+            Op::Read => &self.read,
+            Op::Write => &self.write,
+            Op::Sync => &self.sync,
+            Op::Truncate => &self.truncate,
+            Op::StatObject => &self.stat_object,
+            Op::Ping => &self.ping,
+            Op::Status => &self.status,
+            _ => &self.other,
+        };
+        add(counter, 1);
+    }
+
+    pub(crate) fn count_refusal(&self, refusal: Refusal) {
+        let counter = match refusal {
+            Refusal::NotSigned => &self.refused_signature,
+            Refusal::OtherSession => &self.refused_session,
+            Refusal::OtherFile => &self.refused_file,
+            Refusal::NoRight => &self.refused_rights,
+            Refusal::Expired => &self.refused_expired,
+        };
+        add(counter, 1);
+    }
+
+    /// Counts an error that came from the store.
+    pub(crate) fn count_failure(&self, kind: ErrorKind) {
+        let counter = match kind {
+            ErrorKind::Stale => &self.refused_stale,
+            ErrorKind::ChecksumMismatch => &self.damaged_arrivals,
+            ErrorKind::Corrupt => &self.corrupt_blocks,
+            _ => &self.errors,
+        };
+        add(counter, 1);
+    }
+}

@@ -1,0 +1,416 @@
+//! What a request leads to, without I/O, threads, clock or bulk bytes: requests
+//! and completions in, [`Action`]s out. Buffers and checksums stay with the
+//! shell, which files them under the [`OpId`].
+//!
+//! A request is checked in this order: it decodes; the target is served here;
+//! the capability is signed for it, belongs to the connection's session, is
+//! for the object's file, grants the operation and has not expired; the share
+//! of the regions is within the limits; payload and checksums are as long as
+//! the share. Generations are compared in the store, under the object's lock.
+
+mod work;
+
+#[cfg(test)]
+mod tests;
+
+pub use crate::counters::Counters;
+pub use work::{Outcome, ReadWork, Work};
+
+use crate::counters::add;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use weir_layout::{Piece, cut_count, share};
+use weir_types::codec::{Decode, Encode};
+use weir_types::limits::MAX_PAYLOAD_BYTES;
+use weir_types::{Error, ErrorKind, Result, ServerId, SessionId, StripeMap, TargetId};
+use weir_wire::capability::Check;
+use weir_wire::data::{
+    Access, ObjectLen, ObjectStat, ReadRequest, StatObjectRequest, SyncRequest, TruncateRequest,
+    WriteRequest,
+};
+use weir_wire::{Header, Key, Op, Rights};
+
+/// How busy a target is; shared by all machines of a server.
+#[derive(Debug, Default)]
+pub struct Load {
+    /// Requests accepted and not answered.
+    pub in_flight: AtomicU32,
+    /// Requests that wait for the disk.
+    pub queued: AtomicU32,
+}
+
+/// A target as the machine knows it.
+#[derive(Debug)]
+pub struct ServedTarget {
+    /// Which.
+    pub id: TargetId,
+    /// The key that signs its capabilities.
+    pub key: Key,
+    /// How busy it is.
+    pub load: Load,
+}
+
+/// A request in progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OpId(pub u32);
+
+impl OpId {
+    /// Its place in a table; small numbers are used again.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A request that has come. `C` names a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'a, C> {
+    /// On which connection.
+    pub conn: C,
+    /// The session of its ticket.
+    pub session: SessionId,
+    /// Its header.
+    pub header: &'a Header,
+    /// Its body.
+    pub body: &'a [u8],
+    /// The time, milliseconds since 1970.
+    pub now_unix_ms: u64,
+}
+
+/// What the shell has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action<C> {
+    /// Try to read from the page cache, at once, into a buffer for
+    /// `work.bytes`; then call [`Machine::on_done`] or [`Machine::on_miss`].
+    Probe {
+        /// For.
+        op: OpId,
+        /// Who pauses if there is no buffer.
+        conn: C,
+        /// From.
+        target: TargetId,
+        /// What.
+        work: ReadWork,
+    },
+    /// Put into the target's queue; when done, call [`Machine::on_done`].
+    Disk {
+        /// For.
+        op: OpId,
+        /// Who pauses if the queue is full.
+        conn: C,
+        /// Whose queue.
+        target: TargetId,
+        /// What.
+        work: Work,
+    },
+    /// Answer. The lengths in the header are not filled in.
+    Reply {
+        /// On this connection.
+        conn: C,
+        /// With this header.
+        header: Header,
+        /// And this body.
+        body: Body,
+        /// And the payload and checksums filed under this number.
+        data_of: Option<OpId>,
+    },
+    /// Answer with counters and state.
+    Status {
+        /// On this connection.
+        conn: C,
+        /// With this header.
+        header: Header,
+    },
+}
+
+/// The body of a reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Nothing to say.
+    Empty,
+    /// Of reads, writes and truncations.
+    Len(ObjectLen),
+    /// Of [`StatObjectRequest`].
+    Stat(ObjectStat),
+    /// Of failures.
+    Error(Error),
+}
+
+impl Encode for Body {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Body::Empty => {}
+            Body::Len(len) => len.encode(out),
+            Body::Stat(stat) => stat.encode(out),
+            Body::Error(error) => error.encode(out),
+        }
+    }
+}
+
+/// Who waits for an operation.
+#[derive(Debug)]
+struct Pending<C> {
+    conn: C,
+    header: Header,
+    target: Arc<ServedTarget>,
+}
+
+/// The requests of one event loop.
+#[derive(Debug)]
+pub struct Machine<C> {
+    server: ServerId,
+    /// Sorted.
+    targets: Vec<Arc<ServedTarget>>,
+    counters: Arc<Counters>,
+    pending: Vec<Option<Pending<C>>>,
+    free: Vec<OpId>,
+    pieces: Vec<Piece>,
+}
+
+impl<C: Copy> Machine<C> {
+    /// A machine that knows these targets.
+    pub fn new(
+        server: ServerId,
+        mut targets: Vec<Arc<ServedTarget>>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        targets.sort_by_key(|t| t.id);
+        let (pending, free, pieces) = (Vec::new(), Vec::new(), Vec::new());
+        Self { server, targets, counters, pending, free, pieces }
+    }
+
+    /// Takes a request.
+    pub fn on_request(&mut self, incoming: &Incoming<'_, C>, actions: &mut Vec<Action<C>>) {
+        let Incoming { conn, header, .. } = *incoming;
+        self.counters.count_op(header.op);
+        let result = match header.op {
+            Op::Read => self.read(incoming),
+            Op::Write => self.write(incoming),
+            Op::Sync => self.sync(incoming),
+            Op::Truncate => self.truncate(incoming),
+            Op::StatObject => self.stat(incoming),
+            Op::Ping => Ok(self.answer_at_once(incoming)),
+            Op::Status => {
+                Ok(Action::Status { conn, header: Header::reply_to(header, None) })
+            }
+            op => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("a data server does not do `{}`", op.label()),
+            )),
+        };
+        actions.push(result.unwrap_or_else(|error| {
+            if matches!(error.kind, ErrorKind::Protocol | ErrorKind::InvalidArgument) {
+                add(&self.counters.refused_malformed, 1);
+            }
+            let header = Header::reply_to(header, Some(error.kind));
+            Action::Reply { conn, header, body: Body::Error(error), data_of: None }
+        }));
+    }
+
+    /// What was to be probed is not in the page cache.
+    pub fn on_miss(&mut self, op: OpId, work: ReadWork, actions: &mut Vec<Action<C>>) {
+        if let Some(Some(pending)) = self.pending.get(op.index()) {
+            let (conn, target) = (pending.conn, pending.target.id);
+            add(&self.counters.read_disk, 1);
+            actions.push(Action::Disk { op, conn, target, work: Work::Read(work) });
+        }
+    }
+
+    /// An operation has ended. Its number may be used again afterwards, when
+    /// the actions have been carried out.
+    pub fn on_done(
+        &mut self,
+        op: OpId,
+        result: Result<Outcome>,
+        actions: &mut Vec<Action<C>>,
+    ) {
+        let Some(pending) = self.pending.get_mut(op.index()).and_then(Option::take) else {
+            return;
+        };
+        self.free.push(op);
+        let Pending { conn, header: request, target } = pending;
+        target.load.in_flight.fetch_sub(1, Relaxed);
+        let mut data_of = None;
+        let body = match result {
+            Ok(Outcome::Read { bytes, object_len }) => {
+                add(&self.counters.read_bytes, bytes);
+                data_of = Some(op);
+                Body::Len(ObjectLen { len: object_len })
+            }
+            Ok(Outcome::Written { object_len }) => {
+                add(&self.counters.written_bytes, u64::from(request.payload_len));
+                Body::Len(ObjectLen { len: object_len })
+            }
+            Ok(Outcome::Truncated { object_len }) => Body::Len(ObjectLen { len: object_len }),
+            Ok(Outcome::Synced) => Body::Empty,
+            Ok(Outcome::Stat(stat)) => Body::Stat(stat),
+            Err(error) => {
+                self.counters.count_failure(error.kind);
+                Body::Error(error)
+            }
+        };
+        let status = if let Body::Error(error) = &body { Some(error.kind) } else { None };
+        let mut header = Header::reply_to(&request, status);
+        header.in_flight = target.load.in_flight.load(Relaxed).min(u16::MAX.into()) as u16;
+        header.queue_depth = target.load.queued.load(Relaxed).min(u16::MAX.into()) as u16;
+        actions.push(Action::Reply { conn, header, body, data_of });
+    }
+
+    /// Operations that have not ended.
+    pub fn in_progress(&self) -> usize {
+        self.pending.len() - self.free.len()
+    }
+
+    fn read(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let request = ReadRequest::from_bytes(incoming.body)?;
+        let target = self.admit(incoming, &request.access, Rights::READ)?;
+        expect_no_payload(incoming.header)?;
+        let object = request.access.object;
+        let (pieces, bytes) = self.share(&request.regions, request.stripe, &request.access)?;
+        let work = ReadWork {
+            object,
+            pieces,
+            bytes,
+            locked: request.flags.locked,
+            unchecked: request.flags.unchecked,
+        };
+        let id = target.id;
+        let op = self.begin(incoming, target);
+        if work.locked {
+            add(&self.counters.read_locked, 1);
+            let work = Work::Read(work);
+            return Ok(Action::Disk { op, conn: incoming.conn, target: id, work });
+        }
+        Ok(Action::Probe { op, conn: incoming.conn, target: id, work })
+    }
+
+    fn write(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let request = WriteRequest::from_bytes(incoming.body)?;
+        let target = self.admit(incoming, &request.access, Rights::WRITE)?;
+        let (pieces, bytes) = self.share(&request.regions, request.stripe, &request.access)?;
+        let cuts = cut_count(&self.pieces);
+        let header = incoming.header;
+        if u64::from(header.payload_len) != bytes || u64::from(header.checks) != cuts {
+            return Err(Error::new(
+                ErrorKind::Protocol,
+                format!(
+                    "a write of {bytes} bytes in {cuts} blocks came with {} bytes and {} checksums",
+                    header.payload_len, header.checks
+                ),
+            ));
+        }
+        let Access { object, generation, .. } = request.access;
+        let sync = request.flags.sync;
+        let work = Work::Write { object, pieces, generation, sync };
+        Ok(self.queue_work(incoming, target, work))
+    }
+
+    fn sync(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let SyncRequest { access } = SyncRequest::from_bytes(incoming.body)?;
+        let target = self.admit(incoming, &access, Rights::WRITE)?;
+        expect_no_payload(incoming.header)?;
+        Ok(self.queue_work(incoming, target, Work::Sync { object: access.object }))
+    }
+
+    fn truncate(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let TruncateRequest { access, len } = TruncateRequest::from_bytes(incoming.body)?;
+        let target = self.admit(incoming, &access, Rights::WRITE)?;
+        expect_no_payload(incoming.header)?;
+        let Access { object, generation, .. } = access;
+        Ok(self.queue_work(incoming, target, Work::Truncate { object, len, generation }))
+    }
+
+    fn stat(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let StatObjectRequest { access } = StatObjectRequest::from_bytes(incoming.body)?;
+        // Whoever may append has to know the length as much as whoever reads.
+        let granted = access.capability.rights;
+        let needed = if granted.allow(Rights::WRITE) { Rights::WRITE } else { Rights::READ };
+        let target = self.admit(incoming, &access, needed)?;
+        expect_no_payload(incoming.header)?;
+        Ok(self.queue_work(incoming, target, Work::Stat { object: access.object }))
+    }
+
+    fn answer_at_once(&self, incoming: &Incoming<'_, C>) -> Action<C> {
+        let header = Header::reply_to(incoming.header, None);
+        Action::Reply { conn: incoming.conn, header, body: Body::Empty, data_of: None }
+    }
+
+    /// Whether the client may do this to the object at all.
+    fn admit(
+        &self,
+        incoming: &Incoming<'_, C>,
+        access: &Access,
+        needed: Rights,
+    ) -> Result<Arc<ServedTarget>> {
+        let Ok(at) = self.targets.binary_search_by_key(&access.target, |t| t.id) else {
+            add(&self.counters.refused_target, 1);
+            return Err(Error::new(
+                ErrorKind::TargetMissing,
+                format!("target {} is not served by server {}", access.target, self.server),
+            ));
+        };
+        let target = &self.targets[at];
+        let check = Check {
+            target: target.id,
+            target_key: &target.key,
+            session: incoming.session,
+            file: access.object.file,
+            needed,
+            now_unix_ms: incoming.now_unix_ms,
+        };
+        if let Some(refusal) = access.capability.refusal(&access.mac, &check) {
+            self.counters.count_refusal(refusal);
+            let message = format!("target {}: {}", target.id, refusal.text());
+            return Err(Error::new(ErrorKind::BadCapability, message));
+        }
+        Ok(target.clone())
+    }
+
+    /// The pieces of the object that the regions touch, and their bytes; the
+    /// pieces stay in `self.pieces` too.
+    fn share(
+        &mut self,
+        regions: &weir_layout::RegionList,
+        stripe: StripeMap,
+        access: &Access,
+    ) -> Result<(Vec<(u64, u64)>, u64)> {
+        let bytes = share(regions, stripe, access.object.column, &mut self.pieces)?;
+        if bytes > MAX_PAYLOAD_BYTES as u64 {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("{bytes} bytes of one object in one request, at most {MAX_PAYLOAD_BYTES}"),
+            ));
+        }
+        let pieces = self.pieces.iter().map(|p| (p.object_offset, p.len)).collect();
+        Ok((pieces, bytes))
+    }
+
+    fn queue_work(
+        &mut self,
+        incoming: &Incoming<'_, C>,
+        target: Arc<ServedTarget>,
+        work: Work,
+    ) -> Action<C> {
+        let id = target.id;
+        let op = self.begin(incoming, target);
+        Action::Disk { op, conn: incoming.conn, target: id, work }
+    }
+
+    fn begin(&mut self, incoming: &Incoming<'_, C>, target: Arc<ServedTarget>) -> OpId {
+        target.load.in_flight.fetch_add(1, Relaxed);
+        let pending = Some(Pending { conn: incoming.conn, header: *incoming.header, target });
+        if let Some(op) = self.free.pop() {
+            self.pending[op.index()] = pending;
+            return op;
+        }
+        self.pending.push(pending);
+        OpId((self.pending.len() - 1) as u32)
+    }
+}
+
+fn expect_no_payload(header: &Header) -> Result<()> {
+    if header.payload_len != 0 || header.checks != 0 {
+        let what = format!("`{}` takes neither payload nor checksums", header.op.label());
+        return Err(Error::new(ErrorKind::Protocol, what));
+    }
+    Ok(())
+}

@@ -1,0 +1,307 @@
+//! The event loop's side of a data server: carries out what the machine says.
+
+use crate::counters::{Counters, add};
+use crate::disk::{Data, Disk, Task, read_cached};
+use crate::machine::{Action, Body, Incoming, Machine, OpId, Outcome, ReadWork, Work};
+use crate::queue::Admission;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use weir_net::server::ServerCounters;
+use weir_net::{ConnId, Frame, LoopHandle, Outbox, PooledBuf, Service};
+use weir_types::{Error, ErrorKind, Result, ServerId, TargetId};
+use weir_wire::data::{ServerStatus, TargetStatus};
+use weir_wire::frame::decode_checks;
+use weir_wire::handshake::{Hello, Identity, Welcome};
+use weir_wire::{Header, Key};
+
+/// Replies with at least so much data are sent at once, while it is warm;
+/// smaller ones at the end of the turn, many together.
+const SEND_AT_ONCE_BYTES: usize = 16 << 10;
+
+/// What disk threads post to the loop.
+pub(crate) enum Event {
+    /// An operation has ended.
+    Done { op: OpId, result: Result<Outcome>, data: Data },
+    /// There is room in a queue again.
+    Resume(ConnId),
+}
+
+/// What all loops share.
+pub(crate) struct Shared {
+    pub(crate) server: ServerId,
+    pub(crate) server_key: Key,
+    pub(crate) cluster: [u8; 16],
+    /// A random number of this run.
+    pub(crate) instance: u64,
+    pub(crate) started: Instant,
+    /// Sorted by target.
+    pub(crate) disks: Vec<Arc<Disk>>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl Shared {
+    fn disk(&self, target: TargetId) -> Option<&Arc<Disk>> {
+        let at = self.disks.binary_search_by_key(&target, |d| d.served.id).ok()?;
+        self.disks.get(at)
+    }
+}
+
+/// A read that waits for a buffer.
+struct Waiting {
+    conn: ConnId,
+    op: OpId,
+    target: TargetId,
+    work: ReadWork,
+}
+
+/// One loop's service.
+pub(crate) struct DataService {
+    shared: Arc<Shared>,
+    machine: Machine<ConnId>,
+    handle: LoopHandle<Event>,
+    net_counters: Arc<ServerCounters>,
+    /// Indexed by operation.
+    data: Vec<Data>,
+    actions: Vec<Action<ConnId>>,
+    /// At most one for each connection: it pauses.
+    waiting: VecDeque<Waiting>,
+}
+
+impl DataService {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        handle: LoopHandle<Event>,
+        net_counters: Arc<ServerCounters>,
+    ) -> Self {
+        let targets = shared.disks.iter().map(|d| d.served.clone()).collect();
+        let machine = Machine::new(shared.server, targets, shared.counters.clone());
+        Self {
+            shared,
+            machine,
+            handle,
+            net_counters,
+            data: Vec::new(),
+            actions: Vec::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Carries out all actions, and those that come of them. `arrived` is the
+    /// data of the request that led to the first.
+    fn carry_out(&mut self, mut arrived: Data, out: &mut Outbox) {
+        while let Some(action) = self.actions.pop() {
+            match action {
+                Action::Probe { op, conn, target, work } => {
+                    self.read(Waiting { conn, op, target, work }, out);
+                }
+                Action::Disk { op, conn, target, work: Work::Read(work) } if work.locked => {
+                    self.read(Waiting { conn, op, target, work }, out);
+                }
+                Action::Disk { op, conn, target, work } => {
+                    let data = match work {
+                        Work::Read(_) => std::mem::take(self.data_of(op)),
+                        _ => std::mem::take(&mut arrived),
+                    };
+                    self.submit(conn, target, Task { op, work, data, reply_to: self.handle.clone() }, out);
+                }
+                Action::Reply { conn, header, body, data_of } => {
+                    self.reply(conn, header, &body, data_of, out);
+                }
+                Action::Status { conn, header } => {
+                    let status = self.status();
+                    out.reply(conn, header, &status, &[], None);
+                }
+            }
+        }
+    }
+
+    fn data_of(&mut self, op: OpId) -> &mut Data {
+        if self.data.len() <= op.index() {
+            self.data.resize_with(op.index() + 1, Data::default);
+        }
+        &mut self.data[op.index()]
+    }
+
+    /// Begins a read, or lets it wait for a buffer.
+    fn read(&mut self, read: Waiting, out: &mut Outbox) {
+        // Nobody overtakes those who wait already.
+        let buf = if self.waiting.is_empty() { self.buffer_for(&read, out) } else { None };
+        match buf {
+            Some(buf) => self.read_into(read, buf, out),
+            None => {
+                add(&self.shared.counters.buffer_waits, 1);
+                out.pause(read.conn);
+                self.waiting.push_back(read);
+            }
+        }
+    }
+
+    /// `Some(None)` if it needs none.
+    fn buffer_for(&self, read: &Waiting, out: &Outbox) -> Option<Option<PooledBuf>> {
+        match read.work.bytes {
+            0 => Some(None),
+            bytes => out.pool().take(bytes as usize).map(Some),
+        }
+    }
+
+    fn read_into(&mut self, read: Waiting, buf: Option<PooledBuf>, out: &mut Outbox) {
+        let Waiting { conn, op, target, work } = read;
+        let data = self.data_of(op);
+        data.buf = buf;
+        let mut data = std::mem::take(data);
+        let Some(disk) = self.shared.disk(target) else { return };
+        if work.locked {
+            let task = Task { op, work: Work::Read(work), data, reply_to: self.handle.clone() };
+            self.submit(conn, target, task, out);
+            return;
+        }
+        let result = read_cached(&disk.store, &work, &mut data);
+        if matches!(result, Some(Err(_))) {
+            data.buf = None;
+        }
+        *self.data_of(op) = data;
+        match result {
+            Some(result) => {
+                add(&self.shared.counters.read_cached, 1);
+                self.machine.on_done(op, result, &mut self.actions);
+            }
+            None => self.machine.on_miss(op, work, &mut self.actions),
+        }
+    }
+
+    fn submit(&mut self, conn: ConnId, target: TargetId, task: Task, out: &mut Outbox) {
+        let Some(disk) = self.shared.disk(target) else { return };
+        // Before the disk thread can say that there is room again.
+        if disk.submit(task, conn) == Admission::Full {
+            add(&self.shared.counters.queue_full, 1);
+            out.pause(conn);
+        }
+    }
+
+    fn reply(
+        &mut self,
+        conn: ConnId,
+        header: Header,
+        body: &Body,
+        data_of: Option<OpId>,
+        out: &mut Outbox,
+    ) {
+        let Some(op) = data_of else {
+            out.reply(conn, header, body, &[], None);
+            return;
+        };
+        let data = self.data_of(op);
+        let buf = data.buf.take();
+        let large = buf.as_ref().is_some_and(|b| b.len() >= SEND_AT_ONCE_BYTES);
+        out.reply(conn, header, body, &data.checks, buf);
+        if large {
+            out.flush(conn);
+        }
+    }
+
+    /// Gives buffers to those who wait for one.
+    fn serve_waiting(&mut self, out: &mut Outbox) {
+        while let Some(read) = self.waiting.pop_front() {
+            let Some(buf) = self.buffer_for(&read, out) else {
+                self.waiting.push_front(read);
+                out.wait_for_buffer();
+                return;
+            };
+            let conn = read.conn;
+            out.resume(conn);
+            self.read_into(read, buf, out);
+            self.carry_out(Data::default(), out);
+        }
+    }
+
+    fn status(&self) -> ServerStatus {
+        let mut counters = self.shared.counters.snapshot();
+        counters.extend(self.net_counters.snapshot());
+        counters.sort();
+        let targets = self.shared.disks.iter().map(|disk| {
+            let health = disk.health();
+            TargetStatus {
+                target: disk.served.id,
+                dir: disk.store.dir().display().to_string(),
+                usage: health.usage,
+                in_flight: disk.served.load.in_flight.load(Relaxed),
+                queue_depth: disk.served.load.queued.load(Relaxed),
+                trouble: health.trouble,
+            }
+        });
+        ServerStatus {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            uptime_ms: self.shared.started.elapsed().as_millis() as u64,
+            connections: self.net_counters.connections.load(Relaxed) as u32,
+            counters,
+            targets: targets.collect(),
+        }
+    }
+}
+
+impl Service for DataService {
+    type Event = Event;
+
+    fn key_for(&mut self, hello: &Hello) -> Result<Key> {
+        let refuse = |what: String| {
+            add(&self.shared.counters.refused_ticket, 1);
+            Err(Error::new(ErrorKind::BadTicket, what))
+        };
+        let Identity::Ticket(ticket) = &hello.identity else {
+            return refuse("a data server is opened with a ticket of the metadata server".into());
+        };
+        let server = self.shared.server;
+        if ticket.server != server {
+            return refuse(format!("the ticket is for server {}, not {server}", ticket.server));
+        }
+        if unix_ms() >= ticket.expires_unix_ms {
+            return refuse("the ticket has expired".into());
+        }
+        if hello.session != ticket.session {
+            return refuse("the ticket belongs to another session".into());
+        }
+        Ok(ticket.key(&self.shared.server_key))
+    }
+
+    fn welcome(&mut self, _conn: ConnId, hello: &Hello) -> Result<Welcome> {
+        let Shared { cluster, instance, .. } = *self.shared;
+        Ok(Welcome { session: hello.session, cluster, instance })
+    }
+
+    fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {
+        let mut arrived = Data { buf: frame.payload, checks: Vec::new() };
+        decode_checks(frame.checks, &mut arrived.checks);
+        let incoming = Incoming {
+            conn: frame.conn,
+            session: frame.peer.session,
+            header: &frame.header,
+            body: frame.body,
+            now_unix_ms: unix_ms(),
+        };
+        self.machine.on_request(&incoming, &mut self.actions);
+        self.carry_out(arrived, out);
+    }
+
+    fn on_event(&mut self, event: Event, out: &mut Outbox) {
+        match event {
+            Event::Done { op, result, data } => {
+                *self.data_of(op) = data;
+                self.machine.on_done(op, result, &mut self.actions);
+                self.carry_out(Data::default(), out);
+                // The buffer of a write; its connection may be gone as well.
+                self.data_of(op).buf = None;
+            }
+            Event::Resume(conn) => out.resume(conn),
+        }
+    }
+
+    fn on_turn_end(&mut self, out: &mut Outbox) {
+        self.serve_waiting(out);
+    }
+}
+
+fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+}

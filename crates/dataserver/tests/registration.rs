@@ -1,0 +1,181 @@
+//! The line to the metadata server, which here is a few lines of test; and
+//! what is said when a server cannot start.
+#![allow(clippy::unwrap_used)] // A failed helper fails the test.
+
+mod cluster;
+
+use cluster::*;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use weir_net::server::ServerCounters;
+use weir_net::{
+    Address, BufferPool, ConnId, Frame, Listener, Outbox, Server, ServerConfig, Service,
+};
+use weir_types::codec::Decode;
+use weir_types::{Epoch, Error, ErrorKind, KeyGeneration, ObjectId, Result, SessionId, TargetId};
+use weir_wire::data::StatObjectRequest;
+use weir_wire::handshake::{Hello, Identity, Welcome};
+use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetReport};
+use weir_wire::{Header, Key, Op};
+
+/// What the metadata server heard, and what it says.
+#[derive(Default)]
+struct Heard {
+    registered: Vec<RegisterRequest>,
+    heartbeats: u64,
+    removed: Vec<(TargetId, ObjectId)>,
+    /// Named until they are confirmed.
+    remove: Vec<(TargetId, ObjectId)>,
+}
+
+#[derive(Clone)]
+struct Metadata(Arc<Mutex<Heard>>);
+
+impl Metadata {
+    fn listen(&self, address: &str) -> (Server<()>, String) {
+        let listener = Listener::bind(&Address::parse(address).unwrap()).unwrap();
+        let address = listener.address().to_string();
+        let config = ServerConfig::new(BufferPool::new(1 << 20));
+        let service = |_, _: &Arc<ServerCounters>| Ok(self.clone());
+        (Server::start(config, vec![listener], service).unwrap(), address)
+    }
+
+    fn take_reports(&self, reports: Vec<TargetReport>) -> HeartbeatReply {
+        let mut heard = self.0.lock().unwrap();
+        for report in reports {
+            assert!(report.usage.total_bytes > 0);
+            heard.removed.extend(report.removed.iter().map(|o| (report.target, *o)));
+        }
+        let removed = heard.removed.clone();
+        heard.remove.retain(|r| !removed.contains(r));
+        HeartbeatReply { epoch: Epoch(1), remove: heard.remove.clone(), interval_ms: 20 }
+    }
+
+    fn until(&self, what: &str, done: impl Fn(&Heard) -> bool) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !done(&self.0.lock().unwrap()) {
+            assert!(Instant::now() < end, "{what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Service for Metadata {
+    type Event = ();
+
+    fn key_for(&mut self, hello: &Hello) -> Result<Key> {
+        match hello.identity {
+            Identity::Server(server) => Ok(master().server(server, KeyGeneration(1))),
+            _ => Err(ErrorKind::AuthFailed.into()),
+        }
+    }
+
+    fn welcome(&mut self, _: ConnId, _: &Hello) -> Result<Welcome> {
+        Ok(Welcome { session: SessionId(0), cluster: CLUSTER, instance: 1 })
+    }
+
+    fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {
+        let reply = match frame.header.op {
+            Op::Register => {
+                let request = RegisterRequest::from_bytes(frame.body).unwrap();
+                self.0.lock().unwrap().registered.push(request.clone());
+                self.take_reports(request.targets)
+            }
+            Op::Heartbeat => {
+                self.0.lock().unwrap().heartbeats += 1;
+                self.take_reports(HeartbeatRequest::from_bytes(frame.body).unwrap().targets)
+            }
+            other => panic!("{other:?}"),
+        };
+        out.reply(frame.conn, Header::reply_to(&frame.header, None), &reply, &[], None);
+    }
+
+    fn on_event(&mut self, (): (), _: &mut Outbox) {}
+}
+
+#[test]
+fn a_server_registers_removes_what_it_is_told_to_and_confirms() {
+    let (_guard, dir) = scratch();
+    let metadata = Metadata(Arc::default());
+    let (_running, address) = metadata.listen("127.0.0.1:0");
+    let mut config = prepare(&dir);
+    config.metadata = vec![address];
+    config.unix = Some(dir.join("sock"));
+    let server = Running::start(config);
+    metadata.until("registered", |h| h.registered.len() == 1 && h.heartbeats > 1);
+    {
+        let heard = metadata.0.lock().unwrap();
+        let request = &heard.registered[0];
+        assert_eq!((&request.tcp, &request.host), (&server.ready.tcp, &weir_net::host_name()));
+        assert!(request.unix.ends_with("sock"));
+        let targets: Vec<_> = request.targets.iter().map(|t| t.target).collect();
+        assert_eq!(targets, TARGETS);
+    }
+    let mut client = server.connect();
+    client.write(&access(1), 0, b"garbage").unwrap();
+    client.write(&access(2), 0, b"precious").unwrap();
+    let gone = [(TARGETS[0], object(1)), (TARGETS[1], object(99))];
+    metadata.0.lock().unwrap().remove.extend(gone);
+    metadata.until("both confirmed, one of which was never there", |h| {
+        h.remove.is_empty() && gone.iter().all(|g| h.removed.contains(g))
+    });
+    assert!(!client.ask(&StatObjectRequest { access: access(1) }).unwrap().exists);
+    assert_eq!(client.read(&access(2), 0, 8).unwrap(), b"precious");
+    assert!(server.counter("objects.removed") >= 2);
+}
+
+#[test]
+fn data_is_served_while_the_metadata_server_is_away_and_registration_comes_back() {
+    let (_guard, dir) = scratch();
+    let metadata = Metadata(Arc::default());
+    let (running, address) = metadata.listen("127.0.0.1:0");
+    running.stop().unwrap();
+    let mut config = prepare(&dir);
+    config.metadata = vec![address.clone()];
+    let server = Running::start(config);
+    let mut client = server.connect();
+    client.write(&access(1), 0, b"here").unwrap();
+    for times in 1..=2 {
+        let (running, _) = metadata.listen(&address);
+        metadata.until("registered again", |h| h.registered.len() == times);
+        running.stop().unwrap();
+        assert_eq!(client.read(&access(1), 0, 4).unwrap(), b"here");
+    }
+}
+
+fn cannot_start(config: weir_dataserver::DataServerConfig) -> Error {
+    use std::os::fd::AsFd;
+    let never = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+    weir_dataserver::run(config, never.as_fd(), |_| panic!("it must not start")).unwrap_err()
+}
+
+#[test]
+fn what_keeps_a_server_from_starting_is_named_with_advice() {
+    let (_guard, dir) = scratch();
+    let good = prepare(&dir);
+
+    let mut config = good.clone();
+    config.targets[1].dir = dir.join("nowhere");
+    let error = cannot_start(config);
+    let told = |error: &Error, words: &[&str]| {
+        assert!(words.iter().all(|w| error.message.contains(w)), "{error}");
+    };
+    told(&error, &["target 11", "nowhere", "weir target create"]);
+
+    let mut config = good.clone();
+    config.targets[0].key_file = dir.join("lost.key");
+    told(&cannot_start(config), &["target 10", "lost.key", "weir key"]);
+
+    let mut config = good.clone();
+    config.targets[0].dir = config.targets[1].dir.clone();
+    told(&cannot_start(config), &["target 11 of server 1", "configured as target 10"]);
+
+    let taken = Listener::bind(&Address::parse("127.0.0.1:0").unwrap()).unwrap();
+    let mut config = good.clone();
+    config.listen = taken.address().to_string();
+    told(&cannot_start(config), &[&taken.address().to_string(), "another port"]);
+
+    let running = Running::start(good.clone());
+    told(&cannot_start(good), &["target 10", "already served"]);
+    drop(running);
+}

@@ -1,0 +1,119 @@
+//! The records and keys that the metadata server keeps in its engine.
+
+use crate::random::Gen;
+use crate::sample::Sample;
+use weir_metaserver::schema::{
+    self, Body, ClientRecord, ClientStanding, DeadList, Dentry, Directory, FormatRecord, Inode,
+    ListEntry, Orphan, RegularFile, SegmentPage, ServerRecord, SessionRecord, SlotRecord,
+    TargetRecord, key,
+};
+use weir_types::{Decode, Encode, FileKind, FileLayout, ObjectId, TargetId};
+
+/// Decodes a record with its version byte.
+fn canonical<T: Decode + Encode>(data: &[u8]) {
+    if let Ok(record) = schema::decode::<T>(data, "under test") {
+        assert_eq!(schema::encode(&record), data, "decoded, and encoded to other bytes");
+    }
+}
+
+fn stored<T: Sample + Encode + Decode>(g: &mut Gen) -> Vec<u8> {
+    let bytes = schema::encode(&T::sample(g));
+    assert!(schema::decode::<T>(&bytes, "under test").is_ok(), "a valid record was refused");
+    bytes
+}
+
+/// Every kind of record, one after the other: none knows another's bytes from
+/// its own, so all must bear all.
+macro_rules! records {
+    ($($ty:ident)*) => {
+        /// Decodes a record as each kind of record.
+        pub(crate) fn record(data: &[u8]) {
+            $(canonical::<$ty>(data);)*
+        }
+
+        const EXAMPLES: &[fn(&mut Gen) -> Vec<u8>] = &[$(stored::<$ty>),*];
+    };
+}
+records! {
+    Inode Dentry ListEntry SegmentPage DeadList Orphan SessionRecord SlotRecord ServerRecord
+    ClientRecord FormatRecord
+}
+
+pub(crate) fn record_example(g: &mut Gen) -> Vec<u8> {
+    g.pick(EXAMPLES)(g)
+}
+
+/// Takes keys apart.
+pub(crate) fn record_key(data: &[u8]) {
+    if let (Some(target), Ok(object)) = (data.get(2..6), key::garbage_object(data)) {
+        let target = TargetId(u32::from_be_bytes([target[0], target[1], target[2], target[3]]));
+        assert_eq!(key::garbage(target, object)[2..], data[2..]);
+    }
+    if let Ok(file) = key::orphan_file(data) {
+        assert_eq!(key::orphan(file)[2..], data[2..]);
+    }
+    if let Ok((file, list)) = key::dead_list(data) {
+        assert_eq!(key::dead(file, list)[2..], data[2..]);
+    }
+    if let Ok(server) = key::server_id(data) {
+        assert_eq!(key::server(server)[2..], data[2..]);
+    }
+    if let Ok(cookie) = key::listing_cookie(data) {
+        assert_eq!(key::listing(weir_types::FileId(0), cookie)[10..], data[10..]);
+    }
+}
+
+pub(crate) fn record_key_example(g: &mut Gen) -> Vec<u8> {
+    match g.below(5) {
+        0 => key::garbage(Sample::sample(g), ObjectId::sample(g)),
+        1 => key::orphan(Sample::sample(g)),
+        2 => key::dead(Sample::sample(g), Sample::sample(g)),
+        3 => key::server(Sample::sample(g)),
+        _ => key::listing(Sample::sample(g), Sample::sample(g)),
+    }
+}
+
+impl Sample for Inode {
+    fn sample(g: &mut Gen) -> Self {
+        let kind = FileKind::sample(g);
+        let body = match kind {
+            FileKind::Directory => Body::Directory(Sample::sample(g)),
+            FileKind::File => Body::File(Sample::sample(g)),
+            _ => Body::Other,
+        };
+        let mut inode = Inode::new(kind, Sample::sample(g), Sample::sample(g), body);
+        inode.mode = Sample::sample(g);
+        inode.nlink = Sample::sample(g);
+        inode.size = Sample::sample(g);
+        inode.generation = Sample::sample(g);
+        inode.xattrs = Sample::sample(g);
+        inode
+    }
+}
+
+impl Sample for SegmentPage {
+    fn sample(g: &mut Gen) -> Self {
+        SegmentPage { segments: FileLayout::sample(g).segments }
+    }
+}
+
+impl Sample for ClientStanding {
+    fn sample(g: &mut Gen) -> Self {
+        g.pick(&[ClientStanding::Ordinary, ClientStanding::Administrator, ClientStanding::Revoked])
+    }
+}
+
+crate::sample::sample_struct! {
+    Directory { next_cookie, default_layout }
+    RegularFile { spec, base, epoch, list, next_segment, io_bytes, pending_truncate }
+    Dentry { file, kind, cookie }
+    ListEntry { name, file, kind }
+    Orphan {}
+    DeadList { xattrs, objects_done }
+    SessionRecord { client, name, ended }
+    SlotRecord { sequence, status, body }
+    TargetRecord { target, state }
+    ServerRecord { host, tcp, unix, targets }
+    ClientRecord { standing, name }
+    FormatRecord { cluster, key_check, default_layout }
+}

@@ -1,0 +1,316 @@
+//! Valid values of every type on the wire, made from a seed: property-style
+//! generators whose encodings the fuzzers start from.
+
+use crate::random::Gen;
+use weir_layout::{Region, RegionList};
+use weir_types::codec::Bytes;
+use weir_types::{
+    Attr, Caller, ClientId, Column, ColumnIndex, CopyIndex, Epoch, Error, ErrorKind, FileId,
+    FileKind, FileLayout, FsUsage, Generation, KeyGeneration, LayoutKind, LayoutSpec, ObjectId,
+    Scheme, Segment, SegmentIndex, SegmentState, ServerId, SessionId, SlotId, SlotSequence,
+    StripeMap, TargetId, Timestamp,
+};
+use weir_wire::capability::{Capability, Rights, SignedCapability};
+use weir_wire::data::{
+    Access, ObjectLen, ObjectStat, PingRequest, ReadFlags, ReadRequest, ServerStatus,
+    StatObjectRequest, StatusRequest, SyncRequest, TargetStatus, TruncateRequest, WriteFlags,
+    WriteRequest,
+};
+use weir_wire::handshake::{Challenge, Hello, Identity, Proof, Welcome};
+use weir_wire::map::{ClusterMap, ServerEntry, TargetEntry, TargetState};
+use weir_wire::meta::{
+    CloseRequest, CommitSizeRequest, CreateRequest, DirEntry, DirPage, ExtendRequest,
+    GetAttrRequest, GetDefaultLayoutRequest, GetLayoutRequest, GetMapRequest, GetTicketsRequest,
+    GetXattrRequest, LayoutPage, LinkRequest, ListXattrRequest, LookupRequest, MetaPrefix,
+    MkdirRequest, MutationId, OpenFile, OpenRequest, PendingTruncate, ReaddirRequest,
+    ReadlinkRequest, ReassertRequest, RemoveXattrRequest, Removed, RenameRequest, RmdirRequest,
+    SetAttrRequest, SetLayoutRequest, SetTime, SetXattrRequest, StatfsRequest, SymlinkRequest,
+    SyncMetaRequest, TruncateDoneRequest, UnlinkRequest, XattrMode,
+};
+use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetReport};
+use weir_wire::ticket::{SealedTicket, Ticket};
+use weir_wire::{Key, Mac};
+
+/// The key of every sample that needs one, and of the targets that check MACs.
+pub fn key() -> Key {
+    Key::from_bytes([0x5a; 32])
+}
+
+/// A type that valid values can be made of.
+pub trait Sample {
+    /// A value that its decoder accepts.
+    fn sample(g: &mut Gen) -> Self;
+}
+
+macro_rules! sample_int {
+    ($($t:ty)*) => {$(
+        impl Sample for $t {
+            fn sample(g: &mut Gen) -> Self {
+                g.number() as $t
+            }
+        }
+    )*};
+}
+sample_int!(u8 u16 u32 u64 i64);
+
+macro_rules! sample_newtype {
+    ($($t:ident)*) => {$(
+        impl Sample for $t {
+            fn sample(g: &mut Gen) -> Self {
+                $t(Sample::sample(g))
+            }
+        }
+    )*};
+}
+sample_newtype!(
+    FileId TargetId ServerId ClientId SessionId Epoch Generation KeyGeneration SegmentIndex
+    ColumnIndex CopyIndex SlotId SlotSequence Timestamp Mac
+);
+
+macro_rules! sample_one_of {
+    ($($t:ident: $values:expr;)*) => {$(
+        impl Sample for $t {
+            fn sample(g: &mut Gen) -> Self {
+                g.pick(&$values)
+            }
+        }
+    )*};
+}
+sample_one_of! {
+    bool: [false, true];
+    FileKind: [
+        FileKind::File, FileKind::Directory, FileKind::Symlink, FileKind::Fifo, FileKind::Socket,
+        FileKind::CharDevice, FileKind::BlockDevice,
+    ];
+    Rights: [Rights::READ, Rights::WRITE, Rights::READ_WRITE];
+    Scheme: [Scheme::Copies];
+    SegmentState: [SegmentState::Open, SegmentState::Sealed];
+    LayoutKind: [LayoutKind::Striped, LayoutKind::Fragments, LayoutKind::Chunked];
+    XattrMode: [XattrMode::Any, XattrMode::Create, XattrMode::Replace];
+    TargetState: [TargetState::Online, TargetState::Offline];
+    ErrorKind: ErrorKind::ALL;
+}
+
+impl Sample for () {
+    fn sample(_: &mut Gen) -> Self {}
+}
+impl<const N: usize> Sample for [u8; N] {
+    fn sample(g: &mut Gen) -> Self {
+        std::array::from_fn(|_| g.any() as u8)
+    }
+}
+impl Sample for Bytes {
+    fn sample(g: &mut Gen) -> Self {
+        Bytes(g.bytes(40))
+    }
+}
+impl Sample for String {
+    fn sample(g: &mut Gen) -> Self {
+        (0..g.below(20)).map(|_| g.pick(&['a', '7', ':', '.', '/', 'é', '水'])).collect()
+    }
+}
+impl<T: Sample> Sample for Option<T> {
+    fn sample(g: &mut Gen) -> Self {
+        (!g.one_in(3)).then(|| T::sample(g))
+    }
+}
+impl<T: Sample> Sample for Vec<T> {
+    fn sample(g: &mut Gen) -> Self {
+        (0..g.below(4)).map(|_| T::sample(g)).collect()
+    }
+}
+impl<A: Sample, B: Sample> Sample for (A, B) {
+    fn sample(g: &mut Gen) -> Self {
+        (A::sample(g), B::sample(g))
+    }
+}
+
+impl Sample for Error {
+    fn sample(g: &mut Gen) -> Self {
+        Error::new(ErrorKind::sample(g), String::sample(g))
+    }
+}
+
+impl Sample for StripeMap {
+    fn sample(g: &mut Gen) -> Self {
+        StripeMap { unit_bytes: 4096 << g.below(6), columns: 1 + g.below(9) as u16 }
+    }
+}
+
+impl Sample for Region {
+    fn sample(g: &mut Gen) -> Self {
+        let (size, reach) = (1 + g.below(40_000), 1 << g.below(40));
+        Region {
+            offset: g.below(reach),
+            size,
+            stride: if g.one_in(3) { size } else { g.below(100_000) },
+            count: 1 + g.below(20) as u32,
+        }
+    }
+}
+
+impl Sample for RegionList {
+    fn sample(g: &mut Gen) -> Self {
+        let regions = (0..=g.below(4)).map(|_| Region::sample(g)).collect();
+        RegionList::new(regions).unwrap_or_else(|e| panic!("a sample is invalid: {e}"))
+    }
+}
+
+impl Sample for FileLayout {
+    fn sample(g: &mut Gen) -> Self {
+        let count = 1 + g.below(4);
+        let mut start = 0;
+        let mut segments = Vec::new();
+        for number in 0..count {
+            let open = number + 1 == count && g.one_in(2);
+            let segment = sample_segment(g, number as u32, start, open);
+            start = segment.end();
+            segments.push(segment);
+        }
+        FileLayout {
+            kind: Sample::sample(g),
+            base: Sample::sample(g),
+            epoch: Sample::sample(g),
+            segments,
+        }
+    }
+}
+
+fn sample_segment(g: &mut Gen, number: u32, start: u64, open: bool) -> Segment {
+    let stripe = StripeMap::sample(g);
+    let copies = 1 + g.below(2) as u32;
+    let column = |i: u16| Column {
+        targets: (0..copies).map(|copy| TargetId(u32::from(i) * copies + copy)).collect(),
+    };
+    Segment {
+        index: SegmentIndex(number),
+        start,
+        len: (!open).then(|| 1 + g.below(1 << 30)),
+        stripe_unit_bytes: stripe.unit_bytes,
+        columns: (0..stripe.columns).map(column).collect(),
+        scheme: Sample::sample(g),
+        state: Sample::sample(g),
+        epoch: Sample::sample(g),
+    }
+}
+
+impl Sample for SealedTicket {
+    fn sample(g: &mut Gen) -> Self {
+        SealedTicket::seal(Ticket::sample(g), &key(), &key())
+    }
+}
+
+impl Sample for SignedCapability {
+    fn sample(g: &mut Gen) -> Self {
+        let capability = Capability::sample(g);
+        let sign = |i| (TargetId(i), capability.sign(TargetId(i), &key()));
+        let macs = (0..g.below(5) as u32).map(sign).collect();
+        SignedCapability { capability, macs }
+    }
+}
+
+impl Sample for Identity {
+    fn sample(g: &mut Gen) -> Self {
+        match g.below(3) {
+            0 => Identity::Client(Sample::sample(g)),
+            1 => Identity::Ticket(Sample::sample(g)),
+            _ => Identity::Server(Sample::sample(g)),
+        }
+    }
+}
+
+impl Sample for SetTime {
+    fn sample(g: &mut Gen) -> Self {
+        if g.one_in(2) { SetTime::Now } else { SetTime::At(Sample::sample(g)) }
+    }
+}
+
+/// Samples of structs, field by field.
+macro_rules! sample_struct {
+    ($($t:ident { $($field:ident),* })*) => {$(
+        impl $crate::sample::Sample for $t {
+            fn sample(g: &mut $crate::random::Gen) -> Self {
+                let _ = &g;
+                $t { $($field: $crate::sample::Sample::sample(g)),* }
+            }
+        }
+    )*};
+}
+pub(crate) use sample_struct;
+
+sample_struct! {
+    Attr {
+        file, kind, mode, nlink, uid, gid, rdev, size, atime, mtime, ctime, change, generation,
+        preferred_io_bytes
+    }
+    FsUsage { total_bytes, free_bytes, total_files, free_files }
+    Caller { uid, gid, groups }
+    ObjectId { file, segment, column, copy }
+    LayoutSpec {
+        kind, base, count, stripe_unit_bytes, segment_bytes, fragment_bytes, copies
+    }
+    Capability { file, session, rights, version, key_generation, expires_unix_ms }
+    Ticket { server, client, session, expires_unix_ms, nonce }
+    MutationId { slot, sequence }
+    MetaPrefix { caller, mutation }
+    ReadFlags { locked, unchecked }
+    WriteFlags { sync }
+    Access { target, object, generation, capability, mac }
+    ObjectLen { len }
+    ObjectStat { exists, len, generation }
+    TargetStatus { target, dir, usage, in_flight, queue_depth, trouble }
+    ServerStatus { version, uptime_ms, connections, counters, targets }
+    ReadRequest { access, stripe, flags, regions }
+    WriteRequest { access, stripe, flags, regions }
+    SyncRequest { access }
+    TruncateRequest { access, len }
+    StatObjectRequest { access }
+    PingRequest {}
+    StatusRequest {}
+    PendingTruncate { generation, size }
+    OpenFile { attr, layout, more_segments, capability, pending_truncate }
+    DirEntry { name, file, kind, cookie, attr }
+    DirPage { entries, end }
+    LayoutPage { layout, more_segments, capability }
+    Removed { attr }
+    GetMapRequest { have }
+    GetTicketsRequest { servers }
+    LookupRequest { parent, name }
+    GetAttrRequest { file }
+    SetAttrRequest { file, mode, uid, gid, size, atime, mtime }
+    CreateRequest { parent, name, kind, mode, rdev, exclusive, truncate, rights, layout }
+    MkdirRequest { parent, name, mode }
+    UnlinkRequest { parent, name }
+    RmdirRequest { parent, name }
+    RenameRequest { parent, name, new_parent, new_name, no_replace, exchange }
+    LinkRequest { file, parent, name }
+    SymlinkRequest { parent, name, target }
+    ReadlinkRequest { file }
+    ReaddirRequest { dir, cookie, max_entries, attributes }
+    GetXattrRequest { file, name }
+    SetXattrRequest { file, name, value, mode }
+    ListXattrRequest { file }
+    RemoveXattrRequest { file, name }
+    StatfsRequest {}
+    OpenRequest { file, rights }
+    CloseRequest { files }
+    ReassertRequest { files }
+    GetLayoutRequest { file, offset, rights }
+    ExtendRequest { file, offset }
+    CommitSizeRequest { file, size, generation, mtime }
+    TruncateDoneRequest { file, generation }
+    SetLayoutRequest { file, layout }
+    GetDefaultLayoutRequest { dir }
+    SyncMetaRequest {}
+    TargetEntry { target, state, usage }
+    ServerEntry { server, host, tcp, unix, targets }
+    ClusterMap { epoch, servers }
+    TargetReport { target, usage, removed }
+    HeartbeatReply { epoch, remove, interval_ms }
+    RegisterRequest { host, tcp, unix, targets }
+    HeartbeatRequest { targets }
+    Hello { version, identity, nonce, session, name }
+    Challenge { nonce, proof }
+    Proof { proof }
+    Welcome { session, cluster, instance }
+}

@@ -1,0 +1,213 @@
+//! The table of targets. One entry for each decoder; the names are those of
+//! the fuzzing binaries too.
+
+use crate::random::Gen;
+use crate::sample::Sample;
+use crate::{disk, frames, fuse, layouts, records};
+use weir_types::codec::Bytes;
+use weir_types::{Attr, Decode, Encode, Error, FileLayout};
+use weir_wire::Request;
+use weir_wire::data::*;
+use weir_wire::handshake::{Challenge, Hello, Proof, Welcome};
+use weir_wire::map::ClusterMap;
+use weir_wire::message::Op;
+use weir_wire::meta::*;
+use weir_wire::peer::*;
+
+/// A decoder under test.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, which is that of its function.
+    pub name: &'static str,
+    /// Decodes bytes and panics if a promise of the decoder is broken.
+    pub run: fn(&[u8]),
+    /// Makes valid bytes.
+    pub example: fn(&mut Gen) -> Vec<u8>,
+}
+
+/// The targets of an operation's messages.
+#[derive(Clone, Copy, Debug)]
+pub struct OpTargets {
+    /// The operation.
+    pub op: Op,
+    /// The target of the message that asks.
+    pub request: &'static str,
+    /// The target of the message that answers.
+    pub reply: &'static str,
+}
+
+/// What decodes encodes to the same bytes again: there is one way to write a
+/// value, so what a MAC or checksum covers cannot be said in other bytes.
+fn canonical<T: Decode + Encode>(data: &[u8]) {
+    if let Ok(value) = T::from_bytes(data) {
+        assert_eq!(value.to_bytes(), data, "decoded, and encoded to other bytes");
+    }
+}
+
+fn example<T: Sample + Encode + Decode>(g: &mut Gen) -> Vec<u8> {
+    let bytes = T::sample(g).to_bytes();
+    assert!(T::from_bytes(&bytes).is_ok(), "a valid value was refused");
+    bytes
+}
+
+/// Declares the functions and the two tables.
+macro_rules! targets {
+    (
+        messages { $($name:ident: $ty:ty;)* }
+        requests { $($ask:ident / $answer:ident: $request:ident;)* }
+        metadata { $($mask:ident / $manswer:ident: $mrequest:ident;)* }
+        others { $($other:ident: $run:path, $example:path;)* }
+    ) => {
+        $(
+            #[doc = concat!("Decodes `", stringify!($ty), "`.")]
+            pub fn $name(data: &[u8]) {
+                canonical::<$ty>(data);
+            }
+        )*
+        $(
+            #[doc = concat!("Decodes [`", stringify!($request), "`].")]
+            pub fn $ask(data: &[u8]) {
+                canonical::<$request>(data);
+            }
+            #[doc = concat!("Decodes what answers [`", stringify!($request), "`].")]
+            pub fn $answer(data: &[u8]) {
+                canonical::<<$request as Request>::Reply>(data);
+            }
+        )*
+        $(
+            #[doc = concat!("Decodes [`", stringify!($mrequest), "`] behind its [`MetaPrefix`].")]
+            pub fn $mask(data: &[u8]) {
+                canonical::<(MetaPrefix, $mrequest)>(data);
+            }
+            #[doc = concat!("Decodes what answers [`", stringify!($mrequest), "`].")]
+            pub fn $manswer(data: &[u8]) {
+                canonical::<<$mrequest as Request>::Reply>(data);
+            }
+        )*
+        $(
+            #[doc = concat!("See [`", stringify!($run), "`].")]
+            pub fn $other(data: &[u8]) {
+                $run(data);
+            }
+        )*
+
+        /// Every decoder.
+        pub const TARGETS: &[Target] = &[
+            $(Target { name: stringify!($name), run: $name, example: example::<$ty> },)*
+            $(
+                Target { name: stringify!($ask), run: $ask, example: example::<$request> },
+                Target {
+                    name: stringify!($answer),
+                    run: $answer,
+                    example: example::<<$request as Request>::Reply>,
+                },
+            )*
+            $(
+                Target {
+                    name: stringify!($mask),
+                    run: $mask,
+                    example: example::<(MetaPrefix, $mrequest)>,
+                },
+                Target {
+                    name: stringify!($manswer),
+                    run: $manswer,
+                    example: example::<<$mrequest as Request>::Reply>,
+                },
+            )*
+            $(Target { name: stringify!($other), run: $other, example: $example },)*
+        ];
+
+        /// The messages of every operation.
+        pub const OPS: &[OpTargets] = &[
+            OpTargets { op: Op::Hello, request: "hello", reply: "challenge" },
+            OpTargets { op: Op::Challenge, request: "challenge", reply: "proof" },
+            OpTargets { op: Op::Proof, request: "proof", reply: "welcome" },
+            $(OpTargets {
+                op: <$request as Request>::OP,
+                request: stringify!($ask),
+                reply: stringify!($answer),
+            },)*
+            $(OpTargets {
+                op: <$mrequest as Request>::OP,
+                request: stringify!($mask),
+                reply: stringify!($manswer),
+            },)*
+        ];
+    };
+}
+
+targets! {
+    messages {
+        hello: Hello;
+        challenge: Challenge;
+        proof: Proof;
+        welcome: Welcome;
+        error: Error;
+        cluster_map: ClusterMap;
+        attr: Attr;
+        names: Vec<Bytes>;
+    }
+    requests {
+        ping_request / ping_reply: PingRequest;
+        status_request / status_reply: StatusRequest;
+        read_request / read_reply: ReadRequest;
+        write_request / write_reply: WriteRequest;
+        sync_request / sync_reply: SyncRequest;
+        truncate_request / truncate_reply: TruncateRequest;
+        stat_object_request / stat_object_reply: StatObjectRequest;
+        register_request / register_reply: RegisterRequest;
+        heartbeat_request / heartbeat_reply: HeartbeatRequest;
+    }
+    metadata {
+        get_map_request / get_map_reply: GetMapRequest;
+        get_tickets_request / get_tickets_reply: GetTicketsRequest;
+        lookup_request / lookup_reply: LookupRequest;
+        getattr_request / getattr_reply: GetAttrRequest;
+        setattr_request / setattr_reply: SetAttrRequest;
+        create_request / create_reply: CreateRequest;
+        mkdir_request / mkdir_reply: MkdirRequest;
+        unlink_request / unlink_reply: UnlinkRequest;
+        rmdir_request / rmdir_reply: RmdirRequest;
+        rename_request / rename_reply: RenameRequest;
+        link_request / link_reply: LinkRequest;
+        symlink_request / symlink_reply: SymlinkRequest;
+        readlink_request / readlink_reply: ReadlinkRequest;
+        readdir_request / readdir_reply: ReaddirRequest;
+        getxattr_request / getxattr_reply: GetXattrRequest;
+        setxattr_request / setxattr_reply: SetXattrRequest;
+        listxattr_request / listxattr_reply: ListXattrRequest;
+        removexattr_request / removexattr_reply: RemoveXattrRequest;
+        statfs_request / statfs_reply: StatfsRequest;
+        open_request / open_reply: OpenRequest;
+        close_request / close_reply: CloseRequest;
+        reassert_request / reassert_reply: ReassertRequest;
+        get_layout_request / get_layout_reply: GetLayoutRequest;
+        extend_request / extend_reply: ExtendRequest;
+        commit_size_request / commit_size_reply: CommitSizeRequest;
+        truncate_done_request / truncate_done_reply: TruncateDoneRequest;
+        set_layout_request / set_layout_reply: SetLayoutRequest;
+        get_default_layout_request / get_default_layout_reply: GetDefaultLayoutRequest;
+        sync_meta_request / sync_meta_reply: SyncMetaRequest;
+    }
+    others {
+        frame_header: frames::header, frames::header_example;
+        frame_checks: frames::checks, frames::checks_example;
+        sealed_frame: frames::sealed, frames::sealed_example;
+        server_handshake: frames::server_handshake, frames::server_handshake_example;
+        client_handshake: frames::client_handshake, frames::client_handshake_example;
+        capability: frames::capability, frames::capability_example;
+        sealed_ticket: frames::sealed_ticket, frames::sealed_ticket_example;
+        key_file: frames::key_file, frames::key_file_example;
+        regions: layouts::regions, layouts::regions_example;
+        file_layout: layouts::file_layout, example::<FileLayout>;
+        layout_spec: layouts::layout_spec, layouts::layout_spec_example;
+        object_header: disk::object_header, disk::object_header_example;
+        superblock: disk::superblock, disk::superblock_example;
+        object_name: disk::object_name, disk::object_name_example;
+        log_record: disk::log_record, disk::log_record_example;
+        log_segment_header: disk::log_segment_header, disk::log_segment_header_example;
+        metadata_record: records::record, records::record_example;
+        metadata_key: records::record_key, records::record_key_example;
+        fuse_request: fuse::request, fuse::request_example;
+    }
+}

@@ -1,0 +1,193 @@
+//! What a metadata server has to be told.
+
+use crate::machine::Times;
+use serde::{Deserialize, Serialize};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use weir_types::{Error, ErrorKind, Result};
+use weir_wire::Key;
+use weir_wire::key::MasterKey;
+
+/// The configuration of one metadata server process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetaServerConfig {
+    /// Where the namespace is kept, made by [`crate::init`].
+    pub dir: PathBuf,
+    /// Where to listen: `address:port` (port 0 takes any free one) or the path
+    /// of a Unix socket; at least one.
+    pub listen: Vec<String>,
+    /// The file that holds the cluster's master key, 64 hexadecimal digits.
+    pub master_key_file: PathBuf,
+    /// The cluster that the directory must belong to; `None`: any.
+    #[serde(default)]
+    pub cluster: Option<[u8; 16]>,
+    /// A session ends when it has not been heard of for so long.
+    #[serde(default = "default_session_timeout_ms")]
+    pub session_timeout_ms: u64,
+    /// A target is offline when it has not been heard of for so long.
+    #[serde(default = "default_target_timeout_ms")]
+    pub target_timeout_ms: u64,
+    /// After a start, clients have so long to say which files they have open;
+    /// a file without a name that nobody named by then is removed.
+    #[serde(default = "default_grace_ms")]
+    pub grace_ms: u64,
+    /// How long capabilities are good for.
+    #[serde(default = "default_capability_ms")]
+    pub capability_ms: u64,
+    /// How long tickets for data servers are good for.
+    #[serde(default = "default_ticket_ms")]
+    pub ticket_ms: u64,
+    /// How often data servers report.
+    #[serde(default = "default_heartbeat_ms")]
+    pub heartbeat_ms: u32,
+    /// From the first change to the sync that makes it durable: what a power
+    /// cut may lose.
+    #[serde(default = "default_sync_delay_ms")]
+    pub sync_delay_ms: u64,
+    /// Bytes of the engine's cache.
+    #[serde(default = "default_cache_bytes")]
+    pub cache_bytes: usize,
+    /// The most connections.
+    #[serde(default = "default_max_connections")]
+    pub max_connections: usize,
+}
+
+fn default_session_timeout_ms() -> u64 {
+    Times::default().session_timeout_ms
+}
+fn default_target_timeout_ms() -> u64 {
+    Times::default().target_timeout_ms
+}
+fn default_grace_ms() -> u64 {
+    Times::default().grace_ms
+}
+fn default_capability_ms() -> u64 {
+    Times::default().capability_ms
+}
+fn default_ticket_ms() -> u64 {
+    Times::default().ticket_ms
+}
+fn default_heartbeat_ms() -> u32 {
+    Times::default().heartbeat_ms
+}
+fn default_sync_delay_ms() -> u64 {
+    500
+}
+fn default_cache_bytes() -> usize {
+    128 << 20
+}
+fn default_max_connections() -> usize {
+    65_536
+}
+
+impl MetaServerConfig {
+    /// The defaults.
+    pub fn new(dir: PathBuf, listen: Vec<String>, master_key_file: PathBuf) -> Self {
+        Self {
+            dir,
+            listen,
+            master_key_file,
+            cluster: None,
+            session_timeout_ms: default_session_timeout_ms(),
+            target_timeout_ms: default_target_timeout_ms(),
+            grace_ms: default_grace_ms(),
+            capability_ms: default_capability_ms(),
+            ticket_ms: default_ticket_ms(),
+            heartbeat_ms: default_heartbeat_ms(),
+            sync_delay_ms: default_sync_delay_ms(),
+            cache_bytes: default_cache_bytes(),
+            max_connections: default_max_connections(),
+        }
+    }
+
+    /// Refuses what cannot work.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, naming the field.
+    pub fn check(&self) -> Result<()> {
+        let bad = |what: &str| Err(Error::new(ErrorKind::InvalidArgument, what));
+        if self.listen.is_empty() {
+            return bad("`listen` is empty: a metadata server needs an address or a socket path");
+        }
+        if self.session_timeout_ms < 1000 {
+            return bad("`session_timeout_ms` must be at least 1000");
+        }
+        if self.heartbeat_ms == 0
+            || self.target_timeout_ms < u64::from(self.heartbeat_ms).saturating_mul(2)
+        {
+            return bad("`target_timeout_ms` must be at least twice `heartbeat_ms`, which is not 0");
+        }
+        if self.capability_ms < 1000 || self.ticket_ms < 1000 {
+            return bad("`capability_ms` and `ticket_ms` must be at least 1000");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn times(&self) -> Times {
+        Times {
+            session_timeout_ms: self.session_timeout_ms,
+            target_timeout_ms: self.target_timeout_ms,
+            grace_ms: self.grace_ms,
+            capability_ms: self.capability_ms,
+            ticket_ms: self.ticket_ms,
+            heartbeat_ms: self.heartbeat_ms,
+        }
+    }
+}
+
+/// Reads the file of the master key.
+///
+/// # Errors
+/// `NotFound`; `AccessDenied` if others than its owner may read it;
+/// `InvalidArgument` if it holds no key. They name the file, never its contents.
+pub fn read_master_key(path: &Path) -> Result<MasterKey> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| Error::from(e).context(format!("master key file {shown}")))?;
+    let mode = std::fs::metadata(path).map_err(Error::from)?.mode();
+    if mode & 0o077 != 0 {
+        return Err(Error::new(
+            ErrorKind::AccessDenied,
+            format!("master key file {shown} can be read by others: run `chmod 600 {shown}`"),
+        ));
+    }
+    Key::from_hex(&text).map(MasterKey).ok_or_else(|| {
+        Error::new(
+            ErrorKind::InvalidArgument,
+            format!("master key file {shown} does not hold 64 hexadecimal digits"),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_configuration_that_cannot_work_is_refused_by_field() {
+        let listen = vec!["127.0.0.1:0".to_owned()];
+        let good = MetaServerConfig::new("d".into(), listen, "k".into());
+        good.check().unwrap();
+        let named = |config: MetaServerConfig| config.check().unwrap_err().message;
+        assert!(named(MetaServerConfig { listen: vec![], ..good.clone() }).contains("listen"));
+        let short = MetaServerConfig { target_timeout_ms: 1500, ..good.clone() };
+        assert!(named(short).contains("target_timeout_ms"));
+        assert!(named(MetaServerConfig { session_timeout_ms: 0, ..good }).contains("session"));
+    }
+
+    #[test]
+    fn a_key_file_that_others_may_read_is_refused_without_showing_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("master.key");
+        std::fs::write(&path, "ab".repeat(32)).unwrap();
+        let mode = |m| std::fs::set_permissions(&path, PermissionsExt::from_mode(m)).unwrap();
+        mode(0o644);
+        assert!(read_master_key(&path).unwrap_err().message.contains("chmod 600"));
+        mode(0o600);
+        read_master_key(&path).unwrap();
+        std::fs::write(&path, "secret").unwrap();
+        assert!(!read_master_key(&path).unwrap_err().message.contains("secret"));
+    }
+}

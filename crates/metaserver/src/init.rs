@@ -1,0 +1,106 @@
+//! Makes the metadata of a new file system, and checks that of an old one.
+
+use crate::ops::root::{self, Root};
+use crate::schema::{self, ClientRecord, ClientStanding, FormatRecord, key};
+use weir_metastore::{Engine, Tx, transact};
+use weir_types::codec::Bytes;
+use weir_types::{ClientId, Error, ErrorKind, LayoutSpec, Result, Timestamp};
+use weir_wire::key::MasterKey;
+
+/// What a new file system is like.
+#[derive(Clone, Debug)]
+pub struct NewFileSystem {
+    /// The cluster.
+    pub cluster: [u8; 16],
+    /// The first client, which may administer the cluster.
+    pub administrator: ClientId,
+    /// Owner of the root directory.
+    pub root_uid: u32,
+    /// Group of the root directory.
+    pub root_gid: u32,
+    /// Permission bits of the root directory.
+    pub root_mode: u16,
+    /// What files get where no directory says otherwise.
+    pub default_layout: LayoutSpec,
+}
+
+impl NewFileSystem {
+    /// A root directory of the superuser with mode 0755, files striped over
+    /// all targets in units of 64 KiB.
+    pub fn new(cluster: [u8; 16], administrator: ClientId) -> Self {
+        Self {
+            cluster,
+            administrator,
+            root_uid: 0,
+            root_gid: 0,
+            root_mode: 0o755,
+            default_layout: LayoutSpec::default(),
+        }
+    }
+}
+
+/// Makes the root directory and all else that a metadata server needs to
+/// start, and waits until it is durable.
+///
+/// # Errors
+/// `Exists` if the engine holds a file system already; `InvalidArgument` for a
+/// default layout that makes no sense; those of the engine.
+pub fn initialize(
+    engine: &mut dyn Engine,
+    master: &MasterKey,
+    new: &NewFileSystem,
+    now: Timestamp,
+) -> Result<()> {
+    weir_layout::check_spec(&new.default_layout)?;
+    let format = FormatRecord {
+        cluster: new.cluster,
+        key_check: key_check(master, &new.cluster),
+        default_layout: new.default_layout.clone(),
+    };
+    let admin =
+        ClientRecord { standing: ClientStanding::Administrator, name: "administrator".into() };
+    let root = Root {
+        uid: new.root_uid,
+        gid: new.root_gid,
+        mode: new.root_mode,
+        default_layout: new.default_layout.clone(),
+        now,
+    };
+    transact(engine, |tx| {
+        if tx.get(key::FORMAT)?.is_some() {
+            return Err(Error::new(ErrorKind::Exists, "the metadata directory is in use already"));
+        }
+        tx.put(key::FORMAT, &schema::encode(&format))?;
+        tx.put(&key::client(new.administrator), &schema::encode(&admin))?;
+        root::run(tx, &root).map_err(|fault| match fault {
+            crate::ops::Fault::Refused(error) => error,
+            crate::ops::Fault::Engine(error) => error.into(),
+        })
+    })?;
+    engine.sync()
+}
+
+/// What the store says about itself, if the master key is the one that it was
+/// made with.
+pub(crate) fn check_format(engine: &dyn Engine, master: &MasterKey) -> Result<FormatRecord> {
+    let Some(bytes) = Tx::new(engine).get(key::FORMAT)? else {
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            "the metadata directory holds no file system: make one with `weir up` or \
+             `weir meta init`, or correct the path",
+        ));
+    };
+    let format: FormatRecord = schema::decode(&bytes, "of the format")?;
+    if format.key_check != key_check(master, &format.cluster) {
+        return Err(Error::new(
+            ErrorKind::AuthFailed,
+            "the master key is not the one that this metadata directory was made with: correct \
+             the path of the key file",
+        ));
+    }
+    Ok(format)
+}
+
+fn key_check(master: &MasterKey, cluster: &[u8; 16]) -> Bytes {
+    Bytes(master.0.mac("weir 1 master key check", &[cluster]).0.to_vec())
+}

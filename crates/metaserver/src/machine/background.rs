@@ -1,0 +1,203 @@
+//! Work that nobody waits for: expired sessions, files that were closed after
+//! their last name went, and lists of segments on their way to the garbage.
+//! All of it is in the store, so that none is forgotten; what is in memory says
+//! only where to look.
+
+use super::servers::fault;
+use super::sessions::Session;
+use super::{MetaMachine, Moment};
+use crate::ops::{self, Effects, Outcome};
+use crate::schema::{self, SessionRecord, key};
+use std::collections::{HashMap, VecDeque};
+use weir_metastore::{Engine, Key, Tx, Value, key_after, transact};
+use weir_types::{Caller, Error, FileId, Result, SessionId, TargetId};
+
+/// Transactions at each tick.
+pub(super) const TICK_STEPS: usize = 256;
+/// Keys read at a time.
+const PAGE: usize = 1024;
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) struct Background {
+    /// Orphans that are not open any more.
+    collect: VecDeque<FileId>,
+    /// Sessions that have ended.
+    ended: VecDeque<SessionId>,
+    /// There may be dead lists.
+    pub dead_lists: bool,
+    /// Where the next garbage of each target begins.
+    pub garbage_from: HashMap<TargetId, Vec<u8>>,
+    /// The time for saying what is open is not over.
+    settling: bool,
+}
+
+impl Default for Background {
+    fn default() -> Self {
+        Self {
+            collect: VecDeque::new(),
+            ended: VecDeque::new(),
+            dead_lists: true,
+            garbage_from: HashMap::new(),
+            settling: true,
+        }
+    }
+}
+
+impl Background {
+    /// A file without a name is not open any more.
+    pub fn collect(&mut self, file: FileId) {
+        self.collect.push_back(file);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.collect.is_empty() && self.ended.is_empty() && !self.dead_lists
+    }
+}
+
+impl<E: Engine> MetaMachine<E> {
+    /// Finds sessions and orphans of earlier processes.
+    pub(super) fn load(&mut self, now: Moment) -> Result<()> {
+        let (start, end) = key::sessions();
+        each(&self.engine, start, &end, |key, bytes| {
+            let session = key::session_id(key)?;
+            let record: SessionRecord = schema::decode(bytes, "of a session")?;
+            if record.ended {
+                self.background.ended.push_back(session);
+            } else {
+                let known = Session::new(record.client, now.monotonic_ms, false);
+                self.sessions.by_id.insert(session, known);
+            }
+            Ok(())
+        })?;
+        let (start, end) = key::orphans();
+        each(&self.engine, start, &end, |key, _| {
+            self.orphans.insert(key::orphan_file(key)?);
+            Ok(())
+        })?;
+        if self.sessions.by_id.is_empty() {
+            self.settle();
+        }
+        Ok(())
+    }
+
+    /// Everyone has had the time to say what is open: the rest is not.
+    pub(super) fn settle(&mut self) {
+        if !self.background.settling {
+            return;
+        }
+        self.background.settling = false;
+        self.opens.settled();
+        let mut unused: Vec<FileId> =
+            self.orphans.iter().copied().filter(|&file| !self.opens.may_be_open(file)).collect();
+        unused.sort_unstable();
+        self.background.collect.extend(unused);
+    }
+
+    pub(super) fn expire_sessions(&mut self, now: Moment) -> Result<()> {
+        let deadline_ms = now.monotonic_ms.saturating_sub(self.times.session_timeout_ms);
+        for session in self.sessions.silent_since(deadline_ms) {
+            self.end_session(session)?;
+            self.counters.sessions_expired += 1;
+        }
+        Ok(())
+    }
+
+    fn end_session(&mut self, session: SessionId) -> Result<()> {
+        transact(&mut self.engine, |tx| {
+            let at = key::session(session);
+            let Some(bytes) = tx.get(&at)? else { return Ok(()) };
+            let record: SessionRecord = schema::decode(&bytes, "of a session")?;
+            let record = SessionRecord { ended: true, ..record };
+            Ok::<(), Error>(tx.put(&at, &schema::encode(&record))?)
+        })?;
+        self.sessions.by_id.remove(&session);
+        for file in self.opens.end(session) {
+            if self.orphans.contains(&file) {
+                self.background.collect(file);
+            }
+        }
+        self.background.ended.push_back(session);
+        tracing::info!(session = session.0, "session expired");
+        Ok(())
+    }
+
+    /// Whether [`MetaMachine::work`] has anything to do.
+    pub fn has_work(&self) -> bool {
+        !self.background.is_idle()
+    }
+
+    /// Does at most `steps` transactions of background work.
+    pub fn work(&mut self, steps: usize, now: Moment) -> Result<()> {
+        for _ in 0..steps {
+            if let Some(file) = self.background.collect.pop_front() {
+                self.collect_orphan(file, now)?;
+            } else if let Some(&session) = self.background.ended.front() {
+                if self.own(|tx| ops::collect::session(tx, session))? {
+                    self.background.ended.pop_front();
+                }
+            } else if self.background.dead_lists {
+                self.work_on_dead_lists()?;
+            } else {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn collect_orphan(&mut self, file: FileId, now: Moment) -> Result<()> {
+        // Opened again meanwhile, by its id.
+        if self.opens.may_be_open(file) || !self.orphans.contains(&file) {
+            return Ok(());
+        }
+        let caller = Caller::ROOT;
+        loop {
+            let mut tx = Tx::new(&self.engine);
+            let mut ctx = self.context(SessionId(0), &caller, FileId(0), now);
+            ops::collect::orphan(&mut tx, &mut ctx, file).map_err(fault)?;
+            let effects: Effects = ctx.effects;
+            let commit = tx.into_commit()?;
+            if let weir_metastore::CommitOutcome::Committed(_) = self.engine.commit(commit)? {
+                self.apply(SessionId(0), effects);
+                self.orphans.remove(&file);
+                return Ok(());
+            }
+            self.counters.conflicts += 1;
+        }
+    }
+
+    fn work_on_dead_lists(&mut self) -> Result<()> {
+        let (start, end) = key::dead_lists();
+        let first = Tx::new(&self.engine).range(&start, &end, 1)?;
+        let Some((at, _)) = first.first() else {
+            self.background.dead_lists = false;
+            return Ok(());
+        };
+        let (file, list) = key::dead_list(at)?;
+        self.own(|tx| ops::collect::dead_list(tx, file, list)).map(drop)
+    }
+
+    fn own<T>(&mut self, mut step: impl FnMut(&mut Tx<'_>) -> Outcome<T>) -> Result<T> {
+        let (value, _) = transact(&mut self.engine, |tx| step(tx).map_err(fault))?;
+        Ok(value)
+    }
+}
+
+/// Calls `visit` for every key of a range, a page at a time.
+fn each(
+    engine: &dyn Engine,
+    mut start: Vec<u8>,
+    end: &[u8],
+    mut visit: impl FnMut(&Key, &Value) -> Result<()>,
+) -> Result<()> {
+    loop {
+        let page = Tx::new(engine).range(&start, end, PAGE)?;
+        for (key, value) in &page {
+            visit(key, value)?;
+        }
+        match page.last() {
+            Some((last, _)) if page.len() == PAGE => start = key_after(last).into_vec(),
+            _ => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Runs an operation in a transaction, again after each conflict, and keeps
+//! its result with it, so that a mutation is done exactly once.
+
+use super::{MetaMachine, Moment, Reply};
+use crate::machine::sessions::Slot;
+use crate::ops::dispatch::{Repeat, dispatch, repeat_of, takes_fresh_id};
+use crate::ops::{Context, Effects, Fault};
+use crate::schema::{self, SlotRecord, key};
+use weir_metastore::{CommitOutcome, Engine, Tx, TxError};
+use weir_types::codec::{Bytes, Reader};
+use weir_types::limits::MAX_SLOTS;
+use weir_types::{
+    Caller, Decode, Encode, Error, ErrorKind, FileId, FileKind, Result, Retry, SessionId,
+    SlotSequence,
+};
+use weir_wire::Rights;
+use weir_wire::message::Op;
+use weir_wire::meta::{MetaPrefix, MutationId, OpenFile};
+
+/// How often an operation that meets conflicts is run.
+const MAX_ATTEMPTS: usize = 16;
+
+/// A transaction that is ready, and what it comes to.
+struct Attempt<'a> {
+    tx: Tx<'a>,
+    reply: Reply,
+    effects: Effects,
+}
+
+impl<E: Engine> MetaMachine<E> {
+    /// Does an operation on the namespace.
+    ///
+    /// An error (as opposed to a reply that holds one) means that nothing was
+    /// kept of it.
+    pub(super) fn execute(
+        &mut self,
+        session: SessionId,
+        op: Op,
+        prefix: &MetaPrefix,
+        body: Reader<'_>,
+        now: Moment,
+    ) -> Result<Reply> {
+        let wrong = |why: &str| Err(Error::new(ErrorKind::Protocol, why));
+        match (repeat_of(op), &prefix.mutation) {
+            (None, _) => return wrong("this operation is not one of clients"),
+            (Some(Repeat::Once), None) => return wrong("the operation needs a mutation id"),
+            (Some(Repeat::Harmless), Some(_)) => return wrong("the operation takes no mutation id"),
+            _ => {}
+        }
+        if let Some(mutation) = prefix.mutation
+            && let Some(reply) = self.replay(session, op, mutation)?
+        {
+            return Ok(reply);
+        }
+        let fresh = if takes_fresh_id(op) { self.spare()? } else { FileId(0) };
+        let (reply, effects) = self.attempts(session, op, prefix, body, fresh, now)?;
+        if let Some(mutation) = prefix.mutation
+            && let Some(session) = self.sessions.by_id.get_mut(&session)
+        {
+            session.set_slot(mutation.slot, mutation.sequence.0);
+        }
+        self.apply(session, effects);
+        Ok(reply)
+    }
+
+    fn spare(&mut self) -> Result<FileId> {
+        if self.spare_id.is_none() {
+            self.spare_id = self.ids.take();
+        }
+        self.spare_id.map(FileId).ok_or_else(|| {
+            Error::new(ErrorKind::Overloaded, "file ids are used faster than reserved")
+        })
+    }
+
+    fn attempts(
+        &mut self,
+        session: SessionId,
+        op: Op,
+        prefix: &MetaPrefix,
+        body: Reader<'_>,
+        fresh: FileId,
+        now: Moment,
+    ) -> Result<(Reply, Effects)> {
+        for _ in 0..MAX_ATTEMPTS {
+            let mut attempt =
+                self.attempt(session, op, &prefix.caller, body.clone(), fresh, now)?;
+            if let Some(mutation) = prefix.mutation {
+                keep_result(&mut attempt.tx, session, mutation, &attempt.reply)?;
+            }
+            let Attempt { tx, reply, effects } = attempt;
+            if tx.is_read_only() {
+                return Ok((reply, effects));
+            }
+            let commit = tx.into_commit()?;
+            if let CommitOutcome::Committed(_) = self.engine.commit(commit)? {
+                return Ok((reply, effects));
+            }
+            self.counters.conflicts += 1;
+        }
+        Err(Error::new(ErrorKind::Busy, "metadata transaction met too many conflicts"))
+    }
+
+    fn attempt(
+        &self,
+        session: SessionId,
+        op: Op,
+        caller: &Caller,
+        body: Reader<'_>,
+        fresh: FileId,
+        now: Moment,
+    ) -> Result<Attempt<'_>> {
+        let mut tx = Tx::new(&self.engine);
+        let mut ctx = self.context(session, caller, fresh, now);
+        match dispatch(&mut tx, &mut ctx, op, body) {
+            Ok(body) => {
+                Ok(Attempt { tx, reply: Reply { status: None, body }, effects: ctx.effects })
+            }
+            // What it wrote goes with its transaction.
+            Err(Fault::Refused(error)) => Ok(Attempt {
+                tx: Tx::new(&self.engine),
+                reply: Reply::error(&error),
+                effects: Effects::default(),
+            }),
+            Err(Fault::Engine(error)) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn context<'a>(
+        &'a self,
+        session: SessionId,
+        caller: &'a Caller,
+        fresh: FileId,
+        now: Moment,
+    ) -> Context<'a> {
+        Context {
+            now: now.unix,
+            caller,
+            session,
+            fresh,
+            cluster: &self.cluster.view,
+            opens: &self.opens,
+            signer: &self.signer,
+            default_layout: &self.format.default_layout,
+            effects: Effects::default(),
+        }
+    }
+
+    /// What an operation changes in memory, now that its transaction stands.
+    pub(super) fn apply(&mut self, session: SessionId, effects: Effects) {
+        if effects.fresh_used {
+            self.spare_id = None;
+        }
+        if let Some((file, rights)) = effects.opened {
+            self.opens.open(session, file, rights);
+        }
+        for file in effects.reasserted {
+            // With which rights it was opened is not known any more.
+            self.opens.open(session, file, Rights::READ_WRITE);
+        }
+        for file in effects.closed {
+            if self.opens.close(session, file) && self.orphans.contains(&file) {
+                self.background.collect(file);
+            }
+        }
+        if let Some(file) = effects.orphaned {
+            self.orphans.insert(file);
+        }
+        if effects.dead_list {
+            self.background.dead_lists = true;
+        }
+    }
+
+    /// The kept result of a mutation that has been done; `None` if it is new.
+    ///
+    /// # Errors
+    /// `Protocol` if it is neither the last nor the next of its slot.
+    fn replay(
+        &mut self,
+        session: SessionId,
+        op: Op,
+        mutation: MutationId,
+    ) -> Result<Option<Reply>> {
+        let MutationId { slot, sequence } = mutation;
+        if slot.0 >= MAX_SLOTS || sequence == SlotSequence(0) {
+            return Err(Error::new(ErrorKind::Protocol, "no such slot"));
+        }
+        let known = self.sessions.by_id.get(&session).ok_or(ErrorKind::SessionExpired)?.slot(slot);
+        let last = match known {
+            Slot::At(last) => last,
+            Slot::Unknown => self.kept(session, mutation)?.map_or(0, |kept| kept.sequence.0),
+        };
+        // A slot that was never used may begin anywhere: there is nothing that
+        // could be done twice.
+        if sequence.0 == last + 1 || last == 0 {
+            return Ok(None);
+        }
+        let kept = match sequence.0 == last {
+            true => self.kept(session, mutation)?,
+            false => None,
+        };
+        let Some(kept) = kept else {
+            let message = format!("mutation {sequence} of slot {slot}, whose last was {last}");
+            return Err(Error::new(ErrorKind::Protocol, message));
+        };
+        let status = ErrorKind::from_code(kept.status);
+        if status.is_some_and(|kind| kind.retry() != Retry::Never) {
+            // It did nothing then, for a reason that may be gone.
+            return Ok(None);
+        }
+        self.counters.replays += 1;
+        let reply = Reply { status, body: kept.body.0 };
+        if known == Slot::Unknown {
+            self.recount_open(session, op, &reply);
+            if let Some(session) = self.sessions.by_id.get_mut(&session) {
+                session.set_slot(slot, sequence.0);
+            }
+        }
+        Ok(Some(reply))
+    }
+
+    fn kept(&self, session: SessionId, mutation: MutationId) -> Result<Option<SlotRecord>> {
+        match Tx::new(&self.engine).get(&key::slot(session, mutation.slot))? {
+            Some(bytes) => Ok(Some(schema::decode(&bytes, "of a slot")?)),
+            None => Ok(None),
+        }
+    }
+
+    /// A file that was opened by a process of this server that is gone, and
+    /// whose reply was lost: nobody has told this one that it is open.
+    fn recount_open(&mut self, session: SessionId, op: Op, reply: &Reply) {
+        if !matches!(op, Op::Open | Op::Create) || reply.status.is_some() {
+            return;
+        }
+        if let Ok(open) = OpenFile::from_bytes(&reply.body)
+            && (op == Op::Open || open.attr.kind == FileKind::File)
+        {
+            let rights = open.capability.capability.rights;
+            self.opens.open(session, open.attr.file, rights);
+        }
+    }
+}
+
+fn keep_result(
+    tx: &mut Tx<'_>,
+    session: SessionId,
+    mutation: MutationId,
+    reply: &Reply,
+) -> Result<(), TxError> {
+    let record = SlotRecord {
+        sequence: mutation.sequence,
+        status: reply.status.map_or(0, |kind| kind as u16),
+        body: Bytes(reply.body.clone()),
+    };
+    debug_assert!(SlotRecord::from_bytes(&record.to_bytes()).is_ok());
+    tx.put(&key::slot(session, mutation.slot), &schema::encode(&record))
+}

@@ -1,0 +1,417 @@
+//! The metadata server as a state machine: requests and the time go in,
+//! replies come out. It opens no socket and reads no clock; its one resource
+//! is the engine, and the shell (or the simulator) decides which.
+//!
+//! Invariant: a reply may leave only after [`MetaMachine::flush`] has returned
+//! for the turn in which it was made.
+
+mod background;
+mod cluster;
+mod counters;
+mod execute;
+mod servers;
+mod sessions;
+
+pub use counters::Counters;
+
+use crate::open_files::OpenFiles;
+use crate::schema::{self, ClientRecord, ClientStanding, FormatRecord, SessionRecord, key};
+use crate::signing::Signer;
+use background::Background;
+use cluster::Cluster;
+use sessions::{MAX_SESSIONS, Session, Sessions};
+use std::collections::HashSet;
+use weir_metastore::{Engine, IdAllocator, Sequence, Tx, transact};
+use weir_types::codec::Reader;
+use weir_types::{
+    ClientId, Decode, Encode, Error, ErrorKind, FileId, Result, ServerId, SessionId, Timestamp,
+};
+use weir_wire::data::ServerStatus;
+use weir_wire::handshake::{Hello, Identity, Welcome};
+use weir_wire::key::MasterKey;
+use weir_wire::message::{Op, Request};
+use weir_wire::meta::{GetMapRequest, GetTicketsRequest, MetaPrefix};
+use weir_wire::{Header, Key, SealedTicket, Ticket};
+
+/// Ids reserved at a time: more than are used while a reservation becomes
+/// durable.
+const ID_BLOCK: u64 = 1 << 17;
+/// The first id of a file after the root's.
+const FIRST_ID: u64 = 2;
+/// A longer time between two ticks means that the process was stopped.
+const LONG_TICK_MS: u64 = 4_000;
+/// The most servers that tickets are asked for at once.
+const MAX_TICKETS: usize = 4096;
+
+/// Times of a metadata server, milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// A session ends when it has not been heard of for so long.
+    pub session_timeout_ms: u64,
+    /// A target is offline when it has not been heard of for so long.
+    pub target_timeout_ms: u64,
+    /// After a start, clients have so long to say what they have open.
+    pub grace_ms: u64,
+    /// How long capabilities are good for.
+    pub capability_ms: u64,
+    /// How long tickets are good for.
+    pub ticket_ms: u64,
+    /// How often data servers report.
+    pub heartbeat_ms: u32,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            session_timeout_ms: 30_000,
+            target_timeout_ms: 5_000,
+            grace_ms: 10_000,
+            capability_ms: 3_600_000,
+            ticket_ms: 3_600_000,
+            heartbeat_ms: 1_000,
+        }
+    }
+}
+
+/// A point in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// For intervals: milliseconds since some start.
+    pub monotonic_ms: u64,
+    /// For people and files.
+    pub unix: Timestamp,
+}
+
+impl Moment {
+    fn unix_ms(self) -> u64 {
+        u64::try_from(self.unix.0 / 1_000_000).unwrap_or(0)
+    }
+}
+
+/// Who sent a request, as the handshake has proved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// A client, in a session.
+    Client(SessionId),
+    /// A data server.
+    Server(ServerId),
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// `None`: it succeeded.
+    pub status: Option<ErrorKind>,
+    /// The message, or the [`Error`].
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    fn ok(message: &impl Encode) -> Self {
+        Self { status: None, body: message.to_bytes() }
+    }
+    fn error(error: &Error) -> Self {
+        Self { status: Some(error.kind), body: error.to_bytes() }
+    }
+}
+
+/// What to do about a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Send this after the flush of this turn.
+    Now(Reply),
+    /// Send an empty success once [`MetaMachine::synced`] has reached this.
+    AfterSync(Sequence),
+}
+
+/// The metadata server.
+pub struct MetaMachine<E: Engine> {
+    engine: E,
+    times: Times,
+    format: FormatRecord,
+    signer: Signer,
+    ids: IdAllocator,
+    /// Taken from `ids`, not used yet.
+    spare_id: Option<u64>,
+    sessions: Sessions,
+    opens: OpenFiles,
+    orphans: HashSet<FileId>,
+    cluster: Cluster,
+    background: Background,
+    counters: Counters,
+    nonces: Key,
+    nonce_count: u64,
+    instance: u64,
+    started_ms: u64,
+    last_tick_ms: u64,
+    connections: u32,
+}
+
+impl<E: Engine> MetaMachine<E> {
+    /// Starts on an engine made by [`crate::init::initialize`]. `entropy` is 32
+    /// fresh random bytes.
+    ///
+    /// # Errors
+    /// `NotFound` (the engine is empty: not initialised), `AuthFailed` (the
+    /// master key is another cluster's), and those of the engine.
+    pub fn open(
+        mut engine: E,
+        times: Times,
+        master: MasterKey,
+        entropy: [u8; 32],
+        now: Moment,
+    ) -> Result<Self> {
+        let format = crate::init::check_format(&engine, &master)?;
+        let ids = IdAllocator::open(&mut engine, key::IDS, FIRST_ID, ID_BLOCK)?;
+        let entropy = Key::from_bytes(entropy);
+        let cluster = Cluster::load(&engine, now.monotonic_ms)?;
+        let mut signer = Signer::new(master, times.capability_ms);
+        signer.prepare(cluster.view.targets.iter().map(|t| t.target));
+        let mut machine = Self {
+            times,
+            format,
+            signer,
+            ids,
+            spare_id: None,
+            sessions: Sessions::default(),
+            opens: OpenFiles::new(true),
+            orphans: HashSet::new(),
+            cluster,
+            background: Background::default(),
+            counters: Counters::default(),
+            instance: u64::from_le_bytes(first_eight(&entropy.mac("weir 1 instance", &[]).0)),
+            nonces: entropy,
+            nonce_count: 0,
+            started_ms: now.monotonic_ms,
+            last_tick_ms: now.monotonic_ms,
+            connections: 0,
+            engine,
+        };
+        machine.load(now)?;
+        Ok(machine)
+    }
+
+    /// The key that a peer has to know, or why it has none.
+    ///
+    /// # Errors
+    /// `AuthFailed`, `SessionExpired`.
+    pub fn key_for(&self, hello: &Hello) -> Result<Key> {
+        match &hello.identity {
+            Identity::Client(client) => {
+                if self.standing(*client)? == ClientStanding::Revoked {
+                    let message = format!("the key of client {client} has been revoked");
+                    return Err(Error::new(ErrorKind::AuthFailed, message));
+                }
+                Ok(self.signer.master().client(*client))
+            }
+            Identity::Server(server) => Ok(self.signer.server_key(*server)),
+            Identity::Ticket(_) => Err(Error::new(
+                ErrorKind::AuthFailed,
+                "this is the metadata server; tickets are for data servers",
+            )),
+        }
+    }
+
+    fn standing(&self, client: ClientId) -> Result<ClientStanding> {
+        let record = Tx::new(&self.engine).get(&key::client(client))?;
+        let record = record.map(|r| schema::decode::<ClientRecord>(&r, "of a client")).transpose()?;
+        Ok(record.map(|r| r.standing).unwrap_or_default())
+    }
+
+    /// A peer has proved its key: it joins its session, or a new one is made.
+    ///
+    /// # Errors
+    /// `SessionExpired` (open a new one), `Overloaded` (too many sessions).
+    pub fn welcome(&mut self, hello: &Hello, now: Moment) -> Result<Welcome> {
+        let session = match hello.identity {
+            Identity::Client(client) if hello.session == SessionId(0) => {
+                self.new_session(client, &hello.name, now)?
+            }
+            Identity::Client(client) => {
+                let found = self.sessions.by_id.get_mut(&hello.session);
+                let found = found.filter(|session| session.client == client);
+                found.ok_or(ErrorKind::SessionExpired)?.last_heard_ms = now.monotonic_ms;
+                hello.session
+            }
+            _ => SessionId(0),
+        };
+        self.connections += 1;
+        Ok(Welcome { session, cluster: self.format.cluster, instance: self.instance })
+    }
+
+    /// A welcomed connection is gone. Its session lives on: the client may
+    /// come back.
+    pub fn disconnected(&mut self) {
+        self.connections = self.connections.saturating_sub(1);
+    }
+
+    fn new_session(&mut self, client: ClientId, name: &str, now: Moment) -> Result<SessionId> {
+        if self.sessions.by_id.len() >= MAX_SESSIONS {
+            return Err(Error::new(ErrorKind::Overloaded, "too many sessions"));
+        }
+        let id = SessionId(self.ids.take().ok_or(ErrorKind::Overloaded)?);
+        let name: String = name.chars().take(256).collect();
+        let record = SessionRecord { client, name, ended: false };
+        let bytes = schema::encode(&record);
+        transact(&mut self.engine, |tx| Ok::<_, Error>(tx.put(&key::session(id), &bytes)?))?;
+        self.sessions.by_id.insert(id, Session::new(client, now.monotonic_ms, true));
+        Ok(id)
+    }
+
+    /// A request. `body` is what follows the header.
+    pub fn on_request(&mut self, peer: Peer, header: &Header, body: &[u8], now: Moment) -> Answer {
+        let result = match peer {
+            Peer::Client(session) => self.on_client(session, header.op, body, now),
+            Peer::Server(server) => {
+                self.on_server(server, header.op, body, now).map(Answer::Now)
+            }
+        };
+        let answer = result.unwrap_or_else(|error| Answer::Now(Reply::error(&error)));
+        let failed = matches!(&answer, Answer::Now(reply) if reply.status.is_some());
+        self.counters.answered(header.op, failed);
+        answer
+    }
+
+    fn on_client(
+        &mut self,
+        session: SessionId,
+        op: Op,
+        body: &[u8],
+        now: Moment,
+    ) -> Result<Answer> {
+        let known = self.sessions.heard(session, now.monotonic_ms);
+        let client = known.ok_or(ErrorKind::SessionExpired)?.client;
+        if counters::is_data(op) {
+            return Err(Error::new(
+                ErrorKind::Protocol,
+                "the metadata server keeps no data: ask the data server of the target",
+            ));
+        }
+        let mut rest = Reader::new(body);
+        let prefix = MetaPrefix::decode(&mut rest)?;
+        let reply = match op {
+            Op::Ping => Reply::ok(&()),
+            Op::Status => Reply::ok(&self.status(now)),
+            Op::GetMap => {
+                let have = request::<GetMapRequest>(rest)?.have;
+                let newer = self.cluster.epoch > have;
+                Reply::ok(&newer.then(|| self.cluster.map()))
+            }
+            Op::GetTickets => {
+                let servers = request::<GetTicketsRequest>(rest)?.servers;
+                Reply::ok(&self.tickets(client, session, &servers, now)?)
+            }
+            Op::SyncMeta => {
+                let upto = self.engine.sequence();
+                self.engine.request_sync(upto);
+                return Ok(Answer::AfterSync(upto));
+            }
+            _ => self.execute(session, op, &prefix, rest, now)?,
+        };
+        Ok(Answer::Now(reply))
+    }
+
+    fn tickets(
+        &mut self,
+        client: ClientId,
+        session: SessionId,
+        servers: &[ServerId],
+        now: Moment,
+    ) -> Result<Vec<SealedTicket>> {
+        if servers.len() > MAX_TICKETS {
+            return Err(ErrorKind::TooBig.into());
+        }
+        let expires_unix_ms = now.unix_ms().saturating_add(self.times.ticket_ms);
+        let client_key = self.signer.master().client(client);
+        let mut tickets = Vec::with_capacity(servers.len());
+        for &server in servers {
+            if !self.cluster.knows(server) {
+                let message = format!("there is no data server {server}");
+                return Err(Error::new(ErrorKind::TargetMissing, message));
+            }
+            self.nonce_count += 1;
+            let nonce = self.nonces.mac("weir 1 nonce", &[&self.nonce_count.to_le_bytes()]).0;
+            let ticket = Ticket { server, client, session, expires_unix_ms, nonce };
+            tickets.push(SealedTicket::seal(ticket, &self.signer.server_key(server), &client_key));
+        }
+        Ok(tickets)
+    }
+
+    /// Counters and state.
+    pub fn status(&self, now: Moment) -> ServerStatus {
+        let mut counters = self.counters.list();
+        counters.push(("sessions".into(), self.sessions.by_id.len() as u64));
+        counters.push(("orphans".into(), self.orphans.len() as u64));
+        counters.push(("map_epoch".into(), self.cluster.epoch.0));
+        counters.sort();
+        ServerStatus {
+            version: env!("CARGO_PKG_VERSION").into(),
+            uptime_ms: now.monotonic_ms.saturating_sub(self.started_ms),
+            connections: self.connections,
+            counters,
+            targets: Vec::new(),
+        }
+    }
+
+    /// Ends a turn: what was done in it survives the death of the process when
+    /// this returns. An error means that no reply of this turn may leave, and
+    /// that the server has to stop.
+    pub fn flush(&mut self) -> Result<Sequence> {
+        self.ids.upkeep(&mut self.engine)?;
+        self.engine.flush()
+    }
+
+    /// Takes in what the engine's background work has finished.
+    pub fn poll(&mut self) -> Result<()> {
+        self.engine.poll()
+    }
+
+    /// The last commit that survives a power cut.
+    pub fn synced(&self) -> Sequence {
+        self.engine.synced()
+    }
+
+    /// About once a second, after the requests of the turn.
+    pub fn on_tick(&mut self, now: Moment) -> Result<()> {
+        self.engine.poll()?;
+        if now.monotonic_ms.saturating_sub(self.last_tick_ms) > LONG_TICK_MS {
+            self.sessions.forgive(now.monotonic_ms);
+            self.cluster.forgive(now.monotonic_ms);
+        }
+        self.last_tick_ms = now.monotonic_ms;
+        self.lose_silent_targets(now)?;
+        self.expire_sessions(now)?;
+        if now.monotonic_ms.saturating_sub(self.started_ms) >= self.times.grace_ms {
+            self.settle();
+        }
+        self.work(background::TICK_STEPS, now)
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The engine, e.g. to close it.
+    pub fn into_engine(self) -> E {
+        self.engine
+    }
+
+    /// The engine, to look at.
+    pub fn engine(&self) -> &E {
+        &self.engine
+    }
+}
+
+fn first_eight(bytes: &[u8; 16]) -> [u8; 8] {
+    let mut eight = [0; 8];
+    eight.copy_from_slice(&bytes[..8]);
+    eight
+}
+
+/// The rest of a message as a request.
+fn request<R: Request>(mut rest: Reader<'_>) -> Result<R> {
+    let request = R::decode(&mut rest)?;
+    rest.finish()?;
+    Ok(request)
+}

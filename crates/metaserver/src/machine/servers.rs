@@ -1,0 +1,169 @@
+//! Data servers: they register, report, and learn which objects to remove.
+
+use super::cluster::Change;
+use super::{MetaMachine, Moment, Reply, request};
+use crate::schema::key;
+use weir_metastore::{Engine, Tx, key_after, transact};
+use weir_types::codec::Reader;
+use weir_types::{Error, ErrorKind, ObjectId, Result, ServerId, TargetId};
+use weir_wire::message::Op;
+use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetReport};
+
+/// The most objects named for removal in one reply.
+const MAX_REMOVALS: usize = 1024;
+/// Confirmations of removals handled in one transaction.
+const CONFIRM_PAGE: usize = 100;
+/// How soon a data server reports again while there is more to remove.
+const BUSY_HEARTBEAT_MS: u32 = 100;
+
+impl<E: Engine> MetaMachine<E> {
+    pub(super) fn on_server(
+        &mut self,
+        server: ServerId,
+        op: Op,
+        body: &[u8],
+        now: Moment,
+    ) -> Result<Reply> {
+        let rest = Reader::new(body);
+        match op {
+            Op::Ping => Ok(Reply::ok(&())),
+            Op::Register => self.register(server, &request(rest)?, now),
+            Op::Heartbeat => self.heartbeat(server, &request(rest)?, now),
+            _ => {
+                let message = format!("data servers do not ask for {}", op.label());
+                Err(Error::new(ErrorKind::Protocol, message))
+            }
+        }
+    }
+
+    fn register(
+        &mut self,
+        server: ServerId,
+        request: &RegisterRequest,
+        now: Moment,
+    ) -> Result<Reply> {
+        if let Some(change) = self.cluster.registration(server, request)? {
+            self.commit_change(change)?;
+            tracing::info!(
+                server = server.0, host = request.host, tcp = request.tcp,
+                targets = request.targets.len(), "data server registered"
+            );
+        }
+        self.report(server, &request.targets, now)
+    }
+
+    fn heartbeat(
+        &mut self,
+        server: ServerId,
+        request: &HeartbeatRequest,
+        now: Moment,
+    ) -> Result<Reply> {
+        if let Some(change) = self.cluster.heartbeat(server, &request.targets)? {
+            self.commit_change(change)?;
+            tracing::info!(server = server.0, "targets are back");
+        }
+        self.report(server, &request.targets, now)
+    }
+
+    fn commit_change(&mut self, change: Change) -> Result<()> {
+        transact(&mut self.engine, |tx| change.put(tx).map_err(fault))?;
+        self.cluster.apply(change);
+        let targets = self.cluster.view.targets.iter().map(|t| t.target);
+        self.signer.prepare(targets);
+        Ok(())
+    }
+
+    fn report(
+        &mut self,
+        server: ServerId,
+        reports: &[TargetReport],
+        now: Moment,
+    ) -> Result<Reply> {
+        self.cluster.heard(reports, now.monotonic_ms);
+        for report in reports.iter().filter(|report| self.cluster.serves(server, report.target)) {
+            for page in report.removed.chunks(CONFIRM_PAGE) {
+                let removed = confirm(&mut self.engine, report.target, page)?;
+                self.counters.objects_removed += removed;
+            }
+        }
+        let remove = self.removals(server, reports)?;
+        let interval_ms = match remove.len() {
+            MAX_REMOVALS => BUSY_HEARTBEAT_MS.min(self.times.heartbeat_ms),
+            _ => self.times.heartbeat_ms,
+        };
+        Ok(Reply::ok(&HeartbeatReply { epoch: self.cluster.epoch, remove, interval_ms }))
+    }
+
+    /// Objects for the server to remove, a fair share for each target.
+    fn removals(
+        &mut self,
+        server: ServerId,
+        reports: &[TargetReport],
+    ) -> Result<Vec<(TargetId, ObjectId)>> {
+        let mut remove = Vec::new();
+        for (done, report) in reports.iter().enumerate() {
+            if !self.cluster.serves(server, report.target) {
+                continue;
+            }
+            let share = (MAX_REMOVALS - remove.len()) / (reports.len() - done);
+            let objects = self.garbage(report.target, share)?;
+            remove.extend(objects.into_iter().map(|object| (report.target, object)));
+        }
+        Ok(remove)
+    }
+
+    /// The next garbage of a target. Only what is durably garbage: after a
+    /// power cut a file may have its name again, and needs its objects.
+    fn garbage(&mut self, target: TargetId, limit: usize) -> Result<Vec<ObjectId>> {
+        let (start, end) = key::garbage_of(target);
+        let synced = self.engine.synced();
+        let from = self.background.garbage_from.remove(&target).unwrap_or(start);
+        let found = self.engine.range(&from, &end, limit).map_err(weir_metastore::TxError::from)?;
+        let mut objects = Vec::with_capacity(found.len());
+        for (key, value) in &found {
+            if value.version <= synced {
+                objects.push(key::garbage_object(key)?);
+            }
+        }
+        // Round and round, so that an object that cannot be removed does not
+        // keep others waiting.
+        if let Some((last, _)) = found.last().filter(|_| found.len() == limit) {
+            self.background.garbage_from.insert(target, key_after(last).into_vec());
+        }
+        Ok(objects)
+    }
+
+    pub(super) fn lose_silent_targets(&mut self, now: Moment) -> Result<()> {
+        let deadline_ms = now.monotonic_ms.saturating_sub(self.times.target_timeout_ms);
+        if let Some((change, count)) = self.cluster.lost(deadline_ms) {
+            self.commit_change(change)?;
+            self.counters.targets_lost += count;
+            tracing::warn!(count, "targets went offline: no heartbeat");
+        }
+        Ok(())
+    }
+}
+
+/// Forgets garbage that is gone; returns how much of it was garbage.
+fn confirm(engine: &mut dyn Engine, target: TargetId, objects: &[ObjectId]) -> Result<u64> {
+    let (count, _) = transact(engine, |tx: &mut Tx<'_>| {
+        let mut count = 0;
+        for &object in objects {
+            let key = key::garbage(target, object);
+            if tx.get(&key)?.is_some() {
+                tx.delete(&key)?;
+                count += 1;
+            }
+        }
+        Ok::<u64, Error>(count)
+    })?;
+    Ok(count)
+}
+
+/// For transactions of the server's own: there is nobody to be refused.
+pub(super) fn fault(fault: crate::ops::Fault) -> Error {
+    match fault {
+        crate::ops::Fault::Refused(error) => error,
+        crate::ops::Fault::Engine(error) => error.into(),
+    }
+}

@@ -1,0 +1,97 @@
+//! Sessions in memory: when they were last heard of, and how far each slot is.
+
+use std::collections::HashMap;
+use weir_types::limits::MAX_SLOTS;
+use weir_types::{ClientId, SessionId, SlotId};
+
+/// The most sessions at a time.
+pub(super) const MAX_SESSIONS: usize = 65_536;
+
+/// What is known of a slot without asking the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// Nothing: the process has started since its last mutation.
+    #[default]
+    Unknown,
+    /// The number of its last mutation (0: it had none), which this process
+    /// has done or taken into account.
+    At(u64),
+}
+
+/// One run of a client.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub client: ClientId,
+    /// Milliseconds on the monotonic clock.
+    pub last_heard_ms: u64,
+    slots: Vec<Slot>,
+    fresh: bool,
+}
+
+impl Session {
+    /// `fresh`: it has just been made, so its slots had no mutation.
+    pub fn new(client: ClientId, now_ms: u64, fresh: bool) -> Self {
+        Self { client, last_heard_ms: now_ms, slots: Vec::new(), fresh }
+    }
+
+    pub fn slot(&self, slot: SlotId) -> Slot {
+        let none = if self.fresh { Slot::At(0) } else { Slot::Unknown };
+        match self.slots.get(usize::from(slot.0)) {
+            Some(Slot::Unknown) | None => none,
+            Some(known) => *known,
+        }
+    }
+
+    /// `slot` is below [`MAX_SLOTS`].
+    pub fn set_slot(&mut self, slot: SlotId, sequence: u64) {
+        debug_assert!(slot.0 < MAX_SLOTS);
+        let at = usize::from(slot.0);
+        if self.slots.len() <= at {
+            self.slots.resize(at + 1, Slot::Unknown);
+        }
+        self.slots[at] = Slot::At(sequence);
+    }
+}
+
+/// All sessions.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    pub by_id: HashMap<SessionId, Session>,
+}
+
+impl Sessions {
+    /// A frame has come in; `None` if there is no such session (any more).
+    pub fn heard(&mut self, session: SessionId, now_ms: u64) -> Option<&mut Session> {
+        let found = self.by_id.get_mut(&session)?;
+        found.last_heard_ms = now_ms;
+        Some(found)
+    }
+
+    /// Those that have not been heard of since `deadline_ms`.
+    pub fn silent_since(&self, deadline_ms: u64) -> Vec<SessionId> {
+        let silent = self.by_id.iter().filter(|(_, s)| s.last_heard_ms < deadline_ms);
+        let mut ids: Vec<SessionId> = silent.map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// The process itself was away: that was nobody else's silence.
+    pub fn forgive(&mut self, now_ms: u64) {
+        self.by_id.values_mut().for_each(|session| session.last_heard_ms = now_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_that_this_process_does_not_know_is_looked_up() {
+        let mut old = Session::new(ClientId(1), 0, false);
+        assert_eq!(old.slot(SlotId(3)), Slot::Unknown);
+        old.set_slot(SlotId(3), 9);
+        assert_eq!(old.slot(SlotId(3)), Slot::At(9));
+        assert_eq!(old.slot(SlotId(2)), Slot::Unknown);
+        assert_eq!(Session::new(ClientId(1), 0, true).slot(SlotId(2)), Slot::At(0));
+    }
+}

@@ -1,0 +1,127 @@
+//! Which session has which files open. Kept in memory only: after a restart
+//! clients say it again ([`weir_wire::meta::ReassertRequest`]).
+
+use std::collections::HashMap;
+use weir_types::{ErrorKind, FileId, Result, SessionId};
+use weir_wire::Rights;
+
+/// The most different files that one session has open.
+pub const MAX_OPEN_FILES: usize = 1 << 20;
+
+#[derive(Clone, Copy, Debug)]
+struct Opened {
+    times: u32,
+    rights: Rights,
+}
+
+/// The open files of all sessions.
+#[derive(Debug, Default)]
+pub struct OpenFiles {
+    by_session: HashMap<SessionId, HashMap<FileId, Opened>>,
+    /// In how many sessions each file is open.
+    sessions: HashMap<FileId, u32>,
+    /// Some may be open that nobody has told of yet.
+    settling: bool,
+}
+
+impl OpenFiles {
+    /// None are open. `settling`: as far as is known.
+    pub fn new(settling: bool) -> Self {
+        Self { settling, ..Self::default() }
+    }
+
+    /// Every session has had the time to say what it has open.
+    pub fn settled(&mut self) {
+        self.settling = false;
+    }
+
+    /// Whether a file without a name has to stay.
+    pub fn may_be_open(&self, file: FileId) -> bool {
+        self.settling || self.sessions.contains_key(&file)
+    }
+
+    /// The rights with which a session has a file open.
+    pub fn rights(&self, session: SessionId, file: FileId) -> Option<Rights> {
+        Some(self.by_session.get(&session)?.get(&file)?.rights)
+    }
+
+    /// How many different files a session has open.
+    pub fn count(&self, session: SessionId) -> usize {
+        self.by_session.get(&session).map_or(0, HashMap::len)
+    }
+
+    /// Refuses a session that has too many open.
+    ///
+    /// # Errors
+    /// `TooManyOpen`.
+    pub fn check_room(&self, session: SessionId) -> Result<()> {
+        if self.count(session) < MAX_OPEN_FILES { Ok(()) } else { Err(ErrorKind::TooManyOpen.into()) }
+    }
+
+    /// A file was opened once more.
+    pub fn open(&mut self, session: SessionId, file: FileId, rights: Rights) {
+        let files = self.by_session.entry(session).or_default();
+        let opened = files.entry(file).or_insert_with(|| {
+            *self.sessions.entry(file).or_default() += 1;
+            Opened { times: 0, rights }
+        });
+        opened.times = opened.times.saturating_add(1);
+        opened.rights = opened.rights.union(rights);
+    }
+
+    /// A file was closed once; returns whether nobody has it open any more.
+    pub fn close(&mut self, session: SessionId, file: FileId) -> bool {
+        let Some(files) = self.by_session.get_mut(&session) else { return false };
+        let Some(opened) = files.get_mut(&file) else { return false };
+        opened.times -= 1;
+        if opened.times > 0 {
+            return false;
+        }
+        files.remove(&file);
+        self.leave(file)
+    }
+
+    /// A session has ended; returns the files that nobody has open any more.
+    pub fn end(&mut self, session: SessionId) -> Vec<FileId> {
+        let files = self.by_session.remove(&session).unwrap_or_default();
+        files.into_keys().filter(|&file| self.leave(file)).collect()
+    }
+
+    fn leave(&mut self, file: FileId) -> bool {
+        let Some(sessions) = self.sessions.get_mut(&file) else { return true };
+        *sessions -= 1;
+        if *sessions > 0 {
+            return false;
+        }
+        self.sessions.remove(&file);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_open_until_every_open_of_every_session_is_closed() {
+        let (a, b, file) = (SessionId(1), SessionId(2), FileId(7));
+        let mut opens = OpenFiles::new(false);
+        opens.open(a, file, Rights::READ);
+        opens.open(a, file, Rights::WRITE);
+        opens.open(b, file, Rights::READ);
+        assert_eq!(opens.rights(a, file), Some(Rights::READ_WRITE));
+        assert!(!opens.close(a, file) && !opens.close(a, file));
+        assert!(opens.may_be_open(file));
+        assert_eq!(opens.end(b), [file]);
+        assert!(!opens.may_be_open(file));
+        assert!(!opens.close(a, file), "one close too many changes nothing");
+    }
+
+    #[test]
+    fn after_a_restart_anything_may_be_open_until_it_has_settled() {
+        let mut opens = OpenFiles::new(true);
+        assert!(opens.may_be_open(FileId(7)));
+        opens.settled();
+        assert!(!opens.may_be_open(FileId(7)));
+    }
+}

@@ -1,0 +1,33 @@
+//! Writing has led to this size and time.
+
+use crate::ops::{Context, Outcome, inodes, layouts, open};
+use weir_metastore::Tx;
+use weir_types::Attr;
+use weir_wire::Rights;
+use weir_wire::meta::{CommitSizeRequest, SetTime};
+
+/// Does it. What was written before a truncation does not count: the file was
+/// cut after it.
+pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CommitSizeRequest) -> Outcome<Attr> {
+    let file = request.file;
+    let mut inode = inodes::load(tx, file)?;
+    inodes::regular(&inode)?;
+    open::require_data(ctx, file, &inode, Rights::WRITE)?;
+    layouts::check_size(request.size)?;
+    let grows = request.size > inode.size;
+    if request.generation != inode.generation || !(grows || request.mtime.is_some()) {
+        return Ok(inode.attr(file));
+    }
+    inode.size = inode.size.max(request.size);
+    inode.mtime = match request.mtime {
+        None => inode.mtime,
+        Some(SetTime::Now) => ctx.now,
+        // A report that is late must not undo a newer one; one that is in time
+        // counts even if somebody had set a time in the future.
+        Some(SetTime::At(time)) if time < inode.ctime => time.max(inode.mtime),
+        Some(SetTime::At(time)) => time,
+    };
+    inode.changed(ctx.now);
+    inodes::store(tx, file, &inode)?;
+    Ok(inode.attr(file))
+}

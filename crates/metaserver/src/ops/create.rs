@@ -1,0 +1,91 @@
+//! Makes a regular file and opens it (or opens what is there), or makes a
+//! special file.
+
+use crate::ops::{Context, Outcome, access, inodes, layouts, names, open, truncation};
+use crate::schema::{Body, Dentry, Inode, RegularFile};
+use weir_metastore::Tx;
+use weir_types::{ErrorKind, FileKind};
+use weir_wire::Rights;
+use weir_wire::meta::{CreateRequest, OpenFile};
+
+/// Does it.
+pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CreateRequest) -> Outcome<OpenFile> {
+    require_kind(ctx, request.kind)?;
+    let mut parent = names::begin(tx, ctx, request.parent, &request.name)?;
+    if let Some(dentry) = names::find(tx, request.parent, &request.name)? {
+        return open_existing(tx, ctx, request, &dentry);
+    }
+    access::require(ctx.caller, &parent, access::WRITE)?;
+    let file = ctx.fresh;
+    ctx.effects.fresh_used = true;
+    let (mut inode, layout) = make(tx, ctx, request, &mut parent)?;
+    access::give_owner(ctx.caller, &parent, request.mode, &mut inode);
+    let entry = (file, request.kind);
+    names::insert(tx, ctx, (request.parent, &mut parent), &request.name, entry)?;
+    inodes::store(tx, request.parent, &parent)?;
+    inodes::store(tx, file, &inode)?;
+    let Some(layout) = layout else {
+        return Ok(layouts::without_data(ctx, file, &inode));
+    };
+    ctx.opens.check_room(ctx.session)?;
+    ctx.effects.opened = Some((file, request.rights));
+    // Whoever makes a file may use it as asked, whatever its mode says.
+    layouts::open_file(tx, ctx, (file, &inode), request.rights, Some(layout))
+}
+
+fn require_kind(ctx: &Context<'_>, kind: FileKind) -> Outcome<()> {
+    match kind {
+        FileKind::Directory | FileKind::Symlink => Err(ErrorKind::InvalidArgument.into()),
+        FileKind::CharDevice | FileKind::BlockDevice if !access::is_root(ctx.caller) => {
+            Err(ErrorKind::NotPermitted.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn make(
+    tx: &mut Tx<'_>,
+    ctx: &Context<'_>,
+    request: &CreateRequest,
+    parent: &mut Inode,
+) -> Outcome<(Inode, Option<weir_types::FileLayout>)> {
+    let new = |body| Inode::new(request.kind, request.parent, ctx.now, body);
+    if request.kind != FileKind::File {
+        let mut inode = new(Body::Other);
+        if matches!(request.kind, FileKind::CharDevice | FileKind::BlockDevice) {
+            inode.rdev = request.rdev;
+        }
+        return Ok((inode, None));
+    }
+    let spec = match &request.layout {
+        Some(spec) => spec.clone(),
+        None => inodes::directory(parent)?.default_layout.clone(),
+    };
+    let mut body = RegularFile::unplaced(spec);
+    let layout = layouts::lay_out(tx, ctx, ctx.fresh, &mut body)?;
+    Ok((new(Body::File(body)), Some(layout)))
+}
+
+fn open_existing(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    request: &CreateRequest,
+    dentry: &Dentry,
+) -> Outcome<OpenFile> {
+    if request.exclusive || request.kind != FileKind::File {
+        return Err(ErrorKind::Exists.into());
+    }
+    let file = dentry.file;
+    let mut inode = inodes::load_named(tx, file)?;
+    let truncate = request.truncate && inode.kind == FileKind::File;
+    let needed = if truncate { request.rights.union(Rights::WRITE) } else { request.rights };
+    open::require_openable(ctx, &inode, needed)?;
+    ctx.opens.check_room(ctx.session)?;
+    let mut layout = None;
+    if truncate {
+        layout = Some(truncation::empty(tx, ctx, file, &mut inode)?);
+        inodes::store(tx, file, &inode)?;
+    }
+    ctx.effects.opened = Some((file, request.rights));
+    layouts::open_file(tx, ctx, (file, &inode), request.rights, layout)
+}

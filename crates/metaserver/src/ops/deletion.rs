@@ -1,0 +1,109 @@
+//! What happens to a file whose last name is gone, and to segments that no
+//! file has any more. Data servers are not asked: objects become garbage, and
+//! heartbeats carry it to them.
+
+use crate::ops::{Context, Outcome, layouts};
+use crate::schema::{self, Body, DeadList, Inode, Orphan, key};
+use crate::ops::inodes;
+use weir_metastore::Tx;
+use weir_types::limits::SEGMENT_PAGE;
+use weir_types::{ColumnIndex, CopyIndex, FileId, FileKind, ObjectId, Segment, TargetId};
+
+/// The most objects that become garbage in the transaction of an unlink; more
+/// are left to the background.
+const MAX_OBJECTS_AT_ONCE: usize = 64;
+
+/// A name of a file (not a directory) is gone. Without any name left the file
+/// goes, at once or when it is closed.
+pub(crate) fn drop_link(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    file: FileId,
+    inode: &mut Inode,
+) -> Outcome<()> {
+    inode.nlink = inode.nlink.saturating_sub(1);
+    inode.changed(ctx.now);
+    if inode.nlink > 0 {
+        return inodes::store(tx, file, inode);
+    }
+    if ctx.opens.may_be_open(file) {
+        tx.put(&key::orphan(file), &schema::encode(&Orphan {}))?;
+        ctx.effects.orphaned = Some(file);
+        return inodes::store(tx, file, inode);
+    }
+    forget(tx, ctx, file, inode)
+}
+
+/// Removes a file that has no name and is not open.
+pub(crate) fn forget(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    file: FileId,
+    inode: &Inode,
+) -> Outcome<()> {
+    tx.delete(&key::inode(file))?;
+    if inode.kind == FileKind::Symlink {
+        tx.delete(&key::symlink(file))?;
+    }
+    let xattrs = inode.xattrs > 0;
+    match &inode.body {
+        Body::File(body) => discard(tx, ctx, file, body.list, xattrs),
+        _ if xattrs => queue(tx, ctx, file, 0, xattrs),
+        _ => Ok(()),
+    }
+}
+
+/// Turns a list of segments into garbage, in the background if there is much
+/// of it, and with it the extended attributes if the whole file goes.
+pub(crate) fn discard(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    file: FileId,
+    list: u32,
+    xattrs: bool,
+) -> Outcome<()> {
+    let page = layouts::first_page(tx, file, list)?;
+    let objects = page.iter().map(|s| s.columns.len() * copies(s)).sum::<usize>();
+    let only_page = page.len() < SEGMENT_PAGE;
+    if xattrs || !only_page || objects > MAX_OBJECTS_AT_ONCE {
+        return queue(tx, ctx, file, list, xattrs);
+    }
+    for (target, object) in page.iter().flat_map(|segment| objects_of(file, segment)) {
+        tx.put(&key::garbage(target, object), &[])?;
+    }
+    Ok(tx.delete(&key::segments(file, list, 0))?)
+}
+
+fn queue(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    file: FileId,
+    list: u32,
+    xattrs: bool,
+) -> Outcome<()> {
+    ctx.effects.dead_list = true;
+    let record = DeadList { xattrs, objects_done: 0 };
+    Ok(tx.put(&key::dead(file, list), &schema::encode(&record))?)
+}
+
+fn copies(segment: &Segment) -> usize {
+    segment.columns.first().map_or(0, |column| column.targets.len())
+}
+
+/// Every object of a segment, with the target that holds it.
+pub(crate) fn objects_of(
+    file: FileId,
+    segment: &Segment,
+) -> impl Iterator<Item = (TargetId, ObjectId)> + '_ {
+    segment.columns.iter().enumerate().flat_map(move |(column, placed)| {
+        placed.targets.iter().enumerate().map(move |(copy, &target)| {
+            let object = ObjectId {
+                file,
+                segment: segment.index,
+                column: ColumnIndex(column as u16),
+                copy: CopyIndex(copy as u8),
+            };
+            (target, object)
+        })
+    })
+}

@@ -1,0 +1,123 @@
+//! From the operation of a message to the function that does it.
+
+use crate::ops::{self, Context, Outcome};
+use weir_metastore::Tx;
+use weir_types::{Encode, ErrorKind};
+use weir_types::codec::Reader;
+use weir_wire::message::{Op, Request};
+use weir_wire::meta::*;
+
+/// How a request has to be protected against being done twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// It changes nothing: any number of times will do.
+    Harmless,
+    /// Doing it again does no harm to the store, so it may come without a
+    /// mutation id; with one it is done once.
+    Tolerable,
+    /// It must carry a mutation id.
+    Once,
+}
+
+/// How the requests of an operation have to be protected; `None` if it is not
+/// an operation on the namespace.
+pub fn repeat_of(op: Op) -> Option<Repeat> {
+    Some(match op {
+        Op::Lookup
+        | Op::GetAttr
+        | Op::Readlink
+        | Op::Readdir
+        | Op::GetXattr
+        | Op::ListXattr
+        | Op::Statfs
+        | Op::GetLayout
+        | Op::GetDefaultLayout => Repeat::Harmless,
+        Op::Open | Op::Close | Op::Reassert | Op::Extend | Op::CommitSize | Op::TruncateDone => {
+            Repeat::Tolerable
+        }
+        Op::SetAttr
+        | Op::Create
+        | Op::Mkdir
+        | Op::Unlink
+        | Op::Rmdir
+        | Op::Rename
+        | Op::Link
+        | Op::Symlink
+        | Op::SetXattr
+        | Op::RemoveXattr
+        | Op::SetLayout => Repeat::Once,
+        _ => return None,
+    })
+}
+
+/// Whether the operation may use up [`Context::fresh`].
+pub fn takes_fresh_id(op: Op) -> bool {
+    matches!(op, Op::Create | Op::Mkdir | Op::Symlink)
+}
+
+/// Runs one operation: decodes what is left of the request, does it, encodes
+/// the reply.
+pub fn dispatch(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    op: Op,
+    body: Reader<'_>,
+) -> Outcome<Vec<u8>> {
+    match op {
+        Op::Lookup => serve::<LookupRequest>(tx, ctx, body, ops::lookup::run),
+        Op::GetAttr => serve::<GetAttrRequest>(tx, ctx, body, ops::getattr::run),
+        Op::SetAttr => serve::<SetAttrRequest>(tx, ctx, body, ops::setattr::run),
+        Op::Create => serve::<CreateRequest>(tx, ctx, body, ops::create::run),
+        Op::Mkdir => serve::<MkdirRequest>(tx, ctx, body, ops::mkdir::run),
+        Op::Unlink => serve::<UnlinkRequest>(tx, ctx, body, ops::unlink::run),
+        Op::Rmdir => serve::<RmdirRequest>(tx, ctx, body, ops::rmdir::run),
+        Op::Rename => serve::<RenameRequest>(tx, ctx, body, ops::rename::run),
+        Op::Link => serve::<LinkRequest>(tx, ctx, body, ops::link::run),
+        Op::Symlink => serve::<SymlinkRequest>(tx, ctx, body, ops::symlink::run),
+        Op::Readlink => serve::<ReadlinkRequest>(tx, ctx, body, ops::readlink::run),
+        Op::Readdir => serve::<ReaddirRequest>(tx, ctx, body, ops::readdir::run),
+        Op::GetXattr => serve::<GetXattrRequest>(tx, ctx, body, ops::get_xattr::run),
+        Op::SetXattr => serve::<SetXattrRequest>(tx, ctx, body, ops::set_xattr::run),
+        Op::ListXattr => serve::<ListXattrRequest>(tx, ctx, body, ops::list_xattr::run),
+        Op::RemoveXattr => serve::<RemoveXattrRequest>(tx, ctx, body, ops::remove_xattr::run),
+        Op::Statfs => serve::<StatfsRequest>(tx, ctx, body, ops::statfs::run),
+        Op::Open => serve::<OpenRequest>(tx, ctx, body, ops::open::run),
+        Op::Close => serve::<CloseRequest>(tx, ctx, body, ops::close::run),
+        Op::Reassert => serve::<ReassertRequest>(tx, ctx, body, ops::reassert::run),
+        Op::GetLayout => serve::<GetLayoutRequest>(tx, ctx, body, ops::get_layout::run),
+        Op::Extend => serve::<ExtendRequest>(tx, ctx, body, ops::extend::run),
+        Op::CommitSize => serve::<CommitSizeRequest>(tx, ctx, body, ops::commit_size::run),
+        Op::TruncateDone => serve::<TruncateDoneRequest>(tx, ctx, body, ops::truncate_done::run),
+        Op::SetLayout => serve::<SetLayoutRequest>(tx, ctx, body, ops::set_layout::run),
+        Op::GetDefaultLayout => {
+            serve::<GetDefaultLayoutRequest>(tx, ctx, body, ops::get_default_layout::run)
+        }
+        _ => Err(ErrorKind::Protocol.into()),
+    }
+}
+
+fn serve<R: Request>(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    mut body: Reader<'_>,
+    operation: fn(&mut Tx<'_>, &mut Context<'_>, &R) -> Outcome<R::Reply>,
+) -> Outcome<Vec<u8>> {
+    let request = R::decode(&mut body).map_err(weir_types::Error::from)?;
+    body.finish().map_err(weir_types::Error::from)?;
+    let reply = operation(tx, ctx, &request)?;
+    let mut out = Vec::with_capacity(256);
+    reply.encode(&mut out);
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_that_makes_a_file_must_be_done_once() {
+        for &op in Op::ALL {
+            assert!(!takes_fresh_id(op) || repeat_of(op) == Some(Repeat::Once), "{}", op.label());
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The value of an extended attribute.
+
+use crate::ops::{Context, Outcome, inodes, xattrs};
+use crate::schema::key;
+use weir_metastore::Tx;
+use weir_types::ErrorKind;
+use weir_types::codec::Bytes;
+use weir_wire::meta::GetXattrRequest;
+
+/// Does it.
+pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &GetXattrRequest) -> Outcome<Bytes> {
+    let class = xattrs::class(&request.name)?;
+    let inode = inodes::load(tx, request.file)?;
+    xattrs::require_read(ctx, &inode, class)?;
+    if inode.xattrs == 0 {
+        // The kernel asks this of every file that is written to.
+        return Err(ErrorKind::NoAttribute.into());
+    }
+    match tx.get(&key::xattr(request.file, &request.name))? {
+        Some(value) => Ok(Bytes(value.to_vec())),
+        None => Err(ErrorKind::NoAttribute.into()),
+    }
+}

@@ -1,0 +1,78 @@
+//! Loads and stores inodes.
+
+use crate::ops::Outcome;
+use crate::schema::{self, Body, Directory, Inode, RegularFile, key};
+use weir_metastore::Tx;
+use weir_types::{Error, ErrorKind, FileId, FileKind};
+
+/// The inode of a file, if there is one.
+pub(crate) fn find(tx: &mut Tx<'_>, file: FileId) -> Outcome<Option<Inode>> {
+    match tx.get(&key::inode(file))? {
+        Some(bytes) => Ok(Some(schema::decode(&bytes, "of an inode")?)),
+        None => Ok(None),
+    }
+}
+
+/// The inode of a file.
+///
+/// # Errors
+/// `Stale`: there is none (any more). Who came here by a name looks it up again.
+pub(crate) fn load(tx: &mut Tx<'_>, file: FileId) -> Outcome<Inode> {
+    find(tx, file)?.ok_or_else(|| ErrorKind::Stale.into())
+}
+
+/// The inode of a directory.
+///
+/// # Errors
+/// `Stale`; `NotDirectory`.
+pub(crate) fn load_directory(tx: &mut Tx<'_>, dir: FileId) -> Outcome<Inode> {
+    let inode = load(tx, dir)?;
+    if inode.kind == FileKind::Directory { Ok(inode) } else { Err(ErrorKind::NotDirectory.into()) }
+}
+
+/// The inode that a name stands for; a name without one is damage.
+pub(crate) fn load_named(tx: &mut Tx<'_>, file: FileId) -> Outcome<Inode> {
+    find(tx, file)?.ok_or_else(|| corrupt(file, "a name stands for it but it does not exist"))
+}
+
+/// Stores an inode.
+pub(crate) fn store(tx: &mut Tx<'_>, file: FileId, inode: &Inode) -> Outcome<()> {
+    Ok(tx.put(&key::inode(file), &schema::encode(inode))?)
+}
+
+/// What only directories have.
+///
+/// # Errors
+/// `NotDirectory`.
+pub(crate) fn directory(inode: &mut Inode) -> Outcome<&mut Directory> {
+    match &mut inode.body {
+        Body::Directory(body) => Ok(body),
+        _ => Err(ErrorKind::NotDirectory.into()),
+    }
+}
+
+/// What only regular files have.
+///
+/// # Errors
+/// `IsDirectory`; `InvalidArgument` for anything else without data.
+pub(crate) fn regular(inode: &Inode) -> Outcome<&RegularFile> {
+    match &inode.body {
+        Body::File(body) => Ok(body),
+        Body::Directory(_) => Err(ErrorKind::IsDirectory.into()),
+        Body::Other => Err(ErrorKind::InvalidArgument.into()),
+    }
+}
+
+/// As [`regular`], to change it.
+pub(crate) fn regular_mut(inode: &mut Inode) -> Outcome<&mut RegularFile> {
+    regular(inode)?;
+    match &mut inode.body {
+        Body::File(body) => Ok(body),
+        _ => Err(ErrorKind::InvalidArgument.into()),
+    }
+}
+
+/// The store contradicts itself about a file.
+pub(crate) fn corrupt(file: FileId, what: &str) -> crate::ops::Fault {
+    Error::new(ErrorKind::Corrupt, format!("metadata of file {file}: {what}")).into()
+}

@@ -1,0 +1,232 @@
+//! Segments of files: placing, paging, granting, and what a client gets to
+//! see of them.
+
+use crate::ops::{Context, Outcome, inodes};
+use crate::schema::{self, Body, Inode, RegularFile, SegmentPage, key};
+use weir_layout::place::DEFAULT_SEGMENT_BYTES;
+use weir_layout::{grant, place};
+use weir_metastore::Tx;
+use weir_types::limits::{MAX_FILE_BYTES, MAX_SEGMENTS, SEGMENT_PAGE};
+use weir_types::{
+    Encode, Epoch, Error, ErrorKind, FileId, FileLayout, LayoutKind, LayoutSpec, Segment,
+    SegmentIndex,
+};
+use weir_wire::Rights;
+use weir_wire::meta::OpenFile;
+
+/// The most segments granted in one transaction.
+const MAX_GRANT: usize = 16 * SEGMENT_PAGE;
+
+/// Lays an empty file out by its spec, with segments of numbers that it never
+/// had, in the list that `body` names. Returns the first page.
+pub(crate) fn lay_out(
+    tx: &mut Tx<'_>,
+    ctx: &Context<'_>,
+    file: FileId,
+    body: &mut RegularFile,
+) -> Outcome<FileLayout> {
+    let targets = &ctx.cluster.targets;
+    let mut spec = body.spec.clone();
+    if spec.base.is_none() && !targets.is_empty() {
+        // File ids follow one another, so the bases of new files go round.
+        spec.base = Some((file.0 % targets.len() as u64) as u32);
+    }
+    let mut layout = place(&spec, targets, file.0)?;
+    let next = u32::try_from(layout.segments.len())
+        .ok()
+        .and_then(|count| body.next_segment.checked_add(count))
+        .ok_or(ErrorKind::FileTooLarge)?;
+    body.epoch = Epoch(body.epoch.0 + 1);
+    layout.epoch = body.epoch;
+    for segment in &mut layout.segments {
+        segment.index = SegmentIndex(body.next_segment + segment.index.0);
+        segment.epoch = body.epoch;
+    }
+    body.next_segment = next;
+    body.adopt(&layout);
+    for page in layout.segments.chunks(SEGMENT_PAGE) {
+        put_page(tx, file, body.list, page)?;
+    }
+    layout.segments.truncate(SEGMENT_PAGE);
+    Ok(layout)
+}
+
+fn put_page(tx: &mut Tx<'_>, file: FileId, list: u32, segments: &[Segment]) -> Outcome<()> {
+    let Some(first) = segments.first() else { return Ok(()) };
+    let page = SegmentPage { segments: segments.to_vec() };
+    Ok(tx.put(&key::segments(file, list, first.start), &schema::encode(&page))?)
+}
+
+/// The first page of a list of segments.
+pub(crate) fn first_page(tx: &mut Tx<'_>, file: FileId, list: u32) -> Outcome<Vec<Segment>> {
+    match tx.get(&key::segments(file, list, 0))? {
+        Some(bytes) => Ok(decode_page(&bytes)?.segments),
+        None => Err(inodes::corrupt(file, "its layout is missing")),
+    }
+}
+
+/// The page that holds an offset, or the last one; empty if there is none.
+fn page_at(tx: &mut Tx<'_>, file: FileId, list: u32, offset: u64) -> Outcome<Vec<Segment>> {
+    let (_, end) = key::segments_of(file, list);
+    let found = tx.range(&key::segments(file, list, offset), &end, 1)?;
+    match found.first() {
+        Some((_, bytes)) => Ok(decode_page(bytes)?.segments),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The last page of a list, and its key.
+pub(crate) fn last_page(
+    tx: &mut Tx<'_>,
+    file: FileId,
+    list: u32,
+) -> Outcome<Option<(Box<[u8]>, Vec<Segment>)>> {
+    let (start, end) = key::segments_of(file, list);
+    match tx.range(&start, &end, 1)?.pop() {
+        Some((key, bytes)) => Ok(Some((key, decode_page(&bytes)?.segments))),
+        None => Ok(None),
+    }
+}
+
+fn decode_page(bytes: &[u8]) -> Outcome<SegmentPage> {
+    Ok(schema::decode(bytes, "of segments")?)
+}
+
+/// Whether segments follow those of a page.
+fn has_more(tx: &mut Tx<'_>, file: FileId, list: u32, page: &[Segment]) -> Outcome<bool> {
+    match page.last() {
+        Some(last) if last.len.is_some() => {
+            Ok(tx.get(&key::segments(file, list, last.end()))?.is_some())
+        }
+        _ => Ok(false),
+    }
+}
+
+/// The segments from the one that holds `offset` to the end of its page, and
+/// whether there are more.
+pub(crate) fn segments_from(
+    tx: &mut Tx<'_>,
+    file: FileId,
+    list: u32,
+    offset: u64,
+) -> Outcome<(Vec<Segment>, bool)> {
+    let mut page = page_at(tx, file, list, offset)?;
+    let more = has_more(tx, file, list, &page)?;
+    page.retain(|segment| segment.end() > offset);
+    Ok((page, more))
+}
+
+/// Grants segments to a chunked file until they cover the bytes below
+/// `up_to`, or as many as one transaction does. Other layouts cover
+/// everything from the start. The caller stores the inode, which is changed.
+pub(crate) fn extend(
+    tx: &mut Tx<'_>,
+    ctx: &Context<'_>,
+    file: FileId,
+    body: &mut RegularFile,
+    up_to: u64,
+) -> Outcome<()> {
+    if body.spec.kind != LayoutKind::Chunked {
+        return Ok(());
+    }
+    let mut page = last_page(tx, file, body.list)?.map(|(_, page)| page).unwrap_or_default();
+    let covered = page.last().map_or(0, Segment::end);
+    if covered >= up_to {
+        return Ok(());
+    }
+    let chunk = chunk_bytes(&body.spec);
+    if up_to.div_ceil(chunk) > MAX_SEGMENTS as u64 {
+        let message = format!(
+            "{up_to} bytes in chunks of {chunk} need more than {MAX_SEGMENTS} chunks: write the \
+             file anew with larger ones"
+        );
+        return Err(Error::new(ErrorKind::FileTooLarge, message).into());
+    }
+    let up_to = up_to.min(covered.saturating_add(MAX_GRANT as u64 * chunk));
+    body.epoch = Epoch(body.epoch.0 + 1);
+    loop {
+        let known = body.layout(page.last().cloned().into_iter().collect());
+        let next = SegmentIndex(body.next_segment);
+        let granted = grant(&known, &body.spec, &ctx.cluster.targets, up_to, next, file.0)?;
+        if granted.is_empty() {
+            return put_page(tx, file, body.list, &page);
+        }
+        body.next_segment += granted.len() as u32;
+        for segment in granted {
+            if page.len() == SEGMENT_PAGE {
+                put_page(tx, file, body.list, &page)?;
+                page.clear();
+            }
+            page.push(Segment { epoch: body.epoch, ..segment });
+        }
+    }
+}
+
+/// The size of the chunks of a chunked layout, bytes.
+pub(crate) fn chunk_bytes(spec: &LayoutSpec) -> u64 {
+    if spec.segment_bytes == 0 { DEFAULT_SEGMENT_BYTES } else { spec.segment_bytes }
+}
+
+/// Everything needed to use a file whose first page of segments is known. A
+/// file without data has neither segments nor rights to any.
+pub(crate) fn open_file(
+    tx: &mut Tx<'_>,
+    ctx: &Context<'_>,
+    (file, inode): (FileId, &Inode),
+    rights: Rights,
+    first: Option<FileLayout>,
+) -> Outcome<OpenFile> {
+    let attr = inode.attr(file);
+    let Body::File(body) = &inode.body else {
+        return Ok(without_data(ctx, file, inode));
+    };
+    let layout = match first {
+        Some(layout) => layout,
+        None => body.layout(first_page(tx, file, body.list)?),
+    };
+    let more_segments = has_more(tx, file, body.list, &layout.segments)?;
+    let capability = ctx.sign(file, inode.capability_version, rights, &layout.segments);
+    // Who only reads need not, and may not, carry a truncation out: what lies
+    // beyond the size is not read.
+    let pending_truncate = body
+        .pending_truncate
+        .clone()
+        .filter(|pending| rights.allow(Rights::WRITE) || inode.size > pending.size);
+    Ok(OpenFile { attr, layout, more_segments, capability, pending_truncate })
+}
+
+/// The attributes alone, in the form of an [`OpenFile`].
+pub(crate) fn without_data(ctx: &Context<'_>, file: FileId, inode: &Inode) -> OpenFile {
+    let none = RegularFile::unplaced(LayoutSpec::default());
+    OpenFile {
+        attr: inode.attr(file),
+        layout: none.layout(Vec::new()),
+        more_segments: false,
+        capability: ctx.sign(file, inode.capability_version, Rights::NONE, &[]),
+        pending_truncate: None,
+    }
+}
+
+/// Refuses a layout that new files could not be given.
+///
+/// # Errors
+/// `InvalidArgument`, with what to change. That targets are offline is no
+/// reason: they may come back.
+pub(crate) fn check_spec(ctx: &Context<'_>, spec: &LayoutSpec) -> Outcome<()> {
+    if spec.to_bytes().len() > weir_types::limits::MAX_XATTR_BYTES {
+        return Err(ErrorKind::TooBig.into());
+    }
+    weir_layout::check_spec(spec)?;
+    match place(spec, &ctx.cluster.targets, 0) {
+        Err(error) if error.kind == ErrorKind::InvalidArgument => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses sizes beyond the largest file.
+///
+/// # Errors
+/// `FileTooLarge`.
+pub(crate) fn check_size(size: u64) -> Outcome<()> {
+    if size <= MAX_FILE_BYTES { Ok(()) } else { Err(ErrorKind::FileTooLarge.into()) }
+}

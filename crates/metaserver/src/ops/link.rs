@@ -1,0 +1,30 @@
+//! Gives a file another name.
+
+use crate::ops::{Context, Outcome, inodes, names};
+use weir_metastore::Tx;
+use weir_types::limits::MAX_LINKS;
+use weir_types::{Attr, ErrorKind, FileKind};
+use weir_wire::meta::LinkRequest;
+
+/// Does it.
+pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &LinkRequest) -> Outcome<Attr> {
+    let mut inode = inodes::load(tx, request.file)?;
+    let mut parent = names::begin_new(tx, ctx, request.parent, &request.name)?;
+    if inode.kind == FileKind::Directory {
+        return Err(ErrorKind::NotPermitted.into());
+    }
+    if inode.nlink == 0 {
+        return Err(ErrorKind::NotFound.into());
+    }
+    if inode.nlink >= MAX_LINKS {
+        return Err(ErrorKind::TooManyLinks.into());
+    }
+    inode.nlink += 1;
+    inode.parent = request.parent;
+    inode.changed(ctx.now);
+    let entry = (request.file, inode.kind);
+    names::insert(tx, ctx, (request.parent, &mut parent), &request.name, entry)?;
+    inodes::store(tx, request.parent, &parent)?;
+    inodes::store(tx, request.file, &inode)?;
+    Ok(inode.attr(request.file))
+}

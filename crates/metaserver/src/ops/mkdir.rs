@@ -1,0 +1,28 @@
+//! Makes a directory. It inherits the default layout of its parent, so that
+//! making a file asks nobody but its directory.
+
+use crate::ops::{Context, Outcome, access, inodes, names};
+use crate::schema::Inode;
+use weir_metastore::Tx;
+use weir_types::limits::MAX_LINKS;
+use weir_types::{Attr, ErrorKind, FileKind};
+use weir_wire::meta::MkdirRequest;
+
+/// Does it.
+pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &MkdirRequest) -> Outcome<Attr> {
+    let mut parent = names::begin_new(tx, ctx, request.parent, &request.name)?;
+    if parent.nlink >= MAX_LINKS {
+        return Err(ErrorKind::TooManyLinks.into());
+    }
+    let file = ctx.fresh;
+    ctx.effects.fresh_used = true;
+    let default = inodes::directory(&mut parent)?.default_layout.clone();
+    let kind = FileKind::Directory;
+    let mut inode = Inode::new(kind, request.parent, ctx.now, Inode::empty_directory(default));
+    access::give_owner(ctx.caller, &parent, request.mode, &mut inode);
+    parent.nlink += 1;
+    names::insert(tx, ctx, (request.parent, &mut parent), &request.name, (file, kind))?;
+    inodes::store(tx, request.parent, &parent)?;
+    inodes::store(tx, file, &inode)?;
+    Ok(inode.attr(file))
+}

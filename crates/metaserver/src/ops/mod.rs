@@ -1,0 +1,162 @@
+//! The operations: one file for each, pure functions over a transaction.
+//!
+//! No I/O, no clock, no randomness: all that an operation may know beyond its
+//! request and the store is in its [`Context`]. What must happen in memory once
+//! the transaction stands is returned there too ([`Effects`]): a transaction
+//! that meets a conflict is run again, and must have changed nothing.
+
+pub mod access;
+pub mod close;
+pub mod collect;
+pub mod commit_size;
+pub mod create;
+mod deletion;
+pub mod dispatch;
+pub mod extend;
+pub mod get_default_layout;
+pub mod get_layout;
+pub mod get_xattr;
+pub mod getattr;
+mod inodes;
+mod layouts;
+pub mod link;
+pub mod list_xattr;
+pub mod lookup;
+pub mod mkdir;
+mod names;
+pub mod open;
+pub mod readdir;
+pub mod readlink;
+pub mod reassert;
+pub mod remove_xattr;
+pub mod rename;
+pub mod rmdir;
+pub mod root;
+pub mod set_layout;
+pub mod set_xattr;
+pub mod setattr;
+pub mod statfs;
+pub mod symlink;
+pub mod truncate_done;
+mod truncation;
+pub mod unlink;
+mod xattrs;
+
+use crate::open_files::OpenFiles;
+use crate::signing::{Grant, Signer};
+use weir_layout::TargetInfo;
+use weir_metastore::TxError;
+use weir_types::{
+    Caller, Error, ErrorKind, FileId, FsUsage, LayoutSpec, Segment, SessionId, Timestamp,
+};
+use weir_wire::{Rights, SignedCapability};
+
+/// Why an operation gave no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// It may not be done: the client is told so, and told the same again if
+    /// it repeats the request.
+    #[error(transparent)]
+    Refused(Error),
+    /// The engine could not do it: nothing is known, nothing is kept.
+    #[error(transparent)]
+    Engine(TxError),
+}
+
+impl From<ErrorKind> for Fault {
+    fn from(kind: ErrorKind) -> Self {
+        Fault::Refused(kind.into())
+    }
+}
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Fault::Refused(error)
+    }
+}
+impl From<TxError> for Fault {
+    fn from(error: TxError) -> Self {
+        match error {
+            // The operation asks for more than any transaction holds: it would
+            // the next time too.
+            TxError::TooManyOperations | TxError::TooLarge => Fault::Refused(error.into()),
+            other => Fault::Engine(other),
+        }
+    }
+}
+
+/// What an operation comes to.
+pub type Outcome<T> = Result<T, Fault>;
+
+/// What happens in memory once the transaction of an operation stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// [`Context::fresh`] was used.
+    pub fresh_used: bool,
+    /// The session has opened a file.
+    pub opened: Option<(FileId, Rights)>,
+    /// Files that the session says it has open.
+    pub reasserted: Vec<FileId>,
+    /// Files that the session has closed.
+    pub closed: Vec<FileId>,
+    /// A file lost its last name and may be open.
+    pub orphaned: Option<FileId>,
+    /// A dead list has been queued.
+    pub dead_list: bool,
+}
+
+/// What is known of the cluster.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterView {
+    /// Every target, in target order.
+    pub targets: Vec<TargetInfo>,
+    /// Space of those that are online.
+    pub usage: FsUsage,
+}
+
+/// All that an operation may know beyond its request and the store.
+pub struct Context<'a> {
+    /// The time.
+    pub now: Timestamp,
+    /// In whose name.
+    pub caller: &'a Caller,
+    /// The session.
+    pub session: SessionId,
+    /// An id that no file has had.
+    pub fresh: FileId,
+    /// Where new data can go.
+    pub cluster: &'a ClusterView,
+    /// What is open.
+    pub opens: &'a OpenFiles,
+    /// Makes capabilities.
+    pub signer: &'a Signer,
+    /// The layout where no directory says otherwise.
+    pub default_layout: &'a LayoutSpec,
+    /// What happens if this is committed.
+    pub effects: Effects,
+}
+
+impl Context<'_> {
+    /// Milliseconds since 1970.
+    pub fn now_unix_ms(&self) -> u64 {
+        u64::try_from(self.now.0 / 1_000_000).unwrap_or(0)
+    }
+
+    /// A capability for the targets of these segments.
+    fn sign(
+        &self,
+        file: FileId,
+        version: u64,
+        rights: Rights,
+        segments: &[Segment],
+    ) -> SignedCapability {
+        let now_unix_ms = self.now_unix_ms();
+        let grant = Grant { file, version, session: self.session, rights, now_unix_ms };
+        self.signer.sign(grant, segments)
+    }
+
+    /// Whether the session has the file open with these rights: what an open
+    /// descriptor allows outlives the permissions that it was opened under.
+    fn has_open(&self, file: FileId, rights: Rights) -> bool {
+        self.opens.rights(self.session, file).is_some_and(|have| have.allow(rights))
+    }
+}

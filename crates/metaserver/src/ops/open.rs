@@ -1,0 +1,40 @@
+//! Opens a file: its layout, and the right to its objects.
+
+use crate::ops::{Context, Outcome, access, inodes, layouts};
+use crate::schema::Inode;
+use weir_metastore::Tx;
+use weir_types::{ErrorKind, FileId, FileKind};
+use weir_wire::Rights;
+use weir_wire::meta::{OpenFile, OpenRequest};
+
+/// Does it.
+pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &OpenRequest) -> Outcome<OpenFile> {
+    let inode = inodes::load(tx, request.file)?;
+    require_openable(ctx, &inode, request.rights)?;
+    ctx.opens.check_room(ctx.session)?;
+    ctx.effects.opened = Some((request.file, request.rights));
+    layouts::open_file(tx, ctx, (request.file, &inode), request.rights, None)
+}
+
+/// Refuses what cannot be opened, or not by this caller.
+pub(crate) fn require_openable(ctx: &Context<'_>, inode: &Inode, rights: Rights) -> Outcome<()> {
+    match inode.kind {
+        FileKind::Directory => Err(ErrorKind::IsDirectory.into()),
+        FileKind::Symlink => Err(ErrorKind::SymlinkLoop.into()),
+        _ => access::require(ctx.caller, inode, access::bits_for(rights)),
+    }
+}
+
+/// Whether the session may use the data of a file: it has it open for that, or
+/// the caller's permissions allow it.
+pub(crate) fn require_data(
+    ctx: &Context<'_>,
+    file: FileId,
+    inode: &Inode,
+    rights: Rights,
+) -> Outcome<()> {
+    if ctx.has_open(file, rights) {
+        return Ok(());
+    }
+    access::require(ctx.caller, inode, access::bits_for(rights))
+}

@@ -1,0 +1,33 @@
+//! A part of a directory, in the order of cookies: entries that are there all
+//! the while are listed exactly once, whatever else is made or removed.
+
+use crate::ops::{Context, Outcome, access, inodes};
+use crate::schema::{self, ListEntry, key};
+use weir_metastore::Tx;
+use weir_types::Error;
+use weir_types::limits::MAX_READDIR_ENTRIES;
+use weir_wire::meta::{DirEntry, DirPage, ReaddirRequest};
+
+/// Does it.
+pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &ReaddirRequest) -> Outcome<DirPage> {
+    let inode = inodes::load_directory(tx, request.dir)?;
+    access::require(ctx.caller, &inode, access::READ)?;
+    let limit = (request.max_entries as usize).clamp(1, MAX_READDIR_ENTRIES);
+    let (_, end) = key::listing_of(request.dir);
+    let Some(from) = request.cookie.checked_add(1) else {
+        return Ok(DirPage { entries: Vec::new(), end: true });
+    };
+    let found = tx.range(&key::listing(request.dir, from), &end, limit)?;
+    let end = found.len() < limit;
+    let mut entries = Vec::with_capacity(found.len());
+    for (key, record) in found {
+        let cookie = key::listing_cookie(&key).map_err(Error::from)?;
+        let ListEntry { name, file, kind } = schema::decode(&record, "of a listing")?;
+        let attr = match request.attributes {
+            true => inodes::find(tx, file)?.map(|inode| inode.attr(file)),
+            false => None,
+        };
+        entries.push(DirEntry { name, file, kind, cookie, attr });
+    }
+    Ok(DirPage { entries, end })
+}

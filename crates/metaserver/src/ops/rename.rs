@@ -1,0 +1,286 @@
+//! Moves a name, over an existing one too, or swaps two names.
+
+use crate::ops::{Context, Outcome, access, deletion, inodes, names};
+use crate::schema::{self, Dentry, Inode, key};
+use weir_metastore::Tx;
+use weir_types::limits::MAX_LINKS;
+use weir_types::{ErrorKind, FileId, FileKind};
+use weir_wire::meta::{Removed, RenameRequest};
+
+/// The deepest directory that another one can be moved to.
+const MAX_DEPTH: usize = 8192;
+
+/// One end of the move.
+struct End<'a> {
+    dir: FileId,
+    name: &'a [u8],
+}
+
+/// What a name stands for.
+struct Found {
+    dentry: Dentry,
+    inode: Inode,
+}
+
+impl Found {
+    fn is_directory(&self) -> bool {
+        self.inode.kind == FileKind::Directory
+    }
+}
+
+/// The two directories; one, if they are the same.
+struct Directories {
+    from: Inode,
+    to: Option<Inode>,
+}
+
+impl Directories {
+    fn to(&self) -> &Inode {
+        self.to.as_ref().unwrap_or(&self.from)
+    }
+    fn to_mut(&mut self) -> &mut Inode {
+        self.to.as_mut().unwrap_or(&mut self.from)
+    }
+    fn differ(&self) -> bool {
+        self.to.is_some()
+    }
+}
+
+/// Does it.
+pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RenameRequest) -> Outcome<Removed> {
+    if request.no_replace && request.exchange {
+        return Err(ErrorKind::InvalidArgument.into());
+    }
+    let from = End { dir: request.parent, name: &request.name };
+    let to = End { dir: request.new_parent, name: &request.new_name };
+    let dirs = load_directories(tx, ctx, &from, &to)?;
+    let source = find(tx, &from)?.ok_or(ErrorKind::NotFound)?;
+    let target = find(tx, &to)?;
+    match &target {
+        Some(_) if request.no_replace => return Err(ErrorKind::Exists.into()),
+        None if request.exchange => return Err(ErrorKind::NotFound.into()),
+        // Two names of one file: POSIX wants nothing done.
+        Some(target) if target.dentry.file == source.dentry.file => {
+            return Ok(Removed { attr: None });
+        }
+        _ => {}
+    }
+    require_no_loop(tx, &dirs, (&from, &source), (&to, target.as_ref()), request.exchange)?;
+    require_permission(ctx, &dirs, &source, target.as_ref(), request.exchange)?;
+    match target {
+        Some(target) if request.exchange => {
+            exchange(tx, ctx, dirs, (&from, source), (&to, target))?;
+            Ok(Removed { attr: None })
+        }
+        target => replace(tx, ctx, dirs, (&from, source), (&to, target)),
+    }
+}
+
+fn load_directories(
+    tx: &mut Tx<'_>,
+    ctx: &Context<'_>,
+    from: &End<'_>,
+    to: &End<'_>,
+) -> Outcome<Directories> {
+    names::check(to.name)?;
+    let first = names::begin(tx, ctx, from.dir, from.name)?;
+    let second = match from.dir == to.dir {
+        true => None,
+        false => Some(names::begin(tx, ctx, to.dir, to.name)?),
+    };
+    Ok(Directories { from: first, to: second })
+}
+
+fn find(tx: &mut Tx<'_>, end: &End<'_>) -> Outcome<Option<Found>> {
+    let Some(dentry) = names::find(tx, end.dir, end.name)? else { return Ok(None) };
+    let inode = inodes::load_named(tx, dentry.file)?;
+    Ok(Some(Found { dentry, inode }))
+}
+
+/// Refuses to move a directory into itself or below.
+fn require_no_loop(
+    tx: &mut Tx<'_>,
+    dirs: &Directories,
+    (from, source): (&End<'_>, &Found),
+    (to, target): (&End<'_>, Option<&Found>),
+    exchange: bool,
+) -> Outcome<()> {
+    if !dirs.differ() {
+        return Ok(());
+    }
+    let target = target.filter(|target| exchange && target.is_directory());
+    if source.is_directory() || target.is_some() {
+        // One such move at a time: what is found on the way up holds until
+        // this one is committed.
+        let moves: u64 = match tx.get(key::DIRECTORY_MOVES)? {
+            Some(bytes) => schema::decode(&bytes, "of moves")?,
+            None => 0,
+        };
+        tx.put(key::DIRECTORY_MOVES, &schema::encode(&(moves + 1)))?;
+    }
+    if source.is_directory() && is_within(tx, to.dir, source.dentry.file)? {
+        return Err(ErrorKind::InvalidArgument.into());
+    }
+    if let Some(target) = target
+        && is_within(tx, from.dir, target.dentry.file)?
+    {
+        return Err(ErrorKind::InvalidArgument.into());
+    }
+    Ok(())
+}
+
+/// Whether `dir` is `ancestor` or below it.
+fn is_within(tx: &mut Tx<'_>, mut dir: FileId, ancestor: FileId) -> Outcome<bool> {
+    for _ in 0..MAX_DEPTH {
+        if dir == ancestor {
+            return Ok(true);
+        }
+        if dir == FileId::ROOT {
+            return Ok(false);
+        }
+        let Some(bytes) = tx.peek(&key::inode(dir))? else {
+            // Somebody removed it meanwhile; the commit will not stand.
+            return Err(ErrorKind::Stale.into());
+        };
+        let inode: Inode = schema::decode(&bytes, "of an inode")?;
+        dir = inode.parent;
+    }
+    Err(ErrorKind::NameTooLong.into())
+}
+
+/// In Linux's order: removal at both ends, kinds, then the directories that
+/// get another `..`.
+fn require_permission(
+    ctx: &Context<'_>,
+    dirs: &Directories,
+    source: &Found,
+    target: Option<&Found>,
+    exchange: bool,
+) -> Outcome<()> {
+    access::require_removal(ctx.caller, &dirs.from, &source.inode)?;
+    match target {
+        None => access::require(ctx.caller, dirs.to(), access::WRITE | access::SEARCH)?,
+        Some(target) => {
+            access::require_removal(ctx.caller, dirs.to(), &target.inode)?;
+            match (source.is_directory(), target.is_directory()) {
+                (true, false) if !exchange => return Err(ErrorKind::NotDirectory.into()),
+                (false, true) if !exchange => return Err(ErrorKind::IsDirectory.into()),
+                _ => {}
+            }
+        }
+    }
+    if !dirs.differ() {
+        return Ok(());
+    }
+    if source.is_directory() {
+        access::require(ctx.caller, &source.inode, access::WRITE)?;
+    }
+    match target.filter(|target| exchange && target.is_directory()) {
+        Some(target) => access::require(ctx.caller, &target.inode, access::WRITE),
+        None => Ok(()),
+    }
+}
+
+/// Counts the directories that `dirs.from` loses and `dirs.to` gains.
+fn move_links(dirs: &mut Directories, lost: u32, gained: u32) -> Outcome<()> {
+    dirs.from.nlink = dirs.from.nlink.saturating_sub(lost);
+    let to = dirs.to_mut();
+    to.nlink += gained;
+    if to.nlink > MAX_LINKS { Err(ErrorKind::TooManyLinks.into()) } else { Ok(()) }
+}
+
+fn store_directories(
+    tx: &mut Tx<'_>,
+    from: &End<'_>,
+    to: &End<'_>,
+    dirs: &Directories,
+) -> Outcome<()> {
+    inodes::store(tx, from.dir, &dirs.from)?;
+    match &dirs.to {
+        Some(inode) => inodes::store(tx, to.dir, inode),
+        None => Ok(()),
+    }
+}
+
+fn exchange(
+    tx: &mut Tx<'_>,
+    ctx: &Context<'_>,
+    mut dirs: Directories,
+    (from, mut source): (&End<'_>, Found),
+    (to, mut target): (&End<'_>, Found),
+) -> Outcome<()> {
+    let at_to = Dentry { cookie: target.dentry.cookie, ..source.dentry };
+    let at_from = Dentry { cookie: source.dentry.cookie, ..target.dentry };
+    names::put(tx, to.dir, to.name, at_to)?;
+    names::put(tx, from.dir, from.name, at_from)?;
+    if dirs.differ() {
+        let (source_dir, target_dir) = (source.is_directory(), target.is_directory());
+        move_links(&mut dirs, u32::from(source_dir), u32::from(source_dir))?;
+        let to_inode = dirs.to_mut();
+        to_inode.nlink = to_inode.nlink.saturating_sub(u32::from(target_dir));
+        dirs.from.nlink += u32::from(target_dir);
+    }
+    source.inode.parent = to.dir;
+    target.inode.parent = from.dir;
+    for found in [&mut source, &mut target] {
+        found.inode.changed(ctx.now);
+        inodes::store(tx, found.dentry.file, &found.inode)?;
+    }
+    dirs.from.modified(ctx.now);
+    dirs.to_mut().modified(ctx.now);
+    store_directories(tx, from, to, &dirs)
+}
+
+fn replace(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    mut dirs: Directories,
+    (from, mut source): (&End<'_>, Found),
+    (to, target): (&End<'_>, Option<Found>),
+) -> Outcome<Removed> {
+    if let Some(target) = target.as_ref().filter(|target| target.is_directory()) {
+        names::require_empty(tx, target.dentry.file)?;
+    }
+    names::remove(tx, ctx, (from.dir, &mut dirs.from), from.name, &source.dentry)?;
+    match &target {
+        // The new name keeps its place in listings: it was there all the time.
+        Some(target) => {
+            let dentry = Dentry { cookie: target.dentry.cookie, ..source.dentry };
+            names::put(tx, to.dir, to.name, dentry)?;
+            dirs.to_mut().modified(ctx.now);
+        }
+        None => {
+            let entry = (source.dentry.file, source.inode.kind);
+            names::insert(tx, ctx, (to.dir, dirs.to_mut()), to.name, entry)?;
+        }
+    }
+    let moved = u32::from(source.is_directory());
+    if let Some(target) = target.as_ref().filter(|target| target.is_directory()) {
+        debug_assert_eq!(target.inode.kind, source.inode.kind);
+        let inode = dirs.to_mut();
+        inode.nlink = inode.nlink.saturating_sub(1);
+    }
+    if dirs.differ() {
+        move_links(&mut dirs, moved, moved)?;
+    }
+    source.inode.parent = to.dir;
+    source.inode.changed(ctx.now);
+    inodes::store(tx, source.dentry.file, &source.inode)?;
+    store_directories(tx, from, to, &dirs)?;
+    remove_replaced(tx, ctx, target)
+}
+
+fn remove_replaced(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    target: Option<Found>,
+) -> Outcome<Removed> {
+    let Some(Found { dentry, mut inode }) = target else { return Ok(Removed { attr: None }) };
+    if inode.kind == FileKind::Directory {
+        inode.nlink = 0;
+        deletion::forget(tx, ctx, dentry.file, &inode)?;
+    } else {
+        deletion::drop_link(tx, ctx, dentry.file, &mut inode)?;
+    }
+    Ok(Removed { attr: Some(inode.attr(dentry.file)) })
+}

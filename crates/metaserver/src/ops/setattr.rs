@@ -1,0 +1,114 @@
+//! Changes attributes: chmod, chown, utimens and truncate, any of them at once.
+
+use crate::ops::access::{self, MODE_BITS, SETGID, WRITE};
+use crate::ops::{Context, Outcome, inodes, layouts, open, truncation};
+use crate::schema::Inode;
+use weir_metastore::Tx;
+use weir_types::{ErrorKind, FileKind, Timestamp};
+use weir_wire::Rights;
+use weir_wire::meta::{OpenFile, SetAttrRequest, SetTime};
+
+/// Does it. Only a change of size returns layout and capability.
+pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetAttrRequest) -> Outcome<OpenFile> {
+    let file = request.file;
+    let mut inode = inodes::load(tx, file)?;
+    let mut layout = None;
+    require_all(ctx, request, &inode)?;
+    change_owner(ctx, request, &mut inode);
+    if let Some(size) = request.size {
+        layout = truncation::resize(tx, ctx, file, &mut inode, size)?;
+        if !access::is_root(ctx.caller) {
+            inode.mode = access::without_privilege(&inode);
+        }
+    }
+    if let Some(mode) = request.mode {
+        inode.mode = mode & MODE_BITS;
+        if !access::is_root(ctx.caller) && !ctx.caller.in_group(inode.gid) {
+            inode.mode &= !SETGID;
+        }
+    }
+    let time = |set: SetTime| match set {
+        SetTime::Now => ctx.now,
+        SetTime::At(time) => time,
+    };
+    inode.atime = request.atime.map_or(inode.atime, time);
+    inode.mtime = request.mtime.map_or(inode.mtime, time);
+    if changes_anything(request) {
+        inode.changed(ctx.now);
+        inodes::store(tx, file, &inode)?;
+    }
+    if request.size.is_none() {
+        return Ok(layouts::without_data(ctx, file, &inode));
+    }
+    layouts::open_file(tx, ctx, (file, &inode), Rights::WRITE, layout)
+}
+
+fn changes_anything(request: &SetAttrRequest) -> bool {
+    request.mode.is_some()
+        || request.uid.is_some()
+        || request.gid.is_some()
+        || request.size.is_some()
+        || request.atime.is_some()
+        || request.mtime.is_some()
+}
+
+fn require_all(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -> Outcome<()> {
+    if request.mode.is_some() && inode.kind == FileKind::Symlink {
+        return Err(ErrorKind::Unsupported.into());
+    }
+    if request.size.is_some() {
+        inodes::regular(inode)?;
+        open::require_data(ctx, request.file, inode, Rights::WRITE)?;
+    }
+    let owns = access::owns(ctx.caller, inode);
+    if request.mode.is_some() && !owns {
+        return Err(ErrorKind::NotPermitted.into());
+    }
+    require_owner_change(ctx, request, inode)?;
+    require_times(ctx, request, inode, owns)
+}
+
+/// Only the superuser gives files away; an owner may choose among the groups
+/// that it is in.
+fn require_owner_change(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -> Outcome<()> {
+    if access::is_root(ctx.caller) {
+        return Ok(());
+    }
+    let owner = ctx.caller.uid == inode.uid;
+    let uid_ok = request.uid.is_none_or(|uid| owner && uid == inode.uid);
+    let gid_ok =
+        request.gid.is_none_or(|gid| owner && (gid == inode.gid || ctx.caller.in_group(gid)));
+    if uid_ok && gid_ok { Ok(()) } else { Err(ErrorKind::NotPermitted.into()) }
+}
+
+/// Times of one's choice are for the owner; the present time is also for whom
+/// may write, who could set it by writing.
+fn require_times(
+    ctx: &Context<'_>,
+    request: &SetAttrRequest,
+    inode: &Inode,
+    owns: bool,
+) -> Outcome<()> {
+    let times: [Option<SetTime>; 2] = [request.atime, request.mtime];
+    if owns || times == [None, None] {
+        return Ok(());
+    }
+    if times.iter().flatten().any(|time| matches!(time, SetTime::At(Timestamp(_)))) {
+        return Err(ErrorKind::NotPermitted.into());
+    }
+    if ctx.has_open(request.file, Rights::WRITE) {
+        return Ok(());
+    }
+    access::require(ctx.caller, inode, WRITE)
+}
+
+fn change_owner(ctx: &Context<'_>, request: &SetAttrRequest, inode: &mut Inode) {
+    if request.uid.is_none() && request.gid.is_none() {
+        return;
+    }
+    inode.uid = request.uid.unwrap_or(inode.uid);
+    inode.gid = request.gid.unwrap_or(inode.gid);
+    if !access::is_root(ctx.caller) {
+        inode.mode = access::without_privilege(inode);
+    }
+}

@@ -1,0 +1,59 @@
+//! Changes of a file's size.
+
+use crate::ops::{Context, Outcome, deletion, inodes, layouts};
+use crate::schema::Inode;
+use weir_metastore::Tx;
+use weir_types::{FileId, FileLayout, Generation};
+use weir_wire::meta::PendingTruncate;
+
+/// Sets the size of a regular file. The caller stores the inode. Returns the
+/// first page of the layout if it is a new one.
+///
+/// To nothing: the segments become garbage and new ones take their place;
+/// otherwise smaller (or as large, since more may have been written than has
+/// been committed): the clients cut the objects, and older writes are fenced
+/// off; larger: nothing but the size.
+pub(crate) fn resize(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    file: FileId,
+    inode: &mut Inode,
+    size: u64,
+) -> Outcome<Option<FileLayout>> {
+    layouts::check_size(size)?;
+    if size == 0 {
+        return empty(tx, ctx, file, inode).map(Some);
+    }
+    let shrinks = size <= inode.size;
+    let generation = Generation(inode.generation.0 + u64::from(shrinks));
+    let body = inodes::regular_mut(inode)?;
+    if shrinks {
+        let earlier = body.pending_truncate.as_ref().map_or(size, |pending| pending.size);
+        let cut = PendingTruncate { generation, size: size.min(earlier) };
+        body.pending_truncate = Some(cut);
+    } else {
+        layouts::extend(tx, ctx, file, body, size)?;
+    }
+    inode.generation = generation;
+    inode.size = size;
+    inode.modified(ctx.now);
+    Ok(None)
+}
+
+/// Empties a file and lays it out by its spec.
+pub(crate) fn empty(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    file: FileId,
+    inode: &mut Inode,
+) -> Outcome<FileLayout> {
+    let body = inodes::regular_mut(inode)?;
+    deletion::discard(tx, ctx, file, body.list, false)?;
+    body.list += 1;
+    body.pending_truncate = None;
+    let layout = layouts::lay_out(tx, ctx, file, body)?;
+    inode.generation = Generation(inode.generation.0 + 1);
+    inode.size = 0;
+    inode.modified(ctx.now);
+    Ok(layout)
+}

@@ -1,0 +1,22 @@
+//! Removes a name of anything but a directory.
+
+use crate::ops::{Context, Outcome, access, deletion, inodes, names};
+use weir_metastore::Tx;
+use weir_types::{ErrorKind, FileKind};
+use weir_wire::meta::{Removed, UnlinkRequest};
+
+/// Does it.
+pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &UnlinkRequest) -> Outcome<Removed> {
+    let mut parent = names::begin(tx, ctx, request.parent, &request.name)?;
+    let dentry =
+        names::find(tx, request.parent, &request.name)?.ok_or(ErrorKind::NotFound)?;
+    let mut inode = inodes::load_named(tx, dentry.file)?;
+    access::require_removal(ctx.caller, &parent, &inode)?;
+    if inode.kind == FileKind::Directory {
+        return Err(ErrorKind::IsDirectory.into());
+    }
+    names::remove(tx, ctx, (request.parent, &mut parent), &request.name, &dentry)?;
+    inodes::store(tx, request.parent, &parent)?;
+    deletion::drop_link(tx, ctx, dentry.file, &mut inode)?;
+    Ok(Removed { attr: Some(inode.attr(dentry.file)) })
+}

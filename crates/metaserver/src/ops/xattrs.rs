@@ -1,0 +1,72 @@
+//! The classes of extended attributes and who may use them.
+
+use crate::ops::{Context, Outcome, access};
+use crate::schema::Inode;
+use weir_types::{ErrorKind, FileKind};
+
+/// The longest name of an extended attribute, bytes.
+pub(crate) const MAX_XATTR_NAME_BYTES: usize = 255;
+/// The most bytes of all names of a file with a zero byte after each: what
+/// `listxattr` can return.
+pub(crate) const MAX_XATTR_LIST_BYTES: u32 = 65_536;
+
+/// What an attribute is for, by the first part of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// `user.`: as the file's data; regular files and directories only.
+    User,
+    /// `trusted.`: for the superuser, hidden from others.
+    Trusted,
+    /// `security.`: everyone reads, the superuser writes.
+    Security,
+}
+
+/// The class of a name.
+///
+/// # Errors
+/// `AttributeRange` for names that are empty or too long; `Unsupported` for
+/// classes that Weir does not keep (`system.`, which are access control lists).
+pub(crate) fn class(name: &[u8]) -> Outcome<Class> {
+    if name.is_empty() || name.len() > MAX_XATTR_NAME_BYTES {
+        return Err(ErrorKind::AttributeRange.into());
+    }
+    let classes =
+        [(&b"user."[..], Class::User), (b"trusted.", Class::Trusted), (b"security.", Class::Security)];
+    for (prefix, class) in classes {
+        if let Some(rest) = name.strip_prefix(prefix) {
+            let good = !rest.is_empty() && !rest.contains(&0);
+            return if good { Ok(class) } else { Err(ErrorKind::InvalidArgument.into()) };
+        }
+    }
+    Err(ErrorKind::Unsupported.into())
+}
+
+/// Whether the caller may read an attribute.
+pub(crate) fn require_read(ctx: &Context<'_>, inode: &Inode, class: Class) -> Outcome<()> {
+    match class {
+        Class::User if !carries_user(inode) => Err(ErrorKind::NoAttribute.into()),
+        Class::User => access::require(ctx.caller, inode, access::READ),
+        Class::Trusted if !access::is_root(ctx.caller) => Err(ErrorKind::NoAttribute.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the caller may set or remove an attribute.
+pub(crate) fn require_write(ctx: &Context<'_>, inode: &Inode, class: Class) -> Outcome<()> {
+    if class != Class::User {
+        let allowed = access::is_root(ctx.caller);
+        return if allowed { Ok(()) } else { Err(ErrorKind::NotPermitted.into()) };
+    }
+    if !carries_user(inode) {
+        return Err(ErrorKind::NotPermitted.into());
+    }
+    let sticky = inode.kind == FileKind::Directory && inode.mode & access::STICKY != 0;
+    if sticky && !access::owns(ctx.caller, inode) {
+        return Err(ErrorKind::NotPermitted.into());
+    }
+    access::require(ctx.caller, inode, access::WRITE)
+}
+
+fn carries_user(inode: &Inode) -> bool {
+    matches!(inode.kind, FileKind::File | FileKind::Directory)
+}

@@ -1,0 +1,272 @@
+//! The keys of the engine. The first byte tells what a key is for.
+
+use weir_types::codec::{DecodeError, Reader};
+use weir_types::{ClientId, ColumnIndex, CopyIndex, FileId, ObjectId, SegmentIndex};
+use weir_types::{ServerId, SessionId, SlotId, TargetId};
+
+/// Where the ids of files and sessions come from.
+pub const IDS: &[u8] = b"m/ids";
+/// The format of this store, and which cluster it belongs to.
+pub const FORMAT: &[u8] = b"m/format";
+/// The epoch of the cluster map.
+pub const MAP_EPOCH: &[u8] = b"m/epoch";
+/// Written by every move of a directory to another one: two such moves at a
+/// time could make a loop that neither of them sees.
+pub const DIRECTORY_MOVES: &[u8] = b"m/moves";
+
+/// A growing key; the longest has a name of 255 bytes.
+struct Build(Vec<u8>);
+
+impl Build {
+    fn new(prefix: &[u8; 2]) -> Self {
+        let mut bytes = Vec::with_capacity(40);
+        bytes.extend_from_slice(prefix);
+        Self(bytes)
+    }
+    fn u64(mut self, n: u64) -> Self {
+        self.0.extend_from_slice(&n.to_be_bytes());
+        self
+    }
+    fn u32(mut self, n: u32) -> Self {
+        self.0.extend_from_slice(&n.to_be_bytes());
+        self
+    }
+    fn u16(mut self, n: u16) -> Self {
+        self.0.extend_from_slice(&n.to_be_bytes());
+        self
+    }
+    fn bytes(mut self, b: &[u8]) -> Self {
+        self.0.extend_from_slice(b);
+        self
+    }
+}
+
+/// The range of all keys of one kind, or of one kind and owner: start and end.
+pub type Span = (Vec<u8>, Vec<u8>);
+
+fn all(prefix: &[u8; 2]) -> Span {
+    (prefix.to_vec(), vec![prefix[0], prefix[1] + 1])
+}
+
+fn owned(prefix: &[u8; 2], owner: u64) -> Span {
+    let start = Build::new(prefix).u64(owner).0;
+    // Ids are handed out from 1 on and cannot come near the last number.
+    (start, Build::new(prefix).u64(owner.wrapping_add(1)).0)
+}
+
+/// `i/` file: its [`super::Inode`].
+pub fn inode(file: FileId) -> Vec<u8> {
+    Build::new(b"i/").u64(file.0).0
+}
+
+/// `d/` directory, name: the [`super::Dentry`].
+pub fn dentry(dir: FileId, name: &[u8]) -> Vec<u8> {
+    Build::new(b"d/").u64(dir.0).bytes(name).0
+}
+
+/// `c/` directory, cookie: the [`super::ListEntry`], in the order of listings.
+pub fn listing(dir: FileId, cookie: u64) -> Vec<u8> {
+    Build::new(b"c/").u64(dir.0).u64(cookie).0
+}
+
+/// All entries of a directory, in the order of listings.
+pub fn listing_of(dir: FileId) -> Span {
+    owned(b"c/", dir.0)
+}
+
+/// The cookie in a key made by [`listing`].
+pub fn listing_cookie(key: &[u8]) -> Result<u64, DecodeError> {
+    let mut r = Reader::new(key);
+    r.take(10)?;
+    let cookie = u64::from_be_bytes(r.array()?);
+    r.finish()?;
+    Ok(cookie)
+}
+
+/// `s/` file, list, complement of the first byte: a [`super::SegmentPage`].
+/// With the complement, the first key at or after that of an offset is the
+/// page that holds the offset.
+pub fn segments(file: FileId, list: u32, start: u64) -> Vec<u8> {
+    Build::new(b"s/").u64(file.0).u32(list).u64(!start).0
+}
+
+/// All pages of a list of segments, the last page first.
+pub fn segments_of(file: FileId, list: u32) -> Span {
+    let prefix = Build::new(b"s/").u64(file.0).u32(list).0;
+    (prefix, Build::new(b"s/").u64(file.0).u32(list.wrapping_add(1)).0)
+}
+
+/// `x/` file, name: the value of an extended attribute, as it is.
+pub fn xattr(file: FileId, name: &[u8]) -> Vec<u8> {
+    Build::new(b"x/").u64(file.0).bytes(name).0
+}
+
+/// All extended attributes of a file.
+pub fn xattrs_of(file: FileId) -> Span {
+    owned(b"x/", file.0)
+}
+
+/// Bytes in front of the name in a key made by [`xattr`].
+pub const XATTR_NAME_AT: usize = 10;
+
+/// `l/` file: what a symbolic link says, as it is.
+pub fn symlink(file: FileId) -> Vec<u8> {
+    Build::new(b"l/").u64(file.0).0
+}
+
+/// `o/` file: it has no name any more but may be open ([`super::Orphan`]).
+pub fn orphan(file: FileId) -> Vec<u8> {
+    Build::new(b"o/").u64(file.0).0
+}
+
+/// All orphans.
+pub fn orphans() -> Span {
+    all(b"o/")
+}
+
+/// `q/` file, list: a [`super::DeadList`] to be turned into garbage.
+pub fn dead(file: FileId, list: u32) -> Vec<u8> {
+    Build::new(b"q/").u64(file.0).u32(list).0
+}
+
+/// All dead lists.
+pub fn dead_lists() -> Span {
+    all(b"q/")
+}
+
+/// The file of a key made by [`orphan`].
+pub fn orphan_file(key: &[u8]) -> Result<FileId, DecodeError> {
+    let mut r = Reader::new(key);
+    r.take(2)?;
+    let file = FileId(u64::from_be_bytes(r.array()?));
+    r.finish()?;
+    Ok(file)
+}
+
+/// The file and list of a key made by [`dead`].
+pub fn dead_list(key: &[u8]) -> Result<(FileId, u32), DecodeError> {
+    let mut r = Reader::new(key);
+    r.take(2)?;
+    let file = FileId(u64::from_be_bytes(r.array()?));
+    let list = u32::from_be_bytes(r.array()?);
+    r.finish()?;
+    Ok((file, list))
+}
+
+/// `g/` target, object: to be removed there. No value.
+pub fn garbage(target: TargetId, object: ObjectId) -> Vec<u8> {
+    Build::new(b"g/")
+        .u32(target.0)
+        .u64(object.file.0)
+        .u32(object.segment.0)
+        .u16(object.column.0)
+        .bytes(&[object.copy.0])
+        .0
+}
+
+/// All garbage of a target.
+pub fn garbage_of(target: TargetId) -> Span {
+    let start = Build::new(b"g/").u32(target.0).0;
+    let end = match target.0.checked_add(1) {
+        Some(next) => Build::new(b"g/").u32(next).0,
+        None => b"g0".to_vec(),
+    };
+    (start, end)
+}
+
+/// The object of a key made by [`garbage`].
+pub fn garbage_object(key: &[u8]) -> Result<ObjectId, DecodeError> {
+    let mut r = Reader::new(key);
+    r.take(6)?;
+    let object = ObjectId {
+        file: FileId(u64::from_be_bytes(r.array()?)),
+        segment: SegmentIndex(u32::from_be_bytes(r.array()?)),
+        column: ColumnIndex(u16::from_be_bytes(r.array()?)),
+        copy: CopyIndex(r.array::<1>()?[0]),
+    };
+    r.finish()?;
+    Ok(object)
+}
+
+/// `n/` session: its [`super::SessionRecord`].
+pub fn session(session: SessionId) -> Vec<u8> {
+    Build::new(b"n/").u64(session.0).0
+}
+
+/// All sessions.
+pub fn sessions() -> Span {
+    all(b"n/")
+}
+
+/// The session of a key made by [`session`].
+pub fn session_id(key: &[u8]) -> Result<SessionId, DecodeError> {
+    orphan_file(key).map(|file| SessionId(file.0))
+}
+
+/// `r/` session, slot: the [`super::SlotRecord`] of its last mutation.
+pub fn slot(session: SessionId, slot: SlotId) -> Vec<u8> {
+    Build::new(b"r/").u64(session.0).u16(slot.0).0
+}
+
+/// All slots of a session.
+pub fn slots_of(session: SessionId) -> Span {
+    owned(b"r/", session.0)
+}
+
+/// `t/` server: its [`super::ServerRecord`].
+pub fn server(server: ServerId) -> Vec<u8> {
+    Build::new(b"t/").u32(server.0).0
+}
+
+/// All servers, in order.
+pub fn servers() -> Span {
+    all(b"t/")
+}
+
+/// The server of a key made by [`server`].
+pub fn server_id(key: &[u8]) -> Result<ServerId, DecodeError> {
+    let mut r = Reader::new(key);
+    r.take(2)?;
+    let server = ServerId(u32::from_be_bytes(r.array()?));
+    r.finish()?;
+    Ok(server)
+}
+
+/// `k/` client: its [`super::ClientRecord`].
+pub fn client(client: ClientId) -> Vec<u8> {
+    Build::new(b"k/").u64(client.0).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_page_of_an_offset_is_the_first_key_at_or_after_it(
+            mut starts in proptest::collection::btree_set(0u64..1 << 62, 1..20), offset in 0u64..1 << 62,
+        ) {
+            starts.insert(0);
+            let mut keys: Vec<_> = starts.iter().map(|&s| (segments(FileId(7), 3, s), s)).collect();
+            keys.sort();
+            let wanted = segments(FileId(7), 3, offset);
+            let (_, end) = segments_of(FileId(7), 3);
+            let found = keys.iter().find(|(key, _)| *key >= wanted && *key < end).unwrap();
+            prop_assert_eq!(found.1, *starts.range(..=offset).next_back().unwrap());
+        }
+
+        #[test]
+        fn keys_with_contents_give_them_back(t: u32, f: u64, s: u32, c: u16, k: u8) {
+            let object = ObjectId {
+                file: FileId(f), segment: SegmentIndex(s), column: ColumnIndex(c), copy: CopyIndex(k),
+            };
+            let key = garbage(TargetId(t), object);
+            let (start, end) = garbage_of(TargetId(t));
+            prop_assert!(start <= key && key < end);
+            prop_assert_eq!(garbage_object(&key), Ok(object));
+            prop_assert_eq!(listing_cookie(&listing(FileId(f), u64::from(s))), Ok(u64::from(s)));
+            prop_assert_eq!(dead_list(&dead(FileId(f), s)), Ok((FileId(f), s)));
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Records of sessions and of what they did last.
+
+use weir_types::codec::Bytes;
+use weir_types::{ClientId, SlotSequence};
+
+/// One run of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionRecord {
+    /// Who.
+    pub client: ClientId,
+    /// What it called itself.
+    pub name: String,
+    /// It has expired; what is left of it is being removed.
+    pub ended: bool,
+}
+weir_types::codec_struct!(SessionRecord { client, name, ended });
+
+/// The last mutation of a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotRecord {
+    /// Its number.
+    pub sequence: SlotSequence,
+    /// 0: it succeeded; else the code of the error.
+    pub status: u16,
+    /// The body of the reply.
+    pub body: Bytes,
+}
+weir_types::codec_struct!(SlotRecord { sequence, status, body });

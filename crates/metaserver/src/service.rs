@@ -1,0 +1,200 @@
+//! Between the event loop and the machine: one thread owns both. A turn's
+//! replies are held back until the turn has been flushed.
+
+use crate::machine::{Answer, MetaMachine, Moment, Peer, Reply};
+use rustix::fd::OwnedFd;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use weir_metastore::{Embedded, Engine, Sequence};
+use weir_net::{ConnId, Frame, Outbox, Service};
+use weir_types::{Encode, Error, ErrorKind, Result, Timestamp};
+use weir_wire::handshake::{Hello, Identity, Welcome};
+use weir_wire::{Header, Key};
+
+/// Background transactions at the end of a turn in which there is such work.
+const STEPS_PER_TURN: usize = 8;
+
+/// What the engine's threads post: it has something to take in.
+#[derive(Debug)]
+pub(crate) struct EngineNews;
+
+/// How the service tells its owner that it cannot go on.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    error: Mutex<Option<Error>>,
+    /// An eventfd.
+    wake: OwnedFd,
+}
+
+impl Failure {
+    pub(crate) fn new(wake: OwnedFd) -> Self {
+        Self { error: Mutex::new(None), wake }
+    }
+
+    fn report(&self, error: &Error) {
+        let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.is_none() {
+            tracing::error!("the metadata server stops: {error}");
+            *first = Some(error.clone());
+        }
+        // It fails only when the count is at its maximum: awake then.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    pub(crate) fn take(&self) -> Option<Error> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn wake(&self) -> &OwnedFd {
+        &self.wake
+    }
+}
+
+pub(crate) struct MetaService {
+    machine: MetaMachine<Embedded>,
+    start: Instant,
+    /// Answered in this turn.
+    turn: Vec<(ConnId, Header, Reply)>,
+    /// Wait for the disk, in the order of what they wait for.
+    waiting: VecDeque<(Sequence, ConnId, Header)>,
+    failure: Arc<Failure>,
+    failed: bool,
+}
+
+/// A body that is encoded already.
+struct Encoded(Vec<u8>);
+
+impl Encode for Encoded {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+}
+
+impl MetaService {
+    pub(crate) fn new(
+        machine: MetaMachine<Embedded>,
+        start: Instant,
+        failure: Arc<Failure>,
+    ) -> Self {
+        let (turn, waiting) = (Vec::new(), VecDeque::new());
+        Self { machine, start, turn, waiting, failure, failed: false }
+    }
+
+    fn fail(&mut self, error: &Error) {
+        self.failed = true;
+        self.turn.clear();
+        self.waiting.clear();
+        self.failure.report(error);
+    }
+
+    fn finish_turn(&mut self) -> Result<()> {
+        if self.machine.has_work() {
+            self.machine.work(STEPS_PER_TURN, now(self.start))?;
+        }
+        self.machine.flush().map(drop)
+    }
+
+    fn release_synced(&mut self, out: &mut Outbox) {
+        let synced = self.machine.synced();
+        while self.waiting.front().is_some_and(|(upto, ..)| *upto <= synced) {
+            if let Some((_, conn, header)) = self.waiting.pop_front() {
+                out.reply(conn, Header::reply_to(&header, None), &(), &[], None);
+            }
+        }
+    }
+}
+
+/// The time, for a process that started at `start`.
+pub(crate) fn now(start: Instant) -> Moment {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let unix = Timestamp(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX));
+    let monotonic_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Moment { monotonic_ms, unix }
+}
+
+impl Service for MetaService {
+    type Event = EngineNews;
+
+    fn key_for(&mut self, hello: &Hello) -> Result<Key> {
+        self.machine.key_for(hello)
+    }
+
+    fn welcome(&mut self, _conn: ConnId, hello: &Hello) -> Result<Welcome> {
+        self.machine.welcome(hello, now(self.start))
+    }
+
+    fn on_frame(&mut self, frame: Frame<'_>, _out: &mut Outbox) {
+        if self.failed {
+            return;
+        }
+        let peer = match frame.peer.identity {
+            Identity::Client(_) => Peer::Client(frame.peer.session),
+            Identity::Server(server) => Peer::Server(server),
+            // Never welcomed.
+            Identity::Ticket(_) => return,
+        };
+        match self.machine.on_request(peer, &frame.header, frame.body, now(self.start)) {
+            Answer::Now(reply) => self.turn.push((frame.conn, frame.header, reply)),
+            Answer::AfterSync(upto) => self.waiting.push_back((upto, frame.conn, frame.header)),
+        }
+    }
+
+    fn on_event(&mut self, _: EngineNews, _out: &mut Outbox) {
+        if let Err(error) = self.machine.poll() {
+            self.fail(&error);
+        }
+    }
+
+    fn on_turn_end(&mut self, out: &mut Outbox) {
+        if self.failed {
+            return;
+        }
+        if let Err(error) = self.finish_turn() {
+            return self.fail(&error);
+        }
+        for (conn, header, reply) in self.turn.drain(..) {
+            let header = Header::reply_to(&header, reply.status);
+            out.reply(conn, header, &Encoded(reply.body), &[], None);
+        }
+        self.release_synced(out);
+        if self.machine.has_work() {
+            out.turn_again_soon();
+        }
+    }
+
+    fn on_tick(&mut self, out: &mut Outbox) {
+        if self.failed {
+            return;
+        }
+        if let Err(error) = self.machine.on_tick(now(self.start)) {
+            // What a tick does can wait; only a broken engine cannot go on.
+            match error.kind {
+                ErrorKind::Busy | ErrorKind::TooBig => tracing::warn!("metadata tick: {error}"),
+                _ => self.fail(&error),
+            }
+        }
+        if self.machine.has_work() {
+            out.turn_again_soon();
+        }
+    }
+
+    fn on_closed(&mut self, conn: ConnId) {
+        self.machine.disconnected();
+        self.waiting.retain(|(_, waiting, _)| *waiting != conn);
+    }
+}
+
+impl Drop for MetaService {
+    fn drop(&mut self) {
+        if let Err(error) = self.machine.flush() {
+            tracing::warn!("last flush of the metadata: {error}");
+        }
+    }
+}
+
+/// What is done with an engine that is handed back: nothing is left to replay.
+pub(crate) fn close(engine: Embedded) -> Result<()> {
+    debug_assert!(engine.sequence() >= engine.synced());
+    engine.close()
+}

@@ -1,0 +1,83 @@
+//! Makes capabilities and tickets.
+
+use std::collections::HashMap;
+use weir_types::{FileId, KeyGeneration, Segment, ServerId, SessionId, TargetId};
+use weir_wire::key::MasterKey;
+use weir_wire::{Capability, Key, Mac, Rights, SignedCapability};
+
+/// The generation of every key, until keys are rotated.
+pub const KEY_GENERATION: KeyGeneration = KeyGeneration(1);
+
+/// Holds the master key, and the keys of targets that were made from it.
+#[derive(Debug)]
+pub struct Signer {
+    master: MasterKey,
+    targets: HashMap<TargetId, Key>,
+    /// How long capabilities are good for, milliseconds.
+    capability_ms: u64,
+}
+
+/// What a capability is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant {
+    /// Whose objects.
+    pub file: FileId,
+    /// The version of the file's capabilities.
+    pub version: u64,
+    /// Who may use it.
+    pub session: SessionId,
+    /// To do what.
+    pub rights: Rights,
+    /// The time.
+    pub now_unix_ms: u64,
+}
+
+impl Signer {
+    /// Signs with keys derived from the master key.
+    pub fn new(master: MasterKey, capability_ms: u64) -> Self {
+        Self { master, targets: HashMap::new(), capability_ms }
+    }
+
+    /// Derives the keys of these targets ahead.
+    pub fn prepare(&mut self, targets: impl Iterator<Item = TargetId>) {
+        for target in targets {
+            let key = || self.master.target(target, KEY_GENERATION);
+            self.targets.entry(target).or_insert_with(key);
+        }
+    }
+
+    /// The master key.
+    pub fn master(&self) -> &MasterKey {
+        &self.master
+    }
+
+    /// The key of a data server.
+    pub fn server_key(&self, server: ServerId) -> Key {
+        self.master.server(server, KEY_GENERATION)
+    }
+
+    /// A capability with a code for each target of the segments.
+    pub fn sign(&self, grant: Grant, segments: &[Segment]) -> SignedCapability {
+        let capability = Capability {
+            file: grant.file,
+            session: grant.session,
+            rights: grant.rights,
+            version: grant.version,
+            key_generation: KEY_GENERATION,
+            expires_unix_ms: grant.now_unix_ms.saturating_add(self.capability_ms),
+        };
+        let copies = segments.iter().flat_map(|s| &s.columns).flat_map(|c| &c.targets);
+        let mut targets: Vec<TargetId> = copies.copied().collect();
+        targets.sort_unstable();
+        targets.dedup();
+        let macs = targets.into_iter().map(|t| (t, self.code(&capability, t))).collect();
+        SignedCapability { capability, macs }
+    }
+
+    fn code(&self, capability: &Capability, target: TargetId) -> Mac {
+        match self.targets.get(&target) {
+            Some(key) => capability.sign(target, key),
+            None => capability.sign(target, &self.master.target(target, KEY_GENERATION)),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! A mutation is done once, however often it is sent, across restarts too.
+
+mod harness;
+use harness::*;
+use proptest::prelude::*;
+use weir_metaserver::machine::Peer;
+use weir_types::{ErrorKind, FileId, SessionId};
+use weir_wire::meta::*;
+
+const ROOT: FileId = FileId::ROOT;
+
+fn make_dir(name: &str) -> MkdirRequest {
+    MkdirRequest { parent: ROOT, name: name.as_bytes().into(), mode: 0o755 }
+}
+
+#[test]
+fn a_repeated_mutation_gets_its_first_answer() {
+    let mut c = Cluster::new(1);
+    let me = &c.client(root());
+    let first = c.make_as(me, 3, 1, &make_dir("d")).unwrap();
+    assert_eq!(c.make_as(me, 3, 1, &make_dir("d")).unwrap(), first);
+    let mut c = c.restart();
+    assert_eq!(c.make_as(me, 3, 1, &make_dir("d")).unwrap(), first, "after a restart too");
+    assert_eq!(kind(c.make_as(me, 3, 2, &make_dir("d"))), ErrorKind::Exists);
+    assert_eq!(c.getattr(me, ROOT).unwrap().nlink, 3);
+}
+
+#[test]
+fn a_failure_is_repeated_too() {
+    let mut c = Cluster::new(1);
+    let me = &c.client(root());
+    let remove = RmdirRequest { parent: ROOT, name: b"d"[..].into() };
+    assert_eq!(kind(c.make_as(me, 0, 1, &remove)), ErrorKind::NotFound);
+    c.make_as(me, 1, 1, &make_dir("d")).unwrap();
+    assert_eq!(kind(c.make_as(me, 0, 1, &remove)), ErrorKind::NotFound, "a late duplicate");
+    assert_eq!(c.list(me, ROOT), ["d"]);
+    c.make_as(me, 0, 2, &remove).unwrap();
+}
+
+#[test]
+fn a_failure_that_may_pass_is_tried_again() {
+    let mut c = Cluster::new(0);
+    let me = &c.client(root());
+    let request = create_request(ROOT, "f");
+    assert_eq!(kind(c.make_as(me, 0, 1, &request)), ErrorKind::Unreachable, "no data server");
+    c.register(1, &[1]).unwrap();
+    c.make_as(me, 0, 1, &request).unwrap();
+    assert_eq!(c.list(me, ROOT), ["f"]);
+}
+
+#[test]
+fn numbers_out_of_turn_and_slots_out_of_range_are_refused() {
+    let mut c = Cluster::new(1);
+    let me = &c.client(root());
+    c.make_as(me, 0, 1, &make_dir("a")).unwrap();
+    c.make_as(me, 0, 2, &make_dir("b")).unwrap();
+    for (slot, sequence) in [(0, 1), (0, 4), (0, 0), (256, 1), (u16::MAX, 1)] {
+        let error = kind(c.make_as(me, slot, sequence, &make_dir("c")));
+        assert_eq!(error, ErrorKind::Protocol, "slot {slot} number {sequence}");
+    }
+    assert_eq!(c.list(me, ROOT), ["a", "b"]);
+}
+
+#[test]
+fn mutations_carry_an_id_and_reads_carry_none() {
+    let mut c = Cluster::new(1);
+    let me = &mut c.client(root());
+    assert_eq!(kind(c.ask(me, &make_dir("a"))), ErrorKind::Protocol);
+    assert_eq!(kind(c.make(me, &GetAttrRequest { file: ROOT })), ErrorKind::Protocol);
+    let prefix = MetaPrefix { caller: root(), mutation: None };
+    let nobody = Peer::Client(SessionId(99));
+    let error = c.send::<GetAttrRequest>(nobody, &body(&prefix, &GetAttrRequest { file: ROOT }));
+    assert_eq!(kind(error), ErrorKind::SessionExpired);
+}
+
+#[test]
+fn a_create_whose_reply_was_lost_with_the_server_leaves_the_file_open() {
+    let mut c = Cluster::new(1);
+    let me = &mut c.client(root());
+    let file = c.make_as(me, 0, 1, &create_request(ROOT, "f")).unwrap().attr.file;
+    let mut c = c.restart();
+    // The client never saw the reply, so it has nothing to reassert; it asks again.
+    c.make_as(me, 0, 1, &create_request(ROOT, "f")).unwrap();
+    c.make_as(me, 0, 1, &create_request(ROOT, "f")).unwrap();
+    for _ in 0..6 {
+        c.ask(me, &CloseRequest { files: vec![] }).unwrap();
+        c.pass_ms(5_000);
+    }
+    let me = &mut Client { next: 2, ..me.clone() };
+    c.unlink(me, ROOT, "f").unwrap();
+    assert!(c.getattr(me, file).is_ok(), "it is open");
+    c.close(me, file);
+    c.pass_ms(2000);
+    assert_eq!(kind(c.getattr(me, file)), ErrorKind::Stale, "it was open once only");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Any message may be sent any number of times, and the server killed in
+    /// between: every slot makes each of its directories exactly once.
+    #[test]
+    fn repeats_and_restarts_change_nothing(steps in prop::collection::vec((0u16..4, 1usize..4, prop::bool::weighted(0.2)), 1..40)) {
+        let mut c = Cluster::new(1);
+        let me = &c.client(root());
+        let mut next = [0u64; 4];
+        let mut expected = Vec::new();
+        for (slot, times, kill) in steps {
+            let at = &mut next[usize::from(slot)];
+            *at += 1;
+            let name = format!("{slot}-{at}");
+            let mut answers = Vec::new();
+            for _ in 0..times {
+                answers.push(c.make_as(me, slot, *at, &make_dir(&name)).unwrap());
+                if kill {
+                    c = c.restart();
+                }
+            }
+            prop_assert!(answers.windows(2).all(|w| w[0] == w[1]));
+            expected.push(name);
+        }
+        prop_assert_eq!(c.list(me, ROOT), expected);
+    }
+}

@@ -1,0 +1,310 @@
+//! A metadata server in a test: the machine on an engine, with data servers
+//! that report and clients that ask, in virtual time.
+#![allow(dead_code)] // each test uses a part
+
+use weir_metaserver::machine::{Answer, MetaMachine, Moment, Peer, Times};
+use weir_metaserver::{NewFileSystem, init::initialize};
+use weir_metastore::{Embedded, EmbeddedConfig, Engine, ModelEngine};
+use weir_types::{
+    Attr, Caller, ClientId, Decode, Encode, Error, ErrorKind, FileId, FileKind, FsUsage,
+    LayoutSpec, RequestId, ServerId, SessionId, SlotId, SlotSequence, TargetId, Timestamp,
+};
+use weir_wire::handshake::{Hello, Identity};
+use weir_wire::key::MasterKey;
+use weir_wire::message::{Op, Request};
+use weir_wire::meta::*;
+use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetReport};
+use weir_wire::{Header, Key, Rights};
+
+pub const CLUSTER: [u8; 16] = [7; 16];
+pub const ADMIN: ClientId = ClientId(1);
+
+pub fn master() -> MasterKey {
+    MasterKey(Key::from_bytes([9; 32]))
+}
+
+pub fn root() -> Caller {
+    Caller::ROOT
+}
+
+pub fn user(uid: u32, gid: u32, groups: &[u32]) -> Caller {
+    Caller { uid, gid, groups: groups.to_vec() }
+}
+
+/// The machine, and the time.
+pub struct Cluster<E: Engine> {
+    pub machine: MetaMachine<E>,
+    pub now: Moment,
+    pub times: Times,
+    runs: u8,
+}
+
+/// One run of a client; remembers how far its slots are.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub session: SessionId,
+    pub next: u64,
+    pub caller: Caller,
+}
+
+impl Cluster<ModelEngine> {
+    /// With one data server of this many targets (0: none), on a model engine.
+    pub fn new(targets: u32) -> Self {
+        Self::on(ModelEngine::new(), targets)
+    }
+
+    /// The process is killed and started again.
+    pub fn restart(self) -> Self {
+        let Self { machine, now, times, runs } = self;
+        Self::open(machine.into_engine(), now, times, runs + 1)
+    }
+}
+
+/// Opens the embedded engine of a directory.
+pub fn embedded(dir: &std::path::Path) -> Embedded {
+    let config = EmbeddedConfig { cache_bytes: 4 << 20, ..EmbeddedConfig::default() };
+    Embedded::open(dir, config, || {}).unwrap()
+}
+
+impl Cluster<Embedded> {
+    /// The process is killed and started again.
+    pub fn restart_in(self, dir: &std::path::Path) -> Self {
+        let Self { machine, now, times, runs } = self;
+        drop(machine);
+        Self::open(embedded(dir), now, times, runs + 1)
+    }
+}
+
+impl<E: Engine> Cluster<E> {
+    pub fn on(mut engine: E, targets: u32) -> Self {
+        let new = NewFileSystem::new(CLUSTER, ADMIN);
+        let now = Moment { monotonic_ms: 5, unix: Timestamp::new(1_000_000, 0) };
+        initialize(&mut engine, &master(), &new, now.unix).unwrap();
+        let mut cluster = Self::open(engine, now, Times::default(), 0);
+        if targets > 0 {
+            cluster.register(1, &(1..=targets).collect::<Vec<_>>()).unwrap();
+        }
+        cluster
+    }
+
+    pub fn open(engine: E, now: Moment, times: Times, runs: u8) -> Self {
+        let machine = MetaMachine::open(engine, times, master(), [runs; 32], now).unwrap();
+        Self { machine, now, times, runs }
+    }
+
+    /// Lets time pass, with ticks, while the data server lives.
+    pub fn pass_ms(&mut self, ms: u64) {
+        let end = self.now.monotonic_ms + ms;
+        while self.now.monotonic_ms < end {
+            let step = 1000.min(end - self.now.monotonic_ms);
+            self.now.monotonic_ms += step;
+            self.now.unix.0 += step as i64 * 1_000_000;
+            self.machine.on_tick(self.now).unwrap();
+            self.machine.flush().unwrap();
+        }
+    }
+
+    pub fn hello(identity: Identity, session: SessionId) -> Hello {
+        Hello {
+            version: weir_wire::frame::VERSION,
+            identity,
+            nonce: [0; 32],
+            session,
+            name: "test".into(),
+        }
+    }
+
+    /// A new session of the administrator.
+    pub fn client(&mut self, caller: Caller) -> Client {
+        let hello = Self::hello(Identity::Client(ADMIN), SessionId(0));
+        let session = self.machine.welcome(&hello, self.now).unwrap().session;
+        Client { session, next: 1, caller }
+    }
+
+    pub fn rejoin(&mut self, client: &Client) -> Result<SessionId, Error> {
+        let hello = Self::hello(Identity::Client(ADMIN), client.session);
+        Ok(self.machine.welcome(&hello, self.now)?.session)
+    }
+
+    pub fn report(target: u32) -> TargetReport {
+        let usage = FsUsage {
+            total_bytes: 1 << 40,
+            free_bytes: 1 << 39,
+            total_files: 1000,
+            free_files: 900,
+        };
+        TargetReport { target: TargetId(target), usage, removed: Vec::new() }
+    }
+
+    pub fn register(&mut self, server: u32, targets: &[u32]) -> Result<HeartbeatReply, Error> {
+        let request = RegisterRequest {
+            host: format!("node-{server}"),
+            tcp: format!("10.0.0.{server}:7701"),
+            unix: String::new(),
+            targets: targets.iter().map(|&t| Self::report(t)).collect(),
+        };
+        self.from_server(server, &request)
+    }
+
+    pub fn heartbeat(
+        &mut self,
+        server: u32,
+        reports: Vec<TargetReport>,
+    ) -> Result<HeartbeatReply, Error> {
+        self.from_server(server, &HeartbeatRequest { targets: reports })
+    }
+
+    fn from_server<R: Request>(&mut self, server: u32, request: &R) -> Result<R::Reply, Error> {
+        let body = request.to_bytes();
+        self.send::<R>(Peer::Server(ServerId(server)), &body)
+    }
+
+    /// Sends a request as it stands on the wire.
+    pub fn send<R: Request>(&mut self, peer: Peer, body: &[u8]) -> Result<R::Reply, Error> {
+        let reply = self.raw(peer, R::OP, body)?;
+        Ok(R::Reply::from_bytes(&reply).expect("a reply that its reader understands"))
+    }
+
+    pub fn raw(&mut self, peer: Peer, op: Op, body: &[u8]) -> Result<Vec<u8>, Error> {
+        let header = Header::request(op, RequestId(1));
+        let answer = self.machine.on_request(peer, &header, body, self.now);
+        self.machine.flush().unwrap();
+        match answer {
+            Answer::Now(reply) => match reply.status {
+                None => Ok(reply.body),
+                Some(kind) => {
+                    let error = Error::from_bytes(&reply.body).unwrap();
+                    assert_eq!(error.kind, kind);
+                    Err(error)
+                }
+            },
+            Answer::AfterSync(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Asks something that changes nothing.
+    pub fn ask<R: Request>(&mut self, client: &Client, request: &R) -> Result<R::Reply, Error> {
+        let prefix = MetaPrefix { caller: client.caller.clone(), mutation: None };
+        self.send::<R>(Peer::Client(client.session), &body(&prefix, request))
+    }
+
+    /// Changes something.
+    pub fn make<R: Request>(&mut self, client: &mut Client, request: &R) -> Result<R::Reply, Error> {
+        let sequence = client.next;
+        client.next += 1;
+        self.make_as(client, 0, sequence, request)
+    }
+
+    /// Sends a mutation with an id of one's choice.
+    pub fn make_as<R: Request>(
+        &mut self,
+        client: &Client,
+        slot: u16,
+        sequence: u64,
+        request: &R,
+    ) -> Result<R::Reply, Error> {
+        let mutation =
+            Some(MutationId { slot: SlotId(slot), sequence: SlotSequence(sequence) });
+        let prefix = MetaPrefix { caller: client.caller.clone(), mutation };
+        self.send::<R>(Peer::Client(client.session), &body(&prefix, request))
+    }
+
+    pub fn create(&mut self, client: &mut Client, parent: FileId, name: &str) -> OpenFile {
+        self.make(client, &create_request(parent, name)).unwrap()
+    }
+
+    pub fn mkdir(&mut self, client: &mut Client, parent: FileId, name: &str) -> FileId {
+        let request = MkdirRequest { parent, name: name.as_bytes().into(), mode: 0o755 };
+        self.make(client, &request).unwrap().file
+    }
+
+    pub fn lookup(&mut self, client: &Client, parent: FileId, name: &str) -> Result<Attr, Error> {
+        self.ask(client, &LookupRequest { parent, name: name.as_bytes().into() })
+    }
+
+    pub fn getattr(&mut self, client: &Client, file: FileId) -> Result<Attr, Error> {
+        self.ask(client, &GetAttrRequest { file })
+    }
+
+    pub fn unlink(&mut self, client: &mut Client, parent: FileId, name: &str) -> Result<Removed, Error> {
+        self.make(client, &UnlinkRequest { parent, name: name.as_bytes().into() })
+    }
+
+    pub fn close(&mut self, client: &mut Client, file: FileId) {
+        self.make(client, &CloseRequest { files: vec![file] }).unwrap();
+    }
+
+    /// Every name of a directory, in listing order.
+    pub fn list(&mut self, client: &Client, dir: FileId) -> Vec<String> {
+        let (mut names, mut cookie) = (Vec::new(), 0);
+        loop {
+            let request = ReaddirRequest { dir, cookie, max_entries: 100, attributes: false };
+            let page = self.ask(client, &request).unwrap();
+            for entry in &page.entries {
+                names.push(String::from_utf8(entry.name.0.clone()).unwrap());
+                cookie = entry.cookie;
+            }
+            if page.end {
+                return names;
+            }
+        }
+    }
+
+    /// How many keys begin with these bytes.
+    pub fn keys(&self, prefix: &str) -> usize {
+        let end = weir_metastore::prefix_end(prefix.as_bytes()).unwrap();
+        self.machine.engine().range(prefix.as_bytes(), &end, usize::MAX).unwrap().len()
+    }
+}
+
+pub fn body(prefix: &MetaPrefix, request: &impl Encode) -> Vec<u8> {
+    let mut body = prefix.to_bytes();
+    request.encode(&mut body);
+    body
+}
+
+pub fn create_request(parent: FileId, name: &str) -> CreateRequest {
+    CreateRequest {
+        parent,
+        name: name.as_bytes().into(),
+        kind: FileKind::File,
+        mode: 0o644,
+        rdev: 0,
+        exclusive: true,
+        truncate: false,
+        rights: Rights::READ_WRITE,
+        layout: None,
+    }
+}
+
+pub fn create_with(parent: FileId, name: &str, layout: LayoutSpec) -> CreateRequest {
+    CreateRequest { layout: Some(layout), ..create_request(parent, name) }
+}
+
+pub fn rename_request(from: (FileId, &str), to: (FileId, &str)) -> RenameRequest {
+    RenameRequest {
+        parent: from.0,
+        name: from.1.as_bytes().into(),
+        new_parent: to.0,
+        new_name: to.1.as_bytes().into(),
+        no_replace: false,
+        exchange: false,
+    }
+}
+
+pub fn set_nothing(file: FileId) -> SetAttrRequest {
+    SetAttrRequest { file, mode: None, uid: None, gid: None, size: None, atime: None, mtime: None }
+}
+
+pub fn set_size(file: FileId, size: u64) -> SetAttrRequest {
+    SetAttrRequest { size: Some(size), ..set_nothing(file) }
+}
+
+pub fn commit(open: &OpenFile, size: u64) -> CommitSizeRequest {
+    let (file, generation) = (open.attr.file, open.attr.generation);
+    CommitSizeRequest { file, size, generation, mtime: Some(SetTime::Now) }
+}
+
+pub fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
+    result.unwrap_err().kind
+}

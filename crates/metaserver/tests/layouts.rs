@@ -1,0 +1,266 @@
+//! Layouts, capabilities and truncation, as clients and data servers see them.
+
+mod harness;
+use harness::*;
+use weir_layout::check_layout;
+use weir_metastore::{Engine, ModelEngine};
+use weir_types::{
+    ErrorKind, FileId, Generation, KeyGeneration, LayoutKind, LayoutSpec, TargetId,
+};
+use weir_wire::capability::Check;
+use weir_wire::meta::*;
+use weir_wire::{Rights, SignedCapability};
+
+const ROOT: FileId = FileId::ROOT;
+
+fn unix_ms<E: Engine>(c: &Cluster<E>) -> u64 {
+    (c.now.unix.0 / 1_000_000) as u64
+}
+
+/// What a data server says to a capability.
+fn verify(
+    c: &Cluster<ModelEngine>,
+    me: &Client,
+    file: FileId,
+    signed: &SignedCapability,
+    target: TargetId,
+    needed: Rights,
+) -> Result<(), ErrorKind> {
+    let target_key = &master().target(target, KeyGeneration(1));
+    let against =
+        Check { target, target_key, session: me.session, file, needed, now_unix_ms: unix_ms(c) };
+    let mac = signed.mac_for(target).ok_or(ErrorKind::TargetMissing)?;
+    signed.capability.check(&mac, &against).map_err(|e| e.kind)
+}
+
+#[test]
+fn a_new_file_is_striped_over_all_targets_and_may_be_used_on_each() {
+    let mut c = Cluster::new(4);
+    let me = &mut c.client(root());
+    let open = c.create(me, ROOT, "f");
+    check_layout(&open.layout).unwrap();
+    assert_eq!(open.layout.segments.len(), 1);
+    let segment = &open.layout.segments[0];
+    assert_eq!((segment.columns.len(), segment.len, segment.stripe_unit_bytes), (4, None, 65536));
+    assert_eq!(open.attr.preferred_io_bytes, 1 << 20);
+    for t in 1..=4 {
+        let file = open.attr.file;
+        verify(&c, me, file, &open.capability, TargetId(t), Rights::READ_WRITE).unwrap();
+    }
+    let reader = c.ask(me, &OpenRequest { file: open.attr.file, rights: Rights::READ }).unwrap();
+    let check = |c: &Cluster<_>, needed| {
+        verify(c, me, open.attr.file, &reader.capability, TargetId(1), needed)
+    };
+    check(&c, Rights::READ).unwrap();
+    assert_eq!(check(&c, Rights::WRITE), Err(ErrorKind::BadCapability));
+    c.now.unix.0 += 3_600_001 * 1_000_000;
+    assert_eq!(check(&c, Rights::READ), Err(ErrorKind::BadCapability), "expired");
+}
+
+#[test]
+fn the_bases_of_new_files_go_round() {
+    let mut c = Cluster::new(3);
+    let me = &mut c.client(root());
+    let mut bases: Vec<u32> =
+        (0..6).map(|n| c.create(me, ROOT, &format!("f{n}")).layout.base).collect();
+    bases.sort_unstable();
+    assert_eq!(bases, [0, 0, 1, 1, 2, 2]);
+}
+
+#[test]
+fn directories_hand_their_default_down() {
+    let mut c = Cluster::new(4);
+    let me = &mut c.client(root());
+    let dir = c.mkdir(me, ROOT, "d");
+    let spec = LayoutSpec { count: 2, stripe_unit_bytes: 8192, ..LayoutSpec::default() };
+    c.make(me, &SetLayoutRequest { file: dir, layout: Some(spec.clone()) }).unwrap();
+    let sub = c.mkdir(me, dir, "s");
+    assert_eq!(c.ask(me, &GetDefaultLayoutRequest { dir: sub }).unwrap(), spec);
+    let open = c.create(me, sub, "f");
+    let segment = &open.layout.segments[0];
+    assert_eq!((segment.columns.len(), segment.stripe_unit_bytes), (2, 8192));
+    // Back to what the parent says.
+    let one = LayoutSpec { count: 1, ..LayoutSpec::default() };
+    c.make(me, &SetLayoutRequest { file: dir, layout: Some(one) }).unwrap();
+    c.make(me, &SetLayoutRequest { file: sub, layout: None }).unwrap();
+    assert_eq!(c.create(me, sub, "g").layout.segments[0].columns.len(), 1);
+    c.make(me, &SetLayoutRequest { file: ROOT, layout: None }).unwrap();
+    assert_eq!(c.ask(me, &GetDefaultLayoutRequest { dir: ROOT }).unwrap(), LayoutSpec::default());
+}
+
+#[test]
+fn an_empty_file_can_be_laid_out_anew_and_a_full_one_says_why_not() {
+    let mut c = Cluster::new(4);
+    let me = &mut c.client(root());
+    let open = c.create(me, ROOT, "f");
+    let file = open.attr.file;
+    let two = || LayoutSpec { count: 2, ..LayoutSpec::default() };
+    c.make(me, &SetLayoutRequest { file, layout: Some(two()) }).unwrap();
+    let page = c.ask(me, &GetLayoutRequest { file, offset: 0, rights: Rights::READ }).unwrap();
+    assert_eq!(page.layout.segments[0].columns.len(), 2);
+    assert_ne!(page.layout.segments[0].index, open.layout.segments[0].index);
+    let attr = c.getattr(me, file).unwrap();
+    c.make(me, &CommitSizeRequest { file, size: 5, generation: attr.generation, mtime: None })
+        .unwrap();
+    let error = c.make(me, &SetLayoutRequest { file, layout: Some(two()) }).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::InvalidArgument);
+    assert!(error.message.contains("5 bytes") && error.message.contains("copy"), "{error}");
+    let many = LayoutSpec { count: 9, ..LayoutSpec::default() };
+    let error = c.make(me, &SetLayoutRequest { file: ROOT, layout: Some(many) }).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn emptying_a_file_takes_new_segments_and_leaves_the_old_ones_as_garbage() {
+    let mut c = Cluster::new(3);
+    let me = &mut c.client(root());
+    let before = c.create(me, ROOT, "f");
+    let file = before.attr.file;
+    c.make(me, &commit(&before, 1000)).unwrap();
+    let after = c.make(me, &set_size(file, 0)).unwrap();
+    assert_eq!((after.attr.size, after.attr.generation), (0, Generation(2)));
+    assert_eq!(after.pending_truncate, None);
+    assert!(after.layout.epoch > before.layout.epoch);
+    let (old, new) = (&before.layout.segments[0], &after.layout.segments[0]);
+    assert!(new.index > old.index);
+    assert_eq!((c.keys("g/"), c.keys("s/")), (3, 1));
+    // What was written before does not count any more.
+    c.make(me, &commit(&before, 1000)).unwrap();
+    assert_eq!(c.getattr(me, file).unwrap().size, 0);
+    c.make(me, &commit(&after, 10)).unwrap();
+    assert_eq!(c.getattr(me, file).unwrap().size, 10);
+    // O_TRUNC does the same.
+    let request = CreateRequest { exclusive: false, truncate: true, ..create_request(ROOT, "f") };
+    let again = c.make(me, &request).unwrap();
+    assert_eq!((again.attr.size, again.attr.generation), (0, Generation(3)));
+    assert_eq!(again.layout.segments.len(), 1);
+}
+
+#[test]
+fn a_cut_is_pending_until_it_is_done() {
+    let mut c = Cluster::new(2);
+    let me = &mut c.client(root());
+    let open = c.create(me, ROOT, "f");
+    let file = open.attr.file;
+    c.make(me, &commit(&open, 1000)).unwrap();
+    let cut = c.make(me, &set_size(file, 100)).unwrap();
+    let pending = PendingTruncate { generation: Generation(2), size: 100 };
+    assert_eq!(cut.pending_truncate, Some(pending.clone()));
+    assert!(cut.capability.capability.rights.allow(Rights::WRITE));
+    // Grown and cut again before anybody did it: the lowest cut counts.
+    c.make(me, &set_size(file, 500)).unwrap();
+    assert_eq!(c.getattr(me, file).unwrap().size, 500);
+    let cut = c.make(me, &set_size(file, 300)).unwrap();
+    let lowest = PendingTruncate { generation: Generation(3), size: 100 };
+    assert_eq!(cut.pending_truncate, Some(lowest.clone()));
+    let writer = c.ask(me, &OpenRequest { file, rights: Rights::WRITE }).unwrap();
+    assert_eq!(writer.pending_truncate, Some(lowest));
+    c.make(me, &TruncateDoneRequest { file, generation: Generation(2) }).unwrap();
+    let writer = c.ask(me, &OpenRequest { file, rights: Rights::WRITE }).unwrap();
+    assert!(writer.pending_truncate.is_some(), "that one was overtaken");
+    c.make(me, &TruncateDoneRequest { file, generation: Generation(3) }).unwrap();
+    let writer = c.ask(me, &OpenRequest { file, rights: Rights::WRITE }).unwrap();
+    assert_eq!(writer.pending_truncate, None);
+    assert_eq!(kind(c.make(me, &set_size(file, (1 << 62) + 1))), ErrorKind::FileTooLarge);
+    assert_eq!(kind(c.make(me, &set_size(ROOT, 1))), ErrorKind::IsDirectory);
+}
+
+#[test]
+fn a_commit_never_shrinks_a_file() {
+    let mut c = Cluster::new(1);
+    let me = &mut c.client(root());
+    let open = c.create(me, ROOT, "f");
+    let attr = c.make(me, &commit(&open, 100)).unwrap();
+    c.pass_ms(1000);
+    let later = c.make(me, &commit(&open, 50)).unwrap();
+    assert_eq!(later.size, 100);
+    assert!(later.mtime > attr.mtime && later.change > attr.change);
+}
+
+#[test]
+fn chunked_files_are_granted_segments_ahead_of_the_writer() {
+    let mut c = Cluster::new(3);
+    let me = &mut c.client(root());
+    let spec = LayoutSpec { kind: LayoutKind::Chunked, segment_bytes: 4096, ..Default::default() };
+    let open = c.make(me, &create_with(ROOT, "f", spec)).unwrap();
+    let file = open.attr.file;
+    assert_eq!(open.layout.segments.len(), 1);
+    let page = c.make(me, &ExtendRequest { file, offset: 4096 }).unwrap();
+    assert_eq!(page.layout.segments[0].start, 4096);
+    assert_eq!(page.layout.segments.len(), 8, "ahead");
+    for segment in &page.layout.segments {
+        let target = segment.columns[0].targets[0];
+        verify(&c, me, file, &page.capability, target, Rights::READ_WRITE).unwrap();
+    }
+    // Far ahead, over several pages: no gap, no number twice.
+    let far = 150 * 4096 + 17;
+    let page = c.make(me, &ExtendRequest { file, offset: far }).unwrap();
+    assert!(page.layout.segments[0].start <= far && far < page.layout.segments[0].end());
+    let (mut segments, mut offset) = (Vec::new(), 0);
+    loop {
+        let request = GetLayoutRequest { file, offset, rights: Rights::READ };
+        let page = c.ask(me, &request).unwrap();
+        offset = page.layout.segments.last().unwrap().end();
+        segments.extend(page.layout.segments);
+        if !page.more_segments {
+            break;
+        }
+    }
+    let layout = weir_types::FileLayout { segments, ..open.layout };
+    check_layout(&layout).unwrap();
+    assert_eq!(layout.segments.len(), 158);
+    let beyond = GetLayoutRequest { file, offset: 1 << 40, rights: Rights::READ };
+    assert_eq!(c.ask(me, &beyond).unwrap().layout.segments, []);
+    let again = c.make(me, &ExtendRequest { file, offset: 0 }).unwrap();
+    assert_eq!(again.layout.segments[0].start, 0);
+    let open = c.ask(me, &OpenRequest { file, rights: Rights::READ }).unwrap();
+    assert!(open.more_segments && open.layout.segments.len() == 64);
+    let tiny = kind(c.make(me, &ExtendRequest { file, offset: 1 << 61 }));
+    assert_eq!(tiny, ErrorKind::FileTooLarge, "more chunks than a file may have");
+}
+
+#[test]
+fn fragments_of_a_file_come_in_pages() {
+    let mut c = Cluster::new(5);
+    let me = &mut c.client(root());
+    let spec = LayoutSpec {
+        kind: LayoutKind::Fragments,
+        fragment_bytes: (1..=130).map(|n| n * 100).collect(),
+        ..LayoutSpec::default()
+    };
+    let open = c.make(me, &create_with(ROOT, "f", spec)).unwrap();
+    assert!(open.more_segments);
+    let offset = (1..=100).map(|n| n * 100).sum::<u64>() + 1;
+    let request = GetLayoutRequest { file: open.attr.file, offset, rights: Rights::READ };
+    let page = c.ask(me, &request).unwrap();
+    assert_eq!(page.layout.segments[0].index.0, 100);
+    assert_eq!(page.layout.segments[0].len, Some(10_100));
+}
+
+#[test]
+fn file_ids_are_never_used_again() {
+    let mut c = Cluster::new(1);
+    let me = c.client(root());
+    let mut last = 0;
+    for round in 0..5 {
+        for n in 0..3 {
+            let slot = round * 3 + n;
+            let name = format!("{round}-{n}");
+            let request = create_request(ROOT, &name);
+            let file = c.make_as(&me, slot, 1, &request).unwrap().attr.file;
+            assert!(file.0 > last, "{file} after {last}");
+            last = file.0;
+            // A failure takes no id that a later success could miss.
+            assert_eq!(kind(c.make_as(&me, slot, 2, &request)), ErrorKind::Exists);
+        }
+        if round == 2 {
+            // The last second is lost; the ids are not handed out again.
+            let (now, times) = (c.now, c.times);
+            let mut engine = c.machine.into_engine();
+            engine.sync().unwrap();
+            c = Cluster::open(engine, now, times, 7);
+        } else {
+            c = c.restart();
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Files that lose their last name, and what becomes of their objects.
+
+mod harness;
+use harness::*;
+use weir_metastore::ModelEngine;
+use weir_types::{ErrorKind, FileId, LayoutKind, LayoutSpec, SessionId};
+use weir_wire::Rights;
+use weir_wire::meta::*;
+use weir_wire::peer::TargetReport;
+
+const ROOT: FileId = FileId::ROOT;
+
+#[test]
+fn an_open_file_lives_until_its_last_close() {
+    let mut c = Cluster::new(2);
+    let one = &mut c.client(root());
+    let two = &mut c.client(root());
+    let file = c.create(one, ROOT, "f").attr.file;
+    c.ask(two, &OpenRequest { file, rights: Rights::READ }).unwrap();
+    let removed = c.unlink(one, ROOT, "f").unwrap();
+    assert_eq!(removed.attr.unwrap().nlink, 0);
+    c.close(one, file);
+    c.pass_ms(2000);
+    assert!(c.getattr(two, file).is_ok(), "the other session has it open");
+    c.close(two, file);
+    c.pass_ms(2000);
+    assert_eq!(kind(c.getattr(two, file)), ErrorKind::Stale);
+    assert_eq!((c.keys("g/"), c.keys("o/"), c.keys("s/")), (2, 0, 0));
+}
+
+#[test]
+fn the_end_of_a_session_closes_its_files() {
+    let mut c = Cluster::new(1);
+    let me = &mut c.client(root());
+    let file = c.create(me, ROOT, "f").attr.file;
+    c.unlink(me, ROOT, "f").unwrap();
+    let other = &mut c.client(root());
+    for _ in 0..7 {
+        c.pass_ms(5_000);
+        c.getattr(other, ROOT).unwrap();
+    }
+    assert_eq!(kind(c.getattr(me, ROOT)), ErrorKind::SessionExpired);
+    assert_eq!(kind(c.getattr(other, file)), ErrorKind::Stale);
+    assert_eq!(kind(c.rejoin(me)), ErrorKind::SessionExpired);
+    assert_eq!((c.keys("r/"), c.keys("n/")), (0, 1), "nothing is left of the session");
+    assert_eq!(c.rejoin(other).unwrap(), other.session);
+    let wrong = Client { session: SessionId(0), ..other.clone() };
+    assert_ne!(c.rejoin(&wrong).unwrap(), other.session, "a new one");
+}
+
+#[test]
+fn after_a_restart_clients_say_what_is_open_and_the_rest_goes() {
+    let mut c = Cluster::new(1);
+    let me = &mut c.client(root());
+    let kept = c.create(me, ROOT, "kept").attr.file;
+    let lost = c.create(me, ROOT, "lost").attr.file;
+    let named = c.create(me, ROOT, "named").attr.file;
+    c.unlink(me, ROOT, "kept").unwrap();
+    c.unlink(me, ROOT, "lost").unwrap();
+    let mut c = c.restart();
+    c.rejoin(me).unwrap();
+    c.ask(me, &ReassertRequest { files: vec![kept, named, FileId(12345)] }).unwrap();
+    c.pass_ms(5_000);
+    assert!(c.getattr(me, lost).is_ok(), "there is still time to say so");
+    // Removed within that time: it may be open as far as is known.
+    c.unlink(me, ROOT, "named").unwrap();
+    c.pass_ms(7_000);
+    assert_eq!(kind(c.getattr(me, lost)), ErrorKind::Stale);
+    assert!(c.getattr(me, kept).is_ok() && c.getattr(me, named).is_ok());
+    c.close(me, kept);
+    c.close(me, named);
+    c.pass_ms(2_000);
+    assert_eq!(kind(c.getattr(me, kept)), ErrorKind::Stale);
+    assert_eq!(c.keys("o/"), 0);
+}
+
+#[test]
+fn garbage_reaches_the_data_server_and_is_forgotten_when_it_confirms() {
+    let mut c = Cluster::new(2);
+    let me = &mut c.client(root());
+    let open = c.create(me, ROOT, "f");
+    let file = open.attr.file;
+    c.close(me, file);
+    c.unlink(me, ROOT, "f").unwrap();
+    let report = || vec![Cluster::<ModelEngine>::report(1), Cluster::<ModelEngine>::report(2)];
+    let reply = c.heartbeat(1, report()).unwrap();
+    assert_eq!(reply.remove, [], "a power cut could bring the name back");
+    c.ask(me, &SyncMetaRequest {}).unwrap();
+    c.machine.poll().unwrap();
+    let reply = c.heartbeat(1, report()).unwrap();
+    assert_eq!(reply.remove.len(), 2);
+    assert!(reply.remove.iter().all(|(_, object)| object.file == file));
+    let again = c.heartbeat(1, report()).unwrap();
+    assert_eq!(again.remove, reply.remove, "named until confirmed");
+    let confirm = |mut report: TargetReport| {
+        let mine = again.remove.iter().filter(|(target, _)| *target == report.target);
+        report.removed = mine.map(|(_, object)| *object).collect();
+        report
+    };
+    let confirmed = report().into_iter().map(confirm).collect();
+    assert_eq!(c.heartbeat(1, confirmed).unwrap().remove, []);
+    assert_eq!(c.keys("g/"), 0);
+    assert_eq!(c.machine.counters().objects_removed, 2);
+}
+
+#[test]
+fn a_power_cut_before_the_unlink_is_durable_leaves_the_file_whole() {
+    let mut c = Cluster::new(1);
+    let me = &mut c.client(root());
+    let file = c.create(me, ROOT, "f").attr.file;
+    c.close(me, file);
+    c.ask(me, &SyncMetaRequest {}).unwrap();
+    c.machine.poll().unwrap();
+    c.unlink(me, ROOT, "f").unwrap();
+    assert_eq!(c.heartbeat(1, vec![Cluster::<ModelEngine>::report(1)]).unwrap().remove, []);
+    let (now, times) = (c.now, c.times);
+    let mut engine = c.machine.into_engine();
+    engine.power_cut();
+    let mut c = Cluster::open(engine, now, times, 9);
+    assert_eq!(c.lookup(me, ROOT, "f").unwrap().file, file);
+    assert_eq!(c.keys("g/"), 0);
+}
+
+#[test]
+fn a_file_of_many_segments_and_attributes_goes_page_by_page() {
+    let mut c = Cluster::new(4);
+    let me = &mut c.client(root());
+    let spec = LayoutSpec {
+        kind: LayoutKind::Fragments,
+        count: 4,
+        fragment_bytes: vec![4096; 200],
+        copies: 2,
+        ..LayoutSpec::default()
+    };
+    let open = c.make(me, &create_with(ROOT, "f", spec)).unwrap();
+    assert!(open.more_segments);
+    let file = open.attr.file;
+    for n in 0..150 {
+        let name = format!("user.{n}");
+        let request = SetXattrRequest {
+            file,
+            name: name.as_bytes().into(),
+            value: b"v"[..].into(),
+            mode: XattrMode::Any,
+        };
+        c.make(me, &request).unwrap();
+    }
+    c.close(me, file);
+    c.unlink(me, ROOT, "f").unwrap();
+    assert_eq!(c.keys("q/"), 1);
+    // Killed in the middle.
+    c.machine.work(3, c.now).unwrap();
+    let mut c = c.restart();
+    c.pass_ms(2000);
+    assert_eq!(c.keys("g/"), 400, "two copies of 200 fragments");
+    assert_eq!((c.keys("s/"), c.keys("x/"), c.keys("q/")), (0, 0, 0));
+}

@@ -1,0 +1,72 @@
+//! Sending the answer to a request: one `writev` of header and payload.
+
+use std::cell::Cell;
+use std::io::IoSlice;
+use std::os::fd::AsFd;
+
+use rustix::io::{Errno as OsErrno, writev};
+use zerocopy::{Immutable, IntoBytes};
+
+use super::abi;
+use super::errno::Errno;
+
+/// The answer to one request; given once.
+pub(super) struct Answer<D> {
+    device: D,
+    unique: u64,
+    given: Cell<bool>,
+}
+
+impl<D: AsFd> Answer<D> {
+    /// To be sent through the descriptor that the request was read from.
+    pub(super) fn new(device: D, unique: u64) -> Self {
+        Self { device, unique, given: Cell::new(false) }
+    }
+
+    /// Success without a payload.
+    pub(super) fn empty(&self) {
+        self.parts(&[], &[]);
+    }
+
+    /// Success with one struct of the ABI.
+    pub(super) fn value(&self, value: &(impl IntoBytes + Immutable)) {
+        self.parts(value.as_bytes(), &[]);
+    }
+
+    /// Success with these bytes.
+    pub(super) fn bytes(&self, bytes: &[u8]) {
+        self.parts(bytes, &[]);
+    }
+
+    /// Success with a payload of two parts.
+    pub(super) fn parts(&self, first: &[u8], second: &[u8]) {
+        if let Err(errno) = self.send(0, first, second) {
+            // The caller waits until it hears something.
+            tracing::warn!(unique = self.unique, %errno, "the kernel refused a reply");
+            self.given.set(false);
+            self.error(Errno::EIO);
+        }
+    }
+
+    /// Failure. Does nothing if an answer was given already.
+    pub(super) fn error(&self, errno: Errno) {
+        if let Err(refused) = self.send(errno.on_wire(), &[], &[]) {
+            tracing::warn!(unique = self.unique, errno = %refused, "the kernel refused an error");
+        }
+    }
+
+    fn send(&self, error: i32, first: &[u8], second: &[u8]) -> Result<(), OsErrno> {
+        if self.given.replace(true) {
+            return Ok(());
+        }
+        let length = size_of::<abi::OutHeader>() + first.len() + second.len();
+        let header = abi::OutHeader { len: length as u32, error, unique: self.unique };
+        let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(first), IoSlice::new(second)];
+        let used = if second.is_empty() { &parts[..2] } else { &parts[..] };
+        match writev(&self.device, used) {
+            // ENOENT: the caller was killed; ENODEV: the mount is gone.
+            Ok(_) | Err(OsErrno::NOENT | OsErrno::NODEV) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! How a file system is mounted and served.
+
+use std::time::Duration;
+
+/// Who calls `mount(2)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MountWith {
+    /// This process if it may, `fusermount3` otherwise.
+    #[default]
+    Auto,
+    /// This process.
+    Direct,
+    /// `fusermount3`, which is setuid root.
+    Helper,
+}
+
+/// Options of a mount. The defaults suit a big shared file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The first column of `/proc/mounts`, such as `weir:NAME`.
+    pub source: String,
+    /// The type is `fuse.` and this.
+    pub subtype: String,
+    /// Who calls `mount(2)`.
+    pub mount_with: MountWith,
+    /// Other users than the one who mounts may use it.
+    pub allow_other: bool,
+    /// The kernel checks permission bits (and ACLs).
+    pub default_permissions: bool,
+    /// Nothing can be written.
+    pub read_only: bool,
+    /// Setuid programs work (root only).
+    pub suid: bool,
+    /// Device files work (root only).
+    pub dev: bool,
+
+    /// The largest read or write request, bytes: 128 KiB to 16 MiB, whole
+    /// pages. Beyond 1 MiB the kernel must allow it (`fs.fuse.max_pages_limit`).
+    pub max_io_bytes: usize,
+    /// How far the kernel reads ahead, KiB. Setting it needs root.
+    pub read_ahead_kib: u32,
+    /// How many requests of the kernel's own (read-ahead, writeback) may wait.
+    pub max_background: u16,
+
+    /// Threads that wait for requests while all is quiet, at least 1.
+    pub waiting_workers: usize,
+    /// The most threads, reached while operations block.
+    pub max_workers: usize,
+    /// The most bytes of written data that the file system may hold without a
+    /// copy; see [`super::WriteData::take`].
+    pub write_pool_bytes: usize,
+    /// How long the end of the mount waits for operations still running.
+    pub drain_timeout: Duration,
+    /// Tell the kernel that this process writes back memory on its behalf, so
+    /// that memory pressure cannot deadlock it. Needs `CAP_SYS_RESOURCE`; left
+    /// out without.
+    pub io_flusher: bool,
+
+    /// How long the kernel may believe that a name does not exist.
+    pub negative_ttl: Duration,
+    /// The kernel drops cached data only on [`super::Notifier::inval_inode`];
+    /// otherwise also when size or mtime changed.
+    pub explicit_inval_data: bool,
+    /// Listings bring attributes where the kernel finds it worthwhile.
+    pub readdirplus: bool,
+    /// Byte-range locks come to the file system.
+    pub posix_locks: bool,
+    /// `flock(2)` comes to the file system.
+    pub flock_locks: bool,
+    /// ACLs; the file system then applies umask and default ACLs.
+    pub posix_acl: bool,
+    /// The kernel collects writes. Only safe while nobody else writes.
+    pub writeback_cache: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            source: "weir".into(),
+            subtype: "weir".into(),
+            mount_with: MountWith::Auto,
+            allow_other: false,
+            default_permissions: true,
+            read_only: false,
+            suid: false,
+            dev: false,
+            max_io_bytes: 1 << 20,
+            read_ahead_kib: 4096,
+            max_background: 64,
+            waiting_workers: 2,
+            max_workers: 32,
+            write_pool_bytes: 64 << 20,
+            drain_timeout: Duration::from_secs(5),
+            io_flusher: true,
+            negative_ttl: Duration::ZERO,
+            explicit_inval_data: false,
+            readdirplus: true,
+            posix_locks: false,
+            flock_locks: false,
+            posix_acl: false,
+            writeback_cache: false,
+        }
+    }
+}
+
+/// The bounds of [`Config::max_io_bytes`].
+pub(super) const IO_BYTES: std::ops::RangeInclusive<usize> = (128 << 10)..=(16 << 20);
+
+impl Config {
+    /// What is wrong with the options, if anything.
+    pub(super) fn problem(&self) -> Option<String> {
+        let plain = |text: &str| {
+            !text.is_empty() && !text.contains([',', '\0', '\n', '\\']) && text.len() < 256
+        };
+        if !plain(&self.source) || !plain(&self.subtype) {
+            Some(format!("source {:?} or type {:?} cannot be used", self.source, self.subtype))
+        } else if !IO_BYTES.contains(&self.max_io_bytes) || !self.max_io_bytes.is_multiple_of(4096)
+        {
+            Some(format!("max_io_bytes {} is not whole pages of 128 KiB to 16 MiB", {
+                self.max_io_bytes
+            }))
+        } else if self.waiting_workers == 0 || self.max_workers < self.waiting_workers {
+            Some("there must be at least one worker, and max_workers no fewer than wait".into())
+        } else {
+            None
+        }
+    }
+
+    /// The options as text, for `mount(2)` (but for those that name the
+    /// caller) and for `fusermount3`.
+    pub(super) fn mount_options(&self) -> String {
+        let mut options = format!("max_read={}", self.max_io_bytes);
+        for (on, name) in
+            [(self.default_permissions, ",default_permissions"), (self.allow_other, ",allow_other")]
+        {
+            if on {
+                options.push_str(name);
+            }
+        }
+        options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_options_are_refused() {
+        assert_eq!(Config::default().problem(), None);
+        let odd = [
+            Config { source: "a,allow_other".into(), ..Config::default() },
+            Config { max_io_bytes: 1 << 30, ..Config::default() },
+            Config { max_io_bytes: (1 << 20) + 1, ..Config::default() },
+            Config { waiting_workers: 0, ..Config::default() },
+            Config { max_workers: 1, ..Config::default() },
+        ];
+        assert!(odd.iter().all(|config| config.problem().is_some()));
+    }
+}

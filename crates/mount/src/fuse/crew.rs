@@ -1,0 +1,268 @@
+//! How many threads read requests, serve them and rest.
+//!
+//! Invariant: while fewer than the most threads exist, one always waits for
+//! requests, so an operation that blocks stalls nobody else. When all exist,
+//! the last one to wait puts requests into a bounded queue instead of serving
+//! them, so that interrupts still come through.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a thread rests before it ends.
+const REST: Duration = Duration::from_secs(30);
+
+/// The account of threads; `T` is a request that waits for a thread.
+pub(super) struct Crew<T> {
+    keep_waiting: usize,
+    max_threads: usize,
+    max_queued: usize,
+    state: Mutex<State<T>>,
+    /// Resting threads listen.
+    call: Condvar,
+    /// [`Crew::wait`] listens.
+    ended: Condvar,
+}
+
+struct State<T> {
+    /// All threads.
+    total: usize,
+    /// Those in `read(2)`, or on their way.
+    waiting: usize,
+    /// Those at rest.
+    resting: usize,
+    /// Those called back from rest that have not noticed yet.
+    called: usize,
+    queue: VecDeque<T>,
+    closed: bool,
+}
+
+/// What to do with a request just read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// Serve it.
+    Serve,
+    /// Start another thread, then serve it.
+    StartAnother,
+    /// All threads are busy: queue it, or serve it if that fails.
+    Enqueue,
+}
+
+/// What a thread does after serving a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next<T> {
+    /// Read the next.
+    Read,
+    /// Serve this one.
+    Serve(T),
+    /// End.
+    Leave,
+}
+
+impl<T> Crew<T> {
+    pub(super) fn new(keep_waiting: usize, max_threads: usize, max_queued: usize) -> Self {
+        let state = State {
+            total: 0,
+            waiting: 0,
+            resting: 0,
+            called: 0,
+            queue: VecDeque::new(),
+            closed: false,
+        };
+        Self {
+            keep_waiting,
+            max_threads,
+            max_queued,
+            state: Mutex::new(state),
+            call: Condvar::new(),
+            ended: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a thread that is about to be started and will read first.
+    pub(super) fn join(&self) {
+        let mut state = self.lock();
+        state.total += 1;
+        state.waiting += 1;
+    }
+
+    /// A thread that was counted could not be started, or stopped reading.
+    pub(super) fn leave_reading(&self) {
+        let mut state = self.lock();
+        state.total -= 1;
+        state.waiting -= 1;
+        self.ended.notify_all();
+    }
+
+    /// A reading thread has a request.
+    pub(super) fn took(&self) -> Taken {
+        let mut state = self.lock();
+        state.waiting -= 1;
+        if state.waiting > 0 || state.closed {
+            Taken::Serve
+        } else if state.resting > 0 {
+            state.resting -= 1;
+            state.called += 1;
+            state.waiting += 1;
+            self.call.notify_one();
+            Taken::Serve
+        } else if state.total < self.max_threads {
+            state.total += 1;
+            state.waiting += 1;
+            Taken::StartAnother
+        } else if state.total > 1 && state.queue.len() < self.max_queued {
+            Taken::Enqueue
+        } else {
+            Taken::Serve
+        }
+    }
+
+    /// After [`Taken::Enqueue`]: queues the request, and the thread reads on.
+    /// Handed back if nobody is busy any more who would come for it.
+    pub(super) fn enqueue(&self, item: T) -> Result<(), T> {
+        let mut state = self.lock();
+        let busy_others = state.total - state.waiting - state.resting - 1;
+        if busy_others == 0 || state.queue.len() >= self.max_queued {
+            return Err(item);
+        }
+        state.queue.push_back(item);
+        state.waiting += 1;
+        Ok(())
+    }
+
+    /// Takes a queued request out.
+    pub(super) fn remove_queued(&self, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        let mut state = self.lock();
+        let index = state.queue.iter().position(wanted)?;
+        state.queue.remove(index)
+    }
+
+    /// A thread has served a request. Rests if enough others wait.
+    pub(super) fn done(&self) -> Next<T> {
+        let mut state = self.lock();
+        if let Some(item) = state.queue.pop_front() {
+            return Next::Serve(item);
+        }
+        if !state.closed && state.waiting < self.keep_waiting {
+            state.waiting += 1;
+            return Next::Read;
+        }
+        state.resting += 1;
+        let until = Instant::now() + REST;
+        loop {
+            if state.called > 0 {
+                state.called -= 1;
+                return Next::Read;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if state.closed || left.is_zero() {
+                state.resting -= 1;
+                state.total -= 1;
+                self.ended.notify_all();
+                return Next::Leave;
+            }
+            let waited = self.call.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// There will be no more requests.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.call.notify_all();
+        self.ended.notify_all();
+    }
+
+    /// Waits until closed, calls `closing`, then waits for the threads to end,
+    /// at most `drain_timeout`. Says how many are left.
+    pub(super) fn wait(&self, drain_timeout: Duration, closing: impl FnOnce()) -> usize {
+        let mut state = self.lock();
+        while !state.closed {
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        closing();
+        let until = Instant::now() + drain_timeout;
+        let mut state = self.lock();
+        while state.total > 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.ended.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crew(keep_waiting: usize, max_threads: usize) -> Crew<u32> {
+        let crew = Crew::new(keep_waiting, max_threads, 2);
+        for _ in 0..keep_waiting {
+            crew.join();
+        }
+        crew
+    }
+
+    #[test]
+    fn one_always_waits_until_all_threads_exist() {
+        let crew = crew(2, 4);
+        assert_eq!(crew.took(), Taken::Serve);
+        assert_eq!(crew.took(), Taken::StartAnother);
+        assert_eq!(crew.took(), Taken::StartAnother);
+        assert_eq!(crew.took(), Taken::Enqueue);
+        assert_eq!(crew.enqueue(7), Ok(()));
+        assert_eq!(crew.took(), Taken::Enqueue);
+        assert_eq!(crew.enqueue(8), Ok(()));
+        assert_eq!(crew.took(), Taken::Serve);
+        assert_eq!(crew.remove_queued(|&item| item == 7), Some(7));
+        assert_eq!(crew.done(), Next::Serve(8));
+        assert_eq!(crew.done(), Next::Read);
+    }
+
+    #[test]
+    fn nothing_is_queued_when_nobody_would_come_for_it() {
+        let crew = crew(2, 2);
+        assert_eq!(crew.took(), Taken::Serve);
+        assert_eq!(crew.took(), Taken::Enqueue);
+        assert_eq!(crew.done(), Next::Read);
+        assert_eq!(crew.enqueue(1), Err(1));
+    }
+
+    #[test]
+    fn a_single_thread_serves_what_it_reads() {
+        let crew = crew(1, 1);
+        for _ in 0..3 {
+            assert_eq!(crew.took(), Taken::Serve);
+            assert_eq!(crew.done(), Next::Read);
+        }
+    }
+
+    #[test]
+    fn a_resting_thread_is_called_back_and_all_leave_at_the_end() {
+        let crew = crew(1, 4);
+        assert_eq!(crew.took(), Taken::StartAnother);
+        std::thread::scope(|scope| {
+            let rests = scope.spawn(|| crew.done());
+            while crew.lock().resting == 0 {
+                std::thread::yield_now();
+            }
+            assert_eq!(crew.took(), Taken::Serve);
+            assert_eq!(rests.join().unwrap(), Next::Read);
+            let ends = scope.spawn(|| crew.done());
+            crew.close();
+            assert_eq!(ends.join().unwrap(), Next::Leave);
+        });
+        assert_eq!(crew.wait(Duration::from_millis(1), || ()), 1);
+        crew.leave_reading();
+        assert_eq!(crew.wait(Duration::from_millis(1), || ()), 0);
+    }
+}

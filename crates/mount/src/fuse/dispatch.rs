@@ -1,0 +1,228 @@
+//! From a parsed request to the file system's method, and its answer back.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use weir_types::limits::MAX_SYMLINK_BYTES;
+use zerocopy::IntoBytes;
+
+use super::abi;
+use super::answer::Answer;
+use super::args::{CopyArgs, Entry, IoArgs, IoctlArgs, NodeId, Opened};
+use super::dir_sink::DirSink;
+use super::encode;
+use super::errno::Errno;
+use super::filesystem::{Filesystem, Reply, RequestContext};
+use super::request::Op;
+use super::write_data::WriteData;
+
+/// One request on its way through the file system. The methods answer success
+/// themselves; their error is for the caller to send.
+pub(super) struct Dispatch<'a, F, D> {
+    pub(super) fs: &'a F,
+    pub(super) ctx: &'a RequestContext<'a>,
+    pub(super) node: NodeId,
+    pub(super) answer: &'a Answer<D>,
+    /// The worker's warm buffer for replies.
+    pub(super) buffer: &'a mut [u8],
+    pub(super) negative_ttl: Duration,
+}
+
+impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
+    /// Serves everything but WRITE, and what workers handle themselves.
+    pub(super) fn serve(self, op: Op<'_>) -> Reply<()> {
+        let (fs, ctx, node) = (self.fs, self.ctx, self.node);
+        match op {
+            Op::Lookup { name } => self.lookup(name),
+            Op::GetAttr { fh } => self.value(&encode::attributes(&fs.getattr(ctx, node, fh)?)),
+            Op::SetAttr(set) => self.value(&encode::attributes(&fs.setattr(ctx, node, &set)?)),
+            Op::Statx { fh, mask, .. } => {
+                self.value(&encode::statx(&fs.statx(ctx, node, fh, mask)?))
+            }
+            Op::Access { mask } => self.done(fs.access(ctx, node, mask)),
+
+            Op::Symlink { name, target } => self.entry(&fs.symlink(ctx, node, name, target)?),
+            Op::MkNod { name, mode, rdev } => self.entry(&fs.mknod(ctx, node, name, mode, rdev)?),
+            Op::MkDir { name, mode } => self.entry(&fs.mkdir(ctx, node, name, mode)?),
+            Op::Link { node: file, new_name } => self.entry(&fs.link(ctx, file, node, new_name)?),
+            Op::Unlink { name } => self.done(fs.unlink(ctx, node, name)),
+            Op::RmDir { name } => self.done(fs.rmdir(ctx, node, name)),
+            Op::Rename { name, new_parent, new_name, flags } => {
+                self.done(fs.rename(ctx, node, name, new_parent, new_name, flags))
+            }
+            Op::ReadLink => self.readlink(),
+
+            Op::Open(args) => self.value(&encode::opened(&fs.open(ctx, node, args)?)),
+            Op::OpenDir { flags } => self.value(&encode::opened(&fs.opendir(ctx, node, flags)?)),
+            Op::Create { name, mode, args } => {
+                self.created(&fs.create(ctx, node, name, mode, args)?)
+            }
+            Op::TmpFile { mode, args } => self.created(&fs.tmpfile(ctx, node, mode, args)?),
+            Op::Flush { fh, lock_owner } => self.done(fs.flush(ctx, node, fh, lock_owner)),
+            Op::Release { fh, args } => self.done(fs.release(ctx, node, fh, args)),
+            Op::ReleaseDir { fh, .. } => self.done(fs.releasedir(ctx, node, fh)),
+            Op::Fsync { fh, data_only } => self.done(fs.fsync(ctx, node, fh, data_only)),
+            Op::FsyncDir { fh, data_only } => self.done(fs.fsyncdir(ctx, node, fh, data_only)),
+            Op::SyncFs => self.done(fs.syncfs(ctx, node)),
+
+            Op::Read { fh, offset, size, args } => self.read(fh, offset, size, &args),
+            Op::ReadDir { fh, offset, size, plus } => self.readdir(fh, offset, size, plus),
+            Op::LSeek { fh, offset, whence } => {
+                let offset = fs.lseek(ctx, node, fh, offset, whence)?;
+                self.value(&abi::LseekOut { offset })
+            }
+            Op::Fallocate { fh, offset, length, mode } => {
+                self.done(fs.fallocate(ctx, node, fh, offset, length, mode))
+            }
+            Op::CopyFileRange { args, wide_reply } => self.copy(args, wide_reply),
+
+            Op::SetXattr { name, value, flags, kill_sgid } => {
+                self.done(fs.setxattr(ctx, node, name, value, flags, kill_sgid))
+            }
+            Op::GetXattr { name, size } => {
+                let value = fs.getxattr(ctx, node, name)?;
+                self.sized(&value, size)
+            }
+            Op::ListXattr { size } => {
+                let names = fs.listxattr(ctx, node)?;
+                let list: Vec<u8> =
+                    names.into_iter().flat_map(|n| n.into_iter().chain([0])).collect();
+                self.sized(&list, size)
+            }
+            Op::RemoveXattr { name } => self.done(fs.removexattr(ctx, node, name)),
+
+            Op::GetLk(args) => {
+                let lock = fs.getlk(ctx, node, &args)?;
+                self.value(&encode::lock(&lock))
+            }
+            Op::SetLk { args, wait } => self.done(fs.setlk(ctx, node, &args, wait)),
+            Op::StatFs => self.value(&encode::usage(&fs.statfs(ctx, node)?)),
+            Op::Ioctl(args) => self.ioctl(&args),
+            Op::Poll { fh, events } => {
+                let revents = fs.poll(ctx, node, fh, events)?;
+                self.value(&abi::PollOut { revents, padding: 0 })
+            }
+            Op::BMap { block, block_size_bytes } => {
+                let block = fs.bmap(ctx, node, block, block_size_bytes)?;
+                self.value(&abi::BmapOut { block })
+            }
+            Op::Destroy => self.done(Ok(())),
+            Op::Write { .. }
+            | Op::Init(_)
+            | Op::Interrupt { .. }
+            | Op::Forget { .. }
+            | Op::BatchForget(_) => Err(Errno::EIO),
+        }
+    }
+
+    /// Serves WRITE.
+    pub(super) fn write(
+        self,
+        fh: u64,
+        offset: u64,
+        data: WriteData<'_>,
+        args: &IoArgs,
+    ) -> Reply<()> {
+        let length = data.len();
+        let written = self.fs.write(self.ctx, self.node, fh, offset, data, args)?;
+        if written > length {
+            return Err(Errno::EIO);
+        }
+        self.value(&abi::WriteOut { size: written as u32, padding: 0 })
+    }
+
+    fn value(&self, value: &(impl IntoBytes + zerocopy::Immutable)) -> Reply<()> {
+        self.answer.value(value);
+        Ok(())
+    }
+
+    fn done(&self, result: Reply<()>) -> Reply<()> {
+        result?;
+        self.answer.empty();
+        Ok(())
+    }
+
+    fn entry(&self, entry: &Entry) -> Reply<()> {
+        self.value(&encode::entry(entry))
+    }
+
+    fn created(&self, (entry, opened): &(Entry, Opened)) -> Reply<()> {
+        let (entry, opened) = (encode::entry(entry), encode::opened(opened));
+        self.answer.parts(entry.as_bytes(), opened.as_bytes());
+        Ok(())
+    }
+
+    fn lookup(&self, name: &[u8]) -> Reply<()> {
+        // Only NFS export asks for the dots: it finds a file by its node id.
+        if name == b"." {
+            let found = self.fs.getattr(self.ctx, self.node, None)?;
+            return self.entry(&Entry::new(found.attr, found.ttl));
+        }
+        match self.fs.lookup(self.ctx, self.node, name) {
+            Ok(entry) => self.entry(&entry),
+            Err(Errno::ENOENT) if !self.negative_ttl.is_zero() => {
+                self.value(&encode::negative_entry(self.negative_ttl))
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn readlink(&self) -> Reply<()> {
+        let target = self.fs.readlink(self.ctx, self.node)?;
+        if target.is_empty() || target.len() > MAX_SYMLINK_BYTES {
+            return Err(Errno::EIO);
+        }
+        self.answer.bytes(&target);
+        Ok(())
+    }
+
+    fn read(self, fh: u64, offset: u64, size: u32, args: &IoArgs) -> Reply<()> {
+        let buffer = self.buffer.get_mut(..size as usize).ok_or(Errno::EINVAL)?;
+        let length = self.fs.read(self.ctx, self.node, fh, offset, buffer, args)?;
+        self.answer.bytes(buffer.get(..length).ok_or(Errno::EIO)?);
+        Ok(())
+    }
+
+    fn readdir(self, fh: u64, offset: u64, size: u32, plus: bool) -> Reply<()> {
+        let size = self.buffer.len().min(size as usize);
+        let mut sink = DirSink::new(&mut self.buffer[..size], plus);
+        self.fs.readdir(self.ctx, self.node, fh, offset, &mut sink)?;
+        let used = sink.used();
+        self.answer.bytes(&self.buffer[..used]);
+        Ok(())
+    }
+
+    fn copy(&self, args: CopyArgs, wide_reply: bool) -> Reply<()> {
+        // The narrow answer holds 32 bits; a short copy is continued.
+        let most = if wide_reply { args.length } else { args.length.min(u64::from(u32::MAX)) };
+        let args = CopyArgs { length: most, ..args };
+        let copied = self.fs.copy_file_range(self.ctx, self.node, &args)?.min(most);
+        if wide_reply {
+            self.value(&abi::CopyFileRangeOut { bytes_copied: copied })
+        } else {
+            self.value(&abi::WriteOut { size: copied as u32, padding: 0 })
+        }
+    }
+
+    /// Answers a caller whose buffer has `size` bytes; 0 asks for the length.
+    fn sized(&self, value: &[u8], size: u32) -> Reply<()> {
+        if size == 0 {
+            return self.value(&abi::GetxattrOut { size: value.len() as u32, padding: 0 });
+        }
+        if value.len() > size as usize {
+            return Err(Errno::ERANGE);
+        }
+        self.answer.bytes(value);
+        Ok(())
+    }
+
+    fn ioctl(&self, args: &IoctlArgs<'_>) -> Reply<()> {
+        let reply = self.fs.ioctl(self.ctx, self.node, args)?;
+        if reply.output.len() > args.output_bytes as usize {
+            return Err(Errno::EIO);
+        }
+        let head = abi::IoctlOut { result: reply.result, ..Default::default() };
+        self.answer.parts(head.as_bytes(), &reply.output);
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! Interrupts: a signal to a process that waits in an operation reaches the
+//! thread that serves it.
+//!
+//! Invariant: an interrupt is never lost. The kernel may hand it to one worker
+//! before another has registered the request; then it is kept until that one
+//! does. Request ids are never reused, so a late one can do no harm.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// Interrupts kept for requests that nobody has registered yet. Most such are
+/// for requests that have just been answered; the oldest are dropped.
+const MAX_EARLY: usize = 256;
+
+type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// Says whether the caller of an operation wants it to end early.
+///
+/// Three ways to learn of it while waiting: ask [`Interrupt::interrupted`],
+/// poll the descriptor ([`AsFd`], readable once interrupted), or be called
+/// back ([`Interrupt::wake_with`]). Answer with `EINTR`.
+pub struct Interrupt {
+    raised: AtomicBool,
+    event: OwnedFd,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl std::fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Interrupt({})", self.interrupted())
+    }
+}
+
+impl AsFd for Interrupt {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+impl Interrupt {
+    /// One that has not been raised.
+    pub(super) fn new() -> rustix::io::Result<Self> {
+        Ok(Self {
+            raised: AtomicBool::new(false),
+            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            waker: Mutex::new(None),
+        })
+    }
+
+    /// Whether the caller has been interrupted.
+    pub fn interrupted(&self) -> bool {
+        self.raised.load(Ordering::SeqCst)
+    }
+
+    /// Runs `body`; if the caller is interrupted meanwhile (or was before),
+    /// `waker` is called at least once, on another thread or this one. It must
+    /// be quick, such as notifying a condition variable.
+    pub fn wake_with<R>(
+        &self,
+        waker: impl Fn() + Send + Sync + 'static,
+        body: impl FnOnce() -> R,
+    ) -> R {
+        let waker: Waker = Arc::new(waker);
+        *self.waker() = Some(Arc::clone(&waker));
+        if self.interrupted() {
+            waker();
+        }
+        let result = body();
+        *self.waker() = None;
+        result
+    }
+
+    fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn raise(&self) {
+        if self.raised.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        // A full counter is readable as well.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        let waker = self.waker().clone();
+        if let Some(waker) = waker {
+            waker();
+        }
+    }
+
+    /// Makes it ready for the next request.
+    fn reset(&self) {
+        *self.waker() = None;
+        if self.raised.swap(false, Ordering::SeqCst) {
+            let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
+        }
+    }
+}
+
+/// Which requests are being served, and by whom.
+#[derive(Debug, Default)]
+pub(super) struct InterruptTable {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    active: Vec<(u64, Arc<Interrupt>)>,
+    early: VecDeque<u64>,
+    closed: bool,
+}
+
+impl InterruptTable {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers a request until the guard is dropped. `interrupt` belongs to
+    /// the worker and serves one request at a time.
+    pub(super) fn begin<'a>(&'a self, unique: u64, interrupt: &'a Arc<Interrupt>) -> Active<'a> {
+        let mut state = self.lock();
+        let early = state.early.iter().position(|&id| id == unique);
+        if let Some(index) = early {
+            state.early.remove(index);
+        }
+        if early.is_some() || state.closed {
+            interrupt.raise();
+        }
+        state.active.push((unique, Arc::clone(interrupt)));
+        Active { table: self, unique, interrupt }
+    }
+
+    /// Interrupts a request, now or when it is registered.
+    pub(super) fn interrupt(&self, unique: u64) {
+        let mut state = self.lock();
+        if let Some((_, interrupt)) = state.active.iter().find(|(id, _)| *id == unique) {
+            // Under the lock, so that it cannot hit the worker's next request.
+            interrupt.raise();
+            return;
+        }
+        if state.early.len() == MAX_EARLY {
+            state.early.pop_front();
+        }
+        state.early.push_back(unique);
+    }
+
+    /// Interrupts every request that is being served.
+    pub(super) fn interrupt_all(&self) {
+        self.lock().active.iter().for_each(|(_, interrupt)| interrupt.raise());
+    }
+
+    /// Interrupts every request, and those to come.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.interrupt_all();
+    }
+}
+
+/// A registered request.
+pub(super) struct Active<'a> {
+    table: &'a InterruptTable,
+    unique: u64,
+    interrupt: &'a Interrupt,
+}
+
+impl Drop for Active<'_> {
+    fn drop(&mut self) {
+        let mut state = self.table.lock();
+        state.active.retain(|(id, _)| *id != self.unique);
+        self.interrupt.reset();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    fn readable(interrupt: &Interrupt) -> bool {
+        let mut fds = [PollFd::new(interrupt, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).unwrap() == 1
+    }
+
+    #[test]
+    fn an_interrupt_hits_its_request_and_no_later_one() {
+        let table = InterruptTable::default();
+        let interrupt = Arc::new(Interrupt::new().unwrap());
+        let first = table.begin(2, &interrupt);
+        table.interrupt(2);
+        assert!(interrupt.interrupted() && readable(&interrupt));
+        drop(first);
+        let _second = table.begin(4, &interrupt);
+        table.interrupt(2);
+        assert!(!interrupt.interrupted() && !readable(&interrupt));
+    }
+
+    #[test]
+    fn an_interrupt_that_comes_first_is_kept() {
+        let table = InterruptTable::default();
+        let interrupt = Arc::new(Interrupt::new().unwrap());
+        for id in 0..2 * MAX_EARLY as u64 {
+            table.interrupt(1000 + id);
+        }
+        assert_eq!(table.lock().early.len(), MAX_EARLY);
+        table.interrupt(2);
+        let _request = table.begin(2, &interrupt);
+        assert!(interrupt.interrupted() && readable(&interrupt));
+    }
+
+    #[test]
+    fn wakers_are_called_also_when_late() {
+        use std::sync::atomic::AtomicUsize;
+        let table = InterruptTable::default();
+        let interrupt = Arc::new(Interrupt::new().unwrap());
+        let calls = Arc::new(AtomicUsize::new(0));
+        let count = |calls: &Arc<AtomicUsize>| {
+            let calls = Arc::clone(calls);
+            move || {
+                calls.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        let request = table.begin(2, &interrupt);
+        interrupt.wake_with(count(&calls), || table.interrupt(2));
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+        interrupt.wake_with(count(&calls), || ());
+        assert_eq!(calls.load(Ordering::SeqCst), 2);
+        drop(request);
+        table.close();
+        let _next = table.begin(4, &interrupt);
+        assert!(interrupt.interrupted());
+    }
+}

@@ -1,0 +1,47 @@
+//! The FUSE transport: Weir's own, straight on `/dev/fuse`.
+//!
+//! ```text
+//! kernel ── /dev/fuse ── worker ── request ── dispatch ── Filesystem
+//!              │           │  parse            typed        (not here)
+//!              │           └─ crew: how many threads wait, serve, rest
+//!              └── session: mount, INIT, end      notify: invalidations
+//! ```
+//! Nothing above it knows the ABI: a [`Filesystem`] sees its own node ids,
+//! `weir_types` and plain bytes. What decides the speed is here: one warm,
+//! reused buffer for each worker, one `writev` for each reply, few threads,
+//! and written data that is kept without a copy ([`WriteData::take`]).
+
+mod abi;
+mod answer;
+mod args;
+mod config;
+mod crew;
+mod dir_sink;
+mod dispatch;
+mod encode;
+mod errno;
+mod filesystem;
+mod interrupt;
+mod mount;
+mod mount_error;
+mod notify;
+mod pages;
+mod request;
+mod session;
+mod worker;
+mod write_data;
+
+pub use args::{
+    Attributes, CopyArgs, DirEntry, Entry, IoArgs, IoctlArgs, IoctlReply, Lock, LockArgs, LockKind,
+    NewMode, NodeId, OpenArgs, Opened, ROOT, ReleaseArgs, SetAttr, SetTime, Statx,
+};
+pub use config::{Config, MountWith};
+pub use dir_sink::DirSink;
+pub use errno::Errno;
+pub use filesystem::{Filesystem, Negotiated, Reply, RequestContext};
+pub use interrupt::Interrupt;
+pub use mount_error::MountError;
+pub use notify::Notifier;
+pub use request::{BadRequest, ForgetList, Header, Init, Op, Request};
+pub use session::{Handle, Session};
+pub use write_data::{OwnedWriteData, WriteData};

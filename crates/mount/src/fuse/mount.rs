@@ -1,0 +1,372 @@
+//! Attaching to a mountpoint and detaching from it.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io::{IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno as OsErrno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+};
+
+use super::config::{Config, MountWith};
+use super::mount_error::MountError;
+
+const DEVICE: &str = "/dev/fuse";
+const HELPER: &str = "fusermount3";
+/// How long a file system already at the mountpoint may take to say that it
+/// is alive.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The most that is read of what the helper says.
+const MAX_HELPER_TEXT_BYTES: u64 = 4096;
+
+/// A mount that was made here.
+#[derive(Clone, Debug)]
+pub(super) struct Mounted {
+    /// Without symbolic links.
+    pub(super) mountpoint: PathBuf,
+    /// `major:minor`, as the kernel numbers this mount and no other.
+    device_number: Option<String>,
+    with_helper: bool,
+}
+
+/// Mounts, and hands back the open device. A dead FUSE mount in the way is
+/// detached first.
+pub(super) fn mount(path: &Path, config: &Config) -> Result<(OwnedFd, Mounted), MountError> {
+    let mountpoint = free_mountpoint(path)?;
+    let direct =
+        match config.mount_with {
+            MountWith::Helper => None,
+            MountWith::Direct | MountWith::Auto => match mount_direct(&mountpoint, config) {
+                Err(
+                    MountError::System { errno: libc::EPERM, .. } | MountError::DeviceDenied(_),
+                ) if config.mount_with == MountWith::Auto => None,
+                result => Some(result?),
+            },
+        };
+    let with_helper = direct.is_none();
+    let device = match direct {
+        Some(device) => device,
+        None => mount_with_helper(&mountpoint, config)?,
+    };
+    let device_number = find_mount(&mountpoint).map(|mount| mount.device);
+    Ok((device, Mounted { mountpoint, device_number, with_helper }))
+}
+
+fn mount_direct(mountpoint: &Path, config: &Config) -> Result<OwnedFd, MountError> {
+    let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    let device = device.map_err(|errno| match errno {
+        OsErrno::NOENT | OsErrno::NXIO | OsErrno::NODEV => MountError::NoDevice,
+        errno => MountError::DeviceDenied(errno.to_string()),
+    })?;
+    let options = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},{}",
+        device.as_raw_fd(),
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+        config.mount_options()
+    );
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::NOSUID, !config.suid);
+    flags.set(MountFlags::NODEV, !config.dev);
+    flags.set(MountFlags::RDONLY, config.read_only);
+    let options = CString::new(options).map_err(|_| MountError::BadConfig("a NUL".into()))?;
+    let fstype = format!("fuse.{}", config.subtype);
+    rustix::mount::mount(config.source.as_str(), mountpoint, fstype.as_str(), flags, &*options)
+        .map_err(|errno| match errno {
+            OsErrno::NODEV => MountError::NoDevice,
+            errno => MountError::system("mount")(errno),
+        })?;
+    Ok(device)
+}
+
+/// `fusermount3` mounts and passes the open device through a socket, whose
+/// number it finds in `_FUSE_COMMFD`. Its standard input is that socket, so
+/// that no other child can inherit it by accident.
+fn mount_with_helper(mountpoint: &Path, config: &Config) -> Result<OwnedFd, MountError> {
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(MountError::system("socketpair"))?;
+    let mut options =
+        format!("fsname={},subtype={},{}", config.source, config.subtype, config.mount_options());
+    for (on, name) in [(config.suid, ",suid"), (config.dev, ",dev"), (config.read_only, ",ro")] {
+        if on {
+            options.push_str(name);
+        }
+    }
+    let mut command = Command::new(HELPER);
+    command.arg("-o").arg(options).arg("--").arg(mountpoint);
+    command.env("_FUSE_COMMFD", "0").stdin(theirs);
+    run_helper(command).map_err(|error| match error {
+        MountError::Helper(said) if said.contains("open /dev/fuse") => {
+            MountError::DeviceDenied(said)
+        }
+        error => error,
+    })?;
+    receive_device(&ours)?.ok_or_else(|| MountError::Helper("it passed no device".into()))
+}
+
+/// Runs the helper to its end. Its standard error explains a failure.
+fn run_helper(mut command: Command) -> Result<(), MountError> {
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => MountError::NoHelper,
+        _ => MountError::Helper(error.to_string()),
+    })?;
+    // The command holds the helper's end of the socket open.
+    drop(command);
+    let mut said = String::new();
+    if let Some(stderr) = child.stderr.take() {
+        // Unreadable text is as good as none.
+        let _ = stderr.take(MAX_HELPER_TEXT_BYTES).read_to_string(&mut said);
+    }
+    let status = child.wait().map_err(|error| MountError::Helper(error.to_string()))?;
+    if status.success() {
+        return Ok(());
+    }
+    let said = said.trim();
+    let said = said.strip_prefix("fusermount3: ").unwrap_or(said);
+    Err(MountError::Helper(if said.is_empty() { status.to_string() } else { said.to_owned() }))
+}
+
+fn receive_device(socket: &OwnedFd) -> Result<Option<OwnedFd>, MountError> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0u8; 1];
+    rustix::net::recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+    )
+    .map_err(MountError::system("receiving the device from fusermount3"))?;
+    Ok(control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    }))
+}
+
+impl Mounted {
+    /// Unmounts, unless it is gone or another has taken its place. `lazy`: out
+    /// of sight at once, gone when the last user is.
+    pub(super) fn unmount(&self, lazy: bool) -> Result<(), MountError> {
+        let there = find_mount(&self.mountpoint).map(|mount| mount.device);
+        if there.is_none() || there != self.device_number {
+            return Err(MountError::NotMounted(self.mountpoint.clone()));
+        }
+        unmount(&self.mountpoint, lazy, self.with_helper)
+    }
+}
+
+fn unmount(mountpoint: &Path, lazy: bool, with_helper: bool) -> Result<(), MountError> {
+    if !with_helper {
+        let mut flags = UnmountFlags::NOFOLLOW;
+        flags.set(UnmountFlags::DETACH, lazy);
+        match rustix::mount::unmount(mountpoint, flags) {
+            Ok(()) => return Ok(()),
+            Err(OsErrno::BUSY) => return Err(MountError::InUse(mountpoint.to_owned())),
+            Err(OsErrno::INVAL | OsErrno::NOENT) => {
+                return Err(MountError::NotMounted(mountpoint.to_owned()));
+            }
+            Err(OsErrno::PERM) => {}
+            Err(errno) => return Err(MountError::system("umount")(errno)),
+        }
+    }
+    let mut command = Command::new(HELPER);
+    command.arg("-u");
+    if lazy {
+        command.arg("-z");
+    }
+    command.arg("--").arg(mountpoint).stdin(Stdio::null());
+    run_helper(command).map_err(|error| match error {
+        MountError::Helper(said) if said.contains("busy") => {
+            MountError::InUse(mountpoint.to_owned())
+        }
+        MountError::Helper(said) if said.contains("not found") || said.contains("Invalid") => {
+            MountError::NotMounted(mountpoint.to_owned())
+        }
+        error => error,
+    })
+}
+
+/// The mountpoint as the kernel knows it: a directory where nothing is mounted.
+fn free_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
+    // Through a dead mount the path itself cannot be resolved, its parent can.
+    let through_parent = match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            std::fs::canonicalize(parent).ok().map(|parent| parent.join(name))
+        }
+        _ => None,
+    };
+    if let Some(mountpoint) = through_parent {
+        clear(&mountpoint)?;
+    }
+    let mountpoint = std::fs::canonicalize(path).map_err(|error| path_error(path, &error))?;
+    clear(&mountpoint)?;
+    let metadata = std::fs::metadata(&mountpoint).map_err(|error| path_error(path, &error))?;
+    if metadata.is_dir() { Ok(mountpoint) } else { Err(MountError::NotDirectory(mountpoint)) }
+}
+
+fn path_error(path: &Path, error: &std::io::Error) -> MountError {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => MountError::NoMountpoint(path.to_owned()),
+        std::io::ErrorKind::NotADirectory => MountError::NotDirectory(path.to_owned()),
+        _ => MountError::System {
+            what: "looking at the mountpoint",
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
+        },
+    }
+}
+
+/// Detaches a dead FUSE mount at the path; refuses if a live one is there.
+fn clear(mountpoint: &Path) -> Result<(), MountError> {
+    let Some(found) = find_mount(mountpoint) else { return Ok(()) };
+    if !(found.fstype.starts_with("fuse") && is_dead(mountpoint)) {
+        return Err(MountError::Occupied {
+            mountpoint: mountpoint.to_owned(),
+            source: found.source,
+            fstype: found.fstype,
+        });
+    }
+    tracing::info!(
+        mountpoint = %mountpoint.display(),
+        source = found.source,
+        "taking over the mountpoint of a file system that died"
+    );
+    unmount(mountpoint, true, false)
+}
+
+/// Whether the daemon behind a FUSE mount has gone. One that hangs counts as
+/// alive.
+fn is_dead(mountpoint: &Path) -> bool {
+    let (sender, receiver) = mpsc::channel();
+    let path = mountpoint.to_owned();
+    // A thread of its own: a hanging daemon would hold this one for ever.
+    std::thread::spawn(move || {
+        let answer = rustix::fs::stat(&path);
+        // Nobody listens any more after the timeout.
+        let _ = sender.send(answer);
+    });
+    let answer = receiver.recv_timeout(PROBE_TIMEOUT);
+    matches!(answer, Ok(Err(OsErrno::NOTCONN | OsErrno::CONNABORTED)))
+}
+
+/// One line of `/proc/self/mountinfo`.
+#[derive(Debug, PartialEq, Eq)]
+struct MountInfo {
+    device: String,
+    mountpoint: PathBuf,
+    fstype: String,
+    source: String,
+}
+
+/// What is mounted at exactly this path, if anything; the uppermost.
+fn find_mount(mountpoint: &Path) -> Option<MountInfo> {
+    let text = std::fs::read("/proc/self/mountinfo").ok()?;
+    let mut mounts = text.split(|&byte| byte == b'\n').filter_map(parse_mountinfo);
+    mounts.rfind(|mount| mount.mountpoint == mountpoint)
+}
+
+fn parse_mountinfo(line: &[u8]) -> Option<MountInfo> {
+    let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
+    let text = |word: &[u8]| String::from_utf8_lossy(unescape(word).as_bytes()).into_owned();
+    let separator = words.iter().position(|word| *word == b"-")?;
+    Some(MountInfo {
+        device: text(words.get(2)?),
+        mountpoint: unescape(words.get(4)?).into(),
+        fstype: text(words.get(separator + 1)?),
+        source: text(words.get(separator + 2)?),
+    })
+}
+
+/// Blanks and backslashes stand as `\040` in `/proc`.
+fn unescape(word: &[u8]) -> OsString {
+    let mut out = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let octal = (byte == b'\\').then(|| tail.get(..3)).flatten();
+        let value = octal
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match value {
+            Some(value) => {
+                out.push(value);
+                rest = &tail[3..];
+            }
+            None => {
+                out.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    OsString::from_vec(out)
+}
+
+/// Sets how far the kernel reads ahead for a mount. Needs root; without, the
+/// kernel's 128 KiB remain.
+pub(super) fn set_read_ahead(mounted: &Mounted, read_ahead_kib: u32) {
+    let Some(device) = &mounted.device_number else { return };
+    let path = Path::new(OsStr::new("/sys/class/bdi")).join(device).join("read_ahead_kb");
+    if let Err(error) = std::fs::write(&path, read_ahead_kib.to_string()) {
+        tracing::debug!(path = %path.display(), %error, "read-ahead stays as it is");
+    }
+}
+
+/// Waits until a request can be read; `false` after the timeout.
+pub(super) fn wait_readable(device: impl AsFd, timeout: Duration) -> bool {
+    let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: 0 };
+    let mut fds = [PollFd::new(&device, PollFlags::IN)];
+    matches!(poll(&mut fds, Some(&timeout)), Ok(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mountinfo_is_parsed_with_blanks_in_names() {
+        let line = b"36 35 0:98 / /mnt/my\\040dir\\134x rw,noatime shared:1 - fuse.weir weir:a rw";
+        assert_eq!(
+            parse_mountinfo(line).unwrap(),
+            MountInfo {
+                device: "0:98".into(),
+                mountpoint: "/mnt/my dir\\x".into(),
+                fstype: "fuse.weir".into(),
+                source: "weir:a".into(),
+            }
+        );
+        assert_eq!(parse_mountinfo(b"36 35 0:98 /"), None);
+        assert_eq!(parse_mountinfo(b""), None);
+        assert_eq!(unescape(b"a\\04"), OsStr::new("a\\04"));
+    }
+
+    #[test]
+    fn unusable_mountpoints_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(free_mountpoint(&file), Err(MountError::NotDirectory(file.clone())));
+        let none = dir.path().join("none");
+        assert_eq!(free_mountpoint(&none), Err(MountError::NoMountpoint(none.clone())));
+        let below = file.join("x");
+        assert!(matches!(free_mountpoint(&below), Err(MountError::NotDirectory(_))));
+        match free_mountpoint(Path::new("/proc")) {
+            Err(MountError::Occupied { fstype, .. }) => assert_eq!(fstype, "proc"),
+            other => panic!("{other:?}"),
+        }
+    }
+}

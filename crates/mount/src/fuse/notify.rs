@@ -1,0 +1,107 @@
+//! Telling the kernel what it must no longer believe.
+//!
+//! Invariant: never from a thread that serves a request. The kernel takes the
+//! locks of the inode or directory to obey, and the caller of that very
+//! request may hold them: it would wait for itself.
+
+use std::cell::Cell;
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::{Errno as OsErrno, writev};
+use zerocopy::IntoBytes;
+
+use super::abi::{self, notify};
+use super::args::NodeId;
+use super::errno::Errno;
+
+thread_local! {
+    static SERVES_REQUESTS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks the calling thread as one that serves requests.
+pub(super) fn mark_serving_thread() {
+    SERVES_REQUESTS.set(true);
+}
+
+/// Sends invalidations to the kernel. Cheap to clone.
+///
+/// Every method answers `EDEADLK` on a thread that serves requests. What the
+/// kernel does not know needs no invalidation: that is no error. They may
+/// block while the kernel writes back or waits for reads of the file that are
+/// being served.
+#[derive(Clone, Debug)]
+pub struct Notifier {
+    device: Arc<OwnedFd>,
+}
+
+impl Notifier {
+    pub(super) fn new(device: Arc<OwnedFd>) -> Self {
+        Self { device }
+    }
+
+    /// Forget the attributes of a node and `length` bytes of its cached data
+    /// from `offset` (a length of 0: to the end; a negative offset: only the
+    /// attributes).
+    ///
+    /// # Errors
+    /// `EDEADLK` as above. After the end of the mount it may fail or not.
+    pub fn inval_inode(&self, node: NodeId, offset: i64, length: i64) -> Result<(), Errno> {
+        let body = abi::NotifyInvalInodeOut { ino: node, off: offset, len: length };
+        self.send(notify::INVAL_INODE, body.as_bytes(), None)
+    }
+
+    /// Forget where a name leads, or that it leads nowhere. With
+    /// `expire_only` the kernel asks again at the next use; without, it drops
+    /// the name at once, and mounts below it too.
+    ///
+    /// # Errors
+    /// As [`Notifier::inval_inode`].
+    pub fn inval_entry(&self, parent: NodeId, name: &[u8], expire_only: bool) -> Result<(), Errno> {
+        let flags = if expire_only { abi::EXPIRE_ONLY } else { 0 };
+        let namelen = name_length(name)?;
+        let body = abi::NotifyInvalEntryOut { parent, namelen, flags };
+        self.send(notify::INVAL_ENTRY, body.as_bytes(), Some(name))
+    }
+
+    /// A name was removed elsewhere: watchers (inotify) learn of it, too.
+    ///
+    /// # Errors
+    /// As [`Notifier::inval_inode`].
+    pub fn delete(&self, parent: NodeId, child: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let namelen = name_length(name)?;
+        let body = abi::NotifyDeleteOut { parent, child, namelen, padding: 0 };
+        self.send(notify::DELETE, body.as_bytes(), Some(name))
+    }
+
+    fn send(&self, code: i32, body: &[u8], name: Option<&[u8]>) -> Result<(), Errno> {
+        if SERVES_REQUESTS.get() {
+            return Err(Errno::EDEADLK);
+        }
+        let name_bytes = name.map_or(0, |name| name.len() + 1);
+        let length = size_of::<abi::OutHeader>() + body.len() + name_bytes;
+        let header = abi::OutHeader { len: length as u32, error: code, unique: 0 };
+        let parts = [
+            IoSlice::new(header.as_bytes()),
+            IoSlice::new(body),
+            IoSlice::new(name.unwrap_or_default()),
+            IoSlice::new(b"\0"),
+        ];
+        let used = if name.is_some() { &parts[..] } else { &parts[..2] };
+        match writev(&self.device, used) {
+            Ok(_) | Err(OsErrno::NOENT | OsErrno::NOTDIR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+fn name_length(name: &[u8]) -> Result<u32, Errno> {
+    if name.is_empty() || name.contains(&0) {
+        return Err(Errno::EINVAL);
+    }
+    if name.len() > weir_types::limits::MAX_NAME_BYTES {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    Ok(name.len() as u32)
+}

@@ -1,0 +1,315 @@
+//! A mounted file system from the first exchange with the kernel to its end.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+use zerocopy::IntoBytes;
+
+use super::abi::{self, init};
+use super::answer::Answer;
+use super::config::Config;
+use super::crew::Crew;
+use super::errno::Errno;
+use super::filesystem::{Filesystem, Negotiated};
+use super::interrupt::InterruptTable;
+use super::mount::{self, Mounted};
+use super::mount_error::MountError;
+use super::notify::Notifier;
+use super::pages::PAGE_BYTES;
+use super::request::{Init, Op, Request};
+use super::worker::{self, MAX_QUEUED, Shared};
+use super::write_data::{WritePool, request_buffer_bytes};
+
+/// How long the kernel may take to open the conversation.
+const INIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A mounted file system. Dropping it before its end unmounts it (lazily).
+pub struct Session<F: Filesystem> {
+    shared: Arc<Shared<F>>,
+    handle: Handle,
+    negotiated: Negotiated,
+    waiting_workers: usize,
+}
+
+/// To end a mount, or tell the kernel what changed, from any thread.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    mounted: Mounted,
+    device: Arc<OwnedFd>,
+    interrupts: Arc<InterruptTable>,
+    drain_timeout: Duration,
+}
+
+impl<F: Filesystem> Session<F> {
+    /// Mounts and agrees on the protocol. [`Session::run`] then serves.
+    ///
+    /// A dead FUSE mount at the mountpoint (its daemon was killed) is detached
+    /// and replaced.
+    ///
+    /// # Errors
+    /// [`MountError`]; each says what to do.
+    pub fn mount(fs: F, mountpoint: &Path, config: &Config) -> Result<Self, MountError> {
+        if let Some(problem) = config.problem() {
+            return Err(MountError::BadConfig(problem));
+        }
+        let (device, mounted) = mount::mount(mountpoint, config)?;
+        let agreed = greet(&device, config).inspect_err(|_| {
+            // The first error is the one to tell.
+            let _ = mounted.unmount(true);
+        })?;
+        mount::set_read_ahead(&mounted, config.read_ahead_kib);
+        let negotiated = agreed.negotiated();
+        fs.init(&negotiated);
+
+        let device = Arc::new(device);
+        let interrupts = Arc::new(InterruptTable::default());
+        let buffer_bytes = request_buffer_bytes(agreed.max_io_bytes);
+        let shared = Arc::new(Shared {
+            fs,
+            device: Arc::clone(&device),
+            crew: Crew::new(config.waiting_workers, config.max_workers, MAX_QUEUED),
+            interrupts: Arc::clone(&interrupts),
+            pool: Arc::new(WritePool::new(buffer_bytes, config.write_pool_bytes)),
+            max_io_bytes: agreed.max_io_bytes,
+            setxattr_ext: agreed.flags & init::SETXATTR_EXT != 0,
+            negative_ttl: config.negative_ttl,
+            io_flusher: config.io_flusher,
+            failure: Mutex::new(None),
+        });
+        Ok(Self {
+            shared,
+            handle: Handle { mounted, device, interrupts, drain_timeout: config.drain_timeout },
+            negotiated,
+            waiting_workers: config.waiting_workers,
+        })
+    }
+
+    /// To end the mount from another thread, or send notifications.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// What was agreed with the kernel.
+    pub fn negotiated(&self) -> &Negotiated {
+        &self.negotiated
+    }
+
+    /// The file system.
+    pub fn filesystem(&self) -> &F {
+        &self.shared.fs
+    }
+
+    /// Serves until the file system is unmounted, by whomever; then interrupts
+    /// the operations still running, waits for them
+    /// ([`Config::drain_timeout`]), and calls [`Filesystem::destroy`].
+    ///
+    /// # Errors
+    /// If no thread could be started, or requests can no longer be read.
+    pub fn run(self) -> Result<(), MountError> {
+        for started in 0..self.waiting_workers {
+            match worker::start(&self.shared) {
+                Ok(()) => {}
+                Err(error) if started > 0 => tracing::warn!(%error, "fewer threads than wished"),
+                Err(error) => {
+                    let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
+                    return Err(MountError::System { what: "starting threads", errno });
+                }
+            }
+        }
+        let shared = &self.shared;
+        let left = shared.crew.wait(self.handle.drain_timeout, || shared.interrupts.close());
+        if left > 0 {
+            tracing::warn!(threads = left, "operations still run after the mount has ended");
+        }
+        let failure = *shared.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        match failure {
+            Some(errno) => Err(MountError::system("reading requests")(errno)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<F: Filesystem> Drop for Session<F> {
+    fn drop(&mut self) {
+        // Most often it is gone already, which is why this runs.
+        let _ = self.handle.unmount(true);
+        self.shared.fs.destroy();
+    }
+}
+
+impl Handle {
+    /// Unmounts; [`Session::run`] then returns. `lazy`: out of sight at once,
+    /// gone when the last user is.
+    ///
+    /// The kernel waits for reads of its own that are still being served, even
+    /// if their readers are gone. After [`Config::drain_timeout`] they are
+    /// interrupted.
+    ///
+    /// # Errors
+    /// [`MountError::InUse`] unless lazy; [`MountError::NotMounted`].
+    pub fn unmount(&self, lazy: bool) -> Result<(), MountError> {
+        let (done, waits) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let waits = waits;
+                while waits.recv_timeout(self.drain_timeout) == Err(mpsc::RecvTimeoutError::Timeout)
+                {
+                    self.interrupts.interrupt_all();
+                }
+            });
+            let result = self.mounted.unmount(lazy);
+            drop(done);
+            result
+        })
+    }
+
+    /// Where it is mounted, without symbolic links.
+    pub fn mountpoint(&self) -> PathBuf {
+        self.mounted.mountpoint.clone()
+    }
+
+    /// To tell the kernel what it must no longer believe.
+    pub fn notifier(&self) -> Notifier {
+        Notifier::new(Arc::clone(&self.device))
+    }
+}
+
+/// The outcome of the first exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Agreed {
+    minor: u32,
+    flags: u64,
+    max_readahead: u32,
+    max_io_bytes: usize,
+}
+
+impl Agreed {
+    fn negotiated(&self) -> Negotiated {
+        let has = |flag| self.flags & flag != 0;
+        Negotiated {
+            minor: self.minor,
+            max_io_bytes: self.max_io_bytes,
+            posix_locks: has(init::POSIX_LOCKS),
+            flock_locks: has(init::FLOCK_LOCKS),
+            posix_acl: has(init::POSIX_ACL),
+            explicit_inval_data: has(init::EXPLICIT_INVAL_DATA),
+            writeback_cache: has(init::WRITEBACK_CACHE),
+            kill_suidgid: has(init::HANDLE_KILLPRIV_V2),
+        }
+    }
+
+    fn reply(&self, max_background: u16) -> abi::InitOut {
+        abi::InitOut {
+            major: abi::MAJOR,
+            minor: self.minor,
+            max_readahead: self.max_readahead,
+            flags: self.flags as u32,
+            flags2: (self.flags >> 32) as u32,
+            max_background,
+            congestion_threshold: max_background / 4 * 3,
+            max_write: self.max_io_bytes as u32,
+            time_gran: 1,
+            max_pages: (self.max_io_bytes / PAGE_BYTES) as u16,
+            ..Default::default()
+        }
+    }
+}
+
+/// What we ask for, given what the kernel offers.
+fn agree(offer: &Init, config: &Config) -> Agreed {
+    let mut wanted = init::ASYNC_READ
+        | init::ATOMIC_O_TRUNC
+        | init::EXPORT_SUPPORT
+        | init::BIG_WRITES
+        | init::HAS_IOCTL_DIR
+        | init::ASYNC_DIO
+        | init::PARALLEL_DIROPS
+        | init::MAX_PAGES
+        | init::CACHE_SYMLINKS
+        | init::HANDLE_KILLPRIV_V2
+        | init::SETXATTR_EXT
+        | init::INIT_EXT
+        | init::HAS_EXPIRE_ONLY
+        | init::DIRECT_IO_ALLOW_MMAP;
+    wanted |=
+        if config.explicit_inval_data { init::EXPLICIT_INVAL_DATA } else { init::AUTO_INVAL_DATA };
+    for (on, flags) in [
+        (config.readdirplus, init::DO_READDIRPLUS | init::READDIRPLUS_AUTO),
+        (config.posix_locks, init::POSIX_LOCKS),
+        (config.flock_locks, init::FLOCK_LOCKS),
+        (config.posix_acl, init::POSIX_ACL | init::DONT_MASK),
+        (config.writeback_cache, init::WRITEBACK_CACHE),
+    ] {
+        if on {
+            wanted |= flags;
+        }
+    }
+    Agreed {
+        minor: offer.minor.min(abi::MINOR),
+        flags: wanted & offer.flags,
+        max_readahead: config.read_ahead_kib.saturating_mul(1024).min(offer.max_readahead),
+        max_io_bytes: config.max_io_bytes,
+    }
+}
+
+/// Answers INIT.
+fn greet(device: &OwnedFd, config: &Config) -> Result<Agreed, MountError> {
+    let mut buffer = vec![0u8; request_buffer_bytes(config.max_io_bytes)];
+    loop {
+        if !mount::wait_readable(device, INIT_TIMEOUT) {
+            return Err(MountError::System { what: "waiting for INIT", errno: libc::ETIMEDOUT });
+        }
+        let length = match rustix::io::read(device, &mut buffer) {
+            Ok(length) => length,
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::NOENT) => continue,
+            Err(errno) => return Err(MountError::system("reading INIT")(errno)),
+        };
+        let parsed = Request::parse(&buffer[..length], false);
+        let Ok(Request { header, op: Op::Init(offer) }) = parsed else {
+            return Err(MountError::System { what: "reading INIT", errno: libc::EPROTO });
+        };
+        let answer = Answer::new(device, header.unique);
+        if offer.major > abi::MAJOR {
+            // Say which version we speak; the kernel then asks again.
+            answer.value(&abi::InitOut { major: abi::MAJOR, ..Default::default() });
+            continue;
+        }
+        if offer.major < abi::MAJOR || offer.minor < abi::MIN_MINOR {
+            answer.error(Errno(libc::EPROTO));
+            let version = format!("{}.{}", offer.major, offer.minor);
+            return Err(MountError::OldKernel { version });
+        }
+        let agreed = agree(&offer, config);
+        answer.bytes(agreed.reply(config.max_background).as_bytes());
+        return Ok(agreed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_kernel_offers_is_agreed_upon() {
+        let offer = Init { major: 7, minor: 31, max_readahead: 1 << 17, flags: init::ASYNC_READ };
+        let config = Config { posix_locks: true, ..Config::default() };
+        let agreed = agree(&offer, &config);
+        assert_eq!((agreed.minor, agreed.flags), (31, init::ASYNC_READ));
+        assert_eq!(agreed.max_readahead, 1 << 17);
+        assert!(!agreed.negotiated().posix_locks);
+
+        let offer = Init { minor: 99, flags: u64::MAX, ..offer };
+        let agreed = agree(&offer, &config);
+        assert_eq!(agreed.minor, abi::MINOR);
+        let negotiated = agreed.negotiated();
+        assert!(negotiated.posix_locks && !negotiated.flock_locks && !negotiated.writeback_cache);
+        assert!(!negotiated.explicit_inval_data && negotiated.kill_suidgid);
+        let reply = agreed.reply(64);
+        assert_eq!((reply.max_pages, reply.max_write), (256, 1 << 20));
+        assert_eq!((reply.max_background, reply.congestion_threshold), (64, 48));
+        assert_eq!(reply.flags2 & 1 << 4, 1 << 4, "DIRECT_IO_ALLOW_MMAP travels in flags2");
+        assert_eq!(agreed.flags & init::NO_OPEN_SUPPORT, 0);
+    }
+}

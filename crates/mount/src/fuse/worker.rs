@@ -1,0 +1,279 @@
+//! The threads that read requests and serve them.
+//!
+//! Each has its own clone of the device and its own warm buffers. A reply
+//! leaves through the clone that its request came from; interrupts may arrive
+//! at any of them.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::io::Errno as OsErrno;
+
+use super::abi;
+use super::answer::Answer;
+use super::crew::{Crew, Next, Taken};
+use super::dispatch::Dispatch;
+use super::errno::Errno;
+use super::filesystem::{Filesystem, RequestContext};
+use super::interrupt::{Interrupt, InterruptTable};
+use super::notify::mark_serving_thread;
+use super::pages::Pages;
+use super::request::{Op, Request};
+use super::write_data::{REQUEST_START, RequestBuffer, WriteData, WritePool, request_buffer_bytes};
+
+/// Requests queued while every thread is busy.
+pub(super) const MAX_QUEUED: usize = 64;
+
+/// A request that waits for a thread.
+pub(super) struct Queued {
+    unique: u64,
+    device: Arc<OwnedFd>,
+    request: RequestBuffer,
+    length: usize,
+}
+
+/// What the workers of one mount share.
+pub(super) struct Shared<F> {
+    pub(super) fs: F,
+    pub(super) device: Arc<OwnedFd>,
+    pub(super) crew: Crew<Queued>,
+    pub(super) interrupts: Arc<InterruptTable>,
+    pub(super) pool: Arc<WritePool>,
+    pub(super) max_io_bytes: usize,
+    pub(super) setxattr_ext: bool,
+    pub(super) negative_ttl: Duration,
+    pub(super) io_flusher: bool,
+    /// Why reading requests failed, if it did.
+    pub(super) failure: Mutex<Option<OsErrno>>,
+}
+
+/// One worker.
+struct Worker<F> {
+    shared: Arc<Shared<F>>,
+    device: Arc<OwnedFd>,
+    request: RequestBuffer,
+    reply: Pages,
+    interrupt: Arc<Interrupt>,
+}
+
+/// What became of a request at first sight.
+enum Seen {
+    /// It needs the file system, which may block.
+    Serve { unique: u64 },
+    /// It is done with.
+    Done,
+}
+
+/// Starts one more worker.
+///
+/// # Errors
+/// When the system grants no thread, memory or descriptors.
+pub(super) fn start<F: Filesystem>(shared: &Arc<Shared<F>>) -> std::io::Result<()> {
+    shared.crew.join();
+    start_counted(shared)
+}
+
+/// The same when the crew has counted it already.
+fn start_counted<F: Filesystem>(shared: &Arc<Shared<F>>) -> std::io::Result<()> {
+    let started = Worker::new(shared).and_then(|worker| {
+        std::thread::Builder::new().name("weir-fuse".into()).spawn(move || worker.run())
+    });
+    if started.is_err() {
+        shared.crew.leave_reading();
+    }
+    started.map(drop)
+}
+
+impl<F: Filesystem> Worker<F> {
+    fn new(shared: &Arc<Shared<F>>) -> std::io::Result<Self> {
+        let request = Pages::new(request_buffer_bytes(shared.max_io_bytes))?;
+        Ok(Self {
+            shared: Arc::clone(shared),
+            device: clone_device(&shared.device),
+            request: RequestBuffer(request),
+            reply: Pages::new(shared.max_io_bytes)?,
+            interrupt: Arc::new(Interrupt::new()?),
+        })
+    }
+
+    fn run(mut self) {
+        mark_serving_thread();
+        if self.shared.io_flusher {
+            become_io_flusher();
+        }
+        while let Some(length) = self.receive() {
+            let Seen::Serve { unique } = self.look(length) else { continue };
+            match self.shared.crew.took() {
+                Taken::Serve => self.serve(length),
+                Taken::StartAnother => {
+                    if let Err(error) = start_counted(&self.shared) {
+                        tracing::warn!(%error, "cannot start another thread for the mount");
+                    }
+                    self.serve(length);
+                }
+                Taken::Enqueue => {
+                    if self.enqueue(unique, length) {
+                        continue;
+                    }
+                }
+            }
+            if !self.finish_round() {
+                return;
+            }
+        }
+        self.shared.crew.close();
+        self.shared.crew.leave_reading();
+    }
+
+    /// After serving a request: serves queued ones, or rests. `false`: end.
+    fn finish_round(&mut self) -> bool {
+        loop {
+            match self.shared.crew.done() {
+                Next::Read => return true,
+                Next::Leave => return false,
+                Next::Serve(queued) => {
+                    let own = std::mem::replace(&mut self.device, queued.device);
+                    self.request = queued.request;
+                    self.serve(queued.length);
+                    self.device = own;
+                }
+            }
+        }
+    }
+
+    /// Reads the next request; `None` when the mount is gone.
+    fn receive(&mut self) -> Option<usize> {
+        loop {
+            match rustix::io::read(&self.device, &mut self.request.0[REQUEST_START..]) {
+                Ok(0) | Err(OsErrno::NODEV | OsErrno::CONNABORTED) => return None,
+                Ok(length) => return Some(length),
+                // ENOENT: the request was withdrawn while it was read.
+                Err(OsErrno::INTR | OsErrno::AGAIN | OsErrno::NOENT) => {}
+                Err(errno) => {
+                    tracing::error!(%errno, "cannot read requests from /dev/fuse");
+                    let mut failure =
+                        self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner);
+                    failure.get_or_insert(errno);
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Handles at once what needs no answer and cannot block.
+    fn look(&self, length: usize) -> Seen {
+        let bytes = &self.request.0[REQUEST_START..REQUEST_START + length];
+        let shared = &self.shared;
+        match Request::parse(bytes, shared.setxattr_ext) {
+            Err(bad) => {
+                tracing::debug!(?bad, "a request that cannot be served");
+                if let Some(unique) = bad.unique {
+                    Answer::new(&*self.device, unique).error(bad.errno);
+                }
+                Seen::Done
+            }
+            Ok(Request { op: Op::Forget { nlookup }, header }) => {
+                shared.fs.forget(header.node, nlookup);
+                Seen::Done
+            }
+            Ok(Request { op: Op::BatchForget(list), .. }) => {
+                list.iter().for_each(|(node, lookups)| shared.fs.forget(node, lookups));
+                Seen::Done
+            }
+            Ok(Request { op: Op::Interrupt { unique }, .. }) => {
+                self.interrupt_other(unique & !abi::INT_REQ_BIT);
+                Seen::Done
+            }
+            Ok(Request { header, .. }) => Seen::Serve { unique: header.unique },
+        }
+    }
+
+    /// Passes an interrupt on. A request still in the queue ends at once.
+    fn interrupt_other(&self, unique: u64) {
+        match self.shared.crew.remove_queued(|queued| queued.unique == unique) {
+            Some(queued) => Answer::new(&*queued.device, unique).error(Errno::EINTR),
+            None => self.shared.interrupts.interrupt(unique),
+        }
+    }
+
+    /// Leaves the request to whoever is free first. `false`: it was served
+    /// here after all.
+    fn enqueue(&mut self, unique: u64, length: usize) -> bool {
+        let Ok(fresh) = Pages::new(self.request.0.len()) else {
+            self.serve(length);
+            return false;
+        };
+        let request = std::mem::replace(&mut self.request, RequestBuffer(fresh));
+        let device = Arc::clone(&self.device);
+        match self.shared.crew.enqueue(Queued { unique, device, request, length }) {
+            Ok(()) => true,
+            Err(back) => {
+                self.request = back.request;
+                self.serve(length);
+                false
+            }
+        }
+    }
+
+    /// Serves the request in the buffer; always answers.
+    fn serve(&mut self, length: usize) {
+        let Self { shared, device, request, reply, interrupt } = self;
+        let bytes = &request.0[REQUEST_START..REQUEST_START + length];
+        let Ok(Request { header, op }) = Request::parse(bytes, shared.setxattr_ext) else { return };
+        let active = shared.interrupts.begin(header.unique, interrupt);
+        let answer = Answer::new(&**device, header.unique);
+        let ctx = RequestContext::new(&header, interrupt);
+        let dispatch = Dispatch {
+            fs: &shared.fs,
+            ctx: &ctx,
+            node: header.node,
+            answer: &answer,
+            buffer: reply,
+            negative_ttl: shared.negative_ttl,
+        };
+        let outcome = if let Op::Write { fh, offset, data, args } = op {
+            let start = data.as_ptr().addr() - request.0.as_ptr().addr();
+            let range = start..start + data.len();
+            let data = WriteData { request, range, pool: &shared.pool, interrupt };
+            catch_unwind(AssertUnwindSafe(|| dispatch.write(fh, offset, data, &args)))
+        } else {
+            catch_unwind(AssertUnwindSafe(|| dispatch.serve(op)))
+        };
+        match outcome {
+            Ok(Ok(())) => {}
+            Ok(Err(errno)) => answer.error(errno),
+            Err(_) => {
+                tracing::error!(node = header.node, "an operation panicked; its caller gets EIO");
+                answer.error(Errno::EIO);
+            }
+        }
+        drop(active);
+    }
+}
+
+/// A descriptor of its own for a worker, so that workers do not share the
+/// kernel's list of requests in progress. An old kernel refuses; then they do.
+fn clone_device(main: &Arc<OwnedFd>) -> Arc<OwnedFd> {
+    use rustix::fs::{Mode, OFlags, open};
+    let Ok(clone) = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
+        return Arc::clone(main);
+    };
+    let source = main.as_raw_fd().cast_unsigned();
+    // SAFETY: FUSE_DEV_IOC_CLONE reads one u32, which `source` is.
+    let done = unsafe { libc::ioctl(clone.as_raw_fd(), abi::DEV_IOC_CLONE, &raw const source) };
+    if done == 0 { Arc::new(clone) } else { Arc::clone(main) }
+}
+
+/// Says that this thread writes memory back for the kernel: it may then use
+/// reserves and is not throttled by the very pages it cleans.
+fn become_io_flusher() {
+    /// Not in `libc` yet.
+    const PR_SET_IO_FLUSHER: libc::c_int = 57;
+    // SAFETY: PR_SET_IO_FLUSHER takes plain numbers and changes this thread only.
+    let done = unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
+    if done != 0 {
+        tracing::debug!("PR_SET_IO_FLUSHER is not permitted; going on without");
+    }
+}

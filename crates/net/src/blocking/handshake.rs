@@ -1,0 +1,69 @@
+//! Opening a connection.
+
+use super::receive::{Received, protocol_error};
+use super::{BlockingConn, SLICE, send_all};
+use crate::address::Address;
+use crate::socket;
+use crate::wait::Wait;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use weir_types::{Decode, Error, ErrorKind, Result};
+use weir_wire::frame::HEADER_BYTES;
+use weir_wire::handshake::{ClientHandshake, Hello, Welcome};
+use weir_wire::{Header, Key, Opener};
+
+impl BlockingConn {
+    /// Connects, proves who we are, and makes the server prove that it knows
+    /// the key too. `hello.nonce` must be fresh: see [`crate::random_bytes`].
+    ///
+    /// Errors: `Unreachable`, `TimedOut`, `Interrupted`; those that the server
+    /// refuses with (`AuthFailed`, `BadTicket`, `VersionMismatch`...).
+    pub fn connect(
+        address: &Address,
+        key: Key,
+        hello: &Hello,
+        wait: &Wait,
+    ) -> Result<(Self, Welcome)> {
+        let fd = socket::connect(address, wait)?;
+        rustix::io::ioctl_fionbio(&fd, false).map_err(os)?;
+        set_socket_timeout(&fd, Timeout::Recv, Some(SLICE)).map_err(os)?;
+        set_socket_timeout(&fd, Timeout::Send, Some(SLICE)).map_err(os)?;
+
+        let mut received = Received::default();
+        let (shaking, frame) = ClientHandshake::start(key, hello);
+        send_all(&fd, &frame, &[], wait)?;
+        let header = received.head(&fd, wait)?;
+        let (frame, sealer, mut opener) =
+            shaking.on_challenge(&header, received.body(&header))?;
+        send_all(&fd, &frame, &[], wait)?;
+        let header = received.head(&fd, wait)?;
+        let welcome = open_welcome(&header, received.head_bytes(), &mut opener)?;
+        let conn = Self {
+            fd,
+            address: address.clone(),
+            sealer,
+            opener,
+            next_id: 0,
+            broken: false,
+            head: Vec::new(),
+            received,
+        };
+        Ok((conn, welcome))
+    }
+}
+
+/// The server's last word of the handshake: a welcome, or why not. It has no
+/// seal when the server does not believe that we know the key.
+fn open_welcome(header: &Header, head: &mut [u8], opener: &mut Opener) -> Result<Welcome> {
+    let opened = opener.open(head);
+    let body = &head[HEADER_BYTES..];
+    match (opened, header.status) {
+        (_, Some(_)) => Err(Error::from_bytes(body)?),
+        (Ok(()), None) => Ok(Welcome::from_bytes(body)?),
+        (Err(_), None) => Err(protocol_error("the handshake was answered without a seal")),
+    }
+}
+
+fn os(e: rustix::io::Errno) -> Error {
+    let error = Error::from(std::io::Error::from(e));
+    Error { kind: ErrorKind::Unreachable, ..error }
+}

@@ -1,0 +1,406 @@
+//! Receiving replies.
+
+use super::{BlockingConn, Expected, MAX_IOVECS, lost, may_block};
+use crate::wait::Wait;
+use rustix::event::PollFlags;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvFlags};
+use std::io::IoSliceMut;
+use weir_types::{Decode, DecodeError, Error, ErrorKind, RequestId, Result};
+use weir_wire::frame::{HEADER_BYTES, VERSION, decode_checks, peer_version};
+use weir_wire::handshake::version_mismatch;
+use weir_wire::{FrameKind, Header, Op};
+
+/// What one call receives when nothing is known of what comes.
+const CHUNK_BYTES: usize = 16 << 10;
+/// Memory kept for the next reply.
+const MAX_KEPT_BYTES: usize = 64 << 10;
+
+pub(super) fn protocol_error(what: &str) -> Error {
+    Error::new(ErrorKind::Protocol, what)
+}
+
+/// Bytes that have come, in order: the head that was taken last, then what has
+/// not been taken yet.
+#[derive(Debug, Default)]
+pub(super) struct Received {
+    bytes: Vec<u8>,
+    /// Where the last head begins and ends.
+    head_start: usize,
+    head_end: usize,
+    /// Bytes before it have come; room after it.
+    end: usize,
+}
+
+impl Received {
+    /// The last head.
+    pub(super) fn head_bytes(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.head_start..self.head_end]
+    }
+
+    /// The body of the last head.
+    pub(super) fn body(&self, header: &Header) -> &[u8] {
+        let start = self.head_start + HEADER_BYTES;
+        &self.bytes[start..start + header.body_len as usize]
+    }
+
+    fn checks(&self, header: &Header) -> &[u8] {
+        &self.bytes[self.head_start + HEADER_BYTES + header.body_len as usize..self.head_end]
+    }
+
+    /// Bytes that have come and have not been taken.
+    fn left(&self) -> usize {
+        self.end - self.head_end
+    }
+
+    /// Forgets the last head.
+    fn forget_head(&mut self) {
+        if self.left() == 0 {
+            self.end = 0;
+            if self.bytes.len() > MAX_KEPT_BYTES {
+                self.bytes = Vec::new();
+            }
+        } else {
+            self.bytes.copy_within(self.head_end..self.end, 0);
+            self.end -= self.head_end;
+        }
+        self.head_start = 0;
+        self.head_end = 0;
+    }
+
+    fn make_room(&mut self, bytes: usize) {
+        if self.bytes.len() < self.end + bytes {
+            self.bytes.resize(self.end + bytes, 0);
+        }
+    }
+
+    /// Takes the next head; its MAC is not checked here.
+    pub(super) fn head(&mut self, fd: &OwnedFd, wait: &Wait) -> Result<Header> {
+        self.forget_head();
+        self.fill(fd, HEADER_BYTES, wait)?;
+        let header = parse(&self.bytes[..self.end])?;
+        let head_len = HEADER_BYTES + header.meta_len();
+        self.fill(fd, head_len, wait)?;
+        self.head_end = head_len;
+        Ok(header)
+    }
+
+    /// Receives until so many bytes have come.
+    fn fill(&mut self, fd: &OwnedFd, want: usize, wait: &Wait) -> Result<()> {
+        while self.end < want {
+            self.make_room((want - self.end).max(CHUNK_BYTES));
+            let end = self.end;
+            let mut iovecs = [IoSliceMut::new(&mut self.bytes[end..])];
+            self.end += receive(fd, &mut iovecs, wait)?;
+        }
+        Ok(())
+    }
+}
+
+/// An answer that brings data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataReply<R> {
+    /// Its header, with the length of the data and the target's load.
+    pub header: Header,
+    /// Its body.
+    pub body: R,
+    /// The checksums of the data.
+    pub checks: Vec<u32>,
+}
+
+fn parse(bytes: &[u8]) -> Result<Header> {
+    let first = bytes.first_chunk::<HEADER_BYTES>().ok_or(DecodeError::Truncated)?;
+    match Header::parse(first) {
+        Ok(header) if header.kind == FrameKind::Request && header.status.is_some() => {
+            Err(protocol_error("a request came where a reply was expected"))
+        }
+        Ok(header) => Ok(header),
+        Err(e) => Err(match peer_version(bytes) {
+            Some(version) if version != VERSION => version_mismatch(version),
+            Some(_) => e.into(),
+            None => protocol_error("what answers there is no Weir server"),
+        }),
+    }
+}
+
+/// One call of the kernel that receives at least one byte.
+fn receive(fd: &OwnedFd, iovecs: &mut [IoSliceMut<'_>], wait: &Wait) -> Result<usize> {
+    loop {
+        let flags = if may_block(wait) { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+        let mut control = RecvAncillaryBuffer::default();
+        match rustix::net::recvmsg(fd, iovecs, &mut control, flags).map(|r| r.bytes) {
+            Ok(0) => {
+                return Err(Error::new(ErrorKind::Unreachable, "the server closed the connection"));
+            }
+            Ok(n) => return Ok(n),
+            Err(Errno::AGAIN) => {
+                wait.ready(fd.as_fd(), PollFlags::IN)
+                    .map_err(|e| e.context("wait for an answer"))?;
+            }
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(lost(e)),
+        }
+    }
+}
+
+impl BlockingConn {
+    /// Takes the answer to the only request that is outstanding, which brings
+    /// no payload.
+    ///
+    /// Errors: what the server answered with; `Unreachable`, `TimedOut`,
+    /// `Interrupted`, `Protocol`, `AuthFailed`: see [`BlockingConn::is_usable`].
+    pub fn recv_reply<R: Decode>(&mut self, wait: &Wait) -> Result<R> {
+        let header = self.recv_head(wait)?;
+        if header.request_id.0 != self.next_id || header.payload_len != 0 {
+            self.broken = true;
+            return Err(protocol_error("the answer belongs to another request"));
+        }
+        self.reply(&header)
+    }
+
+    /// Takes the answer to the only request that is outstanding, which brings
+    /// `checks` checksums and a payload that fills `destination`, unless it is
+    /// shorter. What `destination` holds beyond the payload is undefined. The
+    /// slices are used up: do not use them again.
+    ///
+    /// Errors: as for [`BlockingConn::recv_reply`].
+    pub fn recv_data<R: Decode>(
+        &mut self,
+        checks: usize,
+        destination: &mut [IoSliceMut<'_>],
+        wait: &Wait,
+    ) -> Result<DataReply<R>> {
+        let request_id = RequestId(self.next_id);
+        // Bodies of such answers are a number or two: as large as in memory.
+        let expected = Expected { request_id, meta_len: size_of::<R>() + 4 * checks };
+        let header = self.recv_expected(expected, destination, wait)?;
+        if header.request_id != request_id {
+            self.broken = true;
+            return Err(protocol_error("the answer belongs to another request"));
+        }
+        let body = self.reply(&header)?;
+        let mut checks = Vec::with_capacity(header.checks as usize);
+        self.checks(&header, &mut checks);
+        Ok(DataReply { header, body, checks })
+    }
+
+    /// Takes the head of the next reply. Its payload has to be taken next, with
+    /// [`BlockingConn::recv_payload`], if `payload_len` is not 0.
+    ///
+    /// Errors: those of the connection, after which it is not usable.
+    pub fn recv_head(&mut self, wait: &Wait) -> Result<Header> {
+        self.check_usable()?;
+        let header = self.received.head(&self.fd, wait);
+        let header = header.and_then(|header| self.opened(header));
+        self.broken |= header.is_err();
+        header
+    }
+
+    /// What the reply says whose head was taken last, or the error that the
+    /// server answered with.
+    pub fn reply<R: Decode>(&mut self, header: &Header) -> Result<R> {
+        let body = self.received.body(header);
+        if header.status.is_some() {
+            return Err(Error::from_bytes(body)?);
+        }
+        let reply = R::from_bytes(body);
+        self.broken |= reply.is_err();
+        Ok(reply?)
+    }
+
+    /// Appends the checksums of the reply whose head was taken last.
+    pub fn checks(&self, header: &Header, checks: &mut Vec<u32>) {
+        decode_checks(self.received.checks(header), checks);
+    }
+
+    /// Takes the payload of the reply whose head was taken last into
+    /// `destination`, which has room for at least that much. The slices are
+    /// used up: do not use them again.
+    ///
+    /// Errors: as for [`BlockingConn::recv_head`].
+    pub fn recv_payload(
+        &mut self,
+        header: &Header,
+        destination: &mut [IoSliceMut<'_>],
+        wait: &Wait,
+    ) -> Result<()> {
+        self.check_usable()?;
+        let result = self.payload(header.payload_len as usize, destination, wait);
+        self.broken |= result.is_err();
+        result
+    }
+
+    /// Takes the next reply, head and payload together if it is the expected
+    /// one. Whether it is says the id in the header: the payload of another
+    /// request has to be taken next, with [`BlockingConn::recv_payload`]. What
+    /// `destination` holds beyond the payload is undefined. The slices are used
+    /// up: do not use them again.
+    ///
+    /// Errors: as for [`BlockingConn::recv_head`].
+    pub fn recv_expected(
+        &mut self,
+        expected: Expected,
+        destination: &mut [IoSliceMut<'_>],
+        wait: &Wait,
+    ) -> Result<Header> {
+        self.check_usable()?;
+        let result = self.expected(expected, destination, wait);
+        self.broken |= result.is_err();
+        result
+    }
+
+    fn expected(
+        &mut self,
+        expected: Expected,
+        destination: &mut [IoSliceMut<'_>],
+        wait: &Wait,
+    ) -> Result<Header> {
+        let head_len = HEADER_BYTES + expected.meta_len;
+        self.received.forget_head();
+        if self.received.end == 0 && destination.len() < MAX_IOVECS {
+            let direct = self.guess(head_len, destination, wait)?;
+            if let Some(header) = self.as_expected(expected, direct, destination)? {
+                self.received.head_end = head_len;
+                let header = self.opened(header)?;
+                let mut rest = destination;
+                IoSliceMut::advance_slices(&mut rest, direct);
+                self.receive_exactly(header.payload_len as usize - direct, rest, wait)?;
+                return Ok(header);
+            }
+            // What came is not what was expected: put it all in order again.
+            self.received.make_room(direct);
+            let mut left = direct;
+            for part in destination.iter() {
+                let n = left.min(part.len());
+                let end = self.received.end;
+                self.received.bytes[end..end + n].copy_from_slice(&part[..n]);
+                self.received.end += n;
+                left -= n;
+            }
+        }
+        let header = self.received.head(&self.fd, wait)?;
+        let header = self.opened(header)?;
+        if header.request_id == expected.request_id {
+            self.payload(header.payload_len as usize, destination, wait)?;
+        }
+        Ok(header)
+    }
+
+    /// One call that receives a head of `head_len` bytes into our memory and
+    /// what follows into the destination; returns the bytes that went there.
+    fn guess(
+        &mut self,
+        head_len: usize,
+        destination: &mut [IoSliceMut<'_>],
+        wait: &Wait,
+    ) -> Result<usize> {
+        self.received.make_room(head_len.max(CHUNK_BYTES));
+        let mut iovecs = Vec::with_capacity(1 + destination.len());
+        iovecs.push(IoSliceMut::new(&mut self.received.bytes[..head_len]));
+        iovecs.extend(destination.iter_mut().map(|part| IoSliceMut::new(part)));
+        let n = receive(&self.fd, &mut iovecs, wait)?;
+        self.received.end = n.min(head_len);
+        Ok(n - self.received.end)
+    }
+
+    /// The header, if it is the expected one, and no byte in the destination
+    /// belongs to a frame behind it.
+    fn as_expected(
+        &self,
+        expected: Expected,
+        direct: usize,
+        destination: &[IoSliceMut<'_>],
+    ) -> Result<Option<Header>> {
+        let head_len = HEADER_BYTES + expected.meta_len;
+        if self.received.end < head_len {
+            return Ok(None);
+        }
+        let header = parse(&self.received.bytes[..head_len])?;
+        let payload_len = header.payload_len as usize;
+        let room: usize = destination.iter().map(|d| d.len()).sum();
+        let fits = header.meta_len() == expected.meta_len
+            && header.request_id == expected.request_id
+            && (direct..=room).contains(&payload_len);
+        Ok(fits.then_some(header))
+    }
+
+    /// Checks the MAC of the head that was taken last.
+    fn opened(&mut self, header: Header) -> Result<Header> {
+        self.opener.open(self.received.head_bytes())?;
+        if header.kind != FrameKind::Reply {
+            return Err(protocol_error("a request came where a reply was expected"));
+        }
+        if header.op == Op::Challenge && header.status.is_some() {
+            // The server's last words before it closes the connection.
+            return Err(Error::from_bytes(self.received.body(&header))?);
+        }
+        Ok(header)
+    }
+
+    fn payload(
+        &mut self,
+        len: usize,
+        destination: &mut [IoSliceMut<'_>],
+        wait: &Wait,
+    ) -> Result<()> {
+        let room: usize = destination.iter().map(|d| d.len()).sum();
+        if len > room {
+            let what = format!("the answer brings {len} bytes, at most {room} were expected");
+            return Err(protocol_error(&what));
+        }
+        let early = len.min(self.received.left());
+        let mut from = self.received.head_end;
+        let mut left = early;
+        for part in destination.iter_mut() {
+            let n = left.min(part.len());
+            part[..n].copy_from_slice(&self.received.bytes[from..from + n]);
+            from += n;
+            left -= n;
+        }
+        // Taken out of the middle; the head before it stays.
+        let (head_end, end) = (self.received.head_end, self.received.end);
+        self.received.bytes.copy_within(head_end + early..end, head_end);
+        self.received.end -= early;
+        let mut rest = destination;
+        IoSliceMut::advance_slices(&mut rest, early);
+        self.receive_exactly(len - early, rest, wait)
+    }
+
+    /// Receives exactly so many bytes from the socket.
+    fn receive_exactly(
+        &mut self,
+        mut len: usize,
+        mut destination: &mut [IoSliceMut<'_>],
+        wait: &Wait,
+    ) -> Result<()> {
+        while len > 0 {
+            let n = receive_at_most(&self.fd, destination, len, wait)?;
+            len -= n;
+            IoSliceMut::advance_slices(&mut destination, n);
+        }
+        Ok(())
+    }
+}
+
+/// Receives not more than `len` bytes: what is behind them belongs elsewhere.
+fn receive_at_most(
+    fd: &OwnedFd,
+    destination: &mut [IoSliceMut<'_>],
+    len: usize,
+    wait: &Wait,
+) -> Result<usize> {
+    let mut before = 0;
+    let mut whole = 0;
+    while whole < destination.len().min(MAX_IOVECS) && before + destination[whole].len() <= len {
+        before += destination[whole].len();
+        whole += 1;
+    }
+    if whole > 0 {
+        return receive(fd, &mut destination[..whole], wait);
+    }
+    let Some(first) = destination.first_mut() else {
+        return Err(ErrorKind::Internal.into());
+    };
+    receive(fd, &mut [IoSliceMut::new(&mut first[..len])], wait)
+}

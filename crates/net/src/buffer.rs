@@ -1,0 +1,232 @@
+//! Buffers for bulk data: page-aligned, in a few sizes, and reused while they
+//! are warm. On a virtual machine the first touch of a fresh page costs up to
+//! ten times a copy into a warm one, so memory is never given back while the
+//! pool lives (but for making room for another size), and never cleared.
+//!
+//! Invariant: the buffers that exist have at most `limit_bytes` in all.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weir_types::limits::MAX_PAYLOAD_BYTES;
+
+/// The sizes, bytes, ascending.
+const CLASSES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
+const ALIGN: usize = 4096;
+
+const _: () = assert!(CLASSES[CLASSES.len() - 1] >= MAX_PAYLOAD_BYTES);
+
+/// A bounded set of reusable buffers. Clones share it.
+#[derive(Clone, Debug)]
+pub struct BufferPool {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    limit_bytes: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes of all buffers that exist, in use or not.
+    allocated_bytes: usize,
+    /// Those not in use, of each class, the warmest last.
+    free: [Vec<Memory>; CLASSES.len()],
+}
+
+/// The memory of one buffer.
+#[derive(Debug)]
+struct Memory {
+    start: NonNull<u8>,
+    class: usize,
+}
+
+// SAFETY: it is memory that nothing else points to.
+unsafe impl Send for Memory {}
+// SAFETY: shared references only ever read it.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn layout(class: usize) -> Option<Layout> {
+        Layout::from_size_align(CLASSES[class], ALIGN).ok()
+    }
+
+    fn new(class: usize) -> Option<Self> {
+        let layout = Self::layout(class)?;
+        // SAFETY: the layout's size is not zero.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Self { start, class })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some(layout) = Self::layout(self.class) {
+            // SAFETY: allocated with this very layout, and dropped once.
+            unsafe { dealloc(self.start.as_ptr(), layout) };
+        }
+    }
+}
+
+impl BufferPool {
+    /// A pool whose buffers have at most `limit_bytes` in all. It is empty at
+    /// first. At least one buffer of the largest size is always possible.
+    pub fn new(limit_bytes: usize) -> Self {
+        let limit_bytes = limit_bytes.max(CLASSES[CLASSES.len() - 1]);
+        Self { inner: Arc::new(Inner { limit_bytes, state: Mutex::default() }) }
+    }
+
+    /// A buffer with room for `len` bytes and that length; `None` while all
+    /// are in use (and always if `len` is over 4 MiB). Its bytes are those of
+    /// whatever it was used for last.
+    pub fn take(&self, len: usize) -> Option<PooledBuf> {
+        let class = CLASSES.iter().position(|size| *size >= len)?;
+        let memory = self.inner.lock().take(class, self.inner.limit_bytes)?;
+        Some(PooledBuf { memory: Some(memory), len, pool: self.inner.clone() })
+    }
+
+    /// Bytes of all buffers that exist, in use or not.
+    pub fn allocated_bytes(&self) -> usize {
+        self.inner.lock().allocated_bytes
+    }
+
+    /// Bytes of buffers that are in use.
+    pub fn used_bytes(&self) -> usize {
+        let state = self.inner.lock();
+        let free: usize = state.free.iter().zip(CLASSES).map(|(f, size)| f.len() * size).sum();
+        state.allocated_bytes - free
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn take(&mut self, class: usize, limit_bytes: usize) -> Option<Memory> {
+        if let Some(memory) = self.free[class].pop() {
+            return Some(memory);
+        }
+        if self.allocated_bytes + CLASSES[class] > limit_bytes {
+            // A larger one serves as well; failing that, idle ones of other
+            // sizes make room.
+            if let Some(memory) = self.free[class..].iter_mut().find_map(Vec::pop) {
+                return Some(memory);
+            }
+            self.release_idle(CLASSES[class], limit_bytes);
+        }
+        if self.allocated_bytes + CLASSES[class] > limit_bytes {
+            return None;
+        }
+        let memory = Memory::new(class)?;
+        self.allocated_bytes += CLASSES[class];
+        Some(memory)
+    }
+
+    fn release_idle(&mut self, wanted_bytes: usize, limit_bytes: usize) {
+        for class in (0..CLASSES.len()).rev() {
+            while self.allocated_bytes + wanted_bytes > limit_bytes {
+                if self.free[class].pop().is_none() {
+                    break;
+                }
+                self.allocated_bytes -= CLASSES[class];
+            }
+        }
+    }
+}
+
+/// A buffer of a pool; goes back to it when dropped.
+#[derive(Debug)]
+pub struct PooledBuf {
+    memory: Option<Memory>,
+    len: usize,
+    pool: Arc<Inner>,
+}
+
+impl PooledBuf {
+    /// Bytes that it has room for.
+    pub fn capacity(&self) -> usize {
+        self.memory.as_ref().map_or(0, |m| CLASSES[m.class])
+    }
+
+    /// Sets how many of its bytes count, at most the capacity.
+    pub fn set_len(&mut self, len: usize) {
+        self.len = len.min(self.capacity());
+    }
+}
+
+impl Deref for PooledBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.memory {
+            // SAFETY: the memory has at least `len` bytes, initialised when it
+            // was allocated, and only this buffer points to it.
+            Some(memory) => unsafe {
+                std::slice::from_raw_parts(memory.start.as_ptr(), self.len)
+            },
+            None => &[],
+        }
+    }
+}
+
+impl DerefMut for PooledBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &self.memory {
+            // SAFETY: as for `deref`; `self` is borrowed mutably.
+            Some(memory) => unsafe {
+                std::slice::from_raw_parts_mut(memory.start.as_ptr(), self.len)
+            },
+            None => &mut [],
+        }
+    }
+}
+
+impl Drop for PooledBuf {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.pool.lock().free[memory.class].push(memory);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_warmest_buffer_is_reused_first_and_not_cleared() {
+        let pool = BufferPool::new(64 << 20);
+        let (cold, mut warm) = (pool.take(100_000).unwrap(), pool.take(100_000).unwrap());
+        warm[99_999] = 7;
+        let address = warm.as_ptr();
+        assert_eq!(address as usize % 4096, 0);
+        drop(cold);
+        drop(warm);
+        let again = pool.take(100_000).unwrap();
+        assert_eq!((again.as_ptr(), again[99_999], again.len()), (address, 7, 100_000));
+        assert_eq!(pool.allocated_bytes(), 512 << 10);
+        assert_eq!(pool.used_bytes(), 256 << 10);
+    }
+
+    #[test]
+    fn the_limit_holds_whatever_the_sizes() {
+        let pool = BufferPool::new(8 << 20);
+        let large = [pool.take(4 << 20).unwrap(), pool.take(4 << 20).unwrap()];
+        assert!(pool.take(1).is_none());
+        assert!(pool.take((4 << 20) + 1).is_none());
+        drop(large);
+        // A larger one does, then idle ones give way to many small ones.
+        let small: Vec<_> = std::iter::from_fn(|| pool.take(1000)).collect();
+        assert!(pool.allocated_bytes() <= 8 << 20);
+        drop(small);
+        assert_eq!(pool.used_bytes(), 0);
+        let large = [pool.take(3 << 20), pool.take(3 << 20)];
+        assert!(large.iter().all(Option::is_some));
+        assert!(pool.allocated_bytes() <= 8 << 20);
+    }
+}

@@ -1,0 +1,50 @@
+//! What a process asks of the machine it runs on.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use weir_types::{Error, ErrorKind, Result};
+
+/// The name of this host.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Raises this process's limit of open descriptors to `wanted`, or as far as
+/// it may; returns the limit afterwards.
+pub fn raise_descriptor_limit(wanted: u64) -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.current.unwrap_or(u64::MAX);
+    if current >= wanted {
+        return current;
+    }
+    let hard = limit.maximum.unwrap_or(u64::MAX);
+    // An administrator's process may raise the hard limit too.
+    let raised = Rlimit { current: Some(wanted), maximum: Some(hard.max(wanted)) };
+    if setrlimit(Resource::Nofile, raised).is_ok() {
+        return wanted;
+    }
+    let within = Rlimit { current: Some(hard.min(wanted)), maximum: limit.maximum };
+    if setrlimit(Resource::Nofile, within).is_ok() { hard.min(wanted) } else { current }
+}
+
+/// Fresh random bytes for nonces.
+///
+/// Errors: `Io` if the kernel has none.
+pub fn random_bytes<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Error::new(ErrorKind::Io, format!("the kernel gives no random bytes: {e}")))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_descriptor_limit_is_never_lowered() {
+        let before = raise_descriptor_limit(16);
+        assert!(before >= 16);
+        assert!(raise_descriptor_limit(before) >= before);
+        assert!(!host_name().is_empty());
+    }
+}

@@ -1,0 +1,288 @@
+//! A few event loops that serve many connections.
+//!
+//! A server implements [`Service`] (one instance for each loop, used by its
+//! thread alone, so it needs no locks) and calls [`Server::start`]. The loop
+//! accepts, runs the server's side of the handshake, receives frames, checks
+//! length, MAC and sequence, and gives each to [`Service::on_frame`]. The
+//! service answers through the [`Outbox`], at once or later: replies may come
+//! in any order. Work done on other threads comes back with
+//! [`LoopHandle::post`] as [`Service::on_event`].
+//!
+//! One turn of a loop:
+//! 1. wait for sockets, posted events or the next tick;
+//! 2. `on_event` for everything posted;
+//! 3. receive from ready connections, `on_frame` for each frame (a bounded
+//!    number for each connection and turn, so that none starves);
+//! 4. `on_turn_end`: e.g. make what the turn did durable, once for all;
+//! 5. send the replies, many in one call;
+//! 6. each second, `on_tick`.
+//!
+//! Backpressure. A connection is not read from while it has
+//! [`MAX_IN_FLIGHT_PER_CONNECTION`] requests unanswered, too many reply bytes
+//! unsent, no buffer to receive into, or while the service says so
+//! ([`Outbox::pause`]). A paused connection delivers no further frame, so a
+//! service that queues the frame it could not begin and pauses its connection
+//! has a queue of at most one frame for each connection.
+
+mod connection;
+mod counters;
+mod event_loop;
+mod mailbox;
+mod outbox;
+mod receive;
+
+pub use counters::ServerCounters;
+pub use mailbox::LoopHandle;
+pub use outbox::Outbox;
+
+use crate::buffer::{BufferPool, PooledBuf};
+use crate::host::raise_descriptor_limit;
+use crate::socket::Listener;
+use event_loop::EventLoop;
+use mailbox::Mailbox;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use weir_types::limits::MAX_IN_FLIGHT_PER_CONNECTION;
+use weir_types::{Error, ErrorKind, Result, SessionId};
+use weir_wire::handshake::{Hello, Identity, Welcome};
+use weir_wire::{Header, Key};
+
+/// The most event loops.
+pub const MAX_LOOPS: usize = 64;
+
+/// One connection, for as long as it lasts; never reused within a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnId(u64);
+
+impl ConnId {
+    const SLOT_BITS: u32 = 24;
+    const GENERATION_BITS: u32 = 32;
+
+    fn new(loop_index: usize, generation: u32, slot: usize) -> Self {
+        let upper = (loop_index as u64) << (Self::SLOT_BITS + Self::GENERATION_BITS);
+        Self(upper | u64::from(generation) << Self::SLOT_BITS | slot as u64)
+    }
+
+    /// The loop that serves it.
+    pub fn loop_index(self) -> usize {
+        (self.0 >> (Self::SLOT_BITS + Self::GENERATION_BITS)) as usize
+    }
+
+    fn slot(self) -> usize {
+        (self.0 & ((1 << Self::SLOT_BITS) - 1)) as usize
+    }
+}
+
+/// Who is on the other end of an authenticated connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Who it proved to be.
+    pub identity: Identity,
+    /// The session that it was welcomed to.
+    pub session: SessionId,
+    /// What it calls itself, for people.
+    pub name: String,
+}
+
+/// A request that has been received whole and is authentic.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    /// Where it came from, and where the reply goes.
+    pub conn: ConnId,
+    /// Who sent it.
+    pub peer: &'a Peer,
+    /// Its header; all lengths agree with what follows.
+    pub header: Header,
+    /// Its body.
+    pub body: &'a [u8],
+    /// Its checksums as they came, 4 bytes each: see `weir_wire::frame::decode_checks`.
+    pub checks: &'a [u8],
+    /// Its payload, if there is one.
+    pub payload: Option<PooledBuf>,
+}
+
+/// What a server does with frames. All calls of one instance come from one thread.
+///
+/// Nothing here may block: it would hold up every connection of the loop.
+pub trait Service: Send + 'static {
+    /// What other threads post to the loop.
+    type Event: Send + 'static;
+
+    /// The key of an identity, or why it has none. The peer has proved nothing yet.
+    fn key_for(&mut self, hello: &Hello) -> Result<Key>;
+
+    /// The peer has proved to be who it says. An error refuses it all the same.
+    fn welcome(&mut self, conn: ConnId, hello: &Hello) -> Result<Welcome>;
+
+    /// A request. Every one needs exactly one reply, now or later, unless the
+    /// connection closes first.
+    fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox);
+
+    /// Something that another thread posted.
+    fn on_event(&mut self, event: Self::Event, out: &mut Outbox);
+
+    /// All events and frames of this turn have been delivered; nothing that
+    /// was answered in it has been sent, but for what [`Outbox::flush`] sent.
+    fn on_turn_end(&mut self, _out: &mut Outbox) {}
+
+    /// About once each second.
+    fn on_tick(&mut self, _out: &mut Outbox) {}
+
+    /// A connection that was welcomed is gone. Replies to it are dropped.
+    fn on_closed(&mut self, _conn: ConnId) {}
+}
+
+/// The limits of a server.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Event loops, 1 to 64; 0: half the processors, at most 4.
+    pub loops: usize,
+    /// What payloads are received into, and large bodies.
+    pub pool: BufferPool,
+    /// The most connections in all.
+    pub max_connections: usize,
+    /// The most connections that are not authenticated yet.
+    pub max_unauthenticated: usize,
+    /// The most requests of one connection that are not answered.
+    pub max_in_flight: usize,
+    /// A connection with more reply bytes than this unsent is not read from.
+    pub max_unsent_bytes: usize,
+    /// The longest body of a request, bytes.
+    pub max_body_bytes: usize,
+    /// The longest payload of a request, bytes.
+    pub max_payload_bytes: usize,
+    /// The handshake must be over within this time.
+    pub handshake_timeout_ms: u64,
+    /// A peer that is silent in the middle of a frame, or takes no data, for
+    /// this long is cut off.
+    pub stall_timeout_ms: u64,
+}
+
+impl ServerConfig {
+    /// The defaults, with this pool.
+    pub fn new(pool: BufferPool) -> Self {
+        Self {
+            loops: 0,
+            pool,
+            max_connections: 65_536,
+            max_unauthenticated: 1024,
+            max_in_flight: MAX_IN_FLIGHT_PER_CONNECTION,
+            max_unsent_bytes: 4 << 20,
+            max_body_bytes: weir_types::limits::MAX_BODY_BYTES,
+            max_payload_bytes: weir_types::limits::MAX_PAYLOAD_BYTES,
+            handshake_timeout_ms: 10_000,
+            stall_timeout_ms: 30_000,
+        }
+    }
+
+    /// How many loops there will be.
+    pub fn loop_count(&self) -> usize {
+        let half = || std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).min(4));
+        let wanted = if self.loops == 0 { half() } else { self.loops };
+        wanted.clamp(1, MAX_LOOPS)
+    }
+}
+
+/// Running event loops. They stop when this is dropped.
+pub struct Server<E: Send + 'static> {
+    handles: Vec<LoopHandle<E>>,
+    threads: Vec<JoinHandle<()>>,
+    counters: Arc<ServerCounters>,
+}
+
+impl<E: Send + 'static> Server<E> {
+    /// Starts the loops, and serves what connects to the listeners. `service`
+    /// makes the service of each loop; events for it are posted to the handle.
+    ///
+    /// Errors: those of the kernel when it gives no descriptors or threads.
+    pub fn start<S: Service<Event = E>>(
+        config: ServerConfig,
+        listeners: Vec<Listener>,
+        mut service: impl FnMut(LoopHandle<E>, &Arc<ServerCounters>) -> Result<S>,
+    ) -> Result<Self> {
+        let config = Arc::new(config);
+        let counters = Arc::new(ServerCounters::default());
+        // Besides connections: logs, objects, epoll.
+        let wanted = config.max_connections as u64 + 4096;
+        let allowed = raise_descriptor_limit(wanted);
+        if allowed < wanted {
+            tracing::warn!("at most {allowed} descriptors: fewer connections than configured");
+        }
+        let mailboxes: Vec<Arc<Mailbox<E>>> = (0..config.loop_count())
+            .map(|index| Mailbox::new(index).map(Arc::new))
+            .collect::<Result<_>>()?;
+        let handles: Vec<_> = mailboxes.iter().cloned().map(LoopHandle::new).collect();
+        let mut server = Self { handles, threads: Vec::new(), counters };
+        let mut listeners = Some(listeners);
+        for mailbox in &mailboxes {
+            let service = service(LoopHandle::new(mailbox.clone()), &server.counters)?;
+            // The first loop accepts for all.
+            let event_loop = EventLoop::new(
+                service,
+                config.clone(),
+                mailboxes.clone(),
+                mailbox.index(),
+                listeners.take().unwrap_or_default(),
+                server.counters.clone(),
+            )?;
+            let thread = std::thread::Builder::new()
+                .name(format!("weir-loop-{}", mailbox.index()))
+                .spawn(move || event_loop.run())
+                .map_err(|e| Error::from(e).context("start an event loop"))?;
+            server.threads.push(thread);
+        }
+        Ok(server)
+    }
+
+    /// How to post events to each loop.
+    pub fn handles(&self) -> &[LoopHandle<E>] {
+        &self.handles
+    }
+
+    /// What the loops count.
+    pub fn counters(&self) -> &Arc<ServerCounters> {
+        &self.counters
+    }
+
+    /// Stops all loops, closes all connections and waits for the threads.
+    ///
+    /// Errors: `Internal` if a loop had panicked.
+    pub fn stop(mut self) -> Result<()> {
+        self.stop_all()
+    }
+
+    fn stop_all(&mut self) -> Result<()> {
+        for handle in &self.handles {
+            handle.stop();
+        }
+        let mut result = Ok(());
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                result = Err(Error::new(ErrorKind::Internal, "an event loop has panicked"));
+            }
+        }
+        result
+    }
+}
+
+impl<E: Send + 'static> Drop for Server<E> {
+    fn drop(&mut self) {
+        if let Err(e) = self.stop_all() {
+            tracing::error!("{e}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_id_keeps_its_parts() {
+        let id = ConnId::new(63, u32::MAX, (1 << 24) - 1);
+        assert_eq!((id.loop_index(), id.slot()), (63, (1 << 24) - 1));
+        let id = ConnId::new(0, 1, 2);
+        assert_eq!((id.loop_index(), id.slot()), (0, 2));
+        assert_ne!(id, ConnId::new(0, 2, 2));
+    }
+}

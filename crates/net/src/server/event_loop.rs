@@ -1,0 +1,293 @@
+//! One event loop: waits for the kernel, and gives everyone their turn.
+
+use super::connection::Phase;
+use super::mailbox::{Accepted, Mailbox};
+use super::outbox::Outbox;
+use super::receive::SCRATCH_BYTES;
+use super::{ConnId, ServerConfig, ServerCounters, Service};
+use crate::socket::{Listener, set_tcp_options, set_unix_options};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use weir_types::{Error, Result};
+
+const TICK_MS: u64 = 1_000;
+/// How soon a turn follows when something waits for memory.
+const SOON_MS: u64 = 1;
+/// Events taken from the kernel in one turn.
+const EVENTS_PER_TURN: usize = 256;
+/// Connections accepted in one turn.
+const ACCEPTS_PER_TURN: usize = 64;
+/// While buffers are short, a peer that takes no data is cut off sooner.
+const SHORT_STALL_MS: u64 = 3_000;
+
+/// Epoll data that no connection has: its loop would be number 255.
+const WAKE: u64 = u64::MAX;
+const FIRST_LISTENER: u64 = u64::MAX - 256;
+
+pub(super) struct EventLoop<S: Service> {
+    pub(super) service: S,
+    pub(super) out: Outbox,
+    pub(super) scratch: Box<[u8]>,
+    mailboxes: Vec<Arc<Mailbox<S::Event>>>,
+    index: usize,
+    listeners: Vec<Listener>,
+    /// No descriptor was left; accepting goes on at the next tick.
+    accept_blocked: bool,
+    /// Which loop gets the next connection.
+    next_loop: usize,
+    epoll: OwnedFd,
+    next_tick_ms: u64,
+}
+
+impl<S: Service> EventLoop<S> {
+    pub(super) fn new(
+        service: S,
+        config: Arc<ServerConfig>,
+        mailboxes: Vec<Arc<Mailbox<S::Event>>>,
+        index: usize,
+        listeners: Vec<Listener>,
+        counters: Arc<ServerCounters>,
+    ) -> Result<Self> {
+        let failed = |e: Errno| Error::from(std::io::Error::from(e)).context("set up epoll");
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+        let flags = epoll::EventFlags::IN;
+        let wake = epoll::EventData::new_u64(WAKE);
+        epoll::add(&epoll, mailboxes[index].fd(), wake, flags).map_err(failed)?;
+        for (i, listener) in listeners.iter().enumerate() {
+            let data = epoll::EventData::new_u64(FIRST_LISTENER + i as u64);
+            epoll::add(&epoll, listener, data, flags).map_err(failed)?;
+        }
+        Ok(Self {
+            service,
+            out: Outbox::new(config, counters, index),
+            scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+            mailboxes,
+            index,
+            listeners,
+            accept_blocked: false,
+            next_loop: 0,
+            epoll,
+            next_tick_ms: TICK_MS,
+        })
+    }
+
+    pub(super) fn run(mut self) {
+        let mut kernel_events = Vec::with_capacity(EVENTS_PER_TURN);
+        let mut events = Vec::new();
+        let mut accepted = Vec::new();
+        while !self.mailboxes[self.index].stopped() {
+            kernel_events.clear();
+            let timeout = self.timeout();
+            match epoll::wait(&self.epoll, spare_capacity(&mut kernel_events), Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(e) => {
+                    tracing::error!("epoll failed, the event loop ends: {e}");
+                    return;
+                }
+            }
+            self.out.update_now();
+            self.out.soon = false;
+            self.out.service_waits = false;
+            for event in &kernel_events {
+                // A copy: the kernel's struct is packed.
+                let (data, flags) = (event.data, event.flags);
+                match data.u64() {
+                    WAKE => self.mailboxes[self.index].take(&mut events, &mut accepted),
+                    data if data >= FIRST_LISTENER => self.accept((data - FIRST_LISTENER) as usize),
+                    data => self.note(ConnId(data), flags),
+                }
+            }
+            for new in accepted.drain(..) {
+                self.adopt(new);
+            }
+            for event in events.drain(..) {
+                self.service.on_event(event, &mut self.out);
+            }
+            self.turn();
+            if self.out.now_ms >= self.next_tick_ms {
+                self.next_tick_ms = self.out.now_ms + TICK_MS;
+                self.tick();
+            }
+        }
+    }
+
+    fn timeout(&self) -> Timespec {
+        let ms = if !self.out.ready.is_empty() || !self.out.dirty.is_empty() {
+            0
+        } else if self.out.soon || self.out.is_short_of_buffers() {
+            SOON_MS
+        } else {
+            self.next_tick_ms.saturating_sub(self.out.now_ms).max(1)
+        };
+        Timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000 * 1_000_000) as i64 }
+    }
+
+    /// Receives, lets the service finish the turn, sends.
+    fn turn(&mut self) {
+        // First come, first served, each once; who still finds no buffer
+        // queues up again, in the same order.
+        self.out.serving_starved = true;
+        for _ in 0..self.out.starved.len() {
+            let Some(id) = self.out.starved.pop_front() else { break };
+            if let Some(conn) = self.out.get_mut(id) {
+                conn.starved = false;
+                self.drive(id);
+            }
+        }
+        self.out.serving_starved = false;
+        for _ in 0..self.out.ready.len() {
+            let Some(id) = self.out.ready.pop_front() else { break };
+            if let Some(conn) = self.out.get_mut(id) {
+                conn.queued = false;
+                self.drive(id);
+            }
+        }
+        self.service.on_turn_end(&mut self.out);
+        let mut dirty = std::mem::take(&mut self.out.dirty);
+        for id in dirty.drain(..) {
+            if let Some(conn) = self.out.get_mut(id) {
+                conn.dirty = false;
+                self.out.flush(id);
+            }
+        }
+        // Whoever became dirty meanwhile is sent to in the next turn.
+        if self.out.dirty.is_empty() {
+            self.out.dirty = dirty;
+        }
+        self.report_closed();
+    }
+
+    fn report_closed(&mut self) {
+        for id in std::mem::take(&mut self.out.closed) {
+            self.service.on_closed(id);
+        }
+    }
+
+    /// The kernel says that something is possible on a connection.
+    fn note(&mut self, id: ConnId, flags: epoll::EventFlags) {
+        use epoll::EventFlags as F;
+        let Some(conn) = self.out.get_mut(id) else { return };
+        if flags.intersects(F::RDHUP | F::HUP | F::ERR) {
+            conn.hangup = true;
+            conn.readable = true;
+        }
+        conn.readable |= flags.contains(F::IN);
+        if flags.contains(F::OUT) && !conn.writable {
+            conn.writable = true;
+            self.out.flush(id);
+        }
+        self.out.attend(id);
+    }
+
+    fn accept(&mut self, index: usize) {
+        if self.accept_blocked {
+            return;
+        }
+        for _ in 0..ACCEPTS_PER_TURN {
+            let listener = &self.listeners[index];
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            let fd = match rustix::net::accept_with(listener, flags) {
+                Ok(fd) => fd,
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(e) => {
+                    // No descriptors or memory: until the next tick, or the
+                    // level-triggered listener would keep the loop spinning.
+                    tracing::warn!("cannot accept a connection on {}: {e}", listener.address());
+                    self.block_accept(true);
+                    return;
+                }
+            };
+            let counters = &self.out.counters;
+            ServerCounters::add(&counters.accepted);
+            let unauthenticated = counters.unauthenticated.load(Relaxed) as usize;
+            let all = unauthenticated + counters.connections.load(Relaxed) as usize;
+            let config = &self.out.config;
+            if unauthenticated >= config.max_unauthenticated || all >= config.max_connections {
+                ServerCounters::add(&counters.refused_too_many);
+                continue;
+            }
+            if listener.is_tcp() {
+                if let Err(e) = set_tcp_options(fd.as_fd()) {
+                    tracing::debug!("connection lost before it began: {e}");
+                    continue;
+                }
+            } else {
+                set_unix_options(fd.as_fd());
+            }
+            let target = self.next_loop % self.mailboxes.len();
+            self.next_loop = self.next_loop.wrapping_add(1);
+            if target == self.index {
+                self.adopt(Accepted { fd });
+            } else {
+                self.mailboxes[target].hand_over(Accepted { fd });
+            }
+        }
+    }
+
+    fn block_accept(&mut self, blocked: bool) {
+        self.accept_blocked = blocked;
+        let flags = if blocked { epoll::EventFlags::empty() } else { epoll::EventFlags::IN };
+        for (i, listener) in self.listeners.iter().enumerate() {
+            let data = epoll::EventData::new_u64(FIRST_LISTENER + i as u64);
+            if let Err(e) = epoll::modify(&self.epoll, listener, data, flags) {
+                tracing::error!("cannot change how {} is polled: {e}", listener.address());
+            }
+        }
+    }
+
+    fn adopt(&mut self, new: Accepted) {
+        use epoll::EventFlags as F;
+        let id = self.out.insert(new.fd);
+        let flags = F::IN | F::OUT | F::RDHUP | F::ET;
+        if let Some(conn) = self.out.get(id)
+            && let Err(e) = epoll::add(&self.epoll, &conn.fd, epoll::EventData::new_u64(id.0), flags)
+        {
+            tracing::warn!("cannot poll a new connection: {e}");
+            self.out.release(id);
+        }
+    }
+
+    fn tick(&mut self) {
+        if self.accept_blocked {
+            self.block_accept(false);
+        }
+        self.cut_off_stalled();
+        self.service.on_tick(&mut self.out);
+        self.report_closed();
+    }
+
+    /// Ends connections whose peer keeps us waiting.
+    fn cut_off_stalled(&mut self) {
+        let now_ms = self.out.now_ms;
+        let config = &self.out.config;
+        let stall_ms = config.stall_timeout_ms;
+        // Others are waiting for the buffers that its unsent replies hold.
+        let short = self.out.is_short_of_buffers();
+        let send_ms = if short { stall_ms.min(SHORT_STALL_MS) } else { stall_ms };
+        let stalled = |id: &ConnId| {
+            let Some(conn) = self.out.get(*id) else { return false };
+            let silent_ms = now_ms.saturating_sub(conn.received_ms);
+            let unsent_ms = now_ms.saturating_sub(conn.sent_ms);
+            match conn.phase {
+                // Progress does not count here: the handshake is a few bytes.
+                Phase::Hello | Phase::Proof(_) => unsent_ms > config.handshake_timeout_ms,
+                Phase::Closing { until_ms } => now_ms > until_ms,
+                Phase::Open(_) => {
+                    (conn.is_mid_frame() && !self.out.is_held(*id) && silent_ms > stall_ms)
+                        || (conn.unsent_bytes > 0 && unsent_ms > send_ms)
+                }
+            }
+        };
+        let ended: Vec<ConnId> = self.out.ids().filter(stalled).collect();
+        for id in ended {
+            ServerCounters::add(&self.out.counters.closed_stalled);
+            self.out.release(id);
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! Receiving: from bytes of a socket to whole, authentic frames.
+//!
+//! What comes first of a frame goes into the loop's scratch buffer: head,
+//! small payloads, and whatever small frames follow. The rest of a payload is
+//! received straight into a buffer of the pool.
+
+use super::connection::{Incoming, Part, Phase, Session};
+use super::event_loop::EventLoop;
+use super::outbox::keep_spare;
+use super::{ConnId, Frame, Peer, ServerCounters, Service};
+use crate::host::random_bytes;
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use std::io::IoSliceMut;
+use std::sync::Arc;
+use weir_types::limits::MAX_BODY_BYTES;
+use weir_types::{DecodeError, Error, ErrorKind};
+use weir_wire::frame::{HEADER_BYTES, Header, VERSION, peer_version};
+use weir_wire::handshake::{self, ServerHandshake, version_mismatch};
+use weir_wire::FrameKind;
+
+/// Bytes of the scratch buffer: the most that one call receives besides a payload.
+pub(super) const SCRATCH_BYTES: usize = 16 << 10;
+/// Larger heads are received into a buffer of the pool.
+const SMALL_HEAD_BYTES: usize = 8 << 10;
+/// The longest body of a peer that has proved nothing.
+const MAX_HANDSHAKE_BODY_BYTES: u32 = 4096;
+/// Frames of one connection in one turn.
+const FRAMES_PER_TURN: usize = 32;
+/// Calls of `recv` for one connection in one turn.
+const RECEIVES_PER_TURN: usize = 32;
+
+const _: () = assert!(SMALL_HEAD_BYTES < SCRATCH_BYTES);
+const _: () = assert!(HEADER_BYTES + (MAX_HANDSHAKE_BODY_BYTES as usize) < SMALL_HEAD_BYTES);
+const _: () = assert!(SMALL_HEAD_BYTES < MAX_BODY_BYTES);
+
+/// What came of looking at received bytes.
+enum Step {
+    /// So many bytes were used.
+    Used(usize),
+    /// So many bytes were used, and a frame was delivered.
+    Frame(usize),
+    /// More bytes have to come first.
+    More,
+    /// It has to wait until the connection may go on.
+    Held,
+    /// The connection is no longer received from.
+    Ended,
+}
+
+impl<S: Service> EventLoop<S> {
+    /// Receives from a connection and delivers its frames, up to a bound.
+    pub(super) fn drive(&mut self, id: ConnId) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.drive_with(id, &mut scratch);
+        self.scratch = scratch;
+    }
+
+    fn drive_with(&mut self, id: ConnId, scratch: &mut [u8]) {
+        let mut budget = FRAMES_PER_TURN;
+        for _ in 0..RECEIVES_PER_TURN {
+            let Some(conn) = self.out.get_mut(id) else { return };
+            if conn.is_closing() {
+                self.discard(id, scratch);
+                return;
+            }
+            if self.out.is_held(id) {
+                return;
+            }
+            let Some(conn) = self.out.get_mut(id) else { return };
+            if conn.held_back {
+                conn.held_back = false;
+                let mut bytes = std::mem::take(&mut conn.partial);
+                self.consume(id, &mut bytes, &mut budget);
+                keep_spare(&mut self.out.spare, bytes);
+            } else if conn.readable {
+                self.receive(id, scratch, &mut budget);
+            } else {
+                return;
+            }
+            if budget == 0 {
+                break;
+            }
+        }
+        self.out.attend(id);
+    }
+
+    /// One call of the kernel.
+    fn receive(&mut self, id: ConnId, scratch: &mut [u8], budget: &mut usize) {
+        let now_ms = self.out.now_ms;
+        let Some(conn) = self.out.get_mut(id) else { return };
+        let kept = conn.partial.len();
+        let (result, asked, want) = match &mut conn.incoming {
+            Some(incoming) => {
+                let rest = &mut incoming.buf[incoming.have..];
+                let want = rest.len();
+                let mut iovecs = [IoSliceMut::new(rest), IoSliceMut::new(scratch)];
+                let asked = want + iovecs[1].len();
+                (rustix::io::readv(conn.fd.as_fd(), &mut iovecs), asked, want)
+            }
+            None => {
+                scratch[..kept].copy_from_slice(&conn.partial);
+                let room = &mut scratch[kept..];
+                let asked = room.len();
+                (rustix::net::recv(&conn.fd, room, RecvFlags::DONTWAIT).map(|(n, _)| n), asked, 0)
+            }
+        };
+        let received = match result {
+            Ok(0) => return self.out.release(id),
+            Ok(n) => n,
+            Err(Errno::AGAIN) => {
+                conn.readable = false;
+                return;
+            }
+            Err(Errno::INTR) => return,
+            Err(e) => {
+                tracing::debug!("connection lost while receiving: {e}");
+                return self.out.release(id);
+            }
+        };
+        conn.received_ms = now_ms;
+        // Less than asked for: the socket is empty, and the kernel tells us
+        // when it is not. Only the end of the stream still has to be fetched.
+        if received < asked && !conn.hangup {
+            conn.readable = false;
+        }
+        if let Some(incoming) = &mut conn.incoming {
+            let direct = received.min(want);
+            incoming.have += direct;
+            self.consume(id, &mut scratch[..received - direct], budget);
+        } else {
+            let partial = std::mem::take(&mut conn.partial);
+            keep_spare(&mut self.out.spare, partial);
+            self.consume(id, &mut scratch[..kept + received], budget);
+        }
+    }
+
+    /// Delivers the frames in `bytes`; keeps what is left for later.
+    fn consume(&mut self, id: ConnId, bytes: &mut [u8], budget: &mut usize) {
+        let mut at = 0;
+        loop {
+            let Some(conn) = self.out.get(id) else { return };
+            if conn.is_closing() {
+                return;
+            }
+            let complete = conn.incoming.as_ref().is_some_and(|i| i.have == i.buf.len());
+            if at == bytes.len() && !complete {
+                return;
+            }
+            let has_incoming = conn.incoming.is_some();
+            let rest = &mut bytes[at..];
+            let step = if *budget == 0 || self.out.is_held(id) {
+                Step::Held
+            } else if complete {
+                self.complete(id)
+            } else if has_incoming {
+                self.fill(id, rest)
+            } else {
+                self.begin(id, rest)
+            };
+            match step {
+                Step::Used(n) => at += n,
+                Step::Frame(n) => {
+                    at += n;
+                    *budget -= 1;
+                }
+                Step::More => return self.keep(id, &bytes[at..], false),
+                Step::Held => return self.keep(id, &bytes[at..], true),
+                Step::Ended => return,
+            }
+        }
+    }
+
+    fn keep(&mut self, id: ConnId, rest: &[u8], held_back: bool) {
+        let mut bytes = self.out.spare.pop().unwrap_or_default();
+        bytes.extend_from_slice(rest);
+        if let Some(conn) = self.out.get_mut(id) {
+            conn.partial = bytes;
+            conn.held_back = held_back;
+        }
+    }
+
+    /// Moves bytes into the payload or large head that is coming.
+    fn fill(&mut self, id: ConnId, bytes: &[u8]) -> Step {
+        let incoming = self.out.get_mut(id).and_then(|c| c.incoming.as_mut());
+        let Some(incoming) = incoming else { return Step::Ended };
+        let room = &mut incoming.buf[incoming.have..];
+        let n = room.len().min(bytes.len());
+        room[..n].copy_from_slice(&bytes[..n]);
+        incoming.have += n;
+        Step::Used(n)
+    }
+
+    /// A payload or large head has come.
+    fn complete(&mut self, id: ConnId) -> Step {
+        let incoming = self.out.get_mut(id).and_then(|c| c.incoming.take());
+        let Some(mut incoming) = incoming else { return Step::Ended };
+        match incoming.part {
+            Part::Payload { header, head } => {
+                let step = self.deliver(id, header, &head, Some(incoming.buf));
+                keep_spare(&mut self.out.spare, head);
+                step
+            }
+            Part::Head => {
+                let header = match self.header(id, &incoming.buf) {
+                    Ok(header) => header,
+                    Err(step) => return step,
+                };
+                match self.frame(id, header, &mut incoming.buf) {
+                    Step::Held => {
+                        if let Some(conn) = self.out.get_mut(id) {
+                            conn.incoming = Some(incoming);
+                        }
+                        Step::Held
+                    }
+                    Step::Frame(_) => Step::Frame(0),
+                    Step::Used(_) => Step::Used(0),
+                    other => other,
+                }
+            }
+        }
+    }
+
+    /// `bytes` begin with a frame, or its beginning.
+    fn begin(&mut self, id: ConnId, bytes: &mut [u8]) -> Step {
+        if bytes.len() < HEADER_BYTES {
+            return Step::More;
+        }
+        let header = match self.header(id, bytes) {
+            Ok(header) => header,
+            Err(step) => return step,
+        };
+        let head_len = HEADER_BYTES + header.meta_len();
+        if bytes.len() >= head_len {
+            return self.frame(id, header, &mut bytes[..head_len]);
+        }
+        if head_len <= SMALL_HEAD_BYTES {
+            return Step::More;
+        }
+        let Some(buf) = self.out.take_buffer(id, head_len) else { return Step::Held };
+        if let Some(conn) = self.out.get_mut(id) {
+            conn.incoming = Some(Box::new(Incoming { part: Part::Head, buf, have: 0 }));
+        }
+        Step::Used(0)
+    }
+
+    /// Checks a header: all its lengths are within the limits afterwards.
+    fn header(&mut self, id: ConnId, bytes: &[u8]) -> Result<Header, Step> {
+        let open = matches!(self.out.get(id).map(|c| &c.phase), Some(Phase::Open(_)));
+        let parsed = bytes
+            .first_chunk::<HEADER_BYTES>()
+            .ok_or(DecodeError::Truncated)
+            .and_then(Header::parse)
+            .map_err(Error::from);
+        let config = &self.out.config;
+        let (max_body, max_payload) = match open {
+            true => (config.max_body_bytes as u64, config.max_payload_bytes as u64),
+            false => (u64::from(MAX_HANDSHAKE_BODY_BYTES), 0),
+        };
+        let error = match parsed {
+            Ok(header)
+                if u64::from(header.body_len) <= max_body
+                    && u64::from(header.payload_len) <= max_payload
+                    && (open || header.checks == 0)
+                    && header.kind == FrameKind::Request =>
+            {
+                return Ok(header);
+            }
+            Ok(_) if !open => {
+                Error::new(ErrorKind::AuthFailed, "the connection is not authenticated")
+            }
+            Ok(_) => Error::new(ErrorKind::Protocol, "a length in the message is over its limit"),
+            Err(error) => match peer_version(bytes) {
+                Some(version) if version != VERSION => {
+                    ServerCounters::add(&self.out.counters.refused_version);
+                    self.out.fail(id, &version_mismatch(version));
+                    return Err(Step::Ended);
+                }
+                _ => error,
+            },
+        };
+        ServerCounters::add(&self.out.counters.closed_malformed);
+        self.out.fail(id, &error);
+        Err(Step::Ended)
+    }
+
+    /// A whole head: check that it is authentic, then deliver it or receive
+    /// its payload.
+    fn frame(&mut self, id: ConnId, header: Header, head: &mut [u8]) -> Step {
+        let payload = match header.payload_len {
+            0 => None,
+            // Before the check, which must be made only once.
+            len => match self.out.take_buffer(id, len as usize) {
+                Some(buf) => Some(buf),
+                None => return Step::Held,
+            },
+        };
+        let Some(conn) = self.out.get_mut(id) else { return Step::Ended };
+        if let Phase::Open(session) = &mut conn.phase
+            && let Err(error) = session.opener.open(head)
+        {
+            ServerCounters::add(&self.out.counters.closed_not_authentic);
+            self.out.fail(id, &error);
+            return Step::Ended;
+        }
+        let Some(buf) = payload else {
+            let used = head.len();
+            return match self.deliver(id, header, head, None) {
+                Step::Frame(_) => Step::Frame(used),
+                other => other,
+            };
+        };
+        let mut kept = self.out.spare.pop().unwrap_or_default();
+        kept.extend_from_slice(head);
+        let part = Part::Payload { header, head: kept };
+        if let Some(conn) = self.out.get_mut(id) {
+            conn.incoming = Some(Box::new(Incoming { part, buf, have: 0 }));
+        }
+        Step::Used(head.len())
+    }
+
+    fn deliver(
+        &mut self,
+        id: ConnId,
+        header: Header,
+        head: &[u8],
+        payload: Option<crate::buffer::PooledBuf>,
+    ) -> Step {
+        ServerCounters::add(&self.out.counters.frames_received);
+        let (body, checks) = head[HEADER_BYTES..].split_at(header.body_len as usize);
+        let Some(conn) = self.out.get_mut(id) else { return Step::Ended };
+        if let Phase::Open(session) = &conn.phase {
+            let peer = session.peer.clone();
+            conn.in_flight += 1;
+            let frame = Frame { conn: id, peer: &peer, header, body, checks, payload };
+            self.service.on_frame(frame, &mut self.out);
+            return Step::Frame(0);
+        }
+        match self.shake_hands(id, &header, body) {
+            Ok(()) => Step::Frame(0),
+            Err(error) => {
+                let counters = &self.out.counters;
+                match error.kind {
+                    ErrorKind::VersionMismatch => ServerCounters::add(&counters.refused_version),
+                    _ => ServerCounters::add(&counters.refused_handshake),
+                }
+                self.out.fail(id, &error);
+                Step::Ended
+            }
+        }
+    }
+
+    fn shake_hands(&mut self, id: ConnId, header: &Header, body: &[u8]) -> Result<(), Error> {
+        let Some(conn) = self.out.get_mut(id) else { return Ok(()) };
+        match std::mem::replace(&mut conn.phase, Phase::Hello) {
+            Phase::Hello => {
+                let service = &mut self.service;
+                let nonce = random_bytes()?;
+                let key_for = |hello: &_| service.key_for(hello);
+                let (shaking, challenge) =
+                    ServerHandshake::on_hello(header, body, nonce, key_for)?;
+                conn.phase = Phase::Proof(Box::new(shaking));
+                self.out.push_frame(id, challenge);
+            }
+            Phase::Proof(shaking) => {
+                let (hello, mut sealer, opener) = shaking.on_proof(header, body)?;
+                let welcome = match self.service.welcome(id, &hello) {
+                    Ok(welcome) => welcome,
+                    Err(error) => {
+                        // The peer is authentic: it may hear why under seal.
+                        let peer = Arc::new(Peer {
+                            identity: hello.identity,
+                            session: hello.session,
+                            name: hello.name,
+                        });
+                        conn.phase = Phase::Open(Box::new(Session { sealer, opener, peer }));
+                        return Err(error);
+                    }
+                };
+                let bytes = handshake::welcome(&mut sealer, &welcome);
+                let peer = Arc::new(Peer {
+                    identity: hello.identity,
+                    session: welcome.session,
+                    name: hello.name,
+                });
+                conn.phase = Phase::Open(Box::new(Session { sealer, opener, peer }));
+                conn.welcomed = true;
+                let counters = &self.out.counters;
+                ServerCounters::add(&counters.authenticated);
+                ServerCounters::add(&counters.connections);
+                ServerCounters::sub(&counters.unauthenticated);
+                self.out.push_frame(id, bytes);
+            }
+            other => conn.phase = other,
+        }
+        Ok(())
+    }
+
+    /// Throws away what still comes on a connection that is being closed.
+    fn discard(&mut self, id: ConnId, scratch: &mut [u8]) {
+        for _ in 0..RECEIVES_PER_TURN {
+            let Some(conn) = self.out.get_mut(id) else { return };
+            if !conn.readable {
+                return;
+            }
+            match rustix::net::recv(&conn.fd, &mut *scratch, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return self.out.release(id),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => conn.readable = false,
+                Err(_) => return self.out.release(id),
+            }
+        }
+        self.out.attend(id);
+    }
+}
+

@@ -1,0 +1,245 @@
+//! Sockets: listening, connecting, options.
+
+use crate::address::Address;
+use crate::wait::Wait;
+use rustix::event::PollFlags;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use weir_types::{Error, ErrorKind, Result};
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 4096;
+/// A silent peer is probed after this time, so often, so many times.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 3;
+/// Bytes sent and not acknowledged for so long end the connection.
+const UNACKNOWLEDGED_MS: u32 = 60_000;
+
+/// A socket that accepts connections.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    address: Address,
+    /// Removed when the listener goes.
+    path: Option<PathBuf>,
+}
+
+impl Listener {
+    /// Listens. Port 0 takes any free port: see [`Listener::address`]. The
+    /// file of a Unix socket is replaced if nobody listens on it any more.
+    ///
+    /// Errors name the address and say what to do: `Busy` if it is in use.
+    pub fn bind(address: &Address) -> Result<Self> {
+        let bound = match address {
+            Address::Tcp(host_port) => bind_tcp(host_port),
+            Address::Unix(path) => bind_unix(path),
+        };
+        bound.map_err(|e| match e.kind() {
+            io::ErrorKind::AddrInUse => {
+                let what = match address {
+                    Address::Tcp(_) => "another program listens on this port: stop it, or configure another port",
+                    Address::Unix(_) => "another process serves this socket: stop it, or configure another path",
+                };
+                Error::new(ErrorKind::Busy, format!("cannot listen on {address}: {what}"))
+            }
+            io::ErrorKind::AddrNotAvailable => Error::new(
+                ErrorKind::InvalidArgument,
+                format!("cannot listen on {address}: it is not an address of this host"),
+            ),
+            _ => Error::from(e).context(format!("cannot listen on {address}")),
+        })
+    }
+
+    /// Where it listens, with the port that it really has.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(crate) fn is_tcp(&self) -> bool {
+        self.path.is_none()
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // It may be gone already; then there is nothing to tidy.
+            std::fs::remove_file(path).ok();
+        }
+    }
+}
+
+fn bind_tcp(host_port: &str) -> io::Result<Listener> {
+    let listener = TcpListener::bind(host_port)?;
+    listener.set_nonblocking(true)?;
+    rustix::net::listen(&listener, BACKLOG)?;
+    let address = Address::Tcp(listener.local_addr()?.to_string());
+    Ok(Listener { fd: listener.into(), address, path: None })
+}
+
+fn bind_unix(path: &Path) -> io::Result<Listener> {
+    let listener = match UnixListener::bind(path) {
+        Err(e) if e.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)?
+        }
+        other => other?,
+    };
+    listener.set_nonblocking(true)?;
+    rustix::net::listen(&listener, BACKLOG)?;
+    let address = Address::Unix(path.to_path_buf());
+    Ok(Listener { fd: listener.into(), address, path: Some(path.to_path_buf()) })
+}
+
+/// Whether the path is a socket that nobody listens on.
+fn is_stale(path: &Path) -> bool {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
+    is_socket
+        && UnixStream::connect(path)
+            .is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Options of a connection over TCP.
+pub(crate) fn set_tcp_options(fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    sockopt::set_tcp_nodelay(fd, true)?;
+    sockopt::set_socket_keepalive(fd, true)?;
+    sockopt::set_tcp_keepidle(fd, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(fd, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(fd, KEEPALIVE_PROBES)?;
+    sockopt::set_tcp_user_timeout(fd, UNACKNOWLEDGED_MS)
+}
+
+/// Buffer sizes of a connection over a Unix socket: its default holds not even
+/// one stripe, and unlike TCP's it does not grow. Advice only.
+pub(crate) fn set_unix_options(fd: BorrowedFd<'_>) {
+    const BUFFER_BYTES: usize = 1 << 20;
+    if let Err(e) = sockopt::set_socket_send_buffer_size(fd, BUFFER_BYTES) {
+        tracing::debug!("send buffer of a Unix socket stays small: {e}");
+    }
+}
+
+/// Connects; the socket is non-blocking.
+///
+/// Errors: `Unreachable`, `TimedOut`, `Interrupted`, `InvalidArgument` (no such host).
+pub(crate) fn connect(address: &Address, wait: &Wait) -> Result<OwnedFd> {
+    let cannot = |e: Error| match e.kind {
+        ErrorKind::TimedOut | ErrorKind::Interrupted => e.context("connect"),
+        _ => Error::new(ErrorKind::Unreachable, format!("cannot connect: {e}")),
+    };
+    match address {
+        Address::Unix(path) => connect_unix(path, wait).map_err(cannot),
+        Address::Tcp(host_port) => {
+            let found = host_port.to_socket_addrs().map_err(|e| {
+                let message = format!("the host of `{host_port}` is not known: {e}");
+                Error::new(ErrorKind::Unreachable, message)
+            })?;
+            let mut last = Error::new(ErrorKind::Unreachable, "the host has no address");
+            for addr in found {
+                match connect_tcp(addr, wait) {
+                    Ok(fd) => return Ok(fd),
+                    Err(error) => last = error,
+                }
+            }
+            Err(cannot(last))
+        }
+    }
+}
+
+fn new_socket(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    rustix::net::socket_with(family, SocketType::STREAM, flags, None)
+}
+
+fn connect_tcp(addr: SocketAddr, wait: &Wait) -> Result<OwnedFd> {
+    let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = new_socket(family).map_err(os)?;
+    set_tcp_options(fd.as_fd()).map_err(os)?;
+    match rustix::net::connect(&fd, &addr) {
+        Ok(()) => return Ok(fd),
+        Err(Errno::INPROGRESS | Errno::INTR) => {}
+        Err(e) => return Err(os(e)),
+    }
+    wait.ready(fd.as_fd(), PollFlags::OUT)?;
+    sockopt::socket_error(&fd).map_err(os)?.map_err(os)?;
+    Ok(fd)
+}
+
+fn connect_unix(path: &Path, wait: &Wait) -> Result<OwnedFd> {
+    let fd = new_socket(AddressFamily::UNIX).map_err(os)?;
+    let addr = SocketAddrUnix::new(path).map_err(os)?;
+    loop {
+        match rustix::net::connect(&fd, &addr) {
+            Ok(()) => break,
+            // The backlog is full; there is nothing to poll for.
+            Err(Errno::AGAIN) if !wait.expired() => wait.sleep(Duration::from_millis(10))?,
+            Err(Errno::AGAIN) => return Err(ErrorKind::TimedOut.into()),
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(os(e)),
+        }
+    }
+    set_unix_options(fd.as_fd());
+    Ok(fd)
+}
+
+fn os(e: Errno) -> Error {
+    io::Error::from(e).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_port_is_named_with_advice() {
+        let first = Listener::bind(&Address::parse("127.0.0.1:0").unwrap()).unwrap();
+        let error = Listener::bind(first.address()).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Busy);
+        assert!(error.message.contains(&first.address().to_string()), "{error}");
+        assert!(error.message.contains("another port"), "{error}");
+    }
+
+    #[test]
+    fn a_stale_unix_socket_is_replaced_and_a_live_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sock");
+        let address = Address::Unix(path.clone());
+        // Left behind by a process that was killed.
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let live = Listener::bind(&address).unwrap();
+        assert_eq!(Listener::bind(&address).unwrap_err().kind, ErrorKind::Busy);
+        connect(&address, &Wait::for_ms(1000)).unwrap();
+        drop(live);
+        assert!(!path.exists());
+        // A file that is no socket is never removed.
+        std::fs::write(&path, "precious").unwrap();
+        assert!(Listener::bind(&address).is_err());
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn nobody_listening_is_unreachable() {
+        let dir = tempfile::tempdir().unwrap();
+        let gone = Listener::bind(&Address::parse("127.0.0.1:0").unwrap()).unwrap();
+        let tcp = gone.address().clone();
+        drop(gone);
+        for address in [tcp, Address::Unix(dir.path().join("none"))] {
+            let error = connect(&address, &Wait::for_ms(1000)).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Unreachable, "{error}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that building, the quick start and the tests
+# need and that are missing. Says what it installs; does nothing otherwise.
+set -euo pipefail
+
+# command:package
+needed=(
+  cc:build-essential
+  diff:diffutils
+  fusermount3:fuse3
+  git:git
+  python3:python3
+  rsync:rsync
+  sqlite3:sqlite3
+  tar:tar
+  xargs:findutils
+)
+missing=()
+for pair in "${needed[@]}"; do
+  command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
+done
+((${#missing[@]})) || exit 0
+
+root=()
+if ((EUID != 0)); then
+  if ! command -v sudo >/dev/null; then
+    echo "missing: ${missing[*]}; install them as root: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  root=(sudo)
+fi
+if ! command -v apt-get >/dev/null; then
+  echo "missing: ${missing[*]} (names of Debian packages); install them and try again" >&2
+  exit 1
+fi
+echo "installing with apt-get: ${missing[*]}"
+"${root[@]}" apt-get update -q
+"${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
+  "${missing[@]}" </dev/null
