@@ -120,9 +120,9 @@ fn write_hex(value: u64, out: &mut [u8]) {
 }
 
 fn read_hex(digits: &[u8]) -> Option<u64> {
-    digits.iter().try_fold(0u64, |value, &digit| {
-        Some(value << 4 | u64::from((digit as char).to_digit(16)?))
-    })
+    digits
+        .iter()
+        .try_fold(0u64, |value, &digit| Some(value << 4 | u64::from((digit as char).to_digit(16)?)))
 }
 
 /// A step of SplitMix64.

@@ -1,4 +1,5 @@
 //! The program on real files.
+#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -85,9 +85,7 @@ pub struct ClientChoice {
     #[command(flatten)]
     pub cluster: ClusterChoice,
     /// Credential file of a client, for clusters elsewhere
-    #[arg(
-        long, env = "WEIR_CREDENTIAL", value_name = "FILE", help_heading = "Which cluster"
-    )]
+    #[arg(long, env = "WEIR_CREDENTIAL", value_name = "FILE", help_heading = "Which cluster")]
     pub credential: Option<PathBuf>,
 }
 

@@ -137,8 +137,9 @@ impl MountOptions {
             "defaults" | "auto" | "noauto" | "user" | "nofail" | "_netdev" | "exec" | "async"
             | "noatime" | "relatime" => {}
             _ => {
-                return Err(bad(ErrorKind::InvalidArgument.text())
-                    .hint(format!("known options: {KNOWN}")));
+                return Err(
+                    bad(ErrorKind::InvalidArgument.text()).hint(format!("known options: {KNOWN}"))
+                );
             }
         }
         Ok(())

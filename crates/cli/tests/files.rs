@@ -1,4 +1,5 @@
 //! Files without a mount: cp, cat, ls, stat, rm, mkdir; layouts.
+#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
 mod harness;
 
@@ -24,7 +25,8 @@ fn a_tree_goes_in_and_comes_back_the_same() {
     symlink("deep/one byte", tree.join("link")).unwrap();
     symlink("nowhere", tree.join("dangling")).unwrap();
     fs::set_permissions(tree.join("empty"), fs::Permissions::from_mode(0o640)).unwrap();
-    let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 123_456_789);
+    let old =
+        std::time::SystemTime::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 123_456_789);
     fs::File::open(tree.join("empty")).unwrap().set_modified(old).unwrap();
 
     cluster.weir(&["cp", "-rp", "tree", "weir:/tree"]).ok();
@@ -112,7 +114,7 @@ fn listings_look_like_those_of_ls() {
 fn trees_are_removed_only_when_asked_to() {
     let place = Place::new();
     let cluster = place.up("one", &["--targets", "1"]);
-    cluster.weir(&["mkdir", "-p", "/d/e/f"]).ok();
+    cluster.weir(&["mkdir", "-p", "/d/e/below"]).ok();
     fs::write(place.path("f"), "f").unwrap();
     cluster.weir(&["cp", "f", "weir:/d/e"]).ok();
     cluster.weir(&["rm", "/d"]).fails(&["is a directory", "-r"]);
@@ -158,8 +160,10 @@ fn layouts_are_chosen_inherited_and_shown() {
         let remote = format!("weir:/{name}");
         cluster.weir(&["cp", "data", &remote]).ok();
         let layout = cluster.weir(&["layout", "--json", &remote]).json();
-        let found = layout[0]["segments"].as_array().unwrap().len();
-        assert_eq!(found, segments, "{name}: {layout}");
+        // Some more chunks may be granted ahead of the writer.
+        let all = layout[0]["segments"].as_array().unwrap();
+        let used = all.iter().filter(|s| s["objects"][0]["bytes"] != 0).count();
+        assert_eq!(used, segments, "{name}: {layout}");
         cluster.weir(&["cp", &remote, "back"]).ok();
         assert!(fs::read(place.path("back")).unwrap() == bytes, "{name}");
     }

@@ -1,4 +1,5 @@
 //! Clusters come, show themselves, go, and leave nothing behind.
+#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
 mod harness;
 
@@ -128,8 +129,18 @@ fn a_data_server_of_another_machine_joins() {
     let place = Place::new();
     let cluster = place.up("one", &["--targets", "1"]);
     let said = cluster
-        .weir(&["key", "server", "--server", "9", "--targets", "90,91", "-o", "node",
-            "--listen", "127.0.0.1:0"])
+        .weir(&[
+            "key",
+            "server",
+            "--server",
+            "9",
+            "--targets",
+            "90,91",
+            "-o",
+            "node",
+            "--listen",
+            "127.0.0.1:0",
+        ])
         .ok();
     for line in said.lines().filter(|line| line.contains("weir target create")) {
         let mut create = place.command(&line.split_whitespace().skip(1).collect::<Vec<_>>());

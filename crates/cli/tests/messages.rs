@@ -1,4 +1,5 @@
 //! Everything that a user can get wrong has a message that says what to do.
+#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
 mod harness;
 
@@ -12,7 +13,8 @@ use std::process::Command;
 
 /// A credential file with these contents, mode 0600.
 fn credential(place: &Place, name: &str, key: &str, address: &str) {
-    let text = format!("cluster = \"one\"\nclient = 1\nkey = \"{key}\"\nmetadata = [\"{address}\"]\n");
+    let text =
+        format!("cluster = \"one\"\nclient = 1\nkey = \"{key}\"\nmetadata = [\"{address}\"]\n");
     fs::write(place.path(name), text).unwrap();
     fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o600)).unwrap();
 }
@@ -25,7 +27,8 @@ fn free_address() -> String {
 #[test]
 fn wrong_usage_is_exit_code_2() {
     let place = Place::new();
-    for arguments in [&["frobnicate"][..], &["cp", "one"], &["up", "--targets", "0"], &["ls", "-z"]] {
+    for arguments in [&["frobnicate"][..], &["cp", "one"], &["up", "--targets", "0"], &["ls", "-z"]]
+    {
         let said = place.weir(arguments);
         assert_eq!(said.code, Some(2), "{arguments:?}: {said:?}");
         assert!(said.err.contains("Usage") || said.err.contains("--help"), "{said:?}");
@@ -93,13 +96,18 @@ fn the_server_speaks_another_version() {
             let (mut stream, _) = listener.accept().unwrap();
             let mut hello = [0; 80];
             stream.read_exact(&mut hello).unwrap();
-            let mut answer = weir_wire::handshake::refusal(&weir_types::ErrorKind::VersionMismatch.into());
+            let mut answer =
+                weir_wire::handshake::refusal(&weir_types::ErrorKind::VersionMismatch.into());
             answer[4..6].copy_from_slice(&7u16.to_le_bytes());
             stream.write_all(&answer).unwrap();
         }
     });
     credential(&place, "c.toml", &"ab".repeat(32), &address);
-    place.weir(&["ls", "--credential", "c.toml"]).fails(&["version 7", "version 1", "same release"]);
+    place.weir(&["ls", "--credential", "c.toml"]).fails(&[
+        "version 7",
+        "version 1",
+        "same release",
+    ]);
     server.join().unwrap();
 }
 
@@ -127,7 +135,12 @@ fn a_target_directory_is_missing() {
     cluster.weir(&["down"]).ok();
     let target = cluster.dir().join("targets/2");
     fs::rename(&target, place.path("taken away")).unwrap();
-    cluster.weir(&["up"]).fails(&["data-2", "target 2", "targets/2 is missing", "is its disk mounted?"]);
+    cluster.weir(&["up"]).fails(&[
+        "data-2",
+        "target 2",
+        "targets/2 is missing",
+        "is its disk mounted?",
+    ]);
     assert!(cluster.pids().is_empty(), "what was started has been stopped");
     fs::rename(place.path("taken away"), &target).unwrap();
     cluster.weir(&["up"]).ok();
@@ -163,7 +176,9 @@ fn a_target_is_full_or_read_only() {
 
     cluster.weir(&["down"]).ok();
     small.mount(&["-o", "remount,ro"]);
-    cluster.weir(&["up"]).fails(&["targets/1", "ead-only"]);
+    cluster.weir(&["up"]).ok();
+    fs::write(place.path("small"), "x").unwrap();
+    cluster.weir(&["cp", "small", "weir:/small"]).fails(&["weir:/small", "ead-only"]);
 }
 
 #[test]

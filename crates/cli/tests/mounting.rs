@@ -1,4 +1,5 @@
 //! The mount, from the command line.
+#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
 mod harness;
 
@@ -74,8 +75,7 @@ fn a_busy_mountpoint_names_who_is_there() {
 fn down_with_force_ends_a_mount_in_use() {
     let place = Place::new();
     let cluster = place.up("one", &["--targets", "1", "--mount", "m"]);
-    let mut user =
-        Command::new("sleep").arg("60").current_dir(place.path("m")).spawn().unwrap();
+    let mut user = Command::new("sleep").arg("60").current_dir(place.path("m")).spawn().unwrap();
     cluster.weir(&["down", "--force"]).ok();
     assert!(cluster.pids().is_empty());
     user.kill().unwrap();
@@ -119,7 +119,11 @@ fn a_mount_whose_process_died_is_named_and_mounted_again() {
     fs::write(place.path("m/f"), "kept").unwrap();
     let run = cluster.dir().join("run");
     let name = fs::read_dir(run).unwrap().flatten().find_map(|f| {
-        f.file_name().to_str()?.strip_suffix(".pid").filter(|n| n.starts_with("mount-")).map(str::to_owned)
+        f.file_name()
+            .to_str()?
+            .strip_suffix(".pid")
+            .filter(|n| n.starts_with("mount-"))
+            .map(str::to_owned)
     });
     cluster.kill(&name.unwrap());
     let status = cluster.weir(&["status"]);

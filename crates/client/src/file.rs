@@ -235,7 +235,9 @@ impl OpenState {
         }
         let mut covered = covered_bytes(&self.granted().layout);
         while covered < end {
-            let request = ExtendRequest { file: self.id, offset: end - 1 };
+            // The first byte that is missing, not the last: the reply begins
+            // with the segment that holds it, and no gap may be left.
+            let request = ExtendRequest { file: self.id, offset: covered };
             self.take_page(&call.inner.session.change(call.ctx, &request)?);
             let now = covered_bytes(&self.granted().layout);
             if now <= covered {

@@ -131,7 +131,9 @@ impl Servers {
     pub(crate) fn map(&self, session: &MetaSession) -> Result<ClusterMap> {
         self.refresh_map(session, true)?;
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.map.clone().ok_or_else(|| ErrorKind::Internal.into())
+        // A cluster that no data server has joined yet is at epoch 0, and has
+        // nothing newer than "none" to tell.
+        Ok(known.map.clone().unwrap_or(ClusterMap { epoch: Epoch(0), servers: Vec::new() }))
     }
 
     /// Asks for the map; unless `now`, not more often than is useful.

@@ -3,7 +3,7 @@
 //! Prints GB/s and CPU seconds per GB of all processes together.
 //!
 //! ```text
-//! cargo run --release -p weir-dataserver --example wire_bench -- [dir] [unix] [ahead=N] [passes=N] [mib=N]
+//! cargo run --release -p weir-dataserver --example wire_bench -- [dir] [unix] [ahead=N] [passes=N] [mib=N] [only=WHAT]
 //! ```
 //!
 //! `dir` (default: the temporary directory) should not be a tmpfs, which knows
@@ -88,12 +88,38 @@ fn main() {
     let raw_servers = Processes::start_raw(&dir, bytes / SERVERS as u64);
     let mut raw_client = raw::Client::connect(&raw_servers);
 
+    if options.wants("read") {
+        streams(&mut client, &servers, &mut raw_client, &raw_servers, &options);
+    }
+    if options.wants("write") {
+        for (name, sync) in [("rewrite, weir", false), ("rewrite + sync, weir", true)] {
+            let rewrite = |_| measure(&servers, || client.rewrite(bytes, sync));
+            let mut samples: Vec<_> = (0..options.passes).map(rewrite).collect();
+            report_stream(name, bytes, &mut samples);
+        }
+    }
+    if options.wants("random") {
+        random_reads(&servers, &raw_servers, &options);
+    }
+    println!("reads that were not in the page cache: {}", client.disk_reads());
+    drop((client, raw_client, servers, raw_servers));
+    std::fs::remove_dir_all(&dir).ok();
+}
+
+fn streams(
+    client: &mut wire::Client,
+    servers: &Processes,
+    raw_client: &mut raw::Client,
+    raw_servers: &Processes,
+    options: &Options,
+) {
+    let (bytes, ahead) = (options.mib << 20, options.ahead);
     for verify in [true, false] {
         let (mut of_weir, mut of_raw) = (Vec::new(), Vec::new());
         // The first pass warms up.
         for pass in 0..=options.passes {
-            let weir = measure(&servers, || client.read_all(bytes, verify, options.ahead));
-            let raw = measure(&raw_servers, || raw_client.read_all(bytes, verify, options.ahead));
+            let weir = measure(servers, || client.read_all(bytes, verify, ahead));
+            let raw = measure(raw_servers, || raw_client.read_all(bytes, verify, ahead));
             if pass > 0 {
                 of_weir.push(weir);
                 of_raw.push(raw);
@@ -103,22 +129,17 @@ fn main() {
         report_stream(&format!("read, weir, {how}"), bytes, &mut of_weir);
         report_stream(&format!("read, raw pread+send, {how}"), bytes, &mut of_raw);
     }
-    for (name, sync) in [("rewrite, weir", false), ("rewrite + sync, weir", true)] {
-        let mut samples: Vec<_> =
-            (0..options.passes).map(|_| measure(&servers, || client.rewrite(bytes, sync))).collect();
-        report_stream(name, bytes, &mut samples);
-    }
-    let reads = 40_000;
+}
+
+fn random_reads(servers: &Processes, raw_servers: &Processes, options: &Options) {
+    let (bytes, reads) = (options.mib << 20, 40_000);
     for jobs in [1, 4] {
         let mut clients: Vec<_> =
-            (0..jobs).map(|_| wire::Client::connect(&servers, &options)).collect();
-        let sample = measure(&servers, || wire::random(&mut clients, bytes, reads));
+            (0..jobs).map(|_| wire::Client::connect(servers, options)).collect();
+        let sample = measure(servers, || wire::random(&mut clients, bytes, reads));
         report_random(&format!("random 4 KiB, {jobs} jobs, weir"), reads, &sample);
-        let mut clients: Vec<_> = (0..jobs).map(|_| raw::Client::connect(&raw_servers)).collect();
-        let sample = measure(&raw_servers, || raw::random(&mut clients, bytes, reads));
+        let mut clients: Vec<_> = (0..jobs).map(|_| raw::Client::connect(raw_servers)).collect();
+        let sample = measure(raw_servers, || raw::random(&mut clients, bytes, reads));
         report_random(&format!("random 4 KiB, {jobs} jobs, raw"), reads, &sample);
     }
-    println!("reads that were not in the page cache: {}", client.disk_reads());
-    drop((client, raw_client, servers, raw_servers));
-    std::fs::remove_dir_all(&dir).ok();
 }

@@ -102,8 +102,11 @@ mod tests {
     fn a_damaged_credential_is_refused_without_showing_its_key() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("client.toml");
-        secret::write_new(&path, "cluster = \"a\"\nclient = 1\nkey = \"0123secret\"\nmetadata = 1\n")
-            .unwrap();
+        secret::write_new(
+            &path,
+            "cluster = \"a\"\nclient = 1\nkey = \"0123secret\"\nmetadata = 1\n",
+        )
+        .unwrap();
         let message = Credential::read(&path).unwrap_err().to_string();
         assert!(message.contains("not a client credential"));
         assert!(!message.contains("0123secret"), "{message}");

@@ -2,8 +2,8 @@
 //! fields are those of [`MetaServerConfig`] and [`DataServerConfig`].
 
 use crate::failure::{Done, Failure};
-use serde::de::DeserializeOwned;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::path::Path;
 use weir_dataserver::DataServerConfig;
 use weir_metaserver::MetaServerConfig;

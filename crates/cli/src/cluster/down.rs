@@ -33,7 +33,9 @@ pub fn run(down: &Down) -> Done {
     print(&match (down.purge, stopped) {
         (true, _) => format!("Cluster {name} is deleted.\n"),
         (false, 0) => format!("Cluster {name} was not running.\n"),
-        (false, _) => format!("Cluster {name} is down; its files are kept. `weir up` starts it again.\n"),
+        (false, _) => {
+            format!("Cluster {name} is down; its files are kept. `weir up` starts it again.\n")
+        }
     })
 }
 
@@ -83,9 +85,9 @@ fn stop_daemons(state: &StateDir, description: &Description, force: bool) -> Don
     let ran = std::thread::scope(|scope| {
         let stops: Vec<_> =
             data.iter().map(|name| scope.spawn(|| stop(state, name, force))).collect();
-        let results = stops.into_iter().map(|stop| {
-            stop.join().unwrap_or_else(|_| Err(Failure::new("a thread panicked")))
-        });
+        let results = stops
+            .into_iter()
+            .map(|stop| stop.join().unwrap_or_else(|_| Err(Failure::new("a thread panicked"))));
         results.collect::<Done<Vec<bool>>>()
     })?;
     let meta = stop(state, META, force)?;
@@ -96,10 +98,10 @@ fn stop_daemons(state: &StateDir, description: &Description, force: bool) -> Don
 fn stop(state: &StateDir, name: &str, force: bool) -> Done<bool> {
     let pid_file = state.pid_file(name);
     let process = Process::from_file(&pid_file);
-    if let Some(process) = process {
-        if process.stop(force).map_err(|e| e.about(name))? {
-            eprintln!("weir: {name} had to be killed; its log: {}", state.log_file(name).display());
-        }
+    if let Some(process) = process
+        && process.stop(force).map_err(|e| e.about(name))?
+    {
+        eprintln!("weir: {name} had to be killed; its log: {}", state.log_file(name).display());
     }
     let _ = std::fs::remove_file(&pid_file);
     if let Some(socket) = state.socket_file(name) {

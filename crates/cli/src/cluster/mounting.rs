@@ -133,14 +133,16 @@ pub fn unmount(mount: &WeirMount, lazy: bool) -> Done {
             } else {
                 format!("used by {}", users.join(", "))
             };
-            return Err(Failure::new(format!("busy: {who}"))
-                .about(mountpoint.display())
-                .hint("end that program or let it leave the directory; --lazy detaches the mount now"));
+            return Err(Failure::new(format!("busy: {who}")).about(mountpoint.display()).hint(
+                "end that program or let it leave the directory; --lazy detaches the mount now",
+            ));
         }
         Err(e) => return Err(Failure::file(mountpoint, e)),
     }
     // With --lazy the process goes on serving whoever still uses the mount.
-    let Some(cluster) = Cluster::from_source(&mount.source).filter(|_| !lazy) else { return Ok(()) };
+    let Some(cluster) = Cluster::from_source(&mount.source).filter(|_| !lazy) else {
+        return Ok(());
+    };
     let files = MountFiles::of(&cluster, mountpoint)?;
     if files.process().is_some_and(|process| !process.wait(END_TIMEOUT)) {
         return Err(Failure::new("unmounted, but its process has not ended yet")

@@ -48,7 +48,8 @@ struct Entry {
 
 impl Entry {
     fn weir(self) -> Option<WeirMount> {
-        let ours = self.kind == "fuse.weir" || (self.kind == "fuse" && self.source.starts_with("weir:"));
+        let ours =
+            self.kind == "fuse.weir" || (self.kind == "fuse" && self.source.starts_with("weir:"));
         ours.then_some(WeirMount { mountpoint: self.mountpoint, source: self.source })
     }
 }
@@ -75,9 +76,10 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&first, tail)) = rest.split_first() {
-        let code = tail.get(..3).filter(|_| first == b'\\').and_then(|digits| {
-            u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
-        });
+        let code = tail
+            .get(..3)
+            .filter(|_| first == b'\\')
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
         match code {
             Some(byte) => {
                 out.push(byte);
@@ -96,9 +98,7 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 /// few. Reads links of /proc only, and so never waits for the file system.
 pub fn users(mountpoint: &Path) -> Vec<String> {
     const MOST: usize = 8;
-    let inside = |link: &Path| {
-        std::fs::read_link(link).is_ok_and(|to| to.starts_with(mountpoint))
-    };
+    let inside = |link: &Path| std::fs::read_link(link).is_ok_and(|to| to.starts_with(mountpoint));
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
     processes
         .flatten()

@@ -15,7 +15,8 @@ pub fn free(address: IpAddr, count: usize) -> Done<Vec<u16>> {
     let width = u32::from(RANGE.end - RANGE.start);
     let start = u32::from(u16::from_le_bytes(secret::random()?));
     let candidates = (start..start + width).map(|n| RANGE.start + (n % width) as u16);
-    let ports: Vec<u16> = candidates.filter(|port| bind(address, *port).is_ok()).take(count).collect();
+    let ports: Vec<u16> =
+        candidates.filter(|port| bind(address, *port).is_ok()).take(count).collect();
     if ports.len() < count {
         // Where no port is free, the address itself is wrong.
         bind(address, 0).map_err(|e| failed(address, e))?;

@@ -113,8 +113,9 @@ impl Process {
         if has_ended(&handle, KILL_TIMEOUT) {
             return Ok(true);
         }
-        Err(Failure::new(format!("process {} does not end, even after SIGKILL", self.id()))
-            .hint("it waits for a disk or a file system that does not answer; `dmesg` may say which"))
+        Err(Failure::new(format!("process {} does not end, even after SIGKILL", self.id())).hint(
+            "it waits for a disk or a file system that does not answer; `dmesg` may say which",
+        ))
     }
 
     /// Waits until it has ended.
@@ -221,14 +222,7 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
     if let Some(process) = process {
         process.record(daemon.pid_file)?;
     }
-    Ok(Starting {
-        name: name.to_owned(),
-        child,
-        log: log.to_owned(),
-        log_start,
-        reports,
-        process,
-    })
+    Ok(Starting { name: name.to_owned(), child, log: log.to_owned(), log_start, reports, process })
 }
 
 impl Starting {

@@ -193,8 +193,17 @@ impl Picture {
 
     fn targets_text(&self) -> String {
         let Some(map) = &self.map else { return String::new() };
-        let titles =
-            [">TARGET", "SERVER", "STATE", ">SIZE", ">USED", ">AVAIL", ">USE%", ">IN FLIGHT", "DIRECTORY"];
+        let titles = [
+            ">TARGET",
+            "SERVER",
+            "STATE",
+            ">SIZE",
+            ">USED",
+            ">AVAIL",
+            ">USE%",
+            ">IN FLIGHT",
+            "DIRECTORY",
+        ];
         let mut table = Table::new(&titles);
         for (server, target) in map.targets() {
             let all = self.servers.iter().flat_map(|(_, status)| &status.targets);

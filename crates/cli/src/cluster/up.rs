@@ -51,15 +51,15 @@ pub fn run(up: &Up) -> Done {
         pid_files: Vec::new(),
         mountpoint: None,
     };
-    if undo.fresh {
-        if let Err(failure) = state.make() {
-            // Nothing of ours is in there, but perhaps the lock and the directory.
-            let _ = std::fs::remove_file(state.dir().join(".lock"));
-            if !existed {
-                let _ = std::fs::remove_dir(state.dir());
-            }
-            return Err(failure);
+    if undo.fresh
+        && let Err(failure) = state.make()
+    {
+        // Nothing of ours is in there, but perhaps the lock and the directory.
+        let _ = std::fs::remove_file(state.dir().join(".lock"));
+        if !existed {
+            let _ = std::fs::remove_dir(state.dir());
         }
+        return Err(failure);
     }
     let done = bring_up(up, &defaults, mountpoint.as_deref(), &mut undo);
     if done.is_err() {
@@ -69,12 +69,7 @@ pub fn run(up: &Up) -> Done {
     done
 }
 
-fn bring_up(
-    up: &Up,
-    defaults: &UpDefaults,
-    mountpoint: Option<&Path>,
-    undo: &mut Undo,
-) -> Done {
+fn bring_up(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mut Undo) -> Done {
     let state = undo.state.clone();
     let mut description = if undo.fresh {
         make(&state, up, defaults)?
@@ -298,8 +293,10 @@ fn await_targets(client: &Client, description: &Description) -> Done {
         }
         if begin.elapsed() > TARGETS_TIMEOUT {
             let seconds = TARGETS_TIMEOUT.as_secs();
-            return Err(Failure::new(format!("{missing} targets are not online after {seconds} s"))
-                .hint("the logs of the data servers say why they cannot reach the metadata server"));
+            return Err(Failure::new(format!(
+                "{missing} targets are not online after {seconds} s"
+            ))
+            .hint("the logs of the data servers say why they cannot reach the metadata server"));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -349,10 +346,10 @@ impl Undo {
         if let Some(mountpoint) = self.mountpoint {
             let _ = std::fs::remove_dir(mountpoint);
         }
-        if self.fresh {
-            if let Err(failure) = self.state.purge() {
-                failure.say();
-            }
+        if self.fresh
+            && let Err(failure) = self.state.purge()
+        {
+            failure.say();
         }
     }
 }
@@ -389,7 +386,9 @@ fn report(up: &Up, state: &StateDir, description: &Description, started: usize) 
     text += &format!("State, keys and logs are in {}\n\n", state.dir().display());
     text += &match mounts.first() {
         Some(mount) => format!("  cp -a /usr/share/doc {}\n", mount.mountpoint.display()),
-        None => format!("  weir mount{choice} DIRECTORY\n  weir cp{choice} -r /usr/share/doc weir:/doc\n"),
+        None => format!(
+            "  weir mount{choice} DIRECTORY\n  weir cp{choice} -r /usr/share/doc weir:/doc\n"
+        ),
     };
     text += &format!("  weir status{choice}\n  weir down{choice}\n");
     print(&text)

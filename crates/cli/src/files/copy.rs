@@ -60,14 +60,13 @@ pub fn run(cp: &Cp) -> Done {
         _ => return Err(Failure::new("cp needs a source and a destination")),
     };
     let mut sessions = Sessions::default();
-    if let [source] = sources {
-        if copy_stream(cp, &mut sessions, source, destination)? {
-            return Ok(());
-        }
+    if let [source] = sources
+        && copy_stream(cp, &mut sessions, source, destination)?
+    {
+        return Ok(());
     }
     let to = place(cp, &mut sessions, destination)?;
-    let to_dir =
-        to.tree.stat(&to.path, true)?.is_some_and(|meta| meta.kind == FileKind::Directory);
+    let to_dir = to.tree.stat(&to.path, true)?.is_some_and(|meta| meta.kind == FileKind::Directory);
     if sources.len() > 1 && !to_dir {
         return Err(Failure::new(ErrorKind::NotDirectory.text()).about(to.shown()));
     }
@@ -85,8 +84,8 @@ pub fn run(cp: &Cp) -> Done {
         let mut walk =
             Walk { copier: &copier, tasks, recursive: cp.recursive, directories: Vec::new() };
         for source in sources {
-            let done = place(cp, &mut sessions, source)
-                .and_then(|from| walk.source(&from, &to, to_dir));
+            let done =
+                place(cp, &mut sessions, source).and_then(|from| walk.source(&from, &to, to_dir));
             copier.keep(done);
         }
         walk.directories
@@ -125,8 +124,7 @@ fn copy_stream(
         (Name::Stream, Name::Remote(_)) => {
             let to = place(cp, sessions, destination)?;
             if to.tree.stat(&to.path, true)?.is_some_and(|m| m.kind == FileKind::Directory) {
-                return Err(Failure::new(ErrorKind::IsDirectory.text())
-                    .about(to.shown()));
+                return Err(Failure::new(ErrorKind::IsDirectory.text()).about(to.shown()));
             }
             from_stdin(&*to.tree.create(&to.path, 0o644)?)?;
         }
@@ -153,7 +151,9 @@ fn from_stdin(sink: &dyn Sink) -> Done {
     loop {
         let n = match input.read(&mut buffer) {
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-            n => n.map_err(|e| Failure::from(weir_types::Error::from(e)).about("standard input"))?,
+            n => {
+                n.map_err(|e| Failure::from(weir_types::Error::from(e)).about("standard input"))?
+            }
         };
         if n == 0 {
             return sink.finish();
@@ -175,9 +175,8 @@ pub fn to_stdout(source: &dyn Source) -> Done {
         }
         match output.write_all(&buffer[..n]).and_then(|()| output.flush()) {
             Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-            done => done.map_err(|e| {
-                Failure::from(weir_types::Error::from(e)).about("standard output")
-            })?,
+            done => done
+                .map_err(|e| Failure::from(weir_types::Error::from(e)).about("standard output"))?,
         }
         offset += n as u64;
     }
@@ -295,7 +294,9 @@ impl Walk<'_> {
         };
         if meta.kind == FileKind::Directory {
             if !self.recursive {
-                return Err(Failure::new("is a directory").about(from.shown()).hint("-r copies it"));
+                return Err(Failure::new("is a directory")
+                    .about(from.shown())
+                    .hint("-r copies it"));
             }
             if to.is_below(from) {
                 return Err(Failure::new("cannot be copied into itself").about(from.shown()));
@@ -313,7 +314,10 @@ impl Walk<'_> {
                 if self.copier.preserve { to.tree.set_meta(&to.path, &meta) } else { Ok(()) }
             }
             FileKind::File => self.file(from, to, meta),
-            _ => Err(Failure::new("neither file, directory nor link: not copied").about(from.shown())),
+            _ => {
+                Err(Failure::new("neither file, directory nor link: not copied")
+                    .about(from.shown()))
+            }
         }
     }
 

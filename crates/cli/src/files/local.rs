@@ -43,8 +43,11 @@ impl Tree for LocalTree {
     }
 
     fn stat(&self, bytes: &[u8], follow: bool) -> Done<Option<Meta>> {
-        let found =
-            if follow { std::fs::metadata(path(bytes)) } else { std::fs::symlink_metadata(path(bytes)) };
+        let found = if follow {
+            std::fs::metadata(path(bytes))
+        } else {
+            std::fs::symlink_metadata(path(bytes))
+        };
         match found {
             Ok(m) => Ok(Some(meta(&m))),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),

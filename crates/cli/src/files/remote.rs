@@ -108,12 +108,12 @@ impl RemoteTree {
     }
 
     fn find(&self, path: &[u8], follow: bool) -> Result<Attr, Error> {
-        if let Some((dir, name)) = split(path) {
-            if let Some(parent) = self.remembered(dir) {
-                let attr = self.client.lookup(&self.context, parent, name)?;
-                if !(follow && attr.kind == FileKind::Symlink) {
-                    return Ok(attr);
-                }
+        if let Some((dir, name)) = split(path)
+            && let Some(parent) = self.remembered(dir)
+        {
+            let attr = self.client.lookup(&self.context, parent, name)?;
+            if !(follow && attr.kind == FileKind::Symlink) {
+                return Ok(attr);
             }
         }
         self.client.resolve(&self.context, path, follow)
@@ -144,7 +144,8 @@ impl RemoteTree {
             let page = self.client.readdir(&self.context, dir, cookie, most, true)?;
             cookie = page.entries.last().map_or(cookie, |e| e.cookie);
             let nothing = page.entries.is_empty();
-            entries.extend(page.entries.into_iter().filter(|e| &*e.name != b"." && &*e.name != b".."));
+            entries
+                .extend(page.entries.into_iter().filter(|e| &*e.name != b"." && &*e.name != b".."));
             if page.end || nothing {
                 break;
             }
@@ -163,7 +164,6 @@ impl RemoteTree {
         }
         self.client.open(&self.context, attr.file, rights).map_err(self.about(path))
     }
-
 
     fn remembered(&self, dir: &[u8]) -> Option<FileId> {
         if dir == b"/" {
@@ -252,10 +252,8 @@ impl Tree for RemoteTree {
             rights: Rights::WRITE,
             ..CreateOptions::default()
         };
-        let (file, _) = self
-            .client
-            .create(&self.context, parent, name, &options)
-            .map_err(self.about(path))?;
+        let (file, _) =
+            self.client.create(&self.context, parent, name, &options).map_err(self.about(path))?;
         Ok(Box::new(self.handle(path, file)))
     }
 

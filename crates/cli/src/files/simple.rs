@@ -61,7 +61,9 @@ pub fn rm(rm: &Rm) -> Done {
         let tree = sessions.tree(&rm.client, &name, "rm")?;
         let path = &name.path;
         if split(path).is_none() {
-            return Err(Failure::new("the root directory cannot be removed").about(tree.shown(path)));
+            return Err(
+                Failure::new("the root directory cannot be removed").about(tree.shown(path))
+            );
         }
         let Some(meta) = tree.stat(path, false)? else {
             let missing = || Failure::new(ErrorKind::NotFound.text()).about(tree.shown(path));

@@ -107,8 +107,17 @@ fn text_of(
         let _ = write!(out, ", base {}, count {}, unit {unit}", layout.base, segment.columns.len());
     }
     let _ = writeln!(out, ", {} segment(s), epoch {}", layout.segments.len(), layout.epoch);
-    let titles =
-        ["SEGMENT", ">START", ">LENGTH", ">COLUMN", ">COPY", ">TARGET", ">BYTES", "SERVER", "DIRECTORY"];
+    let titles = [
+        "SEGMENT",
+        ">START",
+        ">LENGTH",
+        ">COLUMN",
+        ">COPY",
+        ">TARGET",
+        ">BYTES",
+        "SERVER",
+        "DIRECTORY",
+    ];
     let mut table = Table::new(&titles);
     for (object, target, bytes) in objects {
         let segment = layout.segments.iter().find(|s| s.index == object.segment);

@@ -19,15 +19,15 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
         return Ok(None);
     }
     // A size list can only mean fragments.
-    let family = layout.unwrap_or(if sizes.is_empty() { Family::Striped } else { Family::Fragments });
+    let family =
+        layout.unwrap_or(if sizes.is_empty() { Family::Striped } else { Family::Fragments });
     let kind = match family {
         Family::Striped => LayoutKind::Striped,
         Family::Fragments => LayoutKind::Fragments,
         Family::Chunked => LayoutKind::Chunked,
     };
-    let misfit = |flag: &str, families: &str| {
-        Err(Failure::new(format!("{flag} is for {families} layouts")))
-    };
+    let misfit =
+        |flag: &str, families: &str| Err(Failure::new(format!("{flag} is for {families} layouts")));
     if unit.is_some() && kind != LayoutKind::Striped {
         return misfit("--unit", "striped");
     }

@@ -55,7 +55,8 @@ impl<'a> Finder<'a> {
         let tree = match self.mounted.get(&mount.source) {
             Some(tree) => tree.clone(),
             None => {
-                let unknown = || Failure::new(format!("cannot tell the cluster of {}", mount.source));
+                let unknown =
+                    || Failure::new(format!("cannot tell the cluster of {}", mount.source));
                 let cluster = Cluster::from_source(&mount.source).ok_or_else(unknown)?;
                 let tree = Arc::new(RemoteTree::open(&cluster, "weir:".to_owned(), self.purpose)?);
                 self.mounted.insert(mount.source, tree.clone());

@@ -1,6 +1,7 @@
 //! A cluster of real processes in a temporary directory, which is gone when
 //! the test ends, even by a panic.
 #![allow(dead_code)] // Each test program uses its part of it.
+#![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -22,22 +22,36 @@ pub struct Options {
     pub ahead: u64,
     pub passes: usize,
     pub mib: u64,
+    /// `read`, `write` or `random`; empty: all.
+    pub only: String,
 }
 
 impl Options {
     pub fn parse(args: &[String]) -> Self {
         let mut options =
-            Self { dir: std::env::temp_dir(), unix: false, ahead: 1, passes: 5, mib: 2048 };
+            Self {
+                dir: std::env::temp_dir(),
+                unix: false,
+                ahead: 1,
+                passes: 5,
+                mib: 2048,
+                only: String::new(),
+            };
         for arg in args {
             match arg.split_once('=') {
                 Some(("ahead", n)) => options.ahead = n.parse().expect("a number"),
                 Some(("passes", n)) => options.passes = n.parse().expect("a number"),
                 Some(("mib", n)) => options.mib = n.parse().expect("a number"),
+                Some(("only", what)) => options.only = what.into(),
                 _ if arg == "unix" => options.unix = true,
                 _ => options.dir = arg.into(),
             }
         }
         options
+    }
+
+    pub fn wants(&self, what: &str) -> bool {
+        self.only.is_empty() || self.only == what
     }
 
     pub fn scratch_dir(&self) -> PathBuf {

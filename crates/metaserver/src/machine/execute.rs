@@ -251,6 +251,5 @@ fn keep_result(
         status: reply.status.map_or(0, |kind| kind as u16),
         body: Bytes(reply.body.clone()),
     };
-    debug_assert!(SlotRecord::from_bytes(&record.to_bytes()).is_ok());
     tx.put(&key::slot(session, mutation.slot), &schema::encode(&record))
 }

@@ -118,6 +118,7 @@ impl<E: Engine> Cluster<E> {
     pub fn client(&mut self, caller: Caller) -> Client {
         let hello = Self::hello(Identity::Client(ADMIN), SessionId(0));
         let session = self.machine.welcome(&hello, self.now).unwrap().session;
+        self.machine.flush().unwrap();
         Client { session, next: 1, caller }
     }
 

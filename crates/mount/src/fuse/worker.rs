@@ -104,7 +104,9 @@ impl<F: Filesystem> Worker<F> {
             become_io_flusher();
         }
         while let Some(length) = self.receive() {
-            let Seen::Serve { unique } = self.look(length) else { continue };
+            // A panic here would lose a thread that the crew counts on.
+            let seen = catch_unwind(AssertUnwindSafe(|| self.look(length)));
+            let Ok(Seen::Serve { unique }) = seen else { continue };
             match self.shared.crew.took() {
                 Taken::Serve => self.serve(length),
                 Taken::StartAnother => {

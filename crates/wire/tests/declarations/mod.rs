@@ -1,6 +1,8 @@
 //! Finds declarations of wire types in source text, and tables in a document.
 //! Knows only the shapes that `rustfmt` and our macros leave.
 
+#![allow(clippy::unwrap_used, reason = "a source of another shape must fail the test")]
+
 /// Something that the document has a line for. Fields are `` `a: T, b: U` ``,
 /// or `none`.
 #[derive(Debug)]

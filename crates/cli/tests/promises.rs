@@ -1,0 +1,170 @@
+//! What the design promises of messages, shown by counters of real servers
+//! (PVFS, paper 0: rows 0.19 to 0.28 of its checklist).
+
+mod harness;
+mod library;
+
+use harness::{Cluster, Place, noise};
+use library::{client, counter};
+use weir_client::{Client, Context, CreateOptions, File};
+use weir_layout::{Region, RegionList};
+use weir_types::{FileId, LayoutSpec, TargetId};
+
+const UNIT: u64 = 8192;
+
+/// A file of 8 KiB units over four targets, as in the paper.
+fn striped(client: &Client, name: &[u8], bytes: usize) -> File {
+    let layout =
+        LayoutSpec { stripe_unit_bytes: UNIT as u32, base: Some(0), ..LayoutSpec::default() };
+    let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
+    let ctx = Context::root();
+    let (file, _) = client.create(&ctx, FileId::ROOT, name, &options).unwrap();
+    file.write_at(&ctx, 0, &noise(bytes, 5)).unwrap();
+    file.flush(&ctx).unwrap();
+    file
+}
+
+fn server_counter(client: &Client, target: u32, name: &str) -> u64 {
+    let status = client.data_status(TargetId(target), 5000).unwrap();
+    status.counters.iter().find(|(n, _)| n == name).map_or(0, |(_, v)| *v)
+}
+
+/// Requests of one kind that the data servers have received.
+fn received(client: &Client, name: &str) -> Vec<u64> {
+    (1..=4).map(|target| server_counter(client, target, name)).collect()
+}
+
+fn meta_requests(client: &Client) -> u64 {
+    counter(client, "meta_requests")
+}
+
+fn four(place: &Place) -> Cluster<'_> {
+    place.up("promises", &["--targets", "4"])
+}
+
+#[test]
+fn one_request_and_one_reply_per_server_and_none_to_the_metadata_server() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let client = client(&cluster, false);
+    let (ctx, size) = (Context::root(), 4 << 20);
+    let file = striped(&client, b"f", size);
+    let data = noise(size, 5);
+    // (offset, length, servers that hold any of it)
+    let calls = [(0, 838, 1), (8000, 838, 2), (0, 3 * 8192, 3), (100, 30_000, 4), (0, 1 << 20, 4)];
+    for (offset, len, servers) in calls {
+        let (reads, meta) = (received(&client, "op.read"), meta_requests(&client));
+        let (asked, answered) =
+            (counter(&client, "data_requests"), counter(&client, "data_replies"));
+        let mut buffer = vec![0; len];
+        file.read_at(&ctx, offset as u64, &mut buffer).unwrap();
+        assert!(buffer == data[offset..offset + len]);
+        assert_eq!(meta_requests(&client), meta, "the metadata server is not on the data path");
+        assert_eq!(counter(&client, "data_requests") - asked, servers, "at {offset}, {len}");
+        assert_eq!(counter(&client, "data_replies") - answered, servers);
+        let now = received(&client, "op.read");
+        let each: Vec<u64> = now.iter().zip(&reads).map(|(n, r)| n - r).collect();
+        assert!(each.iter().all(|n| *n <= 1), "one request per server: {each:?}");
+        assert_eq!(each.iter().sum::<u64>(), servers);
+    }
+    let (writes, meta) = (received(&client, "op.write"), meta_requests(&client));
+    file.write_at(&ctx, 0, &data[..1 << 20]).unwrap();
+    let now = received(&client, "op.write");
+    assert!(now.iter().zip(&writes).all(|(n, w)| n - w == 1), "{writes:?} then {now:?}");
+    assert_eq!(meta_requests(&client), meta);
+    let status = client.metadata_status().unwrap();
+    let data_ops = status.counters.iter().filter(|(n, _)| n == "op.read" || n == "op.write");
+    assert_eq!(data_ops.map(|(_, v)| v).sum::<u64>(), 0);
+}
+
+#[test]
+fn without_cache_the_bytes_on_the_wire_are_the_bytes_asked_for() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let client = client(&cluster, false);
+    let ctx = Context::root();
+    let file = striped(&client, b"f", 1 << 20);
+    let before = counter(&client, "read_wire_bytes");
+    let mut asked = 0;
+    for i in 0..200u64 {
+        let mut record = [0; 838];
+        asked += file.read_at(&ctx, i * 838, &mut record).unwrap() as u64;
+    }
+    assert_eq!(counter(&client, "read_wire_bytes") - before, asked);
+    assert_eq!(asked, 200 * 838);
+}
+
+#[test]
+fn a_strided_list_is_one_request_per_server_whose_share_the_server_works_out() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let client = client(&cluster, false);
+    let ctx = Context::root();
+    let file = striped(&client, b"f", 2 << 20);
+    let data = noise(2 << 20, 5);
+    // 100 records of 838 bytes, one every 16,000 bytes.
+    let records = Region { offset: 321, size: 838, stride: 16_000, count: 100 };
+    let list = RegionList::new(vec![records]).unwrap();
+    let want: Vec<u8> = (0..100).flat_map(|i| data[321 + i * 16_000..][..838].to_vec()).collect();
+    let before = received(&client, "op.read");
+    let mut buffer = vec![0; want.len()];
+    file.read_regions(&ctx, &list, &mut buffer).unwrap();
+    assert!(buffer == want);
+    let now = received(&client, "op.read");
+    assert_eq!(now.iter().zip(&before).map(|(n, b)| n - b).collect::<Vec<_>>(), [1, 1, 1, 1]);
+
+    let marks = noise(want.len(), 9);
+    file.write_regions(&ctx, &list, &marks).unwrap();
+    let mut all = vec![0; 2 << 20];
+    file.read_at(&ctx, 0, &mut all).unwrap();
+    for (i, mark) in marks.chunks(838).enumerate() {
+        assert!(all[321 + i * 16_000..][..838] == *mark, "record {i}");
+    }
+    assert!(all[321 + 838..321 + 16_000] == data[321 + 838..321 + 16_000], "between records");
+}
+
+#[test]
+fn read_ahead_serves_a_sequential_reader_and_fetches_no_byte_twice() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let (ctx, size) = (Context::root(), 16 << 20);
+    let writer = client(&cluster, true);
+    striped(&writer, b"f", size).close(&ctx).unwrap();
+    let reader = client(&cluster, true);
+    let attr = reader.resolve(&ctx, b"f", true).unwrap();
+    let (file, _) = reader.open(&ctx, attr.file, weir_wire::Rights::READ).unwrap();
+    let data = noise(size, 5);
+    for (i, want) in data.chunks(1 << 20).enumerate() {
+        let mut buffer = vec![0; want.len()];
+        file.read_at(&ctx, (i << 20) as u64, &mut buffer).unwrap();
+        assert!(buffer == want, "MiB {i}");
+    }
+    assert_eq!(counter(&reader, "read_wire_bytes"), size as u64);
+    assert!(counter(&reader, "ahead_used") >= 14);
+}
+
+#[test]
+fn objects_are_named_by_the_id_that_the_metadata_server_gave() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let client = client(&cluster, false);
+    let file = striped(&client, b"f", 4 * UNIT as usize);
+    let name = format!("f{:x}.", file.id().0);
+    for target in 1..=4 {
+        let objects = cluster.dir().join(format!("targets/{target}/objects"));
+        let found = walk(&objects).into_iter().filter(|f| f.starts_with(&name)).count();
+        assert_eq!(found, 1, "target {target} has one object of the file");
+    }
+}
+
+fn walk(dir: &std::path::Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+        if entry.path().is_dir() {
+            names.extend(walk(&entry.path()));
+        } else {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names
+}

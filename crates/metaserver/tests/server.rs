@@ -1,0 +1,253 @@
+//! The real server: a directory, sockets, signals to stop, kills and restarts.
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use weir_metaserver::{MetaServerConfig, NewFileSystem, ReadyInfo, init, run};
+use weir_net::{Address, BlockingConn, Wait};
+use weir_types::{
+    Caller, ClientId, Error, ErrorKind, FileId, FsUsage, KeyGeneration, Result, ServerId,
+    SessionId, SlotId, SlotSequence, TargetId,
+};
+use weir_wire::frame::VERSION;
+use weir_wire::handshake::{Hello, Identity, Welcome};
+use weir_wire::key::MasterKey;
+use weir_wire::message::Request;
+use weir_wire::meta::*;
+use weir_wire::peer::{RegisterRequest, TargetReport};
+use weir_wire::{Header, Key};
+
+const CLIENT: ClientId = ClientId(1);
+
+fn master() -> MasterKey {
+    MasterKey(Key::from_bytes([4; 32]))
+}
+
+fn wait() -> Wait {
+    Wait::for_ms(10_000)
+}
+
+fn write_key(path: &Path, key: &Key) {
+    std::fs::write(path, key.to_hex()).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        write_key(&dir.path().join("master.key"), &master().0);
+        Self { dir }
+    }
+
+    fn meta(&self) -> PathBuf {
+        self.dir.path().join("meta")
+    }
+
+    fn config(&self) -> MetaServerConfig {
+        let socket = self.dir.path().join("meta.sock").display().to_string();
+        let listen = vec!["127.0.0.1:0".to_owned(), socket];
+        MetaServerConfig::new(self.meta(), listen, self.dir.path().join("master.key"))
+    }
+
+    fn init(&self) {
+        init(&self.meta(), &master(), &NewFileSystem::new([6; 16], CLIENT)).unwrap();
+    }
+}
+
+struct Running {
+    addresses: Vec<String>,
+    shutdown: OwnedFd,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl Running {
+    fn start(config: MetaServerConfig) -> Self {
+        let shutdown = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let watched = rustix::io::dup(&shutdown).unwrap();
+        let (ready, is_ready) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            run(config, watched.as_fd(), |info: ReadyInfo| ready.send(info).unwrap())
+        });
+        let Ok(info) = is_ready.recv() else { panic!("{:?}", thread.join()) };
+        Self { addresses: info.addresses, shutdown, thread }
+    }
+
+    fn stop(self) {
+        rustix::io::write(&self.shutdown, &1u64.to_ne_bytes()).unwrap();
+        self.thread.join().unwrap().unwrap();
+    }
+}
+
+fn connect(address: &str, identity: Identity, key: Key, session: SessionId) -> Result<(BlockingConn, Welcome)> {
+    let nonce = weir_net::random_bytes()?;
+    let hello = Hello { version: VERSION, identity, nonce, session, name: "test".into() };
+    BlockingConn::connect(&Address::parse(address)?, key, &hello, &wait())
+}
+
+struct Client {
+    conn: BlockingConn,
+    welcome: Welcome,
+    sequence: u64,
+}
+
+impl Client {
+    fn open(address: &str, session: SessionId) -> Result<Self> {
+        let key = master().client(CLIENT);
+        let (conn, welcome) = connect(address, Identity::Client(CLIENT), key, session)?;
+        Ok(Self { conn, welcome, sequence: 0 })
+    }
+
+    fn send<R: Request>(&mut self, mutation: Option<MutationId>, request: &R) -> Result<R::Reply> {
+        let prefix = MetaPrefix { caller: Caller::ROOT, mutation };
+        let header = Header::request(R::OP, self.conn.next_request_id());
+        self.conn.send(header, &(prefix, Whole(request)), &[], &[], &wait())?;
+        self.conn.recv_reply(&wait())
+    }
+
+    fn ask<R: Request>(&mut self, request: &R) -> Result<R::Reply> {
+        self.send(None, request)
+    }
+
+    fn make<R: Request>(&mut self, request: &R) -> Result<R::Reply> {
+        self.sequence += 1;
+        let (slot, sequence) = (SlotId(0), SlotSequence(self.sequence));
+        self.send(Some(MutationId { slot, sequence }), request)
+    }
+}
+
+struct Whole<'a, R>(&'a R);
+impl<R: weir_types::Encode> weir_types::Encode for Whole<'_, R> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+    }
+}
+
+fn register(address: &str, server: u32) -> Result<()> {
+    let id = ServerId(server);
+    let key = master().server(id, KeyGeneration(1));
+    let (mut conn, welcome) = connect(address, Identity::Server(id), key, SessionId(0))?;
+    assert_eq!(welcome.cluster, [6; 16]);
+    let usage = FsUsage { total_bytes: 1 << 40, free_bytes: 1 << 40, ..FsUsage::default() };
+    let target = TargetReport { target: TargetId(server), usage, removed: Vec::new() };
+    let request = RegisterRequest {
+        host: "node".into(),
+        tcp: "node:7701".into(),
+        unix: String::new(),
+        targets: vec![target],
+    };
+    let header = Header::request(RegisterRequest::OP, conn.next_request_id());
+    conn.send(header, &request, &[], &[], &wait())?;
+    conn.recv_reply::<weir_wire::peer::HeartbeatReply>(&wait()).map(drop)
+}
+
+fn mkdir(name: &str) -> MkdirRequest {
+    MkdirRequest { parent: FileId::ROOT, name: name.as_bytes().into(), mode: 0o755 }
+}
+
+#[test]
+fn clients_and_servers_connect_and_what_was_done_survives_a_restart() {
+    let place = Place::new();
+    place.init();
+    let running = Running::start(place.config());
+    for (n, address) in running.addresses.iter().enumerate() {
+        register(address, n as u32 + 1).unwrap();
+    }
+    let mut tcp = Client::open(&running.addresses[0], SessionId(0)).unwrap();
+    tcp.make(&mkdir("d")).unwrap();
+    // A second connection of the same session, through the Unix socket.
+    let mut unix = Client::open(&running.addresses[1], tcp.welcome.session).unwrap();
+    assert_eq!(unix.welcome.session, tcp.welcome.session);
+    let lookup = LookupRequest { parent: FileId::ROOT, name: b"d"[..].into() };
+    let found = unix.ask(&lookup).unwrap();
+    let map = unix.ask(&GetMapRequest { have: weir_types::Epoch(0) }).unwrap().unwrap();
+    assert_eq!(map.targets().count(), 2);
+    unix.ask(&SyncMetaRequest {}).unwrap();
+    let instance = tcp.welcome.instance;
+    running.stop();
+
+    let running = Running::start(place.config());
+    let mut again = Client::open(&running.addresses[1], tcp.welcome.session).unwrap();
+    assert_ne!(again.welcome.instance, instance, "clients see that it is another run");
+    assert_eq!(again.ask(&lookup).unwrap().file, found.file);
+    again.sequence = 0;
+    assert_eq!(again.make(&mkdir("d")).unwrap().file, found.file, "a retry of the first");
+    running.stop();
+}
+
+#[test]
+fn many_requests_in_flight_are_all_answered() {
+    let place = Place::new();
+    place.init();
+    let running = Running::start(place.config());
+    let mut client = Client::open(&running.addresses[0], SessionId(0)).unwrap();
+    for round in 0..50u64 {
+        for slot in 0..32 {
+            let mutation =
+                Some(MutationId { slot: SlotId(slot), sequence: SlotSequence(round + 1) });
+            let prefix = MetaPrefix { caller: Caller::ROOT, mutation };
+            let header = Header::request(MkdirRequest::OP, client.conn.next_request_id());
+            let request = mkdir(&format!("{round}-{slot}"));
+            client.conn.send(header, &(prefix, Whole(&request)), &[], &[], &wait()).unwrap();
+        }
+        for _ in 0..32 {
+            client.conn.recv_reply::<weir_types::Attr>(&wait()).unwrap();
+        }
+    }
+    assert_eq!(client.ask(&GetAttrRequest { file: FileId::ROOT }).unwrap().nlink, 2 + 50 * 32);
+    running.stop();
+}
+
+#[test]
+fn wrong_keys_are_refused() {
+    let place = Place::new();
+    place.init();
+    let running = Running::start(place.config());
+    let stranger = Key::from_bytes([66; 32]);
+    for identity in [Identity::Client(CLIENT), Identity::Server(ServerId(1))] {
+        let refused = connect(&running.addresses[0], identity, stranger.clone(), SessionId(0));
+        assert_eq!(refused.err().map(|e| e.kind), Some(ErrorKind::AuthFailed));
+    }
+    running.stop();
+}
+
+#[test]
+fn a_start_that_cannot_be_says_why() {
+    let place = Place::new();
+    let never = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+    let start = |config: MetaServerConfig| -> Error {
+        run(config, never.as_fd(), |_| panic!("it started")).unwrap_err()
+    };
+    let error = start(place.config());
+    assert_eq!(error.kind, ErrorKind::NotFound);
+    assert!(error.message.contains("weir up"), "{error}");
+    assert!(!place.meta().exists(), "nothing was made there");
+    place.init();
+    let error = init(&place.meta(), &master(), &NewFileSystem::new([6; 16], CLIENT)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Exists);
+
+    let other_key = place.dir.path().join("other.key");
+    write_key(&other_key, &Key::from_bytes([8; 32]));
+    let error = start(MetaServerConfig { master_key_file: other_key, ..place.config() });
+    assert_eq!(error.kind, ErrorKind::AuthFailed);
+    assert!(error.message.contains("master key"), "{error}");
+    let error = start(MetaServerConfig { cluster: Some([1; 16]), ..place.config() });
+    assert!(error.message.contains("another cluster"), "{error}");
+
+    let running = Running::start(place.config());
+    let taken = vec![running.addresses[0].clone()];
+    let error = start(MetaServerConfig { listen: taken, ..place.config() });
+    assert_eq!(error.kind, ErrorKind::Busy);
+    assert!(error.message.contains("port"), "{error}");
+    let free = vec!["127.0.0.1:0".to_owned()];
+    let error = start(MetaServerConfig { listen: free, ..place.config() });
+    assert_eq!(error.kind, ErrorKind::Busy);
+    assert!(error.message.contains("in use"), "{error}");
+    running.stop();
+}
