@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::failure::{Done, Failure};
-use crate::rows::Row;
+use crate::rows::{Row, Via};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,6 +16,9 @@ pub struct Arguments {
     /// Only these rows (may be given several times)
     #[arg(long, value_enum, value_name = "ROW")]
     pub only: Vec<Row>,
+    /// Only these ways of doing them, as for a profile (may be given several times)
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub way: Vec<Via>,
     /// Only the machine's limits, without a cluster
     #[arg(long)]
     pub limits: bool,
@@ -72,6 +75,8 @@ pub enum Hidden {
 pub struct Plan {
     /// The rows.
     pub rows: Vec<Row>,
+    /// The ways of doing them; empty: all.
+    pub ways: Vec<Via>,
     /// Whether there is a cluster.
     pub with_weir: bool,
     /// The `weir` program.
@@ -112,6 +117,7 @@ impl Arguments {
         let base_dir = self.dir.canonicalize().map_err(|e| Failure::file(&self.dir, e))?;
         Ok(Plan {
             rows: if self.only.is_empty() { Row::ALL.to_vec() } else { self.only.clone() },
+            ways: self.way.clone(),
             with_weir: !self.limits,
             weir,
             base_dir,

@@ -45,7 +45,7 @@ pub enum Row {
 }
 
 /// A way of doing it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Via {
     /// TCP on loopback from warm memory.
@@ -219,7 +219,9 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// All series of a row, alternating. Only a signal ends it early.
     fn row(&mut self, row: Row) -> Done<Vec<(Via, Series)>> {
-        let ways = row.ways().iter().filter(|via| self.plan.with_weir || !via.is_weir());
+        let chosen = |via: &&Via| self.plan.ways.is_empty() || self.plan.ways.contains(via);
+        let possible = |via: &&Via| self.plan.with_weir || !via.is_weir();
+        let ways = row.ways().iter().filter(chosen).filter(possible);
         let mut list: Vec<(Via, Series)> = Vec::new();
         for via in ways {
             list.push((*via, Series::default()));

@@ -2,13 +2,16 @@
 //! there afterwards, whole, and the work goes on once the daemon is back.
 
 mod harness;
+mod library;
 
 use harness::{Cluster, Place, eventually, noise, root};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use weir_client::{Client, ClientConfig, Context};
+use weir_wire::Rights;
 
 const FILE_BYTES: usize = 300_000;
 
@@ -20,11 +23,15 @@ fn name(number: u64) -> String {
     format!("file-{number:05}")
 }
 
-/// Writes files, each synced, until told to stop; says how many were synced.
-fn writer(dir: &Path, stop: &AtomicBool, synced: &AtomicU64) -> Result<(), String> {
-    let mut number = 0;
-    while !stop.load(Ordering::Acquire) {
-        let path = dir.join(name(number));
+/// Writes files, each synced, until it is killed; says in `progress` how many
+/// were synced. It is a process of its own: were it a thread of the test, every
+/// program that the test starts would inherit the open file, and close it.
+#[test]
+fn writer_process() {
+    let Some(dir) = std::env::var_os("WEIR_TEST_WRITER") else { return };
+    let progress = PathBuf::from(std::env::var_os("WEIR_TEST_PROGRESS").unwrap());
+    for number in 0.. {
+        let path = Path::new(&dir).join(name(number));
         let write = || -> std::io::Result<()> {
             let mut file = File::create(&path)?;
             for part in contents(number).chunks(70_001) {
@@ -32,11 +39,66 @@ fn writer(dir: &Path, stop: &AtomicBool, synced: &AtomicU64) -> Result<(), Strin
             }
             file.sync_all()
         };
-        write().map_err(|e| format!("{}: {e}", path.display()))?;
-        number += 1;
-        synced.store(number, Ordering::Release);
+        write().unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let next = progress.with_extension("next");
+        fs::write(&next, (number + 1).to_string()).unwrap();
+        fs::rename(&next, &progress).unwrap();
     }
-    Ok(())
+}
+
+struct Writer {
+    child: Child,
+    progress: PathBuf,
+}
+
+impl Writer {
+    fn start(place: &Place, dir: &Path) -> Self {
+        let progress = place.path("progress");
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "writer_process"])
+            .env("WEIR_TEST_WRITER", dir)
+            .env("WEIR_TEST_PROGRESS", &progress)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self { child, progress }
+    }
+
+    fn synced(&self) -> u64 {
+        fs::read_to_string(&self.progress).ok().and_then(|s| s.parse().ok()).unwrap_or(0)
+    }
+
+    /// Waits until so many more files are synced; the writer must not fail.
+    fn wait_for(&mut self, more: u64) {
+        let want = self.synced() + more;
+        eventually("files are synced", || self.synced() >= want || self.ended());
+        assert!(!self.ended(), "the writer failed: {}", self.complaint());
+    }
+
+    fn ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    fn complaint(&mut self) -> String {
+        let mut text = String::new();
+        if let Some(stderr) = &mut self.child.stderr {
+            stderr.read_to_string(&mut text).unwrap();
+        }
+        text
+    }
+
+    fn stop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 fn verify(dir: &Path, count: u64) {
@@ -57,27 +119,17 @@ fn killed_under_a_writer(daemon: &str, rounds: usize) {
     let cluster = place.up(&format!("kill-{daemon}"), &["--mount", at.to_str().unwrap()]);
     let dir = at.join("work");
     fs::create_dir(&dir).unwrap();
-    let (stop, synced) = (AtomicBool::new(false), AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        let writing = scope.spawn(|| writer(&dir, &stop, &synced));
-        for _ in 0..rounds {
-            let before = synced.load(Ordering::Acquire);
-            eventually("files are synced", || {
-                synced.load(Ordering::Acquire) >= before + 5 || writing.is_finished()
-            });
-            cluster.kill(daemon);
-            // Down for a moment, with the writer running into it.
-            std::thread::sleep(Duration::from_millis(300));
-            up_again(&cluster);
-        }
-        let before = synced.load(Ordering::Acquire);
-        eventually("the writer goes on", || {
-            synced.load(Ordering::Acquire) >= before + 3 || writing.is_finished()
-        });
-        stop.store(true, Ordering::Release);
-        writing.join().unwrap().unwrap();
-    });
-    let count = synced.load(Ordering::Acquire);
+    let mut writer = Writer::start(&place, &dir);
+    for _ in 0..rounds {
+        writer.wait_for(5);
+        cluster.kill(daemon);
+        // Down for a moment, with the writer running into it.
+        std::thread::sleep(Duration::from_millis(300));
+        up_again(&cluster);
+    }
+    writer.wait_for(3);
+    writer.stop();
+    let count = writer.synced();
     verify(&dir, count);
     // And from the servers, not from what the kernel still has.
     remount(&cluster, &at);
@@ -113,17 +165,14 @@ fn the_mount_is_killed_under_a_copy() {
     let cluster = place.up("kill-mount", &["--mount", at.to_str().unwrap()]);
     let dir = at.join("work");
     fs::create_dir(&dir).unwrap();
-    let (stop, synced) = (AtomicBool::new(false), AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        let writing = scope.spawn(|| writer(&dir, &stop, &synced));
-        eventually("files are synced", || synced.load(Ordering::Acquire) >= 10);
-        cluster.kill(&mount_daemon(&cluster));
-        // The writer's file system is gone: it gets an error, not a hang.
-        assert!(writing.join().unwrap().is_err());
-    });
+    let mut writer = Writer::start(&place, &dir);
+    writer.wait_for(10);
+    cluster.kill(&mount_daemon(&cluster));
+    // The writer's file system is gone: it gets an error, not a hang.
+    eventually("the writer ends", || writer.ended());
     // The dead mountpoint is taken over.
     cluster.weir(&["mount", at.to_str().unwrap()]).ok();
-    verify(&dir, synced.load(Ordering::Acquire));
+    verify(&dir, writer.synced());
     fs::write(dir.join("after"), b"goes on").unwrap();
 }
 
@@ -144,23 +193,16 @@ fn everything_is_killed_at_once() {
     let cluster = place.up("kill-all", &["--mount", at.to_str().unwrap()]);
     let dir = at.join("work");
     fs::create_dir(&dir).unwrap();
-    let (stop, synced) = (AtomicBool::new(false), AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        let writing = scope.spawn(|| writer(&dir, &stop, &synced));
-        eventually("files are synced", || synced.load(Ordering::Acquire) >= 10);
-        for daemon in ["meta", "data-1", "data-2", "data-3", "data-4"] {
-            cluster.kill(daemon);
-        }
-        up_again(&cluster);
-        let before = synced.load(Ordering::Acquire);
-        eventually("the writer goes on", || {
-            synced.load(Ordering::Acquire) >= before + 3 || writing.is_finished()
-        });
-        stop.store(true, Ordering::Release);
-        writing.join().unwrap().unwrap();
-    });
+    let mut writer = Writer::start(&place, &dir);
+    writer.wait_for(10);
+    for daemon in ["meta", "data-1", "data-2", "data-3", "data-4"] {
+        cluster.kill(daemon);
+    }
+    up_again(&cluster);
+    writer.wait_for(3);
+    writer.stop();
     remount(&cluster, &at);
-    verify(&dir, synced.load(Ordering::Acquire));
+    verify(&dir, writer.synced());
 }
 
 #[test]
@@ -168,13 +210,25 @@ fn a_server_that_stays_away_gives_an_error_that_names_it() {
     let place = Place::new();
     let cluster = place.up("away", &[]);
     cluster.weir(&["mkfile", "weir:/f", "--layout", "striped", "--count", "1", "--base", "1"]).ok();
-    let source = place.path("source");
-    fs::write(&source, noise(100_000, 1)).unwrap();
-    cluster.weir(&["cp", source.to_str().unwrap(), "weir:/f"]).ok();
+    let config = ClientConfig { request_timeout_ms: 1500, ..library::config(&cluster) };
+    let client = Client::connect(config).unwrap();
+    let ctx = Context::root();
+    let attr = client.resolve(&ctx, b"/f", true).unwrap();
+    let (file, _) = client.open(&ctx, attr.file, Rights::READ_WRITE).unwrap();
+    file.write_at(&ctx, 0, &noise(100_000, 1)).unwrap();
+    file.sync(&ctx).unwrap();
     cluster.kill("data-2");
-    let mut command = cluster.command(&["cat", "weir:/f"]);
-    command.env("WEIR_REQUEST_TIMEOUT_MS", "1500");
-    let begin = std::time::Instant::now();
-    harness::said(command).fails(&["target 2", "server 2"]);
-    assert!(begin.elapsed() < Duration::from_secs(20), "the wait is bounded");
+    let begin = Instant::now();
+    let error = file.read_at(&ctx, 0, &mut [0; 100]).unwrap_err();
+    assert!(begin.elapsed() < Duration::from_secs(10), "the wait is bounded");
+    assert!(error.message.contains("target 2 on server 2"), "{error}");
+    // What write-behind could not deliver is told by the next sync.
+    file.write_at(&ctx, 0, b"lost").unwrap();
+    let error = file.sync(&ctx).unwrap_err();
+    assert!(error.message.contains("target 2 on server 2"), "{error}");
+    // The server comes back: so does the file.
+    up_again(&cluster);
+    let mut read = vec![0; 100_000];
+    assert_eq!(file.read_at(&ctx, 0, &mut read).unwrap(), 100_000);
+    assert!(read == noise(100_000, 1));
 }

@@ -122,7 +122,9 @@ pub(crate) fn read_key(path: &Path, whose: &str) -> Result<Key> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| {
         let hint = match e.kind() {
-            std::io::ErrorKind::NotFound => "; make it with `weir key`, or copy it from the metadata server's host",
+            std::io::ErrorKind::NotFound => {
+                "; make it with `weir key`, or copy it from the metadata server's host"
+            }
             _ => "",
         };
         let error = Error::from(e);

@@ -97,8 +97,7 @@ impl Disk {
     fn next(&self) -> Option<Task> {
         let mut state = self.lock();
         loop {
-            let task =
-                state.queue.pop(|Paused { conn, resume }| resume.post(Event::Resume(conn)));
+            let task = state.queue.pop(|Paused { conn, resume }| resume.post(Event::Resume(conn)));
             if task.is_some() {
                 self.note_depth(&state);
                 return task;

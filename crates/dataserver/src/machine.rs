@@ -189,9 +189,7 @@ impl<C: Copy> Machine<C> {
             Op::Truncate => self.truncate(incoming),
             Op::StatObject => self.stat(incoming),
             Op::Ping => Ok(self.answer_at_once(incoming)),
-            Op::Status => {
-                Ok(Action::Status { conn, header: Header::reply_to(header, None) })
-            }
+            Op::Status => Ok(Action::Status { conn, header: Header::reply_to(header, None) }),
             op => Err(Error::new(
                 ErrorKind::Unsupported,
                 format!("a data server does not do `{}`", op.label()),
@@ -217,12 +215,7 @@ impl<C: Copy> Machine<C> {
 
     /// An operation has ended. Its number may be used again afterwards, when
     /// the actions have been carried out.
-    pub fn on_done(
-        &mut self,
-        op: OpId,
-        result: Result<Outcome>,
-        actions: &mut Vec<Action<C>>,
-    ) {
+    pub fn on_done(&mut self, op: OpId, result: Result<Outcome>, actions: &mut Vec<Action<C>>) {
         let Some(pending) = self.pending.get_mut(op.index()).and_then(Option::take) else {
             return;
         };

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
 use weir_types::{Error, ErrorKind, ObjectId, Result, SessionId, TargetId};
+use weir_wire::Header;
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity};
 use weir_wire::message::Request;
 use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetReport};
-use weir_wire::Header;
 
 /// One exchange ends within this time.
 const EXCHANGE_MS: u64 = 5_000;
@@ -68,7 +68,9 @@ impl Registrar {
                 }
                 if self.registered != Some(false) {
                     self.registered = Some(false);
-                    tracing::warn!("metadata server {address}: {error}; trying again until it answers");
+                    tracing::warn!(
+                        "metadata server {address}: {error}; trying again until it answers"
+                    );
                 }
             }
             if self.wait(backoff).sleep(backoff).is_err() {

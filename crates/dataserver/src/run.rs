@@ -12,7 +12,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
-use weir_net::{Address, BufferPool, Listener, Server, ServerConfig, host_name, random_bytes};
+use weir_net::{
+    AbortOnPanic, Address, BufferPool, Listener, Server, ServerConfig, host_name, random_bytes,
+};
 use weir_store::Target;
 use weir_types::{Error, ErrorKind, Result, ServerId, TargetId};
 
@@ -58,33 +60,54 @@ pub fn run(
         disks,
         counters: Arc::new(Counters::default()),
     });
-    let threads = start_disk_threads(&config, &shared)?;
-    let running = Server::start(net_config(&config), listeners, |handle, net_counters| {
-        Ok(DataService::new(shared.clone(), handle, net_counters.clone()))
-    })?;
-    let registrar = Registrar::new(
-        shared.clone(),
-        metadata,
-        tcp.clone(),
-        unix.clone(),
-        shutdown.as_raw_fd(),
-    );
-    let registrar = spawn("weir-register".into(), move || registrar.run())?;
-    let targets = shared.disks.iter().map(|d| d.served.id).collect();
-    tracing::info!("data server {server} serves {} targets on {tcp}", shared.disks.len());
-    on_ready(ReadyInfo { server, tcp, unix, targets });
-
-    wait_for(shutdown)?;
-    let stopped = running.stop();
+    let mut threads = Vec::new();
+    let serve = Serve { config: &config, shared: &shared, shutdown, threads: &mut threads };
+    let result = serve.until_shutdown(listeners, metadata, (tcp, unix), on_ready);
     for disk in &shared.disks {
         disk.stop();
     }
-    for thread in threads.into_iter().chain([registrar]) {
+    for thread in threads {
         if thread.join().is_err() {
-            return Err(Error::new(ErrorKind::Internal, "a thread of the data server has panicked"));
+            let what = "a thread of the data server has panicked";
+            return Err(Error::new(ErrorKind::Internal, what));
         }
     }
-    stopped
+    result
+}
+
+/// What serving needs, once all is open. Whatever ends it, the caller stops
+/// the disks and waits for the threads.
+struct Serve<'a> {
+    config: &'a DataServerConfig,
+    shared: &'a Arc<Shared>,
+    shutdown: BorrowedFd<'a>,
+    threads: &'a mut Vec<JoinHandle<()>>,
+}
+
+impl Serve<'_> {
+    fn until_shutdown(
+        self,
+        listeners: Vec<Listener>,
+        metadata: Vec<Address>,
+        (tcp, unix): (String, String),
+        on_ready: impl FnOnce(ReadyInfo),
+    ) -> Result<()> {
+        let Self { config, shared, shutdown, threads } = self;
+        start_disk_threads(config, shared, threads)?;
+        let running = Server::start(net_config(config), listeners, |handle, net_counters| {
+            Ok(DataService::new(shared.clone(), handle, net_counters.clone()))
+        })?;
+        let (tcp_told, unix_told) = (tcp.clone(), unix.clone());
+        let registrar =
+            Registrar::new(shared.clone(), metadata, tcp_told, unix_told, shutdown.as_raw_fd());
+        threads.push(spawn("weir-register".into(), move || registrar.run())?);
+        let server = shared.server;
+        let targets = shared.disks.iter().map(|d| d.served.id).collect();
+        tracing::info!("data server {server} serves {} targets on {tcp}", shared.disks.len());
+        on_ready(ReadyInfo { server, tcp, unix, targets });
+        wait_for(shutdown)?;
+        running.stop()
+    }
 }
 
 fn net_config(config: &DataServerConfig) -> ServerConfig {
@@ -105,7 +128,10 @@ fn open_targets(config: &DataServerConfig) -> Result<(Vec<Arc<Disk>>, [u8; 16])>
         if *cluster.get_or_insert(of) != of {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
-                format!("{} belongs to another cluster than the targets before it", disk.store.name()),
+                format!(
+                    "{} belongs to another cluster than the targets before it",
+                    disk.store.name()
+                ),
             ));
         }
         disks.push(Arc::new(disk));
@@ -170,16 +196,19 @@ fn listen(config: &DataServerConfig) -> Result<(Vec<Listener>, String, String)> 
 fn start_disk_threads(
     config: &DataServerConfig,
     shared: &Shared,
-) -> Result<Vec<JoinHandle<()>>> {
-    let mut threads = Vec::new();
+    threads: &mut Vec<JoinHandle<()>>,
+) -> Result<()> {
     for disk in &shared.disks {
         for n in 0..config.disk_threads_per_target {
             let disk = disk.clone();
             let name = format!("weir-disk-{}.{n}", disk.served.id);
-            threads.push(spawn(name, move || disk.work_off())?);
+            threads.push(spawn(name, move || {
+                let _guard = AbortOnPanic("a disk thread");
+                disk.work_off();
+            })?);
         }
     }
-    Ok(threads)
+    Ok(())
 }
 
 fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {

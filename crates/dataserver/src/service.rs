@@ -104,7 +104,12 @@ impl DataService {
                         Work::Read(_) => std::mem::take(self.data_of(op)),
                         _ => std::mem::take(&mut arrived),
                     };
-                    self.submit(conn, target, Task { op, work, data, reply_to: self.handle.clone() }, out);
+                    self.submit(
+                        conn,
+                        target,
+                        Task { op, work, data, reply_to: self.handle.clone() },
+                        out,
+                    );
                 }
                 Action::Reply { conn, header, body, data_of } => {
                     self.reply(conn, header, &body, data_of, out);

@@ -5,9 +5,7 @@ mod cluster;
 use cluster::*;
 use weir_layout::{Region, RegionList};
 use weir_types::{ColumnIndex, ErrorKind, Generation, StripeMap};
-use weir_wire::data::{
-    PingRequest, ReadFlags, StatObjectRequest, SyncRequest, TruncateRequest,
-};
+use weir_wire::data::{PingRequest, ReadFlags, StatObjectRequest, SyncRequest, TruncateRequest};
 
 #[test]
 fn what_was_written_is_read_again_from_every_transport() {
@@ -163,4 +161,3 @@ fn data_is_there_after_a_restart() {
     assert!(server.counter("read.by_disk_thread") >= 1, "the first had to open the object");
     assert!(server.counter("read.from_page_cache") >= 3);
 }
-

@@ -35,6 +35,7 @@ fn ten_thousand_idle_connections_are_cheap() {
     let after = server.resident_bytes();
     assert!(after < 200 << 20, "{} MB in all", after >> 20);
     let each = after.saturating_sub(before) / idle.len();
+    println!("{each} bytes for each idle connection, {} MB in all", after >> 20);
     assert!(each < 1024, "{each} bytes for each idle connection");
     let status = first.status();
     assert_eq!(status.connections, 10_001);

@@ -43,8 +43,7 @@ fn bad_capabilities_are_refused_on_every_path_and_the_connection_goes_on() {
     let mut elsewhere = access(1);
     elsewhere.target = TARGETS[1];
     let other_file = access_with(TARGETS[0], 1, capability(2, Rights::READ_WRITE));
-    let other_session =
-        access_with(TARGETS[0], 1, Capability { session: SessionId(1), ..good() });
+    let other_session = access_with(TARGETS[0], 1, Capability { session: SessionId(1), ..good() });
     let expired = access_with(TARGETS[0], 1, Capability { expires_unix_ms: 1, ..good() });
     for (bad, reason) in [
         (forged, "not_signed"),

@@ -12,7 +12,7 @@ use weir_wire::key::MasterKey;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetaServerConfig {
-    /// Where the namespace is kept, made by [`crate::init`].
+    /// Where the namespace is kept, made by [`crate::init()`].
     pub dir: PathBuf,
     /// Where to listen: `address:port` (port 0 takes any free one) or the path
     /// of a Unix socket; at least one.
@@ -116,7 +116,9 @@ impl MetaServerConfig {
         if self.heartbeat_ms == 0
             || self.target_timeout_ms < u64::from(self.heartbeat_ms).saturating_mul(2)
         {
-            return bad("`target_timeout_ms` must be at least twice `heartbeat_ms`, which is not 0");
+            return bad(
+                "`target_timeout_ms` must be at least twice `heartbeat_ms`, which is not 0",
+            );
         }
         if self.capability_ms < 1000 || self.ticket_ms < 1000 {
             return bad("`capability_ms` and `ticket_ms` must be at least 1000");

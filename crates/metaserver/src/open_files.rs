@@ -55,7 +55,11 @@ impl OpenFiles {
     /// # Errors
     /// `TooManyOpen`.
     pub fn check_room(&self, session: SessionId) -> Result<()> {
-        if self.count(session) < MAX_OPEN_FILES { Ok(()) } else { Err(ErrorKind::TooManyOpen.into()) }
+        if self.count(session) < MAX_OPEN_FILES {
+            Ok(())
+        } else {
+            Err(ErrorKind::TooManyOpen.into())
+        }
     }
 
     /// A file was opened once more.

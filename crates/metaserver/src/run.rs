@@ -101,7 +101,9 @@ fn open(
     if !config.dir.join("format").exists() {
         return Err(Error::new(
             ErrorKind::NotFound,
-            format!("{shown} is no metadata directory: make one with `weir up`, or correct the path"),
+            format!(
+                "{shown} is no metadata directory: make one with `weir up`, or correct the path"
+            ),
         ));
     }
     let embedded = EmbeddedConfig {

@@ -1,4 +1,5 @@
 //! Data servers come and go; clients get maps, tickets and counters.
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 use harness::*;
@@ -109,9 +110,8 @@ fn tickets_introduce_the_session_to_a_data_server() {
 fn the_metadata_server_is_not_on_the_data_path_and_shows_it() {
     let mut c = Model::new(1);
     let me = &mut c.client(root());
-    let status = |c: &mut Model, me: &Client| -> ServerStatus {
-        c.ask(me, &StatusRequest {}).unwrap()
-    };
+    let status =
+        |c: &mut Model, me: &Client| -> ServerStatus { c.ask(me, &StatusRequest {}).unwrap() };
     let value = |status: &ServerStatus, name: &str| {
         status.counters.iter().find(|(n, _)| n == name).map(|(_, v)| *v)
     };

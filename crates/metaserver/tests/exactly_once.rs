@@ -1,9 +1,11 @@
 //! A mutation is done once, however often it is sent, across restarts too.
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 use harness::*;
 use proptest::prelude::*;
 use weir_metaserver::machine::Peer;
+use weir_metastore::Injection;
 use weir_types::{ErrorKind, FileId, SessionId};
 use weir_wire::meta::*;
 
@@ -92,6 +94,46 @@ fn a_create_whose_reply_was_lost_with_the_server_leaves_the_file_open() {
     c.close(me, file);
     c.pass_ms(2000);
     assert_eq!(kind(c.getattr(me, file)), ErrorKind::Stale, "it was open once only");
+}
+
+#[test]
+fn a_conflict_is_met_by_doing_it_again() {
+    let mut c = Cluster::new(1);
+    let me = &mut c.client(root());
+    for _ in 0..3 {
+        c.machine.engine_mut().inject(Injection::Conflict);
+    }
+    c.create(me, ROOT, "f");
+    assert_eq!(c.list(me, ROOT), ["f"]);
+    assert_eq!(c.machine.counters().conflicts, 3);
+}
+
+#[test]
+fn when_the_engine_does_not_answer_the_retry_finds_out_what_became_of_it() {
+    for (lost, applied) in [(Injection::AppliedReplyLost, true), (Injection::RequestLost, false)] {
+        let mut c = Cluster::new(1);
+        let me = &mut c.client(root());
+        c.machine.engine_mut().inject(lost);
+        let request = create_request(ROOT, "f");
+        assert_eq!(kind(c.make_as(me, 0, 1, &request)), ErrorKind::TimedOut);
+        assert_eq!(c.list(me, ROOT).len(), usize::from(applied));
+        let file = c.make_as(me, 0, 1, &request).unwrap().attr.file;
+        assert_eq!(c.list(me, ROOT), ["f"]);
+        // And it is open, once; that the unlink failed too is no reason to
+        // forget the file.
+        let remove = UnlinkRequest { parent: ROOT, name: b"f"[..].into() };
+        c.machine.engine_mut().inject(lost);
+        assert_eq!(kind(c.make_as(me, 0, 2, &remove)), ErrorKind::TimedOut);
+        c.make_as(me, 0, 2, &remove).unwrap();
+        me.next = 3;
+        c.pass_ms(1000);
+        assert!(c.getattr(me, file).is_ok());
+        c.close(me, file);
+        c.pass_ms(1000);
+        assert_eq!(kind(c.getattr(me, file)), ErrorKind::Stale);
+        let next = c.create(me, ROOT, "g").attr.file;
+        assert_ne!(next, file, "its id is used up");
+    }
 }
 
 proptest! {

@@ -1,12 +1,11 @@
 //! Layouts, capabilities and truncation, as clients and data servers see them.
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 use harness::*;
 use weir_layout::check_layout;
 use weir_metastore::{Engine, ModelEngine};
-use weir_types::{
-    ErrorKind, FileId, Generation, KeyGeneration, LayoutKind, LayoutSpec, TargetId,
-};
+use weir_types::{ErrorKind, FileId, Generation, KeyGeneration, LayoutKind, LayoutSpec, TargetId};
 use weir_wire::capability::Check;
 use weir_wire::meta::*;
 use weir_wire::{Rights, SignedCapability};

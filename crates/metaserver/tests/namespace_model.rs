@@ -1,5 +1,6 @@
 //! Random operations against a plain model of POSIX, on the model engine and
 //! on the embedded one, with the process killed now and then.
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 #[path = "harness/posix.rs"]
@@ -82,12 +83,20 @@ impl<E: Engine> Both<E> {
     fn new(engine: E) -> Self {
         let mut c = Cluster::on(engine, TARGETS);
         let me = c.client(root());
-        Self { c, me, model: Posix::new(), files: vec![FileId::ROOT], dirs: BTreeSet::new(), gone_dirs: BTreeSet::new() }
+        Self {
+            c,
+            me,
+            model: Posix::new(),
+            files: vec![FileId::ROOT],
+            dirs: BTreeSet::new(),
+            gone_dirs: BTreeSet::new(),
+        }
     }
 
     /// A node to work in: one that is there, or a directory that was.
     fn pick(&self, index: usize) -> Node {
-        let usable = |&node: &Node| self.model.nodes[node].is_some() || self.gone_dirs.contains(&node);
+        let usable =
+            |&node: &Node| self.model.nodes[node].is_some() || self.gone_dirs.contains(&node);
         let usable: Vec<Node> = (0..self.files.len()).filter(usable).collect();
         let dirs: Vec<Node> = self
             .model
@@ -96,7 +105,11 @@ impl<E: Engine> Both<E> {
             .map(|(node, _)| node)
             .collect();
         // Mostly directories, or little would ever succeed.
-        if index % 8 == 0 { usable[index / 8 % usable.len()] } else { dirs[index % dirs.len()] }
+        if index.is_multiple_of(8) {
+            usable[index / 8 % usable.len()]
+        } else {
+            dirs[index % dirs.len()]
+        }
     }
 
     fn pick_alive(&self, index: usize) -> Node {
@@ -119,7 +132,9 @@ impl<E: Engine> Both<E> {
             Step::Create { dir, name, mode, exclusive } => {
                 let dir = self.pick(dir);
                 let request = CreateRequest {
-                    mode, exclusive, ..create_request(self.files[dir], &text(name))
+                    mode,
+                    exclusive,
+                    ..create_request(self.files[dir], &text(name))
                 };
                 let real = self.c.make(&mut self.me, &request);
                 let known = self.model.nodes.len();
@@ -145,7 +160,9 @@ impl<E: Engine> Both<E> {
                 let dir = self.pick(dir);
                 let (parent, name) = (self.files[dir], text(name));
                 let request = SymlinkRequest {
-                    parent, name: name.as_bytes().into(), target: b"../to"[..].into(),
+                    parent,
+                    name: name.as_bytes().into(),
+                    target: b"../to"[..].into(),
                 };
                 let real = self.c.make(&mut self.me, &request);
                 let known = self.model.nodes.len();
@@ -263,7 +280,10 @@ impl<E: Engine> Both<E> {
             let expected: BTreeMap<String, FileId> =
                 entries.iter().map(|(name, &node)| (name.clone(), self.files[node])).collect();
             let request = ReaddirRequest {
-                dir: self.files[dir], cookie: 0, max_entries: 1000, attributes: true,
+                dir: self.files[dir],
+                cookie: 0,
+                max_entries: 1000,
+                attributes: true,
             };
             let page = self.c.ask(&self.me, &request).unwrap();
             let listed: BTreeMap<String, FileId> = page

@@ -1,4 +1,5 @@
 //! Files that lose their last name, and what becomes of their objects.
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 use harness::*;

@@ -1,4 +1,5 @@
 //! Who may do what. Each row: caller, request, what comes of it.
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 use harness::*;

@@ -1,4 +1,5 @@
 //! Listings are stable while the directory changes.
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 use harness::*;
@@ -49,7 +50,12 @@ fn entries_that_stay_are_listed_once_whatever_else_happens() {
     }
 }
 
-fn link_like(c: &mut Cluster<weir_metastore::ModelEngine>, me: &mut Client, dir: FileId, name: &str) {
+fn link_like(
+    c: &mut Cluster<weir_metastore::ModelEngine>,
+    me: &mut Client,
+    dir: FileId,
+    name: &str,
+) {
     let target = b"t"[..].into();
     c.make(me, &SymlinkRequest { parent: dir, name: name.as_bytes().into(), target }).unwrap();
 }
@@ -59,7 +65,8 @@ fn odd_requests_get_an_answer() {
     let mut c = Cluster::new(0);
     let me = &mut c.client(root());
     c.mkdir(me, ROOT, "d");
-    let page = |cookie, max_entries| ReaddirRequest { dir: ROOT, cookie, max_entries, attributes: false };
+    let page =
+        |cookie, max_entries| ReaddirRequest { dir: ROOT, cookie, max_entries, attributes: false };
     let all = c.ask(me, &page(0, u32::MAX)).unwrap();
     assert!(all.end && all.entries.len() == 1);
     assert_eq!(c.ask(me, &page(0, 0)).unwrap().entries.len(), 1);

@@ -1,4 +1,5 @@
 //! Corner cases of rename.
+#![allow(clippy::unwrap_used)]
 
 mod harness;
 use harness::*;

@@ -1,4 +1,5 @@
 //! The real server: a directory, sockets, signals to stop, kills and restarts.
+#![allow(clippy::unwrap_used)]
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
@@ -85,7 +86,12 @@ impl Running {
     }
 }
 
-fn connect(address: &str, identity: Identity, key: Key, session: SessionId) -> Result<(BlockingConn, Welcome)> {
+fn connect(
+    address: &str,
+    identity: Identity,
+    key: Key,
+    session: SessionId,
+) -> Result<(BlockingConn, Welcome)> {
     let nonce = weir_net::random_bytes()?;
     let hello = Hello { version: VERSION, identity, nonce, session, name: "test".into() };
     BlockingConn::connect(&Address::parse(address)?, key, &hello, &wait())
@@ -182,25 +188,27 @@ fn clients_and_servers_connect_and_what_was_done_survives_a_restart() {
 }
 
 #[test]
-fn many_requests_in_flight_are_all_answered() {
+fn connections_of_one_session_work_side_by_side() {
     let place = Place::new();
     place.init();
     let running = Running::start(place.config());
-    let mut client = Client::open(&running.addresses[0], SessionId(0)).unwrap();
-    for round in 0..50u64 {
-        for slot in 0..32 {
-            let mutation =
-                Some(MutationId { slot: SlotId(slot), sequence: SlotSequence(round + 1) });
-            let prefix = MetaPrefix { caller: Caller::ROOT, mutation };
-            let header = Header::request(MkdirRequest::OP, client.conn.next_request_id());
-            let request = mkdir(&format!("{round}-{slot}"));
-            client.conn.send(header, &(prefix, Whole(&request)), &[], &[], &wait()).unwrap();
+    let mut first = Client::open(&running.addresses[0], SessionId(0)).unwrap();
+    let session = first.welcome.session;
+    std::thread::scope(|scope| {
+        for slot in 0..8u16 {
+            let address = &running.addresses[usize::from(slot % 2)];
+            scope.spawn(move || {
+                let mut client = Client::open(address, session).unwrap();
+                for n in 1..=100 {
+                    let (slot, sequence) = (SlotId(slot), SlotSequence(n));
+                    let name = format!("{slot}-{n}");
+                    client.send(Some(MutationId { slot, sequence }), &mkdir(&name)).unwrap();
+                }
+            });
         }
-        for _ in 0..32 {
-            client.conn.recv_reply::<weir_types::Attr>(&wait()).unwrap();
-        }
-    }
-    assert_eq!(client.ask(&GetAttrRequest { file: FileId::ROOT }).unwrap().nlink, 2 + 50 * 32);
+    });
+    assert_eq!(first.ask(&GetAttrRequest { file: FileId::ROOT }).unwrap().nlink, 2 + 800);
+    first.ask(&SyncMetaRequest {}).unwrap();
     running.stop();
 }
 

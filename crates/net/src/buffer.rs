@@ -166,9 +166,7 @@ impl Deref for PooledBuf {
         match &self.memory {
             // SAFETY: the memory has at least `len` bytes, initialised when it
             // was allocated, and only this buffer points to it.
-            Some(memory) => unsafe {
-                std::slice::from_raw_parts(memory.start.as_ptr(), self.len)
-            },
+            Some(memory) => unsafe { std::slice::from_raw_parts(memory.start.as_ptr(), self.len) },
             None => &[],
         }
     }

@@ -36,6 +36,21 @@ pub fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     Ok(bytes)
 }
 
+/// Held by a thread that others cannot do without: if it panics the process
+/// ends. A process that is gone is noticed and started again; one that half
+/// works leaves its clients hanging. Names the thread.
+#[derive(Debug)]
+pub struct AbortOnPanic(pub &'static str);
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!("{} has panicked: the process ends", self.0);
+            std::process::abort();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@
 //! Invariants
 //! - Every length from the wire is checked before memory is set aside for it.
 //! - Overload stops reading from connections; it never grows memory
-//!   (`tests/server.rs`).
+//!   (`tests/overload.rs` of the data server).
 //! - No frame reaches a service whose MAC and sequence number were not checked.
 
 pub mod address;
@@ -24,7 +24,7 @@ pub mod wait;
 pub use address::Address;
 pub use blocking::{BlockingConn, DataReply, Expected};
 pub use buffer::{BufferPool, PooledBuf};
-pub use host::{host_name, raise_descriptor_limit, random_bytes};
+pub use host::{AbortOnPanic, host_name, raise_descriptor_limit, random_bytes};
 pub use server::{ConnId, Frame, LoopHandle, Outbox, Peer, Server, ServerConfig, Service};
 pub use socket::Listener;
 pub use wait::Wait;

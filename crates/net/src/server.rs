@@ -36,7 +36,7 @@ pub use mailbox::LoopHandle;
 pub use outbox::Outbox;
 
 use crate::buffer::{BufferPool, PooledBuf};
-use crate::host::raise_descriptor_limit;
+use crate::host::{AbortOnPanic, raise_descriptor_limit};
 use crate::socket::Listener;
 use event_loop::EventLoop;
 use mailbox::Mailbox;
@@ -227,7 +227,10 @@ impl<E: Send + 'static> Server<E> {
             )?;
             let thread = std::thread::Builder::new()
                 .name(format!("weir-loop-{}", mailbox.index()))
-                .spawn(move || event_loop.run())
+                .spawn(move || {
+                    let _guard = AbortOnPanic("an event loop");
+                    event_loop.run();
+                })
                 .map_err(|e| Error::from(e).context("start an event loop"))?;
             server.threads.push(thread);
         }

@@ -45,8 +45,12 @@ impl Listener {
         bound.map_err(|e| match e.kind() {
             io::ErrorKind::AddrInUse => {
                 let what = match address {
-                    Address::Tcp(_) => "another program listens on this port: stop it, or configure another port",
-                    Address::Unix(_) => "another process serves this socket: stop it, or configure another path",
+                    Address::Tcp(_) => {
+                        "another program listens on this port: stop it, or configure another port"
+                    }
+                    Address::Unix(_) => {
+                        "another process serves this socket: stop it, or configure another path"
+                    }
                 };
                 Error::new(ErrorKind::Busy, format!("cannot listen on {address}: {what}"))
             }
@@ -109,8 +113,7 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
 fn is_stale(path: &Path) -> bool {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
     is_socket
-        && UnixStream::connect(path)
-            .is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
+        && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// Options of a connection over TCP.

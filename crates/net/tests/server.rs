@@ -185,7 +185,10 @@ fn bodies_and_payloads_of_every_size_come_through() {
         let mut back = vec![0; len];
         let mut slices = [IoSliceMut::new(&mut back)];
         let reply = conn.recv_data::<u64>(2, &mut slices, &wait()).unwrap();
-        assert_eq!((reply.body, reply.checks, reply.header.request_id), (len as u64, vec![7, 8], id));
+        assert_eq!(
+            (reply.body, reply.checks, reply.header.request_id),
+            (len as u64, vec![7, 8], id)
+        );
         assert!(back == data, "payload of {len}");
         if len < 1 << 20 {
             send(&mut conn, Op::GetAttr, &data, b"");

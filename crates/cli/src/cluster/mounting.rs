@@ -70,6 +70,10 @@ pub fn mountpoint(path: &Path) -> Done<PathBuf> {
 /// Fails, with what to do, if nothing can be mounted here.
 pub fn check_mountpoint(path: &Path) -> Done {
     if mounts::at(path)?.is_some() {
+        // One whose process has died is taken over by the new mount.
+        if is_dead(path) {
+            return check_fuse();
+        }
         return Err(Failure::new("a Weir is mounted here already")
             .about(path.display())
             .hint(format!("`weir umount {}` takes it away", path.display())));
@@ -83,6 +87,12 @@ pub fn check_mountpoint(path: &Path) -> Done {
         return Err(Failure::file(path, Errno::NOTDIR));
     }
     check_fuse()
+}
+
+/// Whether nobody serves a mount any more. Asked in a way that the kernel
+/// cannot answer from its cache.
+fn is_dead(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_err_and(|e| matches!(e, Errno::NOTCONN | Errno::CONNABORTED))
 }
 
 fn check_fuse() -> Done {

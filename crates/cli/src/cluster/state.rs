@@ -167,12 +167,34 @@ impl StateDir {
     /// Deletes the cluster with everything in it, and the directory above if
     /// nothing is left there.
     pub fn purge(&self) -> Done {
+        self.purge_targets()?;
         std::fs::remove_dir_all(&self.dir).map_err(|e| Failure::file(&self.dir, e))?;
         if let Some(parent) = self.dir.parent().filter(|p| p.ends_with("weir")) {
             // Other clusters may be there: then it stays.
             let _ = std::fs::remove_dir(parent);
         }
         Ok(())
+    }
+
+    /// Deletes the targets, all at once: each may be a disk of its own. The
+    /// description goes after them, so that an interrupted purge can be repeated.
+    fn purge_targets(&self) -> Done {
+        let Ok(targets) = std::fs::read_dir(self.dir.join("targets")) else { return Ok(()) };
+        // A link leads to a directory that `weir up` did not make: only it goes.
+        let targets: Vec<PathBuf> =
+            targets.flatten().map(|target| target.path()).filter(|t| !t.is_symlink()).collect();
+        std::thread::scope(|scope| {
+            let removals: Vec<_> = targets
+                .iter()
+                .map(|target| scope.spawn(move || std::fs::remove_dir_all(target)))
+                .collect();
+            removals.into_iter().zip(&targets).try_for_each(|(removal, target)| {
+                match removal.join() {
+                    Ok(removed) => removed.map_err(|e| Failure::file(target, e)),
+                    Err(_) => Err(Failure::new("a thread panicked")),
+                }
+            })
+        })
     }
 
     fn description_file(&self) -> PathBuf {

@@ -28,15 +28,14 @@ pub struct Options {
 
 impl Options {
     pub fn parse(args: &[String]) -> Self {
-        let mut options =
-            Self {
-                dir: std::env::temp_dir(),
-                unix: false,
-                ahead: 1,
-                passes: 5,
-                mib: 2048,
-                only: String::new(),
-            };
+        let mut options = Self {
+            dir: std::env::temp_dir(),
+            unix: false,
+            ahead: 1,
+            passes: 5,
+            mib: 2048,
+            only: String::new(),
+        };
         for arg in args {
             match arg.split_once('=') {
                 Some(("ahead", n)) => options.ahead = n.parse().expect("a number"),
@@ -150,11 +149,8 @@ fn write_key(path: &Path, key: &Key) {
 pub fn serve(args: &[String]) {
     let (dir, n) = (Path::new(&args[0]), args[1].parse().expect("a number"));
     let mut config = DataServerConfig::new(n, "127.0.0.1:0", dir.join("server.key"));
-    config.targets = vec![TargetConfig {
-        target: n,
-        dir: dir.join("target"),
-        key_file: dir.join("target.key"),
-    }];
+    config.targets =
+        vec![TargetConfig { target: n, dir: dir.join("target"), key_file: dir.join("target.key") }];
     let unix = args[2] == "unix";
     config.unix = unix.then(|| dir.join("sock"));
     let never = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("eventfd");

@@ -26,7 +26,9 @@ pub fn serve(args: &[String]) {
             let mut buffer = vec![0; 1 << 20];
             let mut request = [0; 16];
             while stream.read_exact(&mut request).is_ok() {
-                let number = |at: usize| u64::from_le_bytes(request[at..at + 8].try_into().expect("8 bytes"));
+                let number = |at: usize| {
+                    u64::from_le_bytes(request[at..at + 8].try_into().expect("8 bytes"))
+                };
                 let part = &mut buffer[..number(8) as usize];
                 file.read_exact_at(part, number(0)).expect("read");
                 if stream.write_all(part).is_err() {
@@ -63,7 +65,8 @@ impl Client {
             }
             if stripe >= ahead {
                 for (n, conn) in self.conns.iter_mut().enumerate() {
-                    let units = self.buffer.chunks_mut(UNIT_BYTES as usize).skip(n).step_by(SERVERS);
+                    let units =
+                        self.buffer.chunks_mut(UNIT_BYTES as usize).skip(n).step_by(SERVERS);
                     let mut slices: Vec<_> = units.map(IoSliceMut::new).collect();
                     let mut rest = &mut slices[..];
                     while !rest.is_empty() {
@@ -72,8 +75,10 @@ impl Client {
                         IoSliceMut::advance_slices(&mut rest, n);
                     }
                     if verify {
-                        let units = self.buffer.chunks(UNIT_BYTES as usize).skip(n).step_by(SERVERS);
-                        let sum = units.flat_map(|u| u.chunks(BLOCK)).fold(0, |sum, b| sum ^ crc32c(b));
+                        let units =
+                            self.buffer.chunks(UNIT_BYTES as usize).skip(n).step_by(SERVERS);
+                        let sum =
+                            units.flat_map(|u| u.chunks(BLOCK)).fold(0, |sum, b| sum ^ crc32c(b));
                         std::hint::black_box(sum);
                     }
                 }

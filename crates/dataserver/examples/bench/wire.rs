@@ -18,8 +18,7 @@ use weir_wire::ticket::Ticket;
 use weir_wire::{Capability, Header, Op, Rights};
 
 const BLOCK: usize = 4096;
-const STRIPE: StripeMap =
-    StripeMap { unit_bytes: UNIT_BYTES as u32, columns: SERVERS as u16 };
+const STRIPE: StripeMap = StripeMap { unit_bytes: UNIT_BYTES as u32, columns: SERVERS as u16 };
 
 pub struct Client {
     conns: Vec<BlockingConn>,

@@ -21,8 +21,7 @@ fn key(target: TargetId) -> Key {
 }
 
 fn machine() -> Machine<u8> {
-    let target =
-        |id| Arc::new(ServedTarget { id, key: key(id), load: Load::default() });
+    let target = |id| Arc::new(ServedTarget { id, key: key(id), load: Load::default() });
     let targets = vec![target(TargetId(8)), target(TARGET)];
     Machine::new(ServerId(2), targets, Arc::default())
 }
@@ -104,7 +103,9 @@ fn counter(machine: &Machine<u8>, name: &str) -> u64 {
 fn a_read_is_probed_and_answered_with_its_data() {
     let mut m = machine();
     let actions = ask(&mut m, &read_of(access()));
-    let [Action::Probe { op, conn: 1, target: TARGET, work }] = &actions[..] else { panic!("{actions:?}") };
+    let [Action::Probe { op, conn: 1, target: TARGET, work }] = &actions[..] else {
+        panic!("{actions:?}")
+    };
     // A quarter of a MiB, in one piece, though it spans four stripes.
     assert_eq!((&work.pieces[..], work.bytes), (&[(0, 262_144)][..], 262_144));
     let mut actions = Vec::new();
@@ -192,7 +193,10 @@ fn the_other_operations_go_to_the_disk() {
 fn each_bad_capability_is_refused_and_counted_by_reason() {
     let mut m = machine();
     let good = access();
-    let forged = Access { capability: Capability { expires_unix_ms: NOW + 999, ..capability() }, ..access() };
+    let forged = Access {
+        capability: Capability { expires_unix_ms: NOW + 999, ..capability() },
+        ..access()
+    };
     let elsewhere = Access { target: TargetId(8), ..access() };
     let session = access_with(Capability { session: SessionId(4), ..capability() });
     let file = access_with(Capability { file: FileId(43), ..capability() });
@@ -270,7 +274,8 @@ fn garbage_and_foreign_operations_are_refused() {
     for op in Op::ALL.iter().filter(|op| !matches!(op, Op::Ping | Op::Status)) {
         let header = Header::request(*op, RequestId(11));
         let body = &[0xff; 40];
-        let incoming = Incoming { conn: 1, session: SESSION, header: &header, body, now_unix_ms: NOW };
+        let incoming =
+            Incoming { conn: 1, session: SESSION, header: &header, body, now_unix_ms: NOW };
         m.on_request(&incoming, &mut actions);
         let kind = refusal(&actions);
         assert!(matches!(kind, ErrorKind::Protocol | ErrorKind::Unsupported), "{op:?} {kind:?}");
@@ -299,7 +304,9 @@ fn failures_of_the_disk_are_answered_and_counted() {
         (ErrorKind::ChecksumMismatch, "checksum.damaged_on_arrival"),
         (ErrorKind::NoSpace, "error.other"),
     ] {
-        let Some(Action::Probe { op, .. }) = ask(&mut m, &read_of(access())).pop() else { panic!() };
+        let Some(Action::Probe { op, .. }) = ask(&mut m, &read_of(access())).pop() else {
+            panic!()
+        };
         let mut actions = Vec::new();
         m.on_done(op, Err(kind.into()), &mut actions);
         assert_eq!(refusal(&actions), kind);

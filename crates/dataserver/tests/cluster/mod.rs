@@ -190,7 +190,13 @@ impl Client {
     }
 
     /// Sends a write, with checksums as they should be.
-    pub fn send_write(&mut self, access: &Access, stripe: StripeMap, regions: &RegionList, data: &[u8]) {
+    pub fn send_write(
+        &mut self,
+        access: &Access,
+        stripe: StripeMap,
+        regions: &RegionList,
+        data: &[u8],
+    ) {
         let mut pieces = Vec::new();
         share(regions, stripe, access.object.column, &mut pieces).unwrap();
         let checks = checksums(&pieces, data);
@@ -209,7 +215,13 @@ impl Client {
         Ok(self.conn.recv_reply::<ObjectLen>(&self.wait)?.len)
     }
 
-    pub fn send_read(&mut self, access: &Access, stripe: StripeMap, regions: &RegionList, flags: ReadFlags) {
+    pub fn send_read(
+        &mut self,
+        access: &Access,
+        stripe: StripeMap,
+        regions: &RegionList,
+        flags: ReadFlags,
+    ) {
         let request =
             ReadRequest { access: access.clone(), stripe, flags, regions: regions.clone() };
         let header = Header::request(Op::Read, self.conn.next_request_id());
@@ -255,7 +267,6 @@ fn checksums(pieces: &[Piece], data: &[u8]) -> Vec<u32> {
     assert!(rest.is_empty());
     checks
 }
-
 
 pub fn scratch() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use crate::ops::{self, Effects, Outcome};
 use crate::schema::{self, SessionRecord, key};
 use std::collections::{HashMap, VecDeque};
 use weir_metastore::{Engine, Key, Tx, Value, key_after, transact};
-use weir_types::{Caller, Error, FileId, Result, SessionId, TargetId};
+use weir_types::{Caller, Error, ErrorKind, FileId, Result, SessionId, TargetId};
 
 /// Transactions at each tick.
 pub(super) const TICK_STEPS: usize = 256;
@@ -28,6 +28,8 @@ pub(super) struct Background {
     pub dead_lists: bool,
     /// Where the next garbage of each target begins.
     pub garbage_from: HashMap<TargetId, Vec<u8>>,
+    /// There may be orphans that are not in memory.
+    orphans_unknown: bool,
     /// The time for saying what is open is not over.
     settling: bool,
 }
@@ -39,6 +41,7 @@ impl Default for Background {
             ended: VecDeque::new(),
             dead_lists: true,
             garbage_from: HashMap::new(),
+            orphans_unknown: true,
             settling: true,
         }
     }
@@ -50,8 +53,15 @@ impl Background {
         self.collect.push_back(file);
     }
 
+    /// It is not known what a transaction has left to be done.
+    pub fn look_again(&mut self) {
+        self.dead_lists = true;
+        self.orphans_unknown = true;
+    }
+
     fn is_idle(&self) -> bool {
-        self.collect.is_empty() && self.ended.is_empty() && !self.dead_lists
+        let unknown = self.dead_lists || self.orphans_unknown;
+        self.collect.is_empty() && self.ended.is_empty() && !unknown
     }
 }
 
@@ -70,26 +80,38 @@ impl<E: Engine> MetaMachine<E> {
             }
             Ok(())
         })?;
-        let (start, end) = key::orphans();
-        each(&self.engine, start, &end, |key, _| {
-            self.orphans.insert(key::orphan_file(key)?);
-            Ok(())
-        })?;
+        self.find_orphans()?;
         if self.sessions.by_id.is_empty() {
             self.settle();
         }
         Ok(())
     }
 
+    fn find_orphans(&mut self) -> Result<()> {
+        self.background.orphans_unknown = false;
+        let (start, end) = key::orphans();
+        each(&self.engine, start, &end, |key, _| {
+            self.orphans.insert(key::orphan_file(key)?);
+            Ok(())
+        })?;
+        if !self.background.settling {
+            self.collect_unused();
+        }
+        Ok(())
+    }
+
     /// Everyone has had the time to say what is open: the rest is not.
     pub(super) fn settle(&mut self) {
-        if !self.background.settling {
-            return;
+        if self.background.settling {
+            self.background.settling = false;
+            self.opens.settled();
+            self.collect_unused();
         }
-        self.background.settling = false;
-        self.opens.settled();
-        let mut unused: Vec<FileId> =
-            self.orphans.iter().copied().filter(|&file| !self.opens.may_be_open(file)).collect();
+    }
+
+    fn collect_unused(&mut self) {
+        let unused = |file: &FileId| !self.opens.may_be_open(*file);
+        let mut unused: Vec<FileId> = self.orphans.iter().copied().filter(unused).collect();
         unused.sort_unstable();
         self.background.collect.extend(unused);
     }
@@ -128,20 +150,41 @@ impl<E: Engine> MetaMachine<E> {
     }
 
     /// Does at most `steps` transactions of background work.
+    ///
+    /// # Errors
+    /// Those of the engine. A record that makes no sense is logged, and left
+    /// alone until the next start: it must not stop the server.
     pub fn work(&mut self, steps: usize, now: Moment) -> Result<()> {
         for _ in 0..steps {
-            if let Some(file) = self.background.collect.pop_front() {
-                self.collect_orphan(file, now)?;
-            } else if let Some(&session) = self.background.ended.front() {
-                if self.own(|tx| ops::collect::session(tx, session))? {
-                    self.background.ended.pop_front();
-                }
-            } else if self.background.dead_lists {
-                self.work_on_dead_lists()?;
-            } else {
+            if self.background.is_idle() {
                 break;
             }
+            match self.step(now) {
+                Err(error) if matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Unsupported) => {
+                    tracing::error!("background deletion: {error}");
+                }
+                other => other?,
+            }
         }
+        Ok(())
+    }
+
+    /// One transaction. What it was about is off the list if it fails.
+    fn step(&mut self, now: Moment) -> Result<()> {
+        if let Some(file) = self.background.collect.pop_front() {
+            return self.collect_orphan(file, now);
+        }
+        if let Some(session) = self.background.ended.pop_front() {
+            if !self.own(|tx| ops::collect::session(tx, session))? {
+                self.background.ended.push_front(session);
+            }
+            return Ok(());
+        }
+        if self.background.orphans_unknown {
+            return self.find_orphans();
+        }
+        self.background.dead_lists = false;
+        self.background.dead_lists = self.work_on_dead_lists()?;
         Ok(())
     }
 
@@ -166,15 +209,14 @@ impl<E: Engine> MetaMachine<E> {
         }
     }
 
-    fn work_on_dead_lists(&mut self) -> Result<()> {
+    /// Returns whether there may be more.
+    fn work_on_dead_lists(&mut self) -> Result<bool> {
         let (start, end) = key::dead_lists();
         let first = Tx::new(&self.engine).range(&start, &end, 1)?;
-        let Some((at, _)) = first.first() else {
-            self.background.dead_lists = false;
-            return Ok(());
-        };
+        let Some((at, _)) = first.first() else { return Ok(false) };
         let (file, list) = key::dead_list(at)?;
-        self.own(|tx| ops::collect::dead_list(tx, file, list)).map(drop)
+        self.own(|tx| ops::collect::dead_list(tx, file, list))?;
+        Ok(true)
     }
 
     fn own<T>(&mut self, mut step: impl FnMut(&mut Tx<'_>) -> Outcome<T>) -> Result<T> {

@@ -158,11 +158,7 @@ impl Cluster {
     ///
     /// # Errors
     /// `Stale`: the server has to register first.
-    pub fn heartbeat(
-        &self,
-        server: ServerId,
-        reports: &[TargetReport],
-    ) -> Result<Option<Change>> {
+    pub fn heartbeat(&self, server: ServerId, reports: &[TargetReport]) -> Result<Option<Change>> {
         let unknown = || {
             let message = format!("data server {server} is not registered with these targets");
             Error::new(ErrorKind::Stale, message)
@@ -242,7 +238,13 @@ impl Cluster {
                 // Before the first report after a start nothing is known.
                 let free_bytes = if usage.total_bytes == 0 { u64::MAX } else { usage.free_bytes };
                 let local = false;
-                view.targets.push(TargetInfo { target: t.target, server, free_bytes, online, local });
+                view.targets.push(TargetInfo {
+                    target: t.target,
+                    server,
+                    free_bytes,
+                    online,
+                    local,
+                });
                 if online {
                     add(&mut view.usage, &usage);
                 }

@@ -67,8 +67,7 @@ impl Counters {
             ("sessions_expired".into(), self.sessions_expired),
             ("targets_lost".into(), self.targets_lost),
         ];
-        for (op, (&requests, &errors)) in
-            Op::ALL.iter().zip(self.requests.iter().zip(&self.errors))
+        for (op, (&requests, &errors)) in Op::ALL.iter().zip(self.requests.iter().zip(&self.errors))
         {
             if requests > 0 || matches!(op, Op::Read | Op::Write) {
                 list.push((format!("op.{}", op.label()), requests));

@@ -10,8 +10,7 @@ use weir_metastore::{CommitOutcome, Engine, Tx, TxError};
 use weir_types::codec::{Bytes, Reader};
 use weir_types::limits::MAX_SLOTS;
 use weir_types::{
-    Caller, Decode, Encode, Error, ErrorKind, FileId, FileKind, Result, Retry, SessionId,
-    SlotSequence,
+    Caller, Decode, Error, ErrorKind, FileId, FileKind, Result, Retry, SessionId, SlotSequence,
 };
 use weir_wire::Rights;
 use weir_wire::message::Op;
@@ -44,7 +43,9 @@ impl<E: Engine> MetaMachine<E> {
         match (repeat_of(op), &prefix.mutation) {
             (None, _) => return wrong("this operation is not one of clients"),
             (Some(Repeat::Once), None) => return wrong("the operation needs a mutation id"),
-            (Some(Repeat::Harmless), Some(_)) => return wrong("the operation takes no mutation id"),
+            (Some(Repeat::Harmless), Some(_)) => {
+                return wrong("the operation takes no mutation id");
+            }
             _ => {}
         }
         if let Some(mutation) = prefix.mutation
@@ -53,12 +54,21 @@ impl<E: Engine> MetaMachine<E> {
             return Ok(reply);
         }
         let fresh = if takes_fresh_id(op) { self.spare()? } else { FileId(0) };
-        let (reply, effects) = self.attempts(session, op, prefix, body, fresh, now)?;
+        let done = self.attempts(session, op, prefix, body, fresh, now);
         if let Some(mutation) = prefix.mutation
             && let Some(session) = self.sessions.by_id.get_mut(&session)
         {
-            session.set_slot(mutation.slot, mutation.sequence.0);
+            // An engine that fails leaves open whether it was done: ask it the
+            // next time.
+            let at = if done.is_ok() { Slot::At(mutation.sequence.0) } else { Slot::Unknown };
+            session.set_slot(mutation.slot, at);
         }
+        if done.is_err() {
+            // Perhaps its id is in use, and a file without a name left behind.
+            self.spare_id = None;
+            self.background.look_again();
+        }
+        let (reply, effects) = done?;
         self.apply(session, effects);
         Ok(reply)
     }
@@ -212,7 +222,7 @@ impl<E: Engine> MetaMachine<E> {
         if known == Slot::Unknown {
             self.recount_open(session, op, &reply);
             if let Some(session) = self.sessions.by_id.get_mut(&session) {
-                session.set_slot(slot, sequence.0);
+                session.set_slot(slot, Slot::At(sequence.0));
             }
         }
         Ok(Some(reply))

@@ -214,7 +214,8 @@ impl<E: Engine> MetaMachine<E> {
 
     fn standing(&self, client: ClientId) -> Result<ClientStanding> {
         let record = Tx::new(&self.engine).get(&key::client(client))?;
-        let record = record.map(|r| schema::decode::<ClientRecord>(&r, "of a client")).transpose()?;
+        let record =
+            record.map(|r| schema::decode::<ClientRecord>(&r, "of a client")).transpose()?;
         Ok(record.map(|r| r.standing).unwrap_or_default())
     }
 
@@ -262,9 +263,7 @@ impl<E: Engine> MetaMachine<E> {
     pub fn on_request(&mut self, peer: Peer, header: &Header, body: &[u8], now: Moment) -> Answer {
         let result = match peer {
             Peer::Client(session) => self.on_client(session, header.op, body, now),
-            Peer::Server(server) => {
-                self.on_server(server, header.op, body, now).map(Answer::Now)
-            }
+            Peer::Server(server) => self.on_server(server, header.op, body, now).map(Answer::Now),
         };
         let answer = result.unwrap_or_else(|error| Answer::Now(Reply::error(&error)));
         let failed = matches!(&answer, Answer::Now(reply) if reply.status.is_some());
@@ -400,6 +399,11 @@ impl<E: Engine> MetaMachine<E> {
     /// The engine, to look at.
     pub fn engine(&self) -> &E {
         &self.engine
+    }
+
+    /// The engine, to make it fail in a test or simulation.
+    pub fn engine_mut(&mut self) -> &mut E {
+        &mut self.engine
     }
 }
 

@@ -45,8 +45,11 @@ impl<E: Engine> MetaMachine<E> {
         if let Some(change) = self.cluster.registration(server, request)? {
             self.commit_change(change)?;
             tracing::info!(
-                server = server.0, host = request.host, tcp = request.tcp,
-                targets = request.targets.len(), "data server registered"
+                server = server.0,
+                host = request.host,
+                tcp = request.tcp,
+                targets = request.targets.len(),
+                "data server registered"
             );
         }
         self.report(server, &request.targets, now)
@@ -73,12 +76,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    fn report(
-        &mut self,
-        server: ServerId,
-        reports: &[TargetReport],
-        now: Moment,
-    ) -> Result<Reply> {
+    fn report(&mut self, server: ServerId, reports: &[TargetReport], now: Moment) -> Result<Reply> {
         self.cluster.heard(reports, now.monotonic_ms);
         for report in reports.iter().filter(|report| self.cluster.serves(server, report.target)) {
             for page in report.removed.chunks(CONFIRM_PAGE) {

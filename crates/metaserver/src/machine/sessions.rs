@@ -8,10 +8,10 @@ use weir_types::{ClientId, SessionId, SlotId};
 pub(super) const MAX_SESSIONS: usize = 65_536;
 
 /// What is known of a slot without asking the store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// Nothing: the process has started since its last mutation.
-    #[default]
+    /// Nothing: the process has started since its last mutation, or does not
+    /// know what became of it.
     Unknown,
     /// The number of its last mutation (0: it had none), which this process
     /// has done or taken into account.
@@ -24,7 +24,7 @@ pub(super) struct Session {
     pub client: ClientId,
     /// Milliseconds on the monotonic clock.
     pub last_heard_ms: u64,
-    slots: Vec<Slot>,
+    slots: Vec<Option<Slot>>,
     fresh: bool,
 }
 
@@ -36,20 +36,17 @@ impl Session {
 
     pub fn slot(&self, slot: SlotId) -> Slot {
         let none = if self.fresh { Slot::At(0) } else { Slot::Unknown };
-        match self.slots.get(usize::from(slot.0)) {
-            Some(Slot::Unknown) | None => none,
-            Some(known) => *known,
-        }
+        self.slots.get(usize::from(slot.0)).copied().flatten().unwrap_or(none)
     }
 
     /// `slot` is below [`MAX_SLOTS`].
-    pub fn set_slot(&mut self, slot: SlotId, sequence: u64) {
+    pub fn set_slot(&mut self, slot: SlotId, to: Slot) {
         debug_assert!(slot.0 < MAX_SLOTS);
         let at = usize::from(slot.0);
         if self.slots.len() <= at {
-            self.slots.resize(at + 1, Slot::Unknown);
+            self.slots.resize(at + 1, None);
         }
-        self.slots[at] = Slot::At(sequence);
+        self.slots[at] = Some(to);
     }
 }
 
@@ -89,9 +86,12 @@ mod tests {
     fn a_slot_that_this_process_does_not_know_is_looked_up() {
         let mut old = Session::new(ClientId(1), 0, false);
         assert_eq!(old.slot(SlotId(3)), Slot::Unknown);
-        old.set_slot(SlotId(3), 9);
+        old.set_slot(SlotId(3), Slot::At(9));
         assert_eq!(old.slot(SlotId(3)), Slot::At(9));
         assert_eq!(old.slot(SlotId(2)), Slot::Unknown);
-        assert_eq!(Session::new(ClientId(1), 0, true).slot(SlotId(2)), Slot::At(0));
+        let mut new = Session::new(ClientId(1), 0, true);
+        assert_eq!(new.slot(SlotId(2)), Slot::At(0));
+        new.set_slot(SlotId(2), Slot::Unknown);
+        assert_eq!(new.slot(SlotId(2)), Slot::Unknown);
     }
 }

@@ -2,9 +2,9 @@
 //! file has any more. Data servers are not asked: objects become garbage, and
 //! heartbeats carry it to them.
 
+use crate::ops::inodes;
 use crate::ops::{Context, Outcome, layouts};
 use crate::schema::{self, Body, DeadList, Inode, Orphan, key};
-use crate::ops::inodes;
 use weir_metastore::Tx;
 use weir_types::limits::SEGMENT_PAGE;
 use weir_types::{ColumnIndex, CopyIndex, FileId, FileKind, ObjectId, Segment, TargetId};

@@ -2,8 +2,8 @@
 
 use crate::ops::{self, Context, Outcome};
 use weir_metastore::Tx;
-use weir_types::{Encode, ErrorKind};
 use weir_types::codec::Reader;
+use weir_types::{Encode, ErrorKind};
 use weir_wire::message::{Op, Request};
 use weir_wire::meta::*;
 

@@ -32,12 +32,11 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &ExtendRequest) -> O
         layouts::extend(tx, ctx, file, body, ahead.max(request.offset + 1))?;
     }
     if body.epoch != before {
-        inode.change += 1;
         inodes::store(tx, file, &inode)?;
     }
     let body = inodes::regular(&inode)?;
-    let reads = ctx.has_open(file, Rights::READ)
-        || access::allows(ctx.caller, &inode, access::READ);
+    let reads =
+        ctx.has_open(file, Rights::READ) || access::allows(ctx.caller, &inode, access::READ);
     let rights = if reads { Rights::READ_WRITE } else { Rights::WRITE };
     get_layout::page(tx, ctx, (file, &inode, body), request.offset, rights)
 }

@@ -75,12 +75,11 @@ fn page_at(tx: &mut Tx<'_>, file: FileId, list: u32, offset: u64) -> Outcome<Vec
     }
 }
 
-/// The last page of a list, and its key.
-pub(crate) fn last_page(
-    tx: &mut Tx<'_>,
-    file: FileId,
-    list: u32,
-) -> Outcome<Option<(Box<[u8]>, Vec<Segment>)>> {
+/// A page and its key.
+pub(crate) type StoredPage = (weir_metastore::Key, Vec<Segment>);
+
+/// The last page of a list.
+pub(crate) fn last_page(tx: &mut Tx<'_>, file: FileId, list: u32) -> Outcome<Option<StoredPage>> {
     let (start, end) = key::segments_of(file, list);
     match tx.range(&start, &end, 1)?.pop() {
         Some((key, bytes)) => Ok(Some((key, decode_page(&bytes)?.segments))),

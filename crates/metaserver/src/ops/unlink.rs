@@ -8,8 +8,7 @@ use weir_wire::meta::{Removed, UnlinkRequest};
 /// Does it.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &UnlinkRequest) -> Outcome<Removed> {
     let mut parent = names::begin(tx, ctx, request.parent, &request.name)?;
-    let dentry =
-        names::find(tx, request.parent, &request.name)?.ok_or(ErrorKind::NotFound)?;
+    let dentry = names::find(tx, request.parent, &request.name)?.ok_or(ErrorKind::NotFound)?;
     let mut inode = inodes::load_named(tx, dentry.file)?;
     access::require_removal(ctx.caller, &parent, &inode)?;
     if inode.kind == FileKind::Directory {

@@ -30,8 +30,11 @@ pub(crate) fn class(name: &[u8]) -> Outcome<Class> {
     if name.is_empty() || name.len() > MAX_XATTR_NAME_BYTES {
         return Err(ErrorKind::AttributeRange.into());
     }
-    let classes =
-        [(&b"user."[..], Class::User), (b"trusted.", Class::Trusted), (b"security.", Class::Security)];
+    let classes = [
+        (&b"user."[..], Class::User),
+        (b"trusted.", Class::Trusted),
+        (b"security.", Class::Security),
+    ];
     for (prefix, class) in classes {
         if let Some(rest) = name.strip_prefix(prefix) {
             let good = !rest.is_empty() && !rest.contains(&0);

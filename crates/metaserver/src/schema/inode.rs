@@ -94,7 +94,13 @@ pub struct RegularFile {
     pub pending_truncate: Option<PendingTruncate>,
 }
 weir_types::codec_struct!(RegularFile {
-    spec, base, epoch, list, next_segment, io_bytes, pending_truncate
+    spec,
+    base,
+    epoch,
+    list,
+    next_segment,
+    io_bytes,
+    pending_truncate
 });
 
 impl RegularFile {

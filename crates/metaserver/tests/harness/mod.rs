@@ -1,6 +1,7 @@
 //! A metadata server in a test: the machine on an engine, with data servers
 //! that report and clients that ask, in virtual time.
-#![allow(dead_code)] // each test uses a part
+// Each test uses a part; a helper that fails is a test that fails.
+#![allow(dead_code, clippy::unwrap_used)]
 
 use weir_metaserver::machine::{Answer, MetaMachine, Moment, Peer, Times};
 use weir_metaserver::{NewFileSystem, init::initialize};
@@ -144,7 +145,7 @@ impl<E: Engine> Cluster<E> {
             unix: String::new(),
             targets: targets.iter().map(|&t| Self::report(t)).collect(),
         };
-        self.from_server(server, &request)
+        self.serve(server, &request)
     }
 
     pub fn heartbeat(
@@ -152,10 +153,10 @@ impl<E: Engine> Cluster<E> {
         server: u32,
         reports: Vec<TargetReport>,
     ) -> Result<HeartbeatReply, Error> {
-        self.from_server(server, &HeartbeatRequest { targets: reports })
+        self.serve(server, &HeartbeatRequest { targets: reports })
     }
 
-    fn from_server<R: Request>(&mut self, server: u32, request: &R) -> Result<R::Reply, Error> {
+    fn serve<R: Request>(&mut self, server: u32, request: &R) -> Result<R::Reply, Error> {
         let body = request.to_bytes();
         self.send::<R>(Peer::Server(ServerId(server)), &body)
     }
@@ -190,7 +191,11 @@ impl<E: Engine> Cluster<E> {
     }
 
     /// Changes something.
-    pub fn make<R: Request>(&mut self, client: &mut Client, request: &R) -> Result<R::Reply, Error> {
+    pub fn make<R: Request>(
+        &mut self,
+        client: &mut Client,
+        request: &R,
+    ) -> Result<R::Reply, Error> {
         let sequence = client.next;
         client.next += 1;
         self.make_as(client, 0, sequence, request)
@@ -204,8 +209,7 @@ impl<E: Engine> Cluster<E> {
         sequence: u64,
         request: &R,
     ) -> Result<R::Reply, Error> {
-        let mutation =
-            Some(MutationId { slot: SlotId(slot), sequence: SlotSequence(sequence) });
+        let mutation = Some(MutationId { slot: SlotId(slot), sequence: SlotSequence(sequence) });
         let prefix = MetaPrefix { caller: client.caller.clone(), mutation };
         self.send::<R>(Peer::Client(client.session), &body(&prefix, request))
     }
@@ -227,7 +231,12 @@ impl<E: Engine> Cluster<E> {
         self.ask(client, &GetAttrRequest { file })
     }
 
-    pub fn unlink(&mut self, client: &mut Client, parent: FileId, name: &str) -> Result<Removed, Error> {
+    pub fn unlink(
+        &mut self,
+        client: &mut Client,
+        parent: FileId,
+        name: &str,
+    ) -> Result<Removed, Error> {
         self.make(client, &UnlinkRequest { parent, name: name.as_bytes().into() })
     }
 

@@ -1,6 +1,8 @@
 //! A file system as POSIX describes it, in memory and in the plainest way: what
 //! the metadata server is compared with. Everything is done by the superuser.
 
+#![allow(clippy::new_without_default)]
+
 use std::collections::BTreeMap;
 use weir_types::ErrorKind::{self, *};
 

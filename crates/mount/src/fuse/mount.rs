@@ -257,7 +257,8 @@ fn is_dead(mountpoint: &Path) -> bool {
     let path = mountpoint.to_owned();
     // A thread of its own: a hanging daemon would hold this one for ever.
     std::thread::spawn(move || {
-        let answer = rustix::fs::stat(&path);
+        // The kernel may answer a stat from its cache, this never.
+        let answer = rustix::fs::statfs(&path);
         // Nobody listens any more after the timeout.
         let _ = sender.send(answer);
     });

@@ -32,8 +32,7 @@ impl BlockingConn {
         let (shaking, frame) = ClientHandshake::start(key, hello);
         send_all(&fd, &frame, &[], wait)?;
         let header = received.head(&fd, wait)?;
-        let (frame, sealer, mut opener) =
-            shaking.on_challenge(&header, received.body(&header))?;
+        let (frame, sealer, mut opener) = shaking.on_challenge(&header, received.body(&header))?;
         send_all(&fd, &frame, &[], wait)?;
         let header = received.head(&fd, wait)?;
         let welcome = open_welcome(&header, received.head_bytes(), &mut opener)?;

@@ -246,7 +246,8 @@ impl<S: Service> EventLoop<S> {
         let id = self.out.insert(new.fd);
         let flags = F::IN | F::OUT | F::RDHUP | F::ET;
         if let Some(conn) = self.out.get(id)
-            && let Err(e) = epoll::add(&self.epoll, &conn.fd, epoll::EventData::new_u64(id.0), flags)
+            && let Err(e) =
+                epoll::add(&self.epoll, &conn.fd, epoll::EventData::new_u64(id.0), flags)
         {
             tracing::warn!("cannot poll a new connection: {e}");
             self.out.release(id);

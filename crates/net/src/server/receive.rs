@@ -16,9 +16,9 @@ use std::io::IoSliceMut;
 use std::sync::Arc;
 use weir_types::limits::MAX_BODY_BYTES;
 use weir_types::{DecodeError, Error, ErrorKind};
+use weir_wire::FrameKind;
 use weir_wire::frame::{HEADER_BYTES, Header, VERSION, peer_version};
 use weir_wire::handshake::{self, ServerHandshake, version_mismatch};
-use weir_wire::FrameKind;
 
 /// Bytes of the scratch buffer: the most that one call receives besides a payload.
 pub(super) const SCRATCH_BYTES: usize = 16 << 10;
@@ -270,6 +270,9 @@ impl<S: Service> EventLoop<S> {
             Ok(_) if !open => {
                 Error::new(ErrorKind::AuthFailed, "the connection is not authenticated")
             }
+            Ok(header) if header.kind != FrameKind::Request => {
+                Error::new(ErrorKind::Protocol, "a reply came where a request was expected")
+            }
             Ok(_) => Error::new(ErrorKind::Protocol, "a length in the message is over its limit"),
             Err(error) => match peer_version(bytes) {
                 Some(version) if version != VERSION => {
@@ -358,8 +361,7 @@ impl<S: Service> EventLoop<S> {
                 let service = &mut self.service;
                 let nonce = random_bytes()?;
                 let key_for = |hello: &_| service.key_for(hello);
-                let (shaking, challenge) =
-                    ServerHandshake::on_hello(header, body, nonce, key_for)?;
+                let (shaking, challenge) = ServerHandshake::on_hello(header, body, nonce, key_for)?;
                 conn.phase = Phase::Proof(Box::new(shaking));
                 self.out.push_frame(id, challenge);
             }
@@ -414,4 +416,3 @@ impl<S: Service> EventLoop<S> {
         self.out.attend(id);
     }
 }
-
