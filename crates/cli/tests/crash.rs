@@ -1,6 +1,8 @@
 //! `kill -9` of each daemon while files are being written: what was synced is
 //! there afterwards, whole, and the work goes on once the daemon is back.
 
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
 mod harness;
 mod library;
 
@@ -140,7 +142,7 @@ fn up_again(cluster: &Cluster<'_>) {
     cluster.place.weir(&["up", "--name", &cluster.name]).ok();
 }
 
-fn remount(cluster: &Cluster<'_>, at: &PathBuf) {
+fn remount(cluster: &Cluster<'_>, at: &Path) {
     cluster.weir(&["umount", at.to_str().unwrap()]).ok();
     cluster.weir(&["mount", at.to_str().unwrap()]).ok();
 }

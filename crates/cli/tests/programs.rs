@@ -1,5 +1,7 @@
 //! Programs that people use, unmodified, on a real mount.
 
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
 mod harness;
 
 use harness::{Cluster, Place, noise, root, said};

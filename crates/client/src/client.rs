@@ -17,9 +17,10 @@ use weir_layout::covered_bytes;
 use weir_net::{BufferPool, Wait};
 use weir_types::{Attr, FileId, Result, SessionId, TargetId};
 use weir_wire::Request;
+use weir_wire::capability::Rights;
 use weir_wire::data::{ServerStatus, StatusRequest};
 use weir_wire::map::ClusterMap;
-use weir_wire::meta::{CloseRequest, OpenFile, SetAttrRequest};
+use weir_wire::meta::{CloseRequest, OpenFile, OpenRequest, SetAttrRequest};
 
 /// Bytes of buffers that a client may hold.
 const BUFFER_BYTES: usize = 256 << 20;
@@ -85,12 +86,10 @@ impl Client {
             config,
             counters,
         });
-        let background = std::thread::Builder::new()
-            .name("weir-background".into())
-            .spawn({
-                let inner = inner.clone();
-                move || inner.background()
-            })?;
+        let background = std::thread::Builder::new().name("weir-background".into()).spawn({
+            let inner = inner.clone();
+            move || inner.background()
+        })?;
         Ok(Self { inner, background: Some(background) })
     }
 
@@ -140,10 +139,10 @@ impl Client {
         let (stopped, wake) = &*self.inner.stop;
         *lock(stopped) = true;
         wake.notify_all();
-        if let Some(thread) = self.background.take() {
-            if thread.join().is_err() {
-                tracing::error!("the client's background thread panicked");
-            }
+        if let Some(thread) = self.background.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the client's background thread panicked");
         }
         self.inner.send_closes();
     }
@@ -185,8 +184,25 @@ impl Inner {
             let rights = open.capability.capability.rights;
             state.fetch_layout(self, ctx, covered_bytes(&open.layout), rights)?;
         }
-        state.finish_truncate(call, open)?;
+        self.settle_pending(call, open)?;
         Ok(handle)
+    }
+
+    /// Carries out a truncation that its client did not finish. Who may only
+    /// read cannot; this program can, in its own name.
+    fn settle_pending(&self, call: Call<'_>, open: &OpenFile) -> Result<()> {
+        let rights = open.capability.capability.rights;
+        if open.pending_truncate.is_none() || rights.allow(Rights::WRITE) {
+            return call.file.finish_truncate(call, open);
+        }
+        let ctx = Context::root();
+        let request = OpenRequest { file: open.attr.file, rights: Rights::READ_WRITE };
+        let own = self.session.change(&ctx, &request)?;
+        let state = OpenState::new(&own);
+        let done = self.settle_truncate(&ctx, &state, &own);
+        let closed = CloseRequest { files: vec![open.attr.file] };
+        self.session.change(&ctx, &closed)?;
+        done
     }
 
     /// A handle is gone.
@@ -226,7 +242,11 @@ impl Inner {
     }
 
     /// Changes attributes; a new size is carried to the objects.
-    pub(crate) fn set_attr(self: &Arc<Self>, ctx: &Context, request: &SetAttrRequest) -> Result<Attr> {
+    pub(crate) fn set_attr(
+        self: &Arc<Self>,
+        ctx: &Context,
+        request: &SetAttrRequest,
+    ) -> Result<Attr> {
         let state = self.open_state(request.file);
         if let Some(state) = &state {
             // Times and size that are set now must not be overtaken by those
@@ -278,10 +298,10 @@ impl Inner {
                 state.reader().expire();
             }
             self.send_closes();
-            if self.session.idle_for(KEEPALIVE) {
-                if let Err(error) = self.session.call(&ctx, &weir_wire::data::PingRequest {}) {
-                    tracing::warn!("metadata server: {error}");
-                }
+            if self.session.idle_for(KEEPALIVE)
+                && let Err(error) = self.session.call(&ctx, &weir_wire::data::PingRequest {})
+            {
+                tracing::warn!("metadata server: {error}");
             }
         }
     }
@@ -292,7 +312,7 @@ impl Inner {
             return;
         }
         let request = CloseRequest { files };
-        match self.session.call(&Context::root(), &request) {
+        match self.session.change(&Context::root(), &request) {
             Ok(()) => {
                 let mut opened = lock(&self.opened);
                 for file in request.files {
@@ -311,4 +331,3 @@ impl Inner {
         }
     }
 }
-

@@ -122,7 +122,13 @@ fn receive(call: Call<'_>, parts: &mut impl Parts, part: usize, wait: &Wait) -> 
     })
 }
 
-fn retry(call: Call<'_>, transfer: &mut Transfer, parts: &mut impl Parts, part: usize, error: Error) {
+fn retry(
+    call: Call<'_>,
+    transfer: &mut Transfer,
+    parts: &mut impl Parts,
+    part: usize,
+    error: Error,
+) {
     if error.kind == ErrorKind::Unreachable || error.kind == ErrorKind::Protocol {
         // The others in the pool are likely as dead as this one.
         call.inner.servers.forget(parts.target(part));

@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use weir_layout::{RegionList, covered_bytes};
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{Attr, Error, ErrorKind, FileId, FileLayout, Generation, Result, TargetId, Timestamp};
+use weir_types::{
+    Attr, Error, ErrorKind, FileId, FileLayout, Generation, Result, TargetId, Timestamp,
+};
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::Access;
 use weir_wire::key::Mac;
@@ -62,6 +64,7 @@ impl OpenState {
             read: Capabilities::new(),
             write: Capabilities::new(),
         };
+        let made_empty = open.attr.size == 0;
         let state = Self {
             id: open.attr.file,
             granted: RwLock::new(Arc::new(granted)),
@@ -72,6 +75,9 @@ impl OpenState {
             reader: Mutex::default(),
         };
         state.take_capability(&open.capability);
+        if made_empty {
+            state.writer().forget_objects();
+        }
         state
     }
 
@@ -253,7 +259,9 @@ impl OpenState {
         let Some(pending) = &open.pending_truncate else { return Ok(()) };
         let list = objects(self.id, &self.layout(), pending.size)
             .into_iter()
-            .map(|(object, target, len)| (Part { chunk: 0, object, target }, Control::Truncate(len)))
+            .map(|(object, target, len)| {
+                (Part { chunk: 0, object, target }, Control::Truncate(len))
+            })
             .collect();
         run_control(call, list)?;
         let done = TruncateDoneRequest { file: self.id, generation: pending.generation };
@@ -320,7 +328,10 @@ impl File {
     ) -> Result<()> {
         let call = self.call(ctx);
         if regions.total_bytes() != buffer.len() as u64 {
-            return Err(Error::new(ErrorKind::InvalidArgument, "buffer and regions differ in size"));
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "buffer and regions differ in size",
+            ));
         }
         Writer::settle(call)?;
         add(&self.inner.counters.read_bytes, buffer.len() as u64);
@@ -379,7 +390,6 @@ impl File {
         self.inner.closed(&self.state);
         result
     }
-
 }
 
 impl Drop for File {

@@ -92,7 +92,7 @@ impl Client {
 
     /// Opens a file.
     pub fn open(&self, ctx: &Context, file: FileId, rights: Rights) -> Result<(File, Attr)> {
-        let reply = self.inner.session.call(ctx, &OpenRequest { file, rights })?;
+        let reply = self.inner.session.change(ctx, &OpenRequest { file, rights })?;
         let handle = self.inner.opened(ctx, &reply)?;
         Ok((handle, self.inner.seen(reply.attr)))
     }

@@ -55,13 +55,8 @@ impl ReadOp {
     }
 
     fn drive(&mut self, call: Call<'_>, dest: &mut [u8], until: Until) -> Result<()> {
-        let mut parts = ReadParts {
-            call,
-            plan: &self.plan,
-            conns: &mut self.conns,
-            dest,
-            runs: Vec::new(),
-        };
+        let mut parts =
+            ReadParts { call, plan: &self.plan, conns: &mut self.conns, dest, runs: Vec::new() };
         drive(call, &mut self.transfer, &mut parts, until)
     }
 }
@@ -112,7 +107,10 @@ impl Parts for ReadParts<'_> {
         add(&self.call.inner.counters.read_wire_bytes, u64::from(header.payload_len));
         let valid: u64 = pieces.iter().map(|p| p.len_within(body.len)).sum();
         if u64::from(header.payload_len) != valid || valid > expected {
-            return Err(Error::new(ErrorKind::Protocol, "the reply has another length than its share"));
+            return Err(Error::new(
+                ErrorKind::Protocol,
+                "the reply has another length than its share",
+            ));
         }
         if valid < expected {
             settle_holes(dest, &self.runs, body.len);
@@ -192,7 +190,8 @@ fn verify(dest: &[u8], runs: &[Run], object_len: u64, checks: &[u32]) -> Result<
             match checks.next() {
                 Some(check) if *check == crc32c(bytes) => at += cut.len,
                 Some(_) => {
-                    let what = format!("object byte {} does not match its checksum", cut.object_offset);
+                    let what =
+                        format!("object byte {} does not match its checksum", cut.object_offset);
                     return Err(Error::new(ErrorKind::ChecksumMismatch, what));
                 }
                 None => return Err(Error::new(ErrorKind::Protocol, "the reply lacks checksums")),

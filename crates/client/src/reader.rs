@@ -10,6 +10,7 @@ use crate::file::OpenState;
 use crate::read::ReadOp;
 use std::ops::Range;
 use std::time::{Duration, Instant};
+use weir_layout::covered_bytes;
 use weir_types::{ErrorKind, Result};
 
 /// Ranges of one file that are on their way or held.
@@ -150,7 +151,13 @@ fn direct(call: Call<'_>, file: &OpenState, offset: u64, dest: &mut [u8]) -> Res
         Err(error) if error.kind == ErrorKind::Stale => {
             // Another client made the file longer.
             file.refresh(call.inner, call.ctx)?;
-            file.plan(offset, len)?
+            let covered = covered_bytes(&file.layout()).saturating_sub(offset).min(len) as usize;
+            // What no segment was granted for was never written.
+            dest[covered..].fill(0);
+            if covered == 0 {
+                return Ok(());
+            }
+            return direct(call, file, offset, &mut dest[..covered]);
         }
         plan => plan?,
     };

@@ -48,7 +48,8 @@ impl DataConn {
 
     /// Names server and target in an error.
     pub(crate) fn in_context(&self, target: TargetId, error: Error) -> Error {
-        let place = format!("target {target} on server {} ({})", self.pool.server, self.conn.address());
+        let place =
+            format!("target {target} on server {} ({})", self.pool.server, self.conn.address());
         error.context(place)
     }
 }
@@ -199,10 +200,10 @@ impl Servers {
     }
 
     fn ticket(&self, session: &MetaSession, server: ServerId) -> Result<SealedTicket> {
-        if let Some(ticket) = self.tickets_lock().get(&server) {
-            if ticket.ticket.session == session.id() {
-                return Ok(ticket.clone());
-            }
+        if let Some(ticket) = self.tickets_lock().get(&server)
+            && ticket.ticket.session == session.id()
+        {
+            return Ok(ticket.clone());
         }
         let request = GetTicketsRequest { servers: vec![server] };
         let ticket = session.call(&Context::root(), &request)?.pop().ok_or_else(|| {
@@ -222,11 +223,9 @@ impl Known {
         self.server_of = map.targets().map(|(s, t)| (t.target, s.server)).collect();
         let mut pools = HashMap::new();
         for entry in &map.servers {
-            let moved = self
-                .map
-                .iter()
-                .flat_map(|m| &m.servers)
-                .any(|old| old.server == entry.server && (&old.tcp, &old.unix) != (&entry.tcp, &entry.unix));
+            let moved = self.map.iter().flat_map(|m| &m.servers).any(|old| {
+                old.server == entry.server && (&old.tcp, &old.unix) != (&entry.tcp, &entry.unix)
+            });
             let kept = self.pools.get(&entry.server).filter(|_| !moved).cloned();
             let fresh = || Arc::new(Pool { server: entry.server, idle: Mutex::default() });
             pools.insert(entry.server, kept.unwrap_or_else(fresh));

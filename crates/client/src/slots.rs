@@ -43,19 +43,14 @@ impl Slots {
             if let Some(slot) = slot {
                 let sequence = &mut state.used[usize::from(slot)];
                 *sequence += 1;
-                let mutation =
-                    MutationId { slot: SlotId(slot), sequence: SlotSequence(*sequence) };
+                let mutation = MutationId { slot: SlotId(slot), sequence: SlotSequence(*sequence) };
                 return Ok(SlotGuard { slots: self, mutation });
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(Error::new(ErrorKind::Overloaded, "too many changes are in flight"));
             }
-            state = self
-                .freed
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            state = self.freed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 

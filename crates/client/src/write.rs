@@ -93,13 +93,8 @@ impl WriteOp {
 
     fn drive(&mut self, call: Call<'_>, until: Until) -> Result<()> {
         let data = self.data.as_ref().get(self.slice.clone()).ok_or(ErrorKind::Internal)?;
-        let mut parts = WriteParts {
-            call,
-            plan: &self.plan,
-            conns: &mut self.conns,
-            data,
-            sync: self.sync,
-        };
+        let mut parts =
+            WriteParts { call, plan: &self.plan, conns: &mut self.conns, data, sync: self.sync };
         drive(call, &mut self.transfer, &mut parts, until)
     }
 }
@@ -120,7 +115,8 @@ impl Parts for WriteParts<'_> {
         let mut runs = Vec::new();
         let column = self.plan.parts[part].object.column;
         let bytes = scatter(&chunk.regions, chunk.stripe, column, &mut runs)?;
-        let slices: Vec<IoSlice<'_>> = runs.iter().map(|r| IoSlice::new(bytes_of(source, r))).collect();
+        let slices: Vec<IoSlice<'_>> =
+            runs.iter().map(|r| IoSlice::new(bytes_of(source, r))).collect();
         let mut checks = Vec::with_capacity(bytes as usize / 4096 + 2);
         for run in &runs {
             checksums(bytes_of(source, run), run, &mut checks);

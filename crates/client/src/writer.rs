@@ -8,7 +8,7 @@
 use crate::buffer::Buffer;
 use crate::control::{Control, run_control};
 use crate::core::gather::{Gather, gather, is_full};
-use crate::core::plan::{MAX_CALL_BYTES, Part, Plan, plan_regions};
+use crate::core::plan::{MAX_CALL_BYTES, Part, Plan, objects, plan_regions};
 use crate::counters::add;
 use crate::drive::Call;
 use crate::write::{WriteData, WriteOp};
@@ -40,6 +40,9 @@ pub(crate) struct Writer {
     error: Option<Error>,
     /// Objects written since the last sync.
     unsynced: HashSet<(ObjectId, TargetId)>,
+    /// `unsynced` names all: what was written before this client opened the
+    /// file is known to be durable.
+    complete: bool,
     since: Option<Instant>,
 }
 
@@ -64,7 +67,7 @@ impl Writer {
     /// Writes a buffer that was given away.
     pub(crate) fn write_owned(call: Call<'_>, offset: u64, data: WriteData) -> Result<()> {
         let len = data.as_ref().len();
-        if len < DIRECT_BYTES || len > MAX_CALL_BYTES {
+        if !(DIRECT_BYTES..=MAX_CALL_BYTES).contains(&len) {
             return Self::write(call, offset, data.as_ref());
         }
         let mut writer = Self::begin(call, offset, len)?;
@@ -76,7 +79,10 @@ impl Writer {
     /// Writes strided regions and waits for the confirmation.
     pub(crate) fn write_regions(call: Call<'_>, regions: &RegionList, data: &[u8]) -> Result<()> {
         if !regions.is_ascending() {
-            return Err(Error::new(ErrorKind::InvalidArgument, "regions to write must ascend and not overlap"));
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "regions to write must ascend and not overlap",
+            ));
         }
         let end = regions.end();
         let mut writer = Self::begin(call, end, 0)?;
@@ -92,11 +98,7 @@ impl Writer {
     }
 
     /// Locks the writer, reports an earlier failure, makes room in the layout.
-    fn begin(
-        call: Call<'_>,
-        offset: u64,
-        len: usize,
-    ) -> Result<std::sync::MutexGuard<'_, Writer>> {
+    fn begin(call: Call<'_>, offset: u64, len: usize) -> Result<std::sync::MutexGuard<'_, Writer>> {
         let end = offset.checked_add(len as u64).ok_or(ErrorKind::FileTooLarge)?;
         let mut writer = call.file.writer();
         writer.take_error()?;
@@ -148,13 +150,16 @@ impl Writer {
     fn append(&mut self, call: Call<'_>, capacity: usize, offset: u64, data: &[u8]) -> Result<()> {
         let mut gathered = match self.gathered.take() {
             Some(gathered) => gathered,
-            None => Gathered { start: offset, buffer: Buffer::take(&call.inner.buffers, capacity), len: 0 },
+            None => Gathered {
+                start: offset,
+                buffer: Buffer::take(&call.inner.buffers, capacity),
+                len: 0,
+            },
         };
         gathered.buffer[gathered.len..gathered.len + data.len()].copy_from_slice(data);
         gathered.len += data.len();
         // Beyond the pool nothing is held back.
-        let full =
-            is_full(gathered.start, gathered.len, capacity) || !gathered.buffer.is_pooled();
+        let full = is_full(gathered.start, gathered.len, capacity) || !gathered.buffer.is_pooled();
         self.gathered = Some(gathered);
         if full {
             self.send_gathered(call);
@@ -163,18 +168,17 @@ impl Writer {
     }
 
     fn send_gathered(&mut self, call: Call<'_>) {
-        if let Some(Gathered { start, buffer, len }) = self.gathered.take() {
-            if let Err(error) = self.submit(call, start, WriteData::Ours(buffer, len)) {
-                self.error.get_or_insert(error);
-            }
+        if let Some(Gathered { start, buffer, len }) = self.gathered.take()
+            && let Err(error) = self.submit(call, start, WriteData::Ours(buffer, len))
+        {
+            self.error.get_or_insert(error);
         }
     }
 
     fn submit(&mut self, call: Call<'_>, offset: u64, data: WriteData) -> Result<()> {
         let len = data.as_ref().len();
         let range = offset..offset + len as u64;
-        let overlaps =
-            |op: &WriteOp| op.range.start < range.end && range.start < op.range.end;
+        let overlaps = |op: &WriteOp| op.range.start < range.end && range.start < op.range.end;
         if let Some(last) = self.in_flight.iter().rposition(overlaps) {
             self.finish_first(call, last + 1);
         }
@@ -274,7 +278,13 @@ impl Writer {
     pub(crate) fn sync(call: Call<'_>) -> Result<()> {
         let mut writer = call.file.writer();
         writer.flush_locked(call)?;
-        let unsynced = std::mem::take(&mut writer.unsynced);
+        let mut unsynced = std::mem::take(&mut writer.unsynced);
+        if !writer.complete {
+            // Whoever wrote it, and whenever: fsync makes the whole file durable.
+            let all = objects(call.file.id, &call.file.layout(), call.file.size());
+            let with_data = all.into_iter().filter(|(_, _, len)| *len > 0);
+            unsynced.extend(with_data.map(|(object, target, _)| (object, target)));
+        }
         let list = unsynced
             .iter()
             .map(|(object, target)| {
@@ -286,6 +296,7 @@ impl Writer {
             writer.unsynced.extend(unsynced);
             return Err(error);
         }
+        writer.complete = true;
         drop(writer);
         call.inner.session.call(call.ctx, &SyncMetaRequest {})
     }
@@ -303,9 +314,10 @@ impl Writer {
         }
     }
 
-    /// The file's old contents are gone (truncation to nothing by this client).
+    /// The file has no contents (just made, or emptied by this client).
     pub(crate) fn forget_objects(&mut self) {
         self.unsynced.clear();
+        self.complete = true;
     }
 }
 

@@ -17,8 +17,7 @@ impl LibraryFile {
     /// Makes an empty file in the root directory, in place of one that is there.
     pub fn create(client: Arc<Client>, name: &str, layout: LayoutSpec) -> Result<Self, String> {
         let ctx = Context::root();
-        if let Ok(old) = client.lookup(&ctx, FileId::ROOT, name.as_bytes()) {
-            drop(old);
+        if client.lookup(&ctx, FileId::ROOT, name.as_bytes()).is_ok() {
             client.unlink(&ctx, FileId::ROOT, name.as_bytes()).map_err(|e| e.to_string())?;
         }
         let options =
@@ -42,10 +41,8 @@ impl Subject for LibraryFile {
 
     fn read(&mut self, offset: u64, len: usize) -> Result<Vec<u8>, String> {
         let mut data = vec![0xee; len];
-        let n = self
-            .file()?
-            .read_at(&Context::root(), offset, &mut data)
-            .map_err(|e| e.to_string())?;
+        let n =
+            self.file()?.read_at(&Context::root(), offset, &mut data).map_err(|e| e.to_string())?;
         data.truncate(n);
         Ok(data)
     }

@@ -181,8 +181,7 @@ impl Filesystem for WeirFs {
     ) -> Reply<Entry> {
         let kind = FileKind::from_mode(mode.mode).ok_or(Errno::EINVAL)?;
         let bits = (mode.mode & 0o7777) as u16;
-        let attr =
-            self.client.mknod(&context(ctx), FileId(parent), name, kind, bits, rdev)?;
+        let attr = self.client.mknod(&context(ctx), FileId(parent), name, kind, bits, rdev)?;
         Ok(self.entry(attr))
     }
 
@@ -359,7 +358,13 @@ impl Filesystem for WeirFs {
                 Some(page) => page,
                 None => {
                     let attributes = sink.wants_entries();
-                    self.client.readdir(&context(ctx), FileId(node), cookie, DIR_PAGE, attributes)?
+                    self.client.readdir(
+                        &context(ctx),
+                        FileId(node),
+                        cookie,
+                        DIR_PAGE,
+                        attributes,
+                    )?
                 }
             };
             for (i, found) in page.entries.iter().enumerate() {
@@ -436,4 +441,3 @@ impl Filesystem for WeirFs {
         Ok(self.client.remove_xattr(&context(ctx), FileId(node), name)?)
     }
 }
-

@@ -122,7 +122,19 @@ pub struct Attr {
     pub preferred_io_bytes: u32,
 }
 crate::codec_struct!(Attr {
-    file, kind, mode, nlink, uid, gid, rdev, size, atime, mtime, ctime, change, generation,
+    file,
+    kind,
+    mode,
+    nlink,
+    uid,
+    gid,
+    rdev,
+    size,
+    atime,
+    mtime,
+    ctime,
+    change,
+    generation,
     preferred_io_bytes
 });
 

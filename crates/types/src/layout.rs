@@ -3,9 +3,7 @@
 
 use crate::codec::{Decode, DecodeError, Encode, Reader};
 use crate::id::{CopyIndex, Epoch, SegmentIndex, TargetId};
-use crate::limits::{
-    MAX_COLUMNS, MAX_FILE_BYTES, MAX_STRIPE_UNIT_BYTES, MIN_STRIPE_UNIT_BYTES,
-};
+use crate::limits::{MAX_COLUMNS, MAX_FILE_BYTES, MAX_STRIPE_UNIT_BYTES, MIN_STRIPE_UNIT_BYTES};
 
 /// How a segment survives failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -182,7 +180,13 @@ pub struct LayoutSpec {
     pub copies: u8,
 }
 crate::codec_struct!(LayoutSpec {
-    kind, base, count, stripe_unit_bytes, segment_bytes, fragment_bytes, copies
+    kind,
+    base,
+    count,
+    stripe_unit_bytes,
+    segment_bytes,
+    fragment_bytes,
+    copies
 });
 
 /// The layout of one file as a client uses it.

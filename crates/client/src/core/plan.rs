@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn a_range_over_two_segments_asks_each() {
-        let layout = layout(vec![segment(1, 0, Some(100_000), &[7]), segment(2, 100_000, None, &[8])]);
+        let layout =
+            layout(vec![segment(1, 0, Some(100_000), &[7]), segment(2, 100_000, None, &[8])]);
         let plan = plan_range(FileId(5), &layout, 99_000, 2_000).unwrap();
         let chunks: Vec<_> =
             plan.chunks.iter().map(|c| (c.buffer_offset, c.regions.total_bytes())).collect();

@@ -66,12 +66,8 @@ impl Streams {
         ahead: &mut Vec<Range<u64>>,
     ) {
         let len = range.end - range.start;
-        let mut stream = Stream {
-            next: range.end,
-            fetched: range.end,
-            window_bytes: 0,
-            last_used: self.uses,
-        };
+        let mut stream =
+            Stream { next: range.end, fetched: range.end, window_bytes: 0, last_used: self.uses };
         if range.start == 0 && len >= EAGER_BYTES {
             stream.window_bytes = (2 * len).min(max_window_bytes);
             stream.fetch(len, size, ahead);

@@ -129,7 +129,8 @@ impl Transfer {
     fn on_error(&mut self, index: usize, error: Error, now_ms: u64) {
         let part = &mut self.parts[index];
         part.failures += 1;
-        let backoff = (FIRST_BACKOFF_MS << part.failures.min(10).saturating_sub(2)).min(MAX_BACKOFF_MS);
+        let backoff =
+            (FIRST_BACKOFF_MS << part.failures.min(10).saturating_sub(2)).min(MAX_BACKOFF_MS);
         // The first repetition is at once: most often a pooled connection was
         // closed, or a writer was at work on the block.
         let until_ms = if part.failures == 1 { now_ms } else { now_ms + backoff };

@@ -183,7 +183,8 @@ impl<E: Engine> MetaMachine<E> {
     /// The kept result of a mutation that has been done; `None` if it is new.
     ///
     /// # Errors
-    /// `Protocol` if it is neither the last nor the next of its slot.
+    /// `Protocol` if there is no such slot, `Stale` if a later mutation of the
+    /// slot has been done.
     fn replay(
         &mut self,
         session: SessionId,
@@ -199,9 +200,9 @@ impl<E: Engine> MetaMachine<E> {
             Slot::At(last) => last,
             Slot::Unknown => self.kept(session, mutation)?.map_or(0, |kept| kept.sequence.0),
         };
-        // A slot that was never used may begin anywhere: there is nothing that
-        // could be done twice.
-        if sequence.0 == last + 1 || last == 0 {
+        // Gaps are fine: the client gave up on a mutation that never came. If
+        // it comes after all, it is too late.
+        if sequence.0 > last {
             return Ok(None);
         }
         let kept = match sequence.0 == last {
@@ -209,8 +210,10 @@ impl<E: Engine> MetaMachine<E> {
             false => None,
         };
         let Some(kept) = kept else {
-            let message = format!("mutation {sequence} of slot {slot}, whose last was {last}");
-            return Err(Error::new(ErrorKind::Protocol, message));
+            let message = format!(
+                "late duplicate: mutation {sequence} of slot {slot}, whose last was {last}"
+            );
+            return Err(Error::new(ErrorKind::Stale, message));
         };
         let status = ErrorKind::from_code(kept.status);
         if status.is_some_and(|kind| kind.retry() != Retry::Never) {
