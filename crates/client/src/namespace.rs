@@ -156,10 +156,11 @@ impl Client {
         self.inner.session.change(ctx, &MkdirRequest { parent, name: name.into(), mode })
     }
 
-    /// Removes a name that is not a directory.
-    pub fn unlink(&self, ctx: &Context, parent: FileId, name: &[u8]) -> Result<()> {
+    /// Removes a name that is not a directory's; returns what is left of its
+    /// file: the attributes, with `nlink` 0 if that was its last name.
+    pub fn unlink(&self, ctx: &Context, parent: FileId, name: &[u8]) -> Result<Option<Attr>> {
         let request = UnlinkRequest { parent, name: name.into() };
-        self.inner.session.change(ctx, &request).map(drop)
+        Ok(self.inner.session.change(ctx, &request)?.attr)
     }
 
     /// Removes an empty directory.

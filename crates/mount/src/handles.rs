@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 use weir_client::File;
 use weir_types::{Attr, FileId};
 use weir_wire::meta::DirPage;
@@ -58,6 +59,35 @@ impl DirHandle {
     pub(crate) fn put_back(&self, cookie: u64, mut page: DirPage, from: usize) {
         page.entries.drain(..from);
         *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some((cookie, page));
+    }
+}
+
+/// Files that are known to have no file capabilities. The kernel asks before
+/// every single write, to take them away; without this, each would be a message.
+#[derive(Default)]
+pub(crate) struct Capless {
+    since: Mutex<HashMap<FileId, Instant>>,
+}
+
+impl Capless {
+    /// Whether the file had none a moment ago (as long as attributes hold).
+    pub(crate) fn holds(&self, file: FileId, ttl: Duration) -> bool {
+        let since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        since.get(&file).is_some_and(|at| at.elapsed() < ttl)
+    }
+
+    /// The file has none.
+    pub(crate) fn note(&self, file: FileId) {
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        if since.len() >= MAX_SEEN {
+            since.clear();
+        }
+        since.insert(file, Instant::now());
+    }
+
+    /// The file may have got some.
+    pub(crate) fn forget(&self, file: FileId) {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner).remove(&file);
     }
 }
 

@@ -4,16 +4,17 @@
 //! Node ids are file ids, which are never reused, so there is no table of
 //! inodes: only of open handles.
 
+use crate::dir_attrs::DirAttrs;
 use crate::fuse::{
     Attributes, DirEntry, DirSink, Entry, Errno, Filesystem, IoArgs, NewMode, NodeId, OpenArgs,
     Opened, ReleaseArgs, Reply, RequestContext, SetAttr, SetTime, WriteData,
 };
-use crate::handles::{DirHandle, Handle, Handles, Seen};
+use crate::handles::{Capless, DirHandle, Handle, Handles, Seen};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_client::{Client, Context, CreateOptions, File, set_nothing};
-use weir_types::{Attr, Caller, FileId, FileKind, FsUsage};
+use weir_types::{Attr, Caller, ErrorKind, FileId, FileKind, FsUsage};
 use weir_wire::capability::Rights;
 use weir_wire::meta::{self, RenameRequest, XattrMode};
 
@@ -21,6 +22,8 @@ use weir_wire::meta::{self, RenameRequest, XattrMode};
 const DIR_PAGE: u32 = 512;
 /// Cookies 1 and 2 are `.` and `..`; those of the server follow.
 const DOTS: u64 = 2;
+/// Where Linux keeps the capabilities of programs.
+const CAPABILITY_XATTR: &[u8] = b"security.capability";
 /// Writes from this size on keep the buffer they arrived in.
 const KEEP_BYTES: usize = 512 << 10;
 
@@ -45,12 +48,21 @@ pub struct WeirFs {
     options: Options,
     handles: Handles,
     seen: Seen,
+    capless: Capless,
+    dirs: DirAttrs,
 }
 
 impl WeirFs {
     /// Serves a client's cluster.
     pub fn new(client: Client, options: Options) -> Self {
-        Self { client, options, handles: Handles::default(), seen: Seen::default() }
+        Self {
+            client,
+            options,
+            handles: Handles::default(),
+            seen: Seen::default(),
+            capless: Capless::default(),
+            dirs: DirAttrs::new(options.ttl),
+        }
     }
 
     fn entry(&self, attr: Attr) -> Entry {
@@ -122,7 +134,9 @@ fn refused_xattr(name: &[u8]) -> bool {
 
 impl Filesystem for WeirFs {
     fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry> {
-        Ok(self.entry(self.client.lookup(&context(ctx), FileId(parent), name)?))
+        let attr = self.client.lookup(&context(ctx), FileId(parent), name)?;
+        self.dirs.learn(&attr);
+        Ok(self.entry(attr))
     }
 
     fn getattr(
@@ -131,7 +145,11 @@ impl Filesystem for WeirFs {
         node: NodeId,
         _fh: Option<u64>,
     ) -> Reply<Attributes> {
+        if let Some((attr, ttl)) = self.dirs.get(FileId(node)) {
+            return Ok(Attributes { attr, ttl });
+        }
         let attr = self.client.getattr(&context(ctx), FileId(node))?;
+        self.dirs.learn(&attr);
         Ok(Attributes { attr, ttl: self.options.ttl })
     }
 
@@ -150,6 +168,7 @@ impl Filesystem for WeirFs {
         let by_handle = set.fh.is_some() && set.size.is_some();
         let by = if by_handle { &data_context(ctx) } else { &context };
         let mut attr = self.client.setattr(by, &request)?;
+        self.dirs.forget(FileId(node));
         if set.kill_suidgid {
             self.clear_suid(&context, FileId(node))?;
             attr = self.client.getattr(&context, FileId(node))?;
@@ -168,7 +187,9 @@ impl Filesystem for WeirFs {
         name: &[u8],
         target: &[u8],
     ) -> Reply<Entry> {
-        Ok(self.entry(self.client.symlink(&context(ctx), FileId(parent), name, target)?))
+        let attr = self.client.symlink(&context(ctx), FileId(parent), name, target)?;
+        self.dirs.forget(FileId(parent));
+        Ok(self.entry(attr))
     }
 
     fn mknod(
@@ -182,6 +203,7 @@ impl Filesystem for WeirFs {
         let kind = FileKind::from_mode(mode.mode).ok_or(Errno::EINVAL)?;
         let bits = (mode.mode & 0o7777) as u16;
         let attr = self.client.mknod(&context(ctx), FileId(parent), name, kind, bits, rdev)?;
+        self.dirs.forget(FileId(parent));
         Ok(self.entry(attr))
     }
 
@@ -193,15 +215,23 @@ impl Filesystem for WeirFs {
         mode: NewMode,
     ) -> Reply<Entry> {
         let bits = (mode.mode & 0o7777) as u16;
-        Ok(self.entry(self.client.mkdir(&context(ctx), FileId(parent), name, bits)?))
+        let attr = self.client.mkdir(&context(ctx), FileId(parent), name, bits)?;
+        self.dirs.forget(FileId(parent));
+        Ok(self.entry(attr))
     }
 
     fn unlink(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
-        Ok(self.client.unlink(&context(ctx), FileId(parent), name)?)
+        match self.client.unlink(&context(ctx), FileId(parent), name)? {
+            Some(attr) => self.dirs.touched(FileId(parent), attr.ctime),
+            None => self.dirs.forget(FileId(parent)),
+        }
+        Ok(())
     }
 
     fn rmdir(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
-        Ok(self.client.rmdir(&context(ctx), FileId(parent), name)?)
+        let result = self.client.rmdir(&context(ctx), FileId(parent), name);
+        self.dirs.forget(FileId(parent));
+        Ok(result?)
     }
 
     fn rename(
@@ -224,7 +254,10 @@ impl Filesystem for WeirFs {
             no_replace: flags & libc::RENAME_NOREPLACE != 0,
             exchange: flags & libc::RENAME_EXCHANGE != 0,
         };
-        Ok(self.client.rename(&context(ctx), &request)?)
+        let result = self.client.rename(&context(ctx), &request);
+        self.dirs.forget(FileId(parent));
+        self.dirs.forget(FileId(new_parent));
+        Ok(result?)
     }
 
     fn link(
@@ -235,6 +268,7 @@ impl Filesystem for WeirFs {
         new_name: &[u8],
     ) -> Reply<Entry> {
         let attr = self.client.link(&context(ctx), FileId(node), FileId(new_parent), new_name)?;
+        self.dirs.forget(FileId(new_parent));
         Ok(self.entry(attr))
     }
 
@@ -267,6 +301,14 @@ impl Filesystem for WeirFs {
         };
         let (file, attr) = self.client.create(&context(ctx), FileId(parent), name, &options)?;
         let opened = self.opened(file, &attr);
+        // An attribute that was set would have moved ctime: nothing has been
+        // done to the file since it was made.
+        if attr.size == 0 && attr.ctime == attr.mtime && attr.ctime == attr.atime {
+            self.capless.note(attr.file);
+            self.dirs.touched(FileId(parent), attr.ctime);
+        } else {
+            self.dirs.forget(FileId(parent));
+        }
         Ok((self.entry(attr), opened))
     }
 
@@ -413,6 +455,7 @@ impl Filesystem for WeirFs {
         if refused_xattr(name) {
             return Err(Errno::EOPNOTSUPP);
         }
+        self.capless.forget(FileId(node));
         let mode = match flags as i32 {
             libc::XATTR_CREATE => XattrMode::Create,
             libc::XATTR_REPLACE => XattrMode::Replace,
@@ -426,7 +469,16 @@ impl Filesystem for WeirFs {
         if refused_xattr(name) {
             return Err(Errno::EOPNOTSUPP);
         }
-        Ok(self.client.get_xattr(&context(ctx), FileId(node), name)?)
+        let file = FileId(node);
+        if name == CAPABILITY_XATTR && self.capless.holds(file, self.options.ttl) {
+            return Err(Errno::ENODATA);
+        }
+        let value = self.client.get_xattr(&context(ctx), file, name);
+        let none = value.as_ref().is_err_and(|e| e.kind == ErrorKind::NoAttribute);
+        if name == CAPABILITY_XATTR && none {
+            self.capless.note(file);
+        }
+        Ok(value?)
     }
 
     fn listxattr(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<Vec<u8>>> {

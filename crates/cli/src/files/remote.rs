@@ -232,7 +232,7 @@ impl Tree for RemoteTree {
                 if there.kind != FileKind::Symlink {
                     return Err(self.about(path)(e));
                 }
-                self.client.unlink(&self.context, parent, name).and_then(|()| make())
+                self.client.unlink(&self.context, parent, name).and_then(|_| make())
             }
             made => made,
         };

@@ -71,7 +71,11 @@ pub fn rm(rm: &Rm) -> Done {
         };
         let (parent, last) = tree.parent(path)?;
         if meta.kind != FileKind::Directory {
-            return tree.client.unlink(&tree.context, parent, last).map_err(tree.about(path));
+            return tree
+                .client
+                .unlink(&tree.context, parent, last)
+                .map(drop)
+                .map_err(tree.about(path));
         }
         if !rm.recursive {
             let failure = Failure::new("is a directory").about(tree.shown(path));
@@ -94,7 +98,10 @@ fn remove_tree(tree: &RemoteTree, path: &[u8], dir: FileId, depth: usize) -> Don
             remove_tree(tree, &below, entry.file, depth + 1)?;
             tree.client.rmdir(&tree.context, dir, &entry.name).map_err(tree.about(&below))
         } else {
-            tree.client.unlink(&tree.context, dir, &entry.name).map_err(tree.about(&below))
+            tree.client
+                .unlink(&tree.context, dir, &entry.name)
+                .map(drop)
+                .map_err(tree.about(&below))
         }
     })
 }
