@@ -124,6 +124,7 @@ impl Files for Library {
     }
 
     fn unlink(&self, dir: &FileId, name: &str) -> Done {
-        Ok(self.client.unlink(&self.context, *dir, name.as_bytes())?)
+        self.client.unlink(&self.context, *dir, name.as_bytes())?;
+        Ok(())
     }
 }

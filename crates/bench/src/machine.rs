@@ -1,8 +1,13 @@
 //! What is measured on, and what else it does meanwhile.
 
+use crate::failure::{Done, Failure};
+use crate::stop;
+use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use std::fmt;
+use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 /// The machine, in words.
 #[derive(Clone, Debug, Serialize)]
@@ -46,6 +51,24 @@ impl fmt::Display for Machine {
         let Self { cpus, kernel, memory_gb, disk, date } = self;
         write!(f, "{cpus}, {memory_gb:.0} GB, Linux {kernel}, {disk}, {date}")
     }
+}
+
+/// Keeps two benchmarks from running at the same time on one machine, while it
+/// is held. Waits for the other to end.
+pub fn alone() -> Done<File> {
+    let path = std::env::temp_dir().join("weir-bench.lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|e| Failure::file(&path, e))?;
+    let locked = || flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    if !locked() {
+        eprintln!("weir-bench: another one runs: waiting for it to end");
+        stop::wait_until("the other benchmark", Duration::from_secs(1200), locked)?;
+    }
+    Ok(file)
 }
 
 /// Type and device of the file system that holds a directory.

@@ -57,6 +57,7 @@ fn main() -> ExitCode {
 fn bench(arguments: &Arguments) -> Done {
     stop::catch_signals();
     let plan = arguments.plan()?;
+    let _alone = machine::alone()?;
     let machine = machine::Machine::look(&plan.base_dir);
     println!("{machine}");
     let results = rows::run(&plan)?;

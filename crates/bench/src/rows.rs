@@ -241,6 +241,8 @@ impl Bench<'_> {
                     Ok(done) => done,
                     Err(Failure::Stopped) => return Err(Failure::Stopped),
                     Err(failure) => {
+                        // Ctrl-C reaches workers too: then that is the reason.
+                        stop::check()?;
                         eprintln!("{}, {}: {failure}", row.title(), via.title());
                         list[i].1.failure = Some(failure.to_string());
                         continue;

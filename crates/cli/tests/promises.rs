@@ -170,3 +170,70 @@ fn walk(dir: &std::path::Path) -> Vec<String> {
     }
     names
 }
+
+#[test]
+fn a_sync_through_a_read_only_handle_makes_the_file_durable() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let ctx = Context::root();
+    let writer = client(&cluster, true);
+    striped(&writer, b"f", 300_000).close(&ctx).unwrap();
+    let reader = client(&cluster, true);
+    let attr = reader.resolve(&ctx, b"f", true).unwrap();
+    let (file, _) = reader.open(&ctx, attr.file, weir_wire::Rights::READ).unwrap();
+    let before = received(&reader, "op.sync");
+    file.sync(&ctx).unwrap();
+    let now = received(&reader, "op.sync");
+    assert!(now.iter().zip(&before).all(|(n, b)| n - b == 1), "{before:?} then {now:?}");
+}
+
+#[test]
+fn who_writes_to_a_file_that_another_client_emptied_is_told() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let ctx = Context::root();
+    let (a, b) = (client(&cluster, true), client(&cluster, true));
+    let file = striped(&a, b"f", 300_000);
+    let attr = b.resolve(&ctx, b"f", true).unwrap();
+    let (other, _) = b.open(&ctx, attr.file, weir_wire::Rights::READ_WRITE).unwrap();
+    other.truncate(&ctx, 0).unwrap();
+    file.write_at(&ctx, 0, b"into what is gone").unwrap();
+    let error = file.sync(&ctx).unwrap_err();
+    assert_eq!(error.kind, weir_types::ErrorKind::Stale, "{error}");
+    // And then goes on with the file as it is.
+    file.write_at(&ctx, 0, b"into the new one").unwrap();
+    file.sync(&ctx).unwrap();
+    let mut read = [0; 100];
+    let (again, _) = b.open(&ctx, attr.file, weir_wire::Rights::READ).unwrap();
+    assert_eq!(again.read_at(&ctx, 0, &mut read).unwrap(), 16);
+    assert_eq!(&read[..16], b"into the new one");
+}
+
+#[test]
+fn a_session_that_expired_is_replaced_and_the_open_files_go_on() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let config = cluster.dir().join("meta.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let mut settings: toml::Table = text.parse().unwrap();
+    settings.insert("session_timeout_ms".into(), toml::Value::Integer(1000));
+    std::fs::write(&config, settings.to_string()).unwrap();
+    cluster.kill("meta");
+    place.weir(&["up", "--name", "promises"]).ok();
+    let ctx = Context::root();
+    let (idle, watcher) = (client(&cluster, false), client(&cluster, false));
+    let file = striped(&idle, b"f", 100_000);
+    let first = idle.session();
+    let expired = |client: &Client| {
+        let status = client.metadata_status().unwrap();
+        status.counters.iter().any(|(n, v)| n == "sessions_expired" && *v > 0)
+    };
+    harness::eventually("the idle session expires", || expired(&watcher));
+    let attr = idle.resolve(&ctx, b"f", true).unwrap();
+    assert_ne!(idle.session(), first);
+    let mut read = vec![0; 100_000];
+    assert_eq!(file.read_at(&ctx, 0, &mut read).unwrap(), 100_000);
+    assert!(read == noise(100_000, 5));
+    let (again, _) = idle.open(&ctx, attr.file, weir_wire::Rights::READ).unwrap();
+    assert_eq!(again.read_at(&ctx, 0, &mut read).unwrap(), 100_000);
+}

@@ -14,16 +14,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use weir_layout::covered_bytes;
-use weir_net::{BufferPool, Wait};
+use weir_net::{BufferPool, Wait, raise_descriptor_limit};
 use weir_types::{Attr, FileId, Result, SessionId, TargetId};
 use weir_wire::Request;
 use weir_wire::capability::Rights;
-use weir_wire::data::{ServerStatus, StatusRequest};
+use weir_wire::data::{PingRequest, ServerStatus, StatusRequest};
 use weir_wire::map::ClusterMap;
 use weir_wire::meta::{CloseRequest, OpenFile, OpenRequest, SetAttrRequest};
 
 /// Bytes of buffers that a client may hold.
 const BUFFER_BYTES: usize = 256 << 20;
+/// Descriptors wanted.
+const MAX_DESCRIPTORS: u64 = 65_536;
 /// How often the background thread looks for old data.
 const TICK: Duration = Duration::from_millis(100);
 /// A session that asks nothing for so long says that it lives.
@@ -54,7 +56,7 @@ pub(crate) struct Inner {
 /// A session with a cluster. All calls may be made from many threads.
 pub struct Client {
     pub(crate) inner: Arc<Inner>,
-    background: Option<JoinHandle<()>>,
+    background: Vec<JoinHandle<()>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -68,6 +70,8 @@ impl Client {
     /// `Unreachable` if nothing listens, `AuthFailed` if the key is wrong,
     /// `VersionMismatch`; the message says what to do.
     pub fn connect(config: ClientConfig) -> Result<Self> {
+        // Every request on its way has a connection of its own.
+        raise_descriptor_limit(MAX_DESCRIPTORS);
         let (config, counters) = (Arc::new(config), Arc::new(Counters::default()));
         let opened = Arc::new(Mutex::new(Opened::default()));
         let list = opened.clone();
@@ -86,11 +90,17 @@ impl Client {
             config,
             counters,
         });
-        let background = std::thread::Builder::new().name("weir-background".into()).spawn({
+        let spawn = |name: &str, run: fn(&Inner)| {
             let inner = inner.clone();
-            move || inner.background()
-        })?;
-        Ok(Self { inner, background: Some(background) })
+            std::thread::Builder::new().name(name.into()).spawn(move || run(&inner))
+        };
+        // Two, because the first may have to wait for a data server: the
+        // session must not die of that.
+        let background = vec![
+            spawn("weir-flush", Inner::flush_regularly)?,
+            spawn("weir-alive", Inner::keep_alive)?,
+        ];
+        Ok(Self { inner, background })
     }
 
     /// The session's number.
@@ -139,10 +149,10 @@ impl Client {
         let (stopped, wake) = &*self.inner.stop;
         *lock(stopped) = true;
         wake.notify_all();
-        if let Some(thread) = self.background.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the client's background thread panicked");
+        for thread in self.background.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a background thread of the client panicked");
+            }
         }
         self.inner.send_closes();
     }
@@ -150,7 +160,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        if self.background.is_some() {
+        if !self.background.is_empty() {
             self.stop();
         }
     }
@@ -260,7 +270,7 @@ impl Inner {
                 if size == 0 {
                     state.writer().forget_objects();
                 }
-                state.set_size(reply.attr.size);
+                state.resized(&reply.attr);
                 self.settle_truncate(ctx, state, &reply)?;
             }
             (None, Some(_)) if reply.pending_truncate.is_some() => {
@@ -280,26 +290,30 @@ impl Inner {
         state.finish_truncate(Call { inner: self, file: state, ctx }, reply)
     }
 
-    fn background(&self) {
+    /// Waits for the next turn of a background thread; false: end.
+    fn next_turn(&self) -> bool {
         let (stopped, wake) = &*self.stop;
-        loop {
-            {
-                let guard = lock(stopped);
-                let (guard, _) =
-                    wake.wait_timeout(guard, TICK).unwrap_or_else(PoisonError::into_inner);
-                if *guard {
-                    return;
-                }
-            }
-            let ctx = Context::root();
+        let guard = lock(stopped);
+        let (guard, _) = wake.wait_timeout(guard, TICK).unwrap_or_else(PoisonError::into_inner);
+        !*guard
+    }
+
+    fn flush_regularly(&self) {
+        let ctx = Context::root();
+        while self.next_turn() {
             let files: Vec<_> = lock(&self.opened).files.values().map(|f| f.0.clone()).collect();
             for state in files {
                 Writer::flush_old(Call { inner: self, file: &state, ctx: &ctx });
                 state.reader().expire();
             }
+        }
+    }
+
+    fn keep_alive(&self) {
+        while self.next_turn() {
             self.send_closes();
             if self.session.idle_for(KEEPALIVE)
-                && let Err(error) = self.session.call(&ctx, &weir_wire::data::PingRequest {})
+                && let Err(error) = self.session.call(&Context::root(), &PingRequest {})
             {
                 tracing::warn!("metadata server: {error}");
             }

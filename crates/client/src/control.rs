@@ -50,7 +50,12 @@ impl Parts for ControlParts<'_> {
 
     fn send(&mut self, part: usize, _locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()> {
         let (part, control) = &self.list[part];
-        let access = self.call.file.access(part, Rights::WRITE)?;
+        // Whoever may use a file may ask that it be durable.
+        let needed = match control {
+            Control::Sync => Rights::NONE,
+            Control::Truncate(_) => Rights::WRITE,
+        };
+        let access = self.call.file.access(part, needed)?;
         let id = conn.conn.next_request_id();
         match *control {
             Control::Sync => {

@@ -12,7 +12,7 @@ use crate::reader::Reader;
 use crate::write::WriteData;
 use crate::writer::Writer;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use weir_layout::{RegionList, covered_bytes};
 use weir_types::limits::MAX_FILE_BYTES;
@@ -40,16 +40,24 @@ struct Granted {
 /// their own, for their targets.
 type Capabilities = BTreeMap<TargetId, (Arc<Capability>, Mac)>;
 
+/// How long the file is.
+#[derive(Debug, Default)]
+struct Extent {
+    /// As far as this client knows, its own writes included.
+    size: u64,
+    /// End and time of writes that the metadata server does not know of.
+    uncommitted: Option<(u64, Timestamp)>,
+    /// The newest change of the file that was heard of: older news are ignored.
+    change: u64,
+}
+
 /// What all handles of a file share.
 pub(crate) struct OpenState {
     pub(crate) id: FileId,
     granted: RwLock<Arc<Granted>>,
-    /// The size as far as this client knows, its own writes included.
-    size: AtomicU64,
+    /// Apart from the writer, whose lock may be held while servers are waited for.
+    extent: Mutex<Extent>,
     pub(crate) writer: Mutex<Writer>,
-    /// End and time of writes that the metadata server does not know of; apart
-    /// from the writer, whose lock may be held while servers are waited for.
-    uncommitted: Mutex<Option<(u64, Timestamp)>>,
     /// Whether the writer holds anything: spares readers its lock.
     pub(crate) dirty: AtomicBool,
     pub(crate) reader: Mutex<Reader>,
@@ -68,9 +76,12 @@ impl OpenState {
         let state = Self {
             id: open.attr.file,
             granted: RwLock::new(Arc::new(granted)),
-            size: AtomicU64::new(open.attr.size),
+            extent: Mutex::new(Extent {
+                size: open.attr.size,
+                uncommitted: None,
+                change: open.attr.change,
+            }),
             writer: Mutex::default(),
-            uncommitted: Mutex::default(),
             dirty: AtomicBool::new(false),
             reader: Mutex::default(),
         };
@@ -129,37 +140,47 @@ impl OpenState {
         self.granted().generation
     }
 
-    pub(crate) fn size(&self) -> u64 {
-        self.size.load(Ordering::Acquire)
+    fn extent(&self) -> MutexGuard<'_, Extent> {
+        self.extent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A write of this client reached so far, at this time.
+    pub(crate) fn size(&self) -> u64 {
+        self.extent().size
+    }
+
+    /// A write of this client reached so far, at this time (the writer's lock
+    /// is held).
     pub(crate) fn wrote(&self, end: u64, time: Timestamp) {
-        self.size.fetch_max(end, Ordering::AcqRel);
-        let mut uncommitted = self.uncommitted.lock().unwrap_or_else(PoisonError::into_inner);
-        let end = uncommitted.map_or(end, |(e, _)| e.max(end));
-        *uncommitted = Some((end, time));
+        let mut extent = self.extent();
+        extent.size = extent.size.max(end);
+        let end = extent.uncommitted.map_or(end, |(e, _)| e.max(end));
+        extent.uncommitted = Some((end, time));
     }
 
     /// End and time of writes that the metadata server does not know of.
     pub(crate) fn uncommitted(&self) -> Option<(u64, Timestamp)> {
-        *self.uncommitted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.extent().uncommitted
     }
 
     /// The metadata server knows of all writes (the writer's lock is held).
     pub(crate) fn committed(&self) {
-        *self.uncommitted.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.extent().uncommitted = None;
     }
 
-    pub(crate) fn set_size(&self, size: u64) {
-        self.size.store(size, Ordering::Release);
+    /// The metadata server has set the size (the writer has nothing left).
+    pub(crate) fn resized(&self, attr: &Attr) {
+        let mut extent = self.extent();
+        *extent =
+            Extent { size: attr.size, uncommitted: None, change: extent.change.max(attr.change) };
     }
 
     /// The metadata server said this of the file.
     pub(crate) fn saw_attr(&self, attr: &Attr) {
-        match self.uncommitted() {
-            Some((end, _)) => self.set_size(attr.size.max(end)),
-            None => self.set_size(attr.size),
+        let mut extent = self.extent();
+        if attr.change >= extent.change {
+            extent.change = attr.change;
+            let written = extent.uncommitted.map_or(0, |(end, _)| end);
+            extent.size = attr.size.max(written);
         }
     }
 
@@ -171,13 +192,21 @@ impl OpenState {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a request to a part's object shows.
+    /// What a request to a part's object shows. `Rights::NONE`: any right will do.
     pub(crate) fn access(&self, part: &Part, needed: Rights) -> Result<Access> {
         let granted = self.granted();
-        let held = if needed == Rights::READ { &granted.read } else { &granted.write };
-        let (capability, mac) = held.get(&part.target).ok_or_else(|| {
-            Error::new(ErrorKind::BadCapability, "the file is not open for this kind of access")
-        })?;
+        let held = match needed {
+            Rights::READ => &granted.read,
+            Rights::WRITE => &granted.write,
+            _ if granted.write.is_empty() => &granted.read,
+            _ => &granted.write,
+        };
+        if held.is_empty() {
+            let what = "the file is not open for this kind of access";
+            return Err(Error::new(ErrorKind::BadHandle, what));
+        }
+        // Known for other targets only: a page of the layout is missing.
+        let (capability, mac) = held.get(&part.target).ok_or(ErrorKind::BadCapability)?;
         Ok(Access {
             target: part.target,
             object: part.object,
@@ -214,7 +243,7 @@ impl OpenState {
             let request = GetLayoutRequest { file: self.id, offset, rights };
             let page = inner.session.call(ctx, &request)?;
             let end = covered_bytes(&page.layout);
-            self.take_page(&page);
+            self.take_page(&page, offset);
             if !page.more_segments || end <= offset {
                 return Ok(());
             }
@@ -222,9 +251,9 @@ impl OpenState {
         }
     }
 
-    fn take_page(&self, page: &LayoutPage) {
+    fn take_page(&self, page: &LayoutPage, asked: u64) {
         self.change(|granted| {
-            let from = page.layout.segments.first().map_or(u64::MAX, |s| s.start);
+            let from = page.layout.segments.first().map_or(asked, |s| s.start);
             granted.layout.kind = page.layout.kind;
             granted.layout.base = page.layout.base;
             granted.layout.epoch = page.layout.epoch;
@@ -244,7 +273,7 @@ impl OpenState {
             // The first byte that is missing, not the last: the reply begins
             // with the segment that holds it, and no gap may be left.
             let request = ExtendRequest { file: self.id, offset: covered };
-            self.take_page(&call.inner.session.change(call.ctx, &request)?);
+            self.take_page(&call.inner.session.change(call.ctx, &request)?, covered);
             let now = covered_bytes(&self.granted().layout);
             if now <= covered {
                 return Err(Error::new(ErrorKind::Internal, "the layout was not extended"));

@@ -9,6 +9,7 @@ use crate::drive::Call;
 use crate::file::OpenState;
 use crate::read::ReadOp;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use weir_layout::covered_bytes;
 use weir_types::{ErrorKind, Result};
@@ -93,6 +94,10 @@ impl Reader {
     }
 
     fn fetch_ahead(&mut self, call: Call<'_>, range: Range<u64>) {
+        if call.file.dirty.load(Ordering::Acquire) {
+            // It would be out of date when it is used.
+            return;
+        }
         let limit = call.inner.config.read_ahead_bytes;
         let mut ahead = std::mem::take(&mut self.ahead);
         self.streams.on_read(range, call.file.size(), limit, &mut ahead);
@@ -138,7 +143,9 @@ fn from_piece(
     dest[..n].copy_from_slice(&held[start..start + n]);
     if start + n < len {
         let mut reader = call.file.reader();
-        if reader.version == version && reader.pieces.len() < MAX_PIECES {
+        // Memory beyond the pool is not kept.
+        let keep = held.is_pooled() && reader.pieces.len() < MAX_PIECES;
+        if reader.version == version && keep {
             reader.pieces.push(Piece { data: Data::Held(held), ..piece });
         }
     }

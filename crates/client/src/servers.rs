@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use weir_net::{Address, BlockingConn, Wait};
-use weir_types::{Epoch, Error, ErrorKind, RequestId, Result, ServerId, TargetId};
+use weir_types::{Epoch, Error, ErrorKind, RequestId, Result, ServerId, SessionId, TargetId};
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity};
 use weir_wire::map::{ClusterMap, ServerEntry};
@@ -24,7 +24,8 @@ const MAP_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Pool {
     server: ServerId,
-    idle: Mutex<Vec<BlockingConn>>,
+    /// Each with the session that it was opened for.
+    idle: Mutex<Vec<(SessionId, BlockingConn)>>,
 }
 
 /// A connection in exclusive use. Dropped, it is closed; put back, it serves
@@ -34,6 +35,7 @@ pub(crate) struct DataConn {
     pub(crate) conn: BlockingConn,
     /// The request whose reply is outstanding.
     pub(crate) request_id: RequestId,
+    session: SessionId,
     pool: Arc<Pool>,
 }
 
@@ -42,7 +44,7 @@ impl DataConn {
     pub(crate) fn put_back(self) {
         let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < MAX_IDLE {
-            idle.push(self.conn);
+            idle.push((self.session, self.conn));
         }
     }
 
@@ -101,13 +103,19 @@ impl Servers {
                 })?
             }
         };
-        let idle = pool.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        if let Some(conn) = idle {
-            return Ok(DataConn { conn, request_id: RequestId(0), pool });
+        // A connection of an earlier session takes none of today's capabilities.
+        let current = session.id();
+        let idle = {
+            let mut idle = pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            idle.retain(|(of, _)| *of == current);
+            idle.pop()
+        };
+        if let Some((_, conn)) = idle {
+            return Ok(DataConn { conn, request_id: RequestId(0), session: current, pool });
         }
         let server = pool.server;
         match self.connect(session, server, wait) {
-            Ok(conn) => Ok(DataConn { conn, request_id: RequestId(0), pool }),
+            Ok((session, conn)) => Ok(DataConn { conn, request_id: RequestId(0), session, pool }),
             Err(error) => {
                 // It may have come back elsewhere, or under new keys.
                 self.tickets_lock().remove(&server);
@@ -165,7 +173,7 @@ impl Servers {
         session: &MetaSession,
         server: ServerId,
         wait: &Wait,
-    ) -> Result<BlockingConn> {
+    ) -> Result<(SessionId, BlockingConn)> {
         let address = {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
             let entry = known.map.iter().flat_map(|m| &m.servers).find(|s| s.server == server);
@@ -176,6 +184,7 @@ impl Servers {
         };
         let ticket = self.ticket(session, server)?;
         let key = ticket.open(&self.config.key);
+        let of = ticket.ticket.session;
         let mut nonce = [0; 32];
         getrandom::fill(&mut nonce).map_err(|e| Error::new(ErrorKind::Io, e.to_string()))?;
         let hello = Hello {
@@ -188,7 +197,7 @@ impl Servers {
         let (conn, _) = BlockingConn::connect(&address, key, &hello, wait)
             .map_err(|e| e.context(format!("{address}")))?;
         add(&self.counters.data_connections, 1);
-        Ok(conn)
+        Ok((of, conn))
     }
 
     fn address_of(&self, entry: &ServerEntry) -> Result<Address> {

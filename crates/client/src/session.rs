@@ -136,7 +136,7 @@ impl MetaSession {
         request: &R,
         wait: &Wait,
     ) -> std::result::Result<R::Reply, (Error, bool)> {
-        let pooled = self.take_idle();
+        let (session, pooled) = self.take_idle();
         let stale = pooled.is_some();
         let mut conn = match pooled {
             Some(conn) => conn,
@@ -158,7 +158,7 @@ impl MetaSession {
             Err(error) if conn.is_usable() => {
                 add(&self.counters.meta_replies, 1);
                 if error.kind == ErrorKind::SessionExpired {
-                    self.forget_session();
+                    self.forget_session(session);
                 } else {
                     self.put_back(conn);
                 }
@@ -193,7 +193,7 @@ impl MetaSession {
         let session = self.id();
         let joined = match self.handshake(&address, session, wait) {
             Err(error) if error.kind == ErrorKind::SessionExpired => {
-                self.forget_session();
+                self.forget_session(session);
                 self.handshake(&address, SessionId(0), wait)
             }
             other => other,
@@ -257,17 +257,21 @@ impl MetaSession {
         Ok(conn)
     }
 
-    fn forget_session(&self) {
+    /// The server does not know this session (any more).
+    fn forget_session(&self, session: SessionId) {
         let mut state = self.lock();
+        if state.session != session {
+            return;
+        }
         state.session = SessionId(0);
         state.instance = None;
         state.idle.clear();
     }
 
-    fn take_idle(&self) -> Option<BlockingConn> {
+    fn take_idle(&self) -> (SessionId, Option<BlockingConn>) {
         let mut state = self.lock();
         state.last_used = Instant::now();
-        state.idle.pop()
+        (state.session, state.idle.pop())
     }
 
     fn put_back(&self, conn: BlockingConn) {

@@ -42,7 +42,6 @@ pub(crate) struct WriteOp {
     plan: Plan,
     transfer: Transfer,
     conns: Vec<Option<DataConn>>,
-    sync: bool,
 }
 
 struct WriteParts<'a> {
@@ -50,7 +49,6 @@ struct WriteParts<'a> {
     plan: &'a Plan,
     conns: &'a mut Vec<Option<DataConn>>,
     data: &'a [u8],
-    sync: bool,
 }
 
 impl WriteOp {
@@ -61,7 +59,6 @@ impl WriteOp {
         offset: u64,
         data: WriteData,
         slice: Range<usize>,
-        sync: bool,
     ) -> Self {
         let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
         let mut op = Self {
@@ -71,7 +68,6 @@ impl WriteOp {
             transfer: Transfer::new(plan.parts.len(), deadline_ms),
             conns: plan.parts.iter().map(|_| None).collect(),
             plan,
-            sync,
         };
         // What fails now is tried again by `finish`.
         if let Err(error) = op.drive(call, Until::Sent) {
@@ -80,9 +76,9 @@ impl WriteOp {
         op
     }
 
-    /// Waits until every server has confirmed.
-    pub(crate) fn finish(&mut self, call: Call<'_>) -> Result<()> {
-        self.transfer.set_deadline_ms(now_ms() + call.inner.config.request_timeout_ms);
+    /// Waits until every server has confirmed, but not beyond the deadline.
+    pub(crate) fn finish(&mut self, call: Call<'_>, deadline_ms: u64) -> Result<()> {
+        self.transfer.set_deadline_ms(deadline_ms);
         self.drive(call, Until::Done)
     }
 
@@ -93,8 +89,7 @@ impl WriteOp {
 
     fn drive(&mut self, call: Call<'_>, until: Until) -> Result<()> {
         let data = self.data.as_ref().get(self.slice.clone()).ok_or(ErrorKind::Internal)?;
-        let mut parts =
-            WriteParts { call, plan: &self.plan, conns: &mut self.conns, data, sync: self.sync };
+        let mut parts = WriteParts { call, plan: &self.plan, conns: &mut self.conns, data };
         drive(call, &mut self.transfer, &mut parts, until)
     }
 }
@@ -124,7 +119,7 @@ impl Parts for WriteParts<'_> {
         let request = WriteRequest {
             access: self.call.file.access(&self.plan.parts[part], Rights::WRITE)?,
             stripe: chunk.stripe,
-            flags: WriteFlags { sync: self.sync },
+            flags: WriteFlags::default(),
             regions: chunk.regions.clone(),
         };
         let mut header = Header::request(WriteRequest::OP, conn.conn.next_request_id());

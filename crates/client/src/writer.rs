@@ -6,21 +6,24 @@
 //! so the later write is what stays.
 
 use crate::buffer::Buffer;
+use crate::context::Context;
 use crate::control::{Control, run_control};
 use crate::core::gather::{Gather, gather, is_full};
 use crate::core::plan::{MAX_CALL_BYTES, Part, Plan, objects, plan_regions};
 use crate::counters::add;
-use crate::drive::Call;
+use crate::drive::{Call, now_ms};
 use crate::write::{WriteData, WriteOp};
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_layout::{RegionList, preferred_io_bytes};
-use weir_types::{Error, ErrorKind, ObjectId, Result, TargetId, Timestamp};
+use weir_types::{Error, ErrorKind, FileLayout, ObjectId, Result, TargetId, Timestamp};
 use weir_wire::meta::{CommitSizeRequest, SetTime, SyncMetaRequest};
 
 /// A write that needs no gathering: it fills stripes by itself.
 const DIRECT_BYTES: usize = 512 << 10;
+/// Requests of one file on their way: each has a connection of its own.
+const MAX_IN_FLIGHT: usize = 32;
 /// What is gathered or not committed for so long is sent and committed.
 const MAX_AGE: Duration = Duration::from_millis(500);
 
@@ -49,6 +52,8 @@ pub(crate) struct Writer {
 impl Writer {
     /// Writes a copy of `data`.
     pub(crate) fn write(call: Call<'_>, offset: u64, data: &[u8]) -> Result<()> {
+        let ctx = patient(call.ctx);
+        let call = Call { ctx: &ctx, ..call };
         let mut writer = Self::begin(call, offset, data.len())?;
         if call.inner.config.write_behind_bytes > 0 && data.len() < DIRECT_BYTES {
             writer.gather(call, offset, data)?;
@@ -70,6 +75,8 @@ impl Writer {
         if !(DIRECT_BYTES..=MAX_CALL_BYTES).contains(&len) {
             return Self::write(call, offset, data.as_ref());
         }
+        let ctx = patient(call.ctx);
+        let call = Call { ctx: &ctx, ..call };
         let mut writer = Self::begin(call, offset, len)?;
         writer.send_gathered(call);
         writer.submit(call, offset, data)?;
@@ -85,6 +92,8 @@ impl Writer {
             ));
         }
         let end = regions.end();
+        let ctx = patient(call.ctx);
+        let call = Call { ctx: &ctx, ..call };
         let mut writer = Self::begin(call, end, 0)?;
         writer.send_gathered(call);
         writer.finish_all(call);
@@ -93,7 +102,9 @@ impl Writer {
         buffer[..data.len()].copy_from_slice(data);
         writer.start(call, plan, 0, WriteData::Ours(buffer, data.len()), 0..data.len());
         writer.wrote(call, end, data.len());
+        writer.end(call)?;
         writer.finish_all(call);
+        writer.note_clean(call);
         writer.take_error()
     }
 
@@ -103,9 +114,11 @@ impl Writer {
         let mut writer = call.file.writer();
         writer.take_error()?;
         call.file.cover(call, end)?;
+        // In this order: a reader that does not see `dirty` has fetched what
+        // it fetched ahead before, and it is forgotten.
+        call.file.dirty.store(true, Ordering::Release);
         call.file.reader().clear();
         if len > 0 {
-            call.file.dirty.store(true, Ordering::Release);
             writer.wrote(call, end, len);
         }
         Ok(writer)
@@ -189,7 +202,9 @@ impl Writer {
         if beyond_pool {
             self.finish_all(call);
         }
-        while self.in_flight_bytes > call.inner.config.write_behind_bytes.max(1) {
+        while self.in_flight_bytes > call.inner.config.write_behind_bytes.max(1)
+            || self.in_flight.len() > MAX_IN_FLIGHT
+        {
             self.finish_first(call, 1);
         }
         Ok(())
@@ -204,16 +219,18 @@ impl Writer {
         slice: std::ops::Range<usize>,
     ) {
         self.unsynced.extend(plan.parts.iter().map(|p| (p.object, p.target)));
-        let op = WriteOp::start(call, plan, offset, data, slice, false);
+        let op = WriteOp::start(call, plan, offset, data, slice);
         self.in_flight_bytes += op.len();
         self.in_flight.push_back(op);
     }
 
     fn finish_first(&mut self, call: Call<'_>, count: usize) {
+        // One deadline for all, or a dead server would be waited for many times.
+        let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
         for _ in 0..count {
             let Some(mut op) = self.in_flight.pop_front() else { return };
             self.in_flight_bytes -= op.len();
-            if let Err(error) = op.finish(call) {
+            if let Err(error) = op.finish(call, deadline_ms) {
                 self.error.get_or_insert(error);
             }
         }
@@ -238,6 +255,8 @@ impl Writer {
     /// Before a read of the file: the servers get what was written.
     pub(crate) fn settle(call: Call<'_>) -> Result<()> {
         if call.file.dirty.load(Ordering::Acquire) {
+            let ctx = patient(call.ctx);
+            let call = Call { ctx: &ctx, ..call };
             let mut writer = call.file.writer();
             writer.send_gathered(call);
             writer.finish_all(call);
@@ -248,6 +267,8 @@ impl Writer {
 
     /// Sends everything and tells the metadata server size and time.
     pub(crate) fn flush(call: Call<'_>) -> Result<()> {
+        let ctx = patient(call.ctx);
+        let call = Call { ctx: &ctx, ..call };
         let mut writer = call.file.writer();
         writer.flush_locked(call)
     }
@@ -262,6 +283,28 @@ impl Writer {
     }
 
     fn commit(&self, call: Call<'_>) -> Result<()> {
+        if call.file.uncommitted().is_none() {
+            return Ok(());
+        }
+        let first = |layout: FileLayout| layout.segments.first().map(|s| s.index);
+        match self.commit_once(call) {
+            Err(error) if error.kind == ErrorKind::Stale => {
+                let before = first(call.file.layout());
+                call.file.refresh(call.inner, call.ctx)?;
+                if first(call.file.layout()) == before {
+                    // Cut, but not emptied: what was written is still there.
+                    return self.commit_once(call);
+                }
+                // What was written is gone with what it was written over. The
+                // program is told once, and may go on anew.
+                call.file.committed();
+                Err(error.context("the file was emptied meanwhile"))
+            }
+            result => result,
+        }
+    }
+
+    fn commit_once(&self, call: Call<'_>) -> Result<()> {
         let Some((size, mtime)) = call.file.uncommitted() else { return Ok(()) };
         let request = CommitSizeRequest {
             file: call.file.id,
@@ -269,13 +312,16 @@ impl Writer {
             generation: call.file.generation(),
             mtime: Some(SetTime::At(mtime)),
         };
-        call.inner.session.change(call.ctx, &request)?;
+        let attr = call.inner.session.change(call.ctx, &request)?;
         call.file.committed();
+        call.file.saw_attr(&attr);
         Ok(())
     }
 
     /// Makes everything durable.
     pub(crate) fn sync(call: Call<'_>) -> Result<()> {
+        let ctx = patient(call.ctx);
+        let call = Call { ctx: &ctx, ..call };
         let mut writer = call.file.writer();
         writer.flush_locked(call)?;
         let mut unsynced = std::mem::take(&mut writer.unsynced);
@@ -303,22 +349,36 @@ impl Writer {
 
     /// Sends and commits what has waited long enough.
     pub(crate) fn flush_old(call: Call<'_>) {
-        let mut writer = call.file.writer();
+        // Whoever holds the lock is sending.
+        let Ok(mut writer) = call.file.writer.try_lock() else { return };
         if writer.since.is_some_and(|since| since.elapsed() > MAX_AGE) {
-            // The program is told by its next write, sync or close.
-            if let Err(error) = writer.flush_locked(call) {
-                tracing::warn!("file {}: write-behind failed: {error}", call.file.id);
-                writer.error.get_or_insert(error);
+            writer.send_gathered(call);
+            writer.finish_all(call);
+            // A failed write stays in `error`: the program is told by its next
+            // write, sync or close. A failed commit is tried again later.
+            match writer.commit(call) {
+                Ok(()) => writer.since = None,
+                Err(error) => {
+                    tracing::warn!("file {}: size not committed: {error}", call.file.id);
+                    writer.since = Some(Instant::now());
+                }
             }
-            writer.since = None;
+            writer.note_clean(call);
         }
     }
 
     /// The file has no contents (just made, or emptied by this client).
     pub(crate) fn forget_objects(&mut self) {
+        self.gathered = None;
         self.unsynced.clear();
         self.complete = true;
     }
+}
+
+/// Sending what was already taken from a program goes on when it, or another
+/// one, gets a signal: bytes that a write call has returned for are not given up.
+fn patient(ctx: &Context) -> Context {
+    Context { interrupt: None, ..ctx.clone() }
 }
 
 /// The wall clock.

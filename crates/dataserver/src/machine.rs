@@ -10,6 +10,11 @@
 
 mod work;
 
+/// For what needs a right to the object, whichever.
+fn either_right(access: &Access) -> Rights {
+    if access.capability.rights.allow(Rights::WRITE) { Rights::WRITE } else { Rights::READ }
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -299,7 +304,7 @@ impl<C: Copy> Machine<C> {
 
     fn sync(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
         let SyncRequest { access } = SyncRequest::from_bytes(incoming.body)?;
-        let target = self.admit(incoming, &access, Rights::WRITE)?;
+        let target = self.admit(incoming, &access, either_right(&access))?;
         expect_no_payload(incoming.header)?;
         Ok(self.queue_work(incoming, target, Work::Sync { object: access.object }))
     }
@@ -315,9 +320,7 @@ impl<C: Copy> Machine<C> {
     fn stat(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
         let StatObjectRequest { access } = StatObjectRequest::from_bytes(incoming.body)?;
         // Whoever may append has to know the length as much as whoever reads.
-        let granted = access.capability.rights;
-        let needed = if granted.allow(Rights::WRITE) { Rights::WRITE } else { Rights::READ };
-        let target = self.admit(incoming, &access, needed)?;
+        let target = self.admit(incoming, &access, either_right(&access))?;
         expect_no_payload(incoming.header)?;
         Ok(self.queue_work(incoming, target, Work::Stat { object: access.object }))
     }

@@ -424,7 +424,7 @@ impl Filesystem for WeirFs {
                 }
                 cookie = found.cookie;
             }
-            if page.end {
+            if page.end || page.entries.is_empty() {
                 return Ok(());
             }
         }
@@ -462,7 +462,10 @@ impl Filesystem for WeirFs {
             0 => XattrMode::Any,
             _ => return Err(Errno::EINVAL),
         };
-        Ok(self.client.set_xattr(&context(ctx), FileId(node), name, value, mode)?)
+        let result = self.client.set_xattr(&context(ctx), FileId(node), name, value, mode);
+        // Again: a question may have been answered meanwhile.
+        self.capless.forget(FileId(node));
+        Ok(result?)
     }
 
     fn getxattr(&self, ctx: &RequestContext<'_>, node: NodeId, name: &[u8]) -> Reply<Vec<u8>> {

@@ -2,20 +2,24 @@
 
 use crate::ops::{Context, Outcome, inodes, layouts, open};
 use weir_metastore::Tx;
-use weir_types::Attr;
+use weir_types::{Attr, Error, ErrorKind};
 use weir_wire::Rights;
 use weir_wire::meta::{CommitSizeRequest, SetTime};
 
-/// Does it. What was written before a truncation does not count: the file was
-/// cut after it.
+/// Does it. What was written before a truncation does not count, and the
+/// client is told: it may have gone to objects that are no longer the file's.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CommitSizeRequest) -> Outcome<Attr> {
     let file = request.file;
     let mut inode = inodes::load(tx, file)?;
     inodes::regular(&inode)?;
     open::require_data(ctx, file, &inode, Rights::WRITE)?;
     layouts::check_size(request.size)?;
+    if request.generation != inode.generation {
+        let what = "the file was truncated after what was written";
+        return Err(Error::new(ErrorKind::Stale, what).into());
+    }
     let grows = request.size > inode.size;
-    if request.generation != inode.generation || !(grows || request.mtime.is_some()) {
+    if !(grows || request.mtime.is_some()) {
         return Ok(inode.attr(file));
     }
     inode.size = inode.size.max(request.size);
