@@ -237,3 +237,23 @@ fn a_session_that_expired_is_replaced_and_the_open_files_go_on() {
     let (again, _) = idle.open(&ctx, attr.file, weir_wire::Rights::READ).unwrap();
     assert_eq!(again.read_at(&ctx, 0, &mut read).unwrap(), 100_000);
 }
+
+#[test]
+fn emptying_an_open_file_at_create_drops_what_was_written_before() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let ctx = Context::root();
+    let client = client(&cluster, true);
+    let file = striped(&client, b"f", 100_000);
+    file.write_at(&ctx, 50, b"gathered, not sent").unwrap();
+    let options = CreateOptions { truncate: true, ..CreateOptions::default() };
+    let (again, attr) = client.create(&ctx, FileId::ROOT, b"f", &options).unwrap();
+    assert_eq!(attr.size, 0);
+    again.write_at(&ctx, 0, b"new").unwrap();
+    file.close(&ctx).unwrap();
+    again.close(&ctx).unwrap();
+    let (read, attr) = client.open(&ctx, attr.file, weir_wire::Rights::READ).unwrap();
+    let mut bytes = [0; 100];
+    assert_eq!((attr.size, read.read_at(&ctx, 0, &mut bytes).unwrap()), (3, 3));
+    assert_eq!(&bytes[..3], b"new");
+}

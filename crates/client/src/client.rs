@@ -168,7 +168,13 @@ impl Drop for Client {
 
 impl Inner {
     /// A handle for what an open or create returned.
-    pub(crate) fn opened(self: &Arc<Self>, ctx: &Context, open: &OpenFile) -> Result<File> {
+    /// `emptied`: by this very request.
+    pub(crate) fn opened(
+        self: &Arc<Self>,
+        ctx: &Context,
+        open: &OpenFile,
+        emptied: bool,
+    ) -> Result<File> {
         let file = open.attr.file;
         let state = {
             let mut opened = lock(&self.opened);
@@ -179,6 +185,11 @@ impl Inner {
                     let state = entry.get().0.clone();
                     drop(opened);
                     state.update(open);
+                    if emptied {
+                        // What was written before is gone, sent or not.
+                        state.writer().forget_objects();
+                        state.resized(&open.attr);
+                    }
                     state
                 }
                 Entry::Vacant(entry) => {

@@ -95,7 +95,13 @@ impl OpenState {
     /// Takes over what a later open, create or setattr of the file returned.
     pub(crate) fn update(&self, open: &OpenFile) {
         self.change(|granted| {
-            granted.layout = open.layout.clone();
+            let end = covered_bytes(&open.layout);
+            let old = std::mem::replace(&mut granted.layout, open.layout.clone());
+            // The reply has the first page only: what is known of the others
+            // stays, if it is of the same layout.
+            if open.more_segments && old.epoch == open.layout.epoch {
+                granted.layout.segments.extend(old.segments.into_iter().filter(|s| s.start >= end));
+            }
             granted.generation = open.attr.generation;
         });
         self.take_capability(&open.capability);

@@ -93,7 +93,7 @@ impl Client {
     /// Opens a file.
     pub fn open(&self, ctx: &Context, file: FileId, rights: Rights) -> Result<(File, Attr)> {
         let reply = self.inner.session.change(ctx, &OpenRequest { file, rights })?;
-        let handle = self.inner.opened(ctx, &reply)?;
+        let handle = self.inner.opened(ctx, &reply, false)?;
         Ok((handle, self.inner.seen(reply.attr)))
     }
 
@@ -117,7 +117,8 @@ impl Client {
             layout: options.layout.clone(),
         };
         let reply = self.inner.session.change(ctx, &request)?;
-        let handle = self.inner.opened(ctx, &reply)?;
+        let emptied = options.truncate && reply.attr.size == 0;
+        let handle = self.inner.opened(ctx, &reply, emptied)?;
         Ok((handle, self.inner.seen(reply.attr)))
     }
 

@@ -195,7 +195,14 @@ impl Writer {
         if let Some(last) = self.in_flight.iter().rposition(overlaps) {
             self.finish_first(call, last + 1);
         }
-        let plan = call.file.plan(offset, len as u64)?;
+        let plan = match call.file.plan(offset, len as u64) {
+            Err(error) if error.kind == ErrorKind::Stale => {
+                call.file.refresh(call.inner, call.ctx)?;
+                call.file.cover(call, range.end)?;
+                call.file.plan(offset, len as u64)?
+            }
+            plan => plan?,
+        };
         // Memory beyond the pool is given back before more is taken.
         let beyond_pool = matches!(&data, WriteData::Ours(buffer, _) if !buffer.is_pooled());
         self.start(call, plan, offset, data, 0..len);

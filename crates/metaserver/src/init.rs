@@ -86,8 +86,8 @@ pub(crate) fn check_format(engine: &dyn Engine, master: &MasterKey) -> Result<Fo
     let Some(bytes) = Tx::new(engine).get(key::FORMAT)? else {
         return Err(Error::new(
             ErrorKind::NotFound,
-            "the metadata directory holds no file system: make one with `weir up` or \
-             `weir meta init`, or correct the path",
+            "the metadata directory holds no file system: make one with \
+             `weir up`, or correct the path",
         ));
     };
     let format: FormatRecord = schema::decode(&bytes, "of the format")?;
