@@ -23,7 +23,7 @@ quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
 	@scripts/quickstart.sh
 
 test: deps ## Unit, property, fuzz and end-to-end tests
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 
 verify: $(DENY) ## Check format, lints, licences and sources; writes nothing
 	$(CARGO) fmt --all --check

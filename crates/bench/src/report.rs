@@ -32,7 +32,13 @@ fn split(row: Row, series: &Series) -> String {
         (text.bytes().any(|b| (b'1'..=b'9').contains(&b)))
             .then(|| format!("{} {text}", group.name()))
     });
-    shares.collect::<Vec<_>>().join("  ")
+    let mut shares: Vec<String> = shares.collect();
+    // Bytes that nobody asked for: fetched ahead and thrown away.
+    let wire = series.median(|s| s.loopback_bytes as f64 / s.bytes.max(1) as f64);
+    if let Some(wire) = wire.filter(|wire| !row.counts_calls() && *wire > 1.02) {
+        shares.push(format!("(on the wire {wire:.2}×)"));
+    }
+    shares.join("  ")
 }
 
 fn spread(row: Row, series: &Series) -> String {

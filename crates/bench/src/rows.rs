@@ -23,6 +23,7 @@ const REQUEST_BYTES: usize = 256;
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Row {
     /// Sequential read, one stream
     Read1,

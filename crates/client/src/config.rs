@@ -54,7 +54,7 @@ impl ClientConfig {
             transport: Transport::Auto,
             connect_timeout_ms: 5_000,
             request_timeout_ms: 30_000,
-            read_ahead_bytes: 2 << 20,
+            read_ahead_bytes: 4 << 20,
             write_behind_bytes: 8 << 20,
             verify: true,
         }

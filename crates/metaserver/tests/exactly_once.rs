@@ -51,16 +51,22 @@ fn a_failure_that_may_pass_is_tried_again() {
 }
 
 #[test]
-fn numbers_out_of_turn_and_slots_out_of_range_are_refused() {
+fn late_duplicates_and_slots_out_of_range_are_refused_and_gaps_are_not() {
     let mut c = Cluster::new(1);
     let me = &c.client(root());
     c.make_as(me, 0, 1, &make_dir("a")).unwrap();
     c.make_as(me, 0, 2, &make_dir("b")).unwrap();
-    for (slot, sequence) in [(0, 1), (0, 4), (0, 0), (256, 1), (u16::MAX, 1)] {
+    for (slot, sequence) in [(0, 0), (256, 1), (u16::MAX, 1)] {
         let error = kind(c.make_as(me, slot, sequence, &make_dir("c")));
         assert_eq!(error, ErrorKind::Protocol, "slot {slot} number {sequence}");
     }
-    assert_eq!(c.list(me, ROOT), ["a", "b"]);
+    // The client gave up on number 3; should it come after 4, it is too late.
+    c.make_as(me, 0, 4, &make_dir("d")).unwrap();
+    for sequence in [1, 3] {
+        let error = kind(c.make_as(me, 0, sequence, &make_dir("c")));
+        assert_eq!(error, ErrorKind::Stale, "number {sequence}");
+    }
+    assert_eq!(c.list(me, ROOT), ["a", "b", "d"]);
 }
 
 #[test]

@@ -123,8 +123,8 @@ fn emptying_a_file_takes_new_segments_and_leaves_the_old_ones_as_garbage() {
     let (old, new) = (&before.layout.segments[0], &after.layout.segments[0]);
     assert!(new.index > old.index);
     assert_eq!((c.keys("g/"), c.keys("s/")), (3, 1));
-    // What was written before does not count any more.
-    c.make(me, &commit(&before, 1000)).unwrap();
+    // What was written before does not count any more, and its writer is told.
+    assert_eq!(kind(c.make(me, &commit(&before, 1000))), ErrorKind::Stale);
     assert_eq!(c.getattr(me, file).unwrap().size, 0);
     c.make(me, &commit(&after, 10)).unwrap();
     assert_eq!(c.getattr(me, file).unwrap().size, 10);
