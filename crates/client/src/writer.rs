@@ -102,7 +102,6 @@ impl Writer {
         buffer[..data.len()].copy_from_slice(data);
         writer.start(call, plan, 0, WriteData::Ours(buffer, data.len()), 0..data.len());
         writer.wrote(call, end, data.len());
-        writer.end(call)?;
         writer.finish_all(call);
         writer.note_clean(call);
         writer.take_error()
