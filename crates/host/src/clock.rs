@@ -1,0 +1,33 @@
+//! What time it is.
+
+use crate::simulated;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Now, for intervals and deadlines. Do not call `elapsed` on it, which would
+/// ask the operating system: see [`elapsed`].
+pub fn now() -> Instant {
+    match simulated::current() {
+        Some(machine) => base() + machine.now(),
+        None => Instant::now(),
+    }
+}
+
+/// Time since `start`, zero if that is still to come.
+pub fn elapsed(start: Instant) -> Duration {
+    now().saturating_duration_since(start)
+}
+
+/// Time since 1970, for people, files and capabilities.
+pub fn unix_now() -> Duration {
+    match simulated::current() {
+        Some(machine) => machine.unix_now(),
+        None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+    }
+}
+
+/// Where virtual time begins: `Instant` has no other origin to offer.
+fn base() -> Instant {
+    static BASE: OnceLock<Instant> = OnceLock::new();
+    *BASE.get_or_init(Instant::now)
+}

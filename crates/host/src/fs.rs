@@ -1,0 +1,586 @@
+//! Files and directories: the few calls that a store and a log need, each one
+//! call of the kernel. Names are relative to an open directory.
+//!
+//! Every sync names its site, a word for its place in the code: crash tests
+//! leave one out after the other and expect to notice.
+
+use crate::simulated;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags, Result, retry_on_intr};
+use std::any::Any;
+use std::fmt;
+use std::io::{IoSlice, IoSliceMut};
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+/// How to open a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenHow {
+    /// For reading only.
+    pub read_only: bool,
+    /// Make it if it is not there.
+    pub create: bool,
+    /// Fail with `EXIST` if it is there.
+    pub exclusive: bool,
+    /// Empty it.
+    pub truncate: bool,
+}
+
+impl OpenHow {
+    /// For reading.
+    pub const READ: Self =
+        Self { read_only: true, create: false, exclusive: false, truncate: false };
+    /// For reading and writing; it must be there.
+    pub const WRITE: Self =
+        Self { read_only: false, create: false, exclusive: false, truncate: false };
+    /// For reading and writing; made if it is not there.
+    pub const CREATE: Self =
+        Self { read_only: false, create: true, exclusive: false, truncate: false };
+    /// For reading and writing; made, or emptied.
+    pub const REPLACE: Self =
+        Self { read_only: false, create: true, exclusive: false, truncate: true };
+}
+
+/// What is known of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Length of a file, bytes.
+    pub size: u64,
+    /// Whether it is a regular file.
+    pub is_file: bool,
+    /// Whether it is a directory.
+    pub is_directory: bool,
+}
+
+/// Room on a file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// All of it, bytes.
+    pub total_bytes: u64,
+    /// What may still be used, bytes.
+    pub free_bytes: u64,
+    /// Files that it can hold.
+    pub total_files: u64,
+    /// Files that it can still take.
+    pub free_files: u64,
+}
+
+/// An open directory. Clones share it.
+#[derive(Clone)]
+pub struct Directory(DirectoryKind);
+
+#[derive(Clone)]
+enum DirectoryKind {
+    Os(Arc<OwnedFd>),
+    Simulated(Arc<dyn simulated::Directory>),
+}
+
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+
+impl Directory {
+    /// Opens a directory by its path.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn open(path: &Path) -> Result<Self> {
+        if let Some(machine) = simulated::current() {
+            let directory = machine.root().open_directory(&simulated_path(path)?)?;
+            return Ok(Self(DirectoryKind::Simulated(directory)));
+        }
+        // A link on the way here is the administrator's choice.
+        let flags = DIRECTORY.difference(OFlags::NOFOLLOW);
+        Ok(Self::from_fd(retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?))
+    }
+
+    /// Makes a directory and those that lead to it, as far as they are missing.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn make_all(path: &Path) -> Result<()> {
+        let Some(machine) = simulated::current() else {
+            return std::fs::create_dir_all(path)
+                .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO));
+        };
+        let path = simulated_path(path)?;
+        let mut at = 0;
+        while at < path.len() {
+            at = path[at + 1..].find('/').map_or(path.len(), |i| at + 1 + i);
+            match machine.root().make_directory(&path[..at]) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn from_fd(fd: OwnedFd) -> Self {
+        Self(DirectoryKind::Os(Arc::new(fd)))
+    }
+
+    /// Its descriptor, if the operating system knows it.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.0 {
+            DirectoryKind::Os(fd) => Some(fd.as_fd()),
+            DirectoryKind::Simulated(_) => None,
+        }
+    }
+
+    /// Opens a directory in it.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn open_directory(&self, path: &str) -> Result<Self> {
+        Ok(match &self.0 {
+            DirectoryKind::Os(fd) => {
+                let open = || rustix::fs::openat(fd, path, DIRECTORY, Mode::empty());
+                Self::from_fd(retry_on_intr(open)?)
+            }
+            DirectoryKind::Simulated(directory) => {
+                Self(DirectoryKind::Simulated(directory.open_directory(path)?))
+            }
+        })
+    }
+
+    /// Makes a directory in it, for its owner alone.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn make_directory(&self, path: &str) -> Result<()> {
+        match &self.0 {
+            DirectoryKind::Os(fd) => rustix::fs::mkdirat(fd, path, Mode::from(0o700)),
+            DirectoryKind::Simulated(directory) => directory.make_directory(path),
+        }
+    }
+
+    /// Opens a file in it; a new one is for its owner alone. Links are not
+    /// followed.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn open_file(&self, path: &str, how: OpenHow) -> Result<File> {
+        let fd = match &self.0 {
+            DirectoryKind::Os(fd) => fd,
+            DirectoryKind::Simulated(directory) => {
+                return Ok(File(FileKind::Simulated(directory.open_file(path, how)?)));
+            }
+        };
+        let mut flags = if how.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+        flags |= OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        flags.set(OFlags::CREATE, how.create);
+        flags.set(OFlags::EXCL, how.exclusive);
+        flags.set(OFlags::TRUNC, how.truncate);
+        let open = || rustix::fs::openat(fd, path, flags, Mode::from(0o600));
+        retry_on_intr(open).map(|fd| File(FileKind::Os(fd)))
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn unlink(&self, path: &str) -> Result<()> {
+        match &self.0 {
+            DirectoryKind::Os(fd) => rustix::fs::unlinkat(fd, path, AtFlags::empty()),
+            DirectoryKind::Simulated(directory) => directory.unlink(path),
+        }
+    }
+
+    /// Gives a file another name in it, in place of what had that.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        match &self.0 {
+            DirectoryKind::Os(fd) => rustix::fs::renameat(fd, from, fd, to),
+            DirectoryKind::Simulated(directory) => directory.rename(from, to),
+        }
+    }
+
+    /// The names in it, without `.` and `..`, one by one.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn entries(&self) -> Result<Entries> {
+        Ok(Entries(match &self.0 {
+            DirectoryKind::Os(fd) => EntriesKind::Os(Dir::read_from(fd)?),
+            DirectoryKind::Simulated(directory) => {
+                EntriesKind::Simulated(directory.entries()?.into_iter())
+            }
+        }))
+    }
+
+    /// Size and kind of a name; links are not followed.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn stat(&self, path: &str) -> Result<Stat> {
+        let fd = match &self.0 {
+            DirectoryKind::Os(fd) => fd,
+            DirectoryKind::Simulated(directory) => return directory.stat(path),
+        };
+        let stat = rustix::fs::statat(fd, path, AtFlags::SYMLINK_NOFOLLOW)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        Ok(Stat {
+            size: stat.st_size as u64,
+            is_file: kind == FileType::RegularFile,
+            is_directory: kind == FileType::Directory,
+        })
+    }
+
+    /// Makes its entries durable.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn sync(&self, site: &'static str) -> Result<()> {
+        match &self.0 {
+            DirectoryKind::Os(fd) => retry_on_intr(|| rustix::fs::fsync(fd)),
+            DirectoryKind::Simulated(directory) => directory.sync(site),
+        }
+    }
+
+    /// Makes everything on its file system durable.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn sync_file_system(&self, site: &'static str) -> Result<()> {
+        match &self.0 {
+            DirectoryKind::Os(fd) => retry_on_intr(|| rustix::fs::syncfs(fd)),
+            DirectoryKind::Simulated(directory) => directory.sync_file_system(site),
+        }
+    }
+
+    /// Room on its file system.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn space(&self) -> Result<Space> {
+        let fd = match &self.0 {
+            DirectoryKind::Os(fd) => fd,
+            DirectoryKind::Simulated(directory) => return directory.space(),
+        };
+        let stat = rustix::fs::fstatvfs(fd)?;
+        Ok(Space {
+            total_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
+            free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+            total_files: stat.f_files,
+            free_files: stat.f_favail,
+        })
+    }
+
+    /// Makes the file if need be and locks it, until the lock is dropped or
+    /// the process ends.
+    ///
+    /// # Errors
+    /// `WOULDBLOCK` if someone has it; those of the kernel.
+    pub fn lock(&self, path: &str) -> Result<Lock> {
+        let fd = match &self.0 {
+            DirectoryKind::Os(fd) => fd,
+            DirectoryKind::Simulated(directory) => {
+                return directory.lock(path).map(|lock| Lock(LockKind::Simulated(lock)));
+            }
+        };
+        let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::openat(fd, path, flags, Mode::from(0o600))?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Lock(LockKind::Os(file)))
+    }
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Directory")
+    }
+}
+
+/// Simulated nodes have absolute paths only.
+fn simulated_path(path: &Path) -> Result<String> {
+    let mut parts = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::RootDir => {}
+            Component::Normal(name) => parts.push(name.to_str().ok_or(Errno::ILSEQ)?),
+            _ => return Err(Errno::INVAL),
+        }
+    }
+    Ok(parts.join("/"))
+}
+
+/// The names in a directory.
+pub struct Entries(EntriesKind);
+
+enum EntriesKind {
+    Os(Dir),
+    Simulated(std::vec::IntoIter<Vec<u8>>),
+}
+
+impl Iterator for Entries {
+    type Item = Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let dir = match &mut self.0 {
+            EntriesKind::Os(dir) => dir,
+            EntriesKind::Simulated(names) => return names.next().map(Ok),
+        };
+        loop {
+            match dir.read()? {
+                Ok(entry) => match entry.file_name().to_bytes() {
+                    b"." | b".." => {}
+                    name => return Some(Ok(name.to_vec())),
+                },
+                Err(e) => return Some(Err(e)),
+            }
+        }
+    }
+}
+
+/// A lock that a process holds on a file.
+pub struct Lock(LockKind);
+
+enum LockKind {
+    Os(OwnedFd),
+    Simulated(
+        #[expect(dead_code, reason = "dropping it gives the lock back")] Box<dyn Any + Send + Sync>,
+    ),
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let LockKind::Os(fd) = &self.0 {
+            // Closing is not enough: a child that was forked and has not yet
+            // executed its program has the descriptor too.
+            let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
+        }
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lock")
+    }
+}
+
+/// An open file.
+pub struct File(FileKind);
+
+enum FileKind {
+    Os(OwnedFd),
+    Simulated(Arc<dyn simulated::File>),
+}
+
+impl File {
+    /// Its descriptor, if the operating system knows it.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.0 {
+            FileKind::Os(fd) => Some(fd.as_fd()),
+            FileKind::Simulated(_) => None,
+        }
+    }
+
+    /// One call that reads at a position; 0 at the end. With `nowait` it reads
+    /// only what is in the page cache.
+    ///
+    /// # Errors
+    /// `AGAIN` (with `nowait`), `INTR`, those of the disk.
+    pub fn read_at(
+        &self,
+        into: &mut [IoSliceMut<'_>],
+        position: u64,
+        nowait: bool,
+    ) -> Result<usize> {
+        match &self.0 {
+            FileKind::Os(fd) => {
+                let flags = if nowait { ReadWriteFlags::NOWAIT } else { ReadWriteFlags::empty() };
+                rustix::io::preadv2(fd, into, position, flags)
+            }
+            FileKind::Simulated(file) => file.read_at(into, position, nowait),
+        }
+    }
+
+    /// One call that writes at a position; returns the bytes written.
+    ///
+    /// # Errors
+    /// `INTR`, those of the disk.
+    pub fn write_at(&self, bytes: &[IoSlice<'_>], position: u64) -> Result<usize> {
+        match &self.0 {
+            FileKind::Os(fd) => rustix::io::pwritev(fd, bytes, position),
+            FileKind::Simulated(file) => file.write_at(bytes, position),
+        }
+    }
+
+    /// Reads until `into` is full or the file ends; returns the bytes read.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn read_full(&self, into: &mut [u8], position: u64) -> Result<usize> {
+        let mut done = 0;
+        while done < into.len() {
+            let mut slices = [IoSliceMut::new(&mut into[done..])];
+            match self.read_at(&mut slices, position + done as u64, false) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes all of `bytes`.
+    ///
+    /// # Errors
+    /// Those of the disk; some bytes may have been written.
+    pub fn write_full(&self, mut bytes: &[u8], mut position: u64) -> Result<()> {
+        while !bytes.is_empty() {
+            match self.write_at(&[IoSlice::new(bytes)], position) {
+                Ok(0) => return Err(Errno::IO),
+                Ok(n) => {
+                    bytes = &bytes[n..];
+                    position += n as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Its length, bytes.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn size(&self) -> Result<u64> {
+        match &self.0 {
+            FileKind::Os(fd) => Ok(rustix::fs::fstat(fd)?.st_size as u64),
+            FileKind::Simulated(file) => file.size(),
+        }
+    }
+
+    /// Whether it is a regular file.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn is_regular(&self) -> Result<bool> {
+        match &self.0 {
+            FileKind::Os(fd) => {
+                let mode = rustix::fs::fstat(fd)?.st_mode;
+                Ok(FileType::from_raw_mode(mode) == FileType::RegularFile)
+            }
+            FileKind::Simulated(file) => file.is_regular(),
+        }
+    }
+
+    /// Cuts or extends it.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn set_len(&self, bytes: u64) -> Result<()> {
+        match &self.0 {
+            FileKind::Os(fd) => retry_on_intr(|| rustix::fs::ftruncate(fd, bytes)),
+            FileKind::Simulated(file) => file.set_len(bytes),
+        }
+    }
+
+    /// Reserves room; the length grows only without `keep_size`.
+    ///
+    /// # Errors
+    /// `NOSPC`, `OPNOTSUPP`, those of the disk.
+    pub fn allocate(&self, position: u64, bytes: u64, keep_size: bool) -> Result<()> {
+        match &self.0 {
+            FileKind::Os(fd) => {
+                let mut flags = FallocateFlags::empty();
+                flags.set(FallocateFlags::KEEP_SIZE, keep_size);
+                retry_on_intr(|| rustix::fs::fallocate(fd, flags, position, bytes))
+            }
+            FileKind::Simulated(file) => file.allocate(position, bytes, keep_size),
+        }
+    }
+
+    /// Makes a range a hole; the length stays.
+    ///
+    /// # Errors
+    /// `OPNOTSUPP`, those of the disk.
+    pub fn punch(&self, position: u64, bytes: u64) -> Result<()> {
+        match &self.0 {
+            FileKind::Os(fd) => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                retry_on_intr(|| rustix::fs::fallocate(fd, flags, position, bytes))
+            }
+            FileKind::Simulated(file) => file.punch(position, bytes),
+        }
+    }
+
+    /// Makes its data and length durable.
+    ///
+    /// # Errors
+    /// Those of the disk. What was not durable before may be lost then, and no
+    /// later sync tells of it.
+    pub fn sync(&self, site: &'static str) -> Result<()> {
+        match &self.0 {
+            FileKind::Os(fd) => retry_on_intr(|| rustix::fs::fdatasync(fd)),
+            FileKind::Simulated(file) => file.sync(site),
+        }
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("File")
+    }
+}
+
+/// Reads a small file whole, by its path: configuration and keys.
+///
+/// # Errors
+/// Those of the kernel; `FBIG` if it has more than `max_bytes`.
+pub fn read_file(path: &Path, max_bytes: usize) -> Result<Vec<u8>> {
+    let name = path.file_name().and_then(|n| n.to_str()).ok_or(Errno::INVAL)?;
+    let file = if simulated::current().is_some() {
+        let parent = path.parent().ok_or(Errno::INVAL)?;
+        Directory::open(parent)?.open_file(name, OpenHow::READ)?
+    } else {
+        // Links are fine here: administrators use them.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        File(FileKind::Os(retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?))
+    };
+    let mut bytes = vec![0; max_bytes + 1];
+    let len = file.read_full(&mut bytes, 0)?;
+    if len > max_bytes {
+        return Err(Errno::FBIG);
+    }
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_and_directories_of_the_operating_system() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("a/b");
+        Directory::make_all(&path).unwrap();
+        let directory = Directory::open(&path).unwrap();
+        let file = directory.open_file("f", OpenHow::CREATE).unwrap();
+        file.write_full(b"hello", 3).unwrap();
+        file.sync("test").unwrap();
+        directory.sync("test").unwrap();
+        assert_eq!(file.size(), Ok(8));
+        let mut bytes = [1; 10];
+        assert_eq!(file.read_full(&mut bytes, 0), Ok(8));
+        assert_eq!(&bytes[..8], b"\0\0\0hello");
+        directory.rename("f", "g").unwrap();
+        let names: Vec<_> = directory.entries().unwrap().map(|n| n.unwrap()).collect();
+        assert_eq!(names, [b"g".to_vec()]);
+        assert_eq!(directory.stat("g").unwrap().size, 8);
+        let lock = directory.lock("lock").unwrap();
+        assert_eq!(directory.lock("lock").unwrap_err(), Errno::WOULDBLOCK);
+        drop(lock);
+        directory.lock("lock").unwrap();
+        assert_eq!(read_file(&path.join("g"), 8).unwrap().len(), 8);
+        assert_eq!(read_file(&path.join("g"), 7).unwrap_err(), Errno::FBIG);
+        directory.unlink("g").unwrap();
+        assert_eq!(directory.stat("g").unwrap_err(), Errno::NOENT);
+    }
+}

@@ -1,0 +1,78 @@
+//! Bugs planted on purpose, one at a time, to see whether the tests find them.
+//!
+//! A build with debug assertions may turn one on; a release build has none of
+//! them: [`planted`] is then the constant `false`.
+
+#[cfg(debug_assertions)]
+use std::sync::atomic::{AtomicU32, Ordering};
+
+#[cfg(debug_assertions)]
+static PLANTED: AtomicU32 = AtomicU32::new(0);
+
+macro_rules! bugs {
+    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal,)+) => {
+        /// A bug that can be planted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        pub enum Bug {
+            #[doc(hidden)]
+            None,
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Bug {
+            /// Every bug, with its name on the command line.
+            pub const ALL: &[(Bug, &str)] = &[$((Bug::$name, $text),)+];
+        }
+    };
+}
+
+bugs! {
+    /// A range is overwritten without its mark in the intent log.
+    SkipIntentMark = "skip-intent-mark",
+    /// The metadata server answers before the operation is in the log.
+    AckBeforeAppend = "ack-before-append",
+    /// File ids are handed out again after a restart.
+    ReuseIds = "reuse-ids",
+    /// A truncation does not fence writes that were issued before it.
+    ForgetGeneration = "forget-generation",
+    /// A mutation with an old sequence number is executed.
+    AcceptOldSequence = "accept-old-sequence",
+    /// The result of a mutation is not kept for its repetition.
+    DropStoredResult = "drop-stored-result",
+    /// A block that is sent in part is not verified first.
+    ServeUnverified = "serve-unverified",
+    /// A rename makes the new name and forgets to remove the old one.
+    HalfRename = "half-rename",
+    /// fsync reports success without a sync of the object.
+    SkipObjectSync = "skip-object-sync",
+    /// Recovery forgets what the intent log says.
+    SkipRecovery = "skip-recovery",
+    /// The client does not send a write again that a lost connection left open.
+    DropRetriedWrite = "drop-retried-write",
+    /// A returning client does not say what it has open.
+    SkipReassert = "skip-reassert",
+}
+
+/// Whether this bug is planted.
+#[inline]
+pub fn planted(bug: Bug) -> bool {
+    #[cfg(debug_assertions)]
+    return PLANTED.load(Ordering::Relaxed) == bug as u32;
+    #[cfg(not(debug_assertions))]
+    {
+        let _ = bug;
+        false
+    }
+}
+
+/// Plants a bug in this process, or none; false if this build has none.
+pub fn plant(bug: Option<Bug>) -> bool {
+    #[cfg(debug_assertions)]
+    {
+        PLANTED.store(bug.unwrap_or(Bug::None) as u32, Ordering::Relaxed);
+        true
+    }
+    #[cfg(not(debug_assertions))]
+    bug.is_none()
+}

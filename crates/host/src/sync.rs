@@ -1,0 +1,335 @@
+//! Locks. They are those of the standard library without poisoning (a panic
+//! under one of them ends the process anyway); in a simulation whoever finds
+//! one taken lets the others run.
+
+use crate::simulated;
+use std::ops::{Deref, DerefMut};
+use std::sync::{PoisonError, TryLockError};
+use std::time::Duration;
+
+/// Mutual exclusion.
+#[derive(Debug, Default)]
+pub struct Mutex<T: ?Sized> {
+    inner: std::sync::Mutex<T>,
+}
+
+/// The right to what a [`Mutex`] guards.
+#[derive(Debug)]
+pub struct MutexGuard<'a, T: ?Sized> {
+    /// `None` only while it is being dropped or waits in a [`Condvar`].
+    guard: Option<std::sync::MutexGuard<'a, T>>,
+    mutex: &'a Mutex<T>,
+}
+
+impl<T> Mutex<T> {
+    /// A free lock.
+    pub const fn new(value: T) -> Self {
+        Self { inner: std::sync::Mutex::new(value) }
+    }
+
+    /// What it guards, when nobody shares it any more.
+    pub fn into_inner(self) -> T {
+        self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Waits for the lock.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        let guard = match simulated::current() {
+            None => self.inner.lock().unwrap_or_else(PoisonError::into_inner),
+            Some(machine) => loop {
+                match self.inner.try_lock() {
+                    Ok(guard) => break guard,
+                    Err(TryLockError::Poisoned(e)) => break e.into_inner(),
+                    Err(TryLockError::WouldBlock) => {
+                        machine.park(self.key(), None);
+                    }
+                }
+            },
+        };
+        MutexGuard { guard: Some(guard), mutex: self }
+    }
+
+    /// The lock, if it is free.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let guard = match self.inner.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(e)) => e.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(MutexGuard { guard: Some(guard), mutex: self })
+    }
+
+    /// What it guards: nobody else can have it.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn key(&self) -> usize {
+        std::ptr::from_ref(&self.inner).cast::<u8>() as usize
+    }
+}
+
+impl<T: ?Sized> MutexGuard<'_, T> {
+    fn held(&self) -> &T {
+        match &self.guard {
+            Some(guard) => guard,
+            None => unreachable!("a guard holds its lock while anyone can see it"),
+        }
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.held()
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        match &mut self.guard {
+            Some(guard) => guard,
+            None => unreachable!("a guard holds its lock while anyone can see it"),
+        }
+    }
+}
+
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        if self.guard.take().is_some()
+            && let Some(machine) = simulated::current()
+        {
+            machine.unpark(self.mutex.key(), false);
+        }
+    }
+}
+
+/// Lets threads wait for a change of what a [`Mutex`] guards.
+#[derive(Debug, Default)]
+pub struct Condvar {
+    inner: std::sync::Condvar,
+    /// Its address is the key in a simulation; a type of size 0 has none of
+    /// its own.
+    _key: u8,
+}
+
+impl Condvar {
+    /// Nobody waits.
+    pub const fn new() -> Self {
+        Self { inner: std::sync::Condvar::new(), _key: 0 }
+    }
+
+    /// Gives the lock back, waits, takes it again.
+    pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        let mutex = guard.mutex;
+        if let Some(machine) = simulated::current() {
+            drop(guard);
+            machine.park(self.key(), None);
+            return mutex.lock();
+        }
+        if let Some(held) = guard.guard.take() {
+            let held = self.inner.wait(held).unwrap_or_else(PoisonError::into_inner);
+            guard.guard = Some(held);
+        }
+        guard
+    }
+
+    /// As [`Condvar::wait`], at most so long.
+    pub fn wait_timeout<'a, T>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        time: Duration,
+    ) -> MutexGuard<'a, T> {
+        let mutex = guard.mutex;
+        if let Some(machine) = simulated::current() {
+            drop(guard);
+            machine.park(self.key(), Some(time));
+            return mutex.lock();
+        }
+        if let Some(held) = guard.guard.take() {
+            let woken = self.inner.wait_timeout(held, time);
+            guard.guard = Some(woken.unwrap_or_else(PoisonError::into_inner).0);
+        }
+        guard
+    }
+
+    /// Wakes one.
+    pub fn notify_one(&self) {
+        match simulated::current() {
+            Some(machine) => machine.unpark(self.key(), false),
+            None => self.inner.notify_one(),
+        }
+    }
+
+    /// Wakes all.
+    pub fn notify_all(&self) {
+        match simulated::current() {
+            Some(machine) => machine.unpark(self.key(), true),
+            None => self.inner.notify_all(),
+        }
+    }
+
+    fn key(&self) -> usize {
+        std::ptr::from_ref(&self._key) as usize
+    }
+}
+
+/// One writer or many readers.
+#[derive(Debug, Default)]
+pub struct RwLock<T: ?Sized> {
+    inner: std::sync::RwLock<T>,
+}
+
+/// The right to read what an [`RwLock`] guards.
+#[derive(Debug)]
+pub struct ReadGuard<'a, T: ?Sized> {
+    guard: Option<std::sync::RwLockReadGuard<'a, T>>,
+    lock: &'a RwLock<T>,
+}
+
+/// The right to change what an [`RwLock`] guards.
+#[derive(Debug)]
+pub struct WriteGuard<'a, T: ?Sized> {
+    guard: Option<std::sync::RwLockWriteGuard<'a, T>>,
+    lock: &'a RwLock<T>,
+}
+
+impl<T> RwLock<T> {
+    /// A free lock.
+    pub const fn new(value: T) -> Self {
+        Self { inner: std::sync::RwLock::new(value) }
+    }
+}
+
+impl<T: ?Sized> RwLock<T> {
+    /// Waits until nobody writes.
+    pub fn read(&self) -> ReadGuard<'_, T> {
+        let guard = match simulated::current() {
+            None => self.inner.read().unwrap_or_else(PoisonError::into_inner),
+            Some(machine) => loop {
+                match self.inner.try_read() {
+                    Ok(guard) => break guard,
+                    Err(TryLockError::Poisoned(e)) => break e.into_inner(),
+                    Err(TryLockError::WouldBlock) => {
+                        machine.park(self.key(), None);
+                    }
+                }
+            },
+        };
+        ReadGuard { guard: Some(guard), lock: self }
+    }
+
+    /// Waits until nobody else reads or writes.
+    pub fn write(&self) -> WriteGuard<'_, T> {
+        let guard = match simulated::current() {
+            None => self.inner.write().unwrap_or_else(PoisonError::into_inner),
+            Some(machine) => loop {
+                match self.inner.try_write() {
+                    Ok(guard) => break guard,
+                    Err(TryLockError::Poisoned(e)) => break e.into_inner(),
+                    Err(TryLockError::WouldBlock) => {
+                        machine.park(self.key(), None);
+                    }
+                }
+            },
+        };
+        WriteGuard { guard: Some(guard), lock: self }
+    }
+
+    /// The right to change it, if nobody has any.
+    pub fn try_write(&self) -> Option<WriteGuard<'_, T>> {
+        let guard = match self.inner.try_write() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(e)) => e.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(WriteGuard { guard: Some(guard), lock: self })
+    }
+
+    fn key(&self) -> usize {
+        std::ptr::from_ref(&self.inner).cast::<u8>() as usize
+    }
+
+    fn released(&self) {
+        if let Some(machine) = simulated::current() {
+            machine.unpark(self.key(), true);
+        }
+    }
+}
+
+impl<T: ?Sized> Deref for ReadGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        match &self.guard {
+            Some(guard) => guard,
+            None => unreachable!("a guard holds its lock while anyone can see it"),
+        }
+    }
+}
+
+impl<T: ?Sized> Deref for WriteGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        match &self.guard {
+            Some(guard) => guard,
+            None => unreachable!("a guard holds its lock while anyone can see it"),
+        }
+    }
+}
+
+impl<T: ?Sized> DerefMut for WriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        match &mut self.guard {
+            Some(guard) => guard,
+            None => unreachable!("a guard holds its lock while anyone can see it"),
+        }
+    }
+}
+
+impl<T: ?Sized> Drop for ReadGuard<'_, T> {
+    fn drop(&mut self) {
+        self.guard = None;
+        self.lock.released();
+    }
+}
+
+impl<T: ?Sized> Drop for WriteGuard<'_, T> {
+    fn drop(&mut self) {
+        self.guard = None;
+        self.lock.released();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_condvar_hands_a_value_over() {
+        let shared = Arc::new((Mutex::new(0), Condvar::new()));
+        let other = shared.clone();
+        let thread = crate::thread::spawn("other", move || {
+            *other.0.lock() = 7;
+            other.1.notify_all();
+        });
+        let mut guard = shared.0.lock();
+        while *guard == 0 {
+            guard = shared.1.wait(guard);
+        }
+        assert_eq!(*guard, 7);
+        drop(guard);
+        thread.unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn a_wait_ends_with_its_time() {
+        let (mutex, condvar) = (Mutex::new(()), Condvar::new());
+        let start = crate::clock::now();
+        drop(condvar.wait_timeout(mutex.lock(), Duration::from_millis(10)));
+        assert!(crate::clock::elapsed(start) >= Duration::from_millis(9));
+        assert!(mutex.try_lock().is_some());
+    }
+}

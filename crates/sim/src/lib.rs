@@ -1,0 +1,1 @@
+//! Whole clusters in one thread, on virtual time, attacked by a seed.
