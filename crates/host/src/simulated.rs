@@ -41,6 +41,11 @@ pub trait Machine {
     /// Until the matching call with `false` no file operation of the running
     /// thread lets others run (it holds locks that are not ours).
     fn set_uninterrupted(&self, on: bool);
+    /// A file operation takes so long: lets the others run, unless the running
+    /// thread is uninterrupted.
+    fn io_wait(&self, time: Duration);
+    /// The process, unique in the simulation: locks of files belong to it.
+    fn process(&self) -> u64;
     /// Bytes from the simulation's seed.
     fn fill_random(&self, bytes: &mut [u8]);
     /// The name of the node.
@@ -167,7 +172,7 @@ pub fn install(machine: Option<Rc<dyn Machine>>) -> Option<Rc<dyn Machine>> {
 }
 
 /// The simulated machine that this thread runs on, if it does.
-pub(crate) fn current() -> Option<Rc<dyn Machine>> {
+pub fn current() -> Option<Rc<dyn Machine>> {
     if !EVER.load(Ordering::Relaxed) {
         return None;
     }
