@@ -18,6 +18,12 @@ pub fn elapsed(start: Instant) -> Duration {
     now().saturating_duration_since(start)
 }
 
+/// Time since some moment that stays the same as long as this process (or the
+/// simulation) lasts.
+pub fn uptime() -> Duration {
+    elapsed(base())
+}
+
 /// Time since 1970, for people, files and capabilities.
 pub fn unix_now() -> Duration {
     match simulated::current() {

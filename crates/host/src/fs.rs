@@ -6,11 +6,11 @@
 
 use crate::simulated;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags, Result, retry_on_intr};
 use std::any::Any;
 use std::fmt;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{IoSlice, IoSliceMut, Read};
 use std::path::{Component, Path};
 use std::sync::Arc;
 
@@ -510,6 +510,45 @@ impl File {
         }
     }
 
+    /// The first byte at or after a position that is not in a hole; `None`
+    /// behind the last.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn next_data(&self, position: u64) -> Result<Option<u64>> {
+        match &self.0 {
+            FileKind::Os(fd) => match rustix::fs::seek(fd, SeekFrom::Data(position)) {
+                Ok(found) => Ok(Some(found)),
+                Err(Errno::NXIO) => Ok(None),
+                Err(e) => Err(e),
+            },
+            FileKind::Simulated(file) => file.next_data(position),
+        }
+    }
+
+    /// The first byte at or after a position that is in a hole or behind the
+    /// end.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn next_hole(&self, position: u64) -> Result<u64> {
+        match &self.0 {
+            FileKind::Os(fd) => match rustix::fs::seek(fd, SeekFrom::Hole(position)) {
+                Err(Errno::NXIO) => Ok(position),
+                other => other,
+            },
+            FileKind::Simulated(file) => file.next_hole(position),
+        }
+    }
+
+    /// Says that a range will be read soon. Only a hint.
+    pub fn will_need(&self, position: u64, bytes: u64) {
+        if let FileKind::Os(fd) = &self.0 {
+            let bytes = std::num::NonZeroU64::new(bytes);
+            let _ = rustix::fs::fadvise(fd, position, bytes, rustix::fs::Advice::WillNeed);
+        }
+    }
+
     /// Makes its data and length durable.
     ///
     /// # Errors
@@ -534,22 +573,21 @@ impl fmt::Debug for File {
 /// # Errors
 /// Those of the kernel; `FBIG` if it has more than `max_bytes`.
 pub fn read_file(path: &Path, max_bytes: usize) -> Result<Vec<u8>> {
-    let name = path.file_name().and_then(|n| n.to_str()).ok_or(Errno::INVAL)?;
-    let file = if simulated::current().is_some() {
+    let mut bytes = Vec::new();
+    if simulated::current().is_some() {
+        let name = path.file_name().and_then(|n| n.to_str()).ok_or(Errno::INVAL)?;
         let parent = path.parent().ok_or(Errno::INVAL)?;
-        Directory::open(parent)?.open_file(name, OpenHow::READ)?
+        let file = Directory::open(parent)?.open_file(name, OpenHow::READ)?;
+        bytes.resize(max_bytes + 1, 0);
+        let len = file.read_full(&mut bytes, 0)?;
+        bytes.truncate(len);
     } else {
-        // Links are fine here: administrators use them.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        File(FileKind::Os(retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?))
-    };
-    let mut bytes = vec![0; max_bytes + 1];
-    let len = file.read_full(&mut bytes, 0)?;
-    if len > max_bytes {
-        return Err(Errno::FBIG);
+        // Links and pipes are fine here: administrators use them.
+        let read = |file: std::fs::File| file.take(max_bytes as u64 + 1).read_to_end(&mut bytes);
+        let done = std::fs::File::open(path).and_then(read);
+        done.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
     }
-    bytes.truncate(len);
-    Ok(bytes)
+    if bytes.len() > max_bytes { Err(Errno::FBIG) } else { Ok(bytes) }
 }
 
 #[cfg(test)]

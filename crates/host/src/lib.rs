@@ -24,3 +24,11 @@ pub mod sync;
 pub mod thread;
 
 pub use random::fill_random;
+
+/// The name of this host.
+pub fn host_name() -> String {
+    match simulated::current() {
+        Some(machine) => machine.host_name(),
+        None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+    }
+}

@@ -38,6 +38,11 @@ pub trait Machine {
     fn park(&self, key: usize, timeout: Option<Duration>) -> bool;
     /// Wakes the one that has waited longest with this key, or all.
     fn unpark(&self, key: usize, all: bool);
+    /// The running thread is about to take a lock: a moment to let others run,
+    /// so that what happens between two locks is tried in many orders.
+    fn before_lock(&self) {}
+    /// Kills this process: it does not return, unless there is nobody to kill it.
+    fn die(&self) {}
     /// Until the matching call with `false` no file operation of the running
     /// thread lets others run (it holds locks that are not ours).
     fn set_uninterrupted(&self, on: bool);
@@ -64,7 +69,7 @@ pub trait Machine {
 }
 
 /// A simulated thread.
-pub trait Thread: Send {
+pub trait Thread: Send + Sync {
     /// Waits for its end; false if it panicked.
     fn join(&self) -> bool;
     /// Whether it has ended.
@@ -158,6 +163,16 @@ pub trait File: Send + Sync {
     fn allocate(&self, position: u64, bytes: u64, keep_size: bool) -> Result<()>;
     /// Makes a range a hole; the length stays.
     fn punch(&self, position: u64, bytes: u64) -> Result<()>;
+    /// The first byte at or after a position that is not in a hole; `None`
+    /// behind the last. A disk need not know of holes.
+    fn next_data(&self, position: u64) -> Result<Option<u64>> {
+        Ok((position < self.size()?).then_some(position))
+    }
+    /// The first byte at or after a position that is in a hole or behind the
+    /// end.
+    fn next_hole(&self, position: u64) -> Result<u64> {
+        Ok(position.max(self.size()?))
+    }
     /// Makes its data and length durable. `site` names the place in the code.
     fn sync(&self, site: &'static str) -> Result<()>;
 }

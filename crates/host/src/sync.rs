@@ -7,6 +7,24 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
 
+/// Tries to take a lock until it succeeds; between two attempts others run.
+fn take_turns<G>(
+    machine: &dyn simulated::Machine,
+    key: usize,
+    attempt: impl Fn() -> Result<G, TryLockError<G>>,
+) -> G {
+    machine.before_lock();
+    loop {
+        match attempt() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(e)) => return e.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                machine.park(key, None);
+            }
+        }
+    }
+}
+
 /// Mutual exclusion.
 #[derive(Debug, Default)]
 pub struct Mutex<T: ?Sized> {
@@ -38,15 +56,7 @@ impl<T: ?Sized> Mutex<T> {
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let guard = match simulated::current() {
             None => self.inner.lock().unwrap_or_else(PoisonError::into_inner),
-            Some(machine) => loop {
-                match self.inner.try_lock() {
-                    Ok(guard) => break guard,
-                    Err(TryLockError::Poisoned(e)) => break e.into_inner(),
-                    Err(TryLockError::WouldBlock) => {
-                        machine.park(self.key(), None);
-                    }
-                }
-            },
+            Some(machine) => take_turns(&*machine, self.key(), || self.inner.try_lock()),
         };
         MutexGuard { guard: Some(guard), mutex: self }
     }
@@ -208,15 +218,7 @@ impl<T: ?Sized> RwLock<T> {
     pub fn read(&self) -> ReadGuard<'_, T> {
         let guard = match simulated::current() {
             None => self.inner.read().unwrap_or_else(PoisonError::into_inner),
-            Some(machine) => loop {
-                match self.inner.try_read() {
-                    Ok(guard) => break guard,
-                    Err(TryLockError::Poisoned(e)) => break e.into_inner(),
-                    Err(TryLockError::WouldBlock) => {
-                        machine.park(self.key(), None);
-                    }
-                }
-            },
+            Some(machine) => take_turns(&*machine, self.key(), || self.inner.try_read()),
         };
         ReadGuard { guard: Some(guard), lock: self }
     }
@@ -225,15 +227,7 @@ impl<T: ?Sized> RwLock<T> {
     pub fn write(&self) -> WriteGuard<'_, T> {
         let guard = match simulated::current() {
             None => self.inner.write().unwrap_or_else(PoisonError::into_inner),
-            Some(machine) => loop {
-                match self.inner.try_write() {
-                    Ok(guard) => break guard,
-                    Err(TryLockError::Poisoned(e)) => break e.into_inner(),
-                    Err(TryLockError::WouldBlock) => {
-                        machine.park(self.key(), None);
-                    }
-                }
-            },
+            Some(machine) => take_turns(&*machine, self.key(), || self.inner.try_write()),
         };
         WriteGuard { guard: Some(guard), lock: self }
     }

@@ -12,12 +12,10 @@ pub use receive::DataReply;
 
 use crate::address::Address;
 use crate::wait::Wait;
-use rustix::event::PollFlags;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags};
 use std::io::IoSlice;
 use std::time::Duration;
+use weir_host::net::{Interest, Socket};
 use weir_types::{Encode, Error, ErrorKind, RequestId, Result};
 use weir_wire::frame::encode_head;
 use weir_wire::{Header, Opener, Sealer};
@@ -40,7 +38,7 @@ pub struct Expected {
 /// An authenticated connection to a server.
 #[derive(Debug)]
 pub struct BlockingConn {
-    fd: OwnedFd,
+    socket: Socket,
     address: Address,
     sealer: Sealer,
     opener: Opener,
@@ -56,6 +54,11 @@ impl BlockingConn {
     /// Where it leads.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> &Socket {
+        &self.socket
     }
 
     /// Whether the next request may be sent on it. An error that the server
@@ -89,7 +92,7 @@ impl BlockingConn {
         self.head.clear();
         encode_head(&mut self.head, header, body, checks, payload_len);
         self.sealer.seal(&mut self.head);
-        let result = send_all(&self.fd, &self.head, payload, wait);
+        let result = send_all(&self.socket, &self.head, payload, wait);
         self.broken |= result.is_err();
         result
     }
@@ -102,33 +105,23 @@ impl BlockingConn {
     }
 }
 
-impl AsFd for BlockingConn {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
 /// Whether the kernel may be let wait in the call itself, which saves a `poll`.
 fn may_block(wait: &Wait) -> bool {
     !wait.is_interruptible() && wait.remaining() > SLICE + SLICE / 2
 }
 
-fn send_all(fd: &OwnedFd, head: &[u8], payload: &[IoSlice<'_>], wait: &Wait) -> Result<()> {
+fn send_all(socket: &Socket, head: &[u8], payload: &[IoSlice<'_>], wait: &Wait) -> Result<()> {
     let mut iovecs = Vec::with_capacity(1 + payload.len());
     iovecs.push(IoSlice::new(head));
     iovecs.extend(payload.iter().map(|p| IoSlice::new(p)));
     let mut rest = &mut iovecs[..];
     IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
-        let mut flags = SendFlags::NOSIGNAL;
-        if !may_block(wait) {
-            flags |= SendFlags::DONTWAIT;
-        }
         let some = &rest[..rest.len().min(MAX_IOVECS)];
-        match rustix::net::sendmsg(fd, some, &mut SendAncillaryBuffer::default(), flags) {
+        match socket.send(some, may_block(wait)) {
             Ok(n) => IoSlice::advance_slices(&mut rest, n),
             Err(Errno::AGAIN) => {
-                wait.ready(fd.as_fd(), PollFlags::OUT).map_err(|e| e.context("send a request"))?;
+                wait.ready(socket, Interest::WRITE).map_err(|e| e.context("send a request"))?;
             }
             Err(Errno::INTR) => {}
             Err(e) => return Err(lost(e)),

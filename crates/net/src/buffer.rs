@@ -8,7 +8,8 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use weir_host::sync::Mutex;
 use weir_types::limits::MAX_PAYLOAD_BYTES;
 
 /// The sizes, bytes, ascending.
@@ -84,26 +85,20 @@ impl BufferPool {
     /// whatever it was used for last.
     pub fn take(&self, len: usize) -> Option<PooledBuf> {
         let class = CLASSES.iter().position(|size| *size >= len)?;
-        let memory = self.inner.lock().take(class, self.inner.limit_bytes)?;
+        let memory = self.inner.state.lock().take(class, self.inner.limit_bytes)?;
         Some(PooledBuf { memory: Some(memory), len, pool: self.inner.clone() })
     }
 
     /// Bytes of all buffers that exist, in use or not.
     pub fn allocated_bytes(&self) -> usize {
-        self.inner.lock().allocated_bytes
+        self.inner.state.lock().allocated_bytes
     }
 
     /// Bytes of buffers that are in use.
     pub fn used_bytes(&self) -> usize {
-        let state = self.inner.lock();
+        let state = self.inner.state.lock();
         let free: usize = state.free.iter().zip(CLASSES).map(|(f, size)| f.len() * size).sum();
         state.allocated_bytes - free
-    }
-}
-
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -187,7 +182,7 @@ impl DerefMut for PooledBuf {
 impl Drop for PooledBuf {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.pool.lock().free[memory.class].push(memory);
+            self.pool.state.lock().free[memory.class].push(memory);
         }
     }
 }

@@ -1,16 +1,20 @@
-//! What a process asks of the machine it runs on.
+//! What a process asks of the machine it runs on, in the words of servers and
+//! clients.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weir_types::{Error, ErrorKind, Result};
 
 /// The name of this host.
 pub fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    weir_host::host_name()
 }
 
 /// Raises this process's limit of open descriptors to `wanted`, or as far as
-/// it may; returns the limit afterwards.
+/// it may; returns the limit afterwards. A simulated machine has none.
 pub fn raise_descriptor_limit(wanted: u64) -> u64 {
+    if weir_host::net::is_simulated() {
+        return wanted;
+    }
     let limit = getrlimit(Resource::Nofile);
     let current = limit.current.unwrap_or(u64::MAX);
     if current >= wanted {
@@ -31,20 +35,20 @@ pub fn raise_descriptor_limit(wanted: u64) -> u64 {
 /// Errors: `Io` if the kernel has none.
 pub fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes)
-        .map_err(|e| Error::new(ErrorKind::Io, format!("the kernel gives no random bytes: {e}")))?;
+    weir_host::fill_random(&mut bytes).map_err(|e| Error::new(ErrorKind::Io, e.to_string()))?;
     Ok(bytes)
 }
 
 /// Held by a thread that others cannot do without: if it panics the process
 /// ends. A process that is gone is noticed and started again; one that half
-/// works leaves its clients hanging. Names the thread.
+/// works leaves its clients hanging. Names the thread. A simulated process is
+/// ended by its simulator, which reports the panic.
 #[derive(Debug)]
 pub struct AbortOnPanic(pub &'static str);
 
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && !weir_host::net::is_simulated() {
             tracing::error!("{} has panicked: the process ends", self.0);
             std::process::abort();
         }

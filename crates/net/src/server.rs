@@ -41,7 +41,7 @@ use crate::socket::Listener;
 use event_loop::EventLoop;
 use mailbox::Mailbox;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use weir_host::thread::{self, JoinHandle};
 use weir_types::limits::MAX_IN_FLIGHT_PER_CONNECTION;
 use weir_types::{Error, ErrorKind, Result, SessionId};
 use weir_wire::handshake::{Hello, Identity, Welcome};
@@ -135,7 +135,8 @@ pub trait Service: Send + 'static {
 /// The limits of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Event loops, 1 to 64; 0: half the processors, at most 4.
+    /// Event loops, 1 to 64; 0: half the processors, at most 4. A simulated
+    /// machine has one processor.
     pub loops: usize,
     /// What payloads are received into, and large bodies.
     pub pool: BufferPool,
@@ -177,6 +178,9 @@ impl ServerConfig {
 
     /// How many loops there will be.
     pub fn loop_count(&self) -> usize {
+        if weir_host::net::is_simulated() {
+            return 1;
+        }
         let half = || std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).min(4));
         let wanted = if self.loops == 0 { half() } else { self.loops };
         wanted.clamp(1, MAX_LOOPS)
@@ -186,7 +190,7 @@ impl ServerConfig {
 /// Running event loops. They stop when this is dropped.
 pub struct Server<E: Send + 'static> {
     handles: Vec<LoopHandle<E>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle>,
     counters: Arc<ServerCounters>,
 }
 
@@ -225,13 +229,11 @@ impl<E: Send + 'static> Server<E> {
                 listeners.take().unwrap_or_default(),
                 server.counters.clone(),
             )?;
-            let thread = std::thread::Builder::new()
-                .name(format!("weir-loop-{}", mailbox.index()))
-                .spawn(move || {
-                    let _guard = AbortOnPanic("an event loop");
-                    event_loop.run();
-                })
-                .map_err(|e| Error::from(e).context("start an event loop"))?;
+            let thread = thread::spawn(&format!("weir-loop-{}", mailbox.index()), move || {
+                let _guard = AbortOnPanic("an event loop");
+                event_loop.run();
+            });
+            let thread = thread.map_err(|e| Error::from(e).context("start an event loop"))?;
             server.threads.push(thread);
         }
         Ok(server)

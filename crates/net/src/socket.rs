@@ -2,8 +2,7 @@
 
 use crate::address::Address;
 use crate::wait::Wait;
-use rustix::event::PollFlags;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::io;
@@ -12,6 +11,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use weir_host::net::{Interest, Socket, is_simulated};
 use weir_types::{Error, ErrorKind, Result};
 
 /// Connections that wait to be accepted.
@@ -26,7 +26,7 @@ const UNACKNOWLEDGED_MS: u32 = 60_000;
 /// A socket that accepts connections.
 #[derive(Debug)]
 pub struct Listener {
-    fd: OwnedFd,
+    socket: Socket,
     address: Address,
     /// Removed when the listener goes.
     path: Option<PathBuf>,
@@ -39,6 +39,8 @@ impl Listener {
     /// Errors name the address and say what to do: `Busy` if it is in use.
     pub fn bind(address: &Address) -> Result<Self> {
         let bound = match address {
+            Address::Tcp(host_port) if is_simulated() => bind_simulated(host_port),
+            Address::Unix(_) if is_simulated() => Err(io::ErrorKind::Unsupported.into()),
             Address::Tcp(host_port) => bind_tcp(host_port),
             Address::Unix(path) => bind_unix(path),
         };
@@ -67,14 +69,12 @@ impl Listener {
         &self.address
     }
 
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
     pub(crate) fn is_tcp(&self) -> bool {
         self.path.is_none()
-    }
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
     }
 }
 
@@ -92,7 +92,15 @@ fn bind_tcp(host_port: &str) -> io::Result<Listener> {
     listener.set_nonblocking(true)?;
     rustix::net::listen(&listener, BACKLOG)?;
     let address = Address::Tcp(listener.local_addr()?.to_string());
-    Ok(Listener { fd: listener.into(), address, path: None })
+    let socket = OwnedFd::from(listener).into();
+    Ok(Listener { socket, address, path: None })
+}
+
+fn bind_simulated(host_port: &str) -> io::Result<Listener> {
+    let socket = Socket::listen_simulated(host_port).unwrap_or(Err(Errno::OPNOTSUPP))?;
+    let bound = socket.simulated_address();
+    let address = Address::Tcp(bound.unwrap_or_else(|| host_port.to_owned()));
+    Ok(Listener { socket, address, path: None })
 }
 
 fn bind_unix(path: &Path) -> io::Result<Listener> {
@@ -106,7 +114,8 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
     listener.set_nonblocking(true)?;
     rustix::net::listen(&listener, BACKLOG)?;
     let address = Address::Unix(path.to_path_buf());
-    Ok(Listener { fd: listener.into(), address, path: Some(path.to_path_buf()) })
+    let socket = OwnedFd::from(listener).into();
+    Ok(Listener { socket, address, path: Some(path.to_path_buf()) })
 }
 
 /// Whether the path is a socket that nobody listens on.
@@ -117,7 +126,8 @@ fn is_stale(path: &Path) -> bool {
 }
 
 /// Options of a connection over TCP.
-pub(crate) fn set_tcp_options(fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
+pub(crate) fn set_tcp_options(socket: &Socket) -> rustix::io::Result<()> {
+    let Some(fd) = socket.fd() else { return Ok(()) };
     sockopt::set_tcp_nodelay(fd, true)?;
     sockopt::set_socket_keepalive(fd, true)?;
     sockopt::set_tcp_keepidle(fd, KEEPALIVE_IDLE)?;
@@ -128,8 +138,9 @@ pub(crate) fn set_tcp_options(fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
 
 /// Buffer sizes of a connection over a Unix socket: its default holds not even
 /// one stripe, and unlike TCP's it does not grow. Advice only.
-pub(crate) fn set_unix_options(fd: BorrowedFd<'_>) {
+pub(crate) fn set_unix_options(socket: &Socket) {
     const BUFFER_BYTES: usize = 1 << 20;
+    let Some(fd) = socket.fd() else { return };
     if let Err(e) = sockopt::set_socket_send_buffer_size(fd, BUFFER_BYTES) {
         tracing::debug!("send buffer of a Unix socket stays small: {e}");
     }
@@ -138,12 +149,16 @@ pub(crate) fn set_unix_options(fd: BorrowedFd<'_>) {
 /// Connects; the socket is non-blocking.
 ///
 /// Errors: `Unreachable`, `TimedOut`, `Interrupted`, `InvalidArgument` (no such host).
-pub(crate) fn connect(address: &Address, wait: &Wait) -> Result<OwnedFd> {
+pub(crate) fn connect(address: &Address, wait: &Wait) -> Result<Socket> {
     let cannot = |e: Error| match e.kind {
         ErrorKind::TimedOut | ErrorKind::Interrupted => e.context("connect"),
         _ => Error::new(ErrorKind::Unreachable, format!("cannot connect: {e}")),
     };
     match address {
+        Address::Tcp(host_port) if is_simulated() => {
+            connect_simulated(host_port, wait).map_err(cannot)
+        }
+        Address::Unix(_) if is_simulated() => Err(cannot(os(Errno::OPNOTSUPP))),
         Address::Unix(path) => connect_unix(path, wait).map_err(cannot),
         Address::Tcp(host_port) => {
             let found = host_port.to_socket_addrs().map_err(|e| {
@@ -153,7 +168,7 @@ pub(crate) fn connect(address: &Address, wait: &Wait) -> Result<OwnedFd> {
             let mut last = Error::new(ErrorKind::Unreachable, "the host has no address");
             for addr in found {
                 match connect_tcp(addr, wait) {
-                    Ok(fd) => return Ok(fd),
+                    Ok(socket) => return Ok(socket),
                     Err(error) => last = error,
                 }
             }
@@ -162,30 +177,42 @@ pub(crate) fn connect(address: &Address, wait: &Wait) -> Result<OwnedFd> {
     }
 }
 
-fn new_socket(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
+fn new_socket(family: AddressFamily) -> rustix::io::Result<Socket> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    rustix::net::socket_with(family, SocketType::STREAM, flags, None)
+    rustix::net::socket_with(family, SocketType::STREAM, flags, None).map(Socket::from)
 }
 
-fn connect_tcp(addr: SocketAddr, wait: &Wait) -> Result<OwnedFd> {
+fn connect_tcp(addr: SocketAddr, wait: &Wait) -> Result<Socket> {
     let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let fd = new_socket(family).map_err(os)?;
-    set_tcp_options(fd.as_fd()).map_err(os)?;
-    match rustix::net::connect(&fd, &addr) {
-        Ok(()) => return Ok(fd),
+    let socket = new_socket(family).map_err(os)?;
+    set_tcp_options(&socket).map_err(os)?;
+    let fd = socket.fd().ok_or(Errno::BADF).map_err(os)?;
+    match rustix::net::connect(fd, &addr) {
+        Ok(()) => return Ok(socket),
         Err(Errno::INPROGRESS | Errno::INTR) => {}
         Err(e) => return Err(os(e)),
     }
-    wait.ready(fd.as_fd(), PollFlags::OUT)?;
-    sockopt::socket_error(&fd).map_err(os)?.map_err(os)?;
-    Ok(fd)
+    connected(socket, wait)
 }
 
-fn connect_unix(path: &Path, wait: &Wait) -> Result<OwnedFd> {
-    let fd = new_socket(AddressFamily::UNIX).map_err(os)?;
+fn connect_simulated(host_port: &str, wait: &Wait) -> Result<Socket> {
+    let socket = Socket::connect_simulated(host_port).unwrap_or(Err(Errno::OPNOTSUPP));
+    connected(socket.map_err(os)?, wait)
+}
+
+/// Waits for the end of a connection attempt.
+fn connected(socket: Socket, wait: &Wait) -> Result<Socket> {
+    wait.ready(&socket, Interest::WRITE)?;
+    socket.take_error().map_err(os)?;
+    Ok(socket)
+}
+
+fn connect_unix(path: &Path, wait: &Wait) -> Result<Socket> {
+    let socket = new_socket(AddressFamily::UNIX).map_err(os)?;
+    let fd = socket.fd().ok_or(Errno::BADF).map_err(os)?;
     let addr = SocketAddrUnix::new(path).map_err(os)?;
     loop {
-        match rustix::net::connect(&fd, &addr) {
+        match rustix::net::connect(fd, &addr) {
             Ok(()) => break,
             // The backlog is full; there is nothing to poll for.
             Err(Errno::AGAIN) if !wait.expired() => wait.sleep(Duration::from_millis(10))?,
@@ -194,8 +221,8 @@ fn connect_unix(path: &Path, wait: &Wait) -> Result<OwnedFd> {
             Err(e) => return Err(os(e)),
         }
     }
-    set_unix_options(fd.as_fd());
-    Ok(fd)
+    set_unix_options(&socket);
+    Ok(socket)
 }
 
 fn os(e: Errno) -> Error {
@@ -203,6 +230,7 @@ fn os(e: Errno) -> Error {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)] // Tests ask the operating system.
 mod tests {
     use super::*;
 

@@ -5,9 +5,12 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
+use weir_host::net::{Interest, Socket, Woken};
+use weir_host::{clock, thread};
 use weir_types::{Error, ErrorKind, Result};
 
-/// A deadline, and a descriptor that ends the wait when it becomes readable.
+/// A deadline, and a descriptor that ends the wait when it becomes readable
+/// (of the operating system: nothing interrupts a wait on a simulated machine).
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     deadline: Instant,
@@ -17,7 +20,7 @@ pub struct Wait {
 impl Wait {
     /// Until so many milliseconds from now.
     pub fn for_ms(ms: u64) -> Self {
-        Self::until(Instant::now() + Duration::from_millis(ms))
+        Self::until(clock::now() + Duration::from_millis(ms))
     }
 
     /// Until this time.
@@ -39,7 +42,7 @@ impl Wait {
 
     /// What is left of the time.
     pub fn remaining(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
+        self.deadline.saturating_duration_since(clock::now())
     }
 
     /// Whether something besides time can end the wait.
@@ -51,14 +54,14 @@ impl Wait {
     ///
     /// Errors: `Interrupted`.
     pub fn sleep(&self, time: Duration) -> Result<()> {
-        let end = Instant::now() + time.min(self.remaining());
+        let end = clock::now() + time.min(self.remaining());
         loop {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.saturating_duration_since(clock::now());
             if left.is_zero() {
                 return Ok(());
             }
             let Some(fd) = self.interrupt_fd() else {
-                std::thread::sleep(left);
+                thread::sleep(left);
                 continue;
             };
             let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
@@ -70,34 +73,27 @@ impl Wait {
         }
     }
 
-    /// Waits until the descriptor is ready for `events` (or broken: the next
-    /// call on it then says so).
+    /// Waits until the socket is ready (or broken: the next call on it then
+    /// says so).
     ///
     /// Errors: `TimedOut`, `Interrupted`.
-    pub(crate) fn ready(&self, fd: BorrowedFd<'_>, events: PollFlags) -> Result<()> {
+    pub(crate) fn ready(&self, socket: &Socket, interest: Interest) -> Result<()> {
         loop {
             let left = self.remaining();
             if left.is_zero() {
                 return Err(ErrorKind::TimedOut.into());
             }
-            let interrupt = self.interrupt_fd();
-            let mut fds = [
-                PollFd::from_borrowed_fd(fd, events),
-                PollFd::from_borrowed_fd(interrupt.unwrap_or(fd), PollFlags::IN),
-            ];
-            let used = if interrupt.is_some() { 2 } else { 1 };
-            match poll(&mut fds[..used], Some(&timespec(left))) {
-                Ok(0) | Err(Errno::INTR) => {}
-                // What is ready is taken even if an interrupt came as well.
-                Ok(_) if !fds[0].revents().is_empty() => return Ok(()),
-                Ok(_) => return Err(ErrorKind::Interrupted.into()),
+            match socket.wait(interest, left, self.interrupt_fd()) {
+                Ok(Woken::TimeOver) | Err(Errno::INTR) => {}
+                Ok(Woken::Ready) => return Ok(()),
+                Ok(Woken::Interrupted) => return Err(ErrorKind::Interrupted.into()),
                 Err(e) => return Err(Error::from(std::io::Error::from(e))),
             }
         }
     }
 
     fn interrupt_fd(&self) -> Option<BorrowedFd<'_>> {
-        let raw = self.interrupt.filter(|fd| *fd >= 0)?;
+        let raw = self.interrupt.filter(|fd| *fd >= 0 && !weir_host::net::is_simulated())?;
         // SAFETY: the caller of `interruptible` keeps it open while the wait is
         // used, and it is not -1.
         Some(unsafe { BorrowedFd::borrow_raw(raw) })
@@ -111,6 +107,7 @@ fn timespec(time: Duration) -> Timespec {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)] // Tests ask the operating system.
 mod tests {
     use super::*;
     use rustix::event::{EventfdFlags, eventfd};
@@ -119,7 +116,7 @@ mod tests {
     #[test]
     fn a_wait_ends_at_its_deadline() {
         let wait = Wait::for_ms(20);
-        let start = Instant::now();
+        let start = clock::now();
         wait.sleep(Duration::from_secs(60)).unwrap();
         assert!(start.elapsed() >= Duration::from_millis(20));
         assert!(start.elapsed() < Duration::from_secs(20));

@@ -23,21 +23,23 @@ impl BlockingConn {
         hello: &Hello,
         wait: &Wait,
     ) -> Result<(Self, Welcome)> {
-        let fd = socket::connect(address, wait)?;
-        rustix::io::ioctl_fionbio(&fd, false).map_err(os)?;
-        set_socket_timeout(&fd, Timeout::Recv, Some(SLICE)).map_err(os)?;
-        set_socket_timeout(&fd, Timeout::Send, Some(SLICE)).map_err(os)?;
+        let socket = socket::connect(address, wait)?;
+        if let Some(fd) = socket.fd() {
+            rustix::io::ioctl_fionbio(fd, false).map_err(os)?;
+            set_socket_timeout(fd, Timeout::Recv, Some(SLICE)).map_err(os)?;
+            set_socket_timeout(fd, Timeout::Send, Some(SLICE)).map_err(os)?;
+        }
 
         let mut received = Received::default();
         let (shaking, frame) = ClientHandshake::start(key, hello);
-        send_all(&fd, &frame, &[], wait)?;
-        let header = received.head(&fd, wait)?;
+        send_all(&socket, &frame, &[], wait)?;
+        let header = received.head(&socket, wait)?;
         let (frame, sealer, mut opener) = shaking.on_challenge(&header, received.body(&header))?;
-        send_all(&fd, &frame, &[], wait)?;
-        let header = received.head(&fd, wait)?;
+        send_all(&socket, &frame, &[], wait)?;
+        let header = received.head(&socket, wait)?;
         let welcome = open_welcome(&header, received.head_bytes(), &mut opener)?;
         let conn = Self {
-            fd,
+            socket,
             address: address.clone(),
             sealer,
             opener,

@@ -2,11 +2,9 @@
 
 use super::{BlockingConn, Expected, MAX_IOVECS, lost, may_block};
 use crate::wait::Wait;
-use rustix::event::PollFlags;
-use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvFlags};
 use std::io::IoSliceMut;
+use weir_host::net::{Interest, Socket};
 use weir_types::{Decode, DecodeError, Error, ErrorKind, RequestId, Result};
 use weir_wire::frame::{HEADER_BYTES, VERSION, decode_checks, peer_version};
 use weir_wire::handshake::version_mismatch;
@@ -76,23 +74,23 @@ impl Received {
     }
 
     /// Takes the next head; its MAC is not checked here.
-    pub(super) fn head(&mut self, fd: &OwnedFd, wait: &Wait) -> Result<Header> {
+    pub(super) fn head(&mut self, socket: &Socket, wait: &Wait) -> Result<Header> {
         self.forget_head();
-        self.fill(fd, HEADER_BYTES, wait)?;
+        self.fill(socket, HEADER_BYTES, wait)?;
         let header = parse(&self.bytes[..self.end])?;
         let head_len = HEADER_BYTES + header.meta_len();
-        self.fill(fd, head_len, wait)?;
+        self.fill(socket, head_len, wait)?;
         self.head_end = head_len;
         Ok(header)
     }
 
     /// Receives until so many bytes have come.
-    fn fill(&mut self, fd: &OwnedFd, want: usize, wait: &Wait) -> Result<()> {
+    fn fill(&mut self, socket: &Socket, want: usize, wait: &Wait) -> Result<()> {
         while self.end < want {
             self.make_room((want - self.end).max(CHUNK_BYTES));
             let end = self.end;
             let mut iovecs = [IoSliceMut::new(&mut self.bytes[end..])];
-            self.end += receive(fd, &mut iovecs, wait)?;
+            self.end += receive(socket, &mut iovecs, wait)?;
         }
         Ok(())
     }
@@ -125,18 +123,15 @@ fn parse(bytes: &[u8]) -> Result<Header> {
 }
 
 /// One call of the kernel that receives at least one byte.
-fn receive(fd: &OwnedFd, iovecs: &mut [IoSliceMut<'_>], wait: &Wait) -> Result<usize> {
+fn receive(socket: &Socket, iovecs: &mut [IoSliceMut<'_>], wait: &Wait) -> Result<usize> {
     loop {
-        let flags = if may_block(wait) { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
-        let mut control = RecvAncillaryBuffer::default();
-        match rustix::net::recvmsg(fd, iovecs, &mut control, flags).map(|r| r.bytes) {
+        match socket.receive(iovecs, may_block(wait)) {
             Ok(0) => {
                 return Err(Error::new(ErrorKind::Unreachable, "the server closed the connection"));
             }
             Ok(n) => return Ok(n),
             Err(Errno::AGAIN) => {
-                wait.ready(fd.as_fd(), PollFlags::IN)
-                    .map_err(|e| e.context("wait for an answer"))?;
+                wait.ready(socket, Interest::READ).map_err(|e| e.context("wait for an answer"))?;
             }
             Err(Errno::INTR) => {}
             Err(e) => return Err(lost(e)),
@@ -191,7 +186,7 @@ impl BlockingConn {
     /// Errors: those of the connection, after which it is not usable.
     pub fn recv_head(&mut self, wait: &Wait) -> Result<Header> {
         self.check_usable()?;
-        let header = self.received.head(&self.fd, wait);
+        let header = self.received.head(&self.socket, wait);
         let header = header.and_then(|header| self.opened(header));
         self.broken |= header.is_err();
         header
@@ -279,7 +274,7 @@ impl BlockingConn {
                 left -= n;
             }
         }
-        let header = self.received.head(&self.fd, wait)?;
+        let header = self.received.head(&self.socket, wait)?;
         let header = self.opened(header)?;
         if header.request_id == expected.request_id {
             self.payload(header.payload_len as usize, destination, wait)?;
@@ -299,7 +294,7 @@ impl BlockingConn {
         let mut iovecs = Vec::with_capacity(1 + destination.len());
         iovecs.push(IoSliceMut::new(&mut self.received.bytes[..head_len]));
         iovecs.extend(destination.iter_mut().map(|part| IoSliceMut::new(part)));
-        let n = receive(&self.fd, &mut iovecs, wait)?;
+        let n = receive(&self.socket, &mut iovecs, wait)?;
         self.received.end = n.min(head_len);
         Ok(n - self.received.end)
     }
@@ -375,7 +370,7 @@ impl BlockingConn {
         wait: &Wait,
     ) -> Result<()> {
         while len > 0 {
-            let n = receive_at_most(&self.fd, destination, len, wait)?;
+            let n = receive_at_most(&self.socket, destination, len, wait)?;
             len -= n;
             IoSliceMut::advance_slices(&mut destination, n);
         }
@@ -385,7 +380,7 @@ impl BlockingConn {
 
 /// Receives not more than `len` bytes: what is behind them belongs elsewhere.
 fn receive_at_most(
-    fd: &OwnedFd,
+    socket: &Socket,
     destination: &mut [IoSliceMut<'_>],
     len: usize,
     wait: &Wait,
@@ -397,10 +392,10 @@ fn receive_at_most(
         whole += 1;
     }
     if whole > 0 {
-        return receive(fd, &mut destination[..whole], wait);
+        return receive(socket, &mut destination[..whole], wait);
     }
     let Some(first) = destination.first_mut() else {
         return Err(ErrorKind::Internal.into());
     };
-    receive(fd, &mut [IoSliceMut::new(&mut first[..len])], wait)
+    receive(socket, &mut [IoSliceMut::new(&mut first[..len])], wait)
 }

@@ -3,9 +3,9 @@
 
 use super::{ConnId, Peer};
 use crate::buffer::PooledBuf;
-use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use weir_host::net::Socket;
 use weir_wire::handshake::ServerHandshake;
 use weir_wire::{Header, Opener, Sealer};
 
@@ -68,7 +68,7 @@ impl Chunk {
 
 pub(super) struct Connection {
     pub(super) id: ConnId,
-    pub(super) fd: OwnedFd,
+    pub(super) socket: Socket,
     pub(super) phase: Phase,
     /// The service knows it.
     pub(super) welcomed: bool,
@@ -109,10 +109,10 @@ pub(super) struct Connection {
 const _: () = assert!(size_of::<Connection>() + size_of::<Session>() < 768);
 
 impl Connection {
-    pub(super) fn new(id: ConnId, fd: OwnedFd, now_ms: u64) -> Box<Self> {
+    pub(super) fn new(id: ConnId, socket: Socket, now_ms: u64) -> Box<Self> {
         Box::new(Self {
             id,
-            fd,
+            socket,
             phase: Phase::Hello,
             welcomed: false,
             readable: true,

@@ -6,13 +6,11 @@ use super::outbox::Outbox;
 use super::receive::SCRATCH_BYTES;
 use super::{ConnId, ServerConfig, ServerCounters, Service};
 use crate::socket::{Listener, set_tcp_options, set_unix_options};
-use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
-use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::SocketFlags;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use weir_host::net::{Event, Events, Interest, Poller};
 use weir_types::{Error, Result};
 
 const TICK_MS: u64 = 1_000;
@@ -25,7 +23,7 @@ const ACCEPTS_PER_TURN: usize = 64;
 /// While buffers are short, a peer that takes no data is cut off sooner.
 const SHORT_STALL_MS: u64 = 3_000;
 
-/// Epoll data that no connection has: its loop would be number 255.
+/// Tokens that no connection has: its loop would be number 255.
 const WAKE: u64 = u64::MAX;
 const FIRST_LISTENER: u64 = u64::MAX - 256;
 
@@ -40,7 +38,7 @@ pub(super) struct EventLoop<S: Service> {
     accept_blocked: bool,
     /// Which loop gets the next connection.
     next_loop: usize,
-    epoll: OwnedFd,
+    poller: Poller,
     next_tick_ms: u64,
 }
 
@@ -54,13 +52,11 @@ impl<S: Service> EventLoop<S> {
         counters: Arc<ServerCounters>,
     ) -> Result<Self> {
         let failed = |e: Errno| Error::from(std::io::Error::from(e)).context("set up epoll");
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
-        let flags = epoll::EventFlags::IN;
-        let wake = epoll::EventData::new_u64(WAKE);
-        epoll::add(&epoll, mailboxes[index].fd(), wake, flags).map_err(failed)?;
+        let poller = Poller::new().map_err(failed)?;
+        poller.add_signal(mailboxes[index].signal(), WAKE).map_err(failed)?;
         for (i, listener) in listeners.iter().enumerate() {
-            let data = epoll::EventData::new_u64(FIRST_LISTENER + i as u64);
-            epoll::add(&epoll, listener, data, flags).map_err(failed)?;
+            let token = FIRST_LISTENER + i as u64;
+            poller.add_socket(listener.socket(), token, Interest::READ).map_err(failed)?;
         }
         Ok(Self {
             service,
@@ -71,41 +67,39 @@ impl<S: Service> EventLoop<S> {
             listeners,
             accept_blocked: false,
             next_loop: 0,
-            epoll,
+            poller,
             next_tick_ms: TICK_MS,
         })
     }
 
     pub(super) fn run(mut self) {
-        let mut kernel_events = Vec::with_capacity(EVENTS_PER_TURN);
-        let mut events = Vec::new();
+        let mut events = Events::with_capacity(EVENTS_PER_TURN);
+        let mut posted = Vec::new();
         let mut accepted = Vec::new();
         while !self.mailboxes[self.index].stopped() {
-            kernel_events.clear();
-            let timeout = self.timeout();
-            match epoll::wait(&self.epoll, spare_capacity(&mut kernel_events), Some(&timeout)) {
-                Ok(_) | Err(Errno::INTR) => {}
+            match self.poller.wait(&mut events, self.timeout()) {
+                Ok(()) | Err(Errno::INTR) => {}
                 Err(e) => {
-                    tracing::error!("epoll failed, the event loop ends: {e}");
+                    tracing::error!("polling failed, the event loop ends: {e}");
                     return;
                 }
             }
             self.out.update_now();
             self.out.soon = false;
             self.out.service_waits = false;
-            for event in &kernel_events {
-                // A copy: the kernel's struct is packed.
-                let (data, flags) = (event.data, event.flags);
-                match data.u64() {
-                    WAKE => self.mailboxes[self.index].take(&mut events, &mut accepted),
-                    data if data >= FIRST_LISTENER => self.accept((data - FIRST_LISTENER) as usize),
-                    data => self.note(ConnId(data), flags),
+            for event in events.list() {
+                match event.token {
+                    WAKE => self.mailboxes[self.index].take(&mut posted, &mut accepted),
+                    token if token >= FIRST_LISTENER => {
+                        self.accept((token - FIRST_LISTENER) as usize);
+                    }
+                    _ => self.note(*event),
                 }
             }
             for new in accepted.drain(..) {
                 self.adopt(new);
             }
-            for event in events.drain(..) {
+            for event in posted.drain(..) {
                 self.service.on_event(event, &mut self.out);
             }
             self.turn();
@@ -116,7 +110,7 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    fn timeout(&self) -> Timespec {
+    fn timeout(&self) -> Duration {
         let ms = if !self.out.ready.is_empty() || !self.out.dirty.is_empty() {
             0
         } else if self.out.soon || self.out.is_short_of_buffers() {
@@ -124,7 +118,7 @@ impl<S: Service> EventLoop<S> {
         } else {
             self.next_tick_ms.saturating_sub(self.out.now_ms).max(1)
         };
-        Timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000 * 1_000_000) as i64 }
+        Duration::from_millis(ms)
     }
 
     /// Receives, lets the service finish the turn, sends.
@@ -169,15 +163,15 @@ impl<S: Service> EventLoop<S> {
     }
 
     /// The kernel says that something is possible on a connection.
-    fn note(&mut self, id: ConnId, flags: epoll::EventFlags) {
-        use epoll::EventFlags as F;
+    fn note(&mut self, event: Event) {
+        let id = ConnId(event.token);
         let Some(conn) = self.out.get_mut(id) else { return };
-        if flags.intersects(F::RDHUP | F::HUP | F::ERR) {
+        if event.hangup {
             conn.hangup = true;
             conn.readable = true;
         }
-        conn.readable |= flags.contains(F::IN);
-        if flags.contains(F::OUT) && !conn.writable {
+        conn.readable |= event.readable;
+        if event.writable && !conn.writable {
             conn.writable = true;
             self.out.flush(id);
         }
@@ -190,9 +184,8 @@ impl<S: Service> EventLoop<S> {
         }
         for _ in 0..ACCEPTS_PER_TURN {
             let listener = &self.listeners[index];
-            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-            let fd = match rustix::net::accept_with(listener, flags) {
-                Ok(fd) => fd,
+            let socket = match listener.socket().accept() {
+                Ok(socket) => socket,
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
                 Err(e) => {
@@ -213,41 +206,38 @@ impl<S: Service> EventLoop<S> {
                 continue;
             }
             if listener.is_tcp() {
-                if let Err(e) = set_tcp_options(fd.as_fd()) {
+                if let Err(e) = set_tcp_options(&socket) {
                     tracing::debug!("connection lost before it began: {e}");
                     continue;
                 }
             } else {
-                set_unix_options(fd.as_fd());
+                set_unix_options(&socket);
             }
             let target = self.next_loop % self.mailboxes.len();
             self.next_loop = self.next_loop.wrapping_add(1);
             if target == self.index {
-                self.adopt(Accepted { fd });
+                self.adopt(Accepted { socket });
             } else {
-                self.mailboxes[target].hand_over(Accepted { fd });
+                self.mailboxes[target].hand_over(Accepted { socket });
             }
         }
     }
 
     fn block_accept(&mut self, blocked: bool) {
         self.accept_blocked = blocked;
-        let flags = if blocked { epoll::EventFlags::empty() } else { epoll::EventFlags::IN };
+        let interest = if blocked { Interest::NONE } else { Interest::READ };
         for (i, listener) in self.listeners.iter().enumerate() {
-            let data = epoll::EventData::new_u64(FIRST_LISTENER + i as u64);
-            if let Err(e) = epoll::modify(&self.epoll, listener, data, flags) {
+            let token = FIRST_LISTENER + i as u64;
+            if let Err(e) = self.poller.modify_socket(listener.socket(), token, interest) {
                 tracing::error!("cannot change how {} is polled: {e}", listener.address());
             }
         }
     }
 
     fn adopt(&mut self, new: Accepted) {
-        use epoll::EventFlags as F;
-        let id = self.out.insert(new.fd);
-        let flags = F::IN | F::OUT | F::RDHUP | F::ET;
+        let id = self.out.insert(new.socket);
         if let Some(conn) = self.out.get(id)
-            && let Err(e) =
-                epoll::add(&self.epoll, &conn.fd, epoll::EventData::new_u64(id.0), flags)
+            && let Err(e) = self.poller.add_socket(&conn.socket, id.0, Interest::EDGES)
         {
             tracing::warn!("cannot poll a new connection: {e}");
             self.out.release(id);

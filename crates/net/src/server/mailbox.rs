@@ -1,15 +1,15 @@
 //! How other threads reach an event loop.
 
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use weir_host::net::{Signal, Socket};
+use weir_host::sync::Mutex;
 use weir_types::{Error, Result};
 
 /// A new connection on its way to its loop.
 #[derive(Debug)]
 pub(super) struct Accepted {
-    pub(super) fd: OwnedFd,
+    pub(super) socket: Socket,
 }
 
 struct Posted<E> {
@@ -21,7 +21,7 @@ struct Posted<E> {
 /// requests that the loop itself gave out, and accepted connections.
 pub(super) struct Mailbox<E> {
     index: usize,
-    wake: OwnedFd,
+    wake: Signal,
     stop: AtomicBool,
     /// The loop has been woken and has not looked yet.
     woken: AtomicBool,
@@ -30,7 +30,7 @@ pub(super) struct Mailbox<E> {
 
 impl<E> Mailbox<E> {
     pub(super) fn new(index: usize) -> Result<Self> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        let wake = Signal::new()
             .map_err(|e| Error::from(std::io::Error::from(e)).context("make an eventfd"))?;
         Ok(Self {
             index,
@@ -45,8 +45,9 @@ impl<E> Mailbox<E> {
         self.index
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
+    /// Raised when something was posted.
+    pub(super) fn signal(&self) -> &Signal {
+        &self.wake
     }
 
     pub(super) fn stopped(&self) -> bool {
@@ -54,25 +55,22 @@ impl<E> Mailbox<E> {
     }
 
     pub(super) fn hand_over(&self, accepted: Accepted) {
-        self.posted.lock().unwrap_or_else(PoisonError::into_inner).accepted.push(accepted);
+        self.posted.lock().accepted.push(accepted);
         self.wake();
     }
 
     /// Takes what was posted; the vectors must be empty and are filled.
     pub(super) fn take(&self, events: &mut Vec<E>, accepted: &mut Vec<Accepted>) {
-        let mut count = [0u8; 8];
-        // Whether it held a count or none does not matter: we look anyway.
-        let _ = rustix::io::read(&self.wake, &mut count);
+        self.wake.clear();
         self.woken.store(false, Ordering::SeqCst);
-        let mut posted = self.posted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut posted = self.posted.lock();
         std::mem::swap(&mut posted.events, events);
         std::mem::swap(&mut posted.accepted, accepted);
     }
 
     fn wake(&self) {
         if !self.woken.swap(true, Ordering::SeqCst) {
-            // It fails only when the count is at its maximum: awake then.
-            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+            self.wake.raise();
         }
     }
 }
@@ -100,7 +98,7 @@ impl<E> LoopHandle<E> {
 
     /// The loop's service gets the event soon.
     pub fn post(&self, event: E) {
-        let mut posted = self.mailbox.posted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut posted = self.mailbox.posted.lock();
         posted.events.push(event);
         drop(posted);
         self.mailbox.wake();

@@ -3,14 +3,14 @@
 use super::connection::{Chunk, Connection, Phase};
 use super::{ConnId, Peer, ServerConfig, ServerCounters};
 use crate::buffer::{BufferPool, PooledBuf};
-use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+use weir_host::clock;
+use weir_host::net::Socket;
 use weir_types::{Encode, Error, ErrorKind, RequestId};
 use weir_wire::frame::encode_head;
 use weir_wire::handshake::refusal;
@@ -83,7 +83,7 @@ impl Outbox {
             dirty: Vec::new(),
             closed: Vec::new(),
             spare: Vec::new(),
-            start: Instant::now(),
+            start: clock::now(),
             now_ms: 0,
             soon: false,
             service_waits: false,
@@ -241,10 +241,10 @@ impl Outbox {
     }
 
     pub(super) fn update_now(&mut self) {
-        self.now_ms = self.start.elapsed().as_millis() as u64;
+        self.now_ms = clock::elapsed(self.start).as_millis() as u64;
     }
 
-    pub(super) fn insert(&mut self, fd: OwnedFd) -> ConnId {
+    pub(super) fn insert(&mut self, socket: Socket) -> ConnId {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, conn: None });
             self.slots.len() - 1
@@ -252,7 +252,7 @@ impl Outbox {
         let slot = &mut self.slots[index];
         slot.generation = slot.generation.wrapping_add(1);
         let id = ConnId::new(self.loop_index, slot.generation, index);
-        slot.conn = Some(Connection::new(id, fd, self.now_ms));
+        slot.conn = Some(Connection::new(id, socket, self.now_ms));
         self.counters.unauthenticated.fetch_add(1, Relaxed);
         id
     }
@@ -361,7 +361,7 @@ impl Outbox {
     /// closes; what it still sends is thrown away.
     fn finish_sending(&mut self, id: ConnId) {
         let Some(c) = self.get_mut(id) else { return };
-        let done = c.hangup || rustix::net::shutdown(&c.fd, Shutdown::Write).is_err();
+        let done = c.hangup || c.socket.shut_down().is_err();
         if done {
             self.release(id);
         } else {
@@ -387,9 +387,7 @@ impl Outbox {
                 count += 1;
                 *iovec = IoSlice::new(bytes);
             }
-            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            let mut control = SendAncillaryBuffer::default();
-            match rustix::net::sendmsg(&c.fd, &iovecs[..count], &mut control, flags) {
+            match c.socket.send(&iovecs[..count], false) {
                 Ok(0) => return Err(ErrorKind::Unreachable.into()),
                 Ok(sent) => {
                     c.advance(sent, spare);

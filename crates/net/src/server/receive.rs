@@ -9,9 +9,7 @@ use super::event_loop::EventLoop;
 use super::outbox::keep_spare;
 use super::{ConnId, Frame, Peer, ServerCounters, Service};
 use crate::host::random_bytes;
-use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
 use std::io::IoSliceMut;
 use std::sync::Arc;
 use weir_types::limits::MAX_BODY_BYTES;
@@ -97,13 +95,13 @@ impl<S: Service> EventLoop<S> {
                 let want = rest.len();
                 let mut iovecs = [IoSliceMut::new(rest), IoSliceMut::new(scratch)];
                 let asked = want + iovecs[1].len();
-                (rustix::io::readv(conn.fd.as_fd(), &mut iovecs), asked, want)
+                (conn.socket.read_vectored(&mut iovecs), asked, want)
             }
             None => {
                 scratch[..kept].copy_from_slice(&conn.partial);
                 let room = &mut scratch[kept..];
                 let asked = room.len();
-                (rustix::net::recv(&conn.fd, room, RecvFlags::DONTWAIT).map(|(n, _)| n), asked, 0)
+                (conn.socket.receive_one(room), asked, 0)
             }
         };
         let received = match result {
@@ -406,8 +404,8 @@ impl<S: Service> EventLoop<S> {
             if !conn.readable {
                 return;
             }
-            match rustix::net::recv(&conn.fd, &mut *scratch, RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return self.out.release(id),
+            match conn.socket.receive_one(scratch) {
+                Ok(0) => return self.out.release(id),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => conn.readable = false,
                 Err(_) => return self.out.release(id),

@@ -1,0 +1,313 @@
+//! What can be waited for, and pollers: as `epoll` does it, with a list of
+//! what may be ready that a wait goes through.
+
+use super::*;
+use crate::slab::Id;
+use std::collections::VecDeque;
+use std::ops::{BitAnd, BitOr};
+use weir_host::net::{self, Interest};
+
+/// What an object is ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ready(u8);
+
+impl Ready {
+    pub(super) const NOTHING: Self = Self(0);
+    pub(super) const READABLE: Self = Self(1);
+    pub(super) const WRITABLE: Self = Self(2);
+    /// The peer sends no more; that can be read, too.
+    pub(super) const HANGUP: Self = Self(4 | 1);
+    /// Broken, or closed in both directions.
+    pub(super) const BROKEN: Self = Self(8);
+    pub(super) const ALL: Self = Self(15);
+
+    /// What of it someone with this interest is told.
+    fn wanted_by(interest: Interest) -> Self {
+        let mut wanted = Self::BROKEN;
+        if interest.readable {
+            wanted = wanted | Self::READABLE;
+        }
+        if interest.writable {
+            wanted = wanted | Self::WRITABLE;
+        }
+        if interest.edge {
+            wanted = wanted | Self(4);
+        }
+        wanted
+    }
+
+    pub(super) fn when(self, condition: bool) -> Self {
+        if condition { self } else { Self::NOTHING }
+    }
+
+    fn has(self, other: Self) -> bool {
+        self & other != Self::NOTHING
+    }
+}
+
+impl BitAnd for Ready {
+    type Output = Self;
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+impl BitOr for Ready {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+pub(super) enum Kind {
+    /// An end of a connection.
+    Stream {
+        connection: Id,
+        end: usize,
+    },
+    /// The port, and sockets that were not accepted yet.
+    Listener {
+        port: u16,
+        backlog: VecDeque<Id>,
+    },
+    Signal {
+        raised: bool,
+    },
+}
+
+/// A socket or signal.
+pub(super) struct Object {
+    pub(super) process: usize,
+    pub(super) node: usize,
+    pub(super) kind: Kind,
+    /// Pollers that watch it.
+    watchers: Vec<Id>,
+    /// Threads that wait for it alone.
+    waiters: Vec<Id>,
+}
+
+impl Object {
+    fn new(process: usize, kind: Kind) -> Self {
+        Self { process, node: 0, kind, watchers: Vec::new(), waiters: Vec::new() }
+    }
+
+    pub(super) fn stream(process: usize, connection: Id, end: usize) -> Self {
+        Self::new(process, Kind::Stream { connection, end })
+    }
+
+    pub(super) fn listener(process: usize, node: usize, port: u16) -> Self {
+        let kind = Kind::Listener { port, backlog: VecDeque::new() };
+        Self { node, ..Self::new(process, kind) }
+    }
+}
+
+struct Watch {
+    token: u64,
+    interest: Interest,
+    /// It is in the list of what may be ready.
+    listed: bool,
+}
+
+/// A poller.
+pub(super) struct PollerRecord {
+    pub(super) process: usize,
+    watches: BTreeMap<Id, Watch>,
+    /// What may be ready, in the order in which it became so.
+    list: VecDeque<Id>,
+    waiters: Vec<Id>,
+}
+
+impl World {
+    pub(crate) fn add_poller(&mut self, process: usize) -> Id {
+        self.network.pollers.insert(PollerRecord {
+            process,
+            watches: BTreeMap::new(),
+            list: VecDeque::new(),
+            waiters: Vec::new(),
+        })
+    }
+
+    pub(crate) fn add_signal(&mut self, process: usize) -> Id {
+        self.network.objects.insert(Object::new(process, Kind::Signal { raised: false }))
+    }
+
+    pub(super) fn set_signal(&mut self, id: Id, on: bool) {
+        let Some(object) = self.network.objects.get_mut(id) else { return };
+        if let Kind::Signal { raised } = &mut object.kind {
+            *raised = on;
+        }
+        if on {
+            self.notify(id, Ready::READABLE);
+        }
+    }
+
+    /// What an object is ready for now.
+    fn ready(&self, id: Id) -> Ready {
+        let Some(object) = self.network.objects.get(id) else { return Ready::BROKEN };
+        match &object.kind {
+            Kind::Signal { raised } => Ready::READABLE.when(*raised),
+            Kind::Listener { backlog, .. } => Ready::READABLE.when(!backlog.is_empty()),
+            Kind::Stream { connection, end } => self.stream_ready(*connection, *end),
+        }
+    }
+
+    /// Something has become possible with an object.
+    pub(super) fn notify(&mut self, id: Id, mask: Ready) {
+        let Some(object) = self.network.objects.get_mut(id) else { return };
+        let mut waiters = std::mem::take(&mut object.waiters);
+        self.wake_all(&mut waiters);
+        let watcher = |world: &Self, at| world.network.objects.get(id)?.watchers.get(at).copied();
+        let mut at = 0;
+        while let Some(poller) = watcher(self, at) {
+            self.list(poller, id, mask);
+            at += 1;
+        }
+    }
+
+    /// Puts an object into a poller's list if it asked for any of this.
+    fn list(&mut self, poller: Id, id: Id, mask: Ready) {
+        let Some(record) = self.network.pollers.get_mut(poller) else { return };
+        let Some(watch) = record.watches.get_mut(&id) else { return };
+        if watch.listed || !mask.has(Ready::wanted_by(watch.interest)) {
+            return;
+        }
+        watch.listed = true;
+        record.list.push_back(id);
+        let mut waiters = std::mem::take(&mut record.waiters);
+        self.wake_all(&mut waiters);
+    }
+
+    /// Whether an object is ready for this; else the running thread is told
+    /// when it may be.
+    pub(super) fn ready_or_tell(&mut self, id: Id, interest: Interest) -> bool {
+        if self.ready(id).has(Ready::wanted_by(interest)) {
+            return true;
+        }
+        let thread = self.running();
+        if let Some(object) = self.network.objects.get_mut(id)
+            && !object.waiters.contains(&thread)
+        {
+            object.waiters.push(thread);
+        }
+        false
+    }
+
+    /// The running thread waits for this object no more.
+    pub(super) fn tell_no_more(&mut self, id: Id) {
+        let thread = self.running();
+        if let Some(object) = self.network.objects.get_mut(id) {
+            object.waiters.retain(|&waiter| waiter != thread);
+        }
+    }
+
+    pub(super) fn watch(
+        &mut self,
+        poller: Id,
+        id: Id,
+        token: u64,
+        interest: Interest,
+    ) -> Result<()> {
+        let object = self.network.objects.get_mut(id).ok_or(Errno::BADF)?;
+        let record = self.network.pollers.get_mut(poller).ok_or(Errno::BADF)?;
+        if record.watches.contains_key(&id) {
+            return Err(Errno::EXIST);
+        }
+        object.watchers.push(poller);
+        record.watches.insert(id, Watch { token, interest, listed: false });
+        self.list(poller, id, self.ready(id));
+        Ok(())
+    }
+
+    pub(super) fn watch_for(
+        &mut self,
+        poller: Id,
+        id: Id,
+        token: u64,
+        interest: Interest,
+    ) -> Result<()> {
+        let record = self.network.pollers.get_mut(poller).ok_or(Errno::BADF)?;
+        let watch = record.watches.get_mut(&id).ok_or(Errno::NOENT)?;
+        (watch.token, watch.interest) = (token, interest);
+        self.list(poller, id, self.ready(id));
+        Ok(())
+    }
+
+    /// Appends what a poller has to tell; true if it has anything. Otherwise
+    /// the running thread is told when it may have.
+    pub(super) fn harvest(&mut self, poller: Id, events: &mut Vec<net::Event>, max: usize) -> bool {
+        let before = events.len();
+        // Each once: what stays ready goes to the end of the list.
+        let listed = self.network.pollers.get(poller).map_or(0, |p| p.list.len());
+        for _ in 0..listed {
+            if events.len() - before >= max {
+                break;
+            }
+            if let Some(event) = self.next_listed(poller) {
+                events.push(event);
+            }
+        }
+        let found = events.len() > before;
+        let thread = self.running();
+        if let Some(record) = self.network.pollers.get_mut(poller) {
+            record.waiters.retain(|&waiter| waiter != thread);
+            if !found {
+                record.waiters.push(thread);
+            }
+        }
+        found
+    }
+
+    /// Whether a look at a poller may find something.
+    pub(super) fn may_have_events(&self, poller: Id) -> bool {
+        self.network.pollers.get(poller).is_some_and(|p| !p.list.is_empty())
+    }
+
+    /// Looks at the first that may be ready.
+    fn next_listed(&mut self, poller: Id) -> Option<net::Event> {
+        let id = self.network.pollers.get_mut(poller)?.list.pop_front()?;
+        let now = self.ready(id);
+        let record = self.network.pollers.get_mut(poller)?;
+        // It is not there any more if it was closed.
+        let watch = record.watches.get_mut(&id)?;
+        let ready = now & Ready::wanted_by(watch.interest);
+        watch.listed = ready != Ready::NOTHING && !watch.interest.edge;
+        if watch.listed {
+            record.list.push_back(id);
+        }
+        (ready != Ready::NOTHING).then(|| net::Event {
+            token: watch.token,
+            readable: ready.has(Ready::READABLE),
+            writable: ready.has(Ready::WRITABLE),
+            hangup: ready.has(Ready(4) | Ready::BROKEN),
+        })
+    }
+
+    /// The running thread waits for this poller no more.
+    pub(super) fn stop_waiting(&mut self, poller: Id) {
+        let thread = self.running();
+        if let Some(record) = self.network.pollers.get_mut(poller) {
+            record.waiters.retain(|&waiter| waiter != thread);
+        }
+    }
+
+    pub(super) fn remove_poller(&mut self, id: Id) {
+        let Some(record) = self.network.pollers.remove(id) else { return };
+        for watched in record.watches.into_keys() {
+            if let Some(object) = self.network.objects.get_mut(watched) {
+                object.watchers.retain(|&watcher| watcher != id);
+            }
+        }
+    }
+
+    /// Takes an object away; its watchers forget it, its waiters wake.
+    pub(super) fn remove_object(&mut self, id: Id) -> Option<Object> {
+        let mut object = self.network.objects.remove(id)?;
+        for watcher in object.watchers.drain(..) {
+            if let Some(poller) = self.network.pollers.get_mut(watcher) {
+                poller.watches.remove(&id);
+            }
+        }
+        self.wake_all(&mut object.waiters);
+        Some(object)
+    }
+}
