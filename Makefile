@@ -8,7 +8,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DENY := $(TARGET_DIR)/tools/cargo-deny
 
-.PHONY: help deps build quickstart test verify fix bench clean
+.PHONY: help deps build quickstart test soak verify fix bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -24,6 +24,9 @@ quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
 
 test: deps ## Unit, property, fuzz and end-to-end tests
 	$(CARGO) test --workspace --locked --no-fail-fast
+
+soak: deps ## Crash images, kill cycles and simulated seeds for hours (SOAK="images cycles sim")
+	@SOAK="$(SOAK)" CARGO="$(CARGO)" scripts/soak.sh
 
 verify: $(DENY) ## Check format, lints, licences and sources; writes nothing
 	$(CARGO) fmt --all --check

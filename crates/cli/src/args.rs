@@ -26,8 +26,8 @@ pub enum Command {
     Status(Status),
     /// Run a data server in the foreground
     Data(Daemon),
-    /// Run a metadata server in the foreground
-    Meta(Daemon),
+    /// Run a metadata server in the foreground; save and restore what it keeps
+    Meta(Meta),
     /// Mount the file system
     Mount(Mount),
     /// Unmount it
@@ -55,6 +55,12 @@ pub enum Command {
     Mkfile(MkFile),
     /// Set the default layout of a directory or the layout of an empty file; without a layout, show it
     Setlayout(SetLayout),
+    /// Verify all data and metadata against their checksums
+    Scrub(Scrub),
+    /// Check that names, files and objects belong together
+    Fsck(Fsck),
+    /// Run whole clusters on simulated machines, and make go wrong what can
+    Sim(Sim),
     /// Make keys for clients and servers
     #[command(subcommand)]
     Key(Key),
@@ -87,6 +93,47 @@ pub struct ClientChoice {
     /// Credential file of a client, for clusters elsewhere
     #[arg(long, env = "WEIR_CREDENTIAL", value_name = "FILE", help_heading = "Which cluster")]
     pub credential: Option<PathBuf>,
+}
+
+/// Run whole clusters on simulated machines, and make go wrong what can
+#[derive(Args)]
+pub struct Sim {
+    /// The (first) seed [default: a random one, which is shown]
+    #[arg(long, env = "WEIR_SEED")]
+    pub seed: Option<u64>,
+    /// Run so many seeds, one after the other, in processes of their own
+    #[arg(long, value_name = "N")]
+    pub seeds: Option<u64>,
+    /// How long things go wrong in each run, simulated: 20s, 500ms, 2m
+    #[arg(long, default_value = "20s", value_parser = crate::sim::parse_duration)]
+    pub duration: std::time::Duration,
+    /// Run each seed twice: both must do the same
+    #[arg(long)]
+    pub verify_determinism: bool,
+    /// Plant a bug (in builds with debug assertions)
+    #[arg(long, value_name = "BUG")]
+    pub plant: Option<String>,
+    /// List the bugs that can be planted
+    #[arg(long)]
+    pub list_bugs: bool,
+    /// Run the plan in this file, as a failing run has written it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds"])]
+    pub plan: Option<PathBuf>,
+    /// Show a failure as it is, without making it smaller
+    #[arg(long)]
+    pub no_shrink: bool,
+    /// Go on with the other seeds after a failure
+    #[arg(long)]
+    pub keep_going: bool,
+    /// Processes at a time
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    pub jobs: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Run the seeds in this process and print a line of JSON for each
+    #[arg(long, hide = true)]
+    pub child: bool,
 }
 
 /// Start a cluster on this machine, or what of it does not run
@@ -155,6 +202,52 @@ pub struct Daemon {
     pub config: PathBuf,
     #[command(flatten)]
     pub detach: Detach,
+}
+
+/// Run a metadata server in the foreground; save and restore what it keeps
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Meta {
+    /// Its configuration (docs/operating.md describes it)
+    #[arg(long, env = "WEIR_CONFIG", value_name = "FILE", required = true)]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub detach: Detach,
+    #[command(subcommand)]
+    pub command: Option<MetaCommand>,
+}
+
+/// What there is to do with metadata.
+#[derive(Subcommand)]
+pub enum MetaCommand {
+    /// Save all metadata to a file, while the cluster runs
+    Export(MetaExport),
+    /// Make a metadata directory from a saved file
+    Import(MetaImport),
+}
+
+/// Save all metadata to a file, while the cluster runs
+#[derive(Args)]
+#[command(after_help = "It holds names, attributes and layouts as they were at one moment; no \
+    data and no keys. It needs an administrator's credential, such as the one that `weir up` made.")]
+pub struct MetaExport {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// Where to; `-`: standard output
+    #[arg(default_value = "-")]
+    pub file: PathBuf,
+}
+
+/// Make a metadata directory from a saved file
+#[derive(Args)]
+#[command(after_help = "The new directory takes the place of the lost one (`dir` in the \
+    configuration of the metadata server); the master key stays the same.")]
+pub struct MetaImport {
+    /// The directory to make; it must be missing or empty
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// The saved file; `-`: standard input
+    pub file: PathBuf,
 }
 
 /// How a program of ours starts a daemon of ours.
@@ -395,6 +488,47 @@ pub struct SetLayout {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Verify all data and metadata against their checksums
+#[derive(Args)]
+#[command(
+    after_help = "Exit code 1 if anything is wrong. It needs an administrator's credential, \
+    such as the one that `weir up` made."
+)]
+pub struct Scrub {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// Targets to verify, by number [default: all, and the metadata]
+    pub targets: Vec<u32>,
+    /// Verify at most so many bytes of each target in a second
+    #[arg(long, value_parser = parse_size, value_name = "SIZE")]
+    pub limit: Option<ByteSize>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// No progress bar
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Check that names, files and objects belong together
+#[derive(Args)]
+#[command(after_help = "Exit codes are those of fsck(8) and add up: 0 all is well, 1 repaired, \
+    4 something is wrong, 8 something could not be looked at. It needs an administrator's \
+    credential, such as the one that `weir up` made.")]
+pub struct Fsck {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// Remove objects that no file has, and raise sizes to what the objects hold
+    #[arg(long)]
+    pub repair: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// No progress line
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 /// Make keys for clients and servers

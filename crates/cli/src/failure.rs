@@ -4,13 +4,15 @@ use std::fmt;
 use std::path::Path;
 use weir_types::{Error, ErrorKind};
 
-/// The failure of a command: exit code 1.
+/// The failure of a command.
 #[derive(Debug)]
 pub struct Failure {
     /// What happened, naming the file, server or address.
     pub message: String,
     /// What to do; shown on lines of its own.
     pub hint: Option<String>,
+    /// The exit code: 1, where a command has no others.
+    pub code: u8,
 }
 
 /// Does something for each of several things, as cp and rm do: says what fails,
@@ -57,7 +59,13 @@ pub type Done<T = ()> = Result<T, Failure>;
 impl Failure {
     /// A failure without a hint.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None }
+        Self { message: message.into(), hint: None, code: 1 }
+    }
+
+    /// Ends the command with this code.
+    #[must_use]
+    pub fn code(self, code: u8) -> Self {
+        Self { code, ..self }
     }
 
     /// Adds what to do about it.
@@ -106,7 +114,7 @@ impl From<Error> for Failure {
         let message = error.to_string();
         // Some messages say themselves what to do.
         let advice = advice(error.kind).filter(|_| !message.contains("`weir "));
-        Self { hint: advice.map(str::to_owned), message }
+        Self { hint: advice.map(str::to_owned), ..Self::new(message) }
     }
 }
 

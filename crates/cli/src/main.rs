@@ -2,15 +2,18 @@
 //! what it can do; each command is a module.
 
 mod args;
+mod check;
 mod cluster;
 mod failure;
 mod files;
 mod layouts;
+mod meta;
 mod mount;
 mod output;
 mod serve;
 mod settings;
 mod signals;
+mod sim;
 mod version;
 
 use args::{Arguments, Command, Target};
@@ -19,13 +22,13 @@ use cluster::{down, keys, status, up};
 use failure::Done;
 use std::process::ExitCode;
 
-/// Exit codes: 0 done, 1 failed, 2 (from clap) wrong usage.
+/// Exit codes: 0 done, 1 failed, 2 (from clap) wrong usage; `weir fsck` has its own.
 fn main() -> ExitCode {
     match run(&Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.say();
-            ExitCode::FAILURE
+            ExitCode::from(failure.code)
         }
     }
 }
@@ -37,7 +40,7 @@ fn run(command: &Command) -> Done {
         Command::Down(down) => down::run(down),
         Command::Status(status) => status::run(status),
         Command::Data(daemon) => serve::data(daemon),
-        Command::Meta(daemon) => serve::meta(daemon),
+        Command::Meta(meta) => meta::run(meta),
         Command::Mount(mount) => mount::mount(mount),
         Command::Umount(umount) => mount::umount(umount),
         Command::Cp(cp) => files::copy::run(cp),
@@ -50,6 +53,9 @@ fn run(command: &Command) -> Done {
         Command::Df(df) => layouts::df::run(df),
         Command::Mkfile(mkfile) => layouts::set::make_file(mkfile),
         Command::Setlayout(set) => layouts::set::set_layout(set),
+        Command::Scrub(scrub) => check::scrub::run(scrub),
+        Command::Fsck(fsck) => check::fsck::run(fsck),
+        Command::Sim(sim) => sim::run(sim),
         Command::Key(key) => keys::run(key),
         Command::Target(Target::Create(create)) => keys::create_target(create),
     }
@@ -58,9 +64,15 @@ fn run(command: &Command) -> Done {
 /// Daemons log what they do, commands only what goes wrong beside their own
 /// message; `WEIR_LOG` (as in `debug` or `weir_client=trace`) says otherwise.
 fn start_log(command: &Command) {
-    let serves = matches!(command, Command::Data(_) | Command::Meta(_))
+    let serves = matches!(command, Command::Data(_))
+        || matches!(command, Command::Meta(meta) if meta.command.is_none())
         || matches!(command, Command::Mount(mount) if mount.foreground);
-    let usual = if serves { "info" } else { "error" };
+    let usual = match command {
+        // What simulated servers complain of is what is done to them.
+        Command::Sim(_) => "off",
+        _ if serves => "info",
+        _ => "error",
+    };
     let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
     tracing_subscriber::fmt()

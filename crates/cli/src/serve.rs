@@ -6,9 +6,10 @@ use crate::cluster::process::Report;
 use crate::failure::{Done, Failure};
 use crate::signals::Signals;
 use std::cell::Cell;
-use std::io::{PipeReader, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
+use std::path::Path;
 use weir_dataserver::DataServerConfig;
+use weir_host::net::Signal;
 use weir_metaserver::MetaServerConfig;
 
 /// Runs what serves; tells whoever started it that it is ready, or why not.
@@ -36,9 +37,9 @@ pub fn serve(detach: Detach, run: impl FnOnce(&dyn Fn(&str)) -> Done) -> Done {
 /// Runs `weir data`.
 pub fn data(daemon: &Daemon) -> Done {
     serve(daemon.detach, |ready| {
-        let shutdown = Shutdown::on_signal()?;
+        let shutdown = shutdown_on_signal()?;
         let config: DataServerConfig = daemon::read(&daemon.config)?;
-        weir_dataserver::run(config, shutdown.as_fd(), |info| {
+        weir_dataserver::run(config, &shutdown, |info| {
             ready(&format!("data server {} serves on {}", info.server, info.tcp));
         })?;
         Ok(())
@@ -46,34 +47,24 @@ pub fn data(daemon: &Daemon) -> Done {
 }
 
 /// Runs `weir meta`.
-pub fn meta(daemon: &Daemon) -> Done {
-    serve(daemon.detach, |ready| {
-        let shutdown = Shutdown::on_signal()?;
-        let config: MetaServerConfig = daemon::read(&daemon.config)?;
-        weir_metaserver::run(config, shutdown.as_fd(), |info| {
+pub fn meta(config: &Path, detach: Detach) -> Done {
+    serve(detach, |ready| {
+        let shutdown = shutdown_on_signal()?;
+        let config: MetaServerConfig = daemon::read(config)?;
+        weir_metaserver::run(config, &shutdown, |info| {
             ready(&format!("the metadata server serves on {}", info.addresses.join(", ")));
         })?;
         Ok(())
     })
 }
 
-/// Becomes readable when this process is asked to end.
-struct Shutdown {
-    reader: PipeReader,
-}
-
-impl Shutdown {
-    /// To be called before other threads are started.
-    fn on_signal() -> Done<Self> {
-        let signals = Signals::hold()?;
-        let (reader, mut writer) =
-            std::io::pipe().map_err(|e| Failure::new(format!("cannot make a pipe: {e}")))?;
-        // A second signal finds the pipe readable already, or full: as good.
-        signals.on_signal(move || drop(writer.write(&[1])))?;
-        Ok(Self { reader })
-    }
-
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.reader.as_fd()
-    }
+/// Raised when this process is asked to end. To be called before other threads
+/// are started.
+fn shutdown_on_signal() -> Done<Signal> {
+    let signals = Signals::hold()?;
+    let shutdown = Signal::new()
+        .map_err(|e| Failure::new(format!("cannot make an eventfd: {}", io::Error::from(e))))?;
+    let raised = shutdown.clone();
+    signals.on_signal(move || raised.raise())?;
+    Ok(shutdown)
 }

@@ -126,6 +126,72 @@ fn a_strided_list_is_one_request_per_server_whose_share_the_server_works_out() {
 }
 
 #[test]
+fn punching_reserving_and_seeking_take_one_request_per_server() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let client = client(&cluster, false);
+    let (ctx, size) = (Context::root(), 4 << 20);
+    let file = striped(&client, b"f", size);
+    let since = |before: &[u64], name: &str| {
+        let now = received(&client, name);
+        now.iter().zip(before).map(|(n, b)| n - b).collect::<Vec<_>>()
+    };
+    let zero = vec![0; 4];
+    // A range of three units, and the whole file.
+    file.punch(&ctx, UNIT, 3 * UNIT).unwrap();
+    assert_eq!(since(&zero, "op.punch"), [0, 1, 1, 1]);
+    file.punch(&ctx, 1 << 20, 2 << 20).unwrap();
+    assert_eq!(since(&zero, "op.punch"), [1, 2, 2, 2]);
+    file.allocate(&ctx, 0, size as u64, true).unwrap();
+    assert_eq!(since(&zero, "op.allocate"), [1, 1, 1, 1]);
+    let meta = meta_requests(&client);
+    assert_eq!(file.next_data(&ctx, UNIT / 2).unwrap(), Some(UNIT / 2));
+    assert_eq!(since(&zero, "op.seek"), [1, 1, 1, 1]);
+    assert_eq!(meta_requests(&client), meta, "the metadata server does not know of holes");
+}
+
+#[test]
+fn what_was_fetched_ahead_is_not_read_after_a_punch() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let client = client(&cluster, true);
+    let (ctx, size) = (Context::root(), 8 << 20);
+    let file = striped(&client, b"f", size);
+    let mut buffer = vec![0; 1 << 20];
+    for i in 0..2 {
+        assert_eq!(file.read_at(&ctx, i << 20, &mut buffer).unwrap(), 1 << 20);
+    }
+    assert!(counter(&client, "ahead_fetched") > 0);
+    // Gathered, not sent.
+    file.write_at(&ctx, 5 << 20, b"too late").unwrap();
+    file.punch(&ctx, 2 << 20, 4 << 20).unwrap();
+    for i in 2..6 {
+        assert_eq!(file.read_at(&ctx, i << 20, &mut buffer).unwrap(), 1 << 20);
+        assert!(buffer.iter().all(|&b| b == 0), "MiB {i}");
+    }
+    file.read_at(&ctx, 6 << 20, &mut buffer).unwrap();
+    assert!(buffer == noise(size, 5)[6 << 20..7 << 20]);
+}
+
+#[test]
+fn a_file_that_grew_by_reserving_is_seen_by_others_at_once() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let (a, b) = (client(&cluster, true), client(&cluster, true));
+    let ctx = Context::root();
+    let file = striped(&a, b"f", 1000);
+    file.allocate(&ctx, 0, 1 << 20, false).unwrap();
+    let attr = b.resolve(&ctx, b"f", true).unwrap();
+    assert_eq!(attr.size, 1 << 20);
+    file.allocate(&ctx, 0, 2 << 20, true).unwrap();
+    file.punch(&ctx, 0, 1 << 30).unwrap();
+    file.flush(&ctx).unwrap();
+    let after = b.getattr(&ctx, attr.file).unwrap();
+    assert_eq!(after.size, 1 << 20);
+    assert!(after.mtime > attr.mtime, "a punch is a change of the contents");
+}
+
+#[test]
 fn read_ahead_serves_a_sequential_reader_and_fetches_no_byte_twice() {
     let place = Place::new();
     let cluster = four(&place);

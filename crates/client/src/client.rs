@@ -8,11 +8,12 @@ use crate::file::{File, OpenState};
 use crate::servers::Servers;
 use crate::session::MetaSession;
 use crate::writer::Writer;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
 use std::time::Duration;
+use weir_host::sync::{Condvar, Mutex};
+use weir_host::thread::{self, JoinHandle};
 use weir_layout::covered_bytes;
 use weir_net::{BufferPool, Wait, raise_descriptor_limit};
 use weir_types::{Attr, FileId, Result, SessionId, TargetId};
@@ -35,9 +36,9 @@ const CLOSE_BATCH: usize = 64;
 
 #[derive(Default)]
 struct Opened {
-    files: HashMap<FileId, (Arc<OpenState>, u32)>,
+    files: BTreeMap<FileId, (Arc<OpenState>, u32)>,
     /// Opens that the metadata server counts, those being closed included.
-    counts: HashMap<FileId, u32>,
+    counts: BTreeMap<FileId, u32>,
     /// Closed, but not yet told.
     closing: Vec<FileId>,
 }
@@ -56,11 +57,7 @@ pub(crate) struct Inner {
 /// A session with a cluster. All calls may be made from many threads.
 pub struct Client {
     pub(crate) inner: Arc<Inner>,
-    background: Vec<JoinHandle<()>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    background: Vec<JoinHandle>,
 }
 
 impl Client {
@@ -76,7 +73,7 @@ impl Client {
         let opened = Arc::new(Mutex::new(Opened::default()));
         let list = opened.clone();
         let open_files = Box::new(move || {
-            let opened = lock(&list);
+            let opened = list.lock();
             let times = |(file, n): (&FileId, &u32)| std::iter::repeat_n(*file, *n as usize);
             opened.counts.iter().flat_map(times).collect()
         });
@@ -92,7 +89,7 @@ impl Client {
         });
         let spawn = |name: &str, run: fn(&Inner)| {
             let inner = inner.clone();
-            std::thread::Builder::new().name(name.into()).spawn(move || run(&inner))
+            thread::spawn(name, move || run(&inner))
         };
         // Two, because the first may have to wait for a data server: the
         // session must not die of that.
@@ -147,7 +144,7 @@ impl Client {
 
     fn stop(&mut self) {
         let (stopped, wake) = &*self.inner.stop;
-        *lock(stopped) = true;
+        *stopped.lock() = true;
         wake.notify_all();
         for thread in self.background.drain(..) {
             if thread.join().is_err() {
@@ -177,7 +174,7 @@ impl Inner {
     ) -> Result<File> {
         let file = open.attr.file;
         let state = {
-            let mut opened = lock(&self.opened);
+            let mut opened = self.opened.lock();
             *opened.counts.entry(file).or_default() += 1;
             match opened.files.entry(file) {
                 Entry::Occupied(mut entry) => {
@@ -229,7 +226,7 @@ impl Inner {
     /// A handle is gone.
     pub(crate) fn closed(&self, state: &Arc<OpenState>) {
         let many = {
-            let mut opened = lock(&self.opened);
+            let mut opened = self.opened.lock();
             if let Entry::Occupied(mut entry) = opened.files.entry(state.id) {
                 entry.get_mut().1 -= 1;
                 if entry.get().1 == 0 {
@@ -246,7 +243,7 @@ impl Inner {
 
     /// The state of a file if it is open here.
     pub(crate) fn open_state(&self, file: FileId) -> Option<Arc<OpenState>> {
-        lock(&self.opened).files.get(&file).map(|(state, _)| state.clone())
+        self.opened.lock().files.get(&file).map(|(state, _)| state.clone())
     }
 
     /// Attributes as this client sees them: its own writes included.
@@ -304,15 +301,13 @@ impl Inner {
     /// Waits for the next turn of a background thread; false: end.
     fn next_turn(&self) -> bool {
         let (stopped, wake) = &*self.stop;
-        let guard = lock(stopped);
-        let (guard, _) = wake.wait_timeout(guard, TICK).unwrap_or_else(PoisonError::into_inner);
-        !*guard
+        !*wake.wait_timeout(stopped.lock(), TICK)
     }
 
     fn flush_regularly(&self) {
         let ctx = Context::root();
         while self.next_turn() {
-            let files: Vec<_> = lock(&self.opened).files.values().map(|f| f.0.clone()).collect();
+            let files: Vec<_> = self.opened.lock().files.values().map(|f| f.0.clone()).collect();
             for state in files {
                 Writer::flush_old(Call { inner: self, file: &state, ctx: &ctx });
                 state.reader().expire();
@@ -332,14 +327,14 @@ impl Inner {
     }
 
     fn send_closes(&self) {
-        let files = std::mem::take(&mut lock(&self.opened).closing);
+        let files = std::mem::take(&mut self.opened.lock().closing);
         if files.is_empty() {
             return;
         }
         let request = CloseRequest { files };
         match self.session.change(&Context::root(), &request) {
             Ok(()) => {
-                let mut opened = lock(&self.opened);
+                let mut opened = self.opened.lock();
                 for file in request.files {
                     if let Entry::Occupied(mut count) = opened.counts.entry(file) {
                         *count.get_mut() -= 1;
@@ -351,7 +346,7 @@ impl Inner {
             }
             Err(error) => {
                 tracing::warn!("metadata server: {error}; will say later what was closed");
-                lock(&self.opened).closing.extend(request.files);
+                self.opened.lock().closing.extend(request.files);
             }
         }
     }

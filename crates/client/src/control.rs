@@ -1,4 +1,5 @@
-//! Sync and truncate: one small request for each object.
+//! Small requests, one for each object: sync, truncate, and what is done to
+//! the room of an object.
 
 use crate::core::plan::Part;
 use crate::core::transfer::Transfer;
@@ -6,7 +7,9 @@ use crate::drive::{Call, Parts, Until, drive, now_ms};
 use crate::servers::DataConn;
 use weir_net::Wait;
 use weir_types::{Result, TargetId};
-use weir_wire::data::{ObjectLen, SyncRequest, TruncateRequest};
+use weir_wire::data::{
+    AllocateRequest, ObjectLen, PunchRequest, SeekRequest, SyncRequest, TruncateRequest,
+};
 use weir_wire::{Header, Request, Rights};
 
 /// Objects asked at the same time.
@@ -19,24 +22,77 @@ pub(crate) enum Control {
     Sync,
     /// Cut it to this length.
     Truncate(u64),
+    /// Make a range zeros.
+    Punch {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Reserve room for a range.
+    Allocate {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Find data or a hole.
+    Seek {
+        /// From here on.
+        offset: u64,
+        /// A hole.
+        hole: bool,
+    },
+}
+
+impl Control {
+    /// What it takes. Whoever may use a file may ask that it be durable, and
+    /// where its holes are.
+    fn needed(self) -> Rights {
+        match self {
+            Control::Sync | Control::Seek { .. } => Rights::NONE,
+            Control::Truncate(_) | Control::Punch { .. } | Control::Allocate { .. } => {
+                Rights::WRITE
+            }
+        }
+    }
 }
 
 struct ControlParts<'a> {
     call: Call<'a>,
     list: &'a [(Part, Control)],
     conns: Vec<Option<DataConn>>,
+    answers: Vec<Answer>,
+}
+
+/// What came of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Answer {
+    /// The run of the machine that did it.
+    pub(crate) by: u64,
+    /// What a seek found.
+    pub(crate) found: Option<u64>,
+}
+
+/// Does all of a list, several at a time. Returns for each the run of the
+/// machine that did it.
+pub(crate) fn run_control(call: Call<'_>, list: Vec<(Part, Control)>) -> Result<Vec<u64>> {
+    Ok(ask_objects(call, list)?.iter().map(|answer| answer.by).collect())
 }
 
 /// Does all of a list, several at a time.
-pub(crate) fn run_control(call: Call<'_>, list: Vec<(Part, Control)>) -> Result<()> {
+pub(crate) fn ask_objects(call: Call<'_>, list: Vec<(Part, Control)>) -> Result<Vec<Answer>> {
+    let mut answers = Vec::with_capacity(list.len());
     for batch in list.chunks(BATCH) {
         let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
         let mut transfer = Transfer::new(batch.len(), deadline_ms);
         let conns = batch.iter().map(|_| None).collect();
-        let mut parts = ControlParts { call, list: batch, conns };
+        let fresh = vec![Answer::default(); batch.len()];
+        let mut parts = ControlParts { call, list: batch, conns, answers: fresh };
         drive(call, &mut transfer, &mut parts, Until::Done)?;
+        answers.append(&mut parts.answers);
     }
-    Ok(())
+    Ok(answers)
 }
 
 impl Parts for ControlParts<'_> {
@@ -50,29 +106,38 @@ impl Parts for ControlParts<'_> {
 
     fn send(&mut self, part: usize, _locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()> {
         let (part, control) = &self.list[part];
-        // Whoever may use a file may ask that it be durable.
-        let needed = match control {
-            Control::Sync => Rights::NONE,
-            Control::Truncate(_) => Rights::WRITE,
-        };
-        let access = self.call.file.access(part, needed)?;
-        let id = conn.conn.next_request_id();
+        let access = self.call.file.access(part, control.needed())?;
         match *control {
-            Control::Sync => {
-                let header = Header::request(SyncRequest::OP, id);
-                conn.conn.send(header, &SyncRequest { access }, &[], &[], wait)
+            Control::Sync => ask(conn, &SyncRequest { access }, wait),
+            Control::Truncate(len) => ask(conn, &TruncateRequest { access, len }, wait),
+            Control::Punch { offset, len } => {
+                ask(conn, &PunchRequest { access, offset, len }, wait)
             }
-            Control::Truncate(len) => {
-                let header = Header::request(TruncateRequest::OP, id);
-                conn.conn.send(header, &TruncateRequest { access, len }, &[], &[], wait)
+            Control::Allocate { offset, len } => {
+                ask(conn, &AllocateRequest { access, offset, len }, wait)
+            }
+            Control::Seek { offset, hole } => {
+                ask(conn, &SeekRequest { access, offset, hole }, wait)
             }
         }
     }
 
     fn receive(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()> {
+        self.answers[part].by = conn.instance;
         match self.list[part].1 {
             Control::Sync => conn.conn.recv_reply::<()>(wait),
-            Control::Truncate(_) => conn.conn.recv_reply::<ObjectLen>(wait).map(drop),
+            Control::Truncate(_) | Control::Punch { .. } | Control::Allocate { .. } => {
+                conn.conn.recv_reply::<ObjectLen>(wait).map(drop)
+            }
+            Control::Seek { .. } => {
+                self.answers[part].found = conn.conn.recv_reply(wait)?;
+                Ok(())
+            }
         }
     }
+}
+
+fn ask<R: Request>(conn: &mut DataConn, request: &R, wait: &Wait) -> Result<()> {
+    let header = Header::request(R::OP, conn.conn.next_request_id());
+    conn.conn.send(header, request, &[], &[], wait)
 }

@@ -6,7 +6,8 @@ use crate::core::transfer::{Next, Transfer};
 use crate::counters::add;
 use crate::file::OpenState;
 use crate::servers::DataConn;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use weir_host::clock;
 use weir_net::Wait;
 use weir_types::{Error, ErrorKind, Result, TargetId};
 
@@ -41,8 +42,7 @@ pub(crate) enum Until {
 
 /// Milliseconds since a fixed point of this process.
 pub(crate) fn now_ms() -> u64 {
-    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_millis() as u64
+    clock::uptime().as_millis() as u64
 }
 
 /// Goes on with a call. With [`Until::Sent`], failures wait for the second

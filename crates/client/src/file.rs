@@ -12,8 +12,9 @@ use crate::reader::Reader;
 use crate::write::WriteData;
 use crate::writer::Writer;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use weir_host::sync::{Mutex, MutexGuard, RwLock};
 use weir_layout::{RegionList, covered_bytes};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{
@@ -124,12 +125,12 @@ impl OpenState {
     }
 
     fn change(&self, change: impl FnOnce(&mut Granted)) {
-        let mut slot = self.granted.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.granted.write();
         change(Arc::make_mut(&mut slot));
     }
 
     fn granted(&self) -> Arc<Granted> {
-        self.granted.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.granted.read().clone()
     }
 
     /// The layout as last seen.
@@ -147,7 +148,7 @@ impl OpenState {
     }
 
     fn extent(&self) -> MutexGuard<'_, Extent> {
-        self.extent.lock().unwrap_or_else(PoisonError::into_inner)
+        self.extent.lock()
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -191,11 +192,11 @@ impl OpenState {
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writer.lock()
     }
 
     pub(crate) fn reader(&self) -> MutexGuard<'_, Reader> {
-        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reader.lock()
     }
 
     /// What a request to a part's object shows. `Rights::NONE`: any right will do.
@@ -331,7 +332,7 @@ impl File {
         self.state.layout()
     }
 
-    fn call<'a>(&'a self, ctx: &'a Context) -> Call<'a> {
+    pub(crate) fn call<'a>(&'a self, ctx: &'a Context) -> Call<'a> {
         Call { inner: &self.inner, file: &self.state, ctx }
     }
 

@@ -8,6 +8,7 @@
 //! Invariant: reading and writing sends nothing to the metadata server (but to
 //! extend a layout ahead of a writer); counters prove it.
 
+mod admin;
 mod buffer;
 mod client;
 mod config;
@@ -23,9 +24,12 @@ mod reader;
 mod servers;
 mod session;
 mod slots;
+mod space;
+mod unsynced;
 mod write;
 mod writer;
 
+pub use admin::{Administrator, Export};
 pub use client::Client;
 pub use config::{ClientConfig, Transport};
 pub use context::Context;

@@ -10,7 +10,7 @@ use weir_wire::meta::{
     CreateRequest, DirPage, GetAttrRequest, GetDefaultLayoutRequest, GetXattrRequest, LinkRequest,
     ListXattrRequest, LookupRequest, MkdirRequest, OpenRequest, ReaddirRequest, ReadlinkRequest,
     RemoveXattrRequest, RenameRequest, RmdirRequest, SetAttrRequest, SetLayoutRequest,
-    SetXattrRequest, StatfsRequest, SymlinkRequest, SyncMetaRequest, UnlinkRequest, XattrMode,
+    SetXattrRequest, StatfsRequest, SymlinkRequest, UnlinkRequest, XattrMode,
 };
 
 /// How to create a file.
@@ -266,7 +266,7 @@ impl Client {
 
     /// Makes all names and attributes changed so far durable.
     pub fn sync_metadata(&self, ctx: &Context) -> Result<()> {
-        self.inner.session.call(ctx, &SyncMetaRequest {})
+        self.inner.session.sync(ctx)
     }
 }
 

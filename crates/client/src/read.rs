@@ -86,6 +86,12 @@ impl Parts for ReadParts<'_> {
     }
 
     fn receive(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()> {
+        self.take_reply(part, conn, wait).map_err(|e| self.plan.locate_damage(part, e))
+    }
+}
+
+impl ReadParts<'_> {
+    fn take_reply(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()> {
         let chunk = self.plan.chunk(part);
         let at = usize::try_from(chunk.buffer_offset).unwrap_or(usize::MAX);
         let dest = self.dest.get_mut(at..).ok_or(ErrorKind::Internal)?;
@@ -192,7 +198,8 @@ fn verify(dest: &[u8], runs: &[Run], object_len: u64, checks: &[u32]) -> Result<
                 Some(_) => {
                     let what =
                         format!("object byte {} does not match its checksum", cut.object_offset);
-                    return Err(Error::new(ErrorKind::ChecksumMismatch, what));
+                    let error = Error::new(ErrorKind::ChecksumMismatch, what);
+                    return Err(error.at(cut.object_offset));
                 }
                 None => return Err(Error::new(ErrorKind::Protocol, "the reply lacks checksums")),
             }

@@ -11,6 +11,7 @@ use crate::read::ReadOp;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use weir_host::clock;
 use weir_layout::covered_bytes;
 use weir_types::{ErrorKind, Result};
 
@@ -55,7 +56,7 @@ impl Reader {
 
     /// Gives up ranges that nobody came for.
     pub(crate) fn expire(&mut self) {
-        self.pieces.retain(|p| p.since.elapsed() < MAX_AGE);
+        self.pieces.retain(|p| clock::elapsed(p.since) < MAX_AGE);
     }
 
     /// Reads at least one byte, at most all of `dest`, which lies within the file.
@@ -82,7 +83,7 @@ impl Reader {
     }
 
     fn take(&mut self, offset: u64) -> Option<Piece> {
-        let fresh = |p: &Piece| p.since.elapsed() < MAX_AGE;
+        let fresh = |p: &Piece| clock::elapsed(p.since) < MAX_AGE;
         let at = self.pieces.iter().position(|p| p.range.contains(&offset))?;
         let piece = self.pieces.remove(at);
         fresh(&piece).then_some(piece)
@@ -110,7 +111,7 @@ impl Reader {
             }
             add(&call.inner.counters.ahead_fetched, 1);
             let op = ReadOp::start(call, plan, len as usize);
-            self.pieces.push(Piece { range, data: Data::Asked(op), since: Instant::now() });
+            self.pieces.push(Piece { range, data: Data::Asked(op), since: clock::now() });
         }
         self.ahead = ahead;
     }

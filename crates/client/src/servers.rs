@@ -4,10 +4,12 @@ use crate::config::{ClientConfig, Transport};
 use crate::context::Context;
 use crate::counters::{Counters, add};
 use crate::session::MetaSession;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weir_net::{Address, BlockingConn, Wait};
+use weir_host::clock;
+use weir_host::sync::{Mutex, RwLock};
+use weir_net::{Address, BlockingConn, Wait, random_bytes};
 use weir_types::{Epoch, Error, ErrorKind, RequestId, Result, ServerId, SessionId, TargetId};
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity};
@@ -24,8 +26,16 @@ const MAP_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Pool {
     server: ServerId,
-    /// Each with the session that it was opened for.
-    idle: Mutex<Vec<(SessionId, BlockingConn)>>,
+    idle: Mutex<Vec<Idle>>,
+}
+
+/// A connection that nobody uses.
+#[derive(Debug)]
+struct Idle {
+    /// The session that it was opened for.
+    session: SessionId,
+    instance: u64,
+    conn: BlockingConn,
 }
 
 /// A connection in exclusive use. Dropped, it is closed; put back, it serves
@@ -35,6 +45,9 @@ pub(crate) struct DataConn {
     pub(crate) conn: BlockingConn,
     /// The request whose reply is outstanding.
     pub(crate) request_id: RequestId,
+    /// The run of the server's machine: while it is the same, nothing that the
+    /// server confirmed was lost.
+    pub(crate) instance: u64,
     session: SessionId,
     pool: Arc<Pool>,
 }
@@ -42,9 +55,10 @@ pub(crate) struct DataConn {
 impl DataConn {
     /// For a connection on which no reply is outstanding.
     pub(crate) fn put_back(self) {
-        let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.pool.idle.lock();
         if idle.len() < MAX_IDLE {
-            idle.push((self.session, self.conn));
+            let Self { session, instance, conn, .. } = self;
+            idle.push(Idle { session, instance, conn });
         }
     }
 
@@ -59,8 +73,8 @@ impl DataConn {
 #[derive(Debug, Default)]
 struct Known {
     map: Option<ClusterMap>,
-    server_of: HashMap<TargetId, ServerId>,
-    pools: HashMap<ServerId, Arc<Pool>>,
+    server_of: BTreeMap<TargetId, ServerId>,
+    pools: BTreeMap<ServerId, Arc<Pool>>,
     fetched: Option<Instant>,
 }
 
@@ -70,7 +84,7 @@ pub(crate) struct Servers {
     counters: Arc<Counters>,
     host: String,
     known: RwLock<Known>,
-    tickets: Mutex<HashMap<ServerId, SealedTicket>>,
+    tickets: Mutex<BTreeMap<ServerId, SealedTicket>>,
 }
 
 impl Servers {
@@ -106,19 +120,22 @@ impl Servers {
         // A connection of an earlier session takes none of today's capabilities.
         let current = session.id();
         let idle = {
-            let mut idle = pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            idle.retain(|(of, _)| *of == current);
+            let mut idle = pool.idle.lock();
+            idle.retain(|idle| idle.session == current);
             idle.pop()
         };
-        if let Some((_, conn)) = idle {
-            return Ok(DataConn { conn, request_id: RequestId(0), session: current, pool });
+        let request_id = RequestId(0);
+        if let Some(Idle { session, instance, conn }) = idle {
+            return Ok(DataConn { conn, request_id, instance, session, pool });
         }
         let server = pool.server;
         match self.connect(session, server, wait) {
-            Ok((session, conn)) => Ok(DataConn { conn, request_id: RequestId(0), session, pool }),
+            Ok(Idle { session, instance, conn }) => {
+                Ok(DataConn { conn, request_id, instance, session, pool })
+            }
             Err(error) => {
                 // It may have come back elsewhere, or under new keys.
-                self.tickets_lock().remove(&server);
+                self.tickets.lock().remove(&server);
                 // The map may be out of reach just now: the error at hand says more.
                 if let Err(e) = self.refresh_map(session, false) {
                     tracing::debug!("cluster map not refreshed: {e}");
@@ -131,15 +148,15 @@ impl Servers {
     /// Forgets idle connections and the ticket of a target's server.
     pub(crate) fn forget(&self, target: TargetId) {
         if let Some(pool) = self.pool(target) {
-            pool.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
-            self.tickets_lock().remove(&pool.server);
+            pool.idle.lock().clear();
+            self.tickets.lock().remove(&pool.server);
         }
     }
 
     /// The map as last seen.
     pub(crate) fn map(&self, session: &MetaSession) -> Result<ClusterMap> {
         self.refresh_map(session, true)?;
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         // A cluster that no data server has joined yet is at epoch 0, and has
         // nothing newer than "none" to tell.
         Ok(known.map.clone().unwrap_or(ClusterMap { epoch: Epoch(0), servers: Vec::new() }))
@@ -148,15 +165,15 @@ impl Servers {
     /// Asks for the map; unless `now`, not more often than is useful.
     pub(crate) fn refresh_map(&self, session: &MetaSession, now: bool) -> Result<()> {
         let have = {
-            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-            if !now && known.fetched.is_some_and(|at| at.elapsed() < MAP_INTERVAL) {
+            let known = self.known.read();
+            if !now && known.fetched.is_some_and(|at| clock::elapsed(at) < MAP_INTERVAL) {
                 return Ok(());
             }
             known.map.as_ref().map_or(Epoch(0), |m| m.epoch)
         };
         let newer = session.call(&Context::root(), &GetMapRequest { have })?;
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        known.fetched = Some(Instant::now());
+        let mut known = self.known.write();
+        known.fetched = Some(clock::now());
         if let Some(map) = newer {
             known.take_map(map);
         }
@@ -164,18 +181,13 @@ impl Servers {
     }
 
     fn pool(&self, target: TargetId) -> Option<Arc<Pool>> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         known.pools.get(known.server_of.get(&target)?).cloned()
     }
 
-    fn connect(
-        &self,
-        session: &MetaSession,
-        server: ServerId,
-        wait: &Wait,
-    ) -> Result<(SessionId, BlockingConn)> {
+    fn connect(&self, session: &MetaSession, server: ServerId, wait: &Wait) -> Result<Idle> {
         let address = {
-            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            let known = self.known.read();
             let entry = known.map.iter().flat_map(|m| &m.servers).find(|s| s.server == server);
             let entry = entry.ok_or_else(|| {
                 Error::new(ErrorKind::TargetMissing, format!("server {server} is not in the map"))
@@ -185,31 +197,29 @@ impl Servers {
         let ticket = self.ticket(session, server)?;
         let key = ticket.open(&self.config.key);
         let of = ticket.ticket.session;
-        let mut nonce = [0; 32];
-        getrandom::fill(&mut nonce).map_err(|e| Error::new(ErrorKind::Io, e.to_string()))?;
         let hello = Hello {
             version: VERSION,
             session: ticket.ticket.session,
             identity: Identity::Ticket(ticket.ticket),
-            nonce,
+            nonce: random_bytes()?,
             name: self.config.name.clone(),
         };
-        let (conn, _) = BlockingConn::connect(&address, key, &hello, wait)
+        let (conn, welcome) = BlockingConn::connect(&address, key, &hello, wait)
             .map_err(|e| e.context(format!("{address}")))?;
         add(&self.counters.data_connections, 1);
-        Ok((of, conn))
+        Ok(Idle { session: of, instance: welcome.instance, conn })
     }
 
     fn address_of(&self, entry: &ServerEntry) -> Result<Address> {
         let local = self.config.transport == Transport::Auto
             && !entry.unix.is_empty()
             && entry.host == self.host
-            && std::path::Path::new(&entry.unix).exists();
+            && is_there(&entry.unix);
         Address::parse(if local { &entry.unix } else { &entry.tcp })
     }
 
     fn ticket(&self, session: &MetaSession, server: ServerId) -> Result<SealedTicket> {
-        if let Some(ticket) = self.tickets_lock().get(&server)
+        if let Some(ticket) = self.tickets.lock().get(&server)
             && ticket.ticket.session == session.id()
         {
             return Ok(ticket.clone());
@@ -218,19 +228,21 @@ impl Servers {
         let ticket = session.call(&Context::root(), &request)?.pop().ok_or_else(|| {
             Error::new(ErrorKind::TargetMissing, format!("no ticket for server {server}"))
         })?;
-        self.tickets_lock().insert(server, ticket.clone());
+        self.tickets.lock().insert(server, ticket.clone());
         Ok(ticket)
     }
+}
 
-    fn tickets_lock(&self) -> MutexGuard<'_, HashMap<ServerId, SealedTicket>> {
-        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Whether a path exists.
+#[expect(clippy::disallowed_methods, reason = "simulated servers have no Unix sockets")]
+fn is_there(path: &str) -> bool {
+    std::path::Path::new(path).exists()
 }
 
 impl Known {
     fn take_map(&mut self, map: ClusterMap) {
         self.server_of = map.targets().map(|(s, t)| (t.target, s.server)).collect();
-        let mut pools = HashMap::new();
+        let mut pools = BTreeMap::new();
         for entry in &map.servers {
             let moved = self.map.iter().flat_map(|m| &m.servers).any(|old| {
                 old.server == entry.server && (&old.tcp, &old.unix) != (&entry.tcp, &entry.unix)

@@ -4,14 +4,19 @@ use crate::config::ClientConfig;
 use crate::context::Context;
 use crate::counters::{Counters, add};
 use crate::slots::Slots;
+use crate::unsynced::Unsynced;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use weir_net::{Address, BlockingConn, Wait};
+use weir_host::clock;
+use weir_host::plant::{Bug, planted};
+use weir_host::sync::{Mutex, MutexGuard};
+use weir_net::{Address, BlockingConn, Wait, random_bytes};
 use weir_types::{Error, ErrorKind, FileId, Result, Retry, SessionId};
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity, Welcome};
-use weir_wire::meta::{MetaPrefix, MutationId, ReassertRequest};
+use weir_wire::message::Op;
+use weir_wire::meta::{MetaPrefix, MutationId, ReassertRequest, SyncMetaRequest};
 use weir_wire::{Header, Request};
 
 /// Idle connections kept.
@@ -28,8 +33,16 @@ struct State {
     session: SessionId,
     /// The run of the server that knows our open files.
     instance: Option<u64>,
-    idle: Vec<BlockingConn>,
+    idle: Vec<Joined>,
+    unsynced: Unsynced,
     last_used: Instant,
+}
+
+/// A connection that belongs to the session.
+struct Joined {
+    conn: BlockingConn,
+    /// The run of the server that it leads to.
+    instance: u64,
 }
 
 /// One client's session.
@@ -58,7 +71,8 @@ impl MetaSession {
                 session: SessionId(0),
                 instance: None,
                 idle: Vec::new(),
-                last_used: Instant::now(),
+                unsynced: Unsynced::default(),
+                last_used: clock::now(),
             }),
             reassert: Mutex::new(()),
             open_files,
@@ -80,19 +94,29 @@ impl MetaSession {
 
     /// Asks something that changes nothing.
     pub(crate) fn call<R: Request>(&self, ctx: &Context, request: &R) -> Result<R::Reply> {
-        self.exchange(ctx, None, request)
+        self.exchange(ctx, None, request).map(|(reply, _)| reply)
+    }
+
+    /// Makes everything durable that was acknowledged before.
+    ///
+    /// # Errors
+    /// `Io` if some of it may have been lost.
+    pub(crate) fn sync(&self, ctx: &Context) -> Result<()> {
+        let changes = self.lock().unsynced.changes();
+        let ((), instance) = self.exchange(ctx, None, &SyncMetaRequest {})?;
+        self.lock().unsynced.synced(changes, instance, clock::now())
     }
 
     /// Changes something, exactly once.
     pub(crate) fn change<R: Request>(&self, ctx: &Context, request: &R) -> Result<R::Reply> {
-        let deadline = Instant::now() + Duration::from_millis(self.config.request_timeout_ms);
+        let deadline = clock::now() + Duration::from_millis(self.config.request_timeout_ms);
         let slot = self.slots.take(deadline)?;
-        self.exchange(ctx, Some(slot.mutation), request)
+        self.exchange(ctx, Some(slot.mutation), request).map(|(reply, _)| reply)
     }
 
     /// Whether nothing was asked for this long.
     pub(crate) fn idle_for(&self, time: Duration) -> bool {
-        self.lock().last_used.elapsed() >= time
+        clock::elapsed(self.lock().last_used) >= time
     }
 
     fn exchange<R: Request>(
@@ -100,7 +124,7 @@ impl MetaSession {
         ctx: &Context,
         mutation: Option<MutationId>,
         request: &R,
-    ) -> Result<R::Reply> {
+    ) -> Result<(R::Reply, u64)> {
         let wait = Wait::for_ms(self.config.request_timeout_ms).interruptible(ctx.interrupt);
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation };
         let mut backoff = Duration::from_millis(5);
@@ -128,17 +152,18 @@ impl MetaSession {
         }
     }
 
-    /// One attempt; the error says whether it may be the fault of an old connection.
+    /// One attempt: the reply and the run of the server that gave it; the error
+    /// says whether it may be the fault of an old connection.
     fn attempt<R: Request>(
         &self,
         ctx: &Context,
         prefix: &MetaPrefix,
         request: &R,
         wait: &Wait,
-    ) -> std::result::Result<R::Reply, (Error, bool)> {
+    ) -> std::result::Result<(R::Reply, u64), (Error, bool)> {
         let (session, pooled) = self.take_idle();
         let stale = pooled.is_some();
-        let mut conn = match pooled {
+        let Joined { mut conn, instance } = match pooled {
             Some(conn) => conn,
             None => self.connect(wait).map_err(|e| (e, false))?,
         };
@@ -152,15 +177,19 @@ impl MetaSession {
         match result {
             Ok(reply) => {
                 add(&self.counters.meta_replies, 1);
-                self.put_back(conn);
-                Ok(reply)
+                // Which files are open is not kept on a disk.
+                let lasting = !matches!(R::OP, Op::Open | Op::Close);
+                let change = prefix.mutation.is_some() && lasting;
+                self.lock().unsynced.answered(instance, change, clock::now());
+                self.put_back(Joined { conn, instance });
+                Ok((reply, instance))
             }
             Err(error) if conn.is_usable() => {
                 add(&self.counters.meta_replies, 1);
                 if error.kind == ErrorKind::SessionExpired {
                     self.forget_session(session);
                 } else {
-                    self.put_back(conn);
+                    self.put_back(Joined { conn, instance });
                 }
                 Err((error, false))
             }
@@ -172,7 +201,7 @@ impl MetaSession {
     }
 
     /// A new connection that belongs to the session.
-    fn connect(&self, wait: &Wait) -> Result<BlockingConn> {
+    fn connect(&self, wait: &Wait) -> Result<Joined> {
         let mut last = Error::new(ErrorKind::InvalidArgument, "no metadata server is configured");
         for name in &self.config.metadata {
             match self.connect_to(name, wait) {
@@ -187,7 +216,7 @@ impl MetaSession {
         Err(last)
     }
 
-    fn connect_to(&self, name: &str, wait: &Wait) -> Result<BlockingConn> {
+    fn connect_to(&self, name: &str, wait: &Wait) -> Result<Joined> {
         let address = Address::parse(name)?;
         let in_context = |e: Error| e.context(format!("metadata server {address}"));
         let session = self.id();
@@ -209,12 +238,10 @@ impl MetaSession {
         session: SessionId,
         wait: &Wait,
     ) -> Result<(BlockingConn, Welcome)> {
-        let mut nonce = [0; 32];
-        getrandom::fill(&mut nonce).map_err(|e| Error::new(ErrorKind::Io, e.to_string()))?;
         let hello = Hello {
             version: VERSION,
             identity: Identity::Client(self.config.client),
-            nonce,
+            nonce: random_bytes()?,
             session,
             name: self.config.name.clone(),
         };
@@ -222,13 +249,8 @@ impl MetaSession {
     }
 
     /// Sees to it that this run of the server knows what we have open.
-    fn joined(
-        &self,
-        mut conn: BlockingConn,
-        welcome: &Welcome,
-        wait: &Wait,
-    ) -> Result<BlockingConn> {
-        let _one = self.reassert.lock().unwrap_or_else(PoisonError::into_inner);
+    fn joined(&self, mut conn: BlockingConn, welcome: &Welcome, wait: &Wait) -> Result<Joined> {
+        let _one = self.reassert.lock();
         let (new_session, new_instance) = {
             let mut state = self.lock();
             let new_session = state.session != welcome.session;
@@ -243,7 +265,7 @@ impl MetaSession {
             self.slots.reset();
         }
         if new_session || new_instance {
-            let files = (self.open_files)();
+            let files = if planted(Bug::SkipReassert) { Vec::new() } else { (self.open_files)() };
             let ctx = Context::root();
             let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
             for batch in files.chunks(REASSERT_BATCH) {
@@ -254,7 +276,7 @@ impl MetaSession {
             }
             self.lock().instance = Some(welcome.instance);
         }
-        Ok(conn)
+        Ok(Joined { conn, instance: welcome.instance })
     }
 
     /// The server does not know this session (any more).
@@ -268,13 +290,13 @@ impl MetaSession {
         state.idle.clear();
     }
 
-    fn take_idle(&self) -> (SessionId, Option<BlockingConn>) {
+    fn take_idle(&self) -> (SessionId, Option<Joined>) {
         let mut state = self.lock();
-        state.last_used = Instant::now();
+        state.last_used = clock::now();
         (state.session, state.idle.pop())
     }
 
-    fn put_back(&self, conn: BlockingConn) {
+    fn put_back(&self, conn: Joined) {
         let mut state = self.lock();
         if state.idle.len() < MAX_IDLE {
             state.idle.push(conn);
@@ -282,6 +304,6 @@ impl MetaSession {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

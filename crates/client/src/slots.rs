@@ -1,8 +1,9 @@
 //! Slots for mutations: each mutation in flight has one, and its number stays
 //! the same however often it is sent, so the server does it once.
 
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
+use weir_host::clock;
+use weir_host::sync::{Condvar, Mutex};
 use weir_types::limits::MAX_SLOTS;
 use weir_types::{Error, ErrorKind, SlotId, SlotSequence};
 use weir_wire::meta::MutationId;
@@ -31,7 +32,7 @@ pub(crate) struct SlotGuard<'a> {
 impl Slots {
     /// Takes a slot, waiting until `deadline` if all are in use.
     pub(crate) fn take(&self, deadline: Instant) -> Result<SlotGuard<'_>, Error> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         loop {
             let slot = state.free.pop().or_else(|| {
                 let next = state.used.len() as u16;
@@ -46,17 +47,17 @@ impl Slots {
                 let mutation = MutationId { slot: SlotId(slot), sequence: SlotSequence(*sequence) };
                 return Ok(SlotGuard { slots: self, mutation });
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(clock::now());
             if left.is_zero() {
                 return Err(Error::new(ErrorKind::Overloaded, "too many changes are in flight"));
             }
-            state = self.freed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.freed.wait_timeout(state, left);
         }
     }
 
     /// A new session begins: its slots have not been used.
     pub(crate) fn reset(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         // Numbers may go on growing; they only must not repeat.
         for used in &mut state.used {
             *used += 1;
@@ -66,7 +67,7 @@ impl Slots {
 
 impl Drop for SlotGuard<'_> {
     fn drop(&mut self) {
-        let mut state = self.slots.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.slots.state.lock();
         state.free.push(self.mutation.slot.0);
         drop(state);
         self.slots.freed.notify_one();
@@ -80,7 +81,7 @@ mod tests {
     #[test]
     fn numbers_of_a_slot_never_repeat_and_slots_are_bounded() {
         let slots = Slots::default();
-        let soon = || Instant::now() + std::time::Duration::from_millis(5);
+        let soon = || clock::now() + std::time::Duration::from_millis(5);
         let first = slots.take(soon()).unwrap().mutation;
         let again = slots.take(soon()).unwrap().mutation;
         assert_eq!(first.slot, again.slot);

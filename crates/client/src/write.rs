@@ -9,10 +9,11 @@ use crate::drive::{Call, Parts, Until, drive, now_ms};
 use crate::servers::DataConn;
 use std::io::IoSlice;
 use std::ops::Range;
+use weir_host::plant::{Bug, planted};
 use weir_layout::{Run, cuts, scatter};
 use weir_net::Wait;
 use weir_types::checksum::crc32c;
-use weir_types::{ErrorKind, Result, TargetId};
+use weir_types::{ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::data::{ObjectLen, WriteFlags, WriteRequest};
 use weir_wire::{Header, Request, Rights};
 
@@ -42,12 +43,15 @@ pub(crate) struct WriteOp {
     plan: Plan,
     transfer: Transfer,
     conns: Vec<Option<DataConn>>,
+    /// The run of the machine that confirmed each part.
+    confirmed_by: Vec<Option<u64>>,
 }
 
 struct WriteParts<'a> {
     call: Call<'a>,
     plan: &'a Plan,
     conns: &'a mut Vec<Option<DataConn>>,
+    confirmed_by: &'a mut Vec<Option<u64>>,
     data: &'a [u8],
 }
 
@@ -67,6 +71,7 @@ impl WriteOp {
             slice,
             transfer: Transfer::new(plan.parts.len(), deadline_ms),
             conns: plan.parts.iter().map(|_| None).collect(),
+            confirmed_by: vec![None; plan.parts.len()],
             plan,
         };
         // What fails now is tried again by `finish`.
@@ -82,6 +87,17 @@ impl WriteOp {
         self.drive(call, Until::Done)
     }
 
+    /// Which servers it went to.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What was confirmed so far, each with the run of the machine that did.
+    pub(crate) fn confirmed(&self) -> impl Iterator<Item = ((ObjectId, TargetId), u64)> + '_ {
+        let parts = self.plan.parts.iter().zip(&self.confirmed_by);
+        parts.filter_map(|(part, by)| by.map(|by| ((part.object, part.target), by)))
+    }
+
     /// Bytes that are kept for a repetition.
     pub(crate) fn len(&self) -> usize {
         self.slice.len()
@@ -89,7 +105,13 @@ impl WriteOp {
 
     fn drive(&mut self, call: Call<'_>, until: Until) -> Result<()> {
         let data = self.data.as_ref().get(self.slice.clone()).ok_or(ErrorKind::Internal)?;
-        let mut parts = WriteParts { call, plan: &self.plan, conns: &mut self.conns, data };
+        let mut parts = WriteParts {
+            call,
+            plan: &self.plan,
+            conns: &mut self.conns,
+            confirmed_by: &mut self.confirmed_by,
+            data,
+        };
         drive(call, &mut self.transfer, &mut parts, until)
     }
 }
@@ -129,8 +151,15 @@ impl Parts for WriteParts<'_> {
         conn.conn.send(header, &request, &checks, &slices, wait)
     }
 
-    fn receive(&mut self, _part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()> {
-        conn.conn.recv_reply::<ObjectLen>(wait).map(drop)
+    fn receive(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()> {
+        let reply = conn.conn.recv_reply::<ObjectLen>(wait).map(drop);
+        let lost = reply.as_ref().is_err_and(|e| e.kind == ErrorKind::Unreachable);
+        if lost && planted(Bug::DropRetriedWrite) {
+            return Ok(());
+        }
+        reply.map_err(|e| self.plan.locate_damage(part, e))?;
+        self.confirmed_by[part] = Some(conn.instance);
+        Ok(())
     }
 }
 

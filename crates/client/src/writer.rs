@@ -10,15 +10,21 @@ use crate::context::Context;
 use crate::control::{Control, run_control};
 use crate::core::gather::{Gather, gather, is_full};
 use crate::core::plan::{MAX_CALL_BYTES, Part, Plan, objects, plan_regions};
+use crate::core::written::Written;
 use crate::counters::add;
 use crate::drive::{Call, now_ms};
+use crate::space::{Space, space_requests, steps};
 use crate::write::{WriteData, WriteOp};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use weir_layout::{RegionList, preferred_io_bytes};
+use std::time::{Duration, Instant};
+use weir_host::clock;
+use weir_host::sync::MutexGuard;
+use weir_layout::{RegionList, covered_bytes, preferred_io_bytes};
+use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, FileLayout, ObjectId, Result, TargetId, Timestamp};
-use weir_wire::meta::{CommitSizeRequest, SetTime, SyncMetaRequest};
+use weir_wire::meta::{CommitSizeRequest, SetTime};
 
 /// A write that needs no gathering: it fills stripes by itself.
 const DIRECT_BYTES: usize = 512 << 10;
@@ -41,8 +47,11 @@ pub(crate) struct Writer {
     in_flight_bytes: usize,
     /// What failed after its write call had returned; told once.
     error: Option<Error>,
-    /// Objects written since the last sync.
-    unsynced: HashSet<(ObjectId, TargetId)>,
+    /// Columns that servers have confirmed bytes of.
+    written: Written,
+    /// Objects written since the last sync, each with the run of the machine
+    /// that first confirmed some of it.
+    unsynced: BTreeMap<(ObjectId, TargetId), Option<u64>>,
     /// `unsynced` names all: what was written before this client opened the
     /// file is known to be durable.
     complete: bool,
@@ -107,8 +116,63 @@ impl Writer {
         writer.take_error()
     }
 
+    /// Punches or reserves a range while nothing of the file is on its way;
+    /// unless `keep_size`, the file grows to hold it.
+    pub(crate) fn change_space(
+        call: Call<'_>,
+        space: Space,
+        offset: u64,
+        len: u64,
+        keep_size: bool,
+    ) -> Result<()> {
+        let end = offset.checked_add(len).filter(|&end| end <= MAX_FILE_BYTES);
+        let end = end.ok_or(ErrorKind::FileTooLarge)?;
+        let ctx = patient(call.ctx);
+        let call = Call { ctx: &ctx, ..call };
+        let covered = if space == Space::Reserve { end } else { 0 };
+        let mut writer = Self::begin(call, covered, 0)?;
+        writer.send_gathered(call);
+        writer.finish_all(call);
+        let changed = writer.change_objects(call, space, offset..end);
+        // What was fetched ahead meanwhile may be of before.
+        call.file.reader().clear();
+        let grows = !keep_size && end > call.file.size();
+        if changed.is_ok() && (space == Space::Punch || grows) {
+            call.file.wrote(if grows { end } else { 0 }, now());
+            writer.since.get_or_insert_with(clock::now);
+        }
+        let result = changed.and_then(|()| if grows { writer.commit(call) } else { Ok(()) });
+        writer.note_clean(call);
+        writer.take_error()?;
+        result
+    }
+
+    fn change_objects(&mut self, call: Call<'_>, space: Space, range: Range<u64>) -> Result<()> {
+        if space == Space::Punch && covered_bytes(&call.file.layout()) < range.end {
+            // Another client may have made the file longer.
+            call.file.refresh(call.inner, call.ctx)?;
+        }
+        let layout = call.file.layout();
+        for step in steps(space, range) {
+            let list = space_requests(call.file.id, &layout, space, step);
+            for (part, ..) in &list {
+                self.unsynced.entry((part.object, part.target)).or_default();
+            }
+            let requests = list.iter().map(|&(part, control, _)| (part, control)).collect();
+            let done_by = run_control(call, requests)?;
+            for ((part, _, start), by) in list.iter().zip(done_by) {
+                let object = (part.object, part.target);
+                self.unsynced.entry(object).or_default().get_or_insert(by);
+                if space == Space::Reserve {
+                    self.written.note(part.object.segment, *start, part.object.column);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Locks the writer, reports an earlier failure, makes room in the layout.
-    fn begin(call: Call<'_>, offset: u64, len: usize) -> Result<std::sync::MutexGuard<'_, Writer>> {
+    fn begin(call: Call<'_>, offset: u64, len: usize) -> Result<MutexGuard<'_, Writer>> {
         let end = offset.checked_add(len as u64).ok_or(ErrorKind::FileTooLarge)?;
         let mut writer = call.file.writer();
         writer.take_error()?;
@@ -126,7 +190,7 @@ impl Writer {
     fn wrote(&mut self, call: Call<'_>, end: u64, len: usize) {
         add(&call.inner.counters.write_bytes, len as u64);
         call.file.wrote(end, now());
-        self.since.get_or_insert_with(Instant::now);
+        self.since.get_or_insert_with(clock::now);
     }
 
     /// Without write-behind, waits; with it, reports what is known so far.
@@ -224,7 +288,9 @@ impl Writer {
         data: WriteData,
         slice: std::ops::Range<usize>,
     ) {
-        self.unsynced.extend(plan.parts.iter().map(|p| (p.object, p.target)));
+        for part in &plan.parts {
+            self.unsynced.entry((part.object, part.target)).or_default();
+        }
         let op = WriteOp::start(call, plan, offset, data, slice);
         self.in_flight_bytes += op.len();
         self.in_flight.push_back(op);
@@ -236,9 +302,23 @@ impl Writer {
         for _ in 0..count {
             let Some(mut op) = self.in_flight.pop_front() else { return };
             self.in_flight_bytes -= op.len();
-            if let Err(error) = op.finish(call, deadline_ms) {
-                self.error.get_or_insert(error);
+            let finished = op.finish(call, deadline_ms);
+            for (object, by) in op.confirmed() {
+                self.unsynced.entry(object).or_default().get_or_insert(by);
             }
+            match finished {
+                Ok(()) => self.note_written(op.plan()),
+                Err(error) => {
+                    self.error.get_or_insert(error);
+                }
+            }
+        }
+    }
+
+    fn note_written(&mut self, plan: &Plan) {
+        for part in &plan.parts {
+            let start = plan.chunks[part.chunk].segment_start;
+            self.written.note(part.object.segment, start, part.object.column);
         }
     }
 
@@ -288,7 +368,7 @@ impl Writer {
         committed
     }
 
-    fn commit(&self, call: Call<'_>) -> Result<()> {
+    fn commit(&mut self, call: Call<'_>) -> Result<()> {
         if call.file.uncommitted().is_none() {
             return Ok(());
         }
@@ -304,24 +384,31 @@ impl Writer {
                 // What was written is gone with what it was written over. The
                 // program is told once, and may go on anew.
                 call.file.committed();
+                self.written.forget();
                 Err(error.context("the file was emptied meanwhile"))
             }
             result => result,
         }
     }
 
-    fn commit_once(&self, call: Call<'_>) -> Result<()> {
+    fn commit_once(&mut self, call: Call<'_>) -> Result<()> {
         let Some((size, mtime)) = call.file.uncommitted() else { return Ok(()) };
-        let request = CommitSizeRequest {
-            file: call.file.id,
-            size,
-            generation: call.file.generation(),
-            mtime: Some(SetTime::At(mtime)),
-        };
-        let attr = call.inner.session.change(call.ctx, &request)?;
-        call.file.committed();
-        call.file.saw_attr(&attr);
-        Ok(())
+        // Once, but for a file of very many segments.
+        loop {
+            let request = CommitSizeRequest {
+                file: call.file.id,
+                size,
+                generation: call.file.generation(),
+                mtime: Some(SetTime::At(mtime)),
+                written: self.written.report(),
+            };
+            let attr = call.inner.session.change(call.ctx, &request)?;
+            call.file.saw_attr(&attr);
+            if !self.written.reported(&request.written) {
+                call.file.committed();
+                return Ok(());
+            }
+        }
     }
 
     /// Makes everything durable.
@@ -335,29 +422,35 @@ impl Writer {
             // Whoever wrote it, and whenever: fsync makes the whole file durable.
             let all = objects(call.file.id, &call.file.layout(), call.file.size());
             let with_data = all.into_iter().filter(|(_, _, len)| *len > 0);
-            unsynced.extend(with_data.map(|(object, target, _)| (object, target)));
+            for (object, target, _) in with_data {
+                unsynced.entry((object, target)).or_default();
+            }
         }
         let list = unsynced
-            .iter()
+            .keys()
             .map(|(object, target)| {
                 (Part { chunk: 0, object: *object, target: *target }, Control::Sync)
             })
             .collect();
-        if let Err(error) = run_control(call, list) {
-            // They are still to be synced, should the program try again.
-            writer.unsynced.extend(unsynced);
-            return Err(error);
-        }
+        let synced_by = match run_control(call, list) {
+            Ok(synced_by) => synced_by,
+            Err(error) => {
+                // They are still to be synced, should the program try again.
+                writer.unsynced.extend(unsynced);
+                return Err(error);
+            }
+        };
         writer.complete = true;
         drop(writer);
-        call.inner.session.call(call.ctx, &SyncMetaRequest {})
+        require_kept(&unsynced, &synced_by)?;
+        call.inner.session.sync(call.ctx)
     }
 
     /// Sends and commits what has waited long enough.
     pub(crate) fn flush_old(call: Call<'_>) {
         // Whoever holds the lock is sending.
-        let Ok(mut writer) = call.file.writer.try_lock() else { return };
-        if writer.since.is_some_and(|since| since.elapsed() > MAX_AGE) {
+        let Some(mut writer) = call.file.writer.try_lock() else { return };
+        if writer.since.is_some_and(|since| clock::elapsed(since) > MAX_AGE) {
             writer.send_gathered(call);
             writer.finish_all(call);
             // A failed write stays in `error`: the program is told by its next
@@ -366,7 +459,7 @@ impl Writer {
                 Ok(()) => writer.since = None,
                 Err(error) => {
                     tracing::warn!("file {}: size not committed: {error}", call.file.id);
-                    writer.since = Some(Instant::now());
+                    writer.since = Some(clock::now());
                 }
             }
             writer.note_clean(call);
@@ -377,8 +470,27 @@ impl Writer {
     pub(crate) fn forget_objects(&mut self) {
         self.gathered = None;
         self.unsynced.clear();
+        self.written.forget();
         self.complete = true;
     }
+}
+
+/// What a machine confirmed before it started anew may be gone: the program is
+/// told, once.
+fn require_kept(
+    unsynced: &BTreeMap<(ObjectId, TargetId), Option<u64>>,
+    synced_by: &[u64],
+) -> Result<()> {
+    for (((_, target), confirmed_by), synced_by) in unsynced.iter().zip(synced_by) {
+        if confirmed_by.is_some_and(|by| by != *synced_by) {
+            let what = format!(
+                "target {target}: its machine was started anew since some of this was written, \
+                 and what was not synced before may be gone: write it again"
+            );
+            return Err(Error::new(ErrorKind::Io, what));
+        }
+    }
+    Ok(())
 }
 
 /// Sending what was already taken from a program goes on when it, or another
@@ -389,6 +501,6 @@ fn patient(ctx: &Context) -> Context {
 
 /// The wall clock.
 pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = clock::unix_now();
     Timestamp::new(since.as_secs() as i64, since.subsec_nanos())
 }

@@ -22,6 +22,18 @@ pub trait Subject {
     fn read(&mut self, offset: u64, len: usize) -> Result<Vec<u8>, String>;
     /// Cuts or extends.
     fn truncate(&mut self, len: u64) -> Result<(), String>;
+    /// Makes a range zeros and gives its room back; the size stays.
+    fn punch(&mut self, offset: u64, len: u64) -> Result<(), String>;
+    /// Reserves room for a range; extends the file to its end, unless
+    /// `keep_size`.
+    fn allocate(&mut self, offset: u64, len: u64, keep_size: bool) -> Result<(), String>;
+    /// Makes a range zeros; extends the file to its end, unless `keep_size`.
+    fn zero(&mut self, offset: u64, len: u64, keep_size: bool) -> Result<(), String>;
+    /// The first data at or after `offset` (`SEEK_DATA`).
+    fn next_data(&mut self, offset: u64) -> Result<Option<u64>, String>;
+    /// The first hole at or after `offset`, or the end (`SEEK_HOLE`); `None`
+    /// beyond the end.
+    fn next_hole(&mut self, offset: u64) -> Result<Option<u64>, String>;
     /// Makes durable.
     fn sync(&mut self) -> Result<(), String>;
     /// Size as `stat` says.

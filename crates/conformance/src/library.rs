@@ -51,6 +51,28 @@ impl Subject for LibraryFile {
         self.file()?.truncate(&Context::root(), len).map(drop).map_err(|e| e.to_string())
     }
 
+    fn punch(&mut self, offset: u64, len: u64) -> Result<(), String> {
+        self.file()?.punch(&Context::root(), offset, len).map_err(|e| e.to_string())
+    }
+
+    fn allocate(&mut self, offset: u64, len: u64, keep_size: bool) -> Result<(), String> {
+        let done = self.file()?.allocate(&Context::root(), offset, len, keep_size);
+        done.map_err(|e| e.to_string())
+    }
+
+    fn zero(&mut self, offset: u64, len: u64, keep_size: bool) -> Result<(), String> {
+        let done = self.file()?.zero(&Context::root(), offset, len, keep_size);
+        done.map_err(|e| e.to_string())
+    }
+
+    fn next_data(&mut self, offset: u64) -> Result<Option<u64>, String> {
+        self.file()?.next_data(&Context::root(), offset).map_err(|e| e.to_string())
+    }
+
+    fn next_hole(&mut self, offset: u64) -> Result<Option<u64>, String> {
+        self.file()?.next_hole(&Context::root(), offset).map_err(|e| e.to_string())
+    }
+
     fn sync(&mut self) -> Result<(), String> {
         self.file()?.sync(&Context::root()).map_err(|e| e.to_string())
     }

@@ -1,6 +1,8 @@
 //! A file of a mounted (or any local) file system.
 
 use crate::Subject;
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -18,6 +20,24 @@ impl PosixFile {
             OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
         Ok(Self { path, file })
     }
+}
+
+impl PosixFile {
+    fn fallocate(&self, flags: FallocateFlags, offset: u64, len: u64) -> Result<(), String> {
+        fallocate(&self.file, flags, offset, len).map_err(|e| format!("{flags:?}: {e}"))
+    }
+
+    fn seek(&self, to: SeekFrom) -> Result<Option<u64>, String> {
+        match seek(&self.file, to) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NXIO) => Ok(None),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+}
+
+fn size_flag(keep_size: bool) -> FallocateFlags {
+    if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() }
 }
 
 impl Subject for PosixFile {
@@ -41,6 +61,26 @@ impl Subject for PosixFile {
 
     fn truncate(&mut self, len: u64) -> Result<(), String> {
         self.file.set_len(len).map_err(|e| e.to_string())
+    }
+
+    fn punch(&mut self, offset: u64, len: u64) -> Result<(), String> {
+        self.fallocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len)
+    }
+
+    fn allocate(&mut self, offset: u64, len: u64, keep_size: bool) -> Result<(), String> {
+        self.fallocate(size_flag(keep_size), offset, len)
+    }
+
+    fn zero(&mut self, offset: u64, len: u64, keep_size: bool) -> Result<(), String> {
+        self.fallocate(FallocateFlags::ZERO_RANGE | size_flag(keep_size), offset, len)
+    }
+
+    fn next_data(&mut self, offset: u64) -> Result<Option<u64>, String> {
+        self.seek(SeekFrom::Data(offset))
+    }
+
+    fn next_hole(&mut self, offset: u64) -> Result<Option<u64>, String> {
+        self.seek(SeekFrom::Hole(offset))
     }
 
     fn sync(&mut self) -> Result<(), String> {

@@ -30,6 +30,10 @@ const CHECKS: &[(&str, Check)] = &[
     ("truncate and extend", truncate_and_extend),
     ("overwrite", overwrite),
     ("unaligned ends", unaligned_ends),
+    ("punch", punch),
+    ("allocate", allocate),
+    ("zero range", zero_range),
+    ("data and holes", data_and_holes),
 ];
 
 fn expect(file: &mut dyn Subject, offset: u64, len: usize, want: &[u8]) -> Outcome {
@@ -140,6 +144,135 @@ fn unaligned_ends(file: &mut dyn Subject) -> Outcome {
     expect(file, 0, model.len() + 1, &model)
 }
 
+fn punch(file: &mut dyn Subject) -> Outcome {
+    let mut model = Random::new(3).bytes(900_001);
+    file.write(0, &model)?;
+    // Inside a block, across blocks, across columns and segments, beyond the
+    // end, and where nothing was ever written.
+    for (at, len) in [(10, 100), (4000, 5000), (70_000, 450_000), (899_000, 1 << 33), (1 << 20, 1)]
+    {
+        file.punch(at, len)?;
+        let (from, to) = ((at as usize).min(900_001), (at + len).min(900_001) as usize);
+        model[from..to.max(from)].fill(0);
+        expect_size(file, 900_001)?;
+        expect(file, 0, model.len() + 1, &model)?;
+    }
+    // What is written afterwards is there, and nothing else came back.
+    model[300_000..300_838].copy_from_slice(&[0x5a; 838]);
+    file.write(300_000, &[0x5a; 838])?;
+    expect(file, 0, model.len(), &model)?;
+    file.sync()?;
+    file.reopen()?;
+    expect_size(file, 900_001)?;
+    expect(file, 0, model.len(), &model)
+}
+
+fn allocate(file: &mut dyn Subject) -> Outcome {
+    file.write(10_000, b"here")?;
+    file.allocate(0, 300_000, true)?;
+    expect_size(file, 10_004)?;
+    expect(file, 9_998, 100, b"\0\0here")?;
+    file.allocate(5_000, 400_000, false)?;
+    expect_size(file, 405_000)?;
+    let mut model = vec![0; 405_000];
+    model[10_000..10_004].copy_from_slice(b"here");
+    expect(file, 0, 500_000, &model)?;
+    // Smaller than the file: nothing changes.
+    file.allocate(0, 1, false)?;
+    expect_size(file, 405_000)?;
+    file.write(404_999, b"xy")?;
+    model[404_999] = b'x';
+    model.push(b'y');
+    file.reopen()?;
+    expect_size(file, 405_001)?;
+    expect(file, 0, 500_000, &model)?;
+    // What was reserved beyond a cut reads as zeros when it is extended again.
+    file.truncate(100)?;
+    file.allocate(50, 100_000, false)?;
+    model.truncate(100);
+    model.resize(100_050, 0);
+    file.reopen()?;
+    expect(file, 0, 200_000, &model)
+}
+
+fn zero_range(file: &mut dyn Subject) -> Outcome {
+    let mut model = Random::new(4).bytes(200_000);
+    file.write(0, &model)?;
+    file.zero(50_001, 100_000, true)?;
+    model[50_001..150_001].fill(0);
+    expect(file, 0, 200_001, &model)?;
+    file.zero(190_000, 20_000, true)?;
+    expect_size(file, 200_000)?;
+    file.zero(190_000, 20_000, false)?;
+    model[190_000..].fill(0);
+    model.resize(210_000, 0);
+    expect_size(file, 210_000)?;
+    file.reopen()?;
+    expect(file, 0, 300_000, &model)
+}
+
+/// No promise says how much of a file that reads as zeros is a hole; but that
+/// nothing else is.
+fn data_and_holes(file: &mut dyn Subject) -> Outcome {
+    check_seek(file, &[])?;
+    let mut model = vec![0; 1_600_000];
+    for (at, len) in [(0, 100), (600_000, 65_536), (1_500_000, 100_000)] {
+        let data = vec![0xdd; len];
+        model[at..at + len].copy_from_slice(&data);
+        file.write(at as u64, &data)?;
+    }
+    check_seek(file, &model)?;
+    // A MiB of data with a hole in the middle.
+    model[..1_400_000].fill(0xaa);
+    let all = model.clone();
+    file.write(0, &all[..1_400_000])?;
+    file.punch(300_000, 800_000)?;
+    model[300_000..1_100_000].fill(0);
+    check_seek(file, &model)?;
+    file.sync()?;
+    file.reopen()?;
+    check_seek(file, &model)?;
+    let hole = file.next_hole(0)?.unwrap_or(0);
+    // Blocks at its edges stay.
+    if !(300_000..310_000).contains(&hole) {
+        return Err(format!("the first hole is at {hole}, not soon after 300000"));
+    }
+    let data = file.next_data(hole)?.unwrap_or(0);
+    if !(hole + 4096..=1_100_000).contains(&data) {
+        return Err(format!("after the hole at {hole} there is data at {data}"));
+    }
+    file.punch(0, 1 << 32)?;
+    match file.next_data(0)? {
+        None => Ok(()),
+        Some(at) => Err(format!("data at {at} of a file that is one hole")),
+    }
+}
+
+/// Asks at many places where data and holes are, and holds it against what the
+/// file has.
+fn check_seek(file: &mut dyn Subject, model: &[u8]) -> Outcome {
+    let len = model.len() as u64;
+    for at in [len, len + 1, 1 << 40] {
+        if (file.next_data(at)?, file.next_hole(at)?) != (None, None) {
+            return Err(format!("data or a hole from {at} on, beyond the end at {len}"));
+        }
+    }
+    for at in (0..len).step_by(33_333).chain([0, 4095, 4096].into_iter().filter(|at| *at < len)) {
+        let data = file.next_data(at)?;
+        let before = data.unwrap_or(len);
+        let skipped = model.get(at as usize..before as usize);
+        if !skipped.is_some_and(|bytes| bytes.iter().all(|&b| b == 0)) {
+            return Err(format!("data from {at} on was said to begin at {data:?}"));
+        }
+        match file.next_hole(at)? {
+            Some(hole) if hole == len => {}
+            Some(hole) if (at..len).contains(&hole) && model[hole as usize] == 0 => {}
+            other => return Err(format!("a hole from {at} on was said to begin at {other:?}")),
+        }
+    }
+    Ok(())
+}
+
 /// Random operations on one file and on an array of bytes; both must agree
 /// after each.
 pub fn run_model(file: &mut dyn Subject, seed: u64, operations: usize) -> Outcome {
@@ -165,7 +298,22 @@ fn one_step(file: &mut dyn Subject, model: &mut Vec<u8>, random: &mut Random) ->
         1 => 4096 * random.below(MAX_FILE / 4096),
         _ => random.below(model.len() as u64 + 1),
     };
-    match random.below(20) {
+    match random.below(23) {
+        20 => {
+            let keep_size = random.below(2) == 0;
+            if !keep_size && model.len() < (offset + len) as usize {
+                model.resize((offset + len) as usize, 0);
+            }
+            file.allocate(offset, len, keep_size)
+        }
+        21..23 => {
+            let from = (offset as usize).min(model.len());
+            let to = (from + len as usize).min(model.len());
+            if offset as usize <= model.len() {
+                model[from..to].fill(0);
+            }
+            file.punch(offset, len)
+        }
         0..9 => {
             let len = len.min(MAX_FILE.saturating_sub(offset)).max(1);
             let data = random.bytes(len as usize);

@@ -9,6 +9,9 @@
 //! `dir` (default: the temporary directory) should not be a tmpfs, which knows
 //! no `RWF_NOWAIT`. The files are warm in the page cache.
 
+// Asks the operating system for what it wants.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod bench {
     pub mod cluster;
     pub mod raw;

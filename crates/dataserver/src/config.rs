@@ -56,6 +56,10 @@ pub struct DataServerConfig {
     /// The most connections.
     #[serde(default = "default_max_connections")]
     pub max_connections: usize,
+    /// Everything of a target is made durable so often, if anything changed: a
+    /// start after a crash examines what was written since.
+    #[serde(default = "default_checkpoint_ms")]
+    pub checkpoint_ms: u64,
 }
 
 fn default_disk_threads() -> usize {
@@ -69,6 +73,9 @@ fn default_buffer_bytes() -> usize {
 }
 fn default_max_connections() -> usize {
     65_536
+}
+fn default_checkpoint_ms() -> u64 {
+    30_000
 }
 
 impl DataServerConfig {
@@ -87,6 +94,7 @@ impl DataServerConfig {
             queue_limit: default_queue_limit(),
             buffer_bytes: default_buffer_bytes(),
             max_connections: default_max_connections(),
+            checkpoint_ms: default_checkpoint_ms(),
         }
     }
 
@@ -114,30 +122,33 @@ impl DataServerConfig {
     }
 }
 
+/// More than a key file has.
+const MAX_KEY_FILE_BYTES: usize = 4096;
+
 /// Reads a key file.
 ///
 /// Errors: `NotFound`, `AccessDenied` if others than the owner may read it,
 /// `InvalidArgument` if it is no key; they name the file and never its contents.
 pub(crate) fn read_key(path: &Path, whose: &str) -> Result<Key> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|e| {
-        let hint = match e.kind() {
-            std::io::ErrorKind::NotFound => {
+    let bytes = weir_host::fs::read_file(path, MAX_KEY_FILE_BYTES).map_err(|e| {
+        let error = Error::from(std::io::Error::from(e));
+        let hint = match error.kind {
+            ErrorKind::NotFound => {
                 "; make it with `weir key`, or copy it from the metadata server's host"
             }
             _ => "",
         };
-        let error = Error::from(e);
         Error::new(error.kind, format!("key file {shown} of {whose}: {}{hint}", error.message))
     })?;
-    let mode = std::fs::metadata(path).map_err(Error::from)?.mode();
-    if mode & 0o077 != 0 {
+    if others_may_read(path)? {
         return Err(Error::new(
             ErrorKind::AccessDenied,
             format!("key file {shown} of {whose} can be read by others: run `chmod 600 {shown}`"),
         ));
     }
-    Key::from_hex(&text).ok_or_else(|| {
+    let key = std::str::from_utf8(&bytes).ok().and_then(Key::from_hex);
+    key.ok_or_else(|| {
         Error::new(
             ErrorKind::InvalidArgument,
             format!("key file {shown} of {whose} does not hold 64 hexadecimal digits"),
@@ -145,7 +156,17 @@ pub(crate) fn read_key(path: &Path, whose: &str) -> Result<Key> {
     })
 }
 
+/// A simulated machine has no other users.
+#[expect(clippy::disallowed_methods, reason = "of the operating system only")]
+fn others_may_read(path: &Path) -> Result<bool> {
+    if weir_host::net::is_simulated() {
+        return Ok(false);
+    }
+    Ok(std::fs::metadata(path).map_err(Error::from)?.mode() & 0o077 != 0)
+}
+
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)] // Tests ask the operating system.
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;

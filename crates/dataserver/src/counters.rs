@@ -26,6 +26,12 @@ counters! {
     sync = "op.sync";
     truncate = "op.truncate";
     stat_object = "op.stat_object";
+    list_objects = "op.list_objects";
+    scrub = "op.scrub";
+    remove_objects = "op.remove_objects";
+    punch = "op.punch";
+    allocate = "op.allocate";
+    seek = "op.seek";
     ping = "op.ping";
     status = "op.status";
     other = "op.other";
@@ -52,13 +58,25 @@ counters! {
     damaged_arrivals = "checksum.damaged_on_arrival";
     /// Blocks that did not match on the disk.
     corrupt_blocks = "checksum.corrupt_on_disk";
+    /// Requests to targets that could not be opened.
+    refused_unopened = "refused.target_not_opened";
+    /// Changes that found the disk full.
+    no_space = "error.no_space";
+    /// Changes of a disk that is read-only.
+    read_only = "error.read_only";
+    /// Failures of a disk, and changes refused since.
+    io_errors = "error.io";
     /// Other errors answered.
     errors = "error.other";
     /// Times that a target's queue was full.
     queue_full = "queue.full";
     /// Reads that waited for a buffer.
     buffer_waits = "buffer.waits";
-    /// Objects removed at the metadata server's word.
+    /// Bytes that administrators had verified.
+    scrubbed_bytes = "scrub.bytes";
+    /// What was wrong there.
+    scrub_findings = "scrub.findings";
+    /// Objects removed at the metadata server's or an administrator's word.
     objects_removed = "objects.removed";
 }
 
@@ -75,6 +93,12 @@ impl Counters {
             Op::Sync => &self.sync,
             Op::Truncate => &self.truncate,
             Op::StatObject => &self.stat_object,
+            Op::ListObjects => &self.list_objects,
+            Op::Scrub => &self.scrub,
+            Op::RemoveObjects => &self.remove_objects,
+            Op::Punch => &self.punch,
+            Op::Allocate => &self.allocate,
+            Op::Seek => &self.seek,
             Op::Ping => &self.ping,
             Op::Status => &self.status,
             _ => &self.other,
@@ -99,6 +123,9 @@ impl Counters {
             ErrorKind::Stale => &self.refused_stale,
             ErrorKind::ChecksumMismatch => &self.damaged_arrivals,
             ErrorKind::Corrupt => &self.corrupt_blocks,
+            ErrorKind::NoSpace => &self.no_space,
+            ErrorKind::ReadOnly => &self.read_only,
+            ErrorKind::Io => &self.io_errors,
             _ => &self.errors,
         };
         add(counter, 1);

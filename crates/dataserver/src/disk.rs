@@ -1,13 +1,16 @@
 //! A target's disk: its queue, and the few threads that work it off.
 
+use crate::inspect;
 use crate::machine::{OpId, Outcome, ReadWork, ServedTarget, Work};
 use crate::queue::{Admission, TargetQueue};
 use crate::service::Event;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use weir_host::sync::{Condvar, Mutex, MutexGuard};
 use weir_net::{ConnId, LoopHandle, PooledBuf};
 use weir_store::{ReadMode, ReadOutcome, Target};
-use weir_types::{Error, ErrorKind, FsUsage, Generation, Result};
+use weir_types::{Error, ErrorKind, FsUsage, Generation, ObjectId, Result};
 use weir_wire::data::ObjectStat;
 
 /// The bulk data of an operation.
@@ -45,6 +48,12 @@ pub(crate) struct Health {
     pub(crate) trouble: String,
 }
 
+/// A target that could not be opened: refused, and reported.
+pub(crate) struct Unopened {
+    pub(crate) served: Arc<ServedTarget>,
+    pub(crate) dir: PathBuf,
+}
+
 /// One target with its queue.
 pub(crate) struct Disk {
     pub(crate) store: Target,
@@ -66,6 +75,15 @@ impl Disk {
         };
         disk.check_health();
         disk
+    }
+
+    /// Says whether anything had to be recovered (the store says what).
+    pub(crate) fn log_opening(&self) {
+        let name = self.store.name();
+        match self.store.recovery().unclean {
+            true => tracing::info!("{name}: serves after recovery"),
+            false => tracing::info!("{name}: serves; it had been closed, nothing to recover"),
+        }
     }
 
     /// Takes a task; `Full` if its connection must pause.
@@ -105,27 +123,36 @@ impl Disk {
             if state.stop {
                 return None;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state);
         }
     }
 
     /// Asks for the space; it may take as long as the disk likes.
     pub(crate) fn check_health(&self) -> Health {
-        let health = match self.store.usage() {
-            Ok(usage) => Health { usage, trouble: String::new() },
+        let health = match self.store.check_presence().and_then(|()| self.store.usage()) {
+            Ok(usage) => Health { usage, trouble: self.trouble() },
             Err(e) => Health { trouble: e.to_string(), ..self.health() },
         };
-        *self.health.lock().unwrap_or_else(PoisonError::into_inner) = health.clone();
+        *self.health.lock() = health.clone();
         health
     }
 
-    /// What the last [`Disk::check_health`] found.
+    /// What the last [`Disk::check_health`] found, and what is wrong since.
     pub(crate) fn health(&self) -> Health {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut health = self.health.lock().clone();
+        if health.trouble.is_empty() {
+            health.trouble = self.trouble();
+        }
+        health
+    }
+
+    /// Why the store changes nothing any more; empty: it does.
+    fn trouble(&self) -> String {
+        self.store.trouble().unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn note_depth(&self, state: &State) {
@@ -188,17 +215,55 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
         }
         Work::Truncate { object, len, generation } => {
             let object = store.object_or_create(object)?;
-            // Never extends: what lies beyond an object reads as zeros anyway.
-            let object_len = object.truncate(len.min(object.len()), generation)?;
+            let object_len = object.cut(len, generation)?;
+            // The metadata server is told that it has been done, and forgets it.
+            object.sync()?;
             Ok(Outcome::Truncated { object_len })
         }
+        Work::Punch { object, offset, len, generation } => {
+            let object_len = match store.object(object)? {
+                Some(object) => object.punch(offset, len, generation)?,
+                None => 0,
+            };
+            Ok(Outcome::Reshaped { object_len })
+        }
+        Work::Allocate { object, offset, len, generation } => {
+            let object = store.object_or_create(object)?;
+            let object_len = object.allocate(offset, len, true, generation)?;
+            Ok(Outcome::Reshaped { object_len })
+        }
+        Work::Seek { object, offset, hole } => seek(store, object, offset, hole),
         Work::Stat { object } => {
             let object = store.object(object)?;
             let (len, generation) =
                 object.as_ref().map_or((0, Generation(0)), |o| (o.len(), o.generation()));
             Ok(Outcome::Stat(ObjectStat { exists: object.is_some(), len, generation }))
         }
+        Work::List { after, max } => inspect::list(store, after, max).map(Outcome::Listed),
+        Work::Scrub { cursor, budget_bytes } => {
+            inspect::scrub(store, cursor, budget_bytes).map(Outcome::Scrubbed)
+        }
+        Work::Remove { objects } => {
+            for &object in &objects {
+                store.remove(object)?;
+            }
+            store.sync_removals()?;
+            Ok(Outcome::Removed { count: objects.len() as u64 })
+        }
     }
+}
+
+/// What lies behind the end of an object, or in one that was never made, is a
+/// hole.
+fn seek(store: &Target, object: ObjectId, offset: u64, hole: bool) -> Result<Outcome> {
+    let object = store.object(object)?;
+    let found = match (&object, hole) {
+        (Some(object), true) => Some(object.next_hole(offset)?.max(offset)),
+        (Some(object), false) => object.next_data(offset)?,
+        (None, true) => Some(offset),
+        (None, false) => None,
+    };
+    Ok(Outcome::Found(found))
 }
 
 fn read(store: &Target, work: &ReadWork, data: &mut Data) -> Result<Outcome> {

@@ -14,9 +14,11 @@
 //!   waits for a disk.
 //! - Data is served whether or not the metadata server is there.
 
+mod checkpoint;
 pub mod config;
 mod counters;
 mod disk;
+mod inspect;
 pub mod machine;
 pub mod queue;
 mod register;

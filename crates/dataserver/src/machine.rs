@@ -26,14 +26,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use weir_layout::{Piece, cut_count, share};
 use weir_types::codec::{Decode, Encode};
-use weir_types::limits::MAX_PAYLOAD_BYTES;
-use weir_types::{Error, ErrorKind, Result, ServerId, SessionId, StripeMap, TargetId};
-use weir_wire::capability::Check;
+use weir_types::limits::{MAX_ALLOCATE_BYTES, MAX_OBJECT_PAGE, MAX_PAYLOAD_BYTES, MAX_SCRUB_BYTES};
+use weir_types::{Error, ErrorKind, FileId, Result, ServerId, SessionId, StripeMap, TargetId};
+use weir_wire::capability::{ANY_FILE, Check};
 use weir_wire::data::{
-    Access, ObjectLen, ObjectStat, ReadRequest, StatObjectRequest, SyncRequest, TruncateRequest,
-    WriteRequest,
+    Access, AdminAccess, AllocateRequest, ListObjectsRequest, ObjectLen, ObjectPage, ObjectStat,
+    PunchRequest, ReadRequest, RemoveObjectsRequest, ScrubPage, ScrubRequest, SeekRequest,
+    StatObjectRequest, SyncRequest, TruncateRequest, WriteRequest,
 };
-use weir_wire::{Header, Key, Op, Rights};
+use weir_wire::{Capability, Header, Key, Mac, Op, Rights};
 
 /// How busy a target is; shared by all machines of a server.
 #[derive(Debug, Default)]
@@ -53,6 +54,8 @@ pub struct ServedTarget {
     pub key: Key,
     /// How busy it is.
     pub load: Load,
+    /// Why it could not be opened: then nothing of it can be served.
+    pub unopened: Option<String>,
 }
 
 /// A request in progress.
@@ -136,6 +139,12 @@ pub enum Body {
     Len(ObjectLen),
     /// Of [`StatObjectRequest`].
     Stat(ObjectStat),
+    /// Of [`SeekRequest`].
+    Found(Option<u64>),
+    /// Of [`ListObjectsRequest`].
+    Objects(ObjectPage),
+    /// Of [`ScrubRequest`].
+    Scrub(ScrubPage),
     /// Of failures.
     Error(Error),
 }
@@ -146,6 +155,9 @@ impl Encode for Body {
             Body::Empty => {}
             Body::Len(len) => len.encode(out),
             Body::Stat(stat) => stat.encode(out),
+            Body::Found(found) => found.encode(out),
+            Body::Objects(page) => page.encode(out),
+            Body::Scrub(page) => page.encode(out),
             Body::Error(error) => error.encode(out),
         }
     }
@@ -192,7 +204,13 @@ impl<C: Copy> Machine<C> {
             Op::Write => self.write(incoming),
             Op::Sync => self.sync(incoming),
             Op::Truncate => self.truncate(incoming),
+            Op::Punch => self.punch(incoming),
+            Op::Allocate => self.allocate(incoming),
+            Op::Seek => self.seek(incoming),
             Op::StatObject => self.stat(incoming),
+            Op::ListObjects => self.list_objects(incoming),
+            Op::Scrub => self.scrub(incoming),
+            Op::RemoveObjects => self.remove_objects(incoming),
             Op::Ping => Ok(self.answer_at_once(incoming)),
             Op::Status => Ok(Action::Status { conn, header: Header::reply_to(header, None) }),
             op => Err(Error::new(
@@ -238,9 +256,22 @@ impl<C: Copy> Machine<C> {
                 add(&self.counters.written_bytes, u64::from(request.payload_len));
                 Body::Len(ObjectLen { len: object_len })
             }
-            Ok(Outcome::Truncated { object_len }) => Body::Len(ObjectLen { len: object_len }),
+            Ok(Outcome::Truncated { object_len } | Outcome::Reshaped { object_len }) => {
+                Body::Len(ObjectLen { len: object_len })
+            }
+            Ok(Outcome::Found(found)) => Body::Found(found),
             Ok(Outcome::Synced) => Body::Empty,
             Ok(Outcome::Stat(stat)) => Body::Stat(stat),
+            Ok(Outcome::Listed(page)) => Body::Objects(page),
+            Ok(Outcome::Scrubbed(page)) => {
+                add(&self.counters.scrubbed_bytes, page.bytes);
+                add(&self.counters.scrub_findings, page.findings.len() as u64);
+                Body::Scrub(page)
+            }
+            Ok(Outcome::Removed { count }) => {
+                add(&self.counters.objects_removed, count);
+                Body::Empty
+            }
             Err(error) => {
                 self.counters.count_failure(error.kind);
                 Body::Error(error)
@@ -317,12 +348,74 @@ impl<C: Copy> Machine<C> {
         Ok(self.queue_work(incoming, target, Work::Truncate { object, len, generation }))
     }
 
-    fn stat(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
-        let StatObjectRequest { access } = StatObjectRequest::from_bytes(incoming.body)?;
-        // Whoever may append has to know the length as much as whoever reads.
+    fn punch(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let PunchRequest { access, offset, len } = PunchRequest::from_bytes(incoming.body)?;
+        let target = self.admit(incoming, &access, Rights::WRITE)?;
+        expect_no_payload(incoming.header)?;
+        let Access { object, generation, .. } = access;
+        Ok(self.queue_work(incoming, target, Work::Punch { object, offset, len, generation }))
+    }
+
+    fn allocate(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let AllocateRequest { access, offset, len } = AllocateRequest::from_bytes(incoming.body)?;
+        let target = self.admit(incoming, &access, Rights::WRITE)?;
+        expect_no_payload(incoming.header)?;
+        if len > MAX_ALLOCATE_BYTES {
+            let what =
+                format!("{len} bytes to reserve in one request, at most {MAX_ALLOCATE_BYTES}");
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
+        let Access { object, generation, .. } = access;
+        Ok(self.queue_work(incoming, target, Work::Allocate { object, offset, len, generation }))
+    }
+
+    fn seek(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let SeekRequest { access, offset, hole } = SeekRequest::from_bytes(incoming.body)?;
         let target = self.admit(incoming, &access, either_right(&access))?;
         expect_no_payload(incoming.header)?;
+        Ok(self.queue_work(incoming, target, Work::Seek { object: access.object, offset, hole }))
+    }
+
+    fn stat(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let StatObjectRequest { access } = StatObjectRequest::from_bytes(incoming.body)?;
+        let target = match access.capability.rights.allow(Rights::ADMIN) {
+            true => self.admit_administrator(incoming, &AdminAccess::of(&access))?,
+            // Whoever may append has to know the length as much as whoever reads.
+            false => self.admit(incoming, &access, either_right(&access))?,
+        };
+        expect_no_payload(incoming.header)?;
         Ok(self.queue_work(incoming, target, Work::Stat { object: access.object }))
+    }
+
+    fn list_objects(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let ListObjectsRequest { access, after, max_objects } =
+            ListObjectsRequest::from_bytes(incoming.body)?;
+        let target = self.admit_administrator(incoming, &access)?;
+        expect_no_payload(incoming.header)?;
+        let max = (max_objects as usize).clamp(1, MAX_OBJECT_PAGE);
+        Ok(self.queue_work(incoming, target, Work::List { after, max }))
+    }
+
+    fn scrub(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let ScrubRequest { access, cursor, budget_bytes } =
+            ScrubRequest::from_bytes(incoming.body)?;
+        let target = self.admit_administrator(incoming, &access)?;
+        expect_no_payload(incoming.header)?;
+        let budget_bytes = budget_bytes.min(MAX_SCRUB_BYTES);
+        Ok(self.queue_work(incoming, target, Work::Scrub { cursor, budget_bytes }))
+    }
+
+    fn remove_objects(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let RemoveObjectsRequest { access, objects } =
+            RemoveObjectsRequest::from_bytes(incoming.body)?;
+        let target = self.admit_administrator(incoming, &access)?;
+        expect_no_payload(incoming.header)?;
+        if objects.len() > MAX_OBJECT_PAGE {
+            let what =
+                format!("{} objects in one request, at most {MAX_OBJECT_PAGE}", objects.len());
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
+        Ok(self.queue_work(incoming, target, Work::Remove { objects }))
     }
 
     fn answer_at_once(&self, incoming: &Incoming<'_, C>) -> Action<C> {
@@ -337,11 +430,34 @@ impl<C: Copy> Machine<C> {
         access: &Access,
         needed: Rights,
     ) -> Result<Arc<ServedTarget>> {
-        let Ok(at) = self.targets.binary_search_by_key(&access.target, |t| t.id) else {
+        let shown = (&access.capability, &access.mac);
+        self.check(incoming, access.target, shown, access.object.file, needed)
+    }
+
+    /// Whether the client may administer the target.
+    fn admit_administrator(
+        &self,
+        incoming: &Incoming<'_, C>,
+        access: &AdminAccess,
+    ) -> Result<Arc<ServedTarget>> {
+        let shown = (&access.capability, &access.mac);
+        self.check(incoming, access.target, shown, ANY_FILE, Rights::ADMIN)
+    }
+
+    /// Whether a capability allows what is asked, here and now.
+    fn check(
+        &self,
+        incoming: &Incoming<'_, C>,
+        target: TargetId,
+        (capability, mac): (&Capability, &Mac),
+        file: FileId,
+        needed: Rights,
+    ) -> Result<Arc<ServedTarget>> {
+        let Ok(at) = self.targets.binary_search_by_key(&target, |t| t.id) else {
             add(&self.counters.refused_target, 1);
             return Err(Error::new(
                 ErrorKind::TargetMissing,
-                format!("target {} is not served by server {}", access.target, self.server),
+                format!("target {target} is not served by server {}", self.server),
             ));
         };
         let target = &self.targets[at];
@@ -349,14 +465,18 @@ impl<C: Copy> Machine<C> {
             target: target.id,
             target_key: &target.key,
             session: incoming.session,
-            file: access.object.file,
+            file,
             needed,
             now_unix_ms: incoming.now_unix_ms,
         };
-        if let Some(refusal) = access.capability.refusal(&access.mac, &check) {
+        if let Some(refusal) = capability.refusal(mac, &check) {
             self.counters.count_refusal(refusal);
             let message = format!("target {}: {}", target.id, refusal.text());
             return Err(Error::new(ErrorKind::BadCapability, message));
+        }
+        if let Some(why) = &target.unopened {
+            add(&self.counters.refused_unopened, 1);
+            return Err(Error::new(ErrorKind::Io, why.clone()));
         }
         Ok(target.clone())
     }

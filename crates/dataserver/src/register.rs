@@ -2,13 +2,16 @@
 //! told to. One thread; data is served whether or not it succeeds.
 
 use crate::counters::add;
+use crate::disk::Health;
 use crate::service::Shared;
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use weir_host::clock;
+use weir_host::net::Signal;
 use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
-use weir_types::{Error, ErrorKind, ObjectId, Result, SessionId, TargetId};
+use weir_types::{Error, ErrorKind, FsUsage, ObjectId, Result, SessionId, TargetId};
 use weir_wire::Header;
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity};
@@ -30,8 +33,8 @@ pub(crate) struct Registrar {
     metadata: Vec<Address>,
     tcp: String,
     unix: String,
-    /// Becomes readable when the server stops.
-    shutdown: RawFd,
+    /// Raised when the server stops.
+    shutdown: Signal,
     to_remove: VecDeque<(TargetId, ObjectId)>,
     removed: Vec<(TargetId, ObjectId)>,
     /// The last state that was logged.
@@ -39,13 +42,13 @@ pub(crate) struct Registrar {
 }
 
 impl Registrar {
-    /// `shutdown` must stay open until [`Registrar::run`] returns.
+    /// `shutdown` ends [`Registrar::run`].
     pub(crate) fn new(
         shared: Arc<Shared>,
         metadata: Vec<Address>,
         tcp: String,
         unix: String,
-        shutdown: RawFd,
+        shutdown: Signal,
     ) -> Self {
         let (to_remove, removed) = (VecDeque::new(), Vec::new());
         Self { shared, metadata, tcp, unix, shutdown, to_remove, removed, registered: None }
@@ -55,6 +58,8 @@ impl Registrar {
     pub(crate) fn run(mut self) {
         let mut backoff = FIRST_BACKOFF;
         loop {
+            // Also while nobody asks for a report.
+            self.shared.disks.iter().for_each(|disk| drop(disk.check_health()));
             for address in self.metadata.clone() {
                 let error = match self.stay_registered(&address) {
                     Ok(never) => match never {},
@@ -73,7 +78,7 @@ impl Registrar {
                     );
                 }
             }
-            if self.wait(backoff).sleep(backoff).is_err() {
+            if self.sleep(backoff).is_err() {
                 return;
             }
             backoff = (backoff * 2).min(MAX_BACKOFF);
@@ -139,25 +144,44 @@ impl Registrar {
     fn pause(&mut self, reply: &HeartbeatReply) -> Result<()> {
         let interval_ms = reply.interval_ms.clamp(*INTERVAL_MS.start(), *INTERVAL_MS.end());
         let interval = Duration::from_millis(interval_ms.into());
-        let due = Instant::now() + interval;
-        while Instant::now() < due
+        let due = clock::now() + interval;
+        let mut unlinked = Vec::new();
+        while clock::now() < due
             && let Some((target, object)) = self.to_remove.pop_front()
         {
-            self.remove(target, object);
+            if self.unlink(target, object) {
+                unlinked.push((target, object));
+            }
         }
-        self.wait(interval).sleep(due.saturating_duration_since(Instant::now()))
+        self.confirm(unlinked);
+        self.sleep(due.saturating_duration_since(clock::now()))
     }
 
-    fn remove(&mut self, target: TargetId, object: ObjectId) {
+    /// Removes an object, not yet durably.
+    fn unlink(&self, target: TargetId, object: ObjectId) -> bool {
         // A target that is not ours has nothing to confirm.
-        let Some(disk) = self.shared.disks.iter().find(|d| d.served.id == target) else { return };
-        match disk.store.remove(object) {
-            Ok(()) => {
-                add(&self.shared.counters.objects_removed, 1);
-                self.removed.push((target, object));
+        let Some(disk) = self.shared.disks.iter().find(|d| d.served.id == target) else {
+            return false;
+        };
+        // What is not confirmed will be named again.
+        let result = disk.store.remove(object);
+        result.inspect_err(|e| tracing::warn!("cannot remove object {object}: {e}")).is_ok()
+    }
+
+    /// Makes removals durable, all of a target together, and only then takes
+    /// them into the next report: the metadata server forgets what is in it.
+    fn confirm(&mut self, mut unlinked: Vec<(TargetId, ObjectId)>) {
+        unlinked.sort_unstable();
+        for of_target in unlinked.chunk_by(|a, b| a.0 == b.0) {
+            let disk = self.shared.disks.iter().find(|d| d.served.id == of_target[0].0);
+            let Some(disk) = disk else { continue };
+            match disk.store.sync_removals() {
+                Ok(()) => {
+                    add(&self.shared.counters.objects_removed, of_target.len() as u64);
+                    self.removed.extend(of_target);
+                }
+                Err(e) => tracing::warn!("removals are not durable: {e}"),
             }
-            // Not confirmed, so it will be named again.
-            Err(e) => tracing::warn!("cannot remove object {object}: {e}"),
         }
     }
 
@@ -167,12 +191,28 @@ impl Registrar {
             let target = disk.served.id;
             let mine = reported.iter().filter(|(t, _)| *t == target);
             let removed = mine.map(|(_, object)| *object).collect();
-            TargetReport { target, usage: disk.check_health().usage, removed }
+            let Health { usage, trouble } = disk.check_health();
+            TargetReport { target, usage, trouble, removed }
         });
-        targets.collect()
+        let unopened = self.shared.unopened.iter().map(|unopened| TargetReport {
+            target: unopened.served.id,
+            usage: FsUsage::default(),
+            trouble: unopened.served.unopened.clone().unwrap_or_default(),
+            removed: Vec::new(),
+        });
+        targets.chain(unopened).collect()
     }
 
     fn wait(&self, time: Duration) -> Wait {
-        Wait::until(Instant::now() + time).interruptible(Some(self.shutdown))
+        Wait::until(clock::now() + time).interruptible(self.shutdown.fd().map(|fd| fd.as_raw_fd()))
+    }
+
+    /// Errors: `Interrupted` when the server stops.
+    fn sleep(&self, time: Duration) -> Result<()> {
+        match self.shutdown.wait(Some(time)) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(ErrorKind::Interrupted.into()),
+            Err(e) => Err(std::io::Error::from(e).into()),
+        }
     }
 }

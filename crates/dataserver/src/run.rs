@@ -1,17 +1,16 @@
 //! Starts a data server, waits, stops it.
 
+use crate::checkpoint;
 use crate::config::{DataServerConfig, TargetConfig, read_key};
 use crate::counters::Counters;
-use crate::disk::Disk;
+use crate::disk::{Disk, Unopened};
 use crate::machine::{Load, ServedTarget};
 use crate::register::Registrar;
 use crate::service::{DataService, Shared};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
-use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::Instant;
+use weir_host::clock;
+use weir_host::net::Signal;
+use weir_host::thread::{self, JoinHandle};
 use weir_net::{
     AbortOnPanic, Address, BufferPool, Listener, Server, ServerConfig, host_name, random_bytes,
 };
@@ -34,14 +33,14 @@ pub struct ReadyInfo {
     pub targets: Vec<TargetId>,
 }
 
-/// Serves until `shutdown` becomes readable. `on_ready` is called once, when
+/// Serves until `shutdown` is raised. `on_ready` is called once, when
 /// connections are accepted.
 ///
 /// Errors, before `on_ready`: what is wrong with the configuration, a key
 /// file, a target directory or an address, and what to do about it.
 pub fn run(
     config: DataServerConfig,
-    shutdown: BorrowedFd<'_>,
+    shutdown: &Signal,
     on_ready: impl FnOnce(ReadyInfo),
 ) -> Result<()> {
     config.check()?;
@@ -49,15 +48,16 @@ pub fn run(
     let whose = format!("data server {server}");
     let server_key = read_key(&config.server_key_file, &whose)?;
     let metadata = config.metadata.iter().map(|a| Address::parse(a)).collect::<Result<_>>()?;
-    let (disks, cluster) = open_targets(&config)?;
+    let Opened { disks, unopened, cluster } = open_targets(&config)?;
     let (listeners, tcp, unix) = listen(&config)?;
     let shared = Arc::new(Shared {
         server,
         server_key,
         cluster,
-        instance: u64::from_le_bytes(random_bytes()?),
-        started: Instant::now(),
+        instance: instance()?,
+        started: clock::now(),
         disks,
+        unopened,
         counters: Arc::new(Counters::default()),
     });
     let mut threads = Vec::new();
@@ -72,7 +72,21 @@ pub fn run(
             return Err(Error::new(ErrorKind::Internal, what));
         }
     }
-    result
+    result.and(close_targets(shared))
+}
+
+/// Says on each disk that there is nothing to recover, now that nobody uses it
+/// any more. Tries all; the first error counts.
+fn close_targets(shared: Arc<Shared>) -> Result<()> {
+    let Some(shared) = Arc::into_inner(shared) else {
+        return Err(Error::new(ErrorKind::Internal, "the targets are still in use"));
+    };
+    let closed = shared.disks.into_iter().map(|disk| match Arc::into_inner(disk) {
+        Some(disk) => disk.store.close(),
+        None => Err(Error::new(ErrorKind::Internal, "a target is still in use")),
+    });
+    // All of them, whatever becomes of the first.
+    closed.collect::<Vec<_>>().into_iter().collect()
 }
 
 /// What serving needs, once all is open. Whatever ends it, the caller stops
@@ -80,8 +94,8 @@ pub fn run(
 struct Serve<'a> {
     config: &'a DataServerConfig,
     shared: &'a Arc<Shared>,
-    shutdown: BorrowedFd<'a>,
-    threads: &'a mut Vec<JoinHandle<()>>,
+    shutdown: &'a Signal,
+    threads: &'a mut Vec<JoinHandle>,
 }
 
 impl Serve<'_> {
@@ -99,13 +113,17 @@ impl Serve<'_> {
         })?;
         let (tcp_told, unix_told) = (tcp.clone(), unix.clone());
         let registrar =
-            Registrar::new(shared.clone(), metadata, tcp_told, unix_told, shutdown.as_raw_fd());
-        threads.push(spawn("weir-register".into(), move || registrar.run())?);
+            Registrar::new(shared.clone(), metadata, tcp_told, unix_told, shutdown.clone());
+        threads.push(spawn("weir-register", move || registrar.run())?);
+        let (of, interval_ms, until) = (shared.clone(), config.checkpoint_ms, shutdown.clone());
+        threads.push(spawn("weir-checkpoint", move || checkpoint::run(&of, interval_ms, &until))?);
         let server = shared.server;
         let targets = shared.disks.iter().map(|d| d.served.id).collect();
         tracing::info!("data server {server} serves {} targets on {tcp}", shared.disks.len());
+        shared.disks.iter().for_each(|disk| disk.log_opening());
         on_ready(ReadyInfo { server, tcp, unix, targets });
-        wait_for(shutdown)?;
+        let waited = shutdown.wait(None);
+        waited.map_err(|e| Error::from(std::io::Error::from(e)).context("wait for the end"))?;
         running.stop()
     }
 }
@@ -119,30 +137,57 @@ fn net_config(config: &DataServerConfig) -> ServerConfig {
     }
 }
 
-/// Opens every target, sorted, and returns the cluster that they belong to.
-fn open_targets(config: &DataServerConfig) -> Result<(Vec<Arc<Disk>>, [u8; 16])> {
-    let mut disks = Vec::new();
-    let mut cluster = None;
-    for target in &config.targets {
-        let (disk, of) = open_target(config, target)?;
-        if *cluster.get_or_insert(of) != of {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!(
-                    "{} belongs to another cluster than the targets before it",
-                    disk.store.name()
-                ),
-            ));
-        }
-        disks.push(Arc::new(disk));
-    }
-    disks.sort_by_key(|d| d.served.id);
-    Ok((disks, cluster.unwrap_or_default()))
+/// What became of the targets of a configuration.
+struct Opened {
+    /// Sorted.
+    disks: Vec<Arc<Disk>>,
+    unopened: Vec<Unopened>,
+    /// The cluster that they belong to.
+    cluster: [u8; 16],
 }
 
-fn open_target(config: &DataServerConfig, target: &TargetConfig) -> Result<(Disk, [u8; 16])> {
+/// Opens every target. One that cannot be opened does not keep the others from
+/// being served.
+///
+/// Errors: if none can be opened, those of the first; what is wrong with a key
+/// file; targets of different clusters.
+fn open_targets(config: &DataServerConfig) -> Result<Opened> {
+    let (mut disks, mut unopened, mut failure) = (Vec::new(), Vec::new(), None);
+    let mut cluster = None;
+    for target in &config.targets {
+        let id = TargetId(target.target);
+        let key = read_key(&target.key_file, &format!("target {id}"))?;
+        match open_store(config, target) {
+            Ok(store) => {
+                let of = store.identity().cluster;
+                if *cluster.get_or_insert(of) != of {
+                    let name = store.name();
+                    let what =
+                        format!("{name} belongs to another cluster than the targets before it");
+                    return Err(Error::new(ErrorKind::InvalidArgument, what));
+                }
+                let served = ServedTarget { id, key, load: Load::default(), unopened: None };
+                disks.push(Arc::new(Disk::new(store, Arc::new(served), config.queue_limit)));
+            }
+            Err(error) => {
+                tracing::error!("not served: {error}");
+                let why = format!("out of service: {error}");
+                let served = ServedTarget { id, key, load: Load::default(), unopened: Some(why) };
+                unopened.push(Unopened { served: Arc::new(served), dir: target.dir.clone() });
+                failure.get_or_insert(error);
+            }
+        }
+    }
+    disks.sort_by_key(|d| d.served.id);
+    match (cluster, failure) {
+        (Some(cluster), _) => Ok(Opened { disks, unopened, cluster }),
+        (None, Some(failure)) => Err(failure),
+        (None, None) => Err(Error::new(ErrorKind::InvalidArgument, "there is no target to serve")),
+    }
+}
+
+fn open_store(config: &DataServerConfig, target: &TargetConfig) -> Result<Target> {
     let id = TargetId(target.target);
-    let key = read_key(&target.key_file, &format!("target {id}"))?;
     let store = Target::open(&target.dir).map_err(|e| match e.kind {
         ErrorKind::NotFound => Error::new(
             ErrorKind::NotFound,
@@ -163,8 +208,7 @@ fn open_target(config: &DataServerConfig, target: &TargetConfig) -> Result<(Disk
             ),
         ));
     }
-    let served = Arc::new(ServedTarget { id, key, load: Load::default() });
-    Ok((Disk::new(store, served, config.queue_limit), identity.cluster))
+    Ok(store)
 }
 
 /// The listeners, and the addresses that clients are told.
@@ -196,13 +240,13 @@ fn listen(config: &DataServerConfig) -> Result<(Vec<Listener>, String, String)> 
 fn start_disk_threads(
     config: &DataServerConfig,
     shared: &Shared,
-    threads: &mut Vec<JoinHandle<()>>,
+    threads: &mut Vec<JoinHandle>,
 ) -> Result<()> {
     for disk in &shared.disks {
         for n in 0..config.disk_threads_per_target {
             let disk = disk.clone();
             let name = format!("weir-disk-{}.{n}", disk.served.id);
-            threads.push(spawn(name, move || {
+            threads.push(spawn(&name, move || {
                 let _guard = AbortOnPanic("a disk thread");
                 disk.work_off();
             })?);
@@ -211,19 +255,15 @@ fn start_disk_threads(
     Ok(())
 }
 
-fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
-    std::thread::Builder::new()
-        .name(name)
-        .spawn(body)
-        .map_err(|e| Error::from(e).context("start a thread"))
+/// The same as long as nothing that was confirmed can have been lost: until
+/// the machine starts anew.
+fn instance() -> Result<u64> {
+    match weir_host::boot_id() {
+        Some(boot) => Ok(boot as u64 ^ (boot >> 64) as u64),
+        None => Ok(u64::from_le_bytes(random_bytes()?)),
+    }
 }
 
-fn wait_for(shutdown: BorrowedFd<'_>) -> Result<()> {
-    loop {
-        match poll(&mut [PollFd::from_borrowed_fd(shutdown, PollFlags::IN)], None) {
-            Ok(_) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(e) => return Err(Error::from(std::io::Error::from(e)).context("wait for the end")),
-        }
-    }
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle> {
+    thread::spawn(name, body).map_err(|e| Error::from(e).context("start a thread"))
 }

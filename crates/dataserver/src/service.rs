@@ -1,16 +1,17 @@
 //! The event loop's side of a data server: carries out what the machine says.
 
 use crate::counters::{Counters, add};
-use crate::disk::{Data, Disk, Task, read_cached};
+use crate::disk::{Data, Disk, Task, Unopened, read_cached};
 use crate::machine::{Action, Body, Incoming, Machine, OpId, Outcome, ReadWork, Work};
 use crate::queue::Admission;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
+use weir_host::clock;
 use weir_net::server::ServerCounters;
 use weir_net::{ConnId, Frame, LoopHandle, Outbox, PooledBuf, Service};
-use weir_types::{Error, ErrorKind, Result, ServerId, TargetId};
+use weir_types::{Error, ErrorKind, FsUsage, Result, ServerId, TargetId};
 use weir_wire::data::{ServerStatus, TargetStatus};
 use weir_wire::frame::decode_checks;
 use weir_wire::handshake::{Hello, Identity, Welcome};
@@ -33,11 +34,13 @@ pub(crate) struct Shared {
     pub(crate) server: ServerId,
     pub(crate) server_key: Key,
     pub(crate) cluster: [u8; 16],
-    /// A random number of this run.
+    /// As long as it is the same, nothing that was confirmed was lost.
     pub(crate) instance: u64,
     pub(crate) started: Instant,
     /// Sorted by target.
     pub(crate) disks: Vec<Arc<Disk>>,
+    /// Targets of the configuration that are not among them.
+    pub(crate) unopened: Vec<Unopened>,
     pub(crate) counters: Arc<Counters>,
 }
 
@@ -45,6 +48,37 @@ impl Shared {
     fn disk(&self, target: TargetId) -> Option<&Arc<Disk>> {
         let at = self.disks.binary_search_by_key(&target, |d| d.served.id).ok()?;
         self.disks.get(at)
+    }
+}
+
+impl Shared {
+    /// What the opening of all targets found, for the counters.
+    fn recovery(&self) -> Vec<(String, u64)> {
+        let mut sum = [
+            ("unclean_targets", 0),
+            ("objects", 0),
+            ("bytes", 0),
+            ("blocks", 0),
+            ("headers", 0),
+            ("failed", 0),
+            ("damaged_logs", 0),
+            ("findings", 0),
+        ];
+        for disk in &self.disks {
+            let found = disk.store.recovery();
+            let numbers = [
+                u64::from(found.unclean),
+                found.objects,
+                found.bytes,
+                found.blocks,
+                found.headers,
+                found.failed,
+                u64::from(found.log_damaged),
+                found.findings,
+            ];
+            sum.iter_mut().zip(numbers).for_each(|((_, total), n)| *total += n);
+        }
+        sum.into_iter().map(|(name, n)| (format!("recovery.{name}"), n)).collect()
     }
 }
 
@@ -75,7 +109,8 @@ impl DataService {
         handle: LoopHandle<Event>,
         net_counters: Arc<ServerCounters>,
     ) -> Self {
-        let targets = shared.disks.iter().map(|d| d.served.clone()).collect();
+        let opened = shared.disks.iter().map(|d| &d.served);
+        let targets = opened.chain(shared.unopened.iter().map(|u| &u.served)).cloned().collect();
         let machine = Machine::new(shared.server, targets, shared.counters.clone());
         Self {
             shared,
@@ -224,8 +259,8 @@ impl DataService {
     fn status(&self) -> ServerStatus {
         let mut counters = self.shared.counters.snapshot();
         counters.extend(self.net_counters.snapshot());
-        counters.sort();
-        let targets = self.shared.disks.iter().map(|disk| {
+        counters.extend(self.shared.recovery());
+        let opened = self.shared.disks.iter().map(|disk| {
             let health = disk.health();
             TargetStatus {
                 target: disk.served.id,
@@ -236,12 +271,25 @@ impl DataService {
                 trouble: health.trouble,
             }
         });
+        let unopened = self.shared.unopened.iter().map(|unopened| TargetStatus {
+            target: unopened.served.id,
+            dir: unopened.dir.display().to_string(),
+            usage: FsUsage::default(),
+            in_flight: 0,
+            queue_depth: 0,
+            trouble: unopened.served.unopened.clone().unwrap_or_default(),
+        });
+        let mut targets: Vec<_> = opened.chain(unopened).collect();
+        targets.sort_by_key(|t| t.target);
+        let in_trouble = targets.iter().filter(|t| !t.trouble.is_empty()).count() as u64;
+        counters.push(("targets.in_trouble".into(), in_trouble));
+        counters.sort();
         ServerStatus {
             version: env!("CARGO_PKG_VERSION").to_string(),
-            uptime_ms: self.shared.started.elapsed().as_millis() as u64,
+            uptime_ms: clock::elapsed(self.shared.started).as_millis() as u64,
             connections: self.net_counters.connections.load(Relaxed) as u32,
             counters,
-            targets: targets.collect(),
+            targets,
         }
     }
 }
@@ -308,5 +356,5 @@ impl Service for DataService {
 }
 
 fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+    clock::unix_now().as_millis() as u64
 }

@@ -1,4 +1,6 @@
 //! Many connections, slow ones, and deaths in the middle.
+// Asks the operating system for what it wants.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
 mod cluster;
@@ -166,7 +168,6 @@ fn a_client_that_dies_inside_a_frame_leaves_nothing_behind() {
 
 /// Sends the beginning of a large write, and gives the socket for the rest.
 fn client_half_write(client: &mut Client) -> TcpStream {
-    use std::os::fd::AsFd;
     // A payload that fits the socket's buffers only in part, with a deadline
     // that ends the sending in the middle.
     let payload = vec![0; 4 << 20];
@@ -182,7 +183,7 @@ fn client_half_write(client: &mut Client) -> TcpStream {
     let soon = weir_net::Wait::for_ms(0);
     // Whether all of it went out or not, the connection ends here.
     client.conn.send(header, &request, &[0; 1024], &slices, &soon).ok();
-    client.conn.as_fd().try_clone_to_owned().unwrap().into()
+    client.conn.socket().fd().unwrap().try_clone_to_owned().unwrap().into()
 }
 
 #[test]

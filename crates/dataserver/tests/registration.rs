@@ -1,5 +1,7 @@
 //! The line to the metadata server, which here is a few lines of test; and
 //! what is said when a server cannot start.
+// Asks the operating system for what it wants.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
 mod cluster;
@@ -43,7 +45,7 @@ impl Metadata {
     fn take_reports(&self, reports: Vec<TargetReport>) -> HeartbeatReply {
         let mut heard = self.0.lock().unwrap();
         for report in reports {
-            assert!(report.usage.total_bytes > 0);
+            assert!(report.usage.total_bytes > 0 || !report.trouble.is_empty());
             heard.removed.extend(report.removed.iter().map(|o| (report.target, *o)));
         }
         let removed = heard.removed.clone();
@@ -143,10 +145,37 @@ fn data_is_served_while_the_metadata_server_is_away_and_registration_comes_back(
     }
 }
 
+#[test]
+fn a_target_that_cannot_be_opened_is_reported_and_the_others_are_served() {
+    let (_guard, dir) = scratch();
+    let metadata = Metadata(Arc::default());
+    let (_running, address) = metadata.listen("127.0.0.1:0");
+    let mut config = prepare(&dir);
+    config.metadata = vec![address];
+    config.targets[1].dir = dir.join("nowhere");
+    let gone = [(TARGETS[0], object(1)), (TARGETS[1], object(1))];
+    metadata.0.lock().unwrap().remove.extend(gone);
+    let server = Running::start(config);
+    assert_eq!(server.ready.targets, TARGETS[..1]);
+    metadata.until("told of both", |h| h.registered.len() == 1 && h.heartbeats > 3);
+    let heard = metadata.0.lock().unwrap();
+    let troubles: Vec<_> = heard.registered[0].targets.iter().map(|t| &t.trouble).collect();
+    assert!(troubles[0].is_empty() && troubles[1].contains("nowhere"), "{troubles:?}");
+    assert_eq!(heard.remove, gone[1..], "what was not removed is not confirmed");
+    drop(heard);
+    let mut client = server.connect();
+    client.write(&access(2), 0, b"goes on").unwrap();
+    let rights = capability(2, weir_wire::Rights::READ_WRITE);
+    let error = client.write(&access_with(TARGETS[1], 2, rights), 0, b"no").unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Io);
+    assert!(error.message.contains("out of service") && error.message.contains("nowhere"));
+    let status = client.status();
+    assert_eq!(status.targets[1].trouble, error.message);
+}
+
 fn cannot_start(config: weir_dataserver::DataServerConfig) -> Error {
-    use std::os::fd::AsFd;
-    let never = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
-    weir_dataserver::run(config, never.as_fd(), |_| panic!("it must not start")).unwrap_err()
+    let never = weir_host::net::Signal::new().unwrap();
+    weir_dataserver::run(config, &never, |_| panic!("it must not start")).unwrap_err()
 }
 
 #[test]
@@ -155,7 +184,8 @@ fn what_keeps_a_server_from_starting_is_named_with_advice() {
     let good = prepare(&dir);
 
     let mut config = good.clone();
-    config.targets[1].dir = dir.join("nowhere");
+    config.targets.remove(0);
+    config.targets[0].dir = dir.join("nowhere");
     let error = cannot_start(config);
     let told = |error: &Error, words: &[&str]| {
         assert!(words.iter().all(|w| error.message.contains(w)), "{error}");
@@ -167,7 +197,7 @@ fn what_keeps_a_server_from_starting_is_named_with_advice() {
     told(&cannot_start(config), &["target 10", "lost.key", "weir key"]);
 
     let mut config = good.clone();
-    config.targets[0].dir = config.targets[1].dir.clone();
+    config.targets[0].dir = config.targets.pop().unwrap().dir;
     told(&cannot_start(config), &["target 11 of server 1", "configured as target 10"]);
 
     let taken = Listener::bind(&Address::parse("127.0.0.1:0").unwrap()).unwrap();

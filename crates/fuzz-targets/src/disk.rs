@@ -5,6 +5,7 @@
 
 use crate::random::Gen;
 use crate::sample::Sample;
+use weir_metastore::export::{ExportHeader, ExportReader, ExportWriter};
 use weir_metastore::fuzz as metastore;
 use weir_store::fuzz as store;
 use weir_types::ObjectId;
@@ -55,6 +56,29 @@ pub(crate) fn superblock_example(g: &mut Gen) -> Vec<u8> {
     store::superblock_bytes(identity).to_vec()
 }
 
+/// A sector of a target's intent log.
+pub(crate) fn intent_sector(data: &[u8]) {
+    let mut bytes = [0; STORE_BYTES];
+    let len = data.len().min(STORE_BYTES);
+    bytes[..len].copy_from_slice(&data[..len]);
+    for _ in 0..2 {
+        if let Some(again) = store::intent_sector(&bytes) {
+            assert_eq!(again, bytes);
+        }
+        let check = crc32c(&bytes[8..]);
+        bytes[4..8].copy_from_slice(&check.to_le_bytes());
+    }
+}
+
+pub(crate) fn intent_sector_example(g: &mut Gen) -> Vec<u8> {
+    let (cluster, (target, server)) = Sample::sample(g);
+    let identity = weir_store::TargetIdentity { cluster, target, server };
+    let marks = (0..g.below(16)).map(|_| (ObjectId::sample(g), g.number(), g.number()));
+    let marks: Vec<_> = marks.collect();
+    let index = g.below(3) as u32;
+    store::intent_sector_bytes(g.number(), index, identity, &marks).to_vec()
+}
+
 /// The name of an object's file: one spelling each, and no way out of the directory.
 pub(crate) fn object_name(data: &[u8]) {
     let Ok(name) = std::str::from_utf8(data) else { return };
@@ -71,12 +95,14 @@ pub(crate) fn object_name_example(g: &mut Gen) -> Vec<u8> {
 /// One record of the operation log.
 pub(crate) fn log_record(data: &[u8]) {
     decoded_record(data);
-    let Some(length) = data.get(8..12) else { return };
+    let Some(length) = data.get(12..16) else { return };
     let body = u32::from_le_bytes([length[0], length[1], length[2], length[3]]) as usize;
-    let total = body.saturating_add(32).next_multiple_of(8);
+    let total = body.saturating_add(40).next_multiple_of(8);
     if total <= data.len() {
         let mut bytes = data.to_vec();
-        let check = crc32c(&bytes[8..total]);
+        let check = crc32c(&bytes[40..total]);
+        bytes[8..12].copy_from_slice(&check.to_le_bytes());
+        let check = crc32c(&bytes[8..40]);
         bytes[4..8].copy_from_slice(&check.to_le_bytes());
         decoded_record(&bytes);
     }
@@ -116,4 +142,64 @@ pub(crate) fn log_segment_header(data: &[u8]) {
 
 pub(crate) fn log_segment_header_example(g: &mut Gen) -> Vec<u8> {
     metastore::segment_header_bytes(g.number(), Sample::sample(g)).to_vec()
+}
+
+/// A file of `weir meta export`.
+pub(crate) fn metadata_export(data: &[u8]) {
+    read_export(data);
+    let mut bytes = data.to_vec();
+    set_export_checksums(&mut bytes);
+    read_export(&bytes);
+}
+
+fn read_export(bytes: &[u8]) {
+    let Ok(mut reader) = ExportReader::new(bytes) else { return };
+    let mut writer = ExportWriter::new(Vec::new(), reader.header()).expect("memory");
+    loop {
+        match reader.next_chunk() {
+            Ok(Some(records)) => {
+                for (key, value) in records {
+                    writer.record(&key, &value).expect("what was read can be written");
+                }
+            }
+            Ok(None) => break,
+            Err(_) => return,
+        }
+    }
+    let (again, totals) = writer.finish().expect("memory");
+    assert_eq!(totals, reader.totals());
+    assert!(ExportReader::new(&again[..]).is_ok());
+}
+
+/// Makes every checksum of an export right, as far as its lengths make sense.
+fn set_export_checksums(bytes: &mut [u8]) {
+    let Some(header) = bytes.get(12..40) else { return };
+    let mut running = crc32c(header).to_le_bytes();
+    bytes[8..12].copy_from_slice(&running);
+    let mut at = 40;
+    while bytes.len() >= at + 32 {
+        let length = [bytes[at + 8], bytes[at + 9], bytes[at + 10], bytes[at + 11]];
+        let end = (at + 32).saturating_add(u32::from_le_bytes(length) as usize);
+        let is_chunk = bytes[at..].starts_with(b"CHNK");
+        if let (true, Some(records)) = (is_chunk, bytes.get(at + 32..end)) {
+            let check = crc32c(records).to_le_bytes();
+            bytes[at + 24..at + 28].copy_from_slice(&check);
+        }
+        bytes[at + 28..at + 32].copy_from_slice(&running);
+        running = crc32c(&bytes[at + 8..at + 32]).to_le_bytes();
+        bytes[at + 4..at + 8].copy_from_slice(&running);
+        at = end;
+    }
+}
+
+pub(crate) fn metadata_export_example(g: &mut Gen) -> Vec<u8> {
+    let header =
+        ExportHeader { cluster: Sample::sample(g), sequence: weir_metastore::Sequence(g.number()) };
+    let mut writer = ExportWriter::new(Vec::new(), header).expect("memory");
+    let keys: std::collections::BTreeSet<_> =
+        (0..g.below(6)).map(|_| [g.bytes(20), vec![1]].concat()).collect();
+    for key in keys {
+        writer.record(&key, &g.bytes(60)).expect("in order");
+    }
+    writer.finish().expect("memory").0
 }

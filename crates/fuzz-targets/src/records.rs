@@ -5,7 +5,7 @@ use crate::sample::Sample;
 use weir_metaserver::schema::{
     self, Body, ClientRecord, ClientStanding, DeadList, Dentry, Directory, FormatRecord, Inode,
     ListEntry, Orphan, RegularFile, SegmentPage, ServerRecord, SessionRecord, SlotRecord,
-    TargetRecord, key,
+    TargetRecord, WrittenPage, key,
 };
 use weir_types::{Decode, Encode, FileKind, FileLayout, ObjectId, TargetId};
 
@@ -35,7 +35,7 @@ macro_rules! records {
     };
 }
 records! {
-    Inode Dentry ListEntry SegmentPage DeadList Orphan SessionRecord SlotRecord ServerRecord
+    Inode Dentry ListEntry SegmentPage WrittenPage DeadList Orphan SessionRecord SlotRecord ServerRecord
     ClientRecord FormatRecord
 }
 
@@ -104,6 +104,7 @@ impl Sample for ClientStanding {
 }
 
 crate::sample::sample_struct! {
+    WrittenPage { columns }
     Directory { next_cookie, default_layout }
     RegularFile { spec, base, epoch, list, next_segment, io_bytes, pending_truncate }
     Dentry { file, kind, cookie }

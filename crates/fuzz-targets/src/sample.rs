@@ -12,20 +12,24 @@ use weir_types::{
 };
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::{
-    Access, ObjectLen, ObjectStat, PingRequest, ReadFlags, ReadRequest, ServerStatus,
-    StatObjectRequest, StatusRequest, SyncRequest, TargetStatus, TruncateRequest, WriteFlags,
-    WriteRequest,
+    Access, AdminAccess, AllocateRequest, Damage, ListObjectsRequest, ObjectEntry, ObjectLen,
+    ObjectPage, ObjectStat, PingRequest, PunchRequest, ReadFlags, ReadRequest,
+    RemoveObjectsRequest, ScrubCursor, ScrubFinding, ScrubPage, ScrubRequest, SeekRequest,
+    ServerStatus, StatObjectRequest, StatusRequest, SyncRequest, TargetStatus, TruncateRequest,
+    WriteFlags, WriteRequest,
 };
 use weir_wire::handshake::{Challenge, Hello, Identity, Proof, Welcome};
 use weir_wire::map::{ClusterMap, ServerEntry, TargetEntry, TargetState};
 use weir_wire::meta::{
-    CloseRequest, CommitSizeRequest, CreateRequest, DirEntry, DirPage, ExtendRequest,
+    AdminCapabilityRequest, CloseRequest, CommitSizeRequest, CountOpensRequest, CreateRequest,
+    DirEntry, DirPage, ExportMetaRequest, ExportPage, ExportPlace, ExportRecord, ExtendRequest,
     GetAttrRequest, GetDefaultLayoutRequest, GetLayoutRequest, GetMapRequest, GetTicketsRequest,
     GetXattrRequest, LayoutPage, LinkRequest, ListXattrRequest, LookupRequest, MetaPrefix,
     MkdirRequest, MutationId, OpenFile, OpenRequest, PendingTruncate, ReaddirRequest,
     ReadlinkRequest, ReassertRequest, RemoveXattrRequest, Removed, RenameRequest, RmdirRequest,
     SetAttrRequest, SetLayoutRequest, SetTime, SetXattrRequest, StatfsRequest, SymlinkRequest,
-    SyncMetaRequest, TruncateDoneRequest, UnlinkRequest, XattrMode,
+    SyncMetaRequest, TruncateDoneRequest, UnlinkRequest, VerifiedMeta, VerifyMetaRequest,
+    WrittenColumns, XattrMode,
 };
 use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetReport};
 use weir_wire::ticket::{SealedTicket, Ticket};
@@ -87,7 +91,11 @@ sample_one_of! {
     SegmentState: [SegmentState::Open, SegmentState::Sealed];
     LayoutKind: [LayoutKind::Striped, LayoutKind::Fragments, LayoutKind::Chunked];
     XattrMode: [XattrMode::Any, XattrMode::Create, XattrMode::Replace];
-    TargetState: [TargetState::Online, TargetState::Offline];
+    TargetState: [TargetState::Online, TargetState::Offline, TargetState::OutOfService];
+    Damage: [
+        Damage::Block, Damage::Header, Damage::BehindEnd, Damage::Unreadable, Damage::Stranger,
+        Damage::Superblock, Damage::IntentLog,
+    ];
     ErrorKind: ErrorKind::ALL;
 }
 
@@ -127,7 +135,7 @@ impl<A: Sample, B: Sample> Sample for (A, B) {
 
 impl Sample for Error {
     fn sample(g: &mut Gen) -> Self {
-        Error::new(ErrorKind::sample(g), String::sample(g))
+        Error { at: Sample::sample(g), ..Error::new(ErrorKind::sample(g), String::sample(g)) }
     }
 }
 
@@ -265,6 +273,18 @@ sample_struct! {
     SyncRequest { access }
     TruncateRequest { access, len }
     StatObjectRequest { access }
+    AdminAccess { target, capability, mac }
+    ObjectEntry { object, len }
+    ObjectPage { objects, strays, next }
+    ScrubCursor { hash, done, offset }
+    ScrubFinding { object, path, offset, len, damage, what }
+    ScrubPage { findings, objects, bytes, next }
+    ListObjectsRequest { access, after, max_objects }
+    ScrubRequest { access, cursor, budget_bytes }
+    RemoveObjectsRequest { access, objects }
+    PunchRequest { access, offset, len }
+    AllocateRequest { access, offset, len }
+    SeekRequest { access, offset, hole }
     PingRequest {}
     StatusRequest {}
     PendingTruncate { generation, size }
@@ -297,15 +317,24 @@ sample_struct! {
     ReassertRequest { files }
     GetLayoutRequest { file, offset, rights }
     ExtendRequest { file, offset }
-    CommitSizeRequest { file, size, generation, mtime }
+    WrittenColumns { segment, start, columns }
+    CommitSizeRequest { file, size, generation, mtime, written }
     TruncateDoneRequest { file, generation }
     SetLayoutRequest { file, layout }
     GetDefaultLayoutRequest { dir }
     SyncMetaRequest {}
+    AdminCapabilityRequest {}
+    CountOpensRequest { files }
+    ExportPlace { key, offset }
+    ExportRecord { key, value }
+    ExportPage { snapshot, cluster, sequence, records, next }
+    ExportMetaRequest { snapshot, place }
+    VerifiedMeta { damage, bytes, next }
+    VerifyMetaRequest { place }
     TargetEntry { target, state, usage }
     ServerEntry { server, host, tcp, unix, targets }
     ClusterMap { epoch, servers }
-    TargetReport { target, usage, removed }
+    TargetReport { target, usage, trouble, removed }
     HeartbeatReply { epoch, remove, interval_ms }
     RegisterRequest { host, tcp, unix, targets }
     HeartbeatRequest { targets }

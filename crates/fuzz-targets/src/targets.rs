@@ -155,6 +155,12 @@ targets! {
         sync_request / sync_reply: SyncRequest;
         truncate_request / truncate_reply: TruncateRequest;
         stat_object_request / stat_object_reply: StatObjectRequest;
+        list_objects_request / list_objects_reply: ListObjectsRequest;
+        scrub_request / scrub_reply: ScrubRequest;
+        remove_objects_request / remove_objects_reply: RemoveObjectsRequest;
+        punch_request / punch_reply: PunchRequest;
+        allocate_request / allocate_reply: AllocateRequest;
+        seek_request / seek_reply: SeekRequest;
         register_request / register_reply: RegisterRequest;
         heartbeat_request / heartbeat_reply: HeartbeatRequest;
     }
@@ -188,6 +194,10 @@ targets! {
         set_layout_request / set_layout_reply: SetLayoutRequest;
         get_default_layout_request / get_default_layout_reply: GetDefaultLayoutRequest;
         sync_meta_request / sync_meta_reply: SyncMetaRequest;
+        admin_capability_request / admin_capability_reply: AdminCapabilityRequest;
+        count_opens_request / count_opens_reply: CountOpensRequest;
+        export_meta_request / export_meta_reply: ExportMetaRequest;
+        verify_meta_request / verify_meta_reply: VerifyMetaRequest;
     }
     others {
         frame_header: frames::header, frames::header_example;
@@ -203,9 +213,11 @@ targets! {
         layout_spec: layouts::layout_spec, layouts::layout_spec_example;
         object_header: disk::object_header, disk::object_header_example;
         superblock: disk::superblock, disk::superblock_example;
+        intent_sector: disk::intent_sector, disk::intent_sector_example;
         object_name: disk::object_name, disk::object_name_example;
         log_record: disk::log_record, disk::log_record_example;
         log_segment_header: disk::log_segment_header, disk::log_segment_header_example;
+        metadata_export: disk::metadata_export, disk::metadata_export_example;
         metadata_record: records::record, records::record_example;
         metadata_key: records::record_key, records::record_key_example;
         fuse_request: fuse::request, fuse::request_example;

@@ -25,6 +25,16 @@ pub mod thread;
 
 pub use random::fill_random;
 
+/// This run of the machine's kernel, in which what was written and not synced
+/// is still in memory; `None` if the kernel does not say.
+pub fn boot_id() -> Option<u128> {
+    let path = std::path::Path::new("/proc/sys/kernel/random/boot_id");
+    let text = fs::read_file(path, 64).ok()?;
+    let digits: String =
+        text.iter().filter(|b| b.is_ascii_hexdigit()).map(|b| char::from(*b)).collect();
+    u128::from_str_radix(&digits, 16).ok().filter(|id| *id != 0)
+}
+
 /// The name of this host.
 pub fn host_name() -> String {
     match simulated::current() {

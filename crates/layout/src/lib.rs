@@ -24,4 +24,6 @@ pub use file::{Span, check_layout, covered_bytes, preferred_io_bytes, segment_at
 pub use place::{TargetInfo, check_spec, grant, place};
 pub use region::{MAX_ELEMENTS, Region, RegionList};
 pub use share::{ColumnSet, MAX_RUNS, Piece, Run, columns_touched, scatter, share};
-pub use stripe::{Location, implied_segment_len, locate, object_len, segment_len, segment_offset};
+pub use stripe::{
+    Location, implied_segment_len, locate, object_len, segment_len, segment_offset, segment_ranges,
+};

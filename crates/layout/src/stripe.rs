@@ -45,6 +45,26 @@ pub fn segment_offset(stripe: StripeMap, column: ColumnIndex, object_offset: u64
     stripe_start.checked_add(in_stripe).filter(|&offset| offset < MAX_FILE_BYTES)
 }
 
+/// The bytes of the segment (offset and length) that a range of a column's
+/// object holds, in order; ends early where [`segment_offset`] has none.
+pub fn segment_ranges(
+    stripe: StripeMap,
+    column: ColumnIndex,
+    object_offset: u64,
+    len: u64,
+) -> impl Iterator<Item = (u64, u64)> {
+    let unit = u64::from(stripe.unit_bytes);
+    let end = object_offset.saturating_add(len);
+    let mut at = object_offset;
+    std::iter::from_fn(move || {
+        let start = segment_offset(stripe, column, at).filter(|_| at < end)?;
+        let in_unit = if stripe.columns == 1 { u64::MAX } else { unit - at % unit };
+        let len = in_unit.min(end - at).min(MAX_FILE_BYTES - start);
+        at += len;
+        Some((start, len))
+    })
+}
+
 /// How many of the first `len` bytes of the segment are on `column`: the
 /// length of its object when the segment is `len` bytes long, and so also the
 /// object offset of the column's first byte at or after `len`.
@@ -106,6 +126,22 @@ mod tests {
                     column.0 >= s.columns || object_offset > MAX_FILE_BYTES / u64::from(s.columns) - (1 << 30)
                 ),
             }
+        }
+
+        #[test]
+        fn the_bytes_of_a_range_of_an_object_are_found_in_the_segment(
+            s in any_stripe(), column in 0u16..9, offset in 0u64..100_000, len in 0u64..100_000,
+        ) {
+            let column = ColumnIndex(column % s.columns);
+            let mut at = offset;
+            for (start, len) in segment_ranges(s, column, offset, len) {
+                for byte in [0, len / 2, len - 1] {
+                    let place = Location { column, object_offset: at + byte };
+                    prop_assert_eq!(locate(s, start + byte), place);
+                }
+                at += len;
+            }
+            prop_assert_eq!(at, offset + len);
         }
 
         #[test]

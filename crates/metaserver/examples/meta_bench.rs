@@ -4,6 +4,9 @@
 //!
 //! `cargo run --release -p weir-metaserver --example meta_bench -- [DIR] [COUNT]`
 
+// Asks the operating system for what it wants.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 use std::path::PathBuf;
 use std::time::Instant;
 use weir_metaserver::init::initialize;
@@ -50,7 +53,12 @@ impl Bench {
         let mut bench = Self { machine, now, session, sequence: 0, caller };
         let usage = FsUsage { total_bytes: 1 << 40, free_bytes: 1 << 40, ..FsUsage::default() };
         let targets = (1..=TARGETS)
-            .map(|t| TargetReport { target: TargetId(t), usage, removed: Vec::new() })
+            .map(|t| TargetReport {
+                target: TargetId(t),
+                usage,
+                trouble: String::new(),
+                removed: Vec::new(),
+            })
             .collect();
         let register =
             RegisterRequest { host: "h".into(), tcp: "h:1".into(), unix: String::new(), targets };
@@ -63,9 +71,12 @@ impl Bench {
         let answer = self.machine.on_request(peer, &header, body, self.now);
         self.machine.flush()?;
         match answer {
-            Answer::Now(reply) if reply.status.is_none() => Ok(reply.body),
-            Answer::Now(reply) => Err(Error::from_bytes(&reply.body)?),
-            Answer::AfterSync(_) => Ok(Vec::new()),
+            Answer::Now(reply) | Answer::AfterSync(_, reply) if reply.status.is_none() => {
+                Ok(reply.body)
+            }
+            Answer::Now(reply) | Answer::AfterSync(_, reply) => {
+                Err(Error::from_bytes(&reply.body)?)
+            }
         }
     }
 
@@ -166,7 +177,8 @@ fn main() -> Result<()> {
     bench.time("commit", count, |b, n| {
         let file = files[n as usize];
         let (generation, mtime) = (weir_types::Generation(1), Some(SetTime::Now));
-        b.ask(&CommitSizeRequest { file, size: 4096, generation, mtime }, true).map(drop)
+        let commit = CommitSizeRequest { file, size: 4096, generation, mtime, written: Vec::new() };
+        b.ask(&commit, true).map(drop)
     })?;
     bench.time("unlink", count, |b, n| {
         b.ask(&UnlinkRequest { parent, name: name(n) }, true).map(drop)

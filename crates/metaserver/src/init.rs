@@ -2,7 +2,7 @@
 
 use crate::ops::root::{self, Root};
 use crate::schema::{self, ClientRecord, ClientStanding, FormatRecord, key};
-use weir_metastore::{Engine, Tx, transact};
+use weir_metastore::{Engine, Sequence, Tx, transact};
 use weir_types::codec::Bytes;
 use weir_types::{ClientId, Error, ErrorKind, LayoutSpec, Result, Timestamp};
 use weir_wire::key::MasterKey;
@@ -66,8 +66,10 @@ pub fn initialize(
         default_layout: new.default_layout.clone(),
         now,
     };
+    // Without a format it may be what is left of an import.
+    let used = engine.sequence() > Sequence::ZERO;
     transact(engine, |tx| {
-        if tx.get(key::FORMAT)?.is_some() {
+        if used || tx.get(key::FORMAT)?.is_some() {
             return Err(Error::new(ErrorKind::Exists, "the metadata directory is in use already"));
         }
         tx.put(key::FORMAT, &schema::encode(&format))?;

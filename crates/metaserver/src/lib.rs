@@ -3,7 +3,7 @@
 //! From the inside out: [`schema`] says what is stored, [`ops`] are pure
 //! functions over a transaction, [`machine`] runs them (sessions, exactly-once,
 //! background work) without opening a socket or reading a clock, and [`run()`] is the
-//! shell around it: one event loop and the embedded engine.
+//! shell around it: one event loop and the embedded engine ([`serve`]: any engine).
 //!
 //! Invariants
 //! - The metadata server is not on the data path: it refuses operations on
@@ -13,11 +13,13 @@
 //! - It contacts nobody: data servers and clients ask, it answers.
 //! - An object is named for removal only when it is durable that no file has it.
 
+pub mod audit;
 pub mod config;
 pub mod init;
 pub mod machine;
 pub mod open_files;
 pub mod ops;
+pub mod restore;
 mod run;
 pub mod schema;
 mod service;
@@ -26,4 +28,4 @@ pub mod signing;
 pub use config::MetaServerConfig;
 pub use init::NewFileSystem;
 pub use machine::{MetaMachine, Moment, Times};
-pub use run::{ReadyInfo, init, run};
+pub use run::{Notify, ReadyInfo, init, run, serve};

@@ -1,7 +1,7 @@
 //! Which session has which files open. Kept in memory only: after a restart
 //! clients say it again ([`weir_wire::meta::ReassertRequest`]).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use weir_types::{ErrorKind, FileId, Result, SessionId};
 use weir_wire::Rights;
 
@@ -17,9 +17,9 @@ struct Opened {
 /// The open files of all sessions.
 #[derive(Debug, Default)]
 pub struct OpenFiles {
-    by_session: HashMap<SessionId, HashMap<FileId, Opened>>,
+    by_session: BTreeMap<SessionId, BTreeMap<FileId, Opened>>,
     /// In how many sessions each file is open.
-    sessions: HashMap<FileId, u32>,
+    sessions: BTreeMap<FileId, u32>,
     /// Some may be open that nobody has told of yet.
     settling: bool,
 }
@@ -40,6 +40,13 @@ impl OpenFiles {
         self.settling || self.sessions.contains_key(&file)
     }
 
+    /// How many sessions have a file open; as long as some have not said what
+    /// they have open, at least one.
+    pub fn sessions_with(&self, file: FileId) -> u32 {
+        let known = self.sessions.get(&file).copied().unwrap_or(0);
+        known.max(u32::from(self.settling))
+    }
+
     /// The rights with which a session has a file open.
     pub fn rights(&self, session: SessionId, file: FileId) -> Option<Rights> {
         Some(self.by_session.get(&session)?.get(&file)?.rights)
@@ -47,7 +54,7 @@ impl OpenFiles {
 
     /// How many different files a session has open.
     pub fn count(&self, session: SessionId) -> usize {
-        self.by_session.get(&session).map_or(0, HashMap::len)
+        self.by_session.get(&session).map_or(0, BTreeMap::len)
     }
 
     /// Refuses a session that has too many open.
@@ -125,7 +132,9 @@ mod tests {
     fn after_a_restart_anything_may_be_open_until_it_has_settled() {
         let mut opens = OpenFiles::new(true);
         assert!(opens.may_be_open(FileId(7)));
+        assert_eq!(opens.sessions_with(FileId(7)), 1);
         opens.settled();
+        assert_eq!(opens.sessions_with(FileId(7)), 0);
         assert!(!opens.may_be_open(FileId(7)));
     }
 }

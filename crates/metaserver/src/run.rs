@@ -4,17 +4,22 @@ use crate::config::{MetaServerConfig, read_master_key};
 use crate::init::{NewFileSystem, check_format, initialize};
 use crate::machine::MetaMachine;
 use crate::service::{self, EngineNews, Failure, MetaService};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use rustix::fd::{AsFd, BorrowedFd};
-use rustix::io::Errno;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
-use weir_metastore::{Embedded, EmbeddedConfig};
+use std::time::{Duration, Instant};
+use weir_host::net::{Events, Poller, Signal};
+use weir_host::{clock, fs};
+use weir_metastore::{Embedded, EmbeddedConfig, Engine};
 use weir_net::{Address, BufferPool, Listener, LoopHandle, Server, ServerConfig, random_bytes};
 use weir_types::{Error, ErrorKind, Result};
 use weir_wire::key::MasterKey;
 
+/// An engine calls this when [`Engine::poll`] has something to do.
+pub type Notify = Box<dyn Fn() + Send + Sync>;
+
+/// A wait without an end, in pieces.
+const LONG_WAIT: Duration = Duration::from_secs(3600);
 /// Memory for large requests on their way.
 const BUFFER_BYTES: usize = 64 << 20;
 
@@ -35,12 +40,12 @@ pub struct ReadyInfo {
 pub fn init(dir: &Path, master: &MasterKey, new: &NewFileSystem) -> Result<()> {
     let in_dir = |e: Error| e.context(dir.display());
     let mut engine = Embedded::open(dir, EmbeddedConfig::default(), || {}).map_err(in_dir)?;
-    let now = service::now(Instant::now()).unix;
+    let now = service::now(clock::now()).unix;
     initialize(&mut engine, master, new, now).map_err(in_dir)?;
     service::close(engine).map_err(in_dir)
 }
 
-/// Serves until `shutdown` becomes readable. `on_ready` is called once, when
+/// Serves until `shutdown` is raised. `on_ready` is called once, when
 /// connections are accepted.
 ///
 /// # Errors
@@ -50,7 +55,20 @@ pub fn init(dir: &Path, master: &MasterKey, new: &NewFileSystem) -> Result<()> {
 /// the engine.
 pub fn run(
     config: MetaServerConfig,
-    shutdown: BorrowedFd<'_>,
+    shutdown: &Signal,
+    on_ready: impl FnOnce(ReadyInfo),
+) -> Result<()> {
+    serve(config, open_embedded, shutdown, on_ready)
+}
+
+/// As [`run`], on the engine that `open` gives.
+///
+/// # Errors
+/// Those of [`run`].
+pub fn serve<E: Engine + Send + 'static>(
+    config: MetaServerConfig,
+    open: impl FnOnce(&MetaServerConfig, Notify) -> Result<E>,
+    shutdown: &Signal,
     on_ready: impl FnOnce(ReadyInfo),
 ) -> Result<()> {
     config.check()?;
@@ -58,10 +76,15 @@ pub fn run(
     let listeners = listen(&config)?;
     let addresses = listeners.iter().map(|l| l.address().to_string()).collect();
     let handle: Arc<OnceLock<LoopHandle<EngineNews>>> = Arc::default();
-    let start = Instant::now();
-    let machine = open(&config, master, start, handle.clone())?;
-    let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-        .map_err(|e| Error::from(std::io::Error::from(e)).context("make an eventfd"))?;
+    let posted = handle.clone();
+    let notify = move || {
+        if let Some(handle) = posted.get() {
+            handle.post(EngineNews);
+        }
+    };
+    let start = clock::now();
+    let machine = start_machine(&config, open(&config, Box::new(notify))?, master, start)?;
+    let wake = Signal::new().map_err(|e| broken(e).context("make an eventfd"))?;
     let failure = Arc::new(Failure::new(wake));
     let mut service = Some(MetaService::new(machine, start, failure.clone()));
     let net = ServerConfig {
@@ -77,7 +100,7 @@ pub fn run(
     tracing::info!("metadata server serves {} on {addresses:?}", config.dir.display());
     on_ready(ReadyInfo { addresses });
 
-    wait_for(&[shutdown, failure.wake().as_fd()])?;
+    wait_for([shutdown, failure.wake()]).map_err(|e| broken(e).context("wait for the end"))?;
     let stopped = running.stop();
     match failure.take() {
         Some(error) => Err(error),
@@ -85,20 +108,19 @@ pub fn run(
     }
 }
 
+fn broken(e: impl Into<io::Error>) -> Error {
+    e.into().into()
+}
+
 fn listen(config: &MetaServerConfig) -> Result<Vec<Listener>> {
     config.listen.iter().map(|text| Listener::bind(&Address::parse(text)?)).collect()
 }
 
-fn open(
-    config: &MetaServerConfig,
-    master: MasterKey,
-    start: Instant,
-    handle: Arc<OnceLock<LoopHandle<EngineNews>>>,
-) -> Result<MetaMachine<Embedded>> {
+fn open_embedded(config: &MetaServerConfig, notify: Notify) -> Result<Embedded> {
     let shown = config.dir.display();
     // The engine would make itself at home in any directory; its own begin
     // with a file of this name.
-    if !config.dir.join("format").exists() {
+    if !has_format(&config.dir) {
         return Err(Error::new(
             ErrorKind::NotFound,
             format!(
@@ -111,13 +133,22 @@ fn open(
         cache_bytes: config.cache_bytes,
         ..EmbeddedConfig::default()
     };
-    let notify = move || {
-        if let Some(handle) = handle.get() {
-            handle.post(EngineNews);
-        }
-    };
-    let engine = Embedded::open(&config.dir, embedded, notify)
-        .map_err(|e| e.context(format!("metadata directory {shown}")))?;
+    Embedded::open(&config.dir, embedded, notify)
+        .map_err(|e| e.context(format!("metadata directory {shown}")))
+}
+
+fn has_format(dir: &Path) -> bool {
+    fs::Directory::open(dir).is_ok_and(|dir| dir.stat("format").is_ok())
+}
+
+/// The machine on an engine that was opened.
+fn start_machine<E: Engine>(
+    config: &MetaServerConfig,
+    engine: E,
+    master: MasterKey,
+    start: Instant,
+) -> Result<MetaMachine<E>> {
+    let shown = config.dir.display();
     let format = check_format(&engine, &master).map_err(|e| e.context(shown.to_string()))?;
     if config.cluster.is_some_and(|cluster| cluster != format.cluster) {
         return Err(Error::new(
@@ -125,18 +156,30 @@ fn open(
             format!("metadata directory {shown} belongs to another cluster: correct the path"),
         ));
     }
-    MetaMachine::open(engine, config.times(), master, random_bytes()?, service::now(start))
-        .map_err(|e| e.context(shown.to_string()))
+    let now = service::now(start);
+    let mut machine = MetaMachine::open(engine, config.times(), master, random_bytes()?, now)
+        .map_err(|e| e.context(shown.to_string()))?;
+    // A kernel that does not say is taken for another one each time.
+    let boot = match weir_host::boot_id() {
+        Some(id) => (id ^ id >> 64) as u64,
+        None => u64::from_le_bytes(random_bytes()?),
+    };
+    machine.set_boot((boot ^ boot >> 32) as u32);
+    Ok(machine)
 }
 
-fn wait_for(fds: &[BorrowedFd<'_>]) -> Result<()> {
-    loop {
-        let mut polled: Vec<PollFd<'_>> =
-            fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-        match poll(&mut polled, None) {
-            Ok(_) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(e) => return Err(Error::from(std::io::Error::from(e)).context("wait for the end")),
+/// Waits until one of them is raised.
+fn wait_for(signals: [&Signal; 2]) -> io::Result<()> {
+    let poller = Poller::new()?;
+    for (token, signal) in (0..).zip(signals) {
+        poller.add_signal(signal, token)?;
+    }
+    let mut events = Events::with_capacity(signals.len());
+    while events.list().is_empty() {
+        match poller.wait(&mut events, LONG_WAIT) {
+            Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e.into()),
+            _ => {}
         }
     }
+    Ok(())
 }

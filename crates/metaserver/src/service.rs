@@ -2,10 +2,13 @@
 //! replies are held back until the turn has been flushed.
 
 use crate::machine::{Answer, MetaMachine, Moment, Peer, Reply};
-use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Instant;
+use weir_host::clock;
+use weir_host::net::Signal;
+use weir_host::plant::{Bug, planted};
+use weir_host::sync::Mutex;
 use weir_metastore::{Embedded, Engine, Sequence};
 use weir_net::{ConnId, Frame, Outbox, Service};
 use weir_types::{Encode, Error, ErrorKind, Result, Timestamp};
@@ -23,41 +26,40 @@ pub(crate) struct EngineNews;
 #[derive(Debug)]
 pub(crate) struct Failure {
     error: Mutex<Option<Error>>,
-    /// An eventfd.
-    wake: OwnedFd,
+    /// Raised when there is one.
+    wake: Signal,
 }
 
 impl Failure {
-    pub(crate) fn new(wake: OwnedFd) -> Self {
+    pub(crate) fn new(wake: Signal) -> Self {
         Self { error: Mutex::new(None), wake }
     }
 
     fn report(&self, error: &Error) {
-        let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = self.error.lock();
         if first.is_none() {
             tracing::error!("the metadata server stops: {error}");
             *first = Some(error.clone());
         }
-        // It fails only when the count is at its maximum: awake then.
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        self.wake.raise();
     }
 
     pub(crate) fn take(&self) -> Option<Error> {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.error.lock().take()
     }
 
-    pub(crate) fn wake(&self) -> &OwnedFd {
+    pub(crate) fn wake(&self) -> &Signal {
         &self.wake
     }
 }
 
-pub(crate) struct MetaService {
-    machine: MetaMachine<Embedded>,
+pub(crate) struct MetaService<E: Engine> {
+    machine: MetaMachine<E>,
     start: Instant,
     /// Answered in this turn.
     turn: Vec<(ConnId, Header, Reply)>,
     /// Wait for the disk, in the order of what they wait for.
-    waiting: VecDeque<(Sequence, ConnId, Header)>,
+    waiting: VecDeque<(Sequence, ConnId, Header, Reply)>,
     failure: Arc<Failure>,
     failed: bool,
 }
@@ -71,12 +73,8 @@ impl Encode for Encoded {
     }
 }
 
-impl MetaService {
-    pub(crate) fn new(
-        machine: MetaMachine<Embedded>,
-        start: Instant,
-        failure: Arc<Failure>,
-    ) -> Self {
+impl<E: Engine> MetaService<E> {
+    pub(crate) fn new(machine: MetaMachine<E>, start: Instant, failure: Arc<Failure>) -> Self {
         let (turn, waiting) = (Vec::new(), VecDeque::new());
         Self { machine, start, turn, waiting, failure, failed: false }
     }
@@ -92,14 +90,20 @@ impl MetaService {
         if self.machine.has_work() {
             self.machine.work(STEPS_PER_TURN, now(self.start))?;
         }
-        self.machine.flush().map(drop)
+        if planted(Bug::AckBeforeAppend) { Ok(()) } else { self.machine.flush().map(drop) }
+    }
+
+    fn tick(&mut self) -> Result<()> {
+        self.machine.on_tick(now(self.start))?;
+        if planted(Bug::AckBeforeAppend) { self.machine.flush().map(drop) } else { Ok(()) }
     }
 
     fn release_synced(&mut self, out: &mut Outbox) {
         let synced = self.machine.synced();
         while self.waiting.front().is_some_and(|(upto, ..)| *upto <= synced) {
-            if let Some((_, conn, header)) = self.waiting.pop_front() {
-                out.reply(conn, Header::reply_to(&header, None), &(), &[], None);
+            if let Some((_, conn, header, reply)) = self.waiting.pop_front() {
+                let header = Header::reply_to(&header, reply.status);
+                out.reply(conn, header, &Encoded(reply.body), &[], None);
             }
         }
     }
@@ -107,13 +111,12 @@ impl MetaService {
 
 /// The time, for a process that started at `start`.
 pub(crate) fn now(start: Instant) -> Moment {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let unix = Timestamp(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX));
-    let monotonic_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let unix = Timestamp(i64::try_from(clock::unix_now().as_nanos()).unwrap_or(i64::MAX));
+    let monotonic_ms = u64::try_from(clock::elapsed(start).as_millis()).unwrap_or(u64::MAX);
     Moment { monotonic_ms, unix }
 }
 
-impl Service for MetaService {
+impl<E: Engine + Send + 'static> Service for MetaService<E> {
     type Event = EngineNews;
 
     fn key_for(&mut self, hello: &Hello) -> Result<Key> {
@@ -136,7 +139,9 @@ impl Service for MetaService {
         };
         match self.machine.on_request(peer, &frame.header, frame.body, now(self.start)) {
             Answer::Now(reply) => self.turn.push((frame.conn, frame.header, reply)),
-            Answer::AfterSync(upto) => self.waiting.push_back((upto, frame.conn, frame.header)),
+            Answer::AfterSync(upto, reply) => {
+                self.waiting.push_back((upto, frame.conn, frame.header, reply));
+            }
         }
     }
 
@@ -167,7 +172,7 @@ impl Service for MetaService {
         if self.failed {
             return;
         }
-        if let Err(error) = self.machine.on_tick(now(self.start)) {
+        if let Err(error) = self.tick() {
             // What a tick does can wait; only a broken engine cannot go on.
             match error.kind {
                 ErrorKind::Busy | ErrorKind::TooBig => tracing::warn!("metadata tick: {error}"),
@@ -181,11 +186,11 @@ impl Service for MetaService {
 
     fn on_closed(&mut self, conn: ConnId) {
         self.machine.disconnected();
-        self.waiting.retain(|(_, waiting, _)| *waiting != conn);
+        self.waiting.retain(|(_, waiting, ..)| *waiting != conn);
     }
 }
 
-impl Drop for MetaService {
+impl<E: Engine> Drop for MetaService<E> {
     fn drop(&mut self) {
         if let Err(error) = self.machine.flush() {
             tracing::warn!("last flush of the metadata: {error}");

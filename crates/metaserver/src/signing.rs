@@ -1,6 +1,6 @@
 //! Makes capabilities and tickets.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use weir_types::{FileId, KeyGeneration, Segment, ServerId, SessionId, TargetId};
 use weir_wire::key::MasterKey;
 use weir_wire::{Capability, Key, Mac, Rights, SignedCapability};
@@ -12,7 +12,7 @@ pub const KEY_GENERATION: KeyGeneration = KeyGeneration(1);
 #[derive(Debug)]
 pub struct Signer {
     master: MasterKey,
-    targets: HashMap<TargetId, Key>,
+    targets: BTreeMap<TargetId, Key>,
     /// How long capabilities are good for, milliseconds.
     capability_ms: u64,
 }
@@ -35,7 +35,7 @@ pub struct Grant {
 impl Signer {
     /// Signs with keys derived from the master key.
     pub fn new(master: MasterKey, capability_ms: u64) -> Self {
-        Self { master, targets: HashMap::new(), capability_ms }
+        Self { master, targets: BTreeMap::new(), capability_ms }
     }
 
     /// Derives the keys of these targets ahead.
@@ -70,6 +70,22 @@ impl Signer {
         let mut targets: Vec<TargetId> = copies.copied().collect();
         targets.sort_unstable();
         targets.dedup();
+        let macs = targets.into_iter().map(|t| (t, self.code(&capability, t))).collect();
+        SignedCapability { capability, macs }
+    }
+
+    /// The right to look at all objects of these targets, for an administrator's
+    /// session: the only capability here that has [`Rights::ADMIN`].
+    pub fn sign_for_administrator(
+        &self,
+        session: SessionId,
+        now_unix_ms: u64,
+        targets: impl Iterator<Item = TargetId>,
+    ) -> SignedCapability {
+        let expires_unix_ms = now_unix_ms.saturating_add(self.capability_ms);
+        let capability = Capability::of_administrator(session, KEY_GENERATION, expires_unix_ms);
+        let mut targets: Vec<TargetId> = targets.collect();
+        targets.sort_unstable();
         let macs = targets.into_iter().map(|t| (t, self.code(&capability, t))).collect();
         SignedCapability { capability, macs }
     }

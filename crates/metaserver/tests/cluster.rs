@@ -11,6 +11,7 @@ use weir_wire::handshake::Identity;
 use weir_wire::map::{ClusterMap, TargetState};
 use weir_wire::message::Op;
 use weir_wire::meta::*;
+use weir_wire::peer::TargetReport;
 
 type Model = Cluster<ModelEngine>;
 
@@ -49,6 +50,60 @@ fn targets_go_offline_when_silent_and_come_back() {
     let mut c = c.restart();
     let after = map(&mut c, me, Epoch(0)).unwrap();
     assert_eq!((after.epoch, states(&after)), (third.epoch, states(&third)));
+}
+
+#[test]
+fn a_target_in_trouble_takes_no_new_files_until_its_server_says_that_it_is_well() {
+    let mut c = Model::new(2);
+    let me = &mut c.client(root());
+    let sick = || {
+        let trouble = "its disk is gone".to_owned();
+        TargetReport { trouble, ..Model::report(2) }
+    };
+    c.heartbeat(1, vec![Model::report(1), sick()]).unwrap();
+    let first = map(&mut c, me, Epoch(0)).unwrap();
+    let expected = [(1, TargetState::Online), (2, TargetState::OutOfService)];
+    assert_eq!(states(&first), expected);
+    assert_eq!(c.create(me, FileId::ROOT, "f").layout.segments[0].columns.len(), 1);
+    assert_eq!(c.ask(me, &StatfsRequest {}).unwrap().total_bytes, 1 << 40, "the other one's");
+    c.heartbeat(1, vec![Model::report(1), sick()]).unwrap();
+    assert_eq!(map(&mut c, me, first.epoch), None, "said once");
+    let mut c = c.restart();
+    assert_eq!(states(&map(&mut c, me, Epoch(0)).unwrap()), expected);
+    // Silence makes it offline like any other.
+    for _ in 0..7 {
+        c.pass_ms(1000);
+    }
+    let silent = map(&mut c, me, Epoch(0)).unwrap();
+    assert_eq!(states(&silent), [1, 2].map(|t| (t, TargetState::Offline)));
+    c.heartbeat(1, vec![Model::report(1), Model::report(2)]).unwrap();
+    let well = map(&mut c, me, Epoch(0)).unwrap();
+    assert_eq!(states(&well), [1, 2].map(|t| (t, TargetState::Online)));
+}
+
+#[test]
+fn a_disk_that_fails_in_one_server_may_move_to_another_which_the_first_cannot_prevent() {
+    let mut c = Model::new(2);
+    let me = &mut c.client(root());
+    let missing = || {
+        let trouble = "its directory is missing".to_owned();
+        vec![Model::report(1), TargetReport { trouble, ..Model::report(2) }]
+    };
+    c.heartbeat(1, missing()).unwrap();
+    c.register(2, &[2]).unwrap();
+    let moved = map(&mut c, me, Epoch(0)).unwrap();
+    assert_eq!(moved.server_of(TargetId(2)).unwrap().server, ServerId(2));
+    c.heartbeat(1, missing()).unwrap();
+    c.register_reports(1, missing()).unwrap();
+    assert_eq!(map(&mut c, me, moved.epoch), None);
+    // Its word keeps nothing alive that is not its own.
+    for _ in 0..7 {
+        c.pass_ms(1000);
+        c.heartbeat(1, missing()).unwrap();
+    }
+    let silent = map(&mut c, me, Epoch(0)).unwrap();
+    assert_eq!(silent.server_of(TargetId(2)).unwrap().server, ServerId(2));
+    assert_eq!(states(&silent), [(1, TargetState::Online), (2, TargetState::Offline)]);
 }
 
 #[test]

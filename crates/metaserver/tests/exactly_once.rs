@@ -4,32 +4,92 @@
 mod harness;
 use harness::*;
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use std::cell::RefCell;
+use std::rc::Rc;
 use weir_metaserver::machine::Peer;
-use weir_metastore::Injection;
+use weir_metastore::{Embedded, Engine, Injection, ModelEngine};
 use weir_types::{ErrorKind, FileId, SessionId};
 use weir_wire::meta::*;
 
 const ROOT: FileId = FileId::ROOT;
 
+/// Servers on one kind of engine.
+struct World<E: Engine> {
+    /// A new one with so many targets.
+    fresh: Box<dyn Fn(u32) -> Cluster<E>>,
+    /// The last one that was made, killed and started again.
+    restart: Box<dyn Fn(Cluster<E>) -> Cluster<E>>,
+}
+
+impl<E: Engine> World<E> {
+    fn fresh(&self, targets: u32) -> Cluster<E> {
+        (self.fresh)(targets)
+    }
+
+    fn restart(&self, cluster: Cluster<E>) -> Cluster<E> {
+        (self.restart)(cluster)
+    }
+}
+
+fn model() -> World<ModelEngine> {
+    World { fresh: Box::new(Cluster::new), restart: Box::new(Cluster::restart) }
+}
+
+fn redb() -> World<Embedded> {
+    let dir = Rc::new(RefCell::new(tempfile::tempdir().unwrap()));
+    let same = dir.clone();
+    World {
+        fresh: Box::new(move |targets| {
+            dir.replace(tempfile::tempdir().unwrap());
+            let path = dir.borrow().path().to_owned();
+            Cluster::on(embedded(&path), targets)
+        }),
+        restart: Box::new(move |cluster| cluster.restart_in(same.borrow().path())),
+    }
+}
+
+/// What must hold on any engine that survives the process.
+fn exactly_once<E: Engine>(world: &World<E>) {
+    a_repeated_mutation_gets_its_first_answer(world);
+    a_failure_is_repeated_too(world);
+    a_failure_that_may_pass_is_tried_again(world);
+    late_duplicates_and_slots_out_of_range_are_refused_and_gaps_are_not(world);
+    mutations_carry_an_id_and_reads_carry_none(world);
+    a_create_whose_reply_was_lost_with_the_server_leaves_the_file_open(world);
+    let runner = TestRunner::new(ProptestConfig::with_cases(16));
+    repeats_and_restarts_change_nothing(runner, world);
+}
+
+#[test]
+fn a_mutation_is_done_once_on_the_model_of_an_engine() {
+    exactly_once(&model());
+    let runner = TestRunner::new(ProptestConfig::with_cases(48));
+    repeats_and_restarts_change_nothing(runner, &model());
+}
+
+#[test]
+fn a_mutation_is_done_once_on_redb() {
+    exactly_once(&redb());
+}
+
 fn make_dir(name: &str) -> MkdirRequest {
     MkdirRequest { parent: ROOT, name: name.as_bytes().into(), mode: 0o755 }
 }
 
-#[test]
-fn a_repeated_mutation_gets_its_first_answer() {
-    let mut c = Cluster::new(1);
+fn a_repeated_mutation_gets_its_first_answer<E: Engine>(world: &World<E>) {
+    let mut c = world.fresh(1);
     let me = &c.client(root());
     let first = c.make_as(me, 3, 1, &make_dir("d")).unwrap();
     assert_eq!(c.make_as(me, 3, 1, &make_dir("d")).unwrap(), first);
-    let mut c = c.restart();
+    let mut c = world.restart(c);
     assert_eq!(c.make_as(me, 3, 1, &make_dir("d")).unwrap(), first, "after a restart too");
     assert_eq!(kind(c.make_as(me, 3, 2, &make_dir("d"))), ErrorKind::Exists);
     assert_eq!(c.getattr(me, ROOT).unwrap().nlink, 3);
 }
 
-#[test]
-fn a_failure_is_repeated_too() {
-    let mut c = Cluster::new(1);
+fn a_failure_is_repeated_too<E: Engine>(world: &World<E>) {
+    let mut c = world.fresh(1);
     let me = &c.client(root());
     let remove = RmdirRequest { parent: ROOT, name: b"d"[..].into() };
     assert_eq!(kind(c.make_as(me, 0, 1, &remove)), ErrorKind::NotFound);
@@ -39,9 +99,8 @@ fn a_failure_is_repeated_too() {
     c.make_as(me, 0, 2, &remove).unwrap();
 }
 
-#[test]
-fn a_failure_that_may_pass_is_tried_again() {
-    let mut c = Cluster::new(0);
+fn a_failure_that_may_pass_is_tried_again<E: Engine>(world: &World<E>) {
+    let mut c = world.fresh(0);
     let me = &c.client(root());
     let request = create_request(ROOT, "f");
     assert_eq!(kind(c.make_as(me, 0, 1, &request)), ErrorKind::Unreachable, "no data server");
@@ -50,9 +109,10 @@ fn a_failure_that_may_pass_is_tried_again() {
     assert_eq!(c.list(me, ROOT), ["f"]);
 }
 
-#[test]
-fn late_duplicates_and_slots_out_of_range_are_refused_and_gaps_are_not() {
-    let mut c = Cluster::new(1);
+fn late_duplicates_and_slots_out_of_range_are_refused_and_gaps_are_not<E: Engine>(
+    world: &World<E>,
+) {
+    let mut c = world.fresh(1);
     let me = &c.client(root());
     c.make_as(me, 0, 1, &make_dir("a")).unwrap();
     c.make_as(me, 0, 2, &make_dir("b")).unwrap();
@@ -69,9 +129,8 @@ fn late_duplicates_and_slots_out_of_range_are_refused_and_gaps_are_not() {
     assert_eq!(c.list(me, ROOT), ["a", "b", "d"]);
 }
 
-#[test]
-fn mutations_carry_an_id_and_reads_carry_none() {
-    let mut c = Cluster::new(1);
+fn mutations_carry_an_id_and_reads_carry_none<E: Engine>(world: &World<E>) {
+    let mut c = world.fresh(1);
     let me = &mut c.client(root());
     assert_eq!(kind(c.ask(me, &make_dir("a"))), ErrorKind::Protocol);
     assert_eq!(kind(c.make(me, &GetAttrRequest { file: ROOT })), ErrorKind::Protocol);
@@ -81,12 +140,11 @@ fn mutations_carry_an_id_and_reads_carry_none() {
     assert_eq!(kind(error), ErrorKind::SessionExpired);
 }
 
-#[test]
-fn a_create_whose_reply_was_lost_with_the_server_leaves_the_file_open() {
-    let mut c = Cluster::new(1);
+fn a_create_whose_reply_was_lost_with_the_server_leaves_the_file_open<E: Engine>(world: &World<E>) {
+    let mut c = world.fresh(1);
     let me = &mut c.client(root());
     let file = c.make_as(me, 0, 1, &create_request(ROOT, "f")).unwrap().attr.file;
-    let mut c = c.restart();
+    let mut c = world.restart(c);
     // The client never saw the reply, so it has nothing to reassert; it asks again.
     c.make_as(me, 0, 1, &create_request(ROOT, "f")).unwrap();
     c.make_as(me, 0, 1, &create_request(ROOT, "f")).unwrap();
@@ -142,14 +200,12 @@ fn when_the_engine_does_not_answer_the_retry_finds_out_what_became_of_it() {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
-    /// Any message may be sent any number of times, and the server killed in
-    /// between: every slot makes each of its directories exactly once.
-    #[test]
-    fn repeats_and_restarts_change_nothing(steps in prop::collection::vec((0u16..4, 1usize..4, prop::bool::weighted(0.2)), 1..40)) {
-        let mut c = Cluster::new(1);
+/// Any message may be sent any number of times, and the server killed in
+/// between: every slot makes each of its directories exactly once.
+fn repeats_and_restarts_change_nothing<E: Engine>(mut runner: TestRunner, world: &World<E>) {
+    let step = (0u16..4, 1usize..4, prop::bool::weighted(0.2));
+    let checked = runner.run(&prop::collection::vec(step, 1..40), |steps| {
+        let mut c = world.fresh(1);
         let me = &c.client(root());
         let mut next = [0u64; 4];
         let mut expected = Vec::new();
@@ -161,12 +217,14 @@ proptest! {
             for _ in 0..times {
                 answers.push(c.make_as(me, slot, *at, &make_dir(&name)).unwrap());
                 if kill {
-                    c = c.restart();
+                    c = world.restart(c);
                 }
             }
             prop_assert!(answers.windows(2).all(|w| w[0] == w[1]));
             expected.push(name);
         }
         prop_assert_eq!(c.list(me, ROOT), expected);
-    }
+        Ok(())
+    });
+    checked.unwrap();
 }

@@ -99,8 +99,9 @@ fn an_empty_file_can_be_laid_out_anew_and_a_full_one_says_why_not() {
     assert_eq!(page.layout.segments[0].columns.len(), 2);
     assert_ne!(page.layout.segments[0].index, open.layout.segments[0].index);
     let attr = c.getattr(me, file).unwrap();
-    c.make(me, &CommitSizeRequest { file, size: 5, generation: attr.generation, mtime: None })
-        .unwrap();
+    let generation = attr.generation;
+    let commit = CommitSizeRequest { file, size: 5, generation, mtime: None, written: Vec::new() };
+    c.make(me, &commit).unwrap();
     let error = c.make(me, &SetLayoutRequest { file, layout: Some(two()) }).unwrap_err();
     assert_eq!(error.kind, ErrorKind::InvalidArgument);
     assert!(error.message.contains("5 bytes") && error.message.contains("copy"), "{error}");

@@ -1,6 +1,8 @@
 //! How fast the embedded engine is, in one thread: `cargo run --release -p
 //! weir-metastore --example engine_bench [directory]`.
 
+#![expect(clippy::disallowed_methods, reason = "real time is measured")]
+
 use std::path::Path;
 use std::time::Instant;
 use weir_metastore::{Embedded, EmbeddedConfig, Engine, transact};

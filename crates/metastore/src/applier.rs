@@ -1,16 +1,16 @@
 //! Moving commits from memory into redb: one thread that takes a generation of
 //! writes at a time.
 
-use crate::directory::sync_directory;
+use crate::directory::Home;
 use crate::engine::Sequence;
 use crate::overlay::Overlay;
 use crate::syncer::{Notify, SyncState};
 use crate::tree::{Tree, TreeSnapshot};
-use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::thread::JoinHandle;
+use std::time::Duration;
+use weir_host::clock;
+use weir_host::sync::{Condvar, Mutex};
+use weir_host::thread::{self, JoinHandle};
 use weir_types::{Error, Result};
 
 /// A generation of writes that is to become part of the tree.
@@ -20,69 +20,119 @@ pub(crate) struct Job {
     /// The last of their commits.
     pub upto: Sequence,
     /// The segment that holds them, not needed afterwards.
-    pub retire: PathBuf,
-    /// The segment that follows.
-    pub next_segment: Arc<File>,
+    pub retire: String,
+    /// The number of the segment that follows.
+    pub next_segment: u64,
 }
 
-/// The thread that applies. At most one job is given to it at a time, so its
-/// queues never hold more than one thing.
+/// What goes to the thread and comes back, at most one of each.
+#[derive(Default)]
+struct Exchange {
+    job: Option<Job>,
+    applied: Option<Result<TreeSnapshot>>,
+    /// No more jobs will come.
+    closing: bool,
+    /// The thread has ended, or is about to.
+    stopped: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    exchange: Mutex<Exchange>,
+    /// Wakes the thread.
+    work: Condvar,
+    /// Wakes who waits for it.
+    done: Condvar,
+}
+
+/// The thread that applies.
 pub(crate) struct Applier {
-    jobs: Option<Sender<Job>>,
-    applied: Receiver<Result<TreeSnapshot>>,
-    thread: Option<JoinHandle<()>>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle>,
 }
 
 impl Applier {
     pub fn start(
-        dir: PathBuf,
+        home: Home,
         tree: Arc<Tree>,
         sync: Arc<SyncState>,
         notify: Notify,
     ) -> std::io::Result<Self> {
-        let (jobs, todo) = channel::<Job>();
-        let (done, applied) = channel();
+        let shared = Arc::new(Shared::default());
+        let inside = Arc::clone(&shared);
         let run = move || {
-            for job in todo {
-                let result = apply(&dir, &tree, &sync, job);
+            // Also if redb panics: nobody may wait for ever.
+            let _stop = StopOnDrop(&inside);
+            while let Some(job) = next_job(&inside) {
+                let result = apply(&home, &tree, &sync, job);
                 let failed = result.is_err();
                 if let Err(e) = &result {
                     sync.fail(e.clone());
                 }
-                if done.send(result).is_err() || failed {
+                inside.exchange.lock().applied = Some(result);
+                inside.done.notify_all();
+                if failed {
                     return;
                 }
                 notify();
             }
         };
-        let thread = std::thread::Builder::new().name("meta-apply".into()).spawn(run)?;
-        Ok(Self { jobs: Some(jobs), applied, thread: Some(thread) })
+        let thread = thread::spawn("meta-apply", run)?;
+        Ok(Self { shared, thread: Some(thread) })
     }
 
     /// Hands over a generation; the one before is done.
     pub fn give(&self, job: Job) -> Result<()> {
-        let sent = self.jobs.as_ref().map(|jobs| jobs.send(job));
-        if matches!(sent, Some(Ok(()))) { Ok(()) } else { Err(stopped()) }
+        let mut exchange = self.shared.exchange.lock();
+        if exchange.stopped {
+            return Err(stopped());
+        }
+        exchange.job = Some(job);
+        self.shared.work.notify_all();
+        Ok(())
     }
 
     /// The tree after the generation handed over, if it is done.
     pub fn try_take(&self) -> Option<Result<TreeSnapshot>> {
-        match self.applied.try_recv() {
-            Ok(applied) => Some(applied),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err(stopped())),
+        let mut exchange = self.shared.exchange.lock();
+        let stopped_now = exchange.stopped;
+        exchange.applied.take().or_else(|| stopped_now.then(|| Err(stopped())))
+    }
+
+    /// As [`Applier::try_take`], waiting for at most so long.
+    pub fn take_within(&self, time: Duration) -> Option<Result<TreeSnapshot>> {
+        let start = clock::now();
+        let mut exchange = self.shared.exchange.lock();
+        while exchange.applied.is_none() && !exchange.stopped {
+            let rest = time.saturating_sub(clock::elapsed(start));
+            if rest.is_zero() {
+                return None;
+            }
+            exchange = self.shared.done.wait_timeout(exchange, rest);
         }
+        drop(exchange);
+        self.try_take()
     }
 
     /// Waits for the generation handed over.
     pub fn take(&self) -> Result<TreeSnapshot> {
-        self.applied.recv().map_err(|_| stopped())?
+        let mut exchange = self.shared.exchange.lock();
+        loop {
+            if let Some(applied) = exchange.applied.take() {
+                return applied;
+            }
+            if exchange.stopped {
+                return Err(stopped());
+            }
+            exchange = self.shared.done.wait(exchange);
+        }
     }
 }
 
 impl Drop for Applier {
     fn drop(&mut self) {
-        self.jobs = None;
+        self.shared.exchange.lock().closing = true;
+        self.shared.work.notify_all();
         if let Some(thread) = self.thread.take() {
             // A panic there has been reported; there is nothing to add.
             let _ = thread.join();
@@ -90,21 +140,40 @@ impl Drop for Applier {
     }
 }
 
+struct StopOnDrop<'a>(&'a Shared);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.exchange.lock().stopped = true;
+        self.0.done.notify_all();
+    }
+}
+
+fn next_job(shared: &Shared) -> Option<Job> {
+    let mut exchange = shared.exchange.lock();
+    loop {
+        if let Some(job) = exchange.job.take() {
+            return Some(job);
+        }
+        if exchange.closing {
+            return None;
+        }
+        exchange = shared.work.wait(exchange);
+    }
+}
+
 fn stopped() -> Error {
     Error::new(weir_types::ErrorKind::Io, "the thread that commits to tree.redb has stopped")
 }
 
-fn apply(dir: &Path, tree: &Tree, sync: &SyncState, job: Job) -> Result<TreeSnapshot> {
+fn apply(home: &Home, tree: &Tree, sync: &SyncState, job: Job) -> Result<TreeSnapshot> {
     // redb must not get ahead of the log: after a power cut the log would have
     // a hole where redb's commits were, and no segment that follows them.
-    sync.wait(job.upto)?;
-    let io = |e: std::io::Error| Error::from(e).context(dir.display());
-    job.next_segment.sync_all().map_err(io)?;
-    sync_directory(dir).map_err(io)?;
+    sync.wait_for_segment(job.next_segment)?;
     tree.apply(&job.overlay, job.upto)?;
-    if let Err(error) = std::fs::remove_file(&job.retire) {
+    if let Err(error) = home.remove(&job.retire) {
         // Only space is lost, and only until the next start.
-        tracing::warn!(file = %job.retire.display(), %error, "cannot remove an applied log segment");
+        tracing::warn!(%error, "cannot remove an applied log segment");
     }
     tree.snapshot()
 }

@@ -21,8 +21,12 @@ pub fn run<E: Engine>(mut fresh: impl FnMut() -> E, mut unsettle: impl FnMut(E) 
     nothing_of_a_conflicting_commit_is_applied(fresh());
     versions_and_sequences_grow(fresh(), &mut unsettle);
     limits_are_those_of_etcd(fresh());
+    what_is_just_within_the_limits_is_kept_whole(fresh(), &mut unsettle);
     malformed_commits_are_refused(fresh());
+    any_bytes_are_in_order_in_both_layers(fresh(), &mut unsettle);
+    a_big_deletion_is_done_in_pages(fresh(), &mut unsettle);
     synced_reaches_what_was_asked(fresh());
+    a_snapshot_stays_what_it_was(fresh(), &mut unsettle);
     for seed in 0..4 {
         random_operations_agree_with_a_map(fresh(), &mut unsettle, seed);
     }
@@ -241,6 +245,111 @@ fn limits_are_those_of_etcd<E: Engine>(mut engine: E) {
     assert_eq!(get(&engine, b"large").map(|v| v.value.len()), Some(large.len()));
 }
 
+fn what_is_just_within_the_limits_is_kept_whole<E: Engine>(
+    engine: E,
+    unsettle: &mut impl FnMut(E) -> E,
+) {
+    let mut engine = engine;
+    // The largest value there can be, alone; one byte more is too much.
+    let room = MAX_REQUEST_BYTES - Write { key: b"v"[..].into(), value: None }.request_bytes();
+    let put = |bytes: usize| {
+        let value = Some(vec![5; bytes].into());
+        Commit { writes: vec![Write { key: b"v"[..].into(), value }], ..Commit::default() }
+    };
+    assert_eq!(engine.commit(put(room + 1)).expect_err("too big").kind, ErrorKind::TooBig);
+    engine.commit(put(room)).expect("just fits");
+    // As many keys as there may be, read and written, each as long as it may be.
+    let key = |n: usize| {
+        let mut key = vec![b'k'; MAX_KEY_BYTES];
+        key[MAX_KEY_BYTES - 4..].copy_from_slice(format!("{n:04}").as_bytes());
+        key
+    };
+    let operation = |tx: &mut Tx<'_>| -> AnyResult<()> {
+        for n in 0..MAX_OPERATIONS {
+            tx.get(&key(n))?;
+            tx.put(&key(n), &n.to_le_bytes())?;
+        }
+        assert_eq!(tx.writes_left(), 0);
+        Ok(())
+    };
+    transact(&mut engine, operation).expect("just fits");
+    engine.flush().expect("flush");
+    for _ in 0..4 {
+        engine = unsettle(engine);
+        let rows = engine.range(b"k", b"l", usize::MAX).expect("range");
+        assert_eq!(rows.len(), MAX_OPERATIONS);
+        assert!(
+            rows.iter()
+                .enumerate()
+                .all(|(n, (k, v))| **k == *key(n) && *v.value == n.to_le_bytes())
+        );
+        assert_eq!(get(&engine, b"v").map(|v| v.value.len()), Some(room));
+    }
+    // A range counts for itself and for each key found in it.
+    let look = |engine: &E, limit: usize| {
+        let mut tx = Tx::new(engine);
+        assert_eq!(tx.range(b"k", b"l", limit).map(|rows| rows.len()), Ok(limit));
+        tx.put(b"w", b"v").expect("within the limit");
+        tx.into_commit()
+    };
+    assert_eq!(look(&engine, MAX_OPERATIONS), Err(TxError::TooManyOperations));
+    let commit = look(&engine, MAX_OPERATIONS - 1);
+    // 127 keys of 1 KiB fit.
+    engine.commit(commit.expect("within the limits")).expect("commit");
+}
+
+fn any_bytes_are_in_order_in_both_layers<E: Engine>(engine: E, unsettle: &mut impl FnMut(E) -> E) {
+    let mut engine = engine;
+    let mut choose = Choices(99);
+    let mut expected = std::collections::BTreeSet::new();
+    for round in 0..8 {
+        for _ in 0..20 {
+            let key: Vec<u8> = (0..1 + choose.below(6))
+                .map(|_| [0, 1, 0x7f, 0x80, 0xfe, 0xff][choose.below(6) as usize])
+                .collect();
+            write(&mut engine, &[(&key, Some(&key))]);
+            expected.insert(key);
+        }
+        if round % 2 == 0 {
+            engine = unsettle(engine);
+        }
+        let end = [0xff; MAX_KEY_BYTES];
+        let rows = engine.range(&[0], &end, usize::MAX).expect("range");
+        let found: Vec<&[u8]> = keys_of(&rows);
+        let expected: Vec<&[u8]> = expected.iter().map(|key| &key[..]).collect();
+        assert_eq!(found, expected, "round {round}");
+        assert!(rows.iter().all(|(key, row)| **key == *row.value));
+    }
+}
+
+/// As the metadata server deletes what is larger than a transaction.
+fn a_big_deletion_is_done_in_pages<E: Engine>(engine: E, unsettle: &mut impl FnMut(E) -> E) {
+    let mut engine = engine;
+    for n in 0..300u32 {
+        write(&mut engine, &[(format!("f{n:04}").as_bytes(), Some(b"v"))]);
+    }
+    write(&mut engine, &[(b"g", Some(b"stays"))]);
+    let mut pages = 0;
+    loop {
+        let operation = |tx: &mut Tx<'_>| -> AnyResult<usize> {
+            let rows = tx.range(b"f", b"g", MAX_OPERATIONS - 1)?;
+            for (key, _) in &rows {
+                tx.delete(key)?;
+            }
+            Ok(rows.len())
+        };
+        let (deleted, _) = transact(&mut engine, operation).expect("commit");
+        engine.flush().expect("flush");
+        engine = unsettle(engine);
+        pages += 1;
+        if deleted < MAX_OPERATIONS - 1 {
+            break;
+        }
+    }
+    assert_eq!(pages, 3);
+    assert_eq!(keys_of(&engine.range(b"a", b"z", 9).expect("range")), [b"g"]);
+}
+
 fn malformed_commits_are_refused<E: Engine>(mut engine: E) {
     let put = |key: &[u8]| Write { key: key.into(), value: Some(b"v".as_slice().into()) };
     let refused = |engine: &mut E, commit: Commit| engine.commit(commit).expect_err("refused").kind;
@@ -258,13 +367,45 @@ fn malformed_commits_are_refused<E: Engine>(mut engine: E) {
     write(&mut engine, &[(b"a", Some(b"v"))]);
 }
 
+fn a_snapshot_stays_what_it_was<E: Engine>(engine: E, unsettle: &mut impl FnMut(E) -> E) {
+    let mut engine = engine;
+    for n in 0..200u32 {
+        write(&mut engine, &[(format!("s{n:03}").as_bytes(), Some(b"old"))]);
+        if n == 150 {
+            engine = unsettle(engine);
+        }
+    }
+    let snapshot = engine.snapshot().expect("snapshot");
+    assert_eq!(snapshot.sequence(), engine.sequence());
+    let before = engine.range(b"s", b"t", usize::MAX).expect("range");
+    for n in 0..200u32 {
+        let value: Option<&[u8]> = (n % 3 > 0).then_some(b"new");
+        let new = format!("s{n:03}+").into_bytes();
+        write(&mut engine, &[(format!("s{n:03}").as_bytes(), value), (&new, Some(b"new"))]);
+        engine.poll().expect("poll");
+        if n % 50 == 0 {
+            assert!(snapshot.range(b"s", b"t", usize::MAX).expect("range") == before);
+        }
+    }
+    // In pages too.
+    let (mut found, mut start) = (Vec::new(), Key::from(&b"s"[..]));
+    loop {
+        let page = snapshot.range(&start, b"t", 7).expect("range");
+        let Some((last, _)) = page.last() else { break };
+        start = key_after(last);
+        found.extend(page);
+    }
+    assert!(found == before);
+    assert_ne!(snapshot.sequence(), engine.sequence());
+}
+
 fn synced_reaches_what_was_asked<E: Engine>(mut engine: E) {
     let at = write(&mut engine, &[(b"a", Some(b"v"))]);
     engine.request_sync(at);
     let mut tries = 0;
     while engine.synced() < at {
         engine.poll().expect("poll");
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        weir_host::thread::sleep(std::time::Duration::from_millis(1));
         tries += 1;
         assert!(tries < 10_000, "never synced");
     }

@@ -1,121 +1,284 @@
 //! The directory of the embedded engine: its lock, its format, its files.
 
 use crate::engine::Sequence;
-use crate::log::segment_first;
-use rustix::fs::FlockOperation;
+use crate::log::{boot_id, segment_first};
 use rustix::io::Errno;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use weir_host::fs::{Directory, File, Lock, OpenHow};
+use weir_types::checksum::crc32c;
 use weir_types::{Error, ErrorKind, Result};
 
 /// The format that this program writes, and the only one it reads.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 
 const FORMAT_PREFIX: &str = "weir-metastore ";
+/// The most bytes of the file `format`.
+const MAX_FORMAT_BYTES: usize = 256;
+/// Begins the name of an empty file that stands there after a failed sync; the
+/// boot id of then follows.
+const POISONED: &str = "poisoned.";
+/// What to do about damage.
+const REMEDY: &str = "restore the metadata directory: `weir meta import` makes a new one \
+                      from a file of `weir meta export`";
 
-/// Keeps every other process out of a directory until dropped.
-pub(crate) struct DirectoryLock {
-    _file: File,
+/// The directory of an engine. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    directory: Directory,
+    path: PathBuf,
 }
 
-/// Makes the directory if need be, and locks it.
-pub(crate) fn lock(dir: &Path) -> Result<DirectoryLock> {
-    let path = dir.join("lock");
-    let open = || {
-        // Names and attributes of everybody's files are nobody's business.
-        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-        OpenOptions::new().create(true).truncate(false).write(true).open(&path)
-    };
-    let file = open().map_err(|e| Error::from(e).context(path.display()))?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(DirectoryLock { _file: file }),
-        Err(Errno::WOULDBLOCK) => Err(Error::new(
-            ErrorKind::Busy,
-            format!("metadata directory {} is already in use by another process", dir.display()),
-        )),
-        Err(e) => Err(Error::from(std::io::Error::from(e)).context(path.display())),
+impl Home {
+    /// Opens a directory, makes it if need be.
+    pub fn open_or_make(path: &Path) -> Result<Self> {
+        let open = || {
+            let parent = ancestors(path).next().unwrap_or(path);
+            Directory::make_all(parent)?;
+            let parent = Directory::open(parent)?;
+            if let Some(name) = path.file_name().and_then(|name| name.to_str()) {
+                // For its owner alone: names and attributes of everybody's
+                // files are nobody's business.
+                match parent.make_directory(name) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            Ok(Self { directory: Directory::open(path)?, path: path.to_owned() })
+        };
+        open().map_err(|e: Errno| system_error(e).context(path.display()))
+    }
+
+    /// Keeps every other process out until dropped.
+    pub fn lock(&self) -> Result<Lock> {
+        self.directory.lock("lock").map_err(|e| match e {
+            Errno::WOULDBLOCK => {
+                let dir = self.path.display();
+                let what = format!("metadata directory {dir} is already in use by another process");
+                Error::new(ErrorKind::Busy, what)
+            }
+            e => self.error("lock", e),
+        })
+    }
+
+    /// What went wrong with one of its files.
+    pub fn error(&self, name: &str, errno: Errno) -> Error {
+        system_error(errno).context(self.display(name))
+    }
+
+    /// The path of one of its files, for people.
+    pub fn display(&self, name: &str) -> String {
+        self.path.join(name).display().to_string()
+    }
+
+    /// Its own path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens a file.
+    pub fn file(&self, name: &str, how: OpenHow) -> Result<File> {
+        self.directory.open_file(name, how).map_err(|e| self.error(name, e))
+    }
+
+    /// The contents of a file; `None` if there is none.
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let read = || {
+            let file = self.directory.open_file(name, OpenHow::READ)?;
+            let mut bytes = vec![0; file.size()? as usize];
+            let len = file.read_full(&mut bytes, 0)?;
+            bytes.truncate(len);
+            Ok(bytes)
+        };
+        match read() {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(self.error(name, e)),
+        }
+    }
+
+    /// Whether a name is there.
+    pub fn exists(&self, name: &str) -> Result<bool> {
+        match self.directory.stat(name) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(self.error(name, e)),
+        }
+    }
+
+    /// Removes a file.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        self.directory.unlink(name).map_err(|e| self.error(name, e))
+    }
+
+    /// Gives a file another name, in place of what had that; durable after
+    /// [`Home::sync`].
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.directory.rename(from, to).map_err(|e| self.error(from, e))
+    }
+
+    /// Makes the names in it durable.
+    pub fn sync(&self, site: &'static str) -> Result<()> {
+        let synced = self.directory.sync(site);
+        self.judge_sync(synced).map_err(|e| system_error(e).context(self.path.display()))
+    }
+
+    /// Makes a file of it durable.
+    pub fn sync_file(&self, file: &File, site: &'static str) -> Result<(), Errno> {
+        self.judge_sync(file.sync(site))
+    }
+
+    /// After a failed sync the kernel may show what is not on the disk, and a
+    /// second sync does not tell. So nobody opens the engine before the
+    /// machine has restarted, when the kernel has to read the disk.
+    fn judge_sync(&self, synced: Result<(), Errno>) -> Result<(), Errno> {
+        if let Err(error) = synced {
+            let mark = || self.directory.open_file(&poison_name(), OpenHow::CREATE).map(drop);
+            // If even that fails, the next start is not likely to go well.
+            if let Err(again) = mark() {
+                tracing::error!(%error, %again, "cannot mark a failed sync");
+            }
+        }
+        synced
+    }
+
+    /// Refuses to go on after a failed sync.
+    pub fn check_poison(&self) -> Result<()> {
+        let now = poison_name();
+        let unknown = boot_id() == [0; 16];
+        let mut poisoned = None;
+        for name in self.names()?.into_iter().filter(|name| name.starts_with(POISONED)) {
+            if name == now || unknown {
+                poisoned = Some(name);
+            } else {
+                self.remove(&name)?;
+            }
+        }
+        let Some(name) = poisoned else { return Ok(()) };
+        let dir = self.path.display();
+        let what = format!(
+            "a sync of metadata directory {dir} has failed, so that the kernel may show what is \
+             not on the disk: see to the disk, restart the machine (or mount the file system \
+             again and remove {}), then start the server",
+            self.display(&name)
+        );
+        Err(Error::new(ErrorKind::Io, what))
+    }
+
+    /// The names in it that are text.
+    fn names(&self) -> Result<Vec<String>> {
+        let list = || {
+            let names = self.directory.entries()?.collect::<Result<Vec<_>, Errno>>()?;
+            Ok(names.into_iter().filter_map(|name| String::from_utf8(name).ok()).collect())
+        };
+        list().map_err(|e: Errno| system_error(e).context(self.path.display()))
+    }
+
+    /// The log segments, in order.
+    pub fn segments(&self) -> Result<Vec<Segment>> {
+        let segment = |name: String| Some(Segment { first: segment_first(&name)?, name });
+        let mut found: Vec<_> = self.names()?.into_iter().filter_map(segment).collect();
+        found.sort_by_key(|segment| segment.first);
+        Ok(found)
+    }
+
+    /// Whether the directory holds an engine: `false` if it has yet to be made.
+    /// Refuses a format that this program does not know.
+    pub fn check_format(&self) -> Result<bool> {
+        let Some(bytes) = self.read("format")? else { return Ok(false) };
+        if bytes == format_text(FORMAT_VERSION).as_bytes() {
+            return Ok(true);
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let version = text
+            .strip_prefix(FORMAT_PREFIX)
+            .and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u32>().ok());
+        // Version 1 had no checksum.
+        let (Some(version), true) = (
+            version.filter(|&v| v != FORMAT_VERSION),
+            bytes.len() <= MAX_FORMAT_BYTES
+                && (text == "weir-metastore 1\n" || is_sound_format(&text)),
+        ) else {
+            return Err(damage(self.display("format"), 0, "it is no format file"));
+        };
+        let dir = self.path.display();
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "metadata directory {dir} has format {version}; this program knows only \
+                 {FORMAT_VERSION}: use the version of weir that wrote it, or a newer one"
+            ),
+        ))
+    }
+
+    /// Marks the directory as complete, and makes its own name durable. The
+    /// last step of making one. The first log segment after it makes the name
+    /// of the mark durable, before anything can be promised.
+    pub fn write_format(&self) -> Result<()> {
+        let fail = |e| self.error("format", e);
+        let write = || {
+            let file = self.directory.open_file("format.new", OpenHow::REPLACE)?;
+            file.write_full(format_text(FORMAT_VERSION).as_bytes(), 0)?;
+            self.sync_file(&file, "meta-format")
+        };
+        write().map_err(fail)?;
+        let sync_name = |dir: &Path| Directory::open(dir)?.sync("meta-directory-name");
+        for (depth, dir) in ancestors(&self.path).enumerate() {
+            // Those further up may be nothing that we made, or may look into.
+            match sync_name(dir) {
+                Err(e) if depth == 0 => return Err(fail(e)),
+                _ => {}
+            }
+        }
+        self.rename("format.new", "format")
     }
 }
 
-/// Whether the directory holds an engine: `false` if it has yet to be made.
-/// Refuses a format that this program does not know.
-pub(crate) fn check_format(dir: &Path) -> Result<bool> {
-    let path = dir.join("format");
-    let text = match std::fs::read(&path) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        Err(e) => return Err(Error::from(e).context(path.display())),
+fn poison_name() -> String {
+    format!("{POISONED}{:032x}", u128::from_be_bytes(boot_id()))
+}
+
+/// The directories that lead to a path, the nearest first.
+fn ancestors(path: &Path) -> impl Iterator<Item = &Path> {
+    path.ancestors().skip(1).map(|dir| match dir.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => dir,
+    })
+}
+
+fn format_text(version: u32) -> String {
+    let text = format!("{FORMAT_PREFIX}{version}");
+    format!("{text} {:08x}\n", crc32c(text.as_bytes()))
+}
+
+/// Whether the text ends with the checksum of what stands before.
+fn is_sound_format(text: &str) -> bool {
+    let Some((before, sum)) = text.strip_suffix('\n').and_then(|line| line.rsplit_once(' ')) else {
+        return false;
     };
-    let version = text
-        .strip_prefix(FORMAT_PREFIX)
-        .and_then(|rest| rest.trim_end().parse::<u32>().ok())
-        .ok_or_else(|| {
-            Error::new(ErrorKind::Corrupt, format!("{}: not a format file", path.display()))
-        })?;
-    if version == FORMAT_VERSION {
-        return Ok(true);
-    }
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        format!(
-            "metadata directory {} has format {version}; this program knows only \
-             {FORMAT_VERSION}: use the version of weir that wrote it, or a newer one",
-            dir.display()
-        ),
-    ))
+    format!("{:08x}", crc32c(before.as_bytes())) == sum
 }
 
-/// Marks the directory as complete, and makes its own name durable. The last
-/// step of making one.
-pub(crate) fn write_format(dir: &Path) -> Result<()> {
-    let path = dir.join("format");
-    let write = || {
-        replace_durably(dir, &path, format!("{FORMAT_PREFIX}{FORMAT_VERSION}\n").as_bytes())?;
-        sync_directory(&dir.join(".."))
-    };
-    write().map_err(|e| Error::from(e).context(path.display()))
+fn system_error(errno: Errno) -> Error {
+    Error::from(std::io::Error::from(errno))
 }
 
-/// Gives a file these contents, so that after a crash it has the old or the
-/// new ones.
-pub(crate) fn replace_durably(dir: &Path, path: &Path, contents: &[u8]) -> std::io::Result<()> {
-    let temporary = path.with_extension("new");
-    let mut file = File::create(&temporary)?;
-    file.write_all(contents)?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
-    sync_directory(dir)
+/// The error for what is not as it was written.
+pub(crate) fn damage(file: impl Display, offset: u64, what: &str) -> Error {
+    let what = format!("{file}: damaged at byte {offset} ({what}); {REMEDY}");
+    Error::new(ErrorKind::Corrupt, what)
 }
 
-/// Makes names in a directory durable.
-pub(crate) fn sync_directory(dir: &Path) -> std::io::Result<()> {
-    File::open(dir)?.sync_all()
+/// The error for a file that is gone.
+pub(crate) fn missing(what: impl Display) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("{what} is missing; {REMEDY}"))
 }
 
 /// A log segment, by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SegmentFile {
+pub(crate) struct Segment {
     /// The sequence of its first record.
     pub first: Sequence,
-    /// Where it is.
-    pub path: PathBuf,
-}
-
-/// The log segments, in order.
-pub(crate) fn segments(dir: &Path) -> Result<Vec<SegmentFile>> {
-    let list = || {
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(dir)? {
-            let entry = entry?;
-            if let Some(first) = entry.file_name().to_str().and_then(segment_first) {
-                found.push(SegmentFile { first, path: entry.path() });
-            }
-        }
-        Ok(found)
-    };
-    let mut found = list().map_err(|e: std::io::Error| Error::from(e).context(dir.display()))?;
-    found.sort_by_key(|segment| segment.first);
-    Ok(found)
+    /// Its name in the directory.
+    pub name: String,
 }

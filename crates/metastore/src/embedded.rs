@@ -2,23 +2,30 @@
 //! and redb below them.
 
 use crate::applier::{Applier, Job};
-use crate::directory::{self, DirectoryLock};
+use crate::directory::{Home, damage};
 use crate::engine::{
-    Commit, CommitOutcome, Engine, Key, ReadError, Sequence, Versioned, checks_hold,
+    Commit, CommitOutcome, Engine, Key, ReadError, Sequence, Snapshot, Verified, Versioned,
+    checks_hold,
 };
 use crate::log::{LogWriter, boot_id};
 use crate::overlay::{Overlay, merged_range};
+use crate::record::RECORDS_START;
 use crate::replay::{Replayed, replay};
 use crate::syncer::{Notify, SyncState, Syncer};
 use crate::tree::{Tree, TreeSnapshot};
+use crate::verify::verify;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weir_host::{clock, fs};
 use weir_types::{Error, ErrorKind, Result};
 
 /// The most bytes of commits that wait for one [`Engine::flush`]; a commit
 /// beyond it flushes by itself.
 const MAX_BUFFERED_BYTES: usize = 8 << 20;
+
+/// The longest that one flush waits for redb, when the log is nearly full.
+const MAX_PACE: Duration = Duration::from_millis(200);
 
 /// How the embedded engine works.
 #[derive(Clone, Debug)]
@@ -33,7 +40,9 @@ pub struct EmbeddedConfig {
     /// is free.
     pub generation_bytes: u64,
     /// How many bytes of log it has at most; a commit beyond waits for redb.
-    /// Memory and replay time are bounded by twice this.
+    /// Memory and replay time are bounded by twice this. From half of it on
+    /// each flush waits a little for redb, the longer the less room there is:
+    /// many short waits, so that none is long.
     pub max_generation_bytes: u64,
     /// Bytes of redb's cache.
     pub cache_bytes: usize,
@@ -53,8 +62,9 @@ impl Default for EmbeddedConfig {
 
 /// The embedded engine. One thread owns it; two more sync and apply.
 ///
-/// After a failed append, sync or group commit every commit and flush fails;
-/// reads go on, and may show commits that were never acknowledged.
+/// After a failed append, sync, group commit or read every commit, flush and
+/// poll fails; other reads go on, and may show commits that were never
+/// acknowledged.
 ///
 /// Dropping it without [`Embedded::close`] is as safe as a kill: what was
 /// flushed is found again at the next open.
@@ -73,11 +83,14 @@ pub struct Embedded {
     log: LogWriter,
     // The fields below are dropped in this order: reads end before the threads,
     // the applier before the syncer it waits for, the lock last.
-    snapshot: TreeSnapshot,
+    snapshot: Arc<TreeSnapshot>,
     applier: Applier,
+    // Reads go on when the applier has failed and is gone.
+    tree: Arc<Tree>,
     _syncer: Syncer,
     shared: Arc<SyncState>,
-    _lock: DirectoryLock,
+    home: Home,
+    _lock: fs::Lock,
 }
 
 impl Embedded {
@@ -93,20 +106,22 @@ impl Embedded {
         config: EmbeddedConfig,
         notify: impl Fn() + Send + Sync + 'static,
     ) -> Result<Self> {
-        let lock = directory::lock(dir)?;
-        if !directory::check_format(dir)? {
-            make(dir)?;
+        let home = Home::open_or_make(dir)?;
+        let lock = home.lock()?;
+        home.check_poison()?;
+        if !home.check_format()? {
+            make(&home)?;
         }
-        let (tree, log, sequence) = recover(dir, config.cache_bytes)?;
+        let (tree, log, sequence) = recover(&home, config.cache_bytes)?;
         let notify: Notify = Arc::new(notify);
         let (tree, file) = (Arc::new(tree), Arc::clone(log.file()));
         let shared = Arc::new(SyncState::new(file, sequence, Arc::clone(&notify)));
         let thread = |e: std::io::Error| Error::from(e).context("start a metadata engine thread");
         let delay = Duration::from_millis(config.sync_delay_ms);
-        let syncer = Syncer::start(Arc::clone(&shared), dir.to_owned(), delay).map_err(thread)?;
-        let snapshot = tree.snapshot()?;
-        let applier =
-            Applier::start(dir.to_owned(), tree, Arc::clone(&shared), notify).map_err(thread)?;
+        let syncer = Syncer::start(Arc::clone(&shared), home.clone(), delay).map_err(thread)?;
+        let snapshot = Arc::new(tree.snapshot()?);
+        let applier = Applier::start(home.clone(), Arc::clone(&tree), Arc::clone(&shared), notify)
+            .map_err(thread)?;
         Ok(Self {
             sequence,
             flushed: sequence,
@@ -118,8 +133,10 @@ impl Embedded {
             log,
             snapshot,
             applier,
+            tree,
             _syncer: syncer,
             shared,
+            home,
             _lock: lock,
         })
     }
@@ -131,12 +148,6 @@ impl Embedded {
         self.wait_for_applier()?;
         self.hand_over()?;
         self.wait_for_applier()
-    }
-
-    /// Whether redb is so far behind that new work should wait: half of what
-    /// makes commits block. A server then stops reading requests.
-    pub fn congested(&self) -> bool {
-        self.committing.is_some() && self.log.segment_bytes() > self.config.max_generation_bytes / 2
     }
 
     fn break_with(&self, error: Error) -> Error {
@@ -151,15 +162,14 @@ impl Embedded {
             return Ok(());
         }
         // If it fails, the next try is due a while later, not at once.
-        self.active_since = Some(Instant::now());
+        self.active_since = Some(clock::now());
         self.rotate_at_bytes = self.log.segment_bytes() + self.config.generation_bytes;
         let retire = self.log.rotate(self.sequence.next())?;
-        self.shared.rotated(Arc::clone(self.log.file()));
+        let next_segment = self.shared.rotated(Arc::clone(self.log.file()));
         self.active_since = None;
         self.rotate_at_bytes = self.config.generation_bytes;
         let overlay = Arc::new(std::mem::take(&mut self.active));
         self.committing = Some(Arc::clone(&overlay));
-        let next_segment = Arc::clone(self.log.file());
         self.applier
             .give(Job { overlay, upto: self.sequence, retire, next_segment })
             .map_err(|e| self.break_with(e))
@@ -167,7 +177,7 @@ impl Embedded {
 
     fn hand_over_if_due(&mut self) {
         let Some(since) = self.active_since else { return };
-        let old = since.elapsed() >= Duration::from_millis(self.config.apply_delay_ms);
+        let old = clock::elapsed(since) >= Duration::from_millis(self.config.apply_delay_ms);
         let big = self.log.segment_bytes() >= self.rotate_at_bytes;
         if self.committing.is_some() || self.flushed < self.sequence || !(old || big) {
             return;
@@ -182,7 +192,7 @@ impl Embedded {
     fn adopt(&mut self, applied: Result<TreeSnapshot>) -> Result<()> {
         match applied {
             Ok(snapshot) => {
-                self.snapshot = snapshot;
+                self.snapshot = Arc::new(snapshot);
                 self.committing = None;
                 Ok(())
             }
@@ -203,6 +213,27 @@ impl Embedded {
         }
         let applied = self.applier.take();
         self.adopt(applied)
+    }
+
+    /// How long a flush waits for redb: longer and longer while the log fills
+    /// from half of its bound to all of it.
+    fn pace(&self) -> Duration {
+        let (used, max) = (self.log.segment_bytes(), self.config.max_generation_bytes.max(1));
+        let over = used.saturating_sub(max / 2).min(max / 2) as f64 / (max as f64 / 2.0);
+        MAX_PACE.mul_f64(over)
+    }
+
+    /// Lets redb catch up a little.
+    fn give_way(&mut self) -> Result<()> {
+        let pace = self.pace();
+        if self.committing.is_some()
+            && !pace.is_zero()
+            && let Some(applied) = self.applier.take_within(pace)
+        {
+            self.adopt(applied)?;
+            self.hand_over_if_due();
+        }
+        Ok(())
     }
 
     /// Keeps the generation, and so memory and log, within its bound.
@@ -233,7 +264,7 @@ impl Engine for Embedded {
     fn get(&self, key: &[u8]) -> Result<Option<Versioned>, ReadError> {
         match self.layers().into_iter().flatten().find_map(|layer| layer.get(key)) {
             Some(found) => Ok(found),
-            None => Ok(self.snapshot.get(key)?),
+            None => Ok(self.snapshot.get(key).map_err(|e| self.break_with(e))?),
         }
     }
 
@@ -246,13 +277,15 @@ impl Engine for Embedded {
         if start >= end || limit == 0 {
             return Ok(Vec::new());
         }
-        let base = self.snapshot.range(start, end)?;
-        Ok(merged_range(self.layers(), base, start, end, limit)?)
+        let read = || {
+            let base = self.snapshot.range(start, end)?;
+            merged_range(self.layers(), base, start, end, limit)
+        };
+        Ok(read().map_err(|e| self.break_with(e))?)
     }
 
     /// Applies to memory and buffers for the log: see [`Engine::flush`]. Waits
-    /// for redb only when it is behind by `max_generation_bytes` of log
-    /// (see [`Embedded::congested`]).
+    /// for redb only when it is behind by `max_generation_bytes` of log.
     fn commit(&mut self, commit: Commit) -> Result<CommitOutcome> {
         self.shared.check_sound()?;
         commit.validate()?;
@@ -270,7 +303,7 @@ impl Engine for Embedded {
         self.make_room()?;
         self.sequence = self.sequence.next();
         self.log.append(self.sequence, self.shared.synced(), &commit.writes);
-        self.active_since.get_or_insert_with(Instant::now);
+        self.active_since.get_or_insert_with(clock::now);
         for write in commit.writes {
             self.active.write(write.key, write.value, self.sequence);
         }
@@ -287,6 +320,7 @@ impl Engine for Embedded {
             self.shared.flushed(self.flushed);
             self.take_applied()?;
             self.hand_over_if_due();
+            self.give_way()?;
         }
         Ok(self.flushed)
     }
@@ -310,58 +344,105 @@ impl Engine for Embedded {
         let upto = self.flush()?;
         self.shared.wait(upto)
     }
+
+    fn verify(&mut self, place: u64) -> Result<Verified> {
+        verify(&self.home, &self.tree, self.log.written(), place)
+    }
+
+    /// Copies the keys of the newest generation, about a second's.
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        Ok(Box::new(EmbeddedSnapshot {
+            sequence: self.sequence,
+            active: self.active.clone(),
+            committing: self.committing.clone(),
+            tree: Arc::clone(&self.snapshot),
+            shared: Arc::clone(&self.shared),
+        }))
+    }
+}
+
+struct EmbeddedSnapshot {
+    sequence: Sequence,
+    active: Overlay,
+    committing: Option<Arc<Overlay>>,
+    tree: Arc<TreeSnapshot>,
+    shared: Arc<SyncState>,
+}
+
+impl Snapshot for EmbeddedSnapshot {
+    fn sequence(&self) -> Sequence {
+        self.sequence
+    }
+
+    fn range(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(Key, Versioned)>, ReadError> {
+        if start >= end || limit == 0 {
+            return Ok(Vec::new());
+        }
+        let read = || {
+            let base = self.tree.range(start, end)?;
+            let layers = [Some(&self.active), self.committing.as_deref()];
+            merged_range(layers, base, start, end, limit)
+        };
+        read().map_err(|e: Error| {
+            // The engine reads the same file.
+            self.shared.fail(e.clone());
+            ReadError::Failed(e)
+        })
+    }
 }
 
 /// Makes an empty engine. Interrupted at any point, it can be made again: the
 /// file `format` comes last, and without it nothing with contents is touched.
-fn make(dir: &Path) -> Result<()> {
-    let tree = dir.join("tree.redb");
-    let used = directory::segments(dir)?.iter().any(|s| s.first > Sequence(1))
-        || (tree.exists() && Tree::open(&tree, 1 << 20)?.applied()? > Sequence::ZERO);
-    let log_bytes = directory::segments(dir)?
-        .iter()
-        .map(|s| std::fs::metadata(&s.path).map_or(u64::MAX, |m| m.len()))
-        .max();
-    if used || log_bytes > Some(crate::record::SEGMENT_HEADER_BYTES as u64) {
-        let what = format!("metadata directory {} has lost its file `format`", dir.display());
-        return Err(Error::new(ErrorKind::Corrupt, what));
+fn make(home: &Home) -> Result<()> {
+    let mut used = Tree::exists(home)? && Tree::open(home, 1 << 20)?.applied()? > Sequence::ZERO;
+    for segment in home.segments()? {
+        let bytes = home.read(&segment.name)?.unwrap_or_default();
+        used |= segment.first > Sequence(1) || bytes.len() > RECORDS_START;
     }
-    if !tree.exists() {
-        Tree::create(dir, &tree)?;
+    if used {
+        let what = format!(
+            "metadata directory {} has contents and has lost its file `format`",
+            home.path().display()
+        );
+        return Err(damage(home.display("format"), 0, "it is missing").context(what));
     }
-    LogWriter::create(dir, Sequence(1))?;
-    directory::write_format(dir)
+    if !Tree::exists(home)? {
+        Tree::create(home)?;
+    }
+    LogWriter::create(home, Sequence(1))?;
+    home.write_format()
 }
 
 /// Opens redb, moves into it what only the log holds, and begins a new log
 /// segment after the last commit.
-fn recover(dir: &Path, cache_bytes: usize) -> Result<(Tree, LogWriter, Sequence)> {
-    let tree = Tree::open(&dir.join("tree.redb"), cache_bytes)?;
+fn recover(home: &Home, cache_bytes: usize) -> Result<(Tree, LogWriter, Sequence)> {
+    let tree = Tree::open(home, cache_bytes)?;
     let applied = tree.applied()?;
-    let Replayed { overlay, last, beyond } =
-        replay(dir, &directory::segments(dir)?, applied, boot_id())?;
+    let Replayed { overlay, last, beyond } = replay(home, &home.segments()?, applied, boot_id())?;
     // Interrupted anywhere, the next open comes to the same end: first goes
     // what lies beyond the end of the log, from the last, so that it never
     // looks like damage; the segment that follows exists before redb says that
     // it is needed; the others go when redb holds them.
     for segment in beyond.iter().rev() {
-        remove(&segment.path)?;
+        home.remove(&segment.name)?;
     }
-    let log = LogWriter::create(dir, last.next())?;
+    let log = LogWriter::create(home, last.next())?;
     if last > applied {
         tree.apply(&overlay, last)?;
         let operations = last.0 - applied.0;
         tracing::info!(operations, "replayed the metadata log after an unclean stop");
     }
-    for segment in directory::segments(dir)?.iter().filter(|s| s.first <= last) {
-        remove(&segment.path)?;
+    for segment in home.segments()?.iter().filter(|s| s.first <= last) {
+        home.remove(&segment.name)?;
     }
     Ok((tree, log, last))
 }
 
-fn remove(path: &Path) -> Result<()> {
-    std::fs::remove_file(path).map_err(|e| Error::from(e).context(path.display()))
-}
-
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests look from outside")]
 mod tests;

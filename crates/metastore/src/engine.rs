@@ -197,6 +197,43 @@ pub trait Engine {
     /// Flushes, and waits until every commit is durable. Blocks: for start-up,
     /// shutdown and tests.
     fn sync(&mut self) -> Result<()>;
+
+    /// What there is after the last commit, for whoever has to read a lot of it
+    /// without standing still: later commits do not show in it. It costs
+    /// memory and room on the disk while it is kept.
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>>;
+
+    /// Compares some of what is on disk with its checksums, from `place` on (0:
+    /// the beginning), whether or not it is in a cache. Damage that is found
+    /// does no harm by being found: only a read that needs it fails.
+    fn verify(&mut self, _place: u64) -> Result<Verified> {
+        Ok(Verified::default())
+    }
+}
+
+/// What one step of [`Engine::verify`] led to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// What does not match, with file and offset.
+    pub damage: Vec<String>,
+    /// Bytes that were looked at.
+    pub bytes: u64,
+    /// Go on here; `None`: that was all.
+    pub next: Option<u64>,
+}
+
+/// The rows of an engine after one commit.
+pub trait Snapshot: Send {
+    /// That commit.
+    fn sequence(&self) -> Sequence;
+
+    /// As [`Engine::range`].
+    fn range(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(Key, Versioned)>, ReadError>;
 }
 
 impl Commit {

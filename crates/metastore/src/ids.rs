@@ -3,6 +3,7 @@
 use crate::engine::{Engine, Sequence};
 use crate::tx::transact;
 use std::ops::Range;
+use weir_host::plant::{Bug, planted};
 use weir_types::{Error, ErrorKind, Result};
 
 /// Hands out 64-bit ids from blocks that are reserved in the engine.
@@ -30,8 +31,11 @@ impl IdAllocator {
         if block == 0 {
             return Err(Error::new(ErrorKind::InvalidArgument, "a block of ids cannot be empty"));
         }
-        let (ready, _) = reserve(engine, key, first, block)?;
+        let (mut ready, _) = reserve(engine, key, first, block)?;
         engine.sync()?;
+        if planted(Bug::ReuseIds) {
+            ready.start = first;
+        }
         Ok(Self { key: key.to_vec(), block, ready, next: None, pending: None })
     }
 

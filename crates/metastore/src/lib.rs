@@ -23,22 +23,25 @@ pub mod conformance;
 mod directory;
 mod embedded;
 mod engine;
+pub mod export;
 #[doc(hidden)]
 pub mod fuzz;
 mod ids;
 mod log;
 mod model;
 mod overlay;
+mod pages;
 mod record;
 mod replay;
 mod syncer;
 mod tree;
 mod tx;
+mod verify;
 
 pub use embedded::{Embedded, EmbeddedConfig};
 pub use engine::{
     Check, Commit, CommitOutcome, Engine, Key, MAX_KEY_BYTES, MAX_OPERATIONS, MAX_REQUEST_BYTES,
-    ReadError, Sequence, Value, Versioned, Write, key_after, prefix_end,
+    ReadError, Sequence, Snapshot, Value, Verified, Versioned, Write, key_after, prefix_end,
 };
 pub use ids::IdAllocator;
 pub use model::{Injection, ModelEngine};

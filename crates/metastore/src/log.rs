@@ -1,16 +1,18 @@
 //! The operation log as it is written: segments, appending, rotation.
 
+use crate::directory::Home;
 use crate::engine::{Sequence, Write};
-use crate::record::{BootId, SEGMENT_HEADER_BYTES, SegmentHeader, encode_record};
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use crate::record::{BootId, RECORDS_START, SegmentHeader, encode_mark, encode_record};
+use crate::record::{NEXT_MARK_OFFSET, SYNCED_MARK_OFFSET};
+use rustix::io::Errno;
+use std::path::Path;
 use std::sync::Arc;
+use weir_host::fs::{File, OpenHow};
 use weir_types::{Error, Result};
 
-/// The path of the segment whose first record has this sequence.
-pub(crate) fn segment_path(dir: &Path, first: Sequence) -> PathBuf {
-    dir.join(format!("log.{:016x}", first.0))
+/// The name of the segment whose first record has this sequence.
+pub(crate) fn segment_name(first: Sequence) -> String {
+    format!("log.{:016x}", first.0)
 }
 
 /// The first sequence that a file name stands for, if it is a segment's.
@@ -25,43 +27,80 @@ pub(crate) fn segment_first(name: &str) -> Option<Sequence> {
 
 /// This run of the machine; zeros if the kernel does not say.
 pub(crate) fn boot_id() -> BootId {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let path = Path::new("/proc/sys/kernel/random/boot_id");
+    let text = weir_host::fs::read_file(path, 64).unwrap_or_default();
+    let digits: String =
+        text.iter().filter(|b| b.is_ascii_hexdigit()).map(|&b| char::from(b)).collect();
     u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
+}
+
+/// A segment of the log that is open for appending. Its owner writes records
+/// and where the log goes on; the syncer writes how far it is durable.
+pub(crate) struct SegmentFile {
+    file: File,
+    home: Home,
+    name: String,
+}
+
+impl SegmentFile {
+    /// Makes what was appended durable.
+    pub fn sync(&self, site: &'static str) -> Result<(), Errno> {
+        self.home.sync_file(&self.file, site)
+    }
+
+    /// Notes that every commit up to `synced` is durable. The note becomes
+    /// durable with the next sync: whoever finds less in the log knows that
+    /// something is missing.
+    pub fn mark_synced(&self, synced: Sequence) -> Result<(), Errno> {
+        self.file.write_full(&encode_mark(SYNCED_MARK_OFFSET, synced), SYNCED_MARK_OFFSET as u64)
+    }
+
+    /// Notes that the log goes on in the segment that begins with `next`.
+    fn mark_next(&self, next: Sequence) -> Result<(), Errno> {
+        self.file.write_full(&encode_mark(NEXT_MARK_OFFSET, next), NEXT_MARK_OFFSET as u64)
+    }
 }
 
 /// The end of the log: takes commits into a buffer and appends them together.
 pub(crate) struct LogWriter {
-    dir: PathBuf,
+    home: Home,
     boot: BootId,
-    path: PathBuf,
-    file: Arc<File>,
+    file: Arc<SegmentFile>,
     segment_bytes: u64,
     buffer: Vec<u8>,
 }
 
 impl LogWriter {
     /// Starts a segment durably, in place of whatever has its name.
-    pub fn create(dir: &Path, first: Sequence) -> Result<Self> {
+    pub fn create(home: &Home, first: Sequence) -> Result<Self> {
         let boot = boot_id();
-        let path = segment_path(dir, first);
-        let fail = |e: std::io::Error| Error::from(e).context(path.display());
-        let header = SegmentHeader { first, boot }.encode();
-        crate::directory::replace_durably(dir, &path, &header).map_err(fail)?;
-        let file = OpenOptions::new().append(true).open(&path).map_err(fail)?;
+        let name = segment_name(first);
+        let temporary = format!("{name}.new");
+        let file = home.file(&temporary, OpenHow::REPLACE)?;
+        let write = || {
+            file.write_full(&start_of_segment(first, boot), 0)?;
+            home.sync_file(&file, "meta-log-start")
+        };
+        write().map_err(|e| home.error(&temporary, e))?;
+        home.rename(&temporary, &name)?;
+        home.sync("meta-log-start-name")?;
         Ok(Self {
-            dir: dir.to_owned(),
+            home: home.clone(),
             boot,
-            path: path.clone(),
-            file: Arc::new(file),
-            segment_bytes: SEGMENT_HEADER_BYTES as u64,
+            file: Arc::new(SegmentFile { file, home: home.clone(), name }),
+            segment_bytes: RECORDS_START as u64,
             buffer: Vec::new(),
         })
     }
 
     /// The file of the current segment.
-    pub fn file(&self) -> &Arc<File> {
+    pub fn file(&self) -> &Arc<SegmentFile> {
         &self.file
+    }
+
+    /// Name of the current segment, and its bytes that are in the file.
+    pub fn written(&self) -> (&str, u64) {
+        (&self.file.name, self.segment_bytes)
     }
 
     /// Bytes of the current segment, with what waits in the buffer.
@@ -85,37 +124,52 @@ impl LogWriter {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        (&*self.file)
-            .write_all(&self.buffer)
-            .map_err(|e| Error::from(e).context(format!("append to {}", self.path.display())))?;
+        self.file.file.write_full(&self.buffer, self.segment_bytes).map_err(|e| {
+            let file = self.home.display(&self.file.name);
+            Error::from(std::io::Error::from(e)).context(format!("append to {file}"))
+        })?;
         self.segment_bytes += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
     }
 
     /// Goes on in a new segment (the buffer is empty), which is not durable
-    /// yet. Returns the path of the segment that is now complete. After an
+    /// yet. Returns the name of the segment that is now complete. After an
     /// error the current segment goes on and there is no new one.
-    pub fn rotate(&mut self, first: Sequence) -> Result<PathBuf> {
-        let path = segment_path(&self.dir, first);
-        let fail = |e: std::io::Error| Error::from(e).context(path.display());
-        let file = OpenOptions::new().create_new(true).append(true).open(&path).map_err(fail)?;
-        let header = SegmentHeader { first, boot: self.boot }.encode();
-        if let Err(e) = (&file).write_all(&header) {
+    pub fn rotate(&mut self, first: Sequence) -> Result<String> {
+        let name = segment_name(first);
+        let new = OpenHow { exclusive: true, ..OpenHow::CREATE };
+        let file = self.home.file(&name, new)?;
+        let begin = || {
+            file.write_full(&start_of_segment(first, self.boot), 0)?;
+            self.file.mark_next(first)
+        };
+        if let Err(e) = begin() {
             // A segment without records before its turn would look like a gap.
-            std::fs::remove_file(&path).map_err(fail)?;
-            return Err(fail(e));
+            self.home.remove(&name)?;
+            return Err(self.home.error(&name, e));
         }
-        self.file = Arc::new(file);
-        self.segment_bytes = SEGMENT_HEADER_BYTES as u64;
-        Ok(std::mem::replace(&mut self.path, path))
+        let next = Arc::new(SegmentFile { file, home: self.home.clone(), name });
+        let complete = std::mem::replace(&mut self.file, next);
+        self.segment_bytes = RECORDS_START as u64;
+        Ok(complete.name.clone())
     }
 
     /// Makes appends go elsewhere, for tests of failures.
     #[cfg(test)]
-    pub fn redirect(&mut self, file: File) {
-        self.file = Arc::new(file);
+    pub fn redirect(&mut self, file: File) -> Arc<SegmentFile> {
+        let home = self.home.clone();
+        self.file = Arc::new(SegmentFile { file, home, name: "elsewhere".into() });
+        Arc::clone(&self.file)
     }
+}
+
+/// Header and no marks.
+fn start_of_segment(first: Sequence, boot: BootId) -> [u8; RECORDS_START] {
+    let mut bytes = [0; RECORDS_START];
+    let header = SegmentHeader { first, boot }.encode();
+    bytes[..header.len()].copy_from_slice(&header);
+    bytes
 }
 
 #[cfg(test)]
@@ -124,8 +178,7 @@ mod tests {
 
     #[test]
     fn segment_names_sort_by_sequence_and_read_back() {
-        let path = segment_path(Path::new("/d"), Sequence(0x1f));
-        assert_eq!(path, Path::new("/d/log.000000000000001f"));
+        assert_eq!(segment_name(Sequence(0x1f)), "log.000000000000001f");
         assert_eq!(segment_first("log.000000000000001f"), Some(Sequence(0x1f)));
         for other in ["log.1f", "log.000000000000001F", "log.", "log.00000000000000zz", "tree.redb"]
         {

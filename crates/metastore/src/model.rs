@@ -2,7 +2,8 @@
 //! on demand.
 
 use crate::engine::{
-    Commit, CommitOutcome, Engine, Key, ReadError, Sequence, Versioned, Write, checks_hold,
+    Commit, CommitOutcome, Engine, Key, ReadError, Sequence, Snapshot, Versioned, Write,
+    checks_hold,
 };
 use crate::tx::Want;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -202,6 +203,29 @@ impl Engine for ModelEngine {
     fn sync(&mut self) -> Result<()> {
         self.mark_synced(self.sequence);
         Ok(())
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        let (rows, sequence) = (self.rows.clone(), self.sequence);
+        Ok(Box::new(ModelSnapshot(Self { rows, sequence, ..Self::default() })))
+    }
+}
+
+/// An engine that nobody writes to.
+struct ModelSnapshot(ModelEngine);
+
+impl Snapshot for ModelSnapshot {
+    fn sequence(&self) -> Sequence {
+        self.0.sequence
+    }
+
+    fn range(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(Key, Versioned)>, ReadError> {
+        self.0.range(start, end, limit)
     }
 }
 

@@ -7,6 +7,7 @@ use std::ops::Bound;
 use weir_types::Result;
 
 /// The last write of a key: its value, or `None` where it was deleted.
+#[derive(Clone)]
 pub(crate) struct Entry {
     pub version: Sequence,
     pub value: Option<Value>,
@@ -20,7 +21,7 @@ impl Entry {
 }
 
 /// One generation of writes: the last of each key.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Overlay {
     entries: BTreeMap<Key, Entry>,
 }

@@ -6,21 +6,28 @@ use weir_types::Reader;
 use weir_types::checksum::crc32c;
 
 /// The version of the log that this program writes, and the only one it reads.
-pub(crate) const LOG_VERSION: u32 = 1;
+pub(crate) const LOG_VERSION: u32 = 2;
 /// Bytes of a segment header.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 40;
+/// Where a segment says how far the log is durable.
+pub(crate) const SYNCED_MARK_OFFSET: usize = SEGMENT_HEADER_BYTES;
+/// Where a segment says in which one the log goes on.
+pub(crate) const NEXT_MARK_OFFSET: usize = SYNCED_MARK_OFFSET + MARK_BYTES;
+/// Where the records of a segment begin.
+pub(crate) const RECORDS_START: usize = NEXT_MARK_OFFSET + MARK_BYTES;
 /// Records begin at multiples of this.
 pub(crate) const ALIGNMENT: usize = 8;
 
 const SEGMENT_MAGIC: [u8; 8] = *b"WEIRMLOG";
-const RECORD_MAGIC: [u8; 4] = *b"WMR1";
-const RECORD_HEADER_BYTES: usize = 32;
+const MARK_BYTES: usize = 16;
+const RECORD_MAGIC: [u8; 4] = *b"WMR2";
+const RECORD_HEADER_BYTES: usize = 40;
 const WRITE_HEADER_BYTES: usize = 8;
 const PUT: u8 = 0;
 const DELETE: u8 = 1;
 
 const _: () = {
-    assert!(SEGMENT_HEADER_BYTES.is_multiple_of(ALIGNMENT));
+    assert!(RECORDS_START.is_multiple_of(ALIGNMENT));
     assert!(RECORD_HEADER_BYTES.is_multiple_of(ALIGNMENT));
     // So that whatever passes the limits of a request fits a record.
     assert!(WRITE_HEADER_BYTES <= crate::engine::OPERATION_OVERHEAD_BYTES);
@@ -79,6 +86,23 @@ impl SegmentHeader {
     }
 }
 
+/// A sequence with a checksum, as it stands at `offset` of a segment.
+pub(crate) fn encode_mark(offset: usize, sequence: Sequence) -> [u8; MARK_BYTES] {
+    let mut bytes = [0; MARK_BYTES];
+    bytes[..8].copy_from_slice(&sequence.0.to_le_bytes());
+    bytes[12] = offset as u8;
+    let crc = crc32c(&[&bytes[..8], &bytes[12..]].concat());
+    bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// The mark at `offset` of a segment; `None` if there is no intact one.
+pub(crate) fn decode_mark(segment: &[u8], offset: usize) -> Option<Sequence> {
+    let bytes = segment.get(offset..offset + MARK_BYTES)?;
+    let sequence = Sequence(u64::from_le_bytes(bytes[..8].try_into().ok()?));
+    (bytes == encode_mark(offset, sequence)).then_some(sequence)
+}
+
 /// One commit as it stands in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -100,11 +124,11 @@ pub(crate) fn encode_record(
 ) {
     let start = out.len();
     out.extend_from_slice(&RECORD_MAGIC);
-    out.extend_from_slice(&[0; 8]); // checksum and body length, known below
-    out.extend_from_slice(&(writes.len() as u16).to_le_bytes());
-    out.extend_from_slice(&[0; 2]);
+    out.extend_from_slice(&[0; 12]); // two checksums and the length, known below
     out.extend_from_slice(&sequence.0.to_le_bytes());
     out.extend_from_slice(&synced.0.to_le_bytes());
+    out.extend_from_slice(&(writes.len() as u16).to_le_bytes());
+    out.extend_from_slice(&[0; 6]);
     for Write { key, value } in writes {
         out.extend_from_slice(&[if value.is_some() { PUT } else { DELETE }, 0]);
         out.extend_from_slice(&(key.len() as u16).to_le_bytes());
@@ -113,42 +137,77 @@ pub(crate) fn encode_record(
         out.extend_from_slice(key);
         out.extend_from_slice(value);
     }
-    let body_bytes = (out.len() - start - RECORD_HEADER_BYTES) as u32;
+    let body = start + RECORD_HEADER_BYTES;
+    let body_bytes = (out.len() - body) as u32;
     out.resize(start + (out.len() - start).next_multiple_of(ALIGNMENT), 0);
-    out[start + 8..start + 12].copy_from_slice(&body_bytes.to_le_bytes());
-    let crc = crc32c(&out[start + 8..]);
+    let crc = crc32c(&out[body..]);
+    out[start + 8..start + 12].copy_from_slice(&crc.to_le_bytes());
+    out[start + 12..start + 16].copy_from_slice(&body_bytes.to_le_bytes());
+    let crc = crc32c(&out[start + 8..body]);
     out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// The start of a record, intact.
+struct RecordHeader {
+    body_crc: u32,
+    body_bytes: usize,
+    sequence: Sequence,
+    synced: Sequence,
+    count: usize,
+}
+
+impl RecordHeader {
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut r = Reader::new(bytes.get(..RECORD_HEADER_BYTES)?);
+        let magic: [u8; 4] = r.array().ok()?;
+        let crc = u32::from_le_bytes(r.array().ok()?);
+        if magic != RECORD_MAGIC || crc != crc32c(&bytes[8..RECORD_HEADER_BYTES]) {
+            return None;
+        }
+        let header = Self {
+            body_crc: u32::from_le_bytes(r.array().ok()?),
+            body_bytes: u32::from_le_bytes(r.array().ok()?) as usize,
+            sequence: Sequence(u64::from_le_bytes(r.array().ok()?)),
+            synced: Sequence(u64::from_le_bytes(r.array().ok()?)),
+            count: u16::from_le_bytes(r.array().ok()?) as usize,
+        };
+        let zeros: [u8; 6] = r.array().ok()?;
+        let sound = header.body_bytes <= MAX_REQUEST_BYTES
+            && header.count <= MAX_OPERATIONS
+            && zeros == [0; 6];
+        sound.then_some(header)
+    }
+
+    /// Bytes of the whole record.
+    fn total(&self) -> usize {
+        (RECORD_HEADER_BYTES + self.body_bytes).next_multiple_of(ALIGNMENT)
+    }
 }
 
 /// Reads the record at the start of `bytes`: it, and how many bytes it takes.
 /// `None` if there is no intact record.
 pub(crate) fn decode_record(bytes: &[u8]) -> Option<(Record, usize)> {
-    let mut r = Reader::new(bytes);
-    if r.array::<4>().ok()? != RECORD_MAGIC {
+    let header = RecordHeader::decode(bytes)?;
+    let total = header.total();
+    let padded = bytes.get(RECORD_HEADER_BYTES..total)?;
+    if header.body_crc != crc32c(padded) {
         return None;
     }
-    let crc = u32::from_le_bytes(r.array().ok()?);
-    let body_bytes = u32::from_le_bytes(r.array().ok()?) as usize;
-    if body_bytes > MAX_REQUEST_BYTES {
+    let (body, padding) = padded.split_at(header.body_bytes);
+    if padding.iter().any(|&byte| byte != 0) {
         return None;
     }
-    let total = (RECORD_HEADER_BYTES + body_bytes).next_multiple_of(ALIGNMENT);
-    if crc != crc32c(bytes.get(8..total)?) {
-        return None;
-    }
-    let count = u16::from_le_bytes(r.array().ok()?) as usize;
-    let zeros: [u8; 2] = r.array().ok()?;
-    let sequence = Sequence(u64::from_le_bytes(r.array().ok()?));
-    let synced = Sequence(u64::from_le_bytes(r.array().ok()?));
-    let mut body = Reader::new(r.take(body_bytes).ok()?);
-    let padding = r.take(total - RECORD_HEADER_BYTES - body_bytes).ok()?;
-    let zero = zeros.iter().chain(padding).all(|&byte| byte == 0);
-    if count > MAX_OPERATIONS || !zero {
-        return None;
-    }
-    let writes = (0..count).map(|_| decode_write(&mut body)).collect::<Option<Vec<_>>>()?;
+    let mut body = Reader::new(body);
+    let writes = (0..header.count).map(|_| decode_write(&mut body)).collect::<Option<Vec<_>>>()?;
     body.finish().ok()?;
-    Some((Record { sequence, synced, writes }, total))
+    Some((Record { sequence: header.sequence, synced: header.synced, writes }, total))
+}
+
+/// Whether `bytes`, all that a segment still has, may be the beginning of a
+/// record whose append was cut short. What is as long as a record is none.
+pub(crate) fn is_cut_short(bytes: &[u8]) -> bool {
+    bytes.len() < RECORD_HEADER_BYTES
+        || RecordHeader::decode(bytes).is_some_and(|header| header.total() > bytes.len())
 }
 
 fn decode_write(r: &mut Reader<'_>) -> Option<Write> {

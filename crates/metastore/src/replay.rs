@@ -1,20 +1,22 @@
 //! Reading the log back when the engine opens.
 //!
-//! What counts as damage. A process that dies leaves at most one torn record at
-//! the very end. A power cut may lose or tear anything that was not yet synced,
-//! also in the middle of the unsynced part, because the kernel writes pages out
-//! in any order. So at the first record that is not intact the log ends, unless
-//! that record was certainly complete once, which is damage and an error:
-//! - a record after it, or an earlier one, says that it was durable; or
-//! - an intact record follows it and the machine has not restarted since.
+//! What counts as damage. A process that dies leaves at most one record that is
+//! cut short, at the very end. A power cut may lose or tear anything that was
+//! not yet synced, also in the middle of the unsynced part, because the kernel
+//! writes pages out in any order. So at the first record that is not intact the
+//! log ends, unless that record was certainly complete once, which is damage
+//! and an error:
+//! - a mark, or a record before or after it, says that it was durable; or
+//! - the machine has not restarted since, and an intact record follows it, or
+//!   it is as long as it should be, or the log went on in another segment.
 
-use crate::directory::SegmentFile;
+use crate::directory::{Home, Segment, damage, missing};
 use crate::engine::Sequence;
 use crate::overlay::Overlay;
 use crate::record::{
-    ALIGNMENT, BootId, HeaderFault, Record, SEGMENT_HEADER_BYTES, SegmentHeader, decode_record,
+    ALIGNMENT, BootId, HeaderFault, NEXT_MARK_OFFSET, RECORDS_START, Record, SYNCED_MARK_OFFSET,
+    SegmentHeader, decode_mark, decode_record, is_cut_short,
 };
-use std::path::Path;
 use weir_types::{Error, ErrorKind, Result};
 
 /// The log that redb does not hold yet.
@@ -24,11 +26,12 @@ pub(crate) struct Replayed {
     /// Its last commit.
     pub last: Sequence,
     /// Segments beyond the end of the log; to be removed before anything else.
-    pub beyond: Vec<SegmentFile>,
+    pub beyond: Vec<Segment>,
 }
 
-/// Where the log stops being intact.
-struct Fault {
+/// Where the log stops being intact, or ends.
+#[derive(Clone, Copy)]
+struct Place {
     segment: usize,
     offset: usize,
     boot: BootId,
@@ -36,75 +39,87 @@ struct Fault {
 
 /// Reads every record after `applied`. `boot` is this run of the machine.
 pub(crate) fn replay(
-    dir: &Path,
-    segments: &[SegmentFile],
+    home: &Home,
+    segments: &[Segment],
     applied: Sequence,
     boot: BootId,
 ) -> Result<Replayed> {
     // redb takes in whole segments, so those it holds are only leftovers.
-    let pending: Vec<&SegmentFile> = segments.iter().filter(|s| s.first > applied).collect();
+    let pending: Vec<&Segment> = segments.iter().filter(|s| s.first > applied).collect();
     if pending.first().is_none_or(|s| s.first != applied.next()) {
-        let what = format!(
-            "metadata directory {}: the log segment that begins with operation {} is missing",
-            dir.display(),
-            applied.next()
-        );
-        return Err(Error::new(ErrorKind::Corrupt, what));
+        return Err(segment_missing(home, applied.next()));
     }
     let mut contents = Vec::with_capacity(pending.len());
     for segment in &pending {
-        let bytes = std::fs::read(&segment.path)
-            .map_err(|e| Error::from(e).context(segment.path.display()))?;
-        contents.push(bytes);
+        let bytes = home.read(&segment.name)?;
+        contents.push(bytes.ok_or_else(|| segment_missing(home, segment.first))?);
     }
     let mut scan = Scan {
+        home,
+        pending: &pending,
+        contents: &contents,
         overlay: Overlay::default(),
         last: applied,
-        proven: applied,
-        last_end: (0, SEGMENT_HEADER_BYTES, [0; 16]),
+        proven: contents
+            .iter()
+            .filter_map(|bytes| decode_mark(bytes, SYNCED_MARK_OFFSET))
+            .fold(applied, Sequence::max),
+        end: Place { segment: 0, offset: RECORDS_START, boot: [0; 16] },
     };
-    let fault = scan.run(&pending, &contents)?;
-    let mut beyond = Vec::new();
-    if let Some(fault) = fault {
-        scan.judge(&fault, &pending, &contents, boot)?;
-        beyond = pending[fault.segment + 1..].iter().map(|s| (*s).clone()).collect();
-    }
+    let fault = scan.run()?;
+    scan.judge(fault, boot)?;
+    let beyond = match fault {
+        None => &[][..],
+        // A segment without a header goes too; it may have any name.
+        Some(Place { segment, offset: 0, .. }) => &pending[segment..],
+        Some(Place { segment, .. }) => &pending[segment + 1..],
+    };
+    let beyond = beyond.iter().map(|s| (*s).clone()).collect();
     Ok(Replayed { overlay: scan.overlay, last: scan.last, beyond })
 }
 
-struct Scan {
+fn segment_missing(home: &Home, first: Sequence) -> Error {
+    let dir = home.path().display();
+    missing(format!("metadata directory {dir}: the log segment that begins with operation {first}"))
+}
+
+struct Scan<'a> {
+    home: &'a Home,
+    pending: &'a [&'a Segment],
+    contents: &'a [Vec<u8>],
     overlay: Overlay,
     /// The last commit read.
     last: Sequence,
-    /// The last commit that some record says was durable.
+    /// The last commit that something says was durable.
     proven: Sequence,
-    /// Segment, offset and run after the last record read.
-    last_end: (usize, usize, BootId),
+    /// Behind the last record read.
+    end: Place,
 }
 
-impl Scan {
+impl Scan<'_> {
     /// Reads records in order up to the first fault.
-    fn run(&mut self, pending: &[&SegmentFile], contents: &[Vec<u8>]) -> Result<Option<Fault>> {
-        for (number, (file, bytes)) in pending.iter().zip(contents).enumerate() {
+    fn run(&mut self) -> Result<Option<Place>> {
+        for (number, (segment, bytes)) in self.pending.iter().zip(self.contents).enumerate() {
             let header = match SegmentHeader::decode(bytes) {
-                Ok(header) if header.first == file.first => header,
+                Ok(header) if header.first == segment.first => header,
                 Err(HeaderFault::UnknownVersion(version)) => {
                     let what = format!(
                         "{}: log of version {version}, which this program does not know",
-                        file.path.display()
+                        self.home.display(&segment.name)
                     );
                     return Err(Error::new(ErrorKind::Unsupported, what));
                 }
                 // redb never gets ahead of a durable header, so that of the
                 // first pending segment was.
-                _ if number == 0 => return Err(damage(&file.path, 0, "segment header")),
-                _ => return Ok(Some(Fault { segment: number, offset: 0, boot: self.last_end.2 })),
+                _ if number == 0 => {
+                    return Err(damage(self.home.display(&segment.name), 0, "segment header"));
+                }
+                _ => return Ok(Some(Place { segment: number, offset: 0, ..self.end })),
             };
             if header.first != self.last.next() {
-                let (segment, offset, boot) = self.last_end;
-                return Ok(Some(Fault { segment, offset, boot }));
+                return Ok(Some(self.end));
             }
-            let mut offset = SEGMENT_HEADER_BYTES;
+            let mut offset = RECORDS_START;
             while offset < bytes.len() {
                 match decode_record(&bytes[offset..]) {
                     Some((record, len)) if record.sequence == self.last.next() => {
@@ -115,28 +130,56 @@ impl Scan {
                         }
                         offset += len;
                     }
-                    _ => return Ok(Some(Fault { segment: number, offset, boot: header.boot })),
+                    _ => return Ok(Some(Place { segment: number, offset, boot: header.boot })),
                 }
             }
-            self.last_end = (number, offset, header.boot);
+            self.end = Place { segment: number, offset, boot: header.boot };
         }
         Ok(None)
     }
 
-    /// Decides whether a fault is the end of the log or damage.
-    fn judge(
-        &mut self,
-        fault: &Fault,
-        pending: &[&SegmentFile],
-        contents: &[Vec<u8>],
-        boot: BootId,
-    ) -> Result<()> {
-        let path = &pending[fault.segment].path;
-        let mut followed = false;
-        let mut lost_bytes = 0;
-        for (number, bytes) in contents.iter().enumerate().skip(fault.segment) {
-            let from = if number == fault.segment { fault.offset } else { 0 };
-            lost_bytes += bytes.len().saturating_sub(from);
+    /// Decides whether the log ends here or is damaged.
+    fn judge(&mut self, fault: Option<Place>, boot: BootId) -> Result<()> {
+        let place = fault.unwrap_or(self.end);
+        let (followed, lost_bytes) = self.look_beyond(place);
+        let damage = |what| {
+            let name = &self.pending[place.segment].name;
+            Err(damage(self.home.display(name), place.offset as u64, what))
+        };
+        if self.proven > self.last {
+            return damage("a record that was durable");
+        }
+        let same_boot = place.boot == boot && boot != [0; 16];
+        if same_boot && followed {
+            return damage("a record that others follow");
+        }
+        let rest = self.contents[place.segment].get(place.offset..).unwrap_or_default();
+        if same_boot && place.offset >= RECORDS_START && !is_cut_short(rest) && !rest.is_empty() {
+            return damage("a record that was complete");
+        }
+        let next = decode_mark(&self.contents[self.end.segment], NEXT_MARK_OFFSET);
+        let there = self.pending.get(self.end.segment + 1).map(|s| s.first);
+        if same_boot && next == Some(self.last.next()) && next != there {
+            return Err(segment_missing(self.home, self.last.next()));
+        }
+        if fault.is_some() {
+            tracing::warn!(
+                file = %self.home.display(&self.pending[place.segment].name),
+                offset = place.offset,
+                lost_bytes,
+                last_operation = self.last.0,
+                "the metadata log ends in a torn record, which was never durable; cut it there"
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether an intact record stands behind a place, and the bytes there.
+    fn look_beyond(&mut self, place: Place) -> (bool, usize) {
+        let (mut followed, mut bytes_beyond) = (false, 0);
+        for (number, bytes) in self.contents.iter().enumerate().skip(place.segment) {
+            let from = if number == place.segment { place.offset } else { 0 };
+            bytes_beyond += bytes.len().saturating_sub(from);
             let mut offset = from;
             while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
                 let (record, len) = match decode_record(rest) {
@@ -153,35 +196,12 @@ impl Scan {
                 }
             }
         }
-        let same_boot = fault.boot == boot && boot != [0; 16];
-        if self.proven > self.last {
-            return Err(damage(path, fault.offset, "a record that was durable"));
-        }
-        if followed && same_boot {
-            return Err(damage(path, fault.offset, "a record that others follow"));
-        }
-        tracing::warn!(
-            file = %path.display(),
-            offset = fault.offset,
-            lost_bytes,
-            last_operation = self.last.0,
-            "the metadata log ends in a torn record, which was never durable; cut it there"
-        );
-        Ok(())
+        (followed, bytes_beyond)
     }
 }
 
-fn damage(path: &Path, offset: usize, what: &str) -> Error {
-    Error::new(
-        ErrorKind::Corrupt,
-        format!(
-            "{}: damaged at byte {offset} ({what}); restore the metadata directory from a backup",
-            path.display()
-        ),
-    )
-}
-
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look from outside")]
 mod tests {
     use super::*;
     use crate::engine::Write;
@@ -193,6 +213,7 @@ mod tests {
     fn segment(first: u64, commits: u64, synced: u64) -> (Vec<u8>, Vec<usize>) {
         let header = SegmentHeader { first: Sequence(first), boot: BOOT };
         let (mut bytes, mut offsets) = (header.encode().to_vec(), Vec::new());
+        bytes.resize(RECORDS_START, 0);
         for n in first..first + commits {
             offsets.push(bytes.len());
             let value = Some(n.to_be_bytes().as_slice().into());
@@ -207,30 +228,73 @@ mod tests {
         let mut files = Vec::new();
         for (first, bytes) in contents {
             let first = Sequence(*first);
-            let path = crate::log::segment_path(dir.path(), first);
-            std::fs::write(&path, bytes).unwrap();
-            files.push(SegmentFile { first, path });
+            let name = crate::log::segment_name(first);
+            std::fs::write(dir.path().join(&name), bytes).unwrap();
+            files.push(Segment { first, name });
         }
-        replay(dir.path(), &files, Sequence(applied), boot)
+        let home = Home::open_or_make(dir.path()).unwrap();
+        replay(&home, &files, Sequence(applied), boot)
     }
 
     #[test]
-    fn any_flipped_byte_is_damage_or_the_end_but_never_another_log() {
+    fn any_flipped_bit_is_damage_while_the_machine_runs() {
         let (bytes, offsets) = segment(4, 6, 0);
-        for at in 0..bytes.len() {
+        let marks = SYNCED_MARK_OFFSET..RECORDS_START;
+        for bit in 0..bytes.len() * 8 {
+            let at = bit / 8;
             let mut flipped = bytes.clone();
-            flipped[at] ^= 0x40;
+            flipped[at] ^= 1 << (bit % 8);
             let result = replay_bytes(&[(4, &flipped)], 3, BOOT);
-            let last = offsets.len() - 1;
-            match offsets.iter().rposition(|&offset| at >= offset) {
-                Some(record) if record == last => assert_eq!(result.unwrap().last, Sequence(8)),
-                record => {
-                    let offset = record.map_or(0, |r| offsets[r]);
-                    let message = result.err().expect("an error").message;
-                    assert!(message.contains(&format!("damaged at byte {offset} ")), "{message}");
-                }
+            if marks.contains(&at) {
+                // There is no mark, and no flipped bit makes one.
+                assert_eq!(result.unwrap().last, Sequence(9));
+                continue;
+            }
+            let offset = offsets.iter().rev().find(|&&offset| at >= offset).unwrap_or(&0);
+            let message = result.err().expect("an error").message;
+            assert!(message.contains(&format!("damaged at byte {offset} ")), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_a_kill_cut_short_is_the_end() {
+        let (bytes, offsets) = segment(4, 6, 0);
+        for len in offsets[5]..bytes.len() {
+            assert_eq!(replay_bytes(&[(4, &bytes[..len])], 3, BOOT).unwrap().last, Sequence(8));
+        }
+    }
+
+    #[test]
+    fn after_a_power_cut_a_flipped_bit_is_damage_up_to_the_mark() {
+        let (mut bytes, offsets) = segment(4, 6, 0);
+        let mark = crate::record::encode_mark(SYNCED_MARK_OFFSET, Sequence(7));
+        bytes[SYNCED_MARK_OFFSET..][..mark.len()].copy_from_slice(&mark);
+        for (record, &offset) in offsets.iter().enumerate() {
+            let mut flipped = bytes.clone();
+            flipped[offset + 20] ^= 1;
+            let result = replay_bytes(&[(4, &flipped)], 3, [2; 16]);
+            if record < 4 {
+                assert_eq!(result.err().unwrap().kind, ErrorKind::Corrupt);
+            } else {
+                assert_eq!(result.unwrap().last, Sequence(3 + record as u64));
             }
         }
+        // So is what is simply gone.
+        assert!(replay_bytes(&[(4, &bytes[..offsets[3]])], 3, [2; 16]).is_err());
+        assert!(replay_bytes(&[(4, &bytes[..offsets[4]])], 3, [2; 16]).is_ok());
+    }
+
+    #[test]
+    fn a_last_segment_that_is_gone_is_missed() {
+        let (mut bytes, _) = segment(4, 6, 0);
+        let mark = crate::record::encode_mark(NEXT_MARK_OFFSET, Sequence(10));
+        bytes[NEXT_MARK_OFFSET..][..mark.len()].copy_from_slice(&mark);
+        let error = replay_bytes(&[(4, &bytes)], 3, BOOT).err().unwrap();
+        assert!(error.message.contains("begins with operation 10 is missing"), "{error}");
+        // A power cut may have taken it, with nothing durable in it.
+        assert_eq!(replay_bytes(&[(4, &bytes)], 3, [2; 16]).unwrap().last, Sequence(9));
+        let (next, _) = segment(10, 0, 0);
+        assert_eq!(replay_bytes(&[(4, &bytes), (10, &next)], 3, BOOT).unwrap().last, Sequence(9));
     }
 
     #[test]
@@ -252,8 +316,11 @@ mod tests {
     fn a_later_segment_that_was_torn_at_birth_is_the_end() {
         let (a, _) = segment(1, 3, 0);
         for torn in [&b""[..], &b"WEIR"[..], &[0; 40][..]] {
-            let replayed = replay_bytes(&[(1, &a), (4, torn)], 0, [2; 16]).unwrap();
-            assert_eq!(replayed.last, Sequence(3));
+            for first in [4, 9] {
+                let replayed = replay_bytes(&[(1, &a), (first, torn)], 0, [2; 16]).unwrap();
+                assert_eq!(replayed.last, Sequence(3));
+                assert_eq!(replayed.beyond.len(), 1, "its name may be needed");
+            }
         }
     }
 
@@ -267,7 +334,7 @@ mod tests {
         encode_record(&mut value, Sequence(90), Sequence(99), &[]);
         bytes.extend_from_slice(&[0; 16]);
         bytes.extend_from_slice(&value);
-        let replayed = replay_bytes(&[(5, &bytes)], 4, BOOT).unwrap();
+        let replayed = replay_bytes(&[(5, &bytes)], 4, [2; 16]).unwrap();
         assert_eq!(replayed.last, Sequence(6));
         assert_eq!(offsets.len(), 2);
     }

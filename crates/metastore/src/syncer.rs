@@ -1,13 +1,15 @@
 //! Making the log durable: one thread, and what it shares with the owner of the
 //! engine and with the applier. One sync covers every commit flushed before it.
 
+use crate::directory::Home;
 use crate::engine::Sequence;
-use std::fs::File;
-use std::path::PathBuf;
+use crate::log::SegmentFile;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use weir_host::sync::{Condvar, Mutex};
+use weir_host::thread::JoinHandle;
+use weir_host::{clock, thread};
 use weir_types::{Error, ErrorKind, Result};
 
 /// Called when background work has something for [`crate::Engine::poll`].
@@ -19,11 +21,17 @@ struct State {
     /// The last commit that someone asked to be durable.
     wanted: Sequence,
     /// Complete segments that are not synced yet, in order.
-    complete: Vec<Arc<File>>,
+    complete: Vec<Arc<SegmentFile>>,
+    /// The segment before `current`, which redb may not hold yet.
+    previous: Option<Arc<SegmentFile>>,
     /// The segment that takes appends.
-    current: Arc<File>,
-    /// Whether the name of `current` may not be durable yet.
-    new_name: bool,
+    current: Arc<SegmentFile>,
+    /// How many segments were begun.
+    begun: u64,
+    /// How many of them are durable, with their names.
+    begun_synced: u64,
+    /// How many someone waits for.
+    begun_wanted: u64,
     /// When the first commit that is not synced was flushed.
     dirty_since: Option<Instant>,
     closing: bool,
@@ -43,13 +51,16 @@ pub(crate) struct SyncState {
 }
 
 impl SyncState {
-    pub fn new(current: Arc<File>, synced: Sequence, notify: Notify) -> Self {
+    pub fn new(current: Arc<SegmentFile>, synced: Sequence, notify: Notify) -> Self {
         let state = State {
             flushed: synced,
             wanted: Sequence::ZERO,
             complete: Vec::new(),
+            previous: None,
             current,
-            new_name: false,
+            begun: 0,
+            begun_synced: 0,
+            begun_wanted: 0,
             dirty_since: None,
             closing: false,
             failure: None,
@@ -64,11 +75,6 @@ impl SyncState {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics under the lock; if it did, the state would be whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The last durable commit.
     pub fn synced(&self) -> Sequence {
         Sequence(self.synced.load(Ordering::Acquire))
@@ -79,45 +85,58 @@ impl SyncState {
         if !self.failed.load(Ordering::Acquire) {
             return Ok(());
         }
-        let cause = self.lock().failure.as_ref().map_or_else(String::new, Error::to_string);
+        let cause = self.state.lock().failure.clone();
+        let kind = cause.as_ref().map_or(ErrorKind::Io, |cause| match cause.kind {
+            ErrorKind::Corrupt => ErrorKind::Corrupt,
+            _ => ErrorKind::Io,
+        });
+        let cause = cause.map_or_else(String::new, |cause| cause.to_string());
         let what = format!("the metadata engine failed earlier, restart the server: {cause}");
-        Err(Error::new(ErrorKind::Io, what))
+        Err(Error::new(kind, what))
     }
 
     /// Breaks the engine for good; the first reason is kept.
     pub fn fail(&self, error: Error) {
+        if self.failed.load(Ordering::Acquire) {
+            return;
+        }
         tracing::error!(%error, "the metadata engine has failed and takes no more commits");
-        self.lock().failure.get_or_insert(error);
-        self.failed.store(true, Ordering::Release);
+        {
+            let mut state = self.state.lock();
+            state.failure.get_or_insert(error);
+            self.failed.store(true, Ordering::Release);
+        }
+        (self.notify)();
         self.work.notify_all();
         self.done.notify_all();
-        (self.notify)();
     }
 
     /// Tells that the log files hold every commit up to `upto`.
     pub fn flushed(&self, upto: Sequence) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.flushed = upto;
         let first = state.dirty_since.is_none();
         if first {
-            state.dirty_since = Some(Instant::now());
+            state.dirty_since = Some(clock::now());
         }
         if first || state.wanted > self.synced() {
             self.work.notify_one();
         }
     }
 
-    /// Tells that appends go to a new segment.
-    pub fn rotated(&self, next: Arc<File>) {
-        let mut state = self.lock();
+    /// Tells that appends go to a new segment, and numbers it.
+    pub fn rotated(&self, next: Arc<SegmentFile>) -> u64 {
+        let mut state = self.state.lock();
         let complete = std::mem::replace(&mut state.current, next);
+        state.previous = Some(Arc::clone(&complete));
         state.complete.push(complete);
-        state.new_name = true;
+        state.begun += 1;
+        state.begun
     }
 
     /// Asks for a sync as soon as `upto` is flushed.
     pub fn request(&self, upto: Sequence) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if upto > state.wanted {
             state.wanted = upto;
             // What is not flushed yet wakes the syncer when it is.
@@ -130,21 +149,37 @@ impl SyncState {
     /// Asks for a sync of a flushed commit and waits for it.
     pub fn wait(&self, upto: Sequence) -> Result<()> {
         self.request(upto);
-        let mut state = self.lock();
-        while self.synced() < upto {
+        self.wait_until(|_| self.synced() >= upto)
+    }
+
+    /// Waits until a segment is durable with its name, and so every commit
+    /// before it. Only the syncer syncs the log: if two did, the one whose sync
+    /// fails would take the error away from the other.
+    pub fn wait_for_segment(&self, number: u64) -> Result<()> {
+        {
+            let mut state = self.state.lock();
+            state.begun_wanted = state.begun_wanted.max(number);
+            self.work.notify_one();
+        }
+        self.wait_until(|state| state.begun_synced >= number)
+    }
+
+    fn wait_until(&self, reached: impl Fn(&State) -> bool) -> Result<()> {
+        let mut state = self.state.lock();
+        while !reached(&state) {
             if let Some(error) = &state.failure {
                 return Err(error.clone());
             }
             if state.closing {
                 return Err(Error::new(ErrorKind::Interrupted, "the metadata engine is closing"));
             }
-            state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.done.wait(state);
         }
         Ok(())
     }
 
     fn close(&self) {
-        self.lock().closing = true;
+        self.state.lock().closing = true;
         self.work.notify_all();
         self.done.notify_all();
     }
@@ -153,16 +188,14 @@ impl SyncState {
 /// The thread that syncs.
 pub(crate) struct Syncer {
     shared: Arc<SyncState>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle>,
 }
 
 impl Syncer {
     /// Starts it: it syncs `delay` after the first flush, and when asked.
-    pub fn start(shared: Arc<SyncState>, dir: PathBuf, delay: Duration) -> std::io::Result<Self> {
+    pub fn start(shared: Arc<SyncState>, home: Home, delay: Duration) -> std::io::Result<Self> {
         let state = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("meta-sync".into())
-            .spawn(move || run(&state, &dir, delay))?;
+        let thread = thread::spawn("meta-sync", move || run(&state, &home, delay))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 }
@@ -179,55 +212,77 @@ impl Drop for Syncer {
 
 /// What one sync covers.
 struct Batch {
-    files: Vec<Arc<File>>,
+    complete: Vec<Arc<SegmentFile>>,
+    previous: Option<Arc<SegmentFile>>,
+    current: Arc<SegmentFile>,
+    /// Whether the name of `current` may not be durable yet.
     new_name: bool,
+    begun: u64,
     upto: Sequence,
 }
 
-fn run(shared: &SyncState, dir: &std::path::Path, delay: Duration) {
-    while let Some(batch) = next_batch(shared, delay) {
-        let sync = || -> std::io::Result<()> {
-            // In order, so that what survives a power cut is a prefix.
-            for file in &batch.files {
-                file.sync_data()?;
-            }
-            if batch.new_name { crate::directory::sync_directory(dir) } else { Ok(()) }
+impl Batch {
+    fn sync(&self, home: &Home) -> Result<()> {
+        let log = |e: rustix::io::Errno| {
+            let what = format!("sync of the log in {}", home.path().display());
+            Error::from(std::io::Error::from(e)).context(what)
         };
-        if let Err(e) = sync() {
-            shared.fail(Error::from(e).context(format!("sync of the log in {}", dir.display())));
+        // In order, so that what survives a power cut is a prefix.
+        for file in self.complete.iter().chain([&self.current]) {
+            file.sync("meta-log").map_err(log)?;
+        }
+        if self.new_name {
+            home.sync("meta-log-name")?;
+        }
+        // Whoever opens the log may lose neither the end of it nor all of its
+        // last segment without noticing.
+        for file in self.previous.iter().chain([&self.current]) {
+            file.mark_synced(self.upto).map_err(log)?;
+        }
+        Ok(())
+    }
+}
+
+fn run(shared: &SyncState, home: &Home, delay: Duration) {
+    while let Some(batch) = next_batch(shared, delay) {
+        if let Err(e) = batch.sync(home) {
+            shared.fail(e);
             return;
         }
         shared.synced.store(batch.upto.0, Ordering::Release);
-        // Taken once, so that no waiter is between its test and its wait.
-        drop(shared.lock());
-        shared.done.notify_all();
         (shared.notify)();
+        // Under the lock, so that no waiter is between its test and its wait.
+        shared.state.lock().begun_synced = batch.begun;
+        shared.done.notify_all();
     }
 }
 
 /// Waits until a sync is due. `None`: stop.
 fn next_batch(shared: &SyncState, delay: Duration) -> Option<Batch> {
-    let mut state = shared.lock();
+    let mut state = shared.state.lock();
     loop {
         if state.closing || state.failure.is_some() {
             return None;
         }
         let synced = shared.synced();
         let behind = state.flushed > synced;
-        let waited = state.dirty_since.map_or(Duration::ZERO, |since| since.elapsed());
-        if behind && (state.wanted > synced || waited >= delay) {
-            let mut files = std::mem::take(&mut state.complete);
-            files.push(Arc::clone(&state.current));
+        let waited = state.dirty_since.map_or(Duration::ZERO, clock::elapsed);
+        let due = behind && (state.wanted > synced || waited >= delay);
+        if due || state.begun_wanted > state.begun_synced {
             state.dirty_since = None;
-            let new_name = std::mem::take(&mut state.new_name);
-            return Some(Batch { files, new_name, upto: state.flushed });
+            return Some(Batch {
+                complete: std::mem::take(&mut state.complete),
+                previous: state.previous.clone(),
+                current: Arc::clone(&state.current),
+                new_name: state.begun > state.begun_synced,
+                begun: state.begun,
+                upto: state.flushed,
+            });
         }
         state = if behind {
-            let rest = delay.saturating_sub(waited);
-            let woken = shared.work.wait_timeout(state, rest);
-            woken.unwrap_or_else(PoisonError::into_inner).0
+            shared.work.wait_timeout(state, delay.saturating_sub(waited))
         } else {
-            shared.work.wait(state).unwrap_or_else(PoisonError::into_inner)
+            shared.work.wait(state)
         };
     }
 }

@@ -1,10 +1,18 @@
 //! The committed part of the engine: redb.
 
+use crate::directory::{Home, missing};
 use crate::engine::{Key, Sequence, Value, Versioned};
 use crate::overlay::Overlay;
+use crate::pages::{Backend, FirstFault, PageFile};
 use redb::{Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weir_host::thread::uninterrupted;
 use weir_types::{Error, ErrorKind, Result};
+
+/// The name of redb's file.
+const NAME: &str = "tree.redb";
+/// Its name while it is made.
+const NEW_NAME: &str = "tree.redb.new";
 
 /// Key → version (8 bytes, little-endian), then the value.
 const DATA: TableDefinition<&[u8], &[u8]> = TableDefinition::new("data");
@@ -13,68 +21,99 @@ const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 const APPLIED: &str = "applied";
 const VERSION_BYTES: usize = 8;
 
-/// The redb file.
+/// What redb's errors lack.
+#[derive(Clone)]
+struct Faults {
+    name: Arc<str>,
+    first: FirstFault,
+}
+
+/// The redb file. Calls into redb are never interrupted in a simulation: it
+/// has locks of its own.
 pub(crate) struct Tree {
-    database: Database,
-    path: PathBuf,
+    /// `None` only while it is dropped.
+    database: Option<Database>,
+    pages: Arc<PageFile>,
+    faults: Faults,
 }
 
 /// What the tree held after one commit: reads do not change under its owner.
 pub(crate) struct TreeSnapshot {
     data: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    faults: Faults,
 }
 
 impl Tree {
-    /// Makes an empty tree at `path`; after a crash there is a whole one or none.
-    pub fn create(dir: &Path, path: &Path) -> Result<()> {
-        let temporary = path.with_extension("redb.new");
-        let io = |e: std::io::Error| Error::from(e).context(temporary.display());
-        match std::fs::remove_file(&temporary) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(io(e)),
-            _ => {}
-        }
-        let database =
-            Database::builder().create(&temporary).map_err(|e| tree_error(&temporary, e))?;
-        let tree = Self { database, path: temporary.clone() };
+    /// Whether there is one.
+    pub fn exists(home: &Home) -> Result<bool> {
+        home.exists(NAME)
+    }
+
+    /// Makes an empty tree; after a crash there is a whole one or none. Its
+    /// name becomes durable with that of the log segment which is made next.
+    pub fn create(home: &Home) -> Result<()> {
+        let tree = Self::start(home, PageFile::create(home, NEW_NAME)?, 1 << 20)?;
         tree.apply(&Overlay::default(), Sequence::ZERO)?;
         drop(tree);
-        std::fs::rename(&temporary, path).map_err(io)?;
-        crate::directory::sync_directory(dir).map_err(io)
+        home.rename(NEW_NAME, NAME)
     }
 
     /// Opens the tree with a cache of so many bytes.
-    pub fn open(path: &Path, cache_bytes: usize) -> Result<Self> {
-        let database = Database::builder()
-            .set_cache_size(cache_bytes)
-            .open(path)
-            .map_err(|e| tree_error(path, e))?;
-        Ok(Self { database, path: path.to_owned() })
+    pub fn open(home: &Home, cache_bytes: usize) -> Result<Self> {
+        if !Self::exists(home)? {
+            return Err(missing(home.display(NAME)));
+        }
+        let pages = PageFile::open(home, NAME)?;
+        if redb::StorageBackend::len(&pages).unwrap_or(0) == 0 {
+            // redb would make a new one.
+            return Err(crate::directory::damage(home.display(NAME), 0, "it is empty"));
+        }
+        Self::start(home, pages, cache_bytes)
+    }
+
+    fn start(home: &Home, pages: PageFile, cache_bytes: usize) -> Result<Self> {
+        let faults = Faults { name: home.display(NAME).into(), first: pages.first_fault() };
+        let mut builder = Database::builder();
+        builder.set_cache_size(cache_bytes);
+        let pages = Arc::new(pages);
+        let backend = Backend(Arc::clone(&pages));
+        let database = uninterrupted(|| builder.create_with_backend(backend));
+        Ok(Self { database: Some(database.map_err(|e| faults.error(e))?), pages, faults })
+    }
+
+    /// The file, to verify it.
+    pub fn pages(&self) -> &PageFile {
+        &self.pages
+    }
+
+    fn database(&self) -> Result<&Database, redb::Error> {
+        self.database.as_ref().ok_or(redb::Error::DatabaseClosed)
     }
 
     /// The last commit that the tree holds.
     pub fn applied(&self) -> Result<Sequence> {
         let read = || -> Result<Option<u64>, redb::Error> {
-            let table = self.database.begin_read()?.open_table(META)?;
+            let table = self.database()?.begin_read()?.open_table(META)?;
             Ok(table.get(APPLIED)?.map(|guard| guard.value()))
         };
-        read().map_err(|e| tree_error(&self.path, e))?.map(Sequence).ok_or_else(|| {
-            let what = format!("{}: the table `meta` lacks `applied`", self.path.display());
-            Error::new(ErrorKind::Corrupt, what)
+        uninterrupted(read).map_err(|e| self.faults.error(e))?.map(Sequence).ok_or_else(|| {
+            missing(format!("{}: the row `applied` of the table `meta`", self.faults.name))
         })
     }
 
     /// What the tree holds now.
     pub fn snapshot(&self) -> Result<TreeSnapshot> {
         let read =
-            || -> Result<_, redb::Error> { Ok(self.database.begin_read()?.open_table(DATA)?) };
-        Ok(TreeSnapshot { data: read().map_err(|e| tree_error(&self.path, e))? })
+            || -> Result<_, redb::Error> { Ok(self.database()?.begin_read()?.open_table(DATA)?) };
+        let data = uninterrupted(read).map_err(|e| self.faults.error(e))?;
+        Ok(TreeSnapshot { data, faults: self.faults.clone() })
     }
 
     /// Takes in a generation of writes, the last of which is `upto`, durably
     /// and as a whole.
     pub fn apply(&self, overlay: &Overlay, upto: Sequence) -> Result<()> {
         let write = || -> Result<(), redb::Error> {
-            let mut transaction = self.database.begin_write()?;
+            let mut transaction = self.database()?.begin_write()?;
             // Otherwise every kill would cost a walk through the whole file.
             transaction.set_quick_repair(true);
             {
@@ -98,16 +137,23 @@ impl Tree {
             transaction.commit()?;
             Ok(())
         };
-        write().map_err(|e| tree_error(&self.path, e))
+        uninterrupted(write).map_err(|e| self.faults.error(e))
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        // redb writes a last header.
+        uninterrupted(|| drop(self.database.take()));
     }
 }
 
 impl TreeSnapshot {
     pub fn get(&self, key: &[u8]) -> Result<Option<Versioned>> {
-        match self.data.get(key).map_err(read_error)? {
+        uninterrupted(|| match self.data.get(key).map_err(|e| self.faults.error(e))? {
             Some(row) => parse_row(row.value()).map(Some),
             None => Ok(None),
-        }
+        })
     }
 
     /// The rows of `start..end`, in order.
@@ -116,10 +162,16 @@ impl TreeSnapshot {
         start: &[u8],
         end: &[u8],
     ) -> Result<impl Iterator<Item = Result<(Key, Versioned)>> + use<>> {
-        let rows = self.data.range(start..end).map_err(read_error)?;
-        Ok(rows.map(|row| {
-            let (key, value) = row.map_err(read_error)?;
-            Ok((Key::from(key.value()), parse_row(value.value())?))
+        let rows = uninterrupted(|| self.data.range(start..end));
+        let mut rows = rows.map_err(|e| self.faults.error(e))?;
+        let faults = self.faults.clone();
+        Ok(std::iter::from_fn(move || {
+            let row = uninterrupted(|| rows.next())?;
+            Some(
+                row.map_err(|e| faults.error(e)).and_then(|(key, value)| {
+                    Ok((Key::from(key.value()), parse_row(value.value())?))
+                }),
+            )
         }))
     }
 }
@@ -132,17 +184,21 @@ fn parse_row(row: &[u8]) -> Result<Versioned> {
     Ok(Versioned { value: Value::from(value), version })
 }
 
-fn read_error(e: redb::StorageError) -> Error {
-    tree_error(Path::new("tree.redb"), e)
-}
-
-fn tree_error(path: &Path, e: impl Into<redb::Error>) -> Error {
-    let error = match e.into() {
-        redb::Error::Io(e) => Error::from(e),
-        e @ redb::Error::Corrupted(_) => Error::new(ErrorKind::Corrupt, e.to_string()),
-        e @ redb::Error::DatabaseAlreadyOpen => Error::new(ErrorKind::Busy, e.to_string()),
-        e @ redb::Error::UpgradeRequired(_) => Error::new(ErrorKind::Unsupported, e.to_string()),
-        e => Error::new(ErrorKind::Io, e.to_string()),
-    };
-    error.context(path.display())
+impl Faults {
+    /// redb's error; if a page was damaged, what and where.
+    fn error(&self, e: impl Into<redb::Error>) -> Error {
+        if let Some(first) = &*self.first.lock() {
+            return first.clone();
+        }
+        let error = match e.into() {
+            redb::Error::Io(e) => Error::from(e),
+            e @ redb::Error::Corrupted(_) => Error::new(ErrorKind::Corrupt, e.to_string()),
+            e @ redb::Error::DatabaseAlreadyOpen => Error::new(ErrorKind::Busy, e.to_string()),
+            e @ redb::Error::UpgradeRequired(_) => {
+                Error::new(ErrorKind::Unsupported, e.to_string())
+            }
+            e => Error::new(ErrorKind::Io, e.to_string()),
+        };
+        error.context(&self.name)
+    }
 }

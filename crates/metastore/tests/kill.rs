@@ -1,6 +1,8 @@
 //! A process that is killed with SIGKILL at any moment loses nothing that it
 //! acknowledged. The child is this test binary, told so by its environment.
 
+#![expect(clippy::disallowed_methods, reason = "tests look from outside")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -24,6 +24,10 @@ const DIR_PAGE: u32 = 512;
 const DOTS: u64 = 2;
 /// Where Linux keeps the capabilities of programs.
 const CAPABILITY_XATTR: &[u8] = b"security.capability";
+/// Modes of `fallocate(2)`.
+const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
+const PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
+const ZERO_RANGE: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
 /// Writes from this size on keep the buffer they arrived in.
 const KEEP_BYTES: usize = 512 << 10;
 
@@ -366,6 +370,44 @@ impl Filesystem for WeirFs {
 
     fn fsync(&self, ctx: &RequestContext<'_>, _node: NodeId, fh: u64, _data: bool) -> Reply<()> {
         Ok(self.file(fh)?.sync(&data_context(ctx))?)
+    }
+
+    fn fallocate(
+        &self,
+        ctx: &RequestContext<'_>,
+        _node: NodeId,
+        fh: u64,
+        offset: u64,
+        length: u64,
+        mode: u32,
+    ) -> Reply<()> {
+        let (file, by) = (self.file(fh)?, data_context(ctx));
+        let keep_size = mode & KEEP_SIZE != 0;
+        match mode & !KEEP_SIZE {
+            0 => file.allocate(&by, offset, length, keep_size)?,
+            PUNCH_HOLE if keep_size => file.punch(&by, offset, length)?,
+            ZERO_RANGE => file.zero(&by, offset, length, keep_size)?,
+            // Bytes do not move from column to column.
+            _ => return Err(Errno::EOPNOTSUPP),
+        }
+        Ok(())
+    }
+
+    fn lseek(
+        &self,
+        ctx: &RequestContext<'_>,
+        _node: NodeId,
+        fh: u64,
+        offset: u64,
+        whence: u32,
+    ) -> Reply<u64> {
+        let (file, by) = (self.file(fh)?, data_context(ctx));
+        let found = match whence as i32 {
+            libc::SEEK_DATA => file.next_data(&by, offset)?,
+            libc::SEEK_HOLE => file.next_hole(&by, offset)?,
+            _ => return Err(Errno::EINVAL),
+        };
+        found.ok_or(Errno::ENXIO)
     }
 
     fn opendir(&self, _ctx: &RequestContext<'_>, _node: NodeId, _flags: u32) -> Reply<Opened> {

@@ -1,1 +1,25 @@
 //! Whole clusters in one thread, on virtual time, attacked by a seed.
+//!
+//! A seed makes a [`plan::Plan`]: a cluster, what several clients do, and what
+//! goes wrong meanwhile. [`run::run`] carries it out: the very data server,
+//! metadata server and client library run whole on the simulated machines of
+//! `weir_simhost`; there is no protocol handler here. Then everything heals, a
+//! fresh client looks at everything, and the [`oracle`]s judge the
+//! [`history::History`] of all that clients asked and were told. [`shrink`]
+//! makes a failing plan small, [`batch`] runs many seeds.
+//!
+//! Equal plans have equal histories, and equal trace hashes.
+
+pub mod batch;
+mod cells;
+mod cluster;
+mod engine;
+pub mod generate;
+pub mod history;
+mod nemesis;
+pub mod oracle;
+pub mod plan;
+pub mod run;
+mod shared;
+pub mod shrink;
+mod worker;

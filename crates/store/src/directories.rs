@@ -7,14 +7,16 @@
 //! derives from the manager's inode number).
 
 use crate::site::Site;
-use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Mode, OFlags, fsync, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weir_types::{ColumnIndex, CopyIndex, FileId, ObjectId, Result, SegmentIndex};
+use weir_host::fs::{Directory, Entries, File, OpenHow};
+use weir_types::{
+    ColumnIndex, CopyIndex, Error, ErrorKind, FileId, ObjectId, Result, SegmentIndex,
+};
 
 /// Hash directories under `objects/`, named by three hexadecimal digits.
-pub(crate) const HASH_DIRECTORIES: usize = 4096;
+pub const HASH_DIRECTORIES: usize = 4096;
 
 /// Changes of one directory, counted: durable up to `synced`.
 #[derive(Default)]
@@ -23,10 +25,16 @@ struct Changes {
     synced: AtomicU64,
 }
 
+/// Directories that are synced one by one; for more of them the whole file
+/// system is.
+const MAX_SINGLE_SYNCS: usize = 16;
+
 /// The `objects` directory of a target.
 pub(crate) struct Directories {
-    pub(crate) site: Site,
-    pub(crate) root: OwnedFd,
+    site: Arc<Site>,
+    /// The target directory, whose superblock shows that it is still there.
+    target: Directory,
+    root: Directory,
     /// One for each hash directory, and the last for `objects` itself.
     changes: Box<[Changes]>,
 }
@@ -38,7 +46,7 @@ pub(crate) fn hash_directory(file: FileId) -> usize {
 }
 
 /// The path of an object's file relative to `objects`.
-fn path(id: ObjectId) -> String {
+pub(crate) fn path(id: ObjectId) -> String {
     format!("{:03x}/f{id}", hash_directory(id.file))
 }
 
@@ -56,73 +64,176 @@ pub(crate) fn parse_name(name: &str) -> Option<ObjectId> {
 }
 
 impl Directories {
-    /// `root` is the open `objects` directory. Every directory counts as
-    /// changed: a predecessor may have died before it synced them.
-    pub(crate) fn new(site: Site, root: OwnedFd) -> Self {
-        let changes = (0..=HASH_DIRECTORIES)
-            .map(|_| Changes { made: AtomicU64::new(1), synced: AtomicU64::new(0) })
-            .collect();
-        Self { site, root, changes }
+    /// `root` is the open `objects` directory of `target`. Everything in it is
+    /// durable.
+    pub(crate) fn new(site: Arc<Site>, target: Directory, root: Directory) -> Self {
+        let changes = (0..=HASH_DIRECTORIES).map(|_| Changes::default()).collect();
+        Self { site, target, root, changes }
     }
 
-    /// Opens the file of an object; makes it, and its directory, if asked to.
-    /// `None` when there is none. The flag says that it is open for reading
+    /// Opens the file of an object; makes it, and its directory, if asked to
+    /// (see [`Directories::note_made`]). `None` when there is none. The flag says that it is open for reading
     /// only, because its disk has become read-only.
-    pub(crate) fn open(&self, id: ObjectId, create: bool) -> Result<Option<(OwnedFd, bool)>> {
+    pub(crate) fn open(&self, id: ObjectId, create: bool) -> Result<Option<(File, bool)>> {
         let path = path(id);
-        let open = |access| {
-            let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let open = || openat(&self.root, path.as_str(), flags, Mode::from(0o600));
-            rustix::io::retry_on_intr(open)
-        };
         let result = if create {
-            match open(OFlags::RDWR | OFlags::CREATE) {
+            match self.root.open_file(&path, OpenHow::CREATE) {
                 Err(Errno::NOENT) => {
+                    self.check_presence()?;
                     self.make_hash_directory(id.file)?;
-                    open(OFlags::RDWR | OFlags::CREATE)
+                    self.root.open_file(&path, OpenHow::CREATE)
                 }
                 other => other,
             }
-            .inspect(|_| self.note_change(hash_directory(id.file)))
         } else {
-            open(OFlags::RDWR)
+            self.root.open_file(&path, OpenHow::WRITE)
         };
         let result = match result {
-            Err(Errno::ROFS) if !create => open(OFlags::RDONLY).map(|file| (file, true)),
+            Err(Errno::ROFS) if !create => {
+                self.root.open_file(&path, OpenHow::READ).map(|file| (file, true))
+            }
             other => other.map(|file| (file, false)),
         };
         match result {
-            Err(Errno::NOENT) if !create => Ok(None),
+            Err(Errno::NOENT) if !create => self.check_presence().map(|()| None),
+            Err(Errno::ROFS) => {
+                Err(self.site.failed_change(format!("make object {id}"), Errno::ROFS))
+            }
             Err(e) => Err(self.site.os_error(format!("open object {id}"), e)),
             Ok(opened) => Ok(Some(opened)),
         }
     }
 
+    /// The file of an object may have been made just now: its name has to be
+    /// synced with it.
+    pub(crate) fn note_made(&self, id: ObjectId) {
+        self.note_change(hash_directory(id.file));
+    }
+
     /// Removes the file of an object, if there is one.
     pub(crate) fn unlink(&self, id: ObjectId) -> Result<()> {
-        match unlinkat(&self.root, path(id), AtFlags::empty()) {
+        match self.root.unlink(&path(id)) {
             Ok(()) => {
                 self.note_change(hash_directory(id.file));
                 Ok(())
             }
-            Err(Errno::NOENT) => Ok(()),
-            Err(e) => Err(self.site.os_error(format!("remove object {id}"), e)),
+            Err(Errno::NOENT) => self.check_presence(),
+            Err(e) => Err(self.site.failed_change(format!("remove object {id}"), e)),
         }
+    }
+
+    /// The names in a hash directory; `None` if there is no such directory.
+    pub(crate) fn entries(&self, hash: usize) -> Result<Option<Entries>> {
+        let name = format!("{hash:03x}");
+        match self.root.open_directory(&name).and_then(|dir| dir.entries()) {
+            Ok(entries) => Ok(Some(entries)),
+            Err(Errno::NOENT) => self.check_presence().map(|()| None),
+            Err(e) => Err(self.failed_listing(&name, e)),
+        }
+    }
+
+    /// The hash directories that there are, in order, and the names of
+    /// whatever else lies among them.
+    pub(crate) fn hashes(&self) -> Result<(Vec<usize>, Vec<String>)> {
+        let failed = |e| self.failed_listing("", e);
+        let (mut hashes, mut strangers) = (Vec::new(), Vec::new());
+        for name in self.root.entries().map_err(failed)? {
+            let name = String::from_utf8_lossy(&name.map_err(failed)?).into_owned();
+            match usize::from_str_radix(&name, 16) {
+                Ok(hash) if format!("{hash:03x}") == name && hash < HASH_DIRECTORIES => {
+                    hashes.push(hash);
+                }
+                _ => strangers.push(name),
+            }
+        }
+        self.check_presence()?;
+        hashes.sort_unstable();
+        strangers.sort_unstable();
+        Ok((hashes, strangers))
+    }
+
+    /// The objects of a hash directory in order, without what else is there.
+    pub(crate) fn objects(&self, hash: usize) -> Result<Vec<ObjectId>> {
+        let mut ids = Vec::new();
+        for name in self.entries(hash)?.into_iter().flatten() {
+            let name = name.map_err(|e| self.failed_listing(&format!("{hash:03x}"), e))?;
+            let id = std::str::from_utf8(&name).ok().and_then(parse_name);
+            ids.extend(id.filter(|id| hash_directory(id.file) == hash));
+        }
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// The length of a file in a hash directory; `None` if there is none.
+    pub(crate) fn file_bytes(&self, path: &str) -> Result<Option<u64>> {
+        match self.root.stat(path) {
+            Ok(stat) => Ok(Some(stat.size)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(self.failed_listing(path, e)),
+        }
+    }
+
+    pub(crate) fn failed_listing(&self, name: &str, errno: Errno) -> Error {
+        self.site.os_error(format!("list objects/{name}"), errno)
+    }
+
+    pub(crate) fn site(&self) -> &Site {
+        &self.site
     }
 
     /// Makes the directory entries that lead to an object durable.
     pub(crate) fn sync(&self, id: ObjectId) -> Result<()> {
-        let hash = hash_directory(id.file);
-        self.sync_one(hash, &format!("{hash:03x}"))?;
-        self.sync_one(HASH_DIRECTORIES, ".")
+        self.sync_hash_directory(hash_directory(id.file))?;
+        self.sync_one(HASH_DIRECTORIES, "", "objects-directory")
+    }
+
+    /// Makes every name that was made or removed durable.
+    pub(crate) fn sync_changed(&self) -> Result<()> {
+        let changed: Vec<usize> = (0..HASH_DIRECTORIES).filter(|&i| self.is_changed(i)).collect();
+        if changed.len() > MAX_SINGLE_SYNCS {
+            let mark = self.mark();
+            self.target
+                .sync_file_system("removals")
+                .map_err(|e| self.site.failed_sync("sync the file system", e))?;
+            self.synced(&mark);
+            return Ok(());
+        }
+        changed.into_iter().try_for_each(|hash| self.sync_hash_directory(hash))
+    }
+
+    /// What has changed up to now.
+    pub(crate) fn mark(&self) -> Vec<u64> {
+        self.changes.iter().map(|c| c.made.load(Ordering::Acquire)).collect()
+    }
+
+    /// What had changed at the mark is durable.
+    pub(crate) fn synced(&self, mark: &[u64]) {
+        for (changes, &made) in self.changes.iter().zip(mark) {
+            changes.synced.fetch_max(made, Ordering::AcqRel);
+        }
+    }
+
+    /// Whoever finds nothing in a directory must know that it is still the
+    /// target's: else every object would seem to be gone.
+    pub(crate) fn check_presence(&self) -> Result<()> {
+        match self.target.stat(crate::superblock::SUPERBLOCK) {
+            Ok(_) => Ok(()),
+            Err(Errno::NOENT) => {
+                let what = "its directory has vanished: it holds no superblock any more";
+                let error = self.site.error(ErrorKind::Io, what);
+                self.site.take_out_of_service(&error);
+                Err(error)
+            }
+            Err(e) => Err(self.site.os_error("look for the superblock", e)),
+        }
     }
 
     fn make_hash_directory(&self, file: FileId) -> Result<()> {
         let name = format!("{:03x}", hash_directory(file));
-        match mkdirat(&self.root, name.as_str(), Mode::from(0o700)) {
+        match self.root.make_directory(&name) {
             Ok(()) => self.note_change(HASH_DIRECTORIES),
             Err(Errno::EXIST) => {}
-            Err(e) => return Err(self.site.os_error(format!("make objects/{name}"), e)),
+            Err(e) => return Err(self.site.failed_change(format!("make objects/{name}"), e)),
         }
         Ok(())
     }
@@ -131,21 +242,28 @@ impl Directories {
         self.changes[directory].made.fetch_add(1, Ordering::AcqRel);
     }
 
+    fn is_changed(&self, directory: usize) -> bool {
+        let changes = &self.changes[directory];
+        changes.synced.load(Ordering::Acquire) < changes.made.load(Ordering::Acquire)
+    }
+
+    fn sync_hash_directory(&self, hash: usize) -> Result<()> {
+        self.sync_one(hash, &format!("{hash:03x}"), "hash-directory")
+    }
+
     /// Two threads may sync one directory at once; neither returns before a
     /// sync that began after its own change has ended.
-    fn sync_one(&self, directory: usize, name: &str) -> Result<()> {
+    fn sync_one(&self, directory: usize, name: &str, site: &'static str) -> Result<()> {
         let changes = &self.changes[directory];
         let made = changes.made.load(Ordering::Acquire);
         if changes.synced.load(Ordering::Acquire) >= made {
             return Ok(());
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        match openat(&self.root, name, flags, Mode::empty()).and_then(fsync) {
-            Ok(()) => {}
-            // Nothing was ever made there (the object was removed meanwhile).
-            Err(Errno::NOENT) => {}
-            Err(e) => return Err(self.site.os_error(format!("sync objects/{name}"), e)),
-        }
+        let result = match name {
+            "" => self.root.sync(site),
+            _ => self.root.open_directory(name).and_then(|directory| directory.sync(site)),
+        };
+        result.map_err(|e| self.site.failed_sync(format!("sync objects/{name}"), e))?;
         changes.synced.fetch_max(made, Ordering::AcqRel);
         Ok(())
     }

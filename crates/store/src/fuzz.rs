@@ -4,6 +4,7 @@
 use crate::directories::parse_name;
 use crate::geometry::HEADER_BYTES;
 use crate::header::Header;
+use crate::intents::sector::{Body, Head, Record, SECTOR_RECORDS, Sector};
 use crate::superblock::{self, TargetIdentity};
 use weir_types::{Generation, ObjectId};
 
@@ -14,7 +15,7 @@ pub fn object_header(bytes: &[u8; HEADER_BYTES]) -> Option<[u8; HEADER_BYTES]> {
 
 /// Writes the header of an object.
 pub fn object_header_bytes(id: ObjectId, generation: Generation) -> [u8; HEADER_BYTES] {
-    Header { id, generation }.to_disk()
+    Header { id, generation, born: generation.0 / 2, untidy: false }.to_disk()
 }
 
 /// Reads a superblock of the right length.
@@ -24,12 +25,38 @@ pub fn superblock(bytes: &[u8; 512]) -> Option<[u8; 512]> {
 
 /// Reads a superblock.
 pub fn superblock_of_any_length(bytes: &[u8]) -> Option<[u8; 512]> {
-    superblock::from_disk(bytes).ok().map(superblock::to_disk)
+    superblock::from_disk(bytes).ok().map(|(identity, _)| superblock::to_disk(identity))
 }
 
 /// Writes a superblock.
 pub fn superblock_bytes(identity: TargetIdentity) -> [u8; 512] {
     superblock::to_disk(identity)
+}
+
+/// Reads a sector of the intent log.
+pub fn intent_sector(bytes: &[u8; 512]) -> Option<[u8; 512]> {
+    Sector::from_disk(bytes).ok().map(|sector| sector.to_disk())
+}
+
+/// Writes a sector of the intent log: its head, or marks of this object.
+pub fn intent_sector_bytes(
+    sequence: u64,
+    index: u32,
+    identity: TargetIdentity,
+    ranges: &[(ObjectId, u64, u64)],
+) -> [u8; 512] {
+    let body = if index == 0 {
+        Body::Head(Head {
+            identity,
+            clean: sequence.is_multiple_of(2),
+            era: sequence / 3,
+            snapshot_sectors: 0,
+        })
+    } else {
+        let ranges = ranges.iter().take(SECTOR_RECORDS);
+        Body::Records(ranges.map(|&(id, first, end)| Record::Range { id, first, end }).collect())
+    };
+    Sector { sequence, index, body }.to_disk()
 }
 
 /// Reads the name of an object's file.

@@ -51,6 +51,11 @@ fn data_page(block: u64) -> u64 {
     block + SLOT_PAGES * (section(block) + 1)
 }
 
+/// The first block of the section of a block.
+pub(crate) fn section_start(block: u64) -> u64 {
+    section_first_block(section(block))
+}
+
 /// The first block after the section of a block.
 pub(crate) fn section_end(block: u64) -> u64 {
     section_first_block(section(block) + 1)

@@ -7,8 +7,10 @@ use weir_types::{Encode, Generation, ObjectId, Reader};
 
 /// The first bytes of every object file.
 const MAGIC: [u8; 8] = *b"WEIROBJ\0";
-/// The format that this program writes, and the only one that it reads.
-const FORMAT_VERSION: u32 = 1;
+/// The format that this program writes.
+const FORMAT_VERSION: u32 = 2;
+/// The oldest that it reads: it says nothing of eras, so such an object is old.
+const OLDEST_VERSION: u32 = 1;
 /// Where the checksum of the bytes before it is.
 const CHECK_AT: usize = HEADER_BYTES - 4;
 
@@ -18,6 +20,11 @@ pub(crate) struct Header {
     pub(crate) id: ObjectId,
     /// The last truncation; writes issued before it are refused.
     pub(crate) generation: Generation,
+    /// The era of the target in which the object was first written to.
+    pub(crate) born: u64,
+    /// A crash may have left checksums behind its end: such an object was
+    /// written by a program that kept no intent log.
+    pub(crate) untidy: bool,
 }
 
 /// Why 512 bytes are not a header.
@@ -27,15 +34,20 @@ pub(crate) enum BadHeader {
     Damaged,
     /// A valid header of another format version.
     Version(u32),
+    /// A valid header with flags or fields that are not known.
+    Features,
+    /// Nothing but zeros: it was never written.
+    Empty,
 }
 
 impl Header {
     /// The bytes on disk: magic, format version, flags (0), file, segment,
-    /// column, copy, a zero, generation; zeros; CRC-32C of all before it.
+    /// column, copy, a zero, generation, era of birth; zeros; CRC-32C of all
+    /// before it.
     pub(crate) fn to_disk(self) -> [u8; HEADER_BYTES] {
         let mut fields = Vec::with_capacity(HEADER_BYTES);
         (MAGIC, (FORMAT_VERSION, 0u32)).encode(&mut fields);
-        (self.id, (0u8, self.generation)).encode(&mut fields);
+        (self.id, (0u8, (self.generation, self.born))).encode(&mut fields);
         let mut bytes = [0; HEADER_BYTES];
         bytes[..fields.len()].copy_from_slice(&fields);
         let check = crc32c(&bytes[..CHECK_AT]);
@@ -45,6 +57,9 @@ impl Header {
 
     /// Reads and verifies the bytes on disk.
     pub(crate) fn from_disk(bytes: &[u8; HEADER_BYTES]) -> Result<Self, BadHeader> {
+        if bytes.iter().all(|&b| b == 0) {
+            return Err(BadHeader::Empty);
+        }
         let (body, check) = bytes.split_at(CHECK_AT);
         if crc32c(body).to_le_bytes() != *check {
             return Err(BadHeader::Damaged);
@@ -53,13 +68,18 @@ impl Header {
         let mut parse = || -> Result<_, weir_types::DecodeError> {
             use weir_types::Decode;
             let magic: [u8; 8] = r.array()?;
-            let (version, _flags) = <(u32, u32)>::decode(&mut r)?;
-            let (id, (_zero, generation)) = <(ObjectId, (u8, Generation))>::decode(&mut r)?;
-            Ok((magic, version, Header { id, generation }))
+            let (version, flags) = <(u32, u32)>::decode(&mut r)?;
+            let (id, (zero, (generation, born))) =
+                <(ObjectId, (u8, (Generation, u64)))>::decode(&mut r)?;
+            let rest = r.take(r.remaining())?.iter().all(|&b| b == 0);
+            let untidy = version == OLDEST_VERSION;
+            let known = flags == 0 && zero == 0 && rest && !(untidy && born != 0);
+            Ok((magic, version, known, Header { id, generation, born, untidy }))
         };
         match parse() {
-            Ok((MAGIC, FORMAT_VERSION, header)) => Ok(header),
-            Ok((MAGIC, version, _)) => Err(BadHeader::Version(version)),
+            Ok((MAGIC, OLDEST_VERSION..=FORMAT_VERSION, true, header)) => Ok(header),
+            Ok((MAGIC, OLDEST_VERSION..=FORMAT_VERSION, false, _)) => Err(BadHeader::Features),
+            Ok((MAGIC, version, ..)) => Err(BadHeader::Version(version)),
             _ => Err(BadHeader::Damaged),
         }
     }
@@ -77,20 +97,21 @@ mod tests {
             column: ColumnIndex(0xb1b2),
             copy: CopyIndex(0xc1),
         };
-        Header { id, generation: Generation(7) }
+        Header { id, generation: Generation(7), born: 11, untidy: false }
     }
 
     #[test]
     fn the_fields_are_where_the_format_document_says() {
         let bytes = header().to_disk();
         assert_eq!(&bytes[..8], b"WEIROBJ\0");
-        assert_eq!(bytes[8..16], [1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[8..16], [2, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[16..24], 0x1122_3344_5566_7788u64.to_le_bytes());
         assert_eq!(bytes[24..28], 0xa1a2_a3a4u32.to_le_bytes());
         assert_eq!(bytes[28..30], 0xb1b2u16.to_le_bytes());
         assert_eq!(bytes[30..32], [0xc1, 0]);
         assert_eq!(bytes[32..40], 7u64.to_le_bytes());
-        assert!(bytes[40..508].iter().all(|&b| b == 0));
+        assert_eq!(bytes[40..48], 11u64.to_le_bytes());
+        assert!(bytes[48..508].iter().all(|&b| b == 0));
         assert_eq!(Header::from_disk(&bytes), Ok(header()));
     }
 
@@ -103,12 +124,30 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_later_format_is_told_apart_from_damage() {
+    fn changed(changes: &[(usize, u8)]) -> [u8; HEADER_BYTES] {
         let mut bytes = header().to_disk();
-        bytes[8] = 2;
+        for &(at, value) in changes {
+            bytes[at] = value;
+        }
         let check = crc32c(&bytes[..CHECK_AT]);
         bytes[CHECK_AT..].copy_from_slice(&check.to_le_bytes());
-        assert_eq!(Header::from_disk(&bytes), Err(BadHeader::Version(2)));
+        bytes
+    }
+
+    #[test]
+    fn a_later_format_is_told_apart_from_damage() {
+        assert_eq!(Header::from_disk(&changed(&[(8, 3)])), Err(BadHeader::Version(3)));
+        for at in [12, 31, 48, 507] {
+            let bytes = changed(&[(at, 1)]);
+            assert_eq!(Header::from_disk(&bytes), Err(BadHeader::Features), "byte {at}");
+        }
+        assert_eq!(Header::from_disk(&[0; HEADER_BYTES]), Err(BadHeader::Empty));
+    }
+
+    #[test]
+    fn a_header_of_the_first_format_is_of_an_old_object() {
+        let old = Header { born: 0, untidy: true, ..header() };
+        assert_eq!(Header::from_disk(&changed(&[(8, 1), (40, 0)])), Ok(old));
+        assert_eq!(Header::from_disk(&changed(&[(8, 1)])), Err(BadHeader::Features));
     }
 }

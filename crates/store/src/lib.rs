@@ -14,24 +14,37 @@
 //!   behind the end in its last block: holes verify as zeros.
 //! - Checksums are written before the data they cover, so that a full disk
 //!   fails a write before any data has changed, or leaves it verifiable.
+//! - Whatever may not match its checksum if the machine stops now is marked in
+//!   the intent log; recovery repairs that and nothing else.
+//! - After a failed sync nothing is changed any more: the target is out of
+//!   service.
 
+mod backing;
+mod blocks;
 mod directories;
 #[doc(hidden)]
 pub mod fuzz;
 mod geometry;
 mod header;
+mod intents;
 mod listing;
 mod object;
 mod open_files;
 mod piece;
 mod read;
+mod recovery;
+mod scrub;
 mod site;
+mod space;
 mod superblock;
 mod target;
 mod write;
 
-pub use listing::Objects;
+pub use directories::HASH_DIRECTORIES;
+pub use listing::{Listing, Objects};
 pub use object::Object;
 pub use read::{ReadMode, ReadOutcome};
+pub use recovery::RecoveryReport;
+pub use scrub::{Damage, Finding, ScrubCursor, ScrubStep};
 pub use superblock::TargetIdentity;
 pub use target::{Target, TargetOptions};

@@ -1,72 +1,124 @@
 //! Every object of a target, for checking and for rebuilding a namespace.
 
-use crate::directories::{Directories, HASH_DIRECTORIES, hash_directory, parse_name};
+use crate::backing::Backing;
+use crate::directories::{HASH_DIRECTORIES, hash_directory, parse_name, path};
 use crate::geometry::object_bytes;
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, statat};
-use rustix::io::Errno;
 use std::sync::Arc;
-use weir_types::{Error, ErrorKind, ObjectId, Result};
+use weir_host::fs::Entries;
+use weir_types::{ErrorKind, ObjectId, Result};
+
+/// The most files of one directory that a listing complains of singly.
+const MAX_STRAYS: usize = 64;
+
+/// Some objects of a target, by hash directory and [`ObjectId`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Each with its length, bytes.
+    pub objects: Vec<(ObjectId, u64)>,
+    /// Files that no object is named by, of the directories that begin here.
+    pub strays: Vec<String>,
+    /// There are more after this object.
+    pub next: Option<ObjectId>,
+}
+
+/// At most `max` (at least one) objects after `after`. Of what is made or removed
+/// meanwhile, some may appear; everything else appears exactly once.
+pub(crate) fn list(backing: &Backing, after: Option<ObjectId>, max: usize) -> Result<Listing> {
+    let mut listing = Listing::default();
+    let first = after.map_or(0, |object| hash_directory(object.file));
+    for hash in first..HASH_DIRECTORIES {
+        let after = after.filter(|_| hash == first);
+        if after.is_none() {
+            strays(backing, hash, &mut listing.strays)?;
+        }
+        let ids = backing.directories.objects(hash)?;
+        for id in ids.into_iter().filter(|id| after.is_none_or(|after| *id > after)) {
+            if listing.objects.len() >= max.max(1) {
+                listing.next = listing.objects.last().map(|(id, _)| *id);
+                return Ok(listing);
+            }
+            // Perhaps it has just been removed.
+            if let Some(size) = backing.directories.file_bytes(&path(id))? {
+                listing.objects.push((id, object_bytes(size)));
+            }
+        }
+    }
+    Ok(listing)
+}
+
+fn strays(backing: &Backing, hash: usize, strays: &mut Vec<String>) -> Result<()> {
+    let directories = &backing.directories;
+    let mut found = 0;
+    for name in directories.entries(hash)?.into_iter().flatten() {
+        let name = name.map_err(|e| directories.failed_listing(&format!("{hash:03x}"), e))?;
+        let name = String::from_utf8_lossy(&name);
+        if parse_name(&name).is_none_or(|id| hash_directory(id.file) != hash) {
+            found += 1;
+            if found <= MAX_STRAYS {
+                strays.push(format!("objects/{hash:03x}/{name}"));
+            }
+        }
+    }
+    if found > MAX_STRAYS {
+        strays.push(format!("{} more in objects/{hash:03x}", found - MAX_STRAYS));
+    }
+    Ok(())
+}
 
 /// An iterator over the objects of a target with their lengths, bytes, in no
 /// particular order. Objects made or removed meanwhile may or may not appear.
 /// A file that no object is named by is reported as an error of kind
 /// `Corrupt`; the iteration goes on after it.
 pub struct Objects {
-    directories: Arc<Directories>,
-    /// The next hash directory.
-    next: usize,
-    current: Option<(usize, Dir)>,
+    backing: Arc<Backing>,
+    /// The hash directories that are still to come; `None` before the first.
+    hashes: Option<std::vec::IntoIter<usize>>,
+    /// What was found beside them.
+    strangers: Vec<String>,
+    current: Option<(usize, Entries)>,
 }
 
 impl Objects {
-    pub(crate) fn new(directories: Arc<Directories>) -> Self {
-        Self { directories, next: 0, current: None }
+    pub(crate) fn new(backing: Arc<Backing>) -> Self {
+        Self { backing, hashes: None, strangers: Vec::new(), current: None }
     }
 
-    /// Opens the next hash directory that exists; `false` after the last.
+    /// Opens the next hash directory; `false` after the last.
     fn advance(&mut self) -> Result<bool> {
         self.current = None;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        while self.next < HASH_DIRECTORIES {
-            let hash = self.next;
-            self.next += 1;
-            let name = format!("{hash:03x}");
-            match openat(&self.directories.root, name.as_str(), flags, Mode::empty())
-                .and_then(Dir::new)
-            {
-                Ok(dir) => {
-                    self.current = Some((hash, dir));
-                    return Ok(true);
-                }
-                Err(Errno::NOENT) => {}
-                Err(e) => return Err(self.failed(&name, e)),
+        let hashes = match &mut self.hashes {
+            Some(hashes) => hashes,
+            None => {
+                let (hashes, strangers) = self.backing.directories.hashes()?;
+                self.strangers = strangers;
+                self.hashes.insert(hashes.into_iter())
+            }
+        };
+        for hash in hashes {
+            if let Some(entries) = self.backing.directories.entries(hash)? {
+                self.current = Some((hash, entries));
+                return Ok(true);
             }
         }
         Ok(false)
     }
 
-    fn failed(&self, name: &str, errno: Errno) -> Error {
-        self.directories.site.os_error(format!("list objects/{name}"), errno)
+    fn stranger(&self, path: &str) -> weir_types::Error {
+        let what = format!("objects/{path} is not the file of an object");
+        self.backing.site.error(ErrorKind::Corrupt, what)
     }
 
-    /// The object of one directory entry; `None` for `.`, `..` and a file that
-    /// has just been removed.
+    /// The object of one directory entry; `None` for a file that has just been
+    /// removed.
     fn examine(&self, hash: usize, name: &[u8]) -> Result<Option<(ObjectId, u64)>> {
-        if matches!(name, b"." | b"..") {
-            return Ok(None);
-        }
         let name = String::from_utf8_lossy(name);
         let path = format!("{hash:03x}/{name}");
         let id = parse_name(&name).filter(|id| hash_directory(id.file) == hash);
         let Some(id) = id else {
-            let what = format!("objects/{path} is not the file of an object");
-            return Err(self.directories.site.error(ErrorKind::Corrupt, what));
+            return Err(self.stranger(&path));
         };
-        match statat(&self.directories.root, path.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some((id, object_bytes(stat.st_size as u64)))),
-            Err(Errno::NOENT) => Ok(None),
-            Err(e) => Err(self.failed(&path, e)),
-        }
+        let size = self.backing.directories.file_bytes(&path)?;
+        Ok(size.map(|size| (id, object_bytes(size))))
     }
 }
 
@@ -75,24 +127,31 @@ impl Iterator for Objects {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let Some((hash, dir)) = &mut self.current else {
+            let Some((hash, entries)) = &mut self.current else {
+                if let Some(name) = self.strangers.pop() {
+                    return Some(Err(self.stranger(&name)));
+                }
                 match self.advance() {
                     Ok(true) => continue,
                     Ok(false) => return None,
-                    Err(e) => return Some(Err(e)),
+                    Err(e) => {
+                        // Without the list there is nothing to go on with.
+                        self.hashes.get_or_insert_with(|| Vec::new().into_iter());
+                        return Some(Err(e));
+                    }
                 }
             };
             let hash = *hash;
-            match dir.read() {
-                Some(Ok(entry)) => {
-                    if let Some(item) = self.examine(hash, entry.file_name().to_bytes()).transpose()
-                    {
+            match entries.next() {
+                Some(Ok(name)) => {
+                    if let Some(item) = self.examine(hash, &name).transpose() {
                         return Some(item);
                     }
                 }
                 Some(Err(e)) => {
                     self.current = None;
-                    return Some(Err(self.failed(&format!("{hash:03x}"), e)));
+                    let name = format!("{hash:03x}");
+                    return Some(Err(self.backing.directories.failed_listing(&name, e)));
                 }
                 None => self.current = None,
             }

@@ -1,19 +1,22 @@
 //! One object: its open file, its cached length, its lock.
 
-use crate::directories::Directories;
+use crate::backing::Backing;
+use crate::blocks::{Slots, tidy};
 use crate::geometry::{
-    BLOCK, HEADER_BYTES, SLOT_BYTES, block_count, data_position, file_bytes, object_bytes,
-    section_end, slot_area, slot_position,
+    BLOCK, HEADER_BYTES, Run, SLOT_BYTES, block_count, data_position, file_bytes, object_bytes,
+    section_end, slot_position,
 };
 use crate::header::{BadHeader, Header};
 use crate::piece::slot_of;
-use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, fdatasync, fstat, ftruncate};
-use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev};
+use crate::site::{READ_ONLY, Site};
+use rustix::io::Errno;
 use std::cmp::Ordering as Order;
 use std::io::{IoSlice, IoSliceMut};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use weir_host::fs::File;
+use weir_host::plant::{Bug, planted};
+use weir_host::sync::{ReadGuard, RwLock, WriteGuard};
 use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
 use weir_types::{Error, ErrorKind, Generation, ObjectId, Result};
 
@@ -22,70 +25,67 @@ pub(crate) struct Writer {
     /// Whether the first page, with the header, is written; a new object has
     /// an empty file.
     pub(crate) has_header: bool,
-    /// Whether slots behind the end were seen to be zero since it was opened.
-    tidy: bool,
+    /// The era in which that was; in the present one the object is young.
+    born: u64,
+    /// Whether slots behind the end may be other than zero.
+    untidy: bool,
+}
+
+/// The right to change an object, in the era that does not end before.
+pub(crate) struct Change<'a> {
+    pub(crate) writer: WriteGuard<'a, Writer>,
+    era: ReadGuard<'a, u64>,
 }
 
 /// One open object of a target. Hold it for one request, not longer: after
 /// [`crate::Target::remove`] it names a file that is gone.
 ///
-/// Writes, truncations and `Locked` reads of one object exclude each other;
-/// other reads take no lock.
+/// Changes and `Locked` reads of one object exclude each other; other reads
+/// take no lock.
 pub struct Object {
     id: ObjectId,
-    directories: Arc<Directories>,
-    pub(crate) file: OwnedFd,
+    backing: Arc<Backing>,
+    pub(crate) file: File,
     /// Its disk had become read-only when it was opened.
     read_only: bool,
     writer: RwLock<Writer>,
     /// Length, bytes. Stored after the data that it promises.
     len: AtomicU64,
     generation: AtomicU64,
-    /// A flush has failed: what the kernel dropped then, no later flush brings
-    /// back, so none may report success.
-    flush_failed: AtomicBool,
 }
 
 impl Object {
     /// Opens the object; makes it if asked to. `None` when there is none.
-    pub(crate) fn open(
-        directories: &Arc<Directories>,
-        id: ObjectId,
-        create: bool,
-    ) -> Result<Option<Self>> {
-        let Some((file, read_only)) = directories.open(id, create)? else { return Ok(None) };
-        let site = &directories.site;
+    pub(crate) fn open(backing: &Arc<Backing>, id: ObjectId, create: bool) -> Result<Option<Self>> {
+        let Some((file, read_only)) = backing.directories.open(id, create)? else {
+            return Ok(None);
+        };
+        let site = &backing.site;
         let failed = |e| site.os_error(format!("open object {id}"), e);
-        let corrupt =
-            |what: &str| Err(site.error(ErrorKind::Corrupt, format!("object {id} {what}")));
-        let stat = fstat(&file).map_err(failed)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return corrupt("is not a regular file");
+        let bad = |kind, what: &str| Err(site.error(kind, format!("object {id} {what}")));
+        if !file.is_regular().map_err(failed)? {
+            return bad(ErrorKind::Corrupt, "is not a regular file");
         }
-        let has_header = stat.st_size != 0;
+        let size = file.size().map_err(failed)?;
+        if create && size == 0 {
+            backing.directories.note_made(id);
+            backing.note_change();
+        }
+        let mut writer = Writer { has_header: size != 0, born: 0, untidy: false };
         let mut generation = Generation(0);
-        if has_header {
-            let mut bytes = [0; HEADER_BYTES];
-            read_at(&file, &mut [IoSliceMut::new(&mut bytes)], 0).map_err(failed)?;
-            match Header::from_disk(&bytes) {
-                Ok(header) if header.id == id => generation = header.generation,
-                Ok(header) => return corrupt(&format!("has the header of object {}", header.id)),
-                Err(BadHeader::Damaged) => return corrupt("has a damaged header"),
-                Err(BadHeader::Version(v)) => {
-                    let what = format!("object {id} has format version {v}, unknown here");
-                    return Err(site.error(ErrorKind::Unsupported, what));
-                }
-            }
+        if writer.has_header {
+            let header = read_header(site, &file, id)?;
+            generation = header.generation;
+            (writer.born, writer.untidy) = (header.born, header.untidy);
         }
         Ok(Some(Self {
             id,
-            directories: directories.clone(),
+            backing: backing.clone(),
             file,
             read_only,
-            writer: RwLock::new(Writer { has_header, tidy: !has_header }),
-            len: AtomicU64::new(object_bytes(stat.st_size as u64)),
+            writer: RwLock::new(writer),
+            len: AtomicU64::new(object_bytes(size)),
             generation: AtomicU64::new(generation.0),
-            flush_failed: AtomicBool::new(false),
         }))
     }
 
@@ -110,108 +110,163 @@ impl Object {
         Generation(self.generation.load(Ordering::Acquire))
     }
 
-    /// Sets the length, bytes, and raises the fence to `generation`; bytes
-    /// that this adds are zeros. Returns the length.
+    /// Sets the length, bytes: what is cut off is gone, what is added is zeros,
+    /// and writes with a lower generation are refused from now on. Returns the
+    /// length.
     ///
     /// Errors: `Stale` if the fence is already higher. If it is already at
     /// `generation` (and not 0) this truncation was done before: it is not
     /// repeated, because newer writes may have followed it.
     pub fn truncate(&self, len: u64, generation: Generation) -> Result<u64> {
+        self.resize(len, generation, true)
+    }
+
+    /// As [`Object::truncate`], but an object that is shorter stays so: what
+    /// lies beyond its end reads as zeros anyway, and may be written meanwhile.
+    ///
+    /// Errors: as [`Object::truncate`].
+    pub fn cut(&self, len: u64, generation: Generation) -> Result<u64> {
+        self.resize(len, generation, false)
+    }
+
+    fn resize(&self, len: u64, generation: Generation, extend: bool) -> Result<u64> {
         if len > MAX_FILE_BYTES {
             return Err(self.error(ErrorKind::FileTooLarge, format!("truncate to {len}")));
         }
-        let mut writer = self.lock_for_writing()?;
+        let mut change = self.begin_change()?;
         match generation.cmp(&self.generation()) {
             Order::Less => return Err(self.stale(generation)),
             Order::Equal if generation.0 > 0 => return Ok(self.len()),
             _ => {}
         }
         let old_len = self.len();
-        if !writer.has_header {
-            self.write_first_page(&mut writer)?;
+        let len = if extend { len } else { len.min(old_len) };
+        if len < old_len {
+            self.cover(&mut change, &[(len, old_len - len)])?;
+        }
+        if !change.writer.has_header {
+            self.write_first_page(&mut change)?;
         }
         if len < old_len {
-            self.shrink_slots(len, old_len)?;
+            let result = self.shrink_slots(len, old_len);
+            result.inspect_err(|_| self.heal(len, old_len))?;
         }
         if len != old_len {
-            let failed = |e| self.os_error(format!("truncate to {len}"), e);
-            rustix::io::retry_on_intr(|| ftruncate(&self.file, file_bytes(len))).map_err(failed)?;
+            self.file.set_len(file_bytes(len)).map_err(|e| {
+                self.heal(len, old_len);
+                self.failed_change(format!("truncate to {len}"), e)
+            })?;
             self.set_len(len);
         }
-        if generation != self.generation() {
-            let header = Header { id: self.id, generation }.to_disk();
+        if generation != self.generation() && !planted(Bug::ForgetGeneration) {
+            let header = self.header(&change.writer, generation);
             self.write_all(&mut [IoSlice::new(&header)], 0)
-                .map_err(|(_, e)| self.os_error("write the header", e))?;
+                .map_err(|(_, e)| self.failed_change("write the header", e))?;
             self.generation.store(generation.0, Ordering::Release);
         }
         Ok(len)
     }
 
     /// Makes every completed write and truncation durable, and the object's
-    /// name too. After a failed flush it fails for as long as the object stays
-    /// open, since nobody knows which bytes were lost.
+    /// name too. If that fails the target goes out of service, since nobody
+    /// knows which bytes were lost.
     pub fn sync(&self) -> Result<()> {
-        if self.flush_failed.load(Ordering::Acquire) {
-            return Err(self.error(ErrorKind::Io, "an earlier flush failed; data may be lost"));
+        self.backing.site.in_service()?;
+        if planted(Bug::SkipObjectSync) {
+            return Ok(());
         }
-        rustix::io::retry_on_intr(|| fdatasync(&self.file)).map_err(|e| {
-            self.flush_failed.store(true, Ordering::Release);
-            self.os_error("flush", e)
-        })?;
-        self.directories.sync(self.id)
+        self.file
+            .sync("object-data")
+            .map_err(|e| self.backing.site.failed_sync(format!("object {}: sync", self.id), e))?;
+        self.backing.directories.sync(self.id)
     }
 
-    /// Whether closing it forgets nothing.
-    pub(crate) fn may_be_closed(&self) -> bool {
-        !self.flush_failed.load(Ordering::Acquire)
+    /// Whether the header on disk is what it should be. Call it with the lock
+    /// held.
+    pub(crate) fn check_header(&self) -> Result<()> {
+        let failed = |e| self.os_error("read the header", e);
+        if self.file.size().map_err(failed)? == 0 {
+            return Ok(());
+        }
+        let header = read_header(&self.backing.site, &self.file, self.id)?;
+        if header.generation != self.generation() {
+            let what = format!("its header has generation {}", header.generation);
+            return Err(self.error(ErrorKind::Corrupt, what));
+        }
+        Ok(())
     }
 
     /// Excludes writers.
-    pub(crate) fn lock_for_reading(&self) -> RwLockReadGuard<'_, Writer> {
-        self.writer.read().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock_for_reading(&self) -> ReadGuard<'_, Writer> {
+        self.writer.read()
     }
 
-    /// Excludes everyone but readers that take no lock. The first time after
-    /// the object was opened it clears slots behind the end, which an append
-    /// that a crash cut short may have left.
-    pub(crate) fn lock_for_writing(&self) -> Result<RwLockWriteGuard<'_, Writer>> {
+    /// Excludes everyone but readers that take no lock.
+    pub(crate) fn begin_change(&self) -> Result<Change<'_>> {
         if self.read_only {
-            return Err(self.error(ErrorKind::ReadOnly, "its disk has become read-only"));
+            return Err(self.error(ErrorKind::ReadOnly, READ_ONLY));
         }
-        let mut writer = self.writer.write().unwrap_or_else(PoisonError::into_inner);
-        if !writer.tidy {
-            self.clear_slots_behind_end()?;
-            writer.tidy = true;
+        if self.backing.intents()?.is_full() {
+            self.backing.checkpoint()?;
         }
-        Ok(writer)
+        let era = self.backing.intents()?.enter();
+        let writer = self.writer.write();
+        // It may have been closed or failed while this waited.
+        self.backing.site.in_service()?;
+        self.backing.note_change();
+        let mut change = Change { writer, era };
+        if change.writer.untidy {
+            self.clear_slots_behind_end(&mut change)?;
+        }
+        Ok(change)
+    }
+
+    /// Sees to it that recovery will look at these pieces `(offset, length)`,
+    /// should they be changed and the target then stop.
+    pub(crate) fn cover(&self, change: &mut Change<'_>, pieces: &[(u64, u64)]) -> Result<()> {
+        if !change.writer.has_header {
+            self.backing.intents()?.cover_young(self.id)?;
+            change.writer.born = *change.era;
+        }
+        if change.writer.born == *change.era {
+            return Ok(());
+        }
+        self.backing.intents()?.cover(self.id, pieces, self.len())
     }
 
     pub(crate) fn set_len(&self, len: u64) {
         self.len.store(len, Ordering::Release);
     }
 
-    fn clear_slots_behind_end(&self) -> Result<()> {
+    /// Of an object that a program without an intent log has written.
+    fn clear_slots_behind_end(&self, change: &mut Change<'_>) -> Result<()> {
         let len = self.len();
-        let failed = |e| self.os_error("clear the slots behind the end", e);
-        let size = fstat(&self.file).map_err(failed)?.st_size as u64;
-        if size > file_bytes(len) {
-            ftruncate(&self.file, file_bytes(len)).map_err(failed)?;
+        self.cover(change, &[(len, 1)])?;
+        let found = tidy(&self.file, len)
+            .map_err(|e| self.failed_change("clear the checksums behind the end", e))?;
+        if found {
+            tracing::warn!("{}: cleared checksums behind its end at {len}", self.name());
         }
-        // Slots of the last section, as far as the file has them.
-        let next = block_count(len);
-        let start = slot_position(next);
-        let end = slot_area(next).end.min(file_bytes(len));
-        if start >= end {
-            return Ok(());
-        }
-        let mut slots = vec![0; (end - start) as usize];
-        read_at(&self.file, &mut [IoSliceMut::new(&mut slots)], start).map_err(failed)?;
-        if slots.iter().any(|&byte| byte != 0) {
-            tracing::warn!("{}: clearing checksums behind its end at {len}", self.name());
-            slots.fill(0);
-            self.write_all(&mut [IoSlice::new(&slots)], start).map_err(|(_, e)| failed(e))?;
-        }
+        change.writer.untidy = false;
         Ok(())
+    }
+
+    /// After a change that failed half way: makes the slots of bytes
+    /// `start..end` those of whatever the blocks hold now. If that fails too,
+    /// the target goes out of service.
+    pub(crate) fn heal(&self, start: u64, end: u64) {
+        let len = self.len();
+        // An append that failed was to change the last block.
+        let start = start / BLOCK * BLOCK;
+        let healed = tidy(&self.file, len).and_then(|_| {
+            Run::split(start, end.min(len)).try_for_each(|run| {
+                Slots::read(&self.file, run, len)?.repair(&self.file).map(|_| ())
+            })
+        });
+        if let Err(e) = healed {
+            let error = self.os_error("set checksums right after a failed change", e);
+            self.backing.site.take_out_of_service(&error);
+        }
     }
 
     /// Makes the slots right for a smaller length, before the file is cut.
@@ -232,7 +287,7 @@ impl Object {
             slots[..SLOT_BYTES].copy_from_slice(&slot.to_le_bytes());
         }
         self.write_all(&mut [IoSlice::new(&slots)], start)
-            .map_err(|(_, e)| self.os_error(format!("truncate to {len}"), e))
+            .map_err(|(_, e)| self.failed_change(format!("truncate to {len}"), e))
     }
 
     /// The slot that a block will have when only its first `kept` bytes are
@@ -269,32 +324,36 @@ impl Object {
 
     fn read_exact(&self, bytes: &mut [u8], position: u64, offset: u64) -> Result<()> {
         let want = bytes.len();
-        let got = read_at(&self.file, &mut [IoSliceMut::new(bytes)], position)
+        let got = self
+            .file
+            .read_full(bytes, position)
             .map_err(|e| self.os_error(format!("read at offset {offset}"), e))?;
         if got == want { Ok(()) } else { Err(self.cut_short(offset)) }
     }
 
     /// Writes the first page of a new object: header and zero slots.
-    pub(crate) fn write_first_page(&self, writer: &mut Writer) -> Result<()> {
+    pub(crate) fn write_first_page(&self, change: &mut Change<'_>) -> Result<()> {
+        self.cover(change, &[])?;
         let mut page = [0; BLOCK_BYTES];
-        page[..HEADER_BYTES].copy_from_slice(&self.header());
+        page[..HEADER_BYTES].copy_from_slice(&self.header(&change.writer, self.generation()));
         self.write_all(&mut [IoSlice::new(&page)], 0).map_err(|(_, e)| {
             self.forget_first_page();
-            self.os_error("write the header", e)
+            self.failed_change("write the header", e)
         })?;
-        writer.has_header = true;
+        change.writer.has_header = true;
         Ok(())
     }
 
     /// Takes back a first write that failed.
     pub(crate) fn forget_first_page(&self) {
-        if let Err(e) = ftruncate(&self.file, 0) {
-            tracing::error!("{}", self.os_error("take back a failed first write", e));
+        if let Err(e) = self.file.set_len(0) {
+            let error = self.os_error("take back a failed first write", e);
+            self.backing.site.take_out_of_service(&error);
         }
     }
 
-    pub(crate) fn header(&self) -> [u8; HEADER_BYTES] {
-        Header { id: self.id, generation: self.generation() }.to_disk()
+    pub(crate) fn header(&self, writer: &Writer, generation: Generation) -> [u8; HEADER_BYTES] {
+        Header { id: self.id, generation, born: writer.born, untidy: false }.to_disk()
     }
 
     /// Writes all of the buffers in as few calls as the kernel lets. When it
@@ -307,7 +366,7 @@ impl Object {
         let mut done = 0;
         IoSlice::advance_slices(&mut buffers, 0);
         while !buffers.is_empty() {
-            match pwritev(&self.file, buffers, position + done as u64) {
+            match self.file.write_at(buffers, position + done as u64) {
                 Ok(0) => return Err((done, Errno::IO)),
                 Ok(n) => {
                     done += n;
@@ -321,15 +380,20 @@ impl Object {
     }
 
     fn name(&self) -> String {
-        format!("{}: object {}", self.directories.site, self.id)
+        format!("{}: object {}", self.backing.site, self.id)
     }
 
     pub(crate) fn error(&self, kind: ErrorKind, what: impl std::fmt::Display) -> Error {
-        self.directories.site.error(kind, format!("object {}: {what}", self.id))
+        self.backing.site.error(kind, format!("object {}: {what}", self.id))
     }
 
     pub(crate) fn os_error(&self, doing: impl std::fmt::Display, errno: Errno) -> Error {
-        self.directories.site.os_error(format!("object {}: {doing}", self.id), errno)
+        self.backing.site.os_error(format!("object {}: {doing}", self.id), errno)
+    }
+
+    /// A change that failed, which may take the target out of service.
+    pub(crate) fn failed_change(&self, doing: impl std::fmt::Display, errno: Errno) -> Error {
+        self.backing.site.failed_change(format!("object {}: {doing}", self.id), errno)
     }
 
     pub(crate) fn stale(&self, generation: Generation) -> Error {
@@ -338,9 +402,15 @@ impl Object {
         self.error(ErrorKind::Stale, what)
     }
 
+    /// A mismatch. On a target that is out of service it may be what a failed
+    /// write left, and is not called rot.
     pub(crate) fn corrupt(&self, block: u64) -> Error {
+        if let Some(trouble) = self.backing.site.trouble() {
+            let what = format!("block at offset {} cannot be verified; {trouble}", block * BLOCK);
+            return self.error(ErrorKind::Io, what);
+        }
         let what = format!("block at offset {} does not match its checksum", block * BLOCK);
-        self.error(ErrorKind::Corrupt, what)
+        self.error(ErrorKind::Corrupt, what).at(block * BLOCK)
     }
 
     /// The file has fewer bytes than the object: somebody cut it from outside.
@@ -349,16 +419,38 @@ impl Object {
     }
 }
 
+/// Reads the header of an object's file.
+///
+/// Errors: `Corrupt` if it is damaged or another object's, `Unsupported` if its
+/// format is not known, `Io`.
+fn read_header(site: &Site, file: &File, id: ObjectId) -> Result<Header> {
+    let bad = |kind, what: &str| Err(site.error(kind, format!("object {id} {what}")));
+    let mut bytes = [0; HEADER_BYTES];
+    file.read_full(&mut bytes, 0)
+        .map_err(|e| site.os_error(format!("object {id}: read the header"), e))?;
+    match Header::from_disk(&bytes) {
+        Ok(header) if header.id == id => Ok(header),
+        Ok(header) => bad(ErrorKind::Corrupt, &format!("has the header of object {}", header.id)),
+        Err(BadHeader::Damaged | BadHeader::Empty) => {
+            bad(ErrorKind::Corrupt, "has a damaged header")
+        }
+        Err(BadHeader::Version(v)) => {
+            bad(ErrorKind::Unsupported, &format!("has format version {v}, unknown here"))
+        }
+        Err(BadHeader::Features) => bad(ErrorKind::Unsupported, "has features unknown here"),
+    }
+}
+
 /// Reads until the buffers are full or the file ends; returns the bytes read.
 pub(crate) fn read_at(
-    file: &OwnedFd,
+    file: &File,
     mut buffers: &mut [IoSliceMut<'_>],
     position: u64,
 ) -> rustix::io::Result<usize> {
     let mut done = 0;
     IoSliceMut::advance_slices(&mut buffers, 0);
     while !buffers.is_empty() {
-        match preadv2(file, buffers, position + done as u64, ReadWriteFlags::empty()) {
+        match file.read_at(buffers, position + done as u64, false) {
             Ok(0) => break,
             Ok(n) => {
                 done += n;

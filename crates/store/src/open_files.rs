@@ -6,9 +6,10 @@
 //! somebody holds is never dropped from the map.
 
 use crate::object::Object;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry::Vacant;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry::Vacant;
+use std::sync::Arc;
+use weir_host::sync::{Condvar, Mutex, MutexGuard};
 use weir_types::{ObjectId, Result};
 
 enum Entry {
@@ -22,7 +23,7 @@ enum Entry {
 
 #[derive(Default)]
 struct Table {
-    entries: HashMap<ObjectId, Entry>,
+    entries: BTreeMap<ObjectId, Entry>,
     /// Counts look-ups: the age of entries.
     clock: u64,
 }
@@ -89,7 +90,7 @@ impl OpenFiles {
     pub(crate) fn remove(&self, id: ObjectId, unlink: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut table = self.lock();
         while matches!(table.entries.get(&id), Some(Entry::Claimed)) {
-            table = self.changed.wait(table).unwrap_or_else(PoisonError::into_inner);
+            table = self.changed.wait(table);
         }
         let previous = table.entries.insert(id, Entry::Claimed);
         drop(table);
@@ -113,12 +114,12 @@ impl OpenFiles {
                 entry.insert(Entry::Claimed);
                 return Err(Claim { files: self, id });
             }
-            table = self.changed.wait(table).unwrap_or_else(PoisonError::into_inner);
+            table = self.changed.wait(table);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 }
 
@@ -141,9 +142,7 @@ impl Table {
             .entries
             .iter()
             .filter_map(|(id, entry)| match entry {
-                Entry::Open { object, used }
-                    if Arc::strong_count(object) == 1 && object.may_be_closed() =>
-                {
+                Entry::Open { object, used } if Arc::strong_count(object) == 1 => {
                     Some((*used, *id))
                 }
                 _ => None,

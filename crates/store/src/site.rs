@@ -1,14 +1,25 @@
-//! Which target an error is about.
+//! Which target an error is about, and whether that target is in service.
+//!
+//! A target is taken out of service when nobody can tell any more what its
+//! disk holds: a sync has failed, or a write that did not merely lack space.
+//! It then changes nothing until it is opened anew, which recovers it.
 
 use rustix::io::Errno;
 use std::path::PathBuf;
-use weir_types::{Error, ErrorKind, TargetId};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weir_types::{Error, ErrorKind, Result, TargetId};
 
-/// The target and its directory, as they are named in messages.
-#[derive(Clone, Debug)]
+/// The target and its directory, as they are named in messages, and what is
+/// wrong with it.
+#[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) target: TargetId,
     pub(crate) dir: PathBuf,
+    /// Why it is out of service: the first reason.
+    trouble: OnceLock<String>,
+    read_only: AtomicBool,
+    closed: AtomicBool,
 }
 
 impl std::fmt::Display for Site {
@@ -18,15 +29,116 @@ impl std::fmt::Display for Site {
 }
 
 impl Site {
+    pub(crate) fn new(target: TargetId, dir: PathBuf) -> Self {
+        Self {
+            target,
+            dir,
+            trouble: OnceLock::new(),
+            read_only: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        }
+    }
+
     /// An error of this target: `target 3 (/disk1): what`.
     pub(crate) fn error(&self, kind: ErrorKind, what: impl std::fmt::Display) -> Error {
         Error::new(kind, format!("{self}: {what}"))
     }
 
-    /// A failed system call on this target.
+    /// A failed system call on this target that leaves no doubt about what the
+    /// disk holds.
     pub(crate) fn os_error(&self, doing: impl std::fmt::Display, errno: Errno) -> Error {
         os_error(errno).context(doing).context(self)
     }
+
+    /// A failed change. Want of space leaves everything as it was; anything
+    /// else that the disk says takes the target out of service.
+    pub(crate) fn failed_change(&self, doing: impl std::fmt::Display, errno: Errno) -> Error {
+        let error = self.os_error(doing, errno);
+        if errno == Errno::ROFS {
+            self.set_read_only();
+        } else if !harmless(errno) {
+            self.take_out_of_service(&error);
+        }
+        error
+    }
+
+    /// A failed sync: what the kernel dropped then, no later sync brings back.
+    pub(crate) fn failed_sync(&self, doing: impl std::fmt::Display, errno: Errno) -> Error {
+        let error = self.os_error(doing, errno);
+        self.take_out_of_service(&error);
+        error
+    }
+
+    /// Nothing is changed any more.
+    pub(crate) fn take_out_of_service(&self, reason: &Error) {
+        if self.trouble.set(reason.to_string()).is_ok() {
+            tracing::error!("out of service until it is checked and served anew: {reason}");
+        }
+    }
+
+    /// Its disk takes no changes.
+    pub(crate) fn set_read_only(&self) {
+        self.read_only.store(true, Ordering::Release);
+    }
+
+    /// Nobody serves it any more; whoever still holds an object of it may
+    /// change nothing. False if that was so already.
+    pub(crate) fn set_closed(&self) -> bool {
+        !self.closed.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only.load(Ordering::Acquire)
+    }
+
+    /// What is wrong with the target.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        match self.trouble.get() {
+            Some(reason) => Some(format!("out of service: {reason}")),
+            None if self.is_read_only() => Some(format!("{self}: {READ_ONLY}")),
+            None => None,
+        }
+    }
+
+    /// Whether it may be changed and synced.
+    ///
+    /// Errors: `Io` when it is out of service, `ReadOnly`.
+    pub(crate) fn in_service(&self) -> Result<()> {
+        if let Some(reason) = self.trouble.get() {
+            let what = format!("out of service until it is checked and served anew: {reason}");
+            return Err(self.error(ErrorKind::Io, what));
+        }
+        if self.is_read_only() {
+            return Err(self.error(ErrorKind::ReadOnly, READ_ONLY));
+        }
+        if self.is_closed() {
+            return Err(self.error(ErrorKind::Io, "it is not served any more"));
+        }
+        Ok(())
+    }
+}
+
+/// A disk that takes no changes. What it had accepted and not written is lost,
+/// so this stays until the target is opened anew.
+pub(crate) const READ_ONLY: &str = "its disk has become read-only";
+
+/// Whether a call that failed so has changed nothing and may succeed later.
+fn harmless(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::NOSPC
+            | Errno::DQUOT
+            | Errno::ROFS
+            | Errno::FBIG
+            | Errno::MFILE
+            | Errno::NFILE
+            | Errno::NOMEM
+            | Errno::OPNOTSUPP
+    )
 }
 
 /// The error of a system call, without a context.

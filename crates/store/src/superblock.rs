@@ -1,8 +1,7 @@
 //! The identity of a target: a small file `superblock`, written once.
 
 use crate::site::os_error;
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, fsync, openat, renameat};
+use weir_host::fs::{Directory, OpenHow};
 use weir_types::checksum::crc32c;
 use weir_types::{Decode, DecodeError, Encode, Error, ErrorKind, Reader, Result};
 use weir_types::{ServerId, TargetId};
@@ -10,7 +9,10 @@ use weir_types::{ServerId, TargetId};
 /// The file that says which target a directory is.
 pub(crate) const SUPERBLOCK: &str = "superblock";
 const MAGIC: [u8; 8] = *b"WEIRTGT\0";
-const FORMAT_VERSION: u32 = 1;
+/// The format that this program writes.
+pub(crate) const FORMAT_VERSION: u32 = 2;
+/// The oldest that it reads, and brings up to date: without an intent log.
+const OLDEST_VERSION: u32 = 1;
 const SUPERBLOCK_BYTES: usize = 512;
 const CHECK_AT: usize = SUPERBLOCK_BYTES - 4;
 
@@ -37,7 +39,8 @@ pub(crate) fn to_disk(identity: TargetIdentity) -> [u8; SUPERBLOCK_BYTES] {
     bytes
 }
 
-pub(crate) fn from_disk(bytes: &[u8]) -> Result<TargetIdentity> {
+/// Understands a superblock; the number is its format version.
+pub(crate) fn from_disk(bytes: &[u8]) -> Result<(TargetIdentity, u32)> {
     let damaged = || Error::new(ErrorKind::Corrupt, format!("the file `{SUPERBLOCK}` is damaged"));
     if bytes.len() != SUPERBLOCK_BYTES {
         return Err(damaged());
@@ -49,12 +52,21 @@ pub(crate) fn from_disk(bytes: &[u8]) -> Result<TargetIdentity> {
     let parse = || -> Result<_, DecodeError> {
         let mut r = Reader::new(body);
         let magic: [u8; 8] = r.array()?;
-        let (version, _flags) = <(u32, u32)>::decode(&mut r)?;
-        Ok((magic, version, TargetIdentity::decode(&mut r)?))
+        let (version, flags) = <(u32, u32)>::decode(&mut r)?;
+        let identity = TargetIdentity::decode(&mut r)?;
+        let reserved = r.take(r.remaining())?;
+        Ok((magic, version, flags == 0 && reserved.iter().all(|&b| b == 0), identity))
     };
     match parse() {
-        Ok((MAGIC, FORMAT_VERSION, identity)) => Ok(identity),
-        Ok((MAGIC, version, _)) => Err(Error::new(
+        Ok((MAGIC, version @ OLDEST_VERSION..=FORMAT_VERSION, true, identity)) => {
+            Ok((identity, version))
+        }
+        Ok((MAGIC, OLDEST_VERSION..=FORMAT_VERSION, false, _)) => Err(Error::new(
+            ErrorKind::Unsupported,
+            "the target has features that this program does not know: use the program that \
+             made it, or a later one",
+        )),
+        Ok((MAGIC, version, ..)) => Err(Error::new(
             ErrorKind::Unsupported,
             format!(
                 "the target has format version {version}, this program knows version \
@@ -65,44 +77,28 @@ pub(crate) fn from_disk(bytes: &[u8]) -> Result<TargetIdentity> {
     }
 }
 
-/// Writes the superblock of a new target so that it is there whole or not at
-/// all, and durable when this returns.
-pub(crate) fn write(dir: &OwnedFd, identity: TargetIdentity) -> Result<()> {
+/// Writes the superblock so that it is there whole or not at all, and durable
+/// when this returns.
+pub(crate) fn write(dir: &Directory, identity: TargetIdentity) -> Result<()> {
     const TEMPORARY: &str = "superblock.tmp";
     let write = || -> rustix::io::Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-        let file = openat(dir, TEMPORARY, flags | OFlags::NOFOLLOW, Mode::from(0o600))?;
-        let bytes = to_disk(identity);
-        let mut rest = &bytes[..];
-        while !rest.is_empty() {
-            let written = rustix::io::retry_on_intr(|| rustix::io::write(&file, rest))?;
-            rest = &rest[written..];
-        }
-        fsync(&file)?;
-        renameat(dir, TEMPORARY, dir, SUPERBLOCK)?;
-        fsync(dir)
+        let file = dir.open_file(TEMPORARY, OpenHow::REPLACE)?;
+        file.write_full(&to_disk(identity), 0)?;
+        file.sync("superblock")?;
+        dir.rename(TEMPORARY, SUPERBLOCK)?;
+        dir.sync("target-directory")
     };
     write().map_err(|e| os_error(e).context(format!("write `{SUPERBLOCK}`")))
 }
 
 /// Reads the superblock; `NotFound` when there is none.
-pub(crate) fn read(dir: &impl AsFd) -> Result<TargetIdentity> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+pub(crate) fn read(dir: &Directory) -> Result<(TargetIdentity, u32)> {
     let context = || format!("read `{SUPERBLOCK}`");
-    let file = openat(dir, SUPERBLOCK, flags, Mode::empty())
-        .map_err(|e| os_error(e).context(context()))?;
+    let file =
+        dir.open_file(SUPERBLOCK, OpenHow::READ).map_err(|e| os_error(e).context(context()))?;
     // One byte more than it should have, so that a longer file is noticed.
     let mut bytes = [0; SUPERBLOCK_BYTES + 1];
-    let mut len = 0;
-    while len < bytes.len() {
-        let got =
-            rustix::io::retry_on_intr(|| rustix::io::pread(&file, &mut bytes[len..], len as u64))
-                .map_err(|e| os_error(e).context(context()))?;
-        if got == 0 {
-            break;
-        }
-        len += got;
-    }
+    let len = file.read_full(&mut bytes, 0).map_err(|e| os_error(e).context(context()))?;
     from_disk(&bytes[..len])
 }
 
@@ -116,10 +112,27 @@ mod tests {
     #[test]
     fn the_fields_are_where_the_format_document_says() {
         let bytes = to_disk(IDENTITY);
-        assert_eq!(&bytes[..16], b"WEIRTGT\0\x01\0\0\0\0\0\0\0");
+        assert_eq!(&bytes[..16], b"WEIRTGT\0\x02\0\0\0\0\0\0\0");
         assert_eq!(bytes[16..32], [9; 16]);
         assert_eq!(bytes[32..40], [3, 0, 0, 0, 2, 0, 0, 0]);
-        assert_eq!(from_disk(&bytes).unwrap(), IDENTITY);
+        assert_eq!(from_disk(&bytes).unwrap(), (IDENTITY, 2));
+    }
+
+    fn changed(at: usize, value: u8) -> [u8; SUPERBLOCK_BYTES] {
+        let mut bytes = to_disk(IDENTITY);
+        bytes[at] = value;
+        let check = crc32c(&bytes[..CHECK_AT]);
+        bytes[CHECK_AT..].copy_from_slice(&check.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn unknown_flags_and_fields_are_refused() {
+        for at in [12, 15, 40, 500] {
+            let error = from_disk(&changed(at, 1)).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Unsupported, "byte {at}");
+        }
+        assert_eq!(from_disk(&changed(8, 1)).unwrap(), (IDENTITY, 1));
     }
 
     #[test]
@@ -128,11 +141,7 @@ mod tests {
         bytes[33] ^= 1;
         assert_eq!(from_disk(&bytes).unwrap_err().kind, ErrorKind::Corrupt);
         assert_eq!(from_disk(&bytes[..100]).unwrap_err().kind, ErrorKind::Corrupt);
-        let mut bytes = to_disk(IDENTITY);
-        bytes[8] = 9;
-        let check = crc32c(&bytes[..CHECK_AT]);
-        bytes[CHECK_AT..].copy_from_slice(&check.to_le_bytes());
-        let error = from_disk(&bytes).unwrap_err();
+        let error = from_disk(&changed(8, 9)).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Unsupported);
         assert!(error.message.contains("format version 9"), "{error}");
     }

@@ -1,22 +1,28 @@
 //! One target: the directory, its identity and its objects.
 
+use crate::backing::Backing;
 use crate::directories::Directories;
-use crate::listing::Objects;
+use crate::intents::area::{self, Contents};
+use crate::intents::{Intents, read_bytes};
+use crate::listing::{self, Listing, Objects};
 use crate::object::Object;
 use crate::open_files::OpenFiles;
+use crate::recovery::{self, RecoveryReport};
+use crate::scrub::{self, ScrubCursor, ScrubStep};
 use crate::site::{Site, os_error};
 use crate::superblock::{self, SUPERBLOCK, TargetIdentity};
-use rustix::fd::OwnedFd;
-use rustix::fs::{Dir, FlockOperation, Mode, OFlags, flock, fstatvfs, fsync, mkdirat, openat};
 use rustix::io::Errno;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weir_host::fs::{Directory, File, Lock, OpenHow};
 use weir_types::{Error, ErrorKind, FsUsage, ObjectId, Result, TargetId};
 
 /// The directory of objects.
 const OBJECTS: &str = "objects";
 /// The file whose lock says that a process serves the target.
 const LOCK: &str = "lock";
+/// The intent log.
+pub(crate) const INTENTS: &str = "intents";
 
 /// How a target is served.
 #[derive(Clone, Copy, Debug)]
@@ -24,20 +30,27 @@ pub struct TargetOptions {
     /// Objects that are kept open, each with one descriptor. More are open
     /// only while more are in use at once.
     pub max_open_objects: usize,
+    /// Sectors of 512 bytes of the intent log that are filled before it is
+    /// written anew, at most 2048. Fewer have it written anew more often and
+    /// everything synced when so many marks are needed at once: for tests.
+    pub max_log_sectors: usize,
 }
 
 impl Default for TargetOptions {
     fn default() -> Self {
-        Self { max_open_objects: 1024 }
+        Self { max_open_objects: 1024, max_log_sectors: area::AREA_SECTORS }
     }
 }
 
 /// A target that this process serves: a local directory of objects. All of it
 /// may be called from many threads.
+///
+/// Dropping it closes it, see [`Target::close`].
 pub struct Target {
     identity: TargetIdentity,
-    directories: Arc<Directories>,
+    backing: Arc<Backing>,
     open_files: OpenFiles,
+    recovery: RecoveryReport,
     _lock: Lock,
 }
 
@@ -54,18 +67,18 @@ impl Target {
     }
 
     fn create_in(dir: &Path, identity: TargetIdentity) -> Result<()> {
-        std::fs::create_dir_all(dir)?;
-        let root = open_directory(dir).map_err(os_error)?;
+        let parents = make_directories(dir)?;
+        let root = Directory::open(dir).map_err(os_error)?;
         let _lock = lock_directory(&root)?;
         match superblock::read(&root) {
             Err(e) if e.kind == ErrorKind::NotFound => {}
-            Ok(found) => {
+            Ok((found, _)) => {
                 let what = format!("it is target {} already", found.target);
                 return Err(Error::new(ErrorKind::Exists, what));
             }
             Err(e) => return Err(e),
         }
-        match mkdirat(&root, OBJECTS, Mode::from(0o700)) {
+        match root.make_directory(OBJECTS) {
             Err(Errno::EXIST) if !is_empty(&root, OBJECTS).map_err(os_error)? => {
                 let what = format!("it holds `{OBJECTS}` but no `{SUPERBLOCK}`");
                 return Err(Error::new(ErrorKind::NotEmpty, what));
@@ -73,9 +86,14 @@ impl Target {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(e) => return Err(os_error(e).context(format!("make `{OBJECTS}`"))),
         }
+        make_log(&root, identity)?;
         superblock::write(&root, identity)?;
-        let parent = openat(&root, "..", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-        parent.and_then(fsync).map_err(|e| os_error(e).context("sync its parent"))
+        for parent in parents {
+            Directory::open(&parent)
+                .and_then(|directory| directory.sync("parent-directory"))
+                .map_err(|e| os_error(e).context(format!("sync {}", parent.display())))?;
+        }
+        Ok(())
     }
 
     /// Opens a target with the default options.
@@ -91,7 +109,7 @@ impl Target {
     pub fn open_with(dir: impl AsRef<Path>, options: TargetOptions) -> Result<Self> {
         let dir = dir.as_ref();
         let shown = dir.display();
-        let root = open_directory(dir).map_err(|e| match e {
+        let root = Directory::open(dir).map_err(|e| match e {
             Errno::NOENT => {
                 let message = format!("target directory {shown} is missing (is its disk mounted?)");
                 Error::new(ErrorKind::NotFound, message)
@@ -99,14 +117,18 @@ impl Target {
             e => os_error(e).context(format!("open target directory {shown}")),
         })?;
         let context = format!("target directory {shown}");
-        let identity = superblock::read(&root).map_err(|e| match e.kind {
-            ErrorKind::NotFound => {
-                let message =
-                    format!("target directory {shown} holds no target: no `{SUPERBLOCK}`");
-                Error::new(ErrorKind::NotFound, message)
-            }
-            _ => e.context(&context),
-        })?;
+        let read = |root| {
+            superblock::read(root).map_err(|e| match e.kind {
+                ErrorKind::NotFound => {
+                    let message =
+                        format!("target directory {shown} holds no target: no `{SUPERBLOCK}`");
+                    Error::new(ErrorKind::NotFound, message)
+                }
+                _ => e.context(&context),
+            })
+        };
+        // Before the lock, so that no lock file is made where no target is.
+        read(&root)?;
         let lock = lock_directory(&root).map_err(|e| match e.kind {
             ErrorKind::Busy => Error::new(
                 ErrorKind::Busy,
@@ -114,16 +136,87 @@ impl Target {
             ),
             _ => e.context(&context),
         })?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let objects = openat(&root, OBJECTS, flags, Mode::empty())
+        let (identity, version) = read(&root)?;
+        let objects = root
+            .open_directory(OBJECTS)
             .map_err(|e| os_error(e).context(format!("open `{OBJECTS}`")).context(&context))?;
-        let site = Site { target: identity.target, dir: dir.to_path_buf() };
-        Ok(Self {
+        if version < superblock::FORMAT_VERSION {
+            upgrade(&root, identity).map_err(|e| e.context(&context))?;
+        }
+        let site = Arc::new(Site::new(identity.target, dir.to_path_buf()));
+        let directories = Directories::new(site.clone(), root.clone(), objects);
+        let (intents, recovery) = bring_up(&site, identity, &root, &directories, options)?;
+        let mut target = Self {
             identity,
-            directories: Arc::new(Directories::new(site, objects)),
+            backing: Arc::new(Backing::new(site, root, directories, intents)),
             open_files: OpenFiles::new(options.max_open_objects),
+            recovery,
             _lock: lock,
-        })
+        };
+        if target.recovery.log_damaged {
+            target.recovery.findings = target.verify_all()?;
+        }
+        target.report_recovery();
+        Ok(target)
+    }
+
+    /// With a damaged intent log: everything is verified, nothing repaired.
+    fn verify_all(&self) -> Result<u64> {
+        let (mut cursor, mut count) = (ScrubCursor::default(), 0);
+        loop {
+            let step = self.scrub(&cursor, 1 << 30)?;
+            for finding in &step.findings {
+                tracing::error!("{}: {finding}", self.name());
+            }
+            count += step.findings.len() as u64;
+            match step.next {
+                Some(next) => cursor = next,
+                None => return Ok(count),
+            }
+        }
+    }
+
+    fn report_recovery(&self) {
+        let RecoveryReport { objects, bytes, blocks, headers, failed, .. } = self.recovery;
+        if self.recovery.log_damaged {
+            tracing::error!(
+                "{}: the intent log was damaged; everything was verified: {} findings",
+                self.name(),
+                self.recovery.findings
+            );
+        }
+        if self.recovery.unclean {
+            tracing::warn!(
+                "{}: was not closed; recovered: {objects} objects, {bytes} bytes examined, \
+                 {blocks} checksums and {headers} headers made anew, {failed} failed",
+                self.name()
+            );
+        }
+    }
+
+    /// What opening it found.
+    pub fn recovery(&self) -> &RecoveryReport {
+        &self.recovery
+    }
+
+    /// What is wrong with it, if something is: it is out of service since a
+    /// sync or a write has failed, or its disk is read-only. For the one who
+    /// decides where new data goes.
+    pub fn trouble(&self) -> Option<String> {
+        self.backing.site.trouble()
+    }
+
+    /// Makes everything durable and says so on disk, so that the next opening
+    /// has nothing to recover. Objects that are still held can be read and no
+    /// longer be changed. Dropping a target does the same and loses the error.
+    pub fn close(self) -> Result<()> {
+        self.backing.close()
+    }
+
+    /// Drops it as `kill -9` of the process would: for tests.
+    #[doc(hidden)]
+    pub fn drop_unclosed(self) {
+        self.backing.site.set_closed();
     }
 
     /// Which target of which server and cluster it is.
@@ -138,12 +231,12 @@ impl Target {
 
     /// Its directory.
     pub fn dir(&self) -> &Path {
-        &self.directories.site.dir
+        &self.backing.site.dir
     }
 
     /// Number and directory, as messages name it: `target 3 (/disk1)`.
     pub fn name(&self) -> String {
-        self.directories.site.to_string()
+        self.backing.site.to_string()
     }
 
     /// The object, if it happens to be open. Never waits for the disk, so that
@@ -157,86 +250,201 @@ impl Target {
     /// Errors: `Corrupt` if its header is damaged or another object's,
     /// `Unsupported` if its format is of another version, `Io`.
     pub fn object(&self, id: ObjectId) -> Result<Option<Arc<Object>>> {
-        self.open_files.get_or_open(id, || Object::open(&self.directories, id, false))
+        self.open_files.get_or_open(id, || Object::open(&self.backing, id, false))
     }
 
     /// The object; an empty one is made if there is none. Errors as for
     /// [`Target::object`], and `NoSpace`, `ReadOnly`.
     pub fn object_or_create(&self, id: ObjectId) -> Result<Arc<Object>> {
-        let object =
-            self.open_files.get_or_open(id, || Object::open(&self.directories, id, true))?;
-        object.ok_or_else(|| {
-            self.directories.site.error(ErrorKind::Internal, format!("object {id} was not made"))
+        let create = || {
+            self.backing.site.in_service()?;
+            Object::open(&self.backing, id, true)
+        };
+        self.open_files.get_or_open(id, create)?.ok_or_else(|| {
+            self.backing.site.error(ErrorKind::Internal, format!("object {id} was not made"))
         })
     }
 
     /// Removes the object; no error if there is none. Durable after
-    /// [`Target::sync_all`].
+    /// [`Target::sync_removals`].
     pub fn remove(&self, id: ObjectId) -> Result<()> {
-        self.open_files.remove(id, || self.directories.unlink(id))
+        self.backing.site.in_service()?;
+        self.open_files.remove(id, || self.backing.directories.unlink(id))?;
+        self.backing.note_change();
+        Ok(())
+    }
+
+    /// Makes every removal up to now durable, with one sync for each directory
+    /// that something was removed from, or one for all if they are many.
+    pub fn sync_removals(&self) -> Result<()> {
+        self.backing.site.in_service()?;
+        self.backing.directories.sync_changed()
+    }
+
+    /// Whether its directory is still there; if not, it goes out of service.
+    pub fn check_presence(&self) -> Result<()> {
+        self.backing.directories.check_presence()
     }
 
     /// Space and files of the local file system that the target is on.
     pub fn usage(&self) -> Result<FsUsage> {
-        let stat = fstatvfs(&self.directories.root)
-            .map_err(|e| self.directories.site.os_error("ask for free space", e))?;
+        let space = self.backing.root.space();
+        let space = space.map_err(|e| self.backing.site.os_error("ask for free space", e))?;
         Ok(FsUsage {
-            total_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
-            free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
-            total_files: stat.f_files,
-            free_files: stat.f_favail,
+            total_bytes: space.total_bytes,
+            free_bytes: space.free_bytes,
+            total_files: space.total_files,
+            free_files: space.free_files,
         })
     }
 
-    /// Makes everything on the target's local file system durable.
+    /// Makes everything of the target durable (and whatever else is on its
+    /// local file system), after which a stop has nothing to recover. To be
+    /// called now and then: a recovery examines what was written since.
     pub fn sync_all(&self) -> Result<()> {
-        rustix::io::retry_on_intr(|| rustix::fs::syncfs(&self.directories.root))
-            .map_err(|e| self.directories.site.os_error("sync", e))
+        self.backing.checkpoint()
+    }
+
+    /// Verifies on from `cursor` for about `budget_bytes` of data: every block
+    /// of every object, headers, the superblock, the intent log; and reports
+    /// files that do not belong there. Objects that are made or removed
+    /// meanwhile may or may not be looked at.
+    pub fn scrub(&self, cursor: &ScrubCursor, budget_bytes: u64) -> Result<ScrubStep> {
+        scrub::step(&self.backing, &|id| self.object(id), cursor, budget_bytes)
+    }
+
+    /// At most `max` objects, those after `after` in the order of listings: by
+    /// hash directory, then by id.
+    pub fn list(&self, after: Option<ObjectId>, max: usize) -> Result<Listing> {
+        listing::list(&self.backing, after, max)
     }
 
     /// Every object with its length, for checking and rebuilding.
     pub fn objects(&self) -> Objects {
-        Objects::new(self.directories.clone())
+        Objects::new(self.backing.clone())
     }
 }
 
-fn open_directory(dir: &Path) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(dir, flags, Mode::empty())
-}
-
-fn is_empty(root: &OwnedFd, name: &str) -> rustix::io::Result<bool> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    for entry in Dir::new(openat(root, name, flags, Mode::empty())?)? {
-        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
-            return Ok(false);
+impl Drop for Target {
+    fn drop(&mut self) {
+        if let Err(e) = self.backing.close() {
+            tracing::error!("close: {e}");
         }
     }
-    Ok(true)
 }
 
-/// The lock of a target. The kernel gives it back when the process ends,
-/// however it ends.
-struct Lock(OwnedFd);
+/// Makes a directory and those that lead to it; returns those whose entries
+/// have changed.
+fn make_directories(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut parents = Vec::new();
+    let mut missing = dir;
+    while Directory::open(missing).is_err() {
+        let parent = missing.parent().filter(|parent| !parent.as_os_str().is_empty());
+        missing = parent.unwrap_or(Path::new("."));
+        parents.push(missing.to_path_buf());
+        if parent.is_none() {
+            break;
+        }
+    }
+    Directory::make_all(dir).map_err(os_error)?;
+    Ok(parents)
+}
 
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Closing is not enough: a child that was forked and has not yet
-        // executed its program has the descriptor too.
-        let _ = flock(&self.0, FlockOperation::Unlock);
+/// Makes an intent log with nothing in it, written out in full so that marks
+/// never lack room.
+fn make_log(root: &Directory, identity: TargetIdentity) -> Result<()> {
+    let make = || {
+        let file = root.open_file(INTENTS, OpenHow::REPLACE)?;
+        let mut bytes = area::snapshot(identity, 1, 0, true, &[]);
+        bytes.resize(area::FILE_BYTES, 0);
+        file.write_full(&bytes, 0)?;
+        file.sync("new-intent-log")
+    };
+    make().map_err(|e| os_error(e).context(format!("make `{INTENTS}`")))
+}
+
+/// Makes a target of the first format one of the present: it gets an intent
+/// log. Should this be interrupted, it is done again.
+fn upgrade(root: &Directory, identity: TargetIdentity) -> Result<()> {
+    let upgraded = make_log(root, identity).and_then(|()| superblock::write(root, identity));
+    upgraded.map_err(|e| {
+        let what = "bring it to the present format (version 1 has no intent log, so it cannot be \
+                    served as it is)";
+        e.context(what)
+    })
+}
+
+/// Reads the intent log, recovers if need be, and begins a new one. `None` for
+/// the log if the disk is read-only.
+fn bring_up(
+    site: &Arc<Site>,
+    identity: TargetIdentity,
+    root: &Directory,
+    directories: &Directories,
+    options: TargetOptions,
+) -> Result<(Option<Intents>, RecoveryReport)> {
+    let (file, contents) = read_log(site, identity, root)?;
+    let mut report = RecoveryReport::default();
+    let clean = contents.newest.is_some_and(|newest| newest.clean) && !contents.damaged;
+    let Some(file) = file else {
+        site.set_read_only();
+        return Ok((None, report));
+    };
+    if !clean {
+        report = recovery::recover(directories, &contents)?;
+        root.sync_file_system("recovery").map_err(|e| site.os_error("sync after recovery", e))?;
+    }
+    // An object may have been born in the era that a checkpoint had begun and
+    // not noted yet.
+    let era = match contents.newest {
+        Some(newest) if !contents.damaged => newest.era,
+        Some(newest) => newest.era.max(recovery::highest_era(directories)?),
+        None => recovery::highest_era(directories)?,
+    } + 2;
+    match Intents::begin(site.clone(), identity, file, options.max_log_sectors, &contents, era) {
+        Err(e) if e.kind == ErrorKind::ReadOnly => {
+            site.set_read_only();
+            Ok((None, report))
+        }
+        other => other.map(|intents| (Some(intents), report)),
+    }
+}
+
+/// The log's file, `None` if the disk is read-only, and what it says. A file
+/// that is missing is damage like any other.
+fn read_log(
+    site: &Site,
+    identity: TargetIdentity,
+    root: &Directory,
+) -> Result<(Option<File>, Contents)> {
+    let failed = |e| site.os_error(format!("open `{INTENTS}`"), e);
+    let (file, writable) = match root.open_file(INTENTS, OpenHow::CREATE) {
+        Ok(file) => (file, true),
+        Err(Errno::ROFS) => (root.open_file(INTENTS, OpenHow::READ).map_err(failed)?, false),
+        Err(e) => return Err(failed(e)),
+    };
+    let contents = area::read(&read_bytes(&file).map_err(failed)?, identity);
+    if let Some(version) = contents.unknown_version {
+        let what = format!(
+            "the intent log has format version {version} or features unknown here: use the \
+             program that wrote it, or a later one"
+        );
+        return Err(site.error(ErrorKind::Unsupported, what));
+    }
+    Ok((writable.then_some(file), contents))
+}
+
+fn is_empty(root: &Directory, name: &str) -> rustix::io::Result<bool> {
+    match root.open_directory(name)?.entries()?.next() {
+        None => Ok(true),
+        Some(entry) => entry.map(|_| false),
     }
 }
 
 /// Takes the lock of a target. `Busy` if another open target holds it.
-fn lock_directory(root: &OwnedFd) -> Result<Lock> {
-    let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = openat(root, LOCK, flags, Mode::from(0o600))
-        .map_err(|e| os_error(e).context(format!("open `{LOCK}`")))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Lock(file)),
-        Err(Errno::WOULDBLOCK) => {
-            Err(Error::new(ErrorKind::Busy, "it is already served by another process"))
-        }
-        Err(e) => Err(os_error(e).context(format!("lock `{LOCK}`"))),
-    }
+fn lock_directory(root: &Directory) -> Result<Lock> {
+    root.lock(LOCK).map_err(|e| match e {
+        Errno::WOULDBLOCK => Error::new(ErrorKind::Busy, "it is already served by another process"),
+        e => os_error(e).context(format!("lock `{LOCK}`")),
+    })
 }

@@ -5,9 +5,8 @@ use crate::geometry::{
     BLOCK, FIRST_PAGE_BLOCKS, HEADER_BYTES, Run, SLOT_BYTES, block_count, data_position,
     file_bytes, slot_area, slot_position,
 };
-use crate::object::{Object, Writer};
+use crate::object::{Change, Object};
 use crate::piece::{ZERO_BLOCK_CHECK, check_pieces, cut_count, cuts, slot_of};
-use rustix::fs::{fstat, ftruncate};
 use rustix::io::Errno;
 use std::io::IoSlice;
 use weir_types::checksum::crc32c;
@@ -36,16 +35,19 @@ impl Object {
         generation: Generation,
     ) -> Result<u64> {
         self.verify(pieces, data, checks)?;
-        let mut writer = self.lock_for_writing()?;
+        let mut change = self.begin_change()?;
         if generation < self.generation() {
             return Err(self.stale(generation));
+        }
+        if !data.is_empty() {
+            self.cover(&mut change, pieces)?;
         }
         let (mut data, mut checks) = (data, checks);
         for &(offset, len) in pieces {
             for run in Run::split(offset, offset + len) {
                 let (bytes, other_bytes) = data.split_at(run.len());
                 let (run_checks, other_checks) = checks.split_at(run.block_count());
-                self.write_run(&mut writer, run, bytes, run_checks)?;
+                self.write_run(&mut change, run, bytes, run_checks)?;
                 (data, checks) = (other_bytes, other_checks);
             }
         }
@@ -80,7 +82,13 @@ impl Object {
     }
 
     /// Writes one run: merges its first and last block, then slots, then data.
-    fn write_run(&self, writer: &mut Writer, run: Run, data: &[u8], checks: &[u32]) -> Result<()> {
+    pub(crate) fn write_run(
+        &self,
+        change: &mut Change<'_>,
+        run: Run,
+        data: &[u8],
+        checks: &[u32],
+    ) -> Result<()> {
         let old_len = self.len();
         let (first, last) = (run.first_block(), run.last_block());
         let mut slots = [0; BLOCK_BYTES];
@@ -99,16 +107,19 @@ impl Object {
         }
         let slots = &slots[..run.block_count() * SLOT_BYTES];
         let written = self
-            .write_slots(writer, run, slots, old_len)
+            .write_slots(change, run, slots, old_len)
             .and_then(|()| self.write_all(&mut [IoSlice::new(data)], data_position(run.start)));
         if let Err((_, errno)) = written {
-            if writer.has_header {
-                self.settle(run, old_len);
+            let doing = format!("write {} bytes at offset {}", run.len(), run.start);
+            let error = self.failed_change(doing, errno);
+            if change.writer.has_header {
+                // The blocks were verified or fully replaced, so at worst this
+                // covers rot of bytes whose writer is told that it failed.
+                self.heal(run.start, run.end);
             } else {
                 self.forget_first_page();
             }
-            let doing = format!("write {} bytes at offset {}", run.len(), run.start);
-            return Err(self.os_error(doing, errno));
+            return Err(error);
         }
         if run.end > old_len {
             self.set_len(run.end);
@@ -121,7 +132,7 @@ impl Object {
     /// together on the disk and leave no hole where a stream passes.
     fn write_slots(
         &self,
-        writer: &mut Writer,
+        change: &mut Change<'_>,
         run: Run,
         slots: &[u8],
         old_len: u64,
@@ -134,15 +145,16 @@ impl Object {
             0 => (BLOCK, block_count(old_len) <= FIRST_PAGE_BLOCKS),
             start => (start, file_bytes(old_len) <= start),
         };
-        if !writer.has_header {
+        if !change.writer.has_header {
             let mut page = [0; BLOCK_BYTES];
-            page[..HEADER_BYTES].copy_from_slice(&self.header());
+            let header = self.header(&change.writer, self.generation());
+            page[..HEADER_BYTES].copy_from_slice(&header);
             let done = end <= BLOCK;
             if done {
                 page[start as usize..end as usize].copy_from_slice(slots);
             }
             self.write_all(&mut [IoSlice::new(&page)], 0)?;
-            writer.has_header = true;
+            change.writer.has_header = true;
             if done {
                 return Ok(());
             }
@@ -182,38 +194,5 @@ impl Object {
         }
         data[at..at + cut.len()].copy_from_slice(cut);
         Ok(slot_of(&data))
-    }
-
-    /// After a failed write: takes back growth, and makes the slots of the run
-    /// agree with whatever bytes its blocks have now. The blocks were verified
-    /// or fully replaced, so at worst this covers rot of bytes whose writer is
-    /// being told that they are unknown.
-    fn settle(&self, run: Run, old_len: u64) {
-        if let Err(e) = self.try_settle(run, old_len) {
-            tracing::error!("after a failed write blocks may not match their checksums: {e}");
-        }
-    }
-
-    fn try_settle(&self, run: Run, old_len: u64) -> Result<()> {
-        let failed = |e| self.os_error("take back a failed write", e);
-        let old_size = file_bytes(old_len);
-        if fstat(&self.file).map_err(failed)?.st_size as u64 > old_size {
-            ftruncate(&self.file, old_size).map_err(failed)?;
-        }
-        let first = run.first_block();
-        let start = slot_position(first);
-        let end = (start + (run.block_count() * SLOT_BYTES) as u64).min(old_size);
-        if start >= end {
-            return Ok(());
-        }
-        let mut slots = [0; BLOCK_BYTES];
-        let mut data = [0; BLOCK_BYTES];
-        for block in first..(run.last_block() + 1).min(block_count(old_len)) {
-            self.read_block(block, old_len, &mut data)?;
-            let at = (block - first) as usize * SLOT_BYTES;
-            slots[at..at + SLOT_BYTES].copy_from_slice(&slot_of(&data).to_le_bytes());
-        }
-        let slots = &slots[..(end - start) as usize];
-        self.write_all(&mut [IoSlice::new(slots)], start).map_err(|(_, e)| failed(e))
     }
 }

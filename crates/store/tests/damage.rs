@@ -1,5 +1,6 @@
 //! Bits that flip on disk are noticed, wherever they are.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use the real one")]
 
 mod support;
 

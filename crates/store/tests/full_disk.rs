@@ -1,5 +1,6 @@
 //! A full disk fails writes cleanly and spoils nothing.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use the real one")]
 
 mod support;
 

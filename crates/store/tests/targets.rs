@@ -1,5 +1,6 @@
 //! Target directories: identity, exclusion, listing, removal.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use the real one")]
 
 mod support;
 
@@ -122,7 +123,7 @@ fn removing_is_final_and_may_be_repeated() {
 fn few_descriptors_serve_many_objects() {
     let dir = tempfile::tempdir().unwrap();
     Target::create(dir.path(), IDENTITY).unwrap();
-    let options = TargetOptions { max_open_objects: 16 };
+    let options = TargetOptions { max_open_objects: 16, ..TargetOptions::default() };
     let target = Target::open_with(dir.path(), options).unwrap();
     let held = target.object_or_create(object_id(0)).unwrap();
     let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
@@ -144,7 +145,11 @@ fn few_descriptors_serve_many_objects() {
 fn threads_that_open_and_remove_one_object_agree_on_it() {
     let dir = tempfile::tempdir().unwrap();
     Target::create(dir.path(), IDENTITY).unwrap();
-    let target = Target::open_with(dir.path(), TargetOptions { max_open_objects: 2 }).unwrap();
+    let target = Target::open_with(
+        dir.path(),
+        TargetOptions { max_open_objects: 2, ..TargetOptions::default() },
+    )
+    .unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
             let target = &target;

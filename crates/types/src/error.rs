@@ -156,12 +156,22 @@ pub struct Error {
     pub kind: ErrorKind,
     /// Where and with what; empty when the kind says it all.
     pub message: String,
+    /// Of damage (`Corrupt`, `ChecksumMismatch`): the first byte of the object's
+    /// block that is damaged, so that whoever knows the layout can say which
+    /// bytes of the file are.
+    pub at: Option<u64>,
 }
 
 impl Error {
     /// An error with a message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), at: None }
+    }
+
+    /// Says which byte of an object is damaged.
+    #[must_use]
+    pub fn at(self, object_offset: u64) -> Self {
+        Self { at: Some(object_offset), ..self }
     }
 
     /// Puts a context in front of the message: `context: message`.
@@ -178,7 +188,7 @@ impl Error {
 
 impl From<ErrorKind> for Error {
     fn from(kind: ErrorKind) -> Self {
-        Self { kind, message: String::new() }
+        Self { kind, message: String::new(), at: None }
     }
 }
 
@@ -239,6 +249,7 @@ impl Encode for Error {
             end -= 1;
         }
         self.message[..end].encode(out);
+        self.at.encode(out);
     }
 }
 
@@ -249,7 +260,7 @@ impl Decode for Error {
         if message.len() > MAX_MESSAGE_BYTES {
             return Err(DecodeError::TooLong);
         }
-        Ok(Self { kind, message })
+        Ok(Self { kind, message, at: Decode::decode(r)? })
     }
 }
 

@@ -42,6 +42,15 @@ pub const MAX_SLOTS: u16 = 256;
 pub const MAX_IN_FLIGHT_PER_CONNECTION: usize = 64;
 /// The most supplementary groups of a caller (Linux allows 65,536; NFS 16).
 pub const MAX_GROUPS: usize = 1024;
+/// Segments of which one request says which columns were written.
+pub const MAX_WRITTEN_SEGMENTS: usize = 32;
+/// Objects in one page of a listing, or named in one request to remove them.
+pub const MAX_OBJECT_PAGE: usize = 4096;
+/// The most bytes that one request verifies: the disk is free for others again
+/// after these.
+pub const MAX_SCRUB_BYTES: u32 = 4 << 20;
+/// The most bytes of an object that one request reserves room for.
+pub const MAX_ALLOCATE_BYTES: u64 = 1 << 30;
 /// Directory entries in one readdir reply.
 pub const MAX_READDIR_ENTRIES: usize = 1024;
 

@@ -18,6 +18,11 @@ impl Rights {
     pub const WRITE: Rights = Rights(2);
     /// Both.
     pub const READ_WRITE: Rights = Rights(3);
+    /// List, verify and remove any object of a target, whatever its file; it
+    /// reads and writes no data. Only an administrator gets it
+    /// ([`Capability::of_administrator`]), and no request can ask for it: it
+    /// decodes nowhere but inside a capability.
+    pub const ADMIN: Rights = Rights(4);
 
     /// Whether all of `needed` is in here.
     pub fn allow(self, needed: Rights) -> bool {
@@ -43,6 +48,17 @@ impl Decode for Rights {
     }
 }
 
+impl Rights {
+    /// Reads what a capability grants: the rights to data, or those of an
+    /// administrator, never both.
+    fn decode_granted(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match u8::decode(r)? {
+            bits @ 0..=4 => Ok(Rights(bits)),
+            _ => Err(DecodeError::BadValue),
+        }
+    }
+}
+
 /// What is granted. It names no byte range: segments may be open-ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Capability {
@@ -59,16 +75,50 @@ pub struct Capability {
     /// Until when, in milliseconds since 1970.
     pub expires_unix_ms: u64,
 }
-weir_types::codec_struct!(Capability {
-    file,
-    session,
-    rights,
-    version,
-    key_generation,
-    expires_unix_ms
-});
+
+impl Encode for Capability {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.file.encode(out);
+        self.session.encode(out);
+        self.rights.encode(out);
+        self.version.encode(out);
+        self.key_generation.encode(out);
+        self.expires_unix_ms.encode(out);
+    }
+}
+impl Decode for Capability {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            file: Decode::decode(r)?,
+            session: Decode::decode(r)?,
+            rights: Rights::decode_granted(r)?,
+            version: Decode::decode(r)?,
+            key_generation: Decode::decode(r)?,
+            expires_unix_ms: Decode::decode(r)?,
+        })
+    }
+}
+
+/// Stands for "any file" in an administrator's capability; no file has this id.
+pub const ANY_FILE: FileId = FileId(0);
 
 impl Capability {
+    /// The right of an administrator's session to the objects of every file.
+    pub fn of_administrator(
+        session: SessionId,
+        key_generation: KeyGeneration,
+        expires_unix_ms: u64,
+    ) -> Self {
+        Self {
+            file: ANY_FILE,
+            session,
+            rights: Rights::ADMIN,
+            version: 1,
+            key_generation,
+            expires_unix_ms,
+        }
+    }
+
     /// Its code for one target.
     pub fn sign(&self, target: TargetId, target_key: &Key) -> Mac {
         target_key.mac("weir 1 capability", &[&target.0.to_le_bytes(), &self.to_bytes()])
@@ -194,6 +244,20 @@ mod tests {
             file: FileId(7),
             needed: Rights::READ,
             now_unix_ms: 999,
+        }
+    }
+
+    #[test]
+    fn the_right_of_administrators_cannot_be_asked_for_nor_mixed_with_others() {
+        assert_eq!(Rights::from_bytes(&[4]), Err(DecodeError::BadValue));
+        let admin = Capability::of_administrator(SessionId(3), KeyGeneration(1), 1000);
+        assert_eq!(Capability::from_bytes(&admin.to_bytes()).unwrap(), admin);
+        for mixed in 5..=u8::MAX {
+            let bad = Capability { rights: Rights(mixed), ..admin.clone() };
+            assert_eq!(Capability::from_bytes(&bad.to_bytes()), Err(DecodeError::BadValue));
+        }
+        for data in [Rights::READ, Rights::WRITE, Rights::READ_WRITE] {
+            assert!(!Rights::ADMIN.allow(data) && !data.allow(Rights::ADMIN));
         }
     }
 

@@ -47,6 +47,34 @@ macro_rules! flags_codec {
 flags_codec!(ReadFlags { locked = 1, unchecked = 2 });
 flags_codec!(WriteFlags { sync = 1 });
 
+/// What verification found wrong in a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Damage {
+    /// Data and its checksum do not belong together.
+    Block,
+    /// The header of an object is damaged, or another object's.
+    Header,
+    /// Checksums behind the end of an object are other than zero.
+    BehindEnd,
+    /// It cannot be read.
+    Unreadable,
+    /// Something that is not an object lies among the objects.
+    Stranger,
+    /// The superblock of the target is damaged.
+    Superblock,
+    /// The intent log of the target is damaged.
+    IntentLog,
+}
+weir_types::codec_tag!(Damage {
+    Block = 0,
+    Header = 1,
+    BehindEnd = 2,
+    Unreadable = 3,
+    Stranger = 4,
+    Superblock = 5,
+    IntentLog = 6,
+});
+
 records! {
     /// Names an object and shows the right to use it.
     Access {
@@ -75,6 +103,68 @@ records! {
         /// Its truncate fence.
         generation: Generation,
     }
+    /// Shows the right of an administrator to look at all objects of a target.
+    AdminAccess {
+        /// The target.
+        target: TargetId,
+        /// What the client may do.
+        capability: Capability,
+        /// The capability's code for this target.
+        mac: Mac,
+    }
+    /// An object that a target holds.
+    ObjectEntry {
+        /// Which.
+        object: ObjectId,
+        /// Bytes.
+        len: u64,
+    }
+    /// Some objects of a target, in the order of listings: by the hash of the
+    /// file id, then by [`ObjectId`].
+    ObjectPage {
+        /// The objects.
+        objects: Vec<ObjectEntry>,
+        /// Files among the objects of the target that no object has, with what
+        /// is wrong about each.
+        strays: Vec<String>,
+        /// Continue after this one; `None`: the target has no more.
+        next: Option<ObjectId>,
+    }
+    /// How far a verification has come.
+    ScrubCursor {
+        /// The hash directory that is being verified.
+        hash: u16,
+        /// Its objects up to this one are verified.
+        done: Option<ObjectId>,
+        /// Bytes of the next one before this one are verified.
+        offset: u64,
+    }
+    /// Something that is not as it was written.
+    ScrubFinding {
+        /// The object, if it is about one.
+        object: Option<ObjectId>,
+        /// The file, relative to the target's directory.
+        path: String,
+        /// First byte: of the object, or else of the file.
+        offset: u64,
+        /// Bytes; 0: none in particular.
+        len: u64,
+        /// What is wrong.
+        damage: Damage,
+        /// In words.
+        what: String,
+    }
+    /// What a part of a verification led to.
+    ScrubPage {
+        /// What is wrong.
+        findings: Vec<ScrubFinding>,
+        /// Objects of which the last byte was verified.
+        objects: u64,
+        /// Bytes that were verified.
+        bytes: u64,
+        /// Continue here; `None`: all is verified.
+        next: Option<ScrubCursor>,
+    }
     /// State of one target.
     TargetStatus {
         /// The target.
@@ -102,6 +192,14 @@ records! {
         counters: Vec<(String, u64)>,
         /// Targets of a data server.
         targets: Vec<TargetStatus>,
+    }
+}
+
+impl AdminAccess {
+    /// The same right as a request to one object shows it.
+    pub fn of(access: &Access) -> Self {
+        let Access { target, capability, mac, .. } = access;
+        Self { target: *target, capability: capability.clone(), mac: *mac }
     }
 }
 
@@ -145,10 +243,71 @@ requests! {
         /// Its length afterwards, at the most: a truncation never extends it.
         len: u64,
     }
-    /// Asks for length and generation of an object.
+    /// Asks for length and generation of an object. An administrator's
+    /// capability will do for the objects of every file.
     StatObjectRequest(StatObject) -> ObjectStat {
         /// Which object.
         access: Access,
+    }
+    /// Lists objects of a target (administrators). Objects that are made or
+    /// removed meanwhile may or may not appear; all others appear exactly once.
+    ListObjectsRequest(ListObjects) -> ObjectPage {
+        /// Whose.
+        access: AdminAccess,
+        /// Continue after this one.
+        after: Option<ObjectId>,
+        /// The most objects to return.
+        max_objects: u32,
+    }
+    /// Verifies objects of a target: headers, checksums and data
+    /// (administrators).
+    ScrubRequest(Scrub) -> ScrubPage {
+        /// Whose.
+        access: AdminAccess,
+        /// Continue here; `None`: begin.
+        cursor: Option<ScrubCursor>,
+        /// Stop after about so many bytes.
+        budget_bytes: u32,
+    }
+    /// Removes objects of a target, durably (administrators). Those that are
+    /// not there are no error.
+    RemoveObjectsRequest(RemoveObjects) -> () {
+        /// Whose.
+        access: AdminAccess,
+        /// Which.
+        objects: Vec<ObjectId>,
+    }
+    /// Makes a range of an object zeros and gives its room back; the length
+    /// stays. An object that does not exist is all zeros already.
+    PunchRequest(Punch) -> ObjectLen {
+        /// Which object; fenced like a write.
+        access: Access,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    }
+    /// Reserves room for a range of an object, so that writing there does not
+    /// find the disk full; the length stays. The object is made if it is not
+    /// there.
+    AllocateRequest(Allocate) -> ObjectLen {
+        /// Which object; fenced like a write.
+        access: Access,
+        /// First byte.
+        offset: u64,
+        /// Bytes, at most [`weir_types::limits::MAX_ALLOCATE_BYTES`].
+        len: u64,
+    }
+    /// Finds the first byte at or after an offset of an object that may be
+    /// other than zero, or that lies in a hole (also behind the object's end).
+    /// `None`: there is no more data.
+    SeekRequest(Seek) -> Option<u64> {
+        /// Which object.
+        access: Access,
+        /// Look from here on.
+        offset: u64,
+        /// Look for a hole, not for data.
+        hole: bool,
     }
     /// Asks whether the server lives.
     PingRequest(Ping) -> () {}

@@ -10,8 +10,11 @@ pub enum TargetState {
     Online,
     /// Its server has not been heard of for too long.
     Offline,
+    /// Its server serves what can still be read, and changes nothing: the disk
+    /// has failed, is read-only, or could not be opened.
+    OutOfService,
 }
-weir_types::codec_tag!(TargetState { Online = 0, Offline = 1 });
+weir_types::codec_tag!(TargetState { Online = 0, Offline = 1, OutOfService = 2 });
 
 records! {
     /// One target.

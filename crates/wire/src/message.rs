@@ -52,6 +52,18 @@ ops! {
     Truncate = 0x103, "truncate";
     /// Length and generation of an object.
     StatObject = 0x104, "stat_object";
+    /// A page of the objects of a target (administrators).
+    ListObjects = 0x105, "list_objects";
+    /// Verifies some of the objects of a target (administrators).
+    Scrub = 0x106, "scrub";
+    /// Removes objects that no file has (administrators).
+    RemoveObjects = 0x107, "remove_objects";
+    /// Makes a range of an object zeros and gives its room back.
+    Punch = 0x108, "punch";
+    /// Reserves room for a range of an object.
+    Allocate = 0x109, "allocate";
+    /// Finds data or a hole in an object.
+    Seek = 0x10a, "seek";
     /// The cluster map.
     GetMap = 0x200, "get_map";
     /// Tickets for data servers.
@@ -110,6 +122,14 @@ ops! {
     GetDefaultLayout = 0x229, "get_default_layout";
     /// Makes all metadata acknowledged so far durable.
     SyncMeta = 0x22a, "sync_meta";
+    /// The right to look at all objects (administrators).
+    AdminCapability = 0x240, "admin_capability";
+    /// How many sessions have files open (administrators).
+    CountOpens = 0x241, "count_opens";
+    /// A page of a snapshot of all metadata (administrators).
+    ExportMeta = 0x242, "export_meta";
+    /// Compares stored metadata with its checksums (administrators).
+    VerifyMeta = 0x243, "verify_meta";
     /// A data server presents itself.
     Register = 0x300, "register";
     /// A data server lives; it learns what to remove.

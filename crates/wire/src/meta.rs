@@ -6,8 +6,8 @@ use crate::message::{records, requests};
 use crate::ticket::SealedTicket;
 use weir_types::codec::{Bytes, Decode, DecodeError, Encode, Reader};
 use weir_types::{
-    Attr, Caller, Epoch, FileId, FileKind, FileLayout, FsUsage, Generation, LayoutSpec, ServerId,
-    SlotId, SlotSequence, Timestamp,
+    Attr, Caller, Epoch, FileId, FileKind, FileLayout, FsUsage, Generation, LayoutSpec,
+    SegmentIndex, ServerId, SlotId, SlotSequence, Timestamp,
 };
 
 /// A time to set.
@@ -124,11 +124,57 @@ records! {
         /// The right to the file's objects, with codes for every target of the page.
         capability: SignedCapability,
     }
+    /// Columns of a segment of which some byte was written.
+    WrittenColumns {
+        /// The segment.
+        segment: SegmentIndex,
+        /// Its first byte in the file, by which it is found.
+        start: u64,
+        /// Column `c` is bit `c % 8` of byte `c / 8`; missing bytes are zeros.
+        columns: Bytes,
+    }
     /// What a name stands for after an unlink or rename.
     Removed {
         /// Attributes of the file whose name went (nlink 0: it is gone, or goes
         /// when it is closed).
         attr: Option<Attr>,
+    }
+    /// Where a snapshot goes on: with this byte of the value of the first key
+    /// that is not smaller than this one.
+    ExportPlace {
+        /// The key.
+        key: Bytes,
+        /// The byte of its value; 0 unless a page ended inside of it.
+        offset: u64,
+    }
+    /// A record of the metadata store, or a piece of one.
+    ExportRecord {
+        /// The key.
+        key: Bytes,
+        /// The value, or what of it fits.
+        value: Bytes,
+    }
+    /// What a step of a verification led to.
+    VerifiedMeta {
+        /// What does not match, with file and offset.
+        damage: Vec<String>,
+        /// Bytes that were looked at.
+        bytes: u64,
+        /// Go on here; `None`: that was all.
+        next: Option<u64>,
+    }
+    /// A page of a snapshot.
+    ExportPage {
+        /// The number of the snapshot, to ask for the next page.
+        snapshot: u64,
+        /// The cluster.
+        cluster: [u8; 16],
+        /// The last operation that the snapshot holds.
+        sequence: u64,
+        /// Records in the order of their keys.
+        records: Vec<ExportRecord>,
+        /// Where it goes on; `None`: this was the last page.
+        next: Option<ExportPlace>,
     }
 }
 
@@ -343,6 +389,10 @@ requests! {
         generation: Generation,
         /// When it was last written.
         mtime: Option<SetTime>,
+        /// Columns that were written, as far as that was not reported before:
+        /// so that an object that is missing can be told from one that was
+        /// never made. At most [`weir_types::limits::MAX_WRITTEN_SEGMENTS`].
+        written: Vec<WrittenColumns>,
     }
     /// The truncation with this generation has reached the objects.
     TruncateDoneRequest(TruncateDone) -> () {
@@ -365,4 +415,27 @@ requests! {
     }
     /// Returns when all that was acknowledged before is durable.
     SyncMetaRequest(SyncMeta) -> () {}
+    /// The right to look at all objects of all targets (administrators).
+    AdminCapabilityRequest(AdminCapability) -> SignedCapability {}
+    /// How many sessions have each of these files open (administrators). After
+    /// a restart a file counts as open until every client has said what it has
+    /// open.
+    CountOpensRequest(CountOpens) -> Vec<u32> {
+        /// The files.
+        files: Vec<FileId>,
+    }
+    /// A page of a snapshot of all metadata (administrators). The snapshot is
+    /// forgotten when it is not asked for, or after an hour.
+    ExportMetaRequest(ExportMeta) -> ExportPage {
+        /// Of this snapshot; 0: make one.
+        snapshot: u64,
+        /// From here on.
+        place: ExportPlace,
+    }
+    /// Compares some of what the metadata server has on disk with its checksums,
+    /// whether or not it is in memory (administrators).
+    VerifyMetaRequest(VerifyMeta) -> VerifiedMeta {
+        /// From here on; 0: from the beginning.
+        place: u64,
+    }
 }

@@ -10,6 +10,8 @@ records! {
         target: TargetId,
         /// Its space.
         usage: FsUsage,
+        /// Why it is out of service; empty: it is not.
+        trouble: String,
         /// Objects that were removed, or were not there, since they were named
         /// in [`HeartbeatReply::remove`].
         removed: Vec<ObjectId>,

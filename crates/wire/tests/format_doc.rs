@@ -35,7 +35,7 @@ const SOURCES: &[&str] = &[
 
 /// Written by hand into a message, so without `codec_struct!`.
 const BY_HAND: &[&str] =
-    &["Caller", "Segment", "StripeMap", "Region", "RegionList", "SealedTicket"];
+    &["Caller", "Segment", "StripeMap", "Region", "RegionList", "SealedTicket", "Capability"];
 
 #[test]
 fn the_header_fields_are_where_the_table_says() {
@@ -167,7 +167,8 @@ fn every_limit_is_listed_with_its_value() {
         BLOCK_BYTES MAX_PAYLOAD_BYTES MAX_BODY_BYTES MAX_CHECKSUMS MAX_LIST_LEN MAX_REGIONS
         MAX_PIECES MAX_NAME_BYTES MAX_SYMLINK_BYTES MAX_XATTR_BYTES MAX_LINKS MAX_FILE_BYTES
         MIN_STRIPE_UNIT_BYTES MAX_STRIPE_UNIT_BYTES MAX_COLUMNS MAX_SEGMENTS SEGMENT_PAGE MAX_SLOTS
-        MAX_IN_FLIGHT_PER_CONNECTION MAX_GROUPS MAX_READDIR_ENTRIES
+        MAX_IN_FLIGHT_PER_CONNECTION MAX_GROUPS MAX_WRITTEN_SEGMENTS MAX_OBJECT_PAGE
+        MAX_SCRUB_BYTES MAX_ALLOCATE_BYTES MAX_READDIR_ENTRIES
     );
     let declared = include_str!("../../types/src/limits.rs").matches("\npub const ").count();
     assert_eq!((declared, rows.len()), (checked.len(), checked.len()));

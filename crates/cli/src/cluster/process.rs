@@ -234,7 +234,7 @@ impl Starting {
             }
             Ok(Some(Report::Failed { message, hint })) => {
                 let _ = self.child.wait();
-                Err(Failure { message, hint }.about(&self.name))
+                Err(Failure { hint, ..Failure::new(message) }.about(&self.name))
             }
             Ok(None) => {
                 let status = self.child.wait().map_or_else(|e| e.to_string(), |s| s.to_string());

@@ -147,7 +147,12 @@ impl Picture {
             match client.data_status(first.target, STATUS_TIMEOUT_MS) {
                 Ok(status) => {
                     for target in status.targets.iter().filter(|t| !t.trouble.is_empty()) {
-                        self.trouble.push(format!("target {}: {}", target.target, target.trouble));
+                        let (id, trouble) = (target.target, &target.trouble);
+                        self.trouble.push(format!(
+                            "target {id}: {trouble}: see to its disk, then start {name} on {} anew{}",
+                            server.host,
+                            self.how_to_restart(&name)
+                        ));
                     }
                     self.servers.push((name, status));
                 }
@@ -155,6 +160,12 @@ impl Picture {
             }
         }
         self.map = Some(map);
+    }
+
+    /// A hint, for a daemon of this machine.
+    fn how_to_restart(&self, name: &str) -> String {
+        let pid = self.daemons.iter().find(|d| d.name == name).and_then(|d| d.pid);
+        pid.map(|pid| format!(": `kill {pid}`, then `weir up`")).unwrap_or_default()
     }
 
     fn text(&self, counters: bool) -> String {
@@ -250,6 +261,7 @@ impl Picture {
                     "total_bytes": target.usage.total_bytes,
                     "free_bytes": target.usage.free_bytes,
                     "directory": status.map(|t| t.dir.as_str()),
+                    "trouble": status.map(|t| t.trouble.as_str()),
                     "in_flight": status.map(|t| t.in_flight),
                     "queue_depth": status.map(|t| t.queue_depth),
                 })

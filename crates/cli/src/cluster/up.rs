@@ -79,14 +79,15 @@ fn bring_up(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mu
         description
     };
     let started = start_daemons(&state, &description, undo)?;
+    let mut out_of_service = 0;
     if started > 0 {
         let client = connect(&Credential::read(&state.credential_file())?, "up")?;
-        await_targets(&client, &description)?;
+        out_of_service = await_targets(&client, &description)?;
     }
     if let Some(path) = mountpoint {
         mount(&state, &mut description, path, undo)?;
     }
-    report(up, &state, &description, started)
+    report(up, &state, &description, started, out_of_service)
 }
 
 /// Makes keys, configuration files, target directories and the namespace.
@@ -281,15 +282,18 @@ fn start(state: &StateDir, name: &str, undo: &mut Undo) -> Done<Option<Starting>
 }
 
 /// Waits until every target is in the cluster map: the data servers present
-/// themselves to the metadata server after they began to serve.
-fn await_targets(client: &Client, description: &Description) -> Done {
+/// themselves to the metadata server after they began to serve. Returns how
+/// many of them are out of service.
+fn await_targets(client: &Client, description: &Description) -> Done<usize> {
     let begin = Instant::now();
     loop {
         let map = client.cluster_map()?;
-        let online = map.targets().filter(|(_, t)| t.state == TargetState::Online).count();
-        let missing = description.target_count().saturating_sub(online);
+        let count = |state| map.targets().filter(|(_, t)| t.state == state).count();
+        let out_of_service = count(TargetState::OutOfService);
+        let known = count(TargetState::Online) + out_of_service;
+        let missing = description.target_count().saturating_sub(known);
         if missing == 0 {
-            return Ok(());
+            return Ok(out_of_service);
         }
         if begin.elapsed() > TARGETS_TIMEOUT {
             let seconds = TARGETS_TIMEOUT.as_secs();
@@ -354,7 +358,13 @@ impl Undo {
     }
 }
 
-fn report(up: &Up, state: &StateDir, description: &Description, started: usize) -> Done {
+fn report(
+    up: &Up,
+    state: &StateDir,
+    description: &Description,
+    started: usize,
+    out_of_service: usize,
+) -> Done {
     let mounts = mounts_of(state)?;
     if up.json {
         return print_json(&json!({
@@ -379,6 +389,9 @@ fn report(up: &Up, state: &StateDir, description: &Description, started: usize) 
     );
     if started == 0 {
         text += "Everything was running already.\n";
+    }
+    if out_of_service > 0 {
+        text += &format!("{out_of_service} targets are out of service: `weir status` says why\n");
     }
     for mount in &mounts {
         text += &format!("Mounted on {}\n", mount.mountpoint.display());

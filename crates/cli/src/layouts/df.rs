@@ -70,5 +70,6 @@ pub fn state_name(state: TargetState) -> &'static str {
     match state {
         TargetState::Online => "online",
         TargetState::Offline => "offline",
+        TargetState::OutOfService => "out of service",
     }
 }

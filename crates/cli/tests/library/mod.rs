@@ -8,7 +8,12 @@ use weir_wire::Key;
 
 /// What is in the credential that `weir up` made.
 pub fn config(cluster: &Cluster<'_>) -> ClientConfig {
-    let text = std::fs::read_to_string(cluster.dir().join("client.toml")).unwrap();
+    config_in(&cluster.dir())
+}
+
+/// The same, by the state directory of the cluster.
+pub fn config_in(dir: &std::path::Path) -> ClientConfig {
+    let text = std::fs::read_to_string(dir.join("client.toml")).unwrap();
     let file: toml::Table = text.parse().unwrap();
     let id = ClientId(file["client"].as_integer().unwrap() as u64);
     let key = Key::from_hex(file["key"].as_str().unwrap()).unwrap();

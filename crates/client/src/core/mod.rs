@@ -5,3 +5,4 @@ pub mod gather;
 pub mod plan;
 pub mod stream;
 pub mod transfer;
+pub mod written;

@@ -1,8 +1,8 @@
 //! Which servers a call concerns: one part, so one request, for each column
 //! that it touches.
 
-use weir_layout::{Region, RegionList, columns_touched, segment_at, split};
-use weir_types::limits::MAX_PAYLOAD_BYTES;
+use weir_layout::{Region, RegionList, columns_touched, segment_at, segment_ranges, split};
+use weir_types::limits::{BLOCK_BYTES, MAX_PAYLOAD_BYTES};
 use weir_types::{
     ColumnIndex, CopyIndex, Error, ErrorKind, FileId, FileLayout, ObjectId, Result, StripeMap,
     TargetId,
@@ -18,6 +18,8 @@ pub struct Chunk {
     pub regions: RegionList,
     /// The segment's stripe.
     pub stripe: StripeMap,
+    /// Where the segment begins in the file.
+    pub segment_start: u64,
     /// Where its bytes begin in the caller's buffer.
     pub buffer_offset: u64,
 }
@@ -46,6 +48,34 @@ impl Plan {
     /// Where a part's bytes come from or go to.
     pub fn chunk(&self, part: usize) -> &Chunk {
         &self.chunks[self.parts[part].chunk]
+    }
+
+    /// Says of damage to a part's object which bytes of the file it concerns.
+    /// Other errors stay as they are.
+    pub fn locate_damage(&self, part: usize, error: Error) -> Error {
+        if !matches!(error.kind, ErrorKind::Corrupt | ErrorKind::ChecksumMismatch) {
+            return error;
+        }
+        let (chunk, object) = (self.chunk(part), self.parts[part].object);
+        let block = error.at.map(|at| at - at % BLOCK_BYTES as u64);
+        let mut found = block.into_iter().flat_map(|block| {
+            segment_ranges(chunk.stripe, object.column, block, BLOCK_BYTES as u64)
+        });
+        let file = object.file;
+        let place = match found.next() {
+            Some((start, len)) => {
+                let start = chunk.segment_start + start;
+                format!("file {file}, bytes {start}-{}", start + len - 1)
+            }
+            // The whole object, it seems: what was asked of it is lost.
+            None => {
+                let first = chunk.regions.ranges().map(|(start, _)| start).min().unwrap_or(0);
+                let (start, end) =
+                    (chunk.segment_start + first, chunk.segment_start + chunk.regions.end());
+                format!("file {file}, within bytes {start}-{}", end - 1)
+            }
+        };
+        error.context(place)
     }
 }
 
@@ -122,7 +152,7 @@ fn add_chunk(
         let object = ObjectId { file, segment: segment.index, column, copy: CopyIndex(0) };
         plan.parts.push(Part { chunk, object, target });
     }
-    plan.chunks.push(Chunk { regions, stripe, buffer_offset });
+    plan.chunks.push(Chunk { regions, stripe, segment_start: segment.start, buffer_offset });
     Ok(())
 }
 
@@ -194,6 +224,24 @@ mod tests {
             plan.chunks.iter().map(|c| (c.buffer_offset, c.regions.total_bytes())).collect();
         assert_eq!(chunks, [(0, 1000), (1000, 1000)]);
         assert_eq!(plan.parts[1].object.segment, SegmentIndex(2));
+    }
+
+    #[test]
+    fn damage_names_the_bytes_of_the_file() {
+        let layout =
+            layout(vec![segment(1, 0, Some(100_000), &[7]), segment(2, 100_000, None, &[8, 9])]);
+        let plan = plan_range(FileId(5), &layout, 100_000, 400_000).unwrap();
+        let part = plan.parts.iter().position(|p| p.target.0 == 9).unwrap();
+        let damage = Error::new(ErrorKind::Corrupt, "rot").at(65_536 + 5000);
+        // The second unit of column 1 begins at byte 3 * 65,536 of the segment.
+        let start = 100_000 + 3 * 65_536 + 4096;
+        let text = plan.locate_damage(part, damage).message;
+        assert_eq!(text, format!("file 5, bytes {start}-{}: rot", start + 4095));
+        let header = Error::new(ErrorKind::Corrupt, "bad header");
+        let text = plan.locate_damage(part, header).message;
+        assert_eq!(text, "file 5, within bytes 100000-499999: bad header");
+        let other = Error::new(ErrorKind::NoSpace, "full");
+        assert_eq!(plan.locate_damage(part, other.clone()), other);
     }
 
     #[test]

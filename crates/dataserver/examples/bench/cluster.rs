@@ -1,7 +1,6 @@
 //! The server processes of the benchmark.
 
 use std::io::{BufRead, BufReader};
-use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -153,8 +152,8 @@ pub fn serve(args: &[String]) {
         vec![TargetConfig { target: n, dir: dir.join("target"), key_file: dir.join("target.key") }];
     let unix = args[2] == "unix";
     config.unix = unix.then(|| dir.join("sock"));
-    let never = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("eventfd");
-    weir_dataserver::run(config, never.as_fd(), |ready| {
+    let never = weir_host::net::Signal::new().expect("a signal");
+    weir_dataserver::run(config, &never, |ready| {
         println!("{}", if unix { ready.unix } else { ready.tcp });
     })
     .expect("a data server");

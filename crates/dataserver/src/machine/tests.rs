@@ -20,8 +20,12 @@ fn key(target: TargetId) -> Key {
     Key::from_bytes([target.0 as u8; 32])
 }
 
+fn served(id: TargetId, unopened: Option<String>) -> ServedTarget {
+    ServedTarget { id, key: key(id), load: Load::default(), unopened }
+}
+
 fn machine() -> Machine<u8> {
-    let target = |id| Arc::new(ServedTarget { id, key: key(id), load: Load::default() });
+    let target = |id| Arc::new(served(id, None));
     let targets = vec![target(TargetId(8)), target(TARGET)];
     Machine::new(ServerId(2), targets, Arc::default())
 }
@@ -240,6 +244,55 @@ fn rights_are_checked_on_every_path() {
 }
 
 #[test]
+fn room_is_given_back_and_reserved_with_the_right_to_write() {
+    let mut m = machine();
+    let (object, generation, offset) = (object(), Generation(5), 4096);
+    let punch = |access| PunchRequest { access, offset, len: u64::MAX };
+    let allocate = |access, len| AllocateRequest { access, offset, len };
+    let seek = |access| SeekRequest { access, offset, hole: true };
+    let work = |actions: Actions| match actions.into_iter().next() {
+        Some(Action::Disk { work, .. }) => work,
+        other => panic!("{other:?}"),
+    };
+    let most = MAX_ALLOCATE_BYTES;
+    let expected = Work::Punch { object, offset, len: u64::MAX, generation };
+    assert_eq!(work(ask(&mut m, &punch(access()))), expected);
+    let expected = Work::Allocate { object, offset, len: most, generation };
+    assert_eq!(work(ask(&mut m, &allocate(access(), most))), expected);
+    assert_eq!(refusal(&ask(&mut m, &allocate(access(), most + 1))), ErrorKind::InvalidArgument);
+    let reader = || access_with(Capability { rights: Rights::READ, ..capability() });
+    assert_eq!(refusal(&ask(&mut m, &punch(reader()))), ErrorKind::BadCapability);
+    assert_eq!(refusal(&ask(&mut m, &allocate(reader(), 1))), ErrorKind::BadCapability);
+    let actions = ask(&mut m, &seek(reader()));
+    let [Action::Disk { op, work: Work::Seek { hole: true, .. }, .. }] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    let mut replies = Vec::new();
+    m.on_done(*op, Ok(Outcome::Found(Some(8192))), &mut replies);
+    assert!(matches!(&replies[..], [Action::Reply { body: Body::Found(Some(8192)), .. }]));
+}
+
+#[test]
+fn a_target_that_was_not_opened_is_refused_for_good_but_only_to_those_with_a_right() {
+    let why = "out of service: target directory /gone is missing".to_owned();
+    let targets = vec![Arc::new(served(TARGET, Some(why.clone())))];
+    let mut m: Machine<u8> = Machine::new(ServerId(2), targets, Arc::default());
+    let refused = [
+        ask(&mut m, &read_of(access())),
+        ask(&mut m, &SyncRequest { access: access() }),
+        ask(&mut m, &TruncateRequest { access: access(), len: 0 }),
+    ];
+    for actions in refused {
+        assert_eq!(refusal(&actions), ErrorKind::Io);
+        let [Action::Reply { body: Body::Error(error), .. }] = &actions[..] else { panic!() };
+        assert_eq!(error.message, why);
+    }
+    assert_eq!(counter(&m, "refused.target_not_opened"), 3);
+    let forged = Access { mac: Mac([0; 16]), ..access() };
+    assert_eq!(refusal(&ask(&mut m, &read_of(forged))), ErrorKind::BadCapability);
+}
+
+#[test]
 fn an_unknown_target_is_named_with_the_server() {
     let mut m = machine();
     let actions = ask(&mut m, &read_of(Access { target: TargetId(99), ..access() }));
@@ -303,7 +356,10 @@ fn failures_of_the_disk_are_answered_and_counted() {
         (ErrorKind::Corrupt, "checksum.corrupt_on_disk"),
         (ErrorKind::Stale, "refused.stale_generation"),
         (ErrorKind::ChecksumMismatch, "checksum.damaged_on_arrival"),
-        (ErrorKind::NoSpace, "error.other"),
+        (ErrorKind::NoSpace, "error.no_space"),
+        (ErrorKind::ReadOnly, "error.read_only"),
+        (ErrorKind::Io, "error.io"),
+        (ErrorKind::TooManyOpen, "error.other"),
     ] {
         let Some(Action::Probe { op, .. }) = ask(&mut m, &read_of(access())).pop() else {
             panic!()

@@ -1,7 +1,7 @@
 //! What disks are asked to do, and what comes of it.
 
 use weir_types::{Generation, ObjectId};
-use weir_wire::data::ObjectStat;
+use weir_wire::data::{ObjectPage, ObjectStat, ScrubCursor, ScrubPage};
 
 /// A read of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,10 +48,60 @@ pub enum Work {
         /// The fence.
         generation: Generation,
     },
+    /// Make a range zeros and give its room back.
+    Punch {
+        /// The object, if it is there.
+        object: ObjectId,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// Refused if the object has a higher one.
+        generation: Generation,
+    },
+    /// Reserve room.
+    Allocate {
+        /// The object; it is made if it is not there.
+        object: ObjectId,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// Refused if the object has a higher one.
+        generation: Generation,
+    },
+    /// Find data or a hole.
+    Seek {
+        /// The object.
+        object: ObjectId,
+        /// From here on.
+        offset: u64,
+        /// A hole.
+        hole: bool,
+    },
     /// Ask for length and fence.
     Stat {
         /// The object.
         object: ObjectId,
+    },
+    /// List objects.
+    List {
+        /// Those after this one.
+        after: Option<ObjectId>,
+        /// So many at the most.
+        max: usize,
+    },
+    /// Verify objects.
+    Scrub {
+        /// From here on.
+        cursor: Option<ScrubCursor>,
+        /// About so many bytes.
+        budget_bytes: u32,
+    },
+    /// Remove objects, durably.
+    Remove {
+        /// Which.
+        objects: Vec<ObjectId>,
     },
 }
 
@@ -77,6 +127,22 @@ pub enum Outcome {
         /// Length of the object.
         object_len: u64,
     },
+    /// Room was given back or reserved.
+    Reshaped {
+        /// Length of the object.
+        object_len: u64,
+    },
+    /// Where data or a hole begins.
+    Found(Option<u64>),
     /// What is known of the object.
     Stat(ObjectStat),
+    /// The objects.
+    Listed(ObjectPage),
+    /// What is wrong.
+    Scrubbed(ScrubPage),
+    /// The objects are gone.
+    Removed {
+        /// How many were named.
+        count: u64,
+    },
 }

@@ -4,11 +4,11 @@
 #![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use weir_dataserver::{DataServerConfig, ReadyInfo, TargetConfig};
+use weir_host::net::Signal;
 use weir_layout::{Piece, RegionList, cut_count, cuts, share};
 use weir_net::{Address, BlockingConn, Wait, random_bytes};
 use weir_store::{Target, TargetIdentity};
@@ -18,8 +18,8 @@ use weir_types::{
     SegmentIndex, ServerId, SessionId, StripeMap, TargetId,
 };
 use weir_wire::data::{
-    Access, ObjectLen, ReadFlags, ReadRequest, ServerStatus, StatusRequest, WriteFlags,
-    WriteRequest,
+    Access, AdminAccess, ObjectLen, ReadFlags, ReadRequest, ServerStatus, StatusRequest,
+    WriteFlags, WriteRequest,
 };
 use weir_wire::handshake::{Hello, Identity};
 use weir_wire::key::MasterKey;
@@ -66,18 +66,17 @@ pub fn prepare(dir: &Path) -> DataServerConfig {
 /// A data server in threads of this process.
 pub struct Running {
     pub ready: ReadyInfo,
-    shutdown: OwnedFd,
+    shutdown: Signal,
     thread: Option<JoinHandle<Result<()>>>,
 }
 
 impl Running {
     pub fn start(config: DataServerConfig) -> Self {
-        let flags = rustix::event::EventfdFlags::CLOEXEC;
-        let shutdown = rustix::event::eventfd(0, flags).unwrap();
-        let fd = shutdown.try_clone().unwrap();
+        let shutdown = Signal::new().unwrap();
+        let raised = shutdown.clone();
         let (tell, ready) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            weir_dataserver::run(config, fd.as_fd(), |info| tell.send(info).unwrap())
+            weir_dataserver::run(config, &raised, |info| tell.send(info).unwrap())
         });
         let Ok(ready) = ready.recv() else {
             panic!("not started: {:?}", thread.join().unwrap());
@@ -102,7 +101,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        rustix::io::write(&self.shutdown, &1u64.to_ne_bytes()).unwrap();
+        self.shutdown.raise();
         let result = self.thread.take().unwrap().join().unwrap();
         if !std::thread::panicking() {
             result.unwrap();
@@ -147,6 +146,16 @@ pub fn capability(file: u64, rights: Rights) -> Capability {
         key_generation: KeyGeneration(1),
         expires_unix_ms: FOREVER,
     }
+}
+
+/// The right of an administrator, signed for the target.
+pub fn admin_access(target: TargetId) -> AdminAccess {
+    admin_access_with(target, Capability::of_administrator(SESSION, KeyGeneration(1), FOREVER))
+}
+
+pub fn admin_access_with(target: TargetId, capability: Capability) -> AdminAccess {
+    let mac = capability.sign(target, &master().target(target, KeyGeneration(1)));
+    AdminAccess { target, capability, mac }
 }
 
 /// Access to a file's object, with a capability signed for the target.
@@ -329,7 +338,7 @@ pub fn serve_if_asked(change: impl FnOnce(&mut DataServerConfig)) {
     let Some(dir) = std::env::var_os(SERVE_DIR) else { return };
     let mut config = prepare(Path::new(&dir));
     change(&mut config);
-    let never = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+    let never = Signal::new().unwrap();
     let ready = |ready: ReadyInfo| println!("ready at {}", ready.tcp);
-    weir_dataserver::run(config, never.as_fd(), ready).unwrap();
+    weir_dataserver::run(config, &never, ready).unwrap();
 }

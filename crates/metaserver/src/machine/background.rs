@@ -8,7 +8,7 @@ use super::sessions::Session;
 use super::{MetaMachine, Moment};
 use crate::ops::{self, Effects, Outcome};
 use crate::schema::{self, SessionRecord, key};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use weir_metastore::{Engine, Key, Tx, Value, key_after, transact};
 use weir_types::{Caller, Error, ErrorKind, FileId, Result, SessionId, TargetId};
 
@@ -27,7 +27,7 @@ pub(super) struct Background {
     /// There may be dead lists.
     pub dead_lists: bool,
     /// Where the next garbage of each target begins.
-    pub garbage_from: HashMap<TargetId, Vec<u8>>,
+    pub garbage_from: BTreeMap<TargetId, Vec<u8>>,
     /// There may be orphans that are not in memory.
     orphans_unknown: bool,
     /// The time for saying what is open is not over.
@@ -40,7 +40,7 @@ impl Default for Background {
             collect: VecDeque::new(),
             ended: VecDeque::new(),
             dead_lists: true,
-            garbage_from: HashMap::new(),
+            garbage_from: BTreeMap::new(),
             orphans_unknown: true,
             settling: true,
         }
@@ -111,8 +111,7 @@ impl<E: Engine> MetaMachine<E> {
 
     fn collect_unused(&mut self) {
         let unused = |file: &FileId| !self.opens.may_be_open(*file);
-        let mut unused: Vec<FileId> = self.orphans.iter().copied().filter(unused).collect();
-        unused.sort_unstable();
+        let unused: Vec<FileId> = self.orphans.iter().copied().filter(unused).collect();
         self.background.collect.extend(unused);
     }
 

@@ -2,7 +2,7 @@
 
 use crate::ops::{ClusterView, Outcome};
 use crate::schema::{self, ServerRecord, TargetRecord, key};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use weir_layout::TargetInfo;
 use weir_metastore::{Engine, Tx};
 use weir_types::{Epoch, Error, ErrorKind, FsUsage, Result, ServerId, TargetId};
@@ -21,7 +21,7 @@ const LOAD_PAGE: usize = 256;
 pub(super) struct Cluster {
     pub epoch: Epoch,
     servers: BTreeMap<ServerId, ServerRecord>,
-    heard: HashMap<TargetId, Heard>,
+    heard: BTreeMap<TargetId, Heard>,
     /// What operations see of it; kept up to date here.
     pub view: ClusterView,
 }
@@ -100,17 +100,18 @@ impl Cluster {
             );
             return Err(Error::new(ErrorKind::TooBig, message));
         }
-        let mut others = self.taken_over(server, &request.targets)?;
-        let reported = |target: TargetId| request.targets.iter().any(|r| r.target == target);
+        let reports: Vec<&TargetReport> =
+            request.targets.iter().filter(|r| !self.is_elsewhere(server, r)).collect();
+        let mut others = self.taken_over(server, &reports)?;
         let mut targets: Vec<TargetRecord> = known.map(|k| k.targets.clone()).unwrap_or_default();
         for record in &mut targets {
             // One that is not there now still has data of files.
-            record.state =
-                if reported(record.target) { TargetState::Online } else { TargetState::Offline };
+            let report = reports.iter().find(|r| r.target == record.target);
+            record.state = report.map_or(TargetState::Offline, |report| state_of(report));
         }
-        for report in &request.targets {
+        for report in &reports {
             if targets.iter().all(|record| record.target != report.target) {
-                targets.push(TargetRecord { target: report.target, state: TargetState::Online });
+                targets.push(TargetRecord { target: report.target, state: state_of(report) });
             }
         }
         targets.sort_by_key(|record| record.target);
@@ -131,7 +132,7 @@ impl Cluster {
     fn taken_over(
         &self,
         server: ServerId,
-        reports: &[TargetReport],
+        reports: &[&TargetReport],
     ) -> Result<Vec<(ServerId, ServerRecord)>> {
         let mut losers = Vec::new();
         for (&other, record) in self.servers.iter().filter(|(id, _)| **id != server) {
@@ -154,7 +155,15 @@ impl Cluster {
         Ok(losers)
     }
 
-    /// What a heartbeat changes: targets that were offline are back.
+    /// Whether a server reports trouble with a target that is another one's:
+    /// its disk was moved there, and is missing here.
+    fn is_elsewhere(&self, server: ServerId, report: &TargetReport) -> bool {
+        let mut others = self.servers.keys().filter(|other| **other != server);
+        !report.trouble.is_empty() && others.any(|other| self.serves(*other, report.target))
+    }
+
+    /// What a heartbeat changes: targets that were offline are back, or one
+    /// has got into trouble.
     ///
     /// # Errors
     /// `Stale`: the server has to register first.
@@ -165,11 +174,15 @@ impl Cluster {
         };
         let mut record = self.servers.get(&server).ok_or_else(unknown)?.clone();
         let mut changed = false;
-        for report in reports {
+        for report in reports.iter().filter(|r| !self.is_elsewhere(server, r)) {
             let target = record.targets.iter_mut().find(|t| t.target == report.target);
             let target = target.ok_or_else(unknown)?;
-            changed |= target.state != TargetState::Online;
-            target.state = TargetState::Online;
+            let state = state_of(report);
+            if target.state != state {
+                changed = true;
+                note_change(server, report);
+            }
+            target.state = state;
         }
         Ok(changed.then(|| self.change(vec![(server, record)])))
     }
@@ -181,7 +194,7 @@ impl Cluster {
         let mut count = 0;
         for (&server, record) in &self.servers {
             let silent = |t: &TargetRecord| {
-                t.state == TargetState::Online
+                t.state != TargetState::Offline
                     && self.heard.get(&t.target).is_none_or(|heard| heard.at_ms < deadline_ms)
             };
             let lost = record.targets.iter().filter(|t| silent(t)).count() as u64;
@@ -212,10 +225,12 @@ impl Cluster {
         self.refresh();
     }
 
-    /// Targets have been heard of.
-    pub fn heard(&mut self, reports: &[TargetReport], now_ms: u64) {
+    /// Targets of a server have been heard of.
+    pub fn heard(&mut self, server: ServerId, reports: &[TargetReport], now_ms: u64) {
         for report in reports {
-            self.heard.insert(report.target, Heard { at_ms: now_ms, usage: report.usage });
+            if !self.is_elsewhere(server, report) {
+                self.heard.insert(report.target, Heard { at_ms: now_ms, usage: report.usage });
+            }
         }
         self.refresh();
     }
@@ -253,6 +268,12 @@ impl Cluster {
         self.view = view;
     }
 
+    /// Targets that their servers report trouble with.
+    pub fn out_of_service(&self) -> u64 {
+        let targets = self.servers.values().flat_map(|record| &record.targets);
+        targets.filter(|t| t.state == TargetState::OutOfService).count() as u64
+    }
+
     /// Whether the server serves the target.
     pub fn serves(&self, server: ServerId, target: TargetId) -> bool {
         self.servers
@@ -283,6 +304,19 @@ impl Cluster {
                 .collect(),
         };
         ClusterMap { epoch: self.epoch, servers: self.servers.iter().map(entry).collect() }
+    }
+}
+
+/// What a target is good for, as its server says.
+fn state_of(report: &TargetReport) -> TargetState {
+    if report.trouble.is_empty() { TargetState::Online } else { TargetState::OutOfService }
+}
+
+fn note_change(server: ServerId, report: &TargetReport) {
+    let target = report.target.0;
+    match report.trouble.as_str() {
+        "" => tracing::info!(server = server.0, target, "a target is back"),
+        trouble => tracing::warn!(server = server.0, target, "a target fails: {trouble}"),
     }
 }
 

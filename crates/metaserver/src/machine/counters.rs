@@ -39,7 +39,20 @@ impl Default for Counters {
 
 /// Whether an operation belongs to data servers.
 pub(super) fn is_data(op: Op) -> bool {
-    matches!(op, Op::Read | Op::Write | Op::Sync | Op::Truncate | Op::StatObject)
+    matches!(
+        op,
+        Op::Read
+            | Op::Write
+            | Op::Sync
+            | Op::Truncate
+            | Op::StatObject
+            | Op::ListObjects
+            | Op::Scrub
+            | Op::RemoveObjects
+            | Op::Punch
+            | Op::Allocate
+            | Op::Seek
+    )
 }
 
 impl Counters {

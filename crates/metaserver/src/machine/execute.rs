@@ -6,6 +6,7 @@ use crate::machine::sessions::Slot;
 use crate::ops::dispatch::{Repeat, dispatch, repeat_of, takes_fresh_id};
 use crate::ops::{Context, Effects, Fault};
 use crate::schema::{self, SlotRecord, key};
+use weir_host::plant::{Bug, planted};
 use weir_metastore::{CommitOutcome, Engine, Tx, TxError};
 use weir_types::codec::{Bytes, Reader};
 use weir_types::limits::MAX_SLOTS;
@@ -26,6 +27,13 @@ struct Attempt<'a> {
     effects: Effects,
 }
 
+/// An operation that has been done.
+pub(super) struct Done {
+    pub(super) reply: Reply,
+    /// The reply must wait until it is durable.
+    pub(super) objects_follow: bool,
+}
+
 impl<E: Engine> MetaMachine<E> {
     /// Does an operation on the namespace.
     ///
@@ -38,7 +46,7 @@ impl<E: Engine> MetaMachine<E> {
         prefix: &MetaPrefix,
         body: Reader<'_>,
         now: Moment,
-    ) -> Result<Reply> {
+    ) -> Result<Done> {
         let wrong = |why: &str| Err(Error::new(ErrorKind::Protocol, why));
         match (repeat_of(op), &prefix.mutation) {
             (None, _) => return wrong("this operation is not one of clients"),
@@ -51,7 +59,9 @@ impl<E: Engine> MetaMachine<E> {
         if let Some(mutation) = prefix.mutation
             && let Some(reply) = self.replay(session, op, mutation)?
         {
-            return Ok(reply);
+            // What it changed may not be durable yet.
+            let objects_follow = matches!(op, Op::SetAttr | Op::Create | Op::Open | Op::Extend);
+            return Ok(Done { reply, objects_follow });
         }
         let fresh = if takes_fresh_id(op) { self.spare()? } else { FileId(0) };
         let done = self.attempts(session, op, prefix, body, fresh, now);
@@ -69,8 +79,9 @@ impl<E: Engine> MetaMachine<E> {
             self.background.look_again();
         }
         let (reply, effects) = done?;
+        let objects_follow = effects.objects_follow;
         self.apply(session, effects);
-        Ok(reply)
+        Ok(Done { reply, objects_follow })
     }
 
     fn spare(&mut self) -> Result<FileId> {
@@ -202,7 +213,8 @@ impl<E: Engine> MetaMachine<E> {
         };
         // Gaps are fine: the client gave up on a mutation that never came. If
         // it comes after all, it is too late.
-        if sequence.0 > last {
+        let planted_old = planted(Bug::AcceptOldSequence) && sequence.0 < last;
+        if sequence.0 > last || planted_old {
             return Ok(None);
         }
         let kept = match sequence.0 == last {
@@ -259,6 +271,9 @@ fn keep_result(
     mutation: MutationId,
     reply: &Reply,
 ) -> Result<(), TxError> {
+    if planted(Bug::DropStoredResult) {
+        return Ok(());
+    }
     let record = SlotRecord {
         sequence: mutation.sequence,
         status: reply.status.map_or(0, |kind| kind as u16),

@@ -5,10 +5,12 @@
 //! Invariant: a reply may leave only after [`MetaMachine::flush`] has returned
 //! for the turn in which it was made.
 
+mod admin;
 mod background;
 mod cluster;
 mod counters;
 mod execute;
+mod export;
 mod servers;
 mod sessions;
 
@@ -20,7 +22,7 @@ use crate::signing::Signer;
 use background::Background;
 use cluster::Cluster;
 use sessions::{MAX_SESSIONS, Session, Sessions};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use weir_metastore::{Engine, IdAllocator, Sequence, Tx, transact};
 use weir_types::codec::Reader;
 use weir_types::{
@@ -30,7 +32,10 @@ use weir_wire::data::ServerStatus;
 use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::key::MasterKey;
 use weir_wire::message::{Op, Request};
-use weir_wire::meta::{GetMapRequest, GetTicketsRequest, MetaPrefix};
+use weir_wire::meta::{
+    AdminCapabilityRequest, CountOpensRequest, ExportMetaRequest, GetMapRequest, GetTicketsRequest,
+    MetaPrefix, VerifyMetaRequest,
+};
 use weir_wire::{Header, Key, SealedTicket, Ticket};
 
 /// Ids reserved at a time: more than are used while a reservation becomes
@@ -120,8 +125,8 @@ impl Reply {
 pub enum Answer {
     /// Send this after the flush of this turn.
     Now(Reply),
-    /// Send an empty success once [`MetaMachine::synced`] has reached this.
-    AfterSync(Sequence),
+    /// Send this once [`MetaMachine::synced`] has reached this.
+    AfterSync(Sequence, Reply),
 }
 
 /// The metadata server.
@@ -135,9 +140,10 @@ pub struct MetaMachine<E: Engine> {
     spare_id: Option<u64>,
     sessions: Sessions,
     opens: OpenFiles,
-    orphans: HashSet<FileId>,
+    orphans: BTreeSet<FileId>,
     cluster: Cluster,
     background: Background,
+    exports: export::Exports,
     counters: Counters,
     nonces: Key,
     nonce_count: u64,
@@ -175,9 +181,10 @@ impl<E: Engine> MetaMachine<E> {
             spare_id: None,
             sessions: Sessions::default(),
             opens: OpenFiles::new(true),
-            orphans: HashSet::new(),
+            orphans: BTreeSet::new(),
             cluster,
             background: Background::default(),
+            exports: export::Exports::default(),
             counters: Counters::default(),
             instance: u64::from_le_bytes(first_eight(&entropy.mac("weir 1 instance", &[]).0)),
             nonces: entropy,
@@ -266,7 +273,8 @@ impl<E: Engine> MetaMachine<E> {
             Peer::Server(server) => self.on_server(server, header.op, body, now).map(Answer::Now),
         };
         let answer = result.unwrap_or_else(|error| Answer::Now(Reply::error(&error)));
-        let failed = matches!(&answer, Answer::Now(reply) if reply.status.is_some());
+        let (Answer::Now(reply) | Answer::AfterSync(_, reply)) = &answer;
+        let failed = reply.status.is_some();
         self.counters.answered(header.op, failed);
         answer
     }
@@ -300,14 +308,40 @@ impl<E: Engine> MetaMachine<E> {
                 let servers = request::<GetTicketsRequest>(rest)?.servers;
                 Reply::ok(&self.tickets(client, session, &servers, now)?)
             }
-            Op::SyncMeta => {
-                let upto = self.engine.sequence();
-                self.engine.request_sync(upto);
-                return Ok(Answer::AfterSync(upto));
+            Op::AdminCapability => {
+                request::<AdminCapabilityRequest>(rest)?;
+                Reply::ok(&self.admin_capability(client, session, now)?)
             }
-            _ => self.execute(session, op, &prefix, rest, now)?,
+            Op::VerifyMeta => {
+                let place = request::<VerifyMetaRequest>(rest)?.place;
+                Reply::ok(&self.verify_meta(client, place)?)
+            }
+            Op::CountOpens => {
+                let files = request::<CountOpensRequest>(rest)?.files;
+                Reply::ok(&self.count_opens(client, &files)?)
+            }
+            Op::ExportMeta => {
+                let asked = request::<ExportMetaRequest>(rest)?;
+                Reply::ok(&self.export_meta(client, &asked, now)?)
+            }
+            Op::SyncMeta => {
+                return Ok(self.after_sync(Reply::ok(&())));
+            }
+            _ => {
+                let done = self.execute(session, op, &prefix, rest, now)?;
+                if done.objects_follow {
+                    return Ok(self.after_sync(done.reply));
+                }
+                done.reply
+            }
         };
         Ok(Answer::Now(reply))
+    }
+
+    fn after_sync(&mut self, reply: Reply) -> Answer {
+        let upto = self.engine.sequence();
+        self.engine.request_sync(upto);
+        Answer::AfterSync(upto, reply)
     }
 
     fn tickets(
@@ -341,6 +375,7 @@ impl<E: Engine> MetaMachine<E> {
         let mut counters = self.counters.list();
         counters.push(("sessions".into(), self.sessions.by_id.len() as u64));
         counters.push(("orphans".into(), self.orphans.len() as u64));
+        counters.push(("targets_out_of_service".into(), self.cluster.out_of_service()));
         counters.push(("map_epoch".into(), self.cluster.epoch.0));
         counters.sort();
         ServerStatus {
@@ -378,12 +413,19 @@ impl<E: Engine> MetaMachine<E> {
             self.cluster.forgive(now.monotonic_ms);
         }
         self.last_tick_ms = now.monotonic_ms;
+        self.exports.forget_old(now.monotonic_ms);
         self.lose_silent_targets(now)?;
         self.expire_sessions(now)?;
         if now.monotonic_ms.saturating_sub(self.started_ms) >= self.times.grace_ms {
             self.settle();
         }
         self.work(background::TICK_STEPS, now)
+    }
+
+    /// Says on which run of its machine it runs: clients learn from that
+    /// whether changes that were acknowledged and not synced may be lost.
+    pub fn set_boot(&mut self, boot: u32) {
+        self.instance = self.instance & 0xffff_ffff | u64::from(boot) << 32;
     }
 
     /// The counters.

@@ -51,6 +51,10 @@ impl<E: Engine> MetaMachine<E> {
                 targets = request.targets.len(),
                 "data server registered"
             );
+            for report in request.targets.iter().filter(|r| !r.trouble.is_empty()) {
+                let (server, target, trouble) = (server.0, report.target.0, &report.trouble);
+                tracing::warn!(server, target, "a target fails: {trouble}");
+            }
         }
         self.report(server, &request.targets, now)
     }
@@ -63,7 +67,6 @@ impl<E: Engine> MetaMachine<E> {
     ) -> Result<Reply> {
         if let Some(change) = self.cluster.heartbeat(server, &request.targets)? {
             self.commit_change(change)?;
-            tracing::info!(server = server.0, "targets are back");
         }
         self.report(server, &request.targets, now)
     }
@@ -77,7 +80,7 @@ impl<E: Engine> MetaMachine<E> {
     }
 
     fn report(&mut self, server: ServerId, reports: &[TargetReport], now: Moment) -> Result<Reply> {
-        self.cluster.heard(reports, now.monotonic_ms);
+        self.cluster.heard(server, reports, now.monotonic_ms);
         for report in reports.iter().filter(|report| self.cluster.serves(server, report.target)) {
             for page in report.removed.chunks(CONFIRM_PAGE) {
                 let removed = confirm(&mut self.engine, report.target, page)?;

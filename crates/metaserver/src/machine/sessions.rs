@@ -1,6 +1,6 @@
 //! Sessions in memory: when they were last heard of, and how far each slot is.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use weir_types::limits::MAX_SLOTS;
 use weir_types::{ClientId, SessionId, SlotId};
 
@@ -53,7 +53,7 @@ impl Session {
 /// All sessions.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    pub by_id: HashMap<SessionId, Session>,
+    pub by_id: BTreeMap<SessionId, Session>,
 }
 
 impl Sessions {
@@ -67,9 +67,7 @@ impl Sessions {
     /// Those that have not been heard of since `deadline_ms`.
     pub fn silent_since(&self, deadline_ms: u64) -> Vec<SessionId> {
         let silent = self.by_id.iter().filter(|(_, s)| s.last_heard_ms < deadline_ms);
-        let mut ids: Vec<SessionId> = silent.map(|(id, _)| *id).collect();
-        ids.sort_unstable();
-        ids
+        silent.map(|(id, _)| *id).collect()
     }
 
     /// The process itself was away: that was nobody else's silence.

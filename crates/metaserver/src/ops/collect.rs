@@ -45,6 +45,7 @@ pub fn dead_list(tx: &mut Tx<'_>, file: FileId, list: u32) -> Outcome<bool> {
     } else {
         record.objects_done = 0;
         tx.delete(&page_key)?;
+        tx.delete(&key::written(file, list, page.first().map_or(0, |s| s.start)))?;
     }
     tx.put(&at, &schema::encode(&record))?;
     Ok(false)

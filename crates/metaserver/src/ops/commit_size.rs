@@ -1,23 +1,26 @@
-//! Writing has led to this size and time.
+//! Writing has led to this size and time, and to data in these columns.
 
 use crate::ops::{Context, Outcome, inodes, layouts, open};
+use crate::schema::RegularFile;
 use weir_metastore::Tx;
-use weir_types::{Attr, Error, ErrorKind};
+use weir_types::limits::MAX_WRITTEN_SEGMENTS;
+use weir_types::{Attr, Error, ErrorKind, FileId};
 use weir_wire::Rights;
-use weir_wire::meta::{CommitSizeRequest, SetTime};
+use weir_wire::meta::{CommitSizeRequest, SetTime, WrittenColumns};
 
 /// Does it. What was written before a truncation does not count, and the
 /// client is told: it may have gone to objects that are no longer the file's.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CommitSizeRequest) -> Outcome<Attr> {
     let file = request.file;
     let mut inode = inodes::load(tx, file)?;
-    inodes::regular(&inode)?;
+    let body = inodes::regular(&inode)?;
     open::require_data(ctx, file, &inode, Rights::WRITE)?;
     layouts::check_size(request.size)?;
     if request.generation != inode.generation {
         let what = "the file was truncated after what was written";
         return Err(Error::new(ErrorKind::Stale, what).into());
     }
+    note_written(tx, file, body, &request.written)?;
     let grows = request.size > inode.size;
     if !(grows || request.mtime.is_some()) {
         return Ok(inode.attr(file));
@@ -34,4 +37,21 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CommitSizeRequest) 
     inode.changed(ctx.now);
     inodes::store(tx, file, &inode)?;
     Ok(inode.attr(file))
+}
+
+/// Keeps in mind which columns have data. What is said of segments that the
+/// file does not have (any more) means nothing.
+fn note_written(
+    tx: &mut Tx<'_>,
+    file: FileId,
+    body: &RegularFile,
+    written: &[WrittenColumns],
+) -> Outcome<()> {
+    if written.len() > MAX_WRITTEN_SEGMENTS {
+        return Err(ErrorKind::TooBig.into());
+    }
+    for WrittenColumns { segment, start, columns } in written {
+        layouts::note_written(tx, (file, body.list), *start, *segment, columns)?;
+    }
+    Ok(())
 }

@@ -71,6 +71,7 @@ pub(crate) fn discard(
     for (target, object) in page.iter().flat_map(|segment| objects_of(file, segment)) {
         tx.put(&key::garbage(target, object), &[])?;
     }
+    tx.delete(&key::written(file, list, 0))?;
     Ok(tx.delete(&key::segments(file, list, 0))?)
 }
 

@@ -22,6 +22,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &ExtendRequest) -> O
     if request.offset >= MAX_FILE_BYTES {
         return Err(ErrorKind::FileTooLarge.into());
     }
+    ctx.effects.objects_follow = true;
     let body = inodes::regular_mut(&mut inode)?;
     let before = body.epoch;
     let (found, _) = layouts::segments_from(tx, file, body.list, request.offset)?;

@@ -2,7 +2,7 @@
 //! see of them.
 
 use crate::ops::{Context, Outcome, inodes};
-use crate::schema::{self, Body, Inode, RegularFile, SegmentPage, key};
+use crate::schema::{self, Body, Inode, RegularFile, SegmentPage, WrittenPage, key};
 use weir_layout::place::DEFAULT_SEGMENT_BYTES;
 use weir_layout::{grant, place};
 use weir_metastore::Tx;
@@ -73,6 +73,28 @@ fn page_at(tx: &mut Tx<'_>, file: FileId, list: u32, offset: u64) -> Outcome<Vec
         Some((_, bytes)) => Ok(decode_page(bytes)?.segments),
         None => Ok(Vec::new()),
     }
+}
+
+/// Notes that columns of the segment that holds `offset` were written; nothing
+/// if that segment has another number. Writes only what is new.
+pub(crate) fn note_written(
+    tx: &mut Tx<'_>,
+    (file, list): (FileId, u32),
+    offset: u64,
+    segment: SegmentIndex,
+    columns: &[u8],
+) -> Outcome<()> {
+    let page = page_at(tx, file, list, offset)?;
+    let Some(at) = page.iter().position(|s| s.index == segment) else { return Ok(()) };
+    let key = key::written(file, list, page[0].start);
+    let mut record: WrittenPage = match tx.get(&key)? {
+        Some(bytes) => schema::decode(&bytes, "of written columns")?,
+        None => WrittenPage::default(),
+    };
+    if record.add(at, columns, page[at].columns.len()) {
+        tx.put(&key, &schema::encode(&record))?;
+    }
+    Ok(())
 }
 
 /// A page and its key.
@@ -170,7 +192,7 @@ pub(crate) fn chunk_bytes(spec: &LayoutSpec) -> u64 {
 /// file without data has neither segments nor rights to any.
 pub(crate) fn open_file(
     tx: &mut Tx<'_>,
-    ctx: &Context<'_>,
+    ctx: &mut Context<'_>,
     (file, inode): (FileId, &Inode),
     rights: Rights,
     first: Option<FileLayout>,
@@ -191,6 +213,8 @@ pub(crate) fn open_file(
         .pending_truncate
         .clone()
         .filter(|pending| rights.allow(Rights::WRITE) || inode.size > pending.size);
+    // Whoever is told of it carries it out.
+    ctx.effects.objects_follow |= pending_truncate.is_some();
     Ok(OpenFile { attr, layout, more_segments, capability, pending_truncate })
 }
 

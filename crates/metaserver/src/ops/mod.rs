@@ -102,6 +102,9 @@ pub struct Effects {
     pub orphaned: Option<FileId>,
     /// A dead list has been queued.
     pub dead_list: bool,
+    /// Objects will be changed by what the reply says: it must not be taken
+    /// back by a power cut then, nor its numbers be given again.
+    pub objects_follow: bool,
 }
 
 /// What is known of the cluster.

@@ -2,6 +2,7 @@
 
 use crate::ops::{Context, Outcome, access, deletion, inodes, names};
 use crate::schema::{self, Dentry, Inode, key};
+use weir_host::plant::{Bug, planted};
 use weir_metastore::Tx;
 use weir_types::limits::MAX_LINKS;
 use weir_types::{ErrorKind, FileId, FileKind};
@@ -241,7 +242,9 @@ fn replace(
     if let Some(target) = target.as_ref().filter(|target| target.is_directory()) {
         names::require_empty(tx, target.dentry.file)?;
     }
-    names::remove(tx, ctx, (from.dir, &mut dirs.from), from.name, &source.dentry)?;
+    if !planted(Bug::HalfRename) {
+        names::remove(tx, ctx, (from.dir, &mut dirs.from), from.name, &source.dentry)?;
+    }
     match &target {
         // The new name keeps its place in listings: it was there all the time.
         Some(target) => {

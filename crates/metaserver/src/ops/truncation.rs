@@ -28,6 +28,7 @@ pub(crate) fn resize(
     let generation = Generation(inode.generation.0 + u64::from(shrinks));
     let body = inodes::regular_mut(inode)?;
     if shrinks {
+        ctx.effects.objects_follow = true;
         let earlier = body.pending_truncate.as_ref().map_or(size, |pending| pending.size);
         let cut = PendingTruncate { generation, size: size.min(earlier) };
         body.pending_truncate = Some(cut);
@@ -47,6 +48,7 @@ pub(crate) fn empty(
     file: FileId,
     inode: &mut Inode,
 ) -> Outcome<FileLayout> {
+    ctx.effects.objects_follow = true;
     let body = inodes::regular_mut(inode)?;
     deletion::discard(tx, ctx, file, body.list, false)?;
     body.list += 1;

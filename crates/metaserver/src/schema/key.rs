@@ -96,6 +96,12 @@ pub fn segments_of(file: FileId, list: u32) -> Span {
     (prefix, Build::new(b"s/").u64(file.0).u32(list.wrapping_add(1)).0)
 }
 
+/// `w/` file, list, complement of the first byte: the [`super::WrittenPage`]
+/// of the page of segments that has the same numbers.
+pub fn written(file: FileId, list: u32, page_start: u64) -> Vec<u8> {
+    Build::new(b"w/").u64(file.0).u32(list).u64(!page_start).0
+}
+
 /// `x/` file, name: the value of an extended attribute, as it is.
 pub fn xattr(file: FileId, name: &[u8]) -> Vec<u8> {
     Build::new(b"x/").u64(file.0).bytes(name).0
@@ -151,6 +157,31 @@ pub fn dead_list(key: &[u8]) -> Result<(FileId, u32), DecodeError> {
     let list = u32::from_be_bytes(r.array()?);
     r.finish()?;
     Ok((file, list))
+}
+
+/// The number behind the prefix of a key (a file or directory, mostly), and
+/// what follows it.
+pub fn owner_and_rest(key: &[u8]) -> Result<(FileId, &[u8]), DecodeError> {
+    let mut r = Reader::new(key);
+    r.take(2)?;
+    let owner = FileId(u64::from_be_bytes(r.array()?));
+    let rest = r.remaining();
+    Ok((owner, r.take(rest)?))
+}
+
+/// File, list and first byte of a key made by [`segments`] or [`written`].
+pub fn list_page(key: &[u8]) -> Result<(FileId, u32, u64), DecodeError> {
+    let (file, rest) = owner_and_rest(key)?;
+    let mut r = Reader::new(rest);
+    let list = u32::from_be_bytes(r.array()?);
+    let start = !u64::from_be_bytes(r.array()?);
+    r.finish()?;
+    Ok((file, list, start))
+}
+
+/// The target of a key made by [`garbage`].
+pub fn garbage_target(key: &[u8]) -> Result<TargetId, DecodeError> {
+    server_id(key.get(..6).unwrap_or(key)).map(|server| TargetId(server.0))
 }
 
 /// `g/` target, object: to be removed there. No value.
@@ -265,6 +296,12 @@ mod tests {
             let (start, end) = garbage_of(TargetId(t));
             prop_assert!(start <= key && key < end);
             prop_assert_eq!(garbage_object(&key), Ok(object));
+            prop_assert_eq!(garbage_target(&key), Ok(TargetId(t)));
+            let page = segments(FileId(f), s, u64::from(t));
+            prop_assert_eq!(list_page(&page), Ok((FileId(f), s, u64::from(t))));
+            prop_assert_eq!(list_page(&written(FileId(f), s, 7)), Ok((FileId(f), s, 7)));
+            let name = dentry(FileId(f), b"name");
+            prop_assert_eq!(owner_and_rest(&name), Ok((FileId(f), &b"name"[..])));
             prop_assert_eq!(listing_cookie(&listing(FileId(f), u64::from(s))), Ok(u64::from(s)));
             prop_assert_eq!(dead_list(&dead(FileId(f), s)), Ok((FileId(f), s)));
         }

@@ -13,7 +13,7 @@ mod session;
 
 pub use cluster::{ClientRecord, ClientStanding, FormatRecord, ServerRecord, TargetRecord};
 pub use inode::{Body, Directory, Inode, RegularFile};
-pub use namespace::{DeadList, Dentry, ListEntry, Orphan, SegmentPage};
+pub use namespace::{DeadList, Dentry, ListEntry, Orphan, SegmentPage, WrittenPage};
 pub use session::{SessionRecord, SlotRecord};
 
 use weir_types::{Decode, Encode, Error, ErrorKind, Result};

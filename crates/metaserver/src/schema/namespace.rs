@@ -37,6 +37,46 @@ pub struct SegmentPage {
 }
 weir_types::codec_struct!(SegmentPage { segments });
 
+/// Which columns of the segments of a page were ever written, as far as
+/// writers have told: an object that is in here and not on its target is lost,
+/// and not a hole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WrittenPage {
+    /// For each segment of the page, in order (missing ones: none): column `c`
+    /// is bit `c % 8` of byte `c / 8`.
+    pub columns: Vec<Bytes>,
+}
+weir_types::codec_struct!(WrittenPage { columns });
+
+impl WrittenPage {
+    /// Whether a column of the segment at a position of the page was written.
+    pub fn has(&self, position: usize, column: usize) -> bool {
+        let byte = self.columns.get(position).and_then(|bits| bits.get(column / 8));
+        byte.is_some_and(|byte| byte & (1 << (column % 8)) != 0)
+    }
+
+    /// Adds columns below `count` to those of a segment; returns whether any of
+    /// them is new.
+    pub fn add(&mut self, position: usize, columns: &[u8], count: usize) -> bool {
+        let mut new = false;
+        for column in 0..count.min(columns.len() * 8) {
+            if columns[column / 8] & (1 << (column % 8)) == 0 || self.has(position, column) {
+                continue;
+            }
+            if self.columns.len() <= position {
+                self.columns.resize(position + 1, Bytes::default());
+            }
+            let bits = &mut self.columns[position].0;
+            if bits.len() <= column / 8 {
+                bits.resize(column / 8 + 1, 0);
+            }
+            bits[column / 8] |= 1 << (column % 8);
+            new = true;
+        }
+        new
+    }
+}
+
 /// A file without a name that may be open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Orphan {}
@@ -51,3 +91,20 @@ pub struct DeadList {
     pub objects_done: u32,
 }
 weir_types::codec_struct!(DeadList { xattrs, objects_done });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_added_once_and_only_those_that_the_segment_has() {
+        let mut page = WrittenPage::default();
+        assert!(page.add(2, &[0b101, 0xff], 10));
+        let written: Vec<_> = (0..20).filter(|&c| page.has(2, c)).collect();
+        assert_eq!(written, [0, 2, 8, 9]);
+        assert!(!page.add(2, &[0b101, 0xff], 10), "nothing is new");
+        assert!(!page.has(1, 0) && !page.has(3, 0));
+        assert!(!page.add(0, &[], 4) && !page.add(0, &[0, 0], 16));
+        assert_eq!(page.columns.len(), 3);
+    }
+}

@@ -135,15 +135,28 @@ impl<E: Engine> Cluster<E> {
             total_files: 1000,
             free_files: 900,
         };
-        TargetReport { target: TargetId(target), usage, removed: Vec::new() }
+        TargetReport {
+            target: TargetId(target),
+            usage,
+            trouble: String::new(),
+            removed: Vec::new(),
+        }
     }
 
     pub fn register(&mut self, server: u32, targets: &[u32]) -> Result<HeartbeatReply, Error> {
+        self.register_reports(server, targets.iter().map(|&t| Self::report(t)).collect())
+    }
+
+    pub fn register_reports(
+        &mut self,
+        server: u32,
+        targets: Vec<TargetReport>,
+    ) -> Result<HeartbeatReply, Error> {
         let request = RegisterRequest {
             host: format!("node-{server}"),
             tcp: format!("10.0.0.{server}:7701"),
             unix: String::new(),
-            targets: targets.iter().map(|&t| Self::report(t)).collect(),
+            targets,
         };
         self.serve(server, &request)
     }
@@ -172,7 +185,7 @@ impl<E: Engine> Cluster<E> {
         let answer = self.machine.on_request(peer, &header, body, self.now);
         self.machine.flush().unwrap();
         match answer {
-            Answer::Now(reply) => match reply.status {
+            Answer::Now(reply) | Answer::AfterSync(_, reply) => match reply.status {
                 None => Ok(reply.body),
                 Some(kind) => {
                     let error = Error::from_bytes(&reply.body).unwrap();
@@ -180,7 +193,6 @@ impl<E: Engine> Cluster<E> {
                     Err(error)
                 }
             },
-            Answer::AfterSync(_) => Ok(Vec::new()),
         }
     }
 
@@ -312,7 +324,8 @@ pub fn set_size(file: FileId, size: u64) -> SetAttrRequest {
 
 pub fn commit(open: &OpenFile, size: u64) -> CommitSizeRequest {
     let (file, generation) = (open.attr.file, open.attr.generation);
-    CommitSizeRequest { file, size, generation, mtime: Some(SetTime::Now) }
+    let mtime = Some(SetTime::Now);
+    CommitSizeRequest { file, size, generation, mtime, written: Vec::new() }
 }
 
 pub fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {

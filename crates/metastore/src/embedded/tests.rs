@@ -5,7 +5,7 @@ use super::*;
 use crate::tx::transact;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
@@ -58,7 +58,8 @@ fn files_after_kill(dir: &Path) -> TempDir {
 }
 
 fn log_files(dir: &Path) -> Vec<PathBuf> {
-    directory::segments(dir).unwrap().into_iter().map(|s| s.path).collect()
+    let segments = Home::open_or_make(dir).unwrap().segments().unwrap();
+    segments.into_iter().map(|s| dir.join(s.name)).collect()
 }
 
 fn flip(path: &Path, offset: u64) {
@@ -74,6 +75,12 @@ fn as_before_a_power_cut(path: &Path) {
     let header = crate::record::SegmentHeader::decode(&bytes).unwrap();
     let earlier = crate::record::SegmentHeader { boot: [9; 16], ..header };
     OpenOptions::new().write(true).open(path).unwrap().write_all_at(&earlier.encode(), 0).unwrap();
+}
+
+/// A file of `/dev`.
+fn device(name: &str) -> weir_host::fs::File {
+    let dev = weir_host::fs::Directory::open(Path::new("/dev")).unwrap();
+    dev.open_file(name, weir_host::fs::OpenHow::WRITE).unwrap()
 }
 
 fn apply_all(engine: &mut Embedded) {
@@ -331,10 +338,15 @@ fn a_second_process_is_refused() {
 fn an_unknown_format_is_refused_and_left_alone() {
     let dir = TempDir::new().unwrap();
     open(dir.path()).close().unwrap();
-    std::fs::write(dir.path().join("format"), "weir-metastore 7\n").unwrap();
-    let error = try_open(dir.path()).err().unwrap();
-    assert_eq!(error.kind, ErrorKind::Unsupported);
-    assert!(error.message.contains("has format 7; this program knows only 1"), "{error}");
+    let newer =
+        format!("weir-metastore 7 {:08x}\n", weir_types::checksum::crc32c(b"weir-metastore 7"));
+    for (text, version) in [("weir-metastore 1\n", 1), (&*newer, 7)] {
+        std::fs::write(dir.path().join("format"), text).unwrap();
+        let error = try_open(dir.path()).err().unwrap();
+        assert_eq!(error.kind, ErrorKind::Unsupported);
+        let expected = format!("has format {version}; this program knows only 2");
+        assert!(error.message.contains(&expected), "{error}");
+    }
     std::fs::write(dir.path().join("format"), "something else").unwrap();
     assert_eq!(try_open(dir.path()).err().unwrap().kind, ErrorKind::Corrupt);
 }
@@ -363,7 +375,7 @@ fn after_a_failed_append_nothing_more_is_taken() {
     put(&mut engine, 1..=3);
     engine.flush().unwrap();
     put(&mut engine, 4..=4);
-    engine.log.redirect(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    engine.log.redirect(device("full"));
     assert_eq!(engine.flush().unwrap_err().kind, ErrorKind::NoSpace);
     let again = transact::<_, Error>(&mut engine, |tx| Ok(tx.put(b"x", b"v")?)).unwrap_err();
     assert!(again.message.contains("failed earlier, restart the server"), "{again}");
@@ -382,9 +394,8 @@ fn after_a_failed_sync_nothing_more_is_taken() {
     };
     let mut engine = Embedded::open(dir.path(), idle(), notify).unwrap();
     // A file that takes writes and cannot be synced.
-    let null = OpenOptions::new().write(true).open("/dev/null").unwrap();
-    engine.log.redirect(null.try_clone().unwrap());
-    engine.shared.rotated(Arc::new(null));
+    let null = engine.log.redirect(device("null"));
+    engine.shared.rotated(null);
     put(&mut engine, 1..=1);
     assert!(engine.sync().is_err());
     assert!(woken.load(Ordering::SeqCst) > 0, "the owner is told");
@@ -439,7 +450,7 @@ fn a_segment_that_cannot_be_begun_stops_nothing_until_the_log_is_full() {
     let mut engine = Embedded::open(dir.path(), config, || {}).unwrap();
     // Every name that the next segments could have is taken.
     for n in 2..2000 {
-        std::fs::create_dir(crate::log::segment_path(dir.path(), Sequence(n))).unwrap();
+        std::fs::create_dir(dir.path().join(crate::log::segment_name(Sequence(n)))).unwrap();
     }
     let mut done = 0;
     let error = loop {
@@ -453,7 +464,7 @@ fn a_segment_that_cannot_be_begun_stops_nothing_until_the_log_is_full() {
     assert!((20..200).contains(&done), "{done} commits");
     assert!(error.message.contains("log.0"), "{error}");
     for n in 2..2000 {
-        std::fs::remove_dir(crate::log::segment_path(dir.path(), Sequence(n))).unwrap();
+        std::fs::remove_dir(dir.path().join(crate::log::segment_name(Sequence(n)))).unwrap();
     }
     put(&mut engine, 1..=5);
     engine.close().unwrap();

@@ -30,6 +30,8 @@ impl Errno {
     pub const EINVAL: Self = Self(libc::EINVAL);
     /// No space left.
     pub const ENOSPC: Self = Self(libc::ENOSPC);
+    /// No data or hole from there on.
+    pub const ENXIO: Self = Self(libc::ENXIO);
     /// A value does not fit the caller's buffer.
     pub const ERANGE: Self = Self(libc::ERANGE);
     /// File name too long.
@@ -73,7 +75,12 @@ impl From<ErrorKind> for Errno {
 }
 
 impl From<Error> for Errno {
+    /// What the number cannot say (which file, which bytes, which target) goes
+    /// to the log.
     fn from(error: Error) -> Self {
+        if error.kind.errno() == libc::EIO {
+            tracing::error!("{error}");
+        }
         error.kind.into()
     }
 }

@@ -380,6 +380,22 @@ impl World {
         self.reset_end(id, 1, Errno::CONNRESET);
     }
 
+    /// One end loses patience and sees a reset; the other hears nothing. What
+    /// is on its way to that still arrives.
+    pub(super) fn give_up(&mut self, id: Id, end: usize) {
+        let this = self.end_mut(id, end);
+        if this.phase != Phase::Open {
+            return;
+        }
+        this.phase = Phase::Broken;
+        this.error = Some(Errno::CONNRESET);
+        this.arriving.clear();
+        this.discard_received();
+        if let Some(socket) = this.socket {
+            self.notify(socket, poller::Ready::ALL);
+        }
+    }
+
     pub(super) fn black_hole(&mut self, id: Id) {
         let Some(connection) = self.network.connections.get_mut(id) else { return };
         connection.black_hole = true;

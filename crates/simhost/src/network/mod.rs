@@ -235,6 +235,21 @@ impl Network<'_> {
         broken.len()
     }
 
+    /// Breaks every connection between two nodes at the end of the first: it
+    /// sees a reset, while what it had sent still arrives. Returns how many
+    /// there were.
+    pub fn give_up_connections(&self, at: NodeId, peer: NodeId) -> usize {
+        let mut world = self.world.enter();
+        let given_up = world.connections_between(at.0, peer.0);
+        for id in &given_up {
+            let Some(connection) = world.network.connections.get(*id) else { continue };
+            let end = usize::from(connection.nodes[0] != at.0);
+            world.give_up(*id, end);
+        }
+        world.note_fault("give up", at.0, peer.0);
+        given_up.len()
+    }
+
     /// Makes every connection that now stands between two nodes swallow what
     /// is sent on it, for ever and without a word; new ones work. Returns how
     /// many there were.

@@ -1,8 +1,9 @@
 //! A target in a temporary directory, and a reader that verifies as a client
 //! does.
 #![allow(dead_code, reason = "each test program uses its part")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests use the real one")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use weir_store::{Object, ReadMode, ReadOutcome, Target, TargetIdentity};
 use weir_types::checksum::crc32c;
 use weir_types::{
@@ -49,17 +50,53 @@ impl TestTarget {
         Self { dir, target }
     }
 
+    /// After `kill -9` of the server and a restart.
+    pub fn kill_and_reopen(self) -> Self {
+        let Self { dir, target } = self;
+        target.drop_unclosed();
+        let target = Target::open(dir.path()).unwrap();
+        Self { dir, target }
+    }
+
+    /// Turned back into what a program of the first format would have written.
+    pub fn into_version_1(self) -> Self {
+        let Self { dir, target } = self;
+        drop(target);
+        let down = |path: PathBuf| {
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[8] = 1;
+            if bytes[3] == b'R' && bytes[4] == b'O' {
+                bytes[40..48].fill(0);
+            }
+            let check = crc32c(&bytes[..508]);
+            bytes[508..512].copy_from_slice(&check.to_le_bytes());
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, &bytes[..512], 0).unwrap();
+        };
+        for file in object_files(dir.path()) {
+            down(file);
+        }
+        down(dir.path().join("superblock"));
+        std::fs::remove_file(dir.path().join("intents")).unwrap();
+        let target = Target::open(dir.path()).unwrap();
+        Self { dir, target }
+    }
+
     /// The one object file that there is.
     pub fn only_file(&self) -> PathBuf {
-        let mut files = Vec::new();
-        for hash in std::fs::read_dir(self.dir.path().join("objects")).unwrap() {
-            for file in std::fs::read_dir(hash.unwrap().path()).unwrap() {
-                files.push(file.unwrap().path());
-            }
-        }
+        let mut files = object_files(self.dir.path());
         assert_eq!(files.len(), 1);
         files.remove(0)
     }
+}
+
+/// The files of all objects of a target.
+pub fn object_files(target: &Path) -> Vec<PathBuf> {
+    let hash_directories = std::fs::read_dir(target.join("objects")).unwrap();
+    hash_directories
+        .flat_map(|hash| std::fs::read_dir(hash.unwrap().path()).unwrap())
+        .map(|file| file.unwrap().path())
+        .collect()
 }
 
 /// The checksum of each cut of the pieces, as a client computes them.

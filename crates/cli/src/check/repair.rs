@@ -1,0 +1,151 @@
+//! Asks the servers again about what a cluster in use may look like for a
+//! moment, and carries out what is safe.
+
+use std::collections::BTreeMap;
+use weir_client::{Administrator, Client, Context};
+use weir_metaserver::audit::{Kind, Problem, Short, Subject};
+use weir_types::limits::MAX_OBJECT_PAGE;
+use weir_types::{Error, ErrorKind, FileId, ObjectId, Result, TargetId};
+
+/// What became of a problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is gone.
+    Repaired,
+    /// It was not touched, for this reason.
+    Left(String),
+}
+
+/// What asking again led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is so.
+    Confirmed,
+    /// It is not, or not any more.
+    Passed,
+    /// The file is in use: nobody can tell.
+    InUse,
+}
+
+/// Whether a problem is one, now that time has passed.
+pub fn confirm(client: &Client, admin: &Administrator, problem: &Problem) -> Result<Verdict> {
+    match &problem.subject {
+        _ if !problem.needs_confirmation() => Ok(Verdict::Confirmed),
+        // Nobody can have made it anew: its file has been gone for good.
+        Subject::Object { target, object, .. } => {
+            Ok(if exists(admin, *target, *object)? { Verdict::Confirmed } else { Verdict::Passed })
+        }
+        Subject::Lost(lost) => {
+            if exists(admin, lost.target, lost.object)? {
+                return Ok(Verdict::Passed);
+            }
+            // It was there as long as its segment was, which is still there.
+            let segment = match admin.segment_at(lost.object.file, lost.segment_start) {
+                Err(error) if error.kind == ErrorKind::Stale => None,
+                other => other?,
+            };
+            let same = segment.is_some_and(|s| s.index == lost.object.segment);
+            Ok(if same { Verdict::Confirmed } else { Verdict::Passed })
+        }
+        Subject::Short(short) => confirm_short(client, admin, short),
+        Subject::File => Ok(Verdict::Confirmed),
+    }
+}
+
+/// One that cannot be opened is there.
+fn exists(admin: &Administrator, target: TargetId, object: ObjectId) -> Result<bool> {
+    match admin.stat_object(target, object) {
+        Err(error) if error.kind == ErrorKind::Corrupt => Ok(true),
+        other => other.map(|stat| stat.exists),
+    }
+}
+
+/// Nobody has the file open, before and after, and it has not changed since it
+/// was seen: so whoever wrote to it is gone, and left it as it is.
+fn confirm_short(client: &Client, admin: &Administrator, short: &Short) -> Result<Verdict> {
+    let file = short.object.file;
+    let is_quiet = || -> Result<Option<Verdict>> {
+        if admin.count_opens(&[file])?.first().is_none_or(|count| *count > 0) {
+            return Ok(Some(Verdict::InUse));
+        }
+        match client.getattr(&Context::root(), file) {
+            Err(error) if error.kind == ErrorKind::Stale => Ok(Some(Verdict::Passed)),
+            Err(error) => Err(error),
+            Ok(attr) if attr.size >= short.found => Ok(Some(Verdict::Passed)),
+            Ok(attr) if attr.change != short.change => Ok(Some(Verdict::InUse)),
+            Ok(_) => Ok(None),
+        }
+    };
+    if let Some(verdict) = is_quiet()? {
+        return Ok(verdict);
+    }
+    let stat = admin.stat_object(short.target, short.object)?;
+    if stat.len != short.object_len {
+        return Ok(Verdict::Passed);
+    }
+    Ok(is_quiet()?.unwrap_or(Verdict::Confirmed))
+}
+
+/// Repairs what is safe, and says why the rest is left.
+pub fn repair(admin: &Administrator, problems: &[Problem]) -> Vec<Outcome> {
+    let mut outcomes: Vec<Outcome> = problems.iter().map(|p| Outcome::Left(why_left(p))).collect();
+    let mut orphans: BTreeMap<TargetId, Vec<(usize, ObjectId)>> = BTreeMap::new();
+    for (number, problem) in problems.iter().enumerate() {
+        match (&problem.subject, problem.kind) {
+            (Subject::Object { target, object, .. }, Kind::OrphanObject) => {
+                orphans.entry(*target).or_default().push((number, *object));
+            }
+            (Subject::Short(short), _) => {
+                let file = short.object.file;
+                let raised = admin.raise_size(file, short.found, short.generation);
+                outcomes[number] = outcome(raised.map(drop), file);
+            }
+            _ => {}
+        }
+    }
+    for (target, objects) in orphans {
+        for page in objects.chunks(MAX_OBJECT_PAGE) {
+            let ids: Vec<ObjectId> = page.iter().map(|(_, object)| *object).collect();
+            let removed = admin.remove_objects(target, &ids);
+            for (number, object) in page {
+                outcomes[*number] = outcome(removed.clone(), object.file);
+            }
+        }
+    }
+    outcomes
+}
+
+fn outcome(result: Result<()>, file: FileId) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Repaired,
+        Err(Error { kind: ErrorKind::Stale, .. }) => {
+            Outcome::Left(format!("file {file} changed meanwhile: check again"))
+        }
+        Err(error) => Outcome::Left(error.to_string()),
+    }
+}
+
+/// Why nothing is done about a problem without being asked, or at all.
+pub fn why_left(problem: &Problem) -> String {
+    match problem.kind {
+        Kind::OrphanObject => "`--repair` removes it",
+        Kind::Size if matches!(problem.subject, Subject::Short(_)) => {
+            "`--repair` raises the size; nothing is ever cut"
+        }
+        Kind::Size => "the layout may be an old one: see where the metadata came from",
+        Kind::MissingObject => "copy the file anew from where it came; other bytes of it are good",
+        Kind::MisplacedObject => "nobody reads it; it may be a column of a lost layout",
+        Kind::DoomedObject => "stop the data server, and restore the metadata from a good copy",
+        Kind::StrayFile => "nobody reads it; look at it and move it away",
+        Kind::Leftover => "it takes space and does no harm",
+        Kind::Name | Kind::Count | Kind::Layout | Kind::Record => {
+            "the truth cannot be told from here: restore the metadata from a good copy"
+        }
+    }
+    .to_owned()
+}
+
+/// Whether `--repair` does anything about it.
+pub fn is_repairable(problem: &Problem) -> bool {
+    problem.kind == Kind::OrphanObject || matches!(problem.subject, Subject::Short(_))
+}

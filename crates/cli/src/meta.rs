@@ -1,0 +1,111 @@
+//! `weir meta`: the metadata server, and backups of what it keeps.
+
+use crate::args::{Meta, MetaCommand, MetaExport, MetaImport};
+use crate::failure::{Done, Failure};
+use crate::files::remote::connect;
+use crate::output::{human_size, print};
+use crate::{serve, settings};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use weir_client::Administrator;
+use weir_metaserver::restore::{
+    ExportHeader, ExportTotals, ExportWriter, Sequence, restore_directory,
+};
+
+/// Runs `weir meta`.
+pub fn run(meta: &Meta) -> Done {
+    match &meta.command {
+        Some(MetaCommand::Export(export)) => run_export(export),
+        Some(MetaCommand::Import(import)) => run_import(import),
+        None => {
+            let none = || Failure::new("which configuration? give one with --config");
+            serve::meta(meta.config.as_deref().ok_or_else(none)?, meta.detach)
+        }
+    }
+}
+
+fn run_export(export: &MetaExport) -> Done {
+    let cluster = settings::cluster(&export.client)?;
+    let to_output = export.file == Path::new("-");
+    if to_output && io::stdout().is_terminal() {
+        return Err(Failure::new("an export is not for a terminal")
+            .hint("name a file, or redirect the output"));
+    }
+    let admin = connect(&cluster.credential()?, "meta export")?.administrator()?;
+    if to_output {
+        let about = |e| Failure::file(Path::new("standard output"), e);
+        return write_records(&admin, io::stdout().lock(), about).map(drop);
+    }
+    let totals = to_file(&admin, &export.file)?;
+    let size = human_size(totals.bytes);
+    print(&format!("saved {} records ({size}) in {}\n", totals.records, export.file.display()))
+}
+
+/// Writes beside the file and renames, so that the file is always whole.
+fn to_file(admin: &Administrator, path: &Path) -> Done<ExportTotals> {
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let about = |e: io::Error| Failure::file(&partial, e);
+    // Names of everybody's files are nobody's business.
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let file = options.open(&partial).map_err(about)?;
+    let save = || {
+        let (totals, file) = write_records(admin, BufWriter::new(file), about)?;
+        let file = file.into_inner().map_err(|e| about(e.into_error()))?;
+        file.sync_all().map_err(about)?;
+        std::fs::rename(&partial, path).map_err(about)?;
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = dir.unwrap_or(Path::new("."));
+        File::open(dir).and_then(|dir| dir.sync_all()).map_err(|e| Failure::file(dir, e))?;
+        Ok(totals)
+    };
+    save().inspect_err(|_: &Failure| {
+        // What is left of it is of no use; if it stays, the next one replaces it.
+        let _ = std::fs::remove_file(&partial);
+    })
+}
+
+fn write_records<W: Write>(
+    admin: &Administrator,
+    out: W,
+    about: impl Fn(io::Error) -> Failure,
+) -> Done<(ExportTotals, W)> {
+    let export = admin.export()?;
+    let header = ExportHeader { cluster: export.cluster(), sequence: Sequence(export.sequence()) };
+    let mut writer = ExportWriter::new(out, header).map_err(&about)?;
+    for record in export {
+        let (key, value) = record?;
+        writer.record(&key, &value).map_err(&about)?;
+    }
+    let (out, totals) = writer.finish().map_err(&about)?;
+    Ok((totals, out))
+}
+
+fn run_import(import: &MetaImport) -> Done {
+    let from: Box<dyn Read> = match import.file == Path::new("-") {
+        true => Box::new(io::stdin().lock()),
+        false => {
+            let file = File::open(&import.file).map_err(|e| Failure::file(&import.file, e))?;
+            Box::new(BufReader::new(file))
+        }
+    };
+    let dir = settings::absolute(&import.dir)?;
+    let restored = restore_directory(&dir, from).map_err(|e| {
+        let exists = e.kind == weir_types::ErrorKind::Exists;
+        let failure = Failure::from(e).about(import.file.display());
+        match exists {
+            true => failure,
+            false => failure.hint(format!("remove {} before you try again", dir.display())),
+        }
+    })?;
+    print(&format!(
+        "made {} with {} records, as of operation {}\n",
+        dir.display(),
+        restored.totals.records,
+        restored.header.sequence
+    ))
+}

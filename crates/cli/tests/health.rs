@@ -1,0 +1,452 @@
+//! Targets whose disks are full, fail, turn read-only or vanish, under real
+//! servers: clean errors at once, and everything else goes on.
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod harness;
+mod library;
+
+use harness::{Cluster, Place, Said, eventually, noise};
+use library::client;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use weir_client::{Client, Context, CreateOptions, File};
+use weir_types::{ErrorKind, FileId, LayoutSpec, TargetId};
+use weir_wire::Rights;
+
+/// `EXT4_IOC_SHUTDOWN`: from then on the file system fails with `EIO`.
+const EXT4_IOC_SHUTDOWN: libc::Ioctl = 0x8004_587d;
+
+fn succeeds(program: &str, arguments: &[&dyn AsRef<std::ffi::OsStr>]) -> bool {
+    let mut command = Command::new(program);
+    for argument in arguments {
+        command.arg(argument);
+    }
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+/// A small file system of its own, gone when dropped.
+struct Disk {
+    at: PathBuf,
+    image: Option<PathBuf>,
+}
+
+impl Disk {
+    /// In memory. `None`, said, where this user may not mount.
+    fn memory(place: &Place, size: &str) -> Option<Self> {
+        let at = place.path("disk");
+        std::fs::create_dir(&at).unwrap();
+        let options = format!("-osize={size}");
+        let mounted = succeeds("mount", &[&"-ttmpfs", &options, &"weir-test", &at]);
+        Self::or_say(mounted, Self { at, image: None })
+    }
+
+    /// ext4 in a file, which becomes read-only when it finds an error.
+    fn ext4(place: &Place) -> Option<Self> {
+        let (at, image) = (place.path("disk"), place.path("image"));
+        std::fs::create_dir(&at).unwrap();
+        std::fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
+        let made = succeeds("mkfs.ext4", &[&"-qF", &image]);
+        let disk = Self { at, image: Some(image) };
+        Self::or_say(made && disk.mount(), disk)
+    }
+
+    fn or_say(mounted: bool, disk: Self) -> Option<Self> {
+        if !mounted {
+            println!("skipped: needs root (and loop devices)");
+        }
+        mounted.then_some(disk)
+    }
+
+    fn mount(&self) -> bool {
+        let Some(image) = &self.image else { return false };
+        succeeds("mount", &[&"-oloop,errors=remount-ro", image, &self.at])
+    }
+
+    /// What an administrator does: unmount, check, mount.
+    fn repair(&self) {
+        assert!(succeeds("umount", &[&self.at]), "it is still in use");
+        let image = self.image.as_ref().unwrap();
+        // 1: it has corrected something.
+        let checked = Command::new("e2fsck").arg("-fy").arg(image).output().unwrap();
+        assert!(checked.status.code().is_some_and(|code| code <= 1), "{checked:?}");
+        assert!(self.mount());
+    }
+
+    /// Lets the file system find an error, after which it takes no change any
+    /// more. (`mount -o remount,ro` is refused while files are open for
+    /// writing, which those of a served target always are.)
+    fn turn_read_only(&self) -> bool {
+        let source = Command::new("findmnt").args(["-no", "SOURCE"]).arg(&self.at).output();
+        let source = String::from_utf8(source.unwrap().stdout).unwrap();
+        let device = Path::new(source.trim()).file_name().unwrap().to_owned();
+        let trigger = Path::new("/sys/fs/ext4").join(device).join("trigger_fs_error");
+        std::fs::write(trigger, "a test").is_ok()
+    }
+
+    /// From now on everything fails with `EIO`.
+    fn break_down(&self) -> bool {
+        let dir = std::fs::File::open(&self.at).unwrap();
+        let without_flush = 2u32;
+        // SAFETY: the ioctl reads one u32, which outlives the call, and the
+        // descriptor is open.
+        unsafe { libc::ioctl(dir.as_raw_fd(), EXT4_IOC_SHUTDOWN, &raw const without_flush) == 0 }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        succeeds("umount", &[&"-l", &self.at]);
+    }
+}
+
+/// Two servers of two targets each.
+fn four(place: &Place) -> Cluster<'_> {
+    place.up("sick", &["--targets", "4", "--targets-per-server", "2"])
+}
+
+fn target_dir(cluster: &Cluster<'_>) -> PathBuf {
+    cluster.dir().join("targets/2")
+}
+
+/// Moves target 2 to the disk.
+fn move_target(cluster: &Cluster<'_>, disk: &Disk) {
+    cluster.weir(&["down"]).ok();
+    let (dir, there) = (target_dir(cluster), disk.at.join("target"));
+    assert!(succeeds("cp", &[&"-a", &dir, &there]) && succeeds("sync", &[&"-f", &there]));
+    std::fs::remove_dir_all(&dir).unwrap();
+    std::os::unix::fs::symlink(there, dir).unwrap();
+    cluster.weir(&["up"]).ok();
+}
+
+/// Makes a file on one target only.
+fn file_on(client: &Client, target: u32, name: &str) -> File {
+    let layout = LayoutSpec { count: 1, base: Some(target - 1), ..LayoutSpec::default() };
+    let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
+    let (file, _) =
+        client.create(&Context::root(), FileId::ROOT, name.as_bytes(), &options).unwrap();
+    assert_eq!(file.layout().segments[0].columns[0].targets, [TargetId(target)]);
+    file
+}
+
+fn server_counter(client: &Client, name: &str) -> u64 {
+    // The server may have been started anew since the client last spoke to it.
+    let mut asked = (0..20).map(|_| client.data_status(TargetId(1), 5000));
+    let status = asked.find_map(Result::ok).unwrap();
+    status.counters.iter().find(|(n, _)| n == name).map_or(0, |(_, v)| *v)
+}
+
+/// A write of target 2 that is refused, of this kind, at once: asked once.
+#[track_caller]
+fn refuses(client: &Client, file: &File, kind: ErrorKind) -> String {
+    let before = server_counter(client, "op.write");
+    let error = file.write_at(&Context::root(), 0, &noise(10_000, 9)).unwrap_err();
+    assert_eq!(error.kind, kind, "{error}");
+    assert_eq!(server_counter(client, "op.write") - before, 1, "a refusal is not asked again");
+    for word in ["target 2 on server 1", "target 2 ("] {
+        assert!(error.message.contains(word), "no {word:?} in: {error}");
+    }
+    error.message
+}
+
+fn reads(file: &File, want: &[u8]) {
+    let mut bytes = vec![0; want.len()];
+    assert_eq!(file.read_at(&Context::root(), 0, &mut bytes).unwrap(), want.len());
+    assert!(bytes == want);
+}
+
+/// `weir status` names the target, the reason and what to do.
+#[track_caller]
+fn status_says(cluster: &Cluster<'_>, reason: &str) {
+    let words = ["TROUBLE: target 2: ", reason, "start data-1", "out of service"];
+    status_becomes(cluster, |said| {
+        said.code == Some(1) && words.iter().all(|word| said.out.contains(word))
+    });
+}
+
+#[track_caller]
+fn all_is_well(cluster: &Cluster<'_>) {
+    status_becomes(cluster, |said| said.code == Some(0));
+}
+
+/// Waits, not for ever, for this status; shows the last one.
+#[track_caller]
+fn status_becomes(cluster: &Cluster<'_>, is_so: impl Fn(&Said) -> bool) {
+    let begin = Instant::now();
+    loop {
+        let said = cluster.weir(&["status"]);
+        if is_so(&said) {
+            return;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "not so within 30 s: {}", said.out);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// New files do not go there, and are none the worse for it.
+fn new_files_avoid_it(client: &Client) {
+    let (ctx, mut n) = (Context::root(), 0);
+    eventually("new files avoid the target", || {
+        n += 1;
+        let name = format!("new {n}");
+        let made = client.create(&ctx, FileId::ROOT, name.as_bytes(), &CreateOptions::default());
+        let (file, _) = made.unwrap();
+        let avoids = file.layout().segments[0].columns.iter().all(|c| c.targets != [TargetId(2)]);
+        if avoids {
+            let data = noise(1 << 20, n);
+            file.write_at(&ctx, 0, &data).unwrap();
+            file.sync(&ctx).unwrap();
+            reads(&file, &data);
+        }
+        avoids
+    });
+}
+
+fn restart(cluster: &Cluster<'_>) {
+    cluster.kill("data-1");
+    cluster.weir(&["up"]).ok();
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_goes_on_when_there_is_room_again() {
+    let place = Place::new();
+    let Some(disk) = Disk::memory(&place, "24m") else { return };
+    let mnt = place.path("mnt");
+    std::fs::create_dir(&mnt).unwrap();
+    let cluster = four(&place);
+    move_target(&cluster, &disk);
+    cluster.weir(&["mount", mnt.to_str().unwrap()]).ok();
+    let (ctx, client) = (Context::root(), client(&cluster, false));
+    let kept = file_on(&client, 2, "kept");
+    let kept_bytes = noise(300_000, 1);
+    kept.write_at(&ctx, 0, &kept_bytes).unwrap();
+    kept.sync(&ctx).unwrap();
+
+    let file = file_on(&client, 2, "big");
+    let block = noise(1 << 20, 2);
+    let error = (0..40).find_map(|i| file.write_at(&ctx, i << 20, &block).err());
+    println!("{error:?} {}", String::from_utf8_lossy(&Command::new("df").arg(&disk.at).output().unwrap().stdout));
+    let error = error.expect("24 MiB do not hold 40");
+    assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+    for word in ["target 2 on server 1", "target 2 ("] {
+        assert!(error.message.contains(word), "no {word:?} in: {error}");
+    }
+    let reserve = file.allocate(&ctx, 0, 1 << 30, true).unwrap_err();
+    assert_eq!(reserve.kind, ErrorKind::NoSpace, "{reserve}");
+    assert!(server_counter(&client, "error.no_space") >= 2);
+
+    // Through the mount: from `write`, or at the latest from `fsync`.
+    let small = file_on(&client, 2, "small");
+    drop(small);
+    let by_path = std::fs::OpenOptions::new().write(true).open(mnt.join("small")).unwrap();
+    let written = std::os::unix::fs::FileExt::write_all_at(&by_path, &noise(8 << 20, 3), 0);
+    println!("{written:?} {}", String::from_utf8_lossy(&Command::new("df").arg(&disk.at).output().unwrap().stdout));
+    let failure = written.and_then(|()| by_path.sync_all()).unwrap_err();
+    assert_eq!(failure.raw_os_error(), Some(libc::ENOSPC), "{failure}");
+    drop(by_path);
+
+    // A full disk is no trouble, and what was there is there.
+    all_is_well(&cluster);
+    reads(&kept, &kept_bytes);
+    drop(file);
+    std::fs::remove_file(mnt.join("big")).unwrap();
+    std::fs::remove_file(mnt.join("small")).unwrap();
+    let again = file_on(&client, 2, "again");
+    eventually("there is room again", || again.write_at(&ctx, 0, &block).is_ok());
+    again.sync(&ctx).unwrap();
+    reads(&again, &block);
+    reads(&kept, &kept_bytes);
+}
+
+#[test]
+fn a_disk_that_turns_read_only_is_read_on_and_comes_back_repaired() {
+    let place = Place::new();
+    let Some(disk) = Disk::ext4(&place) else { return };
+    let cluster = four(&place);
+    move_target(&cluster, &disk);
+    let (ctx, client) = (Context::root(), client(&cluster, false));
+    let file = file_on(&client, 2, "f");
+    let data = noise(1_000_000, 1);
+    file.write_at(&ctx, 0, &data).unwrap();
+    file.sync(&ctx).unwrap();
+    let healthy = file_on(&client, 1, "healthy");
+
+    if !disk.turn_read_only() {
+        println!("skipped: this kernel's ext4 has no trigger_fs_error");
+        return;
+    }
+    refuses(&client, &file, ErrorKind::ReadOnly);
+    let errors = [
+        file.sync(&ctx).unwrap_err(),
+        file.truncate(&ctx, 5).unwrap_err(),
+        file.punch(&ctx, 0, 5).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error.kind, ErrorKind::ReadOnly | ErrorKind::Io), "{error}");
+        assert!(error.message.contains("target 2"), "{error}");
+    }
+    status_says(&cluster, "read-only");
+    assert_eq!(server_counter(&client, "targets.in_trouble"), 1);
+    let mut start = vec![0; 5];
+    assert_eq!(file.read_at(&ctx, 0, &mut start).unwrap(), 5);
+    assert_eq!(start, data[..5]);
+    healthy.write_at(&ctx, 0, &data).unwrap();
+    healthy.sync(&ctx).unwrap();
+    new_files_avoid_it(&client);
+
+    cluster.kill("data-1");
+    disk.repair();
+    cluster.weir(&["up"]).ok();
+    all_is_well(&cluster);
+    let (file, attr) = client.open(&ctx, file.id(), Rights::READ_WRITE).unwrap();
+    reads(&file, &data[..attr.size as usize]);
+    file.write_at(&ctx, 0, &data).unwrap();
+    file.sync(&ctx).unwrap();
+    reads(&file, &data);
+    reads(&healthy, &data);
+}
+
+#[test]
+fn a_disk_that_fails_takes_its_target_out_of_service_and_nothing_else() {
+    let place = Place::new();
+    let Some(disk) = Disk::ext4(&place) else { return };
+    let cluster = four(&place);
+    move_target(&cluster, &disk);
+    let (ctx, client) = (Context::root(), client(&cluster, false));
+    let file = file_on(&client, 2, "f");
+    let data = noise(1_000_000, 1);
+    file.write_at(&ctx, 0, &data).unwrap();
+    file.sync(&ctx).unwrap();
+    let healthy = file_on(&client, 1, "healthy");
+
+    if !disk.break_down() {
+        println!("skipped: this kernel's ext4 cannot be shut down");
+        return;
+    }
+    let failures = [
+        file.write_at(&ctx, 0, b"new").unwrap_err(),
+        file.write_at(&ctx, 1 << 20, &data[..4096]).unwrap_err(),
+        file.sync(&ctx).unwrap_err(),
+    ];
+    for error in failures {
+        assert_eq!(error.kind, ErrorKind::Io, "{error}");
+        assert!(error.message.contains("target 2 on server 1"), "{error}");
+    }
+    let message = refuses(&client, &file, ErrorKind::Io);
+    assert!(message.contains("out of service"), "{message}");
+    let sync = file.sync(&ctx).unwrap_err();
+    assert_eq!(sync.kind, ErrorKind::Io, "a sync that failed never succeeds later: {sync}");
+    status_says(&cluster, "out of service");
+    healthy.write_at(&ctx, 0, &data).unwrap();
+    healthy.sync(&ctx).unwrap();
+    new_files_avoid_it(&client);
+
+    cluster.kill("data-1");
+    disk.repair();
+    cluster.weir(&["up"]).ok();
+    all_is_well(&cluster);
+    let mut bytes = vec![0; data.len()];
+    assert_eq!(file.read_at(&ctx, 0, &mut bytes).unwrap(), data.len());
+    assert!(bytes == data, "what was synced is there");
+    file.write_at(&ctx, 0, &data).unwrap();
+    file.sync(&ctx).unwrap();
+    reads(&file, &data);
+}
+
+#[test]
+fn a_target_whose_directory_vanishes_is_not_taken_for_an_empty_one() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let (ctx, client) = (Context::root(), client(&cluster, false));
+    let (file, data) = (file_on(&client, 2, "f"), noise(500_000, 1));
+    file.write_at(&ctx, 0, &data).unwrap();
+    file.sync(&ctx).unwrap();
+    let healthy = file_on(&client, 1, "healthy");
+    healthy.write_at(&ctx, 0, &data).unwrap();
+
+    let other = file_on(&client, 2, "other");
+    // So that the server holds no object open.
+    restart(&cluster);
+    let (dir, copy) = (target_dir(&cluster), place.path("copy"));
+    assert!(succeeds("cp", &[&"-a", &dir, &copy]));
+    std::fs::remove_dir_all(&dir).unwrap();
+    status_says(&cluster, "vanished");
+    refuses(&client, &file, ErrorKind::Io);
+    refuses(&client, &other, ErrorKind::Io);
+    let read = file.read_at(&ctx, 0, &mut [0; 5]).unwrap_err();
+    assert_eq!(read.kind, ErrorKind::Io, "no zeros in place of what was written: {read}");
+    healthy.write_at(&ctx, 500_000, &data).unwrap();
+    new_files_avoid_it(&client);
+
+    // The server starts with the other one.
+    restart(&cluster);
+    status_says(&cluster, "is missing");
+    let error = file.read_at(&ctx, 0, &mut [0; 5]).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Io, "{error}");
+    assert!(error.message.contains("out of service") && error.message.contains("is missing"));
+    reads(&healthy, &data);
+    assert!(server_counter(&client, "refused.target_not_opened") > 0);
+
+    // Put back, it is served again.
+    assert!(succeeds("cp", &[&"-a", &copy, &dir]));
+    restart(&cluster);
+    all_is_well(&cluster);
+    reads(&file, &data);
+    file.write_at(&ctx, 0, &noise(10_000, 2)).unwrap();
+    file.sync(&ctx).unwrap();
+}
+
+#[test]
+fn a_target_that_cannot_be_opened_does_not_keep_the_others_from_being_served() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let (ctx, client) = (Context::root(), client(&cluster, false));
+    let healthy = file_on(&client, 1, "healthy");
+    let data = noise(100_000, 1);
+    healthy.write_at(&ctx, 0, &data).unwrap();
+    healthy.sync(&ctx).unwrap();
+    let superblock = target_dir(&cluster).join("superblock");
+    let good = std::fs::read(&superblock).unwrap();
+    let mut damaged = good.clone();
+    damaged[40] ^= 1;
+    std::fs::write(&superblock, damaged).unwrap();
+    restart(&cluster);
+    status_says(&cluster, "damaged");
+    reads(&healthy, &data);
+
+    // If none can be opened, the server says why and ends.
+    let other = cluster.dir().join("targets/1/superblock");
+    let other_good = std::fs::read(&other).unwrap();
+    std::fs::write(&other, b"nothing").unwrap();
+    cluster.kill("data-1");
+    cluster.weir(&["up"]).fails(&["damaged", "target 1"]);
+    std::fs::write(&other, other_good).unwrap();
+    std::fs::write(&superblock, good).unwrap();
+    cluster.weir(&["up"]).ok();
+    all_is_well(&cluster);
+    reads(&healthy, &data);
+}
+
+#[test]
+fn a_clean_stop_leaves_nothing_to_recover_and_a_kill_is_recovered_and_counted() {
+    let place = Place::new();
+    let cluster = four(&place);
+    let (ctx, client) = (Context::root(), client(&cluster, false));
+    let (file, data) = (file_on(&client, 1, "f"), noise(300_000, 1));
+    file.write_at(&ctx, 0, &data).unwrap();
+    let unclean = |client: &Client| server_counter(client, "recovery.unclean_targets");
+    assert_eq!(unclean(&client), 0);
+    restart(&cluster);
+    assert_eq!(unclean(&client), 2);
+    assert!(server_counter(&client, "recovery.objects") > 0);
+    reads(&file, &data);
+    drop(file);
+    drop(client);
+    cluster.weir(&["down"]).ok();
+    cluster.weir(&["up"]).ok();
+    let client = library::client(&cluster, false);
+    assert_eq!(unclean(&client), 0);
+    let attr = client.resolve(&ctx, b"f", true).unwrap();
+    reads(&client.open(&ctx, attr.file, Rights::READ).unwrap().0, &data);
+}

@@ -1,0 +1,278 @@
+//! What administrators ask: to list, verify and remove the objects of targets,
+//! whatever files they belong to, and to look at the metadata as a whole.
+
+use crate::client::{Client, Inner};
+use crate::context::Context;
+use crate::servers::DataConn;
+use std::sync::Arc;
+use std::time::Duration;
+use weir_host::sync::Mutex;
+use weir_net::Wait;
+use weir_types::codec::Bytes;
+use weir_types::{
+    Attr, Error, ErrorKind, FileId, Generation, ObjectId, Result, Retry, Segment, TargetId,
+};
+use weir_wire::capability::{ANY_FILE, Rights, SignedCapability};
+use weir_wire::data::{
+    Access, AdminAccess, ListObjectsRequest, ObjectPage, ObjectStat, RemoveObjectsRequest,
+    ScrubCursor, ScrubPage, ScrubRequest, StatObjectRequest,
+};
+use weir_wire::meta::{
+    AdminCapabilityRequest, CommitSizeRequest, CountOpensRequest, ExportMetaRequest, ExportPlace,
+    ExportRecord, GetLayoutRequest, VerifiedMeta, VerifyMetaRequest,
+};
+use weir_wire::{Header, Request};
+
+/// No record of the metadata is longer.
+const MAX_EXPORTED_BYTES: usize = 2 << 20;
+/// Longest wait between two attempts.
+const MAX_BACKOFF: Duration = Duration::from_millis(500);
+
+/// A client that may administer the cluster. Every call ends within the
+/// client's request timeout, with an error that names the server.
+pub struct Administrator {
+    inner: Arc<Inner>,
+    /// Good for an hour or so; fetched anew when it is refused.
+    capability: Mutex<Arc<SignedCapability>>,
+}
+
+impl Client {
+    /// Acts as an administrator.
+    ///
+    /// # Errors
+    /// `NotAdministrator` if this client's key is not one's.
+    pub fn administrator(&self) -> Result<Administrator> {
+        let inner = self.inner.clone();
+        let capability = inner.session.call(&Context::root(), &AdminCapabilityRequest {})?;
+        Ok(Administrator { inner, capability: Mutex::new(Arc::new(capability)) })
+    }
+}
+
+impl Administrator {
+    /// A page of a target's objects, those after `after`.
+    pub fn list_objects(
+        &self,
+        target: TargetId,
+        after: Option<ObjectId>,
+        max_objects: u32,
+    ) -> Result<ObjectPage> {
+        self.ask(target, |access| ListObjectsRequest { access, after, max_objects })
+    }
+
+    /// Verifies about `budget_bytes` of a target's objects from `cursor` on.
+    pub fn scrub(
+        &self,
+        target: TargetId,
+        cursor: Option<ScrubCursor>,
+        budget_bytes: u32,
+    ) -> Result<ScrubPage> {
+        self.ask(target, |access| ScrubRequest { access, cursor: cursor.clone(), budget_bytes })
+    }
+
+    /// What a target knows of an object.
+    pub fn stat_object(&self, target: TargetId, object: ObjectId) -> Result<ObjectStat> {
+        self.ask(target, |AdminAccess { target, capability, mac }| {
+            let generation = Generation(0);
+            StatObjectRequest { access: Access { target, object, generation, capability, mac } }
+        })
+    }
+
+    /// Removes objects from a target; they are durably gone on return.
+    pub fn remove_objects(&self, target: TargetId, objects: &[ObjectId]) -> Result<()> {
+        let objects = objects.to_vec();
+        self.ask(target, |access| RemoveObjectsRequest { access, objects: objects.clone() })
+    }
+
+    /// How many sessions have each of these files open.
+    pub fn count_opens(&self, files: &[FileId]) -> Result<Vec<u32>> {
+        self.inner.session.call(&Context::root(), &CountOpensRequest { files: files.to_vec() })
+    }
+
+    /// The segment that holds a byte of a file, if one has been granted there.
+    ///
+    /// # Errors
+    /// `Stale` if the file does not exist any more.
+    pub fn segment_at(&self, file: FileId, offset: u64) -> Result<Option<Segment>> {
+        let request = GetLayoutRequest { file, offset, rights: Rights::NONE };
+        let page = self.inner.session.call(&Context::root(), &request)?;
+        Ok(page.layout.segments.into_iter().next().filter(|segment| segment.start <= offset))
+    }
+
+    /// Makes a file at least so long, unless it was truncated since it had this
+    /// generation.
+    ///
+    /// # Errors
+    /// `Stale` if it was, or does not exist any more.
+    pub fn raise_size(&self, file: FileId, size: u64, generation: Generation) -> Result<Attr> {
+        let request =
+            CommitSizeRequest { file, size, generation, mtime: None, written: Vec::new() };
+        self.inner.session.change(&Context::root(), &request)
+    }
+
+    /// Compares some of the metadata on disk with its checksums, from `place` on
+    /// (0: the beginning).
+    pub fn verify_metadata(&self, place: u64) -> Result<VerifiedMeta> {
+        self.inner.session.call(&Context::root(), &VerifyMetaRequest { place })
+    }
+
+    /// A consistent snapshot of all metadata, record by record. It must be read
+    /// without long pauses, and within an hour.
+    pub fn export(&self) -> Result<Export> {
+        let place = ExportPlace { key: Bytes::default(), offset: 0 };
+        let request = ExportMetaRequest { snapshot: 0, place };
+        let page = self.inner.session.call(&Context::root(), &request)?;
+        Ok(Export {
+            inner: self.inner.clone(),
+            cluster: page.cluster,
+            sequence: page.sequence,
+            snapshot: page.snapshot,
+            records: page.records.into_iter(),
+            next: page.next,
+            failed: false,
+        })
+    }
+
+    fn ask<R: Request>(
+        &self,
+        target: TargetId,
+        request: impl Fn(AdminAccess) -> R,
+    ) -> Result<R::Reply> {
+        let wait = Wait::for_ms(self.inner.config.request_timeout_ms);
+        let mut backoff = Duration::from_millis(5);
+        loop {
+            let error = match self.attempt(target, &request, &wait) {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            if error.kind.retry() == Retry::Never || wait.expired() {
+                return Err(error);
+            }
+            self.prepare_again(target, &error)?;
+            wait.sleep(backoff)?;
+            backoff = (backoff * 2).min(MAX_BACKOFF);
+        }
+    }
+
+    fn attempt<R: Request>(
+        &self,
+        target: TargetId,
+        request: impl Fn(AdminAccess) -> R,
+        wait: &Wait,
+    ) -> Result<R::Reply> {
+        let access = self.access(target)?;
+        let mut conn = self.inner.servers.take(&self.inner.session, target, wait)?;
+        let header = Header::request(R::OP, conn.conn.next_request_id());
+        let result = conn
+            .conn
+            .send(header, &request(access), &[], &[], wait)
+            .and_then(|()| conn.conn.recv_reply::<R::Reply>(wait));
+        let result = result.map_err(|e| conn.in_context(target, e));
+        if conn.conn.is_usable() {
+            DataConn::put_back(conn);
+        }
+        result
+    }
+
+    fn access(&self, target: TargetId) -> Result<AdminAccess> {
+        let capability = self.capability.lock().clone();
+        let mac = capability.mac_for(target).ok_or_else(|| {
+            Error::new(ErrorKind::BadCapability, format!("there is no target {target}"))
+        })?;
+        debug_assert_eq!(capability.capability.file, ANY_FILE);
+        Ok(AdminAccess { target, capability: capability.capability.clone(), mac })
+    }
+
+    /// Sees to what was out of date.
+    fn prepare_again(&self, target: TargetId, error: &Error) -> Result<()> {
+        match error.kind.retry() {
+            Retry::Reconnect => self.inner.servers.forget(target),
+            Retry::Refresh => {
+                let request = AdminCapabilityRequest {};
+                let capability = self.inner.session.call(&Context::root(), &request)?;
+                if capability.mac_for(target).is_none() {
+                    return Err(error.clone());
+                }
+                *self.capability.lock() = Arc::new(capability);
+                self.inner.servers.refresh_map(&self.inner.session, false)?;
+            }
+            Retry::Never | Retry::Later => {}
+        }
+        Ok(())
+    }
+}
+
+/// The records of a snapshot of the metadata, in the order of their keys.
+pub struct Export {
+    inner: Arc<Inner>,
+    cluster: [u8; 16],
+    sequence: u64,
+    snapshot: u64,
+    /// What is left of the page.
+    records: std::vec::IntoIter<ExportRecord>,
+    next: Option<ExportPlace>,
+    failed: bool,
+}
+
+impl Export {
+    /// The cluster.
+    pub fn cluster(&self) -> [u8; 16] {
+        self.cluster
+    }
+
+    /// The last commit that the snapshot shows.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Fetches the next page; `false`: there is none.
+    fn fetch(&mut self) -> Result<bool> {
+        let Some(place) = self.next.take() else { return Ok(false) };
+        let request = ExportMetaRequest { snapshot: self.snapshot, place };
+        let page = self.inner.session.call(&Context::root(), &request)?;
+        // Every page has something, or is the last one.
+        if page.records.is_empty() && page.next.is_some() {
+            return Err(Error::new(ErrorKind::Protocol, "a page of the metadata is empty"));
+        }
+        self.records = page.records.into_iter();
+        self.next = page.next;
+        Ok(true)
+    }
+
+    fn next_record(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let record = loop {
+            match self.records.next() {
+                Some(record) => break record,
+                None if self.fetch()? => {}
+                None => return Ok(None),
+            }
+        };
+        let (key, mut value) = (record.key.0, record.value.0);
+        // A value that did not fit goes on in the next page.
+        while self.records.len() == 0 && self.next.as_ref().is_some_and(|next| next.offset > 0) {
+            self.fetch()?;
+            match self.records.next() {
+                Some(more)
+                    if *more.key == *key
+                        && value.len() + more.value.len() <= MAX_EXPORTED_BYTES =>
+                {
+                    value.extend_from_slice(&more.value);
+                }
+                _ => return Err(Error::new(ErrorKind::Protocol, "a value of the metadata is cut")),
+            }
+        }
+        Ok(Some((key, value)))
+    }
+}
+
+impl Iterator for Export {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let record = self.next_record();
+        self.failed = record.is_err();
+        record.transpose()
+    }
+}

@@ -1,0 +1,177 @@
+//! Room on the disks: punching holes, reserving, and finding data and holes.
+//! One request for each object, to all of a segment's servers at once.
+
+use crate::context::Context;
+use crate::control::{Control, ask_objects};
+use crate::core::plan::Part;
+use crate::drive::Call;
+use crate::file::File;
+use crate::writer::Writer;
+use std::ops::Range;
+use weir_layout::{covered_bytes, object_len, segment_at, segment_offset, split};
+use weir_types::limits::MAX_ALLOCATE_BYTES;
+use weir_types::{ColumnIndex, CopyIndex, FileId, FileLayout, ObjectId, Result, Segment};
+
+/// Objects asked at once when looking for data or a hole: as many segments as
+/// it takes, and at least one whole.
+const SEEK_OBJECTS: usize = 32;
+
+/// What is done to the room of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    /// Zeros, and the room given back.
+    Punch,
+    /// Room reserved.
+    Reserve,
+}
+
+impl File {
+    /// Makes a range zeros and gives its room back; the size stays. What lies
+    /// behind the end of the file is not touched.
+    pub fn punch(&self, ctx: &Context, offset: u64, len: u64) -> Result<()> {
+        Writer::change_space(self.call(ctx), Space::Punch, offset, len, true)
+    }
+
+    /// Reserves room for a range, so that writing there does not find a disk
+    /// full. Unless `keep_size`, the file grows by zeros to hold the range.
+    ///
+    /// # Errors
+    /// `NoSpace`: some of the room may have been reserved; `Unsupported` if the
+    /// local file system of a target cannot.
+    pub fn allocate(&self, ctx: &Context, offset: u64, len: u64, keep_size: bool) -> Result<()> {
+        Writer::change_space(self.call(ctx), Space::Reserve, offset, len, keep_size)
+    }
+
+    /// Makes a range zeros whose room stays reserved. Unless `keep_size`, the
+    /// file grows to hold the range.
+    pub fn zero(&self, ctx: &Context, offset: u64, len: u64, keep_size: bool) -> Result<()> {
+        self.punch(ctx, offset, len)?;
+        self.allocate(ctx, offset, len, keep_size)
+    }
+
+    /// The first byte at or after `offset` that may be other than zero; `None`
+    /// if there is none before the end of the file. What was reserved and not
+    /// written counts as either.
+    pub fn next_data(&self, ctx: &Context, offset: u64) -> Result<Option<u64>> {
+        self.seek(ctx, offset, false)
+    }
+
+    /// The first byte at or after `offset` that lies in a hole, or else the end
+    /// of the file; `None` if `offset` is not before that.
+    pub fn next_hole(&self, ctx: &Context, offset: u64) -> Result<Option<u64>> {
+        Ok(match self.seek(ctx, offset, true)? {
+            None if offset < self.size() => Some(self.size()),
+            found => found,
+        })
+    }
+
+    fn seek(&self, ctx: &Context, offset: u64, hole: bool) -> Result<Option<u64>> {
+        let call = self.call(ctx);
+        Writer::settle(call)?;
+        let size = self.size();
+        if offset >= size {
+            return Ok(None);
+        }
+        if covered_bytes(&self.layout()) < size {
+            // Another client made the file longer.
+            self.state.refresh(&self.inner, ctx)?;
+        }
+        let layout = self.layout();
+        let end = layout.segments.partition_point(|segment| segment.start < size);
+        let segments = &layout.segments[segment_at(&layout, offset).unwrap_or(end)..end];
+        let columns = segments.iter().map(|segment| segment.columns.len()).max().unwrap_or(1);
+        let mut at = offset;
+        for batch in segments.chunks((SEEK_OBJECTS / columns).max(1)) {
+            let found = seek_in(call, batch, at, hole)?;
+            if let Some(found) = found.filter(|&found| found < size) {
+                return Ok(Some(found));
+            }
+            at = batch.last().map_or(at, Segment::end);
+        }
+        // What no segment was granted for was never written.
+        Ok((hole && at < size).then_some(at))
+    }
+}
+
+/// The first byte of data, or of a hole, from `offset` on within these segments.
+fn seek_in(call: Call<'_>, segments: &[Segment], offset: u64, hole: bool) -> Result<Option<u64>> {
+    let (mut list, mut places) = (Vec::new(), Vec::new());
+    for segment in segments {
+        let from = offset.saturating_sub(segment.start);
+        for part in parts(call.file.id, segment) {
+            let column = part.object.column;
+            let offset = object_len(segment.stripe(), column, from);
+            list.push((part, Control::Seek { offset, hole }));
+            places.push((segment, column));
+        }
+    }
+    let answers = ask_objects(call, list)?.into_iter().map(|answer| answer.found);
+    let in_file = |((segment, column), answer): ((&Segment, ColumnIndex), Option<u64>)| {
+        let at = segment.start + segment_offset(segment.stripe(), column, answer?)?;
+        (at < segment.end()).then_some(at)
+    };
+    Ok(places.into_iter().zip(answers).filter_map(in_file).min())
+}
+
+fn parts(file: FileId, segment: &Segment) -> impl Iterator<Item = Part> {
+    (0..segment.columns.len()).filter_map(move |column| {
+        let copy = CopyIndex(0);
+        let target = segment.target(column, copy)?;
+        let column = ColumnIndex(column as u16);
+        let object = ObjectId { file, segment: segment.index, column, copy };
+        Some(Part { chunk: 0, object, target })
+    })
+}
+
+/// What each object that holds any of a range has to do, with the segment's
+/// first byte.
+pub(crate) fn space_requests(
+    file: FileId,
+    layout: &FileLayout,
+    space: Space,
+    range: Range<u64>,
+) -> Vec<(Part, Control, u64)> {
+    let mut list = Vec::new();
+    for span in split(layout, range.start, range.end - range.start) {
+        let segment = &layout.segments[span.segment];
+        for part in parts(file, segment) {
+            let at = |offset| object_len(segment.stripe(), part.object.column, offset);
+            let (offset, end) = (at(span.offset), at(span.offset + span.len));
+            let control = match space {
+                _ if end == offset => continue,
+                Space::Punch => Control::Punch { offset, len: end - offset },
+                Space::Reserve => Control::Allocate { offset, len: end - offset },
+            };
+            list.push((part, control, segment.start));
+        }
+    }
+    list
+}
+
+/// A range in steps, each of which is no more than a request may reserve.
+pub(crate) fn steps(space: Space, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let step = match space {
+        Space::Punch => u64::MAX,
+        Space::Reserve => MAX_ALLOCATE_BYTES,
+    };
+    let mut at = range.start;
+    std::iter::from_fn(move || {
+        let start = at;
+        at = start.saturating_add(step).min(range.end);
+        (start < at).then_some(start..at)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_reservations_are_made_in_steps_and_holes_at_once() {
+        let gib = MAX_ALLOCATE_BYTES;
+        let all: Vec<_> = steps(Space::Reserve, 5..2 * gib + 6).collect();
+        assert_eq!(all, [5..gib + 5, gib + 5..2 * gib + 5, 2 * gib + 5..2 * gib + 6]);
+        assert!(steps(Space::Punch, 7..1 << 62).eq(std::iter::once(7..1 << 62)));
+        assert_eq!(steps(Space::Punch, 7..7).count(), 0);
+    }
+}

@@ -1,0 +1,63 @@
+//! What administrators ask of a target's store, in the words of the protocol.
+
+use weir_store::{Damage as StoreDamage, ScrubCursor as StoreCursor, Target};
+use weir_types::limits::{MAX_BODY_BYTES, MAX_OBJECT_PAGE, MAX_SCRUB_BYTES};
+use weir_types::{ObjectId, Result};
+use weir_wire::data::{Damage, ObjectEntry, ObjectPage, ScrubCursor, ScrubFinding, ScrubPage};
+
+const _: () = {
+    // A full page of each fits a body: 23 bytes for an object, and less than
+    // 300 for a finding, of which there is at most one for each 4 KiB that is
+    // verified (and one run more than was asked for).
+    assert!(MAX_OBJECT_PAGE * 23 < MAX_BODY_BYTES / 2);
+    assert!((MAX_SCRUB_BYTES as usize + (4 << 20)) / 4096 * 300 < MAX_BODY_BYTES);
+    assert!(weir_store::HASH_DIRECTORIES <= 1 << 16);
+};
+
+/// A page of the objects.
+pub(crate) fn list(store: &Target, after: Option<ObjectId>, max: usize) -> Result<ObjectPage> {
+    let listing = store.list(after, max)?;
+    let entry = |(object, len)| ObjectEntry { object, len };
+    let objects = listing.objects.into_iter().map(entry).collect();
+    Ok(ObjectPage { objects, strays: listing.strays, next: listing.next })
+}
+
+/// Verifies some of the objects.
+pub(crate) fn scrub(
+    store: &Target,
+    cursor: Option<ScrubCursor>,
+    budget_bytes: u32,
+) -> Result<ScrubPage> {
+    let from = cursor.map_or_else(StoreCursor::default, |cursor| StoreCursor {
+        hash: usize::from(cursor.hash),
+        done: cursor.done,
+        offset: cursor.offset,
+    });
+    let step = store.scrub(&from, u64::from(budget_bytes))?;
+    let findings = step.findings.into_iter().map(|found| ScrubFinding {
+        object: found.object,
+        path: found.path,
+        offset: found.offset,
+        len: found.len,
+        damage: damage(found.damage),
+        what: found.what,
+    });
+    let next = step.next.map(|next| ScrubCursor {
+        hash: next.hash as u16,
+        done: next.done,
+        offset: next.offset,
+    });
+    Ok(ScrubPage { findings: findings.collect(), objects: step.objects, bytes: step.bytes, next })
+}
+
+fn damage(damage: StoreDamage) -> Damage {
+    match damage {
+        StoreDamage::Block => Damage::Block,
+        StoreDamage::Header => Damage::Header,
+        StoreDamage::BehindEnd => Damage::BehindEnd,
+        StoreDamage::Unreadable => Damage::Unreadable,
+        StoreDamage::Stranger => Damage::Stranger,
+        StoreDamage::Superblock => Damage::Superblock,
+        StoreDamage::IntentLog => Damage::IntentLog,
+    }
+}

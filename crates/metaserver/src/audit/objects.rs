@@ -1,0 +1,222 @@
+//! What targets hold of a file, compared with what its segments say.
+
+use super::Bounds;
+use super::files::FileFacts;
+use super::problem::{Kind, Lost, Problem, Short, Subject};
+use crate::schema::{Body, Inode, RegularFile};
+use std::collections::BTreeMap;
+use weir_layout::{implied_segment_len, object_len, segment_offset};
+use weir_types::{ColumnIndex, CopyIndex, FileId, ObjectId, Segment, SegmentIndex, TargetId};
+
+/// What a segment says of an object.
+enum Place<'a> {
+    /// It belongs here.
+    Right(&'a Segment),
+    /// The segment has it on another target.
+    Elsewhere(TargetId),
+    /// The segment has no such column or copy.
+    NoColumn,
+    /// No segment in use has it.
+    NoSegment,
+}
+
+impl FileFacts {
+    pub(super) fn judge_objects(&self, file: FileId, bounds: &Bounds, problems: &mut Vec<Problem>) {
+        let regular = self.inode.as_ref().and_then(|inode| match &inode.body {
+            Body::File(body) => Some((inode, body)),
+            _ => None,
+        });
+        let in_use: BTreeMap<SegmentIndex, &Segment> = match regular {
+            Some((_, body)) => self.segments(body).map(|s| (s.index, s)).collect(),
+            None => BTreeMap::new(),
+        };
+        for (&(target, object), &len) in &self.objects {
+            let found = match place(&in_use, target, object) {
+                Place::Right(_) => continue,
+                Place::NoSegment if self.is_on_its_way_out(target, object) => continue,
+                Place::NoSegment => {
+                    let what = match regular {
+                        Some(_) => "an object of a segment that the file does not have",
+                        None => "an object of a file that does not exist",
+                    };
+                    (Kind::OrphanObject, what.to_owned())
+                }
+                _ if self.garbage.contains(&(target, object)) => continue,
+                Place::Elsewhere(right) => {
+                    let what = format!("its layout has this object on target {right}");
+                    (Kind::MisplacedObject, what)
+                }
+                Place::NoColumn => {
+                    (Kind::MisplacedObject, "its layout has no such column or copy".to_owned())
+                }
+            };
+            let (kind, what) = found;
+            let subject = Subject::Object { target, object, len };
+            problems.push(Problem { kind, file: Some(file), what, subject });
+        }
+        self.judge_garbage(file, &in_use, problems);
+        if let Some((inode, body)) = regular {
+            self.judge_written(file, inode, body, bounds, problems);
+            self.judge_size(file, inode, body, &in_use, problems);
+        }
+    }
+
+    /// Whether an object that no segment in use has will be removed by itself.
+    fn is_on_its_way_out(&self, target: TargetId, object: ObjectId) -> bool {
+        let in_list = |(&(list, _), page): (&(u32, u64), &crate::schema::SegmentPage)| {
+            let current = self
+                .inode
+                .as_ref()
+                .is_some_and(|inode| matches!(&inode.body, Body::File(body) if body.list == list));
+            // A list that nothing leads to is told of as such.
+            !current && page.segments.iter().any(|segment| segment.index == object.segment)
+        };
+        self.garbage.contains(&(target, object)) || self.pages.iter().any(in_list)
+    }
+
+    fn judge_garbage(
+        &self,
+        file: FileId,
+        in_use: &BTreeMap<SegmentIndex, &Segment>,
+        problems: &mut Vec<Problem>,
+    ) {
+        for &(target, object) in &self.garbage {
+            if matches!(place(in_use, target, object), Place::Right(_)) {
+                let len = self.objects.get(&(target, object)).copied().unwrap_or(0);
+                problems.push(Problem {
+                    kind: Kind::DoomedObject,
+                    file: Some(file),
+                    what: "an object of the file is about to be removed: stop the data server of \
+                           the target before it happens"
+                        .into(),
+                    subject: Subject::Object { target, object, len },
+                });
+            }
+        }
+    }
+
+    /// Every column that was written has an object.
+    fn judge_written(
+        &self,
+        file: FileId,
+        inode: &Inode,
+        body: &RegularFile,
+        bounds: &Bounds,
+        problems: &mut Vec<Problem>,
+    ) {
+        for (start, page) in self.pages_of(body.list) {
+            let Some(written) = self.written.get(&(body.list, start)) else { continue };
+            for (position, segment) in page.segments.iter().enumerate() {
+                for (column, placed) in segment.columns.iter().enumerate() {
+                    let target = placed.targets.first().copied();
+                    let Some(target) = target.filter(|t| bounds.listed.contains(t)) else {
+                        continue;
+                    };
+                    let column_index = ColumnIndex(column as u16);
+                    let object = ObjectId {
+                        file,
+                        segment: segment.index,
+                        column: column_index,
+                        copy: CopyIndex(0),
+                    };
+                    if !written.has(position, column)
+                        || self.objects.contains_key(&(target, object))
+                    {
+                        continue;
+                    }
+                    // What was cut off again is not missed.
+                    let Some((first, last)) = bytes_of(segment, column_index, inode.size) else {
+                        continue;
+                    };
+                    let lost = Lost { target, object, segment_start: segment.start, first, last };
+                    problems.push(Problem {
+                        kind: Kind::MissingObject,
+                        file: Some(file),
+                        what: "an object was written and is not there: it is lost, or was not \
+                               durable yet when the power failed"
+                            .into(),
+                        subject: Subject::Lost(lost),
+                    });
+                }
+            }
+        }
+    }
+
+    /// No object holds more than the size says.
+    fn judge_size(
+        &self,
+        file: FileId,
+        inode: &Inode,
+        body: &RegularFile,
+        in_use: &BTreeMap<SegmentIndex, &Segment>,
+        problems: &mut Vec<Problem>,
+    ) {
+        // A truncation that is still to be carried out, or a file that goes.
+        if body.pending_truncate.is_some() || inode.nlink == 0 {
+            return;
+        }
+        let mut furthest: Option<Short> = None;
+        for (&(target, object), &object_len) in &self.objects {
+            let Place::Right(segment) = place(in_use, target, object) else { continue };
+            let implied = implied_segment_len(segment.stripe(), object.column, object_len);
+            let within = segment.len.unwrap_or(u64::MAX);
+            let Some(len) = implied.filter(|len| *len <= within) else {
+                problems.push(Problem {
+                    kind: Kind::Size,
+                    file: Some(file),
+                    what: format!("an object of {object_len} bytes is longer than its segment"),
+                    subject: Subject::Object { target, object, len: object_len },
+                });
+                continue;
+            };
+            let found = segment.start + len;
+            if len == 0 || found <= furthest.as_ref().map_or(inode.size, |f| f.found) {
+                continue;
+            }
+            furthest = Some(Short {
+                size: inode.size,
+                found,
+                generation: inode.generation,
+                change: inode.change,
+                object,
+                target,
+                object_len,
+            });
+        }
+        if let Some(short) = furthest {
+            problems.push(Problem {
+                kind: Kind::Size,
+                file: Some(file),
+                what: format!(
+                    "its size is {}, but its objects hold bytes up to {}: a writer ended before \
+                     it could say so",
+                    short.size, short.found
+                ),
+                subject: Subject::Short(short),
+            });
+        }
+    }
+}
+
+fn place<'a>(
+    in_use: &BTreeMap<SegmentIndex, &'a Segment>,
+    target: TargetId,
+    object: ObjectId,
+) -> Place<'a> {
+    let Some(segment) = in_use.get(&object.segment) else { return Place::NoSegment };
+    match segment.target(usize::from(object.column.0), object.copy) {
+        Some(placed) if placed == target => Place::Right(segment),
+        Some(placed) => Place::Elsewhere(placed),
+        None => Place::NoColumn,
+    }
+}
+
+/// First and last byte of the file that a column of a segment holds when the
+/// file has this size; `None`: none.
+fn bytes_of(segment: &Segment, column: ColumnIndex, size: u64) -> Option<(u64, u64)> {
+    let stripe = segment.stripe();
+    let within = size.clamp(segment.start, segment.end()) - segment.start;
+    let last = object_len(stripe, column, within).checked_sub(1)?;
+    let first = segment_offset(stripe, column, 0)?;
+    Some((segment.start + first, segment.start + segment_offset(stripe, column, last)?))
+}

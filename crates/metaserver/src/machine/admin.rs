@@ -1,0 +1,60 @@
+//! What only administrators may ask. Who is one stands in the client's record
+//! in the store; the client made with the file system is the first.
+
+use super::{MetaMachine, Moment};
+use crate::schema::ClientStanding;
+use weir_metastore::{Engine, Verified};
+use weir_types::limits::MAX_LIST_LEN;
+use weir_types::{ClientId, Error, ErrorKind, FileId, Result, SessionId};
+use weir_wire::SignedCapability;
+use weir_wire::meta::VerifiedMeta;
+
+/// The most files asked about at once.
+const MAX_COUNTED_FILES: usize = 4096;
+
+impl<E: Engine> MetaMachine<E> {
+    /// Refuses every client that is not an administrator now, whatever it was
+    /// when its session began.
+    ///
+    /// # Errors
+    /// `NotAdministrator`.
+    pub(super) fn require_administrator(&self, client: ClientId) -> Result<()> {
+        if self.standing(client)? == ClientStanding::Administrator {
+            return Ok(());
+        }
+        let message = format!(
+            "client {client} is not an administrator: use the credential that `weir up` made, \
+             client.toml in the state directory"
+        );
+        Err(Error::new(ErrorKind::NotAdministrator, message))
+    }
+
+    /// The right to look at all objects of all targets.
+    pub(super) fn admin_capability(
+        &self,
+        client: ClientId,
+        session: SessionId,
+        now: Moment,
+    ) -> Result<SignedCapability> {
+        self.require_administrator(client)?;
+        let targets = self.cluster.view.targets.iter().map(|t| t.target);
+        Ok(self.signer.sign_for_administrator(session, now.unix_ms(), targets))
+    }
+
+    /// Compares some of what is on disk with its checksums.
+    pub(super) fn verify_meta(&mut self, client: ClientId, place: u64) -> Result<VerifiedMeta> {
+        self.require_administrator(client)?;
+        let Verified { mut damage, bytes, next } = self.engine.verify(place)?;
+        damage.truncate(MAX_LIST_LEN);
+        Ok(VerifiedMeta { damage, bytes, next })
+    }
+
+    /// How many sessions have each file open.
+    pub(super) fn count_opens(&self, client: ClientId, files: &[FileId]) -> Result<Vec<u32>> {
+        self.require_administrator(client)?;
+        if files.len() > MAX_COUNTED_FILES {
+            return Err(ErrorKind::TooBig.into());
+        }
+        Ok(files.iter().map(|&file| self.opens.sessions_with(file)).collect())
+    }
+}

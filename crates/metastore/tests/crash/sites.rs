@@ -1,0 +1,36 @@
+//! Every sync is needed: without it some crash shows it.
+
+use crate::history::History;
+use crate::images::{lives, number_from};
+use crate::room::{new_disk, work};
+use std::cell::RefCell;
+
+/// Images after which a missing sync must have been noticed.
+const MAX_IMAGES: u64 = 20_000;
+
+#[test]
+fn without_any_one_of_the_syncs_a_crash_is_noticed() {
+    let disk = new_disk(1);
+    let history = RefCell::new(History::default());
+    work(1, &disk, &history, 2000).expect("all is well");
+    let sites: Vec<&'static str> = disk.sites().into_keys().collect();
+    assert!(sites.len() >= 7, "{sites:?}");
+    let first = number_from("WEIR_SEED").unwrap_or(1);
+    std::panic::set_hook(Box::new(|_| {}));
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let run = |site: &'static str| lives(first, MAX_IMAGES, &|disk| disk.skip_site(Some(site)));
+        let threads: Vec<_> =
+            sites.iter().map(|&site| (site, scope.spawn(move || run(site)))).collect();
+        threads.into_iter().map(|(site, thread)| (site, thread.join())).collect()
+    });
+    let _ = std::panic::take_hook();
+    let mut needless = Vec::new();
+    for (site, result) in results {
+        let (images, result) = result.expect("it counts");
+        println!("{site:<22} {images:>6} images: {result:?}");
+        if result.is_ok() {
+            needless.push(site);
+        }
+    }
+    assert!(needless.is_empty(), "nobody misses {needless:?}");
+}

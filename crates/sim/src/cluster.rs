@@ -1,0 +1,374 @@
+//! The nodes and processes of a run: starts the very programs that serve, on
+//! simulated machines.
+
+use crate::engine::SharedModel;
+use crate::generate::DIRECTORIES;
+use crate::history::{CELL_BYTES, Name};
+use crate::plan::{EngineKind, FileShape, NodeName, Shape};
+use crate::shared::{Made, Shared};
+use crate::worker::Worker;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+use weir_client::{Client, ClientConfig, Context, CreateOptions, Transport};
+use weir_dataserver::{DataServerConfig, TargetConfig};
+use weir_host::net::Signal;
+use weir_metaserver::{MetaServerConfig, NewFileSystem};
+use weir_simhost::disk::SimDisk;
+use weir_simhost::{NodeId, Options, ProcessId, Simulation};
+use weir_store::{ScrubCursor, Target, TargetIdentity};
+use weir_types::{
+    ClientId, Error, ErrorKind, FileId, KeyGeneration, LayoutKind, LayoutSpec, Result, ServerId,
+    TargetId, Timestamp,
+};
+use weir_wire::Key;
+use weir_wire::key::MasterKey;
+
+const CLUSTER: [u8; 16] = *b"simulated weir!!";
+const CLIENT: ClientId = ClientId(1);
+const META_ADDRESS: &str = "meta:7000";
+/// Where a server's files are on its node.
+const META_DIR: &str = "/meta";
+/// Verified at a time.
+const SCRUB_BYTES: u64 = 16 << 20;
+/// Making the cluster takes no longer.
+const SETUP_TIME: Duration = Duration::from_secs(60);
+
+/// A cluster in a machine room.
+pub(crate) struct Cluster {
+    pub sim: Simulation,
+    pub shared: Rc<Shared>,
+    pub nodes: BTreeMap<NodeName, NodeId>,
+    /// The process that does a node's work.
+    pub processes: BTreeMap<NodeName, ProcessId>,
+    pub model: SharedModel,
+    auditor: NodeId,
+}
+
+fn master() -> MasterKey {
+    MasterKey(Key::from_bytes([0x5a; 32]))
+}
+
+fn address(server: u8) -> String {
+    format!("data{server}:7001")
+}
+
+/// Numbers of servers and targets begin with 1.
+fn targets_of(shape: &Shape, server: u8) -> Vec<u32> {
+    let each = u32::from(shape.targets_each);
+    (0..each).map(|i| u32::from(server) * each + i + 1).collect()
+}
+
+impl Cluster {
+    /// Nodes with empty disks.
+    pub fn new(shared: Rc<Shared>, mut options: Options) -> Self {
+        let plan = &shared.plan;
+        options.reset_ppm = 0;
+        let mut sim = Simulation::new(plan.seed, options);
+        let mut names = vec![NodeName::Meta];
+        names.extend((0..plan.shape.data_servers).map(NodeName::Data));
+        names.extend((0..plan.clients.len() as u8).map(NodeName::Client));
+        let mut nodes = BTreeMap::new();
+        for (index, name) in names.into_iter().enumerate() {
+            let disk = SimDisk::new(plan.seed ^ (index as u64) << 32);
+            let text = crate::history::Node::from(name).to_string();
+            nodes.insert(name, sim.node(&text, disk));
+        }
+        let auditor = sim.node("auditor", SimDisk::new(plan.seed));
+        let model = SharedModel::new(plan.seed, plan.shape.conflict_ppm);
+        Self { sim, shared, nodes, processes: BTreeMap::new(), model, auditor }
+    }
+
+    pub fn disk(&self, node: NodeName) -> &SimDisk {
+        self.sim.disk(self.nodes[&node])
+    }
+
+    /// Makes file system and targets, starts the servers, makes the files.
+    pub fn set_up(&mut self) -> Result<(), String> {
+        self.write_keys();
+        let shape = self.shared.plan.shape.clone();
+        let mut makers = Vec::new();
+        for node in self.servers() {
+            self.write_boot_id(node, 0);
+            let (shared, model, shape) = (self.shared.clone(), self.model.clone(), shape.clone());
+            let make = move || {
+                let made = match node {
+                    NodeName::Data(server) => make_targets(&shape, server),
+                    _ => make_file_system(&shape, &model),
+                };
+                if let Err(error) = made {
+                    *shared.trouble.borrow_mut() = Some(format!("{node:?}: {error}"));
+                }
+            };
+            makers.push(self.sim.start(self.nodes[&node], "make", make));
+        }
+        self.wait_for(&makers, "make targets and file system")?;
+        for node in self.servers() {
+            self.start(node);
+        }
+        let shared = self.shared.clone();
+        let config = self.client_config(false);
+        let maker = self.sim.start(self.auditor, "make files", move || {
+            match make_files(&shared, &config) {
+                Ok(made) => *shared.made.borrow_mut() = made,
+                Err(error) => *shared.trouble.borrow_mut() = Some(error.to_string()),
+            }
+        });
+        self.wait_for(&[maker], "make files")
+    }
+
+    fn wait_for(&mut self, processes: &[ProcessId], what: &str) -> Result<(), String> {
+        let deadline = self.sim.now() + SETUP_TIME;
+        let done =
+            self.sim.run_until(deadline, |sim| processes.iter().all(|p| !sim.is_running(*p)));
+        if let Some(trouble) = self.shared.trouble.borrow_mut().take() {
+            return Err(format!("{what}: {trouble}"));
+        }
+        let panics = self.sim.panics();
+        match panics.first() {
+            Some(panic) => Err(format!("{what}: {} panicked: {}", panic.thread, panic.message)),
+            None if !done => {
+                Err(format!("{what} does not end:\n  {}", self.sim.threads().join("\n  ")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub fn servers(&self) -> Vec<NodeName> {
+        self.nodes.keys().copied().filter(|n| !matches!(n, NodeName::Client(_))).collect()
+    }
+
+    /// What the kernel calls this run of a machine.
+    pub fn write_boot_id(&self, node: NodeName, boot: u64) {
+        let id = format!("00000000-0000-4000-8000-{:012x}\n", boot + 1);
+        // The disk has just been made, or healed by the power cut.
+        let _ = self.disk(node).write_file("proc/sys/kernel/random/boot_id", id.as_bytes());
+    }
+
+    fn write_keys(&self) {
+        let shape = &self.shared.plan.shape;
+        let first = KeyGeneration(1);
+        let write = |node, path: String, key: Key| {
+            // A disk without faults takes it.
+            let _ = self.disk(node).write_file(&path, key.to_hex().as_bytes());
+        };
+        write(NodeName::Meta, "master.key".into(), master().0);
+        for server in 0..shape.data_servers {
+            let node = NodeName::Data(server);
+            write(node, "server.key".into(), master().server(server_id(server), first));
+            for target in targets_of(shape, server) {
+                let key = master().target(TargetId(target), first);
+                write(node, format!("target-{target}.key"), key);
+            }
+        }
+    }
+
+    /// Starts what a node does, whether for the first time or again.
+    pub fn start(&mut self, node: NodeName) {
+        let (shared, model) = (self.shared.clone(), self.model.clone());
+        let shape = shared.plan.shape.clone();
+        let process = match node {
+            NodeName::Client(client) => {
+                let behind = shared.plan.clients[usize::from(client)].write_behind;
+                let config = self.client_config(behind);
+                self.sim.start(self.nodes[&node], "client", move || {
+                    Worker::connect(shared, client, &config).run();
+                })
+            }
+            _ => self.sim.start(self.nodes[&node], "server", move || {
+                let result = serve(node, &shape, &shared, &model);
+                shared.ended.borrow_mut().push((node, result));
+            }),
+        };
+        self.processes.insert(node, process);
+    }
+
+    /// Starts a process on a node that never fails.
+    pub fn start_auditor(
+        &mut self,
+        audit: impl FnOnce(Rc<Shared>, ClientConfig) + 'static,
+    ) -> ProcessId {
+        let (shared, config) = (self.shared.clone(), self.client_config(false));
+        self.sim.start(self.auditor, "auditor", move || audit(shared, config))
+    }
+
+    fn client_config(&self, write_behind: bool) -> ClientConfig {
+        let mut config = ClientConfig::new(META_ADDRESS, CLIENT, master().client(CLIENT));
+        config.transport = Transport::Tcp;
+        config.request_timeout_ms = self.shared.plan.shape.request_timeout_ms.into();
+        config.connect_timeout_ms = 2_000;
+        if write_behind { config } else { config.without_cache() }
+    }
+
+    /// Reads every block of every target, as `weir scrub` does; returns what
+    /// is found. The servers have ended.
+    pub fn scrub(&mut self) -> Result<(), String> {
+        let shape = self.shared.plan.shape.clone();
+        let mut scrubbers = Vec::new();
+        for server in 0..shape.data_servers {
+            let (shared, shape) = (self.shared.clone(), shape.clone());
+            let scrub = move || {
+                for target in targets_of(&shape, server) {
+                    let found = match scrub_target(target) {
+                        Ok(found) if found.is_empty() => continue,
+                        Ok(found) => found.join("; "),
+                        Err(error) => error.to_string(),
+                    };
+                    *shared.trouble.borrow_mut() = Some(format!("target {target}: {found}"));
+                }
+            };
+            scrubbers.push(self.sim.start(self.nodes[&NodeName::Data(server)], "scrub", scrub));
+        }
+        self.wait_for(&scrubbers, "scrub")
+    }
+
+    /// The data server that has each cell of a file.
+    pub fn node_of_cell(&self, file: usize) -> Vec<u8> {
+        let made = self.shared.made.borrow();
+        let shape = &self.shared.plan.shape;
+        let server_of = |target: TargetId| {
+            (0..shape.data_servers)
+                .find(|server| targets_of(shape, *server).contains(&target.0))
+                .unwrap_or_default()
+        };
+        let layout = &made.layouts[file];
+        let target_of = |cell: u32| {
+            let offset = u64::from(cell) * CELL_BYTES as u64;
+            let segment = &layout.segments[weir_layout::segment_at(layout, offset)?];
+            let place = weir_layout::locate(segment.stripe(), offset - segment.start);
+            segment.target(usize::from(place.column.0), weir_types::CopyIndex(0))
+        };
+        (0..shape.cells).map(|cell| target_of(cell).map_or(0, server_of)).collect()
+    }
+}
+
+fn server_id(server: u8) -> ServerId {
+    ServerId(u32::from(server) + 1)
+}
+
+fn make_targets(shape: &Shape, server: u8) -> Result<()> {
+    for target in targets_of(shape, server) {
+        let (target_id, server) = (TargetId(target), server_id(server));
+        let identity = TargetIdentity { cluster: CLUSTER, target: target_id, server };
+        Target::create(PathBuf::from(format!("/target-{target}")), identity)?;
+    }
+    Ok(())
+}
+
+fn scrub_target(target: u32) -> Result<Vec<String>> {
+    let target = Target::open(PathBuf::from(format!("/target-{target}")))?;
+    let mut cursor = ScrubCursor::default();
+    let mut found = Vec::new();
+    loop {
+        let step = target.scrub(&cursor, SCRUB_BYTES)?;
+        found.extend(step.findings.iter().map(ToString::to_string));
+        match step.next {
+            Some(next) => cursor = next,
+            None => return Ok(found),
+        }
+    }
+}
+
+fn make_file_system(shape: &Shape, model: &SharedModel) -> Result<()> {
+    let new = NewFileSystem {
+        default_layout: LayoutSpec { stripe_unit_bytes: 4096, ..LayoutSpec::default() },
+        ..NewFileSystem::new(CLUSTER, CLIENT)
+    };
+    match shape.engine {
+        EngineKind::Embedded => weir_metaserver::init(META_DIR.as_ref(), &master(), &new),
+        EngineKind::Model => {
+            let mut engine = model.open(None);
+            let now = Timestamp(weir_host::clock::unix_now().as_nanos() as i64);
+            weir_metaserver::init::initialize(&mut engine, &master(), &new, now)
+        }
+    }
+}
+
+/// A server's whole life.
+fn serve(node: NodeName, shape: &Shape, shared: &Shared, model: &SharedModel) -> Result<()> {
+    let signal = Signal::new().map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
+    shared.signals.borrow_mut().insert(node, signal.clone());
+    match node {
+        NodeName::Data(server) => {
+            let mut config =
+                DataServerConfig::new(server_id(server).0, address(server), "/server.key".into());
+            config.metadata = vec![META_ADDRESS.into()];
+            config.event_loops = usize::from(shape.event_loops);
+            config.buffer_bytes = 4 << 20;
+            let target = |target: u32| TargetConfig {
+                target,
+                dir: format!("/target-{target}").into(),
+                key_file: format!("/target-{target}.key").into(),
+            };
+            config.targets = targets_of(shape, server).into_iter().map(target).collect();
+            weir_dataserver::run(config, &signal, |_| {})
+        }
+        _ => {
+            let dir = META_DIR.into();
+            let mut config =
+                MetaServerConfig::new(dir, vec![META_ADDRESS.into()], "/master.key".into());
+            config.cache_bytes = 4 << 20;
+            match shape.engine {
+                EngineKind::Embedded => weir_metaserver::run(config, &signal, |_| {}),
+                EngineKind::Model => {
+                    let open = |_: &MetaServerConfig, notify| Ok(model.open(Some(notify)));
+                    weir_metaserver::serve(config, open, &signal, |_| {})
+                }
+            }
+        }
+    }
+}
+
+fn layout(shape: &Shape) -> LayoutSpec {
+    let spec = LayoutSpec { stripe_unit_bytes: 4096, ..LayoutSpec::default() };
+    match shape.layout {
+        FileShape::Striped => spec,
+        FileShape::OneTarget => LayoutSpec { count: 1, ..spec },
+        FileShape::Fragments => LayoutSpec {
+            kind: LayoutKind::Fragments,
+            fragment_bytes: vec![8192, 4096],
+            segment_bytes: 4096,
+            ..spec
+        },
+    }
+}
+
+/// Directories, and files of their full size; all of it durable.
+fn make_files(shared: &Shared, config: &ClientConfig) -> Result<Made> {
+    let ctx = Context::root();
+    let shape = &shared.plan.shape;
+    let client = loop {
+        match Client::connect(config.clone()) {
+            Ok(client) => break client,
+            Err(_) => weir_host::thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    let targets = usize::from(shape.data_servers) * usize::from(shape.targets_each);
+    while client.cluster_map()?.targets().count() < targets {
+        weir_host::thread::sleep(Duration::from_millis(50));
+    }
+    let mut made = Made::default();
+    for dir in 0..DIRECTORIES {
+        let attr = client.mkdir(&ctx, FileId::ROOT, format!("dir{dir}").as_bytes(), 0o755)?;
+        made.directories.push(attr.file.0);
+    }
+    let files: Name = shape.shared_files + shared.plan.clients.len() as u8;
+    for file in 0..files {
+        let options = CreateOptions {
+            exclusive: true,
+            layout: Some(layout(shape)),
+            ..CreateOptions::default()
+        };
+        let name = format!("file{file}");
+        let (handle, attr) = client.create(&ctx, FileId::ROOT, name.as_bytes(), &options)?;
+        handle.truncate(&ctx, u64::from(shape.cells) * CELL_BYTES as u64)?;
+        handle.sync(&ctx)?;
+        made.files.push(attr.file.0);
+        made.layouts.push(handle.layout());
+        handle.close(&ctx)?;
+    }
+    client.sync_metadata(&ctx)?;
+    client.shutdown();
+    Ok(made)
+}

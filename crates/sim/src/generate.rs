@@ -1,0 +1,229 @@
+//! Plans from seeds.
+
+use crate::history::RenameMode;
+use crate::plan::{
+    ClientPlan, DiskErrorKind, DiskOperation, EngineKind, Fault, FileShape, NodeName, Op, Place,
+    Plan, PlannedFault, PlannedOp, Shape,
+};
+use fastrand::Rng;
+
+/// Names in a directory: few, so that clients meet.
+const NAMES: u8 = 4;
+/// Fixed directories.
+pub const DIRECTORIES: u8 = 2;
+/// Mean pause between calls, milliseconds.
+const PAUSE_MS: u32 = 250;
+
+/// The plan of a seed.
+pub fn plan(seed: u64, duration_ms: u32) -> Plan {
+    let mut rng = Rng::with_seed(seed ^ 0x7765_6972);
+    let shape = shape(&mut rng);
+    let clients = rng.u8(2..=3);
+    let clients: Vec<ClientPlan> =
+        (0..clients).map(|index| client(&mut rng, &shape, index, duration_ms)).collect();
+    let faults = faults(&mut rng, &shape, clients.len() as u8, duration_ms);
+    Plan { seed, duration_ms, shape, clients, faults }
+}
+
+fn shape(rng: &mut Rng) -> Shape {
+    let engine = if rng.u8(0..3) == 0 { EngineKind::Model } else { EngineKind::Embedded };
+    let layouts =
+        [FileShape::Striped, FileShape::Striped, FileShape::OneTarget, FileShape::Fragments];
+    Shape {
+        data_servers: rng.u8(1..=3),
+        targets_each: if rng.u8(0..3) == 0 { 2 } else { 1 },
+        event_loops: rng.u8(1..=2),
+        engine,
+        shared_files: rng.u8(1..=2),
+        cells: [16, 32, 48][rng.usize(0..3)],
+        layout: layouts[rng.usize(0..layouts.len())],
+        request_timeout_ms: [2_000, 6_000][rng.usize(0..2)],
+        reset_ppm: [0, 0, 500, 5_000][rng.usize(0..4)],
+        conflict_ppm: [0, 50_000, 200_000][rng.usize(0..3)],
+    }
+}
+
+fn client(rng: &mut Rng, shape: &Shape, index: u8, duration_ms: u32) -> ClientPlan {
+    let write_behind = rng.u8(0..3) == 0;
+    let own = shape.shared_files + index;
+    // How much of its work is about names, of 8.
+    let names = rng.u8(1..=6);
+    // Some cut files all the time.
+    let cuts = rng.u8(0..5) == 0;
+    let mut ops = Vec::new();
+    let mut time_ms = 0;
+    while time_ms < duration_ms {
+        let wait_ms = pause(rng);
+        time_ms += wait_ms.max(1);
+        let op = if rng.u8(0..8) < names {
+            name_op(rng)
+        } else {
+            let shared = !write_behind && rng.u8(0..3) > 0;
+            let file = if shared { rng.u8(0..shape.shared_files) } else { own };
+            data_op(rng, shape, file, cuts)
+        };
+        ops.push(PlannedOp { wait_ms, op });
+    }
+    ClientPlan { write_behind, ops }
+}
+
+/// Mostly in bursts.
+fn pause(rng: &mut Rng) -> u32 {
+    match rng.u8(0..4) {
+        0 => 0,
+        1 => rng.u32(0..20),
+        _ => rng.u32(0..PAUSE_MS * 3),
+    }
+}
+
+fn data_op(rng: &mut Rng, shape: &Shape, file: u8, cuts: bool) -> Op {
+    let first = rng.u32(0..shape.cells);
+    let most = (shape.cells - first).min(if rng.bool() { 4 } else { 20 });
+    let cells = rng.u32(1..=most);
+    match rng.u8(0..20) {
+        0..8 => Op::Write { file, first, cells },
+        8..14 => Op::Read { file, first, cells },
+        16 | 17 if cuts => Op::Cut { file, keep: rng.u32(1..shape.cells) },
+        14..18 => Op::Sync { file },
+        18 => Op::Reopen { file },
+        _ => Op::Cut { file, keep: rng.u32(1..shape.cells) },
+    }
+}
+
+fn place(rng: &mut Rng) -> Place {
+    let inner = if rng.u8(0..5) == 0 { Some(rng.u8(0..2)) } else { None };
+    Place { dir: rng.u8(0..DIRECTORIES), name: rng.u8(0..NAMES), inner }
+}
+
+fn name_op(rng: &mut Rng) -> Op {
+    let at = place(rng);
+    match rng.u8(0..32) {
+        0..4 => Op::Create { at, exclusive: rng.u8(0..4) > 0, mode: 0o600 + rng.u16(0..0o100) },
+        4..6 => Op::Mkdir { at },
+        6 => Op::Symlink { at },
+        7..10 => Op::Unlink { at },
+        10 => Op::Rmdir { at },
+        11..16 => {
+            let mode = match rng.u8(0..5) {
+                0 => RenameMode::NoReplace,
+                1 => RenameMode::Exchange,
+                _ => RenameMode::Replace,
+            };
+            Op::Rename { from: at, to: place(rng), mode }
+        }
+        16..18 => Op::Link { from: at, to: place(rng) },
+        18..21 => Op::Look { at },
+        21..23 => Op::List { dir: at.dir },
+        23 => Op::SetMode { at, mode: 0o600 + rng.u16(0..0o100) },
+        24..26 => Op::SetXattr { at, name: rng.u8(0..2) },
+        26..28 => Op::SyncNames,
+        28 => Op::Publish { at: Place { inner: None, ..at } },
+        29 => Op::Hide,
+        _ => Op::Fetch { at },
+    }
+}
+
+fn faults(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<PlannedFault> {
+    // From a quiet run to one in which something is always wrong.
+    let count = [0, 2, 4, 8, 12][rng.usize(0..5)] * duration_ms / 10_000;
+    // Each run has its own favourites.
+    let kinds: Vec<u8> = (0..rng.u8(1..=4)).map(|_| rng.u8(0..18)).collect();
+    let mut faults: Vec<PlannedFault> = (0..count)
+        .map(|_| {
+            let kind = kinds[rng.usize(0..kinds.len())];
+            let fault = fault(rng, kind, shape, clients);
+            PlannedFault { at_ms: rng.u32(0..duration_ms), fault }
+        })
+        .collect();
+    if rng.u8(0..3) == 0 {
+        faults.extend((0..2).flat_map(|_| storm(rng, shape, clients, duration_ms)));
+    }
+    faults.sort_by_key(|fault| fault.at_ms);
+    faults
+}
+
+/// A server stands still, and a client dies that waits for it: what it had
+/// sent is still there when the server goes on.
+fn storm(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<PlannedFault> {
+    let at_ms = rng.u32(0..duration_ms);
+    let stop = Fault::Stop { node: server(rng, shape), ms: rng.u32(500..3_000) };
+    let node = NodeName::Client(rng.u8(0..clients));
+    let kill = Fault::Kill { node, down_ms: rng.u32(1..500) };
+    let later = PlannedFault { at_ms: at_ms + rng.u32(50..500), fault: kill };
+    vec![PlannedFault { at_ms, fault: stop }, later]
+}
+
+fn server(rng: &mut Rng, shape: &Shape) -> NodeName {
+    match rng.u8(0..shape.data_servers + 1) {
+        0 => NodeName::Meta,
+        n => NodeName::Data(n - 1),
+    }
+}
+
+fn any(rng: &mut Rng, shape: &Shape, clients: u8) -> NodeName {
+    if rng.u8(0..3) == 0 { NodeName::Client(rng.u8(0..clients)) } else { server(rng, shape) }
+}
+
+fn pair(rng: &mut Rng, shape: &Shape, clients: u8) -> (NodeName, NodeName) {
+    let a = server(rng, shape);
+    let b = match (a, rng.u8(0..4)) {
+        (NodeName::Data(_), 0) => NodeName::Meta,
+        _ => NodeName::Client(rng.u8(0..clients)),
+    };
+    if rng.bool() { (a, b) } else { (b, a) }
+}
+
+/// Short ones and long ones, milliseconds.
+fn time(rng: &mut Rng) -> u32 {
+    match rng.u8(0..4) {
+        0 => rng.u32(1..50),
+        1..3 => rng.u32(50..1_500),
+        _ => rng.u32(1_500..6_000),
+    }
+}
+
+fn fault(rng: &mut Rng, kind: u8, shape: &Shape, clients: u8) -> Fault {
+    match kind {
+        0..3 => Fault::Kill { node: any(rng, shape, clients), down_ms: time(rng) },
+        3..7 => Fault::PowerCut { node: server(rng, shape), down_ms: time(rng) },
+        7..9 => Fault::Stop { node: any(rng, shape, clients), ms: time(rng) },
+        9..11 => {
+            let (a, b) = pair(rng, shape, clients);
+            Fault::Partition { a, b, both: rng.bool(), ms: time(rng) }
+        }
+        11..13 => {
+            let (a, b) = pair(rng, shape, clients);
+            Fault::Break { a, b }
+        }
+        13 => {
+            let (a, b) = pair(rng, shape, clients);
+            Fault::Slow { a, b, extra_ms: rng.u32(1..300), ms: time(rng) }
+        }
+        14 => disk_fault(rng, shape),
+        15..17 => Fault::Late {
+            client: rng.u8(0..clients),
+            server: NodeName::Meta,
+            extra_ms: rng.u32(100..4_000),
+            ms: rng.u32(5..200),
+        },
+        _ => Fault::Clock {
+            node: any(rng, shape, clients),
+            offset_ms: rng.i32(-20_000..20_000),
+            drift_ppm: rng.i32(-500..500),
+        },
+    }
+}
+
+fn disk_fault(rng: &mut Rng, shape: &Shape) -> Fault {
+    let node = server(rng, shape);
+    if rng.bool() {
+        return Fault::SlowDisk { node, operation_ms: rng.u32(1..50), ms: time(rng) };
+    }
+    let (operation, error) = match rng.u8(0..4) {
+        0 => (DiskOperation::Read, DiskErrorKind::Io),
+        1 => (DiskOperation::Write, DiskErrorKind::NoSpace),
+        2 => (DiskOperation::Write, DiskErrorKind::Io),
+        _ => (DiskOperation::Sync, DiskErrorKind::Io),
+    };
+    Fault::DiskError { node, operation, error, after: rng.u32(0..6), ms: time(rng) + 100 }
+}

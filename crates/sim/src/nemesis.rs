@@ -1,0 +1,323 @@
+//! Makes go wrong what the plan says, and heals it.
+
+use crate::cluster::Cluster;
+use crate::history::{Node, What};
+use crate::plan::{DiskErrorKind, DiskOperation, EngineKind, Fault, NodeName};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use weir_simhost::ClockSkew;
+use weir_simhost::disk::{Operation, SimDisk};
+
+/// A server that ends by itself is started again after this time, as an init
+/// system does.
+const RESTART: Duration = Duration::from_millis(500);
+
+/// Something to be done later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Later {
+    Begin(Fault),
+    Start(NodeName),
+    Restart(NodeName),
+    /// After a failed sync nobody knows what the disk holds, until the machine
+    /// has read it anew.
+    Reboot(NodeName),
+    Continue(NodeName),
+    Heal(NodeName, NodeName),
+    Fast(NodeName, NodeName),
+    /// A client loses patience with what it has sent.
+    GiveUp(NodeName, NodeName),
+    FastDisk(NodeName),
+}
+
+/// What is wrong now, and what comes.
+pub(crate) struct Nemesis {
+    todo: BTreeMap<(Duration, u32), Later>,
+    count: u32,
+    boots: u64,
+    /// Nodes whose process is not to run just now.
+    down: BTreeSet<NodeName>,
+    stopped: BTreeSet<NodeName>,
+    /// Ends of servers that were noticed.
+    noticed: usize,
+    /// Errors of servers that nothing in the plan explains.
+    pub strange_ends: Vec<String>,
+}
+
+fn ms(ms: u32) -> Duration {
+    Duration::from_millis(ms.into())
+}
+
+/// A disk that works, and takes time.
+pub(crate) fn usual_latency(disk: &SimDisk) {
+    let us = Duration::from_micros;
+    disk.set_latency(us(5)..us(60), us(200)..us(3_000));
+}
+
+impl Nemesis {
+    /// The faults of the plan, from now on.
+    pub fn new(cluster: &Cluster) -> Self {
+        let mut nemesis = Self {
+            todo: BTreeMap::new(),
+            count: 0,
+            boots: 0,
+            down: BTreeSet::new(),
+            stopped: BTreeSet::new(),
+            noticed: cluster.shared.ended.borrow().len(),
+            strange_ends: Vec::new(),
+        };
+        let now = cluster.sim.now();
+        for planned in &cluster.shared.plan.faults {
+            nemesis.later(now + ms(planned.at_ms), Later::Begin(planned.fault.clone()));
+        }
+        nemesis
+    }
+
+    fn later(&mut self, at: Duration, what: Later) {
+        self.count += 1;
+        self.todo.insert((at, self.count), what);
+    }
+
+    /// Lets time pass and does what is due, until a time.
+    pub fn run_until(&mut self, cluster: &mut Cluster, end: Duration) {
+        loop {
+            let next = self.todo.first_key_value().map_or(end, |((at, _), _)| (*at).min(end));
+            cluster.sim.run_until(next, |_| false);
+            let now = cluster.sim.now();
+            if now < next {
+                cluster.sim.run_for(next - now);
+            }
+            self.notice_ends(cluster);
+            while let Some(entry) = self.todo.first_entry() {
+                if entry.key().0 > next {
+                    break;
+                }
+                let what = entry.remove();
+                self.perform(cluster, what);
+            }
+            if next >= end {
+                return;
+            }
+        }
+    }
+
+    /// Servers that have ended are started again, as an init system does.
+    fn notice_ends(&mut self, cluster: &Cluster) {
+        let ended = cluster.shared.ended.borrow();
+        let now = cluster.sim.now();
+        for (node, result) in ended[self.noticed..].to_vec() {
+            self.noticed += 1;
+            let text = match &result {
+                Ok(()) => format!("server on {} ended", Node::from(node)),
+                Err(e) => format!("server on {} ended: {:?}: {e}", Node::from(node), e.kind),
+            };
+            cluster.shared.record_at(now, What::Note(text.clone()));
+            let disk_fails = cluster.shared.plan.faults.iter().any(
+                |planned| matches!(planned.fault, Fault::DiskError { node: n, .. } if n == node),
+            );
+            if !disk_fails {
+                self.strange_ends.push(text);
+            }
+            if !self.down.contains(&node) {
+                self.down.insert(node);
+                self.later(now + RESTART, Later::Start(node));
+            }
+        }
+    }
+
+    fn note(&self, cluster: &Cluster, text: String) {
+        cluster.shared.record_at(cluster.sim.now(), What::Note(text));
+    }
+
+    fn perform(&mut self, cluster: &mut Cluster, what: Later) {
+        let net = |cluster: &Cluster, n: NodeName| cluster.nodes[&n];
+        match what {
+            Later::Begin(fault) => self.begin(cluster, fault),
+            Later::Start(node) => self.start(cluster, node),
+            Later::Restart(node) => {
+                cluster.disk(node).heal();
+                if !self.down.contains(&node) {
+                    self.kill(cluster, node);
+                    self.start(cluster, node);
+                }
+            }
+            Later::Reboot(node) => {
+                cluster.disk(node).heal();
+                self.power_cut(cluster, node);
+                self.start(cluster, node);
+            }
+            Later::Continue(node) => {
+                if self.stopped.remove(&node) {
+                    cluster.sim.cont(cluster.processes[&node]);
+                    self.note(cluster, format!("{} goes on", Node::from(node)));
+                }
+            }
+            Later::Heal(a, b) => {
+                let (a, b) = (net(cluster, a), net(cluster, b));
+                cluster.sim.network().partition(a, b, false);
+                self.note(cluster, "partition heals".to_owned());
+            }
+            Later::Fast(a, b) => {
+                let (a, b) = (net(cluster, a), net(cluster, b));
+                cluster.sim.network().set_extra_delay(a, b, Duration::ZERO);
+            }
+            Later::GiveUp(a, b) => {
+                let (from, to) = (net(cluster, a), net(cluster, b));
+                cluster.sim.network().set_extra_delay(from, to, Duration::ZERO);
+                cluster.sim.network().give_up_connections(from, to);
+            }
+            Later::FastDisk(node) => usual_latency(cluster.disk(node)),
+        }
+    }
+
+    fn begin(&mut self, cluster: &mut Cluster, fault: Fault) {
+        let now = cluster.sim.now();
+        self.note(cluster, format!("{fault:?}"));
+        match fault {
+            Fault::Kill { node, down_ms } => {
+                if self.down.insert(node) {
+                    self.kill(cluster, node);
+                    self.later(now + ms(down_ms), Later::Start(node));
+                }
+            }
+            Fault::PowerCut { node, down_ms } => {
+                self.power_cut(cluster, node);
+                if self.down.insert(node) {
+                    self.later(now + ms(down_ms), Later::Start(node));
+                }
+            }
+            Fault::Stop { node, ms: time } => {
+                if !self.down.contains(&node) && self.stopped.insert(node) {
+                    cluster.sim.stop(cluster.processes[&node]);
+                    self.later(now + ms(time), Later::Continue(node));
+                }
+            }
+            Fault::Partition { a, b, both, ms: time } => {
+                let (from, to) = (cluster.nodes[&a], cluster.nodes[&b]);
+                let network = cluster.sim.network();
+                match both {
+                    true => network.partition(from, to, true),
+                    false => network.partition_one_way(from, to, true),
+                }
+                self.later(now + ms(time), Later::Heal(a, b));
+            }
+            Fault::Break { a, b } => {
+                let (a, b) = (cluster.nodes[&a], cluster.nodes[&b]);
+                cluster.sim.network().break_connections(a, b);
+            }
+            Fault::Late { client, server, extra_ms, ms: time } => {
+                let client = NodeName::Client(client);
+                let (from, to) = (cluster.nodes[&client], cluster.nodes[&server]);
+                cluster.sim.network().set_extra_delay(from, to, ms(extra_ms));
+                self.later(now + ms(time), Later::GiveUp(client, server));
+            }
+            Fault::Slow { a, b, extra_ms, ms: time } => {
+                let (from, to) = (cluster.nodes[&a], cluster.nodes[&b]);
+                cluster.sim.network().set_extra_delay(from, to, ms(extra_ms));
+                self.later(now + ms(time), Later::Fast(a, b));
+            }
+            Fault::Clock { node, offset_ms, drift_ppm } => {
+                let skew = ClockSkew { offset_ms: offset_ms.into(), drift_ppm: drift_ppm.into() };
+                cluster.sim.set_clock(cluster.nodes[&node], skew);
+            }
+            fault => self.begin_on_disk(cluster, fault),
+        }
+    }
+
+    fn begin_on_disk(&mut self, cluster: &mut Cluster, fault: Fault) {
+        let now = cluster.sim.now();
+        match fault {
+            Fault::SlowDisk { node, operation_ms, ms: time } => {
+                let most = ms(operation_ms);
+                cluster.disk(node).set_latency(Duration::ZERO..most, Duration::ZERO..most * 3);
+                self.later(now + ms(time), Later::FastDisk(node));
+            }
+            Fault::DiskError { node, operation, error, after, ms: time } => {
+                let errno = match error {
+                    DiskErrorKind::Io => Errno::IO,
+                    DiskErrorKind::NoSpace => Errno::NOSPC,
+                };
+                let operation = match operation {
+                    DiskOperation::Read => Operation::Read,
+                    DiskOperation::Write => Operation::Write,
+                    DiskOperation::Sync => Operation::Sync,
+                };
+                cluster.disk(node).fail_next(operation, errno, after.into());
+                let end = if operation == Operation::Sync { Later::Reboot } else { Later::Restart };
+                self.later(now + ms(time), end(node));
+            }
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, cluster: &mut Cluster, node: NodeName) {
+        let finished = match node {
+            NodeName::Client(n) => is_done(cluster, n),
+            _ => false,
+        };
+        if self.down.remove(&node) | !cluster.sim.is_running(cluster.processes[&node]) && !finished
+        {
+            self.note(cluster, format!("{} starts", Node::from(node)));
+            cluster.start(node);
+        }
+    }
+
+    fn kill(&mut self, cluster: &mut Cluster, node: NodeName) {
+        self.stopped.remove(&node);
+        cluster.sim.kill(cluster.processes[&node]);
+        if let NodeName::Client(client) = node {
+            cluster.shared.record_at(cluster.sim.now(), What::ClientKilled { client });
+        }
+    }
+
+    fn power_cut(&mut self, cluster: &mut Cluster, node: NodeName) {
+        self.stopped.remove(&node);
+        cluster.sim.power_cut(cluster.nodes[&node]);
+        self.boots += 1;
+        cluster.write_boot_id(node, self.boots);
+        if node == NodeName::Meta && cluster.shared.plan.shape.engine == EngineKind::Model {
+            cluster.model.power_cut();
+        }
+        let now = cluster.sim.now();
+        match node {
+            NodeName::Client(client) => {
+                cluster.shared.record_at(now, What::ClientKilled { client });
+            }
+            server => cluster.shared.record_at(now, What::PowerCut(server.into())),
+        }
+    }
+
+    /// Ends everything that is wrong.
+    pub fn heal(&mut self, cluster: &mut Cluster) {
+        cluster.shared.record_at(cluster.sim.now(), What::Healed);
+        let todo = std::mem::take(&mut self.todo);
+        cluster.sim.network().heal_all();
+        cluster.sim.network().set_reset_rate(0);
+        let names: Vec<NodeName> = cluster.nodes.keys().copied().collect();
+        for a in &names {
+            for b in names.iter().filter(|b| *b != a) {
+                let (a, b) = (cluster.nodes[a], cluster.nodes[b]);
+                cluster.sim.network().set_extra_delay(a, b, Duration::ZERO);
+            }
+            cluster.disk(*a).heal();
+            usual_latency(cluster.disk(*a));
+        }
+        for node in std::mem::take(&mut self.stopped) {
+            cluster.sim.cont(cluster.processes[&node]);
+        }
+        for what in todo.into_values() {
+            match what {
+                Later::Start(node) => self.start(cluster, node),
+                // A server whose disk failed may be out of service until then.
+                Later::Restart(_) | Later::Reboot(_) => self.perform(cluster, what),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Whether a client has done all that it was to do, and ended.
+pub(crate) fn is_done(cluster: &Cluster, client: u8) -> bool {
+    let at = usize::from(client);
+    cluster.shared.next.borrow()[at] > cluster.shared.plan.clients[at].ops.len()
+}

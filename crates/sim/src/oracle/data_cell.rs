@@ -1,0 +1,345 @@
+//! One cell: a register with crashes. All orders of the calls that are still
+//! possible are followed at once, step by step: a state is the value, which of
+//! the calls under way have been done, and what a crash could bring back.
+
+use crate::history::Position;
+use std::collections::HashSet;
+
+/// States followed at once.
+const MAX_STATES: usize = 20_000;
+/// Calls under way at once.
+const MAX_UNDER_WAY: usize = 64;
+
+/// Whether a call is known to have been done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// It has an end.
+    Known,
+    /// It may be done at any time after its begin, once, often, or never.
+    Unknown,
+}
+
+/// A call as one cell sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CellOp {
+    /// Who.
+    pub client: u8,
+    /// Its place among all calls; of one client in its own order.
+    pub seq: usize,
+    /// What it writes or has read; 0: zeros.
+    pub value: u64,
+    /// Whether it writes.
+    pub writes: bool,
+    /// Whether it has an end.
+    pub fate: Fate,
+    /// Of an unknown one: when its client had stopped sending.
+    pub given_up: Position,
+}
+
+/// What happens next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// A call begins.
+    Begin(usize),
+    /// A call ends.
+    End(usize),
+    /// A sync of this client, the call `seq`, has succeeded: what it wrote
+    /// before is durable; what it wrote since `opened` has not been lost.
+    Sync {
+        /// Who.
+        client: u8,
+        /// Its place among all calls.
+        seq: usize,
+        /// The first call since the client has the file open.
+        opened: usize,
+    },
+    /// A sync of this client, the call `seq`, has failed: it knows that what it
+    /// wrote may be gone.
+    Told {
+        /// Who.
+        client: u8,
+        /// Its place among all calls.
+        seq: usize,
+    },
+    /// A cut has succeeded: no write that was given up before it began comes
+    /// through any more.
+    Fence {
+        /// When the cut began.
+        begin: Position,
+        /// Whether it cut this cell.
+        cell: bool,
+    },
+    /// What was not durable may be gone.
+    Crash,
+}
+
+impl Step {
+    /// Which of several at one position comes first: writes of a client in
+    /// their order.
+    pub fn order(&self) -> usize {
+        match self {
+            Step::Begin(i) | Step::End(i) => *i,
+            _ => 0,
+        }
+    }
+}
+
+/// The calls on a cell and what happens in which order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CellRun {
+    /// The calls.
+    pub ops: Vec<CellOp>,
+    /// What happens, and where in the history.
+    pub steps: Vec<(Position, Step)>,
+}
+
+/// A value is the number of the call that wrote it, plus one; 0: none yet.
+type Value = u32;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    /// What a crash may bring back, oldest first; the last is the value.
+    kept: Vec<Value>,
+    /// Calls under way that have been done, by slot.
+    done: u64,
+    /// Done, and taken back by a crash; nothing was written since.
+    lost: Vec<Value>,
+}
+
+impl State {
+    fn value(&self) -> Value {
+        self.kept.last().copied().unwrap_or(0)
+    }
+}
+
+struct Follow<'a> {
+    ops: &'a [CellOp],
+    states: HashSet<State>,
+    /// The call of each slot.
+    slots: [Option<usize>; MAX_UNDER_WAY],
+    /// Writes of unknown fate that may come through.
+    loose: Vec<usize>,
+    /// Crashes that are still to come.
+    crashes: usize,
+    /// Everything that is ever read.
+    read: HashSet<u64>,
+}
+
+impl CellRun {
+    /// Whether some order explains everything; the position where none does.
+    /// `Ok(false)`: too many to follow.
+    pub fn check(&self) -> Result<bool, Position> {
+        let start = State { kept: vec![0], done: 0, lost: Vec::new() };
+        let crashes = self.steps.iter().filter(|(_, s)| matches!(s, Step::Crash)).count();
+        let mut follow = Follow {
+            ops: &self.ops,
+            states: HashSet::from([start]),
+            slots: [None; MAX_UNDER_WAY],
+            loose: Vec::new(),
+            crashes,
+            read: self.ops.iter().filter(|op| !op.writes).map(|op| op.value).collect(),
+        };
+        for (at, step) in &self.steps {
+            let decided = follow.step(step);
+            if !decided || follow.states.len() > MAX_STATES {
+                return Ok(false);
+            }
+            if follow.states.is_empty() {
+                return Err(*at);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Follow<'_> {
+    /// False: more calls under way than there are slots.
+    fn step(&mut self, step: &Step) -> bool {
+        match step {
+            Step::Begin(op) if self.ops[*op].fate == Fate::Unknown => {
+                // What nobody ever sees may as well not have been done.
+                if self.read.contains(&self.ops[*op].value) {
+                    self.loose.push(*op);
+                }
+            }
+            Step::Begin(op) => match self.slots.iter_mut().find(|slot| slot.is_none()) {
+                Some(slot) => *slot = Some(*op),
+                None => return false,
+            },
+            Step::End(op) => self.end(*op),
+            Step::Sync { client, seq, opened } => self.sync(*client, *seq, *opened),
+            Step::Told { client, seq } => self.told(*client, *seq),
+            Step::Fence { begin, cell } => self.fence(*begin, *cell),
+            Step::Crash => self.crash(),
+        }
+        true
+    }
+
+    fn visible(&self, value: Value) -> u64 {
+        value.checked_sub(1).map_or(0, |op| self.ops[op as usize].value)
+    }
+
+    /// The slots of calls that have not been done in this state.
+    fn waiting(&self, state: &State) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let done = state.done;
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(move |(slot, op)| {
+            op.filter(|_| done & (1 << slot) == 0).map(|op| (slot, op))
+        })
+    }
+
+    /// Whether an earlier write of the same client is still to be done.
+    fn must_wait(&self, state: &State, op: usize) -> bool {
+        let CellOp { client, seq, .. } = self.ops[op];
+        self.waiting(state).any(|(_, other)| {
+            let other = &self.ops[other];
+            other.writes && other.client == client && other.seq < seq
+        })
+    }
+
+    /// Reads that see the value as it is now may as well be done now.
+    fn take_reads(&self, state: &mut State) {
+        let value = self.visible(state.value());
+        let reads: Vec<usize> = self
+            .waiting(state)
+            .filter(|(_, op)| !self.ops[*op].writes && self.ops[*op].value == value)
+            .filter(|(_, op)| !self.must_wait(state, *op))
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in reads {
+            state.done |= 1 << slot;
+        }
+    }
+
+    fn written(&self, state: &State, op: usize) -> State {
+        let mut next = state.clone();
+        if self.crashes == 0 {
+            // Nothing can come back any more.
+            next.kept.clear();
+        }
+        next.kept.push(op as Value + 1);
+        next.lost.clear();
+        next
+    }
+
+    /// Everything that can have been done by now. Where `until` has been done,
+    /// the rest can wait.
+    fn explore(&mut self, until: Option<usize>) {
+        let until = until.and_then(|op| self.slots.iter().position(|s| *s == Some(op)));
+        let mut work: Vec<State> = self.states.drain().collect();
+        let mut seen: HashSet<State> = HashSet::new();
+        let mut found = HashSet::new();
+        while let Some(mut state) = work.pop() {
+            self.take_reads(&mut state);
+            if !seen.insert(state.clone()) {
+                continue;
+            }
+            if seen.len() > MAX_STATES {
+                found.extend(work);
+                break;
+            }
+            let reached = until.is_none_or(|slot| state.done & (1 << slot) != 0);
+            if reached {
+                found.insert(state.clone());
+            }
+            if reached && until.is_some() {
+                continue;
+            }
+            for (slot, op) in self.waiting(&state).collect::<Vec<_>>() {
+                if self.ops[op].writes && !self.must_wait(&state, op) {
+                    let mut next = self.written(&state, op);
+                    next.done |= 1 << slot;
+                    work.push(next);
+                }
+            }
+            for op in &self.loose {
+                let value = self.ops[*op].value;
+                let wanted = self
+                    .waiting(&state)
+                    .any(|(_, read)| !self.ops[read].writes && self.ops[read].value == value);
+                if wanted && self.visible(state.value()) != value {
+                    work.push(self.written(&state, *op));
+                }
+            }
+        }
+        self.states = found;
+    }
+
+    fn end(&mut self, op: usize) {
+        self.explore(Some(op));
+        let Some(slot) = self.slots.iter().position(|s| *s == Some(op)) else { return };
+        self.slots[slot] = None;
+        let states = std::mem::take(&mut self.states);
+        self.states = states
+            .into_iter()
+            .filter(|state| state.done & (1 << slot) != 0)
+            .map(|state| State { done: state.done & !(1 << slot), ..state })
+            .collect();
+    }
+
+    /// A sync covers the writes of its own client that were done before it.
+    fn covered(&self, value: Value, client: u8, seq: usize) -> bool {
+        value.checked_sub(1).is_some_and(|op| {
+            let op = &self.ops[op as usize];
+            op.client == client && op.seq < seq && op.fate == Fate::Known
+        })
+    }
+
+    fn sync(&mut self, client: u8, seq: usize, opened: usize) {
+        let states = std::mem::take(&mut self.states);
+        for mut state in states {
+            let since_open = |value: Value| {
+                value.checked_sub(1).is_some_and(|op| self.ops[op as usize].seq >= opened)
+            };
+            let covers = |value: Value| self.covered(value, client, seq) && since_open(value);
+            if state.lost.iter().any(|value| covers(*value)) {
+                continue;
+            }
+            let last = state.kept.iter().rposition(|value| self.covered(*value, client, seq));
+            if let Some(last) = last {
+                state.kept.drain(..last);
+            }
+            self.states.insert(state);
+        }
+    }
+
+    fn told(&mut self, client: u8, seq: usize) {
+        let states = std::mem::take(&mut self.states);
+        for mut state in states {
+            let lost = std::mem::take(&mut state.lost);
+            state.lost = lost.into_iter().filter(|v| !self.covered(*v, client, seq)).collect();
+            self.states.insert(state);
+        }
+    }
+
+    fn fence(&mut self, begin: Position, cell: bool) {
+        let (gone, stay): (Vec<usize>, Vec<usize>) =
+            self.loose.iter().partition(|op| self.ops[**op].given_up < begin);
+        if gone.is_empty() {
+            return;
+        }
+        if !cell {
+            // The last moment for each of them.
+            self.explore(None);
+            for op in gone {
+                let more: Vec<State> =
+                    self.states.iter().map(|state| self.written(state, op)).collect();
+                self.states.extend(more);
+            }
+        }
+        self.loose = stay;
+    }
+
+    fn crash(&mut self) {
+        self.explore(None);
+        self.crashes -= 1;
+        let states = std::mem::take(&mut self.states);
+        for state in states {
+            for (i, value) in state.kept.iter().enumerate() {
+                let mut lost = state.lost.clone();
+                lost.extend(&state.kept[i + 1..]);
+                self.states.insert(State { kept: vec![*value], done: state.done, lost });
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Errors that clients were told: each must be explained by something that
+//! went wrong, and once everything has healed there are none.
+
+use super::Violation;
+use crate::history::{Call, History, Outcome, What};
+use crate::plan::{Fault, NodeName, Plan};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use weir_types::ErrorKind;
+
+/// After the last fault calls that begin so much later succeed.
+pub const GRACE: Duration = Duration::from_secs(10);
+/// Violations told of one run.
+const MAX_VIOLATIONS: usize = 3;
+
+/// Judges every error.
+pub fn judge(history: &History, plan: &Plan) -> Vec<Violation> {
+    let facts = Facts::new(plan);
+    let mut healed = Duration::MAX;
+    let mut begun: BTreeMap<u32, (Duration, &Call, u8)> = BTreeMap::new();
+    let mut violations = Vec::new();
+    for entry in &history.entries {
+        match &entry.what {
+            What::Healed => healed = entry.at + GRACE,
+            What::Begin { id, call, client } => {
+                begun.insert(*id, (entry.at, call, *client));
+            }
+            What::End { id, outcome: Outcome::Unknown(error) } => {
+                let Some((at, call, client)) = begun.get(id).copied() else { continue };
+                let late = at > healed;
+                if !facts.explain(error.kind, call, client, late) {
+                    let when = entry.at.as_secs_f64();
+                    let why = if late { " although all faults have ended" } else { "" };
+                    let kind = error.kind;
+                    violations.push(Violation {
+                        what: format!(
+                            "#{id} of client{client} ({call:?}) failed at {when:.4} s with {kind:?}: {error}{why}"
+                        ),
+                        evidence: history.excerpt(|other| other == *id),
+                    });
+                }
+            }
+            _ => {}
+        }
+        if violations.len() >= MAX_VIOLATIONS {
+            break;
+        }
+    }
+    violations
+}
+
+/// What of a plan explains errors.
+struct Facts<'a> {
+    plan: &'a Plan,
+    disk_errors: bool,
+    power_cuts: bool,
+}
+
+impl<'a> Facts<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        let any = |wanted: fn(&Fault) -> bool| plan.faults.iter().any(|p| wanted(&p.fault));
+        Self {
+            plan,
+            disk_errors: any(|fault| matches!(fault, Fault::DiskError { .. })),
+            power_cuts: any(|fault| matches!(fault, Fault::PowerCut { .. })),
+        }
+    }
+
+    fn explain(&self, kind: ErrorKind, call: &Call, client: u8, late: bool) -> bool {
+        use ErrorKind as K;
+        match (call, kind) {
+            // The metadata server forgets what a client has open that it has
+            // not heard of for long.
+            (Call::Peek { .. }, _) if self.was_away(client) => true,
+            (Call::Peek { .. }, K::Stale) => false,
+            // What was written before a power cut may be gone, and the next
+            // sync says so, however late it comes.
+            (call, K::Io) if call.syncs_names() => self.disk_errors || self.power_cuts,
+            _ if late => false,
+            (_, K::Io | K::NoSpace | K::ReadOnly) => self.disk_errors,
+            (_, kind) => matches!(
+                kind,
+                K::TimedOut
+                    | K::Unreachable
+                    | K::Stale
+                    | K::Busy
+                    | K::Overloaded
+                    | K::SessionExpired
+                    | K::TargetMissing
+            ),
+        }
+    }
+
+    /// Whether something kept a client from the metadata server.
+    fn was_away(&self, client: u8) -> bool {
+        let this = NodeName::Client(client);
+        self.plan.shape.reset_ppm > 0
+            || self.plan.faults.iter().any(|planned| match &planned.fault {
+                Fault::Stop { node, .. }
+                | Fault::Kill { node, .. }
+                | Fault::PowerCut { node, .. } => *node == this,
+                Fault::Partition { a, b, .. } | Fault::Slow { a, b, .. } => {
+                    *a == this || *b == this
+                }
+                Fault::Late { client: late, .. } => *late == client,
+                Fault::SlowDisk { node, .. } | Fault::DiskError { node, .. } => {
+                    *node == NodeName::Meta
+                }
+                _ => false,
+            })
+    }
+}

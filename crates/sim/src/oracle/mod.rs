@@ -1,0 +1,42 @@
+//! Judges of a history. Pure: a history goes in, what is wrong with it comes
+//! out.
+//!
+//! They are exact for what `docs/semantics.md` promises: a history is accepted
+//! if and only if some order of the calls, each at one moment between its
+//! begin and its end, explains every answer, where
+//! - a call without an answer (killed client, time over) may have been done,
+//!   or not, or be done later;
+//! - a power cut takes back what no sync had made durable.
+
+pub mod data;
+mod data_cell;
+pub mod errors;
+pub mod names;
+mod names_model;
+pub mod published;
+
+use std::fmt;
+
+/// Something that must not happen has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// In one line.
+    pub what: String,
+    /// The calls that show it, one a line.
+    pub evidence: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.what, self.evidence)
+    }
+}
+
+/// What an oracle says.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// What is wrong, at most a few.
+    pub violations: Vec<Violation>,
+    /// How often there were too many orders to try: judged to be right.
+    pub undecided: u64,
+}

@@ -1,0 +1,355 @@
+//! The namespace: is there an order of the calls that a small model tree
+//! explains? Orders are followed step by step, all of them at once; a power cut
+//! of the metadata server takes the tree back to an earlier state of the same
+//! order, one that holds everything that was synced, and everything that was
+//! acknowledged more than a moment before.
+
+use super::names_model::{Inode, Tree};
+use super::{Verdict, Violation};
+use crate::history::{Call, History, NameCall, NameReply, Node, Outcome, Position, What};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::rc::Rc;
+use std::time::Duration;
+use weir_types::ErrorKind;
+
+/// States followed at once.
+const MAX_STATES: usize = 4_000;
+/// Calls under way at once, those of unknown fate included.
+const MAX_UNDER_WAY: usize = 64;
+
+/// What the judge has to know beforehand.
+#[derive(Clone, Debug)]
+pub struct NamesFacts {
+    /// Directories that are there from the beginning, empty.
+    pub directories: Vec<u64>,
+    /// What was acknowledged so long before a power cut survives it.
+    pub settle: Duration,
+}
+
+struct Op<'a> {
+    id: u32,
+    client: u8,
+    call: &'a NameCall,
+    /// `None`: unknown.
+    reply: Option<&'a NameReply>,
+    begin: Position,
+    end: Option<Position>,
+}
+
+/// A tree and the call that led to it (`usize::MAX`: none).
+type Past = (Rc<Tree>, usize);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct State {
+    /// What a power cut may bring back, oldest first; the last is the present.
+    kept: Vec<Past>,
+    /// Calls under way that have been done, by slot.
+    done: u64,
+    /// Done, and taken back by a power cut.
+    lost: BTreeSet<usize>,
+}
+
+impl State {
+    fn tree(&self) -> &Rc<Tree> {
+        // Never empty: it begins with one, and a crash leaves one.
+        &self.kept[self.kept.len() - 1].0
+    }
+}
+
+struct Follow<'a> {
+    history: &'a History,
+    ops: &'a [Op<'a>],
+    settle: Duration,
+    states: HashSet<State>,
+    slots: [Option<usize>; MAX_UNDER_WAY],
+    crashes: usize,
+    /// When the process of each client that was killed was.
+    killed: BTreeMap<u8, Position>,
+}
+
+/// Judges everything that was asked about names.
+pub fn judge(history: &History, facts: &NamesFacts) -> Verdict {
+    let ops = ops_of(history);
+    let mut verdict = Verdict::default();
+    verdict.violations.extend(reused_id(&ops, history));
+    let mut tree = Tree::default();
+    for (inode, id) in facts.directories.iter().enumerate() {
+        tree.add_directory(inode as Inode, *id);
+    }
+    let start = State { kept: vec![(Rc::new(tree), usize::MAX)], done: 0, lost: BTreeSet::new() };
+    let is_crash = |what: &What| *what == What::PowerCut(Node::Meta);
+    let mut follow = Follow {
+        history,
+        ops: &ops,
+        settle: facts.settle,
+        states: HashSet::from([start]),
+        slots: [None; MAX_UNDER_WAY],
+        killed: BTreeMap::new(),
+        crashes: history.entries.iter().filter(|e| is_crash(&e.what)).count(),
+    };
+    match follow.run() {
+        Ok(true) => {}
+        Ok(false) => verdict.undecided += 1,
+        Err(at) => verdict.violations.push(violation(history, &ops, at)),
+    }
+    verdict
+}
+
+fn ops_of(history: &History) -> Vec<Op<'_>> {
+    let mut ops = Vec::new();
+    let mut open = BTreeMap::new();
+    for (at, entry) in history.entries.iter().enumerate() {
+        match &entry.what {
+            What::Begin { client, id, call: Call::Names(call) } => {
+                open.insert(*id, ops.len());
+                let (id, client) = (*id, *client);
+                ops.push(Op { id, client, call, reply: None, begin: at, end: None });
+            }
+            What::End { id, outcome: Outcome::Names(reply) } => {
+                if let Some(op) = open.remove(id) {
+                    let op: &mut Op<'_> = &mut ops[op];
+                    (op.reply, op.end) = (Some(reply), Some(at));
+                }
+            }
+            _ => {}
+        }
+    }
+    // Of a question without an answer nothing follows.
+    ops.retain(|op| op.end.is_some() || op.call.changes());
+    ops
+}
+
+/// Two files that were made have the same id.
+fn reused_id(ops: &[Op<'_>], history: &History) -> Option<Violation> {
+    let mut made: BTreeMap<u64, u32> = BTreeMap::new();
+    for op in ops {
+        let makes = matches!(
+            op.call,
+            NameCall::Create { exclusive: true, .. }
+                | NameCall::Mkdir { .. }
+                | NameCall::Symlink { .. }
+        );
+        let Some(NameReply::Attr(seen)) = op.reply.filter(|_| makes) else { continue };
+        if let Some(first) = made.insert(seen.id, op.id) {
+            let what = format!("id {} was given to two files, by #{first} and #{}", seen.id, op.id);
+            let evidence = history.excerpt(|id| id == first || id == op.id);
+            return Some(Violation { what, evidence });
+        }
+    }
+    None
+}
+
+impl Follow<'_> {
+    fn run(&mut self) -> Result<bool, Position> {
+        let begins: BTreeMap<Position, usize> =
+            self.ops.iter().enumerate().map(|(i, op)| (op.begin, i)).collect();
+        let ends: BTreeMap<Position, usize> =
+            self.ops.iter().enumerate().filter_map(|(i, op)| Some((op.end?, i))).collect();
+        let mut syncs: BTreeMap<u32, (Position, u8)> = BTreeMap::new();
+        for (at, entry) in self.history.entries.iter().enumerate() {
+            match &entry.what {
+                What::Begin { id, call, client } if call.syncs_names() => {
+                    syncs.insert(*id, (at, *client));
+                }
+                What::End { id, outcome: Outcome::Done } => {
+                    if let Some((begin, client)) = syncs.remove(id) {
+                        self.sync(begin, client);
+                    }
+                }
+                What::End { id, outcome: Outcome::Unknown(error) } => {
+                    let sync = syncs.remove(id).filter(|_| error.kind == ErrorKind::Io);
+                    if let Some((_, client)) = sync {
+                        self.told(client);
+                    }
+                }
+                // Who comes after it does not know what it had done.
+                What::ClientKilled { client } => {
+                    self.killed.insert(*client, at);
+                }
+                What::PowerCut(Node::Meta) => self.crash(at),
+                _ => {}
+            }
+            if let Some(op) = begins.get(&at) {
+                match self.slots.iter_mut().find(|slot| slot.is_none()) {
+                    Some(slot) => *slot = Some(*op),
+                    None => return Ok(false),
+                }
+            }
+            if let Some(op) = ends.get(&at) {
+                self.end(*op);
+            }
+            if self.states.len() > MAX_STATES {
+                return Ok(false);
+            }
+            if self.states.is_empty() {
+                return Err(at);
+            }
+        }
+        Ok(true)
+    }
+
+    fn next(&self, state: &State, slot: usize, op: usize) -> Vec<State> {
+        let done = &self.ops[op];
+        let trees = state.tree().after(done.call, done.reply, fresh(op));
+        let next = |tree: Tree| {
+            let mut kept = state.kept.clone();
+            if *state.tree().as_ref() != tree {
+                // With no crash to come, the past is past.
+                let by = if self.crashes == 0 { usize::MAX } else { op };
+                if self.crashes == 0 {
+                    kept.clear();
+                }
+                kept.push((Rc::new(tree), by));
+            }
+            State { kept, done: state.done | 1 << slot, lost: state.lost.clone() }
+        };
+        trees.into_iter().map(next).collect()
+    }
+
+    /// Everything that can have been done by now. Where `until` has been done,
+    /// the rest can wait.
+    fn explore(&mut self, until: Option<usize>) {
+        let until = until.and_then(|op| self.slots.iter().position(|s| *s == Some(op)));
+        let mut work: Vec<State> = self.states.drain().collect();
+        let mut seen: HashSet<State> = HashSet::new();
+        let mut found = HashSet::new();
+        while let Some(state) = work.pop() {
+            if !seen.insert(state.clone()) {
+                continue;
+            }
+            if seen.len() > MAX_STATES {
+                found.extend(seen);
+                break;
+            }
+            let reached = until.is_none_or(|slot| state.done & (1 << slot) != 0);
+            if reached {
+                found.insert(state.clone());
+                if until.is_some() {
+                    continue;
+                }
+            }
+            for (slot, op) in self.slots.iter().enumerate() {
+                let Some(op) = op.filter(|_| state.done & (1 << slot) == 0) else { continue };
+                let known = self.ops[op].end.is_some();
+                for next in self.next(&state, slot, op) {
+                    // Of unknown fate and without effect: as well not yet done.
+                    if known || next.tree() != state.tree() {
+                        work.push(next);
+                    }
+                }
+            }
+        }
+        self.states = found;
+    }
+
+    fn end(&mut self, op: usize) {
+        self.explore(Some(op));
+        let Some(slot) = self.slots.iter().position(|s| *s == Some(op)) else { return };
+        self.slots[slot] = None;
+        let states = std::mem::take(&mut self.states);
+        self.states = states
+            .into_iter()
+            .filter(|state| state.done & (1 << slot) != 0)
+            .map(|state| State { done: state.done & !(1 << slot), ..state })
+            .collect();
+    }
+
+    /// All that was acknowledged before this position is durable.
+    fn keep_from(&mut self, acknowledged_before: Position) {
+        let states = std::mem::take(&mut self.states);
+        for mut state in states {
+            let durable = |(_, op): &Past| {
+                self.ops
+                    .get(*op)
+                    .is_some_and(|op| op.end.is_some_and(|end| end < acknowledged_before))
+            };
+            if let Some(last) = state.kept.iter().rposition(durable) {
+                state.kept.drain(..last);
+            }
+            self.states.insert(state);
+        }
+    }
+
+    /// A sync has succeeded: what its client had done has not been lost, and
+    /// all that was acknowledged before is durable.
+    fn sync(&mut self, begin: Position, client: u8) {
+        let ops = self.ops;
+        let started = self.killed.get(&client).copied();
+        let covers = |op: &usize| {
+            let op = &ops[*op];
+            let mine = op.client == client && started.is_none_or(|at| op.begin > at);
+            mine && op.end.is_some_and(|end| end < begin)
+        };
+        self.states.retain(|state| !state.lost.iter().any(covers));
+        if self.crashes > 0 {
+            self.keep_from(begin);
+        }
+    }
+
+    /// A client knows that something it had done may be lost.
+    fn told(&mut self, client: u8) {
+        let states = std::mem::take(&mut self.states);
+        for mut state in states {
+            state.lost.retain(|op| self.ops[*op].client != client);
+            self.states.insert(state);
+        }
+    }
+
+    fn crash(&mut self, at: Position) {
+        self.explore(None);
+        let now = self.history.entries[at].at;
+        let old = self.history.entries.partition_point(|e| e.at + self.settle < now);
+        self.keep_from(old.min(at));
+        self.crashes -= 1;
+        let states = std::mem::take(&mut self.states);
+        for state in states {
+            for (i, past) in state.kept.iter().enumerate() {
+                let mut lost = state.lost.clone();
+                // Of calls without an answer nobody expects anything.
+                let known = |op: &usize| self.ops.get(*op).is_some_and(|op| op.end.is_some());
+                lost.extend(state.kept[i + 1..].iter().map(|past| past.1).filter(known));
+                // Which call led there does not matter any more.
+                let kept = vec![(past.0.clone(), usize::MAX)];
+                self.states.insert(State { kept, done: state.done, lost });
+            }
+        }
+    }
+}
+
+/// What the file that a call makes is called in the model.
+fn fresh(op: usize) -> Inode {
+    1000 + op as Inode
+}
+
+fn violation(history: &History, ops: &[Op<'_>], at: Position) -> Violation {
+    let about = ops.iter().find(|op| op.end == Some(at));
+    let when = history.entries.get(at).map_or(0.0, |e| e.at.as_secs_f64());
+    let what = match about {
+        Some(op) => format!(
+            "names: no order of the calls explains the answer to #{} of client{} at {when:.4} s: {:?} -> {:?}",
+            op.id, op.client, op.call, op.reply
+        ),
+        None => format!("names: no order of the calls is possible at {when:.4} s"),
+    };
+    let begun: BTreeSet<u32> = ops.iter().filter(|op| op.begin <= at).map(|op| op.id).collect();
+    Violation { what, evidence: history.excerpt(|id| begun.contains(&id)) }
+}
+
+/// Whether an error says for certain that nothing was changed, and why.
+pub fn is_refusal(kind: ErrorKind) -> bool {
+    use ErrorKind as K;
+    matches!(
+        kind,
+        K::NotFound
+            | K::Exists
+            | K::NotDirectory
+            | K::IsDirectory
+            | K::NotEmpty
+            | K::NotPermitted
+            | K::InvalidArgument
+            | K::NoAttribute
+            | K::SymlinkLoop
+            | K::Stale
+            | K::Unsupported
+    )
+}

@@ -1,0 +1,397 @@
+//! What a run does: the cluster, what each client asks, what goes wrong and
+//! when. A plan comes from a seed, or from a file that shrinking wrote.
+
+use crate::history::{Name, Node, RenameMode};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The engine below the metadata server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EngineKind {
+    /// The real one, on a simulated disk.
+    Embedded,
+    /// The model, which also has conflicts with writers that are not there.
+    Model,
+}
+
+/// The cluster of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
+    /// Data servers, each on a node of its own.
+    pub data_servers: u8,
+    /// Targets of each.
+    pub targets_each: u8,
+    /// Event loops of each.
+    pub event_loops: u8,
+    /// The metadata server's engine.
+    pub engine: EngineKind,
+    /// Files that all clients without write-behind share; each client has one
+    /// of its own besides.
+    pub shared_files: u8,
+    /// Cells of a file.
+    pub cells: u32,
+    /// How the files are laid out.
+    pub layout: FileShape,
+    /// Clients give up a call after so long, milliseconds.
+    pub request_timeout_ms: u32,
+    /// Of how many million messages one breaks its connection.
+    pub reset_ppm: u32,
+    /// Of how many million commits one meets a conflict (model engine).
+    pub conflict_ppm: u32,
+}
+
+/// How files are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileShape {
+    /// 4 KiB on a target, then the next.
+    Striped,
+    /// All of it on one target.
+    OneTarget,
+    /// Fragments of unequal sizes.
+    Fragments,
+}
+
+/// A client and what it does, one thing after another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientPlan {
+    /// Read-ahead and write-behind; such a client uses its own file only.
+    pub write_behind: bool,
+    /// What it does.
+    pub ops: Vec<PlannedOp>,
+}
+
+/// A call and the pause before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedOp {
+    /// The pause, milliseconds.
+    pub wait_ms: u32,
+    /// The call.
+    pub op: Op,
+}
+
+/// Where a name is: in one of two fixed directories, or in a directory that
+/// may be found there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Which fixed directory.
+    pub dir: u8,
+    /// The name in it.
+    pub name: Name,
+    /// If that is a directory: the name in there.
+    pub inner: Option<Name>,
+}
+
+/// What a client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Op {
+    /// Writes cells.
+    Write {
+        /// Which file.
+        file: u8,
+        /// First cell.
+        first: u32,
+        /// Number of cells.
+        cells: u32,
+    },
+    /// Reads cells.
+    Read {
+        /// Which file.
+        file: u8,
+        /// First cell.
+        first: u32,
+        /// Number of cells.
+        cells: u32,
+    },
+    /// fsync.
+    Sync {
+        /// Which file.
+        file: u8,
+    },
+    /// Closes and opens again.
+    Reopen {
+        /// Which file.
+        file: u8,
+    },
+    /// Cuts the file and makes it whole again.
+    Cut {
+        /// Which file.
+        file: u8,
+        /// Cells that stay.
+        keep: u32,
+    },
+    /// `open(O_CREAT)`, with or without `O_EXCL`.
+    Create {
+        /// Where.
+        at: Place,
+        /// `O_EXCL`.
+        exclusive: bool,
+        /// Permission bits.
+        mode: u16,
+    },
+    /// Makes a directory.
+    Mkdir {
+        /// Where.
+        at: Place,
+    },
+    /// Makes a symbolic link.
+    Symlink {
+        /// Where.
+        at: Place,
+    },
+    /// Removes a name.
+    Unlink {
+        /// Which.
+        at: Place,
+    },
+    /// Removes an empty directory.
+    Rmdir {
+        /// Which.
+        at: Place,
+    },
+    /// Moves a name.
+    Rename {
+        /// From here.
+        from: Place,
+        /// To there.
+        to: Place,
+        /// What if it is taken.
+        mode: RenameMode,
+    },
+    /// Finds a file and gives it another name.
+    Link {
+        /// The file.
+        from: Place,
+        /// The other name.
+        to: Place,
+    },
+    /// Looks a name up, and at what it stands for.
+    Look {
+        /// Which.
+        at: Place,
+    },
+    /// Lists a directory.
+    List {
+        /// Which fixed directory.
+        dir: u8,
+    },
+    /// Finds a file and changes its mode.
+    SetMode {
+        /// Which.
+        at: Place,
+        /// The mode.
+        mode: u16,
+    },
+    /// Finds a file and sets an attribute.
+    SetXattr {
+        /// Which.
+        at: Place,
+        /// The attribute.
+        name: Name,
+    },
+    /// Makes names durable.
+    SyncNames,
+    /// Writes a new file, syncs it, and renames it to this name.
+    Publish {
+        /// The name that it gets.
+        at: Place,
+    },
+    /// Writes a file, syncs it, removes its name and keeps it open.
+    Hide,
+    /// Reads the file that is open without a name.
+    Peek,
+    /// Reads the file with this name.
+    Fetch {
+        /// Which.
+        at: Place,
+    },
+}
+
+/// Something that goes wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedFault {
+    /// When, since the clients began, milliseconds.
+    pub at_ms: u32,
+    /// What.
+    pub fault: Fault,
+}
+
+/// What goes wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fault {
+    /// `kill -9`, and a start later.
+    Kill {
+        /// Whose process.
+        node: NodeName,
+        /// Until it starts again.
+        down_ms: u32,
+    },
+    /// The power fails.
+    PowerCut {
+        /// Where.
+        node: NodeName,
+        /// Until it is back.
+        down_ms: u32,
+    },
+    /// The process stands still.
+    Stop {
+        /// Whose.
+        node: NodeName,
+        /// For so long.
+        ms: u32,
+    },
+    /// Messages are held back.
+    Partition {
+        /// From here.
+        a: NodeName,
+        /// To there.
+        b: NodeName,
+        /// And the other way.
+        both: bool,
+        /// For so long.
+        ms: u32,
+    },
+    /// All connections between two nodes break.
+    Break {
+        /// One.
+        a: NodeName,
+        /// The other.
+        b: NodeName,
+    },
+    /// What a client sends within a moment arrives very late; it has lost
+    /// patience by then, has connected anew and sent it again.
+    Late {
+        /// The client.
+        client: u8,
+        /// The server.
+        server: NodeName,
+        /// So late.
+        extra_ms: u32,
+        /// How long the moment is.
+        ms: u32,
+    },
+    /// Messages take longer.
+    Slow {
+        /// From here.
+        a: NodeName,
+        /// To there.
+        b: NodeName,
+        /// By so much.
+        extra_ms: u32,
+        /// For so long.
+        ms: u32,
+    },
+    /// The disk is slow.
+    SlowDisk {
+        /// Whose.
+        node: NodeName,
+        /// An operation takes up to so long.
+        operation_ms: u32,
+        /// For so long.
+        ms: u32,
+    },
+    /// One operation of the disk fails; the server is started anew later.
+    DiskError {
+        /// Whose.
+        node: NodeName,
+        /// Which operation.
+        operation: DiskOperation,
+        /// How.
+        error: DiskErrorKind,
+        /// So many of them pass first.
+        after: u32,
+        /// Until the restart.
+        ms: u32,
+    },
+    /// The clock goes wrong from now on.
+    Clock {
+        /// Whose.
+        node: NodeName,
+        /// It jumps by so much.
+        offset_ms: i32,
+        /// And goes too fast by so many millionths.
+        drift_ppm: i32,
+    },
+}
+
+/// Which operation of a disk fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DiskOperation {
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+    /// fsync.
+    Sync,
+}
+
+/// How a disk fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DiskErrorKind {
+    /// `EIO`.
+    Io,
+    /// `ENOSPC`.
+    NoSpace,
+}
+
+/// A node in a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum NodeName {
+    /// The metadata server's.
+    Meta,
+    /// A data server's.
+    Data(u8),
+    /// A client's.
+    Client(u8),
+}
+
+impl From<NodeName> for Node {
+    fn from(name: NodeName) -> Self {
+        match name {
+            NodeName::Meta => Node::Meta,
+            NodeName::Data(n) => Node::Data(n),
+            NodeName::Client(n) => Node::Client(n),
+        }
+    }
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// All other chance: scheduling, network, disks, keys.
+    pub seed: u64,
+    /// How long things go wrong, milliseconds.
+    pub duration_ms: u32,
+    /// The cluster.
+    pub shape: Shape,
+    /// The clients.
+    pub clients: Vec<ClientPlan>,
+    /// What goes wrong, in order of time.
+    pub faults: Vec<PlannedFault>,
+}
+
+impl Plan {
+    /// Calls of all clients.
+    pub fn ops(&self) -> usize {
+        self.clients.iter().map(|c| c.ops.len()).sum()
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}, {} ms, {:?}", self.seed, self.duration_ms, self.shape)?;
+        for (index, client) in self.clients.iter().enumerate() {
+            let kind = if client.write_behind { " (write-behind)" } else { "" };
+            writeln!(f, "client{index}{kind}:")?;
+            let mut at_ms = 0;
+            for planned in &client.ops {
+                at_ms += planned.wait_ms;
+                writeln!(f, "  {at_ms:>6} ms  {:?}", planned.op)?;
+            }
+        }
+        writeln!(f, "faults:")?;
+        for planned in &self.faults {
+            writeln!(f, "  {:>6} ms  {:?}", planned.at_ms, planned.fault)?;
+        }
+        Ok(())
+    }
+}

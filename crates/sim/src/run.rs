@@ -1,0 +1,235 @@
+//! One run: a plan is carried out, everything heals, everything is looked at,
+//! and the oracles judge.
+
+use crate::cluster::Cluster;
+use crate::generate;
+use crate::history::{History, What};
+use crate::nemesis::{Nemesis, is_done, usual_latency};
+use crate::oracle::data::{ClientFacts, FileFacts};
+use crate::oracle::errors::GRACE;
+use crate::oracle::names::NamesFacts;
+use crate::oracle::{Violation, data, errors, names, published};
+use crate::plan::{Fault, NodeName, Op, Place, Plan};
+use crate::shared::Shared;
+use crate::worker::{FIRST_OWN_NAME, Worker};
+use rustix::time::{ClockId, clock_gettime};
+use std::rc::Rc;
+use std::time::Duration;
+use weir_client::ClientConfig;
+use weir_simhost::{Exit, Options, Trace};
+use weir_types::FileKind;
+
+/// What clients have still to do ends within this time after the last fault.
+const FINISH: Duration = Duration::from_secs(120);
+/// What was acknowledged so long before a power cut of the metadata server
+/// survives it: a second, and the time of a sync.
+const SETTLE: Duration = Duration::from_millis(2_000);
+
+/// What a run comes to.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Equal for equal runs.
+    pub trace_hash: u64,
+    /// Virtual time that passed.
+    pub simulated: Duration,
+    /// Time of the processor.
+    pub cpu: Duration,
+    /// Calls of clients.
+    pub calls: u64,
+    /// Faults.
+    pub faults: u64,
+    /// What is wrong.
+    pub violations: Vec<Violation>,
+    /// Judgements given up for too many possible orders.
+    pub undecided: u64,
+}
+
+/// Carries out a plan. Simulated processes that are killed give no memory
+/// back: after some dozens of runs a process should end.
+pub fn run(plan: &Plan) -> Report {
+    run_with(plan, false).0
+}
+
+/// As [`run`], with the whole history; `print` shows it as it happens.
+pub fn run_with(plan: &Plan, print: bool) -> (Report, History) {
+    let begun = cpu_time();
+    let shared = Rc::new(Shared::new(plan.clone()));
+    let trace = if print { Trace::Print } else { Trace::Off };
+    let mut cluster = Cluster::new(shared.clone(), Options { trace, ..Options::default() });
+    let mut violations = match cluster.set_up() {
+        Ok(()) => {
+            let mut violations = carry_out(&mut cluster);
+            violations.extend(shared.trouble.borrow_mut().take().map(plain));
+            violations
+        }
+        Err(what) => vec![plain(format!("the cluster could not be made: {what}"))],
+    };
+    for panic in cluster.sim.panics() {
+        let at = panic.time.as_secs_f64();
+        violations
+            .push(plain(format!("{} panicked at {at:.4} s: {}", panic.thread, panic.message)));
+    }
+    let files: Vec<FileFacts> = (0..shared.made.borrow().files.len())
+        .map(|file| FileFacts { cells: plan.shape.cells, node_of_cell: cluster.node_of_cell(file) })
+        .collect();
+    let mut report = Report {
+        trace_hash: cluster.sim.trace_hash(),
+        simulated: cluster.sim.now(),
+        faults: plan.faults.len() as u64,
+        violations,
+        ..Report::default()
+    };
+    let directories = shared.made.borrow().directories.clone();
+    drop(cluster);
+    let history = shared.take_history();
+    judge(plan, &history, &files, directories, &mut report);
+    report.cpu = cpu_time().saturating_sub(begun);
+    (report, history)
+}
+
+/// What this thread has used.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+fn plain(what: String) -> Violation {
+    Violation { what, evidence: String::new() }
+}
+
+fn judge(
+    plan: &Plan,
+    history: &History,
+    files: &[FileFacts],
+    directories: Vec<u64>,
+    report: &mut Report,
+) {
+    let begins = |e: &&crate::history::Entry| matches!(e.what, What::Begin { .. });
+    report.calls = history.entries.iter().filter(begins).count() as u64;
+    let mut clients: Vec<ClientFacts> =
+        plan.clients.iter().map(|c| ClientFacts { write_behind: c.write_behind }).collect();
+    clients.push(ClientFacts { write_behind: false });
+    let bytes = data::judge(history, files, &clients);
+    // A slow disk takes its time to sync.
+    let slow = plan.faults.iter().any(|f| {
+        matches!(f.fault, Fault::SlowDisk { .. } | Fault::DiskError { .. } | Fault::Stop { .. })
+    });
+    let settle = if slow { Duration::from_secs(3600) } else { SETTLE };
+    let tree = names::judge(history, &NamesFacts { directories, settle });
+    report.undecided = bytes.undecided + tree.undecided;
+    report.violations.extend(bytes.violations);
+    report.violations.extend(tree.violations);
+    report.violations.extend(published::judge(history));
+    report.violations.extend(errors::judge(history, plan));
+}
+
+/// Faults, healing, the rest of the work, a look at everything, the end.
+fn carry_out(cluster: &mut Cluster) -> Vec<Violation> {
+    let plan = cluster.shared.plan.clone();
+    let clients = plan.clients.len() as u8;
+    for node in cluster.nodes.keys().copied().collect::<Vec<_>>() {
+        usual_latency(cluster.disk(node));
+    }
+    cluster.sim.network().set_reset_rate(plan.shape.reset_ppm);
+    for client in 0..clients {
+        cluster.start(NodeName::Client(client));
+    }
+    let mut nemesis = Nemesis::new(cluster);
+    let end = cluster.sim.now() + Duration::from_millis(plan.duration_ms.into());
+    nemesis.run_until(cluster, end);
+    nemesis.heal(cluster);
+    let deadline = cluster.sim.now() + FINISH;
+    let done = |cluster: &Cluster| (0..clients).all(|client| is_done(cluster, client));
+    while !done(cluster) && cluster.sim.now() < deadline {
+        let next = cluster.sim.now() + Duration::from_millis(100);
+        nemesis.run_until(cluster, next);
+    }
+    if !done(cluster) {
+        let what = format!(
+            "clients do not come to an end after the last fault; done: {:?}",
+            cluster.shared.next.borrow()
+        );
+        let evidence = format!("  {}\n", cluster.sim.threads().join("\n  "));
+        return vec![Violation { what, evidence }];
+    }
+    nemesis.run_until(cluster, cluster.sim.now() + GRACE);
+    let mut violations = audit_all(cluster, &mut nemesis);
+    violations.extend(nemesis.strange_ends.iter().map(|what| plain(what.clone())));
+    violations.extend(shut_down(cluster));
+    if violations.is_empty() {
+        violations.extend(cluster.scrub().err().map(plain));
+    }
+    violations
+}
+
+/// A fresh client looks at everything; all its calls succeed.
+fn audit_all(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {
+    let auditor = cluster.start_auditor(audit);
+    let deadline = cluster.sim.now() + FINISH;
+    while cluster.sim.is_running(auditor) && cluster.sim.now() < deadline {
+        let next = cluster.sim.now() + Duration::from_millis(50);
+        nemesis.run_until(cluster, next);
+    }
+    if cluster.sim.exit(auditor) == Some(Exit::Returned) {
+        return Vec::new();
+    }
+    let evidence = format!("  {}\n", cluster.sim.threads().join("\n  "));
+    vec![Violation { what: "the last look at everything does not end".into(), evidence }]
+}
+
+fn audit(shared: Rc<Shared>, config: ClientConfig) {
+    let clients = shared.plan.clients.len() as u8;
+    let cells = shared.plan.shape.cells;
+    let made = shared.made.borrow().clone();
+    let mut worker = Worker::connect(shared.clone(), clients, &config);
+    for file in 0..made.files.len() as u8 {
+        if worker.read(file, 0, cells).is_none() {
+            shared.record(What::Note(format!("file {file} cannot be opened")));
+            *shared.trouble.borrow_mut() = Some(format!("file {file} cannot be opened"));
+        }
+    }
+    let mut waiting = made.directories.clone();
+    while let Some(dir) = waiting.pop() {
+        for (name, id) in worker.listed(dir).unwrap_or_default() {
+            let Some(found) = worker.lookup(dir, name) else { continue };
+            worker.inspect(found);
+            worker.fetch(found);
+            if found.kind == FileKind::Directory {
+                waiting.push(id);
+            }
+        }
+    }
+    let at = Place { dir: 0, name: FIRST_OWN_NAME - 1, inner: None };
+    worker.perform(Op::Publish { at });
+    worker.perform(Op::Fetch { at });
+    worker.perform(Op::Unlink { at });
+    worker.sync_names();
+    worker.shut_down();
+}
+
+/// Servers end when asked, without complaint.
+fn shut_down(cluster: &mut Cluster) -> Vec<Violation> {
+    let before = cluster.shared.ended.borrow().len();
+    for signal in cluster.shared.signals.borrow().values() {
+        signal.raise();
+    }
+    let servers: Vec<_> = cluster.servers().iter().map(|n| cluster.processes[n]).collect();
+    let deadline = cluster.sim.now() + Duration::from_secs(60);
+    let ended = cluster.sim.run_until(deadline, |sim| servers.iter().all(|p| !sim.is_running(*p)));
+    let mut violations = Vec::new();
+    if !ended {
+        let evidence = format!("  {}\n", cluster.sim.threads().join("\n  "));
+        violations.push(Violation { what: "servers do not end when asked".into(), evidence });
+    }
+    for (node, result) in &cluster.shared.ended.borrow()[before..] {
+        if let Err(error) = result {
+            violations.push(plain(format!("{node:?} did not end well: {error}")));
+        }
+    }
+    violations
+}
+
+/// The plan of a seed, carried out.
+pub fn run_seed(seed: u64, duration: Duration) -> Report {
+    run(&generate::plan(seed, duration.as_millis() as u32))
+}

@@ -1,0 +1,89 @@
+//! What the processes of a run and its driver share, outside of the simulated
+//! machines: the history, and what the clients have still to do.
+
+use crate::history::{Call, History, Outcome, What};
+use crate::plan::{NodeName, Plan};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use weir_host::net::Signal;
+use weir_host::simulated;
+use weir_types::{FileLayout, Result};
+
+/// What was made before anything goes wrong.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Made {
+    /// Ids of the fixed directories.
+    pub directories: Vec<u64>,
+    /// Ids of the files.
+    pub files: Vec<u64>,
+    /// Where their bytes are.
+    pub layouts: Vec<FileLayout>,
+}
+
+/// Shared by everything in a run. One thread of the operating system runs all
+/// of it, and nothing is borrowed while a simulated thread waits.
+pub(crate) struct Shared {
+    pub plan: Plan,
+    history: RefCell<History>,
+    calls: Cell<u32>,
+    pub made: RefCell<Made>,
+    /// How to ask a server to end.
+    pub signals: RefCell<BTreeMap<NodeName, Signal>>,
+    /// Servers that ended by themselves or when asked, and how.
+    pub ended: RefCell<Vec<(NodeName, Result<()>)>>,
+    /// The next call of each client; beyond the last: done.
+    pub next: RefCell<Vec<usize>>,
+    /// What stopped a helper process, if something did.
+    pub trouble: RefCell<Option<String>>,
+}
+
+impl Shared {
+    pub fn new(plan: Plan) -> Self {
+        let next = RefCell::new(vec![0; plan.clients.len()]);
+        Self {
+            plan,
+            history: RefCell::default(),
+            calls: Cell::new(0),
+            made: RefCell::default(),
+            signals: RefCell::default(),
+            ended: RefCell::default(),
+            next,
+            trouble: RefCell::default(),
+        }
+    }
+
+    /// Writes an entry of a simulated process.
+    pub fn record(&self, what: What) {
+        let now = simulated::current().map_or(Duration::ZERO, |machine| machine.now());
+        self.record_at(now, what);
+    }
+
+    /// Writes an entry of the driver.
+    pub fn record_at(&self, now: Duration, what: What) {
+        self.history.borrow_mut().push(now, what);
+    }
+
+    /// The number that the next call will have.
+    pub fn next_call(&self) -> u32 {
+        self.calls.get()
+    }
+
+    /// A client asks; returns the number of the call.
+    pub fn begin(&self, client: u8, call: Call) -> u32 {
+        let id = self.calls.get();
+        self.calls.set(id + 1);
+        self.record(What::Begin { client, id, call });
+        id
+    }
+
+    /// A client was told.
+    pub fn end(&self, id: u32, outcome: Outcome) {
+        self.record(What::End { id, outcome });
+    }
+
+    /// The history, at the end.
+    pub fn take_history(&self) -> History {
+        self.history.take()
+    }
+}

@@ -1,0 +1,343 @@
+//! The judge of bytes, on histories made by hand: good ones and bad ones.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+use weir_sim::history::{Call, History, Node, Outcome, What};
+use weir_sim::oracle::data::{ClientFacts, FileFacts, judge};
+
+/// A history of one file with 4 cells on data server 0; client 0 writes
+/// through, client 1 writes behind.
+#[derive(Default)]
+struct Story(History, u32);
+
+const FIRST: u32 = 100;
+
+impl Story {
+    fn push(&mut self, what: What) {
+        let at = Duration::from_millis(self.0.entries.len() as u64);
+        self.0.push(at, what);
+    }
+    fn begin(&mut self, client: u8, call: Call) -> u32 {
+        let id = FIRST + self.1;
+        self.1 += 1;
+        self.push(What::Begin { client, id, call });
+        id
+    }
+    fn end(&mut self, id: u32, outcome: Outcome) {
+        self.push(What::End { id, outcome });
+    }
+    fn unknown(&mut self, id: u32) {
+        self.end(id, Outcome::Unknown(weir_types::ErrorKind::TimedOut.into()));
+    }
+    fn begin_write(&mut self, client: u8) -> u32 {
+        self.begin(client, Call::Write { file: 0, first: 0, cells: 4 })
+    }
+    fn write(&mut self, client: u8) -> u32 {
+        let id = self.begin_write(client);
+        self.end(id, Outcome::Done);
+        id
+    }
+    fn begin_read(&mut self, client: u8) -> u32 {
+        self.begin(client, Call::Read { file: 0, first: 0, cells: 4 })
+    }
+    /// A read that sees what `write` wrote (`None`: zeros).
+    fn saw(&mut self, read: u32, write: Option<u32>) {
+        self.end(read, Outcome::Cells(vec![write.map_or(0, |id| u64::from(id) + 1); 4]));
+    }
+    fn read(&mut self, client: u8, write: Option<u32>) {
+        let id = self.begin_read(client);
+        self.saw(id, write);
+    }
+    fn call(&mut self, client: u8, call: Call) {
+        let id = self.begin(client, call);
+        self.end(id, Outcome::Done);
+    }
+    fn sync(&mut self, client: u8) {
+        self.call(client, Call::Sync { file: 0 });
+    }
+    fn flush(&mut self, client: u8) {
+        self.call(client, Call::Flush { file: 0 });
+    }
+    fn cut(&mut self, client: u8, keep: u32) {
+        self.call(client, Call::Cut { file: 0, keep });
+    }
+    fn power_cut(&mut self) {
+        self.push(What::PowerCut(Node::Data(0)));
+    }
+    fn is_good(&self) -> bool {
+        let files = [FileFacts { cells: 4, node_of_cell: vec![0; 4] }];
+        let clients = [ClientFacts { write_behind: false }, ClientFacts { write_behind: true }];
+        let verdict = judge(&self.0, &files, &clients);
+        assert_eq!(verdict.undecided, 0);
+        verdict.violations.is_empty()
+    }
+}
+
+fn good(story: impl FnOnce(&mut Story)) {
+    let mut s = Story::default();
+    story(&mut s);
+    assert!(s.is_good());
+}
+
+fn bad(story: impl FnOnce(&mut Story)) {
+    let mut s = Story::default();
+    story(&mut s);
+    assert!(!s.is_good());
+}
+
+#[test]
+fn a_read_sees_the_last_completed_write() {
+    good(|s| {
+        s.read(0, None);
+        let a = s.write(0);
+        s.read(0, Some(a));
+        let b = s.write(0);
+        s.read(1, Some(b));
+    });
+    bad(|s| {
+        s.write(0);
+        s.read(1, None);
+    });
+    bad(|s| {
+        let a = s.write(0);
+        s.write(0);
+        s.read(1, Some(a));
+    });
+}
+
+#[test]
+fn a_write_under_way_is_seen_or_not_but_never_goes_back() {
+    good(|s| {
+        let a = s.begin_write(0);
+        s.read(1, None);
+        s.read(1, Some(a));
+        s.end(a, Outcome::Done);
+    });
+    bad(|s| {
+        let a = s.begin_write(0);
+        s.read(1, Some(a));
+        s.read(1, None);
+        s.end(a, Outcome::Done);
+    });
+}
+
+#[test]
+fn two_writes_at_once_have_one_order_for_everybody() {
+    let race = |s: &mut Story, swap: bool| {
+        let (a, b) = (s.begin_write(0), s.begin(2 - 1, Call::SyncNames));
+        s.end(b, Outcome::Done);
+        let c = s.begin(0, Call::Write { file: 0, first: 0, cells: 4 });
+        s.end(a, Outcome::Done);
+        s.end(c, Outcome::Done);
+        s.read(0, Some(a));
+        s.read(0, Some(if swap { c } else { a }));
+    };
+    // Calls of one client take effect in their order: `c` came last.
+    bad(|s| race(s, false));
+    bad(|s| race(s, true));
+}
+
+#[test]
+fn a_value_that_nobody_wrote_is_noticed() {
+    bad(|s| s.read(0, Some(7)));
+    bad(|s| {
+        let read = s.begin_read(0);
+        s.end(read, Outcome::Cells(vec![weir_sim::history::TORN; 4]));
+    });
+}
+
+#[test]
+fn a_write_without_an_answer_may_come_late() {
+    good(|s| {
+        let a = s.begin_write(0);
+        s.unknown(a);
+        let b = s.write(0);
+        s.read(0, Some(b));
+        s.read(0, Some(a));
+    });
+    good(|s| {
+        let a = s.begin_write(0);
+        s.unknown(a);
+        s.read(0, None);
+    });
+    // But what had an answer does not come twice.
+    bad(|s| {
+        let a = s.write(0);
+        let b = s.write(0);
+        s.read(0, Some(b));
+        s.read(0, Some(a));
+    });
+}
+
+#[test]
+fn a_cut_keeps_out_what_was_given_up_before() {
+    bad(|s| {
+        let a = s.begin_write(0);
+        s.unknown(a);
+        s.cut(0, 2);
+        s.read(0, Some(a));
+    });
+    // What it does not cut may have been written before.
+    good(|s| {
+        let a = s.begin_write(0);
+        s.unknown(a);
+        s.cut(0, 2);
+        let read = s.begin_read(0);
+        let tag = u64::from(a) + 1;
+        s.end(read, Outcome::Cells(vec![tag, tag, 0, 0]));
+    });
+    bad(|s| {
+        s.write(0);
+        s.cut(0, 4);
+        s.read(0, None);
+    });
+}
+
+#[test]
+fn nothing_that_was_synced_is_lost_in_a_power_cut() {
+    good(|s| {
+        let a = s.write(0);
+        s.sync(0);
+        let b = s.write(0);
+        s.power_cut();
+        s.read(0, Some(a));
+        let _ = b;
+    });
+    good(|s| {
+        s.write(0);
+        s.power_cut();
+        s.read(0, None);
+    });
+    bad(|s| {
+        s.write(0);
+        s.sync(0);
+        s.power_cut();
+        s.read(0, None);
+    });
+    bad(|s| {
+        s.write(0);
+        s.sync(0);
+        s.write(0);
+        s.power_cut();
+        s.read(0, None);
+    });
+}
+
+#[test]
+fn after_a_power_cut_one_value_stays() {
+    bad(|s| {
+        let a = s.write(0);
+        s.sync(0);
+        let b = s.write(0);
+        s.power_cut();
+        s.read(0, Some(a));
+        s.read(0, Some(b));
+    });
+    bad(|s| {
+        let a = s.write(0);
+        s.sync(0);
+        let b = s.write(0);
+        s.power_cut();
+        s.read(0, Some(b));
+        s.read(0, Some(a));
+    });
+}
+
+#[test]
+fn a_sync_after_a_loss_may_not_report_success() {
+    bad(|s| {
+        s.write(0);
+        s.power_cut();
+        s.sync(0);
+        s.read(0, None);
+    });
+    good(|s| {
+        s.write(0);
+        s.power_cut();
+        let sync = s.begin(0, Call::Sync { file: 0 });
+        s.end(sync, Outcome::Unknown(weir_types::ErrorKind::Io.into()));
+        // Told once, it may go on.
+        s.sync(0);
+        s.read(0, None);
+    });
+}
+
+#[test]
+fn a_sync_vouches_for_what_was_written_since_the_file_was_opened() {
+    good(|s| {
+        s.write(0);
+        s.flush(0);
+        s.power_cut();
+        s.sync(0);
+        s.read(0, None);
+    });
+    // What survived is durable then, whoever wrote it when.
+    bad(|s| {
+        let a = s.write(0);
+        s.flush(0);
+        s.sync(0);
+        s.power_cut();
+        s.read(0, None);
+        let _ = a;
+    });
+}
+
+#[test]
+fn without_a_crash_nothing_goes_back() {
+    bad(|s| {
+        s.write(0);
+        s.push(What::PowerCut(Node::Data(1)));
+        s.push(What::PowerCut(Node::Meta));
+        s.read(0, None);
+    });
+}
+
+#[test]
+fn write_behind_is_done_at_the_flush_and_seen_by_its_client_before() {
+    good(|s| {
+        let a = s.write(1);
+        s.read(0, None);
+        s.read(1, Some(a));
+        s.flush(1);
+        s.read(0, Some(a));
+    });
+    bad(|s| {
+        s.write(1);
+        s.read(1, None);
+        s.flush(1);
+    });
+    bad(|s| {
+        s.write(1);
+        s.flush(1);
+        s.read(0, None);
+    });
+    // Killed before the flush: gone, or not.
+    good(|s| {
+        s.write(1);
+        s.push(What::ClientKilled { client: 1 });
+        s.read(0, None);
+    });
+    // Sent again after a power cut, as it was not confirmed.
+    good(|s| {
+        let a = s.write(1);
+        s.power_cut();
+        s.read(0, None);
+        s.sync(1);
+        s.read(0, Some(a));
+    });
+}
+
+#[test]
+fn a_file_does_not_get_shorter_by_itself() {
+    bad(|s| {
+        let a = s.write(0);
+        let read = s.begin_read(0);
+        s.end(read, Outcome::Cells(vec![u64::from(a) + 1; 3]));
+    });
+    good(|s| {
+        let cut = s.begin(0, Call::Cut { file: 0, keep: 2 });
+        s.unknown(cut);
+        let read = s.begin_read(0);
+        s.end(read, Outcome::Cells(vec![0; 2]));
+    });
+}

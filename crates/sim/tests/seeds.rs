@@ -1,0 +1,175 @@
+//! Seeds: whole clusters attacked, each bug that can be planted found, equal
+//! seeds equal histories, failures made small.
+//!
+//! `WEIR_SIM_SEEDS` sets how many seeds are run, `WEIR_SEED` where they begin
+//! (with `WEIR_SIM_SEEDS=1` it reruns one).
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::ops::Range;
+use std::process::Command;
+use std::time::Duration;
+use weir_host::plant::{self, Bug};
+use weir_sim::batch::{self, Line};
+
+/// How long things go wrong in each run, simulated.
+const DURATION: Duration = Duration::from_secs(10);
+const JOBS: usize = 2;
+
+fn number(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
+}
+
+/// This very test program, to run seeds in a process of its own.
+fn child(seeds: Range<u64>, bug: Option<&str>, twice: bool) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["runs_seeds_for_the_others", "--exact", "--nocapture"]);
+    command.env("WEIR_SIM_CHILD", format!("{} {}", seeds.start, seeds.end));
+    command.env("WEIR_SIM_TWICE", if twice { "1" } else { "0" });
+    match bug {
+        Some(bug) => command.env("WEIR_SIM_PLANT", bug),
+        None => command.env_remove("WEIR_SIM_PLANT"),
+    };
+    command
+}
+
+fn plant_by_name(name: &str) {
+    let bug = Bug::ALL.iter().find(|(_, known)| *known == name).expect("a known bug").0;
+    assert!(plant::plant(Some(bug)), "a build with debug assertions");
+}
+
+/// No test of its own: what the processes of the others do.
+#[test]
+fn runs_seeds_for_the_others() {
+    let Ok(range) = std::env::var("WEIR_SIM_CHILD") else { return };
+    let (start, end) = range.split_once(' ').unwrap();
+    if let Ok(bug) = std::env::var("WEIR_SIM_PLANT") {
+        plant_by_name(&bug);
+    }
+    let twice = std::env::var("WEIR_SIM_TWICE").is_ok_and(|text| text == "1");
+    batch::run_here(start.parse().unwrap()..end.parse().unwrap(), DURATION, twice);
+}
+
+fn describe(line: &Line) -> String {
+    format!(
+        "seed {} fails:\n{}\nrerun: weir sim --seed {} --duration {}ms",
+        line.seed,
+        line.violations.join("\n"),
+        line.seed,
+        DURATION.as_millis()
+    )
+}
+
+#[test]
+fn clusters_keep_their_promises_whatever_goes_wrong() {
+    let first = number("WEIR_SEED", 1);
+    let count = number("WEIR_SIM_SEEDS", 2000);
+    let (mut runs, mut simulated_ms, mut cpu_ms, mut undecided) = (0, 0, 0, 0);
+    let mut failure = None;
+    let ran = batch::run_in_children(
+        first..first + count,
+        JOBS,
+        |range| child(range, None, false),
+        |line| {
+            runs += 1;
+            simulated_ms += line.simulated_ms;
+            cpu_ms += line.cpu_ms;
+            undecided += line.undecided;
+            if runs % 200 == 0 {
+                println!("{runs} of {count} seeds");
+            }
+            if !line.violations.is_empty() {
+                failure = Some(describe(&line));
+            }
+            failure.is_none()
+        },
+    );
+    if let Some(failure) = failure {
+        panic!("{failure}");
+    }
+    ran.unwrap();
+    println!(
+        "{runs} seeds, {} simulated s in {} CPU s: {} s/s; {undecided} judgements undecided",
+        simulated_ms / 1000,
+        cpu_ms / 1000,
+        simulated_ms / cpu_ms.max(1)
+    );
+    assert!(undecided * 100 <= runs, "the oracles give up too often");
+    if cfg!(debug_assertions) && count >= 100 {
+        assert!(simulated_ms / cpu_ms.max(1) >= 100, "100 simulated seconds per CPU second");
+    }
+}
+
+#[test]
+fn equal_seeds_make_equal_histories() {
+    let first = number("WEIR_SEED", 1);
+    let mut failure = None;
+    batch::run_in_children(
+        first..first + 100,
+        JOBS,
+        |range| child(range, None, true),
+        |line| {
+            let same = !line.violations.iter().any(|v| v.starts_with("not deterministic"));
+            if !same {
+                failure = Some(describe(&line));
+            }
+            same
+        },
+    )
+    .unwrap();
+    assert_eq!(failure, None);
+    // In processes of their own, too.
+    let mut hashes = Vec::new();
+    for _ in 0..2 {
+        let mut lines = Vec::new();
+        let each = |line: Line| {
+            lines.push((line.seed, line.trace_hash));
+            true
+        };
+        batch::run_in_children(first..first + 20, 1, |r| child(r, None, false), each).unwrap();
+        hashes.push(lines);
+    }
+    assert_eq!(hashes[0], hashes[1]);
+}
+
+/// Seeds until a planted bug is found, at the most.
+const MAX_SEEDS: u64 = 500;
+
+/// Bugs that the crash images of the store find (`store/tests/planted_bugs.rs`):
+/// the one shows on a disk that rots, the other to a write that comes through
+/// later than everything else that its client ever sent.
+const FOUND_ELSEWHERE: &[Bug] = &[Bug::ServeUnverified, Bug::ForgetGeneration];
+
+#[test]
+fn every_bug_that_can_be_planted_is_found() {
+    if !plant::plant(None) || !cfg!(debug_assertions) {
+        return;
+    }
+    let first = number("WEIR_SEED", 1);
+    let mut missed = Vec::new();
+    for (bug, name) in Bug::ALL {
+        if FOUND_ELSEWHERE.contains(bug) {
+            continue;
+        }
+        let mut lines: Vec<Line> = Vec::new();
+        let ran = batch::run_in_children(
+            first..first + MAX_SEEDS,
+            JOBS,
+            |range| child(range, Some(name), false),
+            |line| {
+                lines.push(line);
+                lines.last().is_some_and(|line| line.violations.is_empty())
+            },
+        );
+        let found = lines.iter().find(|line| !line.violations.is_empty());
+        match (found, ran) {
+            (Some(line), _) => {
+                let why = line.violations[0].lines().next().unwrap_or_default();
+                println!("{name}: seed {}, the {}th run: {why}", line.seed, lines.len());
+            }
+            // A process that died has noticed, too.
+            (None, Err(e)) => println!("{name}: {e}"),
+            (None, Ok(())) => missed.push(*name),
+        }
+    }
+    assert!(missed.is_empty(), "not found in {MAX_SEEDS} seeds: {missed:?}");
+}

@@ -1,0 +1,222 @@
+//! What is marked: pure bookkeeping. Only marks that are durable are in the
+//! table.
+
+use super::sector::Record;
+use crate::geometry::BLOCK;
+use std::collections::BTreeMap;
+use weir_types::{FileId, ObjectId};
+
+/// Bytes of an object that are marked at least.
+pub(crate) const GRANULE: u64 = 1024 * BLOCK;
+/// Files whose ids are this close share a window.
+const WINDOW_FILES: u64 = 1 << 16;
+/// Granules that a stream of overwrites marks ahead at most: 256 MiB.
+const MAX_AHEAD: u64 = 64;
+
+/// The window that young objects of a file are marked by.
+pub(crate) fn window(file: FileId) -> u64 {
+    file.0 / WINDOW_FILES
+}
+
+/// The marked parts of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Marks {
+    /// Ranges of granules, in order, that do not touch.
+    ranges: Vec<(u64, u64)>,
+    /// Last era in which one of them was written to.
+    era: u64,
+}
+
+impl Marks {
+    fn holds(&self, first: u64, end: u64) -> bool {
+        let at = self.ranges.partition_point(|r| r.0 <= first);
+        at > 0 && end <= self.ranges[at - 1].1
+    }
+
+    fn insert(&mut self, mut first: u64, mut end: u64) {
+        self.ranges.retain(|r| {
+            let apart = r.1 < first || end < r.0;
+            if !apart {
+                (first, end) = (first.min(r.0), end.max(r.1));
+            }
+            apart
+        });
+        let at = self.ranges.partition_point(|r| r.0 < first);
+        self.ranges.insert(at, (first, end));
+    }
+}
+
+/// Every durable mark, with the era in which it was needed last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    objects: BTreeMap<ObjectId, Marks>,
+    windows: BTreeMap<u64, u64>,
+}
+
+impl Table {
+    /// Whether a write of bytes `start..end` in this era needs no new mark;
+    /// else the record that it needs. What is marked since an earlier era
+    /// counts, and is kept for this one.
+    pub(crate) fn plan(
+        &mut self,
+        id: ObjectId,
+        (start, end): (u64, u64),
+        grows: bool,
+        era: u64,
+    ) -> Option<Record> {
+        let first = start / GRANULE;
+        let end = if grows { u64::MAX } else { end.div_ceil(GRANULE) };
+        let Some(marks) = self.objects.get_mut(&id) else {
+            return Some(Record::Range { id, first, end });
+        };
+        if marks.holds(first, end) {
+            marks.era = era;
+            return None;
+        }
+        if grows {
+            return Some(Record::Range { id, first, end });
+        }
+        // A stream: mark as much ahead as it has come so far.
+        let before = marks.ranges.iter().find(|r| r.0 < first && first <= r.1);
+        if let Some(before) = before {
+            let ahead = (before.1 - before.0).min(MAX_AHEAD);
+            return Some(Record::Range { id, first: before.1, end: end.max(before.1 + ahead) });
+        }
+        // Here and there in a large object: the more marks, the coarser.
+        let unit = match marks.ranges.len() {
+            0..64 => 1,
+            64..256 => 16,
+            _ => 256,
+        };
+        let (first, end) = (first / unit * unit, end.next_multiple_of(unit));
+        Some(Record::Range { id, first, end })
+    }
+
+    /// Whether the mark is there; it is kept for this era then.
+    pub(crate) fn holds(&mut self, record: &Record, era: u64) -> bool {
+        match record {
+            Record::Range { id, first, end } => self.objects.get_mut(id).is_some_and(|marks| {
+                let holds = marks.holds(*first, *end);
+                if holds {
+                    marks.era = era;
+                }
+                holds
+            }),
+            Record::Window(window) => self.windows.get_mut(window).is_some_and(|last| {
+                *last = era;
+                true
+            }),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, record: Record, era: u64) {
+        match record {
+            Record::Range { id, first, end } => {
+                let empty = || Marks { ranges: Vec::new(), era };
+                let marks = self.objects.entry(id).or_insert_with(empty);
+                marks.era = era;
+                if !marks.holds(first, end) {
+                    marks.insert(first, end);
+                }
+            }
+            Record::Window(window) => {
+                self.windows.insert(window, era);
+            }
+        }
+    }
+
+    /// Forgets what was needed only before this era.
+    pub(crate) fn forget_before(&mut self, era: u64) {
+        self.objects.retain(|_, marks| marks.era >= era);
+        self.windows.retain(|_, last| *last >= era);
+    }
+
+    /// Everything that is marked.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        let windows = self.windows.keys().map(|&window| Record::Window(window));
+        let ranges = self.objects.iter().flat_map(|(&id, marks)| {
+            marks.ranges.iter().map(move |&(first, end)| Record::Range { id, first, end })
+        });
+        windows.chain(ranges)
+    }
+
+    /// How many records there are.
+    pub(crate) fn len(&self) -> usize {
+        self.windows.len() + self.objects.values().map(|m| m.ranges.len()).sum::<usize>()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.windows.is_empty() && self.objects.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::{ColumnIndex, CopyIndex, SegmentIndex};
+
+    fn id(file: u64) -> ObjectId {
+        ObjectId {
+            file: FileId(file),
+            segment: SegmentIndex(0),
+            column: ColumnIndex(0),
+            copy: CopyIndex(0),
+        }
+    }
+
+    #[test]
+    fn what_is_marked_needs_no_mark() {
+        let mut table = Table::default();
+        let first = table.plan(id(1), (10, 20), false, 1).unwrap();
+        assert_eq!(first, Record::Range { id: id(1), first: 0, end: 1 });
+        table.insert(first, 1);
+        assert_eq!(table.plan(id(1), (0, GRANULE), false, 1), None);
+        assert!(table.plan(id(1), (0, GRANULE + 1), false, 1).is_some());
+        assert!(table.plan(id(1), (0, 10), true, 1).is_some(), "growth marks everything behind");
+        assert!(table.plan(id(2), (0, 10), false, 1).is_some());
+        table.insert(Record::Range { id: id(1), first: 0, end: u64::MAX }, 1);
+        assert_eq!(table.plan(id(1), (1 << 50, 1 << 51), true, 1), None);
+        assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn a_stream_of_overwrites_takes_few_marks() {
+        let (mut table, mut marks) = (Table::default(), 0);
+        for i in 0..4096 {
+            if let Some(record) = table.plan(id(1), (i << 20, (i + 1) << 20), false, 1) {
+                table.insert(record, 1);
+                marks += 1;
+            }
+        }
+        assert!(marks < 30, "{marks} marks for 4 GiB");
+        assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn scattered_overwrites_get_coarser_marks() {
+        let mut table = Table::default();
+        let mut x = 1u64;
+        for _ in 0..100_000 {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let at = (x >> 20) % (1 << 40);
+            if let Some(record) = table.plan(id(1), (at, at + 4096), false, 1) {
+                table.insert(record, 1);
+            }
+        }
+        assert!(table.len() < 2000, "{} ranges", table.len());
+    }
+
+    #[test]
+    fn only_what_this_era_needed_is_kept() {
+        let mut table = Table::default();
+        for file in 1..4 {
+            table.insert(Record::Range { id: id(file), first: 0, end: 2 }, 1);
+        }
+        table.insert(Record::Window(7), 1);
+        assert_eq!(table.plan(id(2), (0, 10), false, 2), None);
+        assert!(table.holds(&Record::Window(7), 2));
+        table.forget_before(2);
+        let left: Vec<_> = table.records().collect();
+        assert_eq!(left, [Record::Window(7), Record::Range { id: id(2), first: 0, end: 2 }]);
+    }
+}

@@ -1,0 +1,183 @@
+//! Room on the disk: punching holes, reserving, and where the holes are.
+
+use crate::geometry::{
+    BLOCK, Run, SLOT_BYTES, data_position, file_bytes, section_end, slot_position,
+};
+use crate::object::{Change, Object};
+use rustix::io::Errno;
+use std::io::IoSlice;
+use weir_types::checksum::crc32c;
+use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
+use weir_types::{ErrorKind, Generation, Result};
+
+static ZEROS: [u8; 64 * BLOCK_BYTES] = [0; 64 * BLOCK_BYTES];
+
+impl Object {
+    /// Makes bytes of a range zeros and gives their room back; the length, which
+    /// it returns, stays.
+    ///
+    /// Errors: `Stale` if the object was truncated since; `Corrupt` if a block
+    /// that would be changed in part has rotted; `NoSpace`, `Io`: bytes of the
+    /// range may be old or zero, but verify.
+    pub fn punch(&self, offset: u64, len: u64, generation: Generation) -> Result<u64> {
+        let end = self.checked_end(offset, len)?;
+        let mut change = self.begin_change()?;
+        if generation < self.generation() {
+            return Err(self.stale(generation));
+        }
+        let object_len = self.len();
+        let end = end.min(object_len);
+        if offset >= end {
+            return Ok(object_len);
+        }
+        self.cover(&mut change, &[(offset, end - offset)])?;
+        // Where the range ends with the object its last block goes as a whole.
+        let last = if end == object_len { end.next_multiple_of(BLOCK) } else { end };
+        let (first_whole, end_whole) = (offset.next_multiple_of(BLOCK), last / BLOCK * BLOCK);
+        if first_whole >= end_whole {
+            self.write_zeros(&mut change, offset, end)?;
+            return Ok(object_len);
+        }
+        self.write_zeros(&mut change, offset, first_whole)?;
+        for run in Run::split(first_whole, end_whole) {
+            self.punch_run(run).map_err(|e| {
+                let error = self.failed_change(format!("punch {len} bytes at {offset}"), e);
+                self.heal(run.start, run.end);
+                error
+            })?;
+        }
+        self.write_zeros(&mut change, end_whole, end)?;
+        Ok(object_len)
+    }
+
+    /// Parts of one or two blocks.
+    fn write_zeros(&self, change: &mut Change<'_>, start: u64, end: u64) -> Result<()> {
+        for run in Run::split(start, end) {
+            let data = &ZEROS[..run.len()];
+            let cut = |block: u64| {
+                let from = run.start.max(block * BLOCK);
+                crc32c(&ZEROS[..(run.end.min((block + 1) * BLOCK) - from) as usize])
+            };
+            let checks: Vec<u32> = (run.first_block()..=run.last_block()).map(cut).collect();
+            self.write_run(change, run, data, &checks)?;
+        }
+        Ok(())
+    }
+
+    /// Whole blocks: their slots become zero, then their data.
+    fn punch_run(&self, run: Run) -> rustix::io::Result<()> {
+        let mut slots = vec![0; run.block_count() * SLOT_BYTES];
+        let position = slot_position(run.first_block());
+        self.file.read_full(&mut slots, position)?;
+        if slots.iter().any(|&b| b != 0) {
+            slots.fill(0);
+            self.write_all(&mut [IoSlice::new(&slots)], position).map_err(|(_, e)| e)?;
+        }
+        match self.file.punch(data_position(run.start), run.end - run.start) {
+            Err(Errno::OPNOTSUPP) => self.overwrite_with_zeros(run),
+            other => other,
+        }
+    }
+
+    /// On a file system that has no holes.
+    fn overwrite_with_zeros(&self, run: Run) -> rustix::io::Result<()> {
+        let (mut at, end) = (run.start, run.end.min(self.len()));
+        while at < end {
+            let n = (end - at).min(ZEROS.len() as u64);
+            let zeros = IoSlice::new(&ZEROS[..n as usize]);
+            self.write_all(&mut [zeros], data_position(at)).map_err(|(_, e)| e)?;
+            at += n;
+        }
+        Ok(())
+    }
+
+    /// Reserves room for a range, so that writes to it do not find the disk
+    /// full. Unless `keep_size`, the object grows by zeros to hold the range.
+    /// Returns its length.
+    ///
+    /// Errors: `Stale` if the object was truncated since; `NoSpace`;
+    /// `Unsupported` if the local file system cannot.
+    pub fn allocate(
+        &self,
+        offset: u64,
+        len: u64,
+        keep_size: bool,
+        generation: Generation,
+    ) -> Result<u64> {
+        let end = self.checked_end(offset, len)?;
+        let mut change = self.begin_change()?;
+        if generation < self.generation() {
+            return Err(self.stale(generation));
+        }
+        let failed = |e| self.failed_change(format!("allocate {len} bytes at {offset}"), e);
+        if len == 0 {
+            return Ok(self.len());
+        }
+        if !change.writer.has_header {
+            self.write_first_page(&mut change)?;
+        }
+        // Of each section that the range touches: slots, then data.
+        let mut at = offset;
+        while at < end {
+            let (block, to) = (at / BLOCK, end.min(section_end(at / BLOCK) * BLOCK));
+            let slots = slot_position(block);
+            let slots_end = slot_position((to - 1) / BLOCK) + SLOT_BYTES as u64;
+            let data = data_position(at);
+            self.file.allocate(slots, slots_end - slots, true).map_err(failed)?;
+            self.file.allocate(data, to - at, true).map_err(failed)?;
+            at = to;
+        }
+        if end > self.len() && !keep_size {
+            self.file.set_len(file_bytes(end)).map_err(failed)?;
+            self.set_len(end);
+        }
+        Ok(self.len())
+    }
+
+    fn checked_end(&self, offset: u64, len: u64) -> Result<u64> {
+        let end = offset.checked_add(len).filter(|&end| end <= MAX_FILE_BYTES);
+        end.ok_or_else(|| {
+            let what = format!("offset {offset} plus length {len} is out of range");
+            self.error(ErrorKind::InvalidArgument, what)
+        })
+    }
+
+    /// The first byte at or after `offset` that may be other than zero; `None`
+    /// if there is none. What was reserved and never written may count as
+    /// either.
+    pub fn next_data(&self, offset: u64) -> Result<Option<u64>> {
+        let len = self.len();
+        let mut at = offset;
+        while at < len {
+            let position = data_position(at);
+            let border = section_end(at / BLOCK) * BLOCK;
+            let found = self.file.next_data(position);
+            match found.map_err(|e| self.os_error("look for data", e))? {
+                None => return Ok(None),
+                Some(found) if found - position < border - at => {
+                    return Ok(Some(at + found - position).filter(|&at| at < len));
+                }
+                Some(_) => at = border,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first byte at or after `offset` that is in a hole; the object's
+    /// length if there is none before its end.
+    pub fn next_hole(&self, offset: u64) -> Result<u64> {
+        let len = self.len();
+        let mut at = offset;
+        while at < len {
+            let position = data_position(at);
+            let border = section_end(at / BLOCK) * BLOCK;
+            let hole = self.file.next_hole(position);
+            let hole = hole.map_err(|e| self.os_error("look for a hole", e))?;
+            if hole - position < border - at {
+                return Ok((at + hole - position).min(len));
+            }
+            at = border;
+        }
+        Ok(len)
+    }
+}

@@ -1,0 +1,202 @@
+//! What the objects of a target may be after a stop.
+
+use crate::support::{Received, object_id, pattern, read_pieces, write_pieces};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weir_store::{ReadMode, Target};
+use weir_types::{ErrorKind, Generation};
+
+/// An object at one time. It begins with a hole of `base` bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    pub len: u64,
+    /// What follows the hole.
+    pub bytes: Arc<Vec<u8>>,
+    pub generation: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Removal {
+    No,
+    /// It may have been removed: the call did not return.
+    Begun,
+    Done,
+    Durable,
+}
+
+#[derive(Clone, Debug)]
+pub struct ModelObject {
+    pub base: u64,
+    /// What was durable last, and everything that it was since; the last is
+    /// what a reader sees.
+    pub history: Vec<State>,
+    /// So many of the last states are of a call that did not return.
+    pub in_flight: usize,
+    /// It may be gone after a power cut: its name was never durable.
+    pub nameless: bool,
+    /// It may be missing after a kill: the call that made it did not return.
+    pub half_made: bool,
+    pub removal: Removal,
+}
+
+impl ModelObject {
+    pub fn new(base: u64) -> Self {
+        let empty = State { len: 0, bytes: Arc::default(), generation: 0 };
+        Self {
+            base,
+            history: vec![empty],
+            in_flight: 0,
+            nameless: true,
+            half_made: true,
+            removal: Removal::No,
+        }
+    }
+
+    pub fn now(&self) -> &State {
+        self.history.last().unwrap()
+    }
+
+    pub fn durable(&mut self) {
+        self.history.drain(..self.history.len() - 1);
+        self.nameless = false;
+    }
+
+    /// Whether the byte may have this value.
+    fn allows(&self, at: usize, value: u8) -> bool {
+        self.history.iter().any(|s| s.bytes.get(at).copied().unwrap_or(0) == value)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    pub objects: BTreeMap<u64, ModelObject>,
+    pub next_file: u64,
+}
+
+impl Model {
+    /// The process died and the machine did not: every call that returned has
+    /// done its work.
+    pub fn nothing_is_lost(&mut self) {
+        for object in self.objects.values_mut() {
+            let first = object.history.len().saturating_sub(object.in_flight + 1);
+            object.history.drain(..first);
+            object.nameless = object.half_made;
+            if object.removal == Removal::Done {
+                object.removal = Removal::Durable;
+            }
+        }
+    }
+
+    /// Everything that is there now is durable.
+    pub fn all_durable(&mut self) {
+        for object in self.objects.values_mut() {
+            object.durable();
+            if object.removal == Removal::Done {
+                object.removal = Removal::Durable;
+            }
+        }
+    }
+
+    /// Holds the target against the model; returns that of what is there.
+    pub fn check(mut self, target: &Target) -> Result<Model, String> {
+        let mut left = Model { next_file: self.next_file, ..Model::default() };
+        for (file, expected) in std::mem::take(&mut self.objects) {
+            let found = target.object(object_id(file)).map_err(|e| format!("open: {e}"))?;
+            let Some(object) = found else {
+                if expected.removal == Removal::No && !expected.nameless {
+                    return Err(format!("object {file:x} is gone"));
+                }
+                continue;
+            };
+            if expected.removal == Removal::Durable {
+                return Err(format!("object {file:x} is back after it was removed"));
+            }
+            let state = check_object(file, &expected, &object)?;
+            let base = expected.base;
+            let mut object = ModelObject { history: vec![state], ..ModelObject::new(base) };
+            (object.nameless, object.half_made) = (false, false);
+            left.objects.insert(file, object);
+        }
+        Ok(left)
+    }
+}
+
+fn check_object(
+    file: u64,
+    expected: &ModelObject,
+    object: &weir_store::Object,
+) -> Result<State, String> {
+    let bad = |what: String| Err(format!("object {file:x}: {what}"));
+    let len = object.len();
+    let lens = || expected.history.iter().map(|s| s.len);
+    let (min, max) = (lens().min().unwrap_or(0), lens().max().unwrap_or(0));
+    if !(min..=max).contains(&len) {
+        return bad(format!("length {len} is not in {min}..={max}"));
+    }
+    let generation = object.generation().0;
+    if !expected.history.iter().any(|s| s.generation == generation) {
+        return bad(format!("generation {generation} was never"));
+    }
+    if generation > 0 {
+        let late = write_pieces(object, &[(0, 5)], b"stale", Generation(generation - 1));
+        if !late.is_err_and(|e| e.kind == ErrorKind::Stale) {
+            return bad("a write from before the truncation was accepted".to_string());
+        }
+    }
+    let base = expected.base;
+    // All of it, also the hole; and a piece, which the store itself verifies.
+    let around = base.saturating_sub(20_000);
+    let pieces = [(around, len.saturating_sub(around))];
+    let bytes = match read_pieces(object, &pieces, ReadMode::Locked) {
+        Ok(Received::Good(bytes)) => bytes,
+        Ok(other) => return bad(format!("{other:?}")),
+        Err(e) => return bad(e.to_string()),
+    };
+    let (hole, bytes) = bytes.split_at(((base - around) as usize).min(bytes.len()));
+    if hole.iter().any(|&b| b != 0) {
+        return bad("its hole has bytes".to_string());
+    }
+    if let Some(at) = (0..bytes.len()).find(|&at| !expected.allows(at, bytes[at])) {
+        let allowed: Vec<_> = expected.history.iter().map(|s| s.bytes.get(at).copied()).collect();
+        return bad(format!("byte {at} of {} is {}, not {allowed:?}", bytes.len(), bytes[at]));
+    }
+    Ok(State { len, bytes: Arc::new(bytes.to_vec()), generation })
+}
+
+/// Bytes that tell where they come from.
+pub fn fresh(seed: u64, len: usize) -> Vec<u8> {
+    pattern(seed.wrapping_mul(0x9e37_79b9), len)
+}
+
+impl Model {
+    /// Reads here and there, in whole blocks and in parts: what comes is right
+    /// or an error that calls it corrupt.
+    pub fn check_reads(&self, target: &Target, rng: &mut fastrand::Rng) -> Result<(), String> {
+        for (file, expected) in &self.objects {
+            let object = match target.object(object_id(*file)) {
+                Ok(Some(object)) => object,
+                Ok(None) if expected.removal != Removal::No => continue,
+                Ok(None) => return Err(format!("object {file:x} is gone")),
+                Err(e) if e.kind == ErrorKind::Corrupt => continue,
+                Err(e) => return Err(e.to_string()),
+            };
+            let bytes = &expected.now().bytes;
+            for _ in 0..60 {
+                let from = rng.usize(0..bytes.len() + 1);
+                let to = (from + rng.usize(0..9000)).min(bytes.len());
+                let piece = (expected.base + from as u64, (to - from) as u64);
+                match read_pieces(&object, &[piece], ReadMode::Blocking) {
+                    Ok(Received::Good(got)) if got == bytes[from..to] => {}
+                    Ok(Received::Good(_)) => {
+                        return Err(format!("object {file:x} served wrong bytes"));
+                    }
+                    Ok(Received::Mismatch) => {}
+                    Ok(Received::WouldBlock) => return Err("a blocking read blocks".to_string()),
+                    Err(e) if e.kind == ErrorKind::Corrupt => {}
+                    Err(e) => return Err(e.to_string()),
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! Whatever a power cut or `kill -9` leaves of a target, what was synced is
+//! there, nothing else is wrong, and no block fails its checksum.
+//!
+//! `WEIR_CRASH_IMAGES=n` looks at more images, `WEIR_SEED=s` at those of one
+//! history.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod crash;
+mod support;
+
+use crash::{Settings, history, setting};
+
+const DEFAULT_IMAGES: u64 = 2_000;
+const FIRST_SEED: u64 = 1;
+
+#[test]
+fn what_was_synced_survives_every_power_cut_and_kill() {
+    let settings = Settings::default();
+    let wanted = setting("WEIR_CRASH_IMAGES").unwrap_or(DEFAULT_IMAGES);
+    let only = setting("WEIR_SEED");
+    let (mut images, mut seed) = (0, only.unwrap_or(FIRST_SEED));
+    while images < wanted {
+        match history(seed, &settings) {
+            Ok(n) => images += n,
+            Err((_, what)) => panic!("{what}\nrun this history again with WEIR_SEED={seed}"),
+        }
+        if only.is_some() {
+            break;
+        }
+        seed += 1;
+    }
+    println!("{images} images");
+}

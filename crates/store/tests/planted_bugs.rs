@@ -1,0 +1,46 @@
+//! Bugs planted in the store are found. They are planted in the whole process,
+//! so this is one test in a program of its own.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod crash;
+mod support;
+
+use crash::{Settings, search, setting};
+use weir_host::plant::{Bug, plant};
+
+/// Images that may be needed to find one.
+const MAX_IMAGES: u64 = 6_000;
+
+const BUGS: [Bug; 5] = [
+    Bug::SkipIntentMark,
+    Bug::SkipRecovery,
+    Bug::ServeUnverified,
+    Bug::SkipObjectSync,
+    Bug::ForgetGeneration,
+];
+
+#[test]
+fn every_planted_bug_is_found() {
+    if !plant(None) {
+        println!("skipped: no bugs can be planted in this build");
+        return;
+    }
+    let first = setting("WEIR_SEED").unwrap_or(1);
+    let mut missed = Vec::new();
+    for bug in BUGS {
+        plant(Some(bug));
+        let found = match bug {
+            // What is served wrong is served from a disk that rots.
+            Bug::ServeUnverified => crash::search_rot(first, MAX_IMAGES),
+            _ => search(first, MAX_IMAGES, &Settings::default()),
+        };
+        plant(None);
+        match found {
+            Some((images, seed, what)) => {
+                println!("{bug:?}: found after {images} images (seed {seed}: {what})");
+            }
+            None => missed.push(bug),
+        }
+    }
+    assert!(missed.is_empty(), "nobody finds {missed:?}");
+}

@@ -1,0 +1,33 @@
+//! Not one sync is needless, and leaving out any of them is noticed.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod crash;
+mod support;
+
+use crash::{Settings, history, search, setting, sites_of};
+use std::collections::BTreeSet;
+
+/// Images that may be needed to notice.
+const MAX_IMAGES: u64 = 6_000;
+
+#[test]
+fn leaving_out_any_sync_loses_something() {
+    let first = setting("WEIR_SEED").unwrap_or(1);
+    let mut sites = BTreeSet::new();
+    for seed in first..first + 20 {
+        sites.extend(sites_of(seed));
+    }
+    assert!(sites.len() >= 10, "{sites:?}");
+    let mut unnoticed = Vec::new();
+    for site in sites {
+        let settings = Settings { skip_site: Some(site.to_string()) };
+        match search(first, MAX_IMAGES, &settings) {
+            Some((images, seed, what)) => {
+                println!("{site}: noticed after {images} images (seed {seed}: {what})");
+                assert!(history(seed, &Settings::default()).is_ok(), "seed {seed} fails anyway");
+            }
+            None => unnoticed.push(site),
+        }
+    }
+    assert!(unnoticed.is_empty(), "nobody notices when these are left out: {unnoticed:?}");
+}

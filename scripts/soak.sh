@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# What takes hours: 100,000 crash images of the object store and of the metadata
+# engine, 1,000 cycles of kill -9 of real daemons, then simulated seeds without
+# end (interrupt it when you have seen enough). `SOAK` picks parts of it:
+#   make soak SOAK="images cycles sim"
+# Every part prints the seed that brings a failure back.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cargo=${CARGO:-cargo}
+parts=${SOAK:-images cycles sim}
+images=${WEIR_CRASH_IMAGES:-100000}
+cycles=${WEIR_CYCLES:-1000}
+
+for part in $parts; do
+  case $part in
+    images)
+      WEIR_CRASH_IMAGES=$images "$cargo" test --release --locked -p weir-store -p weir-metastore \
+        crash -- --nocapture
+      ;;
+    cycles)
+      WEIR_CYCLES=$cycles "$cargo" test --locked -p weir --test cycles -- --nocapture
+      ;;
+    sim)
+      "$cargo" build --release --locked -p weir
+      exec "${CARGO_TARGET_DIR:-target}/release/weir" sim --forever
+      ;;
+    *)
+      echo "soak: unknown part \`$part'; there are: images cycles sim" >&2
+      exit 2
+      ;;
+  esac
+done
