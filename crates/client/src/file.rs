@@ -403,9 +403,12 @@ impl File {
     }
 
     /// Sends what is gathered and waits until the servers have it: the next
-    /// reader who opens the file sees it.
+    /// reader who opens the file sees it. An error of an earlier write is
+    /// reported, and again by the next write, sync or close: a mount flushes
+    /// whenever any copy of a descriptor is closed, and whoever closed that one
+    /// may not be who wrote.
     pub fn flush(&self, ctx: &Context) -> Result<()> {
-        Writer::flush(self.call(ctx))
+        Writer::flush_and_keep_error(self.call(ctx))
     }
 
     /// Makes data and metadata durable.
@@ -422,7 +425,7 @@ impl File {
     /// Flushes and closes.
     pub fn close(mut self, ctx: &Context) -> Result<()> {
         self.closed = true;
-        let result = self.flush(ctx);
+        let result = Writer::flush(self.call(ctx));
         self.inner.closed(&self.state);
         result
     }

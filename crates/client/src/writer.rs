@@ -359,6 +359,20 @@ impl Writer {
         writer.flush_locked(call)
     }
 
+    /// As [`Writer::flush`]; a failed write is told of, and remains to be told
+    /// of to the next who writes or syncs.
+    pub(crate) fn flush_and_keep_error(call: Call<'_>) -> Result<()> {
+        let ctx = patient(call.ctx);
+        let call = Call { ctx: &ctx, ..call };
+        let mut writer = call.file.writer();
+        writer.send_gathered(call);
+        writer.finish_all(call);
+        let kept = writer.error.clone();
+        let flushed = writer.flush_locked(call);
+        writer.error = kept;
+        flushed
+    }
+
     fn flush_locked(&mut self, call: Call<'_>) -> Result<()> {
         self.send_gathered(call);
         self.finish_all(call);

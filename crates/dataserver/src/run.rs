@@ -8,6 +8,7 @@ use crate::machine::{Load, ServedTarget};
 use crate::register::Registrar;
 use crate::service::{DataService, Shared};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::net::Signal;
 use weir_host::thread::{self, JoinHandle};
@@ -19,6 +20,9 @@ use weir_types::{Error, ErrorKind, Result, ServerId, TargetId};
 
 /// The longest body that a data request can have: regions and a capability.
 const MAX_BODY_BYTES: usize = 64 << 10;
+
+/// How long to wait in all for targets that another process still holds.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A data server that serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,10 +158,11 @@ struct Opened {
 fn open_targets(config: &DataServerConfig) -> Result<Opened> {
     let (mut disks, mut unopened, mut failure) = (Vec::new(), Vec::new(), None);
     let mut cluster = None;
+    let patience = clock::now() + PATIENCE;
     for target in &config.targets {
         let id = TargetId(target.target);
         let key = read_key(&target.key_file, &format!("target {id}"))?;
-        match open_store(config, target) {
+        match open_when_free(config, target, patience) {
             Ok(store) => {
                 let of = store.identity().cluster;
                 if *cluster.get_or_insert(of) != of {
@@ -183,6 +188,22 @@ fn open_targets(config: &DataServerConfig) -> Result<Opened> {
         (Some(cluster), _) => Ok(Opened { disks, unopened, cluster }),
         (None, Some(failure)) => Err(failure),
         (None, None) => Err(Error::new(ErrorKind::InvalidArgument, "there is no target to serve")),
+    }
+}
+
+/// A process that was killed may take a moment to give its lock back.
+fn open_when_free(
+    config: &DataServerConfig,
+    target: &TargetConfig,
+    until: Instant,
+) -> Result<Target> {
+    loop {
+        match open_store(config, target) {
+            Err(e) if e.kind == ErrorKind::Busy && clock::now() < until => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            result => return result,
+        }
     }
 }
 

@@ -264,3 +264,30 @@ fn file_ids_are_never_used_again() {
         }
     }
 }
+
+#[test]
+fn what_objects_will_follow_is_durable_before_anybody_is_told() {
+    let mut c = Cluster::new(2);
+    let me = &mut c.client(root());
+    let file = c.create(me, ROOT, "f").attr.file;
+    assert!(!c.waited_for_disk, "new objects collide with nothing");
+    c.make(me, &set_size(file, 100)).unwrap();
+    assert!(!c.waited_for_disk, "a longer file cuts nothing");
+    let generation = c.make(me, &set_size(file, 10)).unwrap().attr.generation;
+    assert!(c.waited_for_disk);
+    // Whoever opens it now would cut its objects.
+    let rights = Rights::READ_WRITE;
+    c.make(me, &OpenRequest { file, rights }).unwrap();
+    assert!(c.waited_for_disk);
+    c.make(me, &TruncateDoneRequest { file, generation }).unwrap();
+    c.make(me, &OpenRequest { file, rights }).unwrap();
+    assert!(!c.waited_for_disk);
+    c.make(me, &set_size(file, 0)).unwrap();
+    assert!(c.waited_for_disk, "the numbers of the new objects must not be given again");
+    // Its repetition, too.
+    let request = CreateRequest { truncate: true, exclusive: false, ..create_request(ROOT, "f") };
+    for _ in 0..2 {
+        c.make_as(me, 3, 1, &request).unwrap();
+        assert!(c.waited_for_disk);
+    }
+}

@@ -103,9 +103,9 @@ impl Nemesis {
 
     /// Servers that have ended are started again, as an init system does.
     fn notice_ends(&mut self, cluster: &Cluster) {
-        let ended = cluster.shared.ended.borrow();
+        let ended = cluster.shared.ended.borrow().clone();
         let now = cluster.sim.now();
-        for (node, result) in ended[self.noticed..].to_vec() {
+        for (node, result) in ended.into_iter().skip(self.noticed) {
             self.noticed += 1;
             let text = match &result {
                 Ok(()) => format!("server on {} ended", Node::from(node)),

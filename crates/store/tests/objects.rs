@@ -224,3 +224,15 @@ fn appends_that_a_crash_cut_short_do_not_spoil_later_holes() {
         assert!(bytes[1000..1_001_000].iter().all(|&b| b == 0) && bytes[1_001_000..] == *b"!");
     }
 }
+
+#[test]
+fn a_cut_beyond_the_end_is_a_fence_and_takes_nothing_away() {
+    let store = TestTarget::new();
+    let object = store.target.object_or_create(object_id(1)).unwrap();
+    write(&object, 0, b"before");
+    assert_eq!(object.cut(4096, Generation(1)).unwrap(), 6);
+    assert_eq!(object.generation(), Generation(1));
+    assert!(read(&object, 0, 100) == b"before");
+    assert_eq!(object.cut(3, Generation(2)).unwrap(), 3);
+    assert!(read(&object, 0, 100) == b"bef");
+}

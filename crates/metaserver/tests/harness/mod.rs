@@ -35,6 +35,8 @@ pub fn user(uid: u32, gid: u32, groups: &[u32]) -> Caller {
 /// The machine, and the time.
 pub struct Cluster<E: Engine> {
     pub machine: MetaMachine<E>,
+    /// The last answer was to be sent when it was durable.
+    pub waited_for_disk: bool,
     pub now: Moment,
     pub times: Times,
     runs: u8,
@@ -56,7 +58,7 @@ impl Cluster<ModelEngine> {
 
     /// The process is killed and started again.
     pub fn restart(self) -> Self {
-        let Self { machine, now, times, runs } = self;
+        let Self { machine, now, times, runs, .. } = self;
         Self::open(machine.into_engine(), now, times, runs + 1)
     }
 }
@@ -70,7 +72,7 @@ pub fn embedded(dir: &std::path::Path) -> Embedded {
 impl Cluster<Embedded> {
     /// The process is killed and started again.
     pub fn restart_in(self, dir: &std::path::Path) -> Self {
-        let Self { machine, now, times, runs } = self;
+        let Self { machine, now, times, runs, .. } = self;
         drop(machine);
         Self::open(embedded(dir), now, times, runs + 1)
     }
@@ -90,7 +92,7 @@ impl<E: Engine> Cluster<E> {
 
     pub fn open(engine: E, now: Moment, times: Times, runs: u8) -> Self {
         let machine = MetaMachine::open(engine, times, master(), [runs; 32], now).unwrap();
-        Self { machine, now, times, runs }
+        Self { machine, waited_for_disk: false, now, times, runs }
     }
 
     /// Lets time pass, with ticks, while the data server lives.
@@ -184,6 +186,7 @@ impl<E: Engine> Cluster<E> {
         let header = Header::request(op, RequestId(1));
         let answer = self.machine.on_request(peer, &header, body, self.now);
         self.machine.flush().unwrap();
+        self.waited_for_disk = matches!(answer, Answer::AfterSync(..));
         match answer {
             Answer::Now(reply) | Answer::AfterSync(_, reply) => match reply.status {
                 None => Ok(reply.body),

@@ -1,0 +1,60 @@
+//! `docs/semantics.md` names the test behind each promise: every one exists,
+//! and every row has one.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+fn document() -> (std::path::PathBuf, String) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("docs/semantics.md")).unwrap();
+    (root, text)
+}
+
+/// Numbers in square brackets.
+fn references(text: &str) -> Vec<u32> {
+    let parts = text.split('[').skip(1);
+    parts.filter_map(|part| part.split_once(']')?.0.parse().ok()).collect()
+}
+
+#[test]
+fn every_test_that_is_named_exists() {
+    let (root, text) = document();
+    let mut listed = BTreeSet::new();
+    for line in text.lines().filter(|line| line.starts_with("- [")) {
+        listed.insert(references(line)[0]);
+        let mut words = line.split('`').skip(1).step_by(2);
+        let file = words.next().unwrap();
+        let code =
+            std::fs::read_to_string(root.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+        let mut count = 0;
+        for name in words {
+            assert!(code.contains(&format!("#[test]\nfn {name}()")), "{file} has no test {name}");
+            count += 1;
+        }
+        assert!(count > 0, "no test is named: {line}");
+    }
+    let used: BTreeSet<u32> =
+        text.lines().filter(|line| line.starts_with('|')).flat_map(references).collect();
+    assert_eq!(used, listed, "what rows refer to and what is listed");
+}
+
+#[test]
+fn every_promise_names_its_test() {
+    let (_, text) = document();
+    let mut rows = 0;
+    let mut in_table = false;
+    for line in text.lines() {
+        if line.starts_with('|') && line.ends_with("| tested by |") {
+            in_table = true;
+        } else if !line.starts_with('|') {
+            in_table = false;
+        } else if in_table && !line.starts_with("|---") {
+            rows += 1;
+            let last = line.trim_end_matches('|').rsplit('|').next().unwrap();
+            assert!(!references(last).is_empty(), "no test: {line}");
+        }
+    }
+    assert!(rows >= 19, "{rows} rows");
+}
