@@ -227,8 +227,8 @@ pub enum What {
     },
     /// Everything that was not durable on a node may be gone.
     PowerCut(Node),
-    /// A disk failed to write what it had taken: unsynced data of the node may
-    /// be gone, now and until its server starts again.
+    /// A disk failed to make durable what it had taken: unsynced data of the
+    /// node may be gone.
     DiskForgets(Node),
     /// All faults have ended.
     Healed,

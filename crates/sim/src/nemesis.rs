@@ -6,8 +6,8 @@ use crate::plan::{DiskErrorKind, DiskOperation, EngineKind, Fault, NodeName};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use weir_simhost::ClockSkew;
 use weir_simhost::disk::{Operation, SimDisk};
+use weir_simhost::{ClockSkew, Simulation};
 
 /// A server that ends by itself is started again after this time, as an init
 /// system does.
@@ -38,6 +38,8 @@ pub(crate) struct Nemesis {
     /// Nodes whose process is not to run just now.
     down: BTreeSet<NodeName>,
     stopped: BTreeSet<NodeName>,
+    /// Disks on which a sync will fail, with the failures planned on each.
+    failing: BTreeMap<NodeName, usize>,
     /// Ends of servers that were noticed.
     noticed: usize,
     /// Errors of servers that nothing in the plan explains.
@@ -63,6 +65,7 @@ impl Nemesis {
             boots: 0,
             down: BTreeSet::new(),
             stopped: BTreeSet::new(),
+            failing: BTreeMap::new(),
             noticed: cluster.shared.ended.borrow().len(),
             strange_ends: Vec::new(),
         };
@@ -82,7 +85,13 @@ impl Nemesis {
     pub fn run_until(&mut self, cluster: &mut Cluster, end: Duration) {
         loop {
             let next = self.todo.first_key_value().map_or(end, |((at, _), _)| (*at).min(end));
-            cluster.sim.run_until(next, |_| false);
+            let failed = self.let_pass(cluster, next);
+            if let Some(node) = failed {
+                // What was not synced may be gone from this moment on.
+                self.failing.remove(&node);
+                cluster.shared.record_at(cluster.sim.now(), What::DiskForgets(node.into()));
+                continue;
+            }
             let now = cluster.sim.now();
             if now < next {
                 cluster.sim.run_for(next - now);
@@ -99,6 +108,23 @@ impl Nemesis {
                 return;
             }
         }
+    }
+
+    /// Lets time pass until `end`, or until a sync fails: on which disk.
+    fn let_pass(&self, cluster: &mut Cluster, end: Duration) -> Option<NodeName> {
+        let Cluster { sim, nodes, .. } = cluster;
+        let failed = |sim: &Simulation| {
+            let has_failed = |(node, planned): &(&NodeName, &usize)| {
+                sim.disk(nodes[*node]).planned_failures() < **planned
+            };
+            self.failing.iter().find(has_failed).map(|(node, _)| *node)
+        };
+        if self.failing.is_empty() {
+            sim.run_until(end, |_| false);
+            return None;
+        }
+        sim.run_until(end, |sim| failed(sim).is_some());
+        failed(sim)
     }
 
     /// Servers that have ended are started again, as an init system does.
@@ -135,6 +161,7 @@ impl Nemesis {
             Later::Begin(fault) => self.begin(cluster, fault),
             Later::Start(node) => self.start(cluster, node),
             Later::Restart(node) => {
+                self.failing.remove(&node);
                 cluster.disk(node).heal();
                 if !self.down.contains(&node) {
                     self.kill(cluster, node);
@@ -142,6 +169,7 @@ impl Nemesis {
                 }
             }
             Later::Reboot(node) => {
+                self.failing.remove(&node);
                 cluster.disk(node).heal();
                 self.power_cut(cluster, node);
                 self.start(cluster, node);
@@ -243,6 +271,9 @@ impl Nemesis {
                     DiskOperation::Sync => Operation::Sync,
                 };
                 cluster.disk(node).fail_next(operation, errno, after.into());
+                if operation == Operation::Sync {
+                    self.failing.insert(node, cluster.disk(node).planned_failures());
+                }
                 let end = if operation == Operation::Sync { Later::Reboot } else { Later::Restart };
                 self.later(now + ms(time), end(node));
             }
@@ -291,6 +322,7 @@ impl Nemesis {
     pub fn heal(&mut self, cluster: &mut Cluster) {
         cluster.shared.record_at(cluster.sim.now(), What::Healed);
         let todo = std::mem::take(&mut self.todo);
+        self.failing.clear();
         cluster.sim.network().heal_all();
         cluster.sim.network().set_reset_rate(0);
         let names: Vec<NodeName> = cluster.nodes.keys().copied().collect();

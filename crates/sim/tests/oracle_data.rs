@@ -224,6 +224,36 @@ fn nothing_that_was_synced_is_lost_in_a_power_cut() {
 }
 
 #[test]
+fn what_a_failed_sync_was_for_may_seem_to_be_there_until_a_power_cut() {
+    let forgets = |s: &mut Story| s.push(What::DiskForgets(Node::Data(0)));
+    good(|s| {
+        s.write(0);
+        s.sync(0);
+        let b = s.write(0);
+        forgets(s);
+        s.read(0, Some(b));
+        s.power_cut();
+        s.read(0, Some(b));
+    });
+    good(|s| {
+        let a = s.write(0);
+        s.sync(0);
+        let b = s.write(0);
+        forgets(s);
+        s.read(0, Some(b));
+        s.power_cut();
+        s.read(0, Some(a));
+    });
+    bad(|s| {
+        s.write(0);
+        s.sync(0);
+        s.write(0);
+        forgets(s);
+        s.read(0, None);
+    });
+}
+
+#[test]
 fn after_a_power_cut_one_value_stays() {
     bad(|s| {
         let a = s.write(0);

@@ -26,10 +26,12 @@ pub(super) struct Cluster {
     pub view: ClusterView,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Heard {
     at_ms: u64,
     usage: FsUsage,
+    /// Why it is out of service; empty: it is not.
+    trouble: String,
 }
 
 /// A change of servers that is committed before it counts.
@@ -65,7 +67,7 @@ impl Cluster {
             for (key, bytes) in &page {
                 let record: ServerRecord = schema::decode(bytes, "of a server")?;
                 for target in &record.targets {
-                    let heard = Heard { at_ms: now_ms, usage: FsUsage::default() };
+                    let heard = Heard { at_ms: now_ms, ..Heard::default() };
                     cluster.heard.insert(target.target, heard);
                 }
                 cluster.servers.insert(key::server_id(key)?, record);
@@ -229,7 +231,8 @@ impl Cluster {
     pub fn heard(&mut self, server: ServerId, reports: &[TargetReport], now_ms: u64) {
         for report in reports {
             if !self.is_elsewhere(server, report) {
-                self.heard.insert(report.target, Heard { at_ms: now_ms, usage: report.usage });
+                let (usage, trouble) = (report.usage, report.trouble.clone());
+                self.heard.insert(report.target, Heard { at_ms: now_ms, usage, trouble });
             }
         }
         self.refresh();
@@ -246,6 +249,8 @@ impl Cluster {
 
     fn refresh(&mut self) {
         let mut view = ClusterView::default();
+        let troubles = self.heard.iter().find(|(_, heard)| !heard.trouble.is_empty());
+        view.trouble = troubles.map(|(target, heard)| format!("target {target}: {}", heard.trouble));
         for (&server, record) in &self.servers {
             for t in &record.targets {
                 let usage = self.usage(t.target);

@@ -31,7 +31,7 @@ pub(crate) fn lay_out(
         // File ids follow one another, so the bases of new files go round.
         spec.base = Some((file.0 % targets.len() as u64) as u32);
     }
-    let mut layout = place(&spec, targets, file.0)?;
+    let mut layout = place(&spec, targets, file.0).map_err(|e| explain(ctx, e))?;
     let next = u32::try_from(layout.segments.len())
         .ok()
         .and_then(|count| body.next_segment.checked_add(count))
@@ -227,6 +227,17 @@ pub(crate) fn without_data(ctx: &Context<'_>, file: FileId, inode: &Inode) -> Op
         more_segments: false,
         capability: ctx.sign(file, inode.capability_version, Rights::NONE, &[]),
         pending_truncate: None,
+    }
+}
+
+/// Waiting helps if targets are only away, and does not if one is out of service.
+fn explain(ctx: &Context<'_>, error: Error) -> Error {
+    match &ctx.cluster.trouble {
+        Some(trouble) if error.kind == ErrorKind::Unreachable => Error::new(
+            ErrorKind::Io,
+            format!("no target takes new files: {trouble}; `weir status` says what to do"),
+        ),
+        _ => error,
     }
 }
 

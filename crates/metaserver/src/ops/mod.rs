@@ -114,6 +114,8 @@ pub struct ClusterView {
     pub targets: Vec<TargetInfo>,
     /// Space of those that are online.
     pub usage: FsUsage,
+    /// A target that is out of service, and why.
+    pub trouble: Option<String>,
 }
 
 /// All that an operation may know beyond its request and the store.

@@ -233,14 +233,14 @@ fn short_read(history: &History, file: u8, ops: &[Op]) -> Option<Violation> {
     Some(Violation { what, evidence: history.excerpt(about) })
 }
 
-/// Positions at which unsynced data of a data server may be gone.
-fn crashes_of(history: &History) -> Vec<(Position, u8)> {
-    let node = |entry: &Entry| match entry.what {
-        What::PowerCut(Node::Data(n)) | What::DiskForgets(Node::Data(n)) => Some(n),
+/// When unsynced data of a data server may be gone.
+fn crashes_of(history: &History) -> Vec<(Position, u8, Step)> {
+    let crash = |(at, entry): (Position, &Entry)| match entry.what {
+        What::PowerCut(Node::Data(n)) => Some((at, n, Step::Crash)),
+        What::DiskForgets(Node::Data(n)) => Some((at, n, Step::Forget)),
         _ => None,
     };
-    let entries = history.entries.iter().enumerate();
-    entries.filter_map(|(at, entry)| node(entry).map(|n| (at, n))).collect()
+    history.entries.iter().enumerate().filter_map(crash).collect()
 }
 
 /// Cuts whose record a power cut of the metadata server may have taken back:
@@ -282,7 +282,7 @@ fn steps_of(
     ops: &[Op],
     cell: u32,
     node: u8,
-    crashes: &[(Position, u8)],
+    crashes: &[(Position, u8, Step)],
     doubtful: &[(Position, usize)],
 ) -> CellRun {
     let mut run = CellRun::default();
@@ -332,7 +332,8 @@ fn steps_of(
     if run.ops.is_empty() {
         return run;
     }
-    steps.extend(crashes.iter().filter(|(_, n)| *n == node).map(|(at, _)| (*at, 4, Step::Crash)));
+    let here = crashes.iter().filter(|(_, n, _)| *n == node);
+    steps.extend(here.map(|(at, _, step)| (*at, 4, step.clone())));
     steps.sort_by_key(|(at, rank, step)| (*at, *rank, step.order()));
     run.steps = steps.into_iter().map(|(at, _, step)| (at, step)).collect();
     run

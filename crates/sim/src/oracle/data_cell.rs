@@ -71,6 +71,9 @@ pub enum Step {
     },
     /// What was not durable may be gone.
     Crash,
+    /// What was not durable may be gone, or only seem to be there until the
+    /// next crash.
+    Forget,
 }
 
 impl Step {
@@ -130,7 +133,8 @@ impl CellRun {
     /// `Ok(false)`: too many to follow.
     pub fn check(&self) -> Result<bool, Position> {
         let start = State { kept: vec![0], done: 0, lost: Vec::new() };
-        let crashes = self.steps.iter().filter(|(_, s)| matches!(s, Step::Crash)).count();
+        let crashes =
+            self.steps.iter().filter(|(_, s)| matches!(s, Step::Crash | Step::Forget)).count();
         let mut follow = Follow {
             ops: &self.ops,
             states: HashSet::from([start]),
@@ -171,6 +175,7 @@ impl Follow<'_> {
             Step::Told { client, seq } => self.told(*client, *seq),
             Step::Fence { begin, cell } => self.fence(*begin, *cell),
             Step::Crash => self.crash(),
+            Step::Forget => self.forget(),
         }
         true
     }
@@ -328,6 +333,21 @@ impl Follow<'_> {
             }
         }
         self.loose = stay;
+    }
+
+    fn forget(&mut self) {
+        self.explore(None);
+        self.crashes -= 1;
+        let states = std::mem::take(&mut self.states);
+        for state in states {
+            for i in 0..state.kept.len() {
+                let (mut kept, mut lost) = (state.kept.clone(), state.lost.clone());
+                lost.extend(&kept[i + 1..]);
+                let seen = kept.remove(i);
+                kept.push(seen);
+                self.states.insert(State { kept, done: state.done, lost });
+            }
+        }
     }
 
     fn crash(&mut self) {

@@ -24,6 +24,11 @@ impl SimDisk {
         self.state().faults.planned.push(planned);
     }
 
+    /// How many failures are still to come.
+    pub fn planned_failures(&self) -> usize {
+        self.state().faults.planned.len()
+    }
+
     /// Every change fails with `ROFS`, opening for writing too, as on a file
     /// system that was remounted for reading only.
     pub fn set_read_only(&self, on: bool) {
