@@ -230,6 +230,10 @@ pub enum What {
     /// A disk failed to make durable what it had taken: unsynced data of the
     /// node may be gone.
     DiskForgets(Node),
+    /// The server of a node was killed, or ended by itself.
+    Down(Node),
+    /// It is started.
+    Up(Node),
     /// All faults have ended.
     Healed,
     /// For readers: a fault, a phase.
@@ -276,6 +280,8 @@ impl History {
                 What::ClientKilled { client } => format!("client{client} killed"),
                 What::PowerCut(node) => format!("power cut of {node}"),
                 What::DiskForgets(node) => format!("disk of {node} forgets what was not synced"),
+                What::Down(node) => format!("{node} is down"),
+                What::Up(node) => format!("{node} starts"),
                 What::Healed => "all faults end".to_owned(),
                 What::Note(note) => note.clone(),
             };

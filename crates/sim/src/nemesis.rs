@@ -138,6 +138,7 @@ impl Nemesis {
                 Err(e) => format!("server on {} ended: {:?}: {e}", Node::from(node), e.kind),
             };
             cluster.shared.record_at(now, What::Note(text.clone()));
+            cluster.shared.record_at(now, What::Down(node.into()));
             let disk_fails = cluster.shared.plan.faults.iter().any(
                 |planned| matches!(planned.fault, Fault::DiskError { node: n, .. } if n == node),
             );
@@ -288,7 +289,7 @@ impl Nemesis {
         };
         if self.down.remove(&node) | !cluster.sim.is_running(cluster.processes[&node]) && !finished
         {
-            self.note(cluster, format!("{} starts", Node::from(node)));
+            cluster.shared.record_at(cluster.sim.now(), What::Up(node.into()));
             cluster.start(node);
         }
     }
@@ -296,6 +297,7 @@ impl Nemesis {
     fn kill(&mut self, cluster: &mut Cluster, node: NodeName) {
         self.stopped.remove(&node);
         cluster.sim.kill(cluster.processes[&node]);
+        cluster.shared.record_at(cluster.sim.now(), What::Down(node.into()));
         if let NodeName::Client(client) = node {
             cluster.shared.record_at(cluster.sim.now(), What::ClientKilled { client });
         }

@@ -207,6 +207,14 @@ fn what_was_synced_or_is_old_survives_a_power_cut() {
         s.power_cut();
         s.call(lookup(1), refused(ErrorKind::NotFound));
     });
+    // Who does not run syncs nothing.
+    good(|s| {
+        s.call(create(1), file(10, 1));
+        s.push(What::Down(Node::Meta));
+        s.wait_ms(2_500);
+        s.power_cut();
+        s.call(lookup(1), refused(ErrorKind::NotFound));
+    });
     good(|s| {
         s.call(create(1), file(10, 1));
         s.sync();

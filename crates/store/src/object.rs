@@ -159,6 +159,13 @@ impl Object {
             self.set_len(len);
         }
         if generation != self.generation() && !planted(Bug::ForgetGeneration) {
+            // An object that says it has been cut is not cut again: after a
+            // power cut it must not say so and have its old bytes.
+            if len < old_len {
+                self.file.sync("object-cut").map_err(|e| {
+                    self.backing.site.failed_sync(format!("object {}: sync", self.id), e)
+                })?;
+            }
             let header = self.header(&change.writer, generation);
             self.write_all(&mut [IoSlice::new(&header)], 0)
                 .map_err(|(_, e)| self.failed_change("write the header", e))?;

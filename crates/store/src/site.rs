@@ -5,9 +5,10 @@
 //! It then changes nothing until it is opened anew, which recovers it.
 
 use rustix::io::Errno;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use weir_host::fs::{Directory, OpenHow};
 use weir_types::{Error, ErrorKind, Result, TargetId};
 
 /// The target and its directory, as they are named in messages, and what is
@@ -16,6 +17,7 @@ use weir_types::{Error, ErrorKind, Result, TargetId};
 pub(crate) struct Site {
     pub(crate) target: TargetId,
     pub(crate) dir: PathBuf,
+    root: Directory,
     /// Why it is out of service: the first reason.
     trouble: OnceLock<String>,
     read_only: AtomicBool,
@@ -29,10 +31,11 @@ impl std::fmt::Display for Site {
 }
 
 impl Site {
-    pub(crate) fn new(target: TargetId, dir: PathBuf) -> Self {
+    pub(crate) fn new(target: TargetId, dir: PathBuf, root: Directory) -> Self {
         Self {
             target,
             dir,
+            root,
             trouble: OnceLock::new(),
             read_only: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -65,6 +68,12 @@ impl Site {
     /// A failed sync: what the kernel dropped then, no later sync brings back.
     pub(crate) fn failed_sync(&self, doing: impl std::fmt::Display, errno: Errno) -> Error {
         let error = self.os_error(doing, errno);
+        // If even that fails, the next opening is not likely to go well.
+        if let Some(boot) = weir_host::boot_id()
+            && let Err(e) = self.root.open_file(&sync_failed_name(boot), OpenHow::CREATE)
+        {
+            tracing::error!("{self}: cannot mark that a sync has failed: {e}");
+        }
         self.take_out_of_service(&error);
         error
     }
@@ -120,6 +129,41 @@ impl Site {
         }
         Ok(())
     }
+}
+
+/// The file that says in which run of the machine a sync has failed.
+const SYNC_FAILED: &str = "sync-failed.";
+
+fn sync_failed_name(boot: u128) -> String {
+    format!("{SYNC_FAILED}{boot:032x}")
+}
+
+/// After a failed sync the kernel may show what is not on the disk, and a
+/// later sync does not tell. So nobody opens the target before the machine has
+/// started anew, when the kernel has to read the disk.
+///
+/// Errors: `Io` if a sync has failed in this run of the machine.
+pub(crate) fn check_syncs(root: &Directory, dir: &Path) -> Result<()> {
+    let boot = weir_host::boot_id();
+    for name in root.entries().map_err(os_error)? {
+        let name = name.map_err(os_error)?;
+        let Some(name) = std::str::from_utf8(&name).ok().filter(|n| n.starts_with(SYNC_FAILED))
+        else {
+            continue;
+        };
+        if boot.is_some_and(|boot| name != sync_failed_name(boot)) {
+            root.unlink(name).map_err(|e| os_error(e).context(format!("remove {name}")))?;
+            continue;
+        }
+        let what = format!(
+            "a sync has failed, so that the kernel may show what is not on the disk: see to the \
+             disk, restart the machine (or mount the file system again and remove {}), then \
+             start the server",
+            dir.join(name).display()
+        );
+        return Err(Error::new(ErrorKind::Io, what));
+    }
+    Ok(())
 }
 
 /// A disk that takes no changes. What it had accepted and not written is lost,

@@ -9,7 +9,7 @@ use crate::object::Object;
 use crate::open_files::OpenFiles;
 use crate::recovery::{self, RecoveryReport};
 use crate::scrub::{self, ScrubCursor, ScrubStep};
-use crate::site::{Site, os_error};
+use crate::site::{Site, check_syncs, os_error};
 use crate::superblock::{self, SUPERBLOCK, TargetIdentity};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -136,6 +136,7 @@ impl Target {
             ),
             _ => e.context(&context),
         })?;
+        check_syncs(&root, dir).map_err(|e| e.context(&context))?;
         let (identity, version) = read(&root)?;
         let objects = root
             .open_directory(OBJECTS)
@@ -143,7 +144,7 @@ impl Target {
         if version < superblock::FORMAT_VERSION {
             upgrade(&root, identity).map_err(|e| e.context(&context))?;
         }
-        let site = Arc::new(Site::new(identity.target, dir.to_path_buf()));
+        let site = Arc::new(Site::new(identity.target, dir.to_path_buf(), root.clone()));
         let directories = Directories::new(site.clone(), root.clone(), objects);
         let (intents, recovery) = bring_up(&site, identity, &root, &directories, options)?;
         let mut target = Self {

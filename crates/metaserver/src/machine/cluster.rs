@@ -250,7 +250,8 @@ impl Cluster {
     fn refresh(&mut self) {
         let mut view = ClusterView::default();
         let troubles = self.heard.iter().find(|(_, heard)| !heard.trouble.is_empty());
-        view.trouble = troubles.map(|(target, heard)| format!("target {target}: {}", heard.trouble));
+        view.trouble =
+            troubles.map(|(target, heard)| format!("target {target}: {}", heard.trouble));
         for (&server, record) in &self.servers {
             for t in &record.targets {
                 let usage = self.usage(t.target);

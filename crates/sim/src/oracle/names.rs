@@ -65,6 +65,10 @@ struct Follow<'a> {
     crashes: usize,
     /// When the process of each client that was killed was.
     killed: BTreeMap<u8, Position>,
+    /// Since when the server runs, if it does.
+    up_since: Option<Duration>,
+    /// What was acknowledged before is durable without having been asked for.
+    settled: Duration,
 }
 
 /// Judges everything that was asked about names.
@@ -85,6 +89,8 @@ pub fn judge(history: &History, facts: &NamesFacts) -> Verdict {
         states: HashSet::from([start]),
         slots: [None; MAX_UNDER_WAY],
         killed: BTreeMap::new(),
+        up_since: Some(Duration::ZERO),
+        settled: Duration::ZERO,
         crashes: history.entries.iter().filter(|e| is_crash(&e.what)).count(),
     };
     match follow.run() {
@@ -166,7 +172,12 @@ impl Follow<'_> {
                 What::ClientKilled { client } => {
                     self.killed.insert(*client, at);
                 }
-                What::PowerCut(Node::Meta) => self.crash(at),
+                What::Down(Node::Meta) => self.down(entry.at),
+                What::Up(Node::Meta) => self.up_since = Some(entry.at),
+                What::PowerCut(Node::Meta) => {
+                    self.down(entry.at);
+                    self.crash(at);
+                }
                 _ => {}
             }
             if let Some(op) = begins.get(&at) {
@@ -295,10 +306,17 @@ impl Follow<'_> {
         }
     }
 
+    /// A server that has run long enough has synced all but the last.
+    fn down(&mut self, now: Duration) {
+        let up_since = self.up_since.take();
+        if up_since.is_some_and(|since| since + self.settle <= now) {
+            self.settled = now - self.settle;
+        }
+    }
+
     fn crash(&mut self, at: Position) {
         self.explore(None);
-        let now = self.history.entries[at].at;
-        let old = self.history.entries.partition_point(|e| e.at + self.settle < now);
+        let old = self.history.entries.partition_point(|e| e.at < self.settled);
         self.keep_from(old.min(at));
         self.crashes -= 1;
         let states = std::mem::take(&mut self.states);

@@ -61,9 +61,17 @@ impl ModelObject {
         self.nameless = false;
     }
 
-    /// Whether the byte may have this value.
-    fn allows(&self, at: usize, value: u8) -> bool {
-        self.history.iter().any(|s| s.bytes.get(at).copied().unwrap_or(0) == value)
+    /// Whether the byte may have this value, in an object with this generation:
+    /// what the truncation of a generation has cut off is gone, since nobody
+    /// repeats a truncation that the object says it has seen.
+    fn allows(&self, at: usize, value: u8, generation: u64) -> bool {
+        let cut_off = |old: &State| {
+            self.history.iter().any(|s| {
+                (old.generation + 1..=generation).contains(&s.generation) && s.bytes.len() <= at
+            })
+        };
+        let has = |s: &State| s.bytes.get(at).copied().unwrap_or(0) == value;
+        self.history.iter().any(|s| has(s) && !cut_off(s))
     }
 }
 
@@ -156,7 +164,7 @@ fn check_object(
     if hole.iter().any(|&b| b != 0) {
         return bad("its hole has bytes".to_string());
     }
-    if let Some(at) = (0..bytes.len()).find(|&at| !expected.allows(at, bytes[at])) {
+    if let Some(at) = (0..bytes.len()).find(|&at| !expected.allows(at, bytes[at], generation)) {
         let allowed: Vec<_> = expected.history.iter().map(|s| s.bytes.get(at).copied()).collect();
         return bad(format!("byte {at} of {} is {}, not {allowed:?}", bytes.len(), bytes[at]));
     }
