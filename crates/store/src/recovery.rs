@@ -5,13 +5,14 @@
 //! Invariant: nothing outside of a mark is repaired. A mismatch there is rot,
 //! and stays one.
 
-use crate::blocks::{Slots, next_used, tidy};
+use crate::blocks::{Slots, next_used, slots_behind_end, tidy};
 use crate::directories::Directories;
 use crate::geometry::{BLOCK, HEADER_BYTES, Run, object_bytes, section_end};
 use crate::header::{BadHeader, Header};
 use crate::intents::Record;
 use crate::intents::area::Contents;
 use crate::intents::table::{GRANULE, window};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_host::fs::File;
 use weir_host::plant::{Bug, planted};
@@ -31,8 +32,8 @@ pub struct RecoveryReport {
     pub blocks: u64,
     /// Headers of new objects that had not reached the disk and were made anew.
     pub headers: u64,
-    /// Objects of which something could not be read or repaired. They are as
-    /// they were; what does not verify is not served.
+    /// Objects of which something could not be read. They are as they were;
+    /// what does not verify is not served.
     pub failed: u64,
     /// The intent log was damaged, so that marks may be missing: everything was
     /// verified, and nothing repaired but what was still marked.
@@ -84,7 +85,7 @@ pub(crate) fn recover(directories: &Directories, contents: &Contents) -> Result<
 }
 
 /// Recovers one object: what is marked of it, or all of it if it is young
-/// (born in `era` or later). What fails is counted and left as it is.
+/// (born in `era` or later). What cannot be read is counted and left as it is.
 fn recover_object(
     directories: &Directories,
     id: ObjectId,
@@ -93,13 +94,31 @@ fn recover_object(
     report: &mut RecoveryReport,
 ) -> Result<()> {
     let Some((file, _)) = directories.open(id, false)? else { return Ok(()) };
-    let result = Recovery { file: &file, id, era, report }.run(marked);
-    if let Err(e) = result {
-        report.failed += 1;
-        let error = directories.site().os_error(format!("recover object {id}"), e);
-        tracing::error!("{error}");
+    let failed = |e| directories.site().os_error(format!("recover object {id}"), e);
+    match (Recovery { file: &file, id, era, report }).run(marked) {
+        Ok(()) => {}
+        Err(Failed::Read(e)) => {
+            report.failed += 1;
+            tracing::error!("{}", failed(e));
+        }
+        // It is still marked, for the next time.
+        Err(Failed::Write(e)) => return Err(failed(e)),
     }
     Ok(())
+}
+
+/// What of the disk does not work.
+enum Failed {
+    /// What cannot be read is not served either.
+    Read(Errno),
+    /// The disk takes no changes: perhaps it will later.
+    Write(Errno),
+}
+
+impl From<Errno> for Failed {
+    fn from(errno: Errno) -> Self {
+        Self::Read(errno)
+    }
 }
 
 struct Recovery<'a> {
@@ -110,7 +129,7 @@ struct Recovery<'a> {
 }
 
 impl Recovery<'_> {
-    fn run(&mut self, marked: Option<Suspects>) -> rustix::io::Result<()> {
+    fn run(&mut self, marked: Option<Suspects>) -> Result<(), Failed> {
         if self.file.size()? == 0 {
             return Ok(());
         }
@@ -120,7 +139,7 @@ impl Recovery<'_> {
             Ok(header) if header.id == self.id => header.born >= self.era,
             // It never reached the disk, so the object was never synced.
             Err(BadHeader::Empty) if self.era < u64::MAX => {
-                self.write_header()?;
+                self.write_header().map_err(Failed::Write)?;
                 true
             }
             // Damage, which opening the object tells of.
@@ -136,13 +155,15 @@ impl Recovery<'_> {
         };
         self.report.objects += 1;
         if self.file.size()? < BLOCK {
-            self.file.set_len(BLOCK)?;
+            self.file.set_len(BLOCK).map_err(Failed::Write)?;
         }
         let len = object_bytes(self.file.size()?);
         for (start, end) in suspects {
             self.examine(start, end.min(len), len)?;
         }
-        tidy(self.file, len)?;
+        // Whether it can be read is known before anything is changed.
+        slots_behind_end(self.file, len)?;
+        tidy(self.file, len).map_err(Failed::Write)?;
         Ok(())
     }
 
@@ -153,14 +174,14 @@ impl Recovery<'_> {
         self.file.write_full(&header, 0)
     }
 
-    fn examine(&mut self, start: u64, end: u64, len: u64) -> rustix::io::Result<()> {
+    fn examine(&mut self, start: u64, end: u64, len: u64) -> Result<(), Failed> {
         let mut from = start;
         while let Some(at) = next_used(self.file, from)?.filter(|&at| at < end) {
             from = section_end(at / BLOCK) * BLOCK;
             for run in Run::split(at, end.min(from)) {
                 let slots = Slots::read(self.file, run, len)?;
                 self.report.bytes += run.end - run.start;
-                self.report.blocks += slots.repair(self.file)?;
+                self.report.blocks += slots.repair(self.file).map_err(Failed::Write)?;
             }
         }
         Ok(())

@@ -188,3 +188,33 @@ fn a_block_that_cannot_be_read_is_an_error_and_found_by_scrubbing() {
         assert_eq!(found, [(5 * 4096, 4096, weir_store::Damage::Unreadable)]);
     });
 }
+
+#[test]
+fn a_recovery_that_cannot_write_is_done_again_and_not_forgotten() {
+    for seed in 0..400 {
+        let (cut, after) = (seed / 4, seed % 4);
+        let disk = SimDisk::new(1);
+        with_disk(&disk, 1, || {
+            Target::create(DIR, IDENTITY).unwrap();
+            let target = Target::open(DIR).unwrap();
+            let object = target.object_or_create(object_id(1)).unwrap();
+            write(&object, 0, &pattern(1, 100_000));
+            object.sync().unwrap();
+            for i in 0..10 {
+                write(&object, i * 9_000, &pattern(i + 2, 7_000));
+            }
+            target.drop_unclosed();
+        });
+        disk.power_cut(&mut fastrand::Rng::with_seed(cut));
+        disk.fail_next(Operation::Write, Errno::IO, after);
+        // It opens, or it does not because of that error.
+        with_disk(&disk, 2, || drop(Target::open(DIR).map(Target::drop_unclosed)));
+        disk.heal();
+        with_disk(&disk, 3, || {
+            let target = Target::open(DIR).unwrap();
+            let object = target.object(object_id(1)).unwrap().unwrap();
+            let got = read_pieces(&object, &[(0, object.len())], ReadMode::Locked);
+            assert!(matches!(got, Ok(Received::Good(_))), "cut {cut}, write {after}: {got:?}");
+        });
+    }
+}

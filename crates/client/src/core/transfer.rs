@@ -24,6 +24,8 @@ enum PartState {
 struct Part {
     state: PartState,
     failures: u32,
+    /// It was refused for something out of date before.
+    refused: bool,
     /// Read again under the server's lock: a checksum did not match.
     locked: bool,
 }
@@ -61,7 +63,7 @@ impl Transfer {
     /// A call of so many parts.
     pub fn new(parts: usize, deadline_ms: u64) -> Self {
         let parts = (0..parts)
-            .map(|_| Part { state: PartState::Ready, failures: 0, locked: false })
+            .map(|_| Part { state: PartState::Ready, failures: 0, refused: false, locked: false })
             .collect();
         Self { parts, deadline_ms, refresh: false, failure: None }
     }
@@ -133,7 +135,12 @@ impl Transfer {
             (FIRST_BACKOFF_MS << part.failures.min(10).saturating_sub(2)).min(MAX_BACKOFF_MS);
         // The first repetition is at once: most often a pooled connection was
         // closed, or a writer was at work on the block.
-        let until_ms = if part.failures == 1 { now_ms } else { now_ms + backoff };
+        // So is the first with a new capability, however long the server was
+        // away before.
+        let refused = error.kind.retry() == Retry::Refresh;
+        let first = part.failures == 1 || refused && !part.refused;
+        part.refused |= refused;
+        let until_ms = if first { now_ms } else { now_ms + backoff };
         let give_up = match error.kind {
             ErrorKind::ChecksumMismatch if part.locked => {
                 self.failure = Some(Error { kind: ErrorKind::Corrupt, ..error });
@@ -150,7 +157,7 @@ impl Transfer {
             return;
         }
         part.state = PartState::Waiting { until_ms };
-        self.refresh |= error.kind.retry() == Retry::Refresh;
+        self.refresh |= refused;
     }
 
     /// Layout, capability, map and tickets are new (or could not be had).
@@ -185,6 +192,29 @@ mod tests {
         assert_eq!(t.next(0), Next::Receive(1));
         t.on_result(1, Ok(()), 0);
         assert_eq!(t.next(0), Next::Done);
+    }
+
+    #[test]
+    fn a_new_capability_is_tried_at_once_though_the_server_was_away_for_long() {
+        let mut t = Transfer::new(1, 10_000);
+        let mut now = 0;
+        for _ in 0..8 {
+            while let Next::Sleep { until_ms } = t.next(now) {
+                now = until_ms;
+            }
+            t.on_result(0, fail(ErrorKind::Unreachable), now);
+        }
+        while let Next::Sleep { until_ms } = t.next(now) {
+            now = until_ms;
+        }
+        t.on_result(0, fail(ErrorKind::BadCapability), now);
+        assert_eq!(t.next(now), Next::Refresh);
+        t.refreshed(Ok(()));
+        assert_eq!(t.next(now), Next::Send(0));
+        t.on_result(0, fail(ErrorKind::BadCapability), now);
+        assert_eq!(t.next(now), Next::Refresh);
+        t.refreshed(Ok(()));
+        assert!(matches!(t.next(now), Next::Sleep { .. }), "but not again and again");
     }
 
     #[test]

@@ -77,6 +77,8 @@ impl<'a> Facts<'a> {
             // sync says so, however late it comes.
             (call, K::Io) if call.syncs_names() => self.disk_errors || self.power_cuts,
             _ if late => false,
+            // A session that a power cut took back; the call's time was over.
+            (_, K::BadCapability | K::BadTicket) => self.power_cuts,
             (_, K::Io | K::NoSpace | K::ReadOnly) => self.disk_errors,
             (_, kind) => matches!(
                 kind,
