@@ -23,8 +23,9 @@ fn reader_of(path: &Path) -> Child {
     Command::new("cat").arg(path).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
+/// Ends it as Ctrl-C would. (A shell's background jobs ignore SIGINT itself.)
 fn interrupt(child: &Child) {
-    kill_process(Pid::from_child(child), Signal::INT).unwrap();
+    kill_process(Pid::from_child(child), Signal::TERM).unwrap();
 }
 
 fn within(seconds: u64, what: &str, body: impl FnOnce()) {

@@ -4,7 +4,7 @@
 use super::Violation;
 use crate::history::{Call, History, Outcome, What};
 use crate::plan::{Fault, NodeName, Plan};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weir_types::ErrorKind;
 
@@ -18,16 +18,32 @@ pub fn judge(history: &History, plan: &Plan) -> Vec<Violation> {
     let facts = Facts::new(plan);
     let mut healed = Duration::MAX;
     let mut begun: BTreeMap<u32, (Duration, &Call, u8)> = BTreeMap::new();
+    // Clients with write-behind that have not been told yet what became of
+    // writes from before.
+    let mut owed: BTreeSet<u8> = BTreeSet::new();
     let mut violations = Vec::new();
     for entry in &history.entries {
         match &entry.what {
             What::Healed => healed = entry.at + GRACE,
             What::Begin { id, call, client } => {
                 begun.insert(*id, (entry.at, call, *client));
+                let behind = plan.clients.get(usize::from(*client)).is_some_and(|c| c.write_behind);
+                if behind && entry.at <= healed && matches!(call, Call::Write { .. }) {
+                    owed.insert(*client);
+                }
+            }
+            What::End { id, outcome: Outcome::Done } => {
+                if let Some((_, Call::Sync { .. } | Call::Flush { .. }, client)) = begun.get(id) {
+                    owed.remove(client);
+                }
             }
             What::End { id, outcome: Outcome::Unknown(error) } => {
                 let Some((at, call, client)) = begun.get(id).copied() else { continue };
-                let late = at > healed;
+                let tells = matches!(
+                    call,
+                    Call::Write { .. } | Call::Sync { .. } | Call::Flush { .. } | Call::Cut { .. }
+                );
+                let late = at > healed && !(tells && owed.remove(&client));
                 if !facts.explain(error.kind, call, client, late) {
                     let when = entry.at.as_secs_f64();
                     let why = if late { " although all faults have ended" } else { "" };
