@@ -14,8 +14,10 @@ cycles=${WEIR_CYCLES:-1000}
 for part in $parts; do
   case $part in
     images)
-      WEIR_CRASH_IMAGES=$images "$cargo" test --release --locked -p weir-store -p weir-metastore \
-        crash -- --nocapture
+      export WEIR_CRASH_IMAGES=$images
+      "$cargo" test --release --locked -p weir-store --test crash_images --test threads -- \
+        --nocapture
+      "$cargo" test --release --locked -p weir-metastore --test crash after_any_crash -- --nocapture
       ;;
     cycles)
       WEIR_CYCLES=$cycles "$cargo" test --locked -p weir --test cycles -- --nocapture

@@ -203,7 +203,8 @@ fn an_object_without_a_file_is_removed() {
     // Valid in itself, of a file that never was.
     let target = weir_store::Target::open(cluster.dir().join("targets/2")).unwrap();
     let id = weir_types::ObjectId {
-        file: FileId(987_654_321),
+        // Given out with its block, and never used.
+        file: FileId(77_777),
         segment: weir_types::SegmentIndex(0),
         column: weir_types::ColumnIndex(0),
         copy: weir_types::CopyIndex(0),

@@ -26,7 +26,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use weir_layout::{Piece, cut_count, share};
 use weir_types::codec::{Decode, Encode};
-use weir_types::limits::{MAX_ALLOCATE_BYTES, MAX_OBJECT_PAGE, MAX_PAYLOAD_BYTES, MAX_SCRUB_BYTES};
+use weir_types::limits::{
+    MAX_ALLOCATE_BYTES, MAX_FILE_BYTES, MAX_OBJECT_PAGE, MAX_PAYLOAD_BYTES, MAX_SCRUB_BYTES,
+};
 use weir_types::{Error, ErrorKind, FileId, Result, ServerId, SessionId, StripeMap, TargetId};
 use weir_wire::capability::{ANY_FILE, Check};
 use weir_wire::data::{
@@ -401,6 +403,9 @@ impl<C: Copy> Machine<C> {
             ScrubRequest::from_bytes(incoming.body)?;
         let target = self.admit_administrator(incoming, &access)?;
         expect_no_payload(incoming.header)?;
+        if cursor.as_ref().is_some_and(|cursor| cursor.offset > MAX_FILE_BYTES) {
+            return Err(Error::new(ErrorKind::InvalidArgument, "no object is that long"));
+        }
         let budget_bytes = budget_bytes.min(MAX_SCRUB_BYTES);
         Ok(self.queue_work(incoming, target, Work::Scrub { cursor, budget_bytes }))
     }

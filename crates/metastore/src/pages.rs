@@ -114,6 +114,9 @@ impl PageFile {
                 Err(e) => Err(home.error(name, e)),
             }
         };
+        // A process that was killed may have left a header that is not durable:
+        // the next one takes the other's place.
+        home.sync_file(&file, "meta-tree").map_err(|e| home.error(name, e))?;
         let mut newest: Option<Slots> = None;
         for number in 0..GROUPS_START {
             match parse_slot(&*read(number * BLOCK)?) {

@@ -259,11 +259,17 @@ impl Directories {
         if changes.synced.load(Ordering::Acquire) >= made {
             return Ok(());
         }
+        let doing = format!("sync objects/{name}");
         let result = match name {
             "" => self.root.sync(site),
-            _ => self.root.open_directory(name).and_then(|directory| directory.sync(site)),
+            // Not to get a descriptor loses nothing.
+            _ => self
+                .root
+                .open_directory(name)
+                .map_err(|e| self.site.os_error(&doing, e))?
+                .sync(site),
         };
-        result.map_err(|e| self.site.failed_sync(format!("sync objects/{name}"), e))?;
+        result.map_err(|e| self.site.failed_sync(&doing, e))?;
         changes.synced.fetch_max(made, Ordering::AcqRel);
         Ok(())
     }

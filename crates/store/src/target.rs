@@ -393,7 +393,8 @@ fn bring_up(
     };
     if !clean {
         report = recovery::recover(directories, &contents)?;
-        root.sync_file_system("recovery").map_err(|e| site.os_error("sync after recovery", e))?;
+        root.sync_file_system("recovery")
+            .map_err(|e| site.failed_sync("sync after recovery", e))?;
     }
     // An object may have been born in the era that a checkpoint had begun and
     // not noted yet.

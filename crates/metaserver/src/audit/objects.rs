@@ -34,6 +34,12 @@ impl FileFacts {
             let found = match place(&in_use, target, object) {
                 Place::Right(_) => continue,
                 Place::NoSegment if self.is_on_its_way_out(target, object) => continue,
+                Place::NoSegment if object.file.0 >= bounds.ids_end => (
+                    Kind::MisplacedObject,
+                    "its id has not been given out: the metadata is an older copy than the \
+                     objects; put the newest back, and remove nothing before"
+                        .to_owned(),
+                ),
                 Place::NoSegment => {
                     let what = match regular {
                         Some(_) => "an object of a segment that the file does not have",
