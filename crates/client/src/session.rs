@@ -15,6 +15,7 @@ use weir_net::{Address, BlockingConn, Wait, random_bytes};
 use weir_types::{Error, ErrorKind, FileId, Result, Retry, SessionId};
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity, Welcome};
+use weir_wire::lease::LeaseRange;
 use weir_wire::message::Op;
 use weir_wire::meta::{MetaPrefix, MutationId, ReassertRequest, SyncMetaRequest};
 use weir_wire::{Header, Request};
@@ -269,10 +270,11 @@ impl MetaSession {
             let ctx = Context::root();
             let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
             for batch in files.chunks(REASSERT_BATCH) {
-                let request = ReassertRequest { files: batch.to_vec() };
+                let request =
+                    ReassertRequest { files: batch.to_vec(), leases: Vec::new(), last: false };
                 let header = Header::request(ReassertRequest::OP, conn.next_request_id());
                 conn.send(header, &(&prefix, &request), &[], &[], wait)?;
-                conn.recv_reply::<()>(wait)?;
+                conn.recv_reply::<Vec<LeaseRange>>(wait)?;
             }
             self.lock().instance = Some(welcome.instance);
         }

@@ -19,6 +19,10 @@ use weir_wire::data::{
     WriteFlags, WriteRequest,
 };
 use weir_wire::handshake::{Challenge, Hello, Identity, Proof, Welcome};
+use weir_wire::lease::{
+    AckEventsRequest, AcquireRequest, EndSessionRequest, Event, EventAck, EventKind, Events,
+    Granted, HeldLease, LeaseMode, LeaseRange, PollEventsRequest, RecoveredRequest,
+};
 use weir_wire::map::{ClusterMap, ServerEntry, TargetEntry, TargetState};
 use weir_wire::meta::{
     AdminCapabilityRequest, CloseRequest, CommitSizeRequest, CountOpensRequest, CreateRequest,
@@ -91,6 +95,7 @@ sample_one_of! {
     SegmentState: [SegmentState::Open, SegmentState::Sealed];
     LayoutKind: [LayoutKind::Striped, LayoutKind::Fragments, LayoutKind::Chunked];
     XattrMode: [XattrMode::Any, XattrMode::Create, XattrMode::Replace];
+    LeaseMode: [LeaseMode::Read, LeaseMode::Write];
     TargetState: [TargetState::Online, TargetState::Offline, TargetState::OutOfService];
     Damage: [
         Damage::Block, Damage::Header, Damage::BehindEnd, Damage::Unreadable, Damage::Stranger,
@@ -227,6 +232,17 @@ impl Sample for Identity {
     }
 }
 
+impl Sample for EventKind {
+    fn sample(g: &mut Gen) -> Self {
+        match g.below(4) {
+            0 => EventKind::Name { dir: Sample::sample(g), name: Sample::sample(g) },
+            1 => EventKind::Attributes { file: Sample::sample(g) },
+            2 => EventKind::Recall(Sample::sample(g)),
+            _ => EventKind::Report { file: Sample::sample(g) },
+        }
+    }
+}
+
 impl Sample for SetTime {
     fn sample(g: &mut Gen) -> Self {
         if g.one_in(2) { SetTime::Now } else { SetTime::At(Sample::sample(g)) }
@@ -314,7 +330,18 @@ sample_struct! {
     StatfsRequest {}
     OpenRequest { file, rights }
     CloseRequest { files }
-    ReassertRequest { files }
+    ReassertRequest { files, leases, last }
+    LeaseRange { file, start, end, mode }
+    HeldLease { lease, generation }
+    Event { number, what }
+    EventAck { number, forgotten }
+    Events { events, lease_ms, lapsed }
+    Granted { lease, attr, pending_truncate }
+    PollEventsRequest { have }
+    AckEventsRequest { acks }
+    AcquireRequest { lease }
+    RecoveredRequest { file, generation, size }
+    EndSessionRequest {}
     GetLayoutRequest { file, offset, rights }
     ExtendRequest { file, offset }
     WrittenColumns { segment, start, columns }

@@ -60,7 +60,11 @@ fn after_a_restart_clients_say_what_is_open_and_the_rest_goes() {
     c.unlink(me, ROOT, "lost").unwrap();
     let mut c = c.restart();
     c.rejoin(me).unwrap();
-    c.ask(me, &ReassertRequest { files: vec![kept, named, FileId(12345)] }).unwrap();
+    c.ask(
+        me,
+        &ReassertRequest { files: vec![kept, named, FileId(12345)], leases: vec![], last: true },
+    )
+    .unwrap();
     c.pass_ms(5_000);
     assert!(c.getattr(me, lost).is_ok(), "there is still time to say so");
     // Removed within that time: it may be open as far as is known.

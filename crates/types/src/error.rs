@@ -106,6 +106,7 @@ error_kinds! {
     Internal = 38, EIO, Never, "internal error";
     NotAdministrator = 39, EPERM, Never, "only an administrator's key may do this";
     OutOfRange = 40, ENXIO, Never, "no such offset";
+    LeaseLost = 41, EIO, Never, "the lease was lost: this client was cut off for too long";
 }
 
 /// Linux error numbers, so that this crate needs no libc.

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// First bytes of every frame: "WEIR".
 pub const MAGIC: u32 = u32::from_le_bytes(*b"WEIR");
 /// The protocol that this build speaks.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 80;
 /// Bytes of the header that the MAC covers (all but the MAC).
@@ -71,7 +71,11 @@ pub struct Header {
     pub request_id: RequestId,
     /// Position among the frames of this direction of the connection.
     pub sequence: Sequence,
-    /// The job on whose behalf; 0: none.
+    /// Replies of the metadata server: what the client may keep of the answer, and the
+    /// lease that came with it (the flags in [`crate::lease`]).
+    pub keep: u8,
+    /// Requests: the job on whose behalf; 0: none. Replies of the metadata
+    /// server: [`Header::events`].
     pub job: JobId,
     /// The process of the job.
     pub rank: Rank,
@@ -95,6 +99,7 @@ impl Header {
             payload_len: 0,
             request_id,
             sequence: Sequence(0),
+            keep: 0,
             job: JobId(0),
             rank: Rank(0),
             progress: 0,
@@ -106,6 +111,21 @@ impl Header {
     /// The reply to a request.
     pub fn reply_to(request: &Header, status: Option<ErrorKind>) -> Self {
         Self { kind: FrameKind::Reply, status, ..Self::request(request.op, request.request_id) }
+    }
+
+    /// Says which event was the last one of the client's session when the
+    /// answer was found, and what of the answer may be kept.
+    #[must_use]
+    pub fn after_events(mut self, events: u64, keep: u8) -> Self {
+        self.job = JobId(events);
+        self.keep = keep;
+        self
+    }
+
+    /// Replies of the metadata server: the number of the last event for the
+    /// client's session when the answer was found.
+    pub fn events(&self) -> u64 {
+        self.job.0
     }
 
     /// Bytes between the header and the payload.
@@ -128,7 +148,8 @@ impl Header {
             0 => None,
             code => Some(ErrorKind::from_code(code).ok_or(DecodeError::BadValue)?),
         };
-        if raw.flags != 0 || raw.reserved.get() != 0 {
+        let keep_allowed = if kind == FrameKind::Reply { crate::lease::KEEP_ALL } else { 0 };
+        if raw.flags & !keep_allowed != 0 || raw.reserved.get() != 0 {
             return Err(DecodeError::BadValue);
         }
         let header = Self {
@@ -140,6 +161,7 @@ impl Header {
             payload_len: raw.payload_len.get(),
             request_id: RequestId(raw.request_id.get()),
             sequence: Sequence(raw.sequence.get()),
+            keep: raw.flags,
             job: JobId(raw.job.get()),
             rank: Rank(raw.rank.get()),
             progress: raw.progress.get(),
@@ -163,7 +185,7 @@ impl Header {
                 FrameKind::Request => 1,
                 FrameKind::Reply => 2,
             },
-            flags: 0,
+            flags: self.keep,
             op: (self.op as u16).into(),
             status: self.status.map_or(0, |k| k as u16).into(),
             body_len: self.body_len.into(),

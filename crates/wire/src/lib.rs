@@ -9,6 +9,7 @@ pub mod data;
 pub mod frame;
 pub mod handshake;
 pub mod key;
+pub mod lease;
 pub mod map;
 pub mod message;
 pub mod meta;

@@ -122,6 +122,16 @@ ops! {
     GetDefaultLayout = 0x229, "get_default_layout";
     /// Makes all metadata acknowledged so far durable.
     SyncMeta = 0x22a, "sync_meta";
+    /// Waits for events of the session.
+    PollEvents = 0x230, "poll_events";
+    /// Says that events have been obeyed.
+    AckEvents = 0x231, "ack_events";
+    /// Asks for a lease on a range of a file.
+    Acquire = 0x232, "acquire";
+    /// The fence against a dead writer has reached the objects.
+    Recovered = 0x233, "recovered";
+    /// The client ends in good order.
+    EndSession = 0x234, "end_session";
     /// The right to look at all objects (administrators).
     AdminCapability = 0x240, "admin_capability";
     /// How many sessions have files open (administrators).

@@ -1,6 +1,7 @@
 //! Messages of clients to the metadata server.
 
 use crate::capability::{Rights, SignedCapability};
+use crate::lease::{HeldLease, LeaseRange};
 use crate::map::ClusterMap;
 use crate::message::{records, requests};
 use crate::ticket::SealedTicket;
@@ -79,7 +80,10 @@ records! {
     PendingTruncate {
         /// The fence.
         generation: Generation,
-        /// The size it cut the file to.
+        /// The size it cut the file to. [`crate::lease::TO_THE_END`]: no
+        /// truncation, but a writer that died or was cut off: the fence goes to
+        /// all objects, and the size of the file is what they make
+        /// ([`crate::lease::RecoveredRequest`]).
         size: u64,
     }
     /// Everything needed to read and write a file.
@@ -357,10 +361,15 @@ requests! {
         /// The files.
         files: Vec<FileId>,
     }
-    /// After the server came back: files that are open, once for each open.
-    ReassertRequest(Reassert) -> () {
+    /// After the server came back: files that are open, once for each open,
+    /// and leases. Answers with the leases that are lost.
+    ReassertRequest(Reassert) -> Vec<LeaseRange> {
         /// The files.
         files: Vec<FileId>,
+        /// Leases, each with the generation that it was held under.
+        leases: Vec<HeldLease>,
+        /// That was all: the server need not wait for more of this session.
+        last: bool,
     }
     /// More of a layout.
     GetLayoutRequest(GetLayout) -> LayoutPage {

@@ -40,6 +40,7 @@ const BY_HAND: &[&str] =
 #[test]
 fn the_header_fields_are_where_the_table_says() {
     let header = Header {
+        keep: 0,
         kind: FrameKind::Reply,
         op: Op::Heartbeat,
         status: Some(ErrorKind::OutOfRange),

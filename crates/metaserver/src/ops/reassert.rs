@@ -3,10 +3,15 @@
 use crate::ops::{Context, Outcome};
 use crate::schema::key;
 use weir_metastore::Tx;
+use weir_wire::lease::LeaseRange;
 use weir_wire::meta::ReassertRequest;
 
 /// Does it. Files that are gone are passed over: their next use says so.
-pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &ReassertRequest) -> Outcome<()> {
+pub fn run(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    request: &ReassertRequest,
+) -> Outcome<Vec<LeaseRange>> {
     for &file in &request.files {
         // Looked at without a check: what is open is not in the store.
         if tx.peek(&key::inode(file))?.is_some() {
@@ -14,5 +19,5 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &ReassertRequest) ->
             ctx.effects.reasserted.push(file);
         }
     }
-    Ok(())
+    Ok(Vec::new())
 }
