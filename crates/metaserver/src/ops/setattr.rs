@@ -61,11 +61,19 @@ fn require_all(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -> Ou
         open::require_data(ctx, request.file, inode, Rights::WRITE)?;
     }
     let owns = access::owns(ctx.caller, inode);
-    if request.mode.is_some() && !owns {
+    if request.mode.is_some() && !owns && !drops_privilege(ctx, request, inode) {
         return Err(ErrorKind::NotPermitted.into());
     }
     require_owner_change(ctx, request, inode)?;
     require_times(ctx, request, inode, owns)
+}
+
+/// Whether it does no more to the mode than writing does, by somebody who may
+/// write: mounts take setuid and setgid away in their own name, which may be
+/// squashed.
+fn drops_privilege(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -> bool {
+    request.mode == Some(access::without_privilege(inode))
+        && ctx.has_open(request.file, Rights::WRITE)
 }
 
 /// Only the superuser gives files away; an owner may choose among the groups
