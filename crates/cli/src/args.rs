@@ -590,7 +590,8 @@ pub struct KeyNew {
     #[command(flatten)]
     pub cluster: ClusterChoice,
     /// Its name, by which `list` shows it and `revoke` finds it
-    pub name: Option<String>,
+    #[arg(value_name = "NAME")]
+    pub key_name: Option<String>,
     /// It may change nothing
     #[arg(long)]
     pub read_only: bool,

@@ -86,13 +86,13 @@ pub fn make(new: &KeyNew) -> Done {
     let state = settings::state_dir(&new.cluster)?;
     let description = state.description()?;
     let master = MasterKey(secret::read_key(&state.key_file("master"))?);
-    if let Some(name) = &new.name {
+    if let Some(name) = &new.key_name {
         check_name(name)?;
     }
     // A random number, not the next one: two administrators never make the
     // same, and a number that was given out is never given out again.
     let client = ClientId(u64::from_le_bytes(secret::random()?) >> 1 | 1 << 40);
-    let file = new.name.clone().unwrap_or_else(|| client.to_string());
+    let file = new.key_name.clone().unwrap_or_else(|| client.to_string());
     let path = match &new.output {
         Some(path) => path.clone(),
         None => state.clients_dir().join(format!("{file}.toml")),
@@ -112,7 +112,7 @@ pub fn make(new: &KeyNew) -> Done {
     };
     let restricts = new.read_only || new.subtree.is_some() || new.squash.is_some();
     // A plain key needs no server: it works at once and nobody is told of it.
-    let restricted = match restricts || new.name.is_some() {
+    let restricted = match restricts || new.key_name.is_some() {
         true => Some(tell(&state, client, new)?),
         false => None,
     };
@@ -153,7 +153,7 @@ fn tell(state: &StateDir, client: ClientId, new: &KeyNew) -> Done<(Server, Clien
         anon_gid: new.anon_gid.unwrap_or(NOBODY),
         subtree,
     };
-    let name = new.name.clone().unwrap_or_default();
+    let name = new.key_name.clone().unwrap_or_default();
     let info = ClientInfo { client, name, standing: ClientStanding::Ordinary, restrictions };
     server.admin.set_client(&info)?;
     Ok((server, info))
