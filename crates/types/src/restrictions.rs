@@ -2,7 +2,7 @@
 
 use crate::attr::Caller;
 use crate::error::{Error, ErrorKind, Result};
-use crate::id::FileId;
+use crate::id::{ClientId, FileId};
 
 /// User and group of those who are nobody in particular, as on Linux.
 pub const NOBODY: u32 = 65_534;
@@ -91,6 +91,27 @@ impl Restrictions {
     }
 }
 
+/// Bit of a client's number that those have which may be unknown to the metadata
+/// server; small numbers, which people choose, may be too.
+const MAY_BE_UNKNOWN: u64 = 1 << 40;
+
+/// A number for a client that the metadata server need not be told of.
+pub fn plain_client(random: u64) -> ClientId {
+    ClientId(random >> 1 | MAY_BE_UNKNOWN)
+}
+
+/// A number for a client that the metadata server is told of. Should it forget
+/// (its metadata was restored from an older export), it refuses the client: it
+/// may have been a restricted one.
+pub fn recorded_client(random: u64) -> ClientId {
+    ClientId((random >> 1 | 1 << 62) & !MAY_BE_UNKNOWN)
+}
+
+/// Whether a client without a record is to be refused.
+pub fn needs_record(client: ClientId) -> bool {
+    client.0 > MAY_BE_UNKNOWN && client.0 & MAY_BE_UNKNOWN == 0
+}
+
 impl Default for Restrictions {
     fn default() -> Self {
         Self::NONE
@@ -115,6 +136,16 @@ mod tests {
         assert_eq!(root.squashed(superuser.clone()), caller(NOBODY, NOBODY, &[]));
         assert_eq!(root.squashed(caller(5, 0, &[6, 0])), caller(5, NOBODY, &[6, NOBODY]));
         assert_eq!(all.squashed(caller(5, 6, &[7])), caller(7, 8, &[]));
+    }
+
+    #[test]
+    fn numbers_tell_whether_a_record_is_needed() {
+        for random in [0, 1, 1 << 40, 1 << 41, 0x1234_5678_9abc_def0, u64::MAX] {
+            assert!(!needs_record(plain_client(random)), "{random}");
+            assert!(needs_record(recorded_client(random)), "{random}");
+            assert!(recorded_client(random).0 <= i64::MAX as u64, "credentials are TOML");
+        }
+        assert!(!needs_record(ClientId(1)) && !needs_record(ClientId(1 << 39)));
     }
 
     #[test]

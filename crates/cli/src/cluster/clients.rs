@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use weir_client::{Administrator, Client, Context};
-use weir_types::restrictions::NOBODY;
+use weir_types::restrictions::{NOBODY, plain_client, recorded_client};
 use weir_types::{ClientId, ClientStanding, FileId, FileKind, Restrictions, Squash};
 use weir_wire::key::MasterKey;
 use weir_wire::meta::ClientInfo;
@@ -91,7 +91,11 @@ pub fn make(new: &KeyNew) -> Done {
     }
     // A random number, not the next one: two administrators never make the
     // same, and a number that was given out is never given out again.
-    let client = ClientId(u64::from_le_bytes(secret::random()?) >> 1 | 1 << 40);
+    let random = u64::from_le_bytes(secret::random()?);
+    let restricts = new.read_only || new.subtree.is_some() || new.squash.is_some();
+    // A plain key needs no server: it works at once and nobody is told of it.
+    let told = restricts || new.key_name.is_some();
+    let client = if told { recorded_client(random) } else { plain_client(random) };
     let file = new.key_name.clone().unwrap_or_else(|| client.to_string());
     let path = match &new.output {
         Some(path) => path.clone(),
@@ -110,9 +114,7 @@ pub fn make(new: &KeyNew) -> Done {
         metadata: first.metadata,
         note: new.note.clone(),
     };
-    let restricts = new.read_only || new.subtree.is_some() || new.squash.is_some();
-    // A plain key needs no server: it works at once and nobody is told of it.
-    let restricted = match restricts || new.key_name.is_some() {
+    let restricted = match told {
         true => Some(tell(&state, client, new)?),
         false => None,
     };

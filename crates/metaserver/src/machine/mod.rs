@@ -215,6 +215,7 @@ impl<E: Engine> MetaMachine<E> {
                     let message = format!("the key of client {client} has been revoked");
                     return Err(Error::new(ErrorKind::AuthFailed, message));
                 }
+                self.require_record(*client)?;
                 Ok(self.signer.master().client(*client))
             }
             Identity::Server(server) => Ok(self.signer.server_key(*server)),

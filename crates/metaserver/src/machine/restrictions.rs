@@ -7,6 +7,7 @@ use crate::schema::{self, ClientRecord, Inode, key};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use weir_metastore::{Engine, Tx, transact};
+use weir_types::restrictions::needs_record;
 use weir_types::{
     ClientId, ClientStanding, Error, ErrorKind, FileId, FileKind, Restrictions, Result, SessionId,
 };
@@ -49,6 +50,21 @@ impl<E: Engine> MetaMachine<E> {
     pub(super) fn limits_of(&self, session: SessionId) -> Restrictions {
         let session = self.sessions.by_id.get(&session);
         session.map_or(Restrictions::NONE, |session| self.clients.limits(session.client))
+    }
+
+    /// Refuses a client that something was kept of, and nothing is any more.
+    ///
+    /// # Errors
+    /// `AuthFailed`.
+    pub(super) fn require_record(&self, client: ClientId) -> Result<()> {
+        if !needs_record(client) || self.clients.by_id.contains_key(&client) {
+            return Ok(());
+        }
+        let message = format!(
+            "what client {client} may do is not known any more (was the metadata restored from \
+             an older export?): make a new key with `weir key new`"
+        );
+        Err(Error::new(ErrorKind::AuthFailed, message))
     }
 
     /// Says what a client may do. Its sessions end: what they have open was
