@@ -236,7 +236,8 @@ fn the_subtree_is_the_root_and_nothing_is_above_it() {
     assert_eq!(c.list(guest, ROOT), ["sub"]);
     assert_eq!(c.lookup(guest, ROOT, "sub").unwrap().file, sub);
     for (dir, dots) in [(ROOT, ".."), (ROOT, "."), (inside, ".."), (sub, "..")] {
-        assert_eq!(c.lookup(guest, dir, dots).unwrap().file, ROOT, "{dots} of {dir}");
+        let own_root = c.getattr(guest, ROOT).unwrap();
+        assert_eq!(c.lookup(guest, dir, dots).unwrap(), own_root, "{dots} of {dir}");
     }
     assert_eq!(c.lookup(guest, sub, "g").unwrap().file, in_file);
     let mode = SetAttrRequest { mode: Some(0o700), ..set_nothing(ROOT) };

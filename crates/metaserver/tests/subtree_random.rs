@@ -78,12 +78,15 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut c = Cluster::new(2);
         let mut admin = c.client(root());
-        let subtree = c.mkdir(&mut admin, FileId::ROOT, "in");
+        // Not right below the root, whose number is that of the subtree's for
+        // the guest.
+        let top = c.mkdir(&mut admin, FileId::ROOT, "top");
+        let subtree = c.mkdir(&mut admin, top, "in");
         let out = c.mkdir(&mut admin, FileId::ROOT, "out");
         let restrictions = Restrictions { subtree: Some(subtree), ..Restrictions::NONE };
         c.set_client(GUEST, restrictions);
         let guest = c.session_of(GUEST, root());
-        let known = vec![subtree, out];
+        let known = vec![top, subtree, out];
         let random = Random(seed);
         Self { c, admin, guest, subtree, random, known, tried: 0, refused: 0 }
     }
