@@ -82,7 +82,7 @@ fn a_mount_is_for_all_users_or_for_its_own_and_groups_count() {
     denied(by(5001, "", &["cat", file]));
     for count in [1, 16, 32, 33, 400] {
         let mut groups: Vec<String> = (7000..7000 + count - 1).map(|g| g.to_string()).collect();
-        denied(by(5001, &format!("7000,{}", groups.join(",")).trim_matches(','), &["cat", file]));
+        denied(by(5001, format!("7000,{}", groups.join(",")).trim_matches(','), &["cat", file]));
         groups.push("6001".into());
         assert_eq!(by(5001, &groups.join(","), &["cat", file]).ok(), "for the group\n");
     }
