@@ -534,10 +534,13 @@ pub struct Fsck {
 /// Make keys for clients and servers
 #[derive(Subcommand)]
 pub enum Key {
-    /// Write a new client credential
+    /// Write a new client credential, restricted if asked for
+    #[command(visible_alias = "create")]
     New(KeyNew),
-    /// List the client credentials in the state directory
+    /// List the keys of clients and what they may do
     List(KeyList),
+    /// Refuse a client's key from now on
+    Revoke(KeyRevoke),
     /// Write keys and configuration of a further data server, on this machine or another
     Server(KeyServer),
 }
@@ -586,12 +589,47 @@ pub struct TargetCreate {
 pub struct KeyNew {
     #[command(flatten)]
     pub cluster: ClusterChoice,
-    /// Where to write it (mode 0600) [default: clients/ID.toml in the state directory]
+    /// Its name, by which `list` shows it and `revoke` finds it
+    #[arg(value_name = "NAME")]
+    pub key_name: Option<String>,
+    /// It may change nothing
+    #[arg(long)]
+    pub read_only: bool,
+    /// Directory of the cluster that is its root; it can reach nothing else
+    #[arg(long, value_name = "PATH")]
+    pub subtree: Option<String>,
+    /// Whose users count as the anonymous one: root's, or all
+    #[arg(long, value_enum)]
+    pub squash: Option<SquashChoice>,
+    /// The anonymous user [default: 65534]
+    #[arg(long, value_name = "UID", requires = "squash")]
+    pub anon_uid: Option<u32>,
+    /// The anonymous group [default: 65534]
+    #[arg(long, value_name = "GID", requires = "squash")]
+    pub anon_gid: Option<u32>,
+    /// Where to write it (mode 0600) [default: clients/NAME.toml in the state directory]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// What it is for, for people
     #[arg(long, default_value = "")]
     pub note: String,
+}
+
+/// Which callers are squashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SquashChoice {
+    /// The superuser
+    Root,
+    /// Everyone
+    All,
+}
+
+#[derive(Args)]
+pub struct KeyRevoke {
+    #[command(flatten)]
+    pub cluster: ClusterChoice,
+    /// Its name, or the number of its client
+    pub key: String,
 }
 
 #[derive(Args)]

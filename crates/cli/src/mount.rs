@@ -92,7 +92,7 @@ struct MountOptions {
     no_cache: bool,
 }
 
-const KNOWN: &str = "ro, rw, allow_other, allow_root_only, suid, nosuid, dev, nodev, nocache, \
+const KNOWN: &str = "ro, rw, allow_other, allow_root_only, default_permissions, suid, nosuid, dev, nodev, nocache, \
     direct_io, tcp, ttl=SECONDS, max_io=SIZE";
 
 impl MountOptions {
@@ -135,10 +135,20 @@ impl MountOptions {
                 let size = parse_size(value).map_err(|e| bad(&e))?;
                 self.fuse.max_io_bytes = usize::try_from(size.0).map_err(|_| bad("too large"))?;
             }
-            // What fstab says to others than the file system, and atimes, which
-            // are never written at reads.
-            "defaults" | "auto" | "noauto" | "user" | "nofail" | "_netdev" | "exec" | "async"
-            | "noatime" | "relatime" => {}
+            // What fstab says to others than the file system; atimes, which are
+            // never written at reads; checks by the kernel, which it always does
+            // (beside the metadata server's).
+            "default_permissions"
+            | "defaults"
+            | "auto"
+            | "noauto"
+            | "user"
+            | "nofail"
+            | "_netdev"
+            | "exec"
+            | "async"
+            | "noatime"
+            | "relatime" => {}
             _ => {
                 return Err(
                     bad(ErrorKind::InvalidArgument.text()).hint(format!("known options: {KNOWN}"))

@@ -10,7 +10,8 @@ use weir_host::sync::Mutex;
 use weir_net::Wait;
 use weir_types::codec::Bytes;
 use weir_types::{
-    Attr, Error, ErrorKind, FileId, Generation, ObjectId, Result, Retry, Segment, TargetId,
+    Attr, ClientId, Error, ErrorKind, FileId, Generation, ObjectId, Result, Retry, Segment,
+    TargetId,
 };
 use weir_wire::capability::{ANY_FILE, Rights, SignedCapability};
 use weir_wire::data::{
@@ -18,13 +19,16 @@ use weir_wire::data::{
     ScrubCursor, ScrubPage, ScrubRequest, StatObjectRequest,
 };
 use weir_wire::meta::{
-    AdminCapabilityRequest, CommitSizeRequest, CountOpensRequest, ExportMetaRequest, ExportPlace,
-    ExportRecord, GetLayoutRequest, VerifiedMeta, VerifyMetaRequest,
+    AdminCapabilityRequest, ClientInfo, CommitSizeRequest, CountOpensRequest, ExportMetaRequest,
+    ExportPlace, ExportRecord, GetLayoutRequest, ListClientsRequest, SetClientRequest,
+    VerifiedMeta, VerifyMetaRequest,
 };
 use weir_wire::{Header, Request};
 
 /// No record of the metadata is longer.
 const MAX_EXPORTED_BYTES: usize = 2 << 20;
+/// No server keeps more clients.
+const MAX_CLIENTS: usize = 65_536;
 /// Longest wait between two attempts.
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
@@ -86,6 +90,31 @@ impl Administrator {
     /// How many sessions have each of these files open.
     pub fn count_opens(&self, files: &[FileId]) -> Result<Vec<u32>> {
         self.inner.session.call(&Context::root(), &CountOpensRequest { files: files.to_vec() })
+    }
+
+    /// Says what a client may do, from now on; its sessions end.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `Exists` (its name), `NotFound` or `NotDirectory` (its
+    /// subtree).
+    pub fn set_client(&self, info: &ClientInfo) -> Result<()> {
+        let request = SetClientRequest { info: info.clone() };
+        self.inner.session.call(&Context::root(), &request)
+    }
+
+    /// All clients that the metadata server keeps something of, in the order of
+    /// their numbers.
+    pub fn clients(&self) -> Result<Vec<ClientInfo>> {
+        let mut all: Vec<ClientInfo> = Vec::new();
+        loop {
+            let after = all.last().map_or(ClientId(0), |info| info.client);
+            let page = self.inner.session.call(&Context::root(), &ListClientsRequest { after })?;
+            let more = !page.end && !page.clients.is_empty();
+            all.extend(page.clients);
+            if !more || all.len() > MAX_CLIENTS {
+                return Ok(all);
+            }
+        }
     }
 
     /// The segment that holds a byte of a file, if one has been granted there.

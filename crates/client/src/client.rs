@@ -215,7 +215,9 @@ impl Inner {
         }
         let ctx = Context::root();
         let request = OpenRequest { file: open.attr.file, rights: Rights::READ_WRITE };
-        let own = self.session.change(&ctx, &request)?;
+        let own = self.session.change(&ctx, &request).map_err(|e| {
+            e.context("a truncation of the file that another client began has to be finished first")
+        })?;
         let state = OpenState::new(&own);
         let done = self.settle_truncate(&ctx, &state, &own);
         let closed = CloseRequest { files: vec![open.attr.file] };

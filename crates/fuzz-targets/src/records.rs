@@ -3,9 +3,9 @@
 use crate::random::Gen;
 use crate::sample::Sample;
 use weir_metaserver::schema::{
-    self, Body, ClientRecord, ClientStanding, DeadList, Dentry, Directory, FormatRecord, Inode,
-    ListEntry, Orphan, RegularFile, SegmentPage, ServerRecord, SessionRecord, SlotRecord,
-    TargetRecord, WrittenPage, key,
+    self, Body, ClientRecord, DeadList, Dentry, Directory, FormatRecord, Inode, ListEntry, Orphan,
+    RegularFile, SegmentPage, ServerRecord, SessionRecord, SlotRecord, TargetRecord, WrittenPage,
+    key,
 };
 use weir_types::{Decode, Encode, FileKind, FileLayout, ObjectId, TargetId};
 
@@ -97,12 +97,6 @@ impl Sample for SegmentPage {
     }
 }
 
-impl Sample for ClientStanding {
-    fn sample(g: &mut Gen) -> Self {
-        g.pick(&[ClientStanding::Ordinary, ClientStanding::Administrator, ClientStanding::Revoked])
-    }
-}
-
 crate::sample::sample_struct! {
     WrittenPage { columns }
     Directory { next_cookie, default_layout }
@@ -115,6 +109,6 @@ crate::sample::sample_struct! {
     SlotRecord { sequence, status, body }
     TargetRecord { target, state }
     ServerRecord { host, tcp, unix, targets }
-    ClientRecord { standing, name }
+    ClientRecord { standing, name, restrictions }
     FormatRecord { cluster, key_check, default_layout }
 }

@@ -5,10 +5,10 @@ use crate::random::Gen;
 use weir_layout::{Region, RegionList};
 use weir_types::codec::Bytes;
 use weir_types::{
-    Attr, Caller, ClientId, Column, ColumnIndex, CopyIndex, Epoch, Error, ErrorKind, FileId,
-    FileKind, FileLayout, FsUsage, Generation, KeyGeneration, LayoutKind, LayoutSpec, ObjectId,
-    Scheme, Segment, SegmentIndex, SegmentState, ServerId, SessionId, SlotId, SlotSequence,
-    StripeMap, TargetId, Timestamp,
+    Attr, Caller, ClientId, ClientStanding, Column, ColumnIndex, CopyIndex, Epoch, Error,
+    ErrorKind, FileId, FileKind, FileLayout, FsUsage, Generation, KeyGeneration, LayoutKind,
+    LayoutSpec, ObjectId, Restrictions, Scheme, Segment, SegmentIndex, SegmentState, ServerId,
+    SessionId, SlotId, SlotSequence, Squash, StripeMap, TargetId, Timestamp,
 };
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::{
@@ -25,15 +25,15 @@ use weir_wire::lease::{
 };
 use weir_wire::map::{ClusterMap, ServerEntry, TargetEntry, TargetState};
 use weir_wire::meta::{
-    AdminCapabilityRequest, CloseRequest, CommitSizeRequest, CountOpensRequest, CreateRequest,
-    DirEntry, DirPage, ExportMetaRequest, ExportPage, ExportPlace, ExportRecord, ExtendRequest,
-    GetAttrRequest, GetDefaultLayoutRequest, GetLayoutRequest, GetMapRequest, GetTicketsRequest,
-    GetXattrRequest, LayoutPage, LinkRequest, ListXattrRequest, LookupRequest, MetaPrefix,
-    MkdirRequest, MutationId, OpenFile, OpenRequest, PendingTruncate, ReaddirRequest,
-    ReadlinkRequest, ReassertRequest, RemoveXattrRequest, Removed, RenameRequest, RmdirRequest,
-    SetAttrRequest, SetLayoutRequest, SetTime, SetXattrRequest, StatfsRequest, SymlinkRequest,
-    SyncMetaRequest, TruncateDoneRequest, UnlinkRequest, VerifiedMeta, VerifyMetaRequest,
-    WrittenColumns, XattrMode,
+    AdminCapabilityRequest, ClientInfo, ClientPage, CloseRequest, CommitSizeRequest,
+    CountOpensRequest, CreateRequest, DirEntry, DirPage, ExportMetaRequest, ExportPage,
+    ExportPlace, ExportRecord, ExtendRequest, GetAttrRequest, GetDefaultLayoutRequest,
+    GetLayoutRequest, GetMapRequest, GetTicketsRequest, GetXattrRequest, LayoutPage, LinkRequest,
+    ListClientsRequest, ListXattrRequest, LookupRequest, MetaPrefix, MkdirRequest, MutationId,
+    OpenFile, OpenRequest, PendingTruncate, ReaddirRequest, ReadlinkRequest, ReassertRequest,
+    RemoveXattrRequest, Removed, RenameRequest, RmdirRequest, SetAttrRequest, SetClientRequest,
+    SetLayoutRequest, SetTime, SetXattrRequest, StatfsRequest, SymlinkRequest, SyncMetaRequest,
+    TruncateDoneRequest, UnlinkRequest, VerifiedMeta, VerifyMetaRequest, WrittenColumns, XattrMode,
 };
 use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetReport};
 use weir_wire::ticket::{SealedTicket, Ticket};
@@ -96,6 +96,10 @@ sample_one_of! {
     LayoutKind: [LayoutKind::Striped, LayoutKind::Fragments, LayoutKind::Chunked];
     XattrMode: [XattrMode::Any, XattrMode::Create, XattrMode::Replace];
     LeaseMode: [LeaseMode::Read, LeaseMode::Write];
+    ClientStanding: [
+        ClientStanding::Ordinary, ClientStanding::Administrator, ClientStanding::Revoked,
+    ];
+    Squash: [Squash::None, Squash::Root, Squash::All];
     TargetState: [TargetState::Online, TargetState::Offline, TargetState::OutOfService];
     Damage: [
         Damage::Block, Damage::Header, Damage::BehindEnd, Damage::Unreadable, Damage::Stranger,
@@ -359,6 +363,11 @@ sample_struct! {
     ExportMetaRequest { snapshot, place }
     VerifiedMeta { damage, bytes, next }
     VerifyMetaRequest { place }
+    Restrictions { read_only, squash, anon_uid, anon_gid, subtree }
+    ClientInfo { client, name, standing, restrictions }
+    ClientPage { clients, end }
+    SetClientRequest { info }
+    ListClientsRequest { after }
     TargetEntry { target, state, usage }
     ServerEntry { server, host, tcp, unix, targets }
     ClusterMap { epoch, servers }

@@ -205,6 +205,8 @@ targets! {
         count_opens_request / count_opens_reply: CountOpensRequest;
         export_meta_request / export_meta_reply: ExportMetaRequest;
         verify_meta_request / verify_meta_reply: VerifyMetaRequest;
+        set_client_request / set_client_reply: SetClientRequest;
+        list_clients_request / list_clients_reply: ListClientsRequest;
     }
     others {
         frame_header: frames::header, frames::header_example;

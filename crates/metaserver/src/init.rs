@@ -57,8 +57,11 @@ pub fn initialize(
         key_check: key_check(master, &new.cluster),
         default_layout: new.default_layout.clone(),
     };
-    let admin =
-        ClientRecord { standing: ClientStanding::Administrator, name: "administrator".into() };
+    let admin = ClientRecord {
+        standing: ClientStanding::Administrator,
+        name: "administrator".into(),
+        ..ClientRecord::default()
+    };
     let root = Root {
         uid: new.root_uid,
         gid: new.root_gid,
@@ -72,7 +75,7 @@ pub fn initialize(
         if used || tx.get(key::FORMAT)?.is_some() {
             return Err(Error::new(ErrorKind::Exists, "the metadata directory is in use already"));
         }
-        tx.put(key::FORMAT, &schema::encode(&format))?;
+        tx.put(key::FORMAT, &schema::encode_format(&format))?;
         tx.put(&key::client(new.administrator), &schema::encode(&admin))?;
         root::run(tx, &root).map_err(|fault| match fault {
             crate::ops::Fault::Refused(error) => error,
@@ -83,8 +86,11 @@ pub fn initialize(
 }
 
 /// What the store says about itself, if the master key is the one that it was
-/// made with.
-pub(crate) fn check_format(engine: &dyn Engine, master: &MasterKey) -> Result<FormatRecord> {
+/// made with; and whether it is up to date ([`crate::ops::links::upgrade`]).
+pub(crate) fn check_format(
+    engine: &dyn Engine,
+    master: &MasterKey,
+) -> Result<(FormatRecord, bool)> {
     let Some(bytes) = Tx::new(engine).get(key::FORMAT)? else {
         return Err(Error::new(
             ErrorKind::NotFound,
@@ -92,7 +98,7 @@ pub(crate) fn check_format(engine: &dyn Engine, master: &MasterKey) -> Result<Fo
              `weir up`, or correct the path",
         ));
     };
-    let format: FormatRecord = schema::decode(&bytes, "of the format")?;
+    let (format, current) = schema::decode_format(&bytes)?;
     if format.key_check != key_check(master, &format.cluster) {
         return Err(Error::new(
             ErrorKind::AuthFailed,
@@ -100,7 +106,7 @@ pub(crate) fn check_format(engine: &dyn Engine, master: &MasterKey) -> Result<Fo
              the path of the key file",
         ));
     }
-    Ok(format)
+    Ok((format, current))
 }
 
 fn key_check(master: &MasterKey, cluster: &[u8; 16]) -> Bytes {

@@ -149,7 +149,7 @@ fn start_machine<E: Engine>(
     start: Instant,
 ) -> Result<MetaMachine<E>> {
     let shown = config.dir.display();
-    let format = check_format(&engine, &master).map_err(|e| e.context(shown.to_string()))?;
+    let (format, _) = check_format(&engine, &master).map_err(|e| e.context(shown.to_string()))?;
     if config.cluster.is_some_and(|cluster| cluster != format.cluster) {
         return Err(Error::new(
             ErrorKind::InvalidArgument,

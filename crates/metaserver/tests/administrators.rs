@@ -20,7 +20,7 @@ fn session_of(c: &mut Cluster<ModelEngine>, client: ClientId) -> Client {
 }
 
 fn set_standing(c: &mut Cluster<ModelEngine>, client: ClientId, standing: ClientStanding) {
-    let record = schema::encode(&ClientRecord { standing, name: String::new() });
+    let record = schema::encode(&ClientRecord { standing, ..ClientRecord::default() });
     let put = |tx: &mut weir_metastore::Tx<'_>| tx.put(&key::client(client), &record);
     transact(c.machine.engine_mut(), |tx| Ok::<_, weir_types::Error>(put(tx)?)).unwrap();
 }

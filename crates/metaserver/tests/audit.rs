@@ -203,6 +203,22 @@ fn each_contradiction_among_names_is_found() {
             Box::new(|r| change_inode(r, sub, |i| i.parent = dir)),
             vec![Kind::Name],
         ),
+        ("a lost directory of a file", remove(key::in_directory(file, dir)), vec![Kind::Name]),
+        (
+            "a directory of a file too many",
+            put(key::in_directory(file, nowhere), schema::encode(&1u32)),
+            vec![Kind::Name],
+        ),
+        (
+            "directories of no file",
+            put(key::in_directory(nowhere, dir), schema::encode(&1u32)),
+            vec![Kind::Leftover],
+        ),
+        (
+            "a parent that has no name of the file",
+            Box::new(|r| change_inode(r, file, |i| i.parent = nowhere)),
+            vec![Kind::Name],
+        ),
         ("a named orphan", put(key::orphan(file), schema::encode(&Orphan {})), vec![Kind::Name]),
         (
             "an orphan of nothing",

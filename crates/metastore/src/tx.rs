@@ -150,6 +150,27 @@ impl<'a> Tx<'a> {
         end: &[u8],
         limit: usize,
     ) -> Result<Vec<(Key, Value)>, TxError> {
+        self.look_at(start, end, limit, true)
+    }
+
+    /// As [`Tx::range`], but without a check that it stays: for what another
+    /// key protects that is checked.
+    pub fn peek_range(
+        &mut self,
+        start: &[u8],
+        end: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(Key, Value)>, TxError> {
+        self.look_at(start, end, limit, false)
+    }
+
+    fn look_at(
+        &mut self,
+        start: &[u8],
+        end: &[u8],
+        limit: usize,
+        check: bool,
+    ) -> Result<Vec<(Key, Value)>, TxError> {
         if start >= end || limit == 0 {
             return Ok(Vec::new());
         }
@@ -171,7 +192,9 @@ impl<'a> Tx<'a> {
                 return Err(e.into());
             }
         };
-        self.record_range(start, end, asked, &stored);
+        if check {
+            self.record_range(start, end, asked, &stored);
+        }
         if own.is_empty() {
             return Ok(stored.into_iter().map(|(key, v)| (key, v.value)).collect());
         }

@@ -89,7 +89,9 @@ impl WeirFs {
     fn clear_suid(&self, ctx: &Context, file: FileId) -> Reply<()> {
         let attr = self.client.getattr(ctx, file)?;
         let mut mode = attr.mode & !0o4000;
-        if mode & 0o010 != 0 {
+        // Without execution for the group it is a mark, for members to keep.
+        let member = ctx.caller.uid == 0 || ctx.caller.in_group(attr.gid);
+        if mode & 0o010 != 0 || !member {
             mode &= !0o2000;
         }
         if mode != attr.mode {
@@ -339,7 +341,7 @@ impl Filesystem for WeirFs {
     ) -> Reply<usize> {
         let (file, by, len) = (self.file(fh)?, data_context(ctx), data.len());
         if args.kill_suidgid {
-            self.clear_suid(&by, FileId(node))?;
+            self.clear_suid(&context(ctx), FileId(node))?;
         }
         let taken = if len >= KEEP_BYTES { data.try_take() } else { Err(data) };
         match taken {

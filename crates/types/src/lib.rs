@@ -8,6 +8,7 @@ pub mod error;
 pub mod id;
 pub mod layout;
 pub mod limits;
+pub mod restrictions;
 
 pub use attr::{Attr, Caller, FileKind, FsUsage, Timestamp};
 pub use codec::{Decode, DecodeError, Encode, Reader};
@@ -16,3 +17,4 @@ pub use id::*;
 pub use layout::{
     Column, FileLayout, LayoutKind, LayoutSpec, Scheme, Segment, SegmentState, StripeMap,
 };
+pub use restrictions::{ClientStanding, Restrictions, Squash};

@@ -142,6 +142,10 @@ ops! {
     ExportMeta = 0x242, "export_meta";
     /// Compares stored metadata with its checksums (administrators).
     VerifyMeta = 0x243, "verify_meta";
+    /// Says what a client may do (administrators).
+    SetClient = 0x244, "set_client";
+    /// A page of the clients that something is kept of (administrators).
+    ListClients = 0x245, "list_clients";
     /// A data server presents itself.
     Register = 0x300, "register";
     /// A data server lives; it learns what to remove.

@@ -7,8 +7,8 @@ use crate::message::{records, requests};
 use crate::ticket::SealedTicket;
 use weir_types::codec::{Bytes, Decode, DecodeError, Encode, Reader};
 use weir_types::{
-    Attr, Caller, Epoch, FileId, FileKind, FileLayout, FsUsage, Generation, LayoutSpec,
-    SegmentIndex, ServerId, SlotId, SlotSequence, Timestamp,
+    Attr, Caller, ClientId, ClientStanding, Epoch, FileId, FileKind, FileLayout, FsUsage,
+    Generation, LayoutSpec, Restrictions, SegmentIndex, ServerId, SlotId, SlotSequence, Timestamp,
 };
 
 /// A time to set.
@@ -166,6 +166,24 @@ records! {
         bytes: u64,
         /// Go on here; `None`: that was all.
         next: Option<u64>,
+    }
+    /// What is kept of a client.
+    ClientInfo {
+        /// The client.
+        client: ClientId,
+        /// For people; no two clients have the same, but for an empty one.
+        name: String,
+        /// What it may do.
+        standing: ClientStanding,
+        /// What it is held to.
+        restrictions: Restrictions,
+    }
+    /// A part of the list of clients.
+    ClientPage {
+        /// In the order of their numbers.
+        clients: Vec<ClientInfo>,
+        /// Whether the list ends here.
+        end: bool,
     }
     /// A page of a snapshot.
     ExportPage {
@@ -446,5 +464,17 @@ requests! {
     VerifyMetaRequest(VerifyMeta) -> VerifiedMeta {
         /// From here on; 0: from the beginning.
         place: u64,
+    }
+    /// Says what a client may do, from the reply on; its sessions end, so that
+    /// none goes on under what was said before (administrators).
+    SetClientRequest(SetClient) -> () {
+        /// What is to be kept.
+        info: ClientInfo,
+    }
+    /// A page of the clients that something is kept of; a client that is not
+    /// among them is an ordinary one without restrictions (administrators).
+    ListClientsRequest(ListClients) -> ClientPage {
+        /// Those with greater numbers.
+        after: ClientId,
     }
 }

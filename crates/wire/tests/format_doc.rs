@@ -23,6 +23,7 @@ const SOURCES: &[&str] = &[
     include_str!("../../types/src/id.rs"),
     include_str!("../../types/src/attr.rs"),
     include_str!("../../types/src/layout.rs"),
+    include_str!("../../types/src/restrictions.rs"),
     include_str!("../../layout/src/region.rs"),
     include_str!("../src/capability.rs"),
     include_str!("../src/ticket.rs"),

@@ -1,29 +1,30 @@
-//! `weir key` and `weir target`: credentials of clients, keys of servers, and
-//! targets. A client's key is derived from the
+//! `weir key` and `weir target`: credentials of clients (see
+//! [`crate::cluster::clients`]), keys of servers, and targets. A client's key is derived from the
 //! cluster's master key and the client's number, so the metadata server needs
 //! no table of them, and a new credential works at once.
 
-use crate::args::{Key, KeyList, KeyNew, KeyServer, TargetCreate};
+use crate::args::{Key, KeyServer, TargetCreate};
+use crate::cluster::clients;
 use crate::cluster::credential::Credential;
 use crate::cluster::daemon::{cluster_id, data_name, to_text};
 use crate::cluster::secret;
 use crate::cluster::state::{Description, StateDir, make_dir};
 use crate::cluster::up::FIRST_CLIENT;
-use crate::failure::{Done, Failure, Failures};
-use crate::output::{Table, print, print_json};
+use crate::failure::{Done, Failure};
+use crate::output::print;
 use crate::settings;
-use serde_json::json;
 use std::path::PathBuf;
 use weir_dataserver::{DataServerConfig, TargetConfig};
 use weir_store::TargetIdentity;
-use weir_types::{ClientId, KeyGeneration, ServerId, TargetId};
+use weir_types::{KeyGeneration, ServerId, TargetId};
 use weir_wire::key::MasterKey;
 
 /// Runs `weir key`.
 pub fn run(key: &Key) -> Done {
     match key {
-        Key::New(new) => make(new),
-        Key::List(list) => show(list),
+        Key::New(new) => clients::make(new),
+        Key::List(list) => clients::show(list),
+        Key::Revoke(revoke) => clients::revoke(revoke),
         Key::Server(server) => make_server(server),
     }
 }
@@ -114,61 +115,4 @@ pub fn create_target(create: &TargetCreate) -> Done {
         server: ServerId(create.server),
     };
     Ok(weir_store::Target::create(&create.dir, identity)?)
-}
-
-fn make(new: &KeyNew) -> Done {
-    let state = settings::state_dir(&new.cluster)?;
-    let description = state.description()?;
-    let master = MasterKey(secret::read_key(&state.key_file("master"))?);
-    // A random number, not the next one: two administrators never make the
-    // same, and a number that was given out is never given out again.
-    let client = ClientId(u64::from_le_bytes(secret::random()?) >> 1 | 1 << 40);
-    let path = match &new.output {
-        Some(path) => path.clone(),
-        None => state.clients_dir().join(format!("{client}.toml")),
-    };
-    let first = Credential::read(&state.credential_file())?;
-    let credential = Credential {
-        cluster: description.name,
-        client,
-        key: master.client(client),
-        metadata: first.metadata,
-        note: new.note.clone(),
-    };
-    credential.write_new(&path)?;
-    print(&format!(
-        "{}: credential of client {client}; keep it secret (mode 0600)\n  weir ls --credential {}\n",
-        path.display(),
-        path.display()
-    ))
-}
-
-fn show(list: &KeyList) -> Done {
-    let state = settings::state_dir(&list.cluster)?;
-    state.require()?;
-    let mut failures = Failures::default();
-    let mut found: Vec<(PathBuf, Credential)> = Vec::new();
-    let dir = state.clients_dir();
-    let further = std::fs::read_dir(&dir).map_err(|e| Failure::file(&dir, e))?;
-    let mut paths: Vec<PathBuf> = further.flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    for path in [state.credential_file()].into_iter().chain(paths) {
-        if let Some(credential) = failures.keep(Credential::read(&path)) {
-            found.push((path, credential));
-        }
-    }
-    if list.json {
-        let all: Vec<_> = found
-            .iter()
-            .map(|(path, c)| json!({ "client": c.client.0, "note": c.note, "file": path }))
-            .collect();
-        print_json(&all)?;
-    } else {
-        let mut table = Table::new(&["CLIENT", "NOTE", "FILE"]);
-        for (path, c) in &found {
-            table.row(vec![c.client.to_string(), c.note.clone(), path.display().to_string()]);
-        }
-        print(&table.render())?;
-    }
-    failures.end()
 }

@@ -1,5 +1,6 @@
 //! A cluster on this machine: its state directory, keys, daemons and mounts.
 
+pub mod clients;
 pub mod credential;
 pub mod daemon;
 pub mod down;

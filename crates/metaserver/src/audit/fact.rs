@@ -87,6 +87,15 @@ pub enum Fact {
         /// Bytes of it.
         len: u64,
     },
+    /// A file with several names has some in a directory.
+    InDirectory {
+        /// The file.
+        file: FileId,
+        /// The directory.
+        dir: FileId,
+        /// How many.
+        names: u32,
+    },
     /// An extended attribute.
     Xattr {
         /// The file.
@@ -170,6 +179,7 @@ facts! {
     12 Object { target, object, len }
     13 ByName { dir, name, file, kind, cookie }
     14 ByCookie { dir, cookie, name, file, kind }
+    15 InDirectory { file, dir, names }
 }
 
 impl Fact {
@@ -183,6 +193,7 @@ impl Fact {
             | Fact::Dead { file, .. }
             | Fact::Orphan { file }
             | Fact::Link { file, .. }
+            | Fact::InDirectory { file, .. }
             | Fact::Xattr { file, .. } => *file,
             Fact::Garbage { object, .. } | Fact::Object { object, .. } => object.file,
             Fact::Holds { dir, .. }

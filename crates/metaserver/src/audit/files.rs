@@ -25,6 +25,8 @@ pub(super) struct FileFacts {
     pub garbage: BTreeSet<(TargetId, ObjectId)>,
     orphan: bool,
     link: Option<u64>,
+    /// The directories of its names as they are kept with it, if it has several.
+    directories: BTreeMap<FileId, u32>,
     xattrs: u32,
     xattr_name_bytes: u32,
     pub objects: BTreeMap<(TargetId, ObjectId), u64>,
@@ -47,6 +49,7 @@ impl FileFacts {
             Fact::Garbage { target, object } => drop(self.garbage.insert((target, object))),
             Fact::Orphan { .. } => self.orphan = true,
             Fact::Link { len, .. } => self.link = Some(len),
+            Fact::InDirectory { dir, names, .. } => drop(self.directories.insert(dir, names)),
             Fact::Xattr { name_bytes, .. } => {
                 self.xattrs += 1;
                 self.xattr_name_bytes = self.xattr_name_bytes.saturating_add(name_bytes + 1);
@@ -92,6 +95,9 @@ impl FileFacts {
         if self.link.is_some() {
             wrong(Kind::Leftover, "what a symbolic link says that does not exist");
         }
+        if !self.directories.is_empty() {
+            wrong(Kind::Leftover, "records of the directories of a file that does not exist");
+        }
         if self.xattrs > 0 && self.dead.is_empty() {
             wrong(Kind::Leftover, "extended attributes of a file that does not exist");
         }
@@ -123,6 +129,10 @@ impl FileFacts {
         if names as u64 != u64::from(inode.nlink) {
             wrong(Kind::Count, format!("it has {names} names and a link count of {}", inode.nlink));
         }
+        // Where names are missing, that is told of already.
+        if names as u64 == u64::from(inode.nlink) {
+            self.judge_directories_of(inode, &mut wrong);
+        }
         match (inode.nlink, names, self.orphan) {
             (0, 0, false) => {
                 let what = "it has no name, and is not on the list of those to be removed";
@@ -132,6 +142,22 @@ impl FileFacts {
                 wrong(Kind::Name, "it has a name, but is to be removed when it is closed".into());
             }
             _ => {}
+        }
+    }
+
+    fn judge_directories_of(&self, inode: &Inode, wrong: &mut impl FnMut(Kind, String)) {
+        let mut directories = BTreeMap::new();
+        self.names.iter().for_each(|(dir, _)| *directories.entry(*dir).or_default() += 1);
+        if !self.names.is_empty() && !directories.contains_key(&inode.parent) {
+            let parent = inode.parent;
+            wrong(Kind::Name, format!("its parent is directory {parent}, which has no name of it"));
+        }
+        if self.names.len() < 2 {
+            directories.clear();
+        }
+        if self.directories != directories {
+            let what = "the records of the directories that it has names in are not as its names";
+            wrong(Kind::Name, what.into());
         }
     }
 

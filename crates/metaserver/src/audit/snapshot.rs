@@ -3,8 +3,8 @@
 use super::fact::Fact;
 use super::problem::{Kind, Problem};
 use crate::schema::{
-    self, ClientRecord, DeadList, Dentry, FormatRecord, Inode, ListEntry, Orphan, SegmentPage,
-    ServerRecord, SessionRecord, SlotRecord, WrittenPage, key,
+    self, ClientRecord, DeadList, Dentry, Inode, ListEntry, Orphan, SegmentPage, ServerRecord,
+    SessionRecord, SlotRecord, WrittenPage, key,
 };
 use std::collections::BTreeSet;
 use weir_types::{Epoch, Error, ErrorKind, FileId, FileKind, Result};
@@ -104,6 +104,11 @@ impl SnapshotReader {
                 let (file, _) = key::owner_and_rest(key)?;
                 emit(Fact::Link { file, len: value.len() as u64 });
             }
+            Some(b"b/") => {
+                let (file, dir) = key::file_and_directory(key)?;
+                let names: u32 = schema::decode(value, "of a directory of a file")?;
+                emit(Fact::InDirectory { file, dir, names });
+            }
             Some(b"o/") => {
                 schema::decode::<Orphan>(value, "of a file without a name")?;
                 emit(Fact::Orphan { file: key::orphan_file(key)? });
@@ -184,7 +189,7 @@ impl SnapshotReader {
                     Error::new(ErrorKind::Corrupt, "the record of reserved ids is not 8 bytes")
                 })?;
             }
-            key::FORMAT => drop(schema::decode::<FormatRecord>(value, "of the format")?),
+            key::FORMAT => drop(schema::decode_format(value)?),
             key::MAP_EPOCH | key::DIRECTORY_MOVES => {
                 schema::decode::<Epoch>(value, "of a counter")?;
             }

@@ -124,7 +124,7 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    fn end_session(&mut self, session: SessionId) -> Result<()> {
+    pub(super) fn end_session(&mut self, session: SessionId) -> Result<()> {
         transact(&mut self.engine, |tx| {
             let at = key::session(session);
             let Some(bytes) = tx.get(&at)? else { return Ok(()) };
@@ -225,7 +225,7 @@ impl<E: Engine> MetaMachine<E> {
 }
 
 /// Calls `visit` for every key of a range, a page at a time.
-fn each(
+pub(super) fn each(
     engine: &dyn Engine,
     mut start: Vec<u8>,
     end: &[u8],

@@ -13,7 +13,6 @@ use weir_types::limits::MAX_SLOTS;
 use weir_types::{
     Caller, Decode, Error, ErrorKind, FileId, FileKind, Result, Retry, SessionId, SlotSequence,
 };
-use weir_wire::Rights;
 use weir_wire::message::Op;
 use weir_wire::meta::{MetaPrefix, MutationId, OpenFile};
 
@@ -156,6 +155,7 @@ impl<E: Engine> MetaMachine<E> {
         Context {
             now: now.unix,
             caller,
+            limits: self.limits_of(session),
             session,
             fresh,
             cluster: &self.cluster.view,
@@ -174,9 +174,8 @@ impl<E: Engine> MetaMachine<E> {
         if let Some((file, rights)) = effects.opened {
             self.opens.open(session, file, rights);
         }
-        for file in effects.reasserted {
-            // With which rights it was opened is not known any more.
-            self.opens.open(session, file, Rights::READ_WRITE);
+        for (file, rights) in effects.reasserted {
+            self.opens.open(session, file, rights);
         }
         for file in effects.closed {
             if self.opens.close(session, file) && self.orphans.contains(&file) {

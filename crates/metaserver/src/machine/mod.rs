@@ -11,6 +11,7 @@ mod cluster;
 mod counters;
 mod execute;
 mod export;
+mod restrictions;
 mod servers;
 mod sessions;
 
@@ -34,7 +35,7 @@ use weir_wire::key::MasterKey;
 use weir_wire::message::{Op, Request};
 use weir_wire::meta::{
     AdminCapabilityRequest, CountOpensRequest, ExportMetaRequest, GetMapRequest, GetTicketsRequest,
-    MetaPrefix, VerifyMetaRequest,
+    ListClientsRequest, MetaPrefix, SetClientRequest, VerifyMetaRequest,
 };
 use weir_wire::{Header, Key, SealedTicket, Ticket};
 
@@ -143,6 +144,7 @@ pub struct MetaMachine<E: Engine> {
     orphans: BTreeSet<FileId>,
     cluster: Cluster,
     background: Background,
+    clients: restrictions::Clients,
     exports: export::Exports,
     counters: Counters,
     nonces: Key,
@@ -167,7 +169,10 @@ impl<E: Engine> MetaMachine<E> {
         entropy: [u8; 32],
         now: Moment,
     ) -> Result<Self> {
-        let format = crate::init::check_format(&engine, &master)?;
+        let (format, current) = crate::init::check_format(&engine, &master)?;
+        if !current {
+            crate::ops::links::upgrade(&mut engine, &format)?;
+        }
         let ids = IdAllocator::open(&mut engine, key::IDS, FIRST_ID, ID_BLOCK)?;
         let entropy = Key::from_bytes(entropy);
         let cluster = Cluster::load(&engine, now.monotonic_ms)?;
@@ -184,6 +189,7 @@ impl<E: Engine> MetaMachine<E> {
             orphans: BTreeSet::new(),
             cluster,
             background: Background::default(),
+            clients: restrictions::Clients::load(&engine)?,
             exports: export::Exports::default(),
             counters: Counters::default(),
             instance: u64::from_le_bytes(first_eight(&entropy.mac("weir 1 instance", &[]).0)),
@@ -209,6 +215,7 @@ impl<E: Engine> MetaMachine<E> {
                     let message = format!("the key of client {client} has been revoked");
                     return Err(Error::new(ErrorKind::AuthFailed, message));
                 }
+                self.require_record(*client)?;
                 Ok(self.signer.master().client(*client))
             }
             Identity::Server(server) => Ok(self.signer.server_key(*server)),
@@ -295,7 +302,8 @@ impl<E: Engine> MetaMachine<E> {
             ));
         }
         let mut rest = Reader::new(body);
-        let prefix = MetaPrefix::decode(&mut rest)?;
+        let mut prefix = MetaPrefix::decode(&mut rest)?;
+        prefix.caller = self.clients.limits(client).squashed(prefix.caller);
         let reply = match op {
             Op::Ping => Reply::ok(&()),
             Op::Status => Reply::ok(&self.status(now)),
@@ -323,6 +331,14 @@ impl<E: Engine> MetaMachine<E> {
             Op::ExportMeta => {
                 let asked = request::<ExportMetaRequest>(rest)?;
                 Reply::ok(&self.export_meta(client, &asked, now)?)
+            }
+            Op::SetClient => {
+                self.set_client(client, request::<SetClientRequest>(rest)?.info)?;
+                return Ok(self.after_sync(Reply::ok(&())));
+            }
+            Op::ListClients => {
+                let after = request::<ListClientsRequest>(rest)?.after;
+                Reply::ok(&self.list_clients(client, after)?)
             }
             Op::SyncMeta => {
                 return Ok(self.after_sync(Reply::ok(&())));

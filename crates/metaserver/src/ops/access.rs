@@ -93,13 +93,15 @@ pub fn give_owner(caller: &Caller, parent: &Inode, mode: u16, inode: &mut Inode)
     }
 }
 
-/// The mode after a change of owner or contents: a program no longer runs as
-/// somebody else.
-pub fn without_privilege(inode: &Inode) -> u16 {
+/// The mode after a change of owner or contents by this caller: a program no
+/// longer runs as somebody else. Without execution for the group the bit is a
+/// mark for locking, which members of the group keep (Linux since 6.2).
+pub fn without_privilege(caller: &Caller, inode: &Inode) -> u16 {
     if inode.kind == FileKind::Directory {
         return inode.mode;
     }
-    let setgid = if inode.mode & 0o010 != 0 { SETGID } else { 0 };
+    let foreign = !is_root(caller) && !caller.in_group(inode.gid);
+    let setgid = if inode.mode & 0o010 != 0 || foreign { SETGID } else { 0 };
     inode.mode & !(SETUID | setgid)
 }
 
@@ -143,7 +145,10 @@ mod tests {
 
     #[test]
     fn privilege_goes_with_a_change_of_owner() {
-        assert_eq!(without_privilege(&inode(1, 1, 0o6755)), 0o755);
-        assert_eq!(without_privilege(&inode(1, 1, 0o6745)), 0o2745, "a mark for locking stays");
+        let member = caller(1, 5, &[1]);
+        assert_eq!(without_privilege(&member, &inode(1, 1, 0o6755)), 0o755);
+        let marked = inode(1, 1, 0o6745);
+        assert_eq!(without_privilege(&member, &marked), 0o2745, "a mark for locking stays");
+        assert_eq!(without_privilege(&caller(1, 5, &[]), &marked), 0o745);
     }
 }

@@ -15,6 +15,9 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CreateRequest) -> O
     if let Some(dentry) = names::find(tx, request.parent, &request.name)? {
         return open_existing(tx, ctx, request, &dentry);
     }
+    if ctx.limits.read_only {
+        return Err(ErrorKind::ReadOnly.into());
+    }
     access::require(ctx.caller, &parent, access::WRITE)?;
     let file = ctx.fresh;
     ctx.effects.fresh_used = true;

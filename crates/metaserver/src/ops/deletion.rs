@@ -3,7 +3,7 @@
 //! heartbeats carry it to them.
 
 use crate::ops::inodes;
-use crate::ops::{Context, Outcome, layouts};
+use crate::ops::{Context, Outcome, layouts, links};
 use crate::schema::{self, Body, DeadList, Inode, Orphan, key};
 use weir_metastore::Tx;
 use weir_types::limits::SEGMENT_PAGE;
@@ -13,14 +13,16 @@ use weir_types::{ColumnIndex, CopyIndex, FileId, FileKind, ObjectId, Segment, Ta
 /// are left to the background.
 const MAX_OBJECTS_AT_ONCE: usize = 64;
 
-/// A name of a file (not a directory) is gone. Without any name left the file
+/// A name of a file (not a directory) is gone from `dir`. Without any name left the file
 /// goes, at once or when it is closed.
 pub(crate) fn drop_link(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
+    dir: FileId,
     file: FileId,
     inode: &mut Inode,
 ) -> Outcome<()> {
+    links::remove(tx, file, inode, dir)?;
     inode.nlink = inode.nlink.saturating_sub(1);
     inode.changed(ctx.now);
     if inode.nlink > 0 {

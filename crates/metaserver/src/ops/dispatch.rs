@@ -1,5 +1,6 @@
 //! From the operation of a message to the function that does it.
 
+use crate::ops::confine::{self, Confined, Shown};
 use crate::ops::{self, Context, Outcome};
 use weir_metastore::Tx;
 use weir_types::codec::Reader;
@@ -96,15 +97,17 @@ pub fn dispatch(
     }
 }
 
-fn serve<R: Request>(
+fn serve<R: Request<Reply: Shown> + Confined>(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
     mut body: Reader<'_>,
     operation: fn(&mut Tx<'_>, &mut Context<'_>, &R) -> Outcome<R::Reply>,
 ) -> Outcome<Vec<u8>> {
-    let request = R::decode(&mut body).map_err(weir_types::Error::from)?;
+    let mut request = R::decode(&mut body).map_err(weir_types::Error::from)?;
     body.finish().map_err(weir_types::Error::from)?;
-    let reply = operation(tx, ctx, &request)?;
+    confine::admit(tx, ctx, &mut request)?;
+    let mut reply = operation(tx, ctx, &request)?;
+    confine::show(ctx, &mut reply);
     let mut out = Vec::with_capacity(256);
     reply.encode(&mut out);
     Ok(out)

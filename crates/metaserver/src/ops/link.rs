@@ -1,6 +1,6 @@
 //! Gives a file another name.
 
-use crate::ops::{Context, Outcome, inodes, names};
+use crate::ops::{Context, Outcome, inodes, links, names};
 use weir_metastore::Tx;
 use weir_types::limits::MAX_LINKS;
 use weir_types::{Attr, ErrorKind, FileKind};
@@ -19,6 +19,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &LinkRequest) -> Out
     if inode.nlink >= MAX_LINKS {
         return Err(ErrorKind::TooManyLinks.into());
     }
+    links::add(tx, request.file, &inode, request.parent)?;
     inode.nlink += 1;
     inode.parent = request.parent;
     inode.changed(ctx.now);

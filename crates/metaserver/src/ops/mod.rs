@@ -9,6 +9,7 @@ pub mod access;
 pub mod close;
 pub mod collect;
 pub mod commit_size;
+mod confine;
 pub mod create;
 mod deletion;
 pub mod dispatch;
@@ -20,6 +21,7 @@ pub mod getattr;
 mod inodes;
 mod layouts;
 pub mod link;
+pub(crate) mod links;
 pub mod list_xattr;
 pub mod lookup;
 pub mod mkdir;
@@ -47,7 +49,8 @@ use crate::signing::{Grant, Signer};
 use weir_layout::TargetInfo;
 use weir_metastore::TxError;
 use weir_types::{
-    Caller, Error, ErrorKind, FileId, FsUsage, LayoutSpec, Segment, SessionId, Timestamp,
+    Caller, Error, ErrorKind, FileId, FsUsage, LayoutSpec, Restrictions, Segment, SessionId,
+    Timestamp,
 };
 use weir_wire::{Rights, SignedCapability};
 
@@ -94,8 +97,8 @@ pub struct Effects {
     pub fresh_used: bool,
     /// The session has opened a file.
     pub opened: Option<(FileId, Rights)>,
-    /// Files that the session says it has open.
-    pub reasserted: Vec<FileId>,
+    /// Files that the session says it has open, and what it may do with them.
+    pub reasserted: Vec<(FileId, Rights)>,
     /// Files that the session has closed.
     pub closed: Vec<FileId>,
     /// A file lost its last name and may be open.
@@ -124,6 +127,8 @@ pub struct Context<'a> {
     pub now: Timestamp,
     /// In whose name.
     pub caller: &'a Caller,
+    /// What its client is held to.
+    pub limits: Restrictions,
     /// The session.
     pub session: SessionId,
     /// An id that no file has had.

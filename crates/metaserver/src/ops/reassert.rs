@@ -1,12 +1,13 @@
 //! After the server came back: these files are open.
 
-use crate::ops::{Context, Outcome};
-use crate::schema::key;
+use crate::ops::{Context, Outcome, confine};
+use crate::schema::{self, Inode, key};
 use weir_metastore::Tx;
 use weir_wire::lease::LeaseRange;
 use weir_wire::meta::ReassertRequest;
 
-/// Does it. Files that are gone are passed over: their next use says so.
+/// Does it. Files that are gone, or out of the client's reach, are passed over:
+/// their next use says so.
 pub fn run(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -14,10 +15,13 @@ pub fn run(
 ) -> Outcome<Vec<LeaseRange>> {
     for &file in &request.files {
         // Looked at without a check: what is open is not in the store.
-        if tx.peek(&key::inode(file))?.is_some() {
-            ctx.opens.check_room(ctx.session)?;
-            ctx.effects.reasserted.push(file);
+        let Some(bytes) = tx.peek(&key::inode(file))? else { continue };
+        if !confine::reaches(tx, ctx, file)? {
+            continue;
         }
+        let inode: Inode = schema::decode(&bytes, "of an inode")?;
+        ctx.opens.check_room(ctx.session)?;
+        ctx.effects.reasserted.push((file, confine::rights_again(&ctx.limits, &inode)));
     }
     Ok(Vec::new())
 }

@@ -1,6 +1,6 @@
 //! Moves a name, over an existing one too, or swaps two names.
 
-use crate::ops::{Context, Outcome, access, deletion, inodes, names};
+use crate::ops::{Context, Outcome, access, deletion, inodes, links, names};
 use crate::schema::{self, Dentry, Inode, key};
 use weir_host::plant::{Bug, planted};
 use weir_metastore::Tx;
@@ -221,8 +221,8 @@ fn exchange(
         to_inode.nlink = to_inode.nlink.saturating_sub(u32::from(target_dir));
         dirs.from.nlink += u32::from(target_dir);
     }
-    source.inode.parent = to.dir;
-    target.inode.parent = from.dir;
+    links::relocate(tx, source.dentry.file, &mut source.inode, (from.dir, to.dir))?;
+    links::relocate(tx, target.dentry.file, &mut target.inode, (to.dir, from.dir))?;
     for found in [&mut source, &mut target] {
         found.inode.changed(ctx.now);
         inodes::store(tx, found.dentry.file, &found.inode)?;
@@ -266,16 +266,17 @@ fn replace(
     if dirs.differ() {
         move_links(&mut dirs, moved, moved)?;
     }
-    source.inode.parent = to.dir;
+    links::relocate(tx, source.dentry.file, &mut source.inode, (from.dir, to.dir))?;
     source.inode.changed(ctx.now);
     inodes::store(tx, source.dentry.file, &source.inode)?;
     store_directories(tx, from, to, &dirs)?;
-    remove_replaced(tx, ctx, target)
+    remove_replaced(tx, ctx, to.dir, target)
 }
 
 fn remove_replaced(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
+    dir: FileId,
     target: Option<Found>,
 ) -> Outcome<Removed> {
     let Some(Found { dentry, mut inode }) = target else { return Ok(Removed { attr: None }) };
@@ -283,7 +284,7 @@ fn remove_replaced(
         inode.nlink = 0;
         deletion::forget(tx, ctx, dentry.file, &inode)?;
     } else {
-        deletion::drop_link(tx, ctx, dentry.file, &mut inode)?;
+        deletion::drop_link(tx, ctx, dir, dentry.file, &mut inode)?;
     }
     Ok(Removed { attr: Some(inode.attr(dentry.file)) })
 }

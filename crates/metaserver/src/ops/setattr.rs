@@ -1,6 +1,6 @@
 //! Changes attributes: chmod, chown, utimens and truncate, any of them at once.
 
-use crate::ops::access::{self, MODE_BITS, SETGID, WRITE};
+use crate::ops::access::{self, MODE_BITS, SETGID, SETUID, WRITE};
 use crate::ops::{Context, Outcome, inodes, layouts, open, truncation};
 use crate::schema::Inode;
 use weir_metastore::Tx;
@@ -18,7 +18,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetAttrRequest) -> 
     if let Some(size) = request.size {
         layout = truncation::resize(tx, ctx, file, &mut inode, size)?;
         if !access::is_root(ctx.caller) {
-            inode.mode = access::without_privilege(&inode);
+            inode.mode = access::without_privilege(ctx.caller, &inode);
         }
     }
     if let Some(mode) = request.mode {
@@ -61,11 +61,21 @@ fn require_all(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -> Ou
         open::require_data(ctx, request.file, inode, Rights::WRITE)?;
     }
     let owns = access::owns(ctx.caller, inode);
-    if request.mode.is_some() && !owns {
+    if request.mode.is_some() && !owns && !drops_privilege(ctx, request, inode) {
         return Err(ErrorKind::NotPermitted.into());
     }
     require_owner_change(ctx, request, inode)?;
     require_times(ctx, request, inode, owns)
+}
+
+/// Whether it does no more to the mode than writing does, by somebody who may
+/// write: mounts take setuid and setgid away in their own name, which may be
+/// squashed.
+fn drops_privilege(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -> bool {
+    let cleared = |mode: u16| inode.mode & !mode;
+    request.mode.is_some_and(|mode| {
+        mode | cleared(mode) == inode.mode && cleared(mode) & !(SETUID | SETGID) == 0
+    }) && ctx.has_open(request.file, Rights::WRITE)
 }
 
 /// Only the superuser gives files away; an owner may choose among the groups
@@ -106,9 +116,9 @@ fn change_owner(ctx: &Context<'_>, request: &SetAttrRequest, inode: &mut Inode) 
     if request.uid.is_none() && request.gid.is_none() {
         return;
     }
+    if !access::is_root(ctx.caller) {
+        inode.mode = access::without_privilege(ctx.caller, inode);
+    }
     inode.uid = request.uid.unwrap_or(inode.uid);
     inode.gid = request.gid.unwrap_or(inode.gid);
-    if !access::is_root(ctx.caller) {
-        inode.mode = access::without_privilege(inode);
-    }
 }

@@ -120,6 +120,35 @@ pub fn symlink(file: FileId) -> Vec<u8> {
     Build::new(b"l/").u64(file.0).0
 }
 
+/// `b/` file, directory: how many names it has there (u32, as a record); only of files with several names, and no directories.
+pub fn in_directory(file: FileId, dir: FileId) -> Vec<u8> {
+    Build::new(b"b/").u64(file.0).u64(dir.0).0
+}
+
+/// All directories of a file with several names.
+pub fn directories_of(file: FileId) -> Span {
+    owned(b"b/", file.0)
+}
+
+/// The directories of all files with several names.
+pub fn all_directories_of() -> Span {
+    all(b"b/")
+}
+
+/// The file and directory of a key made by [`in_directory`].
+pub fn file_and_directory(key: &[u8]) -> Result<(FileId, FileId), DecodeError> {
+    let (file, rest) = owner_and_rest(key)?;
+    let mut r = Reader::new(rest);
+    let dir = FileId(u64::from_be_bytes(r.array()?));
+    r.finish()?;
+    Ok((file, dir))
+}
+
+/// All names.
+pub fn dentries() -> Span {
+    all(b"d/")
+}
+
 /// `o/` file: it has no name any more but may be open ([`super::Orphan`]).
 pub fn orphan(file: FileId) -> Vec<u8> {
     Build::new(b"o/").u64(file.0).0
@@ -268,6 +297,16 @@ pub fn client(client: ClientId) -> Vec<u8> {
     Build::new(b"k/").u64(client.0).0
 }
 
+/// All clients that have a record, in order.
+pub fn clients() -> Span {
+    all(b"k/")
+}
+
+/// The client of a key made by [`client`].
+pub fn client_id(key: &[u8]) -> Result<ClientId, DecodeError> {
+    orphan_file(key).map(|file| ClientId(file.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,6 +342,8 @@ mod tests {
             let name = dentry(FileId(f), b"name");
             prop_assert_eq!(owner_and_rest(&name), Ok((FileId(f), &b"name"[..])));
             prop_assert_eq!(listing_cookie(&listing(FileId(f), u64::from(s))), Ok(u64::from(s)));
+            let within = in_directory(FileId(f), FileId(u64::from(t)));
+            prop_assert_eq!(file_and_directory(&within), Ok((FileId(f), FileId(u64::from(t)))));
             prop_assert_eq!(dead_list(&dead(FileId(f), s)), Ok((FileId(f), s)));
         }
     }

@@ -11,15 +11,21 @@ pub mod key;
 mod namespace;
 mod session;
 
-pub use cluster::{ClientRecord, ClientStanding, FormatRecord, ServerRecord, TargetRecord};
+pub use cluster::{ClientRecord, FormatRecord, ServerRecord, TargetRecord};
 pub use inode::{Body, Directory, Inode, RegularFile};
 pub use namespace::{DeadList, Dentry, ListEntry, Orphan, SegmentPage, WrittenPage};
 pub use session::{SessionRecord, SlotRecord};
+
+pub use weir_types::ClientStanding;
 
 use weir_types::{Decode, Encode, Error, ErrorKind, Result};
 
 /// The version that this program writes and the only one that it reads.
 const RECORD_VERSION: u8 = 1;
+/// The version of the record of the format since the directories of files with
+/// several names are kept (`b/`). A program that does not keep them must not
+/// change such a store.
+const FORMAT_VERSION: u8 = 2;
 
 /// A record as it is stored.
 pub fn encode(record: &impl Encode) -> Vec<u8> {
@@ -47,6 +53,28 @@ pub fn decode<T: Decode>(bytes: &[u8], what: &str) -> Result<T> {
         )),
         None => Err(Error::new(ErrorKind::Corrupt, format!("metadata record {what} is empty"))),
     }
+}
+
+/// The record of the format as it is stored.
+pub fn encode_format(record: &FormatRecord) -> Vec<u8> {
+    let mut bytes = encode(record);
+    bytes[0] = FORMAT_VERSION;
+    bytes
+}
+
+/// Reads the record of the format, and whether the store is up to date:
+/// otherwise it is from before the directories of files were kept.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_format(bytes: &[u8]) -> Result<(FormatRecord, bool)> {
+    const WHAT: &str = "of the format";
+    if bytes.first() != Some(&FORMAT_VERSION) {
+        return Ok((decode(bytes, WHAT)?, false));
+    }
+    let mut first = bytes.to_vec();
+    first[0] = RECORD_VERSION;
+    Ok((decode(&first, WHAT)?, true))
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use weir_metaserver::machine::{Answer, MetaMachine, Moment, Peer, Times};
 use weir_metaserver::{NewFileSystem, init::initialize};
 use weir_metastore::{Embedded, EmbeddedConfig, Engine, ModelEngine};
 use weir_types::{
-    Attr, Caller, ClientId, Decode, Encode, Error, ErrorKind, FileId, FileKind, FsUsage,
-    LayoutSpec, RequestId, ServerId, SessionId, SlotId, SlotSequence, TargetId, Timestamp,
+    Attr, Caller, ClientId, ClientStanding, Decode, Encode, Error, ErrorKind, FileId, FileKind,
+    FsUsage, LayoutSpec, RequestId, Restrictions, ServerId, SessionId, SlotId, SlotSequence,
+    TargetId, Timestamp,
 };
 use weir_wire::handshake::{Hello, Identity};
 use weir_wire::key::MasterKey;
@@ -123,6 +124,22 @@ impl<E: Engine> Cluster<E> {
         let session = self.machine.welcome(&hello, self.now).unwrap().session;
         self.machine.flush().unwrap();
         Client { session, next: 1, caller }
+    }
+
+    /// A new session of any client.
+    pub fn session_of(&mut self, client: ClientId, caller: Caller) -> Client {
+        let hello = Self::hello(Identity::Client(client), SessionId(0));
+        let session = self.machine.welcome(&hello, self.now).unwrap().session;
+        self.machine.flush().unwrap();
+        Client { session, next: 1, caller }
+    }
+
+    /// The administrator says what a client may do.
+    pub fn set_client(&mut self, client: ClientId, restrictions: Restrictions) {
+        let admin = self.client(root());
+        let standing = ClientStanding::Ordinary;
+        let info = ClientInfo { client, name: String::new(), standing, restrictions };
+        self.ask(&admin, &SetClientRequest { info }).unwrap();
     }
 
     pub fn rejoin(&mut self, client: &Client) -> Result<SessionId, Error> {

@@ -1,0 +1,325 @@
+//! `weir key new`, `list` and `revoke`: the keys of clients, and what they may
+//! not do. A restricted key is told to the metadata server before its
+//! credential is written, so that there never is one without its restrictions.
+
+use crate::args::{KeyList, KeyNew, KeyRevoke, SquashChoice};
+use crate::cluster::credential::Credential;
+use crate::cluster::secret;
+use crate::cluster::state::StateDir;
+use crate::failure::{Done, Failure, Failures};
+use crate::files::remote::connect;
+use crate::output::{Table, print, print_json};
+use crate::settings;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use weir_client::{Administrator, Client, Context};
+use weir_types::restrictions::{NOBODY, plain_client, recorded_client};
+use weir_types::{ClientId, ClientStanding, FileId, FileKind, Restrictions, Squash};
+use weir_wire::key::MasterKey;
+use weir_wire::meta::ClientInfo;
+
+/// Directories on the way up from a subtree that are looked at, to name it.
+const MAX_DEPTH: usize = 256;
+/// Pages of a directory that are looked at for one name.
+const MAX_PAGES: usize = 256;
+
+/// A session of the administrator.
+struct Server {
+    client: Client,
+    admin: Administrator,
+}
+
+impl Server {
+    fn of(state: &StateDir) -> Done<Self> {
+        let client = connect(&Credential::read(&state.credential_file())?, "key")?;
+        let admin = client.administrator()?;
+        Ok(Self { client, admin })
+    }
+
+    fn subtree(&self, path: &str) -> Done<Option<FileId>> {
+        let path = path.strip_prefix("weir:").unwrap_or(path);
+        let about = |e| Failure::from(e).about(format!("subtree weir:{path}"));
+        let found = self.client.resolve(&Context::root(), path.as_bytes(), true);
+        let attr = found.map_err(about)?;
+        if attr.kind != FileKind::Directory {
+            return Err(Failure::new("not a directory").about(format!("subtree weir:{path}")));
+        }
+        if attr.file == FileId::ROOT {
+            return Err(Failure::new("the root directory is no subtree")
+                .hint("leave --subtree out: the key is for the whole file system then"));
+        }
+        Ok(Some(attr.file))
+    }
+
+    /// The path of a directory, found upwards; `None` if there is none any more.
+    fn path(&self, mut dir: FileId) -> Option<String> {
+        let ctx = Context::root();
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        while dir != FileId::ROOT {
+            if names.len() > MAX_DEPTH {
+                return None;
+            }
+            let parent = self.client.lookup(&ctx, dir, b"..").ok()?.file;
+            names.push(self.name_in(parent, dir)?);
+            dir = parent;
+        }
+        names.reverse();
+        Some(format!("/{}", String::from_utf8_lossy(&names.join(&b'/'))))
+    }
+
+    fn name_in(&self, parent: FileId, dir: FileId) -> Option<Vec<u8>> {
+        let mut cookie = 0;
+        for _ in 0..MAX_PAGES {
+            let page = self.client.readdir(&Context::root(), parent, cookie, 4096, false).ok()?;
+            if let Some(entry) = page.entries.iter().find(|entry| entry.file == dir) {
+                return Some(entry.name.0.clone());
+            }
+            cookie = page.entries.last().filter(|_| !page.end)?.cookie;
+        }
+        None
+    }
+}
+
+/// Runs `weir key new`.
+pub fn make(new: &KeyNew) -> Done {
+    let state = settings::state_dir(&new.cluster)?;
+    let description = state.description()?;
+    let master = MasterKey(secret::read_key(&state.key_file("master"))?);
+    if let Some(name) = &new.key_name {
+        check_name(name)?;
+    }
+    // A random number, not the next one: two administrators never make the
+    // same, and a number that was given out is never given out again.
+    let random = u64::from_le_bytes(secret::random()?);
+    let restricts = new.read_only || new.subtree.is_some() || new.squash.is_some();
+    // A plain key needs no server: it works at once and nobody is told of it.
+    let told = restricts || new.key_name.is_some();
+    let client = if told { recorded_client(random) } else { plain_client(random) };
+    let file = new.key_name.clone().unwrap_or_else(|| client.to_string());
+    let path = match &new.output {
+        Some(path) => path.clone(),
+        None => state.clients_dir().join(format!("{file}.toml")),
+    };
+    if path.symlink_metadata().is_ok() {
+        return Err(Failure::new("there is such a file already")
+            .about(path.display())
+            .hint("name another one with --output"));
+    }
+    let first = Credential::read(&state.credential_file())?;
+    let credential = Credential {
+        cluster: description.name,
+        client,
+        key: master.client(client),
+        metadata: first.metadata,
+        note: new.note.clone(),
+    };
+    let restricted = match told {
+        true => Some(tell(&state, client, new)?),
+        false => None,
+    };
+    if let Err(failure) = credential.write_new(&path) {
+        // Nobody has the key: its name is free again.
+        if let Some((server, info)) = restricted {
+            let info =
+                ClientInfo { name: String::new(), standing: ClientStanding::Revoked, ..info };
+            server.admin.set_client(&info)?;
+        }
+        return Err(failure);
+    }
+    let may = match &restricted {
+        Some((server, info)) => format!("\n  it may: {}", may(info, &|dir| server.path(dir))),
+        None => String::new(),
+    };
+    print(&format!(
+        "{}: credential of client {client}; keep it secret (mode 0600){may}\n  weir ls --credential {}\n",
+        path.display(),
+        path.display()
+    ))
+}
+
+fn tell(state: &StateDir, client: ClientId, new: &KeyNew) -> Done<(Server, ClientInfo)> {
+    let server = Server::of(state)?;
+    let subtree = match &new.subtree {
+        Some(path) => server.subtree(path)?,
+        None => None,
+    };
+    let restrictions = Restrictions {
+        read_only: new.read_only,
+        squash: match new.squash {
+            None => Squash::None,
+            Some(SquashChoice::Root) => Squash::Root,
+            Some(SquashChoice::All) => Squash::All,
+        },
+        anon_uid: new.anon_uid.unwrap_or(NOBODY),
+        anon_gid: new.anon_gid.unwrap_or(NOBODY),
+        subtree,
+    };
+    let name = new.key_name.clone().unwrap_or_default();
+    let info = ClientInfo { client, name, standing: ClientStanding::Ordinary, restrictions };
+    server.admin.set_client(&info)?;
+    Ok((server, info))
+}
+
+/// A name is the name of a file, too, and must not be a number.
+fn check_name(name: &str) -> Done {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let number = name.chars().all(|c| c.is_ascii_digit());
+    if name.starts_with('.') || name.len() > 64 || number || !name.chars().all(allowed) {
+        return Err(Failure::new(format!("'{name}' cannot be the name of a key"))
+            .hint("use letters, digits, '-', '_' and '.'"));
+    }
+    Ok(())
+}
+
+/// Runs `weir key revoke`.
+pub fn revoke(revoke: &KeyRevoke) -> Done {
+    let state = settings::state_dir(&revoke.cluster)?;
+    state.require()?;
+    let server = Server::of(&state)?;
+    let known = server.admin.clients()?;
+    let number = revoke.key.parse().ok().map(ClientId);
+    let found = known.into_iter().find(|i| i.name == revoke.key || Some(i.client) == number);
+    let info = match (found, number) {
+        (Some(info), _) => info,
+        // One that the server was never told of.
+        (None, Some(client)) => ClientInfo {
+            client,
+            name: String::new(),
+            standing: ClientStanding::Ordinary,
+            restrictions: Restrictions::NONE,
+        },
+        (None, None) => {
+            return Err(Failure::new(format!("there is no key '{}'", revoke.key))
+                .hint("`weir key list` shows names and numbers"));
+        }
+    };
+    let info = ClientInfo { standing: ClientStanding::Revoked, ..info };
+    server.admin.set_client(&info)?;
+    print(&format!(
+        "client {} is refused from now on; what it has open it may read and write on data \
+         servers for up to an hour\n",
+        info.client
+    ))
+}
+
+/// Runs `weir key list`.
+pub fn show(list: &KeyList) -> Done {
+    let state = settings::state_dir(&list.cluster)?;
+    state.require()?;
+    let mut failures = Failures::default();
+    let mut files: BTreeMap<ClientId, (PathBuf, String)> = BTreeMap::new();
+    let dir = state.clients_dir();
+    let further = std::fs::read_dir(&dir).map_err(|e| Failure::file(&dir, e))?;
+    let mut paths: Vec<PathBuf> = further.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in [state.credential_file()].into_iter().chain(paths) {
+        if let Some(credential) = failures.keep(Credential::read(&path)) {
+            files.insert(credential.client, (path, credential.note));
+        }
+    }
+    // Without the server there are still the files.
+    let asked = Server::of(&state).and_then(|server| {
+        let known = server.admin.clients()?;
+        Ok((server, known))
+    });
+    let asked = failures.keep(asked.map_err(|e| e.about("what keys may do is not shown")));
+    let mut all: BTreeMap<ClientId, Option<ClientInfo>> =
+        files.keys().map(|client| (*client, None)).collect();
+    let server = asked.map(|(server, known)| {
+        all.extend(known.into_iter().map(|info| (info.client, Some(info))));
+        server
+    });
+    let path_of = |dir: FileId| server.as_ref().and_then(|server| server.path(dir));
+    let mut table = Table::new(&["CLIENT", "NAME", "MAY", "NOTE", "FILE"]);
+    let mut rows: Vec<Value> = Vec::new();
+    for (client, info) in &all {
+        let plain = || ClientInfo {
+            client: *client,
+            name: String::new(),
+            standing: ClientStanding::Ordinary,
+            restrictions: Restrictions::NONE,
+        };
+        let info = info.clone().or_else(|| server.as_ref().map(|_| plain()));
+        let (file, note) = match files.get(client) {
+            Some((path, note)) => (Some(path.display().to_string()), note.clone()),
+            None => (None, String::new()),
+        };
+        if list.json {
+            rows.push(to_json(*client, info.as_ref(), file, &note, &path_of));
+            continue;
+        }
+        table.row(vec![
+            client.to_string(),
+            info.as_ref().map(|info| info.name.clone()).unwrap_or_default(),
+            info.as_ref().map_or_else(|| "?".into(), |info| may(info, &path_of)),
+            note,
+            file.unwrap_or_default(),
+        ]);
+    }
+    match list.json {
+        true => print_json(&rows)?,
+        false => print(&table.render())?,
+    }
+    failures.end()
+}
+
+fn to_json(
+    client: ClientId,
+    info: Option<&ClientInfo>,
+    file: Option<String>,
+    note: &str,
+    path_of: &dyn Fn(FileId) -> Option<String>,
+) -> Value {
+    let mut row = json!({ "client": client.0, "note": note, "file": file });
+    if let Some(info) = info {
+        let held = &info.restrictions;
+        let subtree = held.subtree.map(|dir| json!({ "directory": dir.0, "path": path_of(dir) }));
+        row["name"] = json!(info.name);
+        row["standing"] = json!(standing(info.standing));
+        row["read_only"] = json!(held.read_only);
+        row["squash"] = json!(squash(held.squash));
+        row["anon_uid"] = json!(held.anon_uid);
+        row["anon_gid"] = json!(held.anon_gid);
+        row["subtree"] = json!(subtree);
+    }
+    row
+}
+
+fn standing(standing: ClientStanding) -> &'static str {
+    match standing {
+        ClientStanding::Ordinary => "ordinary",
+        ClientStanding::Administrator => "administrator",
+        ClientStanding::Revoked => "revoked",
+    }
+}
+
+fn squash(squash: Squash) -> &'static str {
+    match squash {
+        Squash::None => "none",
+        Squash::Root => "root",
+        Squash::All => "all",
+    }
+}
+
+/// What a key may do, in a few words.
+fn may(info: &ClientInfo, path_of: &dyn Fn(FileId) -> Option<String>) -> String {
+    let held = &info.restrictions;
+    match info.standing {
+        ClientStanding::Revoked => return "nothing: revoked".into(),
+        ClientStanding::Administrator => return "administer".into(),
+        ClientStanding::Ordinary => {}
+    }
+    let mut words = vec![if held.read_only { "read" } else { "read, write" }.to_owned()];
+    if held.squash != Squash::None {
+        let (who, uid, gid) = (squash(held.squash), held.anon_uid, held.anon_gid);
+        words.push(format!("{who} as {uid}:{gid}"));
+    }
+    if let Some(dir) = held.subtree {
+        words.push(match path_of(dir) {
+            Some(path) => format!("below {path}"),
+            None => format!("below directory {dir}, which is gone"),
+        });
+    }
+    words.join(", ")
+}

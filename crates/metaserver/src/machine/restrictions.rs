@@ -1,0 +1,143 @@
+//! What is kept of clients, and what each is held to: in memory too, because
+//! every request asks.
+
+use super::MetaMachine;
+use super::background::each;
+use crate::schema::{self, ClientRecord, Inode, key};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use weir_metastore::{Engine, Tx, transact};
+use weir_types::restrictions::needs_record;
+use weir_types::{
+    ClientId, ClientStanding, Error, ErrorKind, FileId, FileKind, Restrictions, Result, SessionId,
+};
+use weir_wire::meta::{ClientInfo, ClientPage};
+
+/// The most clients that something is kept of.
+const MAX_CLIENTS: usize = 65_536;
+/// Clients in one reply.
+const PAGE: usize = 1024;
+/// The longest name of a client, bytes.
+const MAX_NAME_BYTES: usize = 256;
+
+/// All clients that something is kept of.
+#[derive(Debug, Default)]
+pub(super) struct Clients {
+    by_id: BTreeMap<ClientId, ClientRecord>,
+}
+
+impl Clients {
+    /// Reads what is stored.
+    pub fn load(engine: &dyn Engine) -> Result<Self> {
+        let mut clients = Self::default();
+        let (start, end) = key::clients();
+        each(engine, start, &end, |at, bytes| {
+            let record = schema::decode(bytes, "of a client")?;
+            clients.by_id.insert(key::client_id(at)?, record);
+            Ok(())
+        })?;
+        Ok(clients)
+    }
+
+    /// What a client is held to.
+    pub fn limits(&self, client: ClientId) -> Restrictions {
+        self.by_id.get(&client).map_or(Restrictions::NONE, |record| record.restrictions)
+    }
+}
+
+impl<E: Engine> MetaMachine<E> {
+    /// What the client of a session is held to; the server itself to nothing.
+    pub(super) fn limits_of(&self, session: SessionId) -> Restrictions {
+        let session = self.sessions.by_id.get(&session);
+        session.map_or(Restrictions::NONE, |session| self.clients.limits(session.client))
+    }
+
+    /// Refuses a client that something was kept of, and nothing is any more.
+    ///
+    /// # Errors
+    /// `AuthFailed`.
+    pub(super) fn require_record(&self, client: ClientId) -> Result<()> {
+        if !needs_record(client) || self.clients.by_id.contains_key(&client) {
+            return Ok(());
+        }
+        let message = format!(
+            "what client {client} may do is not known any more (was the metadata restored from \
+             an older export?): make a new key with `weir key new`"
+        );
+        Err(Error::new(ErrorKind::AuthFailed, message))
+    }
+
+    /// Says what a client may do. Its sessions end: what they have open was
+    /// opened under what was said before.
+    pub(super) fn set_client(&mut self, asker: ClientId, info: ClientInfo) -> Result<()> {
+        self.require_administrator(asker)?;
+        self.check_client(asker, &info)?;
+        let ClientInfo { client, name, standing, restrictions } = info;
+        let record = ClientRecord { standing, name, restrictions };
+        let bytes = schema::encode(&record);
+        transact(&mut self.engine, |tx| Ok::<_, Error>(tx.put(&key::client(client), &bytes)?))?;
+        self.clients.by_id.insert(client, record);
+        let all = self.sessions.by_id.iter();
+        let ended: Vec<_> = all.filter(|(_, s)| s.client == client).map(|(id, _)| *id).collect();
+        ended.into_iter().try_for_each(|session| self.end_session(session))
+    }
+
+    fn check_client(&self, asker: ClientId, info: &ClientInfo) -> Result<()> {
+        let wrong = |why: String| Err(Error::new(ErrorKind::InvalidArgument, why));
+        if info.client == asker {
+            return wrong(format!(
+                "client {asker} cannot change its own key: use another administrator's credential"
+            ));
+        }
+        if info.name.len() > MAX_NAME_BYTES {
+            return wrong(format!("a client's name has at most {MAX_NAME_BYTES} bytes"));
+        }
+        info.restrictions.check()?;
+        let administers = info.standing == ClientStanding::Administrator;
+        if administers && info.restrictions != Restrictions::NONE {
+            return wrong("an administrator reads all metadata: it cannot be restricted".into());
+        }
+        let mut all = self.clients.by_id.iter();
+        if let Some((other, _)) = all.find(|(id, record)| {
+            **id != info.client && !info.name.is_empty() && record.name == info.name
+        }) {
+            let message =
+                format!("client {other} has the name '{}' already: take another one", info.name);
+            return Err(Error::new(ErrorKind::Exists, message));
+        }
+        let known = self.clients.by_id.contains_key(&info.client);
+        if !known && self.clients.by_id.len() >= MAX_CLIENTS {
+            let message = format!("{MAX_CLIENTS} clients are kept already, which is the most");
+            return Err(Error::new(ErrorKind::NoSpace, message));
+        }
+        info.restrictions.subtree.map_or(Ok(()), |dir| self.check_subtree(dir))
+    }
+
+    fn check_subtree(&self, dir: FileId) -> Result<()> {
+        let Some(bytes) = Tx::new(&self.engine).get(&key::inode(dir))? else {
+            let message = format!("there is no directory {dir} to be the subtree of a client");
+            return Err(Error::new(ErrorKind::NotFound, message));
+        };
+        let inode: Inode = schema::decode(&bytes, "of an inode")?;
+        if inode.kind != FileKind::Directory {
+            let message = format!("file {dir} is no directory, so no subtree of a client");
+            return Err(Error::new(ErrorKind::NotDirectory, message));
+        }
+        Ok(())
+    }
+
+    /// Clients with greater numbers than this one.
+    pub(super) fn list_clients(&self, asker: ClientId, after: ClientId) -> Result<ClientPage> {
+        self.require_administrator(asker)?;
+        let rest = self.clients.by_id.range((Bound::Excluded(after), Bound::Unbounded));
+        let info = |(&client, record): (&ClientId, &ClientRecord)| ClientInfo {
+            client,
+            name: record.name.clone(),
+            standing: record.standing,
+            restrictions: record.restrictions,
+        };
+        let clients: Vec<_> = rest.take(PAGE).map(info).collect();
+        let end = clients.len() < PAGE;
+        Ok(ClientPage { clients, end })
+    }
+}

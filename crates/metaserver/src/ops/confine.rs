@@ -1,0 +1,271 @@
+//! Holds a client to its restrictions: every request goes through [`admit`]
+//! before it is looked at, every reply through [`show`]. Nothing is left to the
+//! client, and whoever adds a request has to say here what it names and changes.
+//!
+//! A file is inside of a subtree if one of its names is; a directory if the
+//! subtree's root is on its way up; a file without a name if it lost its last
+//! one inside. What is outside does not exist for the client: the answer is the
+//! same `Stale` as for a number that no file has.
+
+use crate::ops::{Context, Outcome, access};
+use crate::schema::{self, Inode, key};
+use std::collections::BTreeMap;
+use weir_metastore::{Tx, key_after};
+use weir_types::codec::Bytes;
+use weir_types::{
+    Attr, Caller, Error, ErrorKind, FileId, FileKind, FsUsage, LayoutSpec, Restrictions, Squash,
+};
+use weir_wire::Rights;
+use weir_wire::meta::*;
+
+/// The deepest directory that is found to be inside.
+const MAX_DEPTH: usize = 8192;
+/// Directories of one file that are looked at; with names in more, it counts as
+/// inside by the first ones and the one made or moved last.
+const MAX_DIRECTORIES: usize = 4096;
+/// Of those, read at a time.
+const PAGE: usize = 64;
+
+/// A request as restrictions see it.
+pub(crate) trait Confined {
+    /// Every file and directory that it names and that has to be inside.
+    fn files(&mut self) -> Vec<&mut FileId>;
+    /// Whether it may change anything that others see, or gives the right to.
+    fn changes(&self) -> bool;
+    /// Keeps it from naming what is above the subtree.
+    fn stay_below(&mut self, _subtree: FileId) {}
+}
+
+/// A reply as restrictions see it.
+pub(crate) trait Shown {
+    /// The root of the subtree is the root for the client.
+    fn show_root(&mut self, _subtree: FileId) {}
+}
+
+macro_rules! confined {
+    ($($request:ident { $($field:ident),* } $changes:expr;)*) => {$(
+        impl Confined for $request {
+            fn files(&mut self) -> Vec<&mut FileId> {
+                vec![$(&mut self.$field),*]
+            }
+            fn changes(&self) -> bool {
+                let changes: fn(&Self) -> bool = $changes;
+                changes(self)
+            }
+        }
+    )*};
+}
+confined! {
+    GetAttrRequest { file } |_| false;
+    ReadlinkRequest { file } |_| false;
+    ReaddirRequest { dir } |_| false;
+    GetXattrRequest { file } |_| false;
+    ListXattrRequest { file } |_| false;
+    GetDefaultLayoutRequest { dir } |_| false;
+    StatfsRequest {} |_| false;
+    OpenRequest { file } |r| r.rights.allow(Rights::WRITE);
+    GetLayoutRequest { file } |r| r.rights.allow(Rights::WRITE);
+    // What the session itself has open: the operations see to it.
+    CloseRequest {} |_| false;
+    ReassertRequest {} |_| false;
+    // One that only opens what is there; it makes nothing for such a client.
+    CreateRequest { parent } |r| {
+        r.exclusive || r.truncate || r.kind != FileKind::File || r.rights.allow(Rights::WRITE)
+    };
+    SetAttrRequest { file } |_| true;
+    MkdirRequest { parent } |_| true;
+    UnlinkRequest { parent } |_| true;
+    RmdirRequest { parent } |_| true;
+    RenameRequest { parent, new_parent } |_| true;
+    LinkRequest { file, parent } |_| true;
+    SymlinkRequest { parent } |_| true;
+    SetXattrRequest { file } |_| true;
+    RemoveXattrRequest { file } |_| true;
+    ExtendRequest { file } |_| true;
+    CommitSizeRequest { file } |_| true;
+    TruncateDoneRequest { file } |_| true;
+    SetLayoutRequest { file } |_| true;
+}
+
+impl Confined for LookupRequest {
+    fn files(&mut self) -> Vec<&mut FileId> {
+        vec![&mut self.parent]
+    }
+    fn changes(&self) -> bool {
+        false
+    }
+    /// The root is its own parent.
+    fn stay_below(&mut self, subtree: FileId) {
+        if self.parent == subtree && self.name.0 == b".." {
+            self.name = b"."[..].into();
+        }
+    }
+}
+
+impl Shown for Attr {
+    fn show_root(&mut self, subtree: FileId) {
+        if self.file == subtree {
+            self.file = FileId::ROOT;
+        }
+    }
+}
+impl Shown for OpenFile {
+    fn show_root(&mut self, subtree: FileId) {
+        self.attr.show_root(subtree);
+    }
+}
+// These name only files, and what is below the directory asked about.
+impl Shown for LayoutPage {}
+impl Shown for DirPage {}
+impl Shown for Removed {}
+impl Shown for LayoutSpec {}
+impl Shown for FsUsage {}
+impl Shown for Bytes {}
+impl Shown for Vec<Bytes> {}
+impl Shown for () {}
+
+/// Refuses what the client may not ask, and translates the numbers of the rest.
+///
+/// # Errors
+/// `ReadOnly`; `Stale` for what is outside of its subtree.
+pub(crate) fn admit(
+    tx: &mut Tx<'_>,
+    ctx: &Context<'_>,
+    request: &mut impl Confined,
+) -> Outcome<()> {
+    if ctx.limits.read_only && request.changes() {
+        let message = "the key of this client may only read: use another credential to write";
+        return Err(Error::new(ErrorKind::ReadOnly, message).into());
+    }
+    let Some(subtree) = ctx.limits.subtree else { return Ok(()) };
+    let mut walk = Walk::new(subtree);
+    for file in request.files() {
+        if *file == FileId::ROOT {
+            *file = subtree;
+        }
+        if !walk.is_inside(tx, ctx, *file)? {
+            return Err(ErrorKind::Stale.into());
+        }
+    }
+    request.stay_below(subtree);
+    Ok(())
+}
+
+/// Makes a reply what the client understands.
+pub(crate) fn show(ctx: &Context<'_>, reply: &mut impl Shown) {
+    if let Some(subtree) = ctx.limits.subtree {
+        reply.show_root(subtree);
+    }
+}
+
+/// Whether the client may know of a file at all.
+pub(crate) fn reaches(tx: &mut Tx<'_>, ctx: &Context<'_>, file: FileId) -> Outcome<bool> {
+    match ctx.limits.subtree {
+        Some(subtree) => Walk::new(subtree).is_inside(tx, ctx, file),
+        None => Ok(true),
+    }
+}
+
+/// With which rights a client has a file open that says so after a restart,
+/// when nobody knows with which it was opened: at most those that it could get
+/// by opening the file now, as anyone that it may speak for.
+pub(crate) fn rights_again(limits: &Restrictions, inode: &Inode) -> Rights {
+    let all = access::READ | access::WRITE;
+    let bits = match limits.squash {
+        Squash::None => all,
+        // An owner could change the mode.
+        Squash::Root if inode.uid != 0 => all,
+        Squash::Root => {
+            let group = if inode.gid == 0 { 0 } else { inode.mode >> 3 };
+            inode.mode | group
+        }
+        Squash::All => {
+            let caller = limits.squashed(Caller::ROOT);
+            let allowed = |bit| if access::allows(&caller, inode, bit) { bit } else { 0 };
+            allowed(access::READ) | allowed(access::WRITE)
+        }
+    };
+    let read = if bits & access::READ != 0 { Rights::READ } else { Rights::NONE };
+    let writes = bits & access::WRITE != 0 && !limits.read_only;
+    read.union(if writes { Rights::WRITE } else { Rights::NONE })
+}
+
+/// Looks for a subtree's root on the way up. Nothing is checked to stay: moves
+/// of directories come one at a time, and the machine takes one request at a
+/// time.
+struct Walk {
+    /// What is known of directories.
+    known: BTreeMap<FileId, bool>,
+}
+
+impl Walk {
+    fn new(subtree: FileId) -> Self {
+        Self { known: BTreeMap::from([(subtree, true), (FileId::ROOT, false)]) }
+    }
+
+    fn is_inside(&mut self, tx: &mut Tx<'_>, ctx: &Context<'_>, file: FileId) -> Outcome<bool> {
+        if let Some(&known) = self.known.get(&file) {
+            // Also of a subtree that is gone: the operation says so.
+            return Ok(known);
+        }
+        let Some(inode) = peek(tx, file)? else { return Ok(false) };
+        if self.holds(tx, inode.parent)? {
+            return Ok(true);
+        }
+        if inode.kind == FileKind::Directory || inode.nlink == 1 {
+            return Ok(false);
+        }
+        if inode.nlink == 0 {
+            // The directory that had its last name went after it: whoever has
+            // the file open could open it while it was inside.
+            let open = ctx.opens.rights(ctx.session, file).is_some();
+            return Ok(open && peek(tx, inode.parent)?.is_none());
+        }
+        self.has_name_inside(tx, file)
+    }
+
+    fn has_name_inside(&mut self, tx: &mut Tx<'_>, file: FileId) -> Outcome<bool> {
+        let (mut start, end) = key::directories_of(file);
+        for _ in 0..MAX_DIRECTORIES / PAGE {
+            let page = tx.peek_range(&start, &end, PAGE)?;
+            for (at, _) in &page {
+                let (_, dir) = key::file_and_directory(at).map_err(Error::from)?;
+                if self.holds(tx, dir)? {
+                    return Ok(true);
+                }
+            }
+            match page.last() {
+                Some((last, _)) if page.len() == PAGE => start = key_after(last).into_vec(),
+                _ => break,
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a directory is the root of the subtree or below it.
+    fn holds(&mut self, tx: &mut Tx<'_>, dir: FileId) -> Outcome<bool> {
+        let mut way = Vec::new();
+        let mut here = dir;
+        let inside = loop {
+            if let Some(&known) = self.known.get(&here) {
+                break known;
+            }
+            if way.len() >= MAX_DEPTH {
+                break false;
+            }
+            way.push(here);
+            // A directory that is gone leads nowhere.
+            let Some(inode) = peek(tx, here)? else { break false };
+            here = inode.parent;
+        };
+        self.known.extend(way.into_iter().map(|dir| (dir, inside)));
+        Ok(inside)
+    }
+}
+
+fn peek(tx: &mut Tx<'_>, file: FileId) -> Outcome<Option<Inode>> {
+    match tx.peek(&key::inode(file))? {
+        Some(bytes) => Ok(Some(schema::decode(&bytes, "of an inode")?)),
+        None => Ok(None),
+    }
+}
