@@ -7,9 +7,11 @@
 
 mod harness;
 mod library;
+mod mounted;
 
 use harness::{Cluster, Place, root};
 use library::client;
+use mounted::Mounts;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -29,37 +31,19 @@ fn worker_process() {
     concurrent::run_worker_if_asked().unwrap_or_else(|e| panic!("{e}"));
 }
 
-/// A cluster with several mounts.
-struct Mounts<'a> {
-    cluster: Cluster<'a>,
-    at: Vec<PathBuf>,
-}
-
-impl<'a> Mounts<'a> {
-    fn new(place: &'a Place, name: &str, count: usize) -> Self {
-        let at: Vec<PathBuf> = (0..count).map(|i| place.path(&format!("m{i}"))).collect();
-        let cluster = place.up(name, &["--mount", at[0].to_str().unwrap()]);
-        for more in &at[1..] {
-            std::fs::create_dir(more).unwrap();
-            cluster.weir(&["mount", more.to_str().unwrap()]).ok();
-        }
-        Self { cluster, at }
+/// A directory for each layout, as every mount shows it.
+fn directories(mounts: &Mounts<'_>) -> Vec<(&'static str, Vec<PathBuf>)> {
+    let client = client(&mounts.cluster, true);
+    let ctx = Context::root();
+    let mut all = Vec::new();
+    for (i, (name, layout)) in layouts().into_iter().enumerate() {
+        // New files inherit the layout of their directory.
+        let dir = format!("layout{i}");
+        let made = client.mkdir(&ctx, FileId::ROOT, dir.as_bytes(), 0o755).unwrap();
+        client.set_layout(&ctx, made.file, Some(layout)).unwrap();
+        all.push((name, mounts.at.iter().map(|m| m.join(&dir)).collect()));
     }
-
-    /// A directory for each layout, as every mount shows it.
-    fn layouts(&self) -> Vec<(&'static str, Vec<PathBuf>)> {
-        let client = client(&self.cluster, true);
-        let ctx = Context::root();
-        let mut all = Vec::new();
-        for (i, (name, layout)) in layouts().into_iter().enumerate() {
-            // New files inherit the layout of their directory.
-            let dir = format!("layout{i}");
-            let made = client.mkdir(&ctx, FileId::ROOT, dir.as_bytes(), 0o755).unwrap();
-            client.set_layout(&ctx, made.file, Some(layout)).unwrap();
-            all.push((name, self.at.iter().map(|m| m.join(&dir)).collect()));
-        }
-        all
-    }
+    all
 }
 
 fn launcher(place: &Place) -> Launcher {
@@ -82,7 +66,7 @@ fn files_on_every_layout(mounts: usize) {
     let place = Place::new();
     let all = Mounts::new(&place, "fsx", mounts);
     let seed = Random::seed_of_run();
-    for (name, dirs) in all.layouts() {
+    for (name, dirs) in directories(&all) {
         let report = fsx::run(&dirs, "f", &fsx::Options::new(seed), |n| n < FILE_STEPS);
         assert_eq!(done(name, report).refused, 0, "{name}: a call is not supported");
     }
@@ -106,7 +90,7 @@ fn callers_on_every_layout(mounts: usize) {
     let place = Place::new();
     let all = Mounts::new(&place, "callers", mounts);
     let plan = Plan { processes: 3, ..Plan::short(Random::seed_of_run()) };
-    for (i, (name, dirs)) in all.layouts().into_iter().enumerate() {
+    for (i, (name, dirs)) in directories(&all).into_iter().enumerate() {
         for kind in Kind::ALL {
             // Names lie on no target.
             if kind == Kind::Names && i > 0 {
