@@ -110,9 +110,15 @@ impl Exercise for Appends {
                 }
             }
             Op::Read => {
-                let len = self.append.metadata().map_err(|e| e.to_string())?.len();
-                let mut bytes = vec![0; len as usize];
-                self.append.read_exact_at(&mut bytes, 0).map_err(|e| e.to_string())?;
+                let mut bytes = Vec::new();
+                let mut part = vec![0; 1 << 16];
+                loop {
+                    let at = bytes.len() as u64;
+                    match self.append.read_at(&mut part, at).map_err(|e| e.to_string())? {
+                        0 => break,
+                        n => bytes.extend_from_slice(&part[..n]),
+                    }
+                }
                 Ok(parse(&bytes))
             }
         }
