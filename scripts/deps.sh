@@ -7,10 +7,12 @@ set -euo pipefail
 needed=(
   cc:build-essential
   diff:diffutils
+  fio:fio
   fusermount3:fuse3
   git:git
   python3:python3
   rsync:rsync
+  setfattr:attr
   sqlite3:sqlite3
   tar:tar
   xargs:findutils
@@ -19,6 +21,8 @@ missing=()
 for pair in "${needed[@]}"; do
   command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
 done
+# Debian keeps the server beside the path, by version.
+compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || missing+=(postgresql)
 ((${#missing[@]})) || exit 0
 
 root=()

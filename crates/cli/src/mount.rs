@@ -98,9 +98,18 @@ const KNOWN: &str = "ro, rw, allow_other, allow_root_only, default_permissions, 
 impl MountOptions {
     fn parse(options: &[String]) -> Done<Self> {
         let root = rustix::process::geteuid().is_root();
-        // Root mounts for everyone, as with any other file system.
+        let fuse = Config {
+            // Root mounts for everyone, as with any other file system.
+            allow_other: root,
+            // The kernel would drop a file's pages whenever its time of change
+            // is news, also while a write of our own is on its way: who reads
+            // then fills the page with what was there before, and others read
+            // that after the write has returned. Pages are dropped at open.
+            explicit_inval_data: true,
+            ..Config::default()
+        };
         let mut all = Self {
-            fuse: Config { allow_other: root, ..Config::default() },
+            fuse,
             weir: Options::default(),
             transport: Transport::Auto,
             no_cache: false,

@@ -56,6 +56,32 @@ fn a_signal_ends_a_blocked_read() {
     mount.end();
 }
 
+/// As on a local disk. PostgreSQL, for one, gives up when `open` fails so.
+#[test]
+fn a_signal_that_the_program_handles_does_not_end_its_read() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(MemFs::new(), &Config::default());
+    let probe = &mount.probe;
+    let program = "import signal, sys
+signal.signal(signal.SIGUSR1, lambda *_: None)
+signal.siginterrupt(signal.SIGUSR1, True)
+open(sys.argv[1], 'rb', buffering=0).read(1)";
+    let mut command = Command::new("python3");
+    command.args(["-c", program]).arg(mount.path(BLOCKS)).stderr(Stdio::null());
+    let mut reader = command.spawn().unwrap();
+    eventually("the read blocks", || probe.blocked.load(Ordering::SeqCst) > 0);
+    for _ in 0..3 {
+        kill_process(Pid::from_child(&reader), Signal::USR1).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(probe.interrupted.load(Ordering::SeqCst), 0);
+    mount.release_blocked();
+    within(3, "the end of the reader", || assert!(reader.wait().unwrap().success()));
+    mount.end();
+}
+
 /// Reads into the page cache belong to the kernel: killing the reader ends the
 /// reader, but not the operation. Unmounting must end it then.
 #[test]

@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::heeds::Heeds;
+
 /// Interrupts kept for requests that nobody has registered yet. Most such are
 /// for requests that have just been answered; the oldest are dropped.
 const MAX_EARLY: usize = 256;
@@ -107,7 +109,7 @@ pub(super) struct InterruptTable {
 
 #[derive(Debug, Default)]
 struct State {
-    active: Vec<(u64, Arc<Interrupt>)>,
+    active: Vec<(u64, Arc<Interrupt>, Heeds)>,
     early: VecDeque<u64>,
     closed: bool,
 }
@@ -119,36 +121,53 @@ impl InterruptTable {
 
     /// Registers a request until the guard is dropped. `interrupt` belongs to
     /// the worker and serves one request at a time.
-    pub(super) fn begin<'a>(&'a self, unique: u64, interrupt: &'a Arc<Interrupt>) -> Active<'a> {
-        let mut state = self.lock();
-        let early = state.early.iter().position(|&id| id == unique);
-        if let Some(index) = early {
-            state.early.remove(index);
-        }
-        if early.is_some() || state.closed {
+    pub(super) fn begin<'a>(
+        &'a self,
+        unique: u64,
+        interrupt: &'a Arc<Interrupt>,
+        heeds: Heeds,
+    ) -> Active<'a> {
+        let (early, closed) = {
+            let mut state = self.lock();
+            let early = state.early.iter().position(|&id| id == unique);
+            if let Some(index) = early {
+                state.early.remove(index);
+            }
+            state.active.push((unique, Arc::clone(interrupt), heeds));
+            (early.is_some(), state.closed)
+        };
+        if closed || (early && heeds.now()) {
             interrupt.raise();
         }
-        state.active.push((unique, Arc::clone(interrupt)));
         Active { table: self, unique, interrupt }
     }
 
-    /// Interrupts a request, now or when it is registered.
+    /// Its caller got a signal: interrupts a request, now or when it is
+    /// registered, if it heeds that.
     pub(super) fn interrupt(&self, unique: u64) {
-        let mut state = self.lock();
-        if let Some((_, interrupt)) = state.active.iter().find(|(id, _)| *id == unique) {
+        let heeds = {
+            let mut state = self.lock();
+            let found = state.active.iter().find(|(id, ..)| *id == unique).map(|found| found.2);
+            if found.is_none() {
+                if state.early.len() == MAX_EARLY {
+                    state.early.pop_front();
+                }
+                state.early.push_back(unique);
+            }
+            found
+        };
+        if heeds.is_some_and(Heeds::now)
+            && let Some((_, interrupt, _)) =
+                self.lock().active.iter().find(|(id, ..)| *id == unique)
+        {
             // Under the lock, so that it cannot hit the worker's next request.
             interrupt.raise();
-            return;
         }
-        if state.early.len() == MAX_EARLY {
-            state.early.pop_front();
-        }
-        state.early.push_back(unique);
     }
 
     /// Interrupts every request that is being served.
     pub(super) fn interrupt_all(&self) {
-        self.lock().active.iter().for_each(|(_, interrupt)| interrupt.raise());
+        self.lock().active.iter().for_each(|(_, interrupt, _)| interrupt.raise());
     }
 
     /// Interrupts every request, and those to come.
@@ -168,7 +187,7 @@ pub(super) struct Active<'a> {
 impl Drop for Active<'_> {
     fn drop(&mut self) {
         let mut state = self.table.lock();
-        state.active.retain(|(id, _)| *id != self.unique);
+        state.active.retain(|(id, ..)| *id != self.unique);
         self.interrupt.reset();
     }
 }
@@ -187,11 +206,11 @@ mod tests {
     fn an_interrupt_hits_its_request_and_no_later_one() {
         let table = InterruptTable::default();
         let interrupt = Arc::new(Interrupt::new().unwrap());
-        let first = table.begin(2, &interrupt);
+        let first = table.begin(2, &interrupt, Heeds::Any);
         table.interrupt(2);
         assert!(interrupt.interrupted() && readable(&interrupt));
         drop(first);
-        let _second = table.begin(4, &interrupt);
+        let _second = table.begin(4, &interrupt, Heeds::Any);
         table.interrupt(2);
         assert!(!interrupt.interrupted() && !readable(&interrupt));
     }
@@ -205,7 +224,7 @@ mod tests {
         }
         assert_eq!(table.lock().early.len(), MAX_EARLY);
         table.interrupt(2);
-        let _request = table.begin(2, &interrupt);
+        let _request = table.begin(2, &interrupt, Heeds::Any);
         assert!(interrupt.interrupted() && readable(&interrupt));
     }
 
@@ -221,14 +240,33 @@ mod tests {
                 calls.fetch_add(1, Ordering::SeqCst);
             }
         };
-        let request = table.begin(2, &interrupt);
+        let request = table.begin(2, &interrupt, Heeds::Any);
         interrupt.wake_with(count(&calls), || table.interrupt(2));
         assert_eq!(calls.load(Ordering::SeqCst), 1);
         interrupt.wake_with(count(&calls), || ());
         assert_eq!(calls.load(Ordering::SeqCst), 2);
         drop(request);
         table.close();
-        let _next = table.begin(4, &interrupt);
+        let _next = table.begin(4, &interrupt, Heeds::Any);
+        assert!(interrupt.interrupted());
+    }
+
+    /// A signal that this thread would survive.
+    #[test]
+    fn an_operation_of_who_lives_on_is_not_interrupted() {
+        let table = InterruptTable::default();
+        let interrupt = Arc::new(Interrupt::new().unwrap());
+        let alive = Heeds::Death(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
+        table.interrupt(2);
+        let request = table.begin(2, &interrupt, alive);
+        table.interrupt(2);
+        assert!(!interrupt.interrupted());
+        // The end of the mount spares nobody.
+        table.interrupt_all();
+        assert!(interrupt.interrupted());
+        drop(request);
+        let _dead = table.begin(4, &interrupt, Heeds::Death(u32::MAX));
+        table.interrupt(4);
         assert!(interrupt.interrupted());
     }
 }

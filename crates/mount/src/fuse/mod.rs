@@ -21,6 +21,7 @@ mod dispatch;
 mod encode;
 mod errno;
 mod filesystem;
+mod heeds;
 mod interrupt;
 mod mount;
 mod mount_error;

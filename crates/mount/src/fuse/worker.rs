@@ -4,6 +4,7 @@
 //! leaves through the clone that its request came from; interrupts may arrive
 //! at any of them.
 
+use std::cell::Cell;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +18,7 @@ use super::crew::{Crew, Next, Taken};
 use super::dispatch::Dispatch;
 use super::errno::Errno;
 use super::filesystem::{Filesystem, RequestContext};
+use super::heeds::Heeds;
 use super::interrupt::{Interrupt, InterruptTable};
 use super::notify::mark_serving_thread;
 use super::pages::Pages;
@@ -29,6 +31,7 @@ pub(super) const MAX_QUEUED: usize = 64;
 /// A request that waits for a thread.
 pub(super) struct Queued {
     unique: u64,
+    heeds: Heeds,
     device: Arc<OwnedFd>,
     request: RequestBuffer,
     length: usize,
@@ -192,24 +195,40 @@ impl<F: Filesystem> Worker<F> {
         }
     }
 
-    /// Passes an interrupt on. A request still in the queue ends at once.
+    /// Passes an interrupt on. A request still in the queue ends at once, if
+    /// it heeds the signal.
     fn interrupt_other(&self, unique: u64) {
-        match self.shared.crew.remove_queued(|queued| queued.unique == unique) {
-            Some(queued) => Answer::new(&*queued.device, unique).error(Errno::EINTR),
-            None => self.shared.interrupts.interrupt(unique),
+        let crew = &self.shared.crew;
+        let heeds = Cell::new(None);
+        crew.remove_queued(|queued| {
+            if queued.unique == unique {
+                heeds.set(Some(queued.heeds));
+            }
+            false
+        });
+        if heeds.get().is_some_and(Heeds::now)
+            && let Some(queued) = crew.remove_queued(|queued| queued.unique == unique)
+        {
+            Answer::new(&*queued.device, unique).error(Errno::EINTR);
+        } else {
+            // If it is in the queue still, whoever serves it will ask again.
+            self.shared.interrupts.interrupt(unique);
         }
     }
 
     /// Leaves the request to whoever is free first. `false`: it was served
     /// here after all.
     fn enqueue(&mut self, unique: u64, length: usize) -> bool {
+        let bytes = &self.request.0[REQUEST_START..REQUEST_START + length];
+        let parsed = Request::parse(bytes, self.shared.setxattr_ext);
+        let heeds = parsed.map_or(Heeds::Any, |r| Heeds::of(&r.op, r.header.pid));
         let Ok(fresh) = Pages::new(self.request.0.len()) else {
             self.serve(length);
             return false;
         };
         let request = std::mem::replace(&mut self.request, RequestBuffer(fresh));
         let device = Arc::clone(&self.device);
-        match self.shared.crew.enqueue(Queued { unique, device, request, length }) {
+        match self.shared.crew.enqueue(Queued { unique, heeds, device, request, length }) {
             Ok(()) => true,
             Err(back) => {
                 self.request = back.request;
@@ -224,7 +243,8 @@ impl<F: Filesystem> Worker<F> {
         let Self { shared, device, request, reply, interrupt } = self;
         let bytes = &request.0[REQUEST_START..REQUEST_START + length];
         let Ok(Request { header, op }) = Request::parse(bytes, shared.setxattr_ext) else { return };
-        let active = shared.interrupts.begin(header.unique, interrupt);
+        let heeds = Heeds::of(&op, header.pid);
+        let active = shared.interrupts.begin(header.unique, interrupt, heeds);
         let answer = Answer::new(&**device, header.unique);
         let ctx = RequestContext::new(&header, interrupt);
         let dispatch = Dispatch {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -41,6 +41,8 @@ pub struct Probe {
     pub blocked: AtomicUsize,
     pub interrupted: AtomicUsize,
     pub destroyed: AtomicUsize,
+    /// Reads of `blocks` end without an interrupt.
+    released: AtomicBool,
     pub notify_answer: Mutex<Option<Result<(), Errno>>>,
     pub notifier: Mutex<Option<Notifier>>,
     wake: Arc<(Mutex<()>, Condvar)>,
@@ -116,7 +118,7 @@ impl MemFs {
         Opened { fh: node, direct_io, keep_cache, ..Opened::default() }
     }
 
-    fn block(&self, ctx: &RequestContext<'_>) -> Errno {
+    fn block(&self, ctx: &RequestContext<'_>) -> Reply<()> {
         let probe = &self.probe;
         probe.blocked.fetch_add(1, Ordering::SeqCst);
         let wake = Arc::clone(&probe.wake);
@@ -127,14 +129,17 @@ impl MemFs {
             },
             || {
                 let mut guard = probe.wake.0.lock().unwrap();
-                while !ctx.interrupted() {
+                while !ctx.interrupted() && !probe.released.load(Ordering::SeqCst) {
                     guard = probe.wake.1.wait(guard).unwrap();
                 }
             },
         );
         probe.blocked.fetch_sub(1, Ordering::SeqCst);
+        if !ctx.interrupted() {
+            return Ok(());
+        }
         probe.interrupted.fetch_add(1, Ordering::SeqCst);
-        Errno::EINTR
+        Err(Errno::EINTR)
     }
 
     fn misbehave(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<()> {
@@ -144,7 +149,7 @@ impl MemFs {
             names.find(|(_, id)| **id == node).map(|(name, _)| name.clone())
         };
         match name.as_deref() {
-            Some(name) if name == BLOCKS.as_bytes() => Err(self.block(ctx)),
+            Some(name) if name == BLOCKS.as_bytes() => self.block(ctx),
             Some(name) if name == PANICS.as_bytes() => panic!("on purpose"),
             Some(name) if name == NOTIFIES.as_bytes() => {
                 let notifier = self.probe.notifier.lock().unwrap().clone().unwrap();
@@ -548,6 +553,13 @@ impl Mount {
 
     pub fn path(&self, name: impl AsRef<Path>) -> std::path::PathBuf {
         self.dir.path().join(name)
+    }
+
+    /// Lets reads of `blocks` go on.
+    pub fn release_blocked(&self) {
+        self.probe.released.store(true, Ordering::SeqCst);
+        let _guard = self.probe.wake.0.lock().unwrap();
+        self.probe.wake.1.notify_all();
     }
 
     /// Waits for the end that somebody else brought about.

@@ -1,0 +1,232 @@
+//! A few names of one directory, which everybody makes, moves and removes. A
+//! name leads to an inode, so that whoever finds one finds the right one.
+
+use super::{Exercise, SEARCH_BOUND};
+use crate::Outcome;
+use crate::linear::{Event, Sequential, Verdict, check};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Few, so that callers meet; names of one history are all one object.
+const NAMES: u8 = 3;
+
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub enum Op {
+    /// With `O_EXCL`.
+    Create {
+        name: u8,
+    },
+    Unlink {
+        name: u8,
+    },
+    /// `keep`: with `RENAME_NOREPLACE`.
+    Rename {
+        from: u8,
+        to: u8,
+        keep: bool,
+    },
+    /// Of a file of the caller's own. (Of a shared one, `link` is two steps: to
+    /// find the file, and to give it the name; also on a local file system.)
+    Link {
+        inode: u64,
+        to: u8,
+    },
+    Lookup {
+        name: u8,
+    },
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub enum Answer {
+    Done,
+    /// What was made or found.
+    Inode(u64),
+    Exists,
+    Missing,
+}
+
+pub struct Names {
+    dir: PathBuf,
+    own: PathBuf,
+    own_inode: u64,
+}
+
+impl Names {
+    fn path(&self, name: u8) -> PathBuf {
+        self.dir.join(format!("name-{name}"))
+    }
+
+    fn call(&self, op: &Op) -> std::io::Result<Answer> {
+        match *op {
+            Op::Create { name } => {
+                let file = OpenOptions::new().write(true).create_new(true).open(self.path(name))?;
+                return Ok(Answer::Inode(file.metadata()?.ino()));
+            }
+            Op::Unlink { name } => fs::remove_file(self.path(name))?,
+            Op::Rename { from, to, keep } => {
+                let flags = if keep { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
+                renameat_with(CWD, self.path(from), CWD, self.path(to), flags)?;
+            }
+            Op::Link { to, .. } => fs::hard_link(&self.own, self.path(to))?,
+            Op::Lookup { name } => {
+                return Ok(Answer::Inode(fs::symlink_metadata(self.path(name))?.ino()));
+            }
+        }
+        Ok(Answer::Done)
+    }
+}
+
+impl Exercise for Names {
+    type Op = Op;
+    type Result = Answer;
+
+    fn prepare(_dir: &Path) -> Outcome {
+        Ok(())
+    }
+
+    fn open(dir: &Path, caller: u32) -> Outcome<Self> {
+        let own = dir.join(format!("own-{caller}"));
+        let made = fs::File::create(&own).and_then(|f| f.metadata());
+        let own_inode = made.map_err(|e| format!("{}: {e}", own.display()))?.ino();
+        Ok(Self { dir: dir.to_owned(), own, own_inode })
+    }
+
+    fn choose(&mut self, rng: &mut fastrand::Rng) -> Op {
+        let (name, other) = (rng.u8(..NAMES), rng.u8(..NAMES));
+        match rng.u32(..20) {
+            0..5 => Op::Create { name },
+            5..8 => Op::Unlink { name },
+            8..11 => Op::Rename { from: name, to: other, keep: rng.u32(..3) == 0 },
+            11..13 => Op::Link { inode: self.own_inode, to: name },
+            _ => Op::Lookup { name },
+        }
+    }
+
+    fn perform(&mut self, op: &Op) -> Outcome<Answer> {
+        self.call(op).or_else(|e| match Errno::from_io_error(&e) {
+            Some(Errno::EXIST) => Ok(Answer::Exists),
+            Some(Errno::NOENT) => Ok(Answer::Missing),
+            _ => Err(e.to_string()),
+        })
+    }
+
+    fn check(events: &[Seen], dirs: &[PathBuf]) -> Outcome {
+        let mut events = events.to_vec();
+        let mut end = events.iter().map(|e| e.returned_ns).max().unwrap_or(0);
+        for dir in dirs {
+            for name in 0..NAMES {
+                end += 1;
+                let op = Op::Lookup { name };
+                let result = Self::open(dir, u32::MAX)?.perform(&op)?;
+                let (invoked_ns, returned_ns) = (end, end);
+                events.push(Event { caller: u32::MAX, op, result, invoked_ns, returned_ns });
+            }
+        }
+        match check(&Directory, &events, SEARCH_BOUND) {
+            Verdict::Explained => Ok(()),
+            Verdict::Contradiction(why) => Err(why),
+            Verdict::TooHard => Err("too many orders to try; use fewer callers".into()),
+        }
+    }
+}
+
+type Seen = Event<Op, Answer>;
+
+struct Directory;
+
+impl Sequential for Directory {
+    type Op = Op;
+    type Result = Answer;
+    type State = BTreeMap<u8, u64>;
+
+    fn initial(&self) -> Self::State {
+        BTreeMap::new()
+    }
+
+    fn apply(&self, state: &Self::State, op: &Op, answer: &Answer) -> Option<Self::State> {
+        let mut next = state.clone();
+        let right = match (op, answer) {
+            (Op::Create { name }, Answer::Inode(inode)) => next.insert(*name, *inode).is_none(),
+            (Op::Create { name }, Answer::Exists) => state.contains_key(name),
+            (Op::Unlink { name }, Answer::Done) => next.remove(name).is_some(),
+            (Op::Unlink { name } | Op::Lookup { name }, Answer::Missing) => {
+                !state.contains_key(name)
+            }
+            (Op::Lookup { name }, Answer::Inode(inode)) => state.get(name) == Some(inode),
+            (Op::Rename { from, .. }, Answer::Missing) => !state.contains_key(from),
+            (Op::Rename { from, to, keep }, Answer::Done) => {
+                rename(&mut next, *from, *to) && !(*keep && state.contains_key(to))
+            }
+            (Op::Rename { from, to, keep: true }, Answer::Exists) => {
+                state.contains_key(from) && state.contains_key(to)
+            }
+            (Op::Link { to, .. }, Answer::Exists) => state.contains_key(to),
+            // Linux links nothing that seems to have no name left, and what it
+            // knows of the number of names from FUSE may be a moment old while
+            // others are removed. Nothing was done then.
+            (Op::Link { .. }, Answer::Missing) => true,
+            (Op::Link { inode, to }, Answer::Done) => next.insert(*to, *inode).is_none(),
+            _ => false,
+        };
+        right.then_some(next)
+    }
+
+    fn only_looks(&self, op: &Op, answer: &Answer) -> bool {
+        matches!(op, Op::Lookup { .. }) || matches!(answer, Answer::Exists | Answer::Missing)
+    }
+}
+
+/// Two names of one inode stay as they are.
+fn rename(names: &mut BTreeMap<u8, u64>, from: u8, to: u8) -> bool {
+    let Some(&inode) = names.get(&from) else { return false };
+    if names.get(&to) != Some(&inode) {
+        names.remove(&from);
+        names.insert(to, inode);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(op: Op, result: Answer, invoked_ns: u64, returned_ns: u64) -> Seen {
+        Event { caller: 0, op, result, invoked_ns, returned_ns }
+    }
+
+    fn verdict(events: &[Seen]) -> Verdict {
+        check(&Directory, events, 10_000)
+    }
+
+    #[test]
+    fn two_winners_of_an_exclusive_create_are_refused() {
+        let create = |answer| seen(Op::Create { name: 0 }, answer, 0, 100);
+        let one = [create(Answer::Inode(5)), create(Answer::Exists)];
+        assert_eq!(verdict(&one), Verdict::Explained);
+        let two = [create(Answer::Inode(5)), create(Answer::Inode(6))];
+        assert!(matches!(verdict(&two), Verdict::Contradiction(_)));
+        // With a removal at the same time both may have won.
+        let unlink = seen(Op::Unlink { name: 0 }, Answer::Done, 50, 60);
+        assert_eq!(verdict(&[two[0].clone(), two[1].clone(), unlink]), Verdict::Explained);
+    }
+
+    #[test]
+    fn a_name_that_was_moved_away_is_not_found_any_more() {
+        let made = seen(Op::Create { name: 0 }, Answer::Inode(5), 0, 10);
+        let moved = seen(Op::Rename { from: 0, to: 1, keep: false }, Answer::Done, 20, 30);
+        let found = |name, answer| seen(Op::Lookup { name }, answer, 40, 50);
+        let good = [made, moved, found(1, Answer::Inode(5)), found(0, Answer::Missing)];
+        assert_eq!(verdict(&good), Verdict::Explained);
+        let mut stale = good.to_vec();
+        stale.push(found(0, Answer::Inode(5)));
+        assert!(matches!(verdict(&stale), Verdict::Contradiction(_)));
+        let mut other = good.to_vec();
+        other.push(found(1, Answer::Inode(6)));
+        assert!(matches!(verdict(&other), Verdict::Contradiction(_)));
+    }
+}
