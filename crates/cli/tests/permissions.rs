@@ -8,6 +8,7 @@ use harness::{Place, root};
 use rustix::fs::{Access, AtFlags, CWD, Gid, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
@@ -88,7 +89,11 @@ fn try_file(file: &Path) -> Vec<String> {
     log.std("open to write", open(OpenOptions::new().write(true)));
     log.std("open for both", open(OpenOptions::new().read(true).write(true)));
     log.std("open and create", open(OpenOptions::new().write(true).create(true)));
+    let append = || open(OpenOptions::new().append(true))?.write_all(b"more");
+    log.std("append", append());
+    log.state(file);
     log.std("open and empty", open(OpenOptions::new().write(true).truncate(true)));
+    log.state(file);
     for (what, wanted) in
         [("R_OK", Access::READ_OK), ("W_OK", Access::WRITE_OK), ("X_OK", Access::EXEC_OK)]
     {

@@ -192,6 +192,9 @@ fn a_read_only_key_reads_through_its_mount_and_changes_nothing() {
     // Without a mount it is the same, and says what to do.
     let cp = ["cp", "--credential", "reader.toml", "/etc/hostname", "weir:/new"];
     cluster.place.weir(&cp).fails(&["may only read", "credential"]);
+    // Revoked, the mount is of no use any more.
+    cluster.weir(&["key", "revoke", "reader"]).ok();
+    fails_with(fs::read_dir(mount.join("dir")), Errno::ACCESS);
     place.weir(&["umount", "reader"]).ok();
 }
 
