@@ -120,7 +120,7 @@ fn a_read_only_key_reads_and_changes_nothing() {
     // Not by saying after a restart what it has open, either.
     let Fixture { c, admin: _, guest } = f;
     let mut c = c.restart();
-    c.ask(&guest, &ReassertRequest { files: vec![file] }).unwrap();
+    c.ask(&guest, &reassert(&[file])).unwrap();
     assert_eq!(kind(c.ask(&guest, &ExtendRequest { file, offset: 0 })), ErrorKind::ReadOnly);
 }
 
@@ -178,7 +178,7 @@ fn a_squashed_client_cannot_say_after_a_restart_that_it_may_write() {
         f.chmod(readable, 0o604);
         let Fixture { c, guest, .. } = f;
         let mut c = c.restart();
-        c.ask(&guest, &ReassertRequest { files: vec![secret, readable] }).unwrap();
+        c.ask(&guest, &reassert(&[secret, readable])).unwrap();
         let layout = |file, rights| GetLayoutRequest { file, offset: 0, rights };
         let got = c.ask(&guest, &layout(secret, Rights::READ));
         assert_eq!(kind(got), ErrorKind::AccessDenied);
@@ -282,7 +282,7 @@ fn what_is_outside_does_not_exist_whichever_way_its_number_was_learned() {
     // What it says to have open does not count either.
     let Fixture { c, guest, .. } = f;
     let mut c = c.restart();
-    c.ask(&guest, &ReassertRequest { files: vec![out_file, in_file] }).unwrap();
+    c.ask(&guest, &reassert(&[out_file, in_file])).unwrap();
     assert_eq!(kind(c.ask(&guest, &layout)), ErrorKind::Stale);
     let layout = GetLayoutRequest { file: in_file, ..layout };
     c.ask(&guest, &layout).unwrap();

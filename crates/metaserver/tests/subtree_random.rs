@@ -300,7 +300,7 @@ fn run(seed: u64) -> (u64, u64) {
             let World { c, admin, guest, subtree, random, known, tried, refused } = world;
             world = World { c: c.restart(), admin, guest, subtree, random, known, tried, refused };
             let files = world.known.clone();
-            let _ = world.tell(&ReassertRequest { files });
+            let _ = world.tell(&reassert(&files));
         }
     }
     (world.tried, world.refused)

@@ -16,6 +16,7 @@ use weir_types::{
     Attr, Caller, Error, ErrorKind, FileId, FileKind, FsUsage, LayoutSpec, Restrictions, Squash,
 };
 use weir_wire::Rights;
+use weir_wire::lease::LeaseRange;
 use weir_wire::meta::*;
 
 /// The deepest directory that is found to be inside.
@@ -122,6 +123,7 @@ impl Shown for LayoutSpec {}
 impl Shown for FsUsage {}
 impl Shown for Bytes {}
 impl Shown for Vec<Bytes> {}
+impl Shown for Vec<LeaseRange> {}
 impl Shown for () {}
 
 /// Refuses what the client may not ask, and translates the numbers of the rest.

@@ -334,6 +334,11 @@ pub fn rename_request(from: (FileId, &str), to: (FileId, &str)) -> RenameRequest
     }
 }
 
+/// After a restart: these files are open.
+pub fn reassert(files: &[FileId]) -> ReassertRequest {
+    ReassertRequest { files: files.to_vec(), leases: Vec::new(), last: true }
+}
+
 pub fn set_nothing(file: FileId) -> SetAttrRequest {
     SetAttrRequest { file, mode: None, uid: None, gid: None, size: None, atime: None, mtime: None }
 }
