@@ -79,7 +79,7 @@ impl Client {
         });
         let session = MetaSession::open(config.clone(), counters.clone(), open_files)?;
         let inner = Arc::new(Inner {
-            servers: Servers::new(config.clone(), counters.clone()),
+            servers: Servers::new(config.clone(), counters.clone())?,
             buffers: BufferPool::new(BUFFER_BYTES),
             stop: Arc::default(),
             session,

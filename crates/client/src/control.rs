@@ -106,6 +106,10 @@ impl Parts for ControlParts<'_> {
         self.list[part].0.target
     }
 
+    fn changes(&self, part: usize) -> bool {
+        self.list[part].1.needed() == Rights::WRITE
+    }
+
     fn conn(&mut self, part: usize) -> &mut Option<DataConn> {
         &mut self.conns[part]
     }

@@ -23,6 +23,8 @@ pub(crate) struct Call<'a> {
 pub(crate) trait Parts {
     /// Where a part goes.
     fn target(&self, part: usize) -> TargetId;
+    /// Whether it changes an object: done late, it could undo a newer change.
+    fn changes(&self, part: usize) -> bool;
     /// Sends the request of a part.
     fn send(&mut self, part: usize, locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()>;
     /// Takes the answer of a part.
@@ -93,9 +95,16 @@ fn send(
     let target = parts.target(part);
     let mut conn = call.inner.servers.take(&call.inner.session, target, wait)?;
     add(&call.inner.counters.data_requests, 1);
-    parts
-        .send(part, transfer.locked(part), &mut conn, wait)
-        .map_err(|e| conn.in_context(target, e))?;
+    conn.owes_change(parts.changes(part));
+    if let Err(error) = parts.send(part, transfer.locked(part), &mut conn, wait) {
+        let error = conn.in_context(target, error);
+        if conn.conn.is_usable() {
+            // Nothing of it was sent.
+            conn.owes_change(false);
+            conn.put_back();
+        }
+        return Err(error);
+    }
     *parts.conn(part) = Some(conn);
     Ok(())
 }
@@ -107,6 +116,7 @@ fn receive(call: Call<'_>, parts: &mut impl Parts, part: usize, wait: &Wait) -> 
         .ok_or_else(|| Error::new(ErrorKind::Internal, "no connection to receive from"))?;
     let result = parts.receive(part, &mut conn, wait);
     if result.is_ok() || conn.conn.is_usable() {
+        conn.owes_change(false);
         add(&call.inner.counters.data_replies, 1);
         if result.is_ok() {
             conn.put_back();

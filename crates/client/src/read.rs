@@ -66,6 +66,10 @@ impl Parts for ReadParts<'_> {
         self.plan.parts[part].target
     }
 
+    fn changes(&self, _part: usize) -> bool {
+        false
+    }
+
     fn conn(&mut self, part: usize) -> &mut Option<DataConn> {
         &mut self.conns[part]
     }

@@ -6,13 +6,14 @@ use crate::counters::{Counters, add};
 use crate::session::MetaSession;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::sync::{Mutex, RwLock};
 use weir_net::{Address, BlockingConn, Wait, random_bytes};
 use weir_types::{Epoch, Error, ErrorKind, RequestId, Result, ServerId, SessionId, TargetId};
 use weir_wire::frame::VERSION;
-use weir_wire::handshake::{Hello, Identity};
+use weir_wire::handshake::{Attempt, Hello, Identity};
 use weir_wire::map::{ClusterMap, ServerEntry};
 use weir_wire::meta::{GetMapRequest, GetTicketsRequest};
 use weir_wire::ticket::SealedTicket;
@@ -27,6 +28,8 @@ const MAP_INTERVAL: Duration = Duration::from_millis(500);
 pub(crate) struct Pool {
     server: ServerId,
     idle: Mutex<Vec<Idle>>,
+    /// Connections of older attempts are not used any more.
+    attempt: Arc<AtomicU64>,
 }
 
 /// A connection that nobody uses.
@@ -34,8 +37,28 @@ pub(crate) struct Pool {
 struct Idle {
     /// The session that it was opened for.
     session: SessionId,
+    /// The attempt that it was opened for.
+    attempt: u64,
     instance: u64,
     conn: BlockingConn,
+}
+
+/// A change whose answer is outstanding on a connection. Should the connection
+/// be dropped so, nobody knows whether and when the server does it: then all
+/// later requests go under a new attempt, which ends that uncertainty.
+#[derive(Debug)]
+struct Owed {
+    change: bool,
+    attempt: u64,
+    newest: Arc<AtomicU64>,
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if self.change {
+            self.newest.fetch_max(self.attempt + 1, Relaxed);
+        }
+    }
 }
 
 /// A connection in exclusive use. Dropped, it is closed; put back, it serves
@@ -49,17 +72,29 @@ pub(crate) struct DataConn {
     /// server confirmed was lost.
     pub(crate) instance: u64,
     session: SessionId,
+    owed: Owed,
     pool: Arc<Pool>,
 }
 
 impl DataConn {
+    fn new(idle: Idle, pool: Arc<Pool>) -> Self {
+        let Idle { session, attempt, instance, conn } = idle;
+        let owed = Owed { change: false, attempt, newest: pool.attempt.clone() };
+        Self { conn, request_id: RequestId(0), instance, session, owed, pool }
+    }
+
     /// For a connection on which no reply is outstanding.
     pub(crate) fn put_back(self) {
         let mut idle = self.pool.idle.lock();
         if idle.len() < MAX_IDLE {
-            let Self { session, instance, conn, .. } = self;
-            idle.push(Idle { session, instance, conn });
+            let Self { session, instance, conn, owed, .. } = self;
+            idle.push(Idle { session, attempt: owed.attempt, instance, conn });
         }
+    }
+
+    /// Notes whether the answer to a change is outstanding.
+    pub(crate) fn owes_change(&mut self, change: bool) {
+        self.owed.change = change;
     }
 
     /// Names server and target in an error.
@@ -75,6 +110,8 @@ struct Known {
     map: Option<ClusterMap>,
     server_of: BTreeMap<TargetId, ServerId>,
     pools: BTreeMap<ServerId, Arc<Pool>>,
+    /// They outlive the pools: what a server has seen it remembers.
+    attempts: BTreeMap<ServerId, Arc<AtomicU64>>,
     fetched: Option<Instant>,
 }
 
@@ -85,17 +122,20 @@ pub(crate) struct Servers {
     host: String,
     known: RwLock<Known>,
     tickets: Mutex<BTreeMap<ServerId, SealedTicket>>,
+    /// A random number of this client: see [`Attempt`].
+    run: u64,
 }
 
 impl Servers {
-    pub(crate) fn new(config: Arc<ClientConfig>, counters: Arc<Counters>) -> Self {
-        Self {
+    pub(crate) fn new(config: Arc<ClientConfig>, counters: Arc<Counters>) -> Result<Self> {
+        Ok(Self {
             config,
             counters,
             host: weir_net::host_name(),
             known: RwLock::default(),
             tickets: Mutex::default(),
-        }
+            run: u64::from_le_bytes(random_bytes()?),
+        })
     }
 
     /// A connection to the server of a target.
@@ -117,22 +157,21 @@ impl Servers {
                 })?
             }
         };
-        // A connection of an earlier session takes none of today's capabilities.
+        // A connection of an earlier session takes none of today's capabilities,
+        // and one of an earlier attempt no changes.
         let current = session.id();
+        let attempt = pool.attempt.load(Relaxed);
         let idle = {
             let mut idle = pool.idle.lock();
-            idle.retain(|idle| idle.session == current);
+            idle.retain(|idle| idle.session == current && idle.attempt >= attempt);
             idle.pop()
         };
-        let request_id = RequestId(0);
-        if let Some(Idle { session, instance, conn }) = idle {
-            return Ok(DataConn { conn, request_id, instance, session, pool });
+        if let Some(idle) = idle {
+            return Ok(DataConn::new(idle, pool));
         }
         let server = pool.server;
-        match self.connect(session, server, wait) {
-            Ok(Idle { session, instance, conn }) => {
-                Ok(DataConn { conn, request_id, instance, session, pool })
-            }
+        match self.connect(session, server, attempt, wait) {
+            Ok(idle) => Ok(DataConn::new(idle, pool)),
             Err(error) => {
                 // It may have come back elsewhere, or under new keys.
                 self.tickets.lock().remove(&server);
@@ -185,7 +224,13 @@ impl Servers {
         known.pools.get(known.server_of.get(&target)?).cloned()
     }
 
-    fn connect(&self, session: &MetaSession, server: ServerId, wait: &Wait) -> Result<Idle> {
+    fn connect(
+        &self,
+        session: &MetaSession,
+        server: ServerId,
+        attempt: u64,
+        wait: &Wait,
+    ) -> Result<Idle> {
         let address = {
             let known = self.known.read();
             let entry = known.map.iter().flat_map(|m| &m.servers).find(|s| s.server == server);
@@ -200,14 +245,14 @@ impl Servers {
         let hello = Hello {
             version: VERSION,
             session: ticket.ticket.session,
-            identity: Identity::Ticket(ticket.ticket),
+            identity: Identity::Ticket(ticket.ticket, Attempt { run: self.run, number: attempt }),
             nonce: random_bytes()?,
             name: self.config.name.clone(),
         };
         let (conn, welcome) = BlockingConn::connect(&address, key, &hello, wait)
             .map_err(|e| e.context(format!("{address}")))?;
         add(&self.counters.data_connections, 1);
-        Ok(Idle { session: of, instance: welcome.instance, conn })
+        Ok(Idle { session: of, attempt, instance: welcome.instance, conn })
     }
 
     fn address_of(&self, entry: &ServerEntry) -> Result<Address> {
@@ -242,13 +287,16 @@ fn is_there(path: &str) -> bool {
 impl Known {
     fn take_map(&mut self, map: ClusterMap) {
         self.server_of = map.targets().map(|(s, t)| (t.target, s.server)).collect();
-        let mut pools = BTreeMap::new();
+        let (mut pools, attempts) = (BTreeMap::new(), &mut self.attempts);
         for entry in &map.servers {
             let moved = self.map.iter().flat_map(|m| &m.servers).any(|old| {
                 old.server == entry.server && (&old.tcp, &old.unix) != (&entry.tcp, &entry.unix)
             });
             let kept = self.pools.get(&entry.server).filter(|_| !moved).cloned();
-            let fresh = || Arc::new(Pool { server: entry.server, idle: Mutex::default() });
+            let fresh = || {
+                let attempt = attempts.entry(entry.server).or_default().clone();
+                Arc::new(Pool { server: entry.server, idle: Mutex::default(), attempt })
+            };
             pools.insert(entry.server, kept.unwrap_or_else(fresh));
         }
         self.pools = pools;

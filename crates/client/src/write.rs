@@ -121,6 +121,10 @@ impl Parts for WriteParts<'_> {
         self.plan.parts[part].target
     }
 
+    fn changes(&self, _part: usize) -> bool {
+        true
+    }
+
     fn conn(&mut self, part: usize) -> &mut Option<DataConn> {
         &mut self.conns[part]
     }

@@ -55,6 +55,8 @@ counters! {
     refused_malformed = "refused.malformed";
     refused_stale = "refused.stale_generation";
     refused_ticket = "refused.ticket";
+    /// Changes on connections that their clients had given up.
+    refused_late = "refused.late";
     /// Payloads that did not match their checksums on arrival.
     damaged_arrivals = "checksum.damaged_on_arrival";
     /// Blocks that did not match on the disk.
@@ -123,6 +125,7 @@ impl Counters {
     pub(crate) fn count_failure(&self, kind: ErrorKind) {
         let counter = match kind {
             ErrorKind::Stale => &self.refused_stale,
+            ErrorKind::Unreachable => &self.refused_late,
             ErrorKind::ChecksumMismatch => &self.damaged_arrivals,
             ErrorKind::Corrupt => &self.corrupt_blocks,
             ErrorKind::NoSpace => &self.no_space,

@@ -1,5 +1,6 @@
 //! A target's disk: its queue, and the few threads that work it off.
 
+use crate::attempts::Sender;
 use crate::inspect;
 use crate::machine::{OpId, Outcome, ReadWork, ServedTarget, Work};
 use crate::queue::{Admission, TargetQueue};
@@ -27,6 +28,8 @@ pub(crate) struct Task {
     pub(crate) op: OpId,
     pub(crate) work: Work,
     pub(crate) data: Data,
+    /// Who sent it, if it is a change.
+    pub(crate) sender: Option<Sender>,
     pub(crate) reply_to: LoopHandle<Event>,
 }
 
@@ -106,8 +109,13 @@ impl Disk {
     /// The life of a disk thread.
     pub(crate) fn work_off(&self) {
         while let Some(task) = self.next() {
-            let Task { op, work, mut data, reply_to } = task;
-            let result = perform(&self.store, work, &mut data);
+            let Task { op, work, mut data, sender, reply_to } = task;
+            let result = match sender {
+                Some(sender) => {
+                    sender.in_turn(self.served.id, || perform(&self.store, work, &mut data))
+                }
+                None => perform(&self.store, work, &mut data),
+            };
             reply_to.post(Event::Done { op, result, data });
         }
     }

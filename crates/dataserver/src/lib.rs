@@ -14,6 +14,7 @@
 //!   waits for a disk.
 //! - Data is served whether or not the metadata server is there.
 
+mod attempts;
 mod checkpoint;
 pub mod config;
 mod counters;

@@ -63,6 +63,7 @@ pub fn run(
         disks,
         unopened,
         counters: Arc::new(Counters::default()),
+        attempts: Arc::default(),
     });
     let mut threads = Vec::new();
     let serve = Serve { config: &config, shared: &shared, shutdown, threads: &mut threads };

@@ -1,10 +1,11 @@
 //! The event loop's side of a data server: carries out what the machine says.
 
+use crate::attempts::{Attempts, Sender};
 use crate::counters::{Counters, add};
 use crate::disk::{Data, Disk, Task, Unopened, read_cached};
 use crate::machine::{Action, Body, Incoming, Machine, OpId, Outcome, ReadWork, Work};
 use crate::queue::Admission;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     /// Targets of the configuration that are not among them.
     pub(crate) unopened: Vec<Unopened>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) attempts: Arc<Attempts>,
 }
 
 impl Shared {
@@ -101,6 +103,8 @@ pub(crate) struct DataService {
     actions: Vec<Action<ConnId>>,
     /// At most one for each connection: it pauses.
     waiting: VecDeque<Waiting>,
+    /// For whom each connection sends changes.
+    senders: BTreeMap<ConnId, Sender>,
 }
 
 impl DataService {
@@ -120,6 +124,7 @@ impl DataService {
             data: Vec::new(),
             actions: Vec::new(),
             waiting: VecDeque::new(),
+            senders: BTreeMap::new(),
         }
     }
 
@@ -139,12 +144,12 @@ impl DataService {
                         Work::Read(_) => std::mem::take(self.data_of(op)),
                         _ => std::mem::take(&mut arrived),
                     };
-                    self.submit(
-                        conn,
-                        target,
-                        Task { op, work, data, reply_to: self.handle.clone() },
-                        out,
-                    );
+                    let sender = match work.changes() {
+                        true => self.senders.get(&conn).cloned(),
+                        false => None,
+                    };
+                    let reply_to = self.handle.clone();
+                    self.submit(conn, target, Task { op, work, data, sender, reply_to }, out);
                 }
                 Action::Reply { conn, header, body, data_of } => {
                     self.reply(conn, header, &body, data_of, out);
@@ -193,7 +198,8 @@ impl DataService {
         let mut data = std::mem::take(data);
         let Some(disk) = self.shared.disk(target) else { return };
         if work.locked {
-            let task = Task { op, work: Work::Read(work), data, reply_to: self.handle.clone() };
+            let work = Work::Read(work);
+            let task = Task { op, work, data, sender: None, reply_to: self.handle.clone() };
             self.submit(conn, target, task, out);
             return;
         }
@@ -302,7 +308,7 @@ impl Service for DataService {
             add(&self.shared.counters.refused_ticket, 1);
             Err(Error::new(ErrorKind::BadTicket, what))
         };
-        let Identity::Ticket(ticket) = &hello.identity else {
+        let Identity::Ticket(ticket, _) = &hello.identity else {
             return refuse("a data server is opened with a ticket of the metadata server".into());
         };
         let server = self.shared.server;
@@ -318,7 +324,11 @@ impl Service for DataService {
         Ok(ticket.key(&self.shared.server_key))
     }
 
-    fn welcome(&mut self, _conn: ConnId, hello: &Hello) -> Result<Welcome> {
+    fn welcome(&mut self, conn: ConnId, hello: &Hello) -> Result<Welcome> {
+        if let Identity::Ticket(ticket, attempt) = &hello.identity {
+            let sender = self.shared.attempts.welcome(ticket.client, attempt);
+            self.senders.insert(conn, sender);
+        }
         let Shared { cluster, instance, .. } = *self.shared;
         Ok(Welcome { session: hello.session, cluster, instance })
     }
@@ -348,6 +358,10 @@ impl Service for DataService {
             }
             Event::Resume(conn) => out.resume(conn),
         }
+    }
+
+    fn on_closed(&mut self, conn: ConnId) {
+        self.senders.remove(&conn);
     }
 
     fn on_turn_end(&mut self, out: &mut Outbox) {

@@ -18,7 +18,7 @@ use weir_wire::data::{
     ServerStatus, StatObjectRequest, StatusRequest, SyncRequest, TargetStatus, TruncateRequest,
     WriteFlags, WriteRequest,
 };
-use weir_wire::handshake::{Challenge, Hello, Identity, Proof, Welcome};
+use weir_wire::handshake::{Attempt, Challenge, Hello, Identity, Proof, Welcome};
 use weir_wire::lease::{
     AckEventsRequest, AcquireRequest, EndSessionRequest, Event, EventAck, EventKind, Events,
     Granted, HeldLease, LeaseMode, LeaseRange, PollEventsRequest, RecoveredRequest,
@@ -230,7 +230,7 @@ impl Sample for Identity {
     fn sample(g: &mut Gen) -> Self {
         match g.below(3) {
             0 => Identity::Client(Sample::sample(g)),
-            1 => Identity::Ticket(Sample::sample(g)),
+            1 => Identity::Ticket(Sample::sample(g), Sample::sample(g)),
             _ => Identity::Server(Sample::sample(g)),
         }
     }
@@ -375,6 +375,7 @@ sample_struct! {
     HeartbeatReply { epoch, remove, interval_ms }
     RegisterRequest { host, tcp, unix, targets }
     HeartbeatRequest { targets }
+    Attempt { run, number }
     Hello { version, identity, nonce, session, name }
     Challenge { nonce, proof }
     Proof { proof }

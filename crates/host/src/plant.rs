@@ -52,6 +52,8 @@ bugs! {
     DropRetriedWrite = "drop-retried-write",
     /// A returning client does not say what it has open.
     SkipReassert = "skip-reassert",
+    /// A data server does what comes on connections that were given up.
+    DoLateChanges = "do-late-changes",
 }
 
 /// Whether this bug is planted.

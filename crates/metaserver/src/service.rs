@@ -135,7 +135,7 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
             Identity::Client(_) => Peer::Client(frame.peer.session),
             Identity::Server(server) => Peer::Server(server),
             // Never welcomed.
-            Identity::Ticket(_) => return,
+            Identity::Ticket(..) => return,
         };
         match self.machine.on_request(peer, &frame.header, frame.body, now(self.start)) {
             Answer::Now(reply) => self.turn.push((frame.conn, frame.header, reply)),

@@ -7,7 +7,7 @@ use weir_metaserver::machine::Peer;
 use weir_metastore::ModelEngine;
 use weir_types::{Decode, Epoch, ErrorKind, FileId, KeyGeneration, ServerId, TargetId};
 use weir_wire::data::{ServerStatus, StatusRequest};
-use weir_wire::handshake::Identity;
+use weir_wire::handshake::{Attempt, Identity};
 use weir_wire::map::{ClusterMap, TargetState};
 use weir_wire::message::Op;
 use weir_wire::meta::*;
@@ -207,7 +207,8 @@ fn keys_are_derived_and_tickets_are_no_way_in() {
     let key = c.machine.key_for(&hello(Identity::Client(client))).unwrap();
     assert_eq!(key, master().client(client));
     let ticket = c.ask(me, &GetTicketsRequest { servers: vec![ServerId(1)] }).unwrap().remove(0);
-    let refused = c.machine.key_for(&hello(Identity::Ticket(ticket.ticket)));
+    let refused =
+        c.machine.key_for(&hello(Identity::Ticket(ticket.ticket, Attempt { run: 1, number: 0 })));
     assert_eq!(kind(refused), ErrorKind::AuthFailed);
     // The session of another client cannot be joined.
     let mut thief = hello(Identity::Client(client));

@@ -51,7 +51,7 @@ use weir_wire::{Header, Key};
 pub const MAX_LOOPS: usize = 64;
 
 /// One connection, for as long as it lasts; never reused within a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(u64);
 
 impl ConnId {

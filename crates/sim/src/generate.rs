@@ -138,8 +138,22 @@ fn faults(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<Pl
     if rng.u8(0..3) == 0 {
         faults.extend((0..2).flat_map(|_| storm(rng, shape, clients, duration_ms)));
     }
+    if rng.u8(0..3) == 0 {
+        faults.extend((0..count).map(|_| late_data(rng, shape, clients, duration_ms)));
+    }
     faults.sort_by_key(|fault| fault.at_ms);
     faults
+}
+
+/// What a client sends to a data server comes late.
+fn late_data(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> PlannedFault {
+    let fault = Fault::Late {
+        client: rng.u8(0..clients),
+        server: NodeName::Data(rng.u8(0..shape.data_servers)),
+        extra_ms: rng.u32(100..4_000),
+        ms: rng.u32(5..200),
+    };
+    PlannedFault { at_ms: rng.u32(0..duration_ms), fault }
 }
 
 /// A server stands still, and a client dies that waits for it: what it had

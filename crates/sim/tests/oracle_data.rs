@@ -151,7 +151,14 @@ fn a_write_without_an_answer_may_come_late() {
     good(|s| {
         let a = s.begin_write(0);
         s.unknown(a);
-        let b = s.write(0);
+        s.read(0, None);
+        s.read(0, Some(a));
+    });
+    good(|s| {
+        let a = s.begin_write(0);
+        s.unknown(a);
+        let b = s.write(1);
+        s.flush(1);
         s.read(0, Some(b));
         s.read(0, Some(a));
     });
@@ -159,6 +166,30 @@ fn a_write_without_an_answer_may_come_late() {
         let a = s.begin_write(0);
         s.unknown(a);
         s.read(0, None);
+    });
+    // But not after a newer one of its client: then or never.
+    bad(|s| {
+        let a = s.begin_write(0);
+        s.unknown(a);
+        let b = s.write(0);
+        s.read(0, Some(b));
+        s.read(0, Some(a));
+    });
+    good(|s| {
+        let a = s.begin_write(0);
+        s.unknown(a);
+        let read = s.begin_read(1);
+        let b = s.write(0);
+        s.saw(read, Some(a));
+        s.read(0, Some(b));
+    });
+    // A client that was killed comes back as another one.
+    good(|s| {
+        let a = s.begin_write(0);
+        s.push(What::ClientKilled { client: 0 });
+        let b = s.write(0);
+        s.read(0, Some(b));
+        s.read(0, Some(a));
     });
     // But what had an answer does not come twice.
     bad(|s| {

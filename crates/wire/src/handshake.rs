@@ -24,7 +24,7 @@ pub enum Identity {
     /// A client with a credential, to the metadata server.
     Client(ClientId),
     /// A client, to a data server.
-    Ticket(Ticket),
+    Ticket(Ticket, Attempt),
     /// A data server, to the metadata server.
     Server(ServerId),
 }
@@ -36,9 +36,10 @@ impl Encode for Identity {
                 out.push(1);
                 id.encode(out);
             }
-            Identity::Ticket(ticket) => {
+            Identity::Ticket(ticket, attempt) => {
                 out.push(2);
                 ticket.encode(out);
+                attempt.encode(out);
             }
             Identity::Server(id) => {
                 out.push(3);
@@ -51,7 +52,7 @@ impl Decode for Identity {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match u8::decode(r)? {
             1 => Identity::Client(Decode::decode(r)?),
-            2 => Identity::Ticket(Decode::decode(r)?),
+            2 => Identity::Ticket(Decode::decode(r)?, Decode::decode(r)?),
             3 => Identity::Server(Decode::decode(r)?),
             _ => return Err(DecodeError::BadValue),
         })
@@ -59,6 +60,16 @@ impl Decode for Identity {
 }
 
 records! {
+    /// Which of its connections to a data server a client still stands by. It
+    /// raises the number when it leaves a change without an answer behind; from
+    /// then on the server does nothing that comes on a connection with a lower
+    /// one, so nothing that was given up, or sent again, comes late.
+    Attempt {
+        /// A random number of this run of the client.
+        run: u64,
+        /// Counts up, for each server by itself.
+        number: u64,
+    }
     /// Opens a connection.
     Hello {
         /// The protocol version of the client.

@@ -13,7 +13,7 @@ use weir_wire::data::{
     Access, ObjectLen, ReadFlags, ReadRequest, ServerStatus, StatusRequest, SyncRequest,
     WriteFlags, WriteRequest,
 };
-use weir_wire::handshake::{Hello, Identity};
+use weir_wire::handshake::{Attempt, Hello, Identity};
 use weir_wire::ticket::Ticket;
 use weir_wire::{Capability, Header, Op, Rights};
 
@@ -44,7 +44,7 @@ impl Client {
             let hello = Hello {
                 version: weir_wire::frame::VERSION,
                 session: ticket.session,
-                identity: Identity::Ticket(ticket),
+                identity: Identity::Ticket(ticket, Attempt { run: 1, number: 0 }),
                 nonce: random_bytes().expect("random bytes"),
                 name: "wire_bench".into(),
             };

@@ -112,6 +112,26 @@ pub enum Work {
     },
 }
 
+impl Work {
+    /// Whether it changes an object: then the order matters in which it is done.
+    pub fn changes(&self) -> bool {
+        match self {
+            Work::Write { .. }
+            | Work::Truncate { .. }
+            | Work::Punch { .. }
+            | Work::Allocate { .. }
+            | Work::Fence { .. } => true,
+            Work::Read(_)
+            | Work::Sync { .. }
+            | Work::Seek { .. }
+            | Work::Stat { .. }
+            | Work::List { .. }
+            | Work::Scrub { .. }
+            | Work::Remove { .. } => false,
+        }
+    }
+}
+
 /// What an operation led to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {

@@ -21,7 +21,7 @@ use weir_wire::data::{
     Access, AdminAccess, ObjectLen, ReadFlags, ReadRequest, ServerStatus, StatusRequest,
     WriteFlags, WriteRequest,
 };
-use weir_wire::handshake::{Hello, Identity};
+use weir_wire::handshake::{Attempt, Hello, Identity};
 use weir_wire::key::MasterKey;
 use weir_wire::message::Request;
 use weir_wire::ticket::Ticket;
@@ -115,10 +115,14 @@ pub fn ticket(server: ServerId, expires_unix_ms: u64) -> Ticket {
 }
 
 pub fn hello(ticket: Ticket) -> Hello {
+    hello_of(ticket, Attempt { run: 1, number: 0 })
+}
+
+pub fn hello_of(ticket: Ticket, attempt: Attempt) -> Hello {
     Hello {
         version: weir_wire::frame::VERSION,
         session: ticket.session,
-        identity: Identity::Ticket(ticket),
+        identity: Identity::Ticket(ticket, attempt),
         nonce: random_bytes().unwrap(),
         name: "test".into(),
     }
@@ -183,8 +187,13 @@ pub struct Client {
 
 impl Client {
     pub fn connect(address: &Address, ticket: Ticket) -> Result<Self> {
+        Self::connect_as(address, ticket, Attempt { run: 1, number: 0 })
+    }
+
+    pub fn connect_as(address: &Address, ticket: Ticket, attempt: Attempt) -> Result<Self> {
         let wait = Wait::for_ms(30_000);
-        let conn = BlockingConn::connect(address, ticket_key(&ticket), &hello(ticket), &wait)?.0;
+        let key = ticket_key(&ticket);
+        let conn = BlockingConn::connect(address, key, &hello_of(ticket, attempt), &wait)?.0;
         Ok(Self { conn, wait })
     }
 

@@ -219,7 +219,7 @@ impl<E: Engine> MetaMachine<E> {
                 Ok(self.signer.master().client(*client))
             }
             Identity::Server(server) => Ok(self.signer.server_key(*server)),
-            Identity::Ticket(_) => Err(Error::new(
+            Identity::Ticket(..) => Err(Error::new(
                 ErrorKind::AuthFailed,
                 "this is the metadata server; tickets are for data servers",
             )),

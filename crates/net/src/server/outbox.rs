@@ -334,7 +334,7 @@ impl Outbox {
     /// Forgets the connection; its descriptor is closed.
     pub(super) fn release(&mut self, id: ConnId) {
         let Some(slot) = self.slots.get_mut(id.slot()) else { return };
-        if !slot.conn.as_ref().is_some_and(|c| c.id == id) {
+        if slot.conn.as_ref().is_none_or(|c| c.id != id) {
             return;
         }
         if let Some(conn) = slot.conn.take() {

@@ -44,6 +44,8 @@ pub(super) struct Op {
     pub end: Position,
     /// For one of unknown fate: when its client had stopped sending it.
     pub given_up: Position,
+    /// The run of its client, if that confirms each write before it returns.
+    pub line: Option<u32>,
     /// A sync that has failed because something is lost.
     pub told: bool,
     /// Calls with smaller numbers were made before the client opened the file.
@@ -80,6 +82,7 @@ fn ops_of(history: &History, file: u8, clients: &[ClientFacts]) -> Vec<Op> {
     let mut open: BTreeMap<u32, Open> = BTreeMap::new();
     let (mut opened, mut next_id) = (vec![0; clients.len()], 0);
     let mut unsettled: Vec<Vec<usize>> = vec![Vec::new(); clients.len()];
+    let mut runs = vec![0; clients.len()];
     for (at, entry) in history.entries.iter().enumerate() {
         match &entry.what {
             What::Begin { client, id, call } => {
@@ -96,6 +99,8 @@ fn ops_of(history: &History, file: u8, clients: &[ClientFacts]) -> Vec<Op> {
                         begin: at,
                         end: NEVER,
                         given_up: NEVER,
+                        line: (!clients[usize::from(client)].write_behind)
+                            .then_some(runs[usize::from(client)]),
                         told: false,
                         opened: opened[usize::from(client)],
                         action,
@@ -111,6 +116,7 @@ fn ops_of(history: &History, file: u8, clients: &[ClientFacts]) -> Vec<Op> {
             }
             What::ClientKilled { client } => {
                 opened[usize::from(*client)] = next_id;
+                runs[usize::from(*client)] += 1;
                 let lost = std::mem::take(&mut unsettled[usize::from(*client)]);
                 let calls = open.values().map(|o| o.op).filter(|op| ops[*op].client == *client);
                 for op in lost.into_iter().chain(calls.collect::<Vec<_>>()) {
@@ -318,7 +324,8 @@ fn steps_of(
         // A cut that is late is not fenced off: it is the metadata server's.
         let is_cut = matches!(op.action, Action::Cut { .. });
         let (client, given_up) = (op.client, if is_cut { NEVER } else { op.given_up });
-        run.ops.push(CellOp { client, seq, value, writes, fate, given_up });
+        let (begin, line) = (op.begin, if is_cut { None } else { op.line });
+        run.ops.push(CellOp { client, seq, value, writes, fate, given_up, begin, line });
         steps.push((op.begin, 0, Step::Begin(index)));
         if known {
             // Settled writes end before the call that settled them.

@@ -34,6 +34,11 @@ pub struct CellOp {
     pub fate: Fate,
     /// Of an unknown one: when its client had stopped sending.
     pub given_up: Position,
+    /// When it began.
+    pub begin: Position,
+    /// The run of a client whose writes, once done, end the time of those that
+    /// it gave up before: each write was confirmed or given up when it returned.
+    pub line: Option<u32>,
 }
 
 /// What happens next.
@@ -280,6 +285,21 @@ impl Follow<'_> {
             .filter(|state| state.done & (1 << slot) != 0)
             .map(|state| State { done: state.done & !(1 << slot), ..state })
             .collect();
+        self.end_of_late(op);
+    }
+
+    /// The server did nothing after this write that its client had given up
+    /// before. What a crash may bring back is followed only as loose, so this
+    /// waits for the last crash.
+    fn end_of_late(&mut self, op: usize) {
+        let CellOp { client, begin, line, writes, .. } = self.ops[op];
+        if !writes || line.is_none() || self.crashes > 0 {
+            return;
+        }
+        self.loose.retain(|late| {
+            let late = &self.ops[*late];
+            late.client != client || late.line != line || late.given_up >= begin
+        });
     }
 
     /// A sync covers the writes of its own client that were done before it.
