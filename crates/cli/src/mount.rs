@@ -108,12 +108,8 @@ impl MountOptions {
             explicit_inval_data: true,
             ..Config::default()
         };
-        let mut all = Self {
-            fuse,
-            weir: Options::default(),
-            transport: Transport::Auto,
-            no_cache: false,
-        };
+        let mut all =
+            Self { fuse, weir: Options::default(), transport: Transport::Auto, no_cache: false };
         for option in options.iter().flat_map(|o| o.split(',')).filter(|o| !o.is_empty()) {
             all.set(option)?;
         }
