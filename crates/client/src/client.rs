@@ -253,6 +253,7 @@ impl Inner {
         if let Some(state) = self.open_state(attr.file) {
             state.saw_attr(&attr);
             attr.size = state.size();
+            state.correct_times(&mut attr);
             if let Some((_, mtime)) = state.uncommitted() {
                 attr.mtime = mtime;
                 attr.ctime = mtime;

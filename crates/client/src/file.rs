@@ -50,6 +50,27 @@ struct Extent {
     uncommitted: Option<(u64, Timestamp)>,
     /// The newest change of the file that was heard of: older news are ignored.
     change: u64,
+    /// Its times, of the contents and of anything.
+    times: (Timestamp, Timestamp),
+}
+
+impl Extent {
+    fn saw(&mut self, attr: &Attr) {
+        if attr.change >= self.change {
+            self.change = attr.change;
+            self.times = (attr.mtime, attr.ctime);
+            let written = self.uncommitted.map_or(0, |(end, _)| end);
+            self.size = attr.size.max(written);
+        }
+    }
+
+    /// An answer that was on its way while a newer one came must not show
+    /// times from before.
+    fn correct_times(&self, attr: &mut Attr) {
+        if attr.change < self.change {
+            (attr.mtime, attr.ctime) = self.times;
+        }
+    }
 }
 
 /// What all handles of a file share.
@@ -81,6 +102,7 @@ impl OpenState {
                 size: open.attr.size,
                 uncommitted: None,
                 change: open.attr.change,
+                times: (open.attr.mtime, open.attr.ctime),
             }),
             writer: Mutex::default(),
             dirty: AtomicBool::new(false),
@@ -177,18 +199,19 @@ impl OpenState {
     /// The metadata server has set the size (the writer has nothing left).
     pub(crate) fn resized(&self, attr: &Attr) {
         let mut extent = self.extent();
-        *extent =
-            Extent { size: attr.size, uncommitted: None, change: extent.change.max(attr.change) };
+        extent.uncommitted = None;
+        extent.saw(attr);
+        extent.size = attr.size;
     }
 
     /// The metadata server said this of the file.
     pub(crate) fn saw_attr(&self, attr: &Attr) {
-        let mut extent = self.extent();
-        if attr.change >= extent.change {
-            extent.change = attr.change;
-            let written = extent.uncommitted.map_or(0, |(end, _)| end);
-            extent.size = attr.size.max(written);
-        }
+        self.extent().saw(attr);
+    }
+
+    /// Puts newer times into what the metadata server has said, if they are known.
+    pub(crate) fn correct_times(&self, attr: &mut Attr) {
+        self.extent().correct_times(attr);
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
@@ -445,4 +468,47 @@ impl Drop for File {
 /// A request that changes no attribute.
 pub fn set_nothing(file: FileId) -> SetAttrRequest {
     SetAttrRequest { file, mode: None, uid: None, gid: None, size: None, atime: None, mtime: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::FileKind;
+
+    fn attr(change: u64, size: u64) -> Attr {
+        let time = Timestamp(change as i64 * 10);
+        Attr {
+            file: FileId(7),
+            kind: FileKind::File,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            change,
+            generation: Generation(0),
+            preferred_io_bytes: 4096,
+        }
+    }
+
+    /// As when a size is committed in the background while `stat` asks.
+    #[test]
+    fn a_late_answer_takes_back_neither_size_nor_times() {
+        let mut extent = Extent::default();
+        extent.saw(&attr(5, 100));
+        extent.saw(&attr(8, 200));
+        let mut late = attr(6, 150);
+        extent.saw(&late);
+        extent.correct_times(&mut late);
+        assert_eq!((extent.size, late.mtime, late.ctime), (200, Timestamp(80), Timestamp(80)));
+        // A newer one counts, also with an older time that somebody has set.
+        let mut set = Attr { mtime: Timestamp(1), ..attr(9, 200) };
+        extent.saw(&set);
+        extent.correct_times(&mut set);
+        assert_eq!(set.mtime, Timestamp(1));
+    }
 }
