@@ -22,6 +22,7 @@ mod encode;
 mod errno;
 mod filesystem;
 mod interrupt;
+mod killed;
 mod mount;
 mod mount_error;
 mod notify;

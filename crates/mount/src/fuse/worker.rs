@@ -18,6 +18,7 @@ use super::dispatch::Dispatch;
 use super::errno::Errno;
 use super::filesystem::{Filesystem, RequestContext};
 use super::interrupt::{Interrupt, InterruptTable};
+use super::killed::Callers;
 use super::notify::mark_serving_thread;
 use super::pages::Pages;
 use super::request::{Op, Request};
@@ -40,6 +41,7 @@ pub(super) struct Shared<F> {
     pub(super) device: Arc<OwnedFd>,
     pub(super) crew: Crew<Queued>,
     pub(super) interrupts: Arc<InterruptTable>,
+    pub(super) callers: Arc<Callers>,
     pub(super) pool: Arc<WritePool>,
     pub(super) max_io_bytes: usize,
     pub(super) setxattr_ext: bool,
@@ -224,8 +226,14 @@ impl<F: Filesystem> Worker<F> {
         let Self { shared, device, request, reply, interrupt } = self;
         let bytes = &request.0[REQUEST_START..REQUEST_START + length];
         let Ok(Request { header, op }) = Request::parse(bytes, shared.setxattr_ext) else { return };
-        let active = shared.interrupts.begin(header.unique, interrupt);
         let answer = Answer::new(&**device, header.unique);
+        if matches!(op, Op::Flush { .. }) && shared.callers.is_dying(header.pid) {
+            // The release that follows writes what there is.
+            answer.error(Errno::EINTR);
+            return;
+        }
+        let active = shared.interrupts.begin(header.unique, interrupt);
+        let waiting = shared.callers.begin(header.unique, header.pid, device);
         let ctx = RequestContext::new(&header, interrupt);
         let dispatch = Dispatch {
             fs: &shared.fs,
@@ -251,7 +259,7 @@ impl<F: Filesystem> Worker<F> {
                 answer.error(Errno::EIO);
             }
         }
-        drop(active);
+        drop((active, waiting));
     }
 }
 
