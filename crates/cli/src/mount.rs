@@ -8,6 +8,7 @@ use crate::output::parse_size;
 use crate::serve::serve;
 use crate::settings::{self, Cluster};
 use crate::signals::Signals;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 use weir_client::{Client, ClientConfig, Transport};
@@ -50,6 +51,7 @@ fn run(cluster: &Cluster, path: &Path, options: &[String], ready: &dyn Fn(&str))
     config.cluster.clone_from(&credential.cluster);
     config.name = format!("weir mount {}", path.display());
     config.transport = options.transport;
+    config.request_timeout_ms = options.timeout_ms.unwrap_or(config.request_timeout_ms);
     // The kernel reads ahead already; to do it twice fetches bytes that nobody
     // comes for (measured: a fifth more on the wire with four readers).
     config.read_ahead_bytes = 0;
@@ -90,10 +92,13 @@ struct MountOptions {
     weir: Options,
     transport: Transport,
     no_cache: bool,
+    timeout_ms: Option<u64>,
 }
 
+/// What a mount may wait for a server in one step of a call, seconds.
+const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=3600;
 const KNOWN: &str = "ro, rw, allow_other, allow_root_only, suid, nosuid, dev, nodev, nocache, \
-    direct_io, tcp, ttl=SECONDS, max_io=SIZE";
+    direct_io, tcp, ttl=SECONDS, timeout=SECONDS, max_io=SIZE";
 
 impl MountOptions {
     fn parse(options: &[String]) -> Done<Self> {
@@ -104,6 +109,7 @@ impl MountOptions {
             weir: Options::default(),
             transport: Transport::Auto,
             no_cache: false,
+            timeout_ms: None,
         };
         for option in options.iter().flat_map(|o| o.split(',')).filter(|o| !o.is_empty()) {
             all.set(option)?;
@@ -130,6 +136,14 @@ impl MountOptions {
                 let seconds: f64 = value.parse().map_err(|_| bad("not a number of seconds"))?;
                 let ttl = Duration::try_from_secs_f64(seconds);
                 self.weir.ttl = ttl.map_err(|_| bad("not a number of seconds"))?;
+            }
+            "timeout" => {
+                let seconds: u64 = value.parse().map_err(|_| bad("not a number of seconds"))?;
+                if !TIMEOUT_SECONDS.contains(&seconds) {
+                    let (least, most) = TIMEOUT_SECONDS.into_inner();
+                    return Err(bad(&format!("{least} to {most} seconds are allowed")));
+                }
+                self.timeout_ms = Some(seconds * 1000);
             }
             "max_io" => {
                 let size = parse_size(value).map_err(|e| bad(&e))?;
@@ -166,5 +180,8 @@ mod tests {
         let unknown = parse(&["turbo"]).err().unwrap().to_string();
         assert!(unknown.contains("turbo") && unknown.contains("nocache"), "{unknown}");
         assert!(parse(&["ttl=-1"]).is_err());
+        assert_eq!(parse(&["timeout=7"]).unwrap().timeout_ms, Some(7000));
+        let outside = parse(&["timeout=0"]).err().unwrap().to_string();
+        assert!(outside.contains("1 to 3600"), "{outside}");
     }
 }
