@@ -1,6 +1,7 @@
 //! `weir mount` and `weir umount`.
 
 use crate::args::{Mount, Umount};
+use crate::cluster::mount_lock::MountLock;
 use crate::cluster::mounting::{self, check_mountpoint, mountpoint};
 use crate::cluster::mounts;
 use crate::failure::{Done, Failure};
@@ -25,7 +26,9 @@ pub fn mount(mount: &Mount) -> Done {
     // What is wrong with the options is said here, not in a log.
     MountOptions::parse(&options)?;
     if mount.foreground {
-        return serve(mount.detach, |ready| run(&cluster, &path, &options, ready));
+        // Whoever starts a daemon holds the lock for it.
+        let alone = !mount.detach.detached;
+        return serve(mount.detach, |ready| run(&cluster, &path, &options, alone, ready));
     }
     mounting::mount(&cluster, &path, &options).map(drop)
 }
@@ -40,7 +43,14 @@ pub fn umount(umount: &Umount) -> Done {
 }
 
 /// Mounts, and serves until the mount is taken away.
-fn run(cluster: &Cluster, path: &Path, options: &[String], ready: &dyn Fn(&str)) -> Done {
+fn run(
+    cluster: &Cluster,
+    path: &Path,
+    options: &[String],
+    alone: bool,
+    ready: &dyn Fn(&str),
+) -> Done {
+    let lock = alone.then(|| MountLock::take(path)).transpose()?;
     check_mountpoint(path)?;
     let signals = Signals::hold()?;
     let credential = cluster.credential()?;
@@ -63,6 +73,7 @@ fn run(cluster: &Cluster, path: &Path, options: &[String], ready: &dyn Fn(&str))
     })?;
     let fuse = Config { source: cluster.source(), ..options.fuse };
     let session = Session::mount(WeirFs::new(client, options.weir), path, &fuse)?;
+    drop(lock);
     let handle = session.handle();
     signals.on_signal(move || match handle.unmount(false) {
         Err(MountError::InUse(_)) => {
