@@ -2,6 +2,8 @@
 //! own, this test binary started again: it repeats one call, says how often it
 //! has returned, how long the longest took, and how many failed.
 
+#![allow(dead_code)] // Each test program uses its part of it.
+
 use crate::harness::noise;
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File, OpenOptions};
