@@ -5,6 +5,7 @@ use crate::cluster::mount_lock::MountLock;
 use crate::cluster::mounting::{self, check_mountpoint, mountpoint};
 use crate::cluster::mounts;
 use crate::failure::{Done, Failure};
+use crate::mount_log::MountLog;
 use crate::output::parse_size;
 use crate::serve::serve;
 use crate::settings::{self, Cluster};
@@ -71,6 +72,7 @@ fn run(
     let client = Client::connect(config).map_err(|e| {
         Failure::from(e).about(format!("cannot connect to cluster {}", credential.cluster))
     })?;
+    let _log = MountLog::start(client.watch(), client.config().request_timeout_ms)?;
     let fuse = Config { source: cluster.source(), ..options.fuse };
     let session = Session::mount(WeirFs::new(client, options.weir), path, &fuse)?;
     drop(lock);
