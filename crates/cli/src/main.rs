@@ -9,6 +9,7 @@ mod files;
 mod layouts;
 mod meta;
 mod mount;
+mod mount_log;
 mod output;
 mod serve;
 mod settings;

@@ -1,13 +1,16 @@
 //! `weir mount` and `weir umount`.
 
 use crate::args::{Mount, Umount};
+use crate::cluster::mount_lock::MountLock;
 use crate::cluster::mounting::{self, check_mountpoint, mountpoint};
 use crate::cluster::mounts;
 use crate::failure::{Done, Failure};
+use crate::mount_log::MountLog;
 use crate::output::parse_size;
 use crate::serve::serve;
 use crate::settings::{self, Cluster};
 use crate::signals::Signals;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 use weir_client::{Client, ClientConfig, Transport};
@@ -24,7 +27,9 @@ pub fn mount(mount: &Mount) -> Done {
     // What is wrong with the options is said here, not in a log.
     MountOptions::parse(&options)?;
     if mount.foreground {
-        return serve(mount.detach, |ready| run(&cluster, &path, &options, ready));
+        // Whoever starts a daemon holds the lock for it.
+        let alone = !mount.detach.detached;
+        return serve(mount.detach, |ready| run(&cluster, &path, &options, alone, ready));
     }
     mounting::mount(&cluster, &path, &options).map(drop)
 }
@@ -39,7 +44,14 @@ pub fn umount(umount: &Umount) -> Done {
 }
 
 /// Mounts, and serves until the mount is taken away.
-fn run(cluster: &Cluster, path: &Path, options: &[String], ready: &dyn Fn(&str)) -> Done {
+fn run(
+    cluster: &Cluster,
+    path: &Path,
+    options: &[String],
+    alone: bool,
+    ready: &dyn Fn(&str),
+) -> Done {
+    let lock = alone.then(|| MountLock::take(path)).transpose()?;
     check_mountpoint(path)?;
     let signals = Signals::hold()?;
     let credential = cluster.credential()?;
@@ -50,6 +62,7 @@ fn run(cluster: &Cluster, path: &Path, options: &[String], ready: &dyn Fn(&str))
     config.cluster.clone_from(&credential.cluster);
     config.name = format!("weir mount {}", path.display());
     config.transport = options.transport;
+    config.request_timeout_ms = options.timeout_ms.unwrap_or(config.request_timeout_ms);
     // The kernel reads ahead already; to do it twice fetches bytes that nobody
     // comes for (measured: a fifth more on the wire with four readers).
     config.read_ahead_bytes = 0;
@@ -59,8 +72,10 @@ fn run(cluster: &Cluster, path: &Path, options: &[String], ready: &dyn Fn(&str))
     let client = Client::connect(config).map_err(|e| {
         Failure::from(e).about(format!("cannot connect to cluster {}", credential.cluster))
     })?;
+    let _log = MountLog::start(client.watch(), client.config().request_timeout_ms)?;
     let fuse = Config { source: cluster.source(), ..options.fuse };
     let session = Session::mount(WeirFs::new(client, options.weir), path, &fuse)?;
+    drop(lock);
     let handle = session.handle();
     signals.on_signal(move || match handle.unmount(false) {
         Err(MountError::InUse(_)) => {
@@ -90,10 +105,13 @@ struct MountOptions {
     weir: Options,
     transport: Transport,
     no_cache: bool,
+    timeout_ms: Option<u64>,
 }
 
 const KNOWN: &str = "ro, rw, allow_other, allow_root_only, default_permissions, suid, nosuid, dev, nodev, nocache, \
-    direct_io, tcp, ttl=SECONDS, max_io=SIZE";
+    direct_io, tcp, ttl=SECONDS, timeout=SECONDS, max_io=SIZE";
+/// What a mount may wait for a server in one step of a call, seconds.
+const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=3600;
 
 impl MountOptions {
     fn parse(options: &[String]) -> Done<Self> {
@@ -108,8 +126,13 @@ impl MountOptions {
             explicit_inval_data: true,
             ..Config::default()
         };
-        let mut all =
-            Self { fuse, weir: Options::default(), transport: Transport::Auto, no_cache: false };
+        let mut all = Self {
+            fuse,
+            weir: Options::default(),
+            transport: Transport::Auto,
+            no_cache: false,
+            timeout_ms: None,
+        };
         for option in options.iter().flat_map(|o| o.split(',')).filter(|o| !o.is_empty()) {
             all.set(option)?;
         }
@@ -135,6 +158,14 @@ impl MountOptions {
                 let seconds: f64 = value.parse().map_err(|_| bad("not a number of seconds"))?;
                 let ttl = Duration::try_from_secs_f64(seconds);
                 self.weir.ttl = ttl.map_err(|_| bad("not a number of seconds"))?;
+            }
+            "timeout" => {
+                let seconds: u64 = value.parse().map_err(|_| bad("not a number of seconds"))?;
+                if !TIMEOUT_SECONDS.contains(&seconds) {
+                    let (least, most) = TIMEOUT_SECONDS.into_inner();
+                    return Err(bad(&format!("{least} to {most} seconds are allowed")));
+                }
+                self.timeout_ms = Some(seconds * 1000);
             }
             "max_io" => {
                 let size = parse_size(value).map_err(|e| bad(&e))?;
@@ -181,5 +212,8 @@ mod tests {
         let unknown = parse(&["turbo"]).err().unwrap().to_string();
         assert!(unknown.contains("turbo") && unknown.contains("nocache"), "{unknown}");
         assert!(parse(&["ttl=-1"]).is_err());
+        assert_eq!(parse(&["timeout=7"]).unwrap().timeout_ms, Some(7000));
+        let outside = parse(&["timeout=0"]).err().unwrap().to_string();
+        assert!(outside.contains("1 to 3600"), "{outside}");
     }
 }

@@ -169,20 +169,13 @@ fn the_mount_is_killed_under_a_copy() {
     fs::create_dir(&dir).unwrap();
     let mut writer = Writer::start(&place, &dir);
     writer.wait_for(10);
-    cluster.kill(&mount_daemon(&cluster));
+    cluster.kill(&cluster.mount_daemon());
     // The writer's file system is gone: it gets an error, not a hang.
     eventually("the writer ends", || writer.ended());
     // The dead mountpoint is taken over.
     cluster.weir(&["mount", at.to_str().unwrap()]).ok();
     verify(&dir, writer.synced());
     fs::write(dir.join("after"), b"goes on").unwrap();
-}
-
-fn mount_daemon(cluster: &Cluster<'_>) -> String {
-    let run = fs::read_dir(cluster.dir().join("run")).unwrap().flatten();
-    let mut names = run.map(|f| f.file_name().to_string_lossy().into_owned());
-    let found = names.find(|n| n.starts_with("mount-") && n.ends_with(".pid")).unwrap();
-    found.trim_end_matches(".pid").to_string()
 }
 
 #[test]

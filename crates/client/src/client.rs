@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::counters::Counters;
 use crate::drive::Call;
 use crate::file::{File, OpenState};
+use crate::presence::Watch;
 use crate::servers::Servers;
 use crate::session::MetaSession;
 use crate::writer::Writer;
@@ -108,6 +109,11 @@ impl Client {
     /// What was counted so far, sorted by name.
     pub fn counters(&self) -> Vec<(String, u64)> {
         self.inner.counters.list()
+    }
+
+    /// Tells when servers go away and come back, and what was lost.
+    pub fn watch(&self) -> Watch {
+        Watch(self.inner.counters.clone())
     }
 
     /// The configuration.

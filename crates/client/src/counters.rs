@@ -1,12 +1,17 @@
 //! What the client counts, so that what the design promises can be checked.
 
+use crate::presence::Presence;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! counters {
     ($($(#[$meta:meta])* $name:ident;)*) => {
         /// Counters of one client.
         #[derive(Debug, Default)]
-        pub struct Counters { $($(#[$meta])* pub $name: AtomicU64,)* }
+        pub struct Counters {
+            $($(#[$meta])* pub $name: AtomicU64,)*
+            /// Which servers are away.
+            pub(crate) presence: Presence,
+        }
 
         impl Counters {
             /// Name and value of each, sorted by name.

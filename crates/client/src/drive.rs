@@ -6,6 +6,7 @@ use crate::core::transfer::{Next, Transfer};
 use crate::counters::add;
 use crate::file::OpenState;
 use crate::servers::DataConn;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_host::clock;
 use weir_net::Wait;
@@ -57,8 +58,17 @@ pub(crate) fn drive(
 ) -> Result<()> {
     let left = transfer.deadline_ms().saturating_sub(now_ms());
     let wait = Wait::for_ms(left).interruptible(call.ctx.interrupt);
+    let presence = &call.inner.counters.presence;
+    // Whom this call waits for, for each part.
+    let mut asking = BTreeMap::new();
     loop {
-        match transfer.next(now_ms()) {
+        let next = transfer.next(now_ms());
+        if let (Next::Send(part) | Next::Receive(part), Until::Done) = (&next, until)
+            && let Some(peer) = call.inner.servers.peer(parts.target(*part))
+        {
+            asking.entry(*part).or_insert_with(|| presence.asking(peer));
+        }
+        match next {
             Next::Send(part) => {
                 if let Err(error) = send(call, transfer, parts, part, &wait) {
                     retry(call, transfer, parts, part, error);
@@ -66,7 +76,10 @@ pub(crate) fn drive(
             }
             _ if until == Until::Sent => return Ok(()),
             Next::Receive(part) => match receive(call, parts, part, &wait) {
-                Ok(()) => transfer.on_result(part, Ok(()), now_ms()),
+                Ok(()) => {
+                    asking.remove(&part);
+                    transfer.on_result(part, Ok(()), now_ms());
+                }
                 Err(error) => retry(call, transfer, parts, part, error),
             },
             Next::Sleep { until_ms } => {
@@ -80,7 +93,10 @@ pub(crate) fn drive(
                 transfer.refreshed(result);
             }
             Next::Done => return Ok(()),
-            Next::Fail(error) => return Err(error),
+            Next::Fail(error) => {
+                asking.values().for_each(|asking| asking.gave_up(&error));
+                return Err(error);
+            }
         }
     }
 }
@@ -117,6 +133,7 @@ fn receive(call: Call<'_>, parts: &mut impl Parts, part: usize, wait: &Wait) -> 
     let result = parts.receive(part, &mut conn, wait);
     if result.is_ok() || conn.conn.is_usable() {
         conn.owes_change(false);
+        call.inner.counters.presence.heard(conn.peer());
         add(&call.inner.counters.data_replies, 1);
         if result.is_ok() {
             conn.put_back();
@@ -142,6 +159,9 @@ fn retry(
     if error.kind == ErrorKind::Unreachable || error.kind == ErrorKind::Protocol {
         // The others in the pool are likely as dead as this one.
         call.inner.servers.forget(parts.target(part));
+    }
+    if let Some(peer) = call.inner.servers.peer(parts.target(part)) {
+        call.inner.counters.presence.unreachable(peer, &error);
     }
     *parts.conn(part) = None;
     add(&call.inner.counters.data_retries, 1);

@@ -3,6 +3,7 @@
 use crate::config::{ClientConfig, Transport};
 use crate::context::Context;
 use crate::counters::{Counters, add};
+use crate::presence::Peer;
 use crate::session::MetaSession;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -81,6 +82,11 @@ impl DataConn {
         let Idle { session, attempt, instance, conn } = idle;
         let owed = Owed { change: false, attempt, newest: pool.attempt.clone() };
         Self { conn, request_id: RequestId(0), instance, session, owed, pool }
+    }
+
+    /// Whom it leads to.
+    pub(crate) fn peer(&self) -> Peer {
+        Peer::Data(self.pool.server)
     }
 
     /// For a connection on which no reply is outstanding.
@@ -217,6 +223,11 @@ impl Servers {
             known.take_map(map);
         }
         Ok(())
+    }
+
+    /// Who serves a target, as far as is known.
+    pub(crate) fn peer(&self, target: TargetId) -> Option<Peer> {
+        self.known.read().server_of.get(&target).map(|server| Peer::Data(*server))
     }
 
     fn pool(&self, target: TargetId) -> Option<Arc<Pool>> {

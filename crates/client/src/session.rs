@@ -3,6 +3,7 @@
 use crate::config::ClientConfig;
 use crate::context::Context;
 use crate::counters::{Counters, add};
+use crate::presence::Peer;
 use crate::slots::Slots;
 use crate::unsynced::Unsynced;
 use std::sync::Arc;
@@ -128,6 +129,8 @@ impl MetaSession {
     ) -> Result<(R::Reply, u64)> {
         let wait = Wait::for_ms(self.config.request_timeout_ms).interruptible(ctx.interrupt);
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation };
+        let presence = &self.counters.presence;
+        let _asking = presence.asking(Peer::Metadata);
         let mut backoff = Duration::from_millis(5);
         loop {
             let (error, stale) = match self.attempt(ctx, &prefix, request, &wait) {
@@ -140,7 +143,9 @@ impl MetaSession {
                 Retry::Refresh => error.kind == ErrorKind::SessionExpired,
                 Retry::Never => false,
             };
+            presence.unreachable(Peer::Metadata, &error);
             if !again || wait.expired() {
+                presence.gave_up(Peer::Metadata, &error);
                 return Err(error);
             }
             add(&self.counters.meta_retries, 1);
@@ -177,6 +182,7 @@ impl MetaSession {
             .and_then(|()| conn.recv_reply::<R::Reply>(wait));
         match result {
             Ok(reply) => {
+                self.counters.presence.heard(Peer::Metadata);
                 add(&self.counters.meta_replies, 1);
                 // Which files are open is not kept on a disk.
                 let lasting = !matches!(R::OP, Op::Open | Op::Close);
@@ -186,6 +192,7 @@ impl MetaSession {
                 Ok((reply, instance))
             }
             Err(error) if conn.is_usable() => {
+                self.counters.presence.heard(Peer::Metadata);
                 add(&self.counters.meta_replies, 1);
                 if error.kind == ErrorKind::SessionExpired {
                     self.forget_session(session);
@@ -287,6 +294,7 @@ impl MetaSession {
         if state.session != session {
             return;
         }
+        self.counters.presence.session_lost();
         state.session = SessionId(0);
         state.instance = None;
         state.idle.clear();

@@ -309,6 +309,7 @@ impl Writer {
             match finished {
                 Ok(()) => self.note_written(op.plan()),
                 Err(error) => {
+                    call.inner.counters.presence.data_lost(call.file.id, &error);
                     self.error.get_or_insert(error);
                 }
             }

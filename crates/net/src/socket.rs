@@ -17,11 +17,16 @@ use weir_types::{Error, ErrorKind, Result};
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
 /// A silent peer is probed after this time, so often, so many times.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 3;
-/// Bytes sent and not acknowledged for so long end the connection.
-const UNACKNOWLEDGED_MS: u32 = 60_000;
+/// Bytes sent and not acknowledged for so long end the connection. Half of what
+/// a call waits by default: the other half is for a new connection. (A cut
+/// connection tries again ever more rarely, a new one at once.)
+const UNACKNOWLEDGED_MS: u32 = 15_000;
+/// One attempt to connect over TCP. The next is made at once; left to itself
+/// the kernel would ask after 1, 3, 7, 15, 31 s, and miss that a cable is back.
+const CONNECT_ATTEMPT: Duration = Duration::from_secs(3);
 
 /// A socket that accepts connections.
 #[derive(Debug)]
@@ -192,7 +197,14 @@ fn connect_tcp(addr: SocketAddr, wait: &Wait) -> Result<Socket> {
         Err(Errno::INPROGRESS | Errno::INTR) => {}
         Err(e) => return Err(os(e)),
     }
-    connected(socket, wait)
+    let attempt = wait.at_most(CONNECT_ATTEMPT);
+    connected(socket, &attempt).map_err(|error| match error.kind {
+        ErrorKind::TimedOut if !wait.expired() => {
+            let seconds = CONNECT_ATTEMPT.as_secs();
+            Error::new(ErrorKind::Unreachable, format!("no answer within {seconds} s"))
+        }
+        _ => error,
+    })
 }
 
 fn connect_simulated(host_port: &str, wait: &Wait) -> Result<Socket> {

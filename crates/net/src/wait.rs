@@ -35,6 +35,11 @@ impl Wait {
         Self { interrupt, ..self }
     }
 
+    /// The same, but not longer than so from now.
+    pub(crate) fn at_most(&self, time: Duration) -> Self {
+        Self { deadline: self.deadline.min(clock::now() + time), ..*self }
+    }
+
     /// Whether the time is over.
     pub fn expired(&self) -> bool {
         self.remaining().is_zero()

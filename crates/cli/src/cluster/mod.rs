@@ -5,6 +5,8 @@ pub mod credential;
 pub mod daemon;
 pub mod down;
 pub mod keys;
+pub mod life;
+pub mod mount_lock;
 pub mod mounting;
 pub mod mounts;
 pub mod ports;

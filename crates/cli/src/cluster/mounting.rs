@@ -1,5 +1,7 @@
 //! Mounting and unmounting: as daemons of their own.
 
+use crate::cluster::life::{self, Life};
+use crate::cluster::mount_lock::MountLock;
 use crate::cluster::mounts::{self, WeirMount};
 use crate::cluster::process::{self, DaemonSpec, Process};
 use crate::cluster::state::{StateDir, make_dir};
@@ -57,6 +59,9 @@ pub fn mountpoint(path: &Path) -> Done<PathBuf> {
         (Some(parent), Some(name)) => {
             let parent = parent.canonicalize().map_err(|e| Failure::file(parent, e))?;
             let path = parent.join(name);
+            if mounts::at(&path)?.is_some() {
+                return Ok(path);
+            }
             // A symbolic link is followed, unless it leads to nothing.
             Ok(match path.is_symlink() {
                 true => path.canonicalize().unwrap_or(path),
@@ -69,10 +74,12 @@ pub fn mountpoint(path: &Path) -> Done<PathBuf> {
 
 /// Fails, with what to do, if nothing can be mounted here.
 pub fn check_mountpoint(path: &Path) -> Done {
-    if mounts::at(path)?.is_some() {
-        // One whose process has died is taken over by the new mount.
-        if is_dead(path) {
-            return check_fuse();
+    if let Some(mount) = mounts::at(path)? {
+        match Life::of(&mount) {
+            // It is taken over by the new mount.
+            Life::Dead => return check_fuse(),
+            Life::Stopped(pid) => return Err(life::stopped(path, pid)),
+            Life::Serves => {}
         }
         return Err(Failure::new("a Weir is mounted here already")
             .about(path.display())
@@ -89,12 +96,6 @@ pub fn check_mountpoint(path: &Path) -> Done {
     check_fuse()
 }
 
-/// Whether nobody serves a mount any more. Asked in a way that the kernel
-/// cannot answer from its cache.
-fn is_dead(path: &Path) -> bool {
-    rustix::fs::statfs(path).is_err_and(|e| matches!(e, Errno::NOTCONN | Errno::CONNABORTED))
-}
-
 fn check_fuse() -> Done {
     if Path::new("/dev/fuse").exists() {
         return Ok(());
@@ -106,6 +107,7 @@ fn check_fuse() -> Done {
 
 /// Mounts in the background; returns when the mount works.
 pub fn mount(cluster: &Cluster, mountpoint: &Path, options: &[String]) -> Done<Process> {
+    let _lock = MountLock::take(mountpoint)?;
     check_mountpoint(mountpoint)?;
     let files = MountFiles::of(cluster, mountpoint)?;
     let mut arguments: Vec<OsString> = vec!["--foreground".into()];
@@ -134,7 +136,12 @@ pub fn mount(cluster: &Cluster, mountpoint: &Path, options: &[String]) -> Done<P
 /// Unmounts, and waits until the mount's process has written everything.
 pub fn unmount(mount: &WeirMount, lazy: bool) -> Done {
     let mountpoint = &mount.mountpoint;
-    match kernel_unmount(mountpoint, lazy) {
+    let life = Life::of(mount);
+    if let (Life::Stopped(pid), false) = (life, lazy) {
+        return Err(life::stopped(mountpoint, pid));
+    }
+    // Who uses a dead mount gets nothing but errors from it.
+    match kernel_unmount(mountpoint, lazy || life == Life::Dead) {
         Ok(()) => {}
         Err(Errno::BUSY) => {
             let users = mounts::users(mountpoint);

@@ -87,6 +87,12 @@ impl Process {
         start_ticks(self.pid) == Some(self.start_ticks) && runs_weir(self.pid)
     }
 
+    /// Whether a signal has stopped it (SIGSTOP, or a debugger).
+    pub fn is_stopped(self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()));
+        stat.is_ok_and(|stat| matches!(state(&stat), Some("T" | "t")))
+    }
+
     /// Seconds since it was started.
     pub fn uptime_s(self) -> u64 {
         let uptime = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
@@ -138,6 +144,11 @@ fn has_ended(handle: &OwnedFd, patience: Duration) -> bool {
     let timeout = Timespec::try_from(patience).ok();
     let mut fds = [PollFd::new(handle, PollFlags::IN)];
     poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready > 0)
+}
+
+/// From its stat.
+fn state(stat: &str) -> Option<&str> {
+    stat[stat.rfind(')')? + 1..].split_whitespace().next()
 }
 
 /// When a process was started, in ticks since boot (field 22 of its stat);

@@ -2,6 +2,7 @@
 
 use crate::args::Status;
 use crate::cluster::daemon::{META, data_name};
+use crate::cluster::life::{self, Life};
 use crate::cluster::mounting::{MountFiles, mounts_of};
 use crate::cluster::process::Process;
 use crate::cluster::state::StateDir;
@@ -28,12 +29,21 @@ struct DaemonState {
     address: String,
 }
 
+/// A mount on this machine.
+#[derive(Debug, Serialize)]
+struct MountState {
+    mountpoint: String,
+    /// Nothing if it has ended, or was started in the foreground.
+    pid: Option<i32>,
+    log: String,
+}
+
 /// Everything that is known.
 struct Picture {
     name: String,
     place: String,
     daemons: Vec<DaemonState>,
-    mounts: Vec<String>,
+    mounts: Vec<MountState>,
     map: Option<ClusterMap>,
     /// Name of each server that answered, with its status.
     servers: Vec<(String, ServerStatus)>,
@@ -80,13 +90,20 @@ fn look(cluster: &Cluster) -> Done<Picture> {
             }
             for mount in mounts_of(state)? {
                 let path = mount.mountpoint.display().to_string();
-                if MountFiles::of(cluster, &mount.mountpoint)?.process().is_none() {
-                    picture.trouble.push(format!(
-                        "the process of the mount on {path} has ended: `weir umount --lazy {path}`, \
-                         then mount again"
-                    ));
+                let files = MountFiles::of(cluster, &mount.mountpoint)?;
+                let log = files.log.display().to_string();
+                match Life::of(&mount) {
+                    Life::Dead => picture.trouble.push(format!(
+                        "the process of the mount on {path} has ended: `weir mount {path}` takes \
+                         over, `weir umount {path}` takes it away; its log: {log}"
+                    )),
+                    Life::Stopped(pid) => {
+                        picture.trouble.push(life::stopped(&mount.mountpoint, pid).to_string());
+                    }
+                    Life::Serves => {}
                 }
-                picture.mounts.push(path);
+                let pid = files.process().map(Process::id);
+                picture.mounts.push(MountState { mountpoint: path, pid, log });
             }
         }
     }
@@ -187,7 +204,9 @@ impl Picture {
         }
         text += &self.targets_text();
         for mount in &self.mounts {
-            text += &format!("\nMounted on {mount}\n");
+            let MountState { mountpoint, pid, log } = mount;
+            let by = pid.map(|pid| format!(" by process {pid}")).unwrap_or_default();
+            text += &format!("\nMounted on {mountpoint}{by}; its log: {log}\n");
         }
         if counters {
             text += &self.counters_text();
@@ -288,7 +307,8 @@ impl Picture {
             "daemons": self.daemons,
             "servers": servers,
             "targets": targets,
-            "mounts": self.mounts,
+            "mounts": self.mounts.iter().map(|m| &m.mountpoint).collect::<Vec<_>>(),
+            "mount_daemons": self.mounts,
             "trouble": self.trouble,
         })
     }

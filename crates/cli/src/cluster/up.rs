@@ -5,6 +5,7 @@ use crate::args::Up;
 use crate::cluster::credential::Credential;
 use crate::cluster::daemon::{META, cluster_id, cluster_id_text, data_name, to_text};
 use crate::cluster::mounting::{self, mounts_of};
+use crate::cluster::mounts;
 use crate::cluster::process::{self, DaemonSpec, Process, Starting};
 use crate::cluster::state::{Description, ServerDescription, StateDir};
 use crate::cluster::{keys, ports, secret};
@@ -308,8 +309,9 @@ fn await_targets(client: &Client, description: &Description) -> Done<usize> {
 
 /// Mounts the cluster, unless it is mounted there already.
 fn mount(state: &StateDir, description: &mut Description, path: &Path, undo: &mut Undo) -> Done {
-    let missing = !path.exists() && !path.is_symlink();
-    // A mount whose process has died exists, but cannot be looked at.
+    // A mount whose process has died or is stopped exists, but cannot be looked at.
+    let absolute = std::path::absolute(path).map_err(|e| Failure::file(path, e))?;
+    let missing = mounts::at(&absolute)?.is_none() && !path.exists() && !path.is_symlink();
     let path = mounting::mountpoint(path).or_else(|failure| match missing {
         true => std::path::absolute(path).map_err(|e| Failure::file(path, e)),
         false => Err(failure),

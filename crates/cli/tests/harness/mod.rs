@@ -112,6 +112,14 @@ impl Cluster<'_> {
             .unwrap_or_else(|| panic!("{daemon} does not run"))
     }
 
+    /// The name of the daemon of its only mount.
+    pub fn mount_daemon(&self) -> String {
+        let run = std::fs::read_dir(self.dir().join("run")).unwrap().flatten();
+        let mut names = run.map(|f| f.file_name().to_string_lossy().into_owned());
+        let found = names.find(|n| n.starts_with("mount-") && n.ends_with(".pid")).unwrap();
+        found.trim_end_matches(".pid").to_owned()
+    }
+
     /// SIGKILL to one daemon; returns when it is gone.
     pub fn kill(&self, daemon: &str) {
         let pid = self.pid(daemon);

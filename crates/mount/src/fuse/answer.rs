@@ -15,12 +15,19 @@ pub(super) struct Answer<D> {
     device: D,
     unique: u64,
     given: Cell<bool>,
+    heard: Cell<bool>,
 }
 
 impl<D: AsFd> Answer<D> {
     /// To be sent through the descriptor that the request was read from.
     pub(super) fn new(device: D, unique: u64) -> Self {
-        Self { device, unique, given: Cell::new(false) }
+        Self { device, unique, given: Cell::new(false), heard: Cell::new(true) }
+    }
+
+    /// Whether the caller was there to hear it. If not, what it was given (an
+    /// open file) has to be taken back.
+    pub(super) fn was_heard(&self) -> bool {
+        self.heard.get()
     }
 
     /// Success without a payload.
@@ -64,8 +71,13 @@ impl<D: AsFd> Answer<D> {
         let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(first), IoSlice::new(second)];
         let used = if second.is_empty() { &parts[..2] } else { &parts[..] };
         match writev(&self.device, used) {
-            // ENOENT: the caller was killed; ENODEV: the mount is gone.
-            Ok(_) | Err(OsErrno::NOENT | OsErrno::NODEV) => Ok(()),
+            // The mount is gone.
+            Ok(_) | Err(OsErrno::NODEV) => Ok(()),
+            // The caller was killed, and has its answer.
+            Err(OsErrno::NOENT) => {
+                self.heard.set(false);
+                Ok(())
+            }
             Err(errno) => Err(errno),
         }
     }

@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 
 use super::abi;
 use super::answer::Answer;
-use super::args::{CopyArgs, Entry, IoArgs, IoctlArgs, NodeId, Opened};
+use super::args::{CopyArgs, Entry, IoArgs, IoctlArgs, NodeId, Opened, ReleaseArgs};
 use super::dir_sink::DirSink;
 use super::encode;
 use super::errno::Errno;
@@ -52,8 +52,20 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
             }
             Op::ReadLink => self.readlink(),
 
-            Op::Open(args) => self.value(&encode::opened(&fs.open(ctx, node, args)?)),
-            Op::OpenDir { flags } => self.value(&encode::opened(&fs.opendir(ctx, node, flags)?)),
+            Op::Open(args) => {
+                let opened = fs.open(ctx, node, args)?;
+                self.value(&encode::opened(&opened))?;
+                self.take_back(node, &opened);
+                Ok(())
+            }
+            Op::OpenDir { flags } => {
+                let opened = fs.opendir(ctx, node, flags)?;
+                self.value(&encode::opened(&opened))?;
+                if !self.answer.was_heard() {
+                    fs.releasedir(ctx, node, opened.fh)?;
+                }
+                Ok(())
+            }
             Op::Create { name, mode, args } => {
                 self.created(&fs.create(ctx, node, name, mode, args)?)
             }
@@ -143,13 +155,34 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
     }
 
     fn entry(&self, entry: &Entry) -> Reply<()> {
-        self.value(&encode::entry(entry))
+        self.value(&encode::entry(entry))?;
+        self.take_back_entry(entry);
+        Ok(())
     }
 
     fn created(&self, (entry, opened): &(Entry, Opened)) -> Reply<()> {
-        let (entry, opened) = (encode::entry(entry), encode::opened(opened));
-        self.answer.parts(entry.as_bytes(), opened.as_bytes());
+        let reply = (encode::entry(entry), encode::opened(opened));
+        self.answer.parts(reply.0.as_bytes(), reply.1.as_bytes());
+        self.take_back(entry.attr.file.0, opened);
+        self.take_back_entry(entry);
         Ok(())
+    }
+
+    /// Closes a file whose opener was killed meanwhile: nobody else will.
+    fn take_back(&self, node: NodeId, opened: &Opened) {
+        let released = || self.fs.release(self.ctx, node, opened.fh, ReleaseArgs::default());
+        if !self.answer.was_heard()
+            && let Err(errno) = released()
+        {
+            tracing::debug!(?errno, "a file of a killed program was not released");
+        }
+    }
+
+    /// The kernel did not learn of this entry, and so will never forget it.
+    fn take_back_entry(&self, entry: &Entry) {
+        if !self.answer.was_heard() {
+            self.fs.forget(entry.attr.file.0, 1);
+        }
     }
 
     fn lookup(&self, name: &[u8]) -> Reply<()> {

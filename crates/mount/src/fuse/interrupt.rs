@@ -142,6 +142,13 @@ impl InterruptTable {
         Active { table: self, unique, interrupt }
     }
 
+    /// Interrupts a request that is registered, whatever it heeds.
+    pub(super) fn raise(&self, unique: u64) {
+        if let Some((_, interrupt, _)) = self.lock().active.iter().find(|(id, ..)| *id == unique) {
+            interrupt.raise();
+        }
+    }
+
     /// Its caller got a signal: interrupts a request, now or when it is
     /// registered, if it heeds that.
     pub(super) fn interrupt(&self, unique: u64) {

@@ -23,6 +23,7 @@ mod errno;
 mod filesystem;
 mod heeds;
 mod interrupt;
+mod killed;
 mod mount;
 mod mount_error;
 mod notify;

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use zerocopy::IntoBytes;
@@ -14,6 +15,7 @@ use super::crew::Crew;
 use super::errno::Errno;
 use super::filesystem::{Filesystem, Negotiated};
 use super::interrupt::InterruptTable;
+use super::killed::Callers;
 use super::mount::{self, Mounted};
 use super::mount_error::MountError;
 use super::notify::Notifier;
@@ -71,6 +73,7 @@ impl<F: Filesystem> Session<F> {
             device: Arc::clone(&device),
             crew: Crew::new(config.waiting_workers, config.max_workers, MAX_QUEUED),
             interrupts: Arc::clone(&interrupts),
+            callers: Arc::default(),
             pool: Arc::new(WritePool::new(buffer_bytes, config.write_pool_bytes)),
             max_io_bytes: agreed.max_io_bytes,
             setxattr_ext: agreed.flags & init::SETXATTR_EXT != 0,
@@ -119,7 +122,12 @@ impl<F: Filesystem> Session<F> {
             }
         }
         let shared = &self.shared;
+        let watch = watch_callers(shared);
         let left = shared.crew.wait(self.handle.drain_timeout, || shared.interrupts.close());
+        shared.callers.close();
+        if watch.is_some_and(|watch| watch.join().is_err()) {
+            tracing::error!("the thread that looks for killed callers panicked");
+        }
         if left > 0 {
             tracing::warn!(threads = left, "operations still run after the mount has ended");
         }
@@ -129,6 +137,16 @@ impl<F: Filesystem> Session<F> {
             None => Ok(()),
         }
     }
+}
+
+/// Starts the thread that answers callers who were killed. Without it they wait
+/// until their operation ends by itself.
+fn watch_callers<F>(shared: &Shared<F>) -> Option<JoinHandle<()>> {
+    let (callers, interrupts): (Arc<Callers>, _) =
+        (Arc::clone(&shared.callers), Arc::clone(&shared.interrupts));
+    let watch = move || callers.watch(&interrupts);
+    let started = std::thread::Builder::new().name("weir-killed".into()).spawn(watch);
+    started.inspect_err(|error| tracing::warn!(%error, "killed callers are not looked for")).ok()
 }
 
 impl<F: Filesystem> Drop for Session<F> {

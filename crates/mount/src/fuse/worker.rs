@@ -20,6 +20,7 @@ use super::errno::Errno;
 use super::filesystem::{Filesystem, RequestContext};
 use super::heeds::Heeds;
 use super::interrupt::{Interrupt, InterruptTable};
+use super::killed::Callers;
 use super::notify::mark_serving_thread;
 use super::pages::Pages;
 use super::request::{Op, Request};
@@ -43,6 +44,7 @@ pub(super) struct Shared<F> {
     pub(super) device: Arc<OwnedFd>,
     pub(super) crew: Crew<Queued>,
     pub(super) interrupts: Arc<InterruptTable>,
+    pub(super) callers: Arc<Callers>,
     pub(super) pool: Arc<WritePool>,
     pub(super) max_io_bytes: usize,
     pub(super) setxattr_ext: bool,
@@ -244,8 +246,14 @@ impl<F: Filesystem> Worker<F> {
         let bytes = &request.0[REQUEST_START..REQUEST_START + length];
         let Ok(Request { header, op }) = Request::parse(bytes, shared.setxattr_ext) else { return };
         let heeds = Heeds::of(&op, header.pid);
-        let active = shared.interrupts.begin(header.unique, interrupt, heeds);
         let answer = Answer::new(&**device, header.unique);
+        if matches!(op, Op::Flush { .. }) && shared.callers.is_dying(header.pid) {
+            // The release that follows writes what there is.
+            answer.error(Errno::EINTR);
+            return;
+        }
+        let active = shared.interrupts.begin(header.unique, interrupt, heeds);
+        let waiting = shared.callers.begin(header.unique, header.pid, device);
         let ctx = RequestContext::new(&header, interrupt);
         let dispatch = Dispatch {
             fs: &shared.fs,
@@ -271,7 +279,7 @@ impl<F: Filesystem> Worker<F> {
                 answer.error(Errno::EIO);
             }
         }
-        drop(active);
+        drop((active, waiting));
     }
 }
 

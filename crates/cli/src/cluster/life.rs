@@ -1,0 +1,61 @@
+//! Whether somebody serves a mount: asked in a way that never hangs, whatever
+//! its process does.
+
+use crate::cluster::mounting::MountFiles;
+use crate::cluster::mounts::WeirMount;
+use crate::failure::Failure;
+use crate::settings::Cluster;
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// How long a mount may take to answer. A dead one does at once.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How a mount is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Its process serves it, or waits for a server.
+    Serves,
+    /// Its process has been stopped by a signal.
+    Stopped(i32),
+    /// Its process has ended: every call there fails with `ENOTCONN`.
+    Dead,
+}
+
+impl Life {
+    /// How this mount is.
+    pub fn of(mount: &WeirMount) -> Self {
+        let files = Cluster::from_source(&mount.source)
+            .and_then(|cluster| MountFiles::of(&cluster, &mount.mountpoint).ok());
+        let process = files.and_then(|files| files.process());
+        if let Some(process) = process.filter(|process| process.is_stopped()) {
+            return Self::Stopped(process.id());
+        }
+        if is_dead(&mount.mountpoint) { Self::Dead } else { Self::Serves }
+    }
+}
+
+/// What is wrong with a mount whose process has been stopped, and what to do.
+pub fn stopped(mountpoint: &Path, pid: i32) -> Failure {
+    Failure::new(format!("the process of the mount, {pid}, is stopped"))
+        .about(mountpoint.display())
+        .hint(format!(
+            "`kill -CONT {pid}` lets it go on; `kill -9 {pid}` ends it, without what it had not \
+             written yet, and `weir mount` then takes over"
+        ))
+}
+
+/// Whether the kernel says that nobody serves a mount any more.
+fn is_dead(mountpoint: &Path) -> bool {
+    let (sender, receiver) = mpsc::channel();
+    let path = mountpoint.to_owned();
+    // A thread of its own: a process that does not answer would hold this one.
+    std::thread::spawn(move || {
+        // The kernel may answer a stat from its cache, this never.
+        let _ = sender.send(rustix::fs::statfs(&path));
+    });
+    let answer = receiver.recv_timeout(PROBE_TIMEOUT);
+    matches!(answer, Ok(Err(Errno::NOTCONN | Errno::CONNABORTED)))
+}

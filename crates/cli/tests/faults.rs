@@ -1,0 +1,198 @@
+//! Daemons are killed and stopped while programs use the mount: every call
+//! returns within its bound or can be killed, and the mount works on when the
+//! daemon is back, without being mounted again.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod fault_load;
+mod harness;
+
+use fault_load::{CALLS, Program};
+use harness::{Cluster, Place, eventually, noise, root};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const ALL: [&str; 5] = ["meta", "data-1", "data-2", "data-3", "data-4"];
+
+#[test]
+fn load_process() {
+    fault_load::run_if_asked();
+}
+
+fn signal(pid: i32, signal: Signal) {
+    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+}
+
+/// Stopped daemons, which go on when this is gone.
+struct Stopped(Vec<i32>);
+
+impl Stopped {
+    fn these(cluster: &Cluster<'_>, daemons: &[&str]) -> Self {
+        let pids: Vec<i32> = daemons.iter().map(|daemon| cluster.pid(daemon)).collect();
+        pids.iter().for_each(|pid| signal(*pid, Signal::STOP));
+        Self(pids)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        for pid in &self.0 {
+            let _ = kill_process(Pid::from_raw(*pid).unwrap(), Signal::CONT);
+        }
+    }
+}
+
+fn mounted<'a>(place: &'a Place, name: &str, options: &str) -> (Cluster<'a>, PathBuf) {
+    let cluster = place.up(name, &["--targets", "4"]);
+    let at = place.path("m");
+    fs::create_dir(&at).unwrap();
+    cluster.weir(&["mount", at.to_str().unwrap(), "-o", options]).ok();
+    (cluster, at)
+}
+
+fn programs(place: &Place, at: &Path, calls: &[&'static str], handler: bool) -> Vec<Program> {
+    let start = |call: &&'static str| {
+        Program::start(call, &at.join(call), place.path(&format!("report-{call}")), handler)
+    };
+    let all: Vec<Program> = calls.iter().map(start).collect();
+    let begun = |p: &Program| p.report().calls >= 3;
+    eventually("all programs work", || all.iter().all(begun));
+    all
+}
+
+/// Waits until each (but those that never wait) is stuck in a call.
+fn wait_until_stuck(programs: &[Program]) {
+    let calls = || programs.iter().map(|p| p.report().calls).collect::<Vec<_>>();
+    let is_stuck = |p: &Program, before: u64| p.call == "dirty" || p.report().calls == before;
+    eventually("every program waits for a server", || {
+        let before = calls();
+        std::thread::sleep(Duration::from_millis(700));
+        programs.iter().zip(before).all(|(p, before)| is_stuck(p, before))
+    });
+}
+
+#[test]
+fn a_killed_program_is_gone_at_once_whatever_call_it_waits_in() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place, "kill", "ttl=0");
+    let mut programs = programs(&place, &at, &CALLS, false);
+    let stopped = Stopped::these(&cluster, &ALL);
+    wait_until_stuck(&programs);
+    let begin = Instant::now();
+    for program in &programs {
+        // Ctrl-C ends a program like SIGKILL, unless it sees to that itself.
+        signal(program.pid(), if program.call == "stat" { Signal::INT } else { Signal::KILL });
+    }
+    let mut late: Vec<&str> = programs.iter().map(|p| p.call).collect();
+    while !late.is_empty() && begin.elapsed() < Duration::from_secs(2) {
+        late = programs.iter_mut().filter_map(|p| (!p.is_gone()).then_some(p.call)).collect();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(late.is_empty(), "not gone within 2 s: {late:?}");
+    drop(stopped);
+    let begin = Instant::now();
+    fs::write(at.join("after"), noise(3_000_000, 7)).unwrap();
+    assert!(fs::read(at.join("after")).unwrap() == noise(3_000_000, 7));
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    cluster.weir(&["umount", at.to_str().unwrap()]).ok();
+}
+
+#[test]
+fn a_signal_that_a_program_handles_ends_its_wait_with_eintr() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place, "intr", "ttl=0,direct_io");
+    let programs = programs(&place, &at, &["read", "stat", "open", "readdir", "unlink"], true);
+    let _stopped = Stopped::these(&cluster, &ALL);
+    wait_until_stuck(&programs);
+    let begin = Instant::now();
+    programs.iter().for_each(Program::interrupt);
+    let told = |p: &Program| p.report().interrupted > 0;
+    while !programs.iter().all(told) {
+        let late = || programs.iter().filter(|p| !told(p)).map(|p| p.call).collect::<Vec<_>>();
+        assert!(begin.elapsed() < Duration::from_secs(2), "no EINTR within 2 s: {:?}", late());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Seconds that a mount of these tests waits for a server in one step of a call.
+const TIMEOUT_S: u64 = 2;
+/// What a call may take with that: see "When something is away" in
+/// `docs/semantics.md`. (The rest is for two busy cores.)
+const BOUND: Duration = Duration::from_secs(3 * TIMEOUT_S + 3);
+
+/// The load of the tests below: every call, and a file that is synced.
+fn check_load(programs: &[Program]) {
+    for program in programs {
+        let report = program.report();
+        let longest = Duration::from_millis(report.longest_ms);
+        assert!(longest < BOUND, "{} took {longest:?}\n{}", program.call, program.log());
+    }
+}
+
+fn work_on(programs: &[Program]) {
+    let before: Vec<_> = programs.iter().map(Program::report).collect();
+    eventually("every program works on", || {
+        let all = programs.iter().zip(&before);
+        all.map(|(p, b)| (p.report(), b))
+            .all(|(now, b)| now.calls - now.failed > b.calls - b.failed + 2)
+    });
+}
+
+#[test]
+fn a_stopped_daemon_holds_no_call_beyond_the_bound_and_work_goes_on_when_it_is_back() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place, "stop", &format!("ttl=0,timeout={TIMEOUT_S}"));
+    let synced: Vec<Vec<u8>> = (0..8).map(|i| noise(2_000_000, i)).collect();
+    for (i, bytes) in synced.iter().enumerate() {
+        fs::write(at.join(format!("synced-{i}")), bytes).unwrap();
+        fs::File::open(at.join(format!("synced-{i}"))).unwrap().sync_all().unwrap();
+    }
+    // But for a page fault, whose failure ends a program with SIGBUS.
+    let programs = programs(&place, &at, &CALLS[..9], false);
+    for daemons in [&["meta"][..], &["data-2"], &["meta", "data-1", "data-3"], &ALL] {
+        let stopped = Stopped::these(&cluster, daemons);
+        // Longer than the timeout: calls fail meanwhile.
+        std::thread::sleep(Duration::from_secs(TIMEOUT_S + 1));
+        drop(stopped);
+        work_on(&programs);
+        check_load(&programs);
+    }
+    drop(programs);
+    for (i, bytes) in synced.iter().enumerate() {
+        assert!(fs::read(at.join(format!("synced-{i}"))).unwrap() == *bytes, "file {i}");
+    }
+    cluster.weir(&["umount", at.to_str().unwrap()]).ok();
+}
+
+#[test]
+fn a_daemon_that_is_killed_and_started_again_fails_no_call() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place, "again", "ttl=0");
+    let programs = programs(&place, &at, &CALLS, false);
+    for daemons in
+        [&["meta"][..], &["data-1"], &["data-2", "data-3", "data-4"], &["meta", "data-1"]]
+    {
+        daemons.iter().for_each(|daemon| cluster.kill(daemon));
+        std::thread::sleep(Duration::from_millis(300));
+        cluster.place.weir(&["up", "--name", &cluster.name]).ok();
+        work_on(&programs);
+    }
+    for program in &programs {
+        let report = program.report();
+        assert_eq!(report.failed, 0, "{}: {}", program.call, program.log());
+    }
+}

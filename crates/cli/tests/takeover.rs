@@ -1,0 +1,159 @@
+//! The process of a mount dies, or is stopped: nobody hangs, `weir status` says
+//! what to do, and the next `weir mount` takes the place over.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod fault_load;
+mod harness;
+
+use fault_load::Program;
+use harness::{Cluster, Place, Said, eventually, noise, root};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+#[test]
+fn load_process() {
+    fault_load::run_if_asked();
+}
+
+fn mounted(place: &Place) -> (Cluster<'_>, PathBuf) {
+    let at = place.path("m");
+    let cluster = place.up("over", &["--targets", "2", "--mount", at.to_str().unwrap()]);
+    (cluster, at)
+}
+
+/// A program that goes on using its open file and the path of another.
+fn users(place: &Place, at: &Path) -> [Program; 2] {
+    let start = |call| Program::start(call, &at.join(call), place.path(call), false);
+    let users = [start("read"), start("fsync")];
+    eventually("they work", || users.iter().all(|user| user.report().calls > 2));
+    users
+}
+
+fn quickly(command: impl FnOnce() -> Said) -> Said {
+    let begin = Instant::now();
+    let said = command();
+    assert!(begin.elapsed() < Duration::from_secs(8), "{:?}: {said:?}", begin.elapsed());
+    said
+}
+
+/// How often the kernel has something mounted there.
+fn mounts_at(path: &Path) -> usize {
+    let table = fs::read_to_string("/proc/self/mounts").unwrap();
+    table.lines().filter(|line| line.split(' ').nth(1) == path.to_str()).count()
+}
+
+#[test]
+fn a_dead_mount_is_taken_over_though_programs_still_have_files_open_there() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place);
+    let path = at.to_str().unwrap();
+    fs::write(at.join("kept"), noise(1_000_000, 3)).unwrap();
+    fs::File::open(at.join("kept")).unwrap().sync_all().unwrap();
+    let mut users = users(&place, &at);
+    cluster.kill(&cluster.mount_daemon());
+    eventually("they are told", || {
+        users.iter().all(|user| user.log().contains("Transport endpoint is not connected"))
+    });
+    let status = quickly(|| cluster.weir(&["status"]));
+    let words = ["process of the mount on", path, "has ended", "`weir mount", "its log: "];
+    assert!(status.code == Some(1) && words.iter().all(|w| status.out.contains(w)), "{status:?}");
+
+    quickly(|| cluster.weir(&["mount", path])).ok();
+    assert!(fs::read(at.join("kept")).unwrap() == noise(1_000_000, 3));
+    assert_eq!(mounts_at(&at), 1);
+    cluster.weir(&["status"]).ok();
+    // What was open is not: the programs live, and go on being told.
+    for user in &mut users {
+        let failed = user.report().failed;
+        eventually("they are told again", || user.report().failed > failed);
+        assert!(!user.is_gone());
+    }
+    drop(users);
+    cluster.weir(&["umount", path]).ok();
+}
+
+#[test]
+fn a_dead_mount_that_is_in_use_can_be_unmounted() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place);
+    let _users = users(&place, &at);
+    cluster.kill(&cluster.mount_daemon());
+    quickly(|| cluster.weir(&["umount", at.to_str().unwrap()])).ok();
+    assert_eq!(mounts_at(&at), 0);
+    cluster.weir(&["status"]).ok();
+}
+
+#[test]
+fn a_stopped_mount_is_named_goes_on_when_it_is_continued_and_is_taken_over_when_killed() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place);
+    let path = at.to_str().unwrap();
+    let mut users = users(&place, &at);
+    let pid = Pid::from_raw(cluster.pid(&cluster.mount_daemon())).unwrap();
+    let number = pid.as_raw_nonzero().to_string();
+    kill_process(pid, Signal::STOP).unwrap();
+    let advice = ["is stopped", &number, "kill -CONT"];
+    let status = quickly(|| cluster.weir(&["status"]));
+    assert!(status.code == Some(1) && advice.iter().all(|w| status.out.contains(w)), "{status:?}");
+    quickly(|| cluster.weir(&["mount", path])).fails(&advice);
+    quickly(|| cluster.weir(&["umount", path])).fails(&advice);
+    kill_process(pid, Signal::CONT).unwrap();
+    let before: Vec<u64> = users.iter().map(|user| user.report().calls).collect();
+    let go_on = || users.iter().zip(&before).all(|(user, before)| user.report().calls > before + 2);
+    eventually("its users go on", go_on);
+    assert!(users.iter().all(|user| user.report().failed == 0));
+
+    kill_process(pid, Signal::STOP).unwrap();
+    cluster.kill(&cluster.mount_daemon());
+    quickly(|| cluster.weir(&["mount", path])).ok();
+    assert_eq!(fs::read(at.join("read/file")).unwrap(), noise(1 << 20, 1));
+    for user in &mut users {
+        eventually("they are told", || user.report().failed > 0);
+        assert!(!user.is_gone());
+    }
+}
+
+#[test]
+fn of_several_mount_commands_at_once_one_wins_and_the_others_say_so() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place);
+    let path = at.to_str().unwrap();
+    fs::write(at.join("kept"), "kept").unwrap();
+    for dead in [true, false] {
+        match dead {
+            true => cluster.kill(&cluster.mount_daemon()),
+            false => drop(cluster.weir(&["umount", path]).ok()),
+        }
+        let start = |_| {
+            let mut command = cluster.command(&["mount", path]);
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let commands: Vec<_> = (0..4).map(start).collect();
+        let ends: Vec<_> = commands.into_iter().map(|c| c.wait_with_output().unwrap()).collect();
+        let (won, lost): (Vec<_>, Vec<_>) = ends.into_iter().partition(|e| e.status.success());
+        assert_eq!(won.len(), 1, "{lost:?}");
+        for output in lost {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(said.contains("a Weir is mounted here already"), "{said}");
+        }
+        assert_eq!(mounts_at(&at), 1);
+        assert_eq!(fs::read_to_string(at.join("kept")).unwrap(), "kept");
+        cluster.weir(&["status"]).ok();
+    }
+}

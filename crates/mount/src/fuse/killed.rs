@@ -1,0 +1,189 @@
+//! Callers that were killed: a process that was sent SIGKILL (or any signal
+//! that ends it) waits in the kernel for the answer to its request. Here it
+//! gets one, so that it is gone at once; the work goes on without it, because
+//! bytes that were taken from a program are not given up.
+//!
+//! The kernel says of a signal at most once, and not at all of one that comes
+//! after another or while the process closes its files; so this looks for
+//! itself, and only at requests that take long.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::answer::Answer;
+use super::errno::Errno;
+use super::interrupt::InterruptTable;
+
+/// How often it looks.
+const TICK: Duration = Duration::from_millis(100);
+/// Requests younger than this are left alone: most are answered long before.
+const LONG: Duration = Duration::from_millis(300);
+/// Processes remembered as killed; the oldest are forgotten.
+const MAX_KILLED: usize = 256;
+
+/// A request that is being served.
+#[derive(Debug)]
+struct Caller {
+    unique: u64,
+    /// The thread that waits for the answer.
+    pid: u32,
+    since: Instant,
+    /// The descriptor that the answer has to leave through.
+    device: Arc<OwnedFd>,
+    answered: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Vec<Caller>,
+    killed: VecDeque<u32>,
+    closed: bool,
+}
+
+/// Who waits for an answer.
+#[derive(Debug, Default)]
+pub(super) struct Callers {
+    state: Mutex<State>,
+    end: Condvar,
+}
+
+impl Callers {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a request until the guard is dropped.
+    pub(super) fn begin(&self, unique: u64, pid: u32, device: &Arc<OwnedFd>) -> Waiting<'_> {
+        // 0: work of the kernel's own, or a process that cannot be seen.
+        if pid != 0 {
+            let device = Arc::clone(device);
+            let since = Instant::now();
+            let caller = Caller { unique, pid, since, device, answered: false };
+            self.lock().waiting.push(caller);
+        }
+        Waiting { callers: self, unique }
+    }
+
+    /// Whether this process was found killed before and is closing its files
+    /// now: nobody hears what comes of that.
+    pub(super) fn is_dying(&self, pid: u32) -> bool {
+        let known = self.lock().killed.contains(&pid);
+        known && was_killed(pid)
+    }
+
+    /// Answers callers that were killed, until closed.
+    pub(super) fn watch(&self, interrupts: &InterruptTable) {
+        loop {
+            let state = self.lock();
+            if state.closed {
+                return;
+            }
+            let waited = self.end.wait_timeout(state, TICK);
+            let state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let long: Vec<(u64, u32, Arc<OwnedFd>)> = state
+                .waiting
+                .iter()
+                .filter(|caller| {
+                    let known = state.killed.contains(&caller.pid);
+                    !caller.answered && (known || caller.since.elapsed() >= LONG)
+                })
+                .map(|caller| (caller.unique, caller.pid, Arc::clone(&caller.device)))
+                .collect();
+            drop(state);
+            for (unique, pid, device) in long {
+                if was_killed(pid) {
+                    self.note_killed(unique, pid);
+                    // What can end early does.
+                    interrupts.raise(unique);
+                    Answer::new(&*device, unique).error(Errno::EINTR);
+                }
+            }
+        }
+    }
+
+    fn note_killed(&self, unique: u64, pid: u32) {
+        let mut state = self.lock();
+        for caller in state.waiting.iter_mut().filter(|caller| caller.unique == unique) {
+            caller.answered = true;
+        }
+        if !state.killed.contains(&pid) {
+            if state.killed.len() == MAX_KILLED {
+                state.killed.pop_front();
+            }
+            state.killed.push_back(pid);
+        }
+    }
+
+    /// Ends [`Callers::watch`].
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.end.notify_all();
+    }
+}
+
+/// A noted request.
+pub(super) struct Waiting<'a> {
+    callers: &'a Callers,
+    unique: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.callers.lock().waiting.retain(|caller| caller.unique != self.unique);
+    }
+}
+
+/// Whether a thread has been sent a signal that ends it, or is ending because
+/// of one. (One that ends by itself is waited for: what it wrote is to be seen
+/// when it is gone.)
+fn was_killed(pid: u32) -> bool {
+    let read = |name| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    kill_pending(&read("status")) || ended_by_signal(&read("stat"))
+}
+
+/// The kernel marks every thread of a process that a signal ends with a pending
+/// SIGKILL.
+fn kill_pending(status: &str) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
+    let pending = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    pending.is_some_and(|mask| mask & 1 << (libc::SIGKILL - 1) != 0)
+}
+
+/// From `/proc/PID/stat`: on its way out, with a signal as the reason.
+fn ended_by_signal(stat: &str) -> bool {
+    const EXITING: u64 = 0x4;
+    // The name, in parentheses, may hold anything; fields count from its end,
+    // where the third begins.
+    let fields = stat.rfind(')').map_or("", |end| &stat[end + 1..]);
+    let field = |number: usize| -> Option<u64> {
+        fields.split_ascii_whitespace().nth(number - 3)?.parse().ok()
+    };
+    let (flags, exit_code) = (field(9).unwrap_or(0), field(52).unwrap_or(0));
+    flags & EXITING != 0 && exit_code & 0x7f != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pending_kill_is_seen_and_other_signals_are_not() {
+        assert!(kill_pending("Name:\tx\nSigPnd:\t0000000000000100\nShdPnd:\t0\n"));
+        assert!(!kill_pending("SigPnd:\t0000000000004000\nShdPnd:\t0000000000000100\n"));
+        assert!(!kill_pending(""));
+    }
+
+    #[test]
+    fn an_end_by_a_signal_is_told_from_one_of_its_own() {
+        let stat = |flags: u64, code: u64| {
+            let middle = "0 ".repeat(42);
+            format!("12 (a ) b) D 1 1 1 0 -1 {flags} {middle}{code}\n")
+        };
+        assert!(ended_by_signal(&stat(0x0040_0004, 9)));
+        assert!(!ended_by_signal(&stat(0x0040_0004, 1 << 8)), "exit(1)");
+        assert!(!ended_by_signal(&stat(0x0040_0000, 9)), "alive");
+        assert!(!ended_by_signal(""));
+    }
+}
