@@ -52,6 +52,15 @@ bugs! {
     DropRetriedWrite = "drop-retried-write",
     /// A returning client does not say what it has open.
     SkipReassert = "skip-reassert",
+    /// A lease is given to a session while others still hold theirs.
+    SkipRecall = "skip-recall",
+    /// After a restart the metadata server does not wait until clients have said
+    /// what they hold.
+    GrantInGrace = "grant-in-grace",
+    /// A lease to write is taken from a silent session without fencing it off.
+    SkipFence = "skip-fence",
+    /// A name changes without an event to those who keep it.
+    KeepBelief = "keep-belief",
 }
 
 /// Whether this bug is planted.

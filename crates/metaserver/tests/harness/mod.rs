@@ -185,18 +185,23 @@ impl<E: Engine> Cluster<E> {
     pub fn raw(&mut self, peer: Peer, op: Op, body: &[u8]) -> Result<Vec<u8>, Error> {
         let header = Header::request(op, RequestId(1));
         let answer = self.machine.on_request(peer, &header, body, self.now);
+        let answer = self.settled(answer);
         self.machine.flush().unwrap();
         self.waited_for_disk = matches!(answer, Answer::AfterSync(..));
-        match answer {
-            Answer::Now(reply) | Answer::AfterSync(_, reply) => match reply.status {
-                None => Ok(reply.body),
-                Some(kind) => {
-                    let error = Error::from_bytes(&reply.body).unwrap();
-                    assert_eq!(error.kind, kind);
-                    Err(error)
-                }
-            },
+        outcome(answer)
+    }
+
+    /// Lets time pass until a request that has to wait is answered.
+    fn settled(&mut self, answer: Answer) -> Answer {
+        let Answer::Parked(ticket) = answer else { return answer };
+        for _ in 0..120 {
+            let ready = self.machine.take_ready(self.now);
+            if let Some((_, answer)) = ready.into_iter().find(|(ready, _)| *ready == ticket) {
+                return answer;
+            }
+            self.pass_ms(500);
         }
+        panic!("a request was never answered");
     }
 
     /// Asks something that changes nothing.
@@ -279,6 +284,21 @@ impl<E: Engine> Cluster<E> {
     pub fn keys(&self, prefix: &str) -> usize {
         let end = weir_metastore::prefix_end(prefix.as_bytes()).unwrap();
         self.machine.engine().range(prefix.as_bytes(), &end, usize::MAX).unwrap().len()
+    }
+}
+
+/// What an answer says, as the client would see it.
+pub fn outcome(answer: Answer) -> Result<Vec<u8>, Error> {
+    match answer {
+        Answer::Now(reply) | Answer::AfterSync(_, reply) => match reply.status {
+            None => Ok(reply.body),
+            Some(kind) => {
+                let error = Error::from_bytes(&reply.body).unwrap();
+                assert_eq!(error.kind, kind);
+                Err(error)
+            }
+        },
+        Answer::Parked(_) => panic!("it waits for others"),
     }
 }
 
