@@ -39,6 +39,8 @@ pub struct Cluster<E: Engine> {
     pub waited_for_disk: bool,
     pub now: Moment,
     pub times: Times,
+    /// Every session that there was.
+    pub sessions: Vec<SessionId>,
     runs: u8,
 }
 
@@ -58,8 +60,15 @@ impl Cluster<ModelEngine> {
 
     /// The process is killed and started again.
     pub fn restart(self) -> Self {
-        let Self { machine, now, times, runs, .. } = self;
-        Self::open(machine.into_engine(), now, times, runs + 1)
+        let mut next = self.killed();
+        next.nothing_is_held();
+        next
+    }
+
+    /// The same, and no client has come back yet.
+    pub fn killed(self) -> Self {
+        let Self { machine, now, times, runs, sessions, .. } = self;
+        Self { sessions, ..Self::open(machine.into_engine(), now, times, runs + 1) }
     }
 }
 
@@ -72,9 +81,11 @@ pub fn embedded(dir: &std::path::Path) -> Embedded {
 impl Cluster<Embedded> {
     /// The process is killed and started again.
     pub fn restart_in(self, dir: &std::path::Path) -> Self {
-        let Self { machine, now, times, runs, .. } = self;
+        let Self { machine, now, times, runs, sessions, .. } = self;
         drop(machine);
-        Self::open(embedded(dir), now, times, runs + 1)
+        let mut next = Self { sessions, ..Self::open(embedded(dir), now, times, runs + 1) };
+        next.nothing_is_held();
+        next
     }
 }
 
@@ -92,7 +103,18 @@ impl<E: Engine> Cluster<E> {
 
     pub fn open(engine: E, now: Moment, times: Times, runs: u8) -> Self {
         let machine = MetaMachine::open(engine, times, master(), [runs; 32], now).unwrap();
-        Self { machine, waited_for_disk: false, now, times, runs }
+        Self { machine, waited_for_disk: false, now, times, sessions: Vec::new(), runs }
+    }
+
+    /// Every client comes back and says that it holds no lease: so nothing
+    /// waits for that.
+    pub fn nothing_is_held(&mut self) {
+        let prefix = MetaPrefix { caller: root(), mutation: None };
+        let last = ReassertRequest { files: Vec::new(), leases: Vec::new(), last: true };
+        for session in self.sessions.clone() {
+            // One that has expired is not waited for.
+            let _ = self.send::<ReassertRequest>(Peer::Client(session), &body(&prefix, &last));
+        }
     }
 
     /// Lets time pass, with ticks, while the data server lives.
@@ -122,6 +144,7 @@ impl<E: Engine> Cluster<E> {
         let hello = Self::hello(Identity::Client(ADMIN), SessionId(0));
         let session = self.machine.welcome(&hello, self.now).unwrap().session;
         self.machine.flush().unwrap();
+        self.sessions.push(session);
         Client { session, next: 1, caller }
     }
 
