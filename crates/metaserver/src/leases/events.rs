@@ -173,6 +173,13 @@ impl Events {
         Some(ask)
     }
 
+    /// The process itself was away: that was nobody else's delay.
+    pub fn forgive(&mut self, now_ms: u64) {
+        for known in self.sessions.values_mut() {
+            known.outstanding.values_mut().for_each(|event| event.since_ms = now_ms);
+        }
+    }
+
     /// Since when an event waits to be obeyed.
     pub fn since(&self, session: SessionId, number: u64) -> Option<u64> {
         Some(self.sessions.get(&session)?.outstanding.get(&number)?.since_ms)
@@ -181,12 +188,6 @@ impl Events {
     /// The same event, if it is on its way.
     pub fn number(&self, session: SessionId, ask: &Ask) -> Option<u64> {
         self.sessions.get(&session)?.numbers.get(ask).copied()
-    }
-
-    /// The event that has waited longest, and since when.
-    pub fn oldest(&self, session: SessionId) -> Option<(u64, u64)> {
-        let (number, oldest) = self.sessions.get(&session)?.outstanding.first_key_value()?;
-        Some((*number, oldest.since_ms))
     }
 
     /// Whether an event about a file or directory is on its way to a session:

@@ -468,6 +468,7 @@ impl<E: Engine> MetaMachine<E> {
         if now.monotonic_ms.saturating_sub(self.last_tick_ms) > LONG_TICK_MS {
             self.sessions.forgive(now.monotonic_ms);
             self.cluster.forgive(now.monotonic_ms);
+            self.leases.events.forgive(now.monotonic_ms);
         }
         self.last_tick_ms = now.monotonic_ms;
         self.exports.forget_old(now.monotonic_ms);
