@@ -54,6 +54,15 @@ bugs! {
     SkipReassert = "skip-reassert",
     /// A data server does what comes on connections that were given up.
     DoLateChanges = "do-late-changes",
+    /// A lease is given to a session while others still hold theirs.
+    SkipRecall = "skip-recall",
+    /// After a restart the metadata server does not wait until clients have said
+    /// what they hold.
+    GrantInGrace = "grant-in-grace",
+    /// A lease to write is taken from a silent session without fencing it off.
+    SkipFence = "skip-fence",
+    /// A name changes without an event to those who keep it.
+    KeepBelief = "keep-belief",
 }
 
 /// Whether this bug is planted.

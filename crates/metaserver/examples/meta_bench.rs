@@ -77,6 +77,9 @@ impl Bench {
             Answer::Now(reply) | Answer::AfterSync(_, reply) => {
                 Err(Error::from_bytes(&reply.body)?)
             }
+            Answer::Parked(_) => {
+                Err(Error::new(weir_types::ErrorKind::Busy, "there is no other client"))
+            }
         }
     }
 

@@ -32,6 +32,10 @@ pub struct MetaServerConfig {
     /// a file without a name that nobody named by then is removed.
     #[serde(default = "default_grace_ms")]
     pub grace_ms: u64,
+    /// A client that has not been heard of for so long may lose what it keeps to
+    /// others that need it.
+    #[serde(default = "default_lease_ms")]
+    pub lease_ms: u64,
     /// How long capabilities are good for.
     #[serde(default = "default_capability_ms")]
     pub capability_ms: u64,
@@ -61,6 +65,9 @@ fn default_target_timeout_ms() -> u64 {
 }
 fn default_grace_ms() -> u64 {
     Times::default().grace_ms
+}
+fn default_lease_ms() -> u64 {
+    Times::default().lease_ms
 }
 fn default_capability_ms() -> u64 {
     Times::default().capability_ms
@@ -92,6 +99,7 @@ impl MetaServerConfig {
             session_timeout_ms: default_session_timeout_ms(),
             target_timeout_ms: default_target_timeout_ms(),
             grace_ms: default_grace_ms(),
+            lease_ms: default_lease_ms(),
             capability_ms: default_capability_ms(),
             ticket_ms: default_ticket_ms(),
             heartbeat_ms: default_heartbeat_ms(),
@@ -120,6 +128,14 @@ impl MetaServerConfig {
                 "`target_timeout_ms` must be at least twice `heartbeat_ms`, which is not 0",
             );
         }
+        if self.lease_ms < 1000 || self.lease_ms > self.session_timeout_ms {
+            return bad("`lease_ms` must be at least 1000, and at most `session_timeout_ms`");
+        }
+        if self.grace_ms < self.lease_ms {
+            return bad(
+                "`grace_ms` must be at least `lease_ms`: so long clients use what they keep",
+            );
+        }
         if self.capability_ms < 1000 || self.ticket_ms < 1000 {
             return bad("`capability_ms` and `ticket_ms` must be at least 1000");
         }
@@ -131,6 +147,7 @@ impl MetaServerConfig {
             session_timeout_ms: self.session_timeout_ms,
             target_timeout_ms: self.target_timeout_ms,
             grace_ms: self.grace_ms,
+            lease_ms: self.lease_ms,
             capability_ms: self.capability_ms,
             ticket_ms: self.ticket_ms,
             heartbeat_ms: self.heartbeat_ms,

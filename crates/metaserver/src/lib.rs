@@ -11,11 +11,14 @@
 //! - A mutation is done exactly once, however often it is sent, across restarts
 //!   too (`tests/exactly_once.rs`).
 //! - It contacts nobody: data servers and clients ask, it answers.
+//! - A change waits until no other client believes otherwise (`docs/leases.md`,
+//!   `tests/leases`).
 //! - An object is named for removal only when it is durable that no file has it.
 
 pub mod audit;
 pub mod config;
 pub mod init;
+pub mod leases;
 pub mod machine;
 pub mod open_files;
 pub mod ops;

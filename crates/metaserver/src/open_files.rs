@@ -47,6 +47,12 @@ impl OpenFiles {
         known.max(u32::from(self.settling))
     }
 
+    /// Whether any other session has a file open, as far as is known.
+    pub fn is_open_elsewhere(&self, session: SessionId, file: FileId) -> bool {
+        let own = u32::from(self.rights(session, file).is_some());
+        self.sessions.get(&file).copied().unwrap_or(0) > own
+    }
+
     /// The rights with which a session has a file open.
     pub fn rights(&self, session: SessionId, file: FileId) -> Option<Rights> {
         Some(self.by_session.get(&session)?.get(&file)?.rights)

@@ -1,8 +1,8 @@
 //! Between the event loop and the machine: one thread owns both. A turn's
 //! replies are held back until the turn has been flushed.
 
-use crate::machine::{Answer, MetaMachine, Moment, Peer, Reply};
-use std::collections::VecDeque;
+use crate::machine::{Answer, MetaMachine, Moment, ParkedTicket, Peer, Reply};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 use weir_host::clock;
@@ -60,6 +60,8 @@ pub(crate) struct MetaService<E: Engine> {
     turn: Vec<(ConnId, Header, Reply)>,
     /// Wait for the disk, in the order of what they wait for.
     waiting: VecDeque<(Sequence, ConnId, Header, Reply)>,
+    /// Wait for other clients; the machine bounds how many.
+    parked: BTreeMap<ParkedTicket, (ConnId, Header)>,
     failure: Arc<Failure>,
     failed: bool,
 }
@@ -76,17 +78,34 @@ impl Encode for Encoded {
 impl<E: Engine> MetaService<E> {
     pub(crate) fn new(machine: MetaMachine<E>, start: Instant, failure: Arc<Failure>) -> Self {
         let (turn, waiting) = (Vec::new(), VecDeque::new());
-        Self { machine, start, turn, waiting, failure, failed: false }
+        let parked = BTreeMap::new();
+        Self { machine, start, turn, waiting, parked, failure, failed: false }
     }
 
     fn fail(&mut self, error: &Error) {
         self.failed = true;
         self.turn.clear();
         self.waiting.clear();
+        self.parked.clear();
         self.failure.report(error);
     }
 
+    fn answer(&mut self, conn: ConnId, header: Header, answer: Answer) {
+        match answer {
+            Answer::Now(reply) => self.turn.push((conn, header, reply)),
+            Answer::AfterSync(upto, reply) => self.waiting.push_back((upto, conn, header, reply)),
+            Answer::Parked(ticket) => {
+                self.parked.insert(ticket, (conn, header));
+            }
+        }
+    }
+
     fn finish_turn(&mut self) -> Result<()> {
+        for (ticket, answer) in self.machine.take_ready(now(self.start)) {
+            if let Some((conn, header)) = self.parked.remove(&ticket) {
+                self.answer(conn, header, answer);
+            }
+        }
         if self.machine.has_work() {
             self.machine.work(STEPS_PER_TURN, now(self.start))?;
         }
@@ -102,11 +121,15 @@ impl<E: Engine> MetaService<E> {
         let synced = self.machine.synced();
         while self.waiting.front().is_some_and(|(upto, ..)| *upto <= synced) {
             if let Some((_, conn, header, reply)) = self.waiting.pop_front() {
-                let header = Header::reply_to(&header, reply.status);
+                let header = reply_header(&header, &reply);
                 out.reply(conn, header, &Encoded(reply.body), &[], None);
             }
         }
     }
+}
+
+fn reply_header(request: &Header, reply: &Reply) -> Header {
+    Header::reply_to(request, reply.status).after_events(reply.events, reply.keep)
 }
 
 /// The time, for a process that started at `start`.
@@ -137,12 +160,8 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
             // Never welcomed.
             Identity::Ticket(..) => return,
         };
-        match self.machine.on_request(peer, &frame.header, frame.body, now(self.start)) {
-            Answer::Now(reply) => self.turn.push((frame.conn, frame.header, reply)),
-            Answer::AfterSync(upto, reply) => {
-                self.waiting.push_back((upto, frame.conn, frame.header, reply));
-            }
-        }
+        let answer = self.machine.on_request(peer, &frame.header, frame.body, now(self.start));
+        self.answer(frame.conn, frame.header, answer);
     }
 
     fn on_event(&mut self, _: EngineNews, _out: &mut Outbox) {
@@ -159,7 +178,7 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
             return self.fail(&error);
         }
         for (conn, header, reply) in self.turn.drain(..) {
-            let header = Header::reply_to(&header, reply.status);
+            let header = reply_header(&header, &reply);
             out.reply(conn, header, &Encoded(reply.body), &[], None);
         }
         self.release_synced(out);
@@ -187,6 +206,10 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
     fn on_closed(&mut self, conn: ConnId) {
         self.machine.disconnected();
         self.waiting.retain(|(_, waiting, ..)| *waiting != conn);
+        let gone = self.parked.extract_if(.., |_, (parked, _)| *parked == conn);
+        for (ticket, _) in gone {
+            self.machine.dropped(ticket);
+        }
     }
 }
 

@@ -221,8 +221,10 @@ fn malformed_requests_are_refused_and_harm_nothing() {
     let mut c = Model::new(1);
     let me = &mut c.client(root());
     for &op in Op::ALL {
+        // One of them ends the session.
+        let other = c.client(root());
         for body in [&b""[..], &[0xff; 64], &[0; 13]] {
-            for peer in [Peer::Client(me.session), Peer::Server(ServerId(1))] {
+            for peer in [Peer::Client(other.session), Peer::Server(ServerId(1))] {
                 // Some of these happen to mean something; none may panic.
                 if let Err(error) = c.raw(peer, op, body) {
                     assert!(!error.to_string().is_empty());

@@ -259,6 +259,8 @@ fn file_ids_are_never_used_again() {
             let mut engine = c.machine.into_engine();
             engine.sync().unwrap();
             c = Cluster::open(engine, now, times, 7);
+            c.sessions = vec![me.session];
+            c.nothing_is_held();
         } else {
             c = c.restart();
         }

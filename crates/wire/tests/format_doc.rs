@@ -31,6 +31,7 @@ const SOURCES: &[&str] = &[
     include_str!("../src/data.rs"),
     include_str!("../src/meta.rs"),
     include_str!("../src/map.rs"),
+    include_str!("../src/lease.rs"),
     include_str!("../src/peer.rs"),
 ];
 

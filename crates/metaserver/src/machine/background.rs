@@ -3,6 +3,7 @@
 //! All of it is in the store, so that none is forgotten; what is in memory says
 //! only where to look.
 
+use super::lease_ops::Leases;
 use super::servers::fault;
 use super::sessions::Session;
 use super::{MetaMachine, Moment};
@@ -80,6 +81,7 @@ impl<E: Engine> MetaMachine<E> {
             }
             Ok(())
         })?;
+        self.leases = Leases::new(now.unix_ms(), self.sessions.by_id.keys().copied().collect());
         self.find_orphans()?;
         if self.sessions.by_id.is_empty() {
             self.settle();
@@ -118,13 +120,15 @@ impl<E: Engine> MetaMachine<E> {
     pub(super) fn expire_sessions(&mut self, now: Moment) -> Result<()> {
         let deadline_ms = now.monotonic_ms.saturating_sub(self.times.session_timeout_ms);
         for session in self.sessions.silent_since(deadline_ms) {
-            self.end_session(session)?;
+            self.end_session(session, false)?;
             self.counters.sessions_expired += 1;
         }
         Ok(())
     }
 
-    pub(super) fn end_session(&mut self, session: SessionId) -> Result<()> {
+    /// Ends a session. `in_order`: the client says so itself, and has written
+    /// everything.
+    pub(super) fn end_session(&mut self, session: SessionId, in_order: bool) -> Result<()> {
         transact(&mut self.engine, |tx| {
             let at = key::session(session);
             let Some(bytes) = tx.get(&at)? else { return Ok(()) };
@@ -138,8 +142,9 @@ impl<E: Engine> MetaMachine<E> {
                 self.background.collect(file);
             }
         }
+        self.forget_session(session, in_order);
         self.background.ended.push_back(session);
-        tracing::info!(session = session.0, "session expired");
+        tracing::info!(session = session.0, in_order, "session ended");
         Ok(())
     }
 

@@ -34,18 +34,16 @@ pub(super) struct Done {
 }
 
 impl<E: Engine> MetaMachine<E> {
-    /// Does an operation on the namespace.
+    /// What a request came to if it has been done before; `None` if it is new.
     ///
-    /// An error (as opposed to a reply that holds one) means that nothing was
-    /// kept of it.
-    pub(super) fn execute(
+    /// # Errors
+    /// `Protocol`, `Stale`: it is none that can be done.
+    pub(super) fn repeated(
         &mut self,
         session: SessionId,
         op: Op,
         prefix: &MetaPrefix,
-        body: Reader<'_>,
-        now: Moment,
-    ) -> Result<Done> {
+    ) -> Result<Option<Done>> {
         let wrong = |why: &str| Err(Error::new(ErrorKind::Protocol, why));
         match (repeat_of(op), &prefix.mutation) {
             (None, _) => return wrong("this operation is not one of clients"),
@@ -60,8 +58,23 @@ impl<E: Engine> MetaMachine<E> {
         {
             // What it changed may not be durable yet.
             let objects_follow = matches!(op, Op::SetAttr | Op::Create | Op::Open | Op::Extend);
-            return Ok(Done { reply, objects_follow });
+            return Ok(Some(Done { reply, objects_follow }));
         }
+        Ok(None)
+    }
+
+    /// Does an operation on the namespace, which has not been done before.
+    ///
+    /// An error (as opposed to a reply that holds one) means that nothing was
+    /// kept of it.
+    pub(super) fn execute(
+        &mut self,
+        session: SessionId,
+        op: Op,
+        prefix: &MetaPrefix,
+        body: Reader<'_>,
+        now: Moment,
+    ) -> Result<Done> {
         let fresh = if takes_fresh_id(op) { self.spare()? } else { FileId(0) };
         let done = self.attempts(session, op, prefix, body, fresh, now);
         if let Some(mutation) = prefix.mutation
@@ -132,9 +145,7 @@ impl<E: Engine> MetaMachine<E> {
         let mut tx = Tx::new(&self.engine);
         let mut ctx = self.context(session, caller, fresh, now);
         match dispatch(&mut tx, &mut ctx, op, body) {
-            Ok(body) => {
-                Ok(Attempt { tx, reply: Reply { status: None, body }, effects: ctx.effects })
-            }
+            Ok(body) => Ok(Attempt { tx, reply: Reply::encoded(None, body), effects: ctx.effects }),
             // What it wrote goes with its transaction.
             Err(Fault::Refused(error)) => Ok(Attempt {
                 tx: Tx::new(&self.engine),
@@ -161,6 +172,7 @@ impl<E: Engine> MetaMachine<E> {
             cluster: &self.cluster.view,
             opens: &self.opens,
             signer: &self.signer,
+            leases: &self.leases,
             default_layout: &self.format.default_layout,
             effects: Effects::default(),
         }
@@ -181,6 +193,7 @@ impl<E: Engine> MetaMachine<E> {
             if self.opens.close(session, file) && self.orphans.contains(&file) {
                 self.background.collect(file);
             }
+            self.closed(session, file);
         }
         if let Some(file) = effects.orphaned {
             self.orphans.insert(file);
@@ -232,7 +245,7 @@ impl<E: Engine> MetaMachine<E> {
             return Ok(None);
         }
         self.counters.replays += 1;
-        let reply = Reply { status, body: kept.body.0 };
+        let reply = Reply::encoded(status, kept.body.0);
         if known == Slot::Unknown {
             self.recount_open(session, op, &reply);
             if let Some(session) = self.sessions.by_id.get_mut(&session) {

@@ -11,19 +11,26 @@ mod cluster;
 mod counters;
 mod execute;
 mod export;
+mod lease_ops;
+mod obstacles;
 mod restrictions;
 mod servers;
 mod sessions;
+mod waiting;
 
 pub use counters::Counters;
+pub use waiting::ParkedTicket;
 
 use crate::open_files::OpenFiles;
 use crate::schema::{self, ClientRecord, ClientStanding, FormatRecord, SessionRecord, key};
 use crate::signing::Signer;
 use background::Background;
 use cluster::Cluster;
+use execute::Done;
+use lease_ops::Leases;
 use sessions::{MAX_SESSIONS, Session, Sessions};
 use std::collections::BTreeSet;
+
 use weir_metastore::{Engine, IdAllocator, Sequence, Tx, transact};
 use weir_types::codec::Reader;
 use weir_types::{
@@ -32,6 +39,7 @@ use weir_types::{
 use weir_wire::data::ServerStatus;
 use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::key::MasterKey;
+use weir_wire::lease::{AckEventsRequest, EndSessionRequest, PollEventsRequest};
 use weir_wire::message::{Op, Request};
 use weir_wire::meta::{
     AdminCapabilityRequest, CountOpensRequest, ExportMetaRequest, GetMapRequest, GetTicketsRequest,
@@ -58,6 +66,9 @@ pub struct Times {
     pub target_timeout_ms: u64,
     /// After a start, clients have so long to say what they have open.
     pub grace_ms: u64,
+    /// What a session holds may be taken from it when it has not been heard of
+    /// for so long.
+    pub lease_ms: u64,
     /// How long capabilities are good for.
     pub capability_ms: u64,
     /// How long tickets are good for.
@@ -72,6 +83,7 @@ impl Default for Times {
             session_timeout_ms: 30_000,
             target_timeout_ms: 5_000,
             grace_ms: 10_000,
+            lease_ms: 10_000,
             capability_ms: 3_600_000,
             ticket_ms: 3_600_000,
             heartbeat_ms: 1_000,
@@ -110,14 +122,23 @@ pub struct Reply {
     pub status: Option<ErrorKind>,
     /// The message, or the [`Error`].
     pub body: Vec<u8>,
+    /// To a client: the number of the last event of its session when the answer
+    /// was found.
+    pub events: u64,
+    /// To a client: what of the answer it may keep (the flags in
+    /// [`weir_wire::lease`]).
+    pub keep: u8,
 }
 
 impl Reply {
     fn ok(message: &impl Encode) -> Self {
-        Self { status: None, body: message.to_bytes() }
+        Self::encoded(None, message.to_bytes())
     }
     fn error(error: &Error) -> Self {
-        Self { status: Some(error.kind), body: error.to_bytes() }
+        Self::encoded(Some(error.kind), error.to_bytes())
+    }
+    fn encoded(status: Option<ErrorKind>, body: Vec<u8>) -> Self {
+        Self { status, body, events: 0, keep: 0 }
     }
 }
 
@@ -128,6 +149,18 @@ pub enum Answer {
     Now(Reply),
     /// Send this once [`MetaMachine::synced`] has reached this.
     AfterSync(Sequence, Reply),
+    /// Others have to give something up first: [`MetaMachine::take_ready`] has
+    /// the answer some time.
+    Parked(ParkedTicket),
+}
+
+impl Answer {
+    fn reply_mut(&mut self) -> Option<&mut Reply> {
+        match self {
+            Answer::Now(reply) | Answer::AfterSync(_, reply) => Some(reply),
+            Answer::Parked(_) => None,
+        }
+    }
 }
 
 /// The metadata server.
@@ -147,6 +180,7 @@ pub struct MetaMachine<E: Engine> {
     clients: restrictions::Clients,
     exports: export::Exports,
     counters: Counters,
+    leases: Leases,
     nonces: Key,
     nonce_count: u64,
     instance: u64,
@@ -192,6 +226,7 @@ impl<E: Engine> MetaMachine<E> {
             clients: restrictions::Clients::load(&engine)?,
             exports: export::Exports::default(),
             counters: Counters::default(),
+            leases: Leases::default(),
             instance: u64::from_le_bytes(first_eight(&entropy.mac("weir 1 instance", &[]).0)),
             nonces: entropy,
             nonce_count: 0,
@@ -280,9 +315,17 @@ impl<E: Engine> MetaMachine<E> {
             Peer::Server(server) => self.on_server(server, header.op, body, now).map(Answer::Now),
         };
         let answer = result.unwrap_or_else(|error| Answer::Now(Reply::error(&error)));
-        let (Answer::Now(reply) | Answer::AfterSync(_, reply)) = &answer;
-        let failed = reply.status.is_some();
-        self.counters.answered(header.op, failed);
+        self.stamped(peer, header.op, answer)
+    }
+
+    /// Counts an answer, and notes in it what its receiver has to know of events.
+    fn stamped(&mut self, peer: Peer, op: Op, mut answer: Answer) -> Answer {
+        if let Some(reply) = answer.reply_mut() {
+            if let Peer::Client(session) = peer {
+                reply.events = self.leases.events.last(session);
+            }
+            self.counters.answered(op, reply.status.is_some());
+        }
         answer
     }
 
@@ -302,8 +345,7 @@ impl<E: Engine> MetaMachine<E> {
             ));
         }
         let mut rest = Reader::new(body);
-        let mut prefix = MetaPrefix::decode(&mut rest)?;
-        prefix.caller = self.clients.limits(client).squashed(prefix.caller);
+        MetaPrefix::decode(&mut rest)?;
         let reply = match op {
             Op::Ping => Reply::ok(&()),
             Op::Status => Reply::ok(&self.status(now)),
@@ -343,15 +385,28 @@ impl<E: Engine> MetaMachine<E> {
             Op::SyncMeta => {
                 return Ok(self.after_sync(Reply::ok(&())));
             }
-            _ => {
-                let done = self.execute(session, op, &prefix, rest, now)?;
-                if done.objects_follow {
-                    return Ok(self.after_sync(done.reply));
-                }
-                done.reply
+            Op::PollEvents => {
+                let have = request::<PollEventsRequest>(rest)?.have;
+                return Ok(self.poll_events(session, have, now));
             }
+            Op::AckEvents => {
+                let acks = request::<AckEventsRequest>(rest)?.acks;
+                self.ack_events(session, &acks);
+                Reply::ok(&())
+            }
+            Op::EndSession => {
+                request::<EndSessionRequest>(rest)?;
+                self.end_session(session, true)?;
+                Reply::ok(&())
+            }
+            _ => return self.consider(session, op, body, now),
         };
         Ok(Answer::Now(reply))
+    }
+
+    /// The answer that an operation came to.
+    fn answer(&mut self, done: Done) -> Answer {
+        if done.objects_follow { self.after_sync(done.reply) } else { Answer::Now(done.reply) }
     }
 
     fn after_sync(&mut self, reply: Reply) -> Answer {
@@ -392,6 +447,7 @@ impl<E: Engine> MetaMachine<E> {
         counters.push(("sessions".into(), self.sessions.by_id.len() as u64));
         counters.push(("orphans".into(), self.orphans.len() as u64));
         counters.push(("targets_out_of_service".into(), self.cluster.out_of_service()));
+        counters.extend(self.leases.list(now.monotonic_ms));
         counters.push(("map_epoch".into(), self.cluster.epoch.0));
         counters.sort();
         ServerStatus {
@@ -427,11 +483,13 @@ impl<E: Engine> MetaMachine<E> {
         if now.monotonic_ms.saturating_sub(self.last_tick_ms) > LONG_TICK_MS {
             self.sessions.forgive(now.monotonic_ms);
             self.cluster.forgive(now.monotonic_ms);
+            self.leases.events.forgive(now.monotonic_ms);
         }
         self.last_tick_ms = now.monotonic_ms;
         self.exports.forget_old(now.monotonic_ms);
         self.lose_silent_targets(now)?;
         self.expire_sessions(now)?;
+        self.tick_leases(now)?;
         if now.monotonic_ms.saturating_sub(self.started_ms) >= self.times.grace_ms {
             self.settle();
         }

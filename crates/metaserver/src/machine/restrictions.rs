@@ -1,16 +1,20 @@
 //! What is kept of clients, and what each is held to: in memory too, because
 //! every request asks.
 
-use super::MetaMachine;
 use super::background::each;
+use super::servers::fault;
+use super::{MetaMachine, Moment};
+use crate::ops::confine;
 use crate::schema::{self, ClientRecord, Inode, key};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use weir_metastore::{Engine, Tx, transact};
 use weir_types::restrictions::needs_record;
 use weir_types::{
-    ClientId, ClientStanding, Error, ErrorKind, FileId, FileKind, Restrictions, Result, SessionId,
+    Caller, ClientId, ClientStanding, Error, ErrorKind, FileId, FileKind, Restrictions, Result,
+    SessionId,
 };
+use weir_wire::lease::{Event, EventKind};
 use weir_wire::meta::{ClientInfo, ClientPage};
 
 /// The most clients that something is kept of.
@@ -52,6 +56,40 @@ impl<E: Engine> MetaMachine<E> {
         session.map_or(Restrictions::NONE, |session| self.clients.limits(session.client))
     }
 
+    /// The directory that the client of a session calls the root.
+    pub(super) fn root_of(&self, session: SessionId) -> FileId {
+        self.limits_of(session).subtree.unwrap_or(FileId::ROOT)
+    }
+
+    /// Whether the client of a session may know of all these files.
+    pub(super) fn reaches_all(&self, session: SessionId, files: &[FileId]) -> Result<bool> {
+        if self.limits_of(session).subtree.is_none() {
+            return Ok(true);
+        }
+        let caller = Caller::ROOT;
+        let ctx = self.context(session, &caller, FileId(0), Moment::default());
+        let mut tx = Tx::new(&self.engine);
+        for file in files {
+            if !confine::reaches(&mut tx, &ctx, *file).map_err(fault)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What is asked of a session, in the numbers of its client.
+    pub(super) fn as_seen_by(&self, session: SessionId, event: Event) -> Event {
+        let Some(subtree) = self.limits_of(session).subtree else { return event };
+        let seen = |file| if file == subtree { FileId::ROOT } else { file };
+        let what = match event.what {
+            EventKind::Name { dir, name } => EventKind::Name { dir: seen(dir), name },
+            EventKind::Attributes { file } => EventKind::Attributes { file: seen(file) },
+            // These are about files, and the root of a subtree is a directory.
+            other => other,
+        };
+        Event { what, ..event }
+    }
+
     /// Refuses a client that something was kept of, and nothing is any more.
     ///
     /// # Errors
@@ -79,7 +117,7 @@ impl<E: Engine> MetaMachine<E> {
         self.clients.by_id.insert(client, record);
         let all = self.sessions.by_id.iter();
         let ended: Vec<_> = all.filter(|(_, s)| s.client == client).map(|(id, _)| *id).collect();
-        ended.into_iter().try_for_each(|session| self.end_session(session))
+        ended.into_iter().try_for_each(|session| self.end_session(session, false))
     }
 
     fn check_client(&self, asker: ClientId, info: &ClientInfo) -> Result<()> {

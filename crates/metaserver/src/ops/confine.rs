@@ -17,6 +17,7 @@ use weir_types::{
 };
 use weir_wire::Rights;
 use weir_wire::lease::LeaseRange;
+use weir_wire::lease::{AcquireRequest, Granted, LeaseMode, RecoveredRequest};
 use weir_wire::meta::*;
 
 /// The deepest directory that is found to be inside.
@@ -86,6 +87,16 @@ confined! {
     CommitSizeRequest { file } |_| true;
     TruncateDoneRequest { file } |_| true;
     SetLayoutRequest { file } |_| true;
+    RecoveredRequest { file } |_| true;
+}
+
+impl Confined for AcquireRequest {
+    fn files(&mut self) -> Vec<&mut FileId> {
+        vec![&mut self.lease.file]
+    }
+    fn changes(&self) -> bool {
+        self.lease.mode == LeaseMode::Write
+    }
 }
 
 impl Confined for LookupRequest {
@@ -121,6 +132,7 @@ impl Shown for DirPage {}
 impl Shown for Removed {}
 impl Shown for LayoutSpec {}
 impl Shown for FsUsage {}
+impl Shown for Granted {}
 impl Shown for Bytes {}
 impl Shown for Vec<Bytes> {}
 impl Shown for Vec<LeaseRange> {}

@@ -5,6 +5,7 @@ use crate::ops::{self, Context, Outcome};
 use weir_metastore::Tx;
 use weir_types::codec::Reader;
 use weir_types::{Encode, ErrorKind};
+use weir_wire::lease::{AcquireRequest, RecoveredRequest};
 use weir_wire::message::{Op, Request};
 use weir_wire::meta::*;
 
@@ -32,10 +33,15 @@ pub fn repeat_of(op: Op) -> Option<Repeat> {
         | Op::ListXattr
         | Op::Statfs
         | Op::GetLayout
+        | Op::Acquire
         | Op::GetDefaultLayout => Repeat::Harmless,
-        Op::Open | Op::Close | Op::Reassert | Op::Extend | Op::CommitSize | Op::TruncateDone => {
-            Repeat::Tolerable
-        }
+        Op::Open
+        | Op::Close
+        | Op::Reassert
+        | Op::Extend
+        | Op::CommitSize
+        | Op::Recovered
+        | Op::TruncateDone => Repeat::Tolerable,
         Op::SetAttr
         | Op::Create
         | Op::Mkdir
@@ -89,6 +95,8 @@ pub fn dispatch(
         Op::Extend => serve::<ExtendRequest>(tx, ctx, body, ops::extend::run),
         Op::CommitSize => serve::<CommitSizeRequest>(tx, ctx, body, ops::commit_size::run),
         Op::TruncateDone => serve::<TruncateDoneRequest>(tx, ctx, body, ops::truncate_done::run),
+        Op::Acquire => serve::<AcquireRequest>(tx, ctx, body, ops::acquire::run),
+        Op::Recovered => serve::<RecoveredRequest>(tx, ctx, body, ops::recovered::run),
         Op::SetLayout => serve::<SetLayoutRequest>(tx, ctx, body, ops::set_layout::run),
         Op::GetDefaultLayout => {
             serve::<GetDefaultLayoutRequest>(tx, ctx, body, ops::get_default_layout::run)

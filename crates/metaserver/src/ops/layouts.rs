@@ -12,6 +12,7 @@ use weir_types::{
     SegmentIndex,
 };
 use weir_wire::Rights;
+use weir_wire::lease::TO_THE_END;
 use weir_wire::meta::OpenFile;
 
 /// The most segments granted in one transaction.
@@ -208,11 +209,12 @@ pub(crate) fn open_file(
     let more_segments = has_more(tx, file, body.list, &layout.segments)?;
     let capability = ctx.sign(file, inode.capability_version, rights, &layout.segments);
     // Who only reads need not, and may not, carry a truncation out: what lies
-    // beyond the size is not read.
-    let pending_truncate = body
-        .pending_truncate
-        .clone()
-        .filter(|pending| rights.allow(Rights::WRITE) || inode.size > pending.size);
+    // beyond the size is not read. But after a writer that died the size itself
+    // is to be found.
+    let pending_truncate = body.pending_truncate.clone().filter(|pending| {
+        let hides = inode.size > pending.size || pending.size == TO_THE_END;
+        rights.allow(Rights::WRITE) || hides
+    });
     // Whoever is told of it carries it out.
     ctx.effects.objects_follow |= pending_truncate.is_some();
     Ok(OpenFile { attr, layout, more_segments, capability, pending_truncate })

@@ -6,6 +6,7 @@
 //! that meets a conflict is run again, and must have changed nothing.
 
 pub mod access;
+pub mod acquire;
 pub mod close;
 pub mod collect;
 pub mod commit_size;
@@ -18,7 +19,7 @@ pub mod get_default_layout;
 pub mod get_layout;
 pub mod get_xattr;
 pub mod getattr;
-mod inodes;
+pub(crate) mod inodes;
 mod layouts;
 pub mod link;
 pub(crate) mod links;
@@ -30,10 +31,12 @@ pub mod open;
 pub mod readdir;
 pub mod readlink;
 pub mod reassert;
+pub mod recovered;
 pub mod remove_xattr;
 pub mod rename;
 pub mod rmdir;
 pub mod root;
+pub mod scope;
 pub mod set_layout;
 pub mod set_xattr;
 pub mod setattr;
@@ -121,6 +124,13 @@ pub struct ClusterView {
     pub trouble: Option<String>,
 }
 
+/// Says of which files the attributes in the store may be out of date.
+pub trait Unsettled {
+    /// Whether somebody else may write to a file, or a change of it is waiting:
+    /// a listing leaves its attributes out.
+    fn is_unsettled(&self, session: SessionId, file: FileId) -> bool;
+}
+
 /// All that an operation may know beyond its request and the store.
 pub struct Context<'a> {
     /// The time.
@@ -139,6 +149,8 @@ pub struct Context<'a> {
     pub opens: &'a OpenFiles,
     /// Makes capabilities.
     pub signer: &'a Signer,
+    /// What other clients keep.
+    pub leases: &'a dyn Unsettled,
     /// The layout where no directory says otherwise.
     pub default_layout: &'a LayoutSpec,
     /// What happens if this is committed.

@@ -24,8 +24,11 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &ReaddirRequest) -> 
         let cookie = key::listing_cookie(&key).map_err(Error::from)?;
         let ListEntry { name, file, kind } = schema::decode(&record, "of a listing")?;
         let attr = match request.attributes {
-            true => inodes::find(tx, file)?.map(|inode| inode.attr(file)),
-            false => None,
+            // Whoever needs them asks, and the writers are asked then.
+            true if !ctx.leases.is_unsettled(ctx.session, file) => {
+                inodes::find(tx, file)?.map(|inode| inode.attr(file))
+            }
+            _ => None,
         };
         entries.push(DirEntry { name, file, kind, cookie, attr });
     }

@@ -3,7 +3,8 @@
 use crate::ops::{Context, Outcome, inodes, open};
 use weir_metastore::Tx;
 use weir_wire::Rights;
-use weir_wire::meta::TruncateDoneRequest;
+use weir_wire::lease::TO_THE_END;
+use weir_wire::meta::{PendingTruncate, TruncateDoneRequest};
 
 /// Does it. One that has been overtaken by another truncation changes nothing:
 /// that one cuts at least as much.
@@ -12,7 +13,9 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &TruncateDoneRequest
     inodes::regular(&inode)?;
     open::require_data(ctx, request.file, &inode, Rights::WRITE)?;
     let body = inodes::regular_mut(&mut inode)?;
-    if body.pending_truncate.as_ref().is_none_or(|p| p.generation != request.generation) {
+    // A fence against a writer that died ends with the size that is found.
+    let is_it = |p: &PendingTruncate| p.generation == request.generation && p.size != TO_THE_END;
+    if !body.pending_truncate.as_ref().is_some_and(is_it) {
         return Ok(());
     }
     body.pending_truncate = None;

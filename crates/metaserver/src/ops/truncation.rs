@@ -4,6 +4,7 @@ use crate::ops::{Context, Outcome, deletion, inodes, layouts};
 use crate::schema::Inode;
 use weir_metastore::Tx;
 use weir_types::{FileId, FileLayout, Generation};
+use weir_wire::lease::TO_THE_END;
 use weir_wire::meta::PendingTruncate;
 
 /// Sets the size of a regular file. The caller stores the inode. Returns the
@@ -24,7 +25,13 @@ pub(crate) fn resize(
     if size == 0 {
         return empty(tx, ctx, file, inode).map(Some);
     }
-    let shrinks = size <= inode.size;
+    // After a writer that died nobody knows how much there is to cut.
+    let unknown = inodes::regular(inode)?
+        .pending_truncate
+        .as_ref()
+        .is_some_and(|pending| pending.size == TO_THE_END);
+    let shrinks = size <= inode.size || unknown;
+    let grows = size > inode.size;
     let generation = Generation(inode.generation.0 + u64::from(shrinks));
     let body = inodes::regular_mut(inode)?;
     if shrinks {
@@ -32,7 +39,8 @@ pub(crate) fn resize(
         let earlier = body.pending_truncate.as_ref().map_or(size, |pending| pending.size);
         let cut = PendingTruncate { generation, size: size.min(earlier) };
         body.pending_truncate = Some(cut);
-    } else {
+    }
+    if grows {
         layouts::extend(tx, ctx, file, body, size)?;
     }
     inode.generation = generation;

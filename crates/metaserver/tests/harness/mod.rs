@@ -40,6 +40,8 @@ pub struct Cluster<E: Engine> {
     pub waited_for_disk: bool,
     pub now: Moment,
     pub times: Times,
+    /// Every session that there was.
+    pub sessions: Vec<SessionId>,
     runs: u8,
 }
 
@@ -59,8 +61,15 @@ impl Cluster<ModelEngine> {
 
     /// The process is killed and started again.
     pub fn restart(self) -> Self {
-        let Self { machine, now, times, runs, .. } = self;
-        Self::open(machine.into_engine(), now, times, runs + 1)
+        let mut next = self.killed();
+        next.nothing_is_held();
+        next
+    }
+
+    /// The same, and no client has come back yet.
+    pub fn killed(self) -> Self {
+        let Self { machine, now, times, runs, sessions, .. } = self;
+        Self { sessions, ..Self::open(machine.into_engine(), now, times, runs + 1) }
     }
 }
 
@@ -73,9 +82,11 @@ pub fn embedded(dir: &std::path::Path) -> Embedded {
 impl Cluster<Embedded> {
     /// The process is killed and started again.
     pub fn restart_in(self, dir: &std::path::Path) -> Self {
-        let Self { machine, now, times, runs, .. } = self;
+        let Self { machine, now, times, runs, sessions, .. } = self;
         drop(machine);
-        Self::open(embedded(dir), now, times, runs + 1)
+        let mut next = Self { sessions, ..Self::open(embedded(dir), now, times, runs + 1) };
+        next.nothing_is_held();
+        next
     }
 }
 
@@ -93,7 +104,18 @@ impl<E: Engine> Cluster<E> {
 
     pub fn open(engine: E, now: Moment, times: Times, runs: u8) -> Self {
         let machine = MetaMachine::open(engine, times, master(), [runs; 32], now).unwrap();
-        Self { machine, waited_for_disk: false, now, times, runs }
+        Self { machine, waited_for_disk: false, now, times, sessions: Vec::new(), runs }
+    }
+
+    /// Every client comes back and says that it holds no lease: so nothing
+    /// waits for that.
+    pub fn nothing_is_held(&mut self) {
+        let prefix = MetaPrefix { caller: root(), mutation: None };
+        let last = ReassertRequest { files: Vec::new(), leases: Vec::new(), last: true };
+        for session in self.sessions.clone() {
+            // One that has expired is not waited for.
+            let _ = self.send::<ReassertRequest>(Peer::Client(session), &body(&prefix, &last));
+        }
     }
 
     /// Lets time pass, with ticks, while the data server lives.
@@ -123,6 +145,7 @@ impl<E: Engine> Cluster<E> {
         let hello = Self::hello(Identity::Client(ADMIN), SessionId(0));
         let session = self.machine.welcome(&hello, self.now).unwrap().session;
         self.machine.flush().unwrap();
+        self.sessions.push(session);
         Client { session, next: 1, caller }
     }
 
@@ -202,18 +225,23 @@ impl<E: Engine> Cluster<E> {
     pub fn raw(&mut self, peer: Peer, op: Op, body: &[u8]) -> Result<Vec<u8>, Error> {
         let header = Header::request(op, RequestId(1));
         let answer = self.machine.on_request(peer, &header, body, self.now);
+        let answer = self.settled(answer);
         self.machine.flush().unwrap();
         self.waited_for_disk = matches!(answer, Answer::AfterSync(..));
-        match answer {
-            Answer::Now(reply) | Answer::AfterSync(_, reply) => match reply.status {
-                None => Ok(reply.body),
-                Some(kind) => {
-                    let error = Error::from_bytes(&reply.body).unwrap();
-                    assert_eq!(error.kind, kind);
-                    Err(error)
-                }
-            },
+        outcome(answer)
+    }
+
+    /// Lets time pass until a request that has to wait is answered.
+    fn settled(&mut self, answer: Answer) -> Answer {
+        let Answer::Parked(ticket) = answer else { return answer };
+        for _ in 0..120 {
+            let ready = self.machine.take_ready(self.now);
+            if let Some((_, answer)) = ready.into_iter().find(|(ready, _)| *ready == ticket) {
+                return answer;
+            }
+            self.pass_ms(500);
         }
+        panic!("a request was never answered");
     }
 
     /// Asks something that changes nothing.
@@ -296,6 +324,21 @@ impl<E: Engine> Cluster<E> {
     pub fn keys(&self, prefix: &str) -> usize {
         let end = weir_metastore::prefix_end(prefix.as_bytes()).unwrap();
         self.machine.engine().range(prefix.as_bytes(), &end, usize::MAX).unwrap().len()
+    }
+}
+
+/// What an answer says, as the client would see it.
+pub fn outcome(answer: Answer) -> Result<Vec<u8>, Error> {
+    match answer {
+        Answer::Now(reply) | Answer::AfterSync(_, reply) => match reply.status {
+            None => Ok(reply.body),
+            Some(kind) => {
+                let error = Error::from_bytes(&reply.body).unwrap();
+                assert_eq!(error.kind, kind);
+                Err(error)
+            }
+        },
+        Answer::Parked(_) => panic!("it waits for others"),
     }
 }
 

@@ -1,0 +1,112 @@
+//! Who may believe what: which sessions keep attributes of a file, or names of
+//! a directory, as far as the server knows.
+//!
+//! The table is bounded. A session that believes as much as it may gives up
+//! what it has believed longest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use weir_types::{FileId, SessionId};
+
+/// The most files and directories that one session believes in.
+pub const MAX_OF_SESSION: usize = 1 << 17;
+/// The most in all.
+pub const MAX_IN_ALL: usize = 1 << 21;
+
+#[derive(Debug, Default)]
+struct OfSession {
+    /// When it began to believe; not of what it is giving up.
+    since: BTreeMap<FileId, u64>,
+    by_age: BTreeMap<u64, FileId>,
+    giving_up: BTreeSet<FileId>,
+}
+
+/// All beliefs.
+#[derive(Debug)]
+pub struct Beliefs {
+    all: BTreeSet<(FileId, SessionId)>,
+    sessions: BTreeMap<SessionId, OfSession>,
+    next: u64,
+    of_session: usize,
+    in_all: usize,
+}
+
+impl Default for Beliefs {
+    fn default() -> Self {
+        Self::with_limits(MAX_OF_SESSION, MAX_IN_ALL)
+    }
+}
+
+/// Whether a session may believe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It may.
+    Yes,
+    /// It may, and has to be asked to give this up.
+    Instead(FileId),
+    /// There is no room.
+    No,
+}
+
+impl Beliefs {
+    /// With other bounds than usual.
+    pub fn with_limits(of_session: usize, in_all: usize) -> Self {
+        Self { all: BTreeSet::new(), sessions: BTreeMap::new(), next: 0, of_session, in_all }
+    }
+
+    /// A session would like to believe in a file or directory.
+    pub fn add(&mut self, session: SessionId, file: FileId) -> Added {
+        if self.all.contains(&(file, session)) {
+            return Added::Yes;
+        }
+        let all = self.all.len();
+        let known = self.sessions.entry(session).or_default();
+        let full = known.since.len() >= self.of_session || all >= self.in_all;
+        let mut instead = None;
+        if full {
+            // Those who give up slowly get nothing new.
+            if known.giving_up.len() >= self.of_session.min(1024) || all >= self.in_all + 1024 {
+                return Added::No;
+            }
+            let Some((_, oldest)) = known.by_age.pop_first() else { return Added::No };
+            known.since.remove(&oldest);
+            known.giving_up.insert(oldest);
+            instead = Some(oldest);
+        }
+        self.next += 1;
+        known.since.insert(file, self.next);
+        known.by_age.insert(self.next, file);
+        self.all.insert((file, session));
+        instead.map_or(Added::Yes, Added::Instead)
+    }
+
+    /// The other sessions that believe in a file or directory.
+    pub fn others(&self, session: SessionId, file: FileId) -> impl Iterator<Item = SessionId> {
+        let range = (file, SessionId(0))..=(file, SessionId(u64::MAX));
+        self.all.range(range).map(|(_, id)| *id).filter(move |id| *id != session)
+    }
+
+    /// A session does not believe in this any more.
+    pub fn remove(&mut self, session: SessionId, file: FileId) {
+        if !self.all.remove(&(file, session)) {
+            return;
+        }
+        let Some(known) = self.sessions.get_mut(&session) else { return };
+        known.giving_up.remove(&file);
+        if let Some(since) = known.since.remove(&file) {
+            known.by_age.remove(&since);
+        }
+    }
+
+    /// A session has ended, or keeps nothing at all any more.
+    pub fn end(&mut self, session: SessionId) {
+        let Some(known) = self.sessions.remove(&session) else { return };
+        for file in known.since.into_keys().chain(known.giving_up) {
+            self.all.remove(&(file, session));
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+}

@@ -1,0 +1,248 @@
+//! Events that sessions have not acknowledged yet.
+//!
+//! Each session has its own numbers. They are bounded: whoever would send one
+//! more to a session that has too many waits until there is room.
+
+use std::collections::BTreeMap;
+use weir_types::codec::Bytes;
+use weir_types::{FileId, SessionId};
+use weir_wire::lease::LeaseMode;
+use weir_wire::lease::{Event, EventKind, LeaseRange};
+
+/// The most events that a session has not acknowledged.
+pub const MAX_OUTSTANDING: usize = 16_384;
+/// The most in one answer to a poll.
+const MAX_IN_ANSWER: usize = 1024;
+
+/// What a session has to give up, or to tell.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ask {
+    /// Forget a name of this directory.
+    Name(FileId, Vec<u8>),
+    /// Forget the attributes of this file.
+    Attributes(FileId),
+    /// Give up a lease on these bytes, or for [`LeaseMode::Read`] the right to
+    /// write there.
+    Recall(FileId, u64, u64, LeaseMode),
+    /// Tell size and time.
+    Report(FileId),
+}
+
+impl Ask {
+    /// Asks for this lease.
+    pub fn recall(lease: &LeaseRange) -> Self {
+        Ask::Recall(lease.file, lease.start, lease.end, lease.mode)
+    }
+
+    /// The file or directory that it is about.
+    pub fn file(&self) -> FileId {
+        match self {
+            Ask::Name(file, _)
+            | Ask::Attributes(file)
+            | Ask::Recall(file, ..)
+            | Ask::Report(file) => *file,
+        }
+    }
+
+    fn on_the_wire(&self) -> EventKind {
+        match self {
+            Ask::Name(dir, name) => EventKind::Name { dir: *dir, name: Bytes(name.clone()) },
+            Ask::Attributes(file) => EventKind::Attributes { file: *file },
+            &Ask::Recall(file, start, end, mode) => {
+                EventKind::Recall(LeaseRange { file, start, end, mode })
+            }
+            Ask::Report(file) => EventKind::Report { file: *file },
+        }
+    }
+
+    /// Whether the same event does for two who wait. A report does not: what
+    /// was written between the two would be missing.
+    fn shared(&self) -> bool {
+        !matches!(self, Ask::Report(_))
+    }
+}
+
+#[derive(Debug)]
+struct Outstanding {
+    ask: Ask,
+    since_ms: u64,
+}
+
+#[derive(Debug, Default)]
+struct OfSession {
+    polled: bool,
+    last: u64,
+    outstanding: BTreeMap<u64, Outstanding>,
+    numbers: BTreeMap<Ask, u64>,
+    about: BTreeMap<FileId, u32>,
+    /// The number of the event that shows that the session knows of its lapse.
+    lapse: Option<u64>,
+}
+
+impl OfSession {
+    fn push(&mut self, ask: Ask, now_ms: u64) -> u64 {
+        self.last += 1;
+        if ask.shared() {
+            self.numbers.insert(ask.clone(), self.last);
+        }
+        *self.about.entry(ask.file()).or_default() += 1;
+        self.outstanding.insert(self.last, Outstanding { ask, since_ms: now_ms });
+        self.last
+    }
+
+    fn take(&mut self, number: u64) -> Option<Ask> {
+        let Outstanding { ask, .. } = self.outstanding.remove(&number)?;
+        self.numbers.remove(&ask);
+        if let Some(count) = self.about.get_mut(&ask.file()) {
+            *count -= 1;
+            if *count == 0 {
+                self.about.remove(&ask.file());
+            }
+        }
+        Some(ask)
+    }
+}
+
+/// The events of all sessions.
+#[derive(Debug, Default)]
+pub struct Events {
+    sessions: BTreeMap<SessionId, OfSession>,
+    polled: usize,
+    /// The numbers of all sessions begin here: past those of earlier runs of the
+    /// server, so that a client which comes back misses none.
+    base: u64,
+}
+
+impl Events {
+    /// Those of a server that starts at this time.
+    pub fn starting(unix_ms: u64) -> Self {
+        Self { base: unix_ms << 12, ..Self::default() }
+    }
+
+    fn session(&mut self, session: SessionId) -> &mut OfSession {
+        let base = self.base;
+        let new = || OfSession { last: base, ..OfSession::default() };
+        self.sessions.entry(session).or_insert_with(new)
+    }
+
+    /// A session polls: it may be given something to keep from now on.
+    pub fn polls(&mut self, session: SessionId) {
+        let known = self.session(session);
+        let first = !std::mem::replace(&mut known.polled, true);
+        self.polled += usize::from(first);
+    }
+
+    /// Whether a session has ever polled.
+    pub fn has_polled(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|known| known.polled)
+    }
+
+    /// Whether a session may be given something to keep.
+    pub fn may_keep(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|known| known.polled && known.lapse.is_none())
+    }
+
+    /// Whether any other session has polled.
+    pub fn others_poll(&self, session: SessionId) -> bool {
+        self.polled > usize::from(self.has_polled(session))
+    }
+
+    /// The number of the last event of a session.
+    pub fn last(&self, session: SessionId) -> u64 {
+        self.sessions.get(&session).map_or(self.base, |known| known.last)
+    }
+
+    /// Sends an event, or finds that the same is on its way; `None`: the
+    /// session has too many. Returns its number, and whether it is new.
+    pub fn send(&mut self, session: SessionId, ask: &Ask, now_ms: u64) -> Option<(u64, bool)> {
+        let known = self.session(session);
+        if let Some(number) = known.numbers.get(ask) {
+            return Some((*number, false));
+        }
+        if known.outstanding.len() >= MAX_OUTSTANDING {
+            return None;
+        }
+        Some((known.push(ask.clone(), now_ms), true))
+    }
+
+    /// An event has been obeyed; what it was, unless that is over.
+    pub fn acknowledged(&mut self, session: SessionId, number: u64) -> Option<Ask> {
+        let known = self.sessions.get_mut(&session)?;
+        let ask = known.take(number)?;
+        known.lapse = known.lapse.filter(|lapse| *lapse != number);
+        Some(ask)
+    }
+
+    /// The process itself was away: that was nobody else's delay.
+    pub fn forgive(&mut self, now_ms: u64) {
+        for known in self.sessions.values_mut() {
+            known.outstanding.values_mut().for_each(|event| event.since_ms = now_ms);
+        }
+    }
+
+    /// Since when an event waits to be obeyed.
+    pub fn since(&self, session: SessionId, number: u64) -> Option<u64> {
+        Some(self.sessions.get(&session)?.outstanding.get(&number)?.since_ms)
+    }
+
+    /// The same event, if it is on its way.
+    pub fn number(&self, session: SessionId, ask: &Ask) -> Option<u64> {
+        self.sessions.get(&session)?.numbers.get(ask).copied()
+    }
+
+    /// Whether an event about a file or directory is on its way to a session:
+    /// what it is told of it now, it cannot keep.
+    pub fn concern(&self, session: SessionId, file: FileId) -> bool {
+        self.sessions.get(&session).is_some_and(|known| known.about.contains_key(&file))
+    }
+
+    /// Leases on some of these bytes that a session is asked to give up.
+    pub fn recalls(&self, session: SessionId, lease: &LeaseRange) -> Option<u64> {
+        let known = self.sessions.get(&session)?;
+        if !known.about.contains_key(&lease.file) {
+            return None;
+        }
+        let first = Ask::Recall(lease.file, 0, 0, LeaseMode::Read);
+        let of_file = known.numbers.range(first..);
+        let mut of_file = of_file.take_while(|(ask, _)| ask.file() == lease.file);
+        of_file.find_map(|(ask, number)| match *ask {
+            Ask::Recall(_, start, end, _) if start < lease.end && lease.start < end => {
+                Some(*number)
+            }
+            _ => None,
+        })
+    }
+
+    /// Something was taken from a session: it has to give everything up. All
+    /// that it had been asked before is part of that.
+    pub fn lapse(&mut self, session: SessionId, now_ms: u64) {
+        let known = self.session(session);
+        if known.lapse.is_some() {
+            return;
+        }
+        known.outstanding.clear();
+        known.numbers.clear();
+        known.about.clear();
+        // Its number tells when the client knows.
+        known.lapse = Some(known.push(Ask::Attributes(FileId::ROOT), now_ms));
+    }
+
+    /// What a session that has received `have` has to be told, and whether it
+    /// has to give up everything. `None`: nothing.
+    pub fn news(&self, session: SessionId, have: u64) -> Option<(Vec<Event>, bool)> {
+        let known = self.sessions.get(&session)?;
+        let newer = known.outstanding.range(have.saturating_add(1)..).take(MAX_IN_ANSWER);
+        let events: Vec<Event> = newer
+            .map(|(number, found)| Event { number: *number, what: found.ask.on_the_wire() })
+            .collect();
+        let lapsed = known.lapse.is_some_and(|lapse| lapse > have);
+        (lapsed || !events.is_empty()).then_some((events, lapsed))
+    }
+
+    /// A session has ended.
+    pub fn end(&mut self, session: SessionId) {
+        if let Some(known) = self.sessions.remove(&session) {
+            self.polled -= usize::from(known.polled);
+        }
+    }
+}

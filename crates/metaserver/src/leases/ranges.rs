@@ -1,0 +1,272 @@
+//! Leases on ranges of files, by session.
+//!
+//! Ranges are whole blocks. A piece of a lease is either *asked for*, by a
+//! range that a call needed, or came along: with an open, or because more was
+//! granted than asked. What came along is cut where somebody else needs it.
+//!
+//! Invariant: a block that somebody holds to write is held by nobody else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use weir_types::{FileId, SessionId};
+use weir_wire::lease::{LeaseMode, LeaseRange, TO_THE_END};
+
+/// Leases are on whole blocks of so many bytes.
+pub const BLOCK_BYTES: u64 = 4096;
+/// So much more than asked is granted the first time.
+const FIRST_EXTENSION_BYTES: u64 = 1 << 20;
+/// And at most so much more.
+const MAX_EXTENSION_BYTES: u64 = 64 << 20;
+/// The most pieces of leases that one session may ask for.
+pub const MAX_PIECES: usize = 65_536;
+
+/// What is held of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hold {
+    mode: LeaseMode,
+    asked: bool,
+}
+
+/// Blocks in a row of which the same is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    start: u64,
+    end: u64,
+    hold: Hold,
+}
+
+/// What a session holds of a file: pieces in order, none empty, none touching
+/// one of the same kind.
+#[derive(Clone, Debug, Default)]
+struct Held {
+    pieces: Vec<Piece>,
+    extension_bytes: u64,
+}
+
+impl Held {
+    /// Changes what is held of `start..end`.
+    fn apply(&mut self, start: u64, end: u64, change: impl Fn(Option<Hold>) -> Option<Hold>) {
+        let mut all = Vec::with_capacity(self.pieces.len() + 2);
+        let mut add = |start: u64, end: u64, hold: Option<Hold>| {
+            let Some(hold) = hold.filter(|_| start < end) else { return };
+            match all.last_mut() {
+                Some(Piece { end: last, hold: before, .. })
+                    if *last == start && *before == hold =>
+                {
+                    *last = end;
+                }
+                _ => all.push(Piece { start, end, hold }),
+            }
+        };
+        let mut at = start;
+        for piece in &self.pieces {
+            add(piece.start, piece.end.min(start), Some(piece.hold));
+            let (from, to) = (piece.start.max(start), piece.end.min(end));
+            if from < to {
+                add(at, from, change(None));
+                add(from, to, change(Some(piece.hold)));
+                at = to;
+            } else if piece.start >= end && at < end {
+                add(at, end, change(None));
+                at = end;
+            }
+            add(piece.start.max(end), piece.end, Some(piece.hold));
+            // Nothing of the range is left behind a piece that reaches past it.
+            if piece.end >= end {
+                at = at.max(end);
+            }
+        }
+        add(at, end, change(None));
+        self.pieces = all;
+    }
+
+    fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = &Piece> {
+        let first = self.pieces.partition_point(move |piece| piece.end <= start);
+        self.pieces[first..].iter().take_while(move |piece| piece.start < end)
+    }
+
+    fn covers(&self, start: u64, end: u64, mode: LeaseMode) -> bool {
+        let mut at = start;
+        for piece in self.overlapping(start, end) {
+            if piece.start > at || piece.hold.mode < mode {
+                return false;
+            }
+            at = piece.end;
+        }
+        at >= end
+    }
+
+    fn writes(&self) -> bool {
+        self.pieces.iter().any(|piece| piece.hold.mode == LeaseMode::Write)
+    }
+}
+
+/// Whether two sessions cannot hold these of the same block.
+pub fn conflict(a: LeaseMode, b: LeaseMode) -> bool {
+    a == LeaseMode::Write || b == LeaseMode::Write
+}
+
+/// A range as whole blocks; `None` if there is no byte in it.
+pub fn whole_blocks(lease: &LeaseRange) -> Option<LeaseRange> {
+    if lease.start >= lease.end {
+        return None;
+    }
+    let start = lease.start - lease.start % BLOCK_BYTES;
+    let end = lease.end.checked_next_multiple_of(BLOCK_BYTES).unwrap_or(TO_THE_END);
+    Some(LeaseRange { file: lease.file, start, end, mode: lease.mode })
+}
+
+/// The whole of a file.
+pub fn whole(file: FileId, mode: LeaseMode) -> LeaseRange {
+    LeaseRange { file, start: 0, end: TO_THE_END, mode }
+}
+
+/// All leases.
+#[derive(Debug, Default)]
+pub struct Ranges {
+    files: BTreeMap<FileId, BTreeMap<SessionId, Held>>,
+    files_of: BTreeMap<SessionId, BTreeSet<FileId>>,
+    pieces: BTreeMap<SessionId, usize>,
+}
+
+impl Ranges {
+    fn held(&self, session: SessionId, file: FileId) -> Option<&Held> {
+        self.files.get(&file)?.get(&session)
+    }
+
+    fn others(&self, session: SessionId, file: FileId) -> impl Iterator<Item = (SessionId, &Held)> {
+        let of_file = self.files.get(&file).into_iter().flatten();
+        of_file.filter(move |(id, _)| **id != session).map(|(id, held)| (*id, held))
+    }
+
+    /// Whether a session holds all of this, or more.
+    pub fn covers(&self, session: SessionId, lease: &LeaseRange) -> bool {
+        let held = self.held(session, lease.file);
+        held.is_some_and(|held| held.covers(lease.start, lease.end, lease.mode))
+    }
+
+    /// Whether a session may write somewhere in a file.
+    pub fn writes(&self, session: SessionId, file: FileId) -> bool {
+        self.held(session, file).is_some_and(Held::writes)
+    }
+
+    /// The other sessions that may write somewhere in a file.
+    pub fn other_writers(&self, session: SessionId, file: FileId) -> Vec<SessionId> {
+        self.others(session, file).filter(|(_, held)| held.writes()).map(|(id, _)| id).collect()
+    }
+
+    /// Whether another session holds anything of a file.
+    pub fn others_hold(&self, session: SessionId, file: FileId) -> bool {
+        self.others(session, file).next().is_some()
+    }
+
+    /// The other sessions that hold something that this would conflict with.
+    pub fn in_the_way(&self, session: SessionId, lease: &LeaseRange) -> Vec<SessionId> {
+        let blocks = |held: &Held| {
+            let mut found = held.overlapping(lease.start, lease.end);
+            found.any(|piece| conflict(piece.hold.mode, lease.mode))
+        };
+        self.others(session, lease.file)
+            .filter(|(_, held)| blocks(held))
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// What to grant to whom asks for `lease`: all of the file if that takes
+    /// nothing from anybody, else more of it in the direction of the end, but
+    /// nothing that others have asked for.
+    pub fn reach(&self, session: SessionId, lease: &LeaseRange) -> LeaseRange {
+        let all = whole(lease.file, lease.mode);
+        if self.in_the_way(session, &all).is_empty() {
+            return all;
+        }
+        let last = self.held(session, lease.file).map_or(0, |held| held.extension_bytes);
+        let mut end = lease.end.saturating_add(next_extension(last));
+        for (_, held) in self.others(session, lease.file) {
+            let wanted = |piece: &&Piece| piece.hold.asked && conflict(piece.hold.mode, lease.mode);
+            if let Some(piece) = held.overlapping(lease.end, end).find(wanted) {
+                end = end.min(piece.start.max(lease.end));
+            }
+        }
+        LeaseRange { end, ..lease.clone() }
+    }
+
+    /// Whether a session may ask for more.
+    pub fn has_room(&self, session: SessionId) -> bool {
+        self.pieces.get(&session).copied().unwrap_or(0) < MAX_PIECES
+    }
+
+    /// Gives a session `granted`, of which it had asked for `asked`. Nobody is
+    /// in the way any more.
+    pub fn grant(&mut self, session: SessionId, granted: &LeaseRange, asked: Option<&LeaseRange>) {
+        debug_assert!(self.in_the_way(session, granted).is_empty());
+        self.change(session, granted.file, |held| {
+            held.apply(granted.start, granted.end, |hold| {
+                let hold = hold.unwrap_or(Hold { mode: granted.mode, asked: false });
+                Some(Hold { mode: hold.mode.max(granted.mode), ..hold })
+            });
+            if let Some(asked) = asked {
+                held.apply(asked.start, asked.end, |hold| {
+                    hold.map(|hold| Hold { asked: true, ..hold })
+                });
+                if granted.end > asked.end && granted.end < TO_THE_END {
+                    held.extension_bytes = next_extension(held.extension_bytes);
+                }
+            }
+        });
+    }
+
+    /// A session has given up a range, or for [`LeaseMode::Read`] the right
+    /// to write there.
+    pub fn give_up(&mut self, session: SessionId, lease: &LeaseRange) {
+        self.change(session, lease.file, |held| {
+            held.apply(lease.start, lease.end, |hold| match lease.mode {
+                LeaseMode::Write => None,
+                LeaseMode::Read => hold.map(|hold| Hold { mode: LeaseMode::Read, ..hold }),
+            });
+        });
+    }
+
+    /// A session holds nothing of a file any more; returns whether it did.
+    pub fn drop_file(&mut self, session: SessionId, file: FileId) -> bool {
+        let held = self.held(session, file).is_some();
+        self.change(session, file, |held| held.pieces.clear());
+        held
+    }
+
+    /// The files of which a session holds something.
+    pub fn files_of(&self, session: SessionId) -> Vec<FileId> {
+        self.files_of.get(&session).into_iter().flatten().copied().collect()
+    }
+
+    fn change(&mut self, session: SessionId, file: FileId, change: impl FnOnce(&mut Held)) {
+        let of_file = self.files.entry(file).or_default();
+        let held = of_file.entry(session).or_default();
+        let before = held.pieces.len();
+        change(held);
+        let after = held.pieces.len();
+        if after == 0 {
+            of_file.remove(&session);
+        }
+        if of_file.is_empty() {
+            self.files.remove(&file);
+        }
+        let count = self.pieces.entry(session).or_default();
+        *count = *count + after - before;
+        if *count == 0 {
+            self.pieces.remove(&session);
+        }
+        let files = self.files_of.entry(session).or_default();
+        if after == 0 {
+            files.remove(&file)
+        } else {
+            files.insert(file)
+        };
+        if files.is_empty() {
+            self.files_of.remove(&session);
+        }
+    }
+}
+
+fn next_extension(last: u64) -> u64 {
+    (last * 2).clamp(FIRST_EXTENSION_BYTES, MAX_EXTENSION_BYTES)
+}

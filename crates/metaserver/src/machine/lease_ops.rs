@@ -1,0 +1,634 @@
+//! Requests about leases and events, requests that wait, and what of an answer
+//! a client may keep.
+
+use super::obstacles::{Obstacles, widened};
+use super::waiting::{Asked, Parked, ParkedTicket, Waiting, Waits};
+use super::{Answer, MetaMachine, Moment, Peer, Reply, request};
+use crate::leases::beliefs::{Added, Beliefs};
+use crate::leases::events::{Ask, Events};
+use crate::leases::ranges::{Ranges, whole, whole_blocks};
+use crate::ops::scope::{self, Scope, Told};
+use crate::ops::{Unsettled, inodes};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use weir_metastore::{Engine, Tx};
+use weir_types::codec::Reader;
+use weir_types::{Attr, Decode, Encode, Error, ErrorKind, FileId, FileKind, Result, SessionId};
+use weir_wire::Rights;
+use weir_wire::lease::{
+    AcquireRequest, EventAck, Events as EventsReply, HeldLease, KEEP_ATTRIBUTES, KEEP_NAMES,
+    LEASE_READ, LEASE_WRITE, LeaseMode, LeaseRange,
+};
+use weir_wire::message::Op;
+use weir_wire::meta::{MetaPrefix, ReassertRequest, Removed};
+
+/// Files fenced at each tick whose writers have ended.
+const FENCES_PER_TICK: usize = 256;
+/// A poll waits for this part of the lease time.
+const POLL_PART: u64 = 3;
+
+/// What the server has done about leases.
+#[derive(Debug, Default)]
+pub(super) struct LeaseCounters {
+    granted: u64,
+    recalled: u64,
+    pub lapsed: u64,
+    sent: u64,
+    acknowledged: u64,
+    parked: u64,
+    parked_ms_max: u64,
+}
+
+/// Everything about what clients keep.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    pub ranges: Ranges,
+    pub beliefs: Beliefs,
+    pub events: Events,
+    pub waiting: Waiting,
+    pub counters: LeaseCounters,
+    /// Sessions that have not said yet what they hold since the server started;
+    /// `None`: that time is over.
+    pub grace: Option<BTreeSet<SessionId>>,
+    polls: BTreeMap<SessionId, Poll>,
+    /// Answers to requests that had been told to wait.
+    answers: Vec<(ParkedTicket, Answer)>,
+    /// Files that sessions held to write when they ended.
+    pub orphaned: VecDeque<(SessionId, FileId)>,
+}
+
+#[derive(Debug)]
+struct Poll {
+    ticket: ParkedTicket,
+    have: u64,
+    until_ms: u64,
+}
+
+/// What has come of a request.
+enum Attempted {
+    Answered(Answer),
+    /// It has to wait: what for, and what it is about.
+    Waits(Waits, Scope),
+}
+
+impl Leases {
+    pub fn new(unix_ms: u64, known: BTreeSet<SessionId>) -> Self {
+        Self {
+            events: Events::starting(unix_ms),
+            grace: (!known.is_empty()).then_some(known),
+            ..Self::default()
+        }
+    }
+
+    /// Names and values for people.
+    pub fn list(&self, now_ms: u64) -> Vec<(String, u64)> {
+        let counters = &self.counters;
+        let longest_ms = counters.parked_ms_max.max(self.waiting.longest_ms(now_ms));
+        vec![
+            ("beliefs".into(), self.beliefs.count() as u64),
+            ("events.acknowledged".into(), counters.acknowledged),
+            ("events.sent".into(), counters.sent),
+            ("leases.granted".into(), counters.granted),
+            ("leases.lapsed".into(), counters.lapsed),
+            ("leases.recalled".into(), counters.recalled),
+            ("parked".into(), counters.parked),
+            ("parked_ms_max".into(), longest_ms),
+            ("parked_now".into(), self.waiting.count() as u64),
+        ]
+    }
+}
+
+impl Unsettled for Leases {
+    fn is_unsettled(&self, session: SessionId, file: FileId) -> bool {
+        self.waiting.concern(file)
+            || self.events.concern(session, file)
+            || !self.ranges.other_writers(session, file).is_empty()
+    }
+}
+
+impl<E: Engine> MetaMachine<E> {
+    /// A request that may have to wait for others.
+    pub(super) fn consider(
+        &mut self,
+        session: SessionId,
+        op: Op,
+        body: &[u8],
+        now: Moment,
+    ) -> Result<Answer> {
+        let ticket = self.leases.waiting.ticket();
+        let mut asked = Asked::new();
+        match self.try_run(session, op, body, ticket, &mut asked, now)? {
+            Attempted::Answered(answer) => Ok(answer),
+            Attempted::Waits(waits, scope) => {
+                self.leases.waiting.check_room(session, body.len())?;
+                self.leases.counters.parked += 1;
+                let since_ms = now.monotonic_ms;
+                self.park(ticket, (session, op, body.to_vec(), since_ms), asked, waits, scope);
+                Ok(Answer::Parked(ticket))
+            }
+        }
+    }
+
+    fn park(
+        &mut self,
+        ticket: ParkedTicket,
+        (session, op, body, since_ms): (SessionId, Op, Vec<u8>, u64),
+        asked: Asked,
+        waits: Waits,
+        scope: Scope,
+    ) {
+        let files = scope.files();
+        let claims = scope.claims;
+        let parked = Parked { session, op, body, since_ms, files, claims, asked, waits };
+        self.leases.waiting.park(ticket, parked);
+    }
+
+    /// Runs a request if nothing is in the way.
+    fn try_run(
+        &mut self,
+        session: SessionId,
+        op: Op,
+        body: &[u8],
+        ticket: ParkedTicket,
+        asked: &mut Asked,
+        now: Moment,
+    ) -> Result<Attempted> {
+        let mut rest = Reader::new(body);
+        let mut prefix = MetaPrefix::decode(&mut rest)?;
+        prefix.caller = self.limits_of(session).squashed(prefix.caller);
+        if let Some(done) = self.repeated(session, op, &prefix)? {
+            return Ok(Attempted::Answered(self.answer(done)));
+        }
+        let scope = self.scope(session, op, rest.clone())?;
+        if self.grace_holds(session, op, &scope) {
+            let waits = Waits { other: true, ..Waits::default() };
+            return Ok(Attempted::Waits(waits, scope));
+        }
+        let found: Obstacles = self.obstacles(session, ticket, &scope, asked, now);
+        if found.any() {
+            let waits = self.ask(found, asked, now);
+            return Ok(Attempted::Waits(waits, scope));
+        }
+        self.take_away(&found, now)?;
+        let answer = match (op, scope.claims.first()) {
+            (Op::Acquire, Some(granted)) => self.acquire(session, &prefix, rest, granted, now)?,
+            (Op::Reassert, _) => {
+                let mut done = self.execute(session, op, &prefix, rest.clone(), now)?;
+                if done.reply.status.is_none() {
+                    let lost = self.reassert(session, &request(rest)?)?;
+                    done.reply = Reply::ok(&lost);
+                }
+                self.answer(done)
+            }
+            _ => {
+                let done = self.execute(session, op, &prefix, rest.clone(), now)?;
+                let mut answer = self.answer(done);
+                self.note_keep(session, op, rest, &mut answer, now)?;
+                answer
+            }
+        };
+        Ok(Attempted::Answered(answer))
+    }
+
+    /// What a request will touch. Nobody else's business if nobody else keeps
+    /// anything.
+    fn scope(&self, session: SessionId, op: Op, rest: Reader<'_>) -> Result<Scope> {
+        let alone = !self.leases.events.others_poll(session)
+            && self.leases.grace.is_none()
+            && self.leases.orphaned.is_empty();
+        if alone && op != Op::Acquire {
+            return Ok(Scope::default());
+        }
+        let polls = self.leases.events.has_polled(session);
+        let root = self.root_of(session);
+        let mut tx = Tx::new(&self.engine);
+        let mut scope =
+            scope::of(&mut tx, (op, rest), root, polls).map_err(super::servers::fault)?;
+        if op == Op::Acquire
+            && let Some(asked) = scope.claims.first()
+        {
+            let lease = self.wanted(session, asked)?;
+            widened(&mut scope, lease);
+        }
+        Ok(scope)
+    }
+
+    /// What is granted to whom asks for this.
+    fn wanted(&self, session: SessionId, asked: &LeaseRange) -> Result<LeaseRange> {
+        let invalid = |what: &str| Error::new(ErrorKind::InvalidArgument, what);
+        if !self.leases.events.has_polled(session) {
+            return Err(invalid("a session gets leases when it polls for events"));
+        }
+        let asked = whole_blocks(asked).ok_or_else(|| invalid("a lease on no byte"))?;
+        if self.leases.ranges.covers(session, &asked) {
+            return Ok(asked);
+        }
+        if !self.leases.ranges.has_room(session) {
+            let message = "this client holds too many leases: close files";
+            return Err(Error::new(ErrorKind::Overloaded, message));
+        }
+        Ok(self.leases.ranges.reach(session, &asked))
+    }
+
+    fn acquire(
+        &mut self,
+        session: SessionId,
+        prefix: &MetaPrefix,
+        rest: Reader<'_>,
+        granted: &LeaseRange,
+        now: Moment,
+    ) -> Result<Answer> {
+        let asked = request::<AcquireRequest>(rest)?.lease;
+        let body = AcquireRequest { lease: granted.clone() }.to_bytes();
+        let done = self.execute(session, Op::Acquire, prefix, Reader::new(&body), now)?;
+        if done.reply.status.is_none() {
+            let asked = whole_blocks(&asked);
+            self.leases.ranges.grant(session, granted, asked.as_ref());
+            self.leases.counters.granted += 1;
+        }
+        let mut answer = self.answer(done);
+        if let Some(reply) = answer.reply_mut().filter(|reply| reply.status.is_none()) {
+            let told = Told { names: None, attributes: vec![granted.file] };
+            reply.keep = self.keep(session, &told, now);
+        }
+        Ok(answer)
+    }
+
+    /// Says in an answer what of it may be kept, and notes that it is.
+    fn note_keep(
+        &mut self,
+        session: SessionId,
+        op: Op,
+        rest: Reader<'_>,
+        answer: &mut Answer,
+        now: Moment,
+    ) -> Result<()> {
+        let Some(reply) = answer.reply_mut() else { return Ok(()) };
+        self.note_removal(session, op, reply);
+        let absent = match reply.status {
+            None => false,
+            Some(ErrorKind::NotFound) if op == Op::Lookup => true,
+            Some(ErrorKind::NoAttribute) if op == Op::GetXattr => true,
+            Some(_) => return Ok(()),
+        };
+        if !self.leases.events.may_keep(session) || self.leases.grace.is_some() {
+            return Ok(());
+        }
+        let root = self.root_of(session);
+        let told = scope::told(op, rest.clone(), (!absent).then_some(&reply.body[..]), root);
+        let told = told.map_err(super::servers::fault)?;
+        let mut keep = self.keep(session, &told, now);
+        if matches!(op, Op::Open | Op::Create)
+            && let Some(rights) = self.asked_rights(op, rest)?
+            && let Ok(attr) = Attr::decode(&mut Reader::new(&reply.body))
+            && attr.kind == FileKind::File
+        {
+            keep |= self.lease_with_open(session, attr.file, rights);
+        }
+        reply.keep = keep;
+        Ok(())
+    }
+
+    fn asked_rights(&self, op: Op, rest: Reader<'_>) -> Result<Option<Rights>> {
+        Ok(match op {
+            Op::Open => Some(request::<weir_wire::meta::OpenRequest>(rest)?.rights),
+            Op::Create => Some(request::<weir_wire::meta::CreateRequest>(rest)?.rights),
+            _ => None,
+        })
+    }
+
+    /// Nobody believes in what does not exist any more.
+    fn note_removal(&mut self, session: SessionId, op: Op, reply: &Reply) {
+        if matches!(op, Op::Unlink | Op::Rename)
+            && reply.status.is_none()
+            && let Ok(Removed { attr: Some(attr) }) = Removed::from_bytes(&reply.body)
+            && attr.nlink == 0
+        {
+            self.leases.beliefs.remove(session, attr.file);
+        }
+    }
+
+    fn keep(&mut self, session: SessionId, told: &Told, now: Moment) -> u8 {
+        if !self.leases.events.may_keep(session) || self.leases.grace.is_some() {
+            return 0;
+        }
+        let mut keep = 0;
+        if let Some(dir) = told.names {
+            let settled =
+                !self.leases.waiting.concern(dir) && !self.leases.events.concern(session, dir);
+            if settled && self.believe(session, dir, now) {
+                keep |= KEEP_NAMES;
+            }
+        }
+        if told.attributes.is_empty() {
+            return keep;
+        }
+        let unsettled = |file: &FileId| self.leases.is_unsettled(session, *file);
+        if !told.attributes.iter().any(unsettled)
+            && told.attributes.iter().all(|file| self.believe(session, *file, now))
+        {
+            keep |= KEEP_ATTRIBUTES;
+        }
+        keep
+    }
+
+    fn believe(&mut self, session: SessionId, file: FileId, now: Moment) -> bool {
+        match self.leases.beliefs.add(session, file) {
+            Added::Yes => true,
+            Added::No => false,
+            Added::Instead(oldest) => {
+                // No room for the event: it is believed a little longer.
+                if self.send_event(session, &Ask::Attributes(oldest), now).is_none() {
+                    self.leases.beliefs.remove(session, file);
+                    return false;
+                }
+                true
+            }
+        }
+    }
+
+    /// The lease on the whole file that comes with an open, if nobody is asked
+    /// to give anything up for it.
+    fn lease_with_open(&mut self, session: SessionId, file: FileId, rights: Rights) -> u8 {
+        let leases = &self.leases;
+        if leases.waiting.concern(file) || leases.events.concern(session, file) {
+            return 0;
+        }
+        let (read, write) = (whole(file, LeaseMode::Read), whole(file, LeaseMode::Write));
+        let alone = !self.opens.is_open_elsewhere(session, file)
+            && !leases.ranges.others_hold(session, file)
+            && leases.beliefs.others(session, file).next().is_none();
+        let (lease, flag) = if leases.ranges.covers(session, &write) {
+            (write, LEASE_WRITE)
+        } else if alone && rights.allow(Rights::WRITE) {
+            (write, LEASE_WRITE)
+        } else if leases.ranges.in_the_way(session, &read).is_empty() {
+            (read, LEASE_READ)
+        } else {
+            return 0;
+        };
+        if !leases.ranges.has_room(session) {
+            return 0;
+        }
+        self.leases.ranges.grant(session, &lease, None);
+        self.leases.counters.granted += 1;
+        flag
+    }
+
+    /// Sends an event; `None`: the session has too many that it has not obeyed.
+    pub(super) fn send_event(&mut self, who: SessionId, ask: &Ask, now: Moment) -> Option<u64> {
+        let (number, new) = self.leases.events.send(who, ask, now.monotonic_ms)?;
+        if new {
+            self.leases.counters.sent += 1;
+            self.leases.counters.recalled += u64::from(matches!(ask, Ask::Recall(..)));
+            self.answer_poll(who, false);
+        }
+        Some(number)
+    }
+
+    /// A session that did not answer has to give everything up.
+    pub(super) fn lapse(&mut self, who: SessionId, now: Moment) {
+        self.leases.waiting.session_changed(who);
+        if self.sessions.by_id.contains_key(&who) {
+            self.leases.events.lapse(who, now.monotonic_ms);
+            self.answer_poll(who, false);
+            tracing::warn!(session = who.0, "a client that did not answer lost its leases");
+        }
+    }
+
+    /// Answers the poll of a session if there is news, or `anyway`.
+    fn answer_poll(&mut self, session: SessionId, anyway: bool) {
+        let Some(poll) = self.leases.polls.get(&session) else { return };
+        let Some(reply) = self.news(session, poll.have, anyway) else { return };
+        let ticket = poll.ticket;
+        self.leases.polls.remove(&session);
+        self.leases.answers.push((ticket, Answer::Now(reply)));
+    }
+
+    fn news(&self, session: SessionId, have: u64, anyway: bool) -> Option<Reply> {
+        let news = self.leases.events.news(session, have);
+        let (events, lapsed) = match news {
+            None if !anyway => return None,
+            news => news.unwrap_or_default(),
+        };
+        let reply = EventsReply { events, lease_ms: self.times.lease_ms, lapsed };
+        Some(Reply { events: self.leases.events.last(session), ..Reply::ok(&reply) })
+    }
+
+    pub(super) fn poll_events(&mut self, session: SessionId, have: u64, now: Moment) -> Answer {
+        // Whoever asks again has given up on the first.
+        self.answer_poll(session, true);
+        self.leases.events.polls(session);
+        if let Some(reply) = self.news(session, have, false) {
+            return Answer::Now(reply);
+        }
+        let ticket = self.leases.waiting.ticket();
+        let until_ms = now.monotonic_ms + self.times.lease_ms / POLL_PART;
+        self.leases.polls.insert(session, Poll { ticket, have, until_ms });
+        Answer::Parked(ticket)
+    }
+
+    pub(super) fn ack_events(&mut self, session: SessionId, acks: &[EventAck]) {
+        for ack in acks {
+            let Some(ask) = self.leases.events.acknowledged(session, ack.number) else { continue };
+            self.leases.counters.acknowledged += 1;
+            let leases = &mut self.leases;
+            match &ask {
+                Ask::Attributes(file) => leases.beliefs.remove(session, *file),
+                Ask::Name(dir, _) if ack.forgotten => leases.beliefs.remove(session, *dir),
+                &Ask::Recall(file, start, end, mode) => {
+                    leases.ranges.give_up(session, &LeaseRange { file, start, end, mode });
+                }
+                Ask::Name(..) | Ask::Report(_) => {}
+            }
+            leases.waiting.event_over(session, ack.number);
+        }
+        // There is room for events again.
+        self.leases.waiting.others_changed();
+    }
+
+    /// Leases that a client held before the server started anew, and those
+    /// among them that do not fit.
+    pub(super) fn reassert(
+        &mut self,
+        session: SessionId,
+        asked: &ReassertRequest,
+    ) -> Result<Vec<LeaseRange>> {
+        let mut lost = Vec::new();
+        for held in &asked.leases {
+            if !self.holds_still(session, held)? {
+                lost.push(held.lease.clone());
+            }
+        }
+        if !asked.leases.is_empty() {
+            self.leases.events.polls(session);
+        }
+        if asked.last {
+            self.has_reasserted(session);
+        }
+        Ok(lost)
+    }
+
+    fn holds_still(&mut self, session: SessionId, held: &HeldLease) -> Result<bool> {
+        let Some(lease) = whole_blocks(&held.lease) else { return Ok(true) };
+        let ranges = &self.leases.ranges;
+        let mut tx = Tx::new(&self.engine);
+        let inode = inodes::find(&mut tx, lease.file).map_err(super::servers::fault)?;
+        if inode.is_none_or(|inode| inode.generation != held.generation) {
+            self.leases.ranges.drop_file(session, lease.file);
+            return Ok(false);
+        }
+        if ranges.covers(session, &lease) {
+            return Ok(true);
+        }
+        // When that time is over others may have been there.
+        let fits = self.leases.grace.as_ref().is_some_and(|waited| waited.contains(&session))
+            && self.opens.rights(session, lease.file).is_some()
+            && ranges.in_the_way(session, &lease).is_empty()
+            && ranges.has_room(session);
+        if fits {
+            let all = lease == whole(lease.file, lease.mode);
+            let asked = (!all).then_some(&lease);
+            self.leases.ranges.grant(session, &lease, asked);
+        }
+        Ok(fits)
+    }
+
+    /// A session has said all that it holds.
+    pub(super) fn has_reasserted(&mut self, session: SessionId) {
+        let Some(waited) = &mut self.leases.grace else { return };
+        waited.remove(&session);
+        if waited.is_empty() {
+            self.end_grace();
+        }
+    }
+
+    pub(super) fn end_grace(&mut self) {
+        if self.leases.grace.take().is_some() {
+            self.leases.waiting.others_changed();
+        }
+    }
+
+    /// The last open of a file in a session is gone, and its leases with it.
+    pub(super) fn closed(&mut self, session: SessionId, file: FileId) {
+        if self.opens.rights(session, file).is_none() && self.leases.ranges.drop_file(session, file)
+        {
+            self.leases.waiting.file_changed(file);
+        }
+    }
+
+    /// A session has ended. `in_order`: it had written everything.
+    pub(super) fn forget_session(&mut self, session: SessionId, in_order: bool) {
+        for file in self.leases.ranges.files_of(session) {
+            if !in_order && self.leases.ranges.writes(session, file) {
+                // It stays until the file is fenced.
+                self.leases.orphaned.push_back((session, file));
+            } else {
+                self.leases.ranges.drop_file(session, file);
+            }
+            self.leases.waiting.file_changed(file);
+        }
+        self.leases.beliefs.end(session);
+        self.leases.events.end(session);
+        self.leases.waiting.session_changed(session);
+        for ticket in self.leases.waiting.tickets_of(session) {
+            let expired = Reply::error(&ErrorKind::SessionExpired.into());
+            self.unpark(ticket);
+            self.leases.answers.push((ticket, Answer::Now(expired)));
+        }
+        if let Some(poll) = self.leases.polls.remove(&session) {
+            let expired = Reply::error(&ErrorKind::SessionExpired.into());
+            self.leases.answers.push((poll.ticket, Answer::Now(expired)));
+        }
+        self.has_reasserted(session);
+    }
+
+    /// Takes a request out of those that wait, and wakes who waited behind it.
+    fn unpark(&mut self, ticket: ParkedTicket) -> Option<Parked> {
+        let parked = self.leases.waiting.take(ticket)?;
+        for file in &parked.files {
+            self.leases.waiting.file_changed(*file);
+        }
+        Some(parked)
+    }
+
+    /// The connection on which the answer to this is waited for is gone.
+    pub fn dropped(&mut self, ticket: ParkedTicket) {
+        self.unpark(ticket);
+        self.leases.polls.retain(|_, poll| poll.ticket != ticket);
+        self.leases.answers.retain(|(answered, _)| *answered != ticket);
+    }
+
+    /// Runs what waited and can go on, and returns all answers that requests
+    /// were told to wait for. To be asked for at the end of each turn, before
+    /// [`MetaMachine::flush`].
+    pub fn take_ready(&mut self, now: Moment) -> Vec<(ParkedTicket, Answer)> {
+        while let Some(ticket) = self.leases.waiting.next_ready() {
+            let Some(mut parked) = self.leases.waiting.take(ticket) else { continue };
+            let Parked { session, op, .. } = parked;
+            let tried = self.try_run(session, op, &parked.body, ticket, &mut parked.asked, now);
+            let answer = match tried {
+                Ok(Attempted::Waits(waits, scope)) => {
+                    let Parked { body, since_ms, asked, .. } = parked;
+                    self.park(ticket, (session, op, body, since_ms), asked, waits, scope);
+                    continue;
+                }
+                Ok(Attempted::Answered(answer)) => answer,
+                Err(error) => Answer::Now(Reply::error(&error)),
+            };
+            for file in &parked.files {
+                self.leases.waiting.file_changed(*file);
+            }
+            let waited_ms = now.monotonic_ms.saturating_sub(parked.since_ms);
+            let longest = &mut self.leases.counters.parked_ms_max;
+            *longest = waited_ms.max(*longest);
+            let answer = self.stamped(Peer::Client(session), op, answer);
+            self.leases.answers.push((ticket, answer));
+        }
+        std::mem::take(&mut self.leases.answers)
+    }
+
+    /// What waits for somebody who does not answer goes on; polls end in time.
+    pub(super) fn tick_leases(&mut self, now: Moment) -> Result<()> {
+        if now.monotonic_ms.saturating_sub(self.started_ms) >= self.times.grace_ms {
+            self.end_grace();
+        }
+        let late: BTreeSet<SessionId> = self
+            .leases
+            .waiting
+            .events()
+            .into_iter()
+            .filter(|(who, number)| self.is_overdue(*who, *number, now))
+            .map(|(who, _)| who)
+            .collect();
+        for who in late {
+            self.leases.waiting.session_changed(who);
+        }
+        let due = |(session, poll): (&SessionId, &Poll)| {
+            (poll.until_ms <= now.monotonic_ms).then_some(*session)
+        };
+        let due: Vec<SessionId> = self.leases.polls.iter().filter_map(due).collect();
+        for session in due {
+            self.answer_poll(session, true);
+        }
+        self.fence_orphaned()
+    }
+
+    /// Fences files whose writer has ended, where nobody writes who would be
+    /// stopped by that: those are fenced when somebody needs them.
+    fn fence_orphaned(&mut self) -> Result<()> {
+        for _ in 0..FENCES_PER_TICK.min(self.leases.orphaned.len()) {
+            let Some((who, file)) = self.leases.orphaned.pop_front() else { break };
+            if !self.leases.ranges.writes(who, file) {
+                self.leases.ranges.drop_file(who, file);
+                continue;
+            }
+            if !self.leases.ranges.other_writers(who, file).is_empty() {
+                self.leases.orphaned.push_back((who, file));
+                continue;
+            }
+            self.fence(who, file)?;
+            self.leases.waiting.file_changed(file);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,237 @@
+//! What stands in the way of a request: events that others have to
+//! acknowledge, requests that came before, and the time after a restart. And
+//! what becomes of those who do not answer.
+
+use super::waiting::{Asked, ParkedTicket, Waits};
+use super::{MetaMachine, Moment};
+use crate::leases::events::Ask;
+use crate::leases::ranges::whole;
+use crate::ops::recovered::fence;
+use crate::ops::scope::Scope;
+use std::collections::BTreeSet;
+use weir_host::plant::{Bug, planted};
+use weir_metastore::{Engine, transact};
+use weir_types::{FileId, Result, SessionId};
+use weir_wire::lease::{LeaseMode, LeaseRange};
+use weir_wire::message::Op;
+
+use super::servers::fault;
+
+/// A session that lives, and has not obeyed an event for so long, loses what
+/// the event is about. Its own calls have given up by then.
+pub(super) const PATIENCE_MS: u64 = 40_000;
+
+/// What is in the way.
+#[derive(Debug, Default)]
+pub(super) struct Obstacles {
+    /// To be asked.
+    asks: BTreeSet<(SessionId, Ask)>,
+    /// Events that are waited for already.
+    pub waits: Waits,
+    /// Beliefs and leases of sessions that do not answer.
+    dead_beliefs: BTreeSet<(SessionId, FileId)>,
+    dead_leases: BTreeSet<(SessionId, FileId)>,
+}
+
+impl Obstacles {
+    /// Whether a request has to wait.
+    pub fn any(&self) -> bool {
+        self.waits.other || !self.waits.events.is_empty() || !self.asks.is_empty()
+    }
+}
+
+impl<E: Engine> MetaMachine<E> {
+    /// Whether nothing has been heard of a session for so long that what it
+    /// holds may be taken away.
+    fn is_silent(&self, session: SessionId, now: Moment) -> bool {
+        self.sessions.by_id.get(&session).is_none_or(|known| {
+            now.monotonic_ms.saturating_sub(known.last_heard_ms) >= self.times.lease_ms
+        })
+    }
+
+    /// Whether an event has not been obeyed for too long.
+    pub(super) fn is_overdue(&self, session: SessionId, number: u64, now: Moment) -> bool {
+        let since = self.leases.events.since(session, number);
+        self.is_silent(session, now)
+            || since.is_some_and(|since| now.monotonic_ms.saturating_sub(since) >= PATIENCE_MS)
+    }
+
+    /// Whether a request has to wait until clients have said what they hold.
+    pub(super) fn grace_holds(&self, session: SessionId, op: Op, scope: &Scope) -> bool {
+        if self.leases.grace.is_none() || planted(Bug::GrantInGrace) {
+            return false;
+        }
+        let ranges = &self.leases.ranges;
+        let files = scope.files();
+        match op {
+            Op::Readlink | Op::GetXattr | Op::ListXattr | Op::Statfs | Op::GetLayout => false,
+            Op::GetDefaultLayout | Op::Close | Op::Reassert => false,
+            Op::GetAttr => {
+                let known = |file: &FileId| ranges.covers(session, &whole(*file, LeaseMode::Read));
+                !files.iter().all(known)
+            }
+            Op::CommitSize => !files.iter().all(|file| ranges.writes(session, *file)),
+            Op::Acquire => !scope.claims.iter().all(|lease| ranges.covers(session, lease)),
+            // These change nothing that others are told of.
+            Op::Extend | Op::TruncateDone => false,
+            _ => {
+                let own = |file: &FileId| ranges.covers(session, &whole(*file, LeaseMode::Write));
+                !scope.names.is_empty() || files.is_empty() || !files.iter().all(own)
+            }
+        }
+    }
+
+    /// What stands in the way of a request of this scope. `asked`: what others
+    /// have been asked on its behalf.
+    pub(super) fn obstacles(
+        &self,
+        session: SessionId,
+        ticket: ParkedTicket,
+        scope: &Scope,
+        asked: &Asked,
+        now: Moment,
+    ) -> Obstacles {
+        let mut found = Obstacles::default();
+        let leases = &self.leases;
+        for claim in &scope.claims {
+            found.waits.other |= leases.waiting.is_behind(ticket, session, claim);
+            // What the client gives up just now it would give up again.
+            let own = leases.events.recalls(session, claim).map(|number| (session, number));
+            found.waits.events.extend(own);
+        }
+        if found.any() {
+            // Its turn comes: until then nobody is asked in vain.
+            return found;
+        }
+        let mut need = |who: SessionId, ask: Ask| {
+            let key = (who, ask);
+            if let Some(&number) = asked.get(&key) {
+                if leases.events.since(who, number).is_some() {
+                    if self.is_overdue(who, number, now) {
+                        found.give_up(key);
+                    } else {
+                        found.waits.events.insert((who, number));
+                    }
+                    return;
+                }
+                if matches!(key.1, Ask::Name(..) | Ask::Report(_)) && !self.is_silent(who, now) {
+                    // It has obeyed, and learned nothing new since.
+                    return;
+                }
+            }
+            match leases.events.number(who, &key.1) {
+                _ if self.is_silent(who, now) => found.give_up(key),
+                Some(number) if self.is_overdue(who, number, now) => found.give_up(key),
+                _ => {
+                    found.asks.insert(key);
+                }
+            }
+        };
+        for (dir, name) in &scope.names {
+            if planted(Bug::KeepBelief) {
+                continue;
+            }
+            for who in leases.beliefs.others(session, *dir) {
+                need(who, Ask::Name(*dir, name.clone()));
+            }
+        }
+        for file in &scope.attributes {
+            for who in leases.beliefs.others(session, *file) {
+                need(who, Ask::Attributes(*file));
+            }
+        }
+        for file in &scope.reports {
+            for who in leases.ranges.other_writers(session, *file) {
+                need(who, Ask::Report(*file));
+            }
+        }
+        for claim in &scope.claims {
+            // What will be granted, and not only what was asked for.
+            for who in leases.ranges.in_the_way(session, claim) {
+                if !planted(Bug::SkipRecall) {
+                    need(who, Ask::recall(claim));
+                }
+            }
+        }
+        // A fence stops everybody who writes to the file: the living write
+        // back first, and come again.
+        let fenced =
+            found.dead_leases.iter().filter(|(who, file)| leases.ranges.writes(*who, *file));
+        let fenced: BTreeSet<FileId> = fenced.map(|(_, file)| *file).collect();
+        for file in fenced {
+            // Nobody has this number: of all sessions.
+            for who in leases.ranges.other_writers(SessionId(0), file) {
+                if self.is_silent(who, now) {
+                    found.dead_leases.insert((who, file));
+                } else if !found.dead_leases.contains(&(who, file)) {
+                    let ask = Ask::recall(&whole(file, LeaseMode::Write));
+                    match leases.events.number(who, &ask) {
+                        Some(number) if self.is_overdue(who, number, now) => {
+                            found.dead_leases.insert((who, file));
+                        }
+                        _ => {
+                            found.asks.insert((who, ask));
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Sends the events that a request needs, and notes which.
+    pub(super) fn ask(&mut self, mut found: Obstacles, asked: &mut Asked, now: Moment) -> Waits {
+        for (who, ask) in std::mem::take(&mut found.asks) {
+            match self.send_event(who, &ask, now) {
+                Some(number) => {
+                    found.waits.events.insert((who, number));
+                    asked.insert((who, ask), number);
+                }
+                None => found.waits.other = true,
+            }
+        }
+        found.waits
+    }
+
+    /// Takes what a session holds of a file, and cuts it off if it may write.
+    pub(super) fn fence(&mut self, who: SessionId, file: FileId) -> Result<()> {
+        if self.leases.ranges.writes(who, file) && !planted(Bug::SkipFence) {
+            transact(&mut self.engine, |tx| fence(tx, file).map_err(fault))?;
+        }
+        self.leases.ranges.drop_file(who, file);
+        self.leases.counters.lapsed += 1;
+        Ok(())
+    }
+
+    /// Takes from the silent what is in the way, now that nobody else is.
+    pub(super) fn take_away(&mut self, found: &Obstacles, now: Moment) -> Result<()> {
+        for &(who, file) in &found.dead_leases {
+            self.fence(who, file)?;
+        }
+        for &(who, file) in &found.dead_beliefs {
+            self.leases.beliefs.remove(who, file);
+        }
+        let of_leases = found.dead_leases.iter().map(|(who, _)| *who);
+        let all: BTreeSet<SessionId> =
+            found.dead_beliefs.iter().map(|(who, _)| *who).chain(of_leases).collect();
+        for who in all {
+            self.lapse(who, now);
+        }
+        Ok(())
+    }
+}
+
+impl Obstacles {
+    /// Somebody does not answer.
+    fn give_up(&mut self, (who, ask): (SessionId, Ask)) {
+        match ask {
+            Ask::Name(file, _) | Ask::Attributes(file) => self.dead_beliefs.insert((who, file)),
+            Ask::Recall(file, ..) | Ask::Report(file) => self.dead_leases.insert((who, file)),
+        };
+    }
+}
+
+/// The range that is granted is what is claimed.
+pub(super) fn widened(scope: &mut Scope, lease: LeaseRange) {
+    scope.claims = vec![lease];
+}

@@ -1,0 +1,31 @@
+//! Grants a lease. Who was in the way has given way; what the lease is is
+//! decided by the machine, which has widened the request to what it grants.
+
+use crate::ops::{Context, Outcome, inodes};
+use weir_metastore::Tx;
+use weir_types::{Error, ErrorKind};
+use weir_wire::Rights;
+use weir_wire::lease::{AcquireRequest, Granted, LeaseMode};
+
+/// Does it.
+pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &AcquireRequest) -> Outcome<Granted> {
+    let file = request.lease.file;
+    let inode = inodes::load(tx, file)?;
+    let body = inodes::regular(&inode)?;
+    let needed = match request.lease.mode {
+        LeaseMode::Read => Rights::READ,
+        LeaseMode::Write => Rights::WRITE,
+    };
+    // Leases end with the last close: without an open this one would not.
+    if !ctx.has_open(file, needed) {
+        let message = format!("a lease on file {file} needs it open for that in the same session");
+        return Err(Error::new(ErrorKind::InvalidArgument, message).into());
+    }
+    // Whoever is told of a fence carries it out.
+    ctx.effects.objects_follow |= body.pending_truncate.is_some();
+    Ok(Granted {
+        lease: request.lease.clone(),
+        attr: inode.attr(file),
+        pending_truncate: body.pending_truncate.clone(),
+    })
+}

@@ -1,0 +1,255 @@
+//! What an operation will touch, from its request and a look at the store: so
+//! that those who believe otherwise can be asked first. Worked out anew each
+//! time a request is run: a name may stand for another file by then.
+//!
+//! Permissions are not looked at: to ask somebody to forget something that then
+//! does not change costs a message, and no more.
+
+use crate::leases::ranges::whole;
+use crate::ops::confine::Confined;
+use crate::ops::{Outcome, names};
+use weir_metastore::Tx;
+use weir_types::codec::Reader;
+use weir_types::{Attr, Decode, Error, FileId, FileKind};
+use weir_wire::Rights;
+use weir_wire::lease::{AcquireRequest, LeaseMode, LeaseRange, RecoveredRequest};
+use weir_wire::message::{Op, Request};
+use weir_wire::meta::*;
+
+/// What an operation will touch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Names that change, and with them the attributes of their directories.
+    pub names: Vec<(FileId, Vec<u8>)>,
+    /// Files whose attributes change (of directories: or any name).
+    pub attributes: Vec<FileId>,
+    /// Files whose size and time have to be known.
+    pub reports: Vec<FileId>,
+    /// What others must not hold.
+    pub claims: Vec<LeaseRange>,
+}
+
+impl Scope {
+    /// Every file and directory in it.
+    pub fn files(&self) -> Vec<FileId> {
+        let names = self.names.iter().map(|(dir, _)| *dir);
+        let claims = self.claims.iter().map(|claim| claim.file);
+        let attributes = self.attributes.iter().chain(&self.reports).copied();
+        let mut files: Vec<FileId> = names.chain(attributes).chain(claims).collect();
+        files.sort_unstable();
+        files.dedup();
+        files
+    }
+
+    fn name(&mut self, dir: FileId, name: &[u8]) {
+        self.names.push((dir, name.to_vec()));
+    }
+}
+
+/// The scope of a request. `polls`: the session keeps what it is told, and is
+/// told when that changes; others see what was written before they open, and
+/// what they write is seen when they have reported it.
+/// `root`: what the client calls the root.
+pub fn of(
+    tx: &mut Tx<'_>,
+    (op, body): (Op, Reader<'_>),
+    root: FileId,
+    polls: bool,
+) -> Outcome<Scope> {
+    let mut scope = Scope::default();
+    match op {
+        Op::Lookup => {
+            let asked = decode::<LookupRequest>(body, root)?;
+            scope.reports.extend(child(tx, asked.parent, &asked.name)?);
+        }
+        Op::GetAttr => scope.reports.push(decode::<GetAttrRequest>(body, root)?.file),
+        Op::Open => {
+            let asked = decode::<OpenRequest>(body, root)?;
+            scope.reports.push(asked.file);
+            opened(&mut scope, asked.file, asked.rights, polls);
+        }
+        Op::Create => {
+            let asked = decode::<CreateRequest>(body, root)?;
+            match child(tx, asked.parent, &asked.name)? {
+                None => scope.name(asked.parent, &asked.name),
+                Some(_) if asked.exclusive || asked.kind != FileKind::File => {}
+                Some(file) => {
+                    scope.reports.push(file);
+                    if asked.truncate {
+                        scope.attributes.push(file);
+                        scope.claims.push(whole(file, LeaseMode::Write));
+                    } else {
+                        opened(&mut scope, file, asked.rights, polls);
+                    }
+                }
+            }
+        }
+        Op::Mkdir => {
+            let asked = decode::<MkdirRequest>(body, root)?;
+            made(tx, &mut scope, asked.parent, &asked.name)?;
+        }
+        Op::Symlink => {
+            let asked = decode::<SymlinkRequest>(body, root)?;
+            made(tx, &mut scope, asked.parent, &asked.name)?;
+        }
+        Op::Link => {
+            let asked = decode::<LinkRequest>(body, root)?;
+            made(tx, &mut scope, asked.parent, &asked.name)?;
+            scope.attributes.push(asked.file);
+            scope.reports.push(asked.file);
+        }
+        Op::Unlink => {
+            let asked = decode::<UnlinkRequest>(body, root)?;
+            removed(tx, &mut scope, asked.parent, &asked.name)?;
+        }
+        Op::Rmdir => {
+            let asked = decode::<RmdirRequest>(body, root)?;
+            removed(tx, &mut scope, asked.parent, &asked.name)?;
+        }
+        Op::Rename => {
+            let asked = decode::<RenameRequest>(body, root)?;
+            if removed(tx, &mut scope, asked.parent, &asked.name)? {
+                scope.name(asked.new_parent, &asked.new_name);
+                scope.attributes.extend(child(tx, asked.new_parent, &asked.new_name)?);
+            }
+        }
+        Op::SetAttr => {
+            let asked = decode::<SetAttrRequest>(body, root)?;
+            scope.attributes.push(asked.file);
+            scope.reports.push(asked.file);
+            if asked.size.is_some() {
+                scope.claims.push(whole(asked.file, LeaseMode::Write));
+            }
+        }
+        Op::SetXattr => scope.attributes.push(decode::<SetXattrRequest>(body, root)?.file),
+        Op::RemoveXattr => scope.attributes.push(decode::<RemoveXattrRequest>(body, root)?.file),
+        Op::SetLayout => {
+            let file = decode::<SetLayoutRequest>(body, root)?.file;
+            scope.attributes.push(file);
+            // Only an empty file is laid out anew: is it?
+            scope.claims.push(whole(file, LeaseMode::Write));
+        }
+        Op::CommitSize => {
+            let asked = decode::<CommitSizeRequest>(body, root)?;
+            scope.attributes.push(asked.file);
+            if !polls {
+                // It wrote without a lease: nobody may keep what was there.
+                scope.claims.push(whole(asked.file, LeaseMode::Write));
+            }
+        }
+        Op::Recovered => scope.attributes.push(decode::<RecoveredRequest>(body, root)?.file),
+        Op::Acquire => {
+            let lease = decode::<AcquireRequest>(body, root)?.lease;
+            if lease.mode == LeaseMode::Write {
+                scope.attributes.push(lease.file);
+            }
+            scope.claims.push(lease);
+        }
+        _ => {}
+    }
+    debug_assert!(scope.claims.len() <= 1);
+    Ok(scope)
+}
+
+fn decode<R: Request + Confined>(mut body: Reader<'_>, root: FileId) -> Outcome<R> {
+    let mut request = R::decode(&mut body).map_err(Error::from)?;
+    body.finish().map_err(Error::from)?;
+    for file in request.files() {
+        *file = real(*file, root);
+    }
+    Ok(request)
+}
+
+/// The number of what the client calls `file`.
+fn real(file: FileId, root: FileId) -> FileId {
+    if file == FileId::ROOT { root } else { file }
+}
+
+fn child(tx: &mut Tx<'_>, dir: FileId, name: &[u8]) -> Outcome<Option<FileId>> {
+    if matches!(name, b"." | b"..") || names::check(name).is_err() {
+        return Ok(None);
+    }
+    Ok(names::find(tx, dir, name)?.map(|dentry| dentry.file))
+}
+
+/// Close to open: a session that keeps nothing asks others to write back, or
+/// to keep nothing either.
+fn opened(scope: &mut Scope, file: FileId, rights: Rights, polls: bool) {
+    if !polls {
+        let writes = rights.allow(Rights::WRITE);
+        let mode = if writes { LeaseMode::Write } else { LeaseMode::Read };
+        scope.claims.push(whole(file, mode));
+    }
+}
+
+fn made(tx: &mut Tx<'_>, scope: &mut Scope, dir: FileId, name: &[u8]) -> Outcome<()> {
+    // A name that is there stays: the answer is that it exists.
+    if child(tx, dir, name)?.is_none() {
+        scope.name(dir, name);
+    }
+    Ok(())
+}
+
+fn removed(tx: &mut Tx<'_>, scope: &mut Scope, dir: FileId, name: &[u8]) -> Outcome<bool> {
+    let Some(file) = child(tx, dir, name)? else { return Ok(false) };
+    scope.name(dir, name);
+    scope.attributes.push(file);
+    Ok(true)
+}
+
+/// What an answer tells of: it may be kept if nobody is about to change it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The directory whose names it tells.
+    pub names: Option<FileId>,
+    /// The files whose attributes it tells.
+    pub attributes: Vec<FileId>,
+}
+
+/// What the answer `reply` to a request tells of; `None` for the reply: it was
+/// refused because a name does not exist.
+pub fn told(op: Op, body: Reader<'_>, reply: Option<&[u8]>, root: FileId) -> Outcome<Told> {
+    let mut told = Told::default();
+    match op {
+        Op::Lookup => {
+            let asked = decode::<LookupRequest>(body, root)?;
+            if !matches!(&asked.name.0[..], b"." | b"..") {
+                told.names = Some(asked.parent);
+            }
+        }
+        Op::Create => told.names = Some(decode::<CreateRequest>(body, root)?.parent),
+        Op::Mkdir => told.names = Some(decode::<MkdirRequest>(body, root)?.parent),
+        Op::Symlink => told.names = Some(decode::<SymlinkRequest>(body, root)?.parent),
+        Op::Link => told.names = Some(decode::<LinkRequest>(body, root)?.parent),
+        Op::Readdir => told.names = Some(decode::<ReaddirRequest>(body, root)?.dir),
+        Op::GetXattr => told.attributes.push(decode::<GetXattrRequest>(body, root)?.file),
+        Op::ListXattr => told.attributes.push(decode::<ListXattrRequest>(body, root)?.file),
+        Op::Readlink => told.attributes.push(decode::<ReadlinkRequest>(body, root)?.file),
+        _ => {}
+    }
+    let Some(reply) = reply else { return Ok(told) };
+    let mut reply = Reader::new(reply);
+    match op {
+        // They begin with attributes.
+        Op::Lookup
+        | Op::GetAttr
+        | Op::Mkdir
+        | Op::Symlink
+        | Op::Link
+        | Op::CommitSize
+        | Op::Open
+        | Op::Create
+        | Op::SetAttr
+        | Op::Recovered => {
+            let attr = Attr::decode(&mut reply).map_err(Error::from)?;
+            told.attributes.push(real(attr.file, root));
+        }
+        Op::Readdir => {
+            let page = DirPage::decode(&mut reply).map_err(Error::from)?;
+            let known = page.entries.iter().filter_map(|entry| entry.attr.as_ref());
+            told.attributes.extend(known.map(|attr| attr.file));
+        }
+        _ => {}
+    }
+    Ok(told)
+}

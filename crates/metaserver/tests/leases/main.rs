@@ -1,0 +1,15 @@
+//! Many clients, one file system: nothing changes while another client believes
+//! otherwise (`docs/leases.md`). Clients are calls of the machine, in virtual
+//! time.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod beliefs;
+mod death;
+mod model;
+mod ranges;
+mod restart;
+mod waiting;
+mod world;
