@@ -2,19 +2,23 @@
 //! layout, capabilities, size, read-ahead and write-behind.
 
 use crate::client::Inner;
+use crate::config::Consistency;
 use crate::context::Context;
 use crate::control::{Control, run_control};
+use crate::core::lease::{CallKind, FileLease};
 use crate::core::plan::{MAX_CALL_BYTES, Part, Plan, objects, plan_range, plan_regions};
 use crate::counters::add;
 use crate::drive::Call;
+use crate::leases::{Entered, enter, span};
 use crate::read::ReadOp;
 use crate::reader::Reader;
 use crate::write::WriteData;
 use crate::writer::Writer;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use weir_host::sync::{Mutex, MutexGuard, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use weir_host::sync::{Condvar, Mutex, MutexGuard, RwLock};
 use weir_layout::{RegionList, covered_bytes};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{
@@ -23,9 +27,10 @@ use weir_types::{
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::Access;
 use weir_wire::key::Mac;
+use weir_wire::lease::{LeaseMode, RecoveredRequest, TO_THE_END};
 use weir_wire::meta::{
-    ExtendRequest, GetAttrRequest, GetLayoutRequest, LayoutPage, OpenFile, SetAttrRequest,
-    TruncateDoneRequest,
+    ExtendRequest, GetAttrRequest, GetLayoutRequest, LayoutPage, OpenFile, PendingTruncate,
+    SetAttrRequest, TruncateDoneRequest,
 };
 
 /// What the metadata server granted.
@@ -83,6 +88,19 @@ pub(crate) struct OpenState {
     /// Whether the writer holds anything: spares readers its lock.
     pub(crate) dirty: AtomicBool,
     pub(crate) reader: Mutex<Reader>,
+    pub(crate) lease: Mutex<FileLease>,
+    /// Something changed that calls or a recall may wait for.
+    pub(crate) lease_changed: Condvar,
+    /// How often leases were lost.
+    pub(crate) losses: AtomicU64,
+    /// With writes that nobody was told of.
+    pub(crate) lost_writes: AtomicBool,
+    /// The generation after the last truncation by this client.
+    own_generation: AtomicU64,
+    /// Truncations by this client under way.
+    resizing: AtomicU32,
+    /// Somebody has written without leases.
+    pub(crate) unleased: AtomicBool,
 }
 
 impl OpenState {
@@ -107,6 +125,13 @@ impl OpenState {
             writer: Mutex::default(),
             dirty: AtomicBool::new(false),
             reader: Mutex::default(),
+            lease: Mutex::default(),
+            lease_changed: Condvar::new(),
+            losses: AtomicU64::new(0),
+            lost_writes: AtomicBool::new(false),
+            own_generation: AtomicU64::new(0),
+            resizing: AtomicU32::new(0),
+            unleased: AtomicBool::new(false),
         };
         state.take_capability(&open.capability);
         if made_empty {
@@ -169,6 +194,31 @@ impl OpenState {
         self.granted().generation
     }
 
+    /// This client truncates the file.
+    pub(crate) fn begin_resize(&self) {
+        self.resizing.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It has, if there is a generation.
+    pub(crate) fn end_resize(&self, generation: Option<Generation>) {
+        if let Some(generation) = generation {
+            self.own_generation.fetch_max(generation.0, Ordering::AcqRel);
+        }
+        self.resizing.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether somebody else has fenced off what was written under a generation.
+    /// Under leases that means that they were lost: who truncates a file asks
+    /// everybody to give them up first, and so does the server before it cuts a
+    /// dead writer off.
+    pub(crate) fn is_fenced_off(&self, inner: &Inner, written_under: Generation) -> bool {
+        inner.config.consistency == Consistency::Strict
+            && self.generation() > written_under
+            && self.generation().0 > self.own_generation.load(Ordering::Acquire)
+            && self.resizing.load(Ordering::Acquire) == 0
+            && !self.unleased.load(Ordering::Acquire)
+    }
+
     fn extent(&self) -> MutexGuard<'_, Extent> {
         self.extent.lock()
     }
@@ -182,7 +232,8 @@ impl OpenState {
     pub(crate) fn wrote(&self, end: u64, time: Timestamp) {
         let mut extent = self.extent();
         extent.size = extent.size.max(end);
-        let end = extent.uncommitted.map_or(end, |(e, _)| e.max(end));
+        let (end, time) =
+            extent.uncommitted.map_or((end, time), |(e, t)| (e.max(end), t.max(time)));
         extent.uncommitted = Some((end, time));
     }
 
@@ -194,6 +245,20 @@ impl OpenState {
     /// The metadata server knows of all writes (the writer's lock is held).
     pub(crate) fn committed(&self) {
         self.extent().uncommitted = None;
+    }
+
+    /// The metadata server knows of the writes up to here.
+    pub(crate) fn committed_if(&self, reported: (u64, Timestamp)) {
+        let mut extent = self.extent();
+        if extent.uncommitted == Some(reported) {
+            extent.uncommitted = None;
+        }
+    }
+
+    /// Writes that the metadata server does not know of are lost; whether
+    /// there were any.
+    pub(crate) fn forget_uncommitted(&self) -> bool {
+        self.extent().uncommitted.take().is_some()
     }
 
     /// The metadata server has set the size (the writer has nothing left).
@@ -244,6 +309,11 @@ impl OpenState {
             capability: Capability::clone(capability),
             mac: *mac,
         })
+    }
+
+    /// Whether this client may write to it.
+    pub(crate) fn is_writable(&self) -> bool {
+        !self.granted().write.is_empty()
     }
 
     /// Gets layout, generation and capabilities anew, and the cluster map.
@@ -316,6 +386,14 @@ impl OpenState {
     /// Carries a truncation to the objects and reports it.
     pub(crate) fn finish_truncate(&self, call: Call<'_>, open: &OpenFile) -> Result<()> {
         let Some(pending) = &open.pending_truncate else { return Ok(()) };
+        self.carry_out(call, pending)
+    }
+
+    /// Carries out what a client left undone.
+    pub(crate) fn carry_out(&self, call: Call<'_>, pending: &PendingTruncate) -> Result<()> {
+        if pending.size == TO_THE_END {
+            return self.recover(call, pending.generation);
+        }
         let list = objects(self.id, &self.layout(), pending.size)
             .into_iter()
             .map(|(object, target, len)| {
@@ -328,16 +406,32 @@ impl OpenState {
     }
 }
 
+impl OpenState {
+    /// Ends the writes of a client that was cut off: its generation is fenced
+    /// off, and the size is what the objects make.
+    fn recover(&self, call: Call<'_>, generation: Generation) -> Result<()> {
+        // To find the size, all of the layout is needed.
+        self.fetch_layout(call.inner, call.ctx, 0, Rights::READ_WRITE)?;
+        let fenced = self.fence_objects(call, generation)?;
+        let request = RecoveredRequest { file: self.id, generation, size: fenced.size };
+        let (result, _) = call.inner.alter(call.ctx, &request, &[self.id], &[]);
+        self.saw_attr(&result?);
+        self.refresh(call.inner, call.ctx)
+    }
+}
+
 /// An open file. Close it to learn of errors; dropped, it is closed silently.
 pub struct File {
     pub(crate) state: Arc<OpenState>,
     pub(crate) inner: Arc<Inner>,
+    consistency: AtomicU8,
     closed: bool,
 }
 
 impl File {
     pub(crate) fn new(state: Arc<OpenState>, inner: Arc<Inner>) -> Self {
-        Self { state, inner, closed: false }
+        let consistency = AtomicU8::new(inner.config.consistency as u8);
+        Self { state, inner, consistency, closed: false }
     }
 
     /// The file's id.
@@ -355,8 +449,81 @@ impl File {
         self.state.layout()
     }
 
+    /// How far this handle sees other clients' changes, and they its own, from
+    /// now on.
+    pub fn set_consistency(&self, consistency: Consistency) {
+        self.consistency.store(consistency as u8, Ordering::Relaxed);
+    }
+
+    /// See [`File::set_consistency`].
+    pub fn consistency(&self) -> Consistency {
+        let now = self.consistency.load(Ordering::Relaxed);
+        let all = [Consistency::Relaxed, Consistency::None];
+        let hint = all.into_iter().find(|c| *c as u8 == now);
+        // A client that hears of no events cannot be stricter than it is.
+        hint.unwrap_or(self.inner.config.consistency)
+    }
+
+    /// The lease that this client holds on the whole file: as long as it does,
+    /// nobody else changes it (`Read`) or has any of it (`Write`).
+    pub fn lease_on_whole(&self) -> Option<LeaseMode> {
+        self.state.lease().on_whole()
+    }
+
     pub(crate) fn call<'a>(&'a self, ctx: &'a Context) -> Call<'a> {
         Call { inner: &self.inner, file: &self.state, ctx }
+    }
+
+    /// Begins a call under a lease.
+    pub(crate) fn enter<'a>(
+        &'a self,
+        ctx: &'a Context,
+        range: Range<u64>,
+        kind: CallKind,
+    ) -> Result<Entered<'a>> {
+        self.enter_all(ctx, std::slice::from_ref(&range), kind)
+    }
+
+    fn enter_all<'a>(
+        &'a self,
+        ctx: &'a Context,
+        ranges: &[Range<u64>],
+        kind: CallKind,
+    ) -> Result<Entered<'a>> {
+        if kind != CallKind::Read && self.consistency() != Consistency::Strict {
+            self.state.unleased.store(true, Ordering::Release);
+        }
+        enter(self.call(ctx), self.consistency(), ranges, kind)
+    }
+
+    /// Begins a call that changes the file as a whole.
+    pub(crate) fn enter_whole<'a>(&'a self, ctx: &'a Context) -> Result<Entered<'a>> {
+        self.enter(ctx, 0..TO_THE_END, CallKind::Write)
+    }
+
+    /// Sees to it that the size is right, if it matters to a read that ends
+    /// there: who has leases from the end on knows, others ask.
+    pub(crate) fn learn_size(&self, call: Call<'_>, end: u64) -> Result<()> {
+        let size = self.size();
+        let known = match self.consistency() {
+            Consistency::Strict => {
+                end <= size || self.state.lease().held().reach(size, LeaseMode::Read) == TO_THE_END
+            }
+            Consistency::Relaxed => true,
+            Consistency::None => false,
+        };
+        if !known {
+            self.inner.getattr(call.ctx, self.id())?;
+        }
+        Ok(())
+    }
+
+    /// Without any cache: nothing may wait here.
+    fn pass_on(&self, call: Call<'_>) -> Result<()> {
+        if self.consistency() == Consistency::None {
+            Writer::flush_and_keep_error(call)?;
+        }
+        Ok(())
     }
 
     /// Reads at `offset` until `buffer` is full or the file ends; returns the
@@ -364,14 +531,25 @@ impl File {
     /// bytes (calls of up to 4 MiB).
     pub fn read_at(&self, ctx: &Context, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let call = self.call(ctx);
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let range = offset..offset.saturating_add(buffer.len() as u64);
+        let _entered = self.enter(ctx, range.clone(), CallKind::Read)?;
         Writer::settle(call)?;
+        self.learn_size(call, range.end)?;
+        if self.consistency() == Consistency::None {
+            self.state.reader().clear();
+        }
         let len = usize::try_from(self.size().saturating_sub(offset))
             .map_or(buffer.len(), |left| left.min(buffer.len()));
         add(&self.inner.counters.read_bytes, len as u64);
         let mut done = 0;
         while done < len {
             let n = (len - done).min(MAX_CALL_BYTES);
-            done += Reader::read(call, offset + done as u64, &mut buffer[done..done + n])?;
+            let consistency = self.consistency();
+            let dest = &mut buffer[done..done + n];
+            done += Reader::read(call, consistency, offset + done as u64, dest)?;
         }
         Ok(len)
     }
@@ -392,6 +570,7 @@ impl File {
                 "buffer and regions differ in size",
             ));
         }
+        let _entered = self.enter_all(ctx, &ranges(regions), CallKind::Read)?;
         Writer::settle(call)?;
         add(&self.inner.counters.read_bytes, buffer.len() as u64);
         let layout = &self.state.granted().layout;
@@ -403,7 +582,19 @@ impl File {
     /// be on its way on return; an error then comes with a later write, sync,
     /// flush or close.
     pub fn write_at(&self, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
-        Writer::write(self.call(ctx), offset, data)
+        let range = span(offset, data.len() as u64)?;
+        let _entered = self.enter(ctx, range, CallKind::Write)?;
+        Writer::write(self.call(ctx), offset, data)?;
+        self.pass_on(self.call(ctx))
+    }
+
+    /// As [`File::write_at`] for a page of a shared mapping that is written
+    /// back: goes on under a lease that is being given up, which waits for it.
+    pub fn write_page(&self, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
+        let range = span(offset, data.len() as u64)?;
+        let _entered = self.enter(ctx, range, CallKind::Page)?;
+        Writer::write(self.call(ctx), offset, data)?;
+        self.pass_on(self.call(ctx))
     }
 
     /// As [`File::write_at`] with a buffer that is given away: not copied.
@@ -413,7 +604,27 @@ impl File {
         offset: u64,
         data: Box<dyn AsRef<[u8]> + Send>,
     ) -> Result<()> {
-        Writer::write_owned(self.call(ctx), offset, WriteData::Owned(data))
+        let range = span(offset, (*data).as_ref().len() as u64)?;
+        let _entered = self.enter(ctx, range, CallKind::Write)?;
+        Writer::write_owned(self.call(ctx), offset, WriteData::Owned(data))?;
+        self.pass_on(self.call(ctx))
+    }
+
+    /// Writes all of `data` at the true end of the file, whoever else appends;
+    /// returns where that was. (Not so with [`Consistency::Relaxed`] and
+    /// [`Consistency::None`]: two clients may find the same end.)
+    pub fn append(&self, ctx: &Context, data: &[u8]) -> Result<u64> {
+        let call = self.call(ctx);
+        if self.consistency() != Consistency::Strict {
+            self.inner.getattr(ctx, self.id())?;
+        }
+        // Whatever the end is now, it is not before what is known: those who
+        // could have moved it have reported before the lease came.
+        let known = self.size();
+        let _entered = self.enter(ctx, known..TO_THE_END, CallKind::Write)?;
+        let offset = Writer::append(call, data)?;
+        self.pass_on(call)?;
+        Ok(offset)
     }
 
     /// Writes strided regions from `data`, with one request to each server (up
@@ -422,7 +633,9 @@ impl File {
         if regions.total_bytes() != data.len() as u64 {
             return Err(Error::new(ErrorKind::InvalidArgument, "data and regions differ in size"));
         }
-        Writer::write_regions(self.call(ctx), regions, data)
+        let _entered = self.enter_all(ctx, &ranges(regions), CallKind::Write)?;
+        Writer::write_regions(self.call(ctx), regions, data)?;
+        self.pass_on(self.call(ctx))
     }
 
     /// Sends what is gathered and waits until the servers have it: the next
@@ -463,6 +676,11 @@ impl Drop for File {
             self.inner.closed(&self.state);
         }
     }
+}
+
+/// What each region covers.
+fn ranges(regions: &RegionList) -> Vec<Range<u64>> {
+    regions.ranges().map(|(offset, len)| offset..offset.saturating_add(len)).collect()
 }
 
 /// A request that changes no attribute.

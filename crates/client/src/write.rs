@@ -2,6 +2,7 @@
 //! has confirmed it, so that it can be sent again.
 
 use crate::buffer::Buffer;
+use crate::config::Consistency;
 use crate::core::plan::Plan;
 use crate::core::transfer::Transfer;
 use crate::counters::add;
@@ -13,7 +14,7 @@ use weir_host::plant::{Bug, planted};
 use weir_layout::{Run, cuts, scatter};
 use weir_net::Wait;
 use weir_types::checksum::crc32c;
-use weir_types::{ErrorKind, ObjectId, Result, TargetId};
+use weir_types::{ErrorKind, Generation, ObjectId, Result, TargetId};
 use weir_wire::data::{ObjectLen, WriteFlags, WriteRequest};
 use weir_wire::{Header, Request, Rights};
 
@@ -45,6 +46,10 @@ pub(crate) struct WriteOp {
     conns: Vec<Option<DataConn>>,
     /// The run of the machine that confirmed each part.
     confirmed_by: Vec<Option<u64>>,
+    /// How often the leases had been lost when it was written.
+    losses: u64,
+    /// What it was written under.
+    generation: Generation,
 }
 
 struct WriteParts<'a> {
@@ -53,6 +58,8 @@ struct WriteParts<'a> {
     conns: &'a mut Vec<Option<DataConn>>,
     confirmed_by: &'a mut Vec<Option<u64>>,
     data: &'a [u8],
+    losses: u64,
+    generation: Generation,
 }
 
 impl WriteOp {
@@ -63,6 +70,7 @@ impl WriteOp {
         offset: u64,
         data: WriteData,
         slice: Range<usize>,
+        losses: u64,
     ) -> Self {
         let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
         let mut op = Self {
@@ -73,6 +81,8 @@ impl WriteOp {
             conns: plan.parts.iter().map(|_| None).collect(),
             confirmed_by: vec![None; plan.parts.len()],
             plan,
+            losses,
+            generation: call.file.generation(),
         };
         // What fails now is tried again by `finish`.
         if let Err(error) = op.drive(call, Until::Sent) {
@@ -111,6 +121,8 @@ impl WriteOp {
             conns: &mut self.conns,
             confirmed_by: &mut self.confirmed_by,
             data,
+            losses: self.losses,
+            generation: self.generation,
         };
         drive(call, &mut self.transfer, &mut parts, until)
     }
@@ -130,6 +142,16 @@ impl Parts for WriteParts<'_> {
     }
 
     fn send(&mut self, part: usize, _locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()> {
+        if self.call.inner.config.consistency == Consistency::Strict {
+            // No write starts while leases may have been taken away.
+            self.call.inner.holdings.clock.wait(wait)?;
+            if self.call.file.is_fenced_off(self.call.inner, self.generation) {
+                self.call.file.lose_leases();
+            }
+            if self.call.file.losses() != self.losses {
+                return Err(ErrorKind::LeaseLost.into());
+            }
+        }
         let chunk = self.plan.chunk(part);
         let at = usize::try_from(chunk.buffer_offset).unwrap_or(usize::MAX);
         let source = self.data.get(at..).ok_or(ErrorKind::Internal)?;

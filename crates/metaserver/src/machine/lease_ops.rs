@@ -50,6 +50,8 @@ pub(super) struct Leases {
     /// `None`: that time is over.
     pub grace: Option<BTreeSet<SessionId>>,
     polls: BTreeMap<SessionId, Poll>,
+    /// When sessions polled last.
+    polled_ms: BTreeMap<SessionId, u64>,
     /// Answers to requests that had been told to wait.
     answers: Vec<(ParkedTicket, Answer)>,
     /// Files that sessions held to write when they ended.
@@ -203,6 +205,10 @@ impl<E: Engine> MetaMachine<E> {
         let mut tx = Tx::new(&self.engine);
         let mut scope =
             scope::of(&mut tx, (op, rest), root, polls).map_err(super::servers::fault)?;
+        if !self.reaches_all(session, &scope.files())? {
+            // It is refused when it is run: nobody has to give anything up for it.
+            return Ok(Scope::default());
+        }
         if op == Op::Acquire
             && let Some(asked) = scope.claims.first()
         {
@@ -220,7 +226,7 @@ impl<E: Engine> MetaMachine<E> {
         }
         let asked = whole_blocks(asked).ok_or_else(|| invalid("a lease on no byte"))?;
         if self.leases.ranges.covers(session, &asked) {
-            return Ok(asked);
+            return Ok(self.leases.ranges.around(session, &asked));
         }
         if !self.leases.ranges.has_room(session) {
             let message = "this client holds too many leases: close files";
@@ -410,6 +416,8 @@ impl<E: Engine> MetaMachine<E> {
             None if !anyway => return None,
             news => news.unwrap_or_default(),
         };
+        let seen = |event| self.as_seen_by(session, event);
+        let events = events.into_iter().map(seen).collect();
         let reply = EventsReply { events, lease_ms: self.times.lease_ms, lapsed };
         Some(Reply { events: self.leases.events.last(session), ..Reply::ok(&reply) })
     }
@@ -418,7 +426,12 @@ impl<E: Engine> MetaMachine<E> {
         // Whoever asks again has given up on the first.
         self.answer_poll(session, true);
         self.leases.events.polls(session);
-        if let Some(reply) = self.news(session, have, false) {
+        // The first brings the lease time. And a client that was stopped or cut
+        // off uses nothing before it knows that nothing was taken from it.
+        let before = self.leases.polled_ms.insert(session, now.monotonic_ms);
+        let silent_ms = before.map(|before| now.monotonic_ms.saturating_sub(before));
+        let anew = silent_ms.is_none_or(|silent| silent > self.times.lease_ms / 2);
+        if let Some(reply) = self.news(session, have, anew) {
             return Answer::Now(reply);
         }
         let ticket = self.leases.waiting.ticket();
@@ -527,6 +540,7 @@ impl<E: Engine> MetaMachine<E> {
             }
             self.leases.waiting.file_changed(file);
         }
+        self.leases.polled_ms.remove(&session);
         self.leases.beliefs.end(session);
         self.leases.events.end(session);
         self.leases.waiting.session_changed(session);

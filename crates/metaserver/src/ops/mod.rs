@@ -10,7 +10,7 @@ pub mod acquire;
 pub mod close;
 pub mod collect;
 pub mod commit_size;
-mod confine;
+pub(crate) mod confine;
 pub mod create;
 mod deletion;
 pub mod dispatch;

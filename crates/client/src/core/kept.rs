@@ -1,0 +1,340 @@
+//! What is kept of names and attributes, and when that ends. Time comes in.
+
+use super::news::{Asked, Found, News};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use weir_types::{Attr, FileId};
+use weir_wire::lease::{EventKind, KEEP_ATTRIBUTES, KEEP_NAMES};
+
+/// Entries of each kind: half of them are those used last.
+const MAX_ENTRIES: usize = 65_536;
+
+/// A bounded map: what was not used since as many others as fit half came
+/// makes room.
+#[derive(Debug)]
+struct Recent<K, V> {
+    young: BTreeMap<K, V>,
+    old: BTreeMap<K, V>,
+}
+
+impl<K: Ord, V> Default for Recent<K, V> {
+    fn default() -> Self {
+        Self { young: BTreeMap::new(), old: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord + Clone, V: Clone> Recent<K, V> {
+    fn get(&mut self, key: &K) -> Option<V> {
+        if let Some(value) = self.young.get(key) {
+            return Some(value.clone());
+        }
+        let value = self.old.remove(key)?;
+        self.insert(key.clone(), value.clone());
+        Some(value)
+    }
+
+    fn insert(&mut self, key: K, value: V) {
+        if self.young.len() >= MAX_ENTRIES / 2 {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.old.remove(&key);
+        self.young.insert(key, value);
+    }
+
+    fn remove(&mut self, key: &K) {
+        self.young.remove(key);
+        self.old.remove(key);
+    }
+}
+
+/// Names of a directory begin here and end before the same of the next.
+type Name = (FileId, Vec<u8>);
+
+#[derive(Clone, Debug)]
+struct Until<T> {
+    value: T,
+    /// `None`: until an event says otherwise.
+    end: Option<Duration>,
+}
+
+impl<T> Until<T> {
+    fn at(self, now: Duration) -> Option<T> {
+        self.end.is_none_or(|end| now < end).then_some(self.value)
+    }
+}
+
+/// What is kept.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// What happened since answers were found.
+    pub news: News,
+    /// What a name stands for; `None`: there is no such name.
+    names: Recent<Name, Until<Option<FileId>>>,
+    attributes: Recent<FileId, Until<Attr>>,
+    /// Files that have no security capabilities.
+    bare: Recent<FileId, Until<()>>,
+    /// Directories from which something was answered since their last event.
+    used: Recent<FileId, ()>,
+}
+
+impl Kept {
+    /// What a name stands for: `Some(None)` if there is no such name, and
+    /// `None` if that is not known.
+    pub fn name(&mut self, dir: FileId, name: &[u8], now: Duration) -> Option<Option<FileId>> {
+        if self.news.is_changing(dir) {
+            return None;
+        }
+        let found = self.names.get(&(dir, name.to_vec()))?.at(now)?;
+        self.used.insert(dir, ());
+        Some(found)
+    }
+
+    /// The attributes of a file.
+    pub fn attr(&mut self, file: FileId, now: Duration) -> Option<Attr> {
+        if self.news.is_changing(file) {
+            return None;
+        }
+        self.attributes.get(&file)?.at(now)
+    }
+
+    /// Whether a file is known to have no security capabilities.
+    pub fn is_bare(&mut self, file: FileId, now: Duration) -> bool {
+        !self.news.is_changing(file) && self.bare.get(&file).and_then(|bare| bare.at(now)).is_some()
+    }
+
+    /// An answer said what a name stands for. `end`: keep it so long whatever
+    /// the answer allows.
+    pub fn keep_name(
+        &mut self,
+        (asked, found): (Asked, Found),
+        (dir, name): (FileId, &[u8]),
+        value: Option<FileId>,
+        end: Option<Duration>,
+    ) {
+        if self.may_keep(asked, found, dir, KEEP_NAMES, end) {
+            self.names.insert((dir, name.to_vec()), Until { value, end });
+            self.used.insert(dir, ());
+        }
+    }
+
+    /// An answer brought attributes.
+    pub fn keep_attr(
+        &mut self,
+        (asked, found): (Asked, Found),
+        attr: &Attr,
+        end: Option<Duration>,
+    ) {
+        if self.may_keep(asked, found, attr.file, KEEP_ATTRIBUTES, end) {
+            self.attributes.insert(attr.file, Until { value: attr.clone(), end });
+        }
+    }
+
+    /// An answer said that a file has no security capabilities.
+    pub fn keep_bare(
+        &mut self,
+        (asked, found): (Asked, Found),
+        file: FileId,
+        end: Option<Duration>,
+    ) {
+        if self.may_keep(asked, found, file, KEEP_ATTRIBUTES, end) {
+            self.bare.insert(file, Until { value: (), end });
+        }
+    }
+
+    fn may_keep(
+        &self,
+        asked: Asked,
+        found: Found,
+        file: FileId,
+        flag: u8,
+        end: Option<Duration>,
+    ) -> bool {
+        (end.is_some() || found.keep & flag != 0) && self.news.is_fresh(asked, found, file)
+    }
+
+    /// Obeys an event; whether nothing is kept of its directory or file now.
+    pub fn obey(&mut self, number: u64, what: &EventKind) -> bool {
+        match what {
+            EventKind::Name { dir, name } => {
+                self.news.event(number, *dir);
+                self.attributes.remove(dir);
+                let used = self.used.get(dir).is_some();
+                self.used.remove(dir);
+                if used {
+                    self.names.remove(&(*dir, name.0.clone()));
+                } else {
+                    self.forget_names(*dir);
+                    self.bare.remove(dir);
+                }
+                !used
+            }
+            EventKind::Attributes { file } => {
+                self.news.event(number, *file);
+                self.forget(*file);
+                self.forget_names(*file);
+                true
+            }
+            EventKind::Recall(lease) => {
+                self.news.recall(number, lease.file);
+                false
+            }
+            EventKind::Report { .. } => false,
+        }
+    }
+
+    /// A change of ours to these files and directories begins, or has ended:
+    /// what was known of them is not true any more. Names that change are
+    /// forgotten by themselves.
+    pub fn forget(&mut self, file: FileId) {
+        self.attributes.remove(&file);
+        self.bare.remove(&file);
+    }
+
+    /// A name changes.
+    pub fn forget_name(&mut self, dir: FileId, name: &[u8]) {
+        self.names.remove(&(dir, name.to_vec()));
+    }
+
+    fn forget_names(&mut self, dir: FileId) {
+        for names in [&mut self.names.young, &mut self.names.old] {
+            let from = names.range((dir, Vec::new())..).take_while(|((of, _), _)| *of == dir);
+            let of_dir: Vec<_> = from.map(|(name, _)| name.clone()).collect();
+            for name in of_dir {
+                names.remove(&name);
+            }
+        }
+    }
+
+    /// Everything is forgotten.
+    pub fn clear(&mut self) {
+        self.names = Recent::default();
+        self.attributes = Recent::default();
+        self.bare = Recent::default();
+        self.used = Recent::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::codec::Bytes;
+    use weir_types::{FileKind, Generation, Timestamp};
+    use weir_wire::lease::KEEP_ALL;
+
+    const DIR: FileId = FileId(2);
+    const FILE: FileId = FileId(9);
+    const NOW: Duration = Duration::from_secs(100);
+
+    fn attr(file: FileId) -> Attr {
+        Attr {
+            file,
+            kind: FileKind::File,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 7,
+            atime: Timestamp::default(),
+            mtime: Timestamp::default(),
+            ctime: Timestamp::default(),
+            change: 1,
+            generation: Generation(1),
+            preferred_io_bytes: 4096,
+        }
+    }
+
+    fn kept() -> (Kept, (Asked, Found)) {
+        let mut kept = Kept::default();
+        kept.news.begin(1);
+        let news = (kept.news.asking(), Found { epoch: 1, events: 0, keep: KEEP_ALL });
+        kept.keep_name(news, (DIR, b"a"), Some(FILE), None);
+        kept.keep_name(news, (DIR, b"b"), None, None);
+        kept.keep_attr(news, &attr(FILE), None);
+        kept.keep_attr(news, &attr(DIR), None);
+        kept.keep_bare(news, FILE, None);
+        (kept, news)
+    }
+
+    fn name(name: &[u8]) -> EventKind {
+        EventKind::Name { dir: DIR, name: Bytes(name.to_vec()) }
+    }
+
+    #[test]
+    fn names_attributes_and_what_is_not_there_are_kept() {
+        let (mut kept, _) = kept();
+        assert_eq!(kept.name(DIR, b"a", NOW), Some(Some(FILE)));
+        assert_eq!(kept.name(DIR, b"b", NOW), Some(None));
+        assert_eq!(kept.name(DIR, b"c", NOW), None);
+        assert_eq!(kept.attr(FILE, NOW).map(|attr| attr.size), Some(7));
+        assert!(kept.is_bare(FILE, NOW) && !kept.is_bare(DIR, NOW));
+        kept.clear();
+        assert_eq!(kept.name(DIR, b"a", NOW), None);
+        assert!(kept.attr(FILE, NOW).is_none());
+    }
+
+    #[test]
+    fn what_may_not_be_kept_is_not() {
+        let (mut kept, (asked, found)) = kept();
+        let forbidden = (asked, Found { keep: 0, ..found });
+        kept.keep_name(forbidden, (DIR, b"c"), None, None);
+        assert_eq!(kept.name(DIR, b"c", NOW), None);
+        kept.keep_name(forbidden, (DIR, b"c"), None, Some(NOW));
+        assert_eq!(kept.name(DIR, b"c", NOW - Duration::from_millis(1)), Some(None));
+        assert_eq!(kept.name(DIR, b"c", NOW), None, "its time is over");
+    }
+
+    #[test]
+    fn a_name_event_takes_the_name_and_the_attributes_of_the_directory() {
+        let (mut kept, _) = kept();
+        assert!(!kept.obey(1, &name(b"a")));
+        assert_eq!(kept.name(DIR, b"a", NOW), None);
+        assert!(kept.attr(DIR, NOW).is_none());
+        assert_eq!(kept.name(DIR, b"b", NOW), Some(None));
+    }
+
+    #[test]
+    fn a_directory_that_nobody_asked_of_since_the_last_event_is_forgotten() {
+        let (mut kept, news) = kept();
+        assert!(!kept.obey(1, &name(b"x")));
+        assert!(kept.obey(2, &name(b"y")), "nothing was answered between the two");
+        assert_eq!(kept.name(DIR, b"b", NOW), None);
+        assert!(kept.attr(FILE, NOW).is_some(), "of another file");
+        kept.keep_name(news, (DIR, b"b"), None, None);
+        assert_eq!(kept.name(DIR, b"b", NOW), None, "the answer is older than the event");
+    }
+
+    #[test]
+    fn an_attributes_event_of_a_directory_takes_all_names() {
+        let (mut kept, _) = kept();
+        kept.obey(1, &EventKind::Attributes { file: FILE });
+        assert!(kept.attr(FILE, NOW).is_none() && !kept.is_bare(FILE, NOW));
+        assert_eq!(kept.name(DIR, b"a", NOW), Some(Some(FILE)));
+        kept.obey(2, &EventKind::Attributes { file: DIR });
+        assert_eq!(kept.name(DIR, b"a", NOW), None);
+    }
+
+    #[test]
+    fn while_it_changes_nothing_of_a_file_is_used() {
+        let (mut kept, _) = kept();
+        let change = kept.news.begin_change(&[DIR, FILE]);
+        assert_eq!(kept.name(DIR, b"a", NOW), None);
+        assert!(kept.attr(FILE, NOW).is_none() && !kept.is_bare(FILE, NOW));
+        kept.news.end_change(change, &[DIR, FILE]);
+        assert_eq!(kept.name(DIR, b"a", NOW), Some(Some(FILE)));
+    }
+
+    #[test]
+    fn what_is_used_stays_and_memory_is_bounded() {
+        let (mut kept, news) = kept();
+        for number in 0..3 * MAX_ENTRIES as u64 {
+            kept.keep_attr(news, &attr(FileId(1000 + number)), None);
+            if number % 1000 == 0 {
+                assert!(kept.attr(FILE, NOW).is_some());
+            }
+        }
+        let (young, old) = (kept.attributes.young.len(), kept.attributes.old.len());
+        assert!(young + old <= MAX_ENTRIES, "{young} and {old}");
+        assert!(kept.attr(DIR, NOW).is_none());
+    }
+}
