@@ -1,0 +1,140 @@
+//! Threads that tell the kernel to drop pages.
+//!
+//! Invariant: no thread that serves requests asks the kernel itself, and none
+//! waits for ever: the kernel waits for pages that are being read or written,
+//! and those requests need threads, too.
+
+use crate::fuse::Notifier;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use weir_types::FileId;
+
+/// The most threads: so many drops may be stuck behind pages in use.
+const MAX_THREADS: usize = 64;
+/// Drops that wait for a thread. Each has somebody who waits for it, so it is
+/// the number of threads that serve requests, and of the client's, that bounds
+/// them; beyond it they are refused, and nobody's page is taken for dropped.
+const MAX_QUEUED: usize = 4096;
+
+/// Asks the kernel to drop pages.
+#[derive(Clone, Default)]
+pub(crate) struct Dropper {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// There is none until the mount stands: then there are no pages either.
+    notifier: OnceLock<Notifier>,
+    state: Mutex<State>,
+    work: Condvar,
+    done: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+}
+
+struct Job {
+    file: FileId,
+    bytes: Range<u64>,
+    done: Arc<OnceLock<()>>,
+}
+
+/// A drop under way.
+pub(crate) struct Dropping {
+    done: Arc<OnceLock<()>>,
+    shared: Arc<Shared>,
+}
+
+impl Dropper {
+    /// The mount stands.
+    pub(crate) fn attach(&self, notifier: Notifier) {
+        // A mount is attached once.
+        let _ = self.shared.notifier.set(notifier);
+    }
+
+    /// Begins to drop the pages of these bytes.
+    pub(crate) fn start(&self, file: FileId, bytes: Range<u64>) -> Dropping {
+        let done = Arc::new(OnceLock::new());
+        let dropping = Dropping { done: done.clone(), shared: self.shared.clone() };
+        if self.shared.notifier.get().is_none() || bytes.is_empty() {
+            let _ = done.set(());
+            return dropping;
+        }
+        let mut state = self.shared.lock();
+        if state.queue.len() >= MAX_QUEUED {
+            tracing::error!("file {file}: too many drops of pages wait; one is not done");
+            return dropping;
+        }
+        state.queue.push_back(Job { file, bytes, done });
+        if state.queue.len() > state.idle && state.threads < MAX_THREADS {
+            let shared = self.shared.clone();
+            let run = move || shared.run();
+            match std::thread::Builder::new().name("weir-drop".into()).spawn(run) {
+                Ok(_) => state.threads += 1,
+                Err(error) => tracing::warn!(%error, "cannot start a thread that drops pages"),
+            }
+        }
+        drop(state);
+        self.shared.work.notify_one();
+        dropping
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut state = self.lock();
+        loop {
+            let Some(job) = state.queue.pop_front() else {
+                state.idle += 1;
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+                continue;
+            };
+            drop(state);
+            self.tell(&job);
+            state = self.lock();
+            let _ = job.done.set(());
+            self.done.notify_all();
+        }
+    }
+
+    fn tell(&self, job: &Job) {
+        let Some(notifier) = self.notifier.get() else { return };
+        let Ok(offset) = i64::try_from(job.bytes.start) else { return };
+        // A length of 0 is to the end.
+        let length = i64::try_from(job.bytes.end).map_or(0, |end| end - offset);
+        if let Err(error) = notifier.inval_inode(job.file.0, offset, length) {
+            // Only at the end of a mount, when nobody reads any more.
+            tracing::debug!("file {}: {error}", job.file);
+        }
+    }
+}
+
+impl Dropping {
+    /// Whether it is done by then.
+    pub(crate) fn wait(&self, until: Instant) -> bool {
+        let mut state = self.shared.lock();
+        loop {
+            if self.done.get().is_some() {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return false;
+            }
+            let waited = self.shared.done.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
