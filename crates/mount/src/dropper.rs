@@ -43,12 +43,19 @@ struct State {
 struct Job {
     file: FileId,
     bytes: Range<u64>,
-    done: Arc<OnceLock<()>>,
+    progress: Arc<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    /// The thread that is at it.
+    thread: OnceLock<rustix::thread::Pid>,
+    done: OnceLock<()>,
 }
 
 /// A drop under way.
 pub(crate) struct Dropping {
-    done: Arc<OnceLock<()>>,
+    progress: Arc<Progress>,
     shared: Arc<Shared>,
 }
 
@@ -61,10 +68,10 @@ impl Dropper {
 
     /// Begins to drop the pages of these bytes.
     pub(crate) fn start(&self, file: FileId, bytes: Range<u64>) -> Dropping {
-        let done = Arc::new(OnceLock::new());
-        let dropping = Dropping { done: done.clone(), shared: self.shared.clone() };
+        let progress = Arc::new(Progress::default());
+        let dropping = Dropping { progress: progress.clone(), shared: self.shared.clone() };
         if self.shared.notifier.get().is_none() || bytes.is_empty() {
-            let _ = done.set(());
+            let _ = progress.done.set(());
             return dropping;
         }
         let mut state = self.shared.lock();
@@ -72,7 +79,7 @@ impl Dropper {
             tracing::error!("file {file}: too many drops of pages wait; one is not done");
             return dropping;
         }
-        state.queue.push_back(Job { file, bytes, done });
+        state.queue.push_back(Job { file, bytes, progress });
         if state.queue.len() > state.idle && state.threads < MAX_THREADS {
             let shared = self.shared.clone();
             let run = move || shared.run();
@@ -102,9 +109,10 @@ impl Shared {
                 continue;
             };
             drop(state);
+            let _ = job.progress.thread.set(rustix::thread::gettid());
             self.tell(&job);
             state = self.lock();
-            let _ = job.done.set(());
+            let _ = job.progress.done.set(());
             self.done.notify_all();
         }
     }
@@ -122,11 +130,20 @@ impl Shared {
 }
 
 impl Dropping {
+    /// Whether it waits in the kernel, and not for its turn on a processor: for a
+    /// page that is locked.
+    pub(crate) fn is_blocked(&self) -> bool {
+        let Some(thread) = self.progress.thread.get() else { return false };
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero()));
+        let waits = |stat: String| Some(stat.rsplit_once(") ")?.1.starts_with('D'));
+        stat.ok().and_then(waits).unwrap_or(false)
+    }
+
     /// Whether it is done by then.
     pub(crate) fn wait(&self, until: Instant) -> bool {
         let mut state = self.shared.lock();
         loop {
-            if self.done.get().is_some() {
+            if self.progress.done.get().is_some() {
                 return true;
             }
             let left = until.saturating_duration_since(Instant::now());

@@ -41,6 +41,8 @@ struct Read {
     pages: Range<u64>,
     /// Where it ends if the file does not grow and it reaches so far.
     known_end: Option<u64>,
+    /// It has the lease.
+    entered: bool,
 }
 
 /// A write out of the page cache of a program that is being served.
@@ -115,8 +117,15 @@ impl FilePages {
             self.recent.extend(all);
         }
         self.recent.push(pages.clone());
-        self.reads.push(Read { number, pages, known_end });
+        self.reads.push(Read { number, pages, known_end, entered: false });
         number
+    }
+
+    /// It has the lease, and is going to see what is there now.
+    pub(crate) fn read_enters(&mut self, number: u64) {
+        if let Some(read) = self.reads.iter_mut().find(|read| read.number == number) {
+            read.entered = true;
+        }
     }
 
     /// It brought the bytes up to here (of which there are none beyond, if it
@@ -211,31 +220,40 @@ impl FilePages {
         self.tails.retain(|tail| tail.number > drop.upto || !drop.bytes.contains(&tail.at));
     }
 
-    /// Pages among these that a write in progress may hold locked. Such a page
-    /// holds nothing that anybody can see, and is read anew when the write is
-    /// done: only the last page of a write, if it does not fill it.
-    pub(crate) fn held(&self, bytes: &Range<u64>) -> Vec<u64> {
-        let last = |write: &Write| write.bytes.end.saturating_sub(1) / PAGE_BYTES * PAGE_BYTES;
-        let fills = |write: &Write| {
-            write.bytes.end.is_multiple_of(PAGE_BYTES) && write.bytes.start <= last(write)
-        };
-        let partial = self.writes.iter().filter(|write| !fills(write)).map(last);
-        let mut held: Vec<u64> = partial.filter(|page| bytes.contains(page)).collect();
-        held.sort_unstable();
-        held.dedup();
-        held
+    /// Pages among these that requests in progress may hold locked, while they wait
+    /// for the very lease that is being given up. Locked, such a page shows nothing to
+    /// anybody. Of a write it is the last page, if that is not filled: it is
+    /// read anew afterwards. Of a read they are all, if it has no lease yet: it will see what
+    /// is there when it has one.
+    pub(crate) fn held(&self, bytes: &Range<u64>) -> Vec<Range<u64>> {
+        let partial = self.writes.iter().filter_map(|write| {
+            let last = write.bytes.end.saturating_sub(1) / PAGE_BYTES * PAGE_BYTES;
+            let fills = write.bytes.end.is_multiple_of(PAGE_BYTES) && write.bytes.start <= last;
+            (!fills).then_some(last..last.saturating_add(PAGE_BYTES))
+        });
+        let waiting = self.reads.iter().filter(|read| !read.entered).map(|read| read.pages.clone());
+        let mut held: Vec<_> = partial.chain(waiting).filter_map(|one| meet(&one, bytes)).collect();
+        held.sort_by_key(|one| one.start);
+        let mut apart: Vec<Range<u64>> = Vec::with_capacity(held.len());
+        for one in held {
+            match apart.last_mut() {
+                Some(last) if one.start <= last.end => last.end = last.end.max(one.end),
+                _ => apart.push(one),
+            }
+        }
+        apart
     }
 }
 
-/// What is left of a range without these pages (sorted).
-pub(crate) fn without(bytes: &Range<u64>, held: &[u64]) -> Vec<Range<u64>> {
+/// What is left of a range without these (in order).
+pub(crate) fn without(bytes: &Range<u64>, held: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut left = Vec::new();
     let mut from = bytes.start;
-    for page in held {
-        if from < *page {
-            left.push(from..*page);
+    for held in held {
+        if from < held.start {
+            left.push(from..held.start);
         }
-        from = page.saturating_add(PAGE_BYTES);
+        from = held.end;
     }
     if from < bytes.end {
         left.push(from..bytes.end);
@@ -318,16 +336,21 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_page_of_a_write_can_be_locked() {
+    fn held_is_what_a_request_without_a_lease_may_have_locked() {
         let mut pages = FilePages::default();
+        let all = 0..u64::MAX;
         let whole = pages.write_begins(0..8192, false);
-        assert!(pages.held(&(0..u64::MAX)).is_empty());
+        assert!(pages.held(&all).is_empty());
         pages.write_ends(whole);
         pages.write_begins(100..8200, false);
-        pages.write_begins(4096 + 5..8192, false);
-        assert_eq!(pages.held(&(0..u64::MAX)), [4096, 8192]);
-        assert_eq!(without(&(0..20_480), &[4096, 8192]), [0..4096, 12_288..20_480]);
-        assert_eq!(without(&(4096..8192), &[4096]), Vec::<Range<u64>>::new());
+        pages.write_begins(5..4096, false);
+        assert_eq!(pages.held(&all), [0..4096, 8192..12_288]);
+        let read = pages.read_begins(12_288..20_480, 1 << 20);
+        assert_eq!(pages.held(&all), [0..4096, 8192..20_480]);
+        pages.read_enters(read);
+        assert_eq!(pages.held(&all), [0..4096, 8192..12_288]);
+        assert_eq!(without(&(0..20_480), &pages.held(&all)), [4096..8192, 12_288..20_480]);
+        assert_eq!(without(&(0..4096), &pages.held(&(0..4096))), Vec::<Range<u64>>::new());
     }
 
     /// A kernel with one page, and a file that grows within it. The kernel may

@@ -1,7 +1,7 @@
 //! The kernel's page cache, as the client sees it: something that has to give
 //! up pages when a lease is recalled, and before a size is shown.
 
-use crate::dropper::{Dropper, Dropping};
+use crate::dropper::Dropper;
 use crate::file_pages::{Drop as PageDrop, FilePages, without};
 use crate::fuse::Notifier;
 use crate::handles::Seen;
@@ -12,13 +12,11 @@ use std::time::{Duration, Instant};
 use weir_client::UpperCache;
 use weir_types::{Attr, FileId, FileKind};
 
-/// How long a drop may take before it is asked what stands in its way.
-const FIRST_LOOK: Duration = Duration::from_millis(5);
-/// A drop that was stuck, and has to be stuck at pages that writes hold, gets
-/// so long to prove the contrary.
-const GRACE: Duration = Duration::from_millis(5);
-/// The longest wait between looks.
-const LAST_LOOK: Duration = Duration::from_secs(2);
+/// How long a drop may take before it is asked what stands in its way, and
+/// between two such questions at first.
+const FIRST_LOOK: Duration = Duration::from_millis(3);
+/// The longest between two.
+const LAST_LOOK: Duration = Duration::from_millis(200);
 /// A drop gives up after this: longer than any request of the kernel is served.
 const GIVE_UP: Duration = Duration::from_secs(60);
 /// A write reaches us so long at the most after the kernel has put its bytes
@@ -128,36 +126,45 @@ impl KernelCache {
         }
     }
 
-    /// The kernel waits for locked pages. One that a write holds (see
-    /// [`FilePages::held`]) is let be: that write may be waiting for the very lease
-    /// that is being given up.
+    /// The kernel waits for locked pages. Those that a request holds which itself
+    /// may be waiting for the lease that is being given up are let be: see
+    /// [`FilePages::held`].
     fn drop_now(&self, file: FileId, pages: &OpenPages, bytes: &Range<u64>) -> bool {
         let begin = Instant::now();
         let whole = self.dropper.start(file, bytes.clone());
         let mut look = FIRST_LOOK;
-        let mut around: Option<(Vec<u64>, Vec<Dropping>)> = None;
-        loop {
-            let until = Instant::now() + look;
-            match &around {
-                None if whole.wait(until) => return true,
-                Some((_, parts)) if parts.iter().all(|part| part.wait(until)) => {
-                    whole.wait(Instant::now() + GRACE);
-                    return true;
-                }
-                _ => {}
-            }
+        while !whole.wait(Instant::now() + look) {
             if begin.elapsed() > GIVE_UP {
                 return false;
             }
             look = (look * 2).min(LAST_LOOK);
             let held = pages.lock().held(bytes);
-            let known = around.as_ref().map_or(&[][..], |(known, _)| known);
-            if held != known {
-                let parts = without(bytes, &held);
-                let start = |part| self.dropper.start(file, part);
-                around = Some((held, parts.into_iter().map(start).collect()));
+            if !held.is_empty() && self.drop_around(file, bytes, &held) {
+                return true;
             }
         }
+        true
+    }
+
+    /// Whether all is dropped but pages that are held, and those are indeed locked.
+    fn drop_around(&self, file: FileId, bytes: &Range<u64>, held: &[Range<u64>]) -> bool {
+        let start = |part| self.dropper.start(file, part);
+        let others: Vec<_> = without(bytes, held).into_iter().map(start).collect();
+        let held: Vec<_> = held.iter().cloned().map(start).collect();
+        let until = Instant::now() + LAST_LOOK;
+        others.iter().all(|part| part.wait(until))
+            && held.iter().all(|part| {
+                // It may have to wait for its turn on a processor.
+                while !part.wait(Instant::now() + FIRST_LOOK) {
+                    if part.is_blocked() {
+                        return true;
+                    }
+                    if Instant::now() > until {
+                        return false;
+                    }
+                }
+                true
+            })
     }
 }
 
@@ -196,15 +203,16 @@ impl Opening {
         self.pages.lock().kept(size);
     }
 
-    /// Serves a read; `read` says how many bytes it brought.
+    /// Serves a read; `read` says how many bytes it brought, and calls what it is
+    /// given when it holds the lease.
     pub(crate) fn reading<E>(
         &self,
         bytes: Range<u64>,
         size: u64,
-        read: impl FnOnce() -> Result<usize, E>,
+        read: impl FnOnce(&dyn Fn()) -> Result<usize, E>,
     ) -> Result<usize, E> {
         let number = self.pages.lock().read_begins(bytes.clone(), size);
-        let result = read();
+        let result = read(&|| self.pages.lock().read_enters(number));
         // Of a read that failed the kernel keeps nothing.
         let brought = result.as_ref().map_or(bytes.end, |n| bytes.start + *n as u64);
         self.pages.lock().read_ends(number, bytes.end, brought);

@@ -346,7 +346,8 @@ impl Filesystem for WeirFs {
         // Of a direct handle too: what is mapped is cached.
         let bytes = offset..offset.saturating_add(buffer.len() as u64);
         let by = data_context(ctx);
-        Ok(opening.reading(bytes, file.size(), || file.read_at(&by, offset, buffer))?)
+        let read = |entered: &dyn Fn()| file.read_entering(&by, offset, buffer, entered);
+        Ok(opening.reading(bytes, file.size(), read)?)
     }
 
     fn write(
