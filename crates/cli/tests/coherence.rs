@@ -34,8 +34,11 @@ fn a_reader_elsewhere_sees_the_last_completed_write() {
         let value = (round % 250 + 1) as u8;
         let page = round * 5 % (BYTES / 4096);
         let at = page * 4096;
-        let (writer, direct, map) =
-            if round % 2 == 0 { (&file_a, &direct_a, &map_a) } else { (&file_b, &direct_b, &map_b) };
+        let (writer, direct, map) = if round % 2 == 0 {
+            (&file_a, &direct_a, &map_a)
+        } else {
+            (&file_b, &direct_b, &map_b)
+        };
         match round % 3 {
             0 => writer.write_all_at(&[value; 100], at as u64 + 30).unwrap(),
             1 => direct.write_all_at(&Block::of(value).0, at as u64).unwrap(),
@@ -271,7 +274,11 @@ fn appends_are_read_without_gaps(appender: &Path, reader: &Path, each: usize) {
             all.truncate(from);
             all.extend_from_slice(&buffer[..n]);
             let whole = all[from..].iter().position(|b| *b == b'\n').map_or(n, |at| at + 1);
-            if from == 0 { lines(&all, 2) } else { lines(&all[from + whole..], 2) };
+            if from == 0 {
+                lines(&all, 2)
+            } else {
+                lines(&all[from + whole..], 2)
+            };
             let size = file.metadata().unwrap().len() as usize;
             assert!(size >= all.len(), "stat knows {size}, and {} were read", all.len());
             if last && all.len() == size {
@@ -461,6 +468,56 @@ fn a_listing_is_whole_while_another_mount_changes_the_directory() {
         }
         done.store(true, Ordering::SeqCst);
     });
+}
+
+#[test]
+fn small_records_in_the_same_blocks_are_never_lost_nor_old() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "slots", "");
+    const SLOTS: usize = 40;
+    fs::write(a.join("f"), vec![0; 4 * SLOTS * 100]).unwrap();
+    let longest = std::sync::Mutex::new(Duration::ZERO);
+    // What each writer has written at least, by slot.
+    let written: Vec<AtomicUsize> = (0..4 * SLOTS).map(|_| AtomicUsize::new(0)).collect();
+    let end = Instant::now() + Duration::from_secs(4);
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let path = if writer % 2 == 0 { a.join("f") } else { b.join("f") };
+            let (longest, written) = (&longest, &written);
+            scope.spawn(move || {
+                let file = open(&path);
+                for round in (1..).take_while(|_| Instant::now() < end) {
+                    let begin = Instant::now();
+                    let own = (round * 7 % SLOTS) * 4 + writer;
+                    let value = written[own].load(Ordering::SeqCst) + 1;
+                    file.write_all_at(&[value as u8; 100], own as u64 * 100).unwrap();
+                    written[own].store(value, Ordering::SeqCst);
+                    for slot in [own, (round * 13) % (4 * SLOTS)] {
+                        let least = written[slot].load(Ordering::SeqCst);
+                        let mut read = [0; 100];
+                        file.read_exact_at(&mut read, slot as u64 * 100).unwrap();
+                        let most = written[slot].load(Ordering::SeqCst) + 1;
+                        let is = (least..=most).any(|value| read == [value as u8; 100]);
+                        assert!(is, "slot {slot}: {} is not {least} to {most}", read[0]);
+                    }
+                    let mut longest = longest.lock().unwrap();
+                    *longest = begin.elapsed().max(*longest);
+                }
+            });
+        }
+    });
+    let longest = *longest.lock().unwrap();
+    assert!(longest < Duration::from_secs(2), "a call waited {longest:?}");
+    let total: usize = written.iter().map(|value| value.load(Ordering::SeqCst)).sum();
+    assert!(total > 200, "only {total} writes within 4 s");
+    let (here, there) = (fs::read(a.join("f")).unwrap(), fs::read(b.join("f")).unwrap());
+    assert!(here == there);
+    for (slot, bytes) in here.chunks(100).enumerate() {
+        assert_eq!(bytes, [written[slot].load(Ordering::SeqCst) as u8; 100]);
+    }
 }
 
 /// Requests of some kinds that the metadata server has answered.

@@ -42,7 +42,8 @@ struct State {
 
 struct Job {
     file: FileId,
-    bytes: Range<u64>,
+    /// `None`: attributes only.
+    bytes: Option<Range<u64>>,
     progress: Arc<Progress>,
 }
 
@@ -68,9 +69,18 @@ impl Dropper {
 
     /// Begins to drop the pages of these bytes.
     pub(crate) fn start(&self, file: FileId, bytes: Range<u64>) -> Dropping {
+        self.queue(file, Some(bytes))
+    }
+
+    /// Lets the kernel ignore the size in answers to what it has asked so far.
+    pub(crate) fn forget_attributes(&self, file: FileId) -> Dropping {
+        self.queue(file, None)
+    }
+
+    fn queue(&self, file: FileId, bytes: Option<Range<u64>>) -> Dropping {
         let progress = Arc::new(Progress::default());
         let dropping = Dropping { progress: progress.clone(), shared: self.shared.clone() };
-        if self.shared.notifier.get().is_none() || bytes.is_empty() {
+        if self.shared.notifier.get().is_none() || bytes.as_ref().is_some_and(Range::is_empty) {
             let _ = progress.done.set(());
             return dropping;
         }
@@ -119,9 +129,14 @@ impl Shared {
 
     fn tell(&self, job: &Job) {
         let Some(notifier) = self.notifier.get() else { return };
-        let Ok(offset) = i64::try_from(job.bytes.start) else { return };
-        // A length of 0 is to the end.
-        let length = i64::try_from(job.bytes.end).map_or(0, |end| end - offset);
+        let (offset, length) = match &job.bytes {
+            Some(bytes) => match i64::try_from(bytes.start) {
+                // A length of 0 is to the end.
+                Ok(offset) => (offset, i64::try_from(bytes.end).map_or(0, |end| end - offset)),
+                Err(_) => return,
+            },
+            None => (-1, 0),
+        };
         if let Err(error) = notifier.inval_inode(job.file.0, offset, length) {
             // Only at the end of a mount, when nobody reads any more.
             tracing::debug!("file {}: {error}", job.file);
@@ -134,7 +149,8 @@ impl Dropping {
     /// page that is locked.
     pub(crate) fn is_blocked(&self) -> bool {
         let Some(thread) = self.progress.thread.get() else { return false };
-        let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero()));
+        let stat =
+            std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero()));
         let waits = |stat: String| Some(stat.rsplit_once(") ")?.1.starts_with('D'));
         stat.ok().and_then(waits).unwrap_or(false)
     }

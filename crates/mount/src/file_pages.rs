@@ -15,6 +15,11 @@
 //!   the write has taken effect, it holds what was there before: it is dropped
 //!   once more before the write returns.
 //!
+//! - **One teacher.** A write past the pages tells the kernel the new size when it
+//!   returns. An answer with attributes that told it before, or at the same time, would
+//!   make it zero its page behind that size, some time later, when there may be more in
+//!   it already. So the kernel is made to ignore the size in such answers.
+//!
 //! Everything that begins gets a number. A drop undoes what began before it,
 //! because the kernel waits for pages that are being read.
 
@@ -61,6 +66,11 @@ pub(crate) struct FilePages {
     tails: Vec<Tail>,
     reads: Vec<Read>,
     writes: Vec<Write>,
+    /// Writes past the pages: where the kernel thought the file to end before,
+    /// and where it does when the last has returned.
+    taught: Range<u64>,
+    /// Such writes that are being served.
+    passing: usize,
     /// Pages read since the last drop, while it is recent: a write may have
     /// filled them before that, and not have arrived yet.
     recent: Vec<Range<u64>>,
@@ -195,6 +205,32 @@ impl FilePages {
         }
         let number = self.number();
         self.tail(number, size);
+    }
+
+    /// A write past the kernel's pages begins to be served; the kernel believes
+    /// that these are its bytes.
+    pub(crate) fn passes(&mut self, bytes: &Range<u64>) {
+        self.taught.start = self.taught.start.max(bytes.start);
+        self.taught.end = self.taught.end.max(bytes.end);
+        self.passing += 1;
+    }
+
+    /// It has been served.
+    pub(crate) fn passed(&mut self) {
+        self.passing -= 1;
+    }
+
+    /// The kernel knows all that it was taught, or never will: it may be told
+    /// other sizes.
+    pub(crate) fn learned(&mut self) {
+        if self.passing == 0 {
+            self.taught = 0..0;
+        }
+    }
+
+    /// Whether the kernel is finding out this size by itself.
+    pub(crate) fn finds_out(&self, size: u64) -> bool {
+        self.taught.start < size && size <= self.taught.end
     }
 
     fn tail(&mut self, number: u64, at: u64) {
@@ -351,6 +387,23 @@ mod tests {
         assert_eq!(pages.held(&all), [0..4096, 8192..12_288]);
         assert_eq!(without(&(0..20_480), &pages.held(&all)), [4096..8192, 12_288..20_480]);
         assert_eq!(without(&(0..4096), &pages.held(&(0..4096))), Vec::<Range<u64>>::new());
+    }
+
+    #[test]
+    fn the_kernel_learns_a_size_from_the_write_that_makes_it() {
+        let mut pages = FilePages::default();
+        assert!(!pages.finds_out(10));
+        pages.passes(&(10..30));
+        assert!(!pages.finds_out(10) && pages.finds_out(30));
+        assert!(!pages.finds_out(31), "what others have appended it has to be told");
+        pages.passes(&(30..50));
+        assert!(!pages.finds_out(30) && pages.finds_out(50));
+        pages.learned();
+        assert!(pages.finds_out(50), "they are under way");
+        pages.passed();
+        pages.passed();
+        pages.learned();
+        assert!(!pages.finds_out(50));
     }
 
     /// A kernel with one page, and a file that grows within it. The kernel may

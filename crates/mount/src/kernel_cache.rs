@@ -19,6 +19,8 @@ const FIRST_LOOK: Duration = Duration::from_millis(3);
 const LAST_LOOK: Duration = Duration::from_millis(200);
 /// A drop gives up after this: longer than any request of the kernel is served.
 const GIVE_UP: Duration = Duration::from_secs(60);
+/// A thread of the kernel acts upon an answer within this time.
+const ACTS: Duration = Duration::from_secs(2);
 /// A write reaches us so long at the most after the kernel has put its bytes
 /// into pages.
 const WRITE_ARRIVES: Duration = Duration::from_secs(1);
@@ -28,6 +30,8 @@ const WRITE_ARRIVES: Duration = Duration::from_secs(1);
 pub(crate) struct OpenPages {
     pages: Mutex<FilePages>,
     last_drop: Mutex<Option<Instant>>,
+    /// When the last write past the pages was served.
+    last_pass: Mutex<Option<Instant>>,
 }
 
 /// What the kernel caches of all files of a mount.
@@ -77,6 +81,10 @@ impl KernelCache {
             && let Some(pages) = self.get(attr.file)
         {
             self.make_room(attr.file, &pages, attr.size);
+            if pages.finds_out(attr.size) {
+                // Of this answer it then believes all but the size.
+                self.dropper.forget_attributes(attr.file).wait(Instant::now() + GIVE_UP);
+            }
             pages.lock().shown(attr.size);
         }
     }
@@ -86,6 +94,9 @@ impl KernelCache {
         if attr.kind == FileKind::File
             && let Some(pages) = self.get(attr.file)
         {
+            if pages.finds_out(attr.size) {
+                return false;
+            }
             let mut pages = pages.lock();
             if pages.before(attr.size).is_some() {
                 return false;
@@ -105,7 +116,11 @@ impl KernelCache {
     fn drop_range(&self, file: FileId, start: u64, end: u64) {
         match self.get(file) {
             Some(pages) => {
-                let drop = pages.lock().drop_begins(start..end);
+                let mut state = pages.lock();
+                let drop = state.drop_begins(start..end);
+                // From now on others may change the size.
+                state.learned();
+                std::mem::drop(state);
                 self.carry_out(file, &pages, &drop);
             }
             None => {
@@ -191,6 +206,15 @@ impl OpenPages {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn finds_out(&self, size: u64) -> bool {
+        let last = *self.last_pass.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = self.lock();
+        if last.is_none_or(|at| at.elapsed() > ACTS) {
+            pages.learned();
+        }
+        pages.finds_out(size)
+    }
+
     fn dropped_recently(&self) -> bool {
         let last = *self.last_drop.lock().unwrap_or_else(PoisonError::into_inner);
         last.is_some_and(|at| at.elapsed() < WRITE_ARRIVES)
@@ -241,11 +265,29 @@ impl Opening {
         result.map(|_| ())
     }
 
-    /// A write past the kernel's pages has made the file at least so long.
-    pub(crate) fn grew(&self, size: u64) {
-        self.cache.make_room(self.file, &self.pages, size);
+    /// Serves a write past the kernel's pages; `write` says where the bytes end.
+    pub(crate) fn passing<E>(
+        &self,
+        bytes: &Range<u64>,
+        write: impl FnOnce() -> Result<u64, E>,
+    ) -> Result<(), E> {
+        let stamp = || {
+            let mut last = self.pages.last_pass.lock().unwrap_or_else(PoisonError::into_inner);
+            *last = Some(Instant::now());
+        };
+        stamp();
+        self.pages.lock().passes(bytes);
+        let end = write();
+        let mut pages = self.pages.lock();
+        pages.passed();
+        if end.is_err() {
+            pages.learned();
+        }
+        drop(pages);
+        self.cache.make_room(self.file, &self.pages, end?);
+        stamp();
+        Ok(())
     }
-
 }
 
 impl Drop for Opening {

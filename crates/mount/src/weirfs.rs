@@ -43,11 +43,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            consistency: Consistency::Strict,
-            ttl: Duration::from_secs(1),
-            direct_io: false,
-        }
+        Self { consistency: Consistency::Strict, ttl: Duration::from_secs(1), direct_io: false }
     }
 }
 
@@ -373,11 +369,10 @@ impl Filesystem for WeirFs {
         let flags = args.open_flags as i32;
         let past_pages = handle.direct || flags & libc::O_DIRECT != 0;
         let bytes = offset..offset.saturating_add(len as u64);
+        let write = || write_through(handle, &by, offset, data, flags);
         if past_pages {
-            let end = write_through(handle, &by, offset, data, flags)?;
-            handle.opening.grew(end);
+            handle.opening.passing(&bytes, write)?;
         } else {
-            let write = || write_through(handle, &by, offset, data, flags);
             handle.opening.writing(bytes, write)?;
         }
         if flags & (libc::O_SYNC | libc::O_DSYNC) != 0 {

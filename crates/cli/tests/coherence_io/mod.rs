@@ -121,7 +121,11 @@ pub fn line(writer: usize, number: usize) -> Vec<u8> {
 pub fn lines(bytes: &[u8], writers: usize) -> Vec<Vec<usize>> {
     let mut found = vec![Vec::new(); writers];
     let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-    assert!(!bytes.contains(&0), "zeros within the size, at {:?}", bytes.iter().position(|b| *b == 0));
+    assert!(
+        !bytes.contains(&0),
+        "zeros within the size, at {:?}",
+        bytes.iter().position(|b| *b == 0)
+    );
     for one in bytes[..whole].split_inclusive(|b| *b == b'\n') {
         let text = std::str::from_utf8(one).unwrap();
         let mut words = text.split(':');
