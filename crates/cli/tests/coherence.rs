@@ -477,8 +477,9 @@ fn small_records_in_the_same_blocks_are_never_lost_nor_old() {
     }
     let place = Place::new();
     let Two { cluster: _cluster, a, b } = two(&place, "slots", "");
+    // None of them over the border of pages: reads of two pages are not atomic anywhere.
     const SLOTS: usize = 40;
-    fs::write(a.join("f"), vec![0; 4 * SLOTS * 100]).unwrap();
+    fs::write(a.join("f"), vec![0; 4 * SLOTS * 128]).unwrap();
     let longest = std::sync::Mutex::new(Duration::ZERO);
     // What each writer has written at least, by slot.
     let written: Vec<AtomicUsize> = (0..4 * SLOTS).map(|_| AtomicUsize::new(0)).collect();
@@ -493,14 +494,14 @@ fn small_records_in_the_same_blocks_are_never_lost_nor_old() {
                     let begin = Instant::now();
                     let own = (round * 7 % SLOTS) * 4 + writer;
                     let value = written[own].load(Ordering::SeqCst) + 1;
-                    file.write_all_at(&[value as u8; 100], own as u64 * 100).unwrap();
+                    file.write_all_at(&[value as u8; 128], own as u64 * 128).unwrap();
                     written[own].store(value, Ordering::SeqCst);
                     for slot in [own, (round * 13) % (4 * SLOTS)] {
                         let least = written[slot].load(Ordering::SeqCst);
-                        let mut read = [0; 100];
-                        file.read_exact_at(&mut read, slot as u64 * 100).unwrap();
+                        let mut read = [0; 128];
+                        file.read_exact_at(&mut read, slot as u64 * 128).unwrap();
                         let most = written[slot].load(Ordering::SeqCst) + 1;
-                        let is = (least..=most).any(|value| read == [value as u8; 100]);
+                        let is = (least..=most).any(|value| read == [value as u8; 128]);
                         assert!(is, "slot {slot}: {} is not {least} to {most}", read[0]);
                     }
                     let mut longest = longest.lock().unwrap();
@@ -510,13 +511,14 @@ fn small_records_in_the_same_blocks_are_never_lost_nor_old() {
         }
     });
     let longest = *longest.lock().unwrap();
-    assert!(longest < Duration::from_secs(2), "a call waited {longest:?}");
     let total: usize = written.iter().map(|value| value.load(Ordering::SeqCst)).sum();
+    eprintln!("{total} writes, the longest call {longest:?}");
+    assert!(longest < Duration::from_secs(2), "a call waited {longest:?}");
     assert!(total > 200, "only {total} writes within 4 s");
     let (here, there) = (fs::read(a.join("f")).unwrap(), fs::read(b.join("f")).unwrap());
     assert!(here == there);
-    for (slot, bytes) in here.chunks(100).enumerate() {
-        assert_eq!(bytes, [written[slot].load(Ordering::SeqCst) as u8; 100]);
+    for (slot, bytes) in here.chunks(128).enumerate() {
+        assert_eq!(bytes, [written[slot].load(Ordering::SeqCst) as u8; 128]);
     }
 }
 
@@ -650,7 +652,9 @@ fn without_caches_every_call_goes_to_the_servers() {
         assert_eq!(fs::metadata(b.join("f")).unwrap().len(), 3000);
     }
     let before = asked(&watcher, &["getattr", "lookup"]);
-    (0..10).for_each(|_| drop(fs::metadata(b.join("f")).unwrap()));
+    for _ in 0..10 {
+        fs::metadata(b.join("f")).unwrap();
+    }
     assert!(asked(&watcher, &["getattr", "lookup"]) - before >= 10);
     assert_eq!(acquired(&watcher), 0);
 }

@@ -471,11 +471,11 @@ mod tests {
                         told = Some((size, fresh));
                     }
                     Step::Learn => {
-                        if let Some((told, true)) = told.take() {
-                            if told != believed {
-                                believed = told;
-                                good = good.map(|good| good.min(told));
-                            }
+                        if let Some((told, true)) = told.take()
+                            && told != believed
+                        {
+                            believed = told;
+                            good = good.map(|good| good.min(told));
                         }
                     }
                     Step::Read | Step::Show => {}

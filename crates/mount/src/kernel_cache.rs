@@ -39,7 +39,13 @@ pub(crate) struct OpenPages {
 pub struct KernelCache {
     dropper: Dropper,
     seen: Arc<Seen>,
-    open: Arc<RwLock<HashMap<FileId, (usize, Arc<OpenPages>)>>>,
+    open: Arc<RwLock<HashMap<FileId, OpenFile>>>,
+}
+
+#[derive(Default)]
+struct OpenFile {
+    handles: usize,
+    pages: Arc<OpenPages>,
 }
 
 /// A handle of a file is open.
@@ -65,14 +71,14 @@ impl KernelCache {
     pub(crate) fn opening(&self, file: FileId) -> (Opening, bool) {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         let entry = open.entry(file).or_default();
-        entry.0 += 1;
-        let opening = Opening { cache: self.clone(), file, pages: entry.1.clone() };
-        (opening, entry.0 > 1)
+        entry.handles += 1;
+        let opening = Opening { cache: self.clone(), file, pages: entry.pages.clone() };
+        (opening, entry.handles > 1)
     }
 
     fn get(&self, file: FileId) -> Option<Arc<OpenPages>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        open.get(&file).map(|(_, pages)| pages.clone())
+        open.get(&file).map(|file| file.pages.clone())
     }
 
     /// Before the kernel is told attributes.
@@ -294,8 +300,8 @@ impl Drop for Opening {
     fn drop(&mut self) {
         let mut open = self.cache.open.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = open.get_mut(&self.file) {
-            entry.0 -= 1;
-            if entry.0 == 0 {
+            entry.handles -= 1;
+            if entry.handles == 0 {
                 open.remove(&self.file);
             }
         }
