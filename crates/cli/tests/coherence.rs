@@ -522,6 +522,84 @@ fn small_records_in_the_same_blocks_are_never_lost_nor_old() {
     }
 }
 
+#[test]
+fn streams_and_scattered_writes_on_two_mounts_do_not_block_each_other() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "streams", "");
+    const REGION: usize = 300_000;
+    const REGIONS: usize = 12;
+    fs::write(a.join("f"), vec![0; REGION * REGIONS]).unwrap();
+    let longest = std::sync::Mutex::new(Duration::ZERO);
+    let timed = |call: &dyn Fn()| {
+        let begin = Instant::now();
+        call();
+        let mut longest = longest.lock().unwrap();
+        *longest = begin.elapsed().max(*longest);
+    };
+    let end = Instant::now() + Duration::from_secs(4);
+    let rounds = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for (who, mount) in [&a, &b].into_iter().enumerate() {
+            let (timed, rounds) = (&timed, &rounds);
+            scope.spawn(move || {
+                let file = open(&mount.join("f"));
+                for round in (1..).take_while(|_| Instant::now() < end) {
+                    let region = (round * 5 % (REGIONS / 2)) * 2 + who;
+                    let (skip, len) = (round * 7919 % 100_000, 1 + round * 104_729 % 200_000);
+                    let data = noise(len, round as u64);
+                    let at = (region * REGION + skip) as u64;
+                    timed(&|| file.write_all_at(&data, at).unwrap());
+                    let mut read = vec![0; len];
+                    timed(&|| file.read_exact_at(&mut read.clone(), at).unwrap());
+                    file.read_exact_at(&mut read, at).unwrap();
+                    assert!(read == data, "own bytes");
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            scope.spawn(move || {
+                // Anew each time, and ahead: reads that lie over the border of leases.
+                while Instant::now() < end {
+                    let file = File::open(mount.join("f")).unwrap();
+                    for i in 0..(REGION * REGIONS) as u64 / 100_000 {
+                        timed(&|| assert!(file.read_at(&mut vec![0; 100_000], i * 100_000).is_ok()));
+                    }
+                }
+            });
+        }
+    });
+    let (longest, rounds) = (*longest.lock().unwrap(), rounds.into_inner());
+    eprintln!("{rounds} writes, the longest call {longest:?}");
+    assert!(longest < Duration::from_secs(2), "a call waited {longest:?}");
+    assert!(rounds > 40, "only {rounds} writes within 4 s");
+    assert!(fs::read(a.join("f")).unwrap() == fs::read(b.join("f")).unwrap());
+}
+
+#[test]
+fn what_is_stored_into_a_mapping_is_kept_when_another_mount_writes_beside_it() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "beside", "");
+    fs::write(a.join("f"), vec![0; 8192]).unwrap();
+    let (file_a, file_b) = (open(&a.join("f")), open(&b.join("f")));
+    let (map_a, map_b) = (Mapping::new(&file_a, 8192), Mapping::new(&file_b, 8192));
+    for round in 1..20u8 {
+        // Both have the page, to read.
+        let at = usize::from(round);
+        assert_eq!((map_a.get(at), map_b.get(at)), (0, 0));
+        map_a.set(at, round);
+        let begin = Instant::now();
+        file_b.write_all_at(&[round], 4000 + u64::from(round)).unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(2), "waited {:?}", begin.elapsed());
+        assert_eq!((map_a.get(at), map_b.get(at)), (round, round));
+        assert_eq!((map_a.get(4000 + at), map_b.get(4000 + at)), (round, round));
+    }
+}
+
 /// Requests of some kinds that the metadata server has answered.
 fn asked(client: &weir_client::Client, kinds: &[&str]) -> u64 {
     let status = client.metadata_status().unwrap();
