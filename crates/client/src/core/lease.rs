@@ -125,8 +125,14 @@ impl FileLease {
                 Phase::Waiting | Phase::Dropping { .. } => {}
             }
         }
+        // A page that was changed under a lease to read: whoever wants that back gets
+        // what is in it, and has nothing yet.
+        let given_up = |range: &Range<u64>| {
+            let recalled = self.recall.as_ref().filter(|recall| recall.mode == LeaseMode::Write);
+            kind == CallKind::Page && recalled.is_some_and(|recall| overlap(range, &recall.range))
+        };
         let lacks = |range: &Range<u64>| self.held.missing(range.start, range.end, kind.mode());
-        if let Some((start, end)) = ranges.iter().find_map(lacks) {
+        if let Some((start, end)) = ranges.iter().filter(|range| !given_up(range)).find_map(lacks) {
             let range = start..end;
             if self.asking.iter().any(|(_, other)| overlap(other, &range)) {
                 return Enter::Wait(None);
