@@ -136,6 +136,8 @@ impl MountOptions {
             // then fills the page with what was there before, and others read
             // that after the write has returned. Pages are dropped at open.
             explicit_inval_data: true,
+            posix_locks: true,
+            flock_locks: true,
             ..Config::default()
         };
         let mut all = Self {

@@ -182,7 +182,9 @@ impl Inner {
                  is given up"
             );
             self.holdings.lost_all();
+            self.holdings.locks.doubt();
         }
+        self.reassert_doubtful_locks()?;
         self.holdings.clock.polled(sent, events.lease_ms);
         if self.holdings.take_dropped() && self.upper.is_some() {
             self.events.queue.lock().drop_everything = true;

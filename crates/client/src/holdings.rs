@@ -4,6 +4,7 @@
 use crate::core::kept::Kept;
 use crate::file::OpenState;
 use crate::lease_clock::LeaseClock;
+use crate::locks::LockBook;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +28,7 @@ pub(crate) struct Holdings {
     pub(crate) opened: Mutex<Opened>,
     pub(crate) kept: Mutex<Kept>,
     pub(crate) clock: LeaseClock,
+    pub(crate) locks: LockBook,
     /// Leases were lost, and the layer above does not know yet.
     dropped: AtomicBool,
 }

@@ -23,6 +23,7 @@ mod file;
 mod holdings;
 mod lease_clock;
 mod leases;
+mod locks;
 mod metadata;
 mod namespace;
 mod presence;

@@ -19,6 +19,7 @@ use weir_types::{Error, ErrorKind, Result, Retry, SessionId};
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::lease::{EndSessionRequest, Events, LeaseRange, PollEventsRequest};
+use weir_wire::lock::{Lock, ReassertLocksRequest};
 use weir_wire::message::Op;
 use weir_wire::meta::{MetaPrefix, MutationId, ReassertRequest, SyncMetaRequest};
 use weir_wire::{Header, Request};
@@ -28,7 +29,7 @@ const MAX_IDLE: usize = 16;
 /// Longest wait between two attempts to reach the server.
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
 /// Files named in one [`ReassertRequest`].
-const REASSERT_BATCH: usize = 4096;
+pub(crate) const REASSERT_BATCH: usize = 4096;
 
 struct State {
     session: SessionId,
@@ -352,6 +353,12 @@ impl MetaSession {
         let files = if planted(Bug::SkipReassert) { Vec::new() } else { files };
         let ctx = Context::root();
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
+        for batch in self.holdings.locks.all().chunks(REASSERT_BATCH) {
+            let request = ReassertLocksRequest { locks: batch.to_vec() };
+            let header = Header::request(ReassertLocksRequest::OP, conn.next_request_id());
+            conn.send(header, &(&prefix, &request), &[], &[], wait)?;
+            self.holdings.locks.lost(&conn.recv_reply::<Vec<Lock>>(wait)?);
+        }
         // A lease is believed of who has the file open: files first.
         let of_files = files.len().div_ceil(REASSERT_BATCH);
         let batches = (of_files + leases.len().div_ceil(REASSERT_BATCH)).max(1);

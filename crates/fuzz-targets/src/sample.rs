@@ -23,6 +23,10 @@ use weir_wire::lease::{
     AckEventsRequest, AcquireRequest, EndSessionRequest, Event, EventAck, EventKind, Events,
     Granted, HeldLease, LeaseMode, LeaseRange, PollEventsRequest, RecoveredRequest,
 };
+use weir_wire::lock::{
+    CancelLockRequest, Lock, LockMode, LockOutcome, ReassertLocksRequest, SetLockRequest,
+    TestLockRequest,
+};
 use weir_wire::map::{ClusterMap, ServerEntry, TargetEntry, TargetState};
 use weir_wire::meta::{
     AdminCapabilityRequest, ClientInfo, ClientPage, CloseRequest, CommitSizeRequest,
@@ -96,6 +100,8 @@ sample_one_of! {
     LayoutKind: [LayoutKind::Striped, LayoutKind::Fragments, LayoutKind::Chunked];
     XattrMode: [XattrMode::Any, XattrMode::Create, XattrMode::Replace];
     LeaseMode: [LeaseMode::Read, LeaseMode::Write];
+    LockMode: [LockMode::Unlock, LockMode::Shared, LockMode::Exclusive];
+    LockOutcome: [LockOutcome::Granted, LockOutcome::Conflict, LockOutcome::Waiting];
     ClientStanding: [
         ClientStanding::Ordinary, ClientStanding::Administrator, ClientStanding::Revoked,
     ];
@@ -347,6 +353,11 @@ sample_struct! {
     AcquireRequest { lease }
     RecoveredRequest { file, generation, size }
     EndSessionRequest {}
+    Lock { file, owner, flock, start, last, mode, pid }
+    SetLockRequest { lock, number, floor, wait }
+    TestLockRequest { lock }
+    CancelLockRequest { number, floor }
+    ReassertLocksRequest { locks }
     GetLayoutRequest { file, offset, rights }
     ExtendRequest { file, offset }
     WrittenColumns { segment, start, columns }

@@ -10,6 +10,7 @@ use weir_wire::Request;
 use weir_wire::data::*;
 use weir_wire::handshake::{Challenge, Hello, Proof, Welcome};
 use weir_wire::lease::*;
+use weir_wire::lock::{CancelLockRequest, ReassertLocksRequest, SetLockRequest, TestLockRequest};
 use weir_wire::map::ClusterMap;
 use weir_wire::message::Op;
 use weir_wire::meta::*;
@@ -194,6 +195,10 @@ targets! {
         acquire_request / acquire_reply: AcquireRequest;
         recovered_request / recovered_reply: RecoveredRequest;
         end_session_request / end_session_reply: EndSessionRequest;
+        set_lock_request / set_lock_reply: SetLockRequest;
+        test_lock_request / test_lock_reply: TestLockRequest;
+        cancel_lock_request / cancel_lock_reply: CancelLockRequest;
+        reassert_locks_request / reassert_locks_reply: ReassertLocksRequest;
         get_layout_request / get_layout_reply: GetLayoutRequest;
         extend_request / extend_reply: ExtendRequest;
         commit_size_request / commit_size_reply: CommitSizeRequest;

@@ -19,6 +19,7 @@ pub mod audit;
 pub mod config;
 pub mod init;
 pub mod leases;
+pub mod locks;
 pub mod machine;
 pub mod open_files;
 pub mod ops;

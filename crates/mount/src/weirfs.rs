@@ -5,11 +5,14 @@
 //! inodes: only of open handles.
 
 use crate::fuse::{
-    Attributes, DirEntry, DirSink, Entry, Errno, Filesystem, IoArgs, NewMode, NodeId, OpenArgs,
-    Opened, ReleaseArgs, Reply, RequestContext, SetAttr, SetTime, WriteData,
+    Attributes, DirEntry, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, LockKind,
+    NewMode, NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, SetTime,
+    WriteData,
 };
 use crate::handles::{DirHandle, FileHandle, Handle, Handles};
 use crate::kernel_cache::KernelCache;
+use crate::locks::{HandleLocks, from_kernel, to_kernel};
+use std::collections::HashSet;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,13 +57,14 @@ pub struct WeirFs {
     options: Options,
     handles: Handles,
     cache: KernelCache,
+    locks: HandleLocks,
 }
 
 impl WeirFs {
     /// Serves a client's cluster. The client was connected with this cache, which
     /// is attached to the mount once that stands.
     pub fn new(client: Client, cache: KernelCache, options: Options) -> Self {
-        Self { client, options, handles: Handles::default(), cache }
+        Self { client, options, handles: Handles::default(), cache, locks: HandleLocks::default() }
     }
 
     /// How long the kernel may believe names and attributes.
@@ -104,6 +108,34 @@ impl WeirFs {
         let handle = FileHandle { file, direct, opening };
         let fh = self.handles.insert(Handle::File(handle));
         Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }
+    }
+
+    /// Whoever gets a lock next sees what was written under it. An error is told
+    /// by the next write, fsync or close; the lock goes all the same.
+    fn write_before_unlock(&self, by: &Context, fh: u64, node: NodeId) -> Reply<()> {
+        if let Err(error) = self.handle(fh)?.file()?.file.flush(by) {
+            tracing::warn!("file {node}: unlocked with unwritten data: {error}");
+        }
+        Ok(())
+    }
+
+    /// Unlocks what was locked through a handle that is closed.
+    fn unlock_left(
+        &self,
+        fh: u64,
+        file: FileId,
+        owners: HashSet<u64>,
+        args: ReleaseArgs,
+    ) -> Reply<()> {
+        let ours = Context::root();
+        self.write_before_unlock(&ours, fh, file.0)?;
+        for owner in owners {
+            self.client.unlock_all(&ours, file, owner, false)?;
+        }
+        if args.flock_unlock {
+            self.client.unlock_all(&ours, file, args.lock_owner, true)?;
+        }
+        Ok(())
     }
 
     fn clear_suid(&self, ctx: &Context, file: FileId) -> Reply<()> {
@@ -385,20 +417,48 @@ impl Filesystem for WeirFs {
         Ok(len)
     }
 
-    fn flush(&self, ctx: &RequestContext<'_>, _node: NodeId, fh: u64, _owner: u64) -> Reply<()> {
-        Ok(self.handle(fh)?.file()?.file.flush(&data_context(ctx))?)
+    fn flush(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64, owner: u64) -> Reply<()> {
+        let flushed = self.handle(fh)?.file()?.file.flush(&data_context(ctx));
+        // Whoever gets the lock next sees what was written under it.
+        self.client.unlock_all(&Context::root(), FileId(node), owner, false)?;
+        Ok(flushed?)
     }
 
     fn release(
         &self,
         _ctx: &RequestContext<'_>,
-        _node: NodeId,
+        node: NodeId,
         fh: u64,
-        _args: ReleaseArgs,
+        args: ReleaseArgs,
     ) -> Reply<()> {
+        let left = self.locks.close(fh);
+        if !left.is_empty() || args.flock_unlock {
+            self.unlock_left(fh, FileId(node), left, args)?;
+        }
         // Dropping the last reference closes the file.
         self.handles.remove(fh);
         Ok(())
+    }
+
+    fn getlk(&self, ctx: &RequestContext<'_>, node: NodeId, args: &LockArgs) -> Reply<Lock> {
+        let found = self.client.test_lock(&data_context(ctx), &from_kernel(node, args))?;
+        Ok(to_kernel(found, args.lock))
+    }
+
+    fn setlk(
+        &self,
+        ctx: &RequestContext<'_>,
+        node: NodeId,
+        args: &LockArgs,
+        wait: bool,
+    ) -> Reply<()> {
+        let by = data_context(ctx);
+        if args.lock.kind == LockKind::Unlock {
+            self.write_before_unlock(&by, args.fh, node)?;
+        } else if !args.flock {
+            self.locks.note(args.fh, args.owner);
+        }
+        Ok(self.client.set_lock(&by, &from_kernel(node, args), wait)?)
     }
 
     fn fsync(&self, ctx: &RequestContext<'_>, _node: NodeId, fh: u64, _data: bool) -> Reply<()> {

@@ -107,6 +107,9 @@ error_kinds! {
     NotAdministrator = 39, EPERM, Never, "only an administrator's key may do this";
     OutOfRange = 40, ENXIO, Never, "no such offset";
     LeaseLost = 41, EIO, Never, "the lease was lost: this client was cut off for too long";
+    Deadlock = 42, EDEADLK, Never, "waiting for the lock would never end";
+    NoLocks = 43, ENOLCK, Never, "too many locks";
+    WouldBlock = 44, EAGAIN, Never, "another process holds a lock";
 }
 
 /// Linux error numbers, so that this crate needs no libc.
@@ -133,7 +136,9 @@ pub mod errno {
     pub const EROFS: i32 = 30;
     pub const EMLINK: i32 = 31;
     pub const ERANGE: i32 = 34;
+    pub const EDEADLK: i32 = 35;
     pub const ENAMETOOLONG: i32 = 36;
+    pub const ENOLCK: i32 = 37;
     pub const ENOTEMPTY: i32 = 39;
     pub const ELOOP: i32 = 40;
     pub const ENODATA: i32 = 61;

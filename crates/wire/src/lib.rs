@@ -10,6 +10,7 @@ pub mod frame;
 pub mod handshake;
 pub mod key;
 pub mod lease;
+pub mod lock;
 pub mod map;
 pub mod message;
 pub mod meta;

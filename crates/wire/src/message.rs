@@ -134,6 +134,14 @@ ops! {
     Recovered = 0x233, "recovered";
     /// The client ends in good order.
     EndSession = 0x234, "end_session";
+    /// Locks or unlocks bytes of a file for a program.
+    SetLock = 0x238, "set_lock";
+    /// Asks for a lock in the way.
+    TestLock = 0x239, "test_lock";
+    /// Waits no longer for a lock.
+    CancelLock = 0x23a, "cancel_lock";
+    /// After a reconnect: these locks are held.
+    ReassertLocks = 0x23b, "reassert_locks";
     /// The right to look at all objects (administrators).
     AdminCapability = 0x240, "admin_capability";
     /// How many sessions have files open (administrators).

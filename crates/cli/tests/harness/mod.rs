@@ -172,7 +172,8 @@ pub fn is_ours(pid: i32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == Path::new(WEIR))
 }
 
-fn kill_and_wait(pid: i32) {
+/// SIGKILL to one of our processes; returns when it is gone.
+pub fn kill_and_wait(pid: i32) {
     let _ = Command::new("kill").arg("-9").arg(pid.to_string()).status();
     eventually("the process is gone", || !is_ours(pid));
 }

@@ -81,6 +81,11 @@ impl Leases {
         }
     }
 
+    /// A request that was told to wait gets this answer.
+    pub fn answer(&mut self, ticket: ParkedTicket, answer: Answer) {
+        self.answers.push((ticket, answer));
+    }
+
     /// Names and values for people.
     pub fn list(&self, now_ms: u64) -> Vec<(String, u64)> {
         let counters = &self.counters;
@@ -541,6 +546,7 @@ impl<E: Engine> MetaMachine<E> {
             self.leases.waiting.file_changed(file);
         }
         self.leases.polled_ms.remove(&session);
+        self.end_locks(session);
         self.leases.beliefs.end(session);
         self.leases.events.end(session);
         self.leases.waiting.session_changed(session);
@@ -567,6 +573,7 @@ impl<E: Engine> MetaMachine<E> {
 
     /// The connection on which the answer to this is waited for is gone.
     pub fn dropped(&mut self, ticket: ParkedTicket) {
+        self.lock_dropped(ticket);
         self.unpark(ticket);
         self.leases.polls.retain(|_, poll| poll.ticket != ticket);
         self.leases.answers.retain(|(answered, _)| *answered != ticket);

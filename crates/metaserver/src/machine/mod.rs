@@ -12,6 +12,7 @@ mod counters;
 mod execute;
 mod export;
 mod lease_ops;
+mod lock_ops;
 mod obstacles;
 mod restrictions;
 mod servers;
@@ -28,6 +29,7 @@ use background::Background;
 use cluster::Cluster;
 use execute::Done;
 use lease_ops::Leases;
+use lock_ops::LockTable;
 use sessions::{MAX_SESSIONS, Session, Sessions};
 use std::collections::BTreeSet;
 
@@ -40,6 +42,7 @@ use weir_wire::data::ServerStatus;
 use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::key::MasterKey;
 use weir_wire::lease::{AckEventsRequest, EndSessionRequest, PollEventsRequest};
+use weir_wire::lock::TestLockRequest;
 use weir_wire::message::{Op, Request};
 use weir_wire::meta::{
     AdminCapabilityRequest, CountOpensRequest, ExportMetaRequest, GetMapRequest, GetTicketsRequest,
@@ -181,6 +184,7 @@ pub struct MetaMachine<E: Engine> {
     exports: export::Exports,
     counters: Counters,
     leases: Leases,
+    table: LockTable,
     nonces: Key,
     nonce_count: u64,
     instance: u64,
@@ -227,6 +231,7 @@ impl<E: Engine> MetaMachine<E> {
             exports: export::Exports::default(),
             counters: Counters::default(),
             leases: Leases::default(),
+            table: LockTable::default(),
             instance: u64::from_le_bytes(first_eight(&entropy.mac("weir 1 instance", &[]).0)),
             nonces: entropy,
             nonce_count: 0,
@@ -399,6 +404,13 @@ impl<E: Engine> MetaMachine<E> {
                 self.end_session(session, true)?;
                 Reply::ok(&())
             }
+            Op::SetLock => return self.set_lock(session, &request(rest)?, now),
+            Op::TestLock => {
+                let lock = request::<TestLockRequest>(rest)?.lock;
+                Reply::ok(&self.test_lock(session, &lock, now)?)
+            }
+            Op::CancelLock => Reply::ok(&self.cancel_lock(session, &request(rest)?)),
+            Op::ReassertLocks => Reply::ok(&self.reassert_locks(session, &request(rest)?)?),
             _ => return self.consider(session, op, body, now),
         };
         Ok(Answer::Now(reply))
@@ -448,6 +460,7 @@ impl<E: Engine> MetaMachine<E> {
         counters.push(("orphans".into(), self.orphans.len() as u64));
         counters.push(("targets_out_of_service".into(), self.cluster.out_of_service()));
         counters.extend(self.leases.list(now.monotonic_ms));
+        counters.extend(self.table.list());
         counters.push(("map_epoch".into(), self.cluster.epoch.0));
         counters.sort();
         ServerStatus {
@@ -490,6 +503,7 @@ impl<E: Engine> MetaMachine<E> {
         self.lose_silent_targets(now)?;
         self.expire_sessions(now)?;
         self.tick_leases(now)?;
+        self.tick_locks(now);
         if now.monotonic_ms.saturating_sub(self.started_ms) >= self.times.grace_ms {
             self.settle();
         }

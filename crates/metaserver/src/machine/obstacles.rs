@@ -43,7 +43,7 @@ impl Obstacles {
 impl<E: Engine> MetaMachine<E> {
     /// Whether nothing has been heard of a session for so long that what it
     /// holds may be taken away.
-    fn is_silent(&self, session: SessionId, now: Moment) -> bool {
+    pub(super) fn is_silent(&self, session: SessionId, now: Moment) -> bool {
         self.sessions.by_id.get(&session).is_none_or(|known| {
             now.monotonic_ms.saturating_sub(known.last_heard_ms) >= self.times.lease_ms
         })

@@ -1,0 +1,35 @@
+//! Whether waiting for a lock would close a circle of owners that wait for
+//! each other.
+
+use super::{Locks, Owner};
+use std::collections::BTreeSet;
+use weir_wire::lock::Lock;
+
+/// Owners looked at before it is taken for granted that there is no circle.
+const MAX_STEPS: usize = 10_000;
+
+impl Locks {
+    /// Whether somebody in the way of `lock` waits, over however many others,
+    /// for something that `owner` holds. Locks of `flock(2)` do not count, as
+    /// on Linux.
+    pub(super) fn would_deadlock(&self, owner: Owner, lock: &Lock) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut todo: Vec<Owner> = self.all_in_the_way(owner, lock).map(|(o, _)| o).collect();
+        while let Some(blocker) = todo.pop() {
+            if blocker == owner {
+                return true;
+            }
+            if !seen.insert(blocker) || seen.len() > MAX_STEPS {
+                continue;
+            }
+            let session = blocker.session;
+            let waits = self.waiters.range((session, 0)..=(session, u64::MAX));
+            for (_, waiter) in waits {
+                if !waiter.granted && Owner::of(session, &waiter.lock) == blocker {
+                    todo.extend(self.all_in_the_way(blocker, &waiter.lock).map(|(o, _)| o));
+                }
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,312 @@
+//! Locks of programs on files, of all sessions: who holds what, and who waits.
+//!
+//! Pure, and in memory only: after a restart clients say again what they hold,
+//! and who waits asks again. Locks are those of POSIX: what an owner holds
+//! never stands in its own way, and a new lock replaces the old one where they
+//! overlap. Waiting requests are granted in the order of their arrival as soon
+//! as nothing stands in their way; they stand in nobody's.
+
+mod deadlock;
+#[cfg(test)]
+mod model_tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use weir_types::{ErrorKind, FileId, SessionId};
+use weir_wire::lock::{Lock, LockMode, LockOutcome, apply, conflict};
+
+/// The most locks of one session.
+pub const MAX_LOCKS: usize = 65_536;
+/// The most requests of one session that wait.
+pub const MAX_WAITING: usize = 4096;
+/// A request that waits and is not asked for again for so long is forgotten,
+/// milliseconds.
+pub const PATIENCE_MS: u64 = 40_000;
+
+/// Who holds a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Owner {
+    session: SessionId,
+    owner: u64,
+    flock: bool,
+}
+
+/// A request that waits, or was granted while it did and has not been told.
+#[derive(Clone, Debug)]
+struct Waiter {
+    lock: Lock,
+    granted: bool,
+    asked_ms: u64,
+}
+
+/// A waiting request: its session and number.
+pub type WaitId = (SessionId, u64);
+
+/// The locks of all files.
+#[derive(Debug, Default)]
+pub struct Locks {
+    files: BTreeMap<FileId, BTreeMap<Owner, Vec<Lock>>>,
+    /// Files that each session has locks on, and how many.
+    counts: BTreeMap<SessionId, BTreeMap<FileId, usize>>,
+    waiters: BTreeMap<WaitId, Waiter>,
+    /// Waiting requests of each file in the order of their arrival.
+    queues: BTreeMap<FileId, Vec<(u64, WaitId)>>,
+    arrivals: u64,
+    /// Requests with smaller numbers are over.
+    floors: BTreeMap<SessionId, u64>,
+}
+
+impl Owner {
+    fn of(session: SessionId, lock: &Lock) -> Self {
+        Self { session, owner: lock.owner, flock: lock.flock }
+    }
+}
+
+impl Locks {
+    /// A request. Whoever can go on because of it is in `granted`.
+    ///
+    /// # Errors
+    /// `Stale` if it comes too late, `InvalidArgument`, `Deadlock`, `NoLocks`.
+    pub fn set(
+        &mut self,
+        session: SessionId,
+        number: u64,
+        lock: &Lock,
+        wait: bool,
+        now_ms: u64,
+        granted: &mut Vec<WaitId>,
+    ) -> Result<LockOutcome, ErrorKind> {
+        self.check(session, number, lock)?;
+        let id = (session, number);
+        if let Some(waiter) = self.waiters.get_mut(&id) {
+            waiter.asked_ms = now_ms;
+            if !waiter.granted {
+                return Ok(LockOutcome::Waiting);
+            }
+            self.waiters.remove(&id);
+            return Ok(LockOutcome::Granted);
+        }
+        let owner = Owner::of(session, lock);
+        if lock.flock {
+            // Changing the mode of one gives the old one up first, as on Linux.
+            let held = self.held(lock.file, owner).first().map(|held| held.mode);
+            if held.is_some_and(|mode| mode != lock.mode) {
+                let none = Lock { mode: LockMode::Unlock, ..lock.clone() };
+                self.take(owner, &none);
+                self.grant_waiting(lock.file, granted);
+            }
+        }
+        if self.in_the_way(owner, lock).is_none() {
+            if self.count(session) >= MAX_LOCKS && lock.mode != LockMode::Unlock {
+                return Err(ErrorKind::NoLocks);
+            }
+            self.take(owner, lock);
+            // An unlock, or an exclusive lock that became a shared one.
+            self.grant_waiting(lock.file, granted);
+            return Ok(LockOutcome::Granted);
+        }
+        if !wait {
+            return Ok(LockOutcome::Conflict);
+        }
+        let mine = (session, 0)..=(session, u64::MAX);
+        if self.waiters.range(mine).count() >= MAX_WAITING {
+            return Err(ErrorKind::NoLocks);
+        }
+        if !lock.flock && self.would_deadlock(owner, lock) {
+            return Err(ErrorKind::Deadlock);
+        }
+        self.waiters.insert(id, Waiter { lock: lock.clone(), granted: false, asked_ms: now_ms });
+        self.arrivals += 1;
+        self.queues.entry(lock.file).or_default().push((self.arrivals, id));
+        Ok(LockOutcome::Waiting)
+    }
+
+    fn check(&self, session: SessionId, number: u64, lock: &Lock) -> Result<(), ErrorKind> {
+        if number < self.floors.get(&session).copied().unwrap_or(0) {
+            return Err(ErrorKind::Stale);
+        }
+        if lock.start > lock.last || lock.last > weir_wire::lock::LAST_BYTE {
+            return Err(ErrorKind::InvalidArgument);
+        }
+        Ok(())
+    }
+
+    /// Requests of the session with smaller numbers are over.
+    pub fn raise_floor(&mut self, session: SessionId, floor: u64) {
+        let known = self.floors.entry(session).or_default();
+        *known = floor.max(*known);
+        let over: Vec<WaitId> =
+            self.waiters.range((session, 0)..(session, floor)).map(|(id, _)| *id).collect();
+        for id in over {
+            self.forget_waiter(id);
+        }
+    }
+
+    /// A lock in the way of this one; exclusive ones of other owners first.
+    pub fn test(&self, session: SessionId, lock: &Lock) -> Option<Lock> {
+        self.in_the_way(Owner::of(session, lock), lock).map(|(_, found)| found.clone())
+    }
+
+    /// The session that holds something in the way of a waiting request.
+    pub fn blockers(&self, id: WaitId) -> BTreeSet<SessionId> {
+        let Some(waiter) = self.waiters.get(&id) else { return BTreeSet::new() };
+        let owner = Owner::of(id.0, &waiter.lock);
+        self.all_in_the_way(owner, &waiter.lock).map(|(owner, _)| owner.session).collect()
+    }
+
+    /// The sessions that hold something in the way of a lock.
+    pub fn holders(&self, session: SessionId, lock: &Lock) -> BTreeSet<SessionId> {
+        let owner = Owner::of(session, lock);
+        self.all_in_the_way(owner, lock).map(|(owner, _)| owner.session).collect()
+    }
+
+    /// Waits no longer. Whether it was granted meanwhile.
+    pub fn cancel(&mut self, session: SessionId, number: u64) -> bool {
+        let granted = self.waiters.get(&(session, number)).is_some_and(|waiter| waiter.granted);
+        self.forget_waiter((session, number));
+        // Should a copy of the request still be on its way, it comes too late:
+        // the client raises the floor with its next request.
+        granted
+    }
+
+    /// After a restart: a session says that it holds this. Whether it does.
+    pub fn reassert(&mut self, session: SessionId, lock: &Lock) -> bool {
+        let owner = Owner::of(session, lock);
+        let valid = lock.start <= lock.last && lock.mode != LockMode::Unlock;
+        let free = self.in_the_way(owner, lock).is_none() && self.count(session) < MAX_LOCKS;
+        if valid && free {
+            self.take(owner, lock);
+        }
+        valid && free
+    }
+
+    /// A session has ended, or lost its locks.
+    pub fn end(&mut self, session: SessionId, granted: &mut Vec<WaitId>) {
+        self.floors.remove(&session);
+        let mine: Vec<WaitId> =
+            self.waiters.range((session, 0)..=(session, u64::MAX)).map(|(id, _)| *id).collect();
+        for id in mine {
+            self.forget_waiter(id);
+        }
+        for file in self.counts.remove(&session).unwrap_or_default().into_keys() {
+            if let Some(owners) = self.files.get_mut(&file) {
+                owners.retain(|owner, _| owner.session != session);
+                if owners.is_empty() {
+                    self.files.remove(&file);
+                }
+            }
+            self.grant_waiting(file, granted);
+        }
+    }
+
+    /// Forgets waiting requests that nobody asks for any more, and gives back
+    /// what such were granted.
+    pub fn forget_abandoned(&mut self, now_ms: u64, granted: &mut Vec<WaitId>) {
+        let old = |waiter: &Waiter| now_ms.saturating_sub(waiter.asked_ms) >= PATIENCE_MS;
+        let abandoned: Vec<(WaitId, Waiter)> = self
+            .waiters
+            .iter()
+            .filter(|(_, waiter)| old(waiter))
+            .map(|(id, waiter)| (*id, waiter.clone()))
+            .collect();
+        for (id, waiter) in abandoned {
+            self.forget_waiter(id);
+            if waiter.granted {
+                let none = Lock { mode: LockMode::Unlock, ..waiter.lock };
+                self.take(Owner::of(id.0, &none), &none);
+                self.grant_waiting(none.file, granted);
+            }
+        }
+    }
+
+    /// Locks that are held, and requests that wait.
+    pub fn totals(&self) -> (usize, usize) {
+        let held = self.counts.values().flat_map(BTreeMap::values).sum();
+        (held, self.waiters.len())
+    }
+
+    /// How many locks a session holds.
+    pub fn count(&self, session: SessionId) -> usize {
+        self.counts.get(&session).map_or(0, |files| files.values().sum())
+    }
+
+    fn held(&self, file: FileId, owner: Owner) -> &[Lock] {
+        self.files.get(&file).and_then(|owners| owners.get(&owner)).map_or(&[], Vec::as_slice)
+    }
+
+    fn all_in_the_way<'a>(
+        &'a self,
+        owner: Owner,
+        lock: &'a Lock,
+    ) -> impl Iterator<Item = (Owner, &'a Lock)> {
+        let others = self.files.get(&lock.file).into_iter().flatten();
+        others
+            .filter(move |(other, _)| **other != owner)
+            .flat_map(|(other, held)| held.iter().map(move |lock| (*other, lock)))
+            .filter(move |(_, held)| conflict(held, lock))
+    }
+
+    fn in_the_way<'a>(&'a self, owner: Owner, lock: &'a Lock) -> Option<(Owner, &'a Lock)> {
+        self.all_in_the_way(owner, lock).next()
+    }
+
+    /// The owner holds this now (or no longer).
+    fn take(&mut self, owner: Owner, lock: &Lock) {
+        let owners = self.files.entry(lock.file).or_default();
+        let held = owners.entry(owner).or_default();
+        apply(held, lock);
+        if held.is_empty() {
+            owners.remove(&owner);
+        }
+        let of_session = |owners: &BTreeMap<Owner, Vec<Lock>>| {
+            let mine = owners.iter().filter(|(other, _)| other.session == owner.session);
+            mine.map(|(_, held)| held.len()).sum::<usize>()
+        };
+        let now = of_session(owners);
+        if owners.is_empty() {
+            self.files.remove(&lock.file);
+        }
+        let counts = self.counts.entry(owner.session).or_default();
+        if now == 0 {
+            counts.remove(&lock.file);
+        } else {
+            counts.insert(lock.file, now);
+        }
+        if counts.is_empty() {
+            self.counts.remove(&owner.session);
+        }
+    }
+
+    /// Grants what nothing stands in the way of any more.
+    fn grant_waiting(&mut self, file: FileId, granted: &mut Vec<WaitId>) {
+        let queue: Vec<WaitId> =
+            self.queues.get(&file).into_iter().flatten().map(|(_, id)| *id).collect();
+        for id in queue {
+            let Some(waiter) = self.waiters.get(&id) else { continue };
+            let (lock, owner) = (waiter.lock.clone(), Owner::of(id.0, &waiter.lock));
+            if waiter.granted || self.in_the_way(owner, &lock).is_some() {
+                continue;
+            }
+            self.take(owner, &lock);
+            self.leave_queue(file, id);
+            if let Some(waiter) = self.waiters.get_mut(&id) {
+                waiter.granted = true;
+            }
+            granted.push(id);
+        }
+    }
+
+    fn leave_queue(&mut self, file: FileId, id: WaitId) {
+        if let Some(queue) = self.queues.get_mut(&file) {
+            queue.retain(|(_, waiting)| *waiting != id);
+            if queue.is_empty() {
+                self.queues.remove(&file);
+            }
+        }
+    }
+
+    fn forget_waiter(&mut self, id: WaitId) {
+        if let Some(waiter) = self.waiters.remove(&id) {
+            self.leave_queue(waiter.lock.file, id);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Requests for locks of programs. Those that wait are answered when they are
+//! granted, or told to ask again after a while: so a client that is gone does
+//! not wait for ever, and a connection that broke is noticed.
+
+use super::waiting::ParkedTicket;
+use super::{Answer, MetaMachine, Moment, Reply};
+use crate::locks::{Locks, WaitId};
+use std::collections::{BTreeMap, BTreeSet};
+use weir_metastore::Engine;
+use weir_types::{Error, ErrorKind, Result, SessionId};
+use weir_wire::lock::{
+    CancelLockRequest, Lock, LockMode, LockOutcome, ReassertLocksRequest, SetLockRequest,
+};
+
+/// How long a request for a lock waits before its client has to ask again.
+const WAIT_MS: u64 = 2_000;
+
+/// Locks, and the requests that wait for them.
+#[derive(Debug, Default)]
+pub(super) struct LockTable {
+    locks: Locks,
+    parked: BTreeMap<WaitId, (ParkedTicket, u64)>,
+}
+
+impl LockTable {
+    /// Names and values for people.
+    pub fn list(&self) -> Vec<(String, u64)> {
+        let (held, waiting) = self.locks.totals();
+        vec![("locks.held".into(), held as u64), ("locks.waiting".into(), waiting as u64)]
+    }
+}
+
+impl<E: Engine> MetaMachine<E> {
+    /// Nobody is told about locks before everybody has said which they hold.
+    fn require_locks_known(&self) -> Result<()> {
+        if self.leases.grace.is_none() {
+            return Ok(());
+        }
+        let message = "the metadata server has just started, and hears who holds what: try again";
+        Err(Error::new(ErrorKind::Overloaded, message))
+    }
+
+    /// Locks are taken through open files: who may not open a file does not
+    /// get into the way of those who may.
+    fn require_open(&self, session: SessionId, lock: &Lock) -> Result<()> {
+        if self.opens.rights(session, lock.file).is_some() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::BadHandle, "a file is locked by who has it open"))
+    }
+
+    pub(super) fn set_lock(
+        &mut self,
+        session: SessionId,
+        asked: &SetLockRequest,
+        now: Moment,
+    ) -> Result<Answer> {
+        self.require_locks_known()?;
+        let SetLockRequest { lock, number, floor, wait } = asked;
+        if lock.mode != LockMode::Unlock {
+            self.require_open(session, lock)?;
+        }
+        self.table.locks.raise_floor(session, (*floor).min(*number));
+        if lock.mode != LockMode::Unlock {
+            for holder in self.table.locks.holders(session, lock) {
+                self.take_locks_if_silent(holder, now);
+            }
+        }
+        let mut granted = Vec::new();
+        let locks = &mut self.table.locks;
+        let done = locks.set(session, *number, lock, *wait, now.monotonic_ms, &mut granted);
+        self.tell_granted(granted);
+        let outcome = done?;
+        let id = (session, *number);
+        // It was asked again: nobody hears the answer to the first.
+        self.table.parked.remove(&id);
+        if outcome != LockOutcome::Waiting {
+            return Ok(Answer::Now(Reply::ok(&outcome)));
+        }
+        let ticket = self.leases.waiting.ticket();
+        self.table.parked.insert(id, (ticket, now.monotonic_ms + WAIT_MS));
+        Ok(Answer::Parked(ticket))
+    }
+
+    pub(super) fn test_lock(
+        &mut self,
+        session: SessionId,
+        lock: &Lock,
+        now: Moment,
+    ) -> Result<Option<Lock>> {
+        self.require_locks_known()?;
+        self.require_open(session, lock)?;
+        for holder in self.table.locks.holders(session, lock) {
+            self.take_locks_if_silent(holder, now);
+        }
+        Ok(self.table.locks.test(session, lock))
+    }
+
+    pub(super) fn cancel_lock(&mut self, session: SessionId, asked: &CancelLockRequest) -> bool {
+        let granted = self.table.locks.cancel(session, asked.number);
+        self.table.parked.remove(&(session, asked.number));
+        self.table.locks.raise_floor(session, asked.floor);
+        granted
+    }
+
+    /// Locks that a client held before the server started anew, and those
+    /// among them that others hold now.
+    pub(super) fn reassert_locks(
+        &mut self,
+        session: SessionId,
+        asked: &ReassertLocksRequest,
+    ) -> Result<Vec<Lock>> {
+        let mut lost = Vec::new();
+        for lock in &asked.locks {
+            let may = self.reaches_all(session, &[lock.file])?;
+            if !(may && self.table.locks.reassert(session, lock)) {
+                lost.push(lock.clone());
+            }
+        }
+        Ok(lost)
+    }
+
+    /// A session has ended: its locks are free.
+    pub(super) fn end_locks(&mut self, session: SessionId) {
+        let mut granted = Vec::new();
+        self.table.locks.end(session, &mut granted);
+        self.table.parked.retain(|(waiting, _), _| *waiting != session);
+        self.tell_granted(granted);
+    }
+
+    /// The connection on which an answer is waited for is gone. Its client may
+    /// ask again, and has not lost its place.
+    pub(super) fn lock_dropped(&mut self, ticket: ParkedTicket) {
+        self.table.parked.retain(|_, (parked, _)| *parked != ticket);
+    }
+
+    /// What is held by a client that was not heard of for the lease time may
+    /// be taken by who needs it.
+    fn take_locks_if_silent(&mut self, holder: SessionId, now: Moment) {
+        if self.is_silent(holder, now) && self.table.locks.count(holder) > 0 {
+            self.end_locks(holder);
+            self.lapse(holder, now);
+        }
+    }
+
+    fn tell_granted(&mut self, granted: Vec<WaitId>) {
+        for id in granted {
+            let Some((ticket, _)) = self.table.parked.remove(&id) else { continue };
+            self.answer_lock(ticket, id, LockOutcome::Granted);
+        }
+    }
+
+    fn answer_lock(&mut self, ticket: ParkedTicket, (session, _): WaitId, outcome: LockOutcome) {
+        let events = self.leases.events.last(session);
+        let reply = Reply { events, ..Reply::ok(&outcome) };
+        self.leases.answer(ticket, Answer::Now(reply));
+    }
+
+    /// Requests that have waited for long ask again; what the silent hold goes.
+    pub(super) fn tick_locks(&mut self, now: Moment) {
+        let waiting: Vec<WaitId> = self.table.parked.keys().copied().collect();
+        let holders: BTreeSet<SessionId> =
+            waiting.iter().flat_map(|id| self.table.locks.blockers(*id)).collect();
+        for holder in holders {
+            self.take_locks_if_silent(holder, now);
+        }
+        let mut granted = Vec::new();
+        self.table.locks.forget_abandoned(now.monotonic_ms, &mut granted);
+        self.tell_granted(granted);
+        let late = |(id, (ticket, until_ms)): (&WaitId, &(ParkedTicket, u64))| {
+            (*until_ms <= now.monotonic_ms).then_some((*id, *ticket))
+        };
+        let late: Vec<(WaitId, ParkedTicket)> = self.table.parked.iter().filter_map(late).collect();
+        for (id, ticket) in late {
+            self.table.parked.remove(&id);
+            self.answer_lock(ticket, id, LockOutcome::Waiting);
+        }
+    }
+}

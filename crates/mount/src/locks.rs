@@ -1,0 +1,91 @@
+//! Locks of programs: between the kernel's words and the cluster's, and what
+//! is unlocked when a file is closed.
+//!
+//! The kernel unlocks by itself what a process holds when it closes any
+//! descriptor of the file (`FLUSH` names the owner), and `flock` locks with the
+//! last close. Locks of open file descriptions (`F_OFD_SETLK`) it leaves to the
+//! file system, without telling them apart from those of processes: so every
+//! lock is remembered with the handle it was taken through, and what is left of
+//! them goes with the handle. A lock of a process has gone with its `FLUSH` by then.
+
+use crate::fuse;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use weir_types::FileId;
+use weir_wire::lock::{LAST_BYTE, Lock, LockMode};
+
+/// Which owners have locked through which handle.
+#[derive(Debug, Default)]
+pub(crate) struct HandleLocks {
+    owners: Mutex<HashMap<u64, HashSet<u64>>>,
+}
+
+impl HandleLocks {
+    /// An owner is about to lock through a handle.
+    pub(crate) fn note(&self, fh: u64, owner: u64) {
+        self.lock().entry(fh).or_default().insert(owner);
+    }
+
+    /// The handle is closed: whose locks may be left.
+    pub(crate) fn close(&self, fh: u64) -> HashSet<u64> {
+        self.lock().remove(&fh).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, HashSet<u64>>> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the kernel asks for, in the cluster's words.
+pub(crate) fn from_kernel(node: u64, args: &fuse::LockArgs) -> Lock {
+    let mode = match args.lock.kind {
+        fuse::LockKind::Read => LockMode::Shared,
+        fuse::LockKind::Write => LockMode::Exclusive,
+        fuse::LockKind::Unlock => LockMode::Unlock,
+    };
+    // A lock of flock(2) is one of the whole file.
+    let (start, last) = if args.flock { (0, LAST_BYTE) } else { (args.lock.start, args.lock.end) };
+    Lock {
+        file: FileId(node),
+        owner: args.owner,
+        flock: args.flock,
+        start,
+        last: last.min(LAST_BYTE),
+        mode,
+        pid: args.lock.pid,
+    }
+}
+
+/// The lock in the way, in the kernel's words; none is an unlock.
+pub(crate) fn to_kernel(found: Option<Lock>, asked: fuse::Lock) -> fuse::Lock {
+    match found {
+        None => fuse::Lock { kind: fuse::LockKind::Unlock, ..asked },
+        Some(lock) => fuse::Lock {
+            start: lock.start,
+            end: lock.last,
+            kind: match lock.mode {
+                LockMode::Shared => fuse::LockKind::Read,
+                LockMode::Exclusive => fuse::LockKind::Write,
+                LockMode::Unlock => fuse::LockKind::Unlock,
+            },
+            pid: lock.pid,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_locked_through_a_handle_is_known_at_its_close() {
+        let locks = HandleLocks::default();
+        locks.note(1, 10);
+        locks.note(1, 10);
+        locks.note(1, 11);
+        locks.note(2, 12);
+        assert_eq!(locks.close(1), HashSet::from([10, 11]));
+        assert!(locks.close(1).is_empty());
+        assert_eq!(locks.close(2), HashSet::from([12]));
+    }
+}
