@@ -32,6 +32,7 @@ const SOURCES: &[&str] = &[
     include_str!("../src/meta.rs"),
     include_str!("../src/map.rs"),
     include_str!("../src/lease.rs"),
+    include_str!("../src/lock.rs"),
     include_str!("../src/peer.rs"),
 ];
 
