@@ -287,6 +287,7 @@ fn a_change_waits_for_another_client_and_not_for_one_that_hung_up() {
     let mut polls = Client::open(address, keeper.welcome.session).unwrap();
     let mut maker = Client::open(address, SessionId(0)).unwrap();
     std::thread::scope(|scope| {
+        assert!(poll(&mut polls, 0).events.is_empty(), "the first is answered at once");
         let news = scope.spawn(|| poll(&mut polls, 0).events);
         let name = LookupRequest { parent: FileId::ROOT, name: b"d"[..].into() };
         let known = || ErrorKind::NotFound;
