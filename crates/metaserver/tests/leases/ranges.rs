@@ -43,7 +43,8 @@ fn a_reader_takes_from_a_writer_the_right_to_write_and_no_more() {
     assert_eq!(granted.lease, range(file, 4096, until, LeaseMode::Read));
     // A still reads there without asking, and writes elsewhere.
     for lease in [range(file, 0, until, LeaseMode::Read), range(file, 0, 4096, LeaseMode::Write)] {
-        assert_eq!(w.now(&mut a, &acquire(lease.clone())).lease, lease);
+        let granted = w.now(&mut a, &acquire(lease.clone())).lease;
+        assert!(granted.start <= lease.start && granted.end >= lease.end, "{granted:?}");
     }
     // To write there again it has to ask, and B drops what it has cached.
     let pending = w.waits(&mut a, &acquire(range(file, 4096, 8192, LeaseMode::Write)));
