@@ -254,6 +254,7 @@ fn a_file_whose_writer_died_gets_its_size_back() {
     let settings = fs::read_to_string(&path).unwrap();
     let sooner = settings.replace("session_timeout_ms = 30000", "session_timeout_ms = 3000");
     assert_ne!(sooner, settings);
+    let sooner = sooner.replace("lease_ms = 10000", "lease_ms = 3000");
     fs::write(&path, sooner).unwrap();
     cluster.weir(&["up"]).ok();
 

@@ -283,6 +283,7 @@ fn a_session_that_expired_is_replaced_and_the_open_files_go_on() {
     let text = std::fs::read_to_string(&config).unwrap();
     let mut settings: toml::Table = text.parse().unwrap();
     settings.insert("session_timeout_ms".into(), toml::Value::Integer(1000));
+    settings.insert("lease_ms".into(), toml::Value::Integer(1000));
     std::fs::write(&config, settings.to_string()).unwrap();
     cluster.kill("meta");
     place.weir(&["up", "--name", "promises"]).ok();

@@ -207,6 +207,8 @@ mod tests {
         assert!(named(MetaServerConfig { listen: vec![], ..good.clone() }).contains("listen"));
         let short = MetaServerConfig { target_timeout_ms: 1500, ..good.clone() };
         assert!(named(short).contains("target_timeout_ms"));
+        assert!(named(MetaServerConfig { lease_ms: 40_000, ..good.clone() }).contains("lease_ms"));
+        assert!(named(MetaServerConfig { grace_ms: 5_000, ..good.clone() }).contains("grace_ms"));
         assert!(named(MetaServerConfig { session_timeout_ms: 0, ..good }).contains("session"));
     }
 

@@ -206,10 +206,13 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
     fn on_closed(&mut self, conn: ConnId) {
         self.machine.disconnected();
         self.waiting.retain(|(_, waiting, ..)| *waiting != conn);
-        let gone = self.parked.extract_if(.., |_, (parked, _)| *parked == conn);
-        for (ticket, _) in gone {
-            self.machine.dropped(ticket);
-        }
+        let machine = &mut self.machine;
+        self.parked.retain(|ticket, (parked, _)| {
+            if *parked == conn {
+                machine.dropped(*ticket);
+            }
+            *parked != conn
+        });
     }
 }
 

@@ -110,3 +110,47 @@ impl Beliefs {
         self.all.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_the_bound_the_oldest_belief_is_given_up_for_a_new_one() {
+        let mut beliefs = Beliefs::with_limits(3, 100);
+        let me = SessionId(1);
+        for file in 1..=3 {
+            assert_eq!(beliefs.add(me, FileId(file)), Added::Yes);
+        }
+        assert_eq!(beliefs.add(me, FileId(2)), Added::Yes, "it does already");
+        assert_eq!(beliefs.add(me, FileId(4)), Added::Instead(FileId(1)));
+        let who: Vec<_> = beliefs.others(SessionId(2), FileId(1)).collect();
+        assert_eq!(who, [me], "until it has said so");
+        beliefs.remove(me, FileId(1));
+        assert_eq!(beliefs.others(SessionId(2), FileId(1)).count(), 0);
+        assert_eq!(beliefs.add(SessionId(2), FileId(4)), Added::Yes);
+        assert_eq!(beliefs.others(me, FileId(4)).collect::<Vec<_>>(), [SessionId(2)]);
+        beliefs.end(me);
+        assert_eq!(beliefs.count(), 1);
+    }
+
+    #[test]
+    fn who_gives_up_nothing_gets_nothing_new() {
+        let mut beliefs = Beliefs::with_limits(2, 100);
+        let me = SessionId(1);
+        let added: Vec<_> = (1..=5).map(|file| beliefs.add(me, FileId(file))).collect();
+        let expected = [
+            Added::Yes,
+            Added::Yes,
+            Added::Instead(FileId(1)),
+            Added::Instead(FileId(2)),
+            Added::No,
+        ];
+        assert_eq!(added, expected);
+        beliefs.remove(me, FileId(2));
+        assert_eq!(beliefs.add(me, FileId(5)), Added::Instead(FileId(3)));
+        let mut full = Beliefs::with_limits(10, 1);
+        assert_eq!(full.add(me, FileId(1)), Added::Yes);
+        assert_eq!(full.add(SessionId(2), FileId(1)), Added::No, "it has nothing to give up");
+    }
+}

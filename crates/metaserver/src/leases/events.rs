@@ -246,3 +246,53 @@ impl Events {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: SessionId = SessionId(1);
+
+    #[test]
+    fn the_same_event_does_for_all_but_a_report() {
+        let mut events = Events::starting(0);
+        let ask = Ask::Attributes(FileId(5));
+        assert_eq!(events.send(ME, &ask, 0), Some((1, true)));
+        assert_eq!(events.send(ME, &ask, 0), Some((1, false)));
+        assert_eq!(events.send(ME, &Ask::Report(FileId(5)), 0), Some((2, true)));
+        assert_eq!(events.send(ME, &Ask::Report(FileId(5)), 0), Some((3, true)));
+        assert!(events.concern(ME, FileId(5)));
+        for number in 1..=3 {
+            assert!(events.acknowledged(ME, number).is_some());
+            assert!(events.acknowledged(ME, number).is_none());
+        }
+        assert!(!events.concern(ME, FileId(5)));
+    }
+
+    #[test]
+    fn events_that_are_not_obeyed_are_bounded() {
+        let mut events = Events::starting(0);
+        for n in 0..MAX_OUTSTANDING as u64 {
+            assert!(events.send(ME, &Ask::Attributes(FileId(n)), 0).is_some());
+        }
+        assert_eq!(events.send(ME, &Ask::Attributes(FileId(u64::MAX)), 0), None);
+        assert_eq!(events.news(ME, 0).unwrap().0.len(), MAX_IN_ANSWER);
+        events.acknowledged(ME, 9).unwrap();
+        assert!(events.send(ME, &Ask::Attributes(FileId(u64::MAX)), 0).is_some());
+    }
+
+    #[test]
+    fn a_lapse_is_told_until_it_is_acknowledged() {
+        let mut events = Events::starting(0);
+        events.polls(ME);
+        events.send(ME, &Ask::Attributes(FileId(5)), 0);
+        events.lapse(ME, 0);
+        assert!(!events.may_keep(ME) && !events.concern(ME, FileId(5)));
+        let (news, lapsed) = events.news(ME, 1).unwrap();
+        assert!(lapsed && news.len() == 1);
+        assert!(events.news(ME, 1).unwrap().1, "if the answer was lost");
+        assert_eq!(events.news(ME, news[0].number), None);
+        events.acknowledged(ME, news[0].number);
+        assert!(events.may_keep(ME));
+    }
+}

@@ -198,7 +198,6 @@ impl Ranges {
     /// Gives a session `granted`, of which it had asked for `asked`. Nobody is
     /// in the way any more.
     pub fn grant(&mut self, session: SessionId, granted: &LeaseRange, asked: Option<&LeaseRange>) {
-        debug_assert!(self.in_the_way(session, granted).is_empty());
         self.change(session, granted.file, |held| {
             held.apply(granted.start, granted.end, |hold| {
                 let hold = hold.unwrap_or(Hold { mode: granted.mode, asked: false });
@@ -269,4 +268,137 @@ impl Ranges {
 
 fn next_extension(last: u64) -> u64 {
     (last * 2).clamp(FIRST_EXTENSION_BYTES, MAX_EXTENSION_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FILE: FileId = FileId(7);
+    const BLOCKS: u64 = 12;
+
+    fn lease(from: u64, to: u64, mode: LeaseMode) -> LeaseRange {
+        LeaseRange { file: FILE, start: from * BLOCK_BYTES, end: to * BLOCK_BYTES, mode }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Acquire(u64, u64, u64, LeaseMode),
+        GiveUp(u64, u64, u64, LeaseMode),
+        Drop(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let mode = prop_oneof![Just(LeaseMode::Read), Just(LeaseMode::Write)];
+        let part = (0..3u64, 0..BLOCKS, 1..6u64, mode);
+        prop_oneof![
+            6 => part.clone().prop_map(|(s, at, n, mode)| Step::Acquire(s, at, at + n, mode)),
+            3 => part.prop_map(|(s, at, n, mode)| Step::GiveUp(s, at, at + n, mode)),
+            1 => (0..3u64).prop_map(Step::Drop),
+        ]
+    }
+
+    /// What each session holds of each block, block by block.
+    #[derive(Default)]
+    struct Model(BTreeMap<(u64, u64), (LeaseMode, bool)>);
+
+    impl Model {
+        fn blocked(&self, session: u64, from: u64, to: u64, mode: LeaseMode) -> BTreeSet<u64> {
+            let hit = |(&(who, block), &(held, _)): (&(u64, u64), &(LeaseMode, bool))| {
+                let other = who != session && (from..to).contains(&block);
+                (other && conflict(held, mode)).then_some(who)
+            };
+            self.0.iter().filter_map(hit).collect()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn leases_are_what_a_table_of_blocks_says(steps in prop::collection::vec(step(), 1..60)) {
+            let (mut ranges, mut model) = (Ranges::default(), Model::default());
+            for step in steps {
+                match step {
+                    Step::Acquire(who, from, to, mode) => {
+                        let (session, asked) = (SessionId(who), lease(from, to, mode));
+                        let reach = ranges.reach(session, &asked);
+                        prop_assert!(reach.start <= asked.start && reach.end >= asked.end);
+                        // In whole blocks here, up to the last that counts.
+                        let first = reach.start / BLOCK_BYTES;
+                        let last = (reach.end / BLOCK_BYTES).min(3 * BLOCKS);
+                        let expected = model.blocked(who, first, last, mode);
+                        let others = ranges.in_the_way(session, &reach);
+                        // Others may be so only behind the blocks that count.
+                        prop_assert!(expected.iter().all(|id| others.contains(&SessionId(*id))));
+                        for other in others {
+                            let take = LeaseRange {
+                                mode: if mode == LeaseMode::Read { mode } else { LeaseMode::Write },
+                                ..reach.clone()
+                            };
+                            ranges.give_up(other, &take);
+                            for block in first..last {
+                                let Some(held) = model.0.get_mut(&(other.0, block)) else { continue };
+                                let outside = block < from || block >= to;
+                                let wanted = held.1 && conflict(held.0, mode);
+                                prop_assert!(!(outside && wanted), "taken though asked for");
+                                match mode {
+                                    LeaseMode::Read => held.0 = LeaseMode::Read,
+                                    LeaseMode::Write => { model.0.remove(&(other.0, block)); }
+                                }
+                            }
+                        }
+                        ranges.grant(session, &reach, Some(&asked));
+                        for block in first..last {
+                            let held = model.0.entry((who, block)).or_insert((mode, false));
+                            held.0 = held.0.max(mode);
+                            held.1 |= (from..to).contains(&block);
+                        }
+                    }
+                    Step::GiveUp(who, from, to, mode) => {
+                        ranges.give_up(SessionId(who), &lease(from, to, mode));
+                        for block in from..to {
+                            match (mode, model.0.get_mut(&(who, block))) {
+                                (LeaseMode::Read, Some(held)) => held.0 = LeaseMode::Read,
+                                _ => { model.0.remove(&(who, block)); }
+                            }
+                        }
+                    }
+                    Step::Drop(who) => {
+                        ranges.drop_file(SessionId(who), FILE);
+                        model.0.retain(|(other, _), _| *other != who);
+                    }
+                }
+                for who in 0..3 {
+                    let mut any = false;
+                    for block in 0..3 * BLOCKS {
+                        let held = model.0.get(&(who, block)).map(|held| held.0);
+                        any |= held.is_some();
+                        for mode in [LeaseMode::Read, LeaseMode::Write] {
+                            let covers = ranges.covers(SessionId(who), &lease(block, block + 1, mode));
+                            prop_assert_eq!(covers, held.is_some_and(|held| held >= mode));
+                        }
+                        if held == Some(LeaseMode::Write) {
+                            prop_assert!(model.blocked(who, block, block + 1, LeaseMode::Write).is_empty());
+                        }
+                    }
+                    prop_assert!(!any || !ranges.files_of(SessionId(who)).is_empty());
+                }
+            }
+            for who in 0..3 {
+                ranges.drop_file(SessionId(who), FILE);
+            }
+            prop_assert!(ranges.files.is_empty() && ranges.pieces.is_empty());
+            prop_assert!(ranges.files_of.is_empty());
+        }
+    }
+
+    #[test]
+    fn ranges_are_whole_blocks() {
+        let odd = |start, end| LeaseRange { file: FILE, start, end, mode: LeaseMode::Read };
+        assert_eq!(whole_blocks(&odd(4097, 4098)), Some(odd(4096, 8192)));
+        assert_eq!(whole_blocks(&odd(0, 4096)), Some(odd(0, 4096)));
+        assert_eq!(whole_blocks(&odd(5, TO_THE_END)), Some(odd(0, TO_THE_END)));
+        assert_eq!(whole_blocks(&odd(5, u64::MAX - 3)), Some(odd(0, TO_THE_END)));
+        assert_eq!(whole_blocks(&odd(5, 5)), None);
+    }
 }

@@ -353,9 +353,8 @@ impl<E: Engine> MetaMachine<E> {
         let alone = !self.opens.is_open_elsewhere(session, file)
             && !leases.ranges.others_hold(session, file)
             && leases.beliefs.others(session, file).next().is_none();
-        let (lease, flag) = if leases.ranges.covers(session, &write) {
-            (write, LEASE_WRITE)
-        } else if alone && rights.allow(Rights::WRITE) {
+        let writes = alone && rights.allow(Rights::WRITE);
+        let (lease, flag) = if writes || leases.ranges.covers(session, &write) {
             (write, LEASE_WRITE)
         } else if leases.ranges.in_the_way(session, &read).is_empty() {
             (read, LEASE_READ)

@@ -13,3 +13,10 @@ mod ranges;
 mod restart;
 mod waiting;
 mod world;
+
+#[test]
+fn nobody_ever_believes_what_is_not_so() {
+    if let Err(error) = model::run(400) {
+        panic!("{error}");
+    }
+}

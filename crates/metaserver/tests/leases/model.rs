@@ -8,6 +8,7 @@
 use super::harness::*;
 use super::world::*;
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use std::collections::BTreeMap;
 use weir_types::FileId;
 use weir_wire::Rights;
@@ -426,15 +427,17 @@ fn opened(heard: Heard<OpenFile>) -> Outcome {
     Outcome::Done(made.is_some(), heard.keep, made)
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
-    #[test]
-    fn nobody_ever_believes_what_is_not_so(steps in steps()) {
+/// Runs so many random lists of steps; the first that shows a client that is
+/// wrong, as short as it can be made.
+pub fn run(cases: u32) -> Result<(), String> {
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    let ran = TestRunner::new(config).run(&steps(), |steps| {
         let mut model = Model::new();
         for step in &steps {
             model.step(step);
         }
         model.end();
-    }
+        Ok(())
+    });
+    ran.map_err(|error| error.to_string())
 }
