@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use weir_host::net::Signal;
 use weir_metaserver::{MetaServerConfig, NewFileSystem, ReadyInfo, init, run};
 use weir_net::{Address, BlockingConn, Wait};
@@ -13,9 +14,11 @@ use weir_types::{
     Caller, ClientId, Error, ErrorKind, FileId, FsUsage, KeyGeneration, Result, ServerId,
     SessionId, SlotId, SlotSequence, TargetId,
 };
+use weir_wire::data::StatusRequest;
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::key::MasterKey;
+use weir_wire::lease::{AckEventsRequest, EventAck, PollEventsRequest};
 use weir_wire::message::Request;
 use weir_wire::meta::*;
 use weir_wire::peer::{RegisterRequest, TargetReport};
@@ -121,10 +124,15 @@ impl Client {
         self.send(None, request)
     }
 
-    fn make<R: Request>(&mut self, request: &R) -> Result<R::Reply> {
+    fn mutation(&mut self) -> Option<MutationId> {
         self.sequence += 1;
         let (slot, sequence) = (SlotId(0), SlotSequence(self.sequence));
-        self.send(Some(MutationId { slot, sequence }), request)
+        Some(MutationId { slot, sequence })
+    }
+
+    fn make<R: Request>(&mut self, request: &R) -> Result<R::Reply> {
+        let mutation = self.mutation();
+        self.send(mutation, request)
     }
 }
 
@@ -263,5 +271,60 @@ fn a_start_that_cannot_be_says_why() {
     let error = start(MetaServerConfig { listen: free, ..place.config() });
     assert_eq!(error.kind, ErrorKind::Busy);
     assert!(error.message.contains("in use"), "{error}");
+    running.stop();
+}
+
+#[test]
+fn a_change_waits_for_another_client_and_not_for_one_that_hung_up() {
+    let place = Place::new();
+    place.init();
+    let running = Running::start(place.config());
+    let address = &running.addresses[0];
+    let poll = |client: &mut Client, have| client.ask(&PollEventsRequest { have }).unwrap();
+    let mut keeper = Client::open(address, SessionId(0)).unwrap();
+    // The first poll ends when there is something to say: so it has a
+    // connection of its own.
+    let mut polls = Client::open(address, keeper.welcome.session).unwrap();
+    let mut maker = Client::open(address, SessionId(0)).unwrap();
+    std::thread::scope(|scope| {
+        let news = scope.spawn(|| poll(&mut polls, 0).events);
+        let name = LookupRequest { parent: FileId::ROOT, name: b"d"[..].into() };
+        let known = || ErrorKind::NotFound;
+        let believes = |keeper: &mut Client| {
+            keeper.ask(&name).unwrap_err();
+            let status = keeper.ask(&StatusRequest {}).unwrap();
+            status.counters.iter().any(|(name, value)| name == "beliefs" && *value > 0)
+        };
+        // Until the poll has arrived nothing is kept.
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while !believes(&mut keeper) {
+            assert!(std::time::Instant::now() < deadline, "the poll never arrived");
+        }
+        let mut gone = Client::open(address, SessionId(0)).unwrap();
+        let prefix = MetaPrefix { caller: Caller::ROOT, mutation: gone.mutation() };
+        let header = Header::request(MkdirRequest::OP, gone.conn.next_request_id());
+        gone.conn.send(header, &(prefix, Whole(&mkdir("gone"))), &[], &[], &wait()).unwrap();
+        let first = news.join().unwrap();
+        drop(gone);
+        let parked = |keeper: &mut Client| {
+            let status = keeper.ask(&StatusRequest {}).unwrap();
+            status.counters.iter().find(|(name, _)| name == "parked_now").unwrap().1
+        };
+        while parked(&mut keeper) > 0 {
+            assert!(std::time::Instant::now() < deadline, "it is kept for nobody");
+        }
+        let made = scope.spawn(|| maker.make(&mkdir("d")).unwrap());
+        while parked(&mut keeper) == 0 {
+            assert!(std::time::Instant::now() < deadline, "the change did not wait");
+        }
+        assert_eq!(keeper.ask(&name).unwrap_err().kind, known(), "not yet");
+        assert!(!made.is_finished());
+        let number = first[0].number;
+        let acks = [number, number + 1].map(|number| EventAck { number, forgotten: true });
+        keeper.ask(&AckEventsRequest { acks: acks.to_vec() }).unwrap();
+        assert_eq!(made.join().unwrap().nlink, 2);
+        let gone = LookupRequest { parent: FileId::ROOT, name: b"gone"[..].into() };
+        assert_eq!(keeper.ask(&gone).unwrap_err().kind, known());
+    });
     running.stop();
 }

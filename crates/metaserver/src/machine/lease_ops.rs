@@ -2,9 +2,10 @@
 //! a client may keep.
 
 use super::obstacles::{Obstacles, widened};
+use super::servers::fault;
 use super::waiting::{Asked, Parked, ParkedTicket, Waiting, Waits};
 use super::{Answer, MetaMachine, Moment, Peer, Reply, request};
-use crate::leases::beliefs::{Added, Beliefs};
+use crate::leases::beliefs::Beliefs;
 use crate::leases::events::{Ask, Events};
 use crate::leases::ranges::{Ranges, whole, whole_blocks};
 use crate::ops::scope::{self, Scope, Told};
@@ -12,14 +13,10 @@ use crate::ops::{Unsettled, inodes};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_metastore::{Engine, Tx};
 use weir_types::codec::Reader;
-use weir_types::{Attr, Decode, Encode, Error, ErrorKind, FileId, FileKind, Result, SessionId};
-use weir_wire::Rights;
-use weir_wire::lease::{
-    AcquireRequest, EventAck, Events as EventsReply, HeldLease, KEEP_ATTRIBUTES, KEEP_NAMES,
-    LEASE_READ, LEASE_WRITE, LeaseMode, LeaseRange,
-};
+use weir_types::{Decode, Encode, Error, ErrorKind, FileId, Result, SessionId};
+use weir_wire::lease::{AcquireRequest, EventAck, Events as EventsReply, HeldLease, LeaseRange};
 use weir_wire::message::Op;
-use weir_wire::meta::{MetaPrefix, ReassertRequest, Removed};
+use weir_wire::meta::{MetaPrefix, ReassertRequest};
 
 /// Files fenced at each tick whose writers have ended.
 const FENCES_PER_TICK: usize = 256;
@@ -29,7 +26,7 @@ const POLL_PART: u64 = 3;
 /// What the server has done about leases.
 #[derive(Debug, Default)]
 pub(super) struct LeaseCounters {
-    granted: u64,
+    pub granted: u64,
     recalled: u64,
     pub lapsed: u64,
     sent: u64,
@@ -199,7 +196,7 @@ impl<E: Engine> MetaMachine<E> {
         }
         let polls = self.leases.events.has_polled(session);
         let mut tx = Tx::new(&self.engine);
-        let mut scope = scope::of(&mut tx, (op, rest), polls).map_err(super::servers::fault)?;
+        let mut scope = scope::of(&mut tx, (op, rest), polls).map_err(fault)?;
         if op == Op::Acquire
             && let Some(asked) = scope.claims.first()
         {
@@ -248,125 +245,6 @@ impl<E: Engine> MetaMachine<E> {
             reply.keep = self.keep(session, &told, now);
         }
         Ok(answer)
-    }
-
-    /// Says in an answer what of it may be kept, and notes that it is.
-    fn note_keep(
-        &mut self,
-        session: SessionId,
-        op: Op,
-        rest: Reader<'_>,
-        answer: &mut Answer,
-        now: Moment,
-    ) -> Result<()> {
-        let Some(reply) = answer.reply_mut() else { return Ok(()) };
-        self.note_removal(session, op, reply);
-        let absent = match reply.status {
-            None => false,
-            Some(ErrorKind::NotFound) if op == Op::Lookup => true,
-            Some(ErrorKind::NoAttribute) if op == Op::GetXattr => true,
-            Some(_) => return Ok(()),
-        };
-        if !self.leases.events.may_keep(session) || self.leases.grace.is_some() {
-            return Ok(());
-        }
-        let told = scope::told(op, rest.clone(), (!absent).then_some(&reply.body[..]));
-        let told = told.map_err(super::servers::fault)?;
-        let mut keep = self.keep(session, &told, now);
-        if matches!(op, Op::Open | Op::Create)
-            && let Some(rights) = self.asked_rights(op, rest)?
-            && let Ok(attr) = Attr::decode(&mut Reader::new(&reply.body))
-            && attr.kind == FileKind::File
-        {
-            keep |= self.lease_with_open(session, attr.file, rights);
-        }
-        reply.keep = keep;
-        Ok(())
-    }
-
-    fn asked_rights(&self, op: Op, rest: Reader<'_>) -> Result<Option<Rights>> {
-        Ok(match op {
-            Op::Open => Some(request::<weir_wire::meta::OpenRequest>(rest)?.rights),
-            Op::Create => Some(request::<weir_wire::meta::CreateRequest>(rest)?.rights),
-            _ => None,
-        })
-    }
-
-    /// Nobody believes in what does not exist any more.
-    fn note_removal(&mut self, session: SessionId, op: Op, reply: &Reply) {
-        if matches!(op, Op::Unlink | Op::Rename)
-            && reply.status.is_none()
-            && let Ok(Removed { attr: Some(attr) }) = Removed::from_bytes(&reply.body)
-            && attr.nlink == 0
-        {
-            self.leases.beliefs.remove(session, attr.file);
-        }
-    }
-
-    fn keep(&mut self, session: SessionId, told: &Told, now: Moment) -> u8 {
-        if !self.leases.events.may_keep(session) || self.leases.grace.is_some() {
-            return 0;
-        }
-        let mut keep = 0;
-        if let Some(dir) = told.names {
-            let settled =
-                !self.leases.waiting.concern(dir) && !self.leases.events.concern(session, dir);
-            if settled && self.believe(session, dir, now) {
-                keep |= KEEP_NAMES;
-            }
-        }
-        if told.attributes.is_empty() {
-            return keep;
-        }
-        let unsettled = |file: &FileId| self.leases.is_unsettled(session, *file);
-        if !told.attributes.iter().any(unsettled)
-            && told.attributes.iter().all(|file| self.believe(session, *file, now))
-        {
-            keep |= KEEP_ATTRIBUTES;
-        }
-        keep
-    }
-
-    fn believe(&mut self, session: SessionId, file: FileId, now: Moment) -> bool {
-        match self.leases.beliefs.add(session, file) {
-            Added::Yes => true,
-            Added::No => false,
-            Added::Instead(oldest) => {
-                // No room for the event: it is believed a little longer.
-                if self.send_event(session, &Ask::Attributes(oldest), now).is_none() {
-                    self.leases.beliefs.remove(session, file);
-                    return false;
-                }
-                true
-            }
-        }
-    }
-
-    /// The lease on the whole file that comes with an open, if nobody is asked
-    /// to give anything up for it.
-    fn lease_with_open(&mut self, session: SessionId, file: FileId, rights: Rights) -> u8 {
-        let leases = &self.leases;
-        if leases.waiting.concern(file) || leases.events.concern(session, file) {
-            return 0;
-        }
-        let (read, write) = (whole(file, LeaseMode::Read), whole(file, LeaseMode::Write));
-        let alone = !self.opens.is_open_elsewhere(session, file)
-            && !leases.ranges.others_hold(session, file)
-            && leases.beliefs.others(session, file).next().is_none();
-        let writes = alone && rights.allow(Rights::WRITE);
-        let (lease, flag) = if writes || leases.ranges.covers(session, &write) {
-            (write, LEASE_WRITE)
-        } else if leases.ranges.in_the_way(session, &read).is_empty() {
-            (read, LEASE_READ)
-        } else {
-            return 0;
-        };
-        if !leases.ranges.has_room(session) {
-            return 0;
-        }
-        self.leases.ranges.grant(session, &lease, None);
-        self.leases.counters.granted += 1;
-        flag
     }
 
     /// Sends an event; `None`: the session has too many that it has not obeyed.
@@ -467,7 +345,7 @@ impl<E: Engine> MetaMachine<E> {
         let Some(lease) = whole_blocks(&held.lease) else { return Ok(true) };
         let ranges = &self.leases.ranges;
         let mut tx = Tx::new(&self.engine);
-        let inode = inodes::find(&mut tx, lease.file).map_err(super::servers::fault)?;
+        let inode = inodes::find(&mut tx, lease.file).map_err(fault)?;
         if inode.is_none_or(|inode| inode.generation != held.generation) {
             self.leases.ranges.drop_file(session, lease.file);
             return Ok(false);

@@ -11,6 +11,7 @@ mod cluster;
 mod counters;
 mod execute;
 mod export;
+mod keep;
 mod lease_ops;
 mod obstacles;
 mod servers;

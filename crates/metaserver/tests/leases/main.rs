@@ -16,7 +16,7 @@ mod world;
 
 #[test]
 fn nobody_ever_believes_what_is_not_so() {
-    if let Err(error) = model::run(400) {
+    if let Err(error) = model::run(2000) {
         panic!("{error}");
     }
 }
