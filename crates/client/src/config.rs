@@ -13,6 +13,19 @@ pub enum Transport {
     Tcp,
 }
 
+/// How far clients see each other's changes (`docs/leases.md`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Consistency {
+    /// At once, as on one machine.
+    #[default]
+    Strict,
+    /// When a file is opened after it was closed; names and attributes after
+    /// [`ClientConfig::metadata_ttl_ms`].
+    Relaxed,
+    /// At once, because every call goes to the servers.
+    None,
+}
+
 /// Everything a client needs to start.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
@@ -40,6 +53,13 @@ pub struct ClientConfig {
     pub write_behind_bytes: usize,
     /// Whether data is checked against its checksums on arrival.
     pub verify: bool,
+    /// How far other clients' changes are seen.
+    pub consistency: Consistency,
+    /// Whether names and attributes are kept. Permissions to see them are then
+    /// not checked by the metadata server: for callers that check themselves.
+    pub keep_metadata: bool,
+    /// How long they are believed with [`Consistency::Relaxed`].
+    pub metadata_ttl_ms: u64,
 }
 
 impl ClientConfig {
@@ -57,6 +77,9 @@ impl ClientConfig {
             read_ahead_bytes: 4 << 20,
             write_behind_bytes: 8 << 20,
             verify: true,
+            consistency: Consistency::Strict,
+            keep_metadata: false,
+            metadata_ttl_ms: 1_000,
         }
     }
 

@@ -50,6 +50,22 @@ counters! {
     data_connections;
     /// Connections made to metadata servers.
     meta_connections;
+    /// Calls that had to wait for a lease.
+    lease_waits;
+    /// Leases asked for.
+    acquires;
+    /// Polls for events that were answered.
+    polls;
+    /// Events that were obeyed.
+    events;
+    /// Of those, leases given up.
+    recalls;
+    /// Leases that were lost, for having been silent too long.
+    leases_lost;
+    /// Names and attributes answered from what is kept.
+    kept_hits;
+    /// Names and attributes that had to be asked for.
+    kept_misses;
 }
 
 /// Adds to a counter.

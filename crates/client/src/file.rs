@@ -2,19 +2,23 @@
 //! layout, capabilities, size, read-ahead and write-behind.
 
 use crate::client::Inner;
+use crate::config::Consistency;
 use crate::context::Context;
 use crate::control::{Control, run_control};
+use crate::core::lease::{CallKind, FileLease};
 use crate::core::plan::{MAX_CALL_BYTES, Part, Plan, objects, plan_range, plan_regions};
 use crate::counters::add;
 use crate::drive::Call;
+use crate::leases::{Entered, enter, span};
 use crate::read::ReadOp;
 use crate::reader::Reader;
 use crate::write::WriteData;
 use crate::writer::Writer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use weir_host::sync::{Mutex, MutexGuard, RwLock};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use weir_host::sync::{Condvar, Mutex, MutexGuard, RwLock};
 use weir_layout::{RegionList, covered_bytes};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{
@@ -23,8 +27,10 @@ use weir_types::{
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::Access;
 use weir_wire::key::Mac;
+use weir_wire::lease::{LeaseMode, TO_THE_END};
 use weir_wire::meta::{
-    ExtendRequest, GetAttrRequest, GetLayoutRequest, LayoutPage, OpenFile, SetAttrRequest,
+    ExtendRequest, GetAttrRequest, GetLayoutRequest, LayoutPage, OpenFile, PendingTruncate,
+    SetAttrRequest,
     TruncateDoneRequest,
 };
 
@@ -62,6 +68,13 @@ pub(crate) struct OpenState {
     /// Whether the writer holds anything: spares readers its lock.
     pub(crate) dirty: AtomicBool,
     pub(crate) reader: Mutex<Reader>,
+    pub(crate) lease: Mutex<FileLease>,
+    /// Something changed that calls or a recall may wait for.
+    pub(crate) lease_changed: Condvar,
+    /// How often leases were lost.
+    pub(crate) losses: AtomicU64,
+    /// With writes that nobody was told of.
+    pub(crate) lost_writes: AtomicBool,
 }
 
 impl OpenState {
@@ -85,6 +98,10 @@ impl OpenState {
             writer: Mutex::default(),
             dirty: AtomicBool::new(false),
             reader: Mutex::default(),
+            lease: Mutex::default(),
+            lease_changed: Condvar::new(),
+            losses: AtomicU64::new(0),
+            lost_writes: AtomicBool::new(false),
         };
         state.take_capability(&open.capability);
         if made_empty {
@@ -160,7 +177,8 @@ impl OpenState {
     pub(crate) fn wrote(&self, end: u64, time: Timestamp) {
         let mut extent = self.extent();
         extent.size = extent.size.max(end);
-        let end = extent.uncommitted.map_or(end, |(e, _)| e.max(end));
+        let (end, time) =
+            extent.uncommitted.map_or((end, time), |(e, t)| (e.max(end), t.max(time)));
         extent.uncommitted = Some((end, time));
     }
 
@@ -172,6 +190,20 @@ impl OpenState {
     /// The metadata server knows of all writes (the writer's lock is held).
     pub(crate) fn committed(&self) {
         self.extent().uncommitted = None;
+    }
+
+    /// The metadata server knows of the writes up to here.
+    pub(crate) fn committed_if(&self, reported: (u64, Timestamp)) {
+        let mut extent = self.extent();
+        if extent.uncommitted == Some(reported) {
+            extent.uncommitted = None;
+        }
+    }
+
+    /// Writes that the metadata server does not know of are lost; whether
+    /// there were any.
+    pub(crate) fn forget_uncommitted(&self) -> bool {
+        self.extent().uncommitted.take().is_some()
     }
 
     /// The metadata server has set the size (the writer has nothing left).
@@ -293,6 +325,11 @@ impl OpenState {
     /// Carries a truncation to the objects and reports it.
     pub(crate) fn finish_truncate(&self, call: Call<'_>, open: &OpenFile) -> Result<()> {
         let Some(pending) = &open.pending_truncate else { return Ok(()) };
+        self.settle_pending(call, pending)
+    }
+
+    /// Carries out what a client left undone.
+    pub(crate) fn settle_pending(&self, call: Call<'_>, pending: &PendingTruncate) -> Result<()> {
         let list = objects(self.id, &self.layout(), pending.size)
             .into_iter()
             .map(|(object, target, len)| {
@@ -309,12 +346,14 @@ impl OpenState {
 pub struct File {
     pub(crate) state: Arc<OpenState>,
     pub(crate) inner: Arc<Inner>,
+    consistency: AtomicU8,
     closed: bool,
 }
 
 impl File {
     pub(crate) fn new(state: Arc<OpenState>, inner: Arc<Inner>) -> Self {
-        Self { state, inner, closed: false }
+        let consistency = AtomicU8::new(inner.config.consistency as u8);
+        Self { state, inner, consistency, closed: false }
     }
 
     /// The file's id.
@@ -332,8 +371,67 @@ impl File {
         self.state.layout()
     }
 
+    /// How far this handle sees other clients' changes, and they its own, from
+    /// now on.
+    pub fn set_consistency(&self, consistency: Consistency) {
+        self.consistency.store(consistency as u8, Ordering::Relaxed);
+    }
+
+    /// See [`File::set_consistency`].
+    pub fn consistency(&self) -> Consistency {
+        let now = self.consistency.load(Ordering::Relaxed);
+        let all = [Consistency::Strict, Consistency::Relaxed, Consistency::None];
+        all.into_iter().find(|c| *c as u8 == now).unwrap_or_default()
+    }
+
+    /// The lease that this client holds on the whole file: as long as it does,
+    /// nobody else changes it (`Read`) or has any of it (`Write`).
+    pub fn lease_on_whole(&self) -> Option<LeaseMode> {
+        self.state.lease().on_whole()
+    }
+
     pub(crate) fn call<'a>(&'a self, ctx: &'a Context) -> Call<'a> {
         Call { inner: &self.inner, file: &self.state, ctx }
+    }
+
+    /// Begins a call under a lease.
+    pub(crate) fn enter<'a>(
+        &'a self,
+        ctx: &'a Context,
+        ranges: &[Range<u64>],
+        kind: CallKind,
+    ) -> Result<Entered<'a>> {
+        enter(self.call(ctx), self.consistency(), ranges, kind)
+    }
+
+    /// Begins a call that changes the file as a whole.
+    pub(crate) fn enter_whole<'a>(&'a self, ctx: &'a Context) -> Result<Entered<'a>> {
+        self.enter(ctx, &[0..TO_THE_END], CallKind::Write)
+    }
+
+    /// Sees to it that the size is right, if it matters to a read that ends
+    /// there: who has leases from the end on knows, others ask.
+    pub(crate) fn learn_size(&self, call: Call<'_>, end: u64) -> Result<()> {
+        let size = self.size();
+        let known = match self.consistency() {
+            Consistency::Strict => {
+                end <= size || self.state.lease().held().reach(size, LeaseMode::Read) == TO_THE_END
+            }
+            Consistency::Relaxed => true,
+            Consistency::None => false,
+        };
+        if !known {
+            self.inner.getattr(call.ctx, self.id())?;
+        }
+        Ok(())
+    }
+
+    /// Without any cache: nothing may wait here.
+    fn pass_on(&self, call: Call<'_>) -> Result<()> {
+        if self.consistency() == Consistency::None {
+            Writer::flush_and_keep_error(call)?;
+        }
+        Ok(())
     }
 
     /// Reads at `offset` until `buffer` is full or the file ends; returns the
@@ -341,14 +439,25 @@ impl File {
     /// bytes (calls of up to 4 MiB).
     pub fn read_at(&self, ctx: &Context, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let call = self.call(ctx);
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let range = offset..offset.saturating_add(buffer.len() as u64);
+        let _entered = self.enter(ctx, std::slice::from_ref(&range), CallKind::Read)?;
         Writer::settle(call)?;
+        self.learn_size(call, range.end)?;
+        if self.consistency() == Consistency::None {
+            self.state.reader().clear();
+        }
         let len = usize::try_from(self.size().saturating_sub(offset))
             .map_or(buffer.len(), |left| left.min(buffer.len()));
         add(&self.inner.counters.read_bytes, len as u64);
         let mut done = 0;
         while done < len {
             let n = (len - done).min(MAX_CALL_BYTES);
-            done += Reader::read(call, offset + done as u64, &mut buffer[done..done + n])?;
+            let consistency = self.consistency();
+            let dest = &mut buffer[done..done + n];
+            done += Reader::read(call, consistency, offset + done as u64, dest)?;
         }
         Ok(len)
     }
@@ -369,6 +478,7 @@ impl File {
                 "buffer and regions differ in size",
             ));
         }
+        let _entered = self.enter(ctx, &ranges(regions), CallKind::Read)?;
         Writer::settle(call)?;
         add(&self.inner.counters.read_bytes, buffer.len() as u64);
         let layout = &self.state.granted().layout;
@@ -380,7 +490,19 @@ impl File {
     /// be on its way on return; an error then comes with a later write, sync,
     /// flush or close.
     pub fn write_at(&self, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
-        Writer::write(self.call(ctx), offset, data)
+        let range = span(offset, data.len() as u64)?;
+        let _entered = self.enter(ctx, &[range], CallKind::Write)?;
+        Writer::write(self.call(ctx), offset, data)?;
+        self.pass_on(self.call(ctx))
+    }
+
+    /// As [`File::write_at`] for a page of a shared mapping that is written
+    /// back: goes on under a lease that is being given up, which waits for it.
+    pub fn write_page(&self, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
+        let range = span(offset, data.len() as u64)?;
+        let _entered = self.enter(ctx, &[range], CallKind::Page)?;
+        Writer::write(self.call(ctx), offset, data)?;
+        self.pass_on(self.call(ctx))
     }
 
     /// As [`File::write_at`] with a buffer that is given away: not copied.
@@ -390,7 +512,27 @@ impl File {
         offset: u64,
         data: Box<dyn AsRef<[u8]> + Send>,
     ) -> Result<()> {
-        Writer::write_owned(self.call(ctx), offset, WriteData::Owned(data))
+        let range = span(offset, (*data).as_ref().len() as u64)?;
+        let _entered = self.enter(ctx, &[range], CallKind::Write)?;
+        Writer::write_owned(self.call(ctx), offset, WriteData::Owned(data))?;
+        self.pass_on(self.call(ctx))
+    }
+
+    /// Writes all of `data` at the true end of the file, whoever else appends;
+    /// returns where that was. (Not so with [`Consistency::Relaxed`] and
+    /// [`Consistency::None`]: two clients may find the same end.)
+    pub fn append(&self, ctx: &Context, data: &[u8]) -> Result<u64> {
+        let call = self.call(ctx);
+        if self.consistency() != Consistency::Strict {
+            self.inner.getattr(ctx, self.id())?;
+        }
+        // Whatever the end is now, it is not before what is known: those who
+        // could have moved it have reported before the lease came.
+        let known = self.size();
+        let _entered = self.enter(ctx, &[known..TO_THE_END], CallKind::Write)?;
+        let offset = Writer::append(call, data)?;
+        self.pass_on(call)?;
+        Ok(offset)
     }
 
     /// Writes strided regions from `data`, with one request to each server (up
@@ -399,7 +541,9 @@ impl File {
         if regions.total_bytes() != data.len() as u64 {
             return Err(Error::new(ErrorKind::InvalidArgument, "data and regions differ in size"));
         }
-        Writer::write_regions(self.call(ctx), regions, data)
+        let _entered = self.enter(ctx, &ranges(regions), CallKind::Write)?;
+        Writer::write_regions(self.call(ctx), regions, data)?;
+        self.pass_on(self.call(ctx))
     }
 
     /// Sends what is gathered and waits until the servers have it: the next
@@ -440,6 +584,11 @@ impl Drop for File {
             self.inner.closed(&self.state);
         }
     }
+}
+
+/// What each region covers.
+fn ranges(regions: &RegionList) -> Vec<Range<u64>> {
+    todo_ranges(regions)
 }
 
 /// A request that changes no attribute.

@@ -2,7 +2,9 @@
 
 use crate::config::ClientConfig;
 use crate::context::Context;
+use crate::core::news::Found;
 use crate::counters::{Counters, add};
+use crate::holdings::Holdings;
 use crate::slots::Slots;
 use crate::unsynced::Unsynced;
 use std::sync::Arc;
@@ -12,10 +14,10 @@ use weir_host::clock;
 use weir_host::plant::{Bug, planted};
 use weir_host::sync::{Mutex, MutexGuard};
 use weir_net::{Address, BlockingConn, Wait, random_bytes};
-use weir_types::{Error, ErrorKind, FileId, Result, Retry, SessionId};
+use weir_types::{Error, ErrorKind, Result, Retry, SessionId};
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity, Welcome};
-use weir_wire::lease::LeaseRange;
+use weir_wire::lease::{EndSessionRequest, LeaseRange};
 use weir_wire::message::Op;
 use weir_wire::meta::{MetaPrefix, MutationId, ReassertRequest, SyncMetaRequest};
 use weir_wire::{Header, Request};
@@ -27,9 +29,6 @@ const MAX_BACKOFF: Duration = Duration::from_millis(500);
 /// Files named in one [`ReassertRequest`].
 const REASSERT_BATCH: usize = 4096;
 
-/// Says which files are open, once for each open.
-pub(crate) type OpenFiles = Box<dyn Fn() -> Vec<FileId> + Send + Sync>;
-
 struct State {
     session: SessionId,
     /// The run of the server that knows our open files.
@@ -37,13 +36,17 @@ struct State {
     idle: Vec<Joined>,
     unsynced: Unsynced,
     last_used: Instant,
+    /// Grows whenever session or server are new.
+    epoch: u64,
 }
 
 /// A connection that belongs to the session.
-struct Joined {
-    conn: BlockingConn,
+pub(crate) struct Joined {
+    pub(crate) conn: BlockingConn,
     /// The run of the server that it leads to.
     instance: u64,
+    /// Which run of session and server numbers the events.
+    pub(crate) epoch: u64,
 }
 
 /// One client's session.
@@ -54,7 +57,7 @@ pub(crate) struct MetaSession {
     state: Mutex<State>,
     /// Held while a new run of the server is told what is open.
     reassert: Mutex<()>,
-    open_files: OpenFiles,
+    holdings: Arc<Holdings>,
     /// The first connection stands: from then on a server that is away is waited for.
     established: AtomicBool,
 }
@@ -64,7 +67,7 @@ impl MetaSession {
     pub(crate) fn open(
         config: Arc<ClientConfig>,
         counters: Arc<Counters>,
-        open_files: OpenFiles,
+        holdings: Arc<Holdings>,
     ) -> Result<Self> {
         let session = Self {
             slots: Slots::default(),
@@ -74,9 +77,10 @@ impl MetaSession {
                 idle: Vec::new(),
                 unsynced: Unsynced::default(),
                 last_used: clock::now(),
+                epoch: 0,
             }),
             reassert: Mutex::new(()),
-            open_files,
+            holdings,
             established: AtomicBool::new(false),
             config,
             counters,
@@ -95,7 +99,14 @@ impl MetaSession {
 
     /// Asks something that changes nothing.
     pub(crate) fn call<R: Request>(&self, ctx: &Context, request: &R) -> Result<R::Reply> {
-        self.exchange(ctx, None, request).map(|(reply, _)| reply)
+        self.ask(ctx, request).0
+    }
+
+    /// As [`MetaSession::call`], with what may be kept of the answer, which may
+    /// be an error.
+    pub(crate) fn ask<R: Request>(&self, ctx: &Context, request: &R) -> (Result<R::Reply>, Found) {
+        let (result, found) = self.exchange(ctx, None, request);
+        (result.map(|(reply, _)| reply), found)
     }
 
     /// Makes everything durable that was acknowledged before.
@@ -104,15 +115,39 @@ impl MetaSession {
     /// `Io` if some of it may have been lost.
     pub(crate) fn sync(&self, ctx: &Context) -> Result<()> {
         let changes = self.lock().unsynced.changes();
-        let ((), instance) = self.exchange(ctx, None, &SyncMetaRequest {})?;
+        let ((), instance) = self.exchange(ctx, None, &SyncMetaRequest {}).0?;
         self.lock().unsynced.synced(changes, instance, clock::now())
     }
 
     /// Changes something, exactly once.
     pub(crate) fn change<R: Request>(&self, ctx: &Context, request: &R) -> Result<R::Reply> {
+        self.alter(ctx, request).0
+    }
+
+    /// As [`MetaSession::change`], with what may be kept of the answer.
+    pub(crate) fn alter<R: Request>(
+        &self,
+        ctx: &Context,
+        request: &R,
+    ) -> (Result<R::Reply>, Found) {
         let deadline = clock::now() + Duration::from_millis(self.config.request_timeout_ms);
-        let slot = self.slots.take(deadline)?;
-        self.exchange(ctx, Some(slot.mutation), request).map(|(reply, _)| reply)
+        let slot = match self.slots.take(deadline) {
+            Ok(slot) => slot,
+            Err(error) => return (Err(error), Found::default()),
+        };
+        let (result, found) = self.exchange(ctx, Some(slot.mutation), request);
+        (result.map(|(reply, _)| reply), found)
+    }
+
+    /// Says that the client ends; if that does not succeed soon, the session
+    /// lapses by itself.
+    pub(crate) fn end(&self, time_ms: u64) {
+        let ctx = Context::root();
+        let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
+        let wait = Wait::for_ms(time_ms);
+        if let Err(failed) = self.attempt(&ctx, &prefix, &EndSessionRequest {}, &wait).0 {
+            tracing::debug!("the session ends without a word: {}", failed.0);
+        }
     }
 
     /// Whether nothing was asked for this long.
@@ -125,14 +160,14 @@ impl MetaSession {
         ctx: &Context,
         mutation: Option<MutationId>,
         request: &R,
-    ) -> Result<(R::Reply, u64)> {
+    ) -> (Result<(R::Reply, u64)>, Found) {
         let wait = Wait::for_ms(self.config.request_timeout_ms).interruptible(ctx.interrupt);
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation };
         let mut backoff = Duration::from_millis(5);
         loop {
-            let (error, stale) = match self.attempt(ctx, &prefix, request, &wait) {
-                Ok(reply) => return Ok(reply),
-                Err(failed) => failed,
+            let ((error, stale), found) = match self.attempt(ctx, &prefix, request, &wait) {
+                (Ok(reply), found) => return (Ok(reply), found),
+                (Err(failed), found) => (failed, found),
             };
             let again = match error.kind.retry() {
                 Retry::Reconnect => error.kind != ErrorKind::TimedOut,
@@ -141,13 +176,15 @@ impl MetaSession {
                 Retry::Never => false,
             };
             if !again || wait.expired() {
-                return Err(error);
+                return (Err(error), found);
             }
             add(&self.counters.meta_retries, 1);
             // A connection that was closed while it lay idle says nothing
             // about the server: the next attempt is at once.
             if !stale {
-                wait.sleep(backoff)?;
+                if let Err(error) = wait.sleep(backoff) {
+                    return (Err(error), Found::default());
+                }
                 backoff = (backoff * 2).min(MAX_BACKOFF);
             }
         }
@@ -155,50 +192,73 @@ impl MetaSession {
 
     /// One attempt: the reply and the run of the server that gave it; the error
     /// says whether it may be the fault of an old connection.
+    #[allow(clippy::type_complexity)] // Said above.
     fn attempt<R: Request>(
         &self,
         ctx: &Context,
         prefix: &MetaPrefix,
         request: &R,
         wait: &Wait,
-    ) -> std::result::Result<(R::Reply, u64), (Error, bool)> {
+    ) -> (std::result::Result<(R::Reply, u64), (Error, bool)>, Found) {
         let (session, pooled) = self.take_idle();
         let stale = pooled.is_some();
-        let Joined { mut conn, instance } = match pooled {
-            Some(conn) => conn,
-            None => self.connect(wait).map_err(|e| (e, false))?,
+        let mut joined = match pooled.map_or_else(|| self.connect(wait), Ok) {
+            Ok(joined) => joined,
+            Err(error) => return (Err((error, false)), Found::default()),
         };
         add(&self.counters.meta_requests, 1);
-        let mut header = Header::request(R::OP, conn.next_request_id());
+        let mut header = Header::request(R::OP, joined.conn.next_request_id());
         header.job = ctx.job;
         header.rank = ctx.rank;
-        let result = conn
+        let sent = clock::since_boot();
+        let conn = &mut joined.conn;
+        let answer = conn
             .send(header, &(prefix, request), &[], &[], wait)
-            .and_then(|()| conn.recv_reply::<R::Reply>(wait));
+            .and_then(|()| conn.recv_answer(wait));
+        let (result, found) = match answer {
+            Ok(header) => {
+                add(&self.counters.meta_replies, 1);
+                let Joined { conn, epoch, .. } = &mut joined;
+                let found = Found { epoch: *epoch, events: header.events(), keep: header.keep };
+                (conn.reply::<R::Reply>(&header), found)
+            }
+            Err(error) => (Err(error), Found::default()),
+        };
         match result {
             Ok(reply) => {
-                add(&self.counters.meta_replies, 1);
+                self.holdings.clock.answered(sent);
                 // Which files are open is not kept on a disk.
                 let lasting = !matches!(R::OP, Op::Open | Op::Close);
                 let change = prefix.mutation.is_some() && lasting;
+                let instance = joined.instance;
                 self.lock().unsynced.answered(instance, change, clock::now());
-                self.put_back(Joined { conn, instance });
-                Ok((reply, instance))
+                self.put_back(joined);
+                (Ok((reply, instance)), found)
             }
-            Err(error) if conn.is_usable() => {
-                add(&self.counters.meta_replies, 1);
+            Err(error) if joined.conn.is_usable() => {
                 if error.kind == ErrorKind::SessionExpired {
                     self.forget_session(session);
                 } else {
-                    self.put_back(Joined { conn, instance });
+                    self.put_back(joined);
                 }
-                Err((error, false))
+                (Err((error, false)), found)
             }
             Err(error) => {
-                let name = conn.address().to_string();
-                Err((error.context(format!("metadata server {name}")), stale))
+                let name = joined.conn.address().to_string();
+                (Err((error.context(format!("metadata server {name}")), stale)), found)
             }
         }
+    }
+
+    /// A connection of its own, for what waits long at the server.
+    pub(crate) fn own_connection(&self, wait: &Wait) -> Result<(Joined, SessionId)> {
+        let joined = self.connect(wait)?;
+        Ok((joined, self.id()))
+    }
+
+    /// Something was asked on another connection.
+    pub(crate) fn was_used(&self) {
+        self.lock().last_used = clock::now();
     }
 
     /// A new connection that belongs to the session.
@@ -266,23 +326,40 @@ impl MetaSession {
             self.slots.reset();
         }
         if new_session || new_instance {
-            let files = if planted(Bug::SkipReassert) { Vec::new() } else { (self.open_files)() };
-            let ctx = Context::root();
-            let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
-            for batch in files.chunks(REASSERT_BATCH) {
-                let request =
-                    ReassertRequest { files: batch.to_vec(), leases: Vec::new(), last: false };
-                let header = Header::request(ReassertRequest::OP, conn.next_request_id());
-                conn.send(header, &(&prefix, &request), &[], &[], wait)?;
-                conn.recv_reply::<Vec<LeaseRange>>(wait)?;
-            }
-            self.lock().instance = Some(welcome.instance);
+            self.reassert(&mut conn, wait)?;
+            let mut state = self.lock();
+            state.instance = Some(welcome.instance);
         }
-        Ok(Joined { conn, instance: welcome.instance })
+        let epoch = self.lock().epoch;
+        Ok(Joined { conn, instance: welcome.instance, epoch })
+    }
+
+    /// Tells a server that does not know it what is open and leased.
+    fn reassert(&self, conn: &mut BlockingConn, wait: &Wait) -> Result<()> {
+        let epoch = {
+            let mut state = self.lock();
+            state.epoch += 1;
+            state.epoch
+        };
+        let (files, leases) = self.holdings.begin(epoch);
+        let files = if planted(Bug::SkipReassert) { Vec::new() } else { files };
+        let ctx = Context::root();
+        let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
+        let batches = files.len().max(leases.len()).div_ceil(REASSERT_BATCH).max(1);
+        for batch in 0..batches {
+            let last = batch + 1 == batches;
+            let (files, leases) = (part(&files, batch), part(&leases, batch));
+            let request = ReassertRequest { files, leases, last };
+            let header = Header::request(ReassertRequest::OP, conn.next_request_id());
+            conn.send(header, &(&prefix, &request), &[], &[], wait)?;
+            let lost = conn.recv_reply::<Vec<LeaseRange>>(wait)?;
+            self.holdings.lost(&lost.iter().map(|lease| lease.file).collect::<Vec<_>>());
+        }
+        Ok(())
     }
 
     /// The server does not know this session (any more).
-    fn forget_session(&self, session: SessionId) {
+    pub(crate) fn forget_session(&self, session: SessionId) {
         let mut state = self.lock();
         if state.session != session {
             return;
@@ -308,4 +385,9 @@ impl MetaSession {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
+}
+
+/// The items of a batch.
+fn part<T: Clone>(list: &[T], batch: usize) -> Vec<T> {
+    list.iter().skip(batch * REASSERT_BATCH).take(REASSERT_BATCH).cloned().collect()
 }

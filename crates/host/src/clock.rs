@@ -24,6 +24,18 @@ pub fn uptime() -> Duration {
     elapsed(base())
 }
 
+/// Time since the machine started, asleep or not: a process that was stopped,
+/// or whose machine slept, sees on it how long that was.
+pub fn since_boot() -> Duration {
+    match simulated::current() {
+        Some(machine) => machine.now(),
+        None => {
+            let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+            Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+        }
+    }
+}
+
 /// Time since 1970, for people, files and capabilities.
 pub fn unix_now() -> Duration {
     match simulated::current() {

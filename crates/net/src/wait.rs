@@ -45,8 +45,25 @@ impl Wait {
         self.deadline.saturating_duration_since(clock::now())
     }
 
+    /// Ends a wait of another kind (for a lock, say) early.
+    ///
+    /// # Errors
+    /// `Interrupted` if the descriptor is readable, `TimedOut` if the time is over.
+    pub fn check(&self) -> Result<()> {
+        if self.expired() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        let Some(fd) = self.interrupt_fd() else { return Ok(()) };
+        let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+        match poll(&mut fds, Some(&timespec(Duration::ZERO))) {
+            Ok(0) | Err(Errno::INTR) => Ok(()),
+            Ok(_) => Err(ErrorKind::Interrupted.into()),
+            Err(e) => Err(std::io::Error::from(e).into()),
+        }
+    }
+
     /// Whether something besides time can end the wait.
-    pub(crate) fn is_interruptible(&self) -> bool {
+    pub fn is_interruptible(&self) -> bool {
         self.interrupt.is_some()
     }
 

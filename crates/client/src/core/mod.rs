@@ -1,7 +1,11 @@
 //! The decisions of the client, without I/O or clocks: what to ask of whom,
-//! what to do about each answer, what to fetch ahead.
+//! what to do about each answer, what to fetch ahead, what may be kept.
 
 pub mod gather;
+pub mod held;
+pub mod kept;
+pub mod lease;
+pub mod news;
 pub mod plan;
 pub mod stream;
 pub mod transfer;

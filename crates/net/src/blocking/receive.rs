@@ -146,12 +146,19 @@ impl BlockingConn {
     /// Errors: what the server answered with; `Unreachable`, `TimedOut`,
     /// `Interrupted`, `Protocol`, `AuthFailed`: see [`BlockingConn::is_usable`].
     pub fn recv_reply<R: Decode>(&mut self, wait: &Wait) -> Result<R> {
+        let header = self.recv_answer(wait)?;
+        self.reply(&header)
+    }
+
+    /// As [`BlockingConn::recv_reply`], but takes the header only, which says
+    /// more than the reply does; [`BlockingConn::reply`] is the rest.
+    pub fn recv_answer(&mut self, wait: &Wait) -> Result<Header> {
         let header = self.recv_head(wait)?;
         if header.request_id.0 != self.next_id || header.payload_len != 0 {
             self.broken = true;
             return Err(protocol_error("the answer belongs to another request"));
         }
-        self.reply(&header)
+        Ok(header)
     }
 
     /// Takes the answer to the only request that is outstanding, which brings

@@ -1,0 +1,190 @@
+//! Which bytes of a file are leased, and how. Ranges do not overlap, and two
+//! that touch differ in mode.
+
+use std::collections::BTreeMap;
+use weir_wire::lease::LeaseMode;
+
+/// The leased ranges of one file: first byte, to the byte after the last and
+/// the mode.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    ranges: BTreeMap<u64, (u64, LeaseMode)>,
+}
+
+impl Held {
+    /// Nothing is leased.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// All ranges, in order.
+    pub fn list(&self) -> impl Iterator<Item = (u64, u64, LeaseMode)> + '_ {
+        self.ranges.iter().map(|(start, (end, mode))| (*start, *end, *mode))
+    }
+
+    /// A lease came. What may be written stays so.
+    pub fn add(&mut self, start: u64, end: u64, mode: LeaseMode) {
+        self.change(start, end, |had| Some(had.map_or(mode, |had| had.max(mode))));
+    }
+
+    /// A lease is given up: to write, with all rights; to read, the right to write.
+    pub fn give_up(&mut self, start: u64, end: u64, mode: LeaseMode) {
+        self.change(start, end, |had| match mode {
+            LeaseMode::Write => None,
+            LeaseMode::Read => had.map(|_| LeaseMode::Read),
+        });
+    }
+
+    /// Everything is gone.
+    pub fn clear(&mut self) {
+        self.ranges.clear();
+    }
+
+    /// How far from `start` on a lease reaches that allows `mode`: `start` if
+    /// there is none.
+    pub fn reach(&self, start: u64, mode: LeaseMode) -> u64 {
+        let before = self.ranges.range(..=start).next_back();
+        let mut reach = start;
+        let after = self.ranges.range(start..).filter(|(first, _)| **first > start);
+        for (first, (end, held)) in before.into_iter().chain(after) {
+            if *first > reach || *end <= reach || *held < mode {
+                // The one before may end before the start.
+                if *first < start || *end <= reach {
+                    continue;
+                }
+                break;
+            }
+            reach = *end;
+        }
+        reach
+    }
+
+    /// From the first byte to the last of what is missing in a range.
+    pub fn missing(&self, start: u64, end: u64, mode: LeaseMode) -> Option<(u64, u64)> {
+        let from = self.reach(start, mode);
+        if from >= end {
+            return None;
+        }
+        let tail = self.ranges.range(from..end).next_back();
+        let to = match tail {
+            Some((first, (last, held))) if *last >= end && *held >= mode => *first,
+            _ => end,
+        };
+        Some((from, to))
+    }
+
+    fn change(&mut self, start: u64, end: u64, of: impl Fn(Option<LeaseMode>) -> Option<LeaseMode>) {
+        if start >= end {
+            return;
+        }
+        self.cut(start);
+        self.cut(end);
+        let inside: Vec<_> = self.ranges.range(start..end).map(|(s, (e, m))| (*s, *e, *m)).collect();
+        let mut at = start;
+        for (first, last, mode) in inside {
+            self.put(at, first, of(None));
+            self.put(first, last, of(Some(mode)));
+            at = last;
+        }
+        self.put(at, end, of(None));
+        self.join(start, end);
+    }
+
+    fn put(&mut self, start: u64, end: u64, mode: Option<LeaseMode>) {
+        if start >= end {
+            return;
+        }
+        match mode {
+            Some(mode) => self.ranges.insert(start, (end, mode)),
+            None => self.ranges.remove(&start),
+        };
+    }
+
+    /// No range reaches over `at`.
+    fn cut(&mut self, at: u64) {
+        if let Some((_, (end, mode))) = self.ranges.range_mut(..at).next_back()
+            && *end > at
+        {
+            let tail = (std::mem::replace(end, at), *mode);
+            self.ranges.insert(at, tail);
+        }
+    }
+
+    /// Joins those that touch and are alike, around a range.
+    fn join(&mut self, start: u64, end: u64) {
+        let first = self.ranges.range(..start).next_back().map_or(start, |(s, _)| *s);
+        let near: Vec<_> = self.ranges.range(first..=end).map(|(s, (e, m))| (*s, *e, *m)).collect();
+        let Some(mut last) = near.first().copied() else { return };
+        for (s, e, m) in near.into_iter().skip(1) {
+            if last.1 == s && last.2 == m {
+                self.ranges.remove(&s);
+                last.1 = e;
+                self.ranges.insert(last.0, (e, m));
+            } else {
+                last = (s, e, m);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use weir_wire::lease::LeaseMode::{Read, Write};
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Add(u64, u64, LeaseMode),
+        GiveUp(u64, u64, LeaseMode),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let mode = || prop_oneof![Just(Read), Just(Write)];
+        let step = prop_oneof![
+            (0..40u64, 0..40u64, mode()).prop_map(|(a, b, m)| Step::Add(a.min(b), a.max(b), m)),
+            (0..40u64, 0..40u64, mode()).prop_map(|(a, b, m)| Step::GiveUp(a.min(b), a.max(b), m)),
+        ];
+        proptest::collection::vec(step, 0..40)
+    }
+
+    proptest! {
+        /// Against a list of one mode for each byte.
+        #[test]
+        fn what_is_held_is_what_came_and_was_not_given_up(steps in steps(), from in 0..40u64, to in 0..40u64) {
+            let mut held = Held::default();
+            let mut bytes = [None::<LeaseMode>; 40];
+            for step in steps {
+                match step {
+                    Step::Add(s, e, m) => {
+                        held.add(s, e, m);
+                        for b in &mut bytes[s as usize..e as usize] {
+                            *b = (*b).max(Some(m));
+                        }
+                    }
+                    Step::GiveUp(s, e, m) => {
+                        held.give_up(s, e, m);
+                        for b in &mut bytes[s as usize..e as usize] {
+                            *b = if m == Write { None } else { b.map(|_| Read) };
+                        }
+                    }
+                }
+            }
+            let list: Vec<_> = held.list().collect();
+            prop_assert!(list.windows(2).all(|w| w[0].1 < w[1].0 || (w[0].1 == w[1].0 && w[0].2 != w[1].2)));
+            let mut shown = [None; 40];
+            for (s, e, m) in list {
+                shown[s as usize..e as usize].fill(Some(m));
+            }
+            prop_assert_eq!(shown, bytes);
+            for mode in [Read, Write] {
+                let lacks = |at: u64| bytes[at as usize] < Some(mode);
+                let reach = (from..40).find(|at| lacks(*at)).unwrap_or(40);
+                prop_assert_eq!(held.reach(from, mode), reach);
+                let first = (from..to).find(|at| lacks(*at));
+                let last = (from..to).rev().find(|at| lacks(*at));
+                prop_assert_eq!(held.missing(from, to.max(from), mode), first.zip(last.map(|l| l + 1)));
+            }
+        }
+    }
+}

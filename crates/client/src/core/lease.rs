@@ -1,0 +1,268 @@
+//! The leases of one open file: what is held, which calls are under way under
+//! it, what is being given up. Time comes in.
+//!
+//! Invariants: a call is under way only while a lease covers it; a lease is
+//! given up only when no call is under way in its range.
+
+use super::held::Held;
+use std::ops::Range;
+use std::time::Duration;
+use weir_wire::lease::{LeaseMode, TO_THE_END};
+
+/// Leases are on whole blocks of so many bytes.
+pub const BLOCK_BYTES: u64 = 4096;
+/// So long calls are held back for a later round of dropping.
+const HOLD_BACK: Duration = Duration::from_millis(20);
+
+/// What a call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallKind {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// Writes a page of a shared mapping back. It cannot wait for a lease that
+    /// is being given up, since that waits for the page.
+    Page,
+}
+
+impl CallKind {
+    /// The lease that it takes.
+    pub fn mode(self) -> LeaseMode {
+        match self {
+            CallKind::Read => LeaseMode::Read,
+            CallKind::Write | CallKind::Page => LeaseMode::Write,
+        }
+    }
+}
+
+/// What a call that comes has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enter {
+    /// Go on; call [`FileLease::leave`] with this number at the end.
+    Entered(u64),
+    /// Wait for a change, or so long, and ask again.
+    Wait(Option<Duration>),
+    /// Get this lease and ask again.
+    Missing {
+        /// First byte.
+        start: u64,
+        /// The byte after the last.
+        end: u64,
+    },
+}
+
+#[derive(Debug)]
+struct CallUnderWay {
+    id: u64,
+    range: Range<u64>,
+    kind: CallKind,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Phase {
+    /// New calls wait; those under way are waited for.
+    Waiting,
+    /// The layer above drops what it has of the range. Calls go on, and what
+    /// they touched is dropped again.
+    Dropping { round: u32, since: Duration, touched: Option<Range<u64>> },
+    /// New calls wait; what was written goes to the servers, and then the lease
+    /// is given up.
+    Closing,
+}
+
+#[derive(Debug)]
+struct Recall {
+    range: Range<u64>,
+    mode: LeaseMode,
+    phase: Phase,
+}
+
+/// The leases of one open file.
+#[derive(Debug, Default)]
+pub struct FileLease {
+    held: Held,
+    calls: Vec<CallUnderWay>,
+    /// Ranges for which somebody asks the server.
+    asking: Vec<(u64, Range<u64>)>,
+    recall: Option<Recall>,
+    next_id: u64,
+}
+
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+fn hull(a: Range<u64>, b: &Range<u64>) -> Range<u64> {
+    a.start.min(b.start)..a.end.max(b.end)
+}
+
+/// The blocks that hold a range.
+pub fn blocks(range: &Range<u64>) -> Range<u64> {
+    let end = range.end.checked_next_multiple_of(BLOCK_BYTES).unwrap_or(TO_THE_END);
+    range.start / BLOCK_BYTES * BLOCK_BYTES..end
+}
+
+impl FileLease {
+    /// A call on these ranges (whole blocks, at least one) comes.
+    pub fn enter(&mut self, now: Duration, ranges: &[Range<u64>], kind: CallKind) -> Enter {
+        let Some(whole) = ranges.iter().cloned().reduce(|a, b| hull(a, &b)) else {
+            return Enter::Missing { start: 0, end: 0 };
+        };
+        if let Some(recall) = &self.recall
+            && ranges.iter().any(|range| overlap(range, &recall.range))
+            && kind.mode() >= opposed_by(recall.mode)
+        {
+            match &recall.phase {
+                Phase::Waiting if kind != CallKind::Page => return Enter::Wait(None),
+                Phase::Closing => return Enter::Wait(None),
+                Phase::Dropping { round, since, .. } if *round > 1 && kind != CallKind::Page => {
+                    let until = *since + HOLD_BACK;
+                    if now < until {
+                        return Enter::Wait(Some(until - now));
+                    }
+                }
+                Phase::Waiting | Phase::Dropping { .. } => {}
+            }
+        }
+        let lacks = |range: &Range<u64>| self.held.missing(range.start, range.end, kind.mode());
+        if let Some((start, end)) = ranges.iter().find_map(lacks) {
+            let range = start..end;
+            if self.asking.iter().any(|(_, other)| overlap(other, &range)) {
+                return Enter::Wait(None);
+            }
+            return Enter::Missing { start, end };
+        }
+        if let Some(Recall { range, phase: Phase::Dropping { touched, .. }, .. }) = &mut self.recall
+            && kind != CallKind::Page
+            && overlap(range, &whole)
+        {
+            *touched = Some(touched.take().map_or(whole.clone(), |touched| hull(touched, &whole)));
+        }
+        let id = self.new_id();
+        self.calls.push(CallUnderWay { id, range: whole, kind });
+        Enter::Entered(id)
+    }
+
+    /// A call has ended; whether somebody may wait for that.
+    pub fn leave(&mut self, id: u64) -> bool {
+        self.calls.retain(|call| call.id != id);
+        self.recall.is_some()
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Somebody asks the server for this range.
+    pub fn ask(&mut self, start: u64, end: u64) -> u64 {
+        let id = self.new_id();
+        self.asking.push((id, start..end));
+        id
+    }
+
+    /// The server has answered, or has not.
+    pub fn asked(&mut self, id: u64) {
+        self.asking.retain(|(other, _)| *other != id);
+    }
+
+    /// A lease came.
+    pub fn grant(&mut self, start: u64, end: u64, mode: LeaseMode) {
+        self.held.add(start, end, mode);
+    }
+
+    /// The server wants a lease back. One at a time.
+    pub fn begin_recall(&mut self, start: u64, end: u64, mode: LeaseMode) {
+        self.recall = Some(Recall { range: start..end, mode, phase: Phase::Waiting });
+    }
+
+    /// Whether no call is under way that the recall waits for now.
+    pub fn is_quiet(&self) -> bool {
+        let Some(recall) = &self.recall else { return true };
+        let closing = recall.phase == Phase::Closing;
+        let opposed = opposed_by(recall.mode);
+        !self.calls.iter().any(|call| {
+            overlap(&call.range, &recall.range)
+                && call.kind.mode() >= opposed
+                && (closing || call.kind != CallKind::Page)
+        })
+    }
+
+    /// A round of dropping begins: what to drop.
+    pub fn begin_round(&mut self, now: Duration) -> Range<u64> {
+        let Some(recall) = &mut self.recall else { return 0..0 };
+        let (round, what) = match &mut recall.phase {
+            Phase::Dropping { round, touched, .. } => {
+                (*round + 1, touched.take().unwrap_or(0..0))
+            }
+            _ => (1, recall.range.clone()),
+        };
+        recall.phase = Phase::Dropping { round, since: now, touched: None };
+        what
+    }
+
+    /// A round of dropping has ended; whether there has to be another.
+    pub fn end_round(&self) -> bool {
+        let phase = self.recall.as_ref().map(|recall| &recall.phase);
+        matches!(phase, Some(Phase::Dropping { touched: Some(_), .. }))
+    }
+
+    /// From now on nothing new comes in.
+    pub fn close(&mut self) {
+        if let Some(recall) = &mut self.recall {
+            recall.phase = Phase::Closing;
+        }
+    }
+
+    /// Everything is written back: the lease is not held any more. Calls wait
+    /// until [`FileLease::end_recall`], when the server knows.
+    pub fn give_up(&mut self) {
+        if let Some(recall) = &self.recall {
+            self.held.give_up(recall.range.start, recall.range.end, recall.mode);
+        }
+    }
+
+    /// The server knows.
+    pub fn end_recall(&mut self) {
+        self.recall = None;
+    }
+
+    /// All leases are lost; whether there was one to write.
+    pub fn lose(&mut self) -> bool {
+        let wrote = self.held.list().any(|(.., mode)| mode == LeaseMode::Write);
+        self.held.clear();
+        wrote
+    }
+
+    /// How far from `start` on the file may be read under leases that nobody
+    /// wants back.
+    pub fn reach(&self, start: u64) -> u64 {
+        let reach = self.held.reach(start, LeaseMode::Read);
+        match &self.recall {
+            Some(recall) if recall.mode == LeaseMode::Write && recall.range.end > start => {
+                reach.min(recall.range.start.max(start))
+            }
+            _ => reach,
+        }
+    }
+
+    /// What is held on the whole file.
+    pub fn on_whole(&self) -> Option<LeaseMode> {
+        let holds = |mode| self.held.reach(0, mode) == TO_THE_END;
+        [LeaseMode::Write, LeaseMode::Read].into_iter().find(|mode| holds(*mode))
+    }
+
+    /// What is held.
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
+}
+
+/// Calls that a recall stops need at least this lease.
+fn opposed_by(recall: LeaseMode) -> LeaseMode {
+    match recall {
+        LeaseMode::Write => LeaseMode::Read,
+        LeaseMode::Read => LeaseMode::Write,
+    }
+}

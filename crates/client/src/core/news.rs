@@ -1,0 +1,221 @@
+//! What happened between the moment an answer of the metadata server was found
+//! and now: events that were obeyed, and changes that this client made itself.
+//! An answer that may be older than one of them is not kept.
+
+use std::collections::{BTreeMap, VecDeque};
+use weir_types::FileId;
+
+/// So many are remembered of each kind.
+const REMEMBERED: usize = 4096;
+
+/// When and where an answer was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Which run of session and server numbered the events.
+    pub epoch: u64,
+    /// The last event of the session before.
+    pub events: u64,
+    /// What may be kept of it.
+    pub keep: u8,
+}
+
+/// Before what an answer was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Own changes that had ended.
+    changes: u64,
+    /// There was a change meanwhile in any case.
+    late: bool,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    entries: VecDeque<(u64, FileId)>,
+    /// Up to this number, entries are forgotten.
+    forgotten: u64,
+}
+
+impl Log {
+    fn push(&mut self, number: u64, file: FileId) {
+        if self.entries.len() >= REMEMBERED
+            && let Some((number, _)) = self.entries.pop_front()
+        {
+            self.forgotten = number;
+        }
+        self.entries.push_back((number, file));
+    }
+
+    /// Whether there was, or may have been, something about the file after `number`.
+    fn since(&self, number: u64, file: FileId) -> bool {
+        let newer = self.entries.iter().rev().take_while(|(n, _)| *n > number);
+        number < self.forgotten || newer.into_iter().any(|(_, f)| *f == file)
+    }
+}
+
+/// Events obeyed and own changes.
+#[derive(Debug, Default)]
+pub struct News {
+    epoch: u64,
+    events: Log,
+    recalls: Log,
+    changes: Log,
+    ended: u64,
+    /// Changes of ours under way, by what they concern.
+    changing: BTreeMap<FileId, u32>,
+}
+
+impl News {
+    /// Session or server are new: numbers begin anew.
+    pub fn begin(&mut self, epoch: u64) {
+        self.epoch = epoch;
+        self.events = Log::default();
+        self.recalls = Log::default();
+    }
+
+    /// An event about what is believed of a file or directory.
+    pub fn event(&mut self, number: u64, file: FileId) {
+        self.events.push(number, file);
+    }
+
+    /// A lease is wanted back.
+    pub fn recall(&mut self, number: u64, file: FileId) {
+        self.recalls.push(number, file);
+    }
+
+    /// Something is about to be asked.
+    pub fn asking(&self) -> Asked {
+        Asked { changes: self.ended, late: false }
+    }
+
+    /// A change of ours to these begins.
+    pub fn begin_change(&mut self, files: &[FileId]) -> Asked {
+        for file in files {
+            *self.changing.entry(*file).or_default() += 1;
+        }
+        self.asking()
+    }
+
+    /// It has ended. What its own answer says may be kept if the value that
+    /// this returns says so later.
+    pub fn end_change(&mut self, asked: Asked, files: &[FileId]) -> Asked {
+        for file in files {
+            if let Some(count) = self.changing.get_mut(file) {
+                *count -= 1;
+                if *count == 0 {
+                    self.changing.remove(file);
+                }
+            }
+        }
+        let late = asked.late || files.iter().any(|file| self.changed(asked, *file));
+        for file in files {
+            self.ended += 1;
+            self.changes.push(self.ended, *file);
+        }
+        Asked { changes: self.ended, late }
+    }
+
+    fn changed(&self, asked: Asked, file: FileId) -> bool {
+        self.changing.contains_key(&file) || self.changes.since(asked.changes, file)
+    }
+
+    /// Whether what is kept of a file is not to be used: it is being changed.
+    pub fn is_changing(&self, file: FileId) -> bool {
+        self.changing.contains_key(&file)
+    }
+
+    /// Whether an answer about this file or directory is still true.
+    pub fn is_fresh(&self, asked: Asked, found: Found, file: FileId) -> bool {
+        found.epoch == self.epoch
+            && !asked.late
+            && !self.changed(asked, file)
+            && !self.events.since(found.events, file)
+    }
+
+    /// Whether a lease that came with an answer has not been wanted back since.
+    pub fn is_held(&self, found: Found, file: FileId) -> bool {
+        found.epoch == self.epoch && !self.recalls.since(found.events, file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: FileId = FileId(7);
+    const B: FileId = FileId(8);
+
+    fn found(events: u64) -> Found {
+        Found { epoch: 1, events, keep: 0 }
+    }
+
+    fn news() -> News {
+        let mut news = News::default();
+        news.begin(1);
+        news
+    }
+
+    #[test]
+    fn an_answer_that_an_event_overtook_is_not_kept() {
+        let mut news = news();
+        let asked = news.asking();
+        assert!(news.is_fresh(asked, found(0), A));
+        news.event(1, A);
+        assert!(!news.is_fresh(asked, found(0), A));
+        assert!(news.is_fresh(asked, found(1), A));
+        assert!(news.is_fresh(asked, found(0), B));
+        news.recall(2, A);
+        assert!(!news.is_held(found(1), A));
+        assert!(news.is_held(found(2), A));
+        assert!(news.is_held(found(0), B));
+    }
+
+    #[test]
+    fn an_answer_asked_for_before_an_own_change_ended_is_not_kept() {
+        let mut news = news();
+        let before = news.asking();
+        let change = news.begin_change(&[A]);
+        let during = news.asking();
+        assert!(!news.is_fresh(during, found(0), A));
+        assert!(news.is_fresh(during, found(0), B));
+        let own = news.end_change(change, &[A]);
+        assert!(!news.is_fresh(before, found(0), A));
+        assert!(!news.is_fresh(during, found(0), A));
+        assert!(news.is_fresh(own, found(0), A));
+        assert!(news.is_fresh(news.asking(), found(0), A));
+    }
+
+    #[test]
+    fn of_two_changes_at_once_neither_answer_is_kept() {
+        let mut news = news();
+        let one = news.begin_change(&[A]);
+        let two = news.begin_change(&[A]);
+        let one = news.end_change(one, &[A]);
+        assert!(!news.is_fresh(one, found(0), A));
+        let two = news.end_change(two, &[A]);
+        assert!(!news.is_fresh(one, found(0), A));
+        assert!(!news.is_fresh(two, found(0), A));
+    }
+
+    #[test]
+    fn an_answer_older_than_what_is_remembered_is_not_kept() {
+        let mut news = news();
+        let asked = news.asking();
+        (1..=REMEMBERED as u64 + 5).for_each(|number| news.event(number, B));
+        assert!(!news.is_fresh(asked, found(4), A));
+        assert!(news.is_fresh(asked, found(5), A));
+        (0..=REMEMBERED).for_each(|_| {
+            let change = news.begin_change(&[B]);
+            news.end_change(change, &[B]);
+        });
+        assert!(!news.is_fresh(asked, found(5), A));
+    }
+
+    #[test]
+    fn an_answer_of_another_run_is_not_kept() {
+        let mut news = news();
+        let asked = news.asking();
+        news.begin(2);
+        assert!(!news.is_fresh(asked, found(9), A));
+        assert!(!news.is_held(found(9), A));
+    }
+}

@@ -1,0 +1,306 @@
+//! Events of the metadata server: a thread that polls for them, and a few that
+//! carry out what takes long.
+//!
+//! Invariant: events of one file are carried out one at a time, in order.
+
+use crate::client::Inner;
+use crate::context::Context;
+use crate::counters::add;
+use crate::session::Joined;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use weir_host::clock;
+use weir_host::net::{Interest, Signal, Woken};
+use weir_host::sync::{Condvar, Mutex};
+use weir_host::thread::{self, JoinHandle};
+use weir_net::Wait;
+use weir_types::{Error, ErrorKind, FileId, Result, SessionId};
+use weir_wire::lease::{
+    AckEventsRequest, Event, EventAck, EventKind, Events, LeaseRange, PollEventsRequest,
+};
+use weir_wire::meta::MetaPrefix;
+use weir_wire::{Header, Request};
+
+/// Threads that carry out events.
+const MAX_WORKERS: usize = 8;
+/// Events that wait for them; beyond that, none are fetched.
+const MAX_QUEUED: usize = 65_536;
+/// Where nothing interrupts a wait, how long one is.
+const SLICE: Duration = Duration::from_millis(100);
+/// Between two attempts to reach the server.
+const PAUSE: Duration = Duration::from_millis(50);
+
+#[derive(Default)]
+struct Queue {
+    /// Of each file, in order.
+    waiting: BTreeMap<FileId, VecDeque<Event>>,
+    /// Files that are not being worked on, in order of arrival.
+    ready: VecDeque<FileId>,
+    busy: BTreeSet<FileId>,
+    queued: usize,
+    /// The layer above has to drop everything.
+    drop_everything: bool,
+    idle: usize,
+    stopped: bool,
+    workers: Vec<JoinHandle>,
+}
+
+/// Events that wait to be carried out.
+pub(crate) struct EventQueue {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    /// Ends the poll.
+    stop: Signal,
+}
+
+enum Work {
+    Event(FileId, Event),
+    DropEverything,
+}
+
+impl EventQueue {
+    pub(crate) fn new() -> Result<Self> {
+        let stop = Signal::new().map_err(|e| Error::from(std::io::Error::from(e)))?;
+        Ok(Self { queue: Mutex::default(), changed: Condvar::new(), stop })
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.queue.lock().stopped
+    }
+
+    /// Ends the threads: the poll at once, the others after what they are at.
+    pub(crate) fn stop(&self) -> Vec<JoinHandle> {
+        let mut queue = self.queue.lock();
+        queue.stopped = true;
+        let workers = std::mem::take(&mut queue.workers);
+        drop(queue);
+        self.stop.raise();
+        self.changed.notify_all();
+        workers
+    }
+
+    fn next(&self) -> Option<Work> {
+        let mut queue = self.queue.lock();
+        loop {
+            if queue.stopped {
+                return None;
+            }
+            if std::mem::take(&mut queue.drop_everything) {
+                return Some(Work::DropEverything);
+            }
+            if let Some(file) = queue.ready.pop_front()
+                && let Some(event) = queue.waiting.get_mut(&file).and_then(VecDeque::pop_front)
+            {
+                queue.queued -= 1;
+                queue.busy.insert(file);
+                return Some(Work::Event(file, event));
+            }
+            queue.idle += 1;
+            queue = self.changed.wait(queue);
+            queue.idle -= 1;
+        }
+    }
+
+    fn done(&self, file: FileId) {
+        let mut queue = self.queue.lock();
+        queue.busy.remove(&file);
+        match queue.waiting.get(&file).map(VecDeque::len) {
+            Some(0) => drop(queue.waiting.remove(&file)),
+            Some(_) => queue.ready.push_back(file),
+            None => {}
+        }
+        drop(queue);
+        self.changed.notify_all();
+    }
+}
+
+impl Queue {
+    fn push(&mut self, file: FileId, event: Event) {
+        self.queued += 1;
+        let waiting = self.waiting.entry(file).or_default();
+        waiting.push_back(event);
+        if waiting.len() == 1 && !self.busy.contains(&file) {
+            self.ready.push_back(file);
+        }
+    }
+}
+
+/// What the thread that polls knows.
+struct Poll {
+    conn: Option<(Joined, SessionId)>,
+    epoch: u64,
+    have: u64,
+    /// Obeyed, and the server does not know.
+    acks: Vec<EventAck>,
+}
+
+impl Inner {
+    /// Polls until the client ends.
+    pub(crate) fn poll_events(self: &Arc<Self>) {
+        let mut poll = Poll { conn: None, epoch: 0, have: 0, acks: Vec::new() };
+        while !self.events.is_stopped() {
+            if let Err(error) = self.poll_once(&mut poll)
+                && !self.events.is_stopped()
+            {
+                tracing::debug!("poll for events: {error}");
+                if let Some((_, session)) = poll.conn.take()
+                    && error.kind == ErrorKind::SessionExpired
+                {
+                    self.session.forget_session(session);
+                }
+                self.pause();
+            }
+        }
+    }
+
+    fn pause(&self) {
+        match self.events.stop.fd() {
+            Some(_) => drop(self.events.stop.wait(Some(PAUSE))),
+            None => thread::sleep(PAUSE),
+        }
+    }
+
+    fn poll_once(self: &Arc<Self>, poll: &mut Poll) -> Result<()> {
+        let timeout_ms = self.config.request_timeout_ms;
+        let (joined, _) = match &mut poll.conn {
+            Some(conn) => conn,
+            none => none.insert(self.session.own_connection(&Wait::for_ms(timeout_ms))?),
+        };
+        if joined.epoch != poll.epoch {
+            (poll.epoch, poll.have) = (joined.epoch, 0);
+            poll.acks.clear();
+        }
+        let sent = clock::since_boot();
+        let events = self.exchange_poll(joined, poll.have)?;
+        self.session.was_used();
+        add(&self.counters.polls, 1);
+        if events.lapsed {
+            add(&self.counters.leases_lost, 1);
+            tracing::warn!(
+                "the metadata server has not heard of this client for too long: everything kept \
+                 is given up"
+            );
+            self.holdings.lost_all();
+        }
+        self.holdings.clock.polled(sent, events.lease_ms.max(1));
+        if self.holdings.take_dropped() && self.upper.is_some() {
+            self.events.queue.lock().drop_everything = true;
+            self.wake_worker();
+        }
+        for event in events.events {
+            poll.have = poll.have.max(event.number);
+            self.take_event(event, &mut poll.acks);
+        }
+        if !poll.acks.is_empty() {
+            let acks = AckEventsRequest { acks: poll.acks.clone() };
+            self.session.call(&Context::root(), &acks)?;
+            poll.acks.clear();
+        }
+        self.wait_for_room();
+        Ok(())
+    }
+
+    fn exchange_poll(&self, joined: &mut Joined, have: u64) -> Result<Events> {
+        let timeout_ms = self.config.request_timeout_ms;
+        let conn = &mut joined.conn;
+        let prefix = MetaPrefix { caller: Context::root().caller, mutation: None };
+        let header = Header::request(PollEventsRequest::OP, conn.next_request_id());
+        let wait = Wait::for_ms(timeout_ms);
+        conn.send(header, &(&prefix, &PollEventsRequest { have }), &[], &[], &wait)?;
+        // The answer may take as long as the server lets a poll wait.
+        let longest = self.holdings.clock.lease_ms().unwrap_or_default() + timeout_ms;
+        let wait = Wait::for_ms(longest);
+        loop {
+            if self.events.is_stopped() {
+                return Err(ErrorKind::Interrupted.into());
+            }
+            if wait.expired() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            let slice = if self.events.stop.fd().is_some() { wait.remaining() } else { SLICE };
+            match conn.socket().wait(Interest::READ, slice, self.events.stop.fd()) {
+                Ok(Woken::Ready) => break,
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(std::io::Error::from(e).into()),
+            }
+        }
+        let wait = Wait::for_ms(timeout_ms);
+        let header = conn.recv_answer(&wait)?;
+        conn.reply(&header)
+    }
+
+    fn take_event(self: &Arc<Self>, event: Event, acks: &mut Vec<EventAck>) {
+        add(&self.counters.events, 1);
+        let forgotten = self.holdings.kept.lock().obey(event.number, &event.what);
+        let file = match &event.what {
+            EventKind::Recall(LeaseRange { file, .. }) | EventKind::Report { file } => *file,
+            EventKind::Name { .. } | EventKind::Attributes { .. } => {
+                acks.push(EventAck { number: event.number, forgotten });
+                return;
+            }
+        };
+        self.events.queue.lock().push(file, event);
+        self.wake_worker();
+    }
+
+    fn wake_worker(self: &Arc<Self>) {
+        let mut queue = self.events.queue.lock();
+        if queue.idle == 0 && queue.workers.len() < MAX_WORKERS && !queue.stopped {
+            let inner = self.clone();
+            match thread::spawn("weir-events", move || inner.work()) {
+                Ok(worker) => queue.workers.push(worker),
+                Err(error) => tracing::error!("no thread for events: {error}"),
+            }
+        }
+        drop(queue);
+        self.events.changed.notify_all();
+    }
+
+    fn wait_for_room(&self) {
+        let mut queue = self.events.queue.lock();
+        while queue.queued > MAX_QUEUED && !queue.stopped {
+            queue = self.events.changed.wait_timeout(queue, SLICE);
+        }
+    }
+
+    fn work(&self) {
+        while let Some(work) = self.events.next() {
+            match work {
+                Work::DropEverything => {
+                    if let Some(upper) = &self.upper {
+                        upper.drop_everything();
+                    }
+                }
+                Work::Event(file, event) => {
+                    self.carry_out(file, &event);
+                    self.events.done(file);
+                }
+            }
+        }
+    }
+
+    fn carry_out(&self, file: FileId, event: &Event) {
+        let state = self.open_state(file);
+        let obeyed = match (&event.what, &state) {
+            (EventKind::Recall(lease), Some(state)) => self.recall(state, lease),
+            (EventKind::Report { .. }, Some(state)) => match self.report(state) {
+                Ok(()) => true,
+                Err(error) => {
+                    tracing::error!("file {file}: could not report its size: {error}");
+                    false
+                }
+            },
+            _ => true,
+        };
+        if obeyed {
+            let acks = vec![EventAck { number: event.number, forgotten: false }];
+            if let Err(error) = self.session.call(&Context::root(), &AckEventsRequest { acks }) {
+                tracing::error!("file {file}: could not say that its lease is given up: {error}");
+            }
+        }
+        if let (EventKind::Recall(_), Some(state)) = (&event.what, &state) {
+            self.end_recall(state);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What this client holds: open files with their leases, and what it keeps of
+//! names and attributes. The session tells a new run of the server about it.
+
+use crate::core::kept::Kept;
+use crate::file::OpenState;
+use crate::lease_clock::LeaseClock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weir_host::sync::Mutex;
+use weir_types::FileId;
+use weir_wire::lease::{HeldLease, LeaseRange};
+
+/// The files that are open.
+#[derive(Default)]
+pub(crate) struct Opened {
+    pub(crate) files: BTreeMap<FileId, (Arc<OpenState>, u32)>,
+    /// Opens that the metadata server counts, those being closed included.
+    pub(crate) counts: BTreeMap<FileId, u32>,
+    /// Closed, but not yet told.
+    pub(crate) closing: Vec<FileId>,
+}
+
+/// What this client holds.
+#[derive(Default)]
+pub(crate) struct Holdings {
+    pub(crate) opened: Mutex<Opened>,
+    pub(crate) kept: Mutex<Kept>,
+    pub(crate) clock: LeaseClock,
+    /// Leases were lost, and the layer above does not know yet.
+    dropped: AtomicBool,
+}
+
+impl Holdings {
+    /// Session or server are new: what is open (once for each open) and leased.
+    /// Nothing is believed any more.
+    pub(crate) fn begin(&self, epoch: u64) -> (Vec<FileId>, Vec<HeldLease>) {
+        {
+            let mut kept = self.kept.lock();
+            kept.clear();
+            kept.news.begin(epoch);
+        }
+        let opened = self.opened.lock();
+        let times = |(file, n): (&FileId, &u32)| std::iter::repeat_n(*file, *n as usize);
+        let files = opened.counts.iter().flat_map(times).collect();
+        let mut leases = Vec::new();
+        for (state, _) in opened.files.values() {
+            let generation = state.generation();
+            let held = state.lease().held().clone();
+            let lease = |(start, end, mode)| LeaseRange { file: state.id, start, end, mode };
+            leases.extend(held.list().map(lease).map(|lease| HeldLease { lease, generation }));
+        }
+        (files, leases)
+    }
+
+    /// Leases on these files are lost.
+    pub(crate) fn lost(&self, files: &[FileId]) {
+        if files.is_empty() {
+            return;
+        }
+        let opened = self.opened.lock();
+        for (state, _) in files.iter().filter_map(|file| opened.files.get(file)) {
+            state.lose_leases();
+        }
+        self.dropped.store(true, Ordering::Release);
+    }
+
+    /// Everything is lost.
+    pub(crate) fn lost_all(&self) {
+        self.kept.lock().clear();
+        for (state, _) in self.opened.lock().files.values() {
+            state.lose_leases();
+        }
+        self.dropped.store(true, Ordering::Release);
+    }
+
+    /// Whether the layer above has to be told that leases were lost.
+    pub(crate) fn take_dropped(&self) -> bool {
+        self.dropped.swap(false, Ordering::AcqRel)
+    }
+}

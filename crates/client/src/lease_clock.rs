@@ -1,0 +1,116 @@
+//! Until when what this client keeps may be used: the metadata server takes
+//! leases away from a client of which it has heard nothing for so long.
+//!
+//! Invariant: the time counts from the moment a request was sent that was
+//! answered while the time was not over, or that was a poll, whose answer says
+//! whether anything was taken away. It goes on while the machine sleeps or the
+//! process is stopped.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use weir_host::clock::since_boot;
+use weir_host::sync::{Condvar, Mutex};
+use weir_net::Wait;
+use weir_types::Result;
+
+/// Taken for the lease time until the server has told.
+const FIRST_LEASE_MS: u64 = 1_000;
+/// Longest wait without a look at the caller's deadline.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// The clock.
+#[derive(Debug, Default)]
+pub(crate) struct LeaseClock {
+    /// Milliseconds since boot; 0: nothing was answered yet.
+    until_ms: AtomicU64,
+    /// 0: not known yet.
+    lease_ms: AtomicU64,
+    lock: Mutex<()>,
+    renewed: Condvar,
+}
+
+fn ms(time: Duration) -> u64 {
+    time.as_millis() as u64
+}
+
+impl LeaseClock {
+    /// Whether what is kept may be used.
+    pub(crate) fn is_good(&self) -> bool {
+        ms(since_boot()) < self.until_ms.load(Ordering::Acquire)
+    }
+
+    /// The lease time, if the server has told.
+    pub(crate) fn lease_ms(&self) -> Option<u64> {
+        Some(self.lease_ms.load(Ordering::Relaxed)).filter(|ms| *ms > 0)
+    }
+
+    /// A request that was sent at this time was answered.
+    pub(crate) fn answered(&self, sent: Duration) {
+        let until = self.until_ms.load(Ordering::Acquire);
+        // Late, the answer does not say what happened meanwhile. Before the
+        // first one nothing was there to be taken away.
+        if until == 0 || ms(since_boot()) < until {
+            self.extend(sent);
+        }
+    }
+
+    /// So was a poll; what it said of leases taken away has been obeyed.
+    pub(crate) fn polled(&self, sent: Duration, lease_ms: u64) {
+        self.lease_ms.store(lease_ms, Ordering::Relaxed);
+        self.extend(sent);
+    }
+
+    fn extend(&self, sent: Duration) {
+        let lease_ms = self.lease_ms().unwrap_or(FIRST_LEASE_MS);
+        self.until_ms.fetch_max(ms(sent) + lease_ms, Ordering::AcqRel);
+        drop(self.lock.lock());
+        self.renewed.notify_all();
+    }
+
+    /// Waits until what is kept may be used.
+    ///
+    /// # Errors
+    /// `TimedOut`, `Interrupted`.
+    pub(crate) fn wait(&self, wait: &Wait) -> Result<()> {
+        let mut guard = self.lock.lock();
+        while !self.is_good() {
+            wait.check().map_err(|e| {
+                e.context("wait for the metadata server, which has not been heard of for too long")
+            })?;
+            guard = self.renewed.wait_timeout(guard, SLICE);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_renews_from_when_it_was_asked_for_and_only_in_time() {
+        let clock = LeaseClock::default();
+        assert!(!clock.is_good());
+        let now = since_boot();
+        clock.answered(now);
+        assert!(clock.is_good());
+        clock.polled(now, 60_000);
+        let until = clock.until_ms.load(Ordering::Acquire);
+        assert_eq!(until, ms(now) + 60_000);
+        clock.answered(now + Duration::from_secs(1));
+        assert_eq!(clock.until_ms.load(Ordering::Acquire), until + 1_000);
+    }
+
+    #[test]
+    fn after_too_long_only_a_poll_renews() {
+        let clock = LeaseClock::default();
+        clock.polled(since_boot().saturating_sub(Duration::from_secs(2)), 1_000);
+        assert!(!clock.is_good());
+        clock.answered(since_boot());
+        assert!(!clock.is_good());
+        assert!(clock.wait(&Wait::for_ms(1)).is_err());
+        clock.polled(since_boot(), 1_000);
+        assert!(clock.is_good());
+        clock.wait(&Wait::for_ms(1)).unwrap();
+    }
+}

@@ -1,0 +1,269 @@
+//! Calls under leases: entering one, getting what is missing, and giving up
+//! what the server wants back.
+
+use crate::client::Inner;
+use crate::config::Consistency;
+use crate::context::Context;
+use crate::core::lease::{CallKind, Enter, FileLease, blocks};
+use crate::core::news::Found;
+use crate::counters::add;
+use crate::drive::Call;
+use crate::file::OpenState;
+use crate::writer::Writer;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use weir_host::clock;
+use weir_host::sync::MutexGuard;
+use weir_net::Wait;
+use weir_types::{ErrorKind, FileId, Result};
+use weir_wire::lease::{
+    AcquireRequest, LEASE_READ, LEASE_WRITE, LeaseMode, LeaseRange, TO_THE_END,
+};
+
+/// Ranges of one call that are leased each by itself; of more, all from the
+/// first to the last.
+const MAX_RANGES: usize = 64;
+/// Longest wait without a look at the caller's deadline.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// What the layer above caches of files, and has to give up when somebody else
+/// changes them.
+pub trait UpperCache: Send + Sync {
+    /// Drops what the layer above caches of these bytes of the file; returns
+    /// when it is gone. Called without locks of the client.
+    fn drop_pages(&self, file: FileId, start: u64, end: u64);
+    /// Drops everything of every file: leases were lost.
+    fn drop_everything(&self);
+}
+
+/// A call under way under a lease; it ends when this is dropped.
+pub(crate) struct Entered<'a> {
+    file: &'a OpenState,
+    id: Option<u64>,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id
+            && self.file.lease().leave(id)
+        {
+            self.file.lease_changed.notify_all();
+        }
+    }
+}
+
+/// Begins a call on some bytes: waits until this client holds a lease for it.
+///
+/// # Errors
+/// `TimedOut` if others do not give it up in time, `Interrupted`.
+pub(crate) fn enter<'a>(
+    call: Call<'a>,
+    consistency: Consistency,
+    bytes: &[Range<u64>],
+    kind: CallKind,
+) -> Result<Entered<'a>> {
+    let ranges = merged(bytes);
+    if consistency != Consistency::Strict || ranges.is_empty() {
+        return Ok(Entered { file: call.file, id: None });
+    }
+    let mut wait = None;
+    loop {
+        if !call.inner.holdings.clock.is_good() {
+            let wait = wait.get_or_insert_with(|| patience(call));
+            call.inner.holdings.clock.wait(wait)?;
+        }
+        let mut lease = call.file.lease();
+        match lease.enter(clock::uptime(), &ranges, kind) {
+            Enter::Entered(id) => return Ok(Entered { file: call.file, id: Some(id) }),
+            Enter::Wait(time) => {
+                if wait.is_none() {
+                    add(&call.inner.counters.lease_waits, 1);
+                }
+                let time = time.map_or(SLICE, |time| time.min(SLICE));
+                drop(call.file.lease_changed.wait_timeout(lease, time));
+                let wait = wait.get_or_insert_with(|| patience(call));
+                wait.check().map_err(|e| e.context("wait until others give up the file"))?;
+            }
+            Enter::Missing { start, end } => {
+                let id = lease.ask(start, end);
+                drop(lease);
+                if wait.is_none() {
+                    add(&call.inner.counters.lease_waits, 1);
+                }
+                wait.get_or_insert_with(|| patience(call)).check()?;
+                let acquired = acquire(call, start, end, kind.mode());
+                call.file.lease().asked(id);
+                call.file.lease_changed.notify_all();
+                acquired?;
+            }
+        }
+    }
+}
+
+fn patience(call: Call<'_>) -> Wait {
+    Wait::for_ms(call.inner.config.request_timeout_ms).interruptible(call.ctx.interrupt)
+}
+
+/// Whole blocks, in order, that do not touch.
+fn merged(bytes: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::with_capacity(bytes.len());
+    let mut all: Vec<_> = bytes.iter().filter(|range| !range.is_empty()).map(blocks).collect();
+    all.sort_by_key(|range| range.start);
+    for range in all {
+        match ranges.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => ranges.push(range),
+        }
+    }
+    if let (Some(first), Some(last), true) =
+        (ranges.first(), ranges.last(), ranges.len() > MAX_RANGES)
+    {
+        ranges = vec![first.start..last.end];
+    }
+    ranges
+}
+
+/// Asks the server for a lease. If it was wanted back before its answer is
+/// here, it is not held: whoever wants it looks.
+fn acquire(call: Call<'_>, start: u64, end: u64, mode: LeaseMode) -> Result<()> {
+    let file = call.file;
+    let request = AcquireRequest { lease: LeaseRange { file: file.id, start, end, mode } };
+    add(&call.inner.counters.acquires, 1);
+    let (granted, found) = call.inner.session.ask(call.ctx, &request);
+    let granted = granted?;
+    file.saw_attr(&granted.attr);
+    if granted.attr.generation != file.generation() {
+        file.refresh(call.inner, call.ctx)?;
+    }
+    if let Some(pending) = &granted.pending_truncate {
+        file.settle_pending(call, pending)?;
+    }
+    install(call.inner, file, found, &granted.lease);
+    Ok(())
+}
+
+fn install(inner: &Inner, file: &OpenState, found: Found, lease: &LeaseRange) {
+    let mut held = file.lease();
+    // With the lock held: a recall that comes now finds it.
+    if inner.holdings.kept.lock().news.is_held(found, file.id) {
+        held.grant(lease.start, lease.end, lease.mode);
+    }
+}
+
+impl OpenState {
+    pub(crate) fn lease(&self) -> MutexGuard<'_, FileLease> {
+        self.lease.lock()
+    }
+
+    /// Takes the lease that came with an open.
+    pub(crate) fn take_lease(&self, inner: &Inner, found: Found) {
+        let mode = match found.keep {
+            keep if keep & LEASE_WRITE != 0 => LeaseMode::Write,
+            keep if keep & LEASE_READ != 0 => LeaseMode::Read,
+            _ => return,
+        };
+        install(inner, self, found, &LeaseRange { file: self.id, start: 0, end: TO_THE_END, mode });
+    }
+
+    /// All leases of the file were taken away.
+    pub(crate) fn lose_leases(&self) {
+        let wrote = self.lease().lose();
+        let unreported = self.forget_uncommitted();
+        if wrote && (unreported || self.dirty.load(Ordering::Acquire)) {
+            self.lost_writes.store(true, Ordering::Release);
+        }
+        self.losses.fetch_add(1, Ordering::AcqRel);
+        self.lease_changed.notify_all();
+    }
+
+    /// How often leases were lost: what was read or written under them is not
+    /// used or sent after that.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
+    }
+
+    /// Whether writes were lost with the leases, once.
+    pub(crate) fn take_lost_writes(&self) -> bool {
+        self.lost_writes.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Inner {
+    /// Gives up a lease that the server wants back; false: what was written
+    /// could not be reported, and the server must not believe it was.
+    pub(crate) fn recall(&self, state: &Arc<OpenState>, wanted: &LeaseRange) -> bool {
+        add(&self.counters.recalls, 1);
+        state.lease().begin_recall(wanted.start, wanted.end, wanted.mode);
+        wait_quiet(state);
+        if wanted.mode == LeaseMode::Write
+            && let Some(upper) = &self.upper
+        {
+            loop {
+                let range = state.lease().begin_round(clock::uptime());
+                state.lease_changed.notify_all();
+                upper.drop_pages(state.id, range.start, range.end);
+                if !state.lease().end_round() {
+                    break;
+                }
+            }
+        }
+        state.lease().close();
+        wait_quiet(state);
+        let ctx = Context::root();
+        let reported = Writer::give_up(Call { inner: self, file: state, ctx: &ctx });
+        if wanted.mode == LeaseMode::Write {
+            state.reader().clear();
+        }
+        state.lease().give_up();
+        match reported {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!("file {}: could not report what was written: {error}", state.id);
+                false
+            }
+        }
+    }
+
+    /// The server knows that a lease was given up, or has taken it.
+    pub(crate) fn end_recall(&self, state: &OpenState) {
+        state.lease().end_recall();
+        state.lease_changed.notify_all();
+    }
+
+    /// Reports size and time of what was written.
+    pub(crate) fn report(&self, state: &OpenState) -> Result<()> {
+        let ctx = Context::root();
+        Writer::report(Call { inner: self, file: state, ctx: &ctx })
+    }
+}
+
+/// Waits for the calls that a recall waits for; each ends within the request
+/// timeout.
+fn wait_quiet(state: &OpenState) {
+    let mut lease = state.lease();
+    while !lease.is_quiet() {
+        lease = state.lease_changed.wait_timeout(lease, SLICE);
+    }
+}
+
+/// A range as an offset and a length, to the end of what a file can hold.
+pub(crate) fn span(offset: u64, len: u64) -> Result<Range<u64>> {
+    Ok(offset..offset.checked_add(len).ok_or(ErrorKind::FileTooLarge)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_take_whole_blocks_each_once() {
+        assert_eq!(merged(&[5000..5001, 0..1, 4000..4096]), [0..8192]);
+        assert_eq!(merged(&[1..1]), Vec::<Range<u64>>::new());
+        assert_eq!(merged(&[9000..9001, 0..1]), [0..4096, 8192..12288]);
+        let many: Vec<_> = (0..100).map(|i| i * 8192..i * 8192 + 1).collect();
+        assert_eq!(merged(&many), [0..99 * 8192 + 4096]);
+        assert_eq!(merged(&[u64::MAX - 1..u64::MAX]), [u64::MAX / 4096 * 4096..u64::MAX]);
+    }
+}
