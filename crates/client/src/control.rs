@@ -6,9 +6,10 @@ use crate::core::transfer::Transfer;
 use crate::drive::{Call, Parts, Until, drive, now_ms};
 use crate::servers::DataConn;
 use weir_net::Wait;
-use weir_types::{Result, TargetId};
+use weir_types::{Generation, Result, TargetId};
 use weir_wire::data::{
-    AllocateRequest, ObjectLen, PunchRequest, SeekRequest, SyncRequest, TruncateRequest,
+    Access, AllocateRequest, FenceRequest, ObjectLen, ObjectStat, PunchRequest, SeekRequest,
+    SyncRequest, TruncateRequest,
 };
 use weir_wire::{Header, Request, Rights};
 
@@ -36,6 +37,8 @@ pub(crate) enum Control {
         /// Bytes.
         len: u64,
     },
+    /// Refuse writes of lower generations from now on, and ask for the length.
+    Fence(Generation),
     /// Find data or a hole.
     Seek {
         /// From here on.
@@ -51,9 +54,10 @@ impl Control {
     fn needed(self) -> Rights {
         match self {
             Control::Sync | Control::Seek { .. } => Rights::NONE,
-            Control::Truncate(_) | Control::Punch { .. } | Control::Allocate { .. } => {
-                Rights::WRITE
-            }
+            Control::Truncate(_)
+            | Control::Punch { .. }
+            | Control::Allocate { .. }
+            | Control::Fence(_) => Rights::WRITE,
         }
     }
 }
@@ -66,12 +70,14 @@ struct ControlParts<'a> {
 }
 
 /// What came of a request.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     /// The run of the machine that did it.
     pub(crate) by: u64,
     /// What a seek found.
     pub(crate) found: Option<u64>,
+    /// What a fence found.
+    pub(crate) fenced: Option<ObjectStat>,
 }
 
 /// Does all of a list, several at a time. Returns for each the run of the
@@ -116,6 +122,9 @@ impl Parts for ControlParts<'_> {
             Control::Allocate { offset, len } => {
                 ask(conn, &AllocateRequest { access, offset, len }, wait)
             }
+            Control::Fence(generation) => {
+                ask(conn, &FenceRequest { access: Access { generation, ..access } }, wait)
+            }
             Control::Seek { offset, hole } => {
                 ask(conn, &SeekRequest { access, offset, hole }, wait)
             }
@@ -128,6 +137,10 @@ impl Parts for ControlParts<'_> {
             Control::Sync => conn.conn.recv_reply::<()>(wait),
             Control::Truncate(_) | Control::Punch { .. } | Control::Allocate { .. } => {
                 conn.conn.recv_reply::<ObjectLen>(wait).map(drop)
+            }
+            Control::Fence(_) => {
+                self.answers[part].fenced = Some(conn.conn.recv_reply(wait)?);
+                Ok(())
             }
             Control::Seek { .. } => {
                 self.answers[part].found = conn.conn.recv_reply(wait)?;

@@ -32,6 +32,7 @@ counters! {
     punch = "op.punch";
     allocate = "op.allocate";
     seek = "op.seek";
+    fence = "op.fence";
     ping = "op.ping";
     status = "op.status";
     other = "op.other";
@@ -99,6 +100,7 @@ impl Counters {
             Op::Punch => &self.punch,
             Op::Allocate => &self.allocate,
             Op::Seek => &self.seek,
+            Op::Fence => &self.fence,
             Op::Ping => &self.ping,
             Op::Status => &self.status,
             _ => &self.other,

@@ -233,6 +233,13 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
             Ok(Outcome::Reshaped { object_len })
         }
         Work::Seek { object, offset, hole } => seek(store, object, offset, hole),
+        Work::Fence { object, generation } => {
+            let object = store.object_or_create(object)?;
+            let (len, generation) = object.fence(generation)?;
+            // Whoever asked goes on as if no older write could come any more.
+            object.sync()?;
+            Ok(Outcome::Stat(ObjectStat { exists: true, len, generation }))
+        }
         Work::Stat { object } => {
             let object = store.object(object)?;
             let (len, generation) =

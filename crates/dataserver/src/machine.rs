@@ -32,9 +32,9 @@ use weir_types::limits::{
 use weir_types::{Error, ErrorKind, FileId, Result, ServerId, SessionId, StripeMap, TargetId};
 use weir_wire::capability::{ANY_FILE, Check};
 use weir_wire::data::{
-    Access, AdminAccess, AllocateRequest, ListObjectsRequest, ObjectLen, ObjectPage, ObjectStat,
-    PunchRequest, ReadRequest, RemoveObjectsRequest, ScrubPage, ScrubRequest, SeekRequest,
-    StatObjectRequest, SyncRequest, TruncateRequest, WriteRequest,
+    Access, AdminAccess, AllocateRequest, FenceRequest, ListObjectsRequest, ObjectLen, ObjectPage,
+    ObjectStat, PunchRequest, ReadRequest, RemoveObjectsRequest, ScrubPage, ScrubRequest,
+    SeekRequest, StatObjectRequest, SyncRequest, TruncateRequest, WriteRequest,
 };
 use weir_wire::{Capability, Header, Key, Mac, Op, Rights};
 
@@ -139,7 +139,7 @@ pub enum Body {
     Empty,
     /// Of reads, writes and truncations.
     Len(ObjectLen),
-    /// Of [`StatObjectRequest`].
+    /// Of [`StatObjectRequest`] and [`FenceRequest`].
     Stat(ObjectStat),
     /// Of [`SeekRequest`].
     Found(Option<u64>),
@@ -209,6 +209,7 @@ impl<C: Copy> Machine<C> {
             Op::Punch => self.punch(incoming),
             Op::Allocate => self.allocate(incoming),
             Op::Seek => self.seek(incoming),
+            Op::Fence => self.fence(incoming),
             Op::StatObject => self.stat(incoming),
             Op::ListObjects => self.list_objects(incoming),
             Op::Scrub => self.scrub(incoming),
@@ -376,6 +377,14 @@ impl<C: Copy> Machine<C> {
         let target = self.admit(incoming, &access, either_right(&access))?;
         expect_no_payload(incoming.header)?;
         Ok(self.queue_work(incoming, target, Work::Seek { object: access.object, offset, hole }))
+    }
+
+    fn fence(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let FenceRequest { access } = FenceRequest::from_bytes(incoming.body)?;
+        let target = self.admit(incoming, &access, Rights::WRITE)?;
+        expect_no_payload(incoming.header)?;
+        let Access { object, generation, .. } = access;
+        Ok(self.queue_work(incoming, target, Work::Fence { object, generation }))
     }
 
     fn stat(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {

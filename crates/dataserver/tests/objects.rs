@@ -8,7 +8,9 @@ mod cluster;
 use cluster::*;
 use weir_layout::{Region, RegionList};
 use weir_types::{ColumnIndex, ErrorKind, Generation, StripeMap};
-use weir_wire::data::{PingRequest, ReadFlags, StatObjectRequest, SyncRequest, TruncateRequest};
+use weir_wire::data::{
+    FenceRequest, PingRequest, ReadFlags, StatObjectRequest, SyncRequest, TruncateRequest,
+};
 
 #[test]
 fn what_was_written_is_read_again_from_every_transport() {
@@ -93,6 +95,49 @@ fn truncation_cuts_and_fences_late_writes() {
     let stat = client.ask(&StatObjectRequest { access: newer }).unwrap();
     assert_eq!((stat.exists, stat.len, stat.generation), (true, 3100, Generation(3)));
     assert_eq!(server.counter("refused.stale_generation"), 1);
+}
+
+#[test]
+fn a_fence_keeps_the_bytes_and_refuses_late_writes() {
+    let (_guard, dir) = scratch();
+    let server = Running::start(prepare(&dir));
+    let mut client = server.connect();
+    client.write(&access(1), 0, &pattern(10_000)).unwrap();
+    let at = |file: u64, generation: u64| {
+        let mut access = access(file);
+        access.generation = Generation(generation);
+        access
+    };
+    let fence = |client: &mut Client, file, generation| {
+        let stat = client.ask(&FenceRequest { access: at(file, generation) }).unwrap();
+        (stat.exists, stat.len, stat.generation.0)
+    };
+    assert_eq!(fence(&mut client, 1, 5), (true, 10_000, 5));
+    let late = client.write(&at(1, 4), 0, &pattern(100)).unwrap_err();
+    assert_eq!(late.kind, ErrorKind::Stale, "{late}");
+    client.write(&at(1, 5), 10_000, &pattern(5)).unwrap();
+    // Done again it finds what is newer, and a lower one takes nothing back.
+    assert_eq!(fence(&mut client, 1, 5), (true, 10_005, 5));
+    assert_eq!(fence(&mut client, 1, 3), (true, 10_005, 5));
+    assert_eq!(client.read(&at(1, 1), 0, 10_000).unwrap(), pattern(10_000), "reads go on");
+    // An object that nobody has written to, too.
+    assert_eq!(fence(&mut client, 2, 5), (true, 0, 5));
+    let late = client.write(&at(2, 4), 0, &pattern(100)).unwrap_err();
+    assert_eq!(late.kind, ErrorKind::Stale, "{late}");
+    assert!(client.read(&at(2, 5), 0, 100).unwrap().is_empty());
+    // Who may only read fences nobody.
+    let reader = access_with(TARGETS[0], 1, capability(1, weir_wire::Rights::READ));
+    let refused = client.ask(&FenceRequest { access: reader }).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::BadCapability, "{refused}");
+    drop(client);
+    drop(server);
+    let server = Running::start(prepare(&dir));
+    let mut client = server.connect();
+    for file in [1, 2] {
+        let late = client.write(&at(file, 4), 0, &pattern(100)).unwrap_err();
+        assert_eq!(late.kind, ErrorKind::Stale, "after a restart: {late}");
+    }
+    assert_eq!(server.counter("op.fence"), 0);
 }
 
 #[test]

@@ -12,8 +12,8 @@ use weir_types::{
 };
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::{
-    Access, AdminAccess, AllocateRequest, Damage, ListObjectsRequest, ObjectEntry, ObjectLen,
-    ObjectPage, ObjectStat, PingRequest, PunchRequest, ReadFlags, ReadRequest,
+    Access, AdminAccess, AllocateRequest, Damage, FenceRequest, ListObjectsRequest, ObjectEntry,
+    ObjectLen, ObjectPage, ObjectStat, PingRequest, PunchRequest, ReadFlags, ReadRequest,
     RemoveObjectsRequest, ScrubCursor, ScrubFinding, ScrubPage, ScrubRequest, SeekRequest,
     ServerStatus, StatObjectRequest, StatusRequest, SyncRequest, TargetStatus, TruncateRequest,
     WriteFlags, WriteRequest,
@@ -301,6 +301,7 @@ sample_struct! {
     PunchRequest { access, offset, len }
     AllocateRequest { access, offset, len }
     SeekRequest { access, offset, hole }
+    FenceRequest { access }
     PingRequest {}
     StatusRequest {}
     PendingTruncate { generation, size }

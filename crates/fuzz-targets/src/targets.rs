@@ -162,6 +162,7 @@ targets! {
         punch_request / punch_reply: PunchRequest;
         allocate_request / allocate_reply: AllocateRequest;
         seek_request / seek_reply: SeekRequest;
+        fence_request / fence_reply: FenceRequest;
         register_request / register_reply: RegisterRequest;
         heartbeat_request / heartbeat_reply: HeartbeatRequest;
     }

@@ -1,10 +1,10 @@
 //! A file is a list of segments: which of them holds an offset, and how a
 //! range of the file falls on them.
 
-use crate::stripe::stripe_bytes;
+use crate::stripe::{segment_len, stripe_bytes};
 use std::collections::HashSet;
 use weir_types::limits::{MAX_FILE_BYTES, MAX_PAYLOAD_BYTES, MAX_SEGMENTS};
-use weir_types::{Error, ErrorKind, FileLayout, LayoutKind, Result, Segment};
+use weir_types::{ColumnIndex, Error, ErrorKind, FileLayout, LayoutKind, Result, Segment};
 
 /// The part of a file range that lies in one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,30 @@ pub fn split(layout: &FileLayout, offset: u64, len: u64) -> impl Iterator<Item =
             }
         }
     })
+}
+
+/// The size of a file whose objects have these lengths: how a size is recovered
+/// when its writer died before it could say it. `object_len` is asked for each
+/// column of the segment at a position in `layout.segments`; an object that was
+/// never made has length 0. What an object holds beyond the end of its segment
+/// belongs to no byte of the file and does not count.
+///
+/// `None` if a byte would lie beyond the largest file.
+pub fn file_len(
+    layout: &FileLayout,
+    mut object_len: impl FnMut(usize, ColumnIndex) -> u64,
+) -> Option<u64> {
+    let mut size = 0;
+    for (position, segment) in layout.segments.iter().enumerate() {
+        let columns = 0..segment.stripe().columns;
+        let lens = columns.map(|column| object_len(position, ColumnIndex(column)));
+        let within = segment_len(segment.stripe(), lens)?;
+        if within > 0 {
+            let end = segment.start.checked_add(within)?.min(segment.end());
+            size = size.max(end);
+        }
+    }
+    (size <= MAX_FILE_BYTES).then_some(size)
 }
 
 /// What programs should read and write at once (`st_blksize`), in bytes: whole
@@ -185,6 +209,55 @@ mod tests {
             prop_assert_eq!(at, covered.max(offset));
             prop_assert_eq!(segment_at(&layout, offset).is_some(), offset < covered_bytes(&layout));
         }
+    }
+
+    proptest! {
+        /// One segment striped over columns, fragments, chunks with gaps: the
+        /// file is as long as the furthest byte that was written.
+        #[test]
+        fn a_size_is_found_again_from_the_objects(
+            kinds in proptest::collection::vec((1u64..400_000, 1usize..5, 1u32..4), 1..6),
+            open in any::<bool>(),
+            writes in proptest::collection::vec((0.0f64..1.0, 1u64..5000), 0..12),
+        ) {
+            let mut lens: Vec<_> = kinds.iter().map(|(len, ..)| Some(*len)).collect();
+            if open {
+                *lens.last_mut().unwrap() = None;
+            }
+            let mut layout = layout_of(&lens);
+            for (segment, (_, columns, blocks)) in layout.segments.iter_mut().zip(&kinds) {
+                segment.stripe_unit_bytes = blocks * 4096;
+                segment.columns =
+                    (0..*columns).map(|t| Column { targets: vec![TargetId(t as u32)] }).collect();
+            }
+            check_layout(&layout).unwrap();
+            let reach = covered_bytes(&layout).min(2_500_000);
+            let mut objects = std::collections::BTreeMap::new();
+            let mut size = 0;
+            for (at, len) in writes {
+                let offset = (at * reach as f64) as u64;
+                for span in split(&layout, offset, len) {
+                    let segment = &layout.segments[span.segment];
+                    for byte in span.offset..span.offset + span.len {
+                        let place = crate::locate(segment.stripe(), byte);
+                        let held = objects.entry((span.segment, place.column)).or_insert(0u64);
+                        *held = (place.object_offset + 1).max(*held);
+                        size = size.max(segment.start + byte + 1);
+                    }
+                }
+            }
+            let of = |s, c| objects.get(&(s, c)).copied().unwrap_or(0);
+            prop_assert_eq!(file_len(&layout, of), Some(size));
+        }
+    }
+
+    #[test]
+    fn an_object_longer_than_its_segment_makes_no_file_longer_than_that() {
+        let layout = layout_of(&[Some(10), Some(20), None]);
+        assert_eq!(file_len(&layout, |s, _| if s == 1 { 99_999 } else { 0 }), Some(30));
+        assert_eq!(file_len(&layout, |s, _| if s == 2 { 7 } else { 0 }), Some(37));
+        assert_eq!(file_len(&layout, |_, _| 0), Some(0));
+        assert_eq!(file_len(&layout, |_, _| u64::MAX), None);
     }
 
     #[test]

@@ -20,7 +20,9 @@ pub mod share;
 pub mod stripe;
 
 pub use checks::{Cut, clip, cut_count, cuts};
-pub use file::{Span, check_layout, covered_bytes, preferred_io_bytes, segment_at, split};
+pub use file::{
+    Span, check_layout, covered_bytes, file_len, preferred_io_bytes, segment_at, split,
+};
 pub use place::{TargetInfo, check_spec, grant, place};
 pub use region::{MAX_ELEMENTS, Region, RegionList};
 pub use share::{ColumnSet, MAX_RUNS, Piece, Run, columns_touched, scatter, share};

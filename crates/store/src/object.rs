@@ -104,8 +104,8 @@ impl Object {
         self.len() == 0
     }
 
-    /// The generation of its last truncation, 0 before the first. Writes with
-    /// a lower one are refused.
+    /// The generation of its last truncation or fence, 0 before the first.
+    /// Writes with a lower one are refused.
     pub fn generation(&self) -> Generation {
         Generation(self.generation.load(Ordering::Acquire))
     }
@@ -127,6 +127,34 @@ impl Object {
     /// Errors: as [`Object::truncate`].
     pub fn cut(&self, len: u64, generation: Generation) -> Result<u64> {
         self.resize(len, generation, false)
+    }
+
+    /// Refuses writes with a lower generation from now on; its bytes and its
+    /// length stay. A fence that is higher already stays too. Returns the length
+    /// that all refused writes have left, and the fence.
+    ///
+    /// A truncation of the same generation counts as done afterwards: carry out
+    /// those that are pending before.
+    pub fn fence(&self, generation: Generation) -> Result<(u64, Generation)> {
+        let mut change = self.begin_change()?;
+        if generation > self.generation() {
+            if !change.writer.has_header {
+                self.write_first_page(&mut change)?;
+            }
+            self.raise(&change, generation)?;
+        }
+        Ok((self.len(), self.generation()))
+    }
+
+    fn raise(&self, change: &Change<'_>, generation: Generation) -> Result<()> {
+        if planted(Bug::ForgetGeneration) {
+            return Ok(());
+        }
+        let header = self.header(&change.writer, generation);
+        self.write_all(&mut [IoSlice::new(&header)], 0)
+            .map_err(|(_, e)| self.failed_change("write the header", e))?;
+        self.generation.store(generation.0, Ordering::Release);
+        Ok(())
     }
 
     fn resize(&self, len: u64, generation: Generation, extend: bool) -> Result<u64> {
@@ -166,10 +194,7 @@ impl Object {
                     self.backing.site.failed_sync(format!("object {}: sync", self.id), e)
                 })?;
             }
-            let header = self.header(&change.writer, generation);
-            self.write_all(&mut [IoSlice::new(&header)], 0)
-                .map_err(|(_, e)| self.failed_change("write the header", e))?;
-            self.generation.store(generation.0, Ordering::Release);
+            self.raise(&change, generation)?;
         }
         Ok(len)
     }

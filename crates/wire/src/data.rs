@@ -100,7 +100,7 @@ records! {
         exists: bool,
         /// Bytes.
         len: u64,
-        /// Its truncate fence.
+        /// Its fence: writes with a lower one are refused.
         generation: Generation,
     }
     /// Shows the right of an administrator to look at all objects of a target.
@@ -308,6 +308,14 @@ requests! {
         offset: u64,
         /// Look for a hole, not for data.
         hole: bool,
+    }
+    /// Raises an object's fence to `access.generation`, durably, unless it is as
+    /// high already; the length stays. An object that does not exist is made,
+    /// empty, so that it refuses older writes too. `exists` of the reply is
+    /// always true.
+    FenceRequest(Fence) -> ObjectStat {
+        /// Which object.
+        access: Access,
     }
     /// Asks whether the server lives.
     PingRequest(Ping) -> () {}

@@ -64,6 +64,8 @@ ops! {
     Allocate = 0x109, "allocate";
     /// Finds data or a hole in an object.
     Seek = 0x10a, "seek";
+    /// Fences older writes to an object and asks for its length.
+    Fence = 0x10b, "fence";
     /// The cluster map.
     GetMap = 0x200, "get_map";
     /// Tickets for data servers.

@@ -79,6 +79,13 @@ pub enum Work {
         /// A hole.
         hole: bool,
     },
+    /// Raise the fence, durably, and ask for the length.
+    Fence {
+        /// The object; it is made if it is not there, for the fence.
+        object: ObjectId,
+        /// The fence, at the least.
+        generation: Generation,
+    },
     /// Ask for length and fence.
     Stat {
         /// The object.

@@ -60,7 +60,8 @@ impl<'a> Run<'a> {
         let outcome = match self.rng.u8(0..64) {
             0..24 => self.write(&target),
             24..30 => self.append(&target),
-            30..35 => self.truncate(&target),
+            30..33 => self.truncate(&target),
+            33..35 => self.fence(&target),
             35..38 => self.punch(&target),
             38..40 => self.allocate(&target),
             40..50 => self.sync(&target),
@@ -207,11 +208,32 @@ impl<'a> Run<'a> {
         self.begin(file, state);
         let len = object.truncate(base + bytes, generation)?;
         self.end(file, len);
-        let late = write_pieces(&object, &[(0, 4)], b"late", Generation(generation.0 - 1));
-        if !late.is_err_and(|e| e.kind == ErrorKind::Stale) && self.wrong.is_none() {
-            self.wrong = Some(format!("object {file:x} took a write from before its truncation"));
-        }
+        self.late(file, &object, generation);
         Ok(())
+    }
+
+    /// Also of an object that this makes.
+    fn fence(&mut self, target: &Target) -> Outcome {
+        let Some(file) = self.pick(true) else { return Ok(()) };
+        let object = self.object(target, file)?;
+        let mut state = self.of(file).now().clone();
+        state.generation += 1;
+        let generation = Generation(state.generation);
+        self.begin(file, state);
+        let (len, fence) = object.fence(generation)?;
+        self.end(file, len);
+        if fence != generation && self.wrong.is_none() {
+            self.wrong = Some(format!("object {file:x} has the fence {fence}, not {generation}"));
+        }
+        self.late(file, &object, generation);
+        Ok(())
+    }
+
+    fn late(&mut self, file: u64, object: &Object, generation: Generation) {
+        let late = write_pieces(object, &[(0, 4)], b"late", Generation(generation.0 - 1));
+        if !late.is_err_and(|e| e.kind == ErrorKind::Stale) && self.wrong.is_none() {
+            self.wrong = Some(format!("object {file:x} took a write from before its fence"));
+        }
     }
 
     fn punch(&mut self, target: &Target) -> Outcome {

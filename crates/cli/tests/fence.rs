@@ -1,0 +1,76 @@
+//! Fencing a file whose writer may still have something on its way: a client
+//! that carries a generation to all objects, and one that comes late.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod harness;
+mod library;
+
+use harness::{Cluster, Place, noise};
+use library::{client, config};
+use weir_client::{Client, Context, CreateOptions, File};
+use weir_types::{ErrorKind, FileId, Generation, LayoutKind, LayoutSpec};
+use weir_wire::Rights;
+
+/// Every kind of layout, small enough that a short file is on many objects.
+fn layouts() -> [LayoutSpec; 3] {
+    let striped = LayoutSpec { stripe_unit_bytes: 8192, ..LayoutSpec::default() };
+    let fragments = LayoutSpec {
+        kind: LayoutKind::Fragments,
+        fragment_bytes: vec![10_000, 4096, 70_000],
+        ..LayoutSpec::default()
+    };
+    let chunked =
+        LayoutSpec { kind: LayoutKind::Chunked, segment_bytes: 1 << 20, ..LayoutSpec::default() };
+    [striped, fragments, chunked]
+}
+
+/// A client that gives up soon.
+fn hasty(cluster: &Cluster<'_>) -> Client {
+    let config = config(cluster).without_cache();
+    Client::connect(weir_client::ClientConfig { request_timeout_ms: 1000, ..config }).unwrap()
+}
+
+fn read(file: &File, len: usize) -> Vec<u8> {
+    let mut buffer = vec![0; len];
+    file.read_at(&Context::root(), 0, &mut buffer).unwrap();
+    buffer
+}
+
+#[test]
+fn the_size_of_a_dead_writer_is_found_and_its_late_writes_change_nothing() {
+    let place = Place::new();
+    let cluster = place.up("fence", &["--targets", "4"]);
+    let ctx = Context::root();
+    for (number, layout) in layouts().into_iter().enumerate() {
+        let name = format!("f{number}").into_bytes();
+        let (dying, next) = (hasty(&cluster), client(&cluster, false));
+        let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
+        let (late, attr) = dying.create(&ctx, FileId::ROOT, &name, &options).unwrap();
+        // Not in order, with a hole that leaves objects without a byte.
+        let data = noise(5000, number as u64);
+        late.write_at(&ctx, 30_001, &data).unwrap();
+        late.write_at(&ctx, 7, &data).unwrap();
+        let (file, _) = next.open(&ctx, attr.file, Rights::READ_WRITE).unwrap();
+        let higher = Generation(attr.generation.0 + 1);
+        for _ in 0..2 {
+            let fenced = file.fence(&ctx, higher).unwrap();
+            assert_eq!((fenced.size, fenced.newest), (35_001, higher), "{:?}", file.layout().kind);
+        }
+        // Over what it wrote, and where no object was.
+        for offset in [7, 12_000] {
+            let refused = late.write_at(&ctx, offset, &[9; 100]).unwrap_err();
+            assert_eq!(refused.kind, ErrorKind::Stale, "{refused}");
+        }
+        let mut expected = vec![0; 35_001];
+        expected[30_001..].copy_from_slice(&data);
+        expected[7..5007].copy_from_slice(&data);
+        assert!(read(&late, 35_001) == expected, "{:?}", file.layout().kind);
+        late.close(&ctx).ok();
+        file.close(&ctx).unwrap();
+        // The objects that the fence made go with the file.
+        next.unlink(&ctx, FileId::ROOT, &name).unwrap();
+    }
+    // Nothing that the fence made is taken for damage.
+    cluster.weir(&["fsck"]).ok();
+}
