@@ -1,14 +1,18 @@
 //! The client: one session with a cluster.
 
-use crate::config::ClientConfig;
+use crate::config::{ClientConfig, Consistency};
 use crate::context::Context;
+use crate::core::news::Found;
 use crate::counters::Counters;
 use crate::drive::Call;
+use crate::events::EventQueue;
 use crate::file::{File, OpenState};
+use crate::holdings::Holdings;
+use crate::lease_clock::FIRST_LEASE_MS;
+use crate::leases::UpperCache;
 use crate::servers::Servers;
 use crate::session::MetaSession;
 use crate::writer::Writer;
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,14 +38,8 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 /// Files closed before the metadata server is told, at the most.
 const CLOSE_BATCH: usize = 64;
 
-#[derive(Default)]
-struct Opened {
-    files: BTreeMap<FileId, (Arc<OpenState>, u32)>,
-    /// Opens that the metadata server counts, those being closed included.
-    counts: BTreeMap<FileId, u32>,
-    /// Closed, but not yet told.
-    closing: Vec<FileId>,
-}
+/// The end of the client waits for the metadata server so long.
+const END_MS: u64 = 1_000;
 
 /// What all handles of a client share.
 pub(crate) struct Inner {
@@ -50,7 +48,10 @@ pub(crate) struct Inner {
     pub(crate) session: MetaSession,
     pub(crate) servers: Servers,
     pub(crate) buffers: BufferPool,
-    opened: Arc<Mutex<Opened>>,
+    pub(crate) holdings: Arc<Holdings>,
+    pub(crate) events: EventQueue,
+    /// What caches on top of this client.
+    pub(crate) upper: Option<Arc<dyn UpperCache>>,
     stop: Arc<(Mutex<bool>, Condvar)>,
 }
 
@@ -67,36 +68,50 @@ impl Client {
     /// `Unreachable` if nothing listens, `AuthFailed` if the key is wrong,
     /// `VersionMismatch`; the message says what to do.
     pub fn connect(config: ClientConfig) -> Result<Self> {
+        Self::start(config, None)
+    }
+
+    /// Opens a session for a layer that caches file contents itself, and gives
+    /// them up when it is told to.
+    ///
+    /// # Errors
+    /// See [`Client::connect`].
+    pub fn connect_with(config: ClientConfig, upper: Arc<dyn UpperCache>) -> Result<Self> {
+        Self::start(config, Some(upper))
+    }
+
+    fn start(config: ClientConfig, upper: Option<Arc<dyn UpperCache>>) -> Result<Self> {
         // Every request on its way has a connection of its own.
         raise_descriptor_limit(MAX_DESCRIPTORS);
+        let config =
+            if config.consistency == Consistency::None { config.without_cache() } else { config };
         let (config, counters) = (Arc::new(config), Arc::new(Counters::default()));
-        let opened = Arc::new(Mutex::new(Opened::default()));
-        let list = opened.clone();
-        let open_files = Box::new(move || {
-            let opened = list.lock();
-            let times = |(file, n): (&FileId, &u32)| std::iter::repeat_n(*file, *n as usize);
-            opened.counts.iter().flat_map(times).collect()
-        });
-        let session = MetaSession::open(config.clone(), counters.clone(), open_files)?;
+        let holdings = Arc::new(Holdings::default());
+        let session = MetaSession::open(config.clone(), counters.clone(), holdings.clone())?;
         let inner = Arc::new(Inner {
             servers: Servers::new(config.clone(), counters.clone()),
             buffers: BufferPool::new(BUFFER_BYTES),
             stop: Arc::default(),
+            events: EventQueue::new()?,
             session,
-            opened,
+            holdings,
+            upper,
             config,
             counters,
         });
-        let spawn = |name: &str, run: fn(&Inner)| {
+        let spawn = |name: &str, run: fn(&Arc<Inner>)| {
             let inner = inner.clone();
             thread::spawn(name, move || run(&inner))
         };
         // Two, because the first may have to wait for a data server: the
         // session must not die of that.
-        let background = vec![
-            spawn("weir-flush", Inner::flush_regularly)?,
-            spawn("weir-alive", Inner::keep_alive)?,
+        let mut background = vec![
+            spawn("weir-flush", |inner| inner.flush_regularly())?,
+            spawn("weir-alive", |inner| inner.keep_alive())?,
         ];
+        if inner.config.consistency == Consistency::Strict {
+            background.push(spawn("weir-poll", Inner::poll_events)?);
+        }
         Ok(Self { inner, background })
     }
 
@@ -146,12 +161,16 @@ impl Client {
         let (stopped, wake) = &*self.inner.stop;
         *stopped.lock() = true;
         wake.notify_all();
-        for thread in self.background.drain(..) {
+        let workers = self.inner.events.stop();
+        for thread in self.background.drain(..).chain(workers) {
             if thread.join().is_err() {
                 tracing::error!("a background thread of the client panicked");
             }
         }
         self.inner.send_closes();
+        if self.inner.holdings.opened.lock().counts.is_empty() {
+            self.inner.session.end(END_MS);
+        }
     }
 }
 
@@ -170,11 +189,12 @@ impl Inner {
         self: &Arc<Self>,
         ctx: &Context,
         open: &OpenFile,
+        found: Found,
         emptied: bool,
     ) -> Result<File> {
         let file = open.attr.file;
         let state = {
-            let mut opened = self.opened.lock();
+            let mut opened = self.holdings.opened.lock();
             *opened.counts.entry(file).or_default() += 1;
             match opened.files.entry(file) {
                 Entry::Occupied(mut entry) => {
@@ -203,6 +223,7 @@ impl Inner {
             state.fetch_layout(self, ctx, covered_bytes(&open.layout), rights)?;
         }
         self.settle_pending(call, open)?;
+        state.take_lease(self, found);
         Ok(handle)
     }
 
@@ -226,7 +247,7 @@ impl Inner {
     /// A handle is gone.
     pub(crate) fn closed(&self, state: &Arc<OpenState>) {
         let many = {
-            let mut opened = self.opened.lock();
+            let mut opened = self.holdings.opened.lock();
             if let Entry::Occupied(mut entry) = opened.files.entry(state.id) {
                 entry.get_mut().1 -= 1;
                 if entry.get().1 == 0 {
@@ -243,7 +264,7 @@ impl Inner {
 
     /// The state of a file if it is open here.
     pub(crate) fn open_state(&self, file: FileId) -> Option<Arc<OpenState>> {
-        self.opened.lock().files.get(&file).map(|(state, _)| state.clone())
+        self.holdings.opened.lock().files.get(&file).map(|(state, _)| state.clone())
     }
 
     /// Attributes as this client sees them: its own writes included.
@@ -271,7 +292,9 @@ impl Inner {
             // of earlier writes.
             Writer::flush(Call { inner: self, file: state, ctx })?;
         }
-        let reply = self.session.change(ctx, request)?;
+        let (reply, changed) = self.alter(ctx, request, &[request.file], &[]);
+        let reply = reply?;
+        self.keep_changed(changed, &reply.attr, None);
         match (&state, request.size) {
             (Some(state), Some(size)) => {
                 state.update(&reply);
@@ -307,7 +330,8 @@ impl Inner {
     fn flush_regularly(&self) {
         let ctx = Context::root();
         while self.next_turn() {
-            let files: Vec<_> = self.opened.lock().files.values().map(|f| f.0.clone()).collect();
+            let files: Vec<_> =
+                self.holdings.opened.lock().files.values().map(|f| f.0.clone()).collect();
             for state in files {
                 Writer::flush_old(Call { inner: self, file: &state, ctx: &ctx });
                 state.reader().expire();
@@ -318,7 +342,8 @@ impl Inner {
     fn keep_alive(&self) {
         while self.next_turn() {
             self.send_closes();
-            if self.session.idle_for(KEEPALIVE)
+            let lease = self.holdings.clock.lease_ms().unwrap_or(FIRST_LEASE_MS);
+            if self.session.idle_for(KEEPALIVE.min(Duration::from_millis(lease / 3)))
                 && let Err(error) = self.session.call(&Context::root(), &PingRequest {})
             {
                 tracing::warn!("metadata server: {error}");
@@ -327,14 +352,14 @@ impl Inner {
     }
 
     fn send_closes(&self) {
-        let files = std::mem::take(&mut self.opened.lock().closing);
+        let files = std::mem::take(&mut self.holdings.opened.lock().closing);
         if files.is_empty() {
             return;
         }
         let request = CloseRequest { files };
         match self.session.change(&Context::root(), &request) {
             Ok(()) => {
-                let mut opened = self.opened.lock();
+                let mut opened = self.holdings.opened.lock();
                 for file in request.files {
                     if let Entry::Occupied(mut count) = opened.counts.entry(file) {
                         *count.get_mut() -= 1;
@@ -346,7 +371,7 @@ impl Inner {
             }
             Err(error) => {
                 tracing::warn!("metadata server: {error}; will say later what was closed");
-                self.opened.lock().closing.extend(request.files);
+                self.holdings.opened.lock().closing.extend(request.files);
             }
         }
     }

@@ -221,8 +221,14 @@ impl Inner {
             let slice = if self.events.stop.fd().is_some() { wait.remaining() } else { SLICE };
             match conn.socket().wait(Interest::READ, slice, self.events.stop.fd()) {
                 Ok(Woken::Ready) => break,
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(std::io::Error::from(e).into()),
+                Ok(_) => {}
+                Err(e) => {
+                    let error = Error::from(std::io::Error::from(e));
+                    // A signal ends a wait; it goes on.
+                    if error.kind != ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
             }
         }
         let wait = Wait::for_ms(timeout_ms);

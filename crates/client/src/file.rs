@@ -15,8 +15,8 @@ use crate::reader::Reader;
 use crate::write::WriteData;
 use crate::writer::Writer;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use weir_host::sync::{Condvar, Mutex, MutexGuard, RwLock};
 use weir_layout::{RegionList, covered_bytes};
@@ -27,11 +27,10 @@ use weir_types::{
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::Access;
 use weir_wire::key::Mac;
-use weir_wire::lease::{LeaseMode, TO_THE_END};
+use weir_wire::lease::{LeaseMode, RecoveredRequest, TO_THE_END};
 use weir_wire::meta::{
     ExtendRequest, GetAttrRequest, GetLayoutRequest, LayoutPage, OpenFile, PendingTruncate,
-    SetAttrRequest,
-    TruncateDoneRequest,
+    SetAttrRequest, TruncateDoneRequest,
 };
 
 /// What the metadata server granted.
@@ -330,6 +329,9 @@ impl OpenState {
 
     /// Carries out what a client left undone.
     pub(crate) fn settle_pending(&self, call: Call<'_>, pending: &PendingTruncate) -> Result<()> {
+        if pending.size == TO_THE_END {
+            return self.recover(call, pending.generation);
+        }
         let list = objects(self.id, &self.layout(), pending.size)
             .into_iter()
             .map(|(object, target, len)| {
@@ -339,6 +341,19 @@ impl OpenState {
         run_control(call, list)?;
         let done = TruncateDoneRequest { file: self.id, generation: pending.generation };
         call.inner.session.change(call.ctx, &done)
+    }
+}
+
+impl OpenState {
+    /// Ends the writes of a client that was cut off: its generation is fenced
+    /// off, and the size is what the objects make.
+    fn recover(&self, call: Call<'_>, generation: Generation) -> Result<()> {
+        self.fetch_layout(call.inner, call.ctx, 0, Rights::READ_WRITE)?;
+        let fenced = self.fence_objects(call, generation)?;
+        let request = RecoveredRequest { file: self.id, generation, size: fenced.size };
+        let (result, _) = call.inner.alter(call.ctx, &request, &[self.id], &[]);
+        self.saw_attr(&result?);
+        self.refresh(call.inner, call.ctx)
     }
 }
 
@@ -380,8 +395,10 @@ impl File {
     /// See [`File::set_consistency`].
     pub fn consistency(&self) -> Consistency {
         let now = self.consistency.load(Ordering::Relaxed);
-        let all = [Consistency::Strict, Consistency::Relaxed, Consistency::None];
-        all.into_iter().find(|c| *c as u8 == now).unwrap_or_default()
+        let all = [Consistency::Relaxed, Consistency::None];
+        let hint = all.into_iter().find(|c| *c as u8 == now);
+        // A client that hears of no events cannot be stricter than it is.
+        hint.unwrap_or(self.inner.config.consistency)
     }
 
     /// The lease that this client holds on the whole file: as long as it does,
@@ -588,7 +605,7 @@ impl Drop for File {
 
 /// What each region covers.
 fn ranges(regions: &RegionList) -> Vec<Range<u64>> {
-    todo_ranges(regions)
+    regions.ranges().map(|(offset, len)| offset..offset.saturating_add(len)).collect()
 }
 
 /// A request that changes no attribute.

@@ -7,10 +7,10 @@ use weir_types::codec::Bytes;
 use weir_types::{Attr, ErrorKind, FileId, FileKind, FsUsage, LayoutSpec, Result};
 use weir_wire::capability::Rights;
 use weir_wire::meta::{
-    CreateRequest, DirPage, GetAttrRequest, GetDefaultLayoutRequest, GetXattrRequest, LinkRequest,
-    ListXattrRequest, LookupRequest, MkdirRequest, OpenRequest, ReaddirRequest, ReadlinkRequest,
-    RemoveXattrRequest, RenameRequest, RmdirRequest, SetAttrRequest, SetLayoutRequest,
-    SetXattrRequest, StatfsRequest, SymlinkRequest, UnlinkRequest, XattrMode,
+    CreateRequest, DirPage, GetDefaultLayoutRequest, LinkRequest, ListXattrRequest, MkdirRequest,
+    OpenRequest, ReaddirRequest, ReadlinkRequest, RemoveXattrRequest, RenameRequest, RmdirRequest,
+    SetAttrRequest, SetLayoutRequest, SetXattrRequest, StatfsRequest, SymlinkRequest,
+    UnlinkRequest, XattrMode,
 };
 
 /// How to create a file.
@@ -43,8 +43,7 @@ impl Default for CreateOptions {
 impl Client {
     /// Finds a name in a directory.
     pub fn lookup(&self, ctx: &Context, parent: FileId, name: &[u8]) -> Result<Attr> {
-        let attr = self.inner.session.call(ctx, &LookupRequest { parent, name: name.into() })?;
-        Ok(self.inner.seen(attr))
+        self.inner.lookup(ctx, parent, name)
     }
 
     /// Finds a path from the root, following no symbolic link in its last part
@@ -81,8 +80,7 @@ impl Client {
 
     /// Attributes of a file, this client's own writes included.
     pub fn getattr(&self, ctx: &Context, file: FileId) -> Result<Attr> {
-        let attr = self.inner.session.call(ctx, &GetAttrRequest { file })?;
-        Ok(self.inner.seen(attr))
+        self.inner.getattr(ctx, file)
     }
 
     /// Changes attributes (see [`crate::set_nothing`]).
@@ -92,8 +90,9 @@ impl Client {
 
     /// Opens a file.
     pub fn open(&self, ctx: &Context, file: FileId, rights: Rights) -> Result<(File, Attr)> {
-        let reply = self.inner.session.change(ctx, &OpenRequest { file, rights })?;
-        let handle = self.inner.opened(ctx, &reply, false)?;
+        let (reply, found) = self.inner.session.alter(ctx, &OpenRequest { file, rights });
+        let reply = reply?;
+        let handle = self.inner.opened(ctx, &reply, found, false)?;
         Ok((handle, self.inner.seen(reply.attr)))
     }
 
@@ -116,9 +115,11 @@ impl Client {
             rights: options.rights,
             layout: options.layout.clone(),
         };
-        let reply = self.inner.session.change(ctx, &request)?;
+        let (reply, changed) = self.inner.alter(ctx, &request, &[], &[(parent, name)]);
+        let reply = reply?;
+        self.inner.keep_changed(changed, &reply.attr, Some((parent, name)));
         let emptied = options.truncate && reply.attr.size == 0;
-        let handle = self.inner.opened(ctx, &reply, emptied)?;
+        let handle = self.inner.opened(ctx, &reply, changed.found, emptied)?;
         Ok((handle, self.inner.seen(reply.attr)))
     }
 
@@ -149,35 +150,56 @@ impl Client {
             rights: Rights::READ,
             layout: None,
         };
-        Ok(self.inner.session.change(ctx, &request)?.attr)
+        let (reply, changed) = self.inner.alter(ctx, &request, &[], &[(parent, name)]);
+        let attr = reply?.attr;
+        self.inner.keep_changed(changed, &attr, Some((parent, name)));
+        Ok(attr)
     }
 
     /// Makes a directory.
     pub fn mkdir(&self, ctx: &Context, parent: FileId, name: &[u8], mode: u16) -> Result<Attr> {
-        self.inner.session.change(ctx, &MkdirRequest { parent, name: name.into(), mode })
+        let request = MkdirRequest { parent, name: name.into(), mode };
+        let (attr, changed) = self.inner.alter(ctx, &request, &[], &[(parent, name)]);
+        let attr = attr?;
+        self.inner.keep_changed(changed, &attr, Some((parent, name)));
+        Ok(attr)
     }
 
     /// Removes a name that is not a directory's; returns what is left of its
     /// file: the attributes, with `nlink` 0 if that was its last name.
     pub fn unlink(&self, ctx: &Context, parent: FileId, name: &[u8]) -> Result<Option<Attr>> {
         let request = UnlinkRequest { parent, name: name.into() };
-        Ok(self.inner.session.change(ctx, &request)?.attr)
+        let (reply, _) = self.inner.alter(ctx, &request, &[], &[(parent, name)]);
+        let left = reply?.attr;
+        if let Some(attr) = &left {
+            self.inner.forget(attr.file);
+        }
+        Ok(left)
     }
 
     /// Removes an empty directory.
     pub fn rmdir(&self, ctx: &Context, parent: FileId, name: &[u8]) -> Result<()> {
-        self.inner.session.change(ctx, &RmdirRequest { parent, name: name.into() })
+        let request = RmdirRequest { parent, name: name.into() };
+        self.inner.alter(ctx, &request, &[], &[(parent, name)]).0
     }
 
     /// Moves a name.
     pub fn rename(&self, ctx: &Context, request: &RenameRequest) -> Result<()> {
-        self.inner.session.change(ctx, request).map(drop)
+        let names =
+            [(request.parent, &request.name[..]), (request.new_parent, &request.new_name[..])];
+        let (reply, _) = self.inner.alter(ctx, request, &[], &names);
+        if let Some(attr) = reply?.attr {
+            self.inner.forget(attr.file);
+        }
+        Ok(())
     }
 
     /// Gives a file another name.
     pub fn link(&self, ctx: &Context, file: FileId, parent: FileId, name: &[u8]) -> Result<Attr> {
         let request = LinkRequest { file, parent, name: name.into() };
-        let attr = self.inner.session.change(ctx, &request)?;
+        let (attr, changed) = self.inner.alter(ctx, &request, &[file], &[(parent, name)]);
+        let attr = attr?;
+        self.inner.keep_changed(changed, &attr, Some((parent, name)));
         Ok(self.inner.seen(attr))
     }
 
@@ -190,7 +212,10 @@ impl Client {
         target: &[u8],
     ) -> Result<Attr> {
         let request = SymlinkRequest { parent, name: name.into(), target: target.into() };
-        self.inner.session.change(ctx, &request)
+        let (attr, changed) = self.inner.alter(ctx, &request, &[], &[(parent, name)]);
+        let attr = attr?;
+        self.inner.keep_changed(changed, &attr, Some((parent, name)));
+        Ok(attr)
     }
 
     /// What a symbolic link says.
@@ -208,17 +233,12 @@ impl Client {
         attributes: bool,
     ) -> Result<DirPage> {
         let request = ReaddirRequest { dir, cookie, max_entries, attributes };
-        let mut page = self.inner.session.call(ctx, &request)?;
-        for entry in &mut page.entries {
-            entry.attr = entry.attr.take().map(|attr| self.inner.seen(attr));
-        }
-        Ok(page)
+        self.inner.readdir(ctx, &request)
     }
 
     /// The value of an extended attribute.
     pub fn get_xattr(&self, ctx: &Context, file: FileId, name: &[u8]) -> Result<Vec<u8>> {
-        let request = GetXattrRequest { file, name: name.into() };
-        Ok(self.inner.session.call(ctx, &request)?.0)
+        self.inner.get_xattr(ctx, file, name)
     }
 
     /// Sets an extended attribute.
@@ -231,7 +251,7 @@ impl Client {
         mode: XattrMode,
     ) -> Result<()> {
         let request = SetXattrRequest { file, name: name.into(), value: value.into(), mode };
-        self.inner.session.change(ctx, &request)
+        self.inner.alter(ctx, &request, &[file], &[]).0
     }
 
     /// The names of all extended attributes.
@@ -241,7 +261,8 @@ impl Client {
 
     /// Removes an extended attribute.
     pub fn remove_xattr(&self, ctx: &Context, file: FileId, name: &[u8]) -> Result<()> {
-        self.inner.session.change(ctx, &RemoveXattrRequest { file, name: name.into() })
+        let request = RemoveXattrRequest { file, name: name.into() };
+        self.inner.alter(ctx, &request, &[file], &[]).0
     }
 
     /// Space of the file system.
@@ -256,7 +277,7 @@ impl Client {
         file: FileId,
         layout: Option<LayoutSpec>,
     ) -> Result<()> {
-        self.inner.session.change(ctx, &SetLayoutRequest { file, layout })
+        self.inner.alter(ctx, &SetLayoutRequest { file, layout }, &[file], &[]).0
     }
 
     /// The layout that new files of a directory get.

@@ -3,6 +3,7 @@
 //! reader's own buffer is there to take them. No thread, no copy.
 
 use crate::buffer::Buffer;
+use crate::config::Consistency;
 use crate::core::stream::Streams;
 use crate::counters::add;
 use crate::drive::Call;
@@ -42,6 +43,8 @@ pub(crate) struct Reader {
     ahead: Vec<Range<u64>>,
     /// Grows when everything fetched ahead becomes invalid.
     version: u64,
+    /// How often the leases had been lost when that was fetched.
+    losses: u64,
 }
 
 impl Reader {
@@ -60,13 +63,28 @@ impl Reader {
     }
 
     /// Reads at least one byte, at most all of `dest`, which lies within the file.
-    pub(crate) fn read(call: Call<'_>, offset: u64, dest: &mut [u8]) -> Result<usize> {
+    pub(crate) fn read(
+        call: Call<'_>,
+        consistency: Consistency,
+        offset: u64,
+        dest: &mut [u8],
+    ) -> Result<usize> {
         let file = call.file;
         let range = offset..offset + dest.len() as u64;
         let (taken, version) = {
             let mut reader = file.reader();
+            let losses = file.losses();
+            if std::mem::replace(&mut reader.losses, losses) != losses {
+                reader.clear();
+            }
             let taken = reader.take(offset);
-            reader.fetch_ahead(call, range);
+            // Ahead of the lease, others may write before it is read.
+            let limit = match consistency {
+                Consistency::Strict => file.lease().reach(offset),
+                Consistency::Relaxed => u64::MAX,
+                Consistency::None => 0,
+            };
+            reader.fetch_ahead(call, range, limit);
             (taken, reader.version)
         };
         match taken {
@@ -94,14 +112,15 @@ impl Reader {
         next.map_or(u64::MAX, |next| next - offset)
     }
 
-    fn fetch_ahead(&mut self, call: Call<'_>, range: Range<u64>) {
+    fn fetch_ahead(&mut self, call: Call<'_>, range: Range<u64>, limit: u64) {
+        let size = call.file.size().min(limit);
         if call.file.dirty.load(Ordering::Acquire) {
             // It would be out of date when it is used.
             return;
         }
-        let limit = call.inner.config.read_ahead_bytes;
+        let window = call.inner.config.read_ahead_bytes;
         let mut ahead = std::mem::take(&mut self.ahead);
-        self.streams.on_read(range, call.file.size(), limit, &mut ahead);
+        self.streams.on_read(range, size, window, &mut ahead);
         for range in ahead.drain(..) {
             let len = range.end - range.start;
             // What the layout does not cover is a hole: nothing to fetch.

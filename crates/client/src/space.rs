@@ -3,6 +3,7 @@
 
 use crate::context::Context;
 use crate::control::{Control, ask_objects};
+use crate::core::lease::CallKind;
 use crate::core::plan::Part;
 use crate::drive::Call;
 use crate::file::File;
@@ -11,6 +12,7 @@ use std::ops::Range;
 use weir_layout::{covered_bytes, object_len, segment_at, segment_offset, split};
 use weir_types::limits::MAX_ALLOCATE_BYTES;
 use weir_types::{ColumnIndex, CopyIndex, FileId, FileLayout, ObjectId, Result, Segment};
+use weir_wire::lease::TO_THE_END;
 
 /// Objects asked at once when looking for data or a hole: as many segments as
 /// it takes, and at least one whole.
@@ -29,6 +31,7 @@ impl File {
     /// Makes a range zeros and gives its room back; the size stays. What lies
     /// behind the end of the file is not touched.
     pub fn punch(&self, ctx: &Context, offset: u64, len: u64) -> Result<()> {
+        let _entered = self.enter_whole(ctx)?;
         Writer::change_space(self.call(ctx), Space::Punch, offset, len, true)
     }
 
@@ -39,14 +42,17 @@ impl File {
     /// `NoSpace`: some of the room may have been reserved; `Unsupported` if the
     /// local file system of a target cannot.
     pub fn allocate(&self, ctx: &Context, offset: u64, len: u64, keep_size: bool) -> Result<()> {
+        let _entered = self.enter_whole(ctx)?;
         Writer::change_space(self.call(ctx), Space::Reserve, offset, len, keep_size)
     }
 
     /// Makes a range zeros whose room stays reserved. Unless `keep_size`, the
     /// file grows to hold the range.
     pub fn zero(&self, ctx: &Context, offset: u64, len: u64, keep_size: bool) -> Result<()> {
-        self.punch(ctx, offset, len)?;
-        self.allocate(ctx, offset, len, keep_size)
+        let _entered = self.enter_whole(ctx)?;
+        let call = self.call(ctx);
+        Writer::change_space(call, Space::Punch, offset, len, true)?;
+        Writer::change_space(call, Space::Reserve, offset, len, keep_size)
     }
 
     /// The first byte at or after `offset` that may be other than zero; `None`
@@ -67,7 +73,9 @@ impl File {
 
     fn seek(&self, ctx: &Context, offset: u64, hole: bool) -> Result<Option<u64>> {
         let call = self.call(ctx);
+        let _entered = self.enter(ctx, &[offset..TO_THE_END], CallKind::Read)?;
         Writer::settle(call)?;
+        self.learn_size(call, TO_THE_END)?;
         let size = self.size();
         if offset >= size {
             return Ok(None);

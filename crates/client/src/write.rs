@@ -2,6 +2,7 @@
 //! has confirmed it, so that it can be sent again.
 
 use crate::buffer::Buffer;
+use crate::config::Consistency;
 use crate::core::plan::Plan;
 use crate::core::transfer::Transfer;
 use crate::counters::add;
@@ -45,6 +46,8 @@ pub(crate) struct WriteOp {
     conns: Vec<Option<DataConn>>,
     /// The run of the machine that confirmed each part.
     confirmed_by: Vec<Option<u64>>,
+    /// How often the leases had been lost when it was written.
+    losses: u64,
 }
 
 struct WriteParts<'a> {
@@ -53,6 +56,7 @@ struct WriteParts<'a> {
     conns: &'a mut Vec<Option<DataConn>>,
     confirmed_by: &'a mut Vec<Option<u64>>,
     data: &'a [u8],
+    losses: u64,
 }
 
 impl WriteOp {
@@ -63,6 +67,7 @@ impl WriteOp {
         offset: u64,
         data: WriteData,
         slice: Range<usize>,
+        losses: u64,
     ) -> Self {
         let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
         let mut op = Self {
@@ -73,6 +78,7 @@ impl WriteOp {
             conns: plan.parts.iter().map(|_| None).collect(),
             confirmed_by: vec![None; plan.parts.len()],
             plan,
+            losses,
         };
         // What fails now is tried again by `finish`.
         if let Err(error) = op.drive(call, Until::Sent) {
@@ -111,6 +117,7 @@ impl WriteOp {
             conns: &mut self.conns,
             confirmed_by: &mut self.confirmed_by,
             data,
+            losses: self.losses,
         };
         drive(call, &mut self.transfer, &mut parts, until)
     }
@@ -126,6 +133,13 @@ impl Parts for WriteParts<'_> {
     }
 
     fn send(&mut self, part: usize, _locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()> {
+        if self.call.inner.config.consistency == Consistency::Strict {
+            // No write starts while leases may have been taken away.
+            self.call.inner.holdings.clock.wait(wait)?;
+            if self.call.file.losses() != self.losses {
+                return Err(ErrorKind::LeaseLost.into());
+            }
+        }
         let chunk = self.plan.chunk(part);
         let at = usize::try_from(chunk.buffer_offset).unwrap_or(usize::MAX);
         let source = self.data.get(at..).ok_or(ErrorKind::Internal)?;

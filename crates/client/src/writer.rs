@@ -56,6 +56,9 @@ pub(crate) struct Writer {
     /// file is known to be durable.
     complete: bool,
     since: Option<Instant>,
+    /// How often the leases had been lost when the last write began: what was
+    /// written before another loss is not sent any more.
+    losses: u64,
 }
 
 impl Writer {
@@ -64,18 +67,35 @@ impl Writer {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
         let mut writer = Self::begin(call, offset, data.len())?;
+        writer.take(call, offset, data)
+    }
+
+    /// Writes a copy of `data` at the end of the file as this client knows it;
+    /// returns where that was.
+    pub(crate) fn append(call: Call<'_>, data: &[u8]) -> Result<u64> {
+        let ctx = patient(call.ctx);
+        let call = Call { ctx: &ctx, ..call };
+        let mut writer = call.file.writer();
+        // Nobody of this client writes meanwhile: the writer is locked.
+        let offset = call.file.size();
+        writer.prepare(call, offset, data.len())?;
+        writer.take(call, offset, data)?;
+        Ok(offset)
+    }
+
+    fn take(&mut self, call: Call<'_>, offset: u64, data: &[u8]) -> Result<()> {
         if call.inner.config.write_behind_bytes > 0 && data.len() < DIRECT_BYTES {
-            writer.gather(call, offset, data)?;
+            self.gather(call, offset, data)?;
         } else {
-            writer.send_gathered(call);
+            self.send_gathered(call);
             for (i, chunk) in data.chunks(MAX_CALL_BYTES).enumerate() {
                 let mut buffer = Buffer::take(&call.inner.buffers, chunk.len());
                 buffer[..chunk.len()].copy_from_slice(chunk);
                 let offset = offset + (i * MAX_CALL_BYTES) as u64;
-                writer.submit(call, offset, WriteData::Ours(buffer, chunk.len()))?;
+                self.submit(call, offset, WriteData::Ours(buffer, chunk.len()))?;
             }
         }
-        writer.end(call)
+        self.end(call)
     }
 
     /// Writes a buffer that was given away.
@@ -173,18 +193,41 @@ impl Writer {
 
     /// Locks the writer, reports an earlier failure, makes room in the layout.
     fn begin(call: Call<'_>, offset: u64, len: usize) -> Result<MutexGuard<'_, Writer>> {
-        let end = offset.checked_add(len as u64).ok_or(ErrorKind::FileTooLarge)?;
         let mut writer = call.file.writer();
-        writer.take_error()?;
+        writer.prepare(call, offset, len)?;
+        Ok(writer)
+    }
+
+    fn prepare(&mut self, call: Call<'_>, offset: u64, len: usize) -> Result<()> {
+        let end = offset.checked_add(len as u64).ok_or(ErrorKind::FileTooLarge)?;
+        self.notice_loss(call);
+        self.take_error()?;
         call.file.cover(call, end)?;
         // In this order: a reader that does not see `dirty` has fetched what
         // it fetched ahead before, and it is forgotten.
         call.file.dirty.store(true, Ordering::Release);
         call.file.reader().clear();
         if len > 0 {
-            writer.wrote(call, end, len);
+            self.wrote(call, end, len);
         }
-        Ok(writer)
+        Ok(())
+    }
+
+    /// What was written under leases that were lost is not sent: somebody else
+    /// may have written since. Whoever wrote it is told.
+    fn notice_loss(&mut self, call: Call<'_>) {
+        let losses = call.file.losses();
+        if std::mem::replace(&mut self.losses, losses) == losses {
+            return;
+        }
+        let unsent = self.gathered.take().is_some() || !self.in_flight.is_empty();
+        if call.file.take_lost_writes() || unsent {
+            let what = "the metadata server had not heard of this client for too long: what was \
+                        written and not synced may be gone";
+            self.error.get_or_insert(Error::new(ErrorKind::LeaseLost, what));
+        }
+        self.written.forget();
+        self.complete = false;
     }
 
     fn wrote(&mut self, call: Call<'_>, end: u64, len: usize) {
@@ -214,7 +257,7 @@ impl Writer {
                     return self.submit(call, offset, WriteData::Ours(buffer, data.len()));
                 }
                 Gather::Append(n) => {
-                    self.append(call, capacity, offset, &data[..n])?;
+                    self.hold(call, capacity, offset, &data[..n])?;
                     offset += n as u64;
                     data = &data[n..];
                 }
@@ -223,7 +266,7 @@ impl Writer {
         Ok(())
     }
 
-    fn append(&mut self, call: Call<'_>, capacity: usize, offset: u64, data: &[u8]) -> Result<()> {
+    fn hold(&mut self, call: Call<'_>, capacity: usize, offset: u64, data: &[u8]) -> Result<()> {
         let mut gathered = match self.gathered.take() {
             Some(gathered) => gathered,
             None => Gathered {
@@ -291,7 +334,7 @@ impl Writer {
         for part in &plan.parts {
             self.unsynced.entry((part.object, part.target)).or_default();
         }
-        let op = WriteOp::start(call, plan, offset, data, slice);
+        let op = WriteOp::start(call, plan, offset, data, slice, self.losses);
         self.in_flight_bytes += op.len();
         self.in_flight.push_back(op);
     }
@@ -333,7 +376,7 @@ impl Writer {
     fn note_clean(&mut self, call: Call<'_>) {
         let clean = self.gathered.is_none() && self.in_flight.is_empty();
         call.file.dirty.store(!clean, Ordering::Release);
-        if clean && call.file.uncommitted().is_none() {
+        if clean && call.file.uncommitted().is_none() && !self.written.has_news() {
             self.since = None;
         }
     }
@@ -344,6 +387,7 @@ impl Writer {
             let ctx = patient(call.ctx);
             let call = Call { ctx: &ctx, ..call };
             let mut writer = call.file.writer();
+            writer.notice_loss(call);
             writer.send_gathered(call);
             writer.finish_all(call);
             writer.note_clean(call);
@@ -365,6 +409,7 @@ impl Writer {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
         let mut writer = call.file.writer();
+        writer.notice_loss(call);
         writer.send_gathered(call);
         writer.finish_all(call);
         let kept = writer.error.clone();
@@ -374,6 +419,7 @@ impl Writer {
     }
 
     fn flush_locked(&mut self, call: Call<'_>) -> Result<()> {
+        self.notice_loss(call);
         self.send_gathered(call);
         self.finish_all(call);
         let committed = self.commit(call);
@@ -382,8 +428,60 @@ impl Writer {
         committed
     }
 
+    /// Before a lease is given up: the servers get all, and the metadata server
+    /// knows size and time. What could not be written is told to the program.
+    ///
+    /// # Errors
+    /// The metadata server could not be told.
+    pub(crate) fn give_up(call: Call<'_>) -> Result<()> {
+        let mut writer = call.file.writer();
+        writer.notice_loss(call);
+        writer.send_gathered(call);
+        writer.finish_all(call);
+        let committed = match writer.commit(call) {
+            Err(error) if error.kind == ErrorKind::Stale => {
+                writer.error.get_or_insert(error);
+                Ok(())
+            }
+            // The last name went, and the file with it: nobody will ask.
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+            result => result,
+        };
+        writer.note_clean(call);
+        committed
+    }
+
+    /// Tells the metadata server size and time of what was written, sent or
+    /// not. Does not wait for data servers, nor for whoever does.
+    pub(crate) fn report(call: Call<'_>) -> Result<()> {
+        for again in [true, false] {
+            let Some(unreported) = call.file.uncommitted() else { return Ok(()) };
+            let request = CommitSizeRequest {
+                file: call.file.id,
+                size: unreported.0,
+                generation: call.file.generation(),
+                mtime: Some(SetTime::At(unreported.1)),
+                written: Vec::new(),
+            };
+            match call.inner.commit_size(call.ctx, &request) {
+                Ok(attr) => {
+                    call.file.saw_attr(&attr);
+                    call.file.committed_if(unreported);
+                    return Ok(());
+                }
+                Err(error) if error.kind == ErrorKind::Stale && again => {
+                    call.file.refresh(call.inner, call.ctx)?;
+                }
+                // The writer will be told by its own commit, or there is nobody.
+                Err(error) if matches!(error.kind, ErrorKind::Stale | ErrorKind::NotFound) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     fn commit(&mut self, call: Call<'_>) -> Result<()> {
-        if call.file.uncommitted().is_none() {
+        if call.file.uncommitted().is_none() && !self.written.has_news() {
             return Ok(());
         }
         let first = |layout: FileLayout| layout.segments.first().map(|s| s.index);
@@ -406,17 +504,21 @@ impl Writer {
     }
 
     fn commit_once(&mut self, call: Call<'_>) -> Result<()> {
-        let Some((size, mtime)) = call.file.uncommitted() else { return Ok(()) };
+        let (size, mtime) = match call.file.uncommitted() {
+            Some((size, mtime)) => (size, Some(SetTime::At(mtime))),
+            // They were reported before all of it was sent.
+            None => (0, None),
+        };
         // Once, but for a file of very many segments.
         loop {
             let request = CommitSizeRequest {
                 file: call.file.id,
                 size,
                 generation: call.file.generation(),
-                mtime: Some(SetTime::At(mtime)),
+                mtime,
                 written: self.written.report(),
             };
-            let attr = call.inner.session.change(call.ctx, &request)?;
+            let attr = call.inner.commit_size(call.ctx, &request)?;
             call.file.saw_attr(&attr);
             if !self.written.reported(&request.written) {
                 call.file.committed();
@@ -465,6 +567,7 @@ impl Writer {
         // Whoever holds the lock is sending.
         let Some(mut writer) = call.file.writer.try_lock() else { return };
         if writer.since.is_some_and(|since| clock::elapsed(since) > MAX_AGE) {
+            writer.notice_loss(call);
             writer.send_gathered(call);
             writer.finish_all(call);
             // A failed write stays in `error`: the program is told by its next

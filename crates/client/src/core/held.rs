@@ -73,13 +73,19 @@ impl Held {
         Some((from, to))
     }
 
-    fn change(&mut self, start: u64, end: u64, of: impl Fn(Option<LeaseMode>) -> Option<LeaseMode>) {
+    fn change(
+        &mut self,
+        start: u64,
+        end: u64,
+        of: impl Fn(Option<LeaseMode>) -> Option<LeaseMode>,
+    ) {
         if start >= end {
             return;
         }
         self.cut(start);
         self.cut(end);
-        let inside: Vec<_> = self.ranges.range(start..end).map(|(s, (e, m))| (*s, *e, *m)).collect();
+        let inside: Vec<_> =
+            self.ranges.range(start..end).map(|(s, (e, m))| (*s, *e, *m)).collect();
         let mut at = start;
         for (first, last, mode) in inside {
             self.put(at, first, of(None));

@@ -193,9 +193,7 @@ impl FileLease {
     pub fn begin_round(&mut self, now: Duration) -> Range<u64> {
         let Some(recall) = &mut self.recall else { return 0..0 };
         let (round, what) = match &mut recall.phase {
-            Phase::Dropping { round, touched, .. } => {
-                (*round + 1, touched.take().unwrap_or(0..0))
-            }
+            Phase::Dropping { round, touched, .. } => (*round + 1, touched.take().unwrap_or(0..0)),
             _ => (1, recall.range.clone()),
         };
         recall.phase = Phase::Dropping { round, since: now, touched: None };

@@ -54,6 +54,11 @@ impl Written {
         marks.set(column);
     }
 
+    /// Whether there is something to report.
+    pub fn has_news(&self) -> bool {
+        !self.new.is_empty()
+    }
+
     /// What to report next: as much as one request holds.
     pub fn report(&self) -> Vec<WrittenColumns> {
         let entry = |(segment, marks): (&SegmentIndex, &Marks)| WrittenColumns {

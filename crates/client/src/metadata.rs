@@ -1,0 +1,205 @@
+//! Names and attributes, asked for or kept, and changes of them.
+
+use crate::client::Inner;
+use crate::config::Consistency;
+use crate::context::Context;
+use crate::core::news::{Asked, Found};
+use crate::counters::add;
+use std::time::Duration;
+use weir_host::clock;
+use weir_types::{Attr, ErrorKind, FileId, Result};
+use weir_wire::Request;
+use weir_wire::meta::{
+    CommitSizeRequest, DirPage, GetAttrRequest, GetXattrRequest, LookupRequest, ReaddirRequest,
+};
+
+/// The one extended attribute that the kernel asks for at every write.
+const CAPABILITIES: &[u8] = b"security.capability";
+
+/// When an answer was asked for and found.
+type News = (Asked, Found);
+
+impl Inner {
+    fn keeps(&self) -> bool {
+        self.config.keep_metadata && self.config.consistency != Consistency::None
+    }
+
+    /// Whether what is kept may be used at this moment.
+    fn may_use_kept(&self) -> bool {
+        self.keeps()
+            && (self.config.consistency == Consistency::Relaxed || self.holdings.clock.is_good())
+    }
+
+    /// How long an answer is believed.
+    fn end(&self) -> Option<Duration> {
+        let ttl = Duration::from_millis(self.config.metadata_ttl_ms);
+        (self.config.consistency == Consistency::Relaxed).then(|| clock::uptime() + ttl)
+    }
+
+    fn asking(&self) -> Asked {
+        self.holdings.kept.lock().news.asking()
+    }
+
+    /// Finds a name in a directory.
+    pub(crate) fn lookup(&self, ctx: &Context, dir: FileId, name: &[u8]) -> Result<Attr> {
+        if self.may_use_kept() {
+            let now = clock::uptime();
+            let mut kept = self.holdings.kept.lock();
+            let found = kept.name(dir, name, now);
+            let attr = found.flatten().and_then(|file| kept.attr(file, now));
+            drop(kept);
+            if found == Some(None) || attr.is_some() {
+                add(&self.counters.kept_hits, 1);
+                return attr.map(|attr| self.seen(attr)).ok_or_else(|| ErrorKind::NotFound.into());
+            }
+        }
+        let asked = self.asking();
+        let request = LookupRequest { parent: dir, name: name.into() };
+        let (result, found) = self.session.ask(ctx, &request);
+        self.keep(|kept, end| match &result {
+            Ok(attr) => {
+                kept.keep_name((asked, found), (dir, name), Some(attr.file), end);
+                kept.keep_attr((asked, found), attr, end);
+            }
+            Err(error) if error.kind == ErrorKind::NotFound => {
+                kept.keep_name((asked, found), (dir, name), None, end);
+            }
+            Err(_) => {}
+        });
+        result.map(|attr| self.seen(attr))
+    }
+
+    /// Attributes of a file, this client's own writes included.
+    pub(crate) fn getattr(&self, ctx: &Context, file: FileId) -> Result<Attr> {
+        if self.may_use_kept()
+            && let Some(attr) = self.holdings.kept.lock().attr(file, clock::uptime())
+        {
+            add(&self.counters.kept_hits, 1);
+            return Ok(self.seen(attr));
+        }
+        let asked = self.asking();
+        let (result, found) = self.session.ask(ctx, &GetAttrRequest { file });
+        let attr = result?;
+        self.keep(|kept, end| kept.keep_attr((asked, found), &attr, end));
+        Ok(self.seen(attr))
+    }
+
+    /// A part of a directory.
+    pub(crate) fn readdir(&self, ctx: &Context, request: &ReaddirRequest) -> Result<DirPage> {
+        let asked = self.asking();
+        let (result, found) = self.session.ask(ctx, request);
+        let mut page = result?;
+        if self.keeps() {
+            self.keep(|kept, end| {
+                for entry in &page.entries {
+                    let name = (request.dir, &entry.name[..]);
+                    kept.keep_name((asked, found), name, Some(entry.file), end);
+                    if let Some(attr) = &entry.attr {
+                        kept.keep_attr((asked, found), attr, end);
+                    }
+                }
+            });
+        }
+        for entry in &mut page.entries {
+            entry.attr = entry.attr.take().map(|attr| self.seen(attr));
+        }
+        Ok(page)
+    }
+
+    /// The value of an extended attribute.
+    pub(crate) fn get_xattr(&self, ctx: &Context, file: FileId, name: &[u8]) -> Result<Vec<u8>> {
+        if name == CAPABILITIES
+            && self.may_use_kept()
+            && self.holdings.kept.lock().is_bare(file, clock::uptime())
+        {
+            add(&self.counters.kept_hits, 1);
+            return Err(ErrorKind::NoAttribute.into());
+        }
+        let asked = self.asking();
+        let request = GetXattrRequest { file, name: name.into() };
+        let (result, found) = self.session.ask(ctx, &request);
+        if name == CAPABILITIES
+            && result.as_ref().is_err_and(|error| error.kind == ErrorKind::NoAttribute)
+        {
+            self.keep(|kept, end| kept.keep_bare((asked, found), file, end));
+        }
+        Ok(result?.0)
+    }
+
+    fn keep(&self, keep: impl FnOnce(&mut crate::core::kept::Kept, Option<Duration>)) {
+        if self.keeps() {
+            add(&self.counters.kept_misses, 1);
+            keep(&mut self.holdings.kept.lock(), self.end());
+        }
+    }
+
+    /// Changes something of these files and directories. While that is under
+    /// way nothing of them is kept.
+    pub(crate) fn alter<R: Request>(
+        &self,
+        ctx: &Context,
+        request: &R,
+        files: &[FileId],
+        names: &[(FileId, &[u8])],
+    ) -> (Result<R::Reply>, Changed) {
+        if !self.keeps() {
+            let (result, found) = self.session.alter(ctx, request);
+            return (result, Changed { found, asked: None });
+        }
+        let mut files = files.to_vec();
+        let begun = {
+            let mut kept = self.holdings.kept.lock();
+            for (dir, name) in names {
+                files.push(*dir);
+                // What the name stands for changes too: its links, at least.
+                files.extend(kept.name(*dir, name, clock::uptime()).flatten());
+            }
+            let begun = kept.news.begin_change(&files);
+            files.iter().for_each(|file| kept.forget(*file));
+            begun
+        };
+        let (result, found) = self.session.alter(ctx, request);
+        let mut kept = self.holdings.kept.lock();
+        let asked = kept.news.end_change(begun, &files);
+        files.iter().for_each(|file| kept.forget(*file));
+        names.iter().for_each(|(dir, name)| kept.forget_name(*dir, name));
+        (result, Changed { found, asked: Some(asked) })
+    }
+
+    /// The answer to a change brought these attributes, perhaps under a name.
+    pub(crate) fn keep_changed(
+        &self,
+        changed: Changed,
+        attr: &Attr,
+        name: Option<(FileId, &[u8])>,
+    ) {
+        let Some(asked) = changed.asked else { return };
+        let news: News = (asked, changed.found);
+        let (mut kept, end) = (self.holdings.kept.lock(), self.end());
+        kept.forget(attr.file);
+        kept.keep_attr(news, attr, end);
+        if let Some(name) = name {
+            kept.keep_name(news, name, Some(attr.file), end);
+        }
+    }
+
+    /// The answer to a change was about a file that it did not name.
+    pub(crate) fn forget(&self, file: FileId) {
+        self.holdings.kept.lock().forget(file);
+    }
+
+    /// Reports size and time of what was written.
+    pub(crate) fn commit_size(&self, ctx: &Context, request: &CommitSizeRequest) -> Result<Attr> {
+        let (result, changed) = self.alter(ctx, request, &[request.file], &[]);
+        let attr = result?;
+        self.keep_changed(changed, &attr, None);
+        Ok(attr)
+    }
+}
+
+/// What may be kept of the answer to a change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Changed {
+    pub(crate) found: Found,
+    asked: Option<Asked>,
+}
