@@ -25,7 +25,7 @@ use weir_wire::Request;
 use weir_wire::capability::Rights;
 use weir_wire::data::{PingRequest, ServerStatus, StatusRequest};
 use weir_wire::map::ClusterMap;
-use weir_wire::meta::{CloseRequest, OpenFile, OpenRequest, SetAttrRequest};
+use weir_wire::meta::{CloseRequest, OpenFile, OpenRequest, PendingTruncate, SetAttrRequest};
 
 /// Bytes of buffers that a client may hold.
 const BUFFER_BYTES: usize = 256 << 20;
@@ -112,7 +112,13 @@ impl Client {
         if inner.config.consistency == Consistency::Strict {
             background.push(spawn("weir-poll", Inner::poll_events)?);
         }
-        Ok(Self { inner, background })
+        let client = Self { inner, background };
+        if client.inner.config.consistency == Consistency::Strict {
+            // The server gives nothing to keep to who has not polled.
+            let wait = Wait::for_ms(client.inner.config.connect_timeout_ms);
+            client.inner.holdings.clock.wait(&wait)?;
+        }
+        Ok(client)
     }
 
     /// The session's number.
@@ -203,6 +209,8 @@ impl Inner {
                     drop(opened);
                     state.update(open);
                     if emptied {
+                        state.begin_resize();
+                        state.end_resize(Some(open.attr.generation));
                         // What was written before is gone, sent or not.
                         state.writer().forget_objects();
                         state.resized(&open.attr);
@@ -222,26 +230,28 @@ impl Inner {
             let rights = open.capability.capability.rights;
             state.fetch_layout(self, ctx, covered_bytes(&open.layout), rights)?;
         }
-        self.settle_pending(call, open)?;
+        if let Some(pending) = &open.pending_truncate {
+            self.settle_pending(call, pending)?;
+        }
         state.take_lease(self, found);
         Ok(handle)
     }
 
-    /// Carries out a truncation that its client did not finish. Who may only
-    /// read cannot; this program can, in its own name.
-    fn settle_pending(&self, call: Call<'_>, open: &OpenFile) -> Result<()> {
-        let rights = open.capability.capability.rights;
-        if open.pending_truncate.is_none() || rights.allow(Rights::WRITE) {
-            return call.file.finish_truncate(call, open);
+    /// Carries out what a client left undone. Who may only read cannot; this
+    /// program can, in its own name.
+    pub(crate) fn settle_pending(&self, call: Call<'_>, pending: &PendingTruncate) -> Result<()> {
+        if call.file.is_writable() {
+            return call.file.carry_out(call, pending);
         }
         let ctx = Context::root();
-        let request = OpenRequest { file: open.attr.file, rights: Rights::READ_WRITE };
+        let request = OpenRequest { file: call.file.id, rights: Rights::READ_WRITE };
         let own = self.session.change(&ctx, &request)?;
         let state = OpenState::new(&own);
         let done = self.settle_truncate(&ctx, &state, &own);
-        let closed = CloseRequest { files: vec![open.attr.file] };
+        let closed = CloseRequest { files: vec![call.file.id] };
         self.session.change(&ctx, &closed)?;
-        done
+        done?;
+        call.file.refresh(self, call.ctx)
     }
 
     /// A handle is gone.
@@ -273,8 +283,10 @@ impl Inner {
             state.saw_attr(&attr);
             attr.size = state.size();
             if let Some((_, mtime)) = state.uncommitted() {
-                attr.mtime = mtime;
-                attr.ctime = mtime;
+                // As the metadata server will see it: times never go back.
+                let older = mtime < attr.ctime;
+                attr.mtime = if older { mtime.max(attr.mtime) } else { mtime };
+                attr.ctime = attr.ctime.max(mtime);
             }
         }
         attr
@@ -292,7 +304,15 @@ impl Inner {
             // of earlier writes.
             Writer::flush(Call { inner: self, file: state, ctx })?;
         }
+        let resized = state.as_ref().filter(|_| request.size.is_some());
+        if let Some(state) = resized {
+            state.begin_resize();
+        }
         let (reply, changed) = self.alter(ctx, request, &[request.file], &[]);
+        if let Some(state) = resized {
+            // In this order: nobody sees the new generation and not whose it is.
+            state.end_resize(reply.as_ref().ok().map(|reply| reply.attr.generation));
+        }
         let reply = reply?;
         self.keep_changed(changed, &reply.attr, None);
         match (&state, request.size) {

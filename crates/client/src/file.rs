@@ -17,7 +17,7 @@ use crate::writer::Writer;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use weir_host::sync::{Condvar, Mutex, MutexGuard, RwLock};
 use weir_layout::{RegionList, covered_bytes};
 use weir_types::limits::MAX_FILE_BYTES;
@@ -74,6 +74,12 @@ pub(crate) struct OpenState {
     pub(crate) losses: AtomicU64,
     /// With writes that nobody was told of.
     pub(crate) lost_writes: AtomicBool,
+    /// The generation after the last truncation by this client.
+    own_generation: AtomicU64,
+    /// Truncations by this client under way.
+    resizing: AtomicU32,
+    /// Somebody has written without leases.
+    pub(crate) unleased: AtomicBool,
 }
 
 impl OpenState {
@@ -101,6 +107,9 @@ impl OpenState {
             lease_changed: Condvar::new(),
             losses: AtomicU64::new(0),
             lost_writes: AtomicBool::new(false),
+            own_generation: AtomicU64::new(0),
+            resizing: AtomicU32::new(0),
+            unleased: AtomicBool::new(false),
         };
         state.take_capability(&open.capability);
         if made_empty {
@@ -161,6 +170,31 @@ impl OpenState {
 
     pub(crate) fn generation(&self) -> Generation {
         self.granted().generation
+    }
+
+    /// This client truncates the file.
+    pub(crate) fn begin_resize(&self) {
+        self.resizing.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It has, if there is a generation.
+    pub(crate) fn end_resize(&self, generation: Option<Generation>) {
+        if let Some(generation) = generation {
+            self.own_generation.fetch_max(generation.0, Ordering::AcqRel);
+        }
+        self.resizing.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether somebody else has fenced off what was written under a generation.
+    /// Under leases that means that they were lost: who truncates a file asks
+    /// everybody to give them up first, and so does the server before it cuts a
+    /// dead writer off.
+    pub(crate) fn is_fenced_off(&self, inner: &Inner, written_under: Generation) -> bool {
+        inner.config.consistency == Consistency::Strict
+            && self.generation() > written_under
+            && self.generation().0 > self.own_generation.load(Ordering::Acquire)
+            && self.resizing.load(Ordering::Acquire) == 0
+            && !self.unleased.load(Ordering::Acquire)
     }
 
     fn extent(&self) -> MutexGuard<'_, Extent> {
@@ -254,6 +288,11 @@ impl OpenState {
         })
     }
 
+    /// Whether this client may write to it.
+    pub(crate) fn is_writable(&self) -> bool {
+        !self.granted().write.is_empty()
+    }
+
     /// Gets layout, generation and capabilities anew, and the cluster map.
     pub(crate) fn refresh(&self, inner: &Inner, ctx: &Context) -> Result<()> {
         inner.servers.refresh_map(&inner.session, false)?;
@@ -324,11 +363,11 @@ impl OpenState {
     /// Carries a truncation to the objects and reports it.
     pub(crate) fn finish_truncate(&self, call: Call<'_>, open: &OpenFile) -> Result<()> {
         let Some(pending) = &open.pending_truncate else { return Ok(()) };
-        self.settle_pending(call, pending)
+        self.carry_out(call, pending)
     }
 
     /// Carries out what a client left undone.
-    pub(crate) fn settle_pending(&self, call: Call<'_>, pending: &PendingTruncate) -> Result<()> {
+    pub(crate) fn carry_out(&self, call: Call<'_>, pending: &PendingTruncate) -> Result<()> {
         if pending.size == TO_THE_END {
             return self.recover(call, pending.generation);
         }
@@ -348,6 +387,7 @@ impl OpenState {
     /// Ends the writes of a client that was cut off: its generation is fenced
     /// off, and the size is what the objects make.
     fn recover(&self, call: Call<'_>, generation: Generation) -> Result<()> {
+        // To find the size, all of the layout is needed.
         self.fetch_layout(call.inner, call.ctx, 0, Rights::READ_WRITE)?;
         let fenced = self.fence_objects(call, generation)?;
         let request = RecoveredRequest { file: self.id, generation, size: fenced.size };
@@ -418,6 +458,9 @@ impl File {
         ranges: &[Range<u64>],
         kind: CallKind,
     ) -> Result<Entered<'a>> {
+        if kind != CallKind::Read && self.consistency() != Consistency::Strict {
+            self.state.unleased.store(true, Ordering::Release);
+        }
         enter(self.call(ctx), self.consistency(), ranges, kind)
     }
 

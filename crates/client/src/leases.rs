@@ -138,7 +138,7 @@ fn acquire(call: Call<'_>, start: u64, end: u64, mode: LeaseMode) -> Result<()> 
         file.refresh(call.inner, call.ctx)?;
     }
     if let Some(pending) = &granted.pending_truncate {
-        file.settle_pending(call, pending)?;
+        call.inner.settle_pending(call, pending)?;
     }
     install(call.inner, file, found, &granted.lease);
     Ok(())

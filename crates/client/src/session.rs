@@ -345,11 +345,15 @@ impl MetaSession {
         let files = if planted(Bug::SkipReassert) { Vec::new() } else { files };
         let ctx = Context::root();
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
-        let batches = files.len().max(leases.len()).div_ceil(REASSERT_BATCH).max(1);
+        // A lease is believed of who has the file open: files first.
+        let of_files = files.len().div_ceil(REASSERT_BATCH);
+        let batches = (of_files + leases.len().div_ceil(REASSERT_BATCH)).max(1);
         for batch in 0..batches {
-            let last = batch + 1 == batches;
-            let (files, leases) = (part(&files, batch), part(&leases, batch));
-            let request = ReassertRequest { files, leases, last };
+            let request = ReassertRequest {
+                files: part(&files, batch),
+                leases: batch.checked_sub(of_files).map_or_else(Vec::new, |at| part(&leases, at)),
+                last: batch + 1 == batches,
+            };
             let header = Header::request(ReassertRequest::OP, conn.next_request_id());
             conn.send(header, &(&prefix, &request), &[], &[], wait)?;
             let lost = conn.recv_reply::<Vec<LeaseRange>>(wait)?;

@@ -14,7 +14,7 @@ use weir_host::plant::{Bug, planted};
 use weir_layout::{Run, cuts, scatter};
 use weir_net::Wait;
 use weir_types::checksum::crc32c;
-use weir_types::{ErrorKind, ObjectId, Result, TargetId};
+use weir_types::{ErrorKind, Generation, ObjectId, Result, TargetId};
 use weir_wire::data::{ObjectLen, WriteFlags, WriteRequest};
 use weir_wire::{Header, Request, Rights};
 
@@ -48,6 +48,8 @@ pub(crate) struct WriteOp {
     confirmed_by: Vec<Option<u64>>,
     /// How often the leases had been lost when it was written.
     losses: u64,
+    /// What it was written under.
+    generation: Generation,
 }
 
 struct WriteParts<'a> {
@@ -57,6 +59,7 @@ struct WriteParts<'a> {
     confirmed_by: &'a mut Vec<Option<u64>>,
     data: &'a [u8],
     losses: u64,
+    generation: Generation,
 }
 
 impl WriteOp {
@@ -79,6 +82,7 @@ impl WriteOp {
             confirmed_by: vec![None; plan.parts.len()],
             plan,
             losses,
+            generation: call.file.generation(),
         };
         // What fails now is tried again by `finish`.
         if let Err(error) = op.drive(call, Until::Sent) {
@@ -118,6 +122,7 @@ impl WriteOp {
             confirmed_by: &mut self.confirmed_by,
             data,
             losses: self.losses,
+            generation: self.generation,
         };
         drive(call, &mut self.transfer, &mut parts, until)
     }
@@ -136,6 +141,9 @@ impl Parts for WriteParts<'_> {
         if self.call.inner.config.consistency == Consistency::Strict {
             // No write starts while leases may have been taken away.
             self.call.inner.holdings.clock.wait(wait)?;
+            if self.call.file.is_fenced_off(self.call.inner, self.generation) {
+                self.call.file.lose_leases();
+            }
             if self.call.file.losses() != self.losses {
                 return Err(ErrorKind::LeaseLost.into());
             }

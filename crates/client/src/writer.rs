@@ -470,7 +470,11 @@ impl Writer {
                     return Ok(());
                 }
                 Err(error) if error.kind == ErrorKind::Stale && again => {
+                    let generation = call.file.generation();
                     call.file.refresh(call.inner, call.ctx)?;
+                    if call.file.is_fenced_off(call.inner, generation) {
+                        call.file.lose_leases();
+                    }
                 }
                 // The writer will be told by its own commit, or there is nobody.
                 Err(error) if matches!(error.kind, ErrorKind::Stale | ErrorKind::NotFound) => break,
@@ -487,8 +491,13 @@ impl Writer {
         let first = |layout: FileLayout| layout.segments.first().map(|s| s.index);
         match self.commit_once(call) {
             Err(error) if error.kind == ErrorKind::Stale => {
-                let before = first(call.file.layout());
+                let (before, generation) = (first(call.file.layout()), call.file.generation());
                 call.file.refresh(call.inner, call.ctx)?;
+                if call.file.is_fenced_off(call.inner, generation) {
+                    call.file.lose_leases();
+                    self.notice_loss(call);
+                    return self.take_error();
+                }
                 if first(call.file.layout()) == before {
                     // Cut, but not emptied: what was written is still there.
                     return self.commit_once(call);

@@ -43,15 +43,11 @@ impl Held {
     /// How far from `start` on a lease reaches that allows `mode`: `start` if
     /// there is none.
     pub fn reach(&self, start: u64, mode: LeaseMode) -> u64 {
-        let before = self.ranges.range(..=start).next_back();
+        let first = self.ranges.range(..=start).next_back().map_or(start, |(first, _)| *first);
         let mut reach = start;
-        let after = self.ranges.range(start..).filter(|(first, _)| **first > start);
-        for (first, (end, held)) in before.into_iter().chain(after) {
-            if *first > reach || *end <= reach || *held < mode {
-                // The one before may end before the start.
-                if *first < start || *end <= reach {
-                    continue;
-                }
+        for (first, (end, held)) in self.ranges.range(first..).filter(|(_, (end, _))| *end > start)
+        {
+            if *first > reach || *held < mode {
                 break;
             }
             reach = *end;
@@ -65,11 +61,13 @@ impl Held {
         if from >= end {
             return None;
         }
-        let tail = self.ranges.range(from..end).next_back();
-        let to = match tail {
-            Some((first, (last, held))) if *last >= end && *held >= mode => *first,
-            _ => end,
-        };
+        let mut to = end;
+        for (first, (last, held)) in self.ranges.range(from..end).rev() {
+            if *last < to || *held < mode {
+                break;
+            }
+            to = *first;
+        }
         Some((from, to))
     }
 
