@@ -8,7 +8,7 @@ mod library;
 
 use harness::{Cluster, Place, noise};
 use library::{client, counter};
-use weir_client::{Client, Context, CreateOptions, File};
+use weir_client::{Client, ClientConfig, Consistency, Context, CreateOptions, File};
 use weir_layout::{Region, RegionList};
 use weir_types::{FileId, LayoutSpec, TargetId};
 
@@ -258,7 +258,10 @@ fn who_writes_to_a_file_that_another_client_emptied_is_told() {
     let place = Place::new();
     let cluster = four(&place);
     let ctx = Context::root();
-    let (a, b) = (client(&cluster, true), client(&cluster, true));
+    // With leases it could not happen.
+    let consistency = Consistency::Relaxed;
+    let relaxed = || Client::connect(ClientConfig { consistency, ..library::config(&cluster) });
+    let (a, b) = (relaxed().unwrap(), relaxed().unwrap());
     let file = striped(&a, b"f", 300_000);
     let attr = b.resolve(&ctx, b"f", true).unwrap();
     let (other, _) = b.open(&ctx, attr.file, weir_wire::Rights::READ_WRITE).unwrap();
@@ -288,7 +291,10 @@ fn a_session_that_expired_is_replaced_and_the_open_files_go_on() {
     cluster.kill("meta");
     place.weir(&["up", "--name", "promises"]).ok();
     let ctx = Context::root();
-    let (idle, watcher) = (client(&cluster, false), client(&cluster, false));
+    // One that polls for events would not be idle.
+    let consistency = Consistency::None;
+    let idle = Client::connect(ClientConfig { consistency, ..library::config(&cluster) }).unwrap();
+    let watcher = client(&cluster, false);
     let file = striped(&idle, b"f", 100_000);
     let first = idle.session();
     let alone = || {

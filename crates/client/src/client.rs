@@ -8,7 +8,6 @@ use crate::drive::Call;
 use crate::events::EventQueue;
 use crate::file::{File, OpenState};
 use crate::holdings::Holdings;
-use crate::lease_clock::FIRST_LEASE_MS;
 use crate::leases::UpperCache;
 use crate::servers::Servers;
 use crate::session::MetaSession;
@@ -362,8 +361,10 @@ impl Inner {
     fn keep_alive(&self) {
         while self.next_turn() {
             self.send_closes();
-            let lease = self.holdings.clock.lease_ms().unwrap_or(FIRST_LEASE_MS);
-            if self.session.idle_for(KEEPALIVE.min(Duration::from_millis(lease / 3)))
+            // Who polls says so with every poll, unless one is late.
+            let lease_ms = self.holdings.clock.lease_ms();
+            let time = lease_ms.map_or(KEEPALIVE, |ms| Duration::from_millis(ms / 2));
+            if self.session.idle_for(KEEPALIVE.min(time))
                 && let Err(error) = self.session.call(&Context::root(), &PingRequest {})
             {
                 tracing::warn!("metadata server: {error}");

@@ -14,7 +14,7 @@ use weir_net::Wait;
 use weir_types::Result;
 
 /// Taken for the lease time until the server has told.
-pub(crate) const FIRST_LEASE_MS: u64 = 1_000;
+const FIRST_LEASE_MS: u64 = 1_000;
 /// Longest wait without a look at the caller's deadline.
 const SLICE: Duration = Duration::from_millis(50);
 

@@ -211,3 +211,128 @@ impl Kept {
         self.used = Recent::default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::codec::Bytes;
+    use weir_types::{FileKind, Generation, Timestamp};
+    use weir_wire::lease::KEEP_ALL;
+
+    const DIR: FileId = FileId(2);
+    const FILE: FileId = FileId(9);
+    const NOW: Duration = Duration::from_secs(100);
+
+    fn attr(file: FileId) -> Attr {
+        Attr {
+            file,
+            kind: FileKind::File,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 7,
+            atime: Timestamp::default(),
+            mtime: Timestamp::default(),
+            ctime: Timestamp::default(),
+            change: 1,
+            generation: Generation(1),
+            preferred_io_bytes: 4096,
+        }
+    }
+
+    fn kept() -> (Kept, (Asked, Found)) {
+        let mut kept = Kept::default();
+        kept.news.begin(1);
+        let news = (kept.news.asking(), Found { epoch: 1, events: 0, keep: KEEP_ALL });
+        kept.keep_name(news, (DIR, b"a"), Some(FILE), None);
+        kept.keep_name(news, (DIR, b"b"), None, None);
+        kept.keep_attr(news, &attr(FILE), None);
+        kept.keep_attr(news, &attr(DIR), None);
+        kept.keep_bare(news, FILE, None);
+        (kept, news)
+    }
+
+    fn name(name: &[u8]) -> EventKind {
+        EventKind::Name { dir: DIR, name: Bytes(name.to_vec()) }
+    }
+
+    #[test]
+    fn names_attributes_and_what_is_not_there_are_kept() {
+        let (mut kept, _) = kept();
+        assert_eq!(kept.name(DIR, b"a", NOW), Some(Some(FILE)));
+        assert_eq!(kept.name(DIR, b"b", NOW), Some(None));
+        assert_eq!(kept.name(DIR, b"c", NOW), None);
+        assert_eq!(kept.attr(FILE, NOW).map(|attr| attr.size), Some(7));
+        assert!(kept.is_bare(FILE, NOW) && !kept.is_bare(DIR, NOW));
+        kept.clear();
+        assert_eq!(kept.name(DIR, b"a", NOW), None);
+        assert!(kept.attr(FILE, NOW).is_none());
+    }
+
+    #[test]
+    fn what_may_not_be_kept_is_not() {
+        let (mut kept, (asked, found)) = kept();
+        let forbidden = (asked, Found { keep: 0, ..found });
+        kept.keep_name(forbidden, (DIR, b"c"), None, None);
+        assert_eq!(kept.name(DIR, b"c", NOW), None);
+        kept.keep_name(forbidden, (DIR, b"c"), None, Some(NOW));
+        assert_eq!(kept.name(DIR, b"c", NOW - Duration::from_millis(1)), Some(None));
+        assert_eq!(kept.name(DIR, b"c", NOW), None, "its time is over");
+    }
+
+    #[test]
+    fn a_name_event_takes_the_name_and_the_attributes_of_the_directory() {
+        let (mut kept, _) = kept();
+        assert!(!kept.obey(1, &name(b"a")));
+        assert_eq!(kept.name(DIR, b"a", NOW), None);
+        assert!(kept.attr(DIR, NOW).is_none());
+        assert_eq!(kept.name(DIR, b"b", NOW), Some(None));
+    }
+
+    #[test]
+    fn a_directory_that_nobody_asked_of_since_the_last_event_is_forgotten() {
+        let (mut kept, news) = kept();
+        assert!(!kept.obey(1, &name(b"x")));
+        assert!(kept.obey(2, &name(b"y")), "nothing was answered between the two");
+        assert_eq!(kept.name(DIR, b"b", NOW), None);
+        assert!(kept.attr(FILE, NOW).is_some(), "of another file");
+        kept.keep_name(news, (DIR, b"b"), None, None);
+        assert_eq!(kept.name(DIR, b"b", NOW), None, "the answer is older than the event");
+    }
+
+    #[test]
+    fn an_attributes_event_of_a_directory_takes_all_names() {
+        let (mut kept, _) = kept();
+        kept.obey(1, &EventKind::Attributes { file: FILE });
+        assert!(kept.attr(FILE, NOW).is_none() && !kept.is_bare(FILE, NOW));
+        assert_eq!(kept.name(DIR, b"a", NOW), Some(Some(FILE)));
+        kept.obey(2, &EventKind::Attributes { file: DIR });
+        assert_eq!(kept.name(DIR, b"a", NOW), None);
+    }
+
+    #[test]
+    fn while_it_changes_nothing_of_a_file_is_used() {
+        let (mut kept, _) = kept();
+        let change = kept.news.begin_change(&[DIR, FILE]);
+        assert_eq!(kept.name(DIR, b"a", NOW), None);
+        assert!(kept.attr(FILE, NOW).is_none() && !kept.is_bare(FILE, NOW));
+        kept.news.end_change(change, &[DIR, FILE]);
+        assert_eq!(kept.name(DIR, b"a", NOW), Some(Some(FILE)));
+    }
+
+    #[test]
+    fn what_is_used_stays_and_memory_is_bounded() {
+        let (mut kept, news) = kept();
+        for number in 0..3 * MAX_ENTRIES as u64 {
+            kept.keep_attr(news, &attr(FileId(1000 + number)), None);
+            if number % 1000 == 0 {
+                assert!(kept.attr(FILE, NOW).is_some());
+            }
+        }
+        let (young, old) = (kept.attributes.young.len(), kept.attributes.old.len());
+        assert!(young + old <= MAX_ENTRIES, "{young} and {old}");
+        assert!(kept.attr(DIR, NOW).is_none());
+    }
+}

@@ -264,3 +264,203 @@ fn opposed_by(recall: LeaseMode) -> LeaseMode {
         LeaseMode::Read => LeaseMode::Write,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use weir_wire::lease::LeaseMode::{Read, Write};
+
+    const T: Duration = Duration::from_secs(5);
+
+    fn entered(enter: Enter) -> u64 {
+        match enter {
+            Enter::Entered(id) => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn leased(mode: LeaseMode) -> FileLease {
+        let mut lease = FileLease::default();
+        lease.grant(0, TO_THE_END, mode);
+        lease
+    }
+
+    #[test]
+    fn a_call_without_a_lease_is_told_what_is_missing_and_one_asks_for_all() {
+        let mut lease = FileLease::default();
+        let call = [4096..3 * 4096];
+        let missing = Enter::Missing { start: 4096, end: 3 * 4096 };
+        assert_eq!(lease.enter(T, &call, CallKind::Read), missing);
+        let asking = lease.ask(4096, 3 * 4096);
+        assert_eq!(lease.enter(T, &call, CallKind::Read), Enter::Wait(None));
+        lease.grant(4096, 2 * 4096, Read);
+        lease.asked(asking);
+        let missing = Enter::Missing { start: 2 * 4096, end: 3 * 4096 };
+        assert_eq!(lease.enter(T, &call, CallKind::Read), missing);
+        lease.grant(2 * 4096, TO_THE_END, Read);
+        entered(lease.enter(T, &call, CallKind::Read));
+        let missing = Enter::Missing { start: 4096, end: 3 * 4096 };
+        assert_eq!(lease.enter(T, &call, CallKind::Write), missing);
+        lease.grant(0, TO_THE_END, Write);
+        assert_eq!(lease.on_whole(), Some(Write));
+    }
+
+    #[test]
+    fn a_lease_is_given_up_when_the_calls_under_it_have_ended_and_new_ones_wait() {
+        let mut lease = leased(Write);
+        let call = entered(lease.enter(T, &[0..4096], CallKind::Write));
+        let elsewhere = entered(lease.enter(T, &[8192..12288], CallKind::Write));
+        lease.begin_recall(0, 4096, Write);
+        assert!(!lease.is_quiet());
+        assert_eq!(lease.enter(T, &[0..4096], CallKind::Read), Enter::Wait(None));
+        entered(lease.enter(T, &[4096..8192], CallKind::Write));
+        assert!(lease.leave(call));
+        assert!(lease.is_quiet());
+        lease.close();
+        lease.give_up();
+        assert_eq!(lease.enter(T, &[0..4096], CallKind::Read), Enter::Wait(None));
+        lease.end_recall();
+        let missing = Enter::Missing { start: 0, end: 4096 };
+        assert_eq!(lease.enter(T, &[0..8192], CallKind::Read), missing);
+        assert!(!lease.leave(elsewhere));
+    }
+
+    #[test]
+    fn who_gives_up_the_right_to_write_goes_on_reading() {
+        let mut lease = leased(Write);
+        let writer = entered(lease.enter(T, &[0..4096], CallKind::Write));
+        entered(lease.enter(T, &[0..4096], CallKind::Read));
+        lease.begin_recall(0, TO_THE_END, Read);
+        entered(lease.enter(T, &[0..4096], CallKind::Read));
+        assert_eq!(lease.enter(T, &[0..4096], CallKind::Write), Enter::Wait(None));
+        assert!(!lease.is_quiet());
+        lease.leave(writer);
+        assert!(lease.is_quiet());
+        lease.close();
+        lease.give_up();
+        lease.end_recall();
+        assert_eq!(lease.on_whole(), Some(Read));
+    }
+
+    #[test]
+    fn what_is_read_while_pages_are_dropped_is_dropped_again() {
+        let mut lease = leased(Write);
+        lease.begin_recall(0, TO_THE_END, Write);
+        assert_eq!(lease.enter(T, &[0..4096], CallKind::Read), Enter::Wait(None));
+        // A page that the recall would wait for is not held up.
+        entered(lease.enter(T, &[0..4096], CallKind::Page));
+        assert!(lease.is_quiet());
+        assert_eq!(lease.begin_round(T), 0..TO_THE_END);
+        entered(lease.enter(T, &[4096..8192], CallKind::Read));
+        assert!(lease.end_round(), "what was read has to be dropped");
+        assert_eq!(lease.begin_round(T), 4096..8192);
+        let wait = lease.enter(T + HOLD_BACK / 2, &[4096..8192], CallKind::Read);
+        assert_eq!(wait, Enter::Wait(Some(HOLD_BACK / 2)));
+        entered(lease.enter(T, &[4096..8192], CallKind::Page));
+        entered(lease.enter(T + HOLD_BACK, &[0..4096], CallKind::Read));
+        assert!(lease.end_round());
+        assert_eq!(lease.begin_round(T), 0..4096);
+        assert!(!lease.end_round());
+        lease.close();
+        assert_eq!(lease.enter(T, &[0..4096], CallKind::Page), Enter::Wait(None));
+        assert!(!lease.is_quiet(), "pages are written back before the lease is given up");
+    }
+
+    #[test]
+    fn read_ahead_ends_where_the_lease_does_or_is_wanted_back() {
+        let mut lease = FileLease::default();
+        assert_eq!(lease.reach(100), 100);
+        lease.grant(0, 8192, Write);
+        lease.grant(8192, 16384, Read);
+        assert_eq!(lease.reach(100), 16384);
+        lease.begin_recall(12288, 16384, Write);
+        assert_eq!(lease.reach(100), 12288);
+        lease.end_recall();
+        lease.begin_recall(0, 4096, Read);
+        assert_eq!(lease.reach(100), 16384);
+        assert!(lease.lose());
+        assert_eq!(lease.reach(100), 100);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Call(u64, u64, bool),
+        Leave(usize),
+        Grant(u64, u64, bool),
+        Recall(u64, u64, bool),
+        GoOn,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let range = || (0..8u64, 1..8u64, any::<bool>());
+        let step = prop_oneof![
+            3 => range().prop_map(|(at, len, w)| Step::Call(at, at + len, w)),
+            3 => (0..8usize).prop_map(Step::Leave),
+            2 => range().prop_map(|(at, len, w)| Step::Grant(at, at + len, w)),
+            2 => range().prop_map(|(at, len, w)| Step::Recall(at, at + len, w)),
+            3 => Just(Step::GoOn),
+        ];
+        proptest::collection::vec(step, 0..60)
+    }
+
+    fn mode(write: bool) -> LeaseMode {
+        if write { Write } else { Read }
+    }
+
+    proptest! {
+        /// Whatever happens in whatever order: calls are under way only under
+        /// a lease, also while it is being given up.
+        #[test]
+        fn calls_are_always_covered(steps in steps()) {
+            let mut lease = FileLease::default();
+            let mut calls: Vec<(u64, Range<u64>, LeaseMode)> = Vec::new();
+            let mut recall: Option<u32> = None;
+            for step in steps {
+                match step {
+                    Step::Call(start, end, write) => {
+                        let kind = if write { CallKind::Write } else { CallKind::Read };
+                        let range = start * 4096..end * 4096;
+                        if let Enter::Entered(id) = lease.enter(T, std::slice::from_ref(&range), kind) {
+                            calls.push((id, range, kind.mode()));
+                        }
+                    }
+                    Step::Leave(at) if at < calls.len() => drop(lease.leave(calls.remove(at).0)),
+                    Step::Leave(_) => {}
+                    Step::Grant(start, end, write) if recall.is_none() => {
+                        lease.grant(start * 4096, end * 4096, mode(write));
+                    }
+                    Step::Grant(..) => {}
+                    Step::Recall(start, end, write) if recall.is_none() => {
+                        lease.begin_recall(start * 4096, end * 4096, mode(write));
+                        recall = Some(0);
+                    }
+                    Step::Recall(..) => {}
+                    Step::GoOn => match recall {
+                        Some(0) if lease.is_quiet() => {
+                            lease.begin_round(T);
+                            recall = Some(1);
+                        }
+                        Some(1) if lease.end_round() => drop(lease.begin_round(T - HOLD_BACK)),
+                        Some(1) => {
+                            lease.close();
+                            recall = Some(2);
+                        }
+                        Some(2) if lease.is_quiet() => {
+                            lease.give_up();
+                            recall = Some(3);
+                        }
+                        Some(3) => {
+                            lease.end_recall();
+                            recall = None;
+                        }
+                        _ => {}
+                    },
+                }
+                for (_, range, mode) in &calls {
+                    prop_assert_eq!(lease.held().missing(range.start, range.end, *mode), None);
+                }
+            }
+        }
+    }
+}

@@ -47,6 +47,8 @@ pub(super) struct Leases {
     /// `None`: that time is over.
     pub grace: Option<BTreeSet<SessionId>>,
     polls: BTreeMap<SessionId, Poll>,
+    /// When sessions polled last.
+    polled_ms: BTreeMap<SessionId, u64>,
     /// Answers to requests that had been told to wait.
     answers: Vec<(ParkedTicket, Answer)>,
     /// Files that sessions held to write when they ended.
@@ -291,7 +293,12 @@ impl<E: Engine> MetaMachine<E> {
         // Whoever asks again has given up on the first.
         self.answer_poll(session, true);
         self.leases.events.polls(session);
-        if let Some(reply) = self.news(session, have, false) {
+        // The first brings the lease time. And a client that was stopped or cut
+        // off uses nothing before it knows that nothing was taken from it.
+        let before = self.leases.polled_ms.insert(session, now.monotonic_ms);
+        let silent_ms = before.map(|before| now.monotonic_ms.saturating_sub(before));
+        let anew = silent_ms.is_none_or(|silent| silent > self.times.lease_ms / 2);
+        if let Some(reply) = self.news(session, have, anew) {
             return Answer::Now(reply);
         }
         let ticket = self.leases.waiting.ticket();
@@ -400,6 +407,7 @@ impl<E: Engine> MetaMachine<E> {
             }
             self.leases.waiting.file_changed(file);
         }
+        self.leases.polled_ms.remove(&session);
         self.leases.beliefs.end(session);
         self.leases.events.end(session);
         self.leases.waiting.session_changed(session);

@@ -1,0 +1,347 @@
+//! Several clients of one file system see it as the programs of one machine
+//! would (`docs/leases.md`).
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod harness;
+mod library;
+
+use harness::{Cluster, Place, eventually, noise};
+use library::{client, counter};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir_client::{
+    Client, ClientConfig, Consistency, Context, CreateOptions, File, UpperCache, set_nothing,
+};
+use weir_types::{ErrorKind, FileId, LayoutSpec};
+use weir_wire::Rights;
+use weir_wire::lease::LeaseMode;
+use weir_wire::meta::SetAttrRequest;
+
+const LEASE_MS: u64 = 2_000;
+
+fn create(client: &Client, name: &[u8]) -> File {
+    let layout = LayoutSpec { stripe_unit_bytes: 8192, ..LayoutSpec::default() };
+    let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
+    client.create(&Context::root(), FileId::ROOT, name, &options).unwrap().0
+}
+
+fn open(client: &Client, name: &[u8]) -> File {
+    let ctx = Context::root();
+    let file = client.lookup(&ctx, FileId::ROOT, name).unwrap().file;
+    client.open(&ctx, file, Rights::READ_WRITE).unwrap().0
+}
+
+fn read(file: &File, offset: u64, len: usize) -> Vec<u8> {
+    let mut buffer = vec![0xEE; len];
+    let n = file.read_at(&Context::root(), offset, &mut buffer).unwrap();
+    buffer.truncate(n);
+    buffer
+}
+
+/// A cluster whose clients lapse sooner.
+fn quick<'a>(place: &'a Place, name: &str) -> Cluster<'a> {
+    let cluster = place.up(name, &[]);
+    let path = cluster.dir().join("meta.toml");
+    let mut settings: toml::Table = std::fs::read_to_string(&path).unwrap().parse().unwrap();
+    let lease_ms = toml::Value::Integer(LEASE_MS as i64);
+    settings.insert("lease_ms".into(), lease_ms.clone());
+    settings.insert("grace_ms".into(), lease_ms);
+    std::fs::write(&path, settings.to_string()).unwrap();
+    cluster.kill("meta");
+    up_again(&cluster);
+    cluster
+}
+
+fn up_again(cluster: &Cluster<'_>) {
+    cluster.place.weir(&["up", "--name", &cluster.name]).ok();
+}
+
+#[test]
+fn a_reader_sees_each_write_that_has_returned_with_size_and_time() {
+    let place = Place::new();
+    let cluster = place.up("sharing", &[]);
+    let (a, b) = (client(&cluster, true), client(&cluster, true));
+    let ctx = Context::root();
+    let writer = create(&a, b"f");
+    assert_eq!(writer.lease_on_whole(), Some(LeaseMode::Write));
+    let reader = open(&b, b"f");
+    let data = noise(60 * 838, 1);
+    let mut last = reader_time(&b, reader.id());
+    for (at, record) in (0..).step_by(838).zip(data.chunks(838)) {
+        writer.write_at(&ctx, at, record).unwrap();
+        let attr = b.getattr(&ctx, reader.id()).unwrap();
+        assert_eq!(attr.size, at + 838, "the size without a read");
+        assert!(attr.mtime >= last, "times do not go back");
+        last = attr.mtime;
+        assert!(read(&reader, at, 4096) == record, "at {at}");
+        assert_eq!(reader.size(), at + 838);
+    }
+    // The other way round, over what both have read.
+    reader.write_at(&ctx, 100, b"changed").unwrap();
+    assert_eq!(read(&writer, 100, 7), b"changed");
+    reader.truncate(&ctx, 10).unwrap();
+    assert!(read(&writer, 0, 100) == data[..10]);
+    writer.write_at(&ctx, 20, b"z").unwrap();
+    assert!(read(&reader, 0, 100) == [&data[..10], &[0; 10], b"z"].concat());
+    assert!(counter(&a, "recalls") > 0 && counter(&b, "events") > 0);
+}
+
+fn reader_time(client: &Client, file: FileId) -> weir_types::Timestamp {
+    client.getattr(&Context::root(), file).unwrap().mtime
+}
+
+#[test]
+fn writers_of_different_parts_take_few_leases_and_append_together() {
+    let place = Place::new();
+    let cluster = place.up("parts", &[]);
+    let clients = [client(&cluster, true), client(&cluster, true)];
+    const PART: u64 = 16 << 20;
+    drop(create(&clients[0], b"parts"));
+    let all: Vec<Vec<u8>> = (0..2).map(|n| noise(PART as usize, n + 7)).collect();
+    std::thread::scope(|scope| {
+        for (n, client) in clients.iter().enumerate() {
+            let data = &all[n];
+            scope.spawn(move || {
+                let (file, ctx) = (open(client, b"parts"), Context::root());
+                for (i, chunk) in data.chunks(65_536).enumerate() {
+                    file.write_at(&ctx, n as u64 * PART + i as u64 * 65_536, chunk).unwrap();
+                }
+                file.sync(&ctx).unwrap();
+            });
+        }
+    });
+    for (n, data) in all.iter().enumerate() {
+        let file = open(&clients[1 - n], b"parts");
+        assert!(read(&file, n as u64 * PART, PART as usize) == *data);
+    }
+    let acquires = clients.each_ref().map(|client| counter(client, "acquires"));
+    assert!(acquires.iter().all(|n| *n < 30), "512 writes took {acquires:?} leases");
+
+    drop(create(&clients[0], b"log"));
+    let record = |writer: u64, n: u64| noise(838, writer * 1000 + n);
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let client = &clients[writer as usize % 2];
+            scope.spawn(move || {
+                let (file, ctx) = (open(client, b"log"), Context::root());
+                for n in 0..40 {
+                    let at = file.append(&ctx, &record(writer, n)).unwrap();
+                    assert_eq!(at % 838, 0);
+                }
+                file.close(&ctx).unwrap();
+            });
+        }
+    });
+    let log = read(&open(&clients[0], b"log"), 0, 200 * 838);
+    let mut found: Vec<&[u8]> = log.chunks(838).collect();
+    let mut want: Vec<Vec<u8>> = (0..160).map(|i| record(i / 40, i % 40)).collect();
+    found.sort_unstable();
+    want.sort_unstable();
+    assert!(found == want, "every record once and whole: {} of 160", found.len());
+}
+
+#[test]
+fn what_is_kept_of_names_is_never_out_of_date_and_saves_messages() {
+    let place = Place::new();
+    let cluster = place.up("names", &[]);
+    let keeping = || ClientConfig { keep_metadata: true, ..library::config(&cluster) };
+    let [a, b] = [(), ()].map(|()| Client::connect(keeping()).unwrap());
+    let (ctx, root) = (Context::root(), FileId::ROOT);
+    let dir = a.mkdir(&ctx, root, b"d", 0o755).unwrap().file;
+    create(&a, b"f").close(&ctx).unwrap();
+    let file = b.lookup(&ctx, root, b"f").unwrap().file;
+    assert_eq!(b.lookup(&ctx, dir, b"x").unwrap_err().kind, ErrorKind::NotFound);
+    let capability = b"security.capability";
+    assert!(b.get_xattr(&ctx, file, capability).is_err());
+    let asked = counter(&b, "meta_requests");
+    for _ in 0..50 {
+        assert_eq!(b.lookup(&ctx, root, b"f").unwrap().mode, 0o644);
+        assert!(b.lookup(&ctx, dir, b"x").is_err());
+        assert!(b.get_xattr(&ctx, file, capability).is_err());
+        b.getattr(&ctx, file).unwrap();
+    }
+    assert!(counter(&b, "meta_requests") <= asked + 4, "they are kept");
+    assert!(counter(&b, "kept_hits") >= 196);
+    for round in 0..20u16 {
+        let mode = 0o600 + round % 8;
+        a.setattr(&ctx, &SetAttrRequest { mode: Some(mode), ..set_nothing(file) }).unwrap();
+        assert_eq!(b.getattr(&ctx, file).unwrap().mode, mode);
+        a.mkdir(&ctx, dir, b"x", 0o755).unwrap();
+        let links = b.getattr(&ctx, dir).unwrap().nlink;
+        assert!(b.lookup(&ctx, dir, b"x").is_ok(), "what was not there is");
+        a.rmdir(&ctx, dir, b"x").unwrap();
+        assert!(b.lookup(&ctx, dir, b"x").is_err(), "what was there is not");
+        assert_eq!(b.getattr(&ctx, dir).unwrap().nlink + 1, links);
+    }
+    // And one's own changes.
+    b.mkdir(&ctx, dir, b"own", 0o700).unwrap();
+    assert_eq!(b.lookup(&ctx, dir, b"own").unwrap().mode, 0o700);
+    b.rmdir(&ctx, dir, b"own").unwrap();
+    assert!(b.lookup(&ctx, dir, b"own").is_err());
+}
+
+#[test]
+fn without_leases_a_file_is_seen_when_it_was_closed_or_at_every_call() {
+    let place = Place::new();
+    let cluster = place.up("modes", &[]);
+    let connect = |consistency| {
+        Client::connect(ClientConfig { consistency, ..library::config(&cluster) }).unwrap()
+    };
+    let ctx = Context::root();
+    let (relaxed, other) = (connect(Consistency::Relaxed), connect(Consistency::Relaxed));
+    let file = create(&relaxed, b"r");
+    file.write_at(&ctx, 0, b"first").unwrap();
+    file.close(&ctx).unwrap();
+    let reader = open(&other, b"r");
+    assert_eq!(read(&reader, 0, 10), b"first");
+    assert_eq!(reader.lease_on_whole(), None);
+    let (none, other) = (connect(Consistency::None), connect(Consistency::None));
+    let (writer, reader) = (create(&none, b"n"), open(&other, b"n"));
+    for round in 1..20u8 {
+        writer.write_at(&ctx, 0, &vec![round; 100 * usize::from(round)]).unwrap();
+        assert_eq!(read(&reader, 0, 5000), vec![round; 100 * usize::from(round)]);
+    }
+    writer.truncate(&ctx, 3).unwrap();
+    assert_eq!(read(&reader, 0, 10), [19; 3]);
+    for client in [&relaxed, &none, &other] {
+        assert_eq!((counter(client, "polls"), counter(client, "acquires")), (0, 0));
+    }
+}
+
+#[test]
+fn leases_outlive_a_restart_of_the_metadata_server() {
+    let place = Place::new();
+    let cluster = place.up("restart", &[]);
+    let (a, b) = (client(&cluster, true), client(&cluster, true));
+    let ctx = Context::root();
+    let writer = create(&a, b"f");
+    writer.write_at(&ctx, 0, b"before").unwrap();
+    cluster.kill("meta");
+    // No server is needed for this.
+    writer.write_at(&ctx, 6, b" meanwhile").unwrap();
+    assert_eq!(read(&writer, 0, 16), b"before meanwhile");
+    up_again(&cluster);
+    writer.write_at(&ctx, 16, b" after").unwrap();
+    let reader = open(&b, b"f");
+    assert_eq!(read(&reader, 0, 100), b"before meanwhile after");
+    assert_eq!(counter(&a, "acquires"), 0, "the lease was never asked for");
+    assert_eq!(counter(&a, "leases_lost"), 0);
+    writer.sync(&ctx).unwrap();
+}
+
+/// Remembers what it was told.
+#[derive(Default)]
+struct Pages(std::sync::Mutex<Vec<(FileId, u64, u64)>>);
+
+impl UpperCache for Pages {
+    fn drop_pages(&self, file: FileId, start: u64, end: u64) {
+        self.0.lock().unwrap().push((file, start, end));
+    }
+    fn drop_everything(&self) {}
+}
+
+#[test]
+fn the_layer_above_drops_what_another_client_writes() {
+    let place = Place::new();
+    let cluster = place.up("pages", &[]);
+    let pages = Arc::new(Pages::default());
+    let a = Client::connect_with(library::config(&cluster), pages.clone()).unwrap();
+    let b = client(&cluster, true);
+    let ctx = Context::root();
+    let cached = create(&a, b"f");
+    cached.write_at(&ctx, 0, &noise(100_000, 3)).unwrap();
+    let other = open(&b, b"f");
+    read(&other, 0, 4096);
+    assert!(pages.0.lock().unwrap().is_empty(), "who only reads takes nothing away");
+    other.write_at(&ctx, 5000, b"x").unwrap();
+    let dropped = pages.0.lock().unwrap().clone();
+    let covers = |(file, start, end): &(FileId, u64, u64)| {
+        *file == cached.id() && *start <= 4096 && *end >= 8192
+    };
+    assert!(dropped.iter().any(covers), "{dropped:?}");
+    assert_eq!(read(&cached, 5000, 1), b"x");
+}
+
+/// A client in a process of its own: writes to a file, says so, and syncs when
+/// it is told to.
+#[test]
+fn writer_process() {
+    let Some(dir) = std::env::var_os("WEIR_TEST_SHARING") else { return };
+    let dir = std::path::PathBuf::from(dir);
+    let client = Client::connect(library::config_in(&dir)).unwrap();
+    let (file, ctx) = (create(&client, b"f"), Context::root());
+    file.write_at(&ctx, 0, &[b'a'; 100_000]).unwrap();
+    file.sync(&ctx).unwrap();
+    // Every data server has this, and the metadata server has not heard of it.
+    file.write_at(&ctx, 100_000, &[b'b'; 600_000]).unwrap();
+    std::fs::write(dir.join("written"), "").unwrap();
+    eventually("go on", || dir.join("go").exists());
+    file.write_at(&ctx, 0, b"too late").and_then(|()| file.sync(&ctx)).unwrap_err();
+    // It is told once, and goes on with the file as it is.
+    file.write_at(&ctx, 9, b"!").unwrap();
+    file.sync(&ctx).unwrap();
+    std::fs::write(dir.join("told"), "").unwrap();
+}
+
+struct Process(Child);
+
+impl Process {
+    fn start(cluster: &Cluster<'_>) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "writer_process"]).env("WEIR_TEST_SHARING", cluster.dir());
+        let process = Self(command.stdout(Stdio::null()).spawn().unwrap());
+        eventually("it has written", || cluster.dir().join("written").exists());
+        process
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_client_that_was_stopped_changes_nothing_any_more_and_is_told() {
+    let place = Place::new();
+    let cluster = quick(&place, "stopped");
+    let mut process = Process::start(&cluster);
+    process.signal("-STOP");
+    let begin = Instant::now();
+    let (other, ctx) = (client(&cluster, true), Context::root());
+    let file = open(&other, b"f");
+    file.write_at(&ctx, 0, b"the others").unwrap();
+    file.sync(&ctx).unwrap();
+    let waited = begin.elapsed();
+    assert!(waited < Duration::from_millis(3 * LEASE_MS), "{waited:?}");
+    process.signal("-CONT");
+    std::fs::write(cluster.dir().join("go"), "").unwrap();
+    assert!(process.0.wait().unwrap().success(), "it was told that its writes were lost");
+    assert!(cluster.dir().join("told").exists());
+    assert_eq!(read(&file, 0, 12), b"the other!aa");
+}
+
+#[test]
+fn what_a_killed_client_had_written_is_seen_by_others_with_its_size() {
+    let place = Place::new();
+    let cluster = quick(&place, "killed");
+    let process = Process::start(&cluster);
+    drop(process);
+    let (other, ctx) = (client(&cluster, true), Context::root());
+    let begin = Instant::now();
+    let file = open(&other, b"f");
+    let found = read(&file, 0, 1 << 20);
+    assert!(begin.elapsed() < Duration::from_millis(3 * LEASE_MS));
+    assert!(found.len() >= 100_000 && found[..100_000] == [b'a'; 100_000], "what was synced");
+    assert!(found[100_000..].iter().all(|byte| [0, b'b'].contains(byte)));
+    assert!(found.len() > 500_000, "what was sent is there: {}", found.len());
+    assert_eq!(other.getattr(&ctx, file.id()).unwrap().size, found.len() as u64);
+}
