@@ -155,6 +155,12 @@ fn what_is_kept_of_names_is_never_out_of_date_and_saves_messages() {
     assert_eq!(b.lookup(&ctx, dir, b"x").unwrap_err().kind, ErrorKind::NotFound);
     let capability = b"security.capability";
     assert!(b.get_xattr(&ctx, file, capability).is_err());
+    eventually("the file is closed, and nobody writes to it", || {
+        b.lookup(&ctx, root, b"f").unwrap();
+        let hits = counter(&b, "kept_hits");
+        b.getattr(&ctx, file).unwrap();
+        counter(&b, "kept_hits") > hits
+    });
     let asked = counter(&b, "meta_requests");
     for _ in 0..50 {
         assert_eq!(b.lookup(&ctx, root, b"f").unwrap().mode, 0o644);
@@ -218,8 +224,9 @@ fn leases_outlive_a_restart_of_the_metadata_server() {
     let ctx = Context::root();
     let writer = create(&a, b"f");
     writer.write_at(&ctx, 0, b"before").unwrap();
+    // There is a connection to the data server now.
+    writer.flush(&ctx).unwrap();
     cluster.kill("meta");
-    // No server is needed for this.
     writer.write_at(&ctx, 6, b" meanwhile").unwrap();
     assert_eq!(read(&writer, 0, 16), b"before meanwhile");
     up_again(&cluster);

@@ -414,7 +414,8 @@ impl Writer {
         writer.finish_all(call);
         let kept = writer.error.clone();
         let flushed = writer.flush_locked(call);
-        writer.error = kept;
+        let lost = |error: &&Error| error.kind == ErrorKind::LeaseLost;
+        writer.error = kept.or_else(|| flushed.as_ref().err().filter(lost).cloned());
         flushed
     }
 
@@ -495,8 +496,9 @@ impl Writer {
                 call.file.refresh(call.inner, call.ctx)?;
                 if call.file.is_fenced_off(call.inner, generation) {
                     call.file.lose_leases();
+                    // The program is told by its next call.
                     self.notice_loss(call);
-                    return self.take_error();
+                    return Ok(());
                 }
                 if first(call.file.layout()) == before {
                     // Cut, but not emptied: what was written is still there.

@@ -144,6 +144,25 @@ impl Ranges {
         held.is_some_and(|held| held.covers(lease.start, lease.end, lease.mode))
     }
 
+    /// All around `lease` that a session holds like that: it may not have heard
+    /// of the lease that came with an open.
+    pub fn around(&self, session: SessionId, lease: &LeaseRange) -> LeaseRange {
+        let mut around = lease.clone();
+        let pieces = self.held(session, lease.file).map_or(&[][..], |held| &held.pieces);
+        let allowed = || pieces.iter().filter(|piece| piece.hold.mode >= lease.mode);
+        for piece in allowed() {
+            if piece.start <= around.end && piece.end > around.end {
+                around.end = piece.end;
+            }
+        }
+        for piece in allowed().rev() {
+            if piece.end >= around.start && piece.start < around.start {
+                around.start = piece.start;
+            }
+        }
+        around
+    }
+
     /// Whether a session may write somewhere in a file.
     pub fn writes(&self, session: SessionId, file: FileId) -> bool {
         self.held(session, file).is_some_and(Held::writes)

@@ -216,7 +216,7 @@ impl<E: Engine> MetaMachine<E> {
         }
         let asked = whole_blocks(asked).ok_or_else(|| invalid("a lease on no byte"))?;
         if self.leases.ranges.covers(session, &asked) {
-            return Ok(asked);
+            return Ok(self.leases.ranges.around(session, &asked));
         }
         if !self.leases.ranges.has_room(session) {
             let message = "this client holds too many leases: close files";
