@@ -372,7 +372,8 @@ impl Inner {
         }
     }
 
-    fn send_closes(&self) {
+    /// Tells the metadata server what is closed.
+    pub(crate) fn send_closes(&self) {
         let files = std::mem::take(&mut self.holdings.opened.lock().closing);
         if files.is_empty() {
             return;

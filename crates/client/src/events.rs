@@ -297,7 +297,12 @@ impl Inner {
                     false
                 }
             },
-            _ => true,
+            _ => {
+                // Closed, and perhaps the server does not know: then it need not
+                // ask again, and whoever waits finds nobody here.
+                self.send_closes();
+                true
+            }
         };
         if obeyed {
             let acks = vec![EventAck { number: event.number, forgotten: false }];
