@@ -111,13 +111,7 @@ impl Client {
         if inner.config.consistency == Consistency::Strict {
             background.push(spawn("weir-poll", Inner::poll_events)?);
         }
-        let client = Self { inner, background };
-        if client.inner.config.consistency == Consistency::Strict {
-            // The server gives nothing to keep to who has not polled.
-            let wait = Wait::for_ms(client.inner.config.connect_timeout_ms);
-            client.inner.holdings.clock.wait(&wait)?;
-        }
-        Ok(client)
+        Ok(Self { inner, background })
     }
 
     /// The session's number.

@@ -183,7 +183,7 @@ impl Inner {
             );
             self.holdings.lost_all();
         }
-        self.holdings.clock.polled(sent, events.lease_ms.max(1));
+        self.holdings.clock.polled(sent, events.lease_ms);
         if self.holdings.take_dropped() && self.upper.is_some() {
             self.events.queue.lock().drop_everything = true;
             self.wake_worker();

@@ -455,6 +455,15 @@ impl File {
     pub(crate) fn enter<'a>(
         &'a self,
         ctx: &'a Context,
+        range: Range<u64>,
+        kind: CallKind,
+    ) -> Result<Entered<'a>> {
+        self.enter_all(ctx, std::slice::from_ref(&range), kind)
+    }
+
+    fn enter_all<'a>(
+        &'a self,
+        ctx: &'a Context,
         ranges: &[Range<u64>],
         kind: CallKind,
     ) -> Result<Entered<'a>> {
@@ -466,7 +475,7 @@ impl File {
 
     /// Begins a call that changes the file as a whole.
     pub(crate) fn enter_whole<'a>(&'a self, ctx: &'a Context) -> Result<Entered<'a>> {
-        self.enter(ctx, &[0..TO_THE_END], CallKind::Write)
+        self.enter(ctx, 0..TO_THE_END, CallKind::Write)
     }
 
     /// Sees to it that the size is right, if it matters to a read that ends
@@ -503,7 +512,7 @@ impl File {
             return Ok(0);
         }
         let range = offset..offset.saturating_add(buffer.len() as u64);
-        let _entered = self.enter(ctx, std::slice::from_ref(&range), CallKind::Read)?;
+        let _entered = self.enter(ctx, range.clone(), CallKind::Read)?;
         Writer::settle(call)?;
         self.learn_size(call, range.end)?;
         if self.consistency() == Consistency::None {
@@ -538,7 +547,7 @@ impl File {
                 "buffer and regions differ in size",
             ));
         }
-        let _entered = self.enter(ctx, &ranges(regions), CallKind::Read)?;
+        let _entered = self.enter_all(ctx, &ranges(regions), CallKind::Read)?;
         Writer::settle(call)?;
         add(&self.inner.counters.read_bytes, buffer.len() as u64);
         let layout = &self.state.granted().layout;
@@ -551,7 +560,7 @@ impl File {
     /// flush or close.
     pub fn write_at(&self, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
         let range = span(offset, data.len() as u64)?;
-        let _entered = self.enter(ctx, &[range], CallKind::Write)?;
+        let _entered = self.enter(ctx, range, CallKind::Write)?;
         Writer::write(self.call(ctx), offset, data)?;
         self.pass_on(self.call(ctx))
     }
@@ -560,7 +569,7 @@ impl File {
     /// back: goes on under a lease that is being given up, which waits for it.
     pub fn write_page(&self, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
         let range = span(offset, data.len() as u64)?;
-        let _entered = self.enter(ctx, &[range], CallKind::Page)?;
+        let _entered = self.enter(ctx, range, CallKind::Page)?;
         Writer::write(self.call(ctx), offset, data)?;
         self.pass_on(self.call(ctx))
     }
@@ -573,7 +582,7 @@ impl File {
         data: Box<dyn AsRef<[u8]> + Send>,
     ) -> Result<()> {
         let range = span(offset, (*data).as_ref().len() as u64)?;
-        let _entered = self.enter(ctx, &[range], CallKind::Write)?;
+        let _entered = self.enter(ctx, range, CallKind::Write)?;
         Writer::write_owned(self.call(ctx), offset, WriteData::Owned(data))?;
         self.pass_on(self.call(ctx))
     }
@@ -589,7 +598,7 @@ impl File {
         // Whatever the end is now, it is not before what is known: those who
         // could have moved it have reported before the lease came.
         let known = self.size();
-        let _entered = self.enter(ctx, &[known..TO_THE_END], CallKind::Write)?;
+        let _entered = self.enter(ctx, known..TO_THE_END, CallKind::Write)?;
         let offset = Writer::append(call, data)?;
         self.pass_on(call)?;
         Ok(offset)
@@ -601,7 +610,7 @@ impl File {
         if regions.total_bytes() != data.len() as u64 {
             return Err(Error::new(ErrorKind::InvalidArgument, "data and regions differ in size"));
         }
-        let _entered = self.enter(ctx, &ranges(regions), CallKind::Write)?;
+        let _entered = self.enter_all(ctx, &ranges(regions), CallKind::Write)?;
         Writer::write_regions(self.call(ctx), regions, data)?;
         self.pass_on(self.call(ctx))
     }

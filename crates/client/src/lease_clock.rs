@@ -56,7 +56,7 @@ impl LeaseClock {
 
     /// So was a poll; what it said of leases taken away has been obeyed.
     pub(crate) fn polled(&self, sent: Duration, lease_ms: u64) {
-        self.lease_ms.store(lease_ms, Ordering::Relaxed);
+        self.lease_ms.store(lease_ms.max(1), Ordering::Relaxed);
         self.extend(sent);
     }
 

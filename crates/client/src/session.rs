@@ -1,6 +1,6 @@
 //! The session with the metadata server: connections, retries, exactly-once.
 
-use crate::config::ClientConfig;
+use crate::config::{ClientConfig, Consistency};
 use crate::context::Context;
 use crate::core::news::Found;
 use crate::counters::{Counters, add};
@@ -17,7 +17,7 @@ use weir_net::{Address, BlockingConn, Wait, random_bytes};
 use weir_types::{Error, ErrorKind, Result, Retry, SessionId};
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity, Welcome};
-use weir_wire::lease::{EndSessionRequest, LeaseRange};
+use weir_wire::lease::{EndSessionRequest, Events, LeaseRange, PollEventsRequest};
 use weir_wire::message::Op;
 use weir_wire::meta::{MetaPrefix, MutationId, ReassertRequest, SyncMetaRequest};
 use weir_wire::{Header, Request};
@@ -358,6 +358,22 @@ impl MetaSession {
             conn.send(header, &(&prefix, &request), &[], &[], wait)?;
             let lost = conn.recv_reply::<Vec<LeaseRange>>(wait)?;
             self.holdings.lost(&lost.iter().map(|lease| lease.file).collect::<Vec<_>>());
+        }
+        if self.config.consistency == Consistency::Strict {
+            self.first_poll(conn, &prefix, wait)?;
+        }
+        Ok(())
+    }
+
+    /// A server gives nothing to keep to who has not polled. The first poll is
+    /// answered at once, and what it brings again by the next.
+    fn first_poll(&self, conn: &mut BlockingConn, prefix: &MetaPrefix, wait: &Wait) -> Result<()> {
+        let sent = clock::since_boot();
+        let header = Header::request(PollEventsRequest::OP, conn.next_request_id());
+        conn.send(header, &(prefix, &PollEventsRequest { have: 0 }), &[], &[], wait)?;
+        let news = conn.recv_reply::<Events>(wait)?;
+        if !news.lapsed {
+            self.holdings.clock.polled(sent, news.lease_ms);
         }
         Ok(())
     }

@@ -199,7 +199,9 @@ impl Kept {
         for names in [&mut self.names.young, &mut self.names.old] {
             let from = names.range((dir, Vec::new())..).take_while(|((of, _), _)| *of == dir);
             let of_dir: Vec<_> = from.map(|(name, _)| name.clone()).collect();
-            of_dir.iter().for_each(|name| drop(names.remove(name)));
+            for name in of_dir {
+                names.remove(&name);
+            }
         }
     }
 

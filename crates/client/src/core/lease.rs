@@ -266,6 +266,7 @@ fn opposed_by(recall: LeaseMode) -> LeaseMode {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // Calls may have many.
 mod tests {
     use super::*;
     use proptest::prelude::*;
