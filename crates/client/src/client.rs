@@ -314,6 +314,11 @@ impl Inner {
         if let Some(state) = resized {
             // In this order: nobody sees the new generation and not whose it is.
             state.end_resize(reply.as_ref().ok().map(|reply| reply.attr.generation));
+            if reply.is_err() {
+                // It may have been done all the same: the next call asks for its
+                // lease again, and learns of that.
+                state.lease().lose();
+            }
         }
         let reply = reply?;
         self.keep_changed(changed, &reply.attr, None);

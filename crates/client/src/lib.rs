@@ -6,7 +6,11 @@
 //! [`ClientConfig::request_timeout_ms`] with an error that names the server.
 //!
 //! Invariant: reading and writing sends nothing to the metadata server (but to
-//! extend a layout ahead of a writer); counters prove it.
+//! extend a layout ahead of a writer, and for leases on a file that others have
+//! open); counters prove it.
+//!
+//! Invariant: nothing of a file is read, written or kept without a lease that
+//! the metadata server knows of (`leases.rs`, `docs/leases.md`).
 
 mod admin;
 mod buffer;
