@@ -9,10 +9,11 @@ use crate::serve::serve;
 use crate::settings::{self, Cluster};
 use crate::signals::Signals;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
-use weir_client::{Client, ClientConfig, Transport};
+use weir_client::{Client, ClientConfig, Consistency, Transport};
 use weir_mount::fuse::{Config, MountError, Session};
-use weir_mount::{Options, WeirFs};
+use weir_mount::{KernelCache, Options, WeirFs};
 use weir_types::ErrorKind;
 
 /// Runs `weir mount`.
@@ -53,15 +54,30 @@ fn run(cluster: &Cluster, path: &Path, options: &[String], ready: &dyn Fn(&str))
     // The kernel reads ahead already; to do it twice fetches bytes that nobody
     // comes for (measured: a fifth more on the wire with four readers).
     config.read_ahead_bytes = 0;
+    config.consistency = options.weir.consistency;
+    // The kernel checks permissions (`default_permissions`), whose groups and
+    // bits it has from us.
+    config.keep_metadata = options.weir.consistency != Consistency::None;
+    // The kernel believes it as long again.
+    config.metadata_ttl_ms = options.weir.ttl.as_millis() as u64 / 2;
+    let mut weir = options.weir;
+    weir.ttl /= 2;
     if options.no_cache {
         config = config.without_cache();
     }
-    let client = Client::connect(config).map_err(|e| {
+    let cache = KernelCache::default();
+    let client = Client::connect_with(config, Arc::new(cache.clone())).map_err(|e| {
         Failure::from(e).about(format!("cannot connect to cluster {}", credential.cluster))
     })?;
-    let fuse = Config { source: cluster.source(), ..options.fuse };
-    let session = Session::mount(WeirFs::new(client, options.weir), path, &fuse)?;
+    let fuse = Config {
+        source: cluster.source(),
+        // Leases say what is still good, and not times.
+        explicit_inval_data: weir.consistency == Consistency::Strict,
+        ..options.fuse
+    };
+    let session = Session::mount(WeirFs::new(client, cache.clone(), weir), path, &fuse)?;
     let handle = session.handle();
+    cache.attach(handle.notifier());
     signals.on_signal(move || match handle.unmount(false) {
         Err(MountError::InUse(_)) => {
             tracing::warn!("in use: detached, and gone when the last user is");
@@ -93,7 +109,7 @@ struct MountOptions {
 }
 
 const KNOWN: &str = "ro, rw, allow_other, allow_root_only, suid, nosuid, dev, nodev, nocache, \
-    direct_io, tcp, ttl=SECONDS, max_io=SIZE";
+    direct_io, tcp, consistency=strict|relaxed|none, ttl=SECONDS, max_io=SIZE";
 
 impl MountOptions {
     fn parse(options: &[String]) -> Done<Self> {
@@ -126,6 +142,14 @@ impl MountOptions {
             "nocache" => self.no_cache = true,
             "direct_io" => self.weir.direct_io = true,
             "tcp" => self.transport = Transport::Tcp,
+            "consistency" => {
+                self.weir.consistency = match value {
+                    "strict" => Consistency::Strict,
+                    "relaxed" => Consistency::Relaxed,
+                    "none" => Consistency::None,
+                    _ => return Err(bad("not strict, relaxed or none")),
+                }
+            }
             "ttl" => {
                 let seconds: f64 = value.parse().map_err(|_| bad("not a number of seconds"))?;
                 let ttl = Duration::try_from_secs_f64(seconds);
@@ -163,6 +187,9 @@ mod tests {
         assert!(all.fuse.read_only && all.no_cache);
         assert_eq!(all.weir.ttl, Duration::from_millis(500));
         assert_eq!(all.fuse.max_io_bytes, 512 << 10);
+        assert_eq!(all.weir.consistency, Consistency::Strict);
+        assert_eq!(parse(&["consistency=none"]).unwrap().weir.consistency, Consistency::None);
+        assert!(parse(&["consistency=some"]).err().unwrap().to_string().contains("relaxed"));
         let unknown = parse(&["turbo"]).err().unwrap().to_string();
         assert!(unknown.contains("turbo") && unknown.contains("nocache"), "{unknown}");
         assert!(parse(&["ttl=-1"]).is_err());

@@ -507,12 +507,26 @@ impl File {
     /// bytes read. One request goes to each server that holds any of a call's
     /// bytes (calls of up to 4 MiB).
     pub fn read_at(&self, ctx: &Context, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.read_entering(ctx, offset, buffer, &|| ())
+    }
+
+    /// As [`File::read_at`]; `entered` is called when the lease is there. A layer
+    /// above whose pages the read fills, and has locked, need not drop them before:
+    /// what they will hold is seen under that lease.
+    pub fn read_entering(
+        &self,
+        ctx: &Context,
+        offset: u64,
+        buffer: &mut [u8],
+        entered: &dyn Fn(),
+    ) -> Result<usize> {
         let call = self.call(ctx);
         if buffer.is_empty() {
             return Ok(0);
         }
         let range = offset..offset.saturating_add(buffer.len() as u64);
         let _entered = self.enter(ctx, range.clone(), CallKind::Read)?;
+        entered();
         Writer::settle(call)?;
         self.learn_size(call, range.end)?;
         if self.consistency() == Consistency::None {

@@ -1,9 +1,10 @@
 //! Open handles, and what is remembered of files that were open.
 
+use crate::fuse::Errno;
+use crate::kernel_cache::Opening;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
 use weir_client::File;
 use weir_types::{Attr, FileId};
 use weir_wire::meta::DirPage;
@@ -13,8 +14,28 @@ const MAX_SEEN: usize = 1 << 16;
 
 /// What a handle of the kernel stands for.
 pub(crate) enum Handle {
-    File(Arc<File>),
+    File(FileHandle),
     Dir(DirHandle),
+}
+
+impl Handle {
+    /// The file, if it is one.
+    pub(crate) fn file(&self) -> Result<&FileHandle, Errno> {
+        match self {
+            Handle::File(file) => Ok(file),
+            Handle::Dir(_) => Err(Errno::EBADF),
+        }
+    }
+}
+
+/// An open file.
+pub(crate) struct FileHandle {
+    pub(crate) file: File,
+    /// Past the kernel's page cache.
+    pub(crate) direct: bool,
+    /// What the kernel caches of the file. Goes after the file: as long as that is
+    /// open, leases may be recalled.
+    pub(crate) opening: Opening,
 }
 
 /// All open handles.
@@ -62,37 +83,8 @@ impl DirHandle {
     }
 }
 
-/// Files that are known to have no file capabilities. The kernel asks before
-/// every single write, to take them away; without this, each would be a message.
-#[derive(Default)]
-pub(crate) struct Capless {
-    since: Mutex<HashMap<FileId, Instant>>,
-}
-
-impl Capless {
-    /// Whether the file had none a moment ago (as long as attributes hold).
-    pub(crate) fn holds(&self, file: FileId, ttl: Duration) -> bool {
-        let since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
-        since.get(&file).is_some_and(|at| at.elapsed() < ttl)
-    }
-
-    /// The file has none.
-    pub(crate) fn note(&self, file: FileId) {
-        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
-        if since.len() >= MAX_SEEN {
-            since.clear();
-        }
-        since.insert(file, Instant::now());
-    }
-
-    /// The file may have got some.
-    pub(crate) fn forget(&self, file: FileId) {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner).remove(&file);
-    }
-}
-
 /// How each file was when it was last opened: if it has not changed, what the
-/// kernel caches of it is still good (close-to-open).
+/// kernel caches of it is still good.
 #[derive(Default)]
 pub(crate) struct Seen {
     changes: Mutex<HashMap<FileId, u64>>,
@@ -106,5 +98,10 @@ impl Seen {
             changes.clear();
         }
         changes.insert(attr.file, attr.change) == Some(attr.change)
+    }
+
+    /// Nothing is known any more.
+    pub(crate) fn clear(&self) {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }

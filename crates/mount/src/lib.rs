@@ -1,9 +1,12 @@
 //! The mount: Weir as a file system of this machine, on a `/dev/fuse`
 //! transport of our own.
 
-mod dir_attrs;
+mod dropper;
+mod file_pages;
 pub mod fuse;
 mod handles;
+mod kernel_cache;
 mod weirfs;
 
+pub use kernel_cache::KernelCache;
 pub use weirfs::{Options, WeirFs};

@@ -4,17 +4,17 @@
 //! Node ids are file ids, which are never reused, so there is no table of
 //! inodes: only of open handles.
 
-use crate::dir_attrs::DirAttrs;
 use crate::fuse::{
     Attributes, DirEntry, DirSink, Entry, Errno, Filesystem, IoArgs, NewMode, NodeId, OpenArgs,
     Opened, ReleaseArgs, Reply, RequestContext, SetAttr, SetTime, WriteData,
 };
-use crate::handles::{Capless, DirHandle, Handle, Handles, Seen};
+use crate::handles::{DirHandle, FileHandle, Handle, Handles};
+use crate::kernel_cache::KernelCache;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Duration;
-use weir_client::{Client, Context, CreateOptions, File, set_nothing};
-use weir_types::{Attr, Caller, ErrorKind, FileId, FileKind, FsUsage};
+use weir_client::{Client, Consistency, Context, CreateOptions, File, set_nothing};
+use weir_types::{Attr, Caller, FileId, FileKind, FsUsage};
 use weir_wire::capability::Rights;
 use weir_wire::meta::{self, RenameRequest, XattrMode};
 
@@ -22,8 +22,6 @@ use weir_wire::meta::{self, RenameRequest, XattrMode};
 const DIR_PAGE: u32 = 512;
 /// Cookies 1 and 2 are `.` and `..`; those of the server follow.
 const DOTS: u64 = 2;
-/// Where Linux keeps the capabilities of programs.
-const CAPABILITY_XATTR: &[u8] = b"security.capability";
 /// Modes of `fallocate(2)`.
 const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
 const PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
@@ -34,7 +32,10 @@ const KEEP_BYTES: usize = 512 << 10;
 /// What a user may choose for a mount.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How long the kernel may believe names and attributes.
+    /// What is promised between mounts; the client's has to be the same.
+    pub consistency: Consistency,
+    /// How long the kernel may believe names and attributes if consistency is
+    /// relaxed. (Otherwise it asks each time.)
     pub ttl: Duration,
     /// Bypass the kernel's page cache: fastest for big streams, no mmap sharing.
     pub direct_io: bool,
@@ -42,48 +43,67 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { ttl: Duration::from_secs(1), direct_io: false }
+        Self { consistency: Consistency::Strict, ttl: Duration::from_secs(1), direct_io: false }
     }
 }
 
 /// The file system of one cluster.
 pub struct WeirFs {
+    // Before the cache: its last events still concern pages.
     client: Client,
     options: Options,
     handles: Handles,
-    seen: Seen,
-    capless: Capless,
-    dirs: DirAttrs,
+    cache: KernelCache,
 }
 
 impl WeirFs {
-    /// Serves a client's cluster.
-    pub fn new(client: Client, options: Options) -> Self {
-        Self {
-            client,
-            options,
-            handles: Handles::default(),
-            seen: Seen::default(),
-            capless: Capless::default(),
-            dirs: DirAttrs::new(options.ttl),
+    /// Serves a client's cluster. The client was connected with this cache, which
+    /// is attached to the mount once that stands.
+    pub fn new(client: Client, cache: KernelCache, options: Options) -> Self {
+        Self { client, options, handles: Handles::default(), cache }
+    }
+
+    /// How long the kernel may believe names and attributes.
+    fn ttl(&self) -> Duration {
+        match self.options.consistency {
+            Consistency::Relaxed => self.options.ttl,
+            Consistency::Strict | Consistency::None => Duration::ZERO,
         }
     }
 
     fn entry(&self, attr: Attr) -> Entry {
-        Entry::new(attr, self.options.ttl)
+        self.cache.show(&attr);
+        Entry::new(attr, self.ttl())
     }
 
-    fn file(&self, fh: u64) -> Reply<Arc<File>> {
-        match self.handles.get(fh).as_deref() {
-            Some(Handle::File(file)) => Ok(file.clone()),
-            _ => Err(Errno::EBADF),
+    fn attributes(&self, attr: Attr) -> Attributes {
+        self.cache.show(&attr);
+        Attributes { attr, ttl: self.ttl() }
+    }
+
+    fn handle(&self, fh: u64) -> Reply<Arc<Handle>> {
+        self.handles.get(fh).ok_or(Errno::EBADF)
+    }
+
+    fn opened(&self, file: File, attr: &Attr, flags: u32) -> Opened {
+        let (opening, others) = self.cache.opening(file.id());
+        let same = self.cache.same(attr);
+        let keep_cache = match self.options.consistency {
+            // As long as a file is open here, leases keep its pages good.
+            Consistency::Strict => others || same && file.lease_on_whole().is_some(),
+            Consistency::Relaxed => same,
+            Consistency::None => false,
+        };
+        if keep_cache {
+            opening.kept(attr.size);
         }
-    }
-
-    fn opened(&self, file: File, attr: &Attr) -> Opened {
-        let keep_cache = self.seen.same(attr);
-        let fh = self.handles.insert(Handle::File(Arc::new(file)));
-        Opened { direct_io: self.options.direct_io, keep_cache, ..Opened::new(fh) }
+        // Where an append ends up, the kernel cannot know.
+        let direct = self.options.direct_io
+            || self.options.consistency == Consistency::None
+            || flags as i32 & libc::O_APPEND != 0;
+        let handle = FileHandle { file, direct, opening };
+        let fh = self.handles.insert(Handle::File(handle));
+        Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }
     }
 
     fn clear_suid(&self, ctx: &Context, file: FileId) -> Reply<()> {
@@ -116,6 +136,26 @@ fn data_context(ctx: &RequestContext<'_>) -> Context {
     Context { interrupt: Some(ctx.interrupt().as_fd().as_raw_fd()), ..Context::root() }
 }
 
+/// Writes, and says where the bytes end.
+fn write_through(
+    handle: &FileHandle,
+    by: &Context,
+    offset: u64,
+    data: WriteData<'_>,
+    flags: i32,
+) -> Reply<u64> {
+    let (file, len) = (&handle.file, data.len() as u64);
+    if flags & libc::O_APPEND != 0 {
+        return Ok(file.append(by, &data)? + len);
+    }
+    let taken = if data.len() >= KEEP_BYTES { data.try_take() } else { Err(data) };
+    match taken {
+        Ok(owned) => file.write_owned(by, offset, Box::new(owned))?,
+        Err(data) => file.write_at(by, offset, &data)?,
+    }
+    Ok(offset + len)
+}
+
 fn rights_of(flags: u32) -> Rights {
     match flags as i32 & libc::O_ACCMODE {
         libc::O_WRONLY => Rights::WRITE,
@@ -138,9 +178,7 @@ fn refused_xattr(name: &[u8]) -> bool {
 
 impl Filesystem for WeirFs {
     fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry> {
-        let attr = self.client.lookup(&context(ctx), FileId(parent), name)?;
-        self.dirs.learn(&attr);
-        Ok(self.entry(attr))
+        Ok(self.entry(self.client.lookup(&context(ctx), FileId(parent), name)?))
     }
 
     fn getattr(
@@ -149,12 +187,7 @@ impl Filesystem for WeirFs {
         node: NodeId,
         _fh: Option<u64>,
     ) -> Reply<Attributes> {
-        if let Some((attr, ttl)) = self.dirs.get(FileId(node)) {
-            return Ok(Attributes { attr, ttl });
-        }
-        let attr = self.client.getattr(&context(ctx), FileId(node))?;
-        self.dirs.learn(&attr);
-        Ok(Attributes { attr, ttl: self.options.ttl })
+        Ok(self.attributes(self.client.getattr(&context(ctx), FileId(node))?))
     }
 
     fn setattr(&self, ctx: &RequestContext<'_>, node: NodeId, set: &SetAttr) -> Reply<Attributes> {
@@ -172,12 +205,11 @@ impl Filesystem for WeirFs {
         let by_handle = set.fh.is_some() && set.size.is_some();
         let by = if by_handle { &data_context(ctx) } else { &context };
         let mut attr = self.client.setattr(by, &request)?;
-        self.dirs.forget(FileId(node));
         if set.kill_suidgid {
             self.clear_suid(&context, FileId(node))?;
             attr = self.client.getattr(&context, FileId(node))?;
         }
-        Ok(Attributes { attr, ttl: self.options.ttl })
+        Ok(self.attributes(attr))
     }
 
     fn readlink(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<u8>> {
@@ -192,7 +224,6 @@ impl Filesystem for WeirFs {
         target: &[u8],
     ) -> Reply<Entry> {
         let attr = self.client.symlink(&context(ctx), FileId(parent), name, target)?;
-        self.dirs.forget(FileId(parent));
         Ok(self.entry(attr))
     }
 
@@ -207,7 +238,6 @@ impl Filesystem for WeirFs {
         let kind = FileKind::from_mode(mode.mode).ok_or(Errno::EINVAL)?;
         let bits = (mode.mode & 0o7777) as u16;
         let attr = self.client.mknod(&context(ctx), FileId(parent), name, kind, bits, rdev)?;
-        self.dirs.forget(FileId(parent));
         Ok(self.entry(attr))
     }
 
@@ -220,22 +250,16 @@ impl Filesystem for WeirFs {
     ) -> Reply<Entry> {
         let bits = (mode.mode & 0o7777) as u16;
         let attr = self.client.mkdir(&context(ctx), FileId(parent), name, bits)?;
-        self.dirs.forget(FileId(parent));
         Ok(self.entry(attr))
     }
 
     fn unlink(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
-        match self.client.unlink(&context(ctx), FileId(parent), name)? {
-            Some(attr) => self.dirs.touched(FileId(parent), attr.ctime),
-            None => self.dirs.forget(FileId(parent)),
-        }
+        self.client.unlink(&context(ctx), FileId(parent), name)?;
         Ok(())
     }
 
     fn rmdir(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
-        let result = self.client.rmdir(&context(ctx), FileId(parent), name);
-        self.dirs.forget(FileId(parent));
-        Ok(result?)
+        Ok(self.client.rmdir(&context(ctx), FileId(parent), name)?)
     }
 
     fn rename(
@@ -258,10 +282,7 @@ impl Filesystem for WeirFs {
             no_replace: flags & libc::RENAME_NOREPLACE != 0,
             exchange: flags & libc::RENAME_EXCHANGE != 0,
         };
-        let result = self.client.rename(&context(ctx), &request);
-        self.dirs.forget(FileId(parent));
-        self.dirs.forget(FileId(new_parent));
-        Ok(result?)
+        Ok(self.client.rename(&context(ctx), &request)?)
     }
 
     fn link(
@@ -272,7 +293,6 @@ impl Filesystem for WeirFs {
         new_name: &[u8],
     ) -> Reply<Entry> {
         let attr = self.client.link(&context(ctx), FileId(node), FileId(new_parent), new_name)?;
-        self.dirs.forget(FileId(new_parent));
         Ok(self.entry(attr))
     }
 
@@ -285,7 +305,7 @@ impl Filesystem for WeirFs {
                 self.clear_suid(&by, FileId(node))?;
             }
         }
-        Ok(self.opened(file, &attr))
+        Ok(self.opened(file, &attr, args.flags))
     }
 
     fn create(
@@ -304,15 +324,7 @@ impl Filesystem for WeirFs {
             layout: None,
         };
         let (file, attr) = self.client.create(&context(ctx), FileId(parent), name, &options)?;
-        let opened = self.opened(file, &attr);
-        // An attribute that was set would have moved ctime: nothing has been
-        // done to the file since it was made.
-        if attr.size == 0 && attr.ctime == attr.mtime && attr.ctime == attr.atime {
-            self.capless.note(attr.file);
-            self.dirs.touched(FileId(parent), attr.ctime);
-        } else {
-            self.dirs.forget(FileId(parent));
-        }
+        let opened = self.opened(file, &attr, args.flags);
         Ok((self.entry(attr), opened))
     }
 
@@ -325,7 +337,13 @@ impl Filesystem for WeirFs {
         buffer: &mut [u8],
         _args: &IoArgs,
     ) -> Reply<usize> {
-        Ok(self.file(fh)?.read_at(&data_context(ctx), offset, buffer)?)
+        let handle = self.handle(fh)?;
+        let FileHandle { file, opening, .. } = handle.file()?;
+        // Of a direct handle too: what is mapped is cached.
+        let bytes = offset..offset.saturating_add(buffer.len() as u64);
+        let by = data_context(ctx);
+        let read = |entered: &dyn Fn()| file.read_entering(&by, offset, buffer, entered);
+        Ok(opening.reading(bytes, file.size(), read)?)
     }
 
     fn write(
@@ -337,23 +355,36 @@ impl Filesystem for WeirFs {
         data: WriteData<'_>,
         args: &IoArgs,
     ) -> Reply<usize> {
-        let (file, by, len) = (self.file(fh)?, data_context(ctx), data.len());
+        let (handle, by, len) = (self.handle(fh)?, data_context(ctx), data.len());
+        let handle = handle.file()?;
         if args.kill_suidgid {
             self.clear_suid(&by, FileId(node))?;
         }
-        let taken = if len >= KEEP_BYTES { data.try_take() } else { Err(data) };
-        match taken {
-            Ok(owned) => file.write_owned(&by, offset, Box::new(owned))?,
-            Err(data) => file.write_at(&by, offset, &data)?,
+        if args.from_page_cache {
+            // Nobody waits for these bytes but who maps them, and may ask for
+            // them to be durable with fsync or msync.
+            handle.file.write_page(&by, offset, &data)?;
+            return Ok(len);
         }
-        if args.open_flags as i32 & (libc::O_SYNC | libc::O_DSYNC) != 0 {
-            file.sync(&by)?;
+        let flags = args.open_flags as i32;
+        let past_pages = handle.direct || flags & libc::O_DIRECT != 0;
+        let bytes = offset..offset.saturating_add(len as u64);
+        let write = || write_through(handle, &by, offset, data, flags);
+        if past_pages {
+            handle.opening.passing(&bytes, write)?;
+        } else {
+            handle.opening.writing(bytes, write)?;
+        }
+        if flags & (libc::O_SYNC | libc::O_DSYNC) != 0 {
+            handle.file.sync(&by)?;
+        } else if flags & libc::O_DIRECT != 0 {
+            handle.file.flush(&by)?;
         }
         Ok(len)
     }
 
     fn flush(&self, ctx: &RequestContext<'_>, _node: NodeId, fh: u64, _owner: u64) -> Reply<()> {
-        Ok(self.file(fh)?.flush(&data_context(ctx))?)
+        Ok(self.handle(fh)?.file()?.file.flush(&data_context(ctx))?)
     }
 
     fn release(
@@ -369,7 +400,7 @@ impl Filesystem for WeirFs {
     }
 
     fn fsync(&self, ctx: &RequestContext<'_>, _node: NodeId, fh: u64, _data: bool) -> Reply<()> {
-        Ok(self.file(fh)?.sync(&data_context(ctx))?)
+        Ok(self.handle(fh)?.file()?.file.sync(&data_context(ctx))?)
     }
 
     fn fallocate(
@@ -381,7 +412,8 @@ impl Filesystem for WeirFs {
         length: u64,
         mode: u32,
     ) -> Reply<()> {
-        let (file, by) = (self.file(fh)?, data_context(ctx));
+        let (handle, by) = (self.handle(fh)?, data_context(ctx));
+        let file = &handle.file()?.file;
         let keep_size = mode & KEEP_SIZE != 0;
         match mode & !KEEP_SIZE {
             0 => file.allocate(&by, offset, length, keep_size)?,
@@ -401,7 +433,8 @@ impl Filesystem for WeirFs {
         offset: u64,
         whence: u32,
     ) -> Reply<u64> {
-        let (file, by) = (self.file(fh)?, data_context(ctx));
+        let (handle, by) = (self.handle(fh)?, data_context(ctx));
+        let file = &handle.file()?.file;
         let found = match whence as i32 {
             libc::SEEK_DATA => file.next_data(&by, offset)?,
             libc::SEEK_HOLE => file.next_hole(&by, offset)?,
@@ -422,7 +455,7 @@ impl Filesystem for WeirFs {
         offset: u64,
         sink: &mut DirSink<'_>,
     ) -> Reply<()> {
-        let handle = self.handles.get(fh).ok_or(Errno::EBADF)?;
+        let handle = self.handle(fh)?;
         let Handle::Dir(dir) = &*handle else { return Err(Errno::EBADF) };
         for (at, name) in [(0, &b"."[..]), (1, &b".."[..])] {
             let dot = DirEntry {
@@ -452,7 +485,9 @@ impl Filesystem for WeirFs {
                 }
             };
             for (i, found) in page.entries.iter().enumerate() {
-                let entry = found.attr.clone().map(|attr| self.entry(attr));
+                // Without attributes the kernel asks when somebody wants them.
+                let attr = found.attr.clone().filter(|attr| self.cache.may_show(attr));
+                let entry = attr.map(|attr| Entry::new(attr, self.ttl()));
                 let pushed = sink.push(&DirEntry {
                     node: found.file.0,
                     kind: found.kind,
@@ -497,33 +532,20 @@ impl Filesystem for WeirFs {
         if refused_xattr(name) {
             return Err(Errno::EOPNOTSUPP);
         }
-        self.capless.forget(FileId(node));
         let mode = match flags as i32 {
             libc::XATTR_CREATE => XattrMode::Create,
             libc::XATTR_REPLACE => XattrMode::Replace,
             0 => XattrMode::Any,
             _ => return Err(Errno::EINVAL),
         };
-        let result = self.client.set_xattr(&context(ctx), FileId(node), name, value, mode);
-        // Again: a question may have been answered meanwhile.
-        self.capless.forget(FileId(node));
-        Ok(result?)
+        Ok(self.client.set_xattr(&context(ctx), FileId(node), name, value, mode)?)
     }
 
     fn getxattr(&self, ctx: &RequestContext<'_>, node: NodeId, name: &[u8]) -> Reply<Vec<u8>> {
         if refused_xattr(name) {
             return Err(Errno::EOPNOTSUPP);
         }
-        let file = FileId(node);
-        if name == CAPABILITY_XATTR && self.capless.holds(file, self.options.ttl) {
-            return Err(Errno::ENODATA);
-        }
-        let value = self.client.get_xattr(&context(ctx), file, name);
-        let none = value.as_ref().is_err_and(|e| e.kind == ErrorKind::NoAttribute);
-        if name == CAPABILITY_XATTR && none {
-            self.capless.note(file);
-        }
-        Ok(value?)
+        Ok(self.client.get_xattr(&context(ctx), FileId(node), name)?)
     }
 
     fn listxattr(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<Vec<u8>>> {

@@ -96,6 +96,21 @@ impl Cluster<'_> {
         command
     }
 
+    /// Mounts it (once more), with options.
+    pub fn mount(&self, name: &str, options: &str) -> PathBuf {
+        let at = self.place.path(name);
+        std::fs::create_dir(&at).unwrap();
+        self.weir(&["mount", at.to_str().unwrap(), "-o", options]).ok();
+        at
+    }
+
+    /// Number of the process of a mount.
+    pub fn mount_pid(&self, at: &Path) -> i32 {
+        let name = at.canonicalize().unwrap();
+        let crc = weir_types::checksum::crc32c(name.as_os_str().as_encoded_bytes());
+        self.pid(&format!("mount-{crc:08x}"))
+    }
+
     /// Numbers of the processes that its pid files name, if they are ours.
     pub fn pids(&self) -> Vec<i32> {
         let Ok(files) = std::fs::read_dir(self.dir().join("run")) else { return Vec::new() };

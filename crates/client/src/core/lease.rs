@@ -125,8 +125,15 @@ impl FileLease {
                 Phase::Waiting | Phase::Dropping { .. } => {}
             }
         }
+        // A page that was changed under a lease to read: whoever wants that back gets
+        // what is in it, and has nothing yet.
+        let given_up = |range: &Range<u64>| {
+            let recalled = self.recall.as_ref().filter(|recall| recall.mode == LeaseMode::Write);
+            kind == CallKind::Page && recalled.is_some_and(|recall| overlap(range, &recall.range))
+        };
         let lacks = |range: &Range<u64>| self.held.missing(range.start, range.end, kind.mode());
-        if let Some((start, end)) = ranges.iter().find_map(lacks) {
+        if let Some((start, end)) = ranges.iter().filter(|range| !given_up(range)).find_map(lacks)
+        {
             let range = start..end;
             if self.asking.iter().any(|(_, other)| overlap(other, &range)) {
                 return Enter::Wait(None);
@@ -243,6 +250,12 @@ impl FileLease {
             }
             _ => reach,
         }
+    }
+
+    /// What may be read, and not written.
+    pub fn read_only(&self) -> Vec<Range<u64>> {
+        let held = self.held.list().filter(|(.., mode)| *mode == LeaseMode::Read);
+        held.map(|(first, last, _)| first..last).collect()
     }
 
     /// What is held on the whole file.

@@ -44,7 +44,9 @@ pub struct Config {
 
     /// Threads that wait for requests while all is quiet, at least 1.
     pub waiting_workers: usize,
-    /// The most threads, reached while operations block.
+    /// The most threads, reached while operations block; a few more serve what
+    /// the kernel reads into and writes back from its pages. Each has buffers of
+    /// twice [`Config::max_io_bytes`], of which only what was used is in memory.
     pub max_workers: usize,
     /// The most bytes of written data that the file system may hold without a
     /// copy; see [`super::WriteData::take`].
@@ -88,7 +90,7 @@ impl Default for Config {
             read_ahead_kib: 4096,
             max_background: 64,
             waiting_workers: 2,
-            max_workers: 32,
+            max_workers: 128,
             write_pool_bytes: 64 << 20,
             drain_timeout: Duration::from_secs(5),
             io_flusher: true,

@@ -3,7 +3,9 @@
 //! Invariant: while fewer than the most threads exist, one always waits for
 //! requests, so an operation that blocks stalls nobody else. When all exist,
 //! the last one to wait puts requests into a bounded queue instead of serving
-//! them, so that interrupts still come through.
+//! them, so that interrupts still come through. Threads beyond the most are
+//! there for what others may be waiting for ([`Urgency`]): operations that
+//! block cannot take them.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,6 +13,22 @@ use std::time::{Duration, Instant};
 
 /// How long a thread rests before it ends.
 const REST: Duration = Duration::from_secs(30);
+
+/// Threads beyond the most, for each step of urgency.
+const RESERVE: usize = 8;
+
+/// Who waits for a request to be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Urgency {
+    /// Its caller.
+    Normal = 0,
+    /// It fills pages of the kernel, which stay locked as long: whoever drops
+    /// pages waits for it.
+    Fills = 1,
+    /// The kernel writes pages back: so may whoever drops them, or needs
+    /// memory.
+    WritesBack = 2,
+}
 
 /// The account of threads; `T` is a request that waits for a thread.
 pub(super) struct Crew<T> {
@@ -59,6 +77,13 @@ pub(super) enum Next<T> {
     Leave,
 }
 
+impl<T> State<T> {
+    /// Threads that serve, or have something to.
+    fn busy(&self) -> usize {
+        self.total - self.waiting - self.resting
+    }
+}
+
 impl<T> Crew<T> {
     pub(super) fn new(keep_waiting: usize, max_threads: usize, max_queued: usize) -> Self {
         let state = State {
@@ -99,10 +124,19 @@ impl<T> Crew<T> {
     }
 
     /// A reading thread has a request.
-    pub(super) fn took(&self) -> Taken {
+    pub(super) fn took(&self, urgency: Urgency) -> Taken {
+        let most_busy = self.max_threads - 1 + urgency as usize * RESERVE;
         let mut state = self.lock();
         state.waiting -= 1;
-        if state.waiting > 0 || state.closed {
+        if state.closed {
+            Taken::Serve
+        } else if state.busy() > most_busy {
+            if state.total > 1 && state.queue.len() < self.max_queued {
+                Taken::Enqueue
+            } else {
+                Taken::Serve
+            }
+        } else if state.waiting > 0 {
             Taken::Serve
         } else if state.resting > 0 {
             state.resting -= 1;
@@ -110,14 +144,10 @@ impl<T> Crew<T> {
             state.waiting += 1;
             self.call.notify_one();
             Taken::Serve
-        } else if state.total < self.max_threads {
+        } else {
             state.total += 1;
             state.waiting += 1;
             Taken::StartAnother
-        } else if state.total > 1 && state.queue.len() < self.max_queued {
-            Taken::Enqueue
-        } else {
-            Taken::Serve
         }
     }
 
@@ -125,7 +155,7 @@ impl<T> Crew<T> {
     /// Handed back if nobody is busy any more who would come for it.
     pub(super) fn enqueue(&self, item: T) -> Result<(), T> {
         let mut state = self.lock();
-        let busy_others = state.total - state.waiting - state.resting - 1;
+        let busy_others = state.busy() - 1;
         if busy_others == 0 || state.queue.len() >= self.max_queued {
             return Err(item);
         }
@@ -144,7 +174,10 @@ impl<T> Crew<T> {
     /// A thread has served a request. Rests if enough others wait.
     pub(super) fn done(&self) -> Next<T> {
         let mut state = self.lock();
-        if let Some(item) = state.queue.pop_front() {
+        // What was queued is not for the reserve.
+        if (state.busy() <= self.max_threads || state.closed)
+            && let Some(item) = state.queue.pop_front()
+        {
             return Next::Serve(item);
         }
         if !state.closed && state.waiting < self.keep_waiting {
@@ -215,24 +248,46 @@ mod tests {
     #[test]
     fn one_always_waits_until_all_threads_exist() {
         let crew = crew(2, 4);
-        assert_eq!(crew.took(), Taken::Serve);
-        assert_eq!(crew.took(), Taken::StartAnother);
-        assert_eq!(crew.took(), Taken::StartAnother);
-        assert_eq!(crew.took(), Taken::Enqueue);
+        assert_eq!(crew.took(Urgency::Normal), Taken::Serve);
+        assert_eq!(crew.took(Urgency::Normal), Taken::StartAnother);
+        assert_eq!(crew.took(Urgency::Normal), Taken::StartAnother);
+        assert_eq!(crew.took(Urgency::Normal), Taken::Enqueue);
         assert_eq!(crew.enqueue(7), Ok(()));
-        assert_eq!(crew.took(), Taken::Enqueue);
+        assert_eq!(crew.took(Urgency::Normal), Taken::Enqueue);
         assert_eq!(crew.enqueue(8), Ok(()));
-        assert_eq!(crew.took(), Taken::Serve);
+        assert_eq!(crew.took(Urgency::Normal), Taken::Serve);
         assert_eq!(crew.remove_queued(|&item| item == 7), Some(7));
         assert_eq!(crew.done(), Next::Serve(8));
         assert_eq!(crew.done(), Next::Read);
     }
 
     #[test]
+    fn requests_that_others_wait_for_have_threads_that_no_other_takes() {
+        let crew = crew(1, 2);
+        assert_eq!(crew.took(Urgency::Normal), Taken::StartAnother);
+        assert_eq!(crew.took(Urgency::Normal), Taken::Enqueue);
+        assert_eq!(crew.enqueue(7), Ok(()));
+        for _ in 0..RESERVE {
+            assert_eq!(crew.took(Urgency::Fills), Taken::StartAnother);
+        }
+        assert_eq!(crew.took(Urgency::Fills), Taken::Enqueue);
+        assert_eq!(crew.enqueue(8), Ok(()));
+        assert_eq!(crew.took(Urgency::WritesBack), Taken::StartAnother);
+        // One of the reserve is done: it leaves the queue to the others.
+        assert_eq!(crew.lock().waiting, 1);
+        let mut state = crew.lock();
+        state.waiting = 0;
+        state.total -= 1;
+        drop(state);
+        assert_eq!(crew.done(), Next::Read);
+        assert_eq!(crew.lock().queue.len(), 2);
+    }
+
+    #[test]
     fn nothing_is_queued_when_nobody_would_come_for_it() {
         let crew = crew(2, 2);
-        assert_eq!(crew.took(), Taken::Serve);
-        assert_eq!(crew.took(), Taken::Enqueue);
+        assert_eq!(crew.took(Urgency::Normal), Taken::Serve);
+        assert_eq!(crew.took(Urgency::Normal), Taken::Enqueue);
         assert_eq!(crew.done(), Next::Read);
         assert_eq!(crew.enqueue(1), Err(1));
     }
@@ -241,7 +296,7 @@ mod tests {
     fn a_single_thread_serves_what_it_reads() {
         let crew = crew(1, 1);
         for _ in 0..3 {
-            assert_eq!(crew.took(), Taken::Serve);
+            assert_eq!(crew.took(Urgency::Normal), Taken::Serve);
             assert_eq!(crew.done(), Next::Read);
         }
     }
@@ -249,13 +304,13 @@ mod tests {
     #[test]
     fn a_resting_thread_is_called_back_and_all_leave_at_the_end() {
         let crew = crew(1, 4);
-        assert_eq!(crew.took(), Taken::StartAnother);
+        assert_eq!(crew.took(Urgency::Normal), Taken::StartAnother);
         std::thread::scope(|scope| {
             let rests = scope.spawn(|| crew.done());
             while crew.lock().resting == 0 {
                 std::thread::yield_now();
             }
-            assert_eq!(crew.took(), Taken::Serve);
+            assert_eq!(crew.took(Urgency::Normal), Taken::Serve);
             assert_eq!(rests.join().unwrap(), Next::Read);
             let ends = scope.spawn(|| crew.done());
             crew.close();

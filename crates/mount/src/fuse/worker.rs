@@ -13,7 +13,7 @@ use rustix::io::Errno as OsErrno;
 
 use super::abi;
 use super::answer::Answer;
-use super::crew::{Crew, Next, Taken};
+use super::crew::{Crew, Next, Taken, Urgency};
 use super::dispatch::Dispatch;
 use super::errno::Errno;
 use super::filesystem::{Filesystem, RequestContext};
@@ -24,7 +24,7 @@ use super::request::{Op, Request};
 use super::write_data::{REQUEST_START, RequestBuffer, WriteData, WritePool, request_buffer_bytes};
 
 /// Requests queued while every thread is busy.
-pub(super) const MAX_QUEUED: usize = 64;
+pub(super) const MAX_QUEUED: usize = 256;
 
 /// A request that waits for a thread.
 pub(super) struct Queued {
@@ -61,7 +61,7 @@ struct Worker<F> {
 /// What became of a request at first sight.
 enum Seen {
     /// It needs the file system, which may block.
-    Serve { unique: u64 },
+    Serve { unique: u64, urgency: Urgency },
     /// It is done with.
     Done,
 }
@@ -106,8 +106,8 @@ impl<F: Filesystem> Worker<F> {
         while let Some(length) = self.receive() {
             // A panic here would lose a thread that the crew counts on.
             let seen = catch_unwind(AssertUnwindSafe(|| self.look(length)));
-            let Ok(Seen::Serve { unique }) = seen else { continue };
-            match self.shared.crew.took() {
+            let Ok(Seen::Serve { unique, urgency }) = seen else { continue };
+            match self.shared.crew.took(urgency) {
                 Taken::Serve => self.serve(length),
                 Taken::StartAnother => {
                     if let Err(error) = start_counted(&self.shared) {
@@ -188,7 +188,14 @@ impl<F: Filesystem> Worker<F> {
                 self.interrupt_other(unique & !abi::INT_REQ_BIT);
                 Seen::Done
             }
-            Ok(Request { header, .. }) => Seen::Serve { unique: header.unique },
+            Ok(Request { header, op }) => {
+                let urgency = match op {
+                    Op::Write { args, .. } if args.from_page_cache => Urgency::WritesBack,
+                    Op::Read { .. } => Urgency::Fills,
+                    _ => Urgency::Normal,
+                };
+                Seen::Serve { unique: header.unique, urgency }
+            }
         }
     }
 

@@ -1,0 +1,738 @@
+//! Two mounts behave as one machine: what one has done, the other sees at once.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod coherence_io;
+mod harness;
+mod library;
+
+use coherence_io::{
+    Block, Mapping, Two, line, lines, next_data, next_hole, open, open_direct, punch, read_all, two,
+};
+use harness::{Place, noise, root};
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_reader_elsewhere_sees_the_last_completed_write() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "last", "");
+    const BYTES: usize = 64 << 10;
+    fs::write(a.join("f"), vec![0; BYTES]).unwrap();
+    let (file_a, file_b) = (open(&a.join("f")), open(&b.join("f")));
+    let (direct_a, direct_b) = (open_direct(&a.join("f")), open_direct(&b.join("f")));
+    let (map_a, map_b) = (Mapping::new(&file_a, BYTES), Mapping::new(&file_b, BYTES));
+    for round in 0..60usize {
+        let value = (round % 250 + 1) as u8;
+        let page = round * 5 % (BYTES / 4096);
+        let at = page * 4096;
+        let (writer, direct, map) = if round % 2 == 0 {
+            (&file_a, &direct_a, &map_a)
+        } else {
+            (&file_b, &direct_b, &map_b)
+        };
+        match round % 3 {
+            0 => writer.write_all_at(&[value; 100], at as u64 + 30).unwrap(),
+            1 => direct.write_all_at(&Block::of(value).0, at as u64).unwrap(),
+            _ => {
+                (30..130).for_each(|i| map.set(at + i, value));
+                map.sync();
+            }
+        }
+        for (who, file, direct, map) in
+            [("a", &file_a, &direct_a, &map_a), ("b", &file_b, &direct_b, &map_b)]
+        {
+            let mut read = [0; 100];
+            file.read_exact_at(&mut read, at as u64 + 30).unwrap();
+            assert_eq!(read, [value; 100], "round {round}, {who}");
+            let mut block = Block::of(0);
+            direct.read_exact_at(&mut block.0, at as u64).unwrap();
+            assert_eq!(block.0[30..130], [value; 100], "round {round}, {who}, direct");
+            assert!((30..130).all(|i| map.get(at + i) == value), "round {round}, {who}, mapped");
+        }
+    }
+}
+
+#[test]
+fn stores_into_a_shared_mapping_are_seen_elsewhere() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "stores", "");
+    fs::write(a.join("f"), vec![0; 8192]).unwrap();
+    let (file_a, file_b) = (open(&a.join("f")), open(&b.join("f")));
+    let (map_a, map_b) = (Mapping::new(&file_a, 8192), Mapping::new(&file_b, 8192));
+    for round in 1..40u8 {
+        let (from, to) = if round % 2 == 0 { (&map_a, &map_b) } else { (&map_b, &map_a) };
+        from.set(usize::from(round), round);
+        from.set(5000 + usize::from(round), round);
+        from.sync();
+        assert_eq!((to.get(usize::from(round)), to.get(5000 + usize::from(round))), (round, round));
+    }
+    assert_eq!(read_all(&file_a), read_all(&file_b));
+}
+
+#[test]
+fn sizes_and_times_are_seen_at_once() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "sizes", "");
+    let (path_a, path_b) = (a.join("f"), b.join("f"));
+    let (file_a, file_b) = (open(&path_a), open(&path_b));
+    let mut size = 0u64;
+    let mut last = (0, 0);
+    for round in 0..50u64 {
+        let writer = if round % 2 == 0 { &file_a } else { &file_b };
+        match round % 5 {
+            4 => {
+                size /= 2;
+                writer.set_len(size).unwrap();
+            }
+            _ => {
+                let len = 1 + round * 37 % 5000;
+                writer.write_all_at(&vec![7; len as usize], size).unwrap();
+                size += len;
+            }
+        }
+        let seen = [
+            fs::metadata(&path_a).unwrap(),
+            fs::metadata(&path_b).unwrap(),
+            file_a.metadata().unwrap(),
+            file_b.metadata().unwrap(),
+        ];
+        for meta in &seen {
+            assert_eq!(meta.len(), size, "round {round}");
+            let time = (meta.mtime(), meta.mtime_nsec());
+            assert_eq!(time, (seen[0].mtime(), seen[0].mtime_nsec()), "round {round}");
+            assert!(time >= last, "round {round}: the time went back");
+        }
+        last = (seen[0].mtime(), seen[0].mtime_nsec());
+        let reader = if round % 2 == 0 { &file_b } else { &file_a };
+        assert_eq!(read_all(reader).len() as u64, size, "round {round}");
+    }
+}
+
+#[test]
+fn names_are_seen_at_once_whether_they_come_or_go() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "names", "");
+    fs::create_dir(a.join("d")).unwrap();
+    for round in 0..30 {
+        let (here, there) = if round % 2 == 0 { (&a, &b) } else { (&b, &a) };
+        let (old, new) = (format!("d/old{}", round % 3), format!("d/new{round}"));
+        let is = |name: &str| (here.join(name).exists(), there.join(name).exists());
+        assert_eq!(is(&old), (false, false));
+        fs::write(here.join(&old), "1").unwrap();
+        assert_eq!(is(&old), (true, true));
+        assert_eq!(fs::read_to_string(there.join(&old)).unwrap(), "1");
+        assert_eq!(is(&new), (false, false));
+        fs::rename(here.join(&old), here.join(&new)).unwrap();
+        assert_eq!((is(&old), is(&new)), ((false, false), (true, true)));
+        fs::hard_link(there.join(&new), there.join("d/link")).unwrap();
+        assert_eq!(fs::metadata(here.join(&new)).unwrap().nlink(), 2);
+        assert_eq!(is("d/link"), (true, true));
+        fs::remove_file(here.join("d/link")).unwrap();
+        assert_eq!(fs::metadata(there.join(&new)).unwrap().nlink(), 1);
+        assert_eq!(is("d/link"), (false, false));
+        fs::remove_file(there.join(&new)).unwrap();
+        assert_eq!(is(&new), (false, false));
+        fs::create_dir(here.join("d/sub")).unwrap();
+        fs::create_dir(there.join("d/sub/sub")).unwrap();
+        assert!(fs::remove_dir(here.join("d/sub")).is_err(), "not empty");
+        fs::remove_dir(here.join("d/sub/sub")).unwrap();
+        fs::remove_dir(there.join("d/sub")).unwrap();
+        assert_eq!(fs::read_dir(here.join("d")).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn modes_owners_and_extended_attributes_are_seen_at_once() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "modes", "");
+    fs::write(a.join("f"), "").unwrap();
+    let value = |path: &Path| {
+        let mut value = [0; 64];
+        let n = rustix::fs::getxattr(path, "user.mark", &mut value[..]).ok()?;
+        Some(value[..n].to_vec())
+    };
+    for round in 0..30u32 {
+        let (here, there) = if round % 2 == 0 { (&a, &b) } else { (&b, &a) };
+        let (here, there) = (here.join("f"), there.join("f"));
+        let mode = 0o400 | round;
+        fs::set_permissions(&here, fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(fs::metadata(&there).unwrap().mode() & 0o7777, mode);
+        std::os::unix::fs::chown(&here, Some(round), Some(round + 1)).unwrap();
+        let meta = fs::metadata(&there).unwrap();
+        assert_eq!((meta.uid(), meta.gid()), (round, round + 1));
+        assert_eq!(value(&there), None);
+        let set = format!("{round}");
+        rustix::fs::setxattr(&here, "user.mark", set.as_bytes(), rustix::fs::XattrFlags::empty())
+            .unwrap();
+        assert_eq!(value(&there), Some(set.into_bytes()));
+        rustix::fs::removexattr(&there, "user.mark").unwrap();
+        assert_eq!(value(&here), None);
+    }
+}
+
+#[test]
+fn appends_of_two_mounts_and_several_threads_are_all_there_whole() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "append", "");
+    const EACH: usize = 60;
+    let start = std::sync::Barrier::new(6);
+    std::thread::scope(|scope| {
+        for writer in 0..6 {
+            let path = if writer % 2 == 0 { a.join("log") } else { b.join("log") };
+            let start = &start;
+            scope.spawn(move || {
+                start.wait();
+                let mut log = OpenOptions::new().append(true).create(true).open(path).unwrap();
+                for number in 0..EACH {
+                    log.write_all(&line(writer, number)).unwrap();
+                }
+            });
+        }
+    });
+    for mount in [&a, &b] {
+        let found = lines(&fs::read(mount.join("log")).unwrap(), 6);
+        for numbers in found {
+            assert_eq!(numbers, (0..EACH).collect::<Vec<_>>());
+        }
+    }
+}
+
+fn truncate(path: &Path, size: u64) {
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(size).unwrap();
+}
+
+/// One reads through the page cache, one maps, some ask for attributes, while
+/// others append: on the same mount or on another.
+fn appends_are_read_without_gaps(appender: &Path, reader: &Path, each: usize) {
+    let (log, seen) = (appender.join("log"), reader.join("log"));
+    fs::write(&log, "").unwrap();
+    let done = AtomicBool::new(false);
+    let left = AtomicUsize::new(2);
+    std::thread::scope(|scope| {
+        for writer in 0..2 {
+            let (log, done, left) = (&log, &done, &left);
+            scope.spawn(move || {
+                let mut log = OpenOptions::new().append(true).open(log).unwrap();
+                for number in 0..each {
+                    log.write_all(&line(writer, number)).unwrap();
+                }
+                if left.fetch_sub(1, Ordering::SeqCst) == 1 {
+                    done.store(true, Ordering::SeqCst);
+                }
+            });
+        }
+        for how in 0..2 {
+            let (done, seen) = (&done, &seen);
+            scope.spawn(move || {
+                while !done.load(Ordering::SeqCst) {
+                    match how {
+                        0 => drop(fs::metadata(seen).unwrap()),
+                        _ => {
+                            let dir = fs::read_dir(seen.parent().unwrap()).unwrap();
+                            dir.for_each(|entry| drop(entry.unwrap().metadata()));
+                        }
+                    }
+                    std::thread::sleep(Duration::from_micros(300));
+                }
+            });
+        }
+        let mut last = false;
+        let file = File::open(&seen).unwrap();
+        let mut all: Vec<u8> = Vec::new();
+        loop {
+            // What was there stays; what is new follows without gaps.
+            let from = all.len().saturating_sub(5000);
+            let mut buffer = vec![0; 16 << 10];
+            let n = file.read_at(&mut buffer, from as u64).unwrap();
+            assert!(from + n >= all.len(), "the file shrank: {from} + {n} < {}", all.len());
+            assert_eq!(buffer[..all.len() - from], all[from..], "bytes changed");
+            all.truncate(from);
+            all.extend_from_slice(&buffer[..n]);
+            let whole = all[from..].iter().position(|b| *b == b'\n').map_or(n, |at| at + 1);
+            if from == 0 {
+                lines(&all, 2)
+            } else {
+                lines(&all[from + whole..], 2)
+            };
+            let size = file.metadata().unwrap().len() as usize;
+            assert!(size >= all.len(), "stat knows {size}, and {} were read", all.len());
+            if last && all.len() == size {
+                break;
+            }
+            last = done.load(Ordering::SeqCst);
+        }
+        assert_eq!(lines(&all, 2), vec![(0..each).collect::<Vec<_>>(); 2]);
+    });
+}
+
+#[test]
+fn nobody_sees_zeros_within_the_size_while_others_append() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("tail", &["--targets", "2"]);
+    let a = cluster.mount("a", "");
+    appends_are_read_without_gaps(&a, &a, 2000);
+}
+
+#[test]
+fn a_log_is_followed_from_another_mount() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "follow", "");
+    appends_are_read_without_gaps(&a, &b, 200);
+}
+
+#[test]
+fn an_exclusive_create_has_one_winner() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "excl", "");
+    let won: Vec<AtomicUsize> = (0..60).map(|_| AtomicUsize::new(0)).collect();
+    std::thread::scope(|scope| {
+        for at in [&a, &b, &a, &b] {
+            let won = &won;
+            scope.spawn(move || {
+                for (i, won) in won.iter().enumerate() {
+                    if File::create_new(at.join(format!("f{i}"))).is_ok() {
+                        won.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+    });
+    assert!(won.iter().all(|n| n.load(Ordering::SeqCst) == 1));
+    let listed = |at: &Path| fs::read_dir(at).unwrap().count();
+    assert_eq!((listed(&a), listed(&b)), (60, 60));
+}
+
+#[test]
+fn truncation_by_path_and_writers_elsewhere_agree() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "cut", "");
+    let (file_a, file_b) = (open(&a.join("f")), open(&b.join("f")));
+    let data = noise(50_000, 3);
+    for cut in [0u64, 1, 4095, 4096, 10_001, 50_000, 70_000] {
+        file_a.write_all_at(&data, 0).unwrap();
+        assert!(read_all(&file_b) == data);
+        truncate(&b.join("f"), cut);
+        let mut want = data.clone();
+        want.resize(cut as usize, 0);
+        assert!(read_all(&file_a) == want, "cut at {cut}, seen by who has it open");
+        file_a.write_all_at(b"beyond", cut + 5000).unwrap();
+        want.resize(cut as usize + 5000, 0);
+        want.extend_from_slice(b"beyond");
+        assert!(read_all(&file_b) == want, "cut at {cut}, then written");
+        file_b.set_len(0).unwrap();
+    }
+    // And at the same time.
+    let end = Instant::now() + Duration::from_secs(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for value in (1..=255).cycle().take_while(|_| Instant::now() < end) {
+                file_a.write_all_at(&[value; 9000], u64::from(value) * 100).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            for cut in (0..).map(|i| i * 7919 % 40_000).take_while(|_| Instant::now() < end) {
+                file_b.set_len(cut).unwrap();
+                assert!(read_all(&file_b).len() <= 255 * 100 + 9000 + 40_000);
+            }
+        });
+    });
+    let (here, there) = (read_all(&file_a), read_all(&file_b));
+    assert!(here == there, "{} and {} bytes", here.len(), there.len());
+    assert_eq!(here.len() as u64, fs::metadata(a.join("f")).unwrap().len());
+}
+
+#[test]
+fn a_file_that_is_open_goes_on_when_it_is_removed_or_replaced_elsewhere() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "gone", "");
+    fs::write(a.join("f"), "one").unwrap();
+    let file = open(&b.join("f"));
+    fs::remove_file(a.join("f")).unwrap();
+    assert_eq!(file.metadata().unwrap().nlink(), 0);
+    file.write_all_at(b"two, longer", 0).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 11);
+    assert_eq!(read_all(&file), b"two, longer");
+    assert!(!b.join("f").exists());
+
+    fs::write(a.join("old"), "old").unwrap();
+    fs::write(a.join("new"), "new one").unwrap();
+    let (old, new) = (open(&b.join("old")), open(&b.join("new")));
+    fs::rename(a.join("new"), a.join("old")).unwrap();
+    assert_eq!(read_all(&old), b"old");
+    assert_eq!(old.metadata().unwrap().nlink(), 0);
+    assert_eq!(fs::read(b.join("old")).unwrap(), b"new one");
+    new.write_all_at(b"NEW", 0).unwrap();
+    assert_eq!(fs::read(a.join("old")).unwrap(), b"NEW one");
+    old.write_all_at(b"OLD", 0).unwrap();
+    assert_eq!(read_all(&old), b"OLD");
+}
+
+#[test]
+fn holes_are_seen_at_once() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "holes", "");
+    let (file_a, file_b) = (open(&a.join("f")), open(&b.join("f")));
+    const MIB: u64 = 1 << 20;
+    file_a.write_all_at(&noise(100_000, 1), 3 * MIB).unwrap();
+    assert_eq!(next_data(&file_b, 0), Some(3 * MIB));
+    let end = 3 * MIB + 100_000;
+    assert_eq!(next_hole(&file_b, 3 * MIB), Some(end));
+    let mut bytes = vec![1; 8192];
+    file_b.read_exact_at(&mut bytes, MIB).unwrap();
+    assert!(bytes.iter().all(|b| *b == 0));
+    file_b.write_all_at(&noise(8192, 2), MIB).unwrap();
+    assert_eq!((next_data(&file_a, 0), next_hole(&file_a, MIB)), (Some(MIB), Some(MIB + 8192)));
+    file_a.read_exact_at(&mut bytes, MIB).unwrap();
+    assert!(bytes == noise(8192, 2));
+    punch(&file_b, MIB, 8192);
+    file_a.read_exact_at(&mut bytes, MIB).unwrap();
+    assert!(bytes.iter().all(|b| *b == 0), "what was punched is cached elsewhere");
+    assert_eq!(next_data(&file_a, 0), Some(3 * MIB));
+}
+
+#[test]
+fn a_listing_is_whole_while_another_mount_changes_the_directory() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "list", "");
+    fs::create_dir(a.join("d")).unwrap();
+    for i in 0..2500 {
+        File::create_new(a.join(format!("d/stays{i}"))).unwrap();
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in (0..100).cycle() {
+                if done.load(Ordering::SeqCst) {
+                    break;
+                }
+                let name = a.join(format!("d/moves{i}"));
+                if fs::remove_file(&name).is_err() {
+                    File::create_new(&name).unwrap();
+                }
+                let _ = fs::rename(&name, a.join(format!("d/moved{i}")));
+            }
+        });
+        for _ in 0..4 {
+            let names: Vec<_> =
+                fs::read_dir(b.join("d")).unwrap().map(|e| e.unwrap().file_name()).collect();
+            let stay = |name: &&std::ffi::OsString| name.as_encoded_bytes().starts_with(b"stays");
+            let stable: Vec<_> = names.iter().filter(stay).collect();
+            let once: BTreeSet<_> = stable.iter().collect();
+            assert_eq!((stable.len(), once.len()), (2500, 2500));
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+}
+
+#[test]
+fn small_records_in_the_same_blocks_are_never_lost_nor_old() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "slots", "");
+    // None of them over the border of pages: reads of two pages are not atomic anywhere.
+    const SLOTS: usize = 40;
+    fs::write(a.join("f"), vec![0; 4 * SLOTS * 128]).unwrap();
+    let longest = std::sync::Mutex::new(Duration::ZERO);
+    // What each writer has written at least, by slot.
+    let written: Vec<AtomicUsize> = (0..4 * SLOTS).map(|_| AtomicUsize::new(0)).collect();
+    let end = Instant::now() + Duration::from_secs(4);
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let path = if writer % 2 == 0 { a.join("f") } else { b.join("f") };
+            let (longest, written) = (&longest, &written);
+            scope.spawn(move || {
+                let file = open(&path);
+                for round in (1..).take_while(|_| Instant::now() < end) {
+                    let begin = Instant::now();
+                    let own = (round * 7 % SLOTS) * 4 + writer;
+                    let value = written[own].load(Ordering::SeqCst) + 1;
+                    file.write_all_at(&[value as u8; 128], own as u64 * 128).unwrap();
+                    written[own].store(value, Ordering::SeqCst);
+                    for slot in [own, (round * 13) % (4 * SLOTS)] {
+                        let least = written[slot].load(Ordering::SeqCst);
+                        let mut read = [0; 128];
+                        file.read_exact_at(&mut read, slot as u64 * 128).unwrap();
+                        let most = written[slot].load(Ordering::SeqCst) + 1;
+                        let is = (least..=most).any(|value| read == [value as u8; 128]);
+                        assert!(is, "slot {slot}: {} is not {least} to {most}", read[0]);
+                    }
+                    let mut longest = longest.lock().unwrap();
+                    *longest = begin.elapsed().max(*longest);
+                }
+            });
+        }
+    });
+    let longest = *longest.lock().unwrap();
+    let total: usize = written.iter().map(|value| value.load(Ordering::SeqCst)).sum();
+    eprintln!("{total} writes, the longest call {longest:?}");
+    assert!(longest < Duration::from_secs(2), "a call waited {longest:?}");
+    assert!(total > 200, "only {total} writes within 4 s");
+    let (here, there) = (fs::read(a.join("f")).unwrap(), fs::read(b.join("f")).unwrap());
+    assert!(here == there);
+    for (slot, bytes) in here.chunks(128).enumerate() {
+        assert_eq!(bytes, [written[slot].load(Ordering::SeqCst) as u8; 128]);
+    }
+}
+
+#[test]
+fn streams_and_scattered_writes_on_two_mounts_do_not_block_each_other() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "streams", "");
+    const REGION: usize = 300_000;
+    const REGIONS: usize = 12;
+    fs::write(a.join("f"), vec![0; REGION * REGIONS]).unwrap();
+    let longest = std::sync::Mutex::new(Duration::ZERO);
+    let timed = |call: &dyn Fn()| {
+        let begin = Instant::now();
+        call();
+        let mut longest = longest.lock().unwrap();
+        *longest = begin.elapsed().max(*longest);
+    };
+    let end = Instant::now() + Duration::from_secs(4);
+    let rounds = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for (who, mount) in [&a, &b].into_iter().enumerate() {
+            let (timed, rounds) = (&timed, &rounds);
+            scope.spawn(move || {
+                let file = open(&mount.join("f"));
+                for round in (1..).take_while(|_| Instant::now() < end) {
+                    let region = (round * 5 % (REGIONS / 2)) * 2 + who;
+                    let (skip, len) = (round * 7919 % 100_000, 1 + round * 104_729 % 200_000);
+                    let data = noise(len, round as u64);
+                    let at = (region * REGION + skip) as u64;
+                    timed(&|| file.write_all_at(&data, at).unwrap());
+                    let mut read = vec![0; len];
+                    timed(&|| file.read_exact_at(&mut read.clone(), at).unwrap());
+                    file.read_exact_at(&mut read, at).unwrap();
+                    assert!(read == data, "own bytes");
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            scope.spawn(move || {
+                // Anew each time, and ahead: reads that lie over the border of leases.
+                while Instant::now() < end {
+                    let file = File::open(mount.join("f")).unwrap();
+                    for i in 0..(REGION * REGIONS) as u64 / 100_000 {
+                        timed(&|| assert!(file.read_at(&mut vec![0; 100_000], i * 100_000).is_ok()));
+                    }
+                }
+            });
+        }
+    });
+    let (longest, rounds) = (*longest.lock().unwrap(), rounds.into_inner());
+    eprintln!("{rounds} writes, the longest call {longest:?}");
+    assert!(longest < Duration::from_secs(2), "a call waited {longest:?}");
+    assert!(rounds > 40, "only {rounds} writes within 4 s");
+    assert!(fs::read(a.join("f")).unwrap() == fs::read(b.join("f")).unwrap());
+}
+
+#[test]
+fn what_is_stored_into_a_mapping_is_kept_when_another_mount_writes_beside_it() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "beside", "");
+    fs::write(a.join("f"), vec![0; 8192]).unwrap();
+    let (file_a, file_b) = (open(&a.join("f")), open(&b.join("f")));
+    let (map_a, map_b) = (Mapping::new(&file_a, 8192), Mapping::new(&file_b, 8192));
+    for round in 1..20u8 {
+        // Both have the page, to read.
+        let at = usize::from(round);
+        assert_eq!((map_a.get(at), map_b.get(at)), (0, 0));
+        map_a.set(at, round);
+        let begin = Instant::now();
+        file_b.write_all_at(&[round], 4000 + u64::from(round)).unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(2), "waited {:?}", begin.elapsed());
+        assert_eq!((map_a.get(at), map_b.get(at)), (round, round));
+        assert_eq!((map_a.get(4000 + at), map_b.get(4000 + at)), (round, round));
+    }
+}
+
+/// Requests of some kinds that the metadata server has answered.
+fn asked(client: &weir_client::Client, kinds: &[&str]) -> u64 {
+    let status = client.metadata_status().unwrap();
+    let is = |name: &str| kinds.iter().any(|kind| name == format!("op.{kind}"));
+    status.counters.iter().filter(|(name, _)| is(name)).map(|(_, value)| value).sum()
+}
+
+fn acquired(client: &weir_client::Client) -> u64 {
+    asked(client, &["acquire"])
+}
+
+#[test]
+fn what_nobody_shares_costs_no_messages() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster, a, b } = two(&place, "alone", "");
+    let watcher = library::client(&cluster, false);
+    fs::write(b.join("other"), "1").unwrap();
+    let file = open(&a.join("f"));
+    file.write_all_at(&noise(100_000, 1), 0).unwrap();
+    assert!(fs::metadata(a.join("f")).unwrap().len() == 100_000);
+    let kinds = ["acquire", "getattr", "lookup", "get_xattr", "report", "commit_size"];
+    let before = asked(&watcher, &kinds);
+    for i in 0..200u64 {
+        file.write_all_at(&[1; 700], i * 311).unwrap();
+        let mut read = [0; 700];
+        file.read_exact_at(&mut read, i * 311).unwrap();
+        assert_eq!(read, [1; 700]);
+        assert_eq!(fs::metadata(a.join("f")).unwrap().len(), 100_000);
+        assert!(!a.join("nothing").exists());
+    }
+    // (What was written is reported twice a second.)
+    let now = asked(&watcher, &kinds);
+    assert!(now - before < 20, "{} requests for 800 calls", now - before);
+}
+
+#[test]
+fn disjoint_ranges_are_written_and_read_side_by_side() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster, a, b } = two(&place, "ranges", "");
+    let watcher = library::client(&cluster, false);
+    const HALF: u64 = 8 << 20;
+    let (file_a, file_b) = (open(&a.join("f")), open(&b.join("f")));
+    file_a.set_len(2 * HALF).unwrap();
+    let before = acquired(&watcher);
+    std::thread::scope(|scope| {
+        for (file, from) in [(&file_a, 0), (&file_b, HALF)] {
+            scope.spawn(move || {
+                for i in 0..HALF / 65_536 {
+                    let data = noise(65_536, from + i);
+                    file.write_all_at(&data, from + i * 65_536).unwrap();
+                    let mut read = vec![0; 65_536];
+                    file.read_exact_at(&mut read, from + i * 65_536).unwrap();
+                    assert!(read == data);
+                }
+            });
+        }
+    });
+    let asked = acquired(&watcher) - before;
+    assert!(asked <= 40, "{asked} leases for 256 writes and as many reads");
+    for (file, from) in [(&file_b, 0), (&file_a, HALF)] {
+        for i in 0..HALF / 65_536 {
+            let mut read = vec![0; 65_536];
+            file.read_exact_at(&mut read, from + i * 65_536).unwrap();
+            assert!(read == noise(65_536, from + i));
+        }
+    }
+}
+
+#[test]
+fn relaxed_mounts_see_a_file_that_was_closed_when_they_open_it() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster, a, b } = two(&place, "relaxed", "consistency=relaxed,ttl=1");
+    for round in 0..10 {
+        let text = format!("round {round}");
+        fs::write(a.join("f"), &text).unwrap();
+        assert_eq!(fs::read_to_string(b.join("f")).unwrap(), text, "open after close");
+    }
+    // Names and attributes within a second.
+    fs::write(a.join("new"), "x").unwrap();
+    let seen = Instant::now();
+    while !b.join("new").exists() {
+        assert!(seen.elapsed() < Duration::from_secs(3));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // And no leases.
+    let watcher = library::client(&cluster, false);
+    let file = open(&b.join("f"));
+    file.write_all_at(b"more", 0).unwrap();
+    assert_eq!(acquired(&watcher), 0);
+}
+
+#[test]
+fn without_caches_every_call_goes_to_the_servers() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster, a, b } = two(&place, "none", "consistency=none");
+    let watcher = library::client(&cluster, false);
+    let (file_a, file_b) = (open(&a.join("f")), open(&b.join("f")));
+    let reads = || -> u64 {
+        [1, 2]
+            .map(|target| watcher.data_status(weir_types::TargetId(target), 5000).unwrap())
+            .iter()
+            .flat_map(|status| status.counters.clone())
+            .filter(|(name, _)| name == "op.read")
+            .map(|(_, value)| value)
+            .sum()
+    };
+    for round in 0..20u8 {
+        file_a.write_all_at(&[round; 3000], 0).unwrap();
+        let before = reads();
+        for _ in 0..2 {
+            let mut read = [0; 3000];
+            file_b.read_exact_at(&mut read, 0).unwrap();
+            assert_eq!(read, [round; 3000]);
+        }
+        assert_eq!(reads() - before, 2, "read twice, asked twice");
+        assert_eq!(fs::metadata(b.join("f")).unwrap().len(), 3000);
+    }
+    let before = asked(&watcher, &["getattr", "lookup"]);
+    for _ in 0..10 {
+        fs::metadata(b.join("f")).unwrap();
+    }
+    assert!(asked(&watcher, &["getattr", "lookup"]) - before >= 10);
+    assert_eq!(acquired(&watcher), 0);
+}

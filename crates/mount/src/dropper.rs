@@ -1,0 +1,173 @@
+//! Threads that tell the kernel to drop pages.
+//!
+//! Invariant: no thread that serves requests asks the kernel itself, and none
+//! waits for ever: the kernel waits for pages that are being read or written,
+//! and those requests need threads, too.
+
+use crate::fuse::Notifier;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use weir_types::FileId;
+
+/// The most threads: so many drops may be stuck behind pages in use.
+const MAX_THREADS: usize = 64;
+/// Drops that wait for a thread. Each has somebody who waits for it, so it is
+/// the number of threads that serve requests, and of the client's, that bounds
+/// them; beyond it they are refused, and nobody's page is taken for dropped.
+const MAX_QUEUED: usize = 4096;
+
+/// Asks the kernel to drop pages.
+#[derive(Clone, Default)]
+pub(crate) struct Dropper {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// There is none until the mount stands: then there are no pages either.
+    notifier: OnceLock<Notifier>,
+    state: Mutex<State>,
+    work: Condvar,
+    done: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+}
+
+struct Job {
+    file: FileId,
+    /// `None`: attributes only.
+    bytes: Option<Range<u64>>,
+    progress: Arc<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    /// The thread that is at it.
+    thread: OnceLock<rustix::thread::Pid>,
+    done: OnceLock<()>,
+}
+
+/// A drop under way.
+pub(crate) struct Dropping {
+    progress: Arc<Progress>,
+    shared: Arc<Shared>,
+}
+
+impl Dropper {
+    /// The mount stands.
+    pub(crate) fn attach(&self, notifier: Notifier) {
+        // A mount is attached once.
+        let _ = self.shared.notifier.set(notifier);
+    }
+
+    /// Begins to drop the pages of these bytes.
+    pub(crate) fn start(&self, file: FileId, bytes: Range<u64>) -> Dropping {
+        self.queue(file, Some(bytes))
+    }
+
+    /// Lets the kernel ignore the size in answers to what it has asked so far.
+    pub(crate) fn forget_attributes(&self, file: FileId) -> Dropping {
+        self.queue(file, None)
+    }
+
+    fn queue(&self, file: FileId, bytes: Option<Range<u64>>) -> Dropping {
+        let progress = Arc::new(Progress::default());
+        let dropping = Dropping { progress: progress.clone(), shared: self.shared.clone() };
+        if self.shared.notifier.get().is_none() || bytes.as_ref().is_some_and(Range::is_empty) {
+            let _ = progress.done.set(());
+            return dropping;
+        }
+        let mut state = self.shared.lock();
+        if state.queue.len() >= MAX_QUEUED {
+            tracing::error!("file {file}: too many drops of pages wait; one is not done");
+            return dropping;
+        }
+        state.queue.push_back(Job { file, bytes, progress });
+        if state.queue.len() > state.idle && state.threads < MAX_THREADS {
+            let shared = self.shared.clone();
+            let run = move || shared.run();
+            match std::thread::Builder::new().name("weir-drop".into()).spawn(run) {
+                Ok(_) => state.threads += 1,
+                Err(error) => tracing::warn!(%error, "cannot start a thread that drops pages"),
+            }
+        }
+        drop(state);
+        self.shared.work.notify_one();
+        dropping
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut state = self.lock();
+        loop {
+            let Some(job) = state.queue.pop_front() else {
+                state.idle += 1;
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+                continue;
+            };
+            drop(state);
+            let _ = job.progress.thread.set(rustix::thread::gettid());
+            self.tell(&job);
+            state = self.lock();
+            let _ = job.progress.done.set(());
+            self.done.notify_all();
+        }
+    }
+
+    fn tell(&self, job: &Job) {
+        let Some(notifier) = self.notifier.get() else { return };
+        let (offset, length) = match &job.bytes {
+            Some(bytes) => match i64::try_from(bytes.start) {
+                // A length of 0 is to the end.
+                Ok(offset) => (offset, i64::try_from(bytes.end).map_or(0, |end| end - offset)),
+                Err(_) => return,
+            },
+            None => (-1, 0),
+        };
+        if let Err(error) = notifier.inval_inode(job.file.0, offset, length) {
+            // Only at the end of a mount, when nobody reads any more.
+            tracing::debug!("file {}: {error}", job.file);
+        }
+    }
+}
+
+impl Dropping {
+    /// Whether it waits in the kernel, and not for its turn on a processor: for a
+    /// page that is locked.
+    pub(crate) fn is_blocked(&self) -> bool {
+        let Some(thread) = self.progress.thread.get() else { return false };
+        let stat =
+            std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero()));
+        let waits = |stat: String| Some(stat.rsplit_once(") ")?.1.starts_with('D'));
+        stat.ok().and_then(waits).unwrap_or(false)
+    }
+
+    /// Whether it is done by then.
+    pub(crate) fn wait(&self, until: Instant) -> bool {
+        let mut state = self.shared.lock();
+        loop {
+            if self.progress.done.get().is_some() {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return false;
+            }
+            let waited = self.shared.done.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}

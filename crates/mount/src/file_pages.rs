@@ -1,0 +1,489 @@
+//! What the kernel may hold in its page cache of one open file.
+//!
+//! Pure: it is told of every read, write and size on its way between the
+//! kernel and the client, and says which pages have to be dropped first.
+//!
+//! Invariants, from which it follows that nobody sees zeros or old bytes
+//! within a size that was shown:
+//!
+//! - **Size before pages.** A page that was filled when the file was shorter
+//!   holds zeros behind the end of then. So does one that was cached when the
+//!   kernel was told a smaller size. Each such *tail* is noted; a greater size
+//!   is shown only after its page has been dropped.
+//! - **Own writes.** The kernel puts the bytes of a buffered write into its
+//!   pages before it sends them. If such a page is dropped and read again before
+//!   the write has taken effect, it holds what was there before: it is dropped
+//!   once more before the write returns.
+//!
+//! - **One teacher.** A write past the pages tells the kernel the new size when it
+//!   returns. An answer with attributes that told it before, or at the same time, would
+//!   make it zero its page behind that size, some time later, when there may be more in
+//!   it already. So the kernel is made to ignore the size in such answers.
+//!
+//! Everything that begins gets a number. A drop undoes what began before it,
+//! because the kernel waits for pages that are being read.
+
+use std::ops::Range;
+
+/// The size of a page of the kernel.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+/// Tails remembered of a file; more are taken for one at the least of them.
+const MAX_TAILS: usize = 16;
+/// Reads remembered that came after a drop.
+const MAX_RECENT: usize = 32;
+
+/// A page may hold zeros from here on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tail {
+    number: u64,
+    at: u64,
+}
+
+/// A read of pages that is being served.
+#[derive(Debug)]
+struct Read {
+    number: u64,
+    pages: Range<u64>,
+    /// Where it ends if the file does not grow and it reaches so far.
+    known_end: Option<u64>,
+    /// It has the lease.
+    entered: bool,
+}
+
+/// A write out of the page cache of a program that is being served.
+#[derive(Debug)]
+struct Write {
+    number: u64,
+    bytes: Range<u64>,
+    /// Pages that a read may have filled with what was there before.
+    met: Option<Range<u64>>,
+}
+
+/// See the top of the file.
+#[derive(Debug, Default)]
+pub(crate) struct FilePages {
+    next: u64,
+    tails: Vec<Tail>,
+    reads: Vec<Read>,
+    writes: Vec<Write>,
+    /// Writes past the pages: where the kernel thought the file to end before,
+    /// and where it does when the last has returned.
+    taught: Range<u64>,
+    /// Such writes that are being served.
+    passing: usize,
+    /// Pages read since the last drop, while it is recent: a write may have
+    /// filled them before that, and not have arrived yet.
+    recent: Vec<Range<u64>>,
+}
+
+/// A drop that has to be done, or is being done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Drop {
+    /// The bytes whose pages go.
+    pub(crate) bytes: Range<u64>,
+    /// What began up to here is undone.
+    upto: u64,
+}
+
+/// The pages that hold any of these bytes, as bytes.
+pub(crate) fn pages_of(bytes: &Range<u64>) -> Range<u64> {
+    let start = bytes.start / PAGE_BYTES * PAGE_BYTES;
+    start..bytes.end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX)
+}
+
+fn meet(a: &Range<u64>, b: &Range<u64>) -> Option<Range<u64>> {
+    let both = a.start.max(b.start)..a.end.min(b.end);
+    (!both.is_empty()).then_some(both)
+}
+
+fn join(a: Option<Range<u64>>, b: Option<Range<u64>>) -> Option<Range<u64>> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.start.min(b.start)..a.end.max(b.end)),
+        (a, b) => a.or(b),
+    }
+}
+
+impl FilePages {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// The file was opened at this size, and the kernel keeps its pages.
+    pub(crate) fn kept(&mut self, size: u64) {
+        self.shown(size);
+    }
+
+    /// A read begins; `size`: of the file, as far as known now.
+    pub(crate) fn read_begins(&mut self, bytes: Range<u64>, size: u64) -> u64 {
+        let number = self.number();
+        let known_end = (bytes.end > size).then_some(size.max(bytes.start));
+        let pages = pages_of(&bytes);
+        for write in &mut self.writes {
+            write.met = join(write.met.take(), meet(&pages_of(&write.bytes), &pages));
+        }
+        if self.recent.len() == MAX_RECENT {
+            let all = self.recent.drain(..).fold(None, |all, one| join(all, Some(one)));
+            self.recent.extend(all);
+        }
+        self.recent.push(pages.clone());
+        self.reads.push(Read { number, pages, known_end, entered: false });
+        number
+    }
+
+    /// It has the lease, and is going to see what is there now.
+    pub(crate) fn read_enters(&mut self, number: u64) {
+        if let Some(read) = self.reads.iter_mut().find(|read| read.number == number) {
+            read.entered = true;
+        }
+    }
+
+    /// It brought the bytes up to here (of which there are none beyond, if it
+    /// was asked for more).
+    pub(crate) fn read_ends(&mut self, number: u64, asked: u64, brought: u64) {
+        self.reads.retain(|read| read.number != number);
+        if brought < asked {
+            self.tail(number, brought);
+        }
+    }
+
+    /// A write that went through the kernel's pages begins to be served.
+    /// `drops_are_recent`: pages of the file were dropped a moment ago.
+    pub(crate) fn write_begins(&mut self, bytes: Range<u64>, drops_are_recent: bool) -> u64 {
+        let number = self.number();
+        let pages = pages_of(&bytes);
+        let mut met = None;
+        for read in &self.reads {
+            met = join(met, meet(&pages, &read.pages));
+        }
+        if !drops_are_recent {
+            self.recent.clear();
+        }
+        for read in &self.recent {
+            met = join(met, meet(&pages, read));
+        }
+        self.writes.push(Write { number, bytes, met });
+        number
+    }
+
+    /// It has taken effect, or failed. What to drop before it returns.
+    pub(crate) fn write_works(&mut self, number: u64) -> Option<Drop> {
+        let write = self.writes.iter_mut().find(|write| write.number == number)?;
+        // What it put over the zeros of a tail is in the page.
+        let (bytes, met) = (write.bytes.clone(), write.met.take());
+        let mut moved = false;
+        self.tails.retain(|tail| {
+            let over = tail.number < number && bytes.contains(&tail.at);
+            moved |= over && tail.at / PAGE_BYTES == bytes.end / PAGE_BYTES;
+            !over
+        });
+        if moved {
+            self.tail(number, bytes.end);
+        }
+        met.map(|bytes| Drop { bytes, upto: self.next })
+    }
+
+    /// It returns.
+    pub(crate) fn write_ends(&mut self, number: u64) {
+        self.writes.retain(|write| write.number != number);
+    }
+
+    /// What to drop before the kernel is told this size (or finds it out: an
+    /// append has made the file so long).
+    pub(crate) fn before(&self, size: u64) -> Option<Drop> {
+        let tails = self.tails.iter().map(|tail| tail.at);
+        let ends = self.reads.iter().filter_map(|read| read.known_end);
+        let least = tails.chain(ends).filter(|at| *at < size).min()?;
+        let bytes = least / PAGE_BYTES * PAGE_BYTES..u64::MAX;
+        Some(Drop { bytes, upto: self.next })
+    }
+
+    /// The kernel is being told this size: it zeroes what it has beyond.
+    pub(crate) fn shown(&mut self, size: u64) {
+        if self.tails.iter().any(|tail| tail.at == size) {
+            self.tails.retain(|tail| tail.at != size);
+        }
+        let number = self.number();
+        self.tail(number, size);
+    }
+
+    /// A write past the kernel's pages begins to be served; the kernel believes
+    /// that these are its bytes.
+    pub(crate) fn passes(&mut self, bytes: &Range<u64>) {
+        self.taught.start = self.taught.start.max(bytes.start);
+        self.taught.end = self.taught.end.max(bytes.end);
+        self.passing += 1;
+    }
+
+    /// It has been served.
+    pub(crate) fn passed(&mut self) {
+        self.passing -= 1;
+    }
+
+    /// The kernel knows all that it was taught, or never will: it may be told
+    /// other sizes.
+    pub(crate) fn learned(&mut self) {
+        if self.passing == 0 {
+            self.taught = 0..0;
+        }
+    }
+
+    /// Whether the kernel is finding out this size by itself.
+    pub(crate) fn finds_out(&self, size: u64) -> bool {
+        self.taught.start < size && size <= self.taught.end
+    }
+
+    fn tail(&mut self, number: u64, at: u64) {
+        if at.is_multiple_of(PAGE_BYTES) {
+            return;
+        }
+        self.tails.push(Tail { number, at });
+        if self.tails.len() > MAX_TAILS {
+            let least = self.tails.iter().map(|tail| tail.at).min().unwrap_or(at);
+            let newest = self.tails.iter().map(|tail| tail.number).max().unwrap_or(number);
+            self.tails = vec![Tail { number: newest, at: least }];
+        }
+    }
+
+    /// A drop of these bytes begins.
+    pub(crate) fn drop_begins(&mut self, bytes: Range<u64>) -> Drop {
+        self.recent.clear();
+        Drop { bytes: pages_of(&bytes), upto: self.number() }
+    }
+
+    /// The kernel has done it.
+    pub(crate) fn dropped(&mut self, drop: &Drop) {
+        self.tails.retain(|tail| tail.number > drop.upto || !drop.bytes.contains(&tail.at));
+    }
+
+    /// Pages among these that requests in progress may hold locked, while they wait
+    /// for the very lease that is being given up. Locked, such a page shows nothing to
+    /// anybody. Of a write it is the last page, if that is not filled: it is
+    /// read anew afterwards. Of a read they are all, if it has no lease yet: it will see what
+    /// is there when it has one.
+    pub(crate) fn held(&self, bytes: &Range<u64>) -> Vec<Range<u64>> {
+        let partial = self.writes.iter().filter_map(|write| {
+            let last = write.bytes.end.saturating_sub(1) / PAGE_BYTES * PAGE_BYTES;
+            let fills = write.bytes.end.is_multiple_of(PAGE_BYTES) && write.bytes.start <= last;
+            (!fills).then_some(last..last.saturating_add(PAGE_BYTES))
+        });
+        let waiting = self.reads.iter().filter(|read| !read.entered).map(|read| read.pages.clone());
+        let mut held: Vec<_> = partial.chain(waiting).filter_map(|one| meet(&one, bytes)).collect();
+        held.sort_by_key(|one| one.start);
+        let mut apart: Vec<Range<u64>> = Vec::with_capacity(held.len());
+        for one in held {
+            match apart.last_mut() {
+                Some(last) if one.start <= last.end => last.end = last.end.max(one.end),
+                _ => apart.push(one),
+            }
+        }
+        apart
+    }
+}
+
+/// What is left of a range without these (in order).
+pub(crate) fn without(bytes: &Range<u64>, held: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut left = Vec::new();
+    let mut from = bytes.start;
+    for held in held {
+        if from < held.start {
+            left.push(from..held.start);
+        }
+        from = held.end;
+    }
+    if from < bytes.end {
+        left.push(from..bytes.end);
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_greater_size_waits_for_the_page_that_held_the_old_end() {
+        let mut pages = FilePages::default();
+        let read = pages.read_begins(4096..8192, 5000);
+        // In flight it counts already.
+        assert_eq!(pages.before(5001).unwrap().bytes, 4096..u64::MAX);
+        pages.read_ends(read, 8192, 5000);
+        assert_eq!(pages.before(5000), None);
+        let drop = pages.before(5100).unwrap();
+        pages.dropped(&drop);
+        assert_eq!(pages.before(5100), None);
+        // Shown, it is an end itself: the kernel zeroes what is beyond.
+        pages.shown(5100);
+        assert!(pages.before(5200).is_some());
+        assert_eq!(pages.before(5100), None);
+    }
+
+    #[test]
+    fn a_drop_does_not_undo_what_began_after_it() {
+        let mut pages = FilePages::default();
+        pages.shown(100);
+        let drop = pages.drop_begins(0..u64::MAX);
+        let read = pages.read_begins(0..4096, 100);
+        pages.read_ends(read, 4096, 150);
+        pages.dropped(&drop);
+        assert_eq!(pages.before(150), None);
+        assert!(pages.before(151).is_some());
+    }
+
+    #[test]
+    fn what_is_written_through_the_pages_needs_no_drop() {
+        let mut pages = FilePages::default();
+        pages.shown(100);
+        let write = pages.write_begins(100..300, false);
+        assert_eq!(pages.write_works(write), None);
+        pages.write_ends(write);
+        assert_eq!(pages.before(300), None);
+        assert!(pages.before(301).is_some(), "an append past it does");
+        let write = pages.write_begins(300..9000, false);
+        assert_eq!(pages.write_works(write), None);
+        pages.write_ends(write);
+        assert_eq!(pages.before(20_000), None);
+    }
+
+    #[test]
+    fn a_page_that_was_read_under_a_write_is_dropped_after_it() {
+        let mut pages = FilePages::default();
+        let write = pages.write_begins(0..8192, false);
+        let read = pages.read_begins(4096..16_384, 1 << 20);
+        pages.read_ends(read, 16_384, 16_384);
+        assert_eq!(pages.write_works(write).unwrap().bytes, 4096..8192);
+        pages.write_ends(write);
+        // The same if the read was there first, or came just before, after a drop.
+        let read = pages.read_begins(0..4096, 1 << 20);
+        let write = pages.write_begins(0..8192, false);
+        pages.read_ends(read, 4096, 4096);
+        assert_eq!(pages.write_works(write).unwrap().bytes, 0..4096);
+        pages.write_ends(write);
+        pages.drop_begins(0..u64::MAX);
+        let read = pages.read_begins(0..4096, 1 << 20);
+        pages.read_ends(read, 4096, 4096);
+        let write = pages.write_begins(10..20, true);
+        assert_eq!(pages.write_works(write).unwrap().bytes, 0..4096);
+        pages.write_ends(write);
+        let write = pages.write_begins(10..20, false);
+        assert_eq!(pages.write_works(write), None);
+        pages.write_ends(write);
+    }
+
+    #[test]
+    fn held_is_what_a_request_without_a_lease_may_have_locked() {
+        let mut pages = FilePages::default();
+        let all = 0..u64::MAX;
+        let whole = pages.write_begins(0..8192, false);
+        assert!(pages.held(&all).is_empty());
+        pages.write_ends(whole);
+        pages.write_begins(100..8200, false);
+        pages.write_begins(5..4096, false);
+        assert_eq!(pages.held(&all), [0..4096, 8192..12_288]);
+        let read = pages.read_begins(12_288..20_480, 1 << 20);
+        assert_eq!(pages.held(&all), [0..4096, 8192..20_480]);
+        pages.read_enters(read);
+        assert_eq!(pages.held(&all), [0..4096, 8192..12_288]);
+        assert_eq!(without(&(0..20_480), &pages.held(&all)), [4096..8192, 12_288..20_480]);
+        assert_eq!(without(&(0..4096), &pages.held(&(0..4096))), Vec::<Range<u64>>::new());
+    }
+
+    #[test]
+    fn the_kernel_learns_a_size_from_the_write_that_makes_it() {
+        let mut pages = FilePages::default();
+        assert!(!pages.finds_out(10));
+        pages.passes(&(10..30));
+        assert!(!pages.finds_out(10) && pages.finds_out(30));
+        assert!(!pages.finds_out(31), "what others have appended it has to be told");
+        pages.passes(&(30..50));
+        assert!(!pages.finds_out(30) && pages.finds_out(50));
+        pages.learned();
+        assert!(pages.finds_out(50), "they are under way");
+        pages.passed();
+        pages.passed();
+        pages.learned();
+        assert!(!pages.finds_out(50));
+    }
+
+    /// A kernel with one page, and a file that grows within it. The kernel may
+    /// take its time to act on each answer.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Append(u64),
+        Read,
+        Install,
+        Show,
+        Learn,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (1u64..50).prop_map(Step::Append),
+            Just(Step::Read),
+            Just(Step::Install),
+            Just(Step::Show),
+            Just(Step::Learn),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_zeros_are_seen_within_the_size_that_was_shown(
+            steps in proptest::collection::vec(step(), 1..200)
+        ) {
+            let mut pages = FilePages::default();
+            let mut size = 10u64;
+            // Of the kernel: its size, up to where its page is right, and
+            // answers that it has not acted upon.
+            let mut believed = 10u64;
+            let mut good: Option<u64> = None;
+            let mut reading: Option<(u64, u64)> = None;
+            let mut told: Option<(u64, bool)> = None;
+            pages.shown(10);
+            for step in steps {
+                match step {
+                    Step::Append(n) if size + n < 4096 => size += n,
+                    Step::Append(_) => {}
+                    Step::Read if reading.is_none() && good.is_none() => {
+                        let number = pages.read_begins(0..4096, size);
+                        reading = Some((number, size));
+                    }
+                    Step::Install => {
+                        if let Some((number, brought)) = reading.take() {
+                            pages.read_ends(number, 4096, brought);
+                            good = Some(brought);
+                        }
+                    }
+                    Step::Show if told.is_none() => {
+                        let mut fresh = true;
+                        if let Some(drop) = pages.before(size) {
+                            // The kernel waits for the page that is being read, drops
+                            // it, and ignores attributes asked for before.
+                            if let Some((number, brought)) = reading.take() {
+                                pages.read_ends(number, 4096, brought);
+                            }
+                            good = None;
+                            fresh = false;
+                            pages.dropped(&drop);
+                        }
+                        pages.shown(size);
+                        told = Some((size, fresh));
+                    }
+                    Step::Learn => {
+                        if let Some((told, true)) = told.take()
+                            && told != believed
+                        {
+                            believed = told;
+                            good = good.map(|good| good.min(told));
+                        }
+                    }
+                    Step::Read | Step::Show => {}
+                }
+                if let Some(good) = good {
+                    prop_assert!(good >= believed, "{good} of {believed}");
+                }
+            }
+        }
+    }
+}
