@@ -564,7 +564,9 @@ fn streams_and_scattered_writes_on_two_mounts_do_not_block_each_other() {
                 while Instant::now() < end {
                     let file = File::open(mount.join("f")).unwrap();
                     for i in 0..(REGION * REGIONS) as u64 / 100_000 {
-                        timed(&|| assert!(file.read_at(&mut vec![0; 100_000], i * 100_000).is_ok()));
+                        timed(&|| {
+                            assert!(file.read_at(&mut vec![0; 100_000], i * 100_000).is_ok())
+                        });
                     }
                 }
             });

@@ -109,9 +109,8 @@ pub(crate) fn enter<'a>(
                 call.file.lease_changed.notify_all();
                 let granted = acquired?;
                 if kind == CallKind::Write {
-                    let part = |had: Range<u64>| {
-                        had.start.max(granted.start)..had.end.min(granted.end)
-                    };
+                    let part =
+                        |had: Range<u64>| had.start.max(granted.start)..had.end.min(granted.end);
                     stale.extend(to_read.into_iter().map(part).filter(|part| !part.is_empty()));
                 }
             }

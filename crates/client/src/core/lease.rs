@@ -132,8 +132,7 @@ impl FileLease {
             kind == CallKind::Page && recalled.is_some_and(|recall| overlap(range, &recall.range))
         };
         let lacks = |range: &Range<u64>| self.held.missing(range.start, range.end, kind.mode());
-        if let Some((start, end)) = ranges.iter().filter(|range| !given_up(range)).find_map(lacks)
-        {
+        if let Some((start, end)) = ranges.iter().filter(|range| !given_up(range)).find_map(lacks) {
             let range = start..end;
             if self.asking.iter().any(|(_, other)| overlap(other, &range)) {
                 return Enter::Wait(None);
