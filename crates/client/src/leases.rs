@@ -69,6 +69,7 @@ pub(crate) fn enter<'a>(
         return Ok(Entered { file: call.file, id: None });
     }
     let mut wait = None;
+    let mut stale = Vec::new();
     loop {
         if !call.inner.holdings.clock.is_good() {
             let wait = wait.get_or_insert_with(|| patience(call));
@@ -76,7 +77,16 @@ pub(crate) fn enter<'a>(
         }
         let mut lease = call.file.lease();
         match lease.enter(clock::uptime(), &ranges, kind) {
-            Enter::Entered(id) => return Ok(Entered { file: call.file, id: Some(id) }),
+            Enter::Entered(id) => {
+                drop(lease);
+                let entered = Entered { file: call.file, id: Some(id) };
+                // Under way, so that the lease is not given up before there was
+                // any use of it.
+                for range in stale {
+                    drop_above(call, range);
+                }
+                return Ok(entered);
+            }
             Enter::Wait(time) => {
                 if wait.is_none() {
                     add(&call.inner.counters.lease_waits, 1);
@@ -88,6 +98,7 @@ pub(crate) fn enter<'a>(
             }
             Enter::Missing { start, end } => {
                 let id = lease.ask(start, end);
+                let to_read = lease.read_only();
                 drop(lease);
                 if wait.is_none() {
                     add(&call.inner.counters.lease_waits, 1);
@@ -96,9 +107,23 @@ pub(crate) fn enter<'a>(
                 let acquired = acquire(call, start, end, kind.mode());
                 call.file.lease().asked(id);
                 call.file.lease_changed.notify_all();
-                acquired?;
+                let granted = acquired?;
+                if kind == CallKind::Write {
+                    let part =
+                        |had: Range<u64>| had.start.max(granted.start)..had.end.min(granted.end);
+                    stale.extend(to_read.into_iter().map(part).filter(|part| !part.is_empty()));
+                }
             }
         }
+    }
+}
+
+/// What others had stored into mapped pages under a lease to read, they have written
+/// back when they gave it up to us: what the layer above has is older. (A page that it
+/// writes back itself is newer, and cannot be dropped.)
+fn drop_above(call: Call<'_>, range: Range<u64>) {
+    if let Some(upper) = &call.inner.upper {
+        upper.drop_pages(call.file.id, range.start, range.end);
     }
 }
 
@@ -128,7 +153,7 @@ fn merged(bytes: &[Range<u64>]) -> Vec<Range<u64>> {
 
 /// Asks the server for a lease. If it was wanted back before its answer is
 /// here, it is not held: whoever wants it looks.
-fn acquire(call: Call<'_>, start: u64, end: u64, mode: LeaseMode) -> Result<()> {
+fn acquire(call: Call<'_>, start: u64, end: u64, mode: LeaseMode) -> Result<LeaseRange> {
     let file = call.file;
     let request = AcquireRequest { lease: LeaseRange { file: file.id, start, end, mode } };
     add(&call.inner.counters.acquires, 1);
@@ -142,7 +167,7 @@ fn acquire(call: Call<'_>, start: u64, end: u64, mode: LeaseMode) -> Result<()> 
         call.inner.settle_pending(call, pending)?;
     }
     install(call.inner, file, found, &granted.lease);
-    Ok(())
+    Ok(granted.lease)
 }
 
 fn install(inner: &Inner, file: &OpenState, found: Found, lease: &LeaseRange) {

@@ -251,6 +251,12 @@ impl FileLease {
         }
     }
 
+    /// What may be read, and not written.
+    pub fn read_only(&self) -> Vec<Range<u64>> {
+        let held = self.held.list().filter(|(.., mode)| *mode == LeaseMode::Read);
+        held.map(|(first, last, _)| first..last).collect()
+    }
+
     /// What is held on the whole file.
     pub fn on_whole(&self) -> Option<LeaseMode> {
         let holds = |mode| self.held.reach(0, mode) == TO_THE_END;
