@@ -21,7 +21,7 @@ fn rsync_follows_a_changing_tree_and_tar_brings_it_back() {
     for i in 0..200u64 {
         let dir = source.join(format!("d{}/e{}", i % 7, i % 3));
         fs::create_dir_all(&dir).unwrap();
-        fs::write(dir.join(format!("f{i}")), noise((i * i * 13) as usize, i)).unwrap();
+        fs::write(dir.join(format!("f{i}")), noise((i * i * 6) as usize, i)).unwrap();
     }
     let copy = format!("rsync -a --delete {}/ copy", source.display());
     sh(at, &copy);

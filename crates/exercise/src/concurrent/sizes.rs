@@ -1,6 +1,13 @@
 //! The size of one file, which everybody changes. All of it in steps of 16
 //! bytes, so that no change spans two pages, which even local file systems
 //! show half done.
+//!
+//! Whoever asks while a change is on its way may be told the size before it or
+//! after it, and the next who asks, while it still is, the other one: the Linux
+//! side of FUSE hands some a fresh answer of the file system that it does not
+//! keep until the change has returned, and others what it keeps. Whoever asks
+//! while nothing changes is told one size, and never one from before a change
+//! that had returned.
 
 use super::{Exercise, SEARCH_BOUND};
 use crate::Outcome;
@@ -86,11 +93,7 @@ impl Exercise for Sizes {
             let (invoked_ns, returned_ns) = (end + 1 + i as u64, end + 1 + i as u64);
             events.push(Event { caller: u32::MAX, op: Op::Stat, result, invoked_ns, returned_ns });
         }
-        match check(&Size, &events, SEARCH_BOUND) {
-            Verdict::Explained => Ok(()),
-            Verdict::Contradiction(why) => Err(why),
-            Verdict::TooHard => Err("too many orders to try; use fewer callers".into()),
-        }
+        judge(&events)
     }
 }
 
@@ -119,6 +122,37 @@ impl Sequential for Size {
     fn only_looks(&self, op: &Op, _: &Option<u64>) -> bool {
         matches!(op, Op::Stat | Op::SeekEnd)
     }
+}
+
+fn explained(events: &[Seen]) -> Outcome {
+    match check(&Size, events, SEARCH_BOUND) {
+        Verdict::Explained => Ok(()),
+        Verdict::Contradiction(why) => Err(why),
+        Verdict::TooHard => Err("too many orders to try; use fewer callers".into()),
+    }
+}
+
+fn judge(events: &[Seen]) -> Outcome {
+    let Err(why) = explained(events) else { return Ok(()) };
+    let (looks, changes): (Vec<&Seen>, Vec<&Seen>) =
+        events.iter().partition(|e| Size.only_looks(&e.op, &e.result));
+    let beside_a_change = |look: &&Seen| {
+        changes.iter().any(|c| c.invoked_ns <= look.returned_ns && look.invoked_ns <= c.returned_ns)
+    };
+    let (beside, alone): (Vec<&Seen>, Vec<&Seen>) = looks.into_iter().partition(beside_a_change);
+    if beside.is_empty() {
+        return Err(why);
+    }
+    // Those who asked while nothing changed must agree with each other; each
+    // of the others must fit by itself.
+    let mut some: Vec<Seen> = changes.iter().chain(&alone).map(|e| (*e).clone()).collect();
+    explained(&some)?;
+    for look in beside {
+        some.push(look.clone());
+        explained(&some)?;
+        some.pop();
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -167,5 +201,83 @@ mod tests {
             event(Op::Stat, Some(176), 110, 120),
         ];
         assert_eq!(check(&Size, &events, 1000), Verdict::Explained);
+    }
+
+    #[test]
+    fn sizes_may_flicker_while_they_change_and_never_afterwards() {
+        let event = |op, result, invoked_ns, returned_ns| Event {
+            caller: 0,
+            op,
+            result,
+            invoked_ns,
+            returned_ns,
+        };
+        let stat = |size, at| event(Op::Stat, Some(size), at, at + 1);
+        let mut events = vec![
+            event(Op::Append, None, 0, 5),
+            event(Op::Truncate { to: 160 }, None, 10, 100),
+            stat(160, 20),
+            stat(16, 30),
+            stat(160, 40),
+            stat(160, 110),
+        ];
+        assert!(explained(&events).is_err());
+        assert_eq!(judge(&events), Ok(()));
+        // Neither before nor after.
+        events.push(stat(32, 50));
+        assert!(judge(&events).is_err());
+        events.pop();
+        // From before, when it had returned; also beside another change.
+        events.push(stat(16, 120));
+        assert!(judge(&events).is_err());
+        events.push(event(Op::Append, None, 119, 130));
+        assert!(judge(&events).is_err());
+    }
+
+    /// The bound of the search is far away in histories as they are.
+    #[test]
+    fn a_long_history_that_flickers_is_judged() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        let mut clocks = [0u64; 6];
+        let mut moments: Vec<(u64, Seen)> = Vec::new();
+        for _ in 0..900 {
+            let caller = rng.usize(..clocks.len());
+            let invoked_ns = clocks[caller] + rng.u64(1..100);
+            let moment = invoked_ns + rng.u64(1..50);
+            let returned_ns = moment + rng.u64(1..50);
+            clocks[caller] = returned_ns;
+            let op = match rng.u32(..20) {
+                0..3 => Op::Truncate { to: STEP * rng.u64(..MAX_STEPS) },
+                3..6 => Op::Write { at: STEP * rng.u64(..MAX_STEPS) },
+                6..10 => Op::Append,
+                _ => Op::Stat,
+            };
+            let caller = caller as u32;
+            moments.push((moment, Event { caller, op, result: None, invoked_ns, returned_ns }));
+        }
+        moments.sort_by_key(|(moment, _)| *moment);
+        let (mut size, mut events) = (0, Vec::new());
+        for (_, mut event) in moments {
+            match event.op {
+                Op::Stat => event.result = Some(size),
+                _ => size = Size.apply(&size, &event.op, &None).unwrap(),
+            }
+            events.push(event);
+        }
+        assert_eq!(explained(&events), Ok(()));
+        let end = *clocks.iter().max().unwrap() + 10;
+        let event = |op, result, invoked_ns, returned_ns| Event {
+            caller: 9,
+            op,
+            result,
+            invoked_ns,
+            returned_ns,
+        };
+        events.push(event(Op::Truncate { to: 0 }, None, end, end + 90));
+        for (at, seen) in [(10, 0), (20, size), (30, 0)] {
+            events.push(event(Op::Stat, Some(seen), end + at, end + at + 1));
+        }
+        assert!(explained(&events).is_err());
+        assert_eq!(judge(&events), Ok(()));
     }
 }
