@@ -122,6 +122,36 @@ fn a_signal_that_a_program_handles_ends_its_wait_with_eintr() {
     }
 }
 
+#[test]
+fn programs_that_wait_for_one_server_hold_up_nobody_who_needs_another() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place, "others", "ttl=0");
+    for (dir, base) in [("two", "1"), ("three", "2")] {
+        fs::create_dir(at.join(dir)).unwrap();
+        let path = at.join(dir);
+        let layout = ["setlayout", path.to_str().unwrap(), "--count", "1", "--base", base];
+        cluster.weir(&layout).ok();
+    }
+    let start = |i| {
+        let report = place.path(&format!("report-{i}"));
+        Program::start("read", &at.join("two").join(format!("{i}")), report, false)
+    };
+    let mut programs: Vec<Program> = (0..48).map(start).collect();
+    eventually("all programs work", || programs.iter().all(|p| p.report().calls > 0));
+    let stopped = Stopped::these(&cluster, &["data-2"]);
+    wait_until_stuck(&programs);
+    let begin = Instant::now();
+    let mut file = fs::File::create(at.join("three/file")).unwrap();
+    std::io::Write::write_all(&mut file, &noise(3_000_000, 7)).unwrap();
+    file.sync_all().unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+    drop((file, stopped));
+    programs.iter_mut().for_each(|program| program.child.kill().unwrap());
+}
+
 /// Seconds that a mount of these tests waits for a server in one step of a call.
 const TIMEOUT_S: u64 = 2;
 /// What a call may take with that: see "When something is away" in
