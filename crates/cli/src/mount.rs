@@ -10,6 +10,7 @@ use crate::output::parse_size;
 use crate::serve::serve;
 use crate::settings::{self, Cluster};
 use crate::signals::Signals;
+use rustix::process::{Resource, getrlimit};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
@@ -83,7 +84,7 @@ fn run(
         Failure::from(e).about(format!("cannot connect to cluster {}", credential.cluster))
     })?;
     let _log = MountLog::start(client.watch(), client.config().request_timeout_ms)?;
-    let fuse = Config { source: cluster.source(), ..options.fuse };
+    let fuse = Config { source: cluster.source(), max_workers: max_workers(), ..options.fuse };
     let session = Session::mount(WeirFs::new(client, cache.clone(), weir), path, &fuse)?;
     drop(lock);
     let handle = session.handle();
@@ -101,6 +102,13 @@ fn run(
     ready(&format!("cluster {} is mounted on {}", credential.cluster, path.display()));
     session.run()?;
     Ok(())
+}
+
+/// How many operations may be served at once. Those that wait for a server that
+/// is away keep theirs, and the others are to go on; each takes two descriptors.
+fn max_workers() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    (descriptors / 8).clamp(16, 128) as usize
 }
 
 impl From<MountError> for Failure {

@@ -103,23 +103,63 @@ fn a_killed_program_is_gone_at_once_whatever_call_it_waits_in() {
 }
 
 #[test]
-fn a_signal_that_a_program_handles_ends_its_wait_with_eintr() {
+fn a_signal_that_a_program_handles_fails_no_call_as_on_a_local_disk() {
     if !root() {
         return;
     }
     let place = Place::new();
-    let (cluster, at) = mounted(&place, "intr", "ttl=0,direct_io");
-    let programs = programs(&place, &at, &["read", "stat", "open", "readdir", "unlink"], true);
-    let _stopped = Stopped::these(&cluster, &ALL);
+    let (cluster, at) = mounted(&place, "intr", "ttl=0");
+    let calls = ["read", "stat", "open", "readdir", "unlink", "fsync", "close"];
+    let mut programs = programs(&place, &at, &calls, true);
+    let stopped = Stopped::these(&cluster, &ALL);
+    wait_until_stuck(&programs);
+    programs.iter().for_each(Program::interrupt);
+    std::thread::sleep(Duration::from_millis(500));
+    drop(stopped);
+    work_on(&programs);
+    for program in &programs {
+        assert_eq!(program.report().failed, 0, "{}: {}", program.call, program.log());
+    }
+    // Killed after that signal, which is all that the kernel tells of.
+    let stopped = Stopped::these(&cluster, &ALL);
+    wait_until_stuck(&programs);
+    programs.iter().for_each(Program::interrupt);
+    std::thread::sleep(Duration::from_millis(500));
+    programs.iter_mut().for_each(|program| program.child.kill().unwrap());
+    let begin = Instant::now();
+    eventually("all are gone", || programs.iter_mut().all(Program::is_gone));
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    drop(stopped);
+}
+
+#[test]
+fn programs_that_wait_for_one_server_hold_up_nobody_who_needs_another() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place, "others", "ttl=0");
+    for (dir, base) in [("two", "1"), ("three", "2")] {
+        fs::create_dir(at.join(dir)).unwrap();
+        let path = at.join(dir);
+        let layout = ["setlayout", path.to_str().unwrap(), "--count", "1", "--base", base];
+        cluster.weir(&layout).ok();
+    }
+    let start = |i| {
+        let report = place.path(&format!("report-{i}"));
+        Program::start("read", &at.join("two").join(format!("{i}")), report, false)
+    };
+    let mut programs: Vec<Program> = (0..48).map(start).collect();
+    eventually("all programs work", || programs.iter().all(|p| p.report().calls > 0));
+    let stopped = Stopped::these(&cluster, &["data-2"]);
     wait_until_stuck(&programs);
     let begin = Instant::now();
-    programs.iter().for_each(Program::interrupt);
-    let told = |p: &Program| p.report().interrupted > 0;
-    while !programs.iter().all(told) {
-        let late = || programs.iter().filter(|p| !told(p)).map(|p| p.call).collect::<Vec<_>>();
-        assert!(begin.elapsed() < Duration::from_secs(2), "no EINTR within 2 s: {:?}", late());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let mut file = fs::File::create(at.join("three/file")).unwrap();
+    std::io::Write::write_all(&mut file, &noise(3_000_000, 7)).unwrap();
+    file.sync_all().unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+    drop((file, stopped));
+    programs.iter_mut().for_each(|program| program.child.kill().unwrap());
 }
 
 /// Seconds that a mount of these tests waits for a server in one step of a call.

@@ -82,14 +82,14 @@ impl Client {
 
     fn start(config: ClientConfig, upper: Option<Arc<dyn UpperCache>>) -> Result<Self> {
         // Every request on its way has a connection of its own.
-        raise_descriptor_limit(MAX_DESCRIPTORS);
+        let descriptors = raise_descriptor_limit(MAX_DESCRIPTORS);
         let config =
             if config.consistency == Consistency::None { config.without_cache() } else { config };
         let (config, counters) = (Arc::new(config), Arc::new(Counters::default()));
         let holdings = Arc::new(Holdings::default());
         let session = MetaSession::open(config.clone(), counters.clone(), holdings.clone())?;
         let inner = Arc::new(Inner {
-            servers: Servers::new(config.clone(), counters.clone())?,
+            servers: Servers::new(config.clone(), counters.clone(), descriptors)?,
             buffers: BufferPool::new(BUFFER_BYTES),
             stop: Arc::default(),
             events: EventQueue::new()?,

@@ -19,8 +19,10 @@ use weir_wire::map::{ClusterMap, ServerEntry};
 use weir_wire::meta::{GetMapRequest, GetTicketsRequest};
 use weir_wire::ticket::SealedTicket;
 
-/// Idle connections kept for each server.
+/// Idle connections kept for each server, where descriptors abound.
 const MAX_IDLE: usize = 64;
+/// And where they do not.
+const MIN_IDLE: usize = 4;
 /// The map is asked for at most so often because of failures.
 const MAP_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -31,6 +33,7 @@ pub(crate) struct Pool {
     idle: Mutex<Vec<Idle>>,
     /// Connections of older attempts are not used any more.
     attempt: Arc<AtomicU64>,
+    max_idle: usize,
 }
 
 /// A connection that nobody uses.
@@ -92,7 +95,7 @@ impl DataConn {
     /// For a connection on which no reply is outstanding.
     pub(crate) fn put_back(self) {
         let mut idle = self.pool.idle.lock();
-        if idle.len() < MAX_IDLE {
+        if idle.len() < self.pool.max_idle {
             let Self { session, instance, conn, owed, .. } = self;
             idle.push(Idle { session, attempt: owed.attempt, instance, conn });
         }
@@ -119,6 +122,7 @@ struct Known {
     /// They outlive the pools: what a server has seen it remembers.
     attempts: BTreeMap<ServerId, Arc<AtomicU64>>,
     fetched: Option<Instant>,
+    max_idle: usize,
 }
 
 /// All data servers.
@@ -133,12 +137,18 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    pub(crate) fn new(config: Arc<ClientConfig>, counters: Arc<Counters>) -> Result<Self> {
+    /// `descriptors`: how many this process may have.
+    pub(crate) fn new(
+        config: Arc<ClientConfig>,
+        counters: Arc<Counters>,
+        descriptors: u64,
+    ) -> Result<Self> {
+        let max_idle = (descriptors / 64).clamp(MIN_IDLE as u64, MAX_IDLE as u64) as usize;
         Ok(Self {
             config,
             counters,
             host: weir_net::host_name(),
-            known: RwLock::default(),
+            known: RwLock::new(Known { max_idle, ..Known::default() }),
             tickets: Mutex::default(),
             run: u64::from_le_bytes(random_bytes()?),
         })
@@ -178,6 +188,10 @@ impl Servers {
         let server = pool.server;
         match self.connect(session, server, attempt, wait) {
             Ok(idle) => Ok(DataConn::new(idle, pool)),
+            Err(error) if error.kind == ErrorKind::TooManyOpen => {
+                self.close_idle();
+                Err(error.context(format!("target {target} on server {server}")))
+            }
             Err(error) => {
                 // It may have come back elsewhere, or under new keys.
                 self.tickets.lock().remove(&server);
@@ -196,6 +210,12 @@ impl Servers {
             pool.idle.lock().clear();
             self.tickets.lock().remove(&pool.server);
         }
+    }
+
+    /// Gives back the descriptors of connections that nobody uses.
+    fn close_idle(&self) {
+        let pools: Vec<_> = self.known.read().pools.values().cloned().collect();
+        pools.iter().for_each(|pool| pool.idle.lock().clear());
     }
 
     /// The map as last seen.
@@ -306,7 +326,8 @@ impl Known {
             let kept = self.pools.get(&entry.server).filter(|_| !moved).cloned();
             let fresh = || {
                 let attempt = attempts.entry(entry.server).or_default().clone();
-                Arc::new(Pool { server: entry.server, idle: Mutex::default(), attempt })
+                let (server, max_idle) = (entry.server, self.max_idle);
+                Arc::new(Pool { server, idle: Mutex::default(), attempt, max_idle })
             };
             pools.insert(entry.server, kept.unwrap_or_else(fresh));
         }

@@ -175,7 +175,10 @@ impl MetaSession {
             };
             let again = match error.kind.retry() {
                 Retry::Reconnect => error.kind != ErrorKind::TimedOut,
-                Retry::Later => error.kind == ErrorKind::Overloaded,
+                // Descriptors come free when other calls end.
+                Retry::Later => {
+                    matches!(error.kind, ErrorKind::Overloaded | ErrorKind::TooManyOpen)
+                }
                 Retry::Refresh => error.kind == ErrorKind::SessionExpired,
                 Retry::Never => false,
             };

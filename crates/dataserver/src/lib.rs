@@ -18,6 +18,7 @@ mod attempts;
 mod checkpoint;
 pub mod config;
 mod counters;
+mod descriptors;
 mod disk;
 mod inspect;
 pub mod machine;

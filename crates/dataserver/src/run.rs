@@ -3,6 +3,7 @@
 use crate::checkpoint;
 use crate::config::{DataServerConfig, TargetConfig, read_key};
 use crate::counters::Counters;
+use crate::descriptors::Descriptors;
 use crate::disk::{Disk, Unopened};
 use crate::machine::{Load, ServedTarget};
 use crate::register::Registrar;
@@ -15,7 +16,7 @@ use weir_host::thread::{self, JoinHandle};
 use weir_net::{
     AbortOnPanic, Address, BufferPool, Listener, Server, ServerConfig, host_name, random_bytes,
 };
-use weir_store::Target;
+use weir_store::{Target, TargetOptions};
 use weir_types::{Error, ErrorKind, Result, ServerId, TargetId};
 
 /// The longest body that a data request can have: regions and a capability.
@@ -43,7 +44,7 @@ pub struct ReadyInfo {
 /// Errors, before `on_ready`: what is wrong with the configuration, a key
 /// file, a target directory or an address, and what to do about it.
 pub fn run(
-    config: DataServerConfig,
+    mut config: DataServerConfig,
     shutdown: &Signal,
     on_ready: impl FnOnce(ReadyInfo),
 ) -> Result<()> {
@@ -52,7 +53,13 @@ pub fn run(
     let whose = format!("data server {server}");
     let server_key = read_key(&config.server_key_file, &whose)?;
     let metadata = config.metadata.iter().map(|a| Address::parse(a)).collect::<Result<_>>()?;
-    let Opened { disks, unopened, cluster } = open_targets(&config)?;
+    let descriptors = Descriptors::of(&config);
+    config.max_connections = descriptors.connections;
+    let options = TargetOptions {
+        max_open_objects: descriptors.objects_per_target,
+        ..TargetOptions::default()
+    };
+    let Opened { disks, unopened, cluster } = open_targets(&config, options)?;
     let (listeners, tcp, unix) = listen(&config)?;
     let shared = Arc::new(Shared {
         server,
@@ -156,14 +163,14 @@ struct Opened {
 ///
 /// Errors: if none can be opened, those of the first; what is wrong with a key
 /// file; targets of different clusters.
-fn open_targets(config: &DataServerConfig) -> Result<Opened> {
+fn open_targets(config: &DataServerConfig, options: TargetOptions) -> Result<Opened> {
     let (mut disks, mut unopened, mut failure) = (Vec::new(), Vec::new(), None);
     let mut cluster = None;
     let patience = clock::now() + PATIENCE;
     for target in &config.targets {
         let id = TargetId(target.target);
         let key = read_key(&target.key_file, &format!("target {id}"))?;
-        match open_when_free(config, target, patience) {
+        match open_when_free(config, target, options, patience) {
             Ok(store) => {
                 let of = store.identity().cluster;
                 if *cluster.get_or_insert(of) != of {
@@ -196,10 +203,11 @@ fn open_targets(config: &DataServerConfig) -> Result<Opened> {
 fn open_when_free(
     config: &DataServerConfig,
     target: &TargetConfig,
+    options: TargetOptions,
     until: Instant,
 ) -> Result<Target> {
     loop {
-        match open_store(config, target) {
+        match open_store(config, target, options) {
             Err(e) if e.kind == ErrorKind::Busy && clock::now() < until => {
                 thread::sleep(Duration::from_millis(20));
             }
@@ -208,9 +216,13 @@ fn open_when_free(
     }
 }
 
-fn open_store(config: &DataServerConfig, target: &TargetConfig) -> Result<Target> {
+fn open_store(
+    config: &DataServerConfig,
+    target: &TargetConfig,
+    options: TargetOptions,
+) -> Result<Target> {
     let id = TargetId(target.target);
-    let store = Target::open(&target.dir).map_err(|e| match e.kind {
+    let store = Target::open_with(&target.dir, options).map_err(|e| match e.kind {
         ErrorKind::NotFound => Error::new(
             ErrorKind::NotFound,
             format!("target {id}: {}; if it is new, make it with `weir target create`", e.message),

@@ -150,6 +150,29 @@ fn interrupts_come_through_when_every_thread_is_blocked() {
     mount.end();
 }
 
+/// More blocked operations than threads and places in the queue: no thread is
+/// left to hear of signals, and whoever is killed is gone all the same.
+#[test]
+fn a_kill_comes_through_even_when_no_thread_is_left_to_hear_of_it() {
+    if !can_mount() {
+        return;
+    }
+    let config = Config { waiting_workers: 2, max_workers: 4, ..Config::default() };
+    let mount = Mount::new(MemFs::new(), &config);
+    let mut readers: Vec<Child> = (0..320).map(|_| reader_of(&mount.path(BLOCKS))).collect();
+    let blocked = || mount.probe.blocked.load(Ordering::SeqCst);
+    eventually("every thread blocks", || blocked() >= 4);
+    std::thread::sleep(Duration::from_millis(300));
+    readers.iter_mut().for_each(|reader| reader.kill().unwrap());
+    within(5, "the end of the readers", || {
+        for reader in &mut readers {
+            assert!(!reader.wait().unwrap().success());
+        }
+    });
+    within(3, "work afterwards", || fs::write(mount.path("after"), "works").unwrap());
+    mount.end();
+}
+
 #[test]
 fn an_operation_that_panics_answers_an_error() {
     if !can_mount() {

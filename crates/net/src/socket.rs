@@ -156,7 +156,9 @@ pub(crate) fn set_unix_options(socket: &Socket) {
 /// Errors: `Unreachable`, `TimedOut`, `Interrupted`, `InvalidArgument` (no such host).
 pub(crate) fn connect(address: &Address, wait: &Wait) -> Result<Socket> {
     let cannot = |e: Error| match e.kind {
-        ErrorKind::TimedOut | ErrorKind::Interrupted => e.context("connect"),
+        ErrorKind::TimedOut | ErrorKind::Interrupted | ErrorKind::TooManyOpen => {
+            e.context("connect")
+        }
         _ => Error::new(ErrorKind::Unreachable, format!("cannot connect: {e}")),
     };
     match address {
@@ -238,6 +240,9 @@ fn connect_unix(path: &Path, wait: &Wait) -> Result<Socket> {
 }
 
 fn os(e: Errno) -> Error {
+    if matches!(e, Errno::MFILE | Errno::NFILE) {
+        return Error::new(ErrorKind::TooManyOpen, io::Error::from(e).to_string());
+    }
     io::Error::from(e).into()
 }
 

@@ -164,6 +164,11 @@ impl<T> Crew<T> {
         Ok(())
     }
 
+    /// What is known of each queued request.
+    pub(super) fn queued<R>(&self, of: impl FnMut(&T) -> R) -> Vec<R> {
+        self.lock().queue.iter().map(of).collect()
+    }
+
     /// Takes a queued request out.
     pub(super) fn remove_queued(&self, wanted: impl Fn(&T) -> bool) -> Option<T> {
         let mut state = self.lock();

@@ -73,32 +73,35 @@ impl Callers {
         known && was_killed(pid)
     }
 
-    /// Answers callers that were killed, until closed.
-    pub(super) fn watch(&self, interrupts: &InterruptTable) {
-        loop {
-            let state = self.lock();
-            if state.closed {
-                return;
-            }
-            let waited = self.end.wait_timeout(state, TICK);
-            let state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            let long: Vec<(u64, u32, Arc<OwnedFd>)> = state
-                .waiting
-                .iter()
-                .filter(|caller| {
-                    let known = state.killed.contains(&caller.pid);
-                    !caller.answered && (known || caller.since.elapsed() >= LONG)
-                })
-                .map(|caller| (caller.unique, caller.pid, Arc::clone(&caller.device)))
-                .collect();
-            drop(state);
-            for (unique, pid, device) in long {
-                if was_killed(pid) {
-                    self.note_killed(unique, pid);
-                    // What can end early does.
-                    interrupts.raise(unique);
-                    Answer::new(&*device, unique).error(Errno::EINTR);
-                }
+    /// Waits until it is time to look; false: the end.
+    pub(super) fn next_look(&self) -> bool {
+        let state = self.lock();
+        if state.closed {
+            return false;
+        }
+        let waited = self.end.wait_timeout(state, TICK);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.closed
+    }
+
+    /// Answers callers that were killed.
+    pub(super) fn answer_killed(&self, interrupts: &InterruptTable) {
+        let state = self.lock();
+        let long: Vec<(u64, u32, Arc<OwnedFd>)> = state
+            .waiting
+            .iter()
+            .filter(|caller| {
+                let known = state.killed.contains(&caller.pid);
+                !caller.answered && (known || caller.since.elapsed() >= LONG)
+            })
+            .map(|caller| (caller.unique, caller.pid, Arc::clone(&caller.device)))
+            .collect();
+        drop(state);
+        for (unique, pid, device) in long {
+            if was_killed(pid) {
+                self.note_killed(unique, pid);
+                // What can end early does.
+                interrupts.raise(unique);
+                Answer::new(&*device, unique).error(Errno::EINTR);
             }
         }
     }
@@ -116,7 +119,7 @@ impl Callers {
         }
     }
 
-    /// Ends [`Callers::watch`].
+    /// There is nobody left to look for.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.end.notify_all();
@@ -138,7 +141,10 @@ impl Drop for Waiting<'_> {
 /// Whether a thread has been sent a signal that ends it, or is ending because
 /// of one. (One that ends by itself is waited for: what it wrote is to be seen
 /// when it is gone.)
-fn was_killed(pid: u32) -> bool {
+pub(super) fn was_killed(pid: u32) -> bool {
+    if pid == 0 {
+        return false;
+    }
     let read = |name| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
     kill_pending(&read("status")) || ended_by_signal(&read("stat"))
 }

@@ -15,7 +15,6 @@ use super::crew::Crew;
 use super::errno::Errno;
 use super::filesystem::{Filesystem, Negotiated};
 use super::interrupt::InterruptTable;
-use super::killed::Callers;
 use super::mount::{self, Mounted};
 use super::mount_error::MountError;
 use super::notify::Notifier;
@@ -73,7 +72,7 @@ impl<F: Filesystem> Session<F> {
             device: Arc::clone(&device),
             crew: Crew::new(config.waiting_workers, config.max_workers, MAX_QUEUED),
             interrupts: Arc::clone(&interrupts),
-            callers: Arc::default(),
+            callers: Default::default(),
             pool: Arc::new(WritePool::new(buffer_bytes, config.write_pool_bytes)),
             max_io_bytes: agreed.max_io_bytes,
             setxattr_ext: agreed.flags & init::SETXATTR_EXT != 0,
@@ -141,10 +140,9 @@ impl<F: Filesystem> Session<F> {
 
 /// Starts the thread that answers callers who were killed. Without it they wait
 /// until their operation ends by itself.
-fn watch_callers<F>(shared: &Shared<F>) -> Option<JoinHandle<()>> {
-    let (callers, interrupts): (Arc<Callers>, _) =
-        (Arc::clone(&shared.callers), Arc::clone(&shared.interrupts));
-    let watch = move || callers.watch(&interrupts);
+fn watch_callers<F: Filesystem>(shared: &Arc<Shared<F>>) -> Option<JoinHandle<()>> {
+    let shared = Arc::clone(shared);
+    let watch = move || worker::watch_callers(&shared);
     let started = std::thread::Builder::new().name("weir-killed".into()).spawn(watch);
     started.inspect_err(|error| tracing::warn!(%error, "killed callers are not looked for")).ok()
 }

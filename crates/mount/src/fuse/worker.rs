@@ -20,7 +20,7 @@ use super::errno::Errno;
 use super::filesystem::{Filesystem, RequestContext};
 use super::heeds::Heeds;
 use super::interrupt::{Interrupt, InterruptTable};
-use super::killed::Callers;
+use super::killed::{Callers, was_killed};
 use super::notify::mark_serving_thread;
 use super::pages::Pages;
 use super::request::{Op, Request};
@@ -32,6 +32,7 @@ pub(super) const MAX_QUEUED: usize = 256;
 /// A request that waits for a thread.
 pub(super) struct Queued {
     unique: u64,
+    pid: u32,
     heeds: Heeds,
     device: Arc<OwnedFd>,
     request: RequestBuffer,
@@ -44,7 +45,7 @@ pub(super) struct Shared<F> {
     pub(super) device: Arc<OwnedFd>,
     pub(super) crew: Crew<Queued>,
     pub(super) interrupts: Arc<InterruptTable>,
-    pub(super) callers: Arc<Callers>,
+    pub(super) callers: Callers,
     pub(super) pool: Arc<WritePool>,
     pub(super) max_io_bytes: usize,
     pub(super) setxattr_ext: bool,
@@ -78,6 +79,21 @@ enum Seen {
 pub(super) fn start<F: Filesystem>(shared: &Arc<Shared<F>>) -> std::io::Result<()> {
     shared.crew.join();
     start_counted(shared)
+}
+
+/// Answers callers who were killed, until told to end: those whose requests are
+/// served, and those whose requests wait for a thread. (The kernel tells of a
+/// signal, but perhaps no thread is left to hear it.)
+pub(super) fn watch_callers<F>(shared: &Shared<F>) {
+    while shared.callers.next_look() {
+        shared.callers.answer_killed(&shared.interrupts);
+        let queued = shared.crew.queued(|queued| (queued.unique, queued.pid));
+        for (unique, _) in queued.into_iter().filter(|(_, pid)| was_killed(*pid)) {
+            if let Some(queued) = shared.crew.remove_queued(|queued| queued.unique == unique) {
+                Answer::new(&*queued.device, unique).error(Errno::EINTR);
+            }
+        }
+    }
 }
 
 /// The same when the crew has counted it already.
@@ -230,14 +246,15 @@ impl<F: Filesystem> Worker<F> {
     fn enqueue(&mut self, unique: u64, length: usize) -> bool {
         let bytes = &self.request.0[REQUEST_START..REQUEST_START + length];
         let parsed = Request::parse(bytes, self.shared.setxattr_ext);
-        let heeds = parsed.map_or(Heeds::Any, |r| Heeds::of(&r.op, r.header.pid));
+        let (pid, heeds) =
+            parsed.map_or((0, Heeds::Any), |r| (r.header.pid, Heeds::of(&r.op, r.header.pid)));
         let Ok(fresh) = Pages::new(self.request.0.len()) else {
             self.serve(length);
             return false;
         };
         let request = std::mem::replace(&mut self.request, RequestBuffer(fresh));
         let device = Arc::clone(&self.device);
-        match self.shared.crew.enqueue(Queued { unique, heeds, device, request, length }) {
+        match self.shared.crew.enqueue(Queued { unique, pid, heeds, device, request, length }) {
             Ok(()) => true,
             Err(back) => {
                 self.request = back.request;

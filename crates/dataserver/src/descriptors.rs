@@ -1,0 +1,75 @@
+//! How many descriptors this process may have, and what for: objects that are
+//! kept open, and connections. A server that has few serves as many files, but
+//! opens objects more often.
+
+use crate::config::DataServerConfig;
+use weir_net::raise_descriptor_limit;
+
+/// Besides connections and objects: logs, directories, event loops, objects
+/// that are in use while they are not kept.
+const OTHERS: u64 = 3072;
+/// Objects that each target keeps open where descriptors abound.
+const OBJECTS_PER_TARGET: u64 = 1024;
+/// Each target keeps at least so many open, or it would open every one anew.
+const LEAST_OBJECTS: u64 = 8;
+/// A server that takes fewer connections can hardly serve.
+const LEAST_CONNECTIONS: u64 = 32;
+
+/// Shares of the descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Descriptors {
+    /// Objects that each target keeps open.
+    pub(crate) objects_per_target: usize,
+    /// Connections.
+    pub(crate) connections: usize,
+}
+
+impl Descriptors {
+    /// Asks for all that the configuration wants, and shares out what there is.
+    pub(crate) fn of(config: &DataServerConfig) -> Self {
+        let (connections, targets) = (config.max_connections as u64, config.targets.len() as u64);
+        let wanted = connections + OTHERS + OBJECTS_PER_TARGET * targets;
+        let shares = Self::share(raise_descriptor_limit(wanted), connections, targets);
+        if (shares.connections as u64) < connections {
+            tracing::warn!(
+                "the limit of open files allows {} connections instead of {connections}: raise it \
+                 (`ulimit -n`, `LimitNOFILE=`) if there are more clients than that",
+                shares.connections
+            );
+        }
+        shares
+    }
+
+    fn share(allowed: u64, connections: u64, targets: u64) -> Self {
+        let targets = targets.max(1);
+        let (objects, connections) =
+            if allowed >= connections + OTHERS + OBJECTS_PER_TARGET * targets {
+                (OBJECTS_PER_TARGET, connections)
+            } else {
+                // A quarter is left for the others.
+                let objects = (allowed / 4 / targets).clamp(LEAST_OBJECTS, OBJECTS_PER_TARGET);
+                (objects, connections.min((allowed / 2).max(LEAST_CONNECTIONS)))
+            };
+        Self { objects_per_target: objects as usize, connections: connections as usize }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_descriptors_are_shared_out_and_never_exceeded() {
+        let all = Descriptors { objects_per_target: 1024, connections: 4096 };
+        assert_eq!(Descriptors::share(65_536, 4096, 4), all);
+        let few = Descriptors::share(256, 4096, 1);
+        assert_eq!(few, Descriptors { objects_per_target: 64, connections: 128 });
+        for allowed in [256u64, 1024, 5000, 20_000] {
+            for targets in 1..=8 {
+                let shares = Descriptors::share(allowed, 65_536, targets);
+                let used = shares.objects_per_target as u64 * targets + shares.connections as u64;
+                assert!(used <= allowed / 4 * 3, "{allowed} {targets}: {shares:?}");
+            }
+        }
+    }
+}
