@@ -112,6 +112,7 @@ fn the_log_names_the_file_whose_data_was_lost_and_says_that_a_session_was() {
     let text = fs::read_to_string(&config).unwrap();
     let mut shorter: toml::Table = text.parse().unwrap();
     shorter.insert("session_timeout_ms".into(), 7_000.into());
+    shorter.insert("lease_ms".into(), 5_000.into());
     fs::write(&config, shorter.to_string()).unwrap();
     cluster.kill("meta");
     cluster.place.weir(&["up", "--name", &cluster.name]).ok();
