@@ -150,6 +150,11 @@ struct Map {
 
 impl Map {
     fn new(file: &File, at: u64, len: u64, write: bool) -> std::io::Result<Self> {
+        // As programs do before they map. What lies beyond is SIGBUS.
+        let size = file.metadata()?.len();
+        if size < at + len {
+            return Err(std::io::Error::other(format!("fstat before mmap: size is {size}")));
+        }
         let skip = at % PAGE;
         let map_len = (skip + len) as usize;
         let protection = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
