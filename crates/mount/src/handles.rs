@@ -30,12 +30,12 @@ impl Handle {
 
 /// An open file.
 pub(crate) struct FileHandle {
+    /// What the kernel caches of the file. Goes before the file: once that is closed,
+    /// others may change it without a word.
+    pub(crate) opening: Opening,
     pub(crate) file: File,
     /// Past the kernel's page cache.
     pub(crate) direct: bool,
-    /// What the kernel caches of the file. Goes after the file: as long as that is
-    /// open, leases may be recalled.
-    pub(crate) opening: Opening,
 }
 
 /// All open handles.

@@ -1,0 +1,151 @@
+//! What it costs mounts to behave as one machine, and what they do when they are
+//! asked for less.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod coherence_io;
+mod harness;
+mod library;
+
+use coherence_io::{Two, open, two};
+use harness::{Place, noise, root};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+/// Requests of some kinds that the metadata server has answered.
+fn asked(client: &weir_client::Client, kinds: &[&str]) -> u64 {
+    let status = client.metadata_status().unwrap();
+    let is = |name: &str| kinds.iter().any(|kind| name == format!("op.{kind}"));
+    status.counters.iter().filter(|(name, _)| is(name)).map(|(_, value)| value).sum()
+}
+
+fn acquired(client: &weir_client::Client) -> u64 {
+    asked(client, &["acquire"])
+}
+
+#[test]
+fn what_nobody_shares_costs_no_messages() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster, a, b } = two(&place, "alone", "");
+    let watcher = library::client(&cluster, false);
+    fs::write(b.join("other"), "1").unwrap();
+    let file = open(&a.join("f"));
+    file.write_all_at(&noise(100_000, 1), 0).unwrap();
+    assert!(fs::metadata(a.join("f")).unwrap().len() == 100_000);
+    let kinds = ["acquire", "getattr", "lookup", "get_xattr", "report", "commit_size"];
+    let before = asked(&watcher, &kinds);
+    for i in 0..200u64 {
+        file.write_all_at(&[1; 700], i * 311).unwrap();
+        let mut read = [0; 700];
+        file.read_exact_at(&mut read, i * 311).unwrap();
+        assert_eq!(read, [1; 700]);
+        assert_eq!(fs::metadata(a.join("f")).unwrap().len(), 100_000);
+        assert!(!a.join("nothing").exists());
+    }
+    // (What was written is reported twice a second.)
+    let now = asked(&watcher, &kinds);
+    assert!(now - before < 20, "{} requests for 800 calls", now - before);
+}
+
+#[test]
+fn disjoint_ranges_are_written_and_read_side_by_side() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster, a, b } = two(&place, "ranges", "");
+    let watcher = library::client(&cluster, false);
+    const HALF: u64 = 8 << 20;
+    let (file_a, file_b) = (open(&a.join("f")), open(&b.join("f")));
+    file_a.set_len(2 * HALF).unwrap();
+    let before = acquired(&watcher);
+    std::thread::scope(|scope| {
+        for (file, from) in [(&file_a, 0), (&file_b, HALF)] {
+            scope.spawn(move || {
+                for i in 0..HALF / 65_536 {
+                    let data = noise(65_536, from + i);
+                    file.write_all_at(&data, from + i * 65_536).unwrap();
+                    let mut read = vec![0; 65_536];
+                    file.read_exact_at(&mut read, from + i * 65_536).unwrap();
+                    assert!(read == data);
+                }
+            });
+        }
+    });
+    let asked = acquired(&watcher) - before;
+    assert!(asked <= 40, "{asked} leases for 256 writes and as many reads");
+    for (file, from) in [(&file_b, 0), (&file_a, HALF)] {
+        for i in 0..HALF / 65_536 {
+            let mut read = vec![0; 65_536];
+            file.read_exact_at(&mut read, from + i * 65_536).unwrap();
+            assert!(read == noise(65_536, from + i));
+        }
+    }
+}
+
+#[test]
+fn relaxed_mounts_see_a_file_that_was_closed_when_they_open_it() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster, a, b } = two(&place, "relaxed", "consistency=relaxed,ttl=1");
+    for round in 0..10 {
+        let text = format!("round {round}");
+        fs::write(a.join("f"), &text).unwrap();
+        assert_eq!(fs::read_to_string(b.join("f")).unwrap(), text, "open after close");
+    }
+    // Names and attributes within a second.
+    fs::write(a.join("new"), "x").unwrap();
+    let seen = Instant::now();
+    while !b.join("new").exists() {
+        assert!(seen.elapsed() < Duration::from_secs(3));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // And no leases.
+    let watcher = library::client(&cluster, false);
+    let file = open(&b.join("f"));
+    file.write_all_at(b"more", 0).unwrap();
+    assert_eq!(acquired(&watcher), 0);
+}
+
+#[test]
+fn without_caches_every_call_goes_to_the_servers() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster, a, b } = two(&place, "none", "consistency=none");
+    let watcher = library::client(&cluster, false);
+    let (file_a, file_b) = (open(&a.join("f")), open(&b.join("f")));
+    let reads = || -> u64 {
+        [1, 2]
+            .map(|target| watcher.data_status(weir_types::TargetId(target), 5000).unwrap())
+            .iter()
+            .flat_map(|status| status.counters.clone())
+            .filter(|(name, _)| name == "op.read")
+            .map(|(_, value)| value)
+            .sum()
+    };
+    for round in 0..20u8 {
+        file_a.write_all_at(&[round; 3000], 0).unwrap();
+        let before = reads();
+        for _ in 0..2 {
+            let mut read = [0; 3000];
+            file_b.read_exact_at(&mut read, 0).unwrap();
+            assert_eq!(read, [round; 3000]);
+        }
+        assert_eq!(reads() - before, 2, "read twice, asked twice");
+        assert_eq!(fs::metadata(b.join("f")).unwrap().len(), 3000);
+    }
+    let before = asked(&watcher, &["getattr", "lookup"]);
+    for _ in 0..10 {
+        fs::metadata(b.join("f")).unwrap();
+    }
+    assert!(asked(&watcher, &["getattr", "lookup"]) - before >= 10);
+    assert_eq!(acquired(&watcher), 0);
+}
