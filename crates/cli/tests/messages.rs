@@ -105,7 +105,7 @@ fn the_server_speaks_another_version() {
     credential(&place, "c.toml", &"ab".repeat(32), &address);
     place.weir(&["ls", "--credential", "c.toml"]).fails(&[
         "version 7",
-        "version 1",
+        "version 2",
         "same release",
     ]);
     server.join().unwrap();
