@@ -212,7 +212,8 @@ impl<F: Filesystem> Worker<F> {
             Ok(Request { header, op }) => {
                 let urgency = match op {
                     Op::Write { args, .. } if args.from_page_cache => Urgency::WritesBack,
-                    Op::Read { .. } => Urgency::Fills,
+                    // Past the page cache the kernel says who reads.
+                    Op::Read { args, .. } if args.lock_owner.is_none() => Urgency::Fills,
                     _ => Urgency::Normal,
                 };
                 Seen::Serve { unique: header.unique, urgency }
