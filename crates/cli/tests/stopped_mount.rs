@@ -28,7 +28,7 @@ fn impatient<'a>(place: &'a Place, name: &str) -> (Cluster<'a>, PathBuf, PathBuf
     settings.insert("lease_ms".into(), lease_ms.clone());
     settings.insert("grace_ms".into(), lease_ms);
     fs::write(&config, settings.to_string()).unwrap();
-    cluster.kill("meta");
+    cluster.weir(&["down"]).ok();
     place.weir(&["up", "--name", name]).ok();
     let (a, b) = (cluster.mount("a", ""), cluster.mount("b", ""));
     (cluster, a, b)
