@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_client::{Client, Context, CreateOptions, File};
+use weir_client::{Client, ClientConfig, Consistency, Context, CreateOptions, File};
 use weir_types::{FileId, LayoutKind, LayoutSpec};
 use weir_wire::Rights;
 use weir_wire::meta::RenameRequest;
@@ -236,7 +236,11 @@ fn an_object_without_a_file_is_removed() {
 #[test]
 fn dying_writer() {
     let Some(dir) = std::env::var_os("WEIR_TEST_DYING_WRITER") else { return };
-    let config = library::config_in(Path::new(&dir)).without_cache();
+    // Without leases: with them, whoever opens the file next finds its size.
+    let config = ClientConfig {
+        consistency: Consistency::Relaxed,
+        ..library::config_in(Path::new(&dir)).without_cache()
+    };
     let client = Client::connect(config).unwrap();
     let file = create(&client, "short", LayoutSpec { base: Some(0), ..Default::default() });
     // Every server has confirmed it, the metadata server knows nothing.

@@ -182,23 +182,24 @@ fn two_that_wait_for_each_other_are_told() {
     lock(&a, EXCLUSIVE, 0, 1).unwrap();
     lock(&b, EXCLUSIVE, 1, 1).unwrap();
     let (again_a, again_b) = (a.try_clone().unwrap(), b.try_clone().unwrap());
-    let first = meanwhile(move || lock_wait(&again_a, EXCLUSIVE, 1, 1));
-    let second = meanwhile(move || lock_wait(&again_b, EXCLUSIVE, 0, 1));
+    // The descriptors come back: to close one would unlock the file.
+    let first = meanwhile(move || (lock_wait(&again_a, EXCLUSIVE, 1, 1), again_a));
+    let second = meanwhile(move || (lock_wait(&again_b, EXCLUSIVE, 0, 1), again_b));
     // One of them is refused; the other gets its lock when that one gives up.
     let refused = |result: io::Result<()>| errno(result) == Some(libc::EDEADLK);
     let begin = Instant::now();
     loop {
         assert!(begin.elapsed() < LONG, "neither was told");
-        if let Ok((result, _)) = first.recv_timeout(Duration::from_millis(50)) {
+        if let Ok(((result, _again), _)) = first.recv_timeout(Duration::from_millis(50)) {
             assert!(refused(result));
             lock(&a, UNLOCK, 0, 1).unwrap();
-            second.recv_timeout(LONG).unwrap().0.unwrap();
+            second.recv_timeout(LONG).unwrap().0.0.unwrap();
             break;
         }
-        if let Ok((result, _)) = second.recv_timeout(Duration::from_millis(50)) {
+        if let Ok(((result, _again), _)) = second.recv_timeout(Duration::from_millis(50)) {
             assert!(refused(result));
             lock(&b, UNLOCK, 1, 1).unwrap();
-            first.recv_timeout(LONG).unwrap().0.unwrap();
+            first.recv_timeout(LONG).unwrap().0.0.unwrap();
             break;
         }
     }

@@ -274,7 +274,7 @@ mod tests {
         assert!(matches!(still[..], [Event::Away { again: true, failed: 1000, .. }]));
         presence.heard(DATA);
         presence.heard(DATA);
-        let back = presence.look(after(70_000));
+        let back = presence.look(after(100));
         assert!(matches!(back[..], [Event::Back { failed: 1000, .. }]));
         drop(calls);
         assert!(presence.look(after(200_000)).is_empty());

@@ -46,9 +46,10 @@ impl Descriptors {
             if allowed >= connections + OTHERS + OBJECTS_PER_TARGET * targets {
                 (OBJECTS_PER_TARGET, connections)
             } else {
-                // A quarter is left for the others.
                 let objects = (allowed / 4 / targets).clamp(LEAST_OBJECTS, OBJECTS_PER_TARGET);
-                (objects, connections.min((allowed / 2).max(LEAST_CONNECTIONS)))
+                let others = (allowed / 4).min(OTHERS);
+                let left = allowed.saturating_sub(objects * targets + others);
+                (objects, connections.min(left.max(LEAST_CONNECTIONS)))
             };
         Self { objects_per_target: objects as usize, connections: connections as usize }
     }
@@ -68,7 +69,8 @@ mod tests {
             for targets in 1..=8 {
                 let shares = Descriptors::share(allowed, 65_536, targets);
                 let used = shares.objects_per_target as u64 * targets + shares.connections as u64;
-                assert!(used <= allowed / 4 * 3, "{allowed} {targets}: {shares:?}");
+                let others = (allowed / 4).min(OTHERS);
+                assert!(used + others <= allowed, "{allowed} {targets}: {shares:?}");
             }
         }
     }

@@ -12,6 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_host::net::{Interest, Socket, is_simulated};
+use weir_host::{clock, thread};
 use weir_types::{Error, ErrorKind, Result};
 
 /// Connections that wait to be accepted.
@@ -108,13 +109,21 @@ fn bind_simulated(host_port: &str) -> io::Result<Listener> {
     Ok(Listener { socket, address, path: None })
 }
 
+/// A process that was killed is gone a moment before its sockets are.
+const DYING: Duration = Duration::from_secs(1);
+
 fn bind_unix(path: &Path) -> io::Result<Listener> {
-    let listener = match UnixListener::bind(path) {
-        Err(e) if e.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
-            std::fs::remove_file(path)?;
-            UnixListener::bind(path)?
+    let deadline = clock::now() + DYING;
+    let listener = loop {
+        match UnixListener::bind(path) {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
+                std::fs::remove_file(path)?;
+            }
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && clock::now() < deadline => {
+                thread::sleep(DYING / 20);
+            }
+            other => break other?,
         }
-        other => other?,
     };
     listener.set_nonblocking(true)?;
     rustix::net::listen(&listener, BACKLOG)?;

@@ -278,6 +278,13 @@ impl Locks {
 
     /// Grants what nothing stands in the way of any more.
     fn grant_waiting(&mut self, file: FileId, granted: &mut Vec<WaitId>) {
+        // A lock that replaces a stronger one of its owner lets others in again.
+        while self.grant_once(file, granted) {}
+    }
+
+    /// Whether anything was granted.
+    fn grant_once(&mut self, file: FileId, granted: &mut Vec<WaitId>) -> bool {
+        let before = granted.len();
         let queue: Vec<WaitId> =
             self.queues.get(&file).into_iter().flatten().map(|(_, id)| *id).collect();
         for id in queue {
@@ -293,6 +300,7 @@ impl Locks {
             }
             granted.push(id);
         }
+        granted.len() > before
     }
 
     fn leave_queue(&mut self, file: FileId, id: WaitId) {

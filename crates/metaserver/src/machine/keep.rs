@@ -75,6 +75,10 @@ impl<E: Engine> MetaMachine<E> {
         if !self.leases.events.may_keep(session) || self.leases.grace.is_some() {
             return 0;
         }
+        // What is moved out of a subtree is out of its client's sight at once.
+        if self.limits_of(session).subtree.is_some() {
+            return 0;
+        }
         let mut keep = 0;
         if let Some(dir) = told.names {
             let settled =

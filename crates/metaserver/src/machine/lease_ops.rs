@@ -296,8 +296,6 @@ impl<E: Engine> MetaMachine<E> {
             None if !anyway => return None,
             news => news.unwrap_or_default(),
         };
-        let seen = |event| self.as_seen_by(session, event);
-        let events = events.into_iter().map(seen).collect();
         let reply = EventsReply { events, lease_ms: self.times.lease_ms, lapsed };
         Some(Reply { events: self.leases.events.last(session), ..Reply::ok(&reply) })
     }

@@ -14,7 +14,6 @@ use weir_types::{
     Caller, ClientId, ClientStanding, Error, ErrorKind, FileId, FileKind, Restrictions, Result,
     SessionId,
 };
-use weir_wire::lease::{Event, EventKind};
 use weir_wire::meta::{ClientInfo, ClientPage};
 
 /// The most clients that something is kept of.
@@ -75,19 +74,6 @@ impl<E: Engine> MetaMachine<E> {
             }
         }
         Ok(true)
-    }
-
-    /// What is asked of a session, in the numbers of its client.
-    pub(super) fn as_seen_by(&self, session: SessionId, event: Event) -> Event {
-        let Some(subtree) = self.limits_of(session).subtree else { return event };
-        let seen = |file| if file == subtree { FileId::ROOT } else { file };
-        let what = match event.what {
-            EventKind::Name { dir, name } => EventKind::Name { dir: seen(dir), name },
-            EventKind::Attributes { file } => EventKind::Attributes { file: seen(file) },
-            // These are about files, and the root of a subtree is a directory.
-            other => other,
-        };
-        Event { what, ..event }
     }
 
     /// Refuses a client that something was kept of, and nothing is any more.
