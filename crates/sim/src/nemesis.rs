@@ -13,6 +13,11 @@ use weir_simhost::{ClockSkew, Simulation};
 /// system does.
 const RESTART: Duration = Duration::from_millis(500);
 
+/// After trouble, until everybody has servers again.
+const RECOVERY: Duration = Duration::from_secs(3);
+/// Messages that take so much longer may come too late.
+const MUCH_MS: u32 = 400;
+
 /// Something to be done later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Later {
@@ -44,6 +49,36 @@ pub(crate) struct Nemesis {
     noticed: usize,
     /// Errors of servers that nothing in the plan explains.
     pub strange_ends: Vec<String>,
+}
+
+/// Whom a fault may keep from servers until he loses leases or gives up, and
+/// for how long. A metadata server that is only killed is told anew of all
+/// leases, and nobody loses any.
+fn trouble(fault: &Fault) -> Option<(Option<u8>, Duration)> {
+    let of = |node: NodeName| match node {
+        NodeName::Client(client) => Some(client),
+        _ => None,
+    };
+    match *fault {
+        Fault::Kill { node: NodeName::Meta | NodeName::Client(_), .. }
+        | Fault::PowerCut { node: NodeName::Client(_), .. }
+        | Fault::Break { .. }
+        | Fault::Clock { .. } => None,
+        Fault::Kill { node, down_ms: time }
+        | Fault::PowerCut { node, down_ms: time }
+        | Fault::Stop { node, ms: time }
+        | Fault::SlowDisk { node, ms: time, .. }
+        | Fault::DiskError { node, ms: time, .. } => Some((of(node), ms(time))),
+        Fault::Partition { a, b, ms: time, .. } => {
+            let client = of(a).or(of(b));
+            client.map(|client| (Some(client), ms(time)))
+        }
+        Fault::Slow { a, b, extra_ms, ms: time } => {
+            let client = of(a).or(of(b)).filter(|_| extra_ms >= MUCH_MS);
+            client.map(|client| (Some(client), ms(time + extra_ms)))
+        }
+        Fault::Late { client, extra_ms, ms: time, .. } => Some((Some(client), ms(time + extra_ms))),
+    }
 }
 
 fn ms(ms: u32) -> Duration {
@@ -202,6 +237,12 @@ impl Nemesis {
     fn begin(&mut self, cluster: &mut Cluster, fault: Fault) {
         let now = cluster.sim.now();
         self.note(cluster, format!("{fault:?}"));
+        if let Some((client, time)) = trouble(&fault) {
+            let shape = &cluster.shared.plan.shape;
+            let after = ms(2 * shape.lease_ms + shape.request_timeout_ms) + RECOVERY;
+            let until = now + time + after;
+            cluster.shared.record_at(now, What::Trouble { client, until });
+        }
         match fault {
             Fault::Kill { node, down_ms } => {
                 if self.down.insert(node) {

@@ -21,14 +21,21 @@ pub fn judge(history: &History, plan: &Plan) -> Vec<Violation> {
     // Clients with write-behind that have not been told yet what became of
     // writes from before.
     let mut owed: BTreeSet<u8> = BTreeSet::new();
+    // Clients that may have lost leases.
+    let mut troubled: BTreeSet<u8> = BTreeSet::new();
     let mut violations = Vec::new();
     for entry in &history.entries {
         match &entry.what {
             What::Healed => healed = entry.at + GRACE,
+            What::Trouble { client: Some(client), .. } => drop(troubled.insert(*client)),
+            What::Trouble { client: None, .. } => troubled.extend(0..=u8::MAX),
             What::Begin { id, call, client } => {
                 begun.insert(*id, (entry.at, call, *client));
                 let behind = plan.clients.get(usize::from(*client)).is_some_and(|c| c.write_behind);
-                if behind && entry.at <= healed && matches!(call, Call::Write { .. }) {
+                if behind
+                    && entry.at <= healed
+                    && matches!(call, Call::Write { .. } | Call::Append { .. })
+                {
                     owed.insert(*client);
                 }
             }
@@ -41,8 +48,20 @@ pub fn judge(history: &History, plan: &Plan) -> Vec<Violation> {
                 let Some((at, call, client)) = begun.get(id).copied() else { continue };
                 let tells = matches!(
                     call,
-                    Call::Write { .. } | Call::Sync { .. } | Call::Flush { .. } | Call::Cut { .. }
+                    Call::Write { .. }
+                        | Call::Append { .. }
+                        | Call::Sync { .. }
+                        | Call::Flush { .. }
+                        | Call::Cut { .. }
                 );
+                if error.kind == ErrorKind::LeaseLost && !troubled.contains(&client) {
+                    violations.push(Violation {
+                        what: format!(
+                            "#{id} of client{client} ({call:?}): leases were lost, although nothing kept the client from the metadata server"
+                        ),
+                        evidence: history.excerpt(|other| other == *id),
+                    });
+                }
                 let late = at > healed && !(tells && owed.remove(&client));
                 if !facts.explain(error.kind, call, client, late) {
                     let when = entry.at.as_secs_f64();
@@ -70,6 +89,8 @@ struct Facts<'a> {
     plan: &'a Plan,
     disk_errors: bool,
     power_cuts: bool,
+    /// Nothing goes wrong at all.
+    quiet: bool,
 }
 
 impl<'a> Facts<'a> {
@@ -77,6 +98,7 @@ impl<'a> Facts<'a> {
         let any = |wanted: fn(&Fault) -> bool| plan.faults.iter().any(|p| wanted(&p.fault));
         Self {
             plan,
+            quiet: plan.faults.is_empty() && plan.shape.reset_ppm == 0,
             disk_errors: any(|fault| matches!(fault, Fault::DiskError { .. })),
             power_cuts: any(|fault| matches!(fault, Fault::PowerCut { .. })),
         }
@@ -85,6 +107,7 @@ impl<'a> Facts<'a> {
     fn explain(&self, kind: ErrorKind, call: &Call, client: u8, late: bool) -> bool {
         use ErrorKind as K;
         match (call, kind) {
+            _ if self.quiet => false,
             // The metadata server forgets what a client has open that it has
             // not heard of for long.
             (Call::Peek { .. }, _) if self.was_away(client) => true,
@@ -104,6 +127,7 @@ impl<'a> Facts<'a> {
                 K::TimedOut
                     | K::Unreachable
                     | K::Stale
+                    | K::LeaseLost
                     | K::Busy
                     | K::Overloaded
                     | K::SessionExpired
