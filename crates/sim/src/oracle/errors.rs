@@ -20,7 +20,7 @@ pub fn judge(history: &History, plan: &Plan) -> Vec<Violation> {
     let mut begun: BTreeMap<u32, (Duration, &Call, u8)> = BTreeMap::new();
     // Clients with write-behind that have not been told yet what became of
     // writes from before.
-    let mut owed: BTreeSet<u8> = BTreeSet::new();
+    let mut owed: BTreeSet<(u8, u8)> = BTreeSet::new();
     // Clients that may have lost leases.
     let mut troubled: BTreeSet<u8> = BTreeSet::new();
     let mut violations = Vec::new();
@@ -32,28 +32,29 @@ pub fn judge(history: &History, plan: &Plan) -> Vec<Violation> {
             What::Begin { id, call, client } => {
                 begun.insert(*id, (entry.at, call, *client));
                 let behind = plan.clients.get(usize::from(*client)).is_some_and(|c| c.write_behind);
-                if behind
+                if let Call::Write { file, .. } | Call::Append { file, .. } = call
+                    && behind
                     && entry.at <= healed
-                    && matches!(call, Call::Write { .. } | Call::Append { .. })
                 {
-                    owed.insert(*client);
+                    owed.insert((*client, *file));
                 }
             }
             What::End { id, outcome: Outcome::Done } => {
-                if let Some((_, Call::Sync { .. } | Call::Flush { .. }, client)) = begun.get(id) {
-                    owed.remove(client);
+                if let Some((_, Call::Sync { file } | Call::Flush { file }, client)) = begun.get(id)
+                {
+                    owed.remove(&(*client, *file));
                 }
             }
             What::End { id, outcome: Outcome::Unknown(error) } => {
                 let Some((at, call, client)) = begun.get(id).copied() else { continue };
-                let tells = matches!(
-                    call,
-                    Call::Write { .. }
-                        | Call::Append { .. }
-                        | Call::Sync { .. }
-                        | Call::Flush { .. }
-                        | Call::Cut { .. }
-                );
+                let tells = match call {
+                    Call::Write { file, .. }
+                    | Call::Append { file, .. }
+                    | Call::Sync { file }
+                    | Call::Flush { file }
+                    | Call::Cut { file, .. } => owed.remove(&(client, *file)),
+                    _ => false,
+                };
                 if error.kind == ErrorKind::LeaseLost && !troubled.contains(&client) {
                     violations.push(Violation {
                         what: format!(
@@ -62,7 +63,7 @@ pub fn judge(history: &History, plan: &Plan) -> Vec<Violation> {
                         evidence: history.excerpt(|other| other == *id),
                     });
                 }
-                let late = at > healed && !(tells && owed.remove(&client));
+                let late = at > healed && !tells;
                 if !facts.explain(error.kind, call, client, late) {
                     let when = entry.at.as_secs_f64();
                     let why = if late { " although all faults have ended" } else { "" };
@@ -98,7 +99,8 @@ impl<'a> Facts<'a> {
         let any = |wanted: fn(&Fault) -> bool| plan.faults.iter().any(|p| wanted(&p.fault));
         Self {
             plan,
-            quiet: plan.faults.is_empty() && plan.shape.reset_ppm == 0,
+            // Without leases a write may meet a cut of another client.
+            quiet: plan.shape.leases && plan.faults.is_empty() && plan.shape.reset_ppm == 0,
             disk_errors: any(|fault| matches!(fault, Fault::DiskError { .. })),
             power_cuts: any(|fault| matches!(fault, Fault::PowerCut { .. })),
         }
