@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_host::clock;
+use weir_host::plant::{Bug, planted};
 use weir_host::sync::MutexGuard;
 use weir_net::Wait;
 use weir_types::{ErrorKind, FileId, Result};
@@ -199,6 +200,7 @@ impl Inner {
         state.lease().begin_recall(wanted.start, wanted.end, wanted.mode);
         wait_quiet(state);
         if wanted.mode == LeaseMode::Write
+            && !planted(Bug::KeepPages)
             && let Some(upper) = &self.upper
         {
             loop {
@@ -213,8 +215,11 @@ impl Inner {
         state.lease().close();
         wait_quiet(state);
         let ctx = Context::root();
-        let reported = Writer::give_up(Call { inner: self, file: state, ctx: &ctx });
-        if wanted.mode == LeaseMode::Write {
+        let reported = match planted(Bug::AnswerBeforeFlush) {
+            true => Ok(()),
+            false => Writer::give_up(Call { inner: self, file: state, ctx: &ctx }),
+        };
+        if wanted.mode == LeaseMode::Write && !planted(Bug::KeepPages) {
             state.reader().clear();
         }
         state.lease().give_up();

@@ -343,6 +343,7 @@ impl MetaSession {
         };
         let (files, leases) = self.holdings.begin(epoch);
         let files = if planted(Bug::SkipReassert) { Vec::new() } else { files };
+        let leases = if planted(Bug::SkipReassertLeases) { Vec::new() } else { leases };
         let ctx = Context::root();
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
         // A lease is believed of who has the file open: files first.
