@@ -223,6 +223,7 @@ impl Inner {
             state.reader().clear();
         }
         state.lease().give_up();
+        state.forget_reported();
         match reported {
             Ok(()) => true,
             Err(error) => {
