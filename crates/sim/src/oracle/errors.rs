@@ -117,9 +117,6 @@ impl<'a> Facts<'a> {
             // What was written before a power cut may be gone, and the next
             // sync says so, however late it comes.
             (call, K::Io) if call.syncs_names() => self.disk_errors || self.power_cuts,
-            // A client that was cut off for longer than its lease, or whose session
-            // a power cut took back, is told by its next call.
-            (_, K::LeaseLost) => self.power_cuts || self.was_away(client),
             _ if late => false,
             // A session that a power cut took back; the call's time was over.
             (_, K::BadCapability | K::BadTicket) => self.power_cuts,
