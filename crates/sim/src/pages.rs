@@ -56,6 +56,8 @@ impl Pages {
         }
         let mut bytes = vec![0; (end - start) as usize];
         self.lock(id, pages.clone());
+        // All of them are read anew.
+        self.state.lock().pages.retain(|(file, page), _| *file != id || !pages.contains(page));
         let read = file.read_at(ctx, start, &mut bytes);
         if let Ok(len) = read {
             let mut state = self.state.lock();

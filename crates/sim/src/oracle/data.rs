@@ -124,16 +124,35 @@ struct Happened {
     trouble: Vec<Vec<(Position, Position)>>,
 }
 
-/// When unsynced data of a data server may be gone; or the size that the
-/// metadata server had for a file that grows.
+/// When unsynced data of a data server may be gone.
 fn crashes_of(history: &History, log: bool) -> Vec<(Position, Option<u8>, Step)> {
     let crash = |(at, entry): (Position, &Entry)| match entry.what {
         What::PowerCut(Node::Data(n)) => Some((at, Some(n), Step::Crash)),
         What::DiskForgets(Node::Data(n)) => Some((at, Some(n), Step::Forget)),
-        What::PowerCut(Node::Meta) if log => Some((at, None, Step::Crash)),
         _ => None,
     };
-    history.entries.iter().enumerate().filter_map(crash).collect()
+    let mut crashes: Vec<_> = history.entries.iter().enumerate().filter_map(crash).collect();
+    if log {
+        crashes.extend(lost_sizes(history).map(|(at, step)| (at, None, step)));
+    }
+    crashes
+}
+
+/// When the size that the metadata server had for a file that grows may be
+/// gone. Who has written it goes on with what he knows until he has heard of it.
+fn lost_sizes(history: &History) -> impl Iterator<Item = (Position, Step)> + '_ {
+    let entries = &history.entries;
+    entries.iter().enumerate().filter(|(_, e)| e.what == What::PowerCut(Node::Meta)).flat_map(
+        |(at, entry)| {
+            let trouble = entries[..at].iter().filter_map(|e| match e.what {
+                What::Trouble { client: None, until } => Some(until),
+                _ => None,
+            });
+            let until = trouble.max().unwrap_or(entry.at).max(entry.at);
+            let heard = entries.partition_point(|e| e.at <= until).max(at + 1) - 1;
+            [(at, Step::Forget), (heard, Step::Crash)]
+        },
+    )
 }
 
 /// Cuts whose record a power cut of the metadata server may have taken back:

@@ -8,9 +8,16 @@
 //! client sees it, which "calls of one client take effect in their order" says.
 
 use super::data::{ClientFacts, NEVER};
-use crate::history::{CELL_BYTES, Call, History, Outcome, Position, What};
+use crate::history::{CELL_BYTES, Call, History, Node, Outcome, Position, What};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use weir_types::ErrorKind;
+
+/// So long before a client's death the metadata server may have ended, and the
+/// client not have told it anew of its leases.
+const BEFORE_DEATH: Duration = Duration::from_secs(10);
+/// So long after it a session ends.
+const AFTER_DEATH: Duration = Duration::from_secs(35);
 
 /// One call on one file, with what became of it.
 #[derive(Clone, Debug)]
@@ -158,7 +165,9 @@ pub(super) fn asked_of(
                 reading.begin(at, *client, *id, call);
             }
             What::End { id, outcome } => reading.end(at, *id, outcome),
-            What::ClientKilled { client } => reading.killed(at, *client, next_id),
+            What::ClientKilled { client } => {
+                reading.killed(at, *client, next_id, restarts_near(history, at));
+            }
             _ => {}
         }
     }
@@ -235,7 +244,7 @@ impl Reading<'_> {
         };
         let losable = op.losable;
         let tells = op.tells;
-        if losable && tells {
+        if op.fenced && tells {
             let (session, begin) = (op.session, op.begin);
             self.asked.told.push(Tells { session, begin, end: at, kind });
         }
@@ -291,7 +300,8 @@ impl Reading<'_> {
         }
     }
 
-    fn killed(&mut self, at: Position, client: u8, next_id: u32) {
+    /// `unknown`: the metadata server may not know which leases it held.
+    fn killed(&mut self, at: Position, client: u8, next_id: u32, unknown: bool) {
         let session = self.session(client);
         self.opened[usize::from(client)] = next_id;
         let ops = &mut self.asked.ops;
@@ -302,16 +312,31 @@ impl Reading<'_> {
                 ops[op].given_up = at;
             }
         }
-        for op in
-            self.open.values().filter(|op| ops[**op].client == client).copied().collect::<Vec<_>>()
-        {
+        let under_way = self.open.values().filter(|op| ops[**op].client == client);
+        for op in under_way.copied().collect::<Vec<_>>() {
             ops[op].given_up = at;
         }
+        if unknown {
+            for op in ops.iter_mut().filter(|op| op.session == session && op.fenced) {
+                (op.losable, op.fenced) = (true, false);
+            }
+        }
         self.open.retain(|_, op| ops[*op].client != client);
-        let facts = &self.clients[usize::from(client)];
-        if facts.write_behind && facts.leases {
+        if self.clients[usize::from(client)].leases {
             self.asked.told.push(Tells { session, begin: at, end: at, kind: Told::Killed });
         }
         self.kills[usize::from(client)] += 1;
     }
+}
+
+/// The metadata server has leases in memory only, and is told of them after a
+/// restart. Of those of a client that dies about that time it does not know:
+/// what the client wrote is not fenced off, and a size that it had not reported
+/// is not found.
+fn restarts_near(history: &History, at: Position) -> bool {
+    let killed = history.entries[at].at;
+    history.entries.iter().any(|entry| {
+        let down = matches!(entry.what, What::Down(Node::Meta) | What::PowerCut(Node::Meta));
+        down && entry.at + BEFORE_DEATH >= killed && entry.at <= killed + AFTER_DEATH
+    })
 }
