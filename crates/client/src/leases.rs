@@ -92,9 +92,10 @@ pub(crate) fn enter<'a>(
             }
             Enter::Missing { start, end } => {
                 waits.begin(call, &mut lease, &ranges);
+                // Before it is noted that somebody asks: others wait for that.
+                waits.patience(call, &ranges).check()?;
                 let id = lease.ask(start, end);
                 drop(lease);
-                waits.patience(call, &ranges).check()?;
                 let acquired = acquire(call, start, end, kind.mode());
                 call.file.lease().asked(id);
                 call.file.lease_changed.notify_all();

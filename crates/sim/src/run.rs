@@ -111,9 +111,13 @@ fn judge(
     let begins = |e: &&crate::history::Entry| matches!(e.what, What::Begin { .. });
     report.calls = history.entries.iter().filter(begins).count() as u64;
     let leases = plan.shape.leases;
-    let facts = |c: &ClientPlan| ClientFacts { write_behind: c.write_behind, leases };
+    let facts = |c: &ClientPlan| ClientFacts {
+        write_behind: c.write_behind,
+        leases,
+        keeps_pages: c.keeps_pages,
+    };
     let mut clients: Vec<ClientFacts> = plan.clients.iter().map(facts).collect();
-    clients.push(ClientFacts { write_behind: false, leases });
+    clients.push(ClientFacts { write_behind: false, leases, keeps_pages: false });
     let bytes = data::judge(history, files, &clients);
     let clocks_agree = !plan.faults.iter().any(|f| matches!(f.fault, Fault::Clock { .. }));
     // A slow disk takes its time to sync.

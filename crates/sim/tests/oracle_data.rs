@@ -66,7 +66,11 @@ impl Story {
     }
     fn is_good(&self) -> bool {
         let files = [FileFacts { cells: 4, node_of_cell: vec![0; 4], log: false }];
-        let clients = [false, true].map(|write_behind| ClientFacts { write_behind, leases: false });
+        let clients = [false, true].map(|write_behind| ClientFacts {
+            write_behind,
+            leases: false,
+            keeps_pages: false,
+        });
         let verdict = judge(&self.0, &files, &clients);
         assert_eq!(verdict.undecided, 0);
         verdict.violations.is_empty()

@@ -84,8 +84,11 @@ impl Story {
             FileFacts { cells: 4, node_of_cell: vec![0; 4], log: false },
             FileFacts { cells: 20, node_of_cell: vec![0; 20], log: true },
         ];
-        let clients =
-            [true, true, false].map(|write_behind| ClientFacts { write_behind, leases: true });
+        let clients = [true, true, false].map(|write_behind| ClientFacts {
+            write_behind,
+            leases: true,
+            keeps_pages: false,
+        });
         let verdict = judge(&self.0, &files, &clients);
         assert_eq!(verdict.undecided, 0);
         verdict.violations.is_empty() && stats::judge(&self.0, &files, &clients, true).is_empty()

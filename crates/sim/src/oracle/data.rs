@@ -31,6 +31,9 @@ pub struct ClientFacts {
     pub write_behind: bool,
     /// Whether it holds leases: what it has written nobody else sees older.
     pub leases: bool,
+    /// Whether something above it keeps pages, as the kernel does: bytes that a
+    /// data server has lost may still be seen there.
+    pub keeps_pages: bool,
 }
 
 /// Judges all files.
@@ -65,7 +68,7 @@ fn judge_file(
             return;
         }
         let node = facts.node_of_cell[cell as usize];
-        let run = steps_of(asked, cell, node, &happened);
+        let run = steps_of(asked, cell, node, &happened, clients);
         // Neighbours mostly have the same story.
         if judged.contains(&run) {
             continue;
@@ -190,7 +193,13 @@ fn synced_names(history: &History, from: Position, to: Position) -> bool {
 }
 
 /// What happens to one cell.
-fn steps_of(asked: &Asked, cell: u32, node: u8, happened: &Happened) -> CellRun {
+fn steps_of(
+    asked: &Asked,
+    cell: u32,
+    node: u8,
+    happened: &Happened,
+    clients: &[ClientFacts],
+) -> CellRun {
     let ops = &asked.ops;
     let mut run = CellRun { trouble: happened.trouble.clone(), ..CellRun::default() };
     let mut steps: Vec<(Position, u8, Step)> = Vec::new();
@@ -213,6 +222,11 @@ fn steps_of(asked: &Asked, cell: u32, node: u8, happened: &Happened) -> CellRun 
         }
         let written = op.action.writes(op.id, cell);
         let Some(value) = written.or_else(|| op.action.read(cell)) else { continue };
+        let lost_below =
+            || happened.crashes.iter().any(|(at, n, _)| *n == Some(node) && *at < op.end);
+        if written.is_none() && clients[usize::from(op.client)].keeps_pages && lost_below() {
+            continue;
+        }
         let index = run.ops.len();
         // A cut that is late is not fenced off: it is the metadata server's.
         let is_cut = matches!(op.action, Action::Cut { .. });

@@ -138,6 +138,8 @@ struct Reading<'a> {
     kills: Vec<u32>,
     /// Returned, and not known to be sent.
     unsettled: Vec<Vec<usize>>,
+    /// Somebody was killed, or may have lost leases.
+    troubled: bool,
 }
 
 /// The calls on a file, with the ends that they have.
@@ -156,6 +158,7 @@ pub(super) fn asked_of(
         opened: vec![0; clients.len()],
         kills: vec![0; clients.len()],
         unsettled: vec![Vec::new(); clients.len()],
+        troubled: false,
     };
     let mut next_id = 0;
     for (at, entry) in history.entries.iter().enumerate() {
@@ -165,7 +168,9 @@ pub(super) fn asked_of(
                 reading.begin(at, *client, *id, call);
             }
             What::End { id, outcome } => reading.end(at, *id, outcome),
+            What::Trouble { .. } => reading.troubled = true,
             What::ClientKilled { client } => {
+                reading.troubled = true;
                 reading.killed(at, *client, next_id, restarts_near(history, at));
             }
             _ => {}
@@ -221,7 +226,8 @@ impl Reading<'_> {
             loose: None,
             told: false,
             opened: self.opened[usize::from(client)],
-            losable: facts.write_behind && facts.leases,
+            // Of what is appended, the size is not known before it is reported.
+            losable: facts.leases && (facts.write_behind || matches!(call, Call::Append { .. })),
             fenced: facts.leases,
             tells: !matches!(call, Call::Read { .. } | Call::Stat { .. }),
             action,
@@ -235,6 +241,7 @@ impl Reading<'_> {
         let client = usize::from(op.client);
         let behind = self.clients[client].write_behind;
         let writes = matches!(op.action, Action::Write { .. } | Action::Append { .. });
+        let held = behind || op.losable;
         let is_flush = matches!(op.action, Action::Read { .. }) && *outcome == Outcome::Done;
         let settles = is_flush || matches!(op.action, Action::Sync | Action::Cut { .. });
         let kind = match outcome {
@@ -242,9 +249,8 @@ impl Reading<'_> {
             _ if settles => Told::AllIsWell,
             _ => Told::Nothing,
         };
-        let losable = op.losable;
-        let tells = op.tells;
-        if op.fenced && tells {
+        let (losable, fenced, tells) = (op.losable, op.fenced, op.tells);
+        if fenced && tells {
             let (session, begin) = (op.session, op.begin);
             self.asked.told.push(Tells { session, begin, end: at, kind });
         }
@@ -254,9 +260,9 @@ impl Reading<'_> {
                 op.told = error.kind == ErrorKind::Io && op.action == Action::Sync;
                 // The error may be that of any write before. Those may still be
                 // on their way: nobody knows when they are given up.
-                if tells || !losable {
+                if tells || !fenced {
                     for write in std::mem::take(&mut self.unsettled[client]) {
-                        self.asked.ops[write].loose = losable.then_some((at, NEVER));
+                        self.asked.ops[write].loose = fenced.then_some((at, NEVER));
                     }
                 }
             }
@@ -273,11 +279,17 @@ impl Reading<'_> {
             }
             Outcome::Stat { size, .. } => {
                 op.end = at;
+                if self.troubled {
+                    // The size of what somebody had not reported who is gone is
+                    // found by whoever opens the file.
+                    op.action = Action::Read { first: 0, seen: Vec::new() };
+                    return;
+                }
                 let first = size.div_ceil(CELL_BYTES as u64) as u32;
                 let beyond = log_cells.unwrap_or(0).saturating_sub(first);
                 op.action = Action::Read { first, seen: vec![0; beyond as usize] };
             }
-            _ if writes && behind => {
+            _ if writes && held => {
                 if losable {
                     op.end = at;
                 }
