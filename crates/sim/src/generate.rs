@@ -171,7 +171,7 @@ fn faults(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<Pl
         })
         .collect();
     if shape.leases && rng.u8(0..2) == 0 {
-        let kinds: Vec<u8> = (0..rng.u8(1..=2)).map(|_| rng.u8(0..7)).collect();
+        let kinds: Vec<u8> = (0..rng.u8(1..=2)).map(|_| rng.u8(0..9)).collect();
         for _ in 0..2 * duration_ms / 10_000 {
             let kind = kinds[rng.usize(0..kinds.len())];
             faults.extend(loss(rng, kind, shape, clients, duration_ms));
@@ -233,6 +233,10 @@ fn loss(
             // Away while the metadata server is started anew.
             add(0, cut_off);
             add(rng.u32(0..long), Fault::Kill { node: meta, down_ms: short });
+        }
+        6 | 7 => {
+            let ms = rng.u32(1..shape.grace_ms / 2);
+            add(0, Fault::ForgetLeases { client: number, down_ms: short, ms });
         }
         _ => add(0, Fault::Kill { node: client, down_ms: rng.u32(1..2_000) }),
     }

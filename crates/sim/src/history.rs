@@ -268,6 +268,8 @@ pub enum What {
         client: Option<u8>,
         /// When that is over.
         until: Duration,
+        /// What it sends may still arrive when it has given up.
+        late: bool,
     },
     /// Everything that was not durable on a node may be gone.
     PowerCut(Node),

@@ -51,6 +51,20 @@ pub(crate) struct Nemesis {
     pub strange_ends: Vec<String>,
 }
 
+/// Whether a fault keeps messages to data servers back, or their answers.
+fn is_late(fault: &Fault) -> bool {
+    let data = |node: NodeName| matches!(node, NodeName::Data(_));
+    match *fault {
+        Fault::Kill { node, .. }
+        | Fault::PowerCut { node, .. }
+        | Fault::Stop { node, .. }
+        | Fault::SlowDisk { node, .. }
+        | Fault::DiskError { node, .. } => data(node),
+        Fault::Partition { a, b, .. } | Fault::Slow { a, b, .. } => data(a) || data(b),
+        _ => false,
+    }
+}
+
 /// Whom a fault may keep from servers until he loses leases or gives up, and
 /// for how long. A metadata server that is only killed is told anew of all
 /// leases, and nobody loses any.
@@ -62,6 +76,7 @@ fn trouble(fault: &Fault) -> Option<(Option<u8>, Duration)> {
     match *fault {
         Fault::Kill { node: NodeName::Meta | NodeName::Client(_), .. }
         | Fault::PowerCut { node: NodeName::Client(_), .. }
+        | Fault::ForgetLeases { .. }
         | Fault::Break { .. }
         | Fault::Clock { .. } => None,
         Fault::Kill { node, down_ms: time }
@@ -241,7 +256,7 @@ impl Nemesis {
             let shape = &cluster.shared.plan.shape;
             let after = ms(2 * shape.lease_ms + shape.request_timeout_ms) + RECOVERY;
             let until = now + time + after;
-            cluster.shared.record_at(now, What::Trouble { client, until });
+            cluster.shared.record_at(now, What::Trouble { client, until, late: is_late(&fault) });
         }
         match fault {
             Fault::Kill { node, down_ms } => {
@@ -249,6 +264,16 @@ impl Nemesis {
                     self.kill(cluster, node);
                     self.later(now + ms(down_ms), Later::Start(node));
                 }
+            }
+            Fault::ForgetLeases { client, down_ms, ms: time } => {
+                let (a, b) = (NodeName::Client(client), NodeName::Meta);
+                if self.down.insert(b) {
+                    self.kill(cluster, b);
+                    self.later(now + ms(down_ms), Later::Start(b));
+                }
+                let (from, to) = (cluster.nodes[&a], cluster.nodes[&b]);
+                cluster.sim.network().partition(from, to, true);
+                self.later(now + ms(down_ms + time), Later::Heal(a, b));
             }
             Fault::PowerCut { node, down_ms } => {
                 self.power_cut(cluster, node);

@@ -257,6 +257,16 @@ pub enum Fault {
         /// Until it starts again.
         down_ms: u32,
     },
+    /// `kill -9` of the metadata server, and a client hears of it later than the
+    /// others: it still holds leases that the server does not know of.
+    ForgetLeases {
+        /// The client.
+        client: u8,
+        /// Until the server starts again.
+        down_ms: u32,
+        /// And so long after that the client does not reach it.
+        ms: u32,
+    },
     /// The power fails.
     PowerCut {
         /// Where.

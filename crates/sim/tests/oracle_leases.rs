@@ -56,7 +56,11 @@ impl Story {
         self.push(What::ClientKilled { client });
     }
     fn trouble(&mut self, client: u8) {
-        self.push(What::Trouble { client: Some(client), until: Duration::from_secs(9) });
+        self.push(What::Trouble {
+            client: Some(client),
+            until: Duration::from_secs(9),
+            late: false,
+        });
     }
     fn power_cut(&mut self) {
         self.push(What::PowerCut(Node::Data(0)));

@@ -148,7 +148,7 @@ fn lost_sizes(history: &History) -> impl Iterator<Item = (Position, Step)> + '_ 
     entries.iter().enumerate().filter(|(_, e)| e.what == What::PowerCut(Node::Meta)).flat_map(
         |(at, entry)| {
             let trouble = entries[..at].iter().filter_map(|e| match e.what {
-                What::Trouble { client: None, until } => Some(until),
+                What::Trouble { client: None, until, .. } => Some(until),
                 _ => None,
             });
             let until = trouble.max().unwrap_or(entry.at).max(entry.at);
@@ -242,6 +242,7 @@ fn steps_of(
             given_up: if is_cut { NEVER } else { op.given_up },
             losable: op.losable && written.is_some() && !is_cut,
             fenced: op.fenced && !is_cut,
+            until_well: false,
         };
         steps.push((op.begin, 0, Step::Begin(index)));
         if known {
@@ -251,8 +252,12 @@ fn steps_of(
         run.ops.push(this.clone());
         let again = happened.doubtful.iter().filter(|(_, cut)| *cut == seq);
         let again = again.map(|(at, _)| (*at, NEVER));
-        for (at, given_up) in again.chain(op.loose.filter(|_| written.is_some())) {
-            let copy = CellOp { fate: Fate::Unknown, given_up, losable: false, ..this.clone() };
+        let again = again.chain(op.loose.filter(|_| written.is_some()));
+        let late = op.late.filter(|_| written.is_some()).map(|at| (at, NEVER));
+        let again = again.map(|l| (l, false)).chain(late.map(|l| (l, true)));
+        for ((at, given_up), until_well) in again {
+            let (fate, losable) = (Fate::Unknown, false);
+            let copy = CellOp { fate, given_up, losable, until_well, ..this.clone() };
             run.ops.push(copy);
             steps.push((at, 4, Step::Begin(run.ops.len() - 1)));
         }

@@ -50,6 +50,8 @@ pub struct CellOp {
     /// Nothing of it comes through any more once another client was let in
     /// after it had been given up.
     pub fenced: bool,
+    /// Of an unknown one: it is over when its client hears that all is well.
+    pub until_well: bool,
 }
 
 /// What happens next.
@@ -344,9 +346,16 @@ impl Follow<'_> {
             }
             for (slot, op) in self.waiting(&state).collect::<Vec<_>>() {
                 if self.ops[op].writes && !self.must_wait(&state, op) {
-                    let mut next = self.written(&state, op);
-                    next.done |= 1 << slot;
-                    work.push(next);
+                    let mut before = vec![state.clone()];
+                    if self.holder(&state).is_some_and(|held| held != self.ops[op].session) {
+                        // Sent by now, or lost.
+                        before.extend((1..=state.held).filter_map(|n| self.without(&state, n)));
+                    }
+                    for state in before {
+                        let mut next = self.written(&state, op);
+                        next.done |= 1 << slot;
+                        work.push(next);
+                    }
                 }
             }
             let wanted = |value: u64| {
@@ -436,6 +445,10 @@ impl Follow<'_> {
     }
 
     fn answered(&mut self, session: u32, kind: Told) {
+        if kind == Told::AllIsWell {
+            let ops = self.ops;
+            self.loose.retain(|op| !ops[*op].until_well || ops[*op].session != session);
+        }
         let states = std::mem::take(&mut self.states);
         for mut state in states {
             let holds = self.holder(&state) == Some(session);

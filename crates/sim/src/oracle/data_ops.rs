@@ -34,6 +34,8 @@ pub(super) struct Op {
     /// For one that was done and may be lost: from when on it may be, or be
     /// done yet, and when its client had stopped sending it.
     pub loose: Option<(Position, Position)>,
+    /// For one that may be lost: from when on it may also be late.
+    pub late: Option<Position>,
     /// A sync that has failed because something is lost.
     pub told: bool,
     /// Calls with smaller numbers were made before the client opened the file.
@@ -140,6 +142,10 @@ struct Reading<'a> {
     unsettled: Vec<Vec<usize>>,
     /// Somebody was killed, or may have lost leases.
     troubled: bool,
+    /// The metadata server is started anew at some time.
+    restarts: bool,
+    /// Of each client: until when what it sends may be late.
+    late: Vec<Duration>,
 }
 
 /// The calls on a file, with the ends that they have.
@@ -159,6 +165,8 @@ pub(super) fn asked_of(
         kills: vec![0; clients.len()],
         unsettled: vec![Vec::new(); clients.len()],
         troubled: false,
+        restarts: history.entries.iter().any(|entry| ends_meta(&entry.what)),
+        late: vec![Duration::ZERO; clients.len()],
     };
     let mut next_id = 0;
     for (at, entry) in history.entries.iter().enumerate() {
@@ -167,8 +175,13 @@ pub(super) fn asked_of(
                 next_id = id + 1;
                 reading.begin(at, *client, *id, call);
             }
-            What::End { id, outcome } => reading.end(at, *id, outcome),
-            What::Trouble { .. } => reading.troubled = true,
+            What::End { id, outcome } => reading.end((at, entry.at), *id, outcome),
+            What::Trouble { client, until, late } => {
+                reading.troubled = true;
+                if *late {
+                    reading.slow_down(at, *client, *until);
+                }
+            }
             What::ClientKilled { client } => {
                 reading.troubled = true;
                 reading.killed(at, *client, next_id, restarts_near(history, at));
@@ -224,17 +237,20 @@ impl Reading<'_> {
             end: NEVER,
             given_up: NEVER,
             loose: None,
+            late: None,
             told: false,
             opened: self.opened[usize::from(client)],
-            // Of what is appended, the size is not known before it is reported.
-            losable: facts.leases && (facts.write_behind || matches!(call, Call::Append { .. })),
+            // A metadata server that starts anew does not find sizes that were
+            // not reported.
+            losable: facts.leases
+                && (facts.write_behind || self.restarts && matches!(call, Call::Append { .. })),
             fenced: facts.leases,
             tells: !matches!(call, Call::Read { .. } | Call::Stat { .. }),
             action,
         });
     }
 
-    fn end(&mut self, at: Position, id: u32, outcome: &Outcome) {
+    fn end(&mut self, (at, now): (Position, Duration), id: u32, outcome: &Outcome) {
         let Some(index) = self.open.remove(&id) else { return };
         let log_cells = self.log_cells;
         let op = &mut self.asked.ops[index];
@@ -292,6 +308,7 @@ impl Reading<'_> {
             _ if writes && held => {
                 if losable {
                     op.end = at;
+                    op.late = (self.late[client] >= now).then_some(at);
                 }
                 self.unsettled[client].push(index);
             }
@@ -312,6 +329,18 @@ impl Reading<'_> {
         }
     }
 
+    fn slow_down(&mut self, at: Position, client: Option<u8>, until: Duration) {
+        for number in 0..self.late.len() {
+            if client.is_none_or(|client| usize::from(client) == number) {
+                self.late[number] = self.late[number].max(until);
+                for write in &self.unsettled[number] {
+                    let write = &mut self.asked.ops[*write];
+                    write.late = write.late.or(Some(at)).filter(|_| write.losable);
+                }
+            }
+        }
+    }
+
     /// `unknown`: the metadata server may not know which leases it held.
     fn killed(&mut self, at: Position, client: u8, next_id: u32, unknown: bool) {
         let session = self.session(client);
@@ -319,7 +348,7 @@ impl Reading<'_> {
         let ops = &mut self.asked.ops;
         for op in std::mem::take(&mut self.unsettled[usize::from(client)]) {
             if ops[op].losable {
-                ops[op].loose = Some((at, at));
+                (ops[op].loose, ops[op].late) = (Some((at, at)), None);
             } else {
                 ops[op].given_up = at;
             }
@@ -341,6 +370,10 @@ impl Reading<'_> {
     }
 }
 
+fn ends_meta(what: &What) -> bool {
+    matches!(what, What::Down(Node::Meta) | What::PowerCut(Node::Meta))
+}
+
 /// The metadata server has leases in memory only, and is told of them after a
 /// restart. Of those of a client that dies about that time it does not know:
 /// what the client wrote is not fenced off, and a size that it had not reported
@@ -348,7 +381,8 @@ impl Reading<'_> {
 fn restarts_near(history: &History, at: Position) -> bool {
     let killed = history.entries[at].at;
     history.entries.iter().any(|entry| {
-        let down = matches!(entry.what, What::Down(Node::Meta) | What::PowerCut(Node::Meta));
-        down && entry.at + BEFORE_DEATH >= killed && entry.at <= killed + AFTER_DEATH
+        ends_meta(&entry.what)
+            && entry.at + BEFORE_DEATH >= killed
+            && entry.at <= killed + AFTER_DEATH
     })
 }

@@ -47,12 +47,23 @@ pub fn judge(history: &History, plan: &Plan) -> Vec<Violation> {
             }
             What::End { id, outcome: Outcome::Unknown(error) } => {
                 let Some((at, call, client)) = begun.get(id).copied() else { continue };
+                // Other errors are of the call itself.
+                let of_before = matches!(error.kind, ErrorKind::LeaseLost | ErrorKind::Io);
                 let tells = match call {
                     Call::Write { file, .. }
                     | Call::Append { file, .. }
                     | Call::Sync { file }
                     | Call::Flush { file }
-                    | Call::Cut { file, .. } => owed.remove(&(client, *file)),
+                    | Call::Cut { file, .. }
+                        if of_before =>
+                    {
+                        owed.remove(&(client, *file))
+                    }
+                    Call::Write { file, .. }
+                    | Call::Append { file, .. }
+                    | Call::Sync { file }
+                    | Call::Flush { file }
+                    | Call::Cut { file, .. } => owed.contains(&(client, *file)),
                     _ => false,
                 };
                 if error.kind == ErrorKind::LeaseLost && !troubled.contains(&client) {

@@ -49,7 +49,7 @@ pub struct Verdict {
 fn trouble_of(history: &History, client: u8) -> Vec<(Position, Position)> {
     let entries = &history.entries;
     let trouble = |(at, entry): (Position, &crate::history::Entry)| match entry.what {
-        What::Trouble { client: who, until } if who.is_none_or(|who| who == client) => {
+        What::Trouble { client: who, until, .. } if who.is_none_or(|who| who == client) => {
             Some((at, entries.partition_point(|entry| entry.at <= until)))
         }
         _ => None,
