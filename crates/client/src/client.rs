@@ -387,7 +387,9 @@ impl Inner {
             return;
         }
         let request = CloseRequest { files };
-        match self.session.change(&Context::root(), &request) {
+        // Asked for twice, a file that was opened again meanwhile would be closed.
+        let go_on = || !*self.stop.0.lock();
+        match self.session.change_at_last(&Context::root(), &request, go_on) {
             Ok(()) => {
                 let mut opened = self.holdings.opened.lock();
                 for file in request.files {

@@ -15,7 +15,7 @@ use weir_host::net::{Interest, Signal, Woken};
 use weir_host::sync::{Condvar, Mutex};
 use weir_host::thread::{self, JoinHandle};
 use weir_net::Wait;
-use weir_types::{Error, ErrorKind, FileId, Result, SessionId};
+use weir_types::{Error, ErrorKind, FileId, Result, Retry, SessionId};
 use weir_wire::lease::{
     AckEventsRequest, Event, EventAck, EventKind, Events, LeaseRange, PollEventsRequest,
 };
@@ -288,6 +288,19 @@ impl Inner {
         }
     }
 
+    /// Says that an event was obeyed, until the server has heard it: somebody
+    /// waits for that.
+    fn acknowledge(&self, file: FileId, number: u64) {
+        let request = AckEventsRequest { acks: vec![EventAck { number, forgotten: false }] };
+        while let Err(error) = self.session.call(&Context::root(), &request) {
+            tracing::warn!("file {file}: could not say that its lease is given up: {error}");
+            if error.kind.retry() == Retry::Never || self.events.is_stopped() {
+                return;
+            }
+            self.pause();
+        }
+    }
+
     fn carry_out(&self, file: FileId, event: &Event) {
         let state = self.open_state(file);
         let obeyed = match (&event.what, &state) {
@@ -307,10 +320,7 @@ impl Inner {
             }
         };
         if obeyed {
-            let acks = vec![EventAck { number: event.number, forgotten: false }];
-            if let Err(error) = self.session.call(&Context::root(), &AckEventsRequest { acks }) {
-                tracing::error!("file {file}: could not say that its lease is given up: {error}");
-            }
+            self.acknowledge(file, event.number);
         }
         if let (EventKind::Recall(_), Some(state)) = (&event.what, &state) {
             self.end_recall(state);

@@ -53,6 +53,9 @@ struct Extent {
     size: u64,
     /// End and time of writes that the metadata server does not know of.
     uncommitted: Option<(u64, Timestamp)>,
+    /// The same of writes that it was told of while this client holds leases:
+    /// after a power cut it may not remember.
+    reported: Option<(u64, Timestamp)>,
     /// The newest change of the file that was heard of: older news are ignored.
     change: u64,
     /// Its times, of the contents and of anything.
@@ -75,6 +78,21 @@ impl Extent {
         if attr.change < self.change {
             (attr.mtime, attr.ctime) = self.times;
         }
+    }
+}
+
+/// End and time of all of these writes.
+fn later(a: Option<(u64, Timestamp)>, b: Option<(u64, Timestamp)>) -> Option<(u64, Timestamp)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.max(b.0), a.1.max(b.1))),
+        (a, b) => a.or(b),
+    }
+}
+
+impl Extent {
+    /// The metadata server was told.
+    fn take_uncommitted(&mut self) {
+        self.reported = later(self.reported, self.uncommitted.take());
     }
 }
 
@@ -118,9 +136,9 @@ impl OpenState {
             granted: RwLock::new(Arc::new(granted)),
             extent: Mutex::new(Extent {
                 size: open.attr.size,
-                uncommitted: None,
                 change: open.attr.change,
                 times: (open.attr.mtime, open.attr.ctime),
+                ..Extent::default()
             }),
             writer: Mutex::default(),
             dirty: AtomicBool::new(false),
@@ -232,9 +250,7 @@ impl OpenState {
     pub(crate) fn wrote(&self, end: u64, time: Timestamp) {
         let mut extent = self.extent();
         extent.size = extent.size.max(end);
-        let (end, time) =
-            extent.uncommitted.map_or((end, time), |(e, t)| (e.max(end), t.max(time)));
-        extent.uncommitted = Some((end, time));
+        extent.uncommitted = later(extent.uncommitted, Some((end, time)));
     }
 
     /// End and time of writes that the metadata server does not know of.
@@ -244,27 +260,43 @@ impl OpenState {
 
     /// The metadata server knows of all writes (the writer's lock is held).
     pub(crate) fn committed(&self) {
-        self.extent().uncommitted = None;
+        self.extent().take_uncommitted();
     }
 
     /// The metadata server knows of the writes up to here.
     pub(crate) fn committed_if(&self, reported: (u64, Timestamp)) {
         let mut extent = self.extent();
         if extent.uncommitted == Some(reported) {
-            extent.uncommitted = None;
+            extent.take_uncommitted();
         }
+    }
+
+    /// A lease was given up: others may change what was reported.
+    pub(crate) fn forget_reported(&self) {
+        self.extent().reported = None;
+    }
+
+    /// The metadata server has started anew, and may not remember the last that
+    /// it was told: it is told again, and what it says counts as new.
+    pub(crate) fn server_is_new(&self) {
+        let mut extent = self.extent();
+        extent.change = 0;
+        extent.uncommitted = later(extent.uncommitted, extent.reported.take());
     }
 
     /// Writes that the metadata server does not know of are lost; whether
     /// there were any.
     pub(crate) fn forget_uncommitted(&self) -> bool {
-        self.extent().uncommitted.take().is_some()
+        let mut extent = self.extent();
+        extent.reported = None;
+        extent.uncommitted.take().is_some()
     }
 
     /// The metadata server has set the size (the writer has nothing left).
     pub(crate) fn resized(&self, attr: &Attr) {
         let mut extent = self.extent();
         extent.uncommitted = None;
+        extent.reported = None;
         extent.saw(attr);
         extent.size = attr.size;
     }

@@ -47,6 +47,7 @@ impl Holdings {
         let files = opened.counts.iter().flat_map(times).collect();
         let mut leases = Vec::new();
         for (state, _) in opened.files.values() {
+            state.server_is_new();
             let generation = state.generation();
             let held = state.lease().held().clone();
             let lease = |(start, end, mode)| LeaseRange { file: state.id, start, end, mode };

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_host::clock;
+use weir_host::plant::{Bug, planted};
 use weir_host::sync::MutexGuard;
 use weir_net::Wait;
 use weir_types::{ErrorKind, FileId, Result};
@@ -68,16 +69,19 @@ pub(crate) fn enter<'a>(
     if consistency != Consistency::Strict || ranges.is_empty() {
         return Ok(Entered { file: call.file, id: None });
     }
-    let mut wait = None;
+    let mut waits = Waits { file: call.file, kind, patience: None, id: None };
     let mut stale = Vec::new();
     loop {
         if !call.inner.holdings.clock.is_good() {
-            let wait = wait.get_or_insert_with(|| patience(call));
-            call.inner.holdings.clock.wait(wait)?;
+            call.inner.holdings.clock.wait(waits.patience(call, &ranges))?;
         }
         let mut lease = call.file.lease();
         match lease.enter(clock::uptime(), &ranges, kind) {
             Enter::Entered(id) => {
+                // With the lock held: from now on it is under way, and waits no more.
+                if let Some(id) = waits.id.take() {
+                    lease.end_waiting(id);
+                }
                 drop(lease);
                 let entered = Entered { file: call.file, id: Some(id) };
                 // Under way, so that the lease is not given up before there was
@@ -88,22 +92,19 @@ pub(crate) fn enter<'a>(
                 return Ok(entered);
             }
             Enter::Wait(time) => {
-                if wait.is_none() {
-                    add(&call.inner.counters.lease_waits, 1);
-                }
                 let time = time.map_or(SLICE, |time| time.min(SLICE));
+                waits.begin(call, &mut lease, &ranges);
                 drop(call.file.lease_changed.wait_timeout(lease, time));
-                let wait = wait.get_or_insert_with(|| patience(call));
+                let wait = waits.patience(call, &ranges);
                 wait.check().map_err(|e| e.context("wait until others give up the file"))?;
             }
             Enter::Missing { start, end } => {
+                waits.begin(call, &mut lease, &ranges);
+                // Before it is noted that somebody asks: others wait for that.
+                waits.patience(call, &ranges).check()?;
                 let id = lease.ask(start, end);
                 let to_read = lease.read_only();
                 drop(lease);
-                if wait.is_none() {
-                    add(&call.inner.counters.lease_waits, 1);
-                }
-                wait.get_or_insert_with(|| patience(call)).check()?;
                 let acquired = acquire(call, start, end, kind.mode());
                 call.file.lease().asked(id);
                 call.file.lease_changed.notify_all();
@@ -124,6 +125,39 @@ pub(crate) fn enter<'a>(
 fn drop_above(call: Call<'_>, range: Range<u64>) {
     if let Some(upper) = &call.inner.upper {
         upper.drop_pages(call.file.id, range.start, range.end);
+    }
+}
+
+/// A call that waits for a lease, as soon as it does.
+struct Waits<'a> {
+    file: &'a OpenState,
+    kind: CallKind,
+    patience: Option<Wait>,
+    id: Option<u64>,
+}
+
+impl Waits<'_> {
+    fn begin(&mut self, call: Call<'_>, lease: &mut FileLease, ranges: &[Range<u64>]) {
+        if self.id.is_none() {
+            add(&call.inner.counters.lease_waits, 1);
+            self.id = Some(lease.begin_waiting(ranges, self.kind));
+        }
+    }
+
+    fn patience(&mut self, call: Call<'_>, ranges: &[Range<u64>]) -> &Wait {
+        if self.id.is_none() {
+            let file = self.file;
+            self.begin(call, &mut file.lease(), ranges);
+        }
+        self.patience.get_or_insert_with(|| patience(call))
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.file.lease().end_waiting(id);
+        }
     }
 }
 
@@ -224,12 +258,15 @@ impl Inner {
         state.lease().begin_recall(wanted.start, wanted.end, wanted.mode);
         wait_quiet(state);
         if wanted.mode == LeaseMode::Write
+            && !planted(Bug::KeepPages)
             && let Some(upper) = &self.upper
         {
             loop {
-                let range = state.lease().begin_round(clock::uptime());
+                let ranges = state.lease().begin_round(clock::uptime());
                 state.lease_changed.notify_all();
-                upper.drop_pages(state.id, range.start, range.end);
+                for range in ranges {
+                    upper.drop_pages(state.id, range.start, range.end);
+                }
                 if !state.lease().end_round() {
                     break;
                 }
@@ -238,11 +275,15 @@ impl Inner {
         state.lease().close();
         wait_quiet(state);
         let ctx = Context::root();
-        let reported = Writer::give_up(Call { inner: self, file: state, ctx: &ctx });
-        if wanted.mode == LeaseMode::Write {
+        let reported = match planted(Bug::AnswerBeforeFlush) {
+            true => Ok(()),
+            false => Writer::give_up(Call { inner: self, file: state, ctx: &ctx }),
+        };
+        if wanted.mode == LeaseMode::Write && !planted(Bug::KeepPages) {
             state.reader().clear();
         }
         state.lease().give_up();
+        state.forget_reported();
         match reported {
             Ok(()) => true,
             Err(error) => {

@@ -7,6 +7,7 @@ use crate::core::news::{Asked, Found};
 use crate::counters::add;
 use std::time::Duration;
 use weir_host::clock;
+use weir_host::plant::{Bug, planted};
 use weir_types::{Attr, ErrorKind, FileId, Result};
 use weir_wire::Request;
 use weir_wire::meta::{
@@ -142,7 +143,7 @@ impl Inner {
         files: &[FileId],
         names: &[(FileId, &[u8])],
     ) -> (Result<R::Reply>, Changed) {
-        if !self.keeps() {
+        if !self.keeps() || planted(Bug::ForgetOwnChange) {
             let (result, found) = self.session.alter(ctx, request);
             return (result, Changed { found, asked: None });
         }

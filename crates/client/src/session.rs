@@ -126,6 +126,27 @@ impl MetaSession {
         self.alter(ctx, request).0
     }
 
+    /// As [`MetaSession::change`], and asks again with the same number as long as
+    /// there is no answer and `go_on` says so: for what would not be right if it
+    /// was done late, after it was asked for a second time.
+    pub(crate) fn change_at_last<R: Request>(
+        &self,
+        ctx: &Context,
+        request: &R,
+        go_on: impl Fn() -> bool,
+    ) -> Result<R::Reply> {
+        let deadline = clock::now() + Duration::from_millis(self.config.request_timeout_ms);
+        let slot = self.slots.take(deadline)?;
+        loop {
+            match self.exchange(ctx, Some(slot.mutation), request).0 {
+                Err(error) if error.kind.retry() == Retry::Reconnect && go_on() => {
+                    tracing::warn!("metadata server: {error}; asking again");
+                }
+                result => return result.map(|(reply, _)| reply),
+            }
+        }
+    }
+
     /// As [`MetaSession::change`], with what may be kept of the answer.
     pub(crate) fn alter<R: Request>(
         &self,
@@ -354,6 +375,7 @@ impl MetaSession {
         };
         let (files, leases) = self.holdings.begin(epoch);
         let files = if planted(Bug::SkipReassert) { Vec::new() } else { files };
+        let leases = if planted(Bug::SkipReassertLeases) { Vec::new() } else { leases };
         let ctx = Context::root();
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
         for batch in self.holdings.locks.all().chunks(REASSERT_BATCH) {

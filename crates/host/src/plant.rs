@@ -63,6 +63,18 @@ bugs! {
     SkipFence = "skip-fence",
     /// A name changes without an event to those who keep it.
     KeepBelief = "keep-belief",
+    /// A client says that it has given up a lease before it has written back.
+    AnswerBeforeFlush = "answer-before-flush",
+    /// A client gives up a lease and keeps what it and the layer above have read.
+    KeepPages = "keep-pages",
+    /// A client acknowledges an event and keeps what it is about.
+    KeepAfterEvent = "keep-after-event",
+    /// A client goes on with its leases when nothing was heard for too long.
+    IgnoreLeaseClock = "ignore-lease-clock",
+    /// A returning client does not say which leases it holds.
+    SkipReassertLeases = "skip-reassert-leases",
+    /// A client believes what it knew of a file or name that it has changed.
+    ForgetOwnChange = "forget-own-change",
 }
 
 /// Whether this bug is planted.

@@ -1,6 +1,6 @@
 //! What is written into cells, and what is seen in them.
 
-use crate::history::{CELL_BYTES, TORN};
+use crate::history::{CELL_BYTES, MAX_TAG, TORN, cell_of_record};
 
 /// The bytes of cells of a file that one write fills.
 pub fn fill(file: u8, first: u32, cells: u32, tag: u64) -> Vec<u8> {
@@ -11,6 +11,16 @@ pub fn fill(file: u8, first: u32, cells: u32, tag: u64) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// The bytes of a record, wherever it will be: its cells are numbered.
+pub fn record(file: u8, cells: u32, tag: u64) -> Vec<u8> {
+    (0..cells).flat_map(|cell| fill(file, 0, 1, cell_of_record(tag, cell))).collect()
+}
+
+/// What is seen of cells in which records may be anywhere.
+pub fn records(file: u8, bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks(CELL_BYTES).map(|bytes| tag(file, 0, bytes)).collect()
 }
 
 /// The tags of whole cells; 0: zeros; [`TORN`]: anything else.
@@ -32,7 +42,7 @@ fn tag(file: u8, cell: u32, bytes: &[u8]) -> u64 {
         }
     }
     match tag {
-        Some(tag) if bytes.len() == CELL_BYTES && tag <= u64::from(u32::MAX) + 1 => tag,
+        Some(tag) if bytes.len() == CELL_BYTES && tag <= MAX_TAG => tag,
         _ => TORN,
     }
 }
@@ -50,6 +60,7 @@ mod tests {
 
     #[test]
     fn a_cell_tells_who_wrote_it_and_where() {
+        assert_eq!(records(1, &record(1, 2, 77)), [77, cell_of_record(77, 1)]);
         let bytes = fill(1, 5, 2, 77);
         assert_eq!(tags(1, 5, &bytes), [77, 77]);
         assert_eq!(tags(1, 6, &bytes), [TORN, TORN]);

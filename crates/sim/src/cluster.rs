@@ -3,7 +3,7 @@
 
 use crate::engine::SharedModel;
 use crate::generate::DIRECTORIES;
-use crate::history::{CELL_BYTES, Name};
+use crate::history::CELL_BYTES;
 use crate::plan::{EngineKind, FileShape, NodeName, Shape};
 use crate::shared::{Made, Shared};
 use crate::worker::Worker;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
-use weir_client::{Client, ClientConfig, Context, CreateOptions, Transport};
+use weir_client::{Client, ClientConfig, Consistency, Context, CreateOptions, Transport};
 use weir_dataserver::{DataServerConfig, TargetConfig};
 use weir_host::net::Signal;
 use weir_metaserver::{MetaServerConfig, NewFileSystem};
@@ -170,10 +170,10 @@ impl Cluster {
         let shape = shared.plan.shape.clone();
         let process = match node {
             NodeName::Client(client) => {
-                let behind = shared.plan.clients[usize::from(client)].write_behind;
-                let config = self.client_config(behind);
+                let plan = shared.plan.clients[usize::from(client)].clone();
+                let config = self.client_config(plan.write_behind);
                 self.sim.start(self.nodes[&node], "client", move || {
-                    Worker::connect(shared, client, &config).run();
+                    Worker::connect(shared, client, &config, plan.keeps_pages).run();
                 })
             }
             _ => self.sim.start(self.nodes[&node], "server", move || {
@@ -198,6 +198,12 @@ impl Cluster {
         config.transport = Transport::Tcp;
         config.request_timeout_ms = self.shared.plan.shape.request_timeout_ms.into();
         config.connect_timeout_ms = 2_000;
+        config.consistency = match (self.shared.plan.shape.leases, write_behind) {
+            (true, _) => Consistency::Strict,
+            (false, true) => Consistency::Relaxed,
+            (false, false) => Consistency::None,
+        };
+        config.keep_metadata = self.shared.plan.shape.leases;
         if write_behind { config } else { config.without_cache() }
     }
 
@@ -239,7 +245,8 @@ impl Cluster {
             let place = weir_layout::locate(segment.stripe(), offset - segment.start);
             segment.target(usize::from(place.column.0), weir_types::CopyIndex(0))
         };
-        (0..shape.cells).map(|cell| target_of(cell).map_or(0, server_of)).collect()
+        let cells = self.shared.plan.cells(file as u8);
+        (0..cells).map(|cell| target_of(cell).map_or(0, server_of)).collect()
     }
 }
 
@@ -309,6 +316,9 @@ fn serve(node: NodeName, shape: &Shape, shared: &Shared, model: &SharedModel) ->
             let mut config =
                 MetaServerConfig::new(dir, vec![META_ADDRESS.into()], "/master.key".into());
             config.cache_bytes = 4 << 20;
+            config.lease_ms = shape.lease_ms.into();
+            config.session_timeout_ms = shape.session_ms.into();
+            config.grace_ms = shape.grace_ms.into();
             match shape.engine {
                 EngineKind::Embedded => weir_metaserver::run(config, &signal, |_| {}),
                 EngineKind::Model => {
@@ -334,7 +344,7 @@ fn layout(shape: &Shape) -> LayoutSpec {
     }
 }
 
-/// Directories, and files of their full size; all of it durable.
+/// Directories, and files of their full size, and empty ones; all of it durable.
 fn make_files(shared: &Shared, config: &ClientConfig) -> Result<Made> {
     let ctx = Context::root();
     let shape = &shared.plan.shape;
@@ -353,8 +363,7 @@ fn make_files(shared: &Shared, config: &ClientConfig) -> Result<Made> {
         let attr = client.mkdir(&ctx, FileId::ROOT, format!("dir{dir}").as_bytes(), 0o755)?;
         made.directories.push(attr.file.0);
     }
-    let files: Name = shape.shared_files + shared.plan.clients.len() as u8;
-    for file in 0..files {
+    for file in 0..shared.plan.files() {
         let options = CreateOptions {
             exclusive: true,
             layout: Some(layout(shape)),
@@ -362,7 +371,9 @@ fn make_files(shared: &Shared, config: &ClientConfig) -> Result<Made> {
         };
         let name = format!("file{file}");
         let (handle, attr) = client.create(&ctx, FileId::ROOT, name.as_bytes(), &options)?;
-        handle.truncate(&ctx, u64::from(shape.cells) * CELL_BYTES as u64)?;
+        if file < shared.plan.first_log() {
+            handle.truncate(&ctx, u64::from(shape.cells) * CELL_BYTES as u64)?;
+        }
         handle.sync(&ctx)?;
         made.files.push(attr.file.0);
         made.layouts.push(handle.layout());

@@ -20,13 +20,16 @@ pub fn plan(seed: u64, duration_ms: u32) -> Plan {
     let shape = shape(&mut rng);
     let clients = rng.u8(2..=3);
     let clients: Vec<ClientPlan> =
-        (0..clients).map(|index| client(&mut rng, &shape, index, duration_ms)).collect();
+        (0..clients).map(|index| client(&mut rng, &shape, (index, clients), duration_ms)).collect();
     let faults = faults(&mut rng, &shape, clients.len() as u8, duration_ms);
     Plan { seed, duration_ms, shape, clients, faults }
 }
 
 fn shape(rng: &mut Rng) -> Shape {
     let engine = if rng.u8(0..3) == 0 { EngineKind::Model } else { EngineKind::Embedded };
+    // Some clusters are used by clients that keep nothing of what they share.
+    let leases = rng.u8(0..6) > 0;
+    let lease_ms = [1_000, 1_500, 3_000][rng.usize(0..3)];
     let layouts =
         [FileShape::Striped, FileShape::Striped, FileShape::OneTarget, FileShape::Fragments];
     Shape {
@@ -34,7 +37,13 @@ fn shape(rng: &mut Rng) -> Shape {
         targets_each: if rng.u8(0..3) == 0 { 2 } else { 1 },
         event_loops: rng.u8(1..=2),
         engine,
+        leases,
+        lease_ms,
+        // Without leases nobody polls, and little is heard of whoever is idle.
+        session_ms: if leases { [4_000, 30_000][rng.usize(0..2)] } else { 30_000 },
+        grace_ms: [lease_ms, 4_000][rng.usize(0..2)],
         shared_files: rng.u8(1..=2),
+        logs: u8::from(leases),
         cells: [16, 32, 48][rng.usize(0..3)],
         layout: layouts[rng.usize(0..layouts.len())],
         request_timeout_ms: [2_000, 6_000][rng.usize(0..2)],
@@ -43,9 +52,16 @@ fn shape(rng: &mut Rng) -> Shape {
     }
 }
 
-fn client(rng: &mut Rng, shape: &Shape, index: u8, duration_ms: u32) -> ClientPlan {
-    let write_behind = rng.u8(0..3) == 0;
+fn client(
+    rng: &mut Rng,
+    shape: &Shape,
+    (index, clients): (u8, u8),
+    duration_ms: u32,
+) -> ClientPlan {
+    let write_behind = rng.u8(0..3) < if shape.leases { 2 } else { 1 };
+    let keeps_pages = shape.leases && rng.bool();
     let own = shape.shared_files + index;
+    let log = shape.shared_files + clients;
     // How much of its work is about names, of 8.
     let names = rng.u8(1..=6);
     // Some cut files all the time.
@@ -58,13 +74,20 @@ fn client(rng: &mut Rng, shape: &Shape, index: u8, duration_ms: u32) -> ClientPl
         let op = if rng.u8(0..8) < names {
             name_op(rng)
         } else {
-            let shared = !write_behind && rng.u8(0..3) > 0;
-            let file = if shared { rng.u8(0..shape.shared_files) } else { own };
-            data_op(rng, shape, file, cuts)
+            let may_share = shape.leases || !write_behind;
+            let shared = may_share && rng.u8(0..4) > 0;
+            match rng.u8(0..4) {
+                0 if shape.logs > 0 => log_op(rng, log),
+                _ if shared => {
+                    let file = rng.u8(0..shape.shared_files);
+                    data_op(rng, shape, file, cuts)
+                }
+                _ => data_op(rng, shape, own, cuts),
+            }
         };
         ops.push(PlannedOp { wait_ms, op });
     }
-    ClientPlan { write_behind, ops }
+    ClientPlan { write_behind, keeps_pages, ops }
 }
 
 /// Mostly in bursts.
@@ -84,9 +107,20 @@ fn data_op(rng: &mut Rng, shape: &Shape, file: u8, cuts: bool) -> Op {
         0..8 => Op::Write { file, first, cells },
         8..14 => Op::Read { file, first, cells },
         16 | 17 if cuts => Op::Cut { file, keep: rng.u32(1..shape.cells) },
+        14..16 if shape.leases => Op::Stat { file },
         14..18 => Op::Sync { file },
         18 => Op::Reopen { file },
         _ => Op::Cut { file, keep: rng.u32(1..shape.cells) },
+    }
+}
+
+fn log_op(rng: &mut Rng, file: u8) -> Op {
+    match rng.u8(0..16) {
+        0..7 => Op::Append { file, cells: rng.u32(1..4) },
+        7..11 => Op::Tail { file, cells: rng.u32(1..12) },
+        11..14 => Op::Stat { file },
+        14 => Op::Sync { file },
+        _ => Op::Reopen { file },
     }
 }
 
@@ -97,7 +131,8 @@ fn place(rng: &mut Rng) -> Place {
 
 fn name_op(rng: &mut Rng) -> Op {
     let at = place(rng);
-    match rng.u8(0..32) {
+    match rng.u8(0..40) {
+        32.. => Op::Look { at },
         0..4 => Op::Create { at, exclusive: rng.u8(0..4) > 0, mode: 0o600 + rng.u16(0..0o100) },
         4..6 => Op::Mkdir { at },
         6 => Op::Symlink { at },
@@ -135,6 +170,13 @@ fn faults(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<Pl
             PlannedFault { at_ms: rng.u32(0..duration_ms), fault }
         })
         .collect();
+    if shape.leases && rng.u8(0..2) == 0 {
+        let kinds: Vec<u8> = (0..rng.u8(1..=2)).map(|_| rng.u8(0..9)).collect();
+        for _ in 0..2 * duration_ms / 10_000 {
+            let kind = kinds[rng.usize(0..kinds.len())];
+            faults.extend(loss(rng, kind, shape, clients, duration_ms));
+        }
+    }
     if rng.u8(0..3) == 0 {
         faults.extend((0..2).flat_map(|_| storm(rng, shape, clients, duration_ms)));
     }
@@ -165,6 +207,54 @@ fn storm(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<Pla
     let kill = Fault::Kill { node, down_ms: rng.u32(1..500) };
     let later = PlannedFault { at_ms: at_ms + rng.u32(50..500), fault: kill };
     vec![PlannedFault { at_ms, fault: stop }, later]
+}
+
+/// Somebody loses leases: is away for longer than they last, or dies; or the
+/// metadata server has to be told of them anew.
+fn loss(
+    rng: &mut Rng,
+    kind: u8,
+    shape: &Shape,
+    clients: u8,
+    duration_ms: u32,
+) -> Vec<PlannedFault> {
+    let at_ms = rng.u32(0..duration_ms);
+    let number = rng.u8(0..clients);
+    let (client, meta) = (NodeName::Client(number), NodeName::Meta);
+    let data = NodeName::Data(rng.u8(0..shape.data_servers));
+    let long = shape.lease_ms + rng.u32(0..2 * shape.lease_ms);
+    let short = rng.u32(1..600);
+    let cut_off = Fault::Partition { a: client, b: meta, both: true, ms: long };
+    let mut faults = Vec::new();
+    let mut add = |after_ms: u32, fault| {
+        faults.push(PlannedFault { at_ms: at_ms + after_ms, fault });
+    };
+    match kind {
+        0 => add(0, Fault::Stop { node: client, ms: long }),
+        1 => add(0, cut_off),
+        2 => add(0, Fault::Partition { a: client, b: data, both: rng.bool(), ms: long }),
+        3 => {
+            // What it sends arrives after others were let in.
+            add(0, Fault::Slow { a: client, b: data, extra_ms: long, ms: short });
+            let dies = Fault::Kill { node: client, down_ms: rng.u32(1..2_000) };
+            add(rng.u32(0..short), if rng.bool() { dies } else { cut_off });
+        }
+        4 => {
+            add(0, Fault::Kill { node: meta, down_ms: short });
+            add(short + rng.u32(1..shape.grace_ms), Fault::Kill { node: meta, down_ms: short });
+        }
+        5 => {
+            // Away while the metadata server is started anew.
+            add(0, cut_off);
+            add(rng.u32(0..long), Fault::Kill { node: meta, down_ms: short });
+        }
+        6 | 7 => {
+            let ms = rng.u32(1..shape.grace_ms / 2);
+            add(0, Fault::ForgetLeases { client: number, down_ms: short, ms });
+        }
+        _ => add(0, Fault::Kill { node: client, down_ms: rng.u32(1..2_000) }),
+    }
+    faults
 }
 
 fn server(rng: &mut Rng, shape: &Shape) -> NodeName {

@@ -15,6 +15,21 @@ pub const CELL_BYTES: usize = 512;
 /// What is seen of a cell that is neither zeros nor what one write wrote.
 pub const TORN: u64 = u64::MAX;
 
+/// Bits of a tag; those above number the cells of a record that was appended.
+const TAG_BITS: u32 = 40;
+/// No cell has a greater one.
+pub const MAX_TAG: u64 = (1 << (TAG_BITS + 8)) - 1;
+
+/// What is seen of a cell of a record that was appended.
+pub const fn cell_of_record(tag: u64, cell: u32) -> u64 {
+    tag | (cell as u64) << TAG_BITS
+}
+
+/// The tag of a record of which this is seen.
+pub const fn tag_of_record(seen: u64) -> u64 {
+    seen & ((1 << TAG_BITS) - 1)
+}
+
 /// Position in a history.
 pub type Position = usize;
 
@@ -115,6 +130,18 @@ pub enum Call {
         /// Number of cells.
         cells: u32,
     },
+    /// Adds cells at the end of a file, wherever that is.
+    Append {
+        /// Index of the file.
+        file: u8,
+        /// Number of cells.
+        cells: u32,
+    },
+    /// Asks for size and time.
+    Stat {
+        /// Index of the file.
+        file: u8,
+    },
     /// Cuts a file after so many cells and extends it again to its full size,
     /// which is durable then.
     Cut {
@@ -173,6 +200,15 @@ pub enum Outcome {
     Done,
     /// Tags of the cells that were read, as far as the file went.
     Cells(Vec<u64>),
+    /// Appended at this offset, bytes.
+    At(u64),
+    /// Size, bytes, and time of the last change of the contents, nanoseconds.
+    Stat {
+        /// Bytes.
+        size: u64,
+        /// Since 1970.
+        mtime_ns: i64,
+    },
     /// The answer about names.
     Names(NameReply),
     /// The error says nothing definite: it may have been done, may be done yet,
@@ -224,6 +260,16 @@ pub enum What {
     ClientKilled {
         /// Who.
         client: u8,
+    },
+    /// From now on something keeps a client (none: all of them) from servers
+    /// for so long that its leases may be taken away, or that it gives up.
+    Trouble {
+        /// Who.
+        client: Option<u8>,
+        /// When that is over.
+        until: Duration,
+        /// What it sends may still arrive when it has given up.
+        late: bool,
     },
     /// Everything that was not durable on a node may be gone.
     PowerCut(Node),
@@ -278,6 +324,8 @@ impl History {
                 }
                 What::Begin { .. } | What::End { .. } => continue,
                 What::ClientKilled { client } => format!("client{client} killed"),
+                What::Trouble { client: Some(client), .. } => format!("trouble for client{client}"),
+                What::Trouble { client: None, .. } => "trouble for all clients".to_owned(),
                 What::PowerCut(node) => format!("power cut of {node}"),
                 What::DiskForgets(node) => format!("disk of {node} forgets what was not synced"),
                 What::Down(node) => format!("{node} is down"),

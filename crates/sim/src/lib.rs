@@ -18,6 +18,7 @@ pub mod generate;
 pub mod history;
 mod nemesis;
 pub mod oracle;
+mod pages;
 pub mod plan;
 pub mod run;
 mod shared;

@@ -13,6 +13,11 @@ use weir_simhost::{ClockSkew, Simulation};
 /// system does.
 const RESTART: Duration = Duration::from_millis(500);
 
+/// After trouble, until everybody has servers again.
+const RECOVERY: Duration = Duration::from_secs(3);
+/// Messages that take so much longer may come too late.
+const MUCH_MS: u32 = 400;
+
 /// Something to be done later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Later {
@@ -44,6 +49,51 @@ pub(crate) struct Nemesis {
     noticed: usize,
     /// Errors of servers that nothing in the plan explains.
     pub strange_ends: Vec<String>,
+}
+
+/// Whether a fault keeps messages to data servers back, or their answers.
+fn is_late(fault: &Fault) -> bool {
+    let data = |node: NodeName| matches!(node, NodeName::Data(_));
+    match *fault {
+        Fault::Kill { node, .. }
+        | Fault::PowerCut { node, .. }
+        | Fault::Stop { node, .. }
+        | Fault::SlowDisk { node, .. }
+        | Fault::DiskError { node, .. } => data(node),
+        Fault::Partition { a, b, .. } | Fault::Slow { a, b, .. } => data(a) || data(b),
+        _ => false,
+    }
+}
+
+/// Whom a fault may keep from servers until he loses leases or gives up, and
+/// for how long. A metadata server that is only killed is told anew of all
+/// leases, and nobody loses any.
+fn trouble(fault: &Fault) -> Option<(Option<u8>, Duration)> {
+    let of = |node: NodeName| match node {
+        NodeName::Client(client) => Some(client),
+        _ => None,
+    };
+    match *fault {
+        Fault::Kill { node: NodeName::Meta | NodeName::Client(_), .. }
+        | Fault::PowerCut { node: NodeName::Client(_), .. }
+        | Fault::ForgetLeases { .. }
+        | Fault::Break { .. }
+        | Fault::Clock { .. } => None,
+        Fault::Kill { node, down_ms: time }
+        | Fault::PowerCut { node, down_ms: time }
+        | Fault::Stop { node, ms: time }
+        | Fault::SlowDisk { node, ms: time, .. }
+        | Fault::DiskError { node, ms: time, .. } => Some((of(node), ms(time))),
+        Fault::Partition { a, b, ms: time, .. } => {
+            let client = of(a).or(of(b));
+            client.map(|client| (Some(client), ms(time)))
+        }
+        Fault::Slow { a, b, extra_ms, ms: time } => {
+            let client = of(a).or(of(b)).filter(|_| extra_ms >= MUCH_MS);
+            client.map(|client| (Some(client), ms(time + extra_ms)))
+        }
+        Fault::Late { client, extra_ms, ms: time, .. } => Some((Some(client), ms(time + extra_ms))),
+    }
 }
 
 fn ms(ms: u32) -> Duration {
@@ -202,12 +252,28 @@ impl Nemesis {
     fn begin(&mut self, cluster: &mut Cluster, fault: Fault) {
         let now = cluster.sim.now();
         self.note(cluster, format!("{fault:?}"));
+        if let Some((client, time)) = trouble(&fault) {
+            let shape = &cluster.shared.plan.shape;
+            let after = ms(2 * shape.lease_ms + shape.request_timeout_ms) + RECOVERY;
+            let until = now + time + after;
+            cluster.shared.record_at(now, What::Trouble { client, until, late: is_late(&fault) });
+        }
         match fault {
             Fault::Kill { node, down_ms } => {
                 if self.down.insert(node) {
                     self.kill(cluster, node);
                     self.later(now + ms(down_ms), Later::Start(node));
                 }
+            }
+            Fault::ForgetLeases { client, down_ms, ms: time } => {
+                let (a, b) = (NodeName::Client(client), NodeName::Meta);
+                if self.down.insert(b) {
+                    self.kill(cluster, b);
+                    self.later(now + ms(down_ms), Later::Start(b));
+                }
+                let (from, to) = (cluster.nodes[&a], cluster.nodes[&b]);
+                cluster.sim.network().partition(from, to, true);
+                self.later(now + ms(down_ms + time), Later::Heal(a, b));
             }
             Fault::PowerCut { node, down_ms } => {
                 self.power_cut(cluster, node);

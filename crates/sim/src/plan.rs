@@ -25,10 +25,21 @@ pub struct Shape {
     pub event_loops: u8,
     /// The metadata server's engine.
     pub engine: EngineKind,
-    /// Files that all clients without write-behind share; each client has one
-    /// of its own besides.
+    /// Whether clients hold leases; otherwise those that keep anything use only
+    /// what is their own.
+    pub leases: bool,
+    /// A client of which nothing was heard for so long may lose them.
+    pub lease_ms: u32,
+    /// A session of which nothing was heard for so long ends.
+    pub session_ms: u32,
+    /// After a start of the metadata server clients have so long to say what
+    /// they hold.
+    pub grace_ms: u32,
+    /// Files that clients share; each client has one of its own besides.
     pub shared_files: u8,
-    /// Cells of a file.
+    /// Files that clients share and append to.
+    pub logs: u8,
+    /// Cells of a file that is not appended to.
     pub cells: u32,
     /// How the files are laid out.
     pub layout: FileShape,
@@ -54,8 +65,10 @@ pub enum FileShape {
 /// A client and what it does, one thing after another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientPlan {
-    /// Read-ahead and write-behind; such a client uses its own file only.
+    /// Read-ahead and write-behind.
     pub write_behind: bool,
+    /// Keeps pages of files, as the kernel does above a mount.
+    pub keeps_pages: bool,
     /// What it does.
     pub ops: Vec<PlannedOp>,
 }
@@ -101,6 +114,25 @@ pub enum Op {
         first: u32,
         /// Number of cells.
         cells: u32,
+    },
+    /// Adds cells at the end of a file.
+    Append {
+        /// Which file.
+        file: u8,
+        /// Number of cells.
+        cells: u32,
+    },
+    /// Reads the last cells, and what may follow them.
+    Tail {
+        /// Which file.
+        file: u8,
+        /// Number of cells.
+        cells: u32,
+    },
+    /// Asks for size and time.
+    Stat {
+        /// Which file.
+        file: u8,
     },
     /// fsync.
     Sync {
@@ -224,6 +256,16 @@ pub enum Fault {
         node: NodeName,
         /// Until it starts again.
         down_ms: u32,
+    },
+    /// `kill -9` of the metadata server, and a client hears of it later than the
+    /// others: it still holds leases that the server does not know of.
+    ForgetLeases {
+        /// The client.
+        client: u8,
+        /// Until the server starts again.
+        down_ms: u32,
+        /// And so long after that the client does not reach it.
+        ms: u32,
     },
     /// The power fails.
     PowerCut {
@@ -370,6 +412,29 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Number of files.
+    pub fn files(&self) -> u8 {
+        self.first_log() + self.shape.logs
+    }
+
+    /// The first file that is appended to.
+    pub fn first_log(&self) -> u8 {
+        self.shape.shared_files + self.clients.len() as u8
+    }
+
+    /// Cells of a file; of one that is appended to, more than it can get.
+    pub fn cells(&self, file: u8) -> u32 {
+        if file < self.first_log() {
+            return self.shape.cells;
+        }
+        let ops = self.clients.iter().flat_map(|client| &client.ops);
+        let appended = ops.map(|planned| match planned.op {
+            Op::Append { file: to, cells } if to == file => cells,
+            _ => 0,
+        });
+        appended.sum::<u32>() + 1
+    }
+
     /// Calls of all clients.
     pub fn ops(&self) -> usize {
         self.clients.iter().map(|c| c.ops.len()).sum()
@@ -380,8 +445,9 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "seed {}, {} ms, {:?}", self.seed, self.duration_ms, self.shape)?;
         for (index, client) in self.clients.iter().enumerate() {
-            let kind = if client.write_behind { " (write-behind)" } else { "" };
-            writeln!(f, "client{index}{kind}:")?;
+            let behind = if client.write_behind { " (write-behind)" } else { "" };
+            let pages = if client.keeps_pages { " (keeps pages)" } else { "" };
+            writeln!(f, "client{index}{behind}{pages}:")?;
             let mut at_ms = 0;
             for planned in &client.ops {
                 at_ms += planned.wait_ms;

@@ -8,8 +8,8 @@ use crate::nemesis::{Nemesis, is_done, usual_latency};
 use crate::oracle::data::{ClientFacts, FileFacts};
 use crate::oracle::errors::GRACE;
 use crate::oracle::names::NamesFacts;
-use crate::oracle::{Violation, data, errors, names, published};
-use crate::plan::{Fault, NodeName, Op, Place, Plan};
+use crate::oracle::{Violation, data, errors, names, published, stats};
+use crate::plan::{ClientPlan, Fault, NodeName, Op, Place, Plan};
 use crate::shared::Shared;
 use crate::worker::{FIRST_OWN_NAME, Worker};
 use rustix::time::{ClockId, clock_gettime};
@@ -70,7 +70,11 @@ pub fn run_with(plan: &Plan, print: bool) -> (Report, History) {
             .push(plain(format!("{} panicked at {at:.4} s: {}", panic.thread, panic.message)));
     }
     let files: Vec<FileFacts> = (0..shared.made.borrow().files.len())
-        .map(|file| FileFacts { cells: plan.shape.cells, node_of_cell: cluster.node_of_cell(file) })
+        .map(|file| FileFacts {
+            cells: plan.cells(file as u8),
+            node_of_cell: cluster.node_of_cell(file),
+            log: file >= usize::from(plan.first_log()),
+        })
         .collect();
     let mut report = Report {
         trace_hash: cluster.sim.trace_hash(),
@@ -106,20 +110,28 @@ fn judge(
 ) {
     let begins = |e: &&crate::history::Entry| matches!(e.what, What::Begin { .. });
     report.calls = history.entries.iter().filter(begins).count() as u64;
-    let mut clients: Vec<ClientFacts> =
-        plan.clients.iter().map(|c| ClientFacts { write_behind: c.write_behind }).collect();
-    clients.push(ClientFacts { write_behind: false });
+    let leases = plan.shape.leases;
+    let facts = |c: &ClientPlan| ClientFacts {
+        write_behind: c.write_behind,
+        leases,
+        keeps_pages: c.keeps_pages,
+    };
+    let mut clients: Vec<ClientFacts> = plan.clients.iter().map(facts).collect();
+    clients.push(ClientFacts { write_behind: false, leases, keeps_pages: false });
     let bytes = data::judge(history, files, &clients);
+    let clocks_agree = !plan.faults.iter().any(|f| matches!(f.fault, Fault::Clock { .. }));
     // A slow disk takes its time to sync.
     let slow = plan.faults.iter().any(|f| {
         matches!(f.fault, Fault::SlowDisk { .. } | Fault::DiskError { .. } | Fault::Stop { .. })
     });
     let settle = if slow { Duration::from_secs(3600) } else { SETTLE };
-    let tree = names::judge(history, &NamesFacts { directories, settle });
+    let grace = Duration::from_millis(plan.shape.grace_ms.into());
+    let tree = names::judge(history, &NamesFacts { directories, settle, grace });
     report.undecided = bytes.undecided + tree.undecided;
     report.violations.extend(bytes.violations);
     report.violations.extend(tree.violations);
     report.violations.extend(published::judge(history));
+    report.violations.extend(stats::judge(history, files, &clients, clocks_agree));
     report.violations.extend(errors::judge(history, plan));
 }
 
@@ -179,14 +191,19 @@ fn audit_all(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {
 
 fn audit(shared: Rc<Shared>, config: ClientConfig) {
     let clients = shared.plan.clients.len() as u8;
-    let cells = shared.plan.shape.cells;
     let made = shared.made.borrow().clone();
-    let mut worker = Worker::connect(shared.clone(), clients, &config);
+    let mut worker = Worker::connect(shared.clone(), clients, &config, false);
     for file in 0..made.files.len() as u8 {
+        let cells = shared.plan.cells(file);
+        worker.stat(file);
         if worker.read(file, 0, cells).is_none() {
             shared.record(What::Note(format!("file {file} cannot be opened")));
             *shared.trouble.borrow_mut() = Some(format!("file {file} cannot be opened"));
         }
+    }
+    for (file, layout) in worker.layouts() {
+        // A file that is appended to has got more of it meanwhile.
+        shared.made.borrow_mut().layouts[file] = layout;
     }
     let mut waiting = made.directories.clone();
     while let Some(dir) = waiting.pop() {

@@ -1,7 +1,7 @@
 //! Makes a failing plan smaller: leaves out clients, faults and calls as long
 //! as it still fails.
 
-use crate::plan::{ClientPlan, Plan};
+use crate::plan::Plan;
 use crate::run;
 
 /// A smaller plan that fails too, and how many runs it took.
@@ -67,8 +67,7 @@ impl<F: FnMut(&Plan) -> bool> Shrinking<F> {
     fn empty_clients(&mut self) {
         for client in 0..self.best.clients.len() {
             let mut plan = self.best.clone();
-            let write_behind = plan.clients[client].write_behind;
-            plan.clients[client] = ClientPlan { write_behind, ops: Vec::new() };
+            plan.clients[client].ops.clear();
             self.try_plan(plan);
         }
     }

@@ -1,16 +1,18 @@
 //! A client of a run: does what the plan says with the real client library,
 //! and writes down what it asked and was told.
 
-use crate::cells::{fill, tags};
+use crate::cells::{fill, record, records, tags};
 use crate::history::{CELL_BYTES, Call, Name, NameCall, NameReply, Outcome, RenameMode, Seen};
 use crate::oracle::names::is_refusal;
+use crate::pages::Pages;
 use crate::plan::{Op, Place};
 use crate::shared::Shared;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use weir_client::{Client, ClientConfig, Context, CreateOptions, File, set_nothing};
 use weir_host::thread::sleep;
-use weir_types::{Attr, Error, ErrorKind, FileId, FileKind, Result};
+use weir_types::{Attr, Error, ErrorKind, FileId, FileKind, FileLayout, Result};
 use weir_wire::capability::Rights;
 use weir_wire::meta::{RenameRequest, SetAttrRequest, XattrMode};
 
@@ -32,6 +34,8 @@ pub(crate) struct Worker {
     number: u8,
     client: Client,
     ctx: Context,
+    /// What is kept above the client.
+    pages: Option<Arc<Pages>>,
     open: Vec<Option<File>>,
     /// A file without a name.
     hidden: Option<File>,
@@ -44,15 +48,26 @@ fn text(name: Name) -> Vec<u8> {
 
 impl Worker {
     /// Opens a session, as soon as there is a server.
-    pub fn connect(shared: Rc<Shared>, number: u8, config: &ClientConfig) -> Self {
+    pub fn connect(
+        shared: Rc<Shared>,
+        number: u8,
+        config: &ClientConfig,
+        keeps_pages: bool,
+    ) -> Self {
+        let pages = keeps_pages.then(|| Arc::new(Pages::default()));
         let client = loop {
-            match Client::connect(config.clone()) {
+            let config = config.clone();
+            let connected = match &pages {
+                Some(pages) => Client::connect_with(config, pages.clone()),
+                None => Client::connect(config),
+            };
+            match connected {
                 Ok(client) => break client,
                 Err(_) => sleep(CONNECT_PAUSE),
             }
         };
         let open = shared.made.borrow().files.iter().map(|_| None).collect();
-        Self { shared, number, client, ctx: Context::root(), open, hidden: None }
+        Self { shared, number, client, ctx: Context::root(), pages, open, hidden: None }
     }
 
     /// Does the rest of the plan and ends the session.
@@ -99,6 +114,9 @@ impl Worker {
         match op {
             Op::Write { file, first, cells } => drop(self.write(file, first, cells)),
             Op::Read { file, first, cells } => drop(self.read(file, first, cells)),
+            Op::Append { file, cells } => drop(self.append(file, cells)),
+            Op::Tail { file, cells } => self.tail(file, cells),
+            Op::Stat { file } => drop(self.stat(file)),
             Op::Sync { file } => {
                 drop(self.on_file(file, Call::Sync { file }, |f, ctx| f.sync(ctx)))
             }
@@ -134,18 +152,62 @@ impl Worker {
         let handle = self.open[usize::from(file)].as_ref()?;
         Some(self.call(Call::Write { file, first, cells }, |id| {
             let bytes = fill(file, first, cells, u64::from(id) + 1);
-            handle.write_at(&self.ctx, u64::from(first) * CELL_BYTES as u64, &bytes)?;
+            let offset = u64::from(first) * CELL_BYTES as u64;
+            match &self.pages {
+                Some(pages) => pages.write(handle, &self.ctx, offset, &bytes)?,
+                None => handle.write_at(&self.ctx, offset, &bytes)?,
+            }
             Ok(Outcome::Done)
         }))
+    }
+
+    fn append(&mut self, file: u8, cells: u32) -> Option<Outcome> {
+        self.opened(file)?;
+        let handle = self.open[usize::from(file)].as_ref()?;
+        Some(self.call(Call::Append { file, cells }, |id| {
+            let bytes = record(file, cells, u64::from(id) + 1);
+            handle.append(&self.ctx, &bytes).map(Outcome::At)
+        }))
+    }
+
+    pub fn stat(&mut self, file: u8) -> Option<Outcome> {
+        self.opened(file)?;
+        let id = self.open[usize::from(file)].as_ref()?.id();
+        Some(self.call(Call::Stat { file }, |_| {
+            let attr = self.client.getattr(&self.ctx, id)?;
+            Ok(Outcome::Stat { size: attr.size, mtime_ns: attr.mtime.0 })
+        }))
+    }
+
+    /// Reads on from somewhere near the end.
+    fn tail(&mut self, file: u8, cells: u32) {
+        let Some(handle) = self.opened(file) else { return };
+        let end = (handle.size() / CELL_BYTES as u64) as u32;
+        let most = self.shared.plan.cells(file);
+        let first = end.saturating_sub(cells).min(most - 1);
+        self.read(file, first, (2 * cells).min(most - first));
     }
 
     pub fn read(&mut self, file: u8, first: u32, cells: u32) -> Option<Outcome> {
         self.opened(file)?;
         let handle = self.open[usize::from(file)].as_ref()?;
+        let log = file >= self.shared.plan.first_log();
         Some(self.call(Call::Read { file, first, cells }, |_| {
-            let seen = read_cells(handle, &self.ctx, file, first, cells)?;
-            Ok(Outcome::Cells(seen))
+            let mut bytes = vec![0xee; cells as usize * CELL_BYTES];
+            let offset = u64::from(first) * CELL_BYTES as u64;
+            let n = match &self.pages {
+                Some(pages) if !log => pages.read(handle, &self.ctx, offset, &mut bytes)?,
+                _ => handle.read_at(&self.ctx, offset, &mut bytes)?,
+            };
+            let bytes = &bytes[..n];
+            Ok(Outcome::Cells(if log { records(file, bytes) } else { tags(file, first, bytes) }))
         }))
+    }
+
+    /// The layouts of the files that are open.
+    pub fn layouts(&self) -> impl Iterator<Item = (usize, FileLayout)> + '_ {
+        let open = self.open.iter().enumerate();
+        open.filter_map(|(file, handle)| Some((file, handle.as_ref()?.layout())))
     }
 
     fn cut(&mut self, file: u8, keep: u32) -> Option<Outcome> {
@@ -153,6 +215,7 @@ impl Worker {
         let keep_bytes = u64::from(keep) * CELL_BYTES as u64;
         self.opened(file)?;
         let handle = self.open[usize::from(file)].as_ref()?;
+        self.forget_pages(handle.id());
         Some(self.call(Call::Cut { file, keep }, |_| {
             // It may be shorter, if an earlier cut was not completed: then the
             // one that follows would be none.
@@ -164,8 +227,15 @@ impl Worker {
         }))
     }
 
+    fn forget_pages(&self, file: FileId) {
+        if let Some(pages) = &self.pages {
+            pages.forget(file);
+        }
+    }
+
     fn reopen(&mut self, file: u8) {
         if let Some(handle) = self.open[usize::from(file)].take() {
+            self.forget_pages(handle.id());
             self.call(Call::Flush { file }, |_| handle.close(&self.ctx).map(|()| Outcome::Done));
         }
         self.opened(file);

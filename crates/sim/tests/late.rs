@@ -22,7 +22,7 @@ fn plan(seed: u64) -> Plan {
         };
         PlannedOp { wait_ms: 10, op }
     });
-    plan.clients = vec![ClientPlan { write_behind: false, ops: ops.collect() }];
+    plan.clients = vec![ClientPlan { write_behind: false, keeps_pages: false, ops: ops.collect() }];
     let late = Fault::Late { client: 0, server: NodeName::Data(0), extra_ms: 1_000, ms: 100 };
     let times = (500..DURATION_MS).step_by(500);
     plan.faults = times.map(|at_ms| PlannedFault { at_ms, fault: late.clone() }).collect();

@@ -65,8 +65,12 @@ impl Story {
         self.push(What::PowerCut(Node::Data(0)));
     }
     fn is_good(&self) -> bool {
-        let files = [FileFacts { cells: 4, node_of_cell: vec![0; 4] }];
-        let clients = [ClientFacts { write_behind: false }, ClientFacts { write_behind: true }];
+        let files = [FileFacts { cells: 4, node_of_cell: vec![0; 4], log: false }];
+        let clients = [false, true].map(|write_behind| ClientFacts {
+            write_behind,
+            leases: false,
+            keeps_pages: false,
+        });
         let verdict = judge(&self.0, &files, &clients);
         assert_eq!(verdict.undecided, 0);
         verdict.violations.is_empty()

@@ -42,7 +42,11 @@ impl Story {
         self.push(What::PowerCut(Node::Meta));
     }
     fn is_good(&self) -> bool {
-        let facts = NamesFacts { directories: vec![DIR], settle: Duration::from_secs(2) };
+        let facts = NamesFacts {
+            directories: vec![DIR],
+            settle: Duration::from_secs(2),
+            grace: Duration::from_secs(4),
+        };
         let verdict = judge(&self.0, &facts);
         assert_eq!(verdict.undecided, 0);
         verdict.violations.is_empty()
@@ -249,6 +253,31 @@ fn a_kill_takes_nothing_back() {
     bad(|s| {
         s.call(create(1), file(10, 1));
         s.push(What::Note("meta killed".into()));
+        s.call(lookup(1), refused(ErrorKind::NotFound));
+    });
+}
+
+#[test]
+fn after_a_power_cut_clients_answer_from_what_they_keep_until_they_hear_of_it() {
+    let story = |s: &mut Story, after_ms: u64| {
+        s.call(create(1), file(10, 1));
+        s.power_cut();
+        s.call(lookup(1), file(10, 1));
+        s.push(What::Up(Node::Meta));
+        s.call(lookup(1), file(10, 1));
+        s.wait_ms(after_ms);
+        s.call(lookup(1), refused(ErrorKind::NotFound));
+    };
+    good(|s| story(s, 0));
+    // What a server has said counts, and after a while only that.
+    bad(|s| {
+        story(s, 0);
+        s.call(lookup(1), file(10, 1));
+    });
+    bad(|s| {
+        s.call(create(1), file(10, 1));
+        s.sync();
+        s.power_cut();
         s.call(lookup(1), refused(ErrorKind::NotFound));
     });
 }

@@ -3,6 +3,7 @@
 use super::news::{Asked, Found, News};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use weir_host::plant::{Bug, planted};
 use weir_types::{Attr, FileId};
 use weir_wire::lease::{EventKind, KEEP_ATTRIBUTES, KEEP_NAMES};
 
@@ -155,6 +156,11 @@ impl Kept {
     /// Obeys an event; whether nothing is kept of its directory or file now.
     pub fn obey(&mut self, number: u64, what: &EventKind) -> bool {
         match what {
+            EventKind::Name { .. } | EventKind::Attributes { .. }
+                if planted(Bug::KeepAfterEvent) =>
+            {
+                false
+            }
             EventKind::Name { dir, name } => {
                 self.news.event(number, *dir);
                 self.attributes.remove(dir);

@@ -85,6 +85,9 @@ pub struct FileLease {
     calls: Vec<CallUnderWay>,
     /// Ranges for which somebody asks the server.
     asking: Vec<(u64, Range<u64>)>,
+    /// Reads that wait for a lease. The layer above has nothing of these ranges
+    /// yet, and holds what it would drop of them until they have been served.
+    waiting: Vec<(u64, Range<u64>)>,
     recall: Option<Recall>,
     next_id: u64,
 }
@@ -161,6 +164,19 @@ impl FileLease {
         self.next_id
     }
 
+    /// A call of these ranges begins to wait.
+    pub fn begin_waiting(&mut self, ranges: &[Range<u64>], kind: CallKind) -> u64 {
+        let id = self.new_id();
+        let whole = ranges.iter().cloned().reduce(|a, b| hull(a, &b));
+        self.waiting.extend(whole.filter(|_| kind == CallKind::Read).map(|whole| (id, whole)));
+        id
+    }
+
+    /// It waits no more.
+    pub fn end_waiting(&mut self, id: u64) {
+        self.waiting.retain(|(other, _)| *other != id);
+    }
+
     /// Somebody asks the server for this range.
     pub fn ask(&mut self, start: u64, end: u64) -> u64 {
         let id = self.new_id();
@@ -195,15 +211,28 @@ impl FileLease {
         })
     }
 
-    /// A round of dropping begins: what to drop.
-    pub fn begin_round(&mut self, now: Duration) -> Range<u64> {
-        let Some(recall) = &mut self.recall else { return 0..0 };
+    /// A round of dropping begins: what to drop. Of what is not held there is
+    /// nothing to drop.
+    pub fn begin_round(&mut self, now: Duration) -> Vec<Range<u64>> {
+        let Some(recall) = &mut self.recall else { return Vec::new() };
         let (round, what) = match &mut recall.phase {
             Phase::Dropping { round, touched, .. } => (*round + 1, touched.take().unwrap_or(0..0)),
             _ => (1, recall.range.clone()),
         };
         recall.phase = Phase::Dropping { round, since: now, touched: None };
-        what
+        let held = self.held.list().map(|(start, end, _)| start.max(what.start)..end.min(what.end));
+        let mut ranges: Vec<Range<u64>> = held.filter(|range| range.start < range.end).collect();
+        for (_, waits) in &self.waiting {
+            let cut = |range: Range<u64>| {
+                let (before, after) = (
+                    range.start..range.end.min(waits.start),
+                    range.start.max(waits.end)..range.end,
+                );
+                [before, after].into_iter().filter(|range| range.start < range.end)
+            };
+            ranges = ranges.into_iter().flat_map(cut).collect();
+        }
+        ranges
     }
 
     /// A round of dropping has ended; whether there has to be another.
@@ -364,20 +393,36 @@ mod tests {
         // A page that the recall would wait for is not held up.
         entered(lease.enter(T, &[0..4096], CallKind::Page));
         assert!(lease.is_quiet());
-        assert_eq!(lease.begin_round(T), 0..TO_THE_END);
+        assert_eq!(lease.begin_round(T), [0..TO_THE_END]);
         entered(lease.enter(T, &[4096..8192], CallKind::Read));
         assert!(lease.end_round(), "what was read has to be dropped");
-        assert_eq!(lease.begin_round(T), 4096..8192);
+        assert_eq!(lease.begin_round(T), [4096..8192]);
         let wait = lease.enter(T + HOLD_BACK / 2, &[4096..8192], CallKind::Read);
         assert_eq!(wait, Enter::Wait(Some(HOLD_BACK / 2)));
         entered(lease.enter(T, &[4096..8192], CallKind::Page));
         entered(lease.enter(T + HOLD_BACK, &[0..4096], CallKind::Read));
         assert!(lease.end_round());
-        assert_eq!(lease.begin_round(T), 0..4096);
+        assert_eq!(lease.begin_round(T), [0..4096]);
         assert!(!lease.end_round());
         lease.close();
         assert_eq!(lease.enter(T, &[0..4096], CallKind::Page), Enter::Wait(None));
         assert!(!lease.is_quiet(), "pages are written back before the lease is given up");
+    }
+
+    #[test]
+    fn dropping_does_not_wait_for_a_read_that_waits_for_a_lease() {
+        let mut lease = FileLease::default();
+        lease.grant(0, 8192, Write);
+        let range = 4096..12288;
+        let missing = Enter::Missing { start: 8192, end: 12288 };
+        assert_eq!(lease.enter(T, std::slice::from_ref(&range), CallKind::Read), missing);
+        let id = lease.begin_waiting(std::slice::from_ref(&range), CallKind::Read);
+        lease.begin_recall(0, TO_THE_END, Write);
+        assert_eq!(lease.begin_round(T), [0..4096]);
+        lease.end_waiting(id);
+        lease.end_recall();
+        lease.begin_recall(0, TO_THE_END, Write);
+        assert_eq!(lease.begin_round(T), [0..8192]);
     }
 
     #[test]

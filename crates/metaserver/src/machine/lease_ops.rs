@@ -223,7 +223,9 @@ impl<E: Engine> MetaMachine<E> {
     fn wanted(&self, session: SessionId, asked: &LeaseRange) -> Result<LeaseRange> {
         let invalid = |what: &str| Error::new(ErrorKind::InvalidArgument, what);
         if !self.leases.events.has_polled(session) {
-            return Err(invalid("a session gets leases when it polls for events"));
+            // Its first poll is on the way, if it is one that polls.
+            let message = "a session gets leases when it polls for events: try again";
+            return Err(Error::new(ErrorKind::Overloaded, message));
         }
         let asked = whole_blocks(asked).ok_or_else(|| invalid("a lease on no byte"))?;
         if self.leases.ranges.covers(session, &asked) {

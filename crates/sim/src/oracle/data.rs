@@ -1,17 +1,12 @@
 //! The bytes of files: every write has a tag of its own, so a reader knows
 //! which write it sees. Each cell of a file is judged by itself: a write of
-//! several cells is not atomic.
-//!
-//! Write-behind: a write that has returned may still be on its way. It counts
-//! as done when a later sync, flush or cut of its client has succeeded, and as
-//! unknown when one has failed; meanwhile its own client sees it, which
-//! "calls of one client take effect in their order" says.
+//! several cells is not atomic. What was asked and told is read by `data_ops`.
 
 use super::data_cell::{CellOp, CellRun, Fate, Step};
-use super::{Verdict, Violation};
-use crate::history::{Call, Entry, History, Node, Outcome, Position, What};
-use std::collections::{BTreeMap, HashSet};
-use weir_types::ErrorKind;
+use super::data_ops::{Action, Asked, Op, Told, asked_of};
+use super::{Verdict, Violation, appends, trouble_of};
+use crate::history::{Call, Entry, History, Node, Outcome, Position, TORN, What, tag_of_record};
+use std::collections::HashSet;
 
 /// No position: never.
 pub(super) const NEVER: Position = Position::MAX;
@@ -21,10 +16,12 @@ const MAX_VIOLATIONS: usize = 3;
 /// What the judge has to know of a file.
 #[derive(Clone, Debug)]
 pub struct FileFacts {
-    /// Its cells.
+    /// Its cells; of a file that is only appended to: more than it gets.
     pub cells: u32,
     /// The data server that holds each cell.
     pub node_of_cell: Vec<u8>,
+    /// Whether it begins empty and is only appended to.
+    pub log: bool,
 }
 
 /// What is known of the clients.
@@ -32,175 +29,46 @@ pub struct FileFacts {
 pub struct ClientFacts {
     /// Whether writes return before they are confirmed.
     pub write_behind: bool,
-}
-
-/// One call on one file, with what became of it.
-#[derive(Clone, Debug)]
-pub(super) struct Op {
-    pub id: u32,
-    pub client: u8,
-    pub begin: Position,
-    /// When it was done at the latest; [`NEVER`]: its fate is unknown.
-    pub end: Position,
-    /// For one of unknown fate: when its client had stopped sending it.
-    pub given_up: Position,
-    /// The run of its client, if that confirms each write before it returns.
-    pub line: Option<u32>,
-    /// A sync that has failed because something is lost.
-    pub told: bool,
-    /// Calls with smaller numbers were made before the client opened the file.
-    pub opened: u32,
-    pub action: Action,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Action {
-    Write { first: u32, cells: u32 },
-    Cut { keep: u32 },
-    Read { first: u32, seen: Vec<u64> },
-    Sync,
+    /// Whether it holds leases: what it has written nobody else sees older.
+    pub leases: bool,
+    /// Whether something above it keeps pages, as the kernel does: bytes that a
+    /// data server has lost may still be seen there.
+    pub keeps_pages: bool,
 }
 
 /// Judges all files.
 pub fn judge(history: &History, files: &[FileFacts], clients: &[ClientFacts]) -> Verdict {
     let mut verdict = Verdict::default();
     for (index, facts) in files.iter().enumerate() {
-        let ops = ops_of(history, index as u8, clients);
-        judge_file(history, (index as u8, facts), &ops, &mut verdict);
+        let file = index as u8;
+        let mut asked = asked_of(history, file, facts.log.then_some(facts.cells), clients);
+        if facts.log {
+            verdict.violations.extend(appends::judge(history, file, &mut asked));
+        }
+        judge_file(history, (file, facts), (&asked, clients), &mut verdict);
     }
     verdict
-}
-
-/// A call on its way while the history is read.
-struct Open {
-    op: usize,
-}
-
-/// The calls on a file, with the ends that they have.
-fn ops_of(history: &History, file: u8, clients: &[ClientFacts]) -> Vec<Op> {
-    let mut ops: Vec<Op> = Vec::new();
-    let mut open: BTreeMap<u32, Open> = BTreeMap::new();
-    let (mut opened, mut next_id) = (vec![0; clients.len()], 0);
-    let mut unsettled: Vec<Vec<usize>> = vec![Vec::new(); clients.len()];
-    let mut runs = vec![0; clients.len()];
-    for (at, entry) in history.entries.iter().enumerate() {
-        match &entry.what {
-            What::Begin { client, id, call } => {
-                if *call == (Call::Flush { file }) {
-                    opened[usize::from(*client)] = *id;
-                }
-                next_id = id + 1;
-                if let Some(action) = action_of(call, file) {
-                    open.insert(*id, Open { op: ops.len() });
-                    let (id, client) = (*id, *client);
-                    ops.push(Op {
-                        id,
-                        client,
-                        begin: at,
-                        end: NEVER,
-                        given_up: NEVER,
-                        line: (!clients[usize::from(client)].write_behind)
-                            .then_some(runs[usize::from(client)]),
-                        told: false,
-                        opened: opened[usize::from(client)],
-                        action,
-                    });
-                }
-            }
-            What::End { id, outcome } => {
-                if let Some(Open { op }) = open.remove(id) {
-                    let client = usize::from(ops[op].client);
-                    let behind = clients[client].write_behind;
-                    ended(&mut ops, op, at, outcome, &mut unsettled[client], behind);
-                }
-            }
-            What::ClientKilled { client } => {
-                opened[usize::from(*client)] = next_id;
-                runs[usize::from(*client)] += 1;
-                let lost = std::mem::take(&mut unsettled[usize::from(*client)]);
-                let calls = open.values().map(|o| o.op).filter(|op| ops[*op].client == *client);
-                for op in lost.into_iter().chain(calls.collect::<Vec<_>>()) {
-                    ops[op].given_up = at;
-                }
-                open.retain(|_, o| ops[o.op].client != *client);
-            }
-            _ => {}
-        }
-    }
-    // Of a read or sync without an answer nothing follows.
-    ops.retain(|op| {
-        let writes = matches!(op.action, Action::Write { .. } | Action::Cut { .. });
-        op.end != NEVER || op.told || writes
-    });
-    ops
-}
-
-fn action_of(call: &Call, wanted: u8) -> Option<Action> {
-    let (file, action) = match call {
-        Call::Write { file, first, cells } => {
-            (file, Action::Write { first: *first, cells: *cells })
-        }
-        Call::Read { file, first, .. } => (file, Action::Read { first: *first, seen: Vec::new() }),
-        Call::Cut { file, keep } => (file, Action::Cut { keep: *keep }),
-        // A flush settles what a sync does; it makes nothing durable.
-        Call::Sync { file } => (file, Action::Sync),
-        Call::Flush { file } => (file, Action::Read { first: 0, seen: Vec::new() }),
-        _ => return None,
-    };
-    (*file == wanted).then_some(action)
-}
-
-fn ended(
-    ops: &mut [Op],
-    op: usize,
-    at: Position,
-    outcome: &Outcome,
-    unsettled: &mut Vec<usize>,
-    write_behind: bool,
-) {
-    let is_flush = matches!(&ops[op].action, Action::Read { .. }) && *outcome == Outcome::Done;
-    let settles = is_flush || matches!(ops[op].action, Action::Sync | Action::Cut { .. });
-    match outcome {
-        Outcome::Unknown(error) => {
-            ops[op].given_up = at;
-            ops[op].told = error.kind == ErrorKind::Io && ops[op].action == Action::Sync;
-            // The error may be that of any write before. Those may still be on
-            // their way: nobody knows when they are given up.
-            unsettled.clear();
-        }
-        Outcome::Cells(tags) => {
-            ops[op].end = at;
-            if let Action::Read { seen, .. } = &mut ops[op].action {
-                seen.clone_from(tags);
-            }
-        }
-        _ if write_behind && matches!(ops[op].action, Action::Write { .. }) => unsettled.push(op),
-        _ => {
-            ops[op].end = at;
-            if settles {
-                for write in unsettled.drain(..) {
-                    ops[write].end = at;
-                }
-            }
-        }
-    }
 }
 
 fn judge_file(
     history: &History,
     (file, facts): (u8, &FileFacts),
-    ops: &[Op],
+    (asked, clients): (&Asked, &[ClientFacts]),
     verdict: &mut Verdict,
 ) {
-    let crashes = crashes_of(history);
-    let doubtful = doubtful_cuts(history, ops);
+    let ops = &asked.ops;
+    let happened = Happened {
+        crashes: crashes_of(history, facts.log),
+        doubtful: doubtful_cuts(history, ops),
+        trouble: (0..clients.len() as u8).map(|client| trouble_of(history, client)).collect(),
+    };
     let mut judged = HashSet::new();
     for cell in 0..facts.cells {
         if verdict.violations.len() >= MAX_VIOLATIONS {
             return;
         }
         let node = facts.node_of_cell[cell as usize];
-        let run = steps_of(ops, cell, node, &crashes, &doubtful);
+        let run = steps_of(asked, cell, node, &happened, clients);
         // Neighbours mostly have the same story.
         if judged.contains(&run) {
             continue;
@@ -211,19 +79,30 @@ fn judge_file(
         }
         judged.insert(run);
     }
-    verdict.violations.extend(short_read(history, file, ops));
+    if !facts.log {
+        verdict.violations.extend(short_read(history, file, ops, clients));
+    }
 }
 
 /// Files have their full size from the beginning; only a cut may change that.
-/// After one whose end is not known, or which another client does not know of,
-/// or that a power cut has taken back, a file may be shorter.
-fn short_read(history: &History, file: u8, ops: &[Op]) -> Option<Violation> {
+/// While one is under way, after one whose end is not known, or which a client
+/// without leases does not know of, or that a power cut has taken back, a file
+/// may be shorter.
+fn short_read(
+    history: &History,
+    file: u8,
+    ops: &[Op],
+    clients: &[ClientFacts],
+) -> Option<Violation> {
     let first_cut = history.entries.iter().position(|e| e.what == What::PowerCut(Node::Meta));
     let excused = |read: &Op| {
         first_cut.is_some_and(|cut| cut < read.end)
             || ops.iter().any(|op| {
                 let cut = matches!(op.action, Action::Cut { .. }) && op.begin < read.end;
-                cut && (op.end == NEVER || op.client != read.client)
+                let knows = clients[usize::from(read.client)].leases || op.client == read.client;
+                cut && (op.end == NEVER
+                    || !knows
+                    || op.end > read.begin && op.client != read.client)
             })
     };
     let is_short = |op: &&Op| match history.entries.get(op.begin).map(|e| &e.what) {
@@ -239,14 +118,44 @@ fn short_read(history: &History, file: u8, ops: &[Op]) -> Option<Violation> {
     Some(Violation { what, evidence: history.excerpt(about) })
 }
 
+/// What happens to all cells, besides calls.
+struct Happened {
+    /// Where: `None`: everywhere.
+    crashes: Vec<(Position, Option<u8>, Step)>,
+    doubtful: Vec<(Position, usize)>,
+    /// Of each client: when it may lose what it holds back.
+    trouble: Vec<Vec<(Position, Position)>>,
+}
+
 /// When unsynced data of a data server may be gone.
-fn crashes_of(history: &History) -> Vec<(Position, u8, Step)> {
+fn crashes_of(history: &History, log: bool) -> Vec<(Position, Option<u8>, Step)> {
     let crash = |(at, entry): (Position, &Entry)| match entry.what {
-        What::PowerCut(Node::Data(n)) => Some((at, n, Step::Crash)),
-        What::DiskForgets(Node::Data(n)) => Some((at, n, Step::Forget)),
+        What::PowerCut(Node::Data(n)) => Some((at, Some(n), Step::Crash)),
+        What::DiskForgets(Node::Data(n)) => Some((at, Some(n), Step::Forget)),
         _ => None,
     };
-    history.entries.iter().enumerate().filter_map(crash).collect()
+    let mut crashes: Vec<_> = history.entries.iter().enumerate().filter_map(crash).collect();
+    if log {
+        crashes.extend(lost_sizes(history).map(|(at, step)| (at, None, step)));
+    }
+    crashes
+}
+
+/// When the size that the metadata server had for a file that grows may be
+/// gone. Who has written it goes on with what he knows until he has heard of it.
+fn lost_sizes(history: &History) -> impl Iterator<Item = (Position, Step)> + '_ {
+    let entries = &history.entries;
+    entries.iter().enumerate().filter(|(_, e)| e.what == What::PowerCut(Node::Meta)).flat_map(
+        |(at, entry)| {
+            let trouble = entries[..at].iter().filter_map(|e| match e.what {
+                What::Trouble { client: None, until, .. } => Some(until),
+                _ => None,
+            });
+            let until = trouble.max().unwrap_or(entry.at).max(entry.at);
+            let heard = entries.partition_point(|e| e.at <= until).max(at + 1) - 1;
+            [(at, Step::Forget), (heard, Step::Crash)]
+        },
+    )
 }
 
 /// Cuts whose record a power cut of the metadata server may have taken back:
@@ -285,61 +194,85 @@ fn synced_names(history: &History, from: Position, to: Position) -> bool {
 
 /// What happens to one cell.
 fn steps_of(
-    ops: &[Op],
+    asked: &Asked,
     cell: u32,
     node: u8,
-    crashes: &[(Position, u8, Step)],
-    doubtful: &[(Position, usize)],
+    happened: &Happened,
+    clients: &[ClientFacts],
 ) -> CellRun {
-    let mut run = CellRun::default();
+    let ops = &asked.ops;
+    let mut run = CellRun { trouble: happened.trouble.clone(), ..CellRun::default() };
     let mut steps: Vec<(Position, u8, Step)> = Vec::new();
     for (seq, op) in ops.iter().enumerate() {
         let known = op.end != NEVER;
         let fate = if known { Fate::Known } else { Fate::Unknown };
-        let value = match &op.action {
-            Action::Write { first, cells } if (*first..first + cells).contains(&cell) => {
-                Some((u64::from(op.id) + 1, true))
-            }
-            Action::Cut { keep } if cell >= *keep => Some((0, true)),
-            Action::Read { first, seen } if cell >= *first => {
-                seen.get((cell - first) as usize).map(|tag| (*tag, false))
-            }
+        match &op.action {
             Action::Sync if known => {
                 let opened = ops.partition_point(|other| other.id < op.opened);
                 steps.push((op.end, 2, Step::Sync { client: op.client, seq, opened }));
-                None
             }
             Action::Sync if op.told => {
                 steps.push((op.given_up, 2, Step::Told { client: op.client, seq }));
-                None
             }
-            _ => None,
-        };
-        if let (Action::Cut { keep }, true) = (&op.action, known) {
-            let step = Step::Fence { begin: op.begin, cell: cell >= *keep };
-            steps.push((op.end, 3, step));
+            Action::Cut { keep } if known => {
+                let step = Step::Fence { begin: op.begin, cell: cell >= *keep };
+                steps.push((op.end, 3, step));
+            }
+            _ => {}
         }
-        let Some((value, writes)) = value else { continue };
+        let written = op.action.writes(op.id, cell);
+        let Some(value) = written.or_else(|| op.action.read(cell)) else { continue };
+        let lost_below =
+            || happened.crashes.iter().any(|(at, n, _)| *n == Some(node) && *at < op.end);
+        if written.is_none() && clients[usize::from(op.client)].keeps_pages && lost_below() {
+            continue;
+        }
         let index = run.ops.len();
         // A cut that is late is not fenced off: it is the metadata server's.
         let is_cut = matches!(op.action, Action::Cut { .. });
-        let (client, given_up) = (op.client, if is_cut { NEVER } else { op.given_up });
-        let (begin, line) = (op.begin, if is_cut { None } else { op.line });
-        run.ops.push(CellOp { client, seq, value, writes, fate, given_up, begin, line });
+        let this = CellOp {
+            client: op.client,
+            session: op.session,
+            seq,
+            value,
+            writes: written.is_some(),
+            fate,
+            begin: op.begin,
+            end: op.end,
+            given_up: if is_cut { NEVER } else { op.given_up },
+            losable: op.losable && written.is_some() && !is_cut,
+            fenced: op.fenced && !is_cut,
+            until_well: false,
+        };
         steps.push((op.begin, 0, Step::Begin(index)));
         if known {
             // Settled writes end before the call that settled them.
-            steps.push((op.end, if writes { 0 } else { 1 }, Step::End(index)));
+            steps.push((op.end, if this.writes { 0 } else { 1 }, Step::End(index)));
         }
-        for (at, _) in doubtful.iter().filter(|(_, cut)| *cut == seq) {
-            run.ops.push(CellOp { fate: Fate::Unknown, given_up: NEVER, ..run.ops[index].clone() });
-            steps.push((*at, 4, Step::Begin(run.ops.len() - 1)));
+        run.ops.push(this.clone());
+        let again = happened.doubtful.iter().filter(|(_, cut)| *cut == seq);
+        let again = again.map(|(at, _)| (*at, NEVER));
+        let again = again.chain(op.loose.filter(|_| written.is_some()));
+        let late = op.late.filter(|_| written.is_some()).map(|at| (at, NEVER));
+        let again = again.map(|l| (l, false)).chain(late.map(|l| (l, true)));
+        for ((at, given_up), until_well) in again {
+            let (fate, losable) = (Fate::Unknown, false);
+            let copy = CellOp { fate, given_up, losable, until_well, ..this.clone() };
+            run.ops.push(copy);
+            steps.push((at, 4, Step::Begin(run.ops.len() - 1)));
         }
     }
     if run.ops.is_empty() {
         return run;
     }
-    let here = crashes.iter().filter(|(_, n, _)| *n == node);
+    for told in &asked.told {
+        let (session, kind) = (told.session, told.kind);
+        if kind != Told::Killed {
+            steps.push((told.begin, 1, Step::Asks { session }));
+        }
+        steps.push((told.end, 1, Step::Answered { session, kind }));
+    }
+    let here = happened.crashes.iter().filter(|(_, n, _)| n.is_none_or(|n| n == node));
     steps.extend(here.map(|(at, _, step)| (*at, 4, step.clone())));
     steps.sort_by_key(|(at, rank, step)| (*at, *rank, step.order()));
     run.steps = steps.into_iter().map(|(at, _, step)| (at, step)).collect();
@@ -354,10 +287,10 @@ fn violation(
     ops: &[Op],
     at: Position,
 ) -> Violation {
-    let touches = |op: &&Op| match &op.action {
-        Action::Write { first, cells } => (*first..first + cells).contains(&cell),
-        Action::Cut { .. } | Action::Sync => true,
-        Action::Read { first, seen } => cell >= *first && ((cell - first) as usize) < seen.len(),
+    let touches = |op: &&Op| {
+        let whole = matches!(op.action, Action::Cut { .. } | Action::Sync);
+        let tells = op.tells && op.losable;
+        whole || tells || op.action.writes(op.id, cell).is_some() || op.action.read(cell).is_some()
     };
     let mut evidence = String::new();
     for op in ops.iter().filter(touches).filter(|op| op.begin <= at) {
@@ -366,14 +299,12 @@ fn violation(
             None => "unknown".into(),
         };
         let what = match &op.action {
-            Action::Read { first, seen } => {
-                let tag = seen[(cell - first) as usize];
-                match tag {
-                    crate::history::TORN => "read TORN".to_owned(),
-                    0 => "read zeros".to_owned(),
-                    tag => format!("read #{}", tag - 1),
-                }
-            }
+            Action::Read { .. } => match op.action.read(cell) {
+                None => "told what became of earlier writes".to_owned(),
+                Some(TORN) => "read TORN".to_owned(),
+                Some(0) => "read zeros".to_owned(),
+                Some(seen) => format!("read #{}", tag_of_record(seen) - 1),
+            },
             other => format!("{other:?}"),
         };
         let (begin, end) = (time(op.begin), time(op.end));
@@ -382,7 +313,10 @@ fn violation(
     for (position, entry) in history.entries.iter().enumerate().take(at + 1) {
         let crash = matches!(
             &entry.what,
-            What::PowerCut(_) | What::DiskForgets(_) | What::ClientKilled { .. }
+            What::PowerCut(_)
+                | What::DiskForgets(_)
+                | What::ClientKilled { .. }
+                | What::Trouble { .. }
         );
         if crash && position <= at {
             evidence.push_str(&format!("  {:.4} s {:?}\n", entry.at.as_secs_f64(), entry.what));

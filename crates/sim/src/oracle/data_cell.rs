@@ -1,9 +1,14 @@
 //! One cell: a register with crashes. All orders of the calls that are still
 //! possible are followed at once, step by step: a state is the value, which of
 //! the calls under way have been done, and what a crash could bring back.
+//!
+//! What a client with leases has written last and nobody else has seen it may
+//! still hold back (`held` values): they are lost with it, or if it is told so,
+//! the last first.
 
+use super::data_ops::Told;
 use crate::history::Position;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// States followed at once.
 const MAX_STATES: usize = 20_000;
@@ -24,6 +29,8 @@ pub enum Fate {
 pub struct CellOp {
     /// Who.
     pub client: u8,
+    /// One run of it.
+    pub session: u32,
     /// Its place among all calls; of one client in its own order.
     pub seq: usize,
     /// What it writes or has read; 0: zeros.
@@ -32,13 +39,19 @@ pub struct CellOp {
     pub writes: bool,
     /// Whether it has an end.
     pub fate: Fate,
-    /// Of an unknown one: when its client had stopped sending.
-    pub given_up: Position,
     /// When it began.
     pub begin: Position,
-    /// The run of a client whose writes, once done, end the time of those that
-    /// it gave up before: each write was confirmed or given up when it returned.
-    pub line: Option<u32>,
+    /// When it ended.
+    pub end: Position,
+    /// Of an unknown one: when its client had stopped sending.
+    pub given_up: Position,
+    /// Its client may still hold it back.
+    pub losable: bool,
+    /// Nothing of it comes through any more once another client was let in
+    /// after it had been given up.
+    pub fenced: bool,
+    /// Of an unknown one: it is over when its client hears that all is well.
+    pub until_well: bool,
 }
 
 /// What happens next.
@@ -65,6 +78,18 @@ pub enum Step {
         client: u8,
         /// Its place among all calls.
         seq: usize,
+    },
+    /// A client with leases begins a call that tells it what it has lost.
+    Asks {
+        /// Which run of it.
+        session: u32,
+    },
+    /// It is told.
+    Answered {
+        /// Which run of it.
+        session: u32,
+        /// What.
+        kind: Told,
     },
     /// A cut has succeeded: no write that was given up before it began comes
     /// through any more.
@@ -99,12 +124,14 @@ pub struct CellRun {
     pub ops: Vec<CellOp>,
     /// What happens, and where in the history.
     pub steps: Vec<(Position, Step)>,
+    /// Of each client: when it may lose what it holds back.
+    pub trouble: Vec<Vec<(Position, Position)>>,
 }
 
 /// A value is the number of the call that wrote it, plus one; 0: none yet.
 type Value = u32;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct State {
     /// What a crash may bring back, oldest first; the last is the value.
     kept: Vec<Value>,
@@ -112,6 +139,14 @@ struct State {
     done: u64,
     /// Done, and taken back by a crash; nothing was written since.
     lost: Vec<Value>,
+    /// So many of the last values, all of one session, may be held back by it.
+    held: usize,
+    /// So many of these, the first ones: it was told that they may be lost, or
+    /// it was killed.
+    freed: usize,
+    /// Sessions that have lost something that they held back and have still to
+    /// be told, and whether the next call has to tell.
+    missing: BTreeMap<u32, bool>,
 }
 
 impl State {
@@ -131,13 +166,15 @@ struct Follow<'a> {
     crashes: usize,
     /// Everything that is ever read.
     read: HashSet<u64>,
+    trouble: &'a [Vec<(Position, Position)>],
+    now: Position,
 }
 
 impl CellRun {
     /// Whether some order explains everything; the position where none does.
     /// `Ok(false)`: too many to follow.
     pub fn check(&self) -> Result<bool, Position> {
-        let start = State { kept: vec![0], done: 0, lost: Vec::new() };
+        let start = State { kept: vec![0], ..State::default() };
         let crashes =
             self.steps.iter().filter(|(_, s)| matches!(s, Step::Crash | Step::Forget)).count();
         let mut follow = Follow {
@@ -147,8 +184,11 @@ impl CellRun {
             loose: Vec::new(),
             crashes,
             read: self.ops.iter().filter(|op| !op.writes).map(|op| op.value).collect(),
+            trouble: &self.trouble,
+            now: 0,
         };
         for (at, step) in &self.steps {
+            follow.now = *at;
             let decided = follow.step(step);
             if !decided || follow.states.len() > MAX_STATES {
                 return Ok(false);
@@ -178,6 +218,8 @@ impl Follow<'_> {
             Step::End(op) => self.end(*op),
             Step::Sync { client, seq, opened } => self.sync(*client, *seq, *opened),
             Step::Told { client, seq } => self.told(*client, *seq),
+            Step::Asks { session } => self.asks(*session),
+            Step::Answered { session, kind } => self.answered(*session, *kind),
             Step::Fence { begin, cell } => self.fence(*begin, *cell),
             Step::Crash => self.crash(),
             Step::Forget => self.forget(),
@@ -210,25 +252,72 @@ impl Follow<'_> {
     /// Reads that see the value as it is now may as well be done now.
     fn take_reads(&self, state: &mut State) {
         let value = self.visible(state.value());
-        let reads: Vec<usize> = self
+        let reads: Vec<(usize, usize)> = self
             .waiting(state)
             .filter(|(_, op)| !self.ops[*op].writes && self.ops[*op].value == value)
             .filter(|(_, op)| !self.must_wait(state, *op))
-            .map(|(slot, _)| slot)
             .collect();
-        for slot in reads {
+        for (slot, read) in reads {
             state.done |= 1 << slot;
+            if self.holder(state).is_some_and(|session| session != self.ops[read].session) {
+                // It has been sent.
+                self.sent(state);
+            }
         }
+    }
+
+    /// The session that may hold back the last values.
+    fn holder(&self, state: &State) -> Option<u32> {
+        let last = state.value().checked_sub(1).filter(|_| state.held > 0);
+        last.map(|op| self.ops[op as usize].session)
+    }
+
+    fn sent(&self, state: &mut State) {
+        (state.held, state.freed) = (0, 0);
+        self.forget_past(state);
+    }
+
+    /// If nothing can come back any more, what was is of no interest.
+    fn forget_past(&self, state: &mut State) {
+        if self.crashes == 0 {
+            let past = state.kept.len().saturating_sub(state.held + 1);
+            state.kept.drain(..past);
+        }
+    }
+
+    /// This state, if the last `count` values that are held back are lost.
+    fn without(&self, state: &State, count: usize) -> Option<State> {
+        let session = self.holder(state)?;
+        let stay = state.kept.len() - count;
+        let returned = |value: &Value| self.ops[*value as usize - 1].end;
+        let first = state.kept[stay..].iter().map(returned).min()?;
+        let trouble = self.trouble.get((session & 0xff) as usize);
+        let troubled =
+            trouble.is_some_and(|t| t.iter().any(|(from, to)| *from <= self.now && *to >= first));
+        let to_be_told = state.held > state.freed;
+        if to_be_told && !troubled {
+            return None;
+        }
+        let mut next = state.clone();
+        next.kept.truncate(stay);
+        next.held -= count;
+        next.freed = next.freed.min(next.held);
+        if to_be_told {
+            next.missing.entry(session).or_default();
+        }
+        Some(next)
     }
 
     fn written(&self, state: &State, op: usize) -> State {
         let mut next = state.clone();
-        if self.crashes == 0 {
-            // Nothing can come back any more.
-            next.kept.clear();
+        let CellOp { session, losable, .. } = self.ops[op];
+        if !losable || self.holder(state) != Some(session) {
+            (next.held, next.freed) = (0, 0);
         }
         next.kept.push(op as Value + 1);
+        next.held += usize::from(losable);
         next.lost.clear();
+        self.forget_past(&mut next);
         next
     }
 
@@ -257,18 +346,32 @@ impl Follow<'_> {
             }
             for (slot, op) in self.waiting(&state).collect::<Vec<_>>() {
                 if self.ops[op].writes && !self.must_wait(&state, op) {
-                    let mut next = self.written(&state, op);
-                    next.done |= 1 << slot;
-                    work.push(next);
+                    let mut before = vec![state.clone()];
+                    if self.holder(&state).is_some_and(|held| held != self.ops[op].session) {
+                        // Sent by now, or lost.
+                        before.extend((1..=state.held).filter_map(|n| self.without(&state, n)));
+                    }
+                    for state in before {
+                        let mut next = self.written(&state, op);
+                        next.done |= 1 << slot;
+                        work.push(next);
+                    }
                 }
             }
+            let wanted = |value: u64| {
+                let mut reads = self.waiting(&state).filter(|(_, read)| !self.ops[*read].writes);
+                reads.any(|(_, read)| self.ops[read].value == value)
+            };
             for op in &self.loose {
                 let value = self.ops[*op].value;
-                let wanted = self
-                    .waiting(&state)
-                    .any(|(_, read)| !self.ops[read].writes && self.ops[read].value == value);
-                if wanted && self.visible(state.value()) != value {
+                if wanted(value) && self.visible(state.value()) != value {
                     work.push(self.written(&state, *op));
+                }
+            }
+            for count in 1..=state.held {
+                let below = state.kept.len().checked_sub(count + 1).map_or(0, |i| state.kept[i]);
+                if wanted(self.visible(below)) {
+                    work.extend(self.without(&state, count));
                 }
             }
         }
@@ -279,27 +382,17 @@ impl Follow<'_> {
         self.explore(Some(op));
         let Some(slot) = self.slots.iter().position(|s| *s == Some(op)) else { return };
         self.slots[slot] = None;
+        let CellOp { session, begin, .. } = self.ops[op];
+        self.loose.retain(|loose| {
+            let loose = &self.ops[*loose];
+            !loose.fenced || loose.session == session || loose.given_up >= begin
+        });
         let states = std::mem::take(&mut self.states);
         self.states = states
             .into_iter()
             .filter(|state| state.done & (1 << slot) != 0)
             .map(|state| State { done: state.done & !(1 << slot), ..state })
             .collect();
-        self.end_of_late(op);
-    }
-
-    /// The server did nothing after this write that its client had given up
-    /// before. What a crash may bring back is followed only as loose, so this
-    /// waits for the last crash.
-    fn end_of_late(&mut self, op: usize) {
-        let CellOp { client, begin, line, writes, .. } = self.ops[op];
-        if !writes || line.is_none() || self.crashes > 0 {
-            return;
-        }
-        self.loose.retain(|late| {
-            let late = &self.ops[*late];
-            late.client != client || late.line != line || late.given_up >= begin
-        });
     }
 
     /// A sync covers the writes of its own client that were done before it.
@@ -320,7 +413,9 @@ impl Follow<'_> {
             if state.lost.iter().any(|value| covers(*value)) {
                 continue;
             }
-            let last = state.kept.iter().rposition(|value| self.covered(*value, client, seq));
+            // What another run of a client holds back it does not know of.
+            let sent = &state.kept[..state.kept.len() - state.held];
+            let last = sent.iter().rposition(|value| self.covered(*value, client, seq));
             if let Some(last) = last {
                 state.kept.drain(..last);
             }
@@ -333,6 +428,51 @@ impl Follow<'_> {
         for mut state in states {
             let lost = std::mem::take(&mut state.lost);
             state.lost = lost.into_iter().filter(|v| !self.covered(*v, client, seq)).collect();
+            self.states.insert(state);
+        }
+    }
+
+    /// Whoever begins a write, sync, flush or cut is told of everything that
+    /// was lost before.
+    fn asks(&mut self, session: u32) {
+        let states = std::mem::take(&mut self.states);
+        for mut state in states {
+            if let Some(due) = state.missing.get_mut(&session) {
+                *due = true;
+            }
+            self.states.insert(state);
+        }
+    }
+
+    fn answered(&mut self, session: u32, kind: Told) {
+        if kind == Told::AllIsWell {
+            let ops = self.ops;
+            self.loose.retain(|op| !ops[*op].until_well || ops[*op].session != session);
+        }
+        let states = std::mem::take(&mut self.states);
+        for mut state in states {
+            let holds = self.holder(&state) == Some(session);
+            match (kind, state.missing.get(&session)) {
+                (Told::Nothing, Some(true)) | (Told::AllIsWell, Some(_)) => continue,
+                (Told::AllIsWell, None) if holds => {
+                    // Of what it was told may be lost this says nothing.
+                    if state.held == state.freed {
+                        for count in 1..=state.held {
+                            let Some(mut less) = self.without(&state, count) else { continue };
+                            self.sent(&mut less);
+                            self.states.insert(less);
+                        }
+                    }
+                    self.sent(&mut state);
+                }
+                (Told::Lost | Told::Killed, _) => {
+                    state.missing.remove(&session);
+                    if holds {
+                        state.freed = state.held;
+                    }
+                }
+                _ => {}
+            }
             self.states.insert(state);
         }
     }
@@ -363,9 +503,11 @@ impl Follow<'_> {
             for i in 0..state.kept.len() {
                 let (mut kept, mut lost) = (state.kept.clone(), state.lost.clone());
                 lost.extend(&kept[i + 1..]);
+                let stays = i + 1 == kept.len();
                 let seen = kept.remove(i);
                 kept.push(seen);
-                self.states.insert(State { kept, done: state.done, lost });
+                let held = if stays { state.held } else { 0 };
+                self.states.insert(State { kept, lost, held, ..state.clone() });
             }
         }
     }
@@ -375,10 +517,22 @@ impl Follow<'_> {
         self.crashes -= 1;
         let states = std::mem::take(&mut self.states);
         for state in states {
+            // Values that are held back are not on the disk that crashes.
+            let base = state.kept.len() - state.held;
             for (i, value) in state.kept.iter().enumerate() {
                 let mut lost = state.lost.clone();
                 lost.extend(&state.kept[i + 1..]);
-                self.states.insert(State { kept: vec![*value], done: state.done, lost });
+                if i < base {
+                    let kept = vec![*value];
+                    self.states.insert(State { kept, lost, held: 0, ..state.clone() });
+                    continue;
+                }
+                for below in &state.kept[..base] {
+                    let mut kept = vec![*below];
+                    kept.extend(&state.kept[base..=i]);
+                    let held = kept.len() - 1;
+                    self.states.insert(State { kept, lost: lost.clone(), held, ..state.clone() });
+                }
             }
         }
     }

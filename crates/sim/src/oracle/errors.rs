@@ -20,30 +20,61 @@ pub fn judge(history: &History, plan: &Plan) -> Vec<Violation> {
     let mut begun: BTreeMap<u32, (Duration, &Call, u8)> = BTreeMap::new();
     // Clients with write-behind that have not been told yet what became of
     // writes from before.
-    let mut owed: BTreeSet<u8> = BTreeSet::new();
+    let mut owed: BTreeSet<(u8, u8)> = BTreeSet::new();
+    // Clients that may have lost leases.
+    let mut troubled: BTreeSet<u8> = BTreeSet::new();
     let mut violations = Vec::new();
     for entry in &history.entries {
         match &entry.what {
             What::Healed => healed = entry.at + GRACE,
+            What::Trouble { client: Some(client), .. } => drop(troubled.insert(*client)),
+            What::Trouble { client: None, .. } => troubled.extend(0..=u8::MAX),
             What::Begin { id, call, client } => {
                 begun.insert(*id, (entry.at, call, *client));
                 let behind = plan.clients.get(usize::from(*client)).is_some_and(|c| c.write_behind);
-                if behind && entry.at <= healed && matches!(call, Call::Write { .. }) {
-                    owed.insert(*client);
+                if let Call::Write { file, .. } | Call::Append { file, .. } = call
+                    && behind
+                    && entry.at <= healed
+                {
+                    owed.insert((*client, *file));
                 }
             }
             What::End { id, outcome: Outcome::Done } => {
-                if let Some((_, Call::Sync { .. } | Call::Flush { .. }, client)) = begun.get(id) {
-                    owed.remove(client);
+                if let Some((_, Call::Sync { file } | Call::Flush { file }, client)) = begun.get(id)
+                {
+                    owed.remove(&(*client, *file));
                 }
             }
             What::End { id, outcome: Outcome::Unknown(error) } => {
                 let Some((at, call, client)) = begun.get(id).copied() else { continue };
-                let tells = matches!(
-                    call,
-                    Call::Write { .. } | Call::Sync { .. } | Call::Flush { .. } | Call::Cut { .. }
-                );
-                let late = at > healed && !(tells && owed.remove(&client));
+                // Other errors are of the call itself.
+                let of_before = matches!(error.kind, ErrorKind::LeaseLost | ErrorKind::Io);
+                let tells = match call {
+                    Call::Write { file, .. }
+                    | Call::Append { file, .. }
+                    | Call::Sync { file }
+                    | Call::Flush { file }
+                    | Call::Cut { file, .. }
+                        if of_before =>
+                    {
+                        owed.remove(&(client, *file))
+                    }
+                    Call::Write { file, .. }
+                    | Call::Append { file, .. }
+                    | Call::Sync { file }
+                    | Call::Flush { file }
+                    | Call::Cut { file, .. } => owed.contains(&(client, *file)),
+                    _ => false,
+                };
+                if error.kind == ErrorKind::LeaseLost && !troubled.contains(&client) {
+                    violations.push(Violation {
+                        what: format!(
+                            "#{id} of client{client} ({call:?}): leases were lost, although nothing kept the client from the metadata server"
+                        ),
+                        evidence: history.excerpt(|other| other == *id),
+                    });
+                }
+                let late = at > healed && !tells;
                 if !facts.explain(error.kind, call, client, late) {
                     let when = entry.at.as_secs_f64();
                     let why = if late { " although all faults have ended" } else { "" };
@@ -70,6 +101,8 @@ struct Facts<'a> {
     plan: &'a Plan,
     disk_errors: bool,
     power_cuts: bool,
+    /// Nothing goes wrong at all.
+    quiet: bool,
 }
 
 impl<'a> Facts<'a> {
@@ -77,6 +110,8 @@ impl<'a> Facts<'a> {
         let any = |wanted: fn(&Fault) -> bool| plan.faults.iter().any(|p| wanted(&p.fault));
         Self {
             plan,
+            // Without leases a write may meet a cut of another client.
+            quiet: plan.shape.leases && plan.faults.is_empty() && plan.shape.reset_ppm == 0,
             disk_errors: any(|fault| matches!(fault, Fault::DiskError { .. })),
             power_cuts: any(|fault| matches!(fault, Fault::PowerCut { .. })),
         }
@@ -85,6 +120,7 @@ impl<'a> Facts<'a> {
     fn explain(&self, kind: ErrorKind, call: &Call, client: u8, late: bool) -> bool {
         use ErrorKind as K;
         match (call, kind) {
+            _ if self.quiet => false,
             // The metadata server forgets what a client has open that it has
             // not heard of for long.
             (Call::Peek { .. }, _) if self.was_away(client) => true,
@@ -92,9 +128,6 @@ impl<'a> Facts<'a> {
             // What was written before a power cut may be gone, and the next
             // sync says so, however late it comes.
             (call, K::Io) if call.syncs_names() => self.disk_errors || self.power_cuts,
-            // A client that was cut off for longer than its lease, or whose session
-            // a power cut took back, is told by its next call.
-            (_, K::LeaseLost) => self.power_cuts || self.was_away(client),
             _ if late => false,
             // A session that a power cut took back; the call's time was over.
             (_, K::BadCapability | K::BadTicket) => self.power_cuts,
@@ -104,6 +137,7 @@ impl<'a> Facts<'a> {
                 K::TimedOut
                     | K::Unreachable
                     | K::Stale
+                    | K::LeaseLost
                     | K::Busy
                     | K::Overloaded
                     | K::SessionExpired

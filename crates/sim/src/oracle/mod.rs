@@ -8,13 +8,17 @@
 //!   or not, or be done later;
 //! - a power cut takes back what no sync had made durable.
 
+mod appends;
 pub mod data;
 mod data_cell;
+mod data_ops;
 pub mod errors;
 pub mod names;
 mod names_model;
 pub mod published;
+pub mod stats;
 
+use crate::history::{History, Position, What};
 use std::fmt;
 
 /// Something that must not happen has happened.
@@ -39,4 +43,16 @@ pub struct Verdict {
     pub violations: Vec<Violation>,
     /// How often there were too many orders to try: judged to be right.
     pub undecided: u64,
+}
+
+/// When something kept a client from servers: from one position to another.
+fn trouble_of(history: &History, client: u8) -> Vec<(Position, Position)> {
+    let entries = &history.entries;
+    let trouble = |(at, entry): (Position, &crate::history::Entry)| match entry.what {
+        What::Trouble { client: who, until, .. } if who.is_none_or(|who| who == client) => {
+            Some((at, entries.partition_point(|entry| entry.at <= until)))
+        }
+        _ => None,
+    };
+    entries.iter().enumerate().filter_map(trouble).collect()
 }

@@ -24,6 +24,9 @@ pub struct NamesFacts {
     pub directories: Vec<u64>,
     /// What was acknowledged so long before a power cut survives it.
     pub settle: Duration,
+    /// So long after its start, at the most, the metadata server waits until
+    /// all clients know of it; until then they may answer from what they keep.
+    pub grace: Duration,
 }
 
 struct Op<'a> {
@@ -47,6 +50,9 @@ struct State {
     done: u64,
     /// Done, and taken back by a power cut.
     lost: BTreeSet<usize>,
+    /// The power has failed, and clients go on with what they keep until they
+    /// hear of it.
+    cut: bool,
 }
 
 impl State {
@@ -60,6 +66,7 @@ struct Follow<'a> {
     history: &'a History,
     ops: &'a [Op<'a>],
     settle: Duration,
+    grace: Duration,
     states: HashSet<State>,
     slots: [Option<usize>; MAX_UNDER_WAY],
     crashes: usize,
@@ -69,6 +76,8 @@ struct Follow<'a> {
     up_since: Option<Duration>,
     /// What was acknowledged before is durable without having been asked for.
     settled: Duration,
+    /// When everybody has heard of the last power cut.
+    unheard: Option<Duration>,
 }
 
 /// Judges everything that was asked about names.
@@ -80,17 +89,24 @@ pub fn judge(history: &History, facts: &NamesFacts) -> Verdict {
     for (inode, id) in facts.directories.iter().enumerate() {
         tree.add_directory(inode as Inode, *id);
     }
-    let start = State { kept: vec![(Rc::new(tree), usize::MAX)], done: 0, lost: BTreeSet::new() };
+    let start = State {
+        kept: vec![(Rc::new(tree), usize::MAX)],
+        done: 0,
+        lost: BTreeSet::new(),
+        cut: false,
+    };
     let is_crash = |what: &What| *what == What::PowerCut(Node::Meta);
     let mut follow = Follow {
         history,
         ops: &ops,
         settle: facts.settle,
+        grace: facts.grace,
         states: HashSet::from([start]),
         slots: [None; MAX_UNDER_WAY],
         killed: BTreeMap::new(),
         up_since: Some(Duration::ZERO),
         settled: Duration::ZERO,
+        unheard: None,
         crashes: history.entries.iter().filter(|e| is_crash(&e.what)).count(),
     };
     match follow.run() {
@@ -153,6 +169,9 @@ impl Follow<'_> {
             self.ops.iter().enumerate().filter_map(|(i, op)| Some((op.end?, i))).collect();
         let mut syncs: BTreeMap<u32, (Position, u8)> = BTreeMap::new();
         for (at, entry) in self.history.entries.iter().enumerate() {
+            if self.unheard.is_some_and(|time| time < entry.at) {
+                self.heard();
+            }
             match &entry.what {
                 What::Begin { id, call, client } if call.syncs_names() => {
                     syncs.insert(*id, (at, *client));
@@ -173,8 +192,12 @@ impl Follow<'_> {
                     self.killed.insert(*client, at);
                 }
                 What::Down(Node::Meta) => self.down(entry.at),
-                What::Up(Node::Meta) => self.up_since = Some(entry.at),
+                What::Up(Node::Meta) => {
+                    self.up_since = Some(entry.at);
+                    self.unheard = Some(entry.at + self.grace);
+                }
                 What::PowerCut(Node::Meta) => {
+                    self.heard();
                     self.down(entry.at);
                     self.crash(at);
                 }
@@ -212,9 +235,11 @@ impl Follow<'_> {
                 }
                 kept.push((Rc::new(tree), by));
             }
-            State { kept, done: state.done | 1 << slot, lost: state.lost.clone() }
+            let cut = state.cut;
+            State { kept, done: state.done | 1 << slot, lost: state.lost.clone(), cut }
         };
-        trees.into_iter().map(next).collect()
+        let may = |tree: &Tree| !state.cut || *state.tree().as_ref() == *tree;
+        trees.into_iter().filter(may).map(next).collect()
     }
 
     /// Everything that can have been done by now. Where `until` has been done,
@@ -238,6 +263,9 @@ impl Follow<'_> {
                 if until.is_some() {
                     continue;
                 }
+            }
+            if state.cut {
+                work.extend(self.crashed(&state));
             }
             for (slot, op) in self.slots.iter().enumerate() {
                 let Some(op) = op.filter(|_| state.done & (1 << slot) == 0) else { continue };
@@ -284,6 +312,7 @@ impl Follow<'_> {
     /// A sync has succeeded: what its client had done has not been lost, and
     /// all that was acknowledged before is durable.
     fn sync(&mut self, begin: Position, client: u8) {
+        self.notice_cut();
         let ops = self.ops;
         let started = self.killed.get(&client).copied();
         let covers = |op: &usize| {
@@ -321,15 +350,36 @@ impl Follow<'_> {
         self.crashes -= 1;
         let states = std::mem::take(&mut self.states);
         for state in states {
-            for (i, past) in state.kept.iter().enumerate() {
-                let mut lost = state.lost.clone();
-                // Of calls without an answer nobody expects anything.
-                let known = |op: &usize| self.ops.get(*op).is_some_and(|op| op.end.is_some());
-                lost.extend(state.kept[i + 1..].iter().map(|past| past.1).filter(known));
-                // Which call led there does not matter any more.
-                let kept = vec![(past.0.clone(), usize::MAX)];
-                self.states.insert(State { kept, done: state.done, lost });
-            }
+            self.states.extend(self.crashed(&state));
+            self.states.insert(State { cut: true, ..state });
+        }
+    }
+
+    /// What a power cut leaves.
+    fn crashed(&self, state: &State) -> Vec<State> {
+        let left = |(i, past): (usize, &Past)| {
+            let mut lost = state.lost.clone();
+            // Of calls without an answer nobody expects anything.
+            let known = |op: &usize| self.ops.get(*op).is_some_and(|op| op.end.is_some());
+            lost.extend(state.kept[i + 1..].iter().map(|past| past.1).filter(known));
+            // Which call led there does not matter any more.
+            let kept = vec![(past.0.clone(), usize::MAX)];
+            State { kept, done: state.done, lost, cut: false }
+        };
+        state.kept.iter().enumerate().map(left).collect()
+    }
+
+    /// Everybody has heard of the last power cut.
+    fn heard(&mut self) {
+        self.unheard = None;
+        self.notice_cut();
+    }
+
+    /// Something was answered by a server that has started since.
+    fn notice_cut(&mut self) {
+        if self.states.iter().any(|state| state.cut) {
+            self.explore(None);
+            self.states.retain(|state| !state.cut);
         }
     }
 }

@@ -1,0 +1,118 @@
+//! Records at the end of a file: each that was acknowledged is there once,
+//! whole, where its writer was told, and after everything that was
+//! acknowledged before it was asked for.
+
+use super::data::NEVER;
+use super::data_ops::{Action, Asked, Op, Told};
+use super::{Violation, trouble_of};
+use crate::history::{CELL_BYTES, Call, History, Outcome, Position, What, tag_of_record};
+use std::collections::BTreeMap;
+
+/// A record whose place its writer was told.
+struct Placed<'a> {
+    op: &'a Op,
+    first: u32,
+    end: u32,
+}
+
+/// Judges the places of records, and finds those of writers that were not told.
+pub(super) fn judge(history: &History, file: u8, asked: &mut Asked) -> Vec<Violation> {
+    let mut violations: Vec<Violation> = history.entries.iter().filter_map(crooked).collect();
+    let seen = seen_at(asked);
+    for op in &mut asked.ops {
+        let tag = u64::from(op.id) + 1;
+        if let Action::Append { first: first @ None, .. } = &mut op.action {
+            *first = seen.get(&tag).copied();
+        }
+    }
+    violations.extend(overlaps(history, file, asked));
+    violations.truncate(1);
+    violations
+}
+
+/// Nobody writes less than a cell, so no record begins within one.
+fn crooked(entry: &crate::history::Entry) -> Option<Violation> {
+    match entry.what {
+        What::End { id, outcome: Outcome::At(offset) } if offset % CELL_BYTES as u64 != 0 => {
+            let what = format!("#{id} appended at {offset}, within a cell");
+            Some(Violation { what, evidence: String::new() })
+        }
+        _ => None,
+    }
+}
+
+/// Where each record is seen first.
+fn seen_at(asked: &Asked) -> BTreeMap<u64, u32> {
+    let mut places = BTreeMap::new();
+    for op in &asked.ops {
+        let Action::Read { first, seen } = &op.action else { continue };
+        for (cell, value) in (*first..).zip(seen) {
+            let tag = tag_of_record(*value);
+            let within = (*value >> 40) as u32;
+            if *value != 0 && *value != crate::history::TORN && cell >= within {
+                places.entry(tag).or_insert(cell - within);
+            }
+        }
+    }
+    places
+}
+
+fn overlaps(history: &History, file: u8, asked: &Asked) -> Option<Violation> {
+    let place = |op: &Op| match op.action {
+        Action::Append { first: Some(first), cells } if op.end != NEVER => {
+            Some((first, first + cells))
+        }
+        _ => None,
+    };
+    let placed = asked.ops.iter().filter_map(|op| {
+        let (first, end) = place(op)?;
+        Some(Placed { op, first, end })
+    });
+    let placed: Vec<Placed<'_>> = placed.collect();
+    for (i, a) in placed.iter().enumerate() {
+        for b in &placed[i + 1..] {
+            let before = a.op.end < b.op.begin && b.first < a.end;
+            let shared = a.first < b.end && b.first < a.end;
+            let last = a.op.end.max(b.op.end);
+            if (before || shared) && !may_be_gone(history, asked, a.op, last) {
+                let told = |p: &Placed<'_>| format!("#{} at cells {}..{}", p.op.id, p.first, p.end);
+                let what = format!(
+                    "file {file}: two records were appended at one place or in the wrong order: {} and {}",
+                    told(a),
+                    told(b)
+                );
+                let evidence = history
+                    .excerpt(|id| id == a.op.id || id == b.op.id || is_about(history, id, file));
+                return Some(Violation { what, evidence });
+            }
+        }
+    }
+    None
+}
+
+fn is_about(history: &History, wanted: u32, file: u8) -> bool {
+    history.entries.iter().any(|entry| match &entry.what {
+        What::Begin { id, call, .. } if *id == wanted => matches!(
+            call,
+            Call::Append { file: f, .. } | Call::Sync { file: f } | Call::Flush { file: f }
+                if *f == file
+        ),
+        _ => false,
+    })
+}
+
+/// Whether a record that was acknowledged may have been lost by then: by a
+/// crash, or with its client, or so that its client is told.
+fn may_be_gone(history: &History, asked: &Asked, op: &Op, by: Position) -> bool {
+    let crashed = history.entries[op.end..by]
+        .iter()
+        .any(|e| matches!(e.what, What::PowerCut(_) | What::DiskForgets(_)));
+    let mut told = asked.told.iter().filter(|t| t.session == op.session && t.end > op.end);
+    let settled = told.find(|t| t.kind != Told::Nothing);
+    let lost = match settled {
+        Some(told) => matches!(told.kind, Told::Lost | Told::Killed),
+        // Nobody has asked since.
+        None => trouble_of(history, op.client).iter().any(|(a, b)| *a < by && *b > op.end),
+    };
+    crashed || op.losable && lost
+}

@@ -1,0 +1,388 @@
+//! The calls on one file as a history tells them, and what became of each.
+//!
+//! Writes of a client with leases count as done when they have returned, even
+//! if they are still held back: nobody may see anything older. They may be
+//! lost with their client, or if the client is told so. Without leases a write
+//! that was held back counts as done when a later sync, flush or cut of its
+//! client has succeeded, and as unknown when one has failed; meanwhile its own
+//! client sees it, which "calls of one client take effect in their order" says.
+
+use super::data::{ClientFacts, NEVER};
+use crate::history::{CELL_BYTES, Call, History, Node, Outcome, Position, What};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use weir_types::ErrorKind;
+
+/// So long before a client's death the metadata server may have ended, and the
+/// client not have told it anew of its leases.
+const BEFORE_DEATH: Duration = Duration::from_secs(10);
+/// So long after it a session ends.
+const AFTER_DEATH: Duration = Duration::from_secs(35);
+
+/// One call on one file, with what became of it.
+#[derive(Clone, Debug)]
+pub(super) struct Op {
+    pub id: u32,
+    pub client: u8,
+    /// One run of a client.
+    pub session: u32,
+    pub begin: Position,
+    /// When it was done at the latest; [`NEVER`]: its fate is unknown.
+    pub end: Position,
+    /// For one of unknown fate: when its client had stopped sending it.
+    pub given_up: Position,
+    /// For one that was done and may be lost: from when on it may be, or be
+    /// done yet, and when its client had stopped sending it.
+    pub loose: Option<(Position, Position)>,
+    /// For one that may be lost: from when on it may also be late.
+    pub late: Option<Position>,
+    /// A sync that has failed because something is lost.
+    pub told: bool,
+    /// Calls with smaller numbers were made before the client opened the file.
+    pub opened: u32,
+    /// Held back by a client with leases.
+    pub losable: bool,
+    /// By a client with leases: nothing of it comes through any more once
+    /// another client has been let in.
+    pub fenced: bool,
+    /// Whether its client learns from it what became of earlier writes.
+    pub tells: bool,
+    pub action: Action,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Write {
+        first: u32,
+        cells: u32,
+    },
+    /// At a place that is known when it was told, or seen.
+    Append {
+        first: Option<u32>,
+        cells: u32,
+    },
+    Cut {
+        keep: u32,
+    },
+    Read {
+        first: u32,
+        seen: Vec<u64>,
+    },
+    Sync,
+}
+
+impl Action {
+    /// What it writes into a cell.
+    pub fn writes(&self, id: u32, cell: u32) -> Option<u64> {
+        let tag = u64::from(id) + 1;
+        match *self {
+            Action::Write { first, cells } => (first..first + cells).contains(&cell).then_some(tag),
+            Action::Append { first: Some(first), cells } => {
+                let within = (first..first + cells).contains(&cell);
+                within.then(|| crate::history::cell_of_record(tag, cell - first))
+            }
+            Action::Cut { keep } => (cell >= keep).then_some(0),
+            _ => None,
+        }
+    }
+
+    /// What it has read of a cell.
+    pub fn read(&self, cell: u32) -> Option<u64> {
+        match self {
+            Action::Read { first, seen } if cell >= *first => {
+                seen.get((cell - first) as usize).copied()
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A call that tells its client what became of earlier writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tells {
+    pub session: u32,
+    pub begin: Position,
+    pub end: Position,
+    pub kind: Told,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Told {
+    /// A write: whatever was lost before it began has been told of.
+    Nothing,
+    /// A sync, flush or cut: everything from before has been sent.
+    AllIsWell,
+    /// Writes from before may be lost.
+    Lost,
+    /// The client was killed: nobody is left to be told.
+    Killed,
+}
+
+/// What was asked of a file.
+#[derive(Default)]
+pub(super) struct Asked {
+    /// In the order in which they began.
+    pub ops: Vec<Op>,
+    /// What clients with leases were told.
+    pub told: Vec<Tells>,
+}
+
+/// Reads a history.
+struct Reading<'a> {
+    file: u8,
+    /// Cells of a file that grows; beyond its end there is nothing.
+    log_cells: Option<u32>,
+    clients: &'a [ClientFacts],
+    asked: Asked,
+    /// Calls on their way, and those about the file that are no calls of it.
+    open: BTreeMap<u32, usize>,
+    opened: Vec<u32>,
+    kills: Vec<u32>,
+    /// Returned, and not known to be sent.
+    unsettled: Vec<Vec<usize>>,
+    /// Somebody was killed, or may have lost leases.
+    troubled: bool,
+    /// The metadata server is started anew at some time.
+    restarts: bool,
+    /// Of each client: until when what it sends may be late.
+    late: Vec<Duration>,
+}
+
+/// The calls on a file, with the ends that they have.
+pub(super) fn asked_of(
+    history: &History,
+    file: u8,
+    log_cells: Option<u32>,
+    clients: &[ClientFacts],
+) -> Asked {
+    let mut reading = Reading {
+        file,
+        log_cells,
+        clients,
+        asked: Asked::default(),
+        open: BTreeMap::new(),
+        opened: vec![0; clients.len()],
+        kills: vec![0; clients.len()],
+        unsettled: vec![Vec::new(); clients.len()],
+        troubled: false,
+        restarts: history.entries.iter().any(|entry| ends_meta(&entry.what)),
+        late: vec![Duration::ZERO; clients.len()],
+    };
+    let mut next_id = 0;
+    for (at, entry) in history.entries.iter().enumerate() {
+        match &entry.what {
+            What::Begin { client, id, call } => {
+                next_id = id + 1;
+                reading.begin(at, *client, *id, call);
+            }
+            What::End { id, outcome } => reading.end((at, entry.at), *id, outcome),
+            What::Trouble { client, until, late } => {
+                reading.troubled = true;
+                if *late {
+                    reading.slow_down(at, *client, *until);
+                }
+            }
+            What::ClientKilled { client } => {
+                reading.troubled = true;
+                reading.killed(at, *client, next_id, restarts_near(history, at));
+            }
+            _ => {}
+        }
+    }
+    let mut asked = reading.asked;
+    // Of a read or sync without an answer nothing follows.
+    asked.ops.retain(|op| {
+        op.end != NEVER || op.told || !matches!(op.action, Action::Read { .. } | Action::Sync)
+    });
+    asked
+}
+
+fn action_of(call: &Call, wanted: u8) -> Option<Action> {
+    let (file, action) = match call {
+        Call::Write { file, first, cells } => {
+            (file, Action::Write { first: *first, cells: *cells })
+        }
+        Call::Append { file, cells } => (file, Action::Append { first: None, cells: *cells }),
+        Call::Read { file, first, cells } => {
+            (file, Action::Read { first: *first, seen: vec![0; *cells as usize] })
+        }
+        Call::Cut { file, keep } => (file, Action::Cut { keep: *keep }),
+        // A flush settles what a sync does; it makes nothing durable.
+        Call::Sync { file } => (file, Action::Sync),
+        Call::Flush { file } | Call::Stat { file } => {
+            (file, Action::Read { first: 0, seen: Vec::new() })
+        }
+        _ => return None,
+    };
+    (*file == wanted).then_some(action)
+}
+
+impl Reading<'_> {
+    fn session(&self, client: u8) -> u32 {
+        self.kills[usize::from(client)] << 8 | u32::from(client)
+    }
+
+    fn begin(&mut self, at: Position, client: u8, id: u32, call: &Call) {
+        if *call == (Call::Flush { file: self.file }) {
+            self.opened[usize::from(client)] = id;
+        }
+        let Some(action) = action_of(call, self.file) else { return };
+        let facts = &self.clients[usize::from(client)];
+        self.open.insert(id, self.asked.ops.len());
+        self.asked.ops.push(Op {
+            id,
+            client,
+            session: self.session(client),
+            begin: at,
+            end: NEVER,
+            given_up: NEVER,
+            loose: None,
+            late: None,
+            told: false,
+            opened: self.opened[usize::from(client)],
+            // A metadata server that starts anew does not find sizes that were
+            // not reported.
+            losable: facts.leases
+                && (facts.write_behind || self.restarts && matches!(call, Call::Append { .. })),
+            fenced: facts.leases,
+            tells: !matches!(call, Call::Read { .. } | Call::Stat { .. }),
+            action,
+        });
+    }
+
+    fn end(&mut self, (at, now): (Position, Duration), id: u32, outcome: &Outcome) {
+        let Some(index) = self.open.remove(&id) else { return };
+        let log_cells = self.log_cells;
+        let op = &mut self.asked.ops[index];
+        let client = usize::from(op.client);
+        let behind = self.clients[client].write_behind;
+        let writes = matches!(op.action, Action::Write { .. } | Action::Append { .. });
+        let held = behind || op.losable;
+        let is_flush = matches!(op.action, Action::Read { .. }) && *outcome == Outcome::Done;
+        let settles = is_flush || matches!(op.action, Action::Sync | Action::Cut { .. });
+        let kind = match outcome {
+            Outcome::Unknown(_) => Told::Lost,
+            _ if settles => Told::AllIsWell,
+            _ => Told::Nothing,
+        };
+        let (losable, fenced, tells) = (op.losable, op.fenced, op.tells);
+        if fenced && tells {
+            let (session, begin) = (op.session, op.begin);
+            self.asked.told.push(Tells { session, begin, end: at, kind });
+        }
+        match outcome {
+            Outcome::Unknown(error) => {
+                op.given_up = at;
+                op.told = error.kind == ErrorKind::Io && op.action == Action::Sync;
+                // The error may be that of any write before. Those may still be
+                // on their way: nobody knows when they are given up.
+                if tells || !fenced {
+                    for write in std::mem::take(&mut self.unsettled[client]) {
+                        self.asked.ops[write].loose = fenced.then_some((at, NEVER));
+                    }
+                }
+            }
+            Outcome::Cells(tags) => {
+                op.end = at;
+                if let Action::Read { first, seen } = &mut op.action {
+                    let short = tags.len() < seen.len();
+                    seen.clone_from(tags);
+                    if let Some(cells) = log_cells.filter(|_| short) {
+                        // Beyond the end of a file that grows there is nothing.
+                        seen.resize(seen.len().max(cells.saturating_sub(*first) as usize), 0);
+                    }
+                }
+            }
+            Outcome::Stat { size, .. } => {
+                op.end = at;
+                if self.troubled {
+                    // The size of what somebody had not reported who is gone is
+                    // found by whoever opens the file.
+                    op.action = Action::Read { first: 0, seen: Vec::new() };
+                    return;
+                }
+                let first = size.div_ceil(CELL_BYTES as u64) as u32;
+                let beyond = log_cells.unwrap_or(0).saturating_sub(first);
+                op.action = Action::Read { first, seen: vec![0; beyond as usize] };
+            }
+            _ if writes && held => {
+                if losable {
+                    op.end = at;
+                    op.late = (self.late[client] >= now).then_some(at);
+                }
+                self.unsettled[client].push(index);
+            }
+            _ => {
+                op.end = at;
+                if settles {
+                    for write in self.unsettled[client].drain(..) {
+                        let write = &mut self.asked.ops[write];
+                        write.end = write.end.min(at);
+                    }
+                }
+            }
+        }
+        if let (Outcome::At(offset), Action::Append { first, .. }) =
+            (outcome, &mut self.asked.ops[index].action)
+        {
+            *first = Some((offset / CELL_BYTES as u64) as u32);
+        }
+    }
+
+    fn slow_down(&mut self, at: Position, client: Option<u8>, until: Duration) {
+        for number in 0..self.late.len() {
+            if client.is_none_or(|client| usize::from(client) == number) {
+                self.late[number] = self.late[number].max(until);
+                for write in &self.unsettled[number] {
+                    let write = &mut self.asked.ops[*write];
+                    write.late = write.late.or(Some(at)).filter(|_| write.losable);
+                }
+            }
+        }
+    }
+
+    /// `unknown`: the metadata server may not know which leases it held.
+    fn killed(&mut self, at: Position, client: u8, next_id: u32, unknown: bool) {
+        let session = self.session(client);
+        self.opened[usize::from(client)] = next_id;
+        let ops = &mut self.asked.ops;
+        for op in std::mem::take(&mut self.unsettled[usize::from(client)]) {
+            if ops[op].losable {
+                (ops[op].loose, ops[op].late) = (Some((at, at)), None);
+            } else {
+                ops[op].given_up = at;
+            }
+        }
+        let under_way = self.open.values().filter(|op| ops[**op].client == client);
+        for op in under_way.copied().collect::<Vec<_>>() {
+            ops[op].given_up = at;
+        }
+        if unknown {
+            for op in ops.iter_mut().filter(|op| op.session == session && op.fenced) {
+                (op.losable, op.fenced) = (true, false);
+            }
+        }
+        self.open.retain(|_, op| ops[*op].client != client);
+        if self.clients[usize::from(client)].leases {
+            self.asked.told.push(Tells { session, begin: at, end: at, kind: Told::Killed });
+        }
+        self.kills[usize::from(client)] += 1;
+    }
+}
+
+fn ends_meta(what: &What) -> bool {
+    matches!(what, What::Down(Node::Meta) | What::PowerCut(Node::Meta))
+}
+
+/// The metadata server has leases in memory only, and is told of them after a
+/// restart. Of those of a client that dies about that time it does not know:
+/// what the client wrote is not fenced off, and a size that it had not reported
+/// is not found.
+fn restarts_near(history: &History, at: Position) -> bool {
+    let killed = history.entries[at].at;
+    history.entries.iter().any(|entry| {
+        ends_meta(&entry.what)
+            && entry.at + BEFORE_DEATH >= killed
+            && entry.at <= killed + AFTER_DEATH
+    })
+}

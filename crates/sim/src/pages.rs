@@ -1,0 +1,136 @@
+//! Pages of files above a client, as the kernel keeps them above a mount: read
+//! once, served until they are dropped. A page that is being read or written is
+//! locked, and dropping it waits for that.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use weir_client::{Context, File, UpperCache};
+use weir_host::sync::{Condvar, Mutex};
+use weir_types::{FileId, Result};
+
+const PAGE_BYTES: u64 = 4096;
+
+#[derive(Default)]
+struct State {
+    pages: BTreeMap<(FileId, u64), Vec<u8>>,
+    /// Numbers of pages.
+    locked: Vec<(FileId, Range<u64>)>,
+}
+
+/// The pages of one client.
+#[derive(Default)]
+pub(crate) struct Pages {
+    state: Mutex<State>,
+    unlocked: Condvar,
+}
+
+fn pages_of(offset: u64, len: u64) -> Range<u64> {
+    offset / PAGE_BYTES..offset.saturating_add(len).div_ceil(PAGE_BYTES)
+}
+
+impl Pages {
+    fn lock(&self, file: FileId, pages: Range<u64>) {
+        self.state.lock().locked.push((file, pages));
+    }
+
+    fn unlock(&self, file: FileId, pages: &Range<u64>) {
+        self.state.lock().locked.retain(|locked| *locked != (file, pages.clone()));
+        self.unlocked.notify_all();
+    }
+
+    /// Reads from pages; what is not there, with whole pages, from the file.
+    pub fn read(
+        &self,
+        file: &File,
+        ctx: &Context,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
+        let id = file.id();
+        let pages = pages_of(offset, buffer.len() as u64);
+        let (start, end) = (pages.start * PAGE_BYTES, pages.end * PAGE_BYTES);
+        let within = (offset - start) as usize..(offset - start) as usize + buffer.len();
+        if let Some(bytes) = self.kept(id, &pages) {
+            buffer.copy_from_slice(&bytes[within]);
+            return Ok(buffer.len());
+        }
+        let mut bytes = vec![0; (end - start) as usize];
+        self.lock(id, pages.clone());
+        // All of them are read anew.
+        self.state.lock().pages.retain(|(file, page), _| *file != id || !pages.contains(page));
+        let read = file.read_at(ctx, start, &mut bytes);
+        if let Ok(len) = read {
+            let mut state = self.state.lock();
+            let whole = bytes[..len].chunks_exact(PAGE_BYTES as usize);
+            for (page, bytes) in pages.clone().zip(whole) {
+                state.pages.insert((id, page), bytes.to_vec());
+            }
+        }
+        self.unlock(id, &pages);
+        let len = read?.saturating_sub(within.start).min(buffer.len());
+        buffer[..len].copy_from_slice(&bytes[within.start..within.start + len]);
+        Ok(len)
+    }
+
+    /// The bytes of pages, if all of them are here.
+    fn kept(&self, file: FileId, pages: &Range<u64>) -> Option<Vec<u8>> {
+        let state = self.state.lock();
+        let mut bytes = Vec::new();
+        for page in pages.clone() {
+            bytes.extend_from_slice(state.pages.get(&(file, page))?);
+        }
+        Some(bytes)
+    }
+
+    /// Writes through, and into the pages that are here.
+    pub fn write(&self, file: &File, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
+        let id = file.id();
+        let pages = pages_of(offset, data.len() as u64);
+        self.lock(id, pages.clone());
+        let written = file.write_at(ctx, offset, data);
+        let mut state = self.state.lock();
+        for page in pages.clone() {
+            if written.is_err() {
+                state.pages.remove(&(id, page));
+            } else if let Some(bytes) = state.pages.get_mut(&(id, page)) {
+                let start = page * PAGE_BYTES;
+                let from = offset.max(start);
+                let to = (offset + data.len() as u64).min(start + PAGE_BYTES);
+                let (target, source) = (from - start..to - start, from - offset..to - offset);
+                bytes[target.start as usize..target.end as usize]
+                    .copy_from_slice(&data[source.start as usize..source.end as usize]);
+            }
+        }
+        drop(state);
+        self.unlock(id, &pages);
+        written
+    }
+
+    /// Forgets a file: it is closed, or its size changes.
+    pub fn forget(&self, file: FileId) {
+        self.drop_pages(file, 0, u64::MAX);
+    }
+}
+
+impl UpperCache for Pages {
+    fn drop_pages(&self, file: FileId, start: u64, end: u64) {
+        let pages = pages_of(start, end.saturating_sub(start));
+        let mut state = self.state.lock();
+        while state
+            .locked
+            .iter()
+            .any(|(f, locked)| *f == file && locked.start < pages.end && pages.start < locked.end)
+        {
+            state = self.unlocked.wait(state);
+        }
+        state.pages.retain(|(f, page), _| *f != file || !pages.contains(page));
+    }
+
+    fn drop_everything(&self) {
+        let mut state = self.state.lock();
+        while !state.locked.is_empty() {
+            state = self.unlocked.wait(state);
+        }
+        state.pages.clear();
+    }
+}
