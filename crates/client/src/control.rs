@@ -21,8 +21,14 @@ const BATCH: usize = 32;
 pub(crate) enum Control {
     /// Make it durable.
     Sync,
-    /// Cut it to this length.
-    Truncate(u64),
+    /// Cut it to this length, by the truncation of this generation: under a later
+    /// one, which cuts more, it would pass for that.
+    Truncate {
+        /// Bytes that stay.
+        len: u64,
+        /// That of the truncation.
+        generation: Generation,
+    },
     /// Make a range zeros.
     Punch {
         /// First byte.
@@ -54,7 +60,7 @@ impl Control {
     fn needed(self) -> Rights {
         match self {
             Control::Sync | Control::Seek { .. } => Rights::NONE,
-            Control::Truncate(_)
+            Control::Truncate { .. }
             | Control::Punch { .. }
             | Control::Allocate { .. }
             | Control::Fence(_) => Rights::WRITE,
@@ -119,7 +125,10 @@ impl Parts for ControlParts<'_> {
         let access = self.call.file.access(part, control.needed())?;
         match *control {
             Control::Sync => ask(conn, &SyncRequest { access }, wait),
-            Control::Truncate(len) => ask(conn, &TruncateRequest { access, len }, wait),
+            Control::Truncate { len, generation } => {
+                let access = Access { generation, ..access };
+                ask(conn, &TruncateRequest { access, len }, wait)
+            }
             Control::Punch { offset, len } => {
                 ask(conn, &PunchRequest { access, offset, len }, wait)
             }
@@ -139,7 +148,7 @@ impl Parts for ControlParts<'_> {
         self.answers[part].by = conn.instance;
         match self.list[part].1 {
             Control::Sync => conn.conn.recv_reply::<()>(wait),
-            Control::Truncate(_) | Control::Punch { .. } | Control::Allocate { .. } => {
+            Control::Truncate { .. } | Control::Punch { .. } | Control::Allocate { .. } => {
                 conn.conn.recv_reply::<ObjectLen>(wait).map(drop)
             }
             Control::Fence(_) => {

@@ -429,10 +429,19 @@ impl OpenState {
         let list = objects(self.id, &self.layout(), pending.size)
             .into_iter()
             .map(|(object, target, len)| {
-                (Part { chunk: 0, object, target }, Control::Truncate(len))
+                let cut = Control::Truncate { len, generation: pending.generation };
+                (Part { chunk: 0, object, target }, cut)
             })
             .collect();
-        run_control(call, list)?;
+        match run_control(call, list) {
+            Err(error) if error.kind == ErrorKind::Stale => {
+                self.refresh(call.inner, call.ctx)?;
+                // Overtaken by one that cuts at least as much, and is carried
+                // out by whoever made it, or by the next to ask.
+                return if self.generation() > pending.generation { Ok(()) } else { Err(error) };
+            }
+            result => drop(result?),
+        }
         let done = TruncateDoneRequest { file: self.id, generation: pending.generation };
         call.inner.session.change(call.ctx, &done)
     }

@@ -90,7 +90,9 @@ impl Worker {
             self.perform(Op::Peek);
         }
         self.hidden = None;
-        self.open.clear();
+        for file in 0..self.open.len() {
+            self.close(file as u8);
+        }
         let Self { shared, client: session, .. } = self;
         session.shutdown();
         shared.next.borrow_mut()[client] += 1;
@@ -233,11 +235,15 @@ impl Worker {
         }
     }
 
-    fn reopen(&mut self, file: u8) {
+    fn close(&mut self, file: u8) {
         if let Some(handle) = self.open[usize::from(file)].take() {
             self.forget_pages(handle.id());
             self.call(Call::Flush { file }, |_| handle.close(&self.ctx).map(|()| Outcome::Done));
         }
+    }
+
+    fn reopen(&mut self, file: u8) {
+        self.close(file);
         self.opened(file);
     }
 

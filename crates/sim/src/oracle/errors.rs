@@ -47,8 +47,9 @@ pub fn judge(history: &History, plan: &Plan) -> Vec<Violation> {
             }
             What::End { id, outcome: Outcome::Unknown(error) } => {
                 let Some((at, call, client)) = begun.get(id).copied() else { continue };
-                // Other errors are of the call itself.
-                let of_before = matches!(error.kind, ErrorKind::LeaseLost | ErrorKind::Io);
+                // Other errors are of the call itself, and a close leaves them.
+                let of_before = matches!(error.kind, ErrorKind::LeaseLost | ErrorKind::Io)
+                    && !matches!(call, Call::Flush { .. });
                 let tells = match call {
                     Call::Write { file, .. }
                     | Call::Append { file, .. }
