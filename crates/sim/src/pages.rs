@@ -1,6 +1,6 @@
 //! Pages of files above a client, as the kernel keeps them above a mount: read
-//! once, served until they are dropped. A page that is being read or written is
-//! locked, and dropping it waits for that.
+//! once, served until they are dropped. A page that is being read is locked,
+//! and dropping it waits for that.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -86,10 +86,11 @@ impl Pages {
     pub fn write(&self, file: &File, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
         let id = file.id();
         let pages = pages_of(offset, data.len() as u64);
-        self.lock(id, pages.clone());
+        // Not locked: what drops pages leaves those out that wait for a lease to
+        // write, and only pages that are here still are written into.
         let written = file.write_at(ctx, offset, data);
         let mut state = self.state.lock();
-        for page in pages.clone() {
+        for page in pages {
             if written.is_err() {
                 state.pages.remove(&(id, page));
             } else if let Some(bytes) = state.pages.get_mut(&(id, page)) {
@@ -101,8 +102,6 @@ impl Pages {
                     .copy_from_slice(&data[source.start as usize..source.end as usize]);
             }
         }
-        drop(state);
-        self.unlock(id, &pages);
         written
     }
 
