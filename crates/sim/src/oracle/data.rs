@@ -242,6 +242,7 @@ fn steps_of(
             given_up: if is_cut { NEVER } else { op.given_up },
             losable: op.losable && written.is_some() && !is_cut,
             fenced: op.fenced && !is_cut,
+            in_line: op.in_line && !is_cut,
             until_well: false,
         };
         steps.push((op.begin, 0, Step::Begin(index)));

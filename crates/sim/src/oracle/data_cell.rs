@@ -50,6 +50,9 @@ pub struct CellOp {
     /// Nothing of it comes through any more once another client was let in
     /// after it had been given up.
     pub fenced: bool,
+    /// By a client whose every write was confirmed or given up when it returned:
+    /// its next one, once done, ends the time of those that it had given up.
+    pub in_line: bool,
     /// Of an unknown one: it is over when its client hears that all is well.
     pub until_well: bool,
 }
@@ -393,6 +396,22 @@ impl Follow<'_> {
             .filter(|state| state.done & (1 << slot) != 0)
             .map(|state| State { done: state.done & !(1 << slot), ..state })
             .collect();
+        self.end_of_late(op);
+    }
+
+    /// The server did nothing after this write that its client had given up
+    /// before. What a crash may bring back is followed only as loose, so this
+    /// waits for the last crash.
+    fn end_of_late(&mut self, op: usize) {
+        let CellOp { session, begin, in_line, writes, .. } = self.ops[op];
+        if !writes || !in_line || self.crashes > 0 {
+            return;
+        }
+        let ops = self.ops;
+        self.loose.retain(|late| {
+            let late = &ops[*late];
+            late.session != session || !late.in_line || late.given_up >= begin
+        });
     }
 
     /// A sync covers the writes of its own client that were done before it.

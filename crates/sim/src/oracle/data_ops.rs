@@ -45,6 +45,8 @@ pub(super) struct Op {
     /// By a client with leases: nothing of it comes through any more once
     /// another client has been let in.
     pub fenced: bool,
+    /// By a client whose every write was confirmed or given up when it returned.
+    pub in_line: bool,
     /// Whether its client learns from it what became of earlier writes.
     pub tells: bool,
     pub action: Action,
@@ -245,6 +247,7 @@ impl Reading<'_> {
             losable: facts.leases
                 && (facts.write_behind || self.restarts && matches!(call, Call::Append { .. })),
             fenced: facts.leases,
+            in_line: !facts.write_behind,
             tells: !matches!(call, Call::Read { .. } | Call::Stat { .. }),
             action,
         });
