@@ -8,8 +8,13 @@
 //!
 //! - **Size before pages.** A page that was filled when the file was shorter
 //!   holds zeros behind the end of then. So does one that was cached when the
-//!   kernel was told a smaller size. Each such *tail* is noted; a greater size
-//!   is shown only after its page has been dropped.
+//!   kernel was told a smaller size. Each such *tail* is noted.
+//!   Under leases those zeros are right as long as the page may be kept (who
+//!   writes there recalls it first), except if a write of this mount passes the
+//!   pages, or if the kernel may act on a smaller size after the page was filled:
+//!   such a tail is *hot*. Beyond a hot tail a greater size is shown only after its
+//!   page has been dropped. No other is dropped then: the kernel ignores the size in
+//!   answers to what it asked before a drop, so who asked for it could read nothing there.
 //! - **Own writes.** The kernel puts the bytes of a buffered write into its
 //!   pages before it sends them. If such a page is dropped and read again before
 //!   the write has taken effect, it holds what was there before: it is dropped
@@ -31,12 +36,15 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 const MAX_TAILS: usize = 16;
 /// Reads remembered that came after a drop.
 const MAX_RECENT: usize = 32;
+/// Ranges remembered that were read; more are taken for one that holds them all.
+const MAX_FILLED: usize = 32;
 
 /// A page may hold zeros from here on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tail {
     number: u64,
     at: u64,
+    hot: bool,
 }
 
 /// A read of pages that is being served.
@@ -63,7 +71,11 @@ struct Write {
 #[derive(Debug, Default)]
 pub(crate) struct FilePages {
     next: u64,
+    /// Nobody else writes to what the pages show before they are dropped.
+    leased: bool,
     tails: Vec<Tail>,
+    /// What reads have put into pages, with their numbers.
+    filled: Vec<(u64, Range<u64>)>,
     reads: Vec<Read>,
     writes: Vec<Write>,
     /// Writes past the pages: where the kernel thought the file to end before,
@@ -109,9 +121,45 @@ impl FilePages {
         self.next
     }
 
+    /// Pages of a file that is used under leases, or not.
+    pub(crate) fn new(leased: bool) -> Self {
+        Self { leased, ..Self::default() }
+    }
+
     /// The file was opened at this size, and the kernel keeps its pages.
     pub(crate) fn kept(&mut self, size: u64) {
+        let number = self.number();
+        self.fills(number, 0..size);
         self.shown(size);
+    }
+
+    /// This mount has cut the file: the kernel zeroes what it has beyond.
+    pub(crate) fn cut(&mut self, size: u64) {
+        for (_, bytes) in &mut self.filled {
+            bytes.end = bytes.end.min(size);
+        }
+        self.filled.retain(|(_, bytes)| !bytes.is_empty());
+    }
+
+    fn fills(&mut self, number: u64, bytes: Range<u64>) {
+        if bytes.is_empty() {
+            return;
+        }
+        // Reads in order become one.
+        if let Some(last) = self.filled.last_mut()
+            && last.1.start <= bytes.start
+            && bytes.start <= last.1.end
+        {
+            *last = (last.0.max(number), last.1.start..last.1.end.max(bytes.end));
+            return;
+        }
+        self.filled.push((number, bytes));
+        if self.filled.len() > MAX_FILLED {
+            let one = |(a, x): (u64, Range<u64>), (b, y): (u64, Range<u64>)| {
+                (a.max(b), x.start.min(y.start)..x.end.max(y.end))
+            };
+            self.filled = self.filled.drain(..).reduce(one).into_iter().collect();
+        }
     }
 
     /// A read begins; `size`: of the file, as far as known now.
@@ -141,9 +189,15 @@ impl FilePages {
     /// It brought the bytes up to here (of which there are none beyond, if it
     /// was asked for more).
     pub(crate) fn read_ends(&mut self, number: u64, asked: u64, brought: u64) {
-        self.reads.retain(|read| read.number != number);
+        let Some(index) = self.reads.iter().position(|read| read.number == number) else { return };
+        let read = self.reads.swap_remove(index);
+        self.fills(number, read.pages.start..brought);
+        for tail in &mut self.tails {
+            // The kernel may yet act on that size.
+            tail.hot |= read.pages.contains(&tail.at) && brought > tail.at;
+        }
         if brought < asked {
-            self.tail(number, brought);
+            self.push_tail(Tail { number, at: brought, hot: !self.leased });
         }
     }
 
@@ -178,7 +232,7 @@ impl FilePages {
             !over
         });
         if moved {
-            self.tail(number, bytes.end);
+            self.push_tail(Tail { number, at: bytes.end, hot: !self.leased });
         }
         met.map(|bytes| Drop { bytes, upto: self.next })
     }
@@ -191,8 +245,12 @@ impl FilePages {
     /// What to drop before the kernel is told this size (or finds it out: an
     /// append has made the file so long).
     pub(crate) fn before(&self, size: u64) -> Option<Drop> {
-        let tails = self.tails.iter().map(|tail| tail.at);
-        let ends = self.reads.iter().filter_map(|read| read.known_end);
+        // What passes the pages recalls no lease of its own mount.
+        let all = !self.leased || self.passing > 0;
+        let fills = |tail: &Tail| self.reads.iter().any(|read| read.pages.contains(&tail.at));
+        let counts = |tail: &&Tail| all || tail.hot || fills(tail);
+        let tails = self.tails.iter().filter(counts).map(|tail| tail.at);
+        let ends = self.reads.iter().filter(|_| all).filter_map(|read| read.known_end);
         let least = tails.chain(ends).filter(|at| *at < size).min()?;
         let bytes = least / PAGE_BYTES * PAGE_BYTES..u64::MAX;
         Some(Drop { bytes, upto: self.next })
@@ -203,8 +261,9 @@ impl FilePages {
         if self.tails.iter().any(|tail| tail.at == size) {
             self.tails.retain(|tail| tail.at != size);
         }
-        let number = self.number();
-        self.tail(number, size);
+        // Later than what is in the pages by now.
+        let hot = self.filled.iter().any(|(_, bytes)| bytes.contains(&size));
+        self.tail(size, hot);
     }
 
     /// A write past the kernel's pages begins to be served; the kernel believes
@@ -233,15 +292,26 @@ impl FilePages {
         self.taught.start < size && size <= self.taught.end
     }
 
-    fn tail(&mut self, number: u64, at: u64) {
-        if at.is_multiple_of(PAGE_BYTES) {
+    fn tail(&mut self, at: u64, hot: bool) {
+        let number = self.number();
+        self.push_tail(Tail { number, at, hot: hot || !self.leased });
+    }
+
+    fn push_tail(&mut self, tail: Tail) {
+        if tail.at.is_multiple_of(PAGE_BYTES) {
             return;
         }
-        self.tails.push(Tail { number, at });
+        self.tails.push(tail);
         if self.tails.len() > MAX_TAILS {
-            let least = self.tails.iter().map(|tail| tail.at).min().unwrap_or(at);
-            let newest = self.tails.iter().map(|tail| tail.number).max().unwrap_or(number);
-            self.tails = vec![Tail { number: newest, at: least }];
+            // Each kind becomes one, at the least of its places.
+            let mut kinds: [Option<Tail>; 2] = [None, None];
+            for tail in self.tails.drain(..) {
+                let kind = &mut kinds[usize::from(tail.hot)];
+                let known = kind.unwrap_or(tail);
+                let (number, at) = (known.number.max(tail.number), known.at.min(tail.at));
+                *kind = Some(Tail { number, at, hot: tail.hot });
+            }
+            self.tails.extend(kinds.into_iter().flatten());
         }
     }
 
@@ -254,6 +324,13 @@ impl FilePages {
     /// The kernel has done it.
     pub(crate) fn dropped(&mut self, drop: &Drop) {
         self.tails.retain(|tail| tail.number > drop.upto || !drop.bytes.contains(&tail.at));
+        for (number, bytes) in std::mem::take(&mut self.filled) {
+            let left = match meet(&bytes, &drop.bytes) {
+                Some(both) if number <= drop.upto => without(&bytes, &[both]),
+                _ => vec![bytes],
+            };
+            self.filled.extend(left.into_iter().map(|left| (number, left)));
+        }
     }
 
     /// Pages among these that requests in progress may hold locked, while they wait
@@ -406,6 +483,41 @@ mod tests {
         assert!(!pages.finds_out(50));
     }
 
+    #[test]
+    fn under_leases_only_what_the_kernel_may_zero_late_is_dropped_before_a_size() {
+        let mut pages = FilePages::new(true);
+        pages.shown(5000);
+        let read = pages.read_begins(4096..8192, 5000);
+        pages.read_ends(read, 8192, 5000);
+        assert_eq!(pages.before(6000), None, "zeros under a lease");
+        // Others have written there since: recalled, and read anew.
+        let drop = pages.drop_begins(4096..8192);
+        pages.dropped(&drop);
+        pages.shown(5000);
+        let read = pages.read_begins(4096..8192, 6000);
+        pages.read_ends(read, 8192, 6000);
+        assert_eq!(pages.before(6000).unwrap().bytes, 4096..u64::MAX);
+        // Cut by this mount, and read by nobody since.
+        pages.dropped(&pages.before(6000).unwrap());
+        pages.shown(6000);
+        let read = pages.read_begins(4096..8192, 6000);
+        pages.read_ends(read, 8192, 6000);
+        pages.cut(4500);
+        pages.shown(4500);
+        assert_eq!(pages.before(7000), None);
+        // What passes the pages recalls nothing.
+        pages.passes(&(4500..4600));
+        assert!(pages.before(4600).is_some());
+        pages.passed();
+        // An answer from before what is in the page.
+        let drop = pages.drop_begins(0..u64::MAX);
+        pages.dropped(&drop);
+        let read = pages.read_begins(4096..8192, 4600);
+        pages.read_ends(read, 8192, 4600);
+        pages.shown(4550);
+        assert!(pages.before(4600).is_some());
+    }
+
     /// A kernel with one page, and a file that grows within it. The kernel may
     /// take its time to act on each answer.
     #[derive(Clone, Debug)]
@@ -430,40 +542,54 @@ mod tests {
     proptest! {
         #[test]
         fn no_zeros_are_seen_within_the_size_that_was_shown(
+            leased in any::<bool>(),
             steps in proptest::collection::vec(step(), 1..200)
         ) {
-            let mut pages = FilePages::default();
+            let mut pages = FilePages::new(leased);
             let mut size = 10u64;
-            // Of the kernel: its size, up to where its page is right, and
-            // answers that it has not acted upon.
+            // Of the kernel: its size, up to where its page is right, answers that it
+            // has not acted upon, and where it cuts the page when it gets at it.
             let mut believed = 10u64;
             let mut good: Option<u64> = None;
             let mut reading: Option<(u64, u64)> = None;
             let mut told: Option<(u64, bool)> = None;
+            let mut cut = u64::MAX;
             pages.shown(10);
             for step in steps {
                 match step {
-                    Step::Append(n) if size + n < 4096 => size += n,
+                    Step::Append(n) if size + n < 4096 => {
+                        // The lease on the page is recalled: the kernel waits for the page
+                        // that is being read, drops it, and ignores attributes asked for before.
+                        if leased && (good.is_some() || reading.is_some()) {
+                            let drop = pages.drop_begins(0..4096);
+                            if let Some((number, brought)) = reading.take() {
+                                pages.read_ends(number, 4096, brought);
+                            }
+                            (good, cut) = (None, u64::MAX);
+                            told = told.map(|(size, _)| (size, false));
+                            pages.dropped(&drop);
+                        }
+                        size += n;
+                    }
                     Step::Append(_) => {}
                     Step::Read if reading.is_none() && good.is_none() => {
                         let number = pages.read_begins(0..4096, size);
                         reading = Some((number, size));
+                        cut = u64::MAX;
                     }
                     Step::Install => {
                         if let Some((number, brought)) = reading.take() {
                             pages.read_ends(number, 4096, brought);
-                            good = Some(brought);
+                            good = Some(brought.min(cut));
                         }
                     }
                     Step::Show if told.is_none() => {
                         let mut fresh = true;
                         if let Some(drop) = pages.before(size) {
-                            // The kernel waits for the page that is being read, drops
-                            // it, and ignores attributes asked for before.
                             if let Some((number, brought)) = reading.take() {
                                 pages.read_ends(number, 4096, brought);
                             }
-                            good = None;
+                            (good, cut) = (None, u64::MAX);
                             fresh = false;
                             pages.dropped(&drop);
                         }
@@ -475,6 +601,7 @@ mod tests {
                             && told != believed
                         {
                             believed = told;
+                            cut = told;
                             good = good.map(|good| good.min(told));
                         }
                     }

@@ -42,10 +42,16 @@ pub struct KernelCache {
     open: Arc<RwLock<HashMap<FileId, OpenFile>>>,
 }
 
-#[derive(Default)]
 struct OpenFile {
     handles: usize,
     pages: Arc<OpenPages>,
+}
+
+impl OpenFile {
+    fn new(leased: bool) -> Self {
+        let pages = OpenPages { pages: Mutex::new(FilePages::new(leased)), ..Default::default() };
+        Self { handles: 0, pages: Arc::new(pages) }
+    }
 }
 
 /// A handle of a file is open.
@@ -68,9 +74,9 @@ impl KernelCache {
 
     /// A handle is being opened. `true`: others are open, so that what the kernel
     /// has of the file is good.
-    pub(crate) fn opening(&self, file: FileId) -> (Opening, bool) {
+    pub(crate) fn opening(&self, file: FileId, leased: bool) -> (Opening, bool) {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        let entry = open.entry(file).or_default();
+        let entry = open.entry(file).or_insert_with(|| OpenFile::new(leased));
         entry.handles += 1;
         let opening = Opening { cache: self.clone(), file, pages: entry.pages.clone() };
         (opening, entry.handles > 1)
@@ -110,6 +116,13 @@ impl KernelCache {
             pages.shown(attr.size);
         }
         true
+    }
+
+    /// This mount has set the size.
+    pub(crate) fn cut(&self, file: FileId, size: u64) {
+        if let Some(pages) = self.get(file) {
+            pages.lock().cut(size);
+        }
     }
 
     fn make_room(&self, file: FileId, pages: &OpenPages, size: u64) {
@@ -284,15 +297,17 @@ impl Opening {
         stamp();
         self.pages.lock().passes(bytes);
         let end = write();
+        if let Ok(end) = &end {
+            self.cache.make_room(self.file, &self.pages, *end);
+        }
         let mut pages = self.pages.lock();
         pages.passed();
         if end.is_err() {
             pages.learned();
         }
         drop(pages);
-        self.cache.make_room(self.file, &self.pages, end?);
         stamp();
-        Ok(())
+        end.map(|_| ())
     }
 }
 

@@ -90,7 +90,13 @@ impl WeirFs {
     }
 
     fn opened(&self, file: File, attr: &Attr, flags: u32) -> Opened {
-        let (opening, others) = self.cache.opening(file.id());
+        let (opening, others) = {
+            let leased = self.options.consistency == Consistency::Strict;
+            self.cache.opening(file.id(), leased)
+        };
+        if flags as i32 & libc::O_TRUNC != 0 {
+            self.cache.cut(file.id(), 0);
+        }
         let same = self.cache.same(attr);
         let keep_cache = match self.options.consistency {
             // As long as a file is open here, leases keep its pages good.
@@ -242,6 +248,9 @@ impl Filesystem for WeirFs {
         if set.kill_suidgid {
             self.clear_suid(&context, FileId(node))?;
             attr = self.client.getattr(&context, FileId(node))?;
+        }
+        if let Some(size) = set.size {
+            self.cache.cut(FileId(node), size);
         }
         Ok(self.attributes(attr))
     }
