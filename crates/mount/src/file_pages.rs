@@ -45,6 +45,9 @@ struct Tail {
     number: u64,
     at: u64,
     hot: bool,
+    /// The thread that the kernel may yet let act on this size: one that asks
+    /// for something else has done it.
+    told: Option<u32>,
 }
 
 /// A read of pages that is being served.
@@ -52,6 +55,8 @@ struct Tail {
 struct Read {
     number: u64,
     pages: Range<u64>,
+    /// For this thread.
+    by: u32,
     /// Where it ends if the file does not grow and it reaches so far.
     known_end: Option<u64>,
     /// It has the lease.
@@ -115,6 +120,13 @@ fn join(a: Option<Range<u64>>, b: Option<Range<u64>>) -> Option<Range<u64>> {
     }
 }
 
+impl Tail {
+    /// Whether the kernel may zero this page, which that read fills, after it.
+    fn zeroes_under(&self, read: &Read) -> bool {
+        self.told.is_some_and(|told| told != read.by || told == 0) && read.pages.contains(&self.at)
+    }
+}
+
 impl FilePages {
     fn number(&mut self) -> u64 {
         self.next += 1;
@@ -130,7 +142,7 @@ impl FilePages {
     pub(crate) fn kept(&mut self, size: u64) {
         let number = self.number();
         self.fills(number, 0..size);
-        self.shown(size);
+        self.push_tail(Tail { number, at: size, hot: !self.leased, told: None });
     }
 
     /// This mount has cut the file: the kernel zeroes what it has beyond.
@@ -162,9 +174,10 @@ impl FilePages {
         }
     }
 
-    /// A read begins; `size`: of the file, as far as known now.
-    pub(crate) fn read_begins(&mut self, bytes: Range<u64>, size: u64) -> u64 {
+    /// A read begins for a thread; `size`: of the file, as far as known now.
+    pub(crate) fn read_begins(&mut self, by: u32, bytes: Range<u64>, size: u64) -> u64 {
         let number = self.number();
+        self.acted(by);
         let known_end = (bytes.end > size).then_some(size.max(bytes.start));
         let pages = pages_of(&bytes);
         for write in &mut self.writes {
@@ -175,7 +188,7 @@ impl FilePages {
             self.recent.extend(all);
         }
         self.recent.push(pages.clone());
-        self.reads.push(Read { number, pages, known_end, entered: false });
+        self.reads.push(Read { number, pages, by, known_end, entered: false });
         number
     }
 
@@ -194,10 +207,10 @@ impl FilePages {
         self.fills(number, read.pages.start..brought);
         for tail in &mut self.tails {
             // The kernel may yet act on that size.
-            tail.hot |= read.pages.contains(&tail.at) && brought > tail.at;
+            tail.hot |= tail.zeroes_under(&read) && brought > tail.at;
         }
         if brought < asked {
-            self.push_tail(Tail { number, at: brought, hot: !self.leased });
+            self.push_tail(Tail { number, at: brought, hot: !self.leased, told: None });
         }
     }
 
@@ -232,7 +245,7 @@ impl FilePages {
             !over
         });
         if moved {
-            self.push_tail(Tail { number, at: bytes.end, hot: !self.leased });
+            self.push_tail(Tail { number, at: bytes.end, hot: !self.leased, told: None });
         }
         met.map(|bytes| Drop { bytes, upto: self.next })
     }
@@ -247,7 +260,7 @@ impl FilePages {
     pub(crate) fn before(&self, size: u64) -> Option<Drop> {
         // What passes the pages recalls no lease of its own mount.
         let all = !self.leased || self.passing > 0;
-        let fills = |tail: &Tail| self.reads.iter().any(|read| read.pages.contains(&tail.at));
+        let fills = |tail: &Tail| self.reads.iter().any(|read| tail.zeroes_under(read));
         let counts = |tail: &&Tail| all || tail.hot || fills(tail);
         let tails = self.tails.iter().filter(counts).map(|tail| tail.at);
         let ends = self.reads.iter().filter(|_| all).filter_map(|read| read.known_end);
@@ -256,14 +269,24 @@ impl FilePages {
         Some(Drop { bytes, upto: self.next })
     }
 
-    /// The kernel is being told this size: it zeroes what it has beyond.
-    pub(crate) fn shown(&mut self, size: u64) {
+    /// A thread of the kernel is being told this size: it zeroes what it has beyond.
+    pub(crate) fn shown(&mut self, by: u32, size: u64) {
+        self.acted(by);
         if self.tails.iter().any(|tail| tail.at == size) {
             self.tails.retain(|tail| tail.at != size);
         }
-        // Later than what is in the pages by now.
-        let hot = self.filled.iter().any(|(_, bytes)| bytes.contains(&size));
-        self.tail(size, hot);
+        // The pages may be newer than the answer.
+        let newer = self.filled.iter().any(|(_, bytes)| bytes.contains(&size));
+        let (number, hot) = (self.number(), newer || !self.leased);
+        self.push_tail(Tail { number, at: size, hot, told: Some(by) });
+    }
+
+    /// A thread asks: it is done with what it was told before.
+    fn acted(&mut self, by: u32) {
+        // Nobody knows which thread 0 is.
+        for tail in self.tails.iter_mut().filter(|_| by != 0) {
+            tail.told.take_if(|told| *told == by);
+        }
     }
 
     /// A write past the kernel's pages begins to be served; the kernel believes
@@ -292,24 +315,23 @@ impl FilePages {
         self.taught.start < size && size <= self.taught.end
     }
 
-    fn tail(&mut self, at: u64, hot: bool) {
-        let number = self.number();
-        self.push_tail(Tail { number, at, hot: hot || !self.leased });
-    }
-
     fn push_tail(&mut self, tail: Tail) {
         if tail.at.is_multiple_of(PAGE_BYTES) {
             return;
         }
         self.tails.push(tail);
         if self.tails.len() > MAX_TAILS {
-            // Each kind becomes one, at the least of its places.
+            // Each kind becomes one, at the least of its places. Too many threads: the
+            // kernel may zero late for any.
+            for tail in &mut self.tails {
+                tail.hot |= tail.told.is_some();
+            }
             let mut kinds: [Option<Tail>; 2] = [None, None];
             for tail in self.tails.drain(..) {
                 let kind = &mut kinds[usize::from(tail.hot)];
                 let known = kind.unwrap_or(tail);
                 let (number, at) = (known.number.max(tail.number), known.at.min(tail.at));
-                *kind = Some(Tail { number, at, hot: tail.hot });
+                *kind = Some(Tail { number, at, ..tail });
             }
             self.tails.extend(kinds.into_iter().flatten());
         }
@@ -382,7 +404,7 @@ mod tests {
     #[test]
     fn a_greater_size_waits_for_the_page_that_held_the_old_end() {
         let mut pages = FilePages::default();
-        let read = pages.read_begins(4096..8192, 5000);
+        let read = pages.read_begins(2, 4096..8192, 5000);
         // In flight it counts already.
         assert_eq!(pages.before(5001).unwrap().bytes, 4096..u64::MAX);
         pages.read_ends(read, 8192, 5000);
@@ -391,7 +413,7 @@ mod tests {
         pages.dropped(&drop);
         assert_eq!(pages.before(5100), None);
         // Shown, it is an end itself: the kernel zeroes what is beyond.
-        pages.shown(5100);
+        pages.shown(1, 5100);
         assert!(pages.before(5200).is_some());
         assert_eq!(pages.before(5100), None);
     }
@@ -399,9 +421,9 @@ mod tests {
     #[test]
     fn a_drop_does_not_undo_what_began_after_it() {
         let mut pages = FilePages::default();
-        pages.shown(100);
+        pages.shown(1, 100);
         let drop = pages.drop_begins(0..u64::MAX);
-        let read = pages.read_begins(0..4096, 100);
+        let read = pages.read_begins(2, 0..4096, 100);
         pages.read_ends(read, 4096, 150);
         pages.dropped(&drop);
         assert_eq!(pages.before(150), None);
@@ -411,7 +433,7 @@ mod tests {
     #[test]
     fn what_is_written_through_the_pages_needs_no_drop() {
         let mut pages = FilePages::default();
-        pages.shown(100);
+        pages.shown(1, 100);
         let write = pages.write_begins(100..300, false);
         assert_eq!(pages.write_works(write), None);
         pages.write_ends(write);
@@ -427,18 +449,18 @@ mod tests {
     fn a_page_that_was_read_under_a_write_is_dropped_after_it() {
         let mut pages = FilePages::default();
         let write = pages.write_begins(0..8192, false);
-        let read = pages.read_begins(4096..16_384, 1 << 20);
+        let read = pages.read_begins(2, 4096..16_384, 1 << 20);
         pages.read_ends(read, 16_384, 16_384);
         assert_eq!(pages.write_works(write).unwrap().bytes, 4096..8192);
         pages.write_ends(write);
         // The same if the read was there first, or came just before, after a drop.
-        let read = pages.read_begins(0..4096, 1 << 20);
+        let read = pages.read_begins(2, 0..4096, 1 << 20);
         let write = pages.write_begins(0..8192, false);
         pages.read_ends(read, 4096, 4096);
         assert_eq!(pages.write_works(write).unwrap().bytes, 0..4096);
         pages.write_ends(write);
         pages.drop_begins(0..u64::MAX);
-        let read = pages.read_begins(0..4096, 1 << 20);
+        let read = pages.read_begins(2, 0..4096, 1 << 20);
         pages.read_ends(read, 4096, 4096);
         let write = pages.write_begins(10..20, true);
         assert_eq!(pages.write_works(write).unwrap().bytes, 0..4096);
@@ -458,7 +480,7 @@ mod tests {
         pages.write_begins(100..8200, false);
         pages.write_begins(5..4096, false);
         assert_eq!(pages.held(&all), [0..4096, 8192..12_288]);
-        let read = pages.read_begins(12_288..20_480, 1 << 20);
+        let read = pages.read_begins(2, 12_288..20_480, 1 << 20);
         assert_eq!(pages.held(&all), [0..4096, 8192..20_480]);
         pages.read_enters(read);
         assert_eq!(pages.held(&all), [0..4096, 8192..12_288]);
@@ -486,24 +508,33 @@ mod tests {
     #[test]
     fn under_leases_only_what_the_kernel_may_zero_late_is_dropped_before_a_size() {
         let mut pages = FilePages::new(true);
-        pages.shown(5000);
-        let read = pages.read_begins(4096..8192, 5000);
+        pages.shown(1, 5000);
+        let read = pages.read_begins(2, 4096..8192, 5000);
         pages.read_ends(read, 8192, 5000);
         assert_eq!(pages.before(6000), None, "zeros under a lease");
         // Others have written there since: recalled, and read anew.
         let drop = pages.drop_begins(4096..8192);
         pages.dropped(&drop);
-        pages.shown(5000);
-        let read = pages.read_begins(4096..8192, 6000);
+        pages.shown(1, 5000);
+        let read = pages.read_begins(2, 4096..8192, 6000);
         pages.read_ends(read, 8192, 6000);
         assert_eq!(pages.before(6000).unwrap().bytes, 4096..u64::MAX);
+        // Whoever was told has come back since: no late answer.
+        let drop = pages.drop_begins(4096..8192);
+        pages.dropped(&drop);
+        pages.shown(1, 5000);
+        let read = pages.read_begins(1, 4096..8192, 6000);
+        pages.read_ends(read, 8192, 6000);
+        assert_eq!(pages.before(6000), None);
+        let read = pages.read_begins(2, 4096..8192, 6000);
+        pages.read_ends(read, 8192, 6000);
+        assert_eq!(pages.before(6000), None);
         // Cut by this mount, and read by nobody since.
-        pages.dropped(&pages.before(6000).unwrap());
-        pages.shown(6000);
-        let read = pages.read_begins(4096..8192, 6000);
+        pages.shown(1, 6000);
+        let read = pages.read_begins(2, 4096..8192, 6000);
         pages.read_ends(read, 8192, 6000);
         pages.cut(4500);
-        pages.shown(4500);
+        pages.shown(1, 4500);
         assert_eq!(pages.before(7000), None);
         // What passes the pages recalls nothing.
         pages.passes(&(4500..4600));
@@ -512,9 +543,9 @@ mod tests {
         // An answer from before what is in the page.
         let drop = pages.drop_begins(0..u64::MAX);
         pages.dropped(&drop);
-        let read = pages.read_begins(4096..8192, 4600);
+        let read = pages.read_begins(2, 4096..8192, 4600);
         pages.read_ends(read, 8192, 4600);
-        pages.shown(4550);
+        pages.shown(1, 4550);
         assert!(pages.before(4600).is_some());
     }
 
@@ -554,7 +585,7 @@ mod tests {
             let mut reading: Option<(u64, u64)> = None;
             let mut told: Option<(u64, bool)> = None;
             let mut cut = u64::MAX;
-            pages.shown(10);
+            pages.shown(1, 10);
             for step in steps {
                 match step {
                     Step::Append(n) if size + n < 4096 => {
@@ -573,7 +604,7 @@ mod tests {
                     }
                     Step::Append(_) => {}
                     Step::Read if reading.is_none() && good.is_none() => {
-                        let number = pages.read_begins(0..4096, size);
+                        let number = pages.read_begins(2, 0..4096, size);
                         reading = Some((number, size));
                         cut = u64::MAX;
                     }
@@ -593,7 +624,7 @@ mod tests {
                             fresh = false;
                             pages.dropped(&drop);
                         }
-                        pages.shown(size);
+                        pages.shown(1, size);
                         told = Some((size, fresh));
                     }
                     Step::Learn => {

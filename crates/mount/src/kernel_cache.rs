@@ -87,8 +87,8 @@ impl KernelCache {
         open.get(&file).map(|file| file.pages.clone())
     }
 
-    /// Before the kernel is told attributes.
-    pub(crate) fn show(&self, attr: &Attr) {
+    /// Before a thread of the kernel is told attributes.
+    pub(crate) fn show(&self, by: u32, attr: &Attr) {
         if attr.kind == FileKind::File
             && let Some(pages) = self.get(attr.file)
         {
@@ -97,12 +97,12 @@ impl KernelCache {
                 // Of this answer it then believes all but the size.
                 self.dropper.forget_attributes(attr.file).wait(Instant::now() + GIVE_UP);
             }
-            pages.lock().shown(attr.size);
+            pages.lock().shown(by, attr.size);
         }
     }
 
     /// The same if nothing has to be waited for.
-    pub(crate) fn may_show(&self, attr: &Attr) -> bool {
+    pub(crate) fn may_show(&self, by: u32, attr: &Attr) -> bool {
         if attr.kind == FileKind::File
             && let Some(pages) = self.get(attr.file)
         {
@@ -113,7 +113,7 @@ impl KernelCache {
             if pages.before(attr.size).is_some() {
                 return false;
             }
-            pages.shown(attr.size);
+            pages.shown(by, attr.size);
         }
         true
     }
@@ -250,11 +250,12 @@ impl Opening {
     /// given when it holds the lease.
     pub(crate) fn reading<E>(
         &self,
+        by: u32,
         bytes: Range<u64>,
         size: u64,
         read: impl FnOnce(&dyn Fn()) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        let number = self.pages.lock().read_begins(bytes.clone(), size);
+        let number = self.pages.lock().read_begins(by, bytes.clone(), size);
         let result = read(&|| self.pages.lock().read_enters(number));
         // Of a read that failed the kernel keeps nothing.
         let brought = result.as_ref().map_or(bytes.end, |n| bytes.start + *n as u64);
