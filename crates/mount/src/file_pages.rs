@@ -8,8 +8,13 @@
 //!
 //! - **Size before pages.** A page that was filled when the file was shorter
 //!   holds zeros behind the end of then. So does one that was cached when the
-//!   kernel was told a smaller size. Each such *tail* is noted; a greater size
-//!   is shown only after its page has been dropped.
+//!   kernel was told a smaller size. Each such *tail* is noted.
+//!   Under leases those zeros are right as long as the page may be kept (who
+//!   writes there recalls it first), except if a write of this mount passes the
+//!   pages, or if the kernel may act on a smaller size after the page was filled:
+//!   such a tail is *hot*. Beyond a hot tail a greater size is shown only after its
+//!   page has been dropped. No other is dropped then: the kernel ignores the size in
+//!   answers to what it asked before a drop, so who asked for it could read nothing there.
 //! - **Own writes.** The kernel puts the bytes of a buffered write into its
 //!   pages before it sends them. If such a page is dropped and read again before
 //!   the write has taken effect, it holds what was there before: it is dropped
@@ -31,12 +36,18 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 const MAX_TAILS: usize = 16;
 /// Reads remembered that came after a drop.
 const MAX_RECENT: usize = 32;
+/// Ranges remembered that were read; more are taken for one that holds them all.
+const MAX_FILLED: usize = 32;
 
 /// A page may hold zeros from here on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tail {
     number: u64,
     at: u64,
+    hot: bool,
+    /// The thread that the kernel may yet let act on this size: one that asks
+    /// for something else has done it.
+    told: Option<u32>,
 }
 
 /// A read of pages that is being served.
@@ -44,6 +55,8 @@ struct Tail {
 struct Read {
     number: u64,
     pages: Range<u64>,
+    /// For this thread.
+    by: u32,
     /// Where it ends if the file does not grow and it reaches so far.
     known_end: Option<u64>,
     /// It has the lease.
@@ -63,7 +76,11 @@ struct Write {
 #[derive(Debug, Default)]
 pub(crate) struct FilePages {
     next: u64,
+    /// Nobody else writes to what the pages show before they are dropped.
+    leased: bool,
     tails: Vec<Tail>,
+    /// What reads have put into pages, with their numbers.
+    filled: Vec<(u64, Range<u64>)>,
     reads: Vec<Read>,
     writes: Vec<Write>,
     /// Writes past the pages: where the kernel thought the file to end before,
@@ -103,20 +120,64 @@ fn join(a: Option<Range<u64>>, b: Option<Range<u64>>) -> Option<Range<u64>> {
     }
 }
 
+impl Tail {
+    /// Whether the kernel may zero this page, which that read fills, after it.
+    fn zeroes_under(&self, read: &Read) -> bool {
+        self.told.is_some_and(|told| told != read.by || told == 0) && read.pages.contains(&self.at)
+    }
+}
+
 impl FilePages {
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
-    /// The file was opened at this size, and the kernel keeps its pages.
-    pub(crate) fn kept(&mut self, size: u64) {
-        self.shown(size);
+    /// Pages of a file that is used under leases, or not.
+    pub(crate) fn new(leased: bool) -> Self {
+        Self { leased, ..Self::default() }
     }
 
-    /// A read begins; `size`: of the file, as far as known now.
-    pub(crate) fn read_begins(&mut self, bytes: Range<u64>, size: u64) -> u64 {
+    /// The file was opened at this size, and the kernel keeps its pages.
+    pub(crate) fn kept(&mut self, size: u64) {
         let number = self.number();
+        self.fills(number, 0..size);
+        self.push_tail(Tail { number, at: size, hot: !self.leased, told: None });
+    }
+
+    /// This mount has cut the file: the kernel zeroes what it has beyond.
+    pub(crate) fn cut(&mut self, size: u64) {
+        for (_, bytes) in &mut self.filled {
+            bytes.end = bytes.end.min(size);
+        }
+        self.filled.retain(|(_, bytes)| !bytes.is_empty());
+    }
+
+    fn fills(&mut self, number: u64, bytes: Range<u64>) {
+        if bytes.is_empty() {
+            return;
+        }
+        // Reads in order become one.
+        if let Some(last) = self.filled.last_mut()
+            && last.1.start <= bytes.start
+            && bytes.start <= last.1.end
+        {
+            *last = (last.0.max(number), last.1.start..last.1.end.max(bytes.end));
+            return;
+        }
+        self.filled.push((number, bytes));
+        if self.filled.len() > MAX_FILLED {
+            let one = |(a, x): (u64, Range<u64>), (b, y): (u64, Range<u64>)| {
+                (a.max(b), x.start.min(y.start)..x.end.max(y.end))
+            };
+            self.filled = self.filled.drain(..).reduce(one).into_iter().collect();
+        }
+    }
+
+    /// A read begins for a thread; `size`: of the file, as far as known now.
+    pub(crate) fn read_begins(&mut self, by: u32, bytes: Range<u64>, size: u64) -> u64 {
+        let number = self.number();
+        self.acted(by);
         let known_end = (bytes.end > size).then_some(size.max(bytes.start));
         let pages = pages_of(&bytes);
         for write in &mut self.writes {
@@ -127,7 +188,7 @@ impl FilePages {
             self.recent.extend(all);
         }
         self.recent.push(pages.clone());
-        self.reads.push(Read { number, pages, known_end, entered: false });
+        self.reads.push(Read { number, pages, by, known_end, entered: false });
         number
     }
 
@@ -141,9 +202,15 @@ impl FilePages {
     /// It brought the bytes up to here (of which there are none beyond, if it
     /// was asked for more).
     pub(crate) fn read_ends(&mut self, number: u64, asked: u64, brought: u64) {
-        self.reads.retain(|read| read.number != number);
+        let Some(index) = self.reads.iter().position(|read| read.number == number) else { return };
+        let read = self.reads.swap_remove(index);
+        self.fills(number, read.pages.start..brought);
+        for tail in &mut self.tails {
+            // The kernel may yet act on that size.
+            tail.hot |= tail.zeroes_under(&read) && brought > tail.at;
+        }
         if brought < asked {
-            self.tail(number, brought);
+            self.push_tail(Tail { number, at: brought, hot: !self.leased, told: None });
         }
     }
 
@@ -178,7 +245,7 @@ impl FilePages {
             !over
         });
         if moved {
-            self.tail(number, bytes.end);
+            self.push_tail(Tail { number, at: bytes.end, hot: !self.leased, told: None });
         }
         met.map(|bytes| Drop { bytes, upto: self.next })
     }
@@ -191,20 +258,35 @@ impl FilePages {
     /// What to drop before the kernel is told this size (or finds it out: an
     /// append has made the file so long).
     pub(crate) fn before(&self, size: u64) -> Option<Drop> {
-        let tails = self.tails.iter().map(|tail| tail.at);
-        let ends = self.reads.iter().filter_map(|read| read.known_end);
+        // What passes the pages recalls no lease of its own mount.
+        let all = !self.leased || self.passing > 0;
+        let fills = |tail: &Tail| self.reads.iter().any(|read| tail.zeroes_under(read));
+        let counts = |tail: &&Tail| all || tail.hot || fills(tail);
+        let tails = self.tails.iter().filter(counts).map(|tail| tail.at);
+        let ends = self.reads.iter().filter(|_| all).filter_map(|read| read.known_end);
         let least = tails.chain(ends).filter(|at| *at < size).min()?;
         let bytes = least / PAGE_BYTES * PAGE_BYTES..u64::MAX;
         Some(Drop { bytes, upto: self.next })
     }
 
-    /// The kernel is being told this size: it zeroes what it has beyond.
-    pub(crate) fn shown(&mut self, size: u64) {
+    /// A thread of the kernel is being told this size: it zeroes what it has beyond.
+    pub(crate) fn shown(&mut self, by: u32, size: u64) {
+        self.acted(by);
         if self.tails.iter().any(|tail| tail.at == size) {
             self.tails.retain(|tail| tail.at != size);
         }
-        let number = self.number();
-        self.tail(number, size);
+        // The pages may be newer than the answer.
+        let newer = self.filled.iter().any(|(_, bytes)| bytes.contains(&size));
+        let (number, hot) = (self.number(), newer || !self.leased);
+        self.push_tail(Tail { number, at: size, hot, told: Some(by) });
+    }
+
+    /// A thread asks: it is done with what it was told before.
+    fn acted(&mut self, by: u32) {
+        // Nobody knows which thread 0 is.
+        for tail in self.tails.iter_mut().filter(|_| by != 0) {
+            tail.told.take_if(|told| *told == by);
+        }
     }
 
     /// A write past the kernel's pages begins to be served; the kernel believes
@@ -233,15 +315,25 @@ impl FilePages {
         self.taught.start < size && size <= self.taught.end
     }
 
-    fn tail(&mut self, number: u64, at: u64) {
-        if at.is_multiple_of(PAGE_BYTES) {
+    fn push_tail(&mut self, tail: Tail) {
+        if tail.at.is_multiple_of(PAGE_BYTES) {
             return;
         }
-        self.tails.push(Tail { number, at });
+        self.tails.push(tail);
         if self.tails.len() > MAX_TAILS {
-            let least = self.tails.iter().map(|tail| tail.at).min().unwrap_or(at);
-            let newest = self.tails.iter().map(|tail| tail.number).max().unwrap_or(number);
-            self.tails = vec![Tail { number: newest, at: least }];
+            // Each kind becomes one, at the least of its places. Too many threads: the
+            // kernel may zero late for any.
+            for tail in &mut self.tails {
+                tail.hot |= tail.told.is_some();
+            }
+            let mut kinds: [Option<Tail>; 2] = [None, None];
+            for tail in self.tails.drain(..) {
+                let kind = &mut kinds[usize::from(tail.hot)];
+                let known = kind.unwrap_or(tail);
+                let (number, at) = (known.number.max(tail.number), known.at.min(tail.at));
+                *kind = Some(Tail { number, at, ..tail });
+            }
+            self.tails.extend(kinds.into_iter().flatten());
         }
     }
 
@@ -254,6 +346,13 @@ impl FilePages {
     /// The kernel has done it.
     pub(crate) fn dropped(&mut self, drop: &Drop) {
         self.tails.retain(|tail| tail.number > drop.upto || !drop.bytes.contains(&tail.at));
+        for (number, bytes) in std::mem::take(&mut self.filled) {
+            let left = match meet(&bytes, &drop.bytes) {
+                Some(both) if number <= drop.upto => without(&bytes, &[both]),
+                _ => vec![bytes],
+            };
+            self.filled.extend(left.into_iter().map(|left| (number, left)));
+        }
     }
 
     /// Pages among these that requests in progress may hold locked, while they wait
@@ -305,7 +404,7 @@ mod tests {
     #[test]
     fn a_greater_size_waits_for_the_page_that_held_the_old_end() {
         let mut pages = FilePages::default();
-        let read = pages.read_begins(4096..8192, 5000);
+        let read = pages.read_begins(2, 4096..8192, 5000);
         // In flight it counts already.
         assert_eq!(pages.before(5001).unwrap().bytes, 4096..u64::MAX);
         pages.read_ends(read, 8192, 5000);
@@ -314,7 +413,7 @@ mod tests {
         pages.dropped(&drop);
         assert_eq!(pages.before(5100), None);
         // Shown, it is an end itself: the kernel zeroes what is beyond.
-        pages.shown(5100);
+        pages.shown(1, 5100);
         assert!(pages.before(5200).is_some());
         assert_eq!(pages.before(5100), None);
     }
@@ -322,9 +421,9 @@ mod tests {
     #[test]
     fn a_drop_does_not_undo_what_began_after_it() {
         let mut pages = FilePages::default();
-        pages.shown(100);
+        pages.shown(1, 100);
         let drop = pages.drop_begins(0..u64::MAX);
-        let read = pages.read_begins(0..4096, 100);
+        let read = pages.read_begins(2, 0..4096, 100);
         pages.read_ends(read, 4096, 150);
         pages.dropped(&drop);
         assert_eq!(pages.before(150), None);
@@ -334,7 +433,7 @@ mod tests {
     #[test]
     fn what_is_written_through_the_pages_needs_no_drop() {
         let mut pages = FilePages::default();
-        pages.shown(100);
+        pages.shown(1, 100);
         let write = pages.write_begins(100..300, false);
         assert_eq!(pages.write_works(write), None);
         pages.write_ends(write);
@@ -350,18 +449,18 @@ mod tests {
     fn a_page_that_was_read_under_a_write_is_dropped_after_it() {
         let mut pages = FilePages::default();
         let write = pages.write_begins(0..8192, false);
-        let read = pages.read_begins(4096..16_384, 1 << 20);
+        let read = pages.read_begins(2, 4096..16_384, 1 << 20);
         pages.read_ends(read, 16_384, 16_384);
         assert_eq!(pages.write_works(write).unwrap().bytes, 4096..8192);
         pages.write_ends(write);
         // The same if the read was there first, or came just before, after a drop.
-        let read = pages.read_begins(0..4096, 1 << 20);
+        let read = pages.read_begins(2, 0..4096, 1 << 20);
         let write = pages.write_begins(0..8192, false);
         pages.read_ends(read, 4096, 4096);
         assert_eq!(pages.write_works(write).unwrap().bytes, 0..4096);
         pages.write_ends(write);
         pages.drop_begins(0..u64::MAX);
-        let read = pages.read_begins(0..4096, 1 << 20);
+        let read = pages.read_begins(2, 0..4096, 1 << 20);
         pages.read_ends(read, 4096, 4096);
         let write = pages.write_begins(10..20, true);
         assert_eq!(pages.write_works(write).unwrap().bytes, 0..4096);
@@ -381,7 +480,7 @@ mod tests {
         pages.write_begins(100..8200, false);
         pages.write_begins(5..4096, false);
         assert_eq!(pages.held(&all), [0..4096, 8192..12_288]);
-        let read = pages.read_begins(12_288..20_480, 1 << 20);
+        let read = pages.read_begins(2, 12_288..20_480, 1 << 20);
         assert_eq!(pages.held(&all), [0..4096, 8192..20_480]);
         pages.read_enters(read);
         assert_eq!(pages.held(&all), [0..4096, 8192..12_288]);
@@ -404,6 +503,50 @@ mod tests {
         pages.passed();
         pages.learned();
         assert!(!pages.finds_out(50));
+    }
+
+    #[test]
+    fn under_leases_only_what_the_kernel_may_zero_late_is_dropped_before_a_size() {
+        let mut pages = FilePages::new(true);
+        pages.shown(1, 5000);
+        let read = pages.read_begins(2, 4096..8192, 5000);
+        pages.read_ends(read, 8192, 5000);
+        assert_eq!(pages.before(6000), None, "zeros under a lease");
+        // Others have written there since: recalled, and read anew.
+        let drop = pages.drop_begins(4096..8192);
+        pages.dropped(&drop);
+        pages.shown(1, 5000);
+        let read = pages.read_begins(2, 4096..8192, 6000);
+        pages.read_ends(read, 8192, 6000);
+        assert_eq!(pages.before(6000).unwrap().bytes, 4096..u64::MAX);
+        // Whoever was told has come back since: no late answer.
+        let drop = pages.drop_begins(4096..8192);
+        pages.dropped(&drop);
+        pages.shown(1, 5000);
+        let read = pages.read_begins(1, 4096..8192, 6000);
+        pages.read_ends(read, 8192, 6000);
+        assert_eq!(pages.before(6000), None);
+        let read = pages.read_begins(2, 4096..8192, 6000);
+        pages.read_ends(read, 8192, 6000);
+        assert_eq!(pages.before(6000), None);
+        // Cut by this mount, and read by nobody since.
+        pages.shown(1, 6000);
+        let read = pages.read_begins(2, 4096..8192, 6000);
+        pages.read_ends(read, 8192, 6000);
+        pages.cut(4500);
+        pages.shown(1, 4500);
+        assert_eq!(pages.before(7000), None);
+        // What passes the pages recalls nothing.
+        pages.passes(&(4500..4600));
+        assert!(pages.before(4600).is_some());
+        pages.passed();
+        // An answer from before what is in the page.
+        let drop = pages.drop_begins(0..u64::MAX);
+        pages.dropped(&drop);
+        let read = pages.read_begins(2, 4096..8192, 4600);
+        pages.read_ends(read, 8192, 4600);
+        pages.shown(1, 4550);
+        assert!(pages.before(4600).is_some());
     }
 
     /// A kernel with one page, and a file that grows within it. The kernel may
@@ -430,44 +573,58 @@ mod tests {
     proptest! {
         #[test]
         fn no_zeros_are_seen_within_the_size_that_was_shown(
+            leased in any::<bool>(),
             steps in proptest::collection::vec(step(), 1..200)
         ) {
-            let mut pages = FilePages::default();
+            let mut pages = FilePages::new(leased);
             let mut size = 10u64;
-            // Of the kernel: its size, up to where its page is right, and
-            // answers that it has not acted upon.
+            // Of the kernel: its size, up to where its page is right, answers that it
+            // has not acted upon, and where it cuts the page when it gets at it.
             let mut believed = 10u64;
             let mut good: Option<u64> = None;
             let mut reading: Option<(u64, u64)> = None;
             let mut told: Option<(u64, bool)> = None;
-            pages.shown(10);
+            let mut cut = u64::MAX;
+            pages.shown(1, 10);
             for step in steps {
                 match step {
-                    Step::Append(n) if size + n < 4096 => size += n,
+                    Step::Append(n) if size + n < 4096 => {
+                        // The lease on the page is recalled: the kernel waits for the page
+                        // that is being read, drops it, and ignores attributes asked for before.
+                        if leased && (good.is_some() || reading.is_some()) {
+                            let drop = pages.drop_begins(0..4096);
+                            if let Some((number, brought)) = reading.take() {
+                                pages.read_ends(number, 4096, brought);
+                            }
+                            (good, cut) = (None, u64::MAX);
+                            told = told.map(|(size, _)| (size, false));
+                            pages.dropped(&drop);
+                        }
+                        size += n;
+                    }
                     Step::Append(_) => {}
                     Step::Read if reading.is_none() && good.is_none() => {
-                        let number = pages.read_begins(0..4096, size);
+                        let number = pages.read_begins(2, 0..4096, size);
                         reading = Some((number, size));
+                        cut = u64::MAX;
                     }
                     Step::Install => {
                         if let Some((number, brought)) = reading.take() {
                             pages.read_ends(number, 4096, brought);
-                            good = Some(brought);
+                            good = Some(brought.min(cut));
                         }
                     }
                     Step::Show if told.is_none() => {
                         let mut fresh = true;
                         if let Some(drop) = pages.before(size) {
-                            // The kernel waits for the page that is being read, drops
-                            // it, and ignores attributes asked for before.
                             if let Some((number, brought)) = reading.take() {
                                 pages.read_ends(number, 4096, brought);
                             }
-                            good = None;
+                            (good, cut) = (None, u64::MAX);
                             fresh = false;
                             pages.dropped(&drop);
                         }
-                        pages.shown(size);
+                        pages.shown(1, size);
                         told = Some((size, fresh));
                     }
                     Step::Learn => {
@@ -475,6 +632,7 @@ mod tests {
                             && told != believed
                         {
                             believed = told;
+                            cut = told;
                             good = good.map(|good| good.min(told));
                         }
                     }

@@ -42,10 +42,16 @@ pub struct KernelCache {
     open: Arc<RwLock<HashMap<FileId, OpenFile>>>,
 }
 
-#[derive(Default)]
 struct OpenFile {
     handles: usize,
     pages: Arc<OpenPages>,
+}
+
+impl OpenFile {
+    fn new(leased: bool) -> Self {
+        let pages = OpenPages { pages: Mutex::new(FilePages::new(leased)), ..Default::default() };
+        Self { handles: 0, pages: Arc::new(pages) }
+    }
 }
 
 /// A handle of a file is open.
@@ -68,9 +74,9 @@ impl KernelCache {
 
     /// A handle is being opened. `true`: others are open, so that what the kernel
     /// has of the file is good.
-    pub(crate) fn opening(&self, file: FileId) -> (Opening, bool) {
+    pub(crate) fn opening(&self, file: FileId, leased: bool) -> (Opening, bool) {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        let entry = open.entry(file).or_default();
+        let entry = open.entry(file).or_insert_with(|| OpenFile::new(leased));
         entry.handles += 1;
         let opening = Opening { cache: self.clone(), file, pages: entry.pages.clone() };
         (opening, entry.handles > 1)
@@ -81,8 +87,8 @@ impl KernelCache {
         open.get(&file).map(|file| file.pages.clone())
     }
 
-    /// Before the kernel is told attributes.
-    pub(crate) fn show(&self, attr: &Attr) {
+    /// Before a thread of the kernel is told attributes.
+    pub(crate) fn show(&self, by: u32, attr: &Attr) {
         if attr.kind == FileKind::File
             && let Some(pages) = self.get(attr.file)
         {
@@ -91,12 +97,12 @@ impl KernelCache {
                 // Of this answer it then believes all but the size.
                 self.dropper.forget_attributes(attr.file).wait(Instant::now() + GIVE_UP);
             }
-            pages.lock().shown(attr.size);
+            pages.lock().shown(by, attr.size);
         }
     }
 
     /// The same if nothing has to be waited for.
-    pub(crate) fn may_show(&self, attr: &Attr) -> bool {
+    pub(crate) fn may_show(&self, by: u32, attr: &Attr) -> bool {
         if attr.kind == FileKind::File
             && let Some(pages) = self.get(attr.file)
         {
@@ -107,9 +113,16 @@ impl KernelCache {
             if pages.before(attr.size).is_some() {
                 return false;
             }
-            pages.shown(attr.size);
+            pages.shown(by, attr.size);
         }
         true
+    }
+
+    /// This mount has set the size.
+    pub(crate) fn cut(&self, file: FileId, size: u64) {
+        if let Some(pages) = self.get(file) {
+            pages.lock().cut(size);
+        }
     }
 
     fn make_room(&self, file: FileId, pages: &OpenPages, size: u64) {
@@ -237,11 +250,12 @@ impl Opening {
     /// given when it holds the lease.
     pub(crate) fn reading<E>(
         &self,
+        by: u32,
         bytes: Range<u64>,
         size: u64,
         read: impl FnOnce(&dyn Fn()) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        let number = self.pages.lock().read_begins(bytes.clone(), size);
+        let number = self.pages.lock().read_begins(by, bytes.clone(), size);
         let result = read(&|| self.pages.lock().read_enters(number));
         // Of a read that failed the kernel keeps nothing.
         let brought = result.as_ref().map_or(bytes.end, |n| bytes.start + *n as u64);
@@ -284,15 +298,17 @@ impl Opening {
         stamp();
         self.pages.lock().passes(bytes);
         let end = write();
+        if let Ok(end) = &end {
+            self.cache.make_room(self.file, &self.pages, *end);
+        }
         let mut pages = self.pages.lock();
         pages.passed();
         if end.is_err() {
             pages.learned();
         }
         drop(pages);
-        self.cache.make_room(self.file, &self.pages, end?);
         stamp();
-        Ok(())
+        end.map(|_| ())
     }
 }
 

@@ -75,13 +75,13 @@ impl WeirFs {
         }
     }
 
-    fn entry(&self, attr: Attr) -> Entry {
-        self.cache.show(&attr);
+    fn entry(&self, ctx: &RequestContext<'_>, attr: Attr) -> Entry {
+        self.cache.show(ctx.pid, &attr);
         Entry::new(attr, self.ttl())
     }
 
-    fn attributes(&self, attr: Attr) -> Attributes {
-        self.cache.show(&attr);
+    fn attributes(&self, ctx: &RequestContext<'_>, attr: Attr) -> Attributes {
+        self.cache.show(ctx.pid, &attr);
         Attributes { attr, ttl: self.ttl() }
     }
 
@@ -90,7 +90,13 @@ impl WeirFs {
     }
 
     fn opened(&self, file: File, attr: &Attr, flags: u32) -> Opened {
-        let (opening, others) = self.cache.opening(file.id());
+        let (opening, others) = {
+            let leased = self.options.consistency == Consistency::Strict;
+            self.cache.opening(file.id(), leased)
+        };
+        if flags as i32 & libc::O_TRUNC != 0 {
+            self.cache.cut(file.id(), 0);
+        }
         let same = self.cache.same(attr);
         let keep_cache = match self.options.consistency {
             // As long as a file is open here, leases keep its pages good.
@@ -212,7 +218,7 @@ fn refused_xattr(name: &[u8]) -> bool {
 
 impl Filesystem for WeirFs {
     fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry> {
-        Ok(self.entry(self.client.lookup(&context(ctx), FileId(parent), name)?))
+        Ok(self.entry(ctx, self.client.lookup(&context(ctx), FileId(parent), name)?))
     }
 
     fn getattr(
@@ -221,7 +227,7 @@ impl Filesystem for WeirFs {
         node: NodeId,
         _fh: Option<u64>,
     ) -> Reply<Attributes> {
-        Ok(self.attributes(self.client.getattr(&context(ctx), FileId(node))?))
+        Ok(self.attributes(ctx, self.client.getattr(&context(ctx), FileId(node))?))
     }
 
     fn setattr(&self, ctx: &RequestContext<'_>, node: NodeId, set: &SetAttr) -> Reply<Attributes> {
@@ -243,7 +249,10 @@ impl Filesystem for WeirFs {
             self.clear_suid(&context, FileId(node))?;
             attr = self.client.getattr(&context, FileId(node))?;
         }
-        Ok(self.attributes(attr))
+        if let Some(size) = set.size {
+            self.cache.cut(FileId(node), size);
+        }
+        Ok(self.attributes(ctx, attr))
     }
 
     fn readlink(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<u8>> {
@@ -258,7 +267,7 @@ impl Filesystem for WeirFs {
         target: &[u8],
     ) -> Reply<Entry> {
         let attr = self.client.symlink(&context(ctx), FileId(parent), name, target)?;
-        Ok(self.entry(attr))
+        Ok(self.entry(ctx, attr))
     }
 
     fn mknod(
@@ -272,7 +281,7 @@ impl Filesystem for WeirFs {
         let kind = FileKind::from_mode(mode.mode).ok_or(Errno::EINVAL)?;
         let bits = (mode.mode & 0o7777) as u16;
         let attr = self.client.mknod(&context(ctx), FileId(parent), name, kind, bits, rdev)?;
-        Ok(self.entry(attr))
+        Ok(self.entry(ctx, attr))
     }
 
     fn mkdir(
@@ -284,7 +293,7 @@ impl Filesystem for WeirFs {
     ) -> Reply<Entry> {
         let bits = (mode.mode & 0o7777) as u16;
         let attr = self.client.mkdir(&context(ctx), FileId(parent), name, bits)?;
-        Ok(self.entry(attr))
+        Ok(self.entry(ctx, attr))
     }
 
     fn unlink(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
@@ -327,7 +336,7 @@ impl Filesystem for WeirFs {
         new_name: &[u8],
     ) -> Reply<Entry> {
         let attr = self.client.link(&context(ctx), FileId(node), FileId(new_parent), new_name)?;
-        Ok(self.entry(attr))
+        Ok(self.entry(ctx, attr))
     }
 
     fn open(&self, ctx: &RequestContext<'_>, node: NodeId, args: OpenArgs) -> Reply<Opened> {
@@ -359,7 +368,7 @@ impl Filesystem for WeirFs {
         };
         let (file, attr) = self.client.create(&context(ctx), FileId(parent), name, &options)?;
         let opened = self.opened(file, &attr, args.flags);
-        Ok((self.entry(attr), opened))
+        Ok((self.entry(ctx, attr), opened))
     }
 
     fn read(
@@ -377,7 +386,7 @@ impl Filesystem for WeirFs {
         let bytes = offset..offset.saturating_add(buffer.len() as u64);
         let by = data_context(ctx);
         let read = |entered: &dyn Fn()| file.read_entering(&by, offset, buffer, entered);
-        Ok(opening.reading(bytes, file.size(), read)?)
+        Ok(opening.reading(ctx.pid, bytes, file.size(), read)?)
     }
 
     fn write(
@@ -548,7 +557,7 @@ impl Filesystem for WeirFs {
             };
             for (i, found) in page.entries.iter().enumerate() {
                 // Without attributes the kernel asks when somebody wants them.
-                let attr = found.attr.clone().filter(|attr| self.cache.may_show(attr));
+                let attr = found.attr.clone().filter(|attr| self.cache.may_show(ctx.pid, attr));
                 let entry = attr.map(|attr| Entry::new(attr, self.ttl()));
                 let pushed = sink.push(&DirEntry {
                     node: found.file.0,

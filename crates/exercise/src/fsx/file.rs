@@ -124,6 +124,12 @@ impl OpenFile {
 
     fn copy(&self, mut from: u64, mut to: u64, len: u64) -> std::io::Result<()> {
         let end = from + len;
+        // As `cp` does. The kernel copies up to the size that it was told last, and
+        // asks no file system.
+        let size = self.file.metadata()?.len();
+        if size < end {
+            return Err(std::io::Error::other(format!("fstat before copying: size is {size}")));
+        }
         while from < end {
             let left = (end - from) as usize;
             let (source, target) = (Some(&mut from), Some(&mut to));
