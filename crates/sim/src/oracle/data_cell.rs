@@ -465,6 +465,12 @@ impl Follow<'_> {
                     }
                     self.sent(&mut state);
                 }
+                (Told::Gone, _) => {
+                    state.missing.remove(&session);
+                    if holds && state.freed == 0 {
+                        self.sent(&mut state);
+                    }
+                }
                 (Told::Lost | Told::Killed, _) => {
                     state.missing.remove(&session);
                     if holds {
