@@ -25,7 +25,9 @@ use weir_wire::Request;
 use weir_wire::capability::Rights;
 use weir_wire::data::{PingRequest, ServerStatus, StatusRequest};
 use weir_wire::map::ClusterMap;
-use weir_wire::meta::{CloseRequest, OpenFile, OpenRequest, PendingTruncate, SetAttrRequest};
+use weir_wire::meta::{
+    CloseRequest, OpenFile, OpenRequest, PendingTruncate, ReassertRequest, SetAttrRequest,
+};
 
 /// Bytes of buffers that a client may hold.
 const BUFFER_BYTES: usize = 256 << 20;
@@ -224,6 +226,13 @@ impl Inner {
             }
         };
         let handle = File::new(state.clone(), self.clone());
+        if self.session.epoch() != found.epoch {
+            // The server has started anew, or the session ended, since it
+            // answered; it may have been told of what is open before this was.
+            let files = vec![file];
+            let request = ReassertRequest { files, leases: Vec::new(), last: false };
+            self.session.call(ctx, &request)?;
+        }
         let call = Call { inner: self, file: &state, ctx };
         if open.more_segments {
             let rights = open.capability.capability.rights;

@@ -99,6 +99,11 @@ impl MetaSession {
         self.lock().session
     }
 
+    /// Grows when the session or the run of the server is another one.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.lock().epoch
+    }
+
     /// Asks something that changes nothing.
     pub(crate) fn call<R: Request>(&self, ctx: &Context, request: &R) -> Result<R::Reply> {
         self.ask(ctx, request).0

@@ -425,6 +425,8 @@ impl Writer {
         self.send_gathered(call);
         self.finish_all(call);
         let committed = self.commit(call);
+        // What was lost meanwhile was not there to be committed.
+        self.notice_loss(call);
         self.note_clean(call);
         self.take_error()?;
         committed

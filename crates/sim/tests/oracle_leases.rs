@@ -56,11 +56,11 @@ impl Story {
         self.push(What::ClientKilled { client });
     }
     fn trouble(&mut self, client: u8) {
-        self.push(What::Trouble {
-            client: Some(client),
-            until: Duration::from_secs(9),
-            late: false,
-        });
+        self.trouble_with(client, false);
+    }
+    fn trouble_with(&mut self, client: u8, late: bool) {
+        let until = Duration::from_secs(9);
+        self.push(What::Trouble { client: Some(client), until, late });
     }
     fn power_cut(&mut self) {
         self.push(What::PowerCut(Node::Data(0)));
@@ -314,6 +314,42 @@ fn who_comes_after_a_client_that_was_killed_knows_nothing_of_what_it_held_back()
     bad(|s| story(s, 0));
     good(|s| story(s, 1));
     good(|s| story(s, 2));
+}
+
+#[test]
+fn only_where_messages_are_held_back_a_write_that_was_lost_may_come_late() {
+    let story = |s: &mut Story, late: bool| {
+        let a = s.write(0);
+        s.trouble_with(0, late);
+        s.read(1, None);
+        s.read(1, Some(a));
+    };
+    good(|s| story(s, true));
+    bad(|s| story(s, false));
+    // A sync says that it has come.
+    bad(|s| {
+        s.trouble_with(0, true);
+        let a = s.write(0);
+        s.sync(0);
+        s.write(1);
+        s.read(2, Some(a));
+    });
+}
+
+#[test]
+fn what_a_metadata_server_that_starts_anew_does_not_know_of_is_not_fenced() {
+    let story = |s: &mut Story, restarts: bool| {
+        let a = s.begin_write(2);
+        s.killed(2);
+        if restarts {
+            s.push(What::Down(Node::Meta));
+            s.push(What::Up(Node::Meta));
+        }
+        s.read(1, None);
+        s.read(1, Some(a));
+    };
+    good(|s| story(s, true));
+    bad(|s| story(s, false));
 }
 
 #[test]

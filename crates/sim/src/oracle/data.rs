@@ -268,7 +268,7 @@ fn steps_of(
     }
     for told in &asked.told {
         let (session, kind) = (told.session, told.kind);
-        if kind != Told::Killed {
+        if !matches!(kind, Told::Killed | Told::Gone) {
             steps.push((told.begin, 1, Step::Asks { session }));
         }
         steps.push((told.end, 1, Step::Answered { session, kind }));

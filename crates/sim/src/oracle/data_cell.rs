@@ -254,19 +254,23 @@ impl Follow<'_> {
 
     /// Reads that see the value as it is now may as well be done now.
     fn take_reads(&self, state: &mut State) {
-        let value = self.visible(state.value());
-        let reads: Vec<(usize, usize)> = self
-            .waiting(state)
-            .filter(|(_, op)| !self.ops[*op].writes && self.ops[*op].value == value)
-            .filter(|(_, op)| !self.must_wait(state, *op))
+        let holder = self.holder(state);
+        let reads: Vec<usize> = self
+            .reads_of(state)
+            .filter(|(_, op)| holder.is_none_or(|session| session == self.ops[*op].session))
+            .map(|(slot, _)| slot)
             .collect();
-        for (slot, read) in reads {
+        for slot in reads {
             state.done |= 1 << slot;
-            if self.holder(state).is_some_and(|session| session != self.ops[read].session) {
-                // It has been sent.
-                self.sent(state);
-            }
         }
+    }
+
+    /// The reads under way that see the value as it is.
+    fn reads_of<'a>(&'a self, state: &'a State) -> impl Iterator<Item = (usize, usize)> + 'a {
+        let value = self.visible(state.value());
+        self.waiting(state)
+            .filter(move |(_, op)| !self.ops[*op].writes && self.ops[*op].value == value)
+            .filter(|(_, op)| !self.must_wait(state, *op))
     }
 
     /// The session that may hold back the last values.
@@ -359,6 +363,16 @@ impl Follow<'_> {
                         next.done |= 1 << slot;
                         work.push(next);
                     }
+                }
+            }
+            if state.held > 0 {
+                // Whoever else sees it shows that it has been sent; or it was
+                // lost before.
+                for (slot, _) in self.reads_of(&state) {
+                    let mut next = state.clone();
+                    next.done |= 1 << slot;
+                    self.sent(&mut next);
+                    work.push(next);
                 }
             }
             let wanted = |value: u64| {
@@ -483,6 +497,12 @@ impl Follow<'_> {
                         }
                     }
                     self.sent(&mut state);
+                }
+                (Told::Gone, _) => {
+                    state.missing.remove(&session);
+                    if holds && state.freed == 0 {
+                        self.sent(&mut state);
+                    }
                 }
                 (Told::Lost | Told::Killed, _) => {
                     state.missing.remove(&session);

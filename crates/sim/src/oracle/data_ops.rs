@@ -118,6 +118,8 @@ pub(crate) enum Told {
     Lost,
     /// The client was killed: nobody is left to be told.
     Killed,
+    /// So was one that had sent everything; the size is found from the objects.
+    Gone,
 }
 
 /// What was asked of a file.
@@ -144,8 +146,6 @@ struct Reading<'a> {
     unsettled: Vec<Vec<usize>>,
     /// Somebody was killed, or may have lost leases.
     troubled: bool,
-    /// The metadata server is started anew at some time.
-    restarts: bool,
     /// Of each client: until when what it sends may be late.
     late: Vec<Duration>,
 }
@@ -167,7 +167,6 @@ pub(super) fn asked_of(
         kills: vec![0; clients.len()],
         unsettled: vec![Vec::new(); clients.len()],
         troubled: false,
-        restarts: history.entries.iter().any(|entry| ends_meta(&entry.what)),
         late: vec![Duration::ZERO; clients.len()],
     };
     let mut next_id = 0;
@@ -242,10 +241,8 @@ impl Reading<'_> {
             late: None,
             told: false,
             opened: self.opened[usize::from(client)],
-            // A metadata server that starts anew does not find sizes that were
-            // not reported.
-            losable: facts.leases
-                && (facts.write_behind || self.restarts && matches!(call, Call::Append { .. })),
+            // Of what is appended, the size is not known before it is reported.
+            losable: facts.leases && (facts.write_behind || matches!(call, Call::Append { .. })),
             fenced: facts.leases,
             in_line: !facts.write_behind,
             tells: !matches!(call, Call::Read { .. } | Call::Stat { .. }),
@@ -349,8 +346,12 @@ impl Reading<'_> {
         let session = self.session(client);
         self.opened[usize::from(client)] = next_id;
         let ops = &mut self.asked.ops;
+        let facts = &self.clients[usize::from(client)];
+        let sent = !facts.write_behind && !unknown;
         for op in std::mem::take(&mut self.unsettled[usize::from(client)]) {
-            if ops[op].losable {
+            if ops[op].losable && sent {
+                ops[op].late = None;
+            } else if ops[op].losable {
                 (ops[op].loose, ops[op].late) = (Some((at, at)), None);
             } else {
                 ops[op].given_up = at;
@@ -366,8 +367,9 @@ impl Reading<'_> {
             }
         }
         self.open.retain(|_, op| ops[*op].client != client);
-        if self.clients[usize::from(client)].leases {
-            self.asked.told.push(Tells { session, begin: at, end: at, kind: Told::Killed });
+        if facts.leases {
+            let kind = if sent { Told::Gone } else { Told::Killed };
+            self.asked.told.push(Tells { session, begin: at, end: at, kind });
         }
         self.kills[usize::from(client)] += 1;
     }

@@ -18,8 +18,8 @@ pub fn judge(history: &History, plan: &Plan) -> Vec<Violation> {
     let facts = Facts::new(plan);
     let mut healed = Duration::MAX;
     let mut begun: BTreeMap<u32, (Duration, &Call, u8)> = BTreeMap::new();
-    // Clients with write-behind that have not been told yet what became of
-    // writes from before.
+    // Clients with leases or write-behind that have not been told yet what
+    // became of writes from before, of each file.
     let mut owed: BTreeSet<(u8, u8)> = BTreeSet::new();
     // Clients that may have lost leases.
     let mut troubled: BTreeSet<u8> = BTreeSet::new();
@@ -31,7 +31,8 @@ pub fn judge(history: &History, plan: &Plan) -> Vec<Violation> {
             What::Trouble { client: None, .. } => troubled.extend(0..=u8::MAX),
             What::Begin { id, call, client } => {
                 begun.insert(*id, (entry.at, call, *client));
-                let behind = plan.clients.get(usize::from(*client)).is_some_and(|c| c.write_behind);
+                let behind = plan.shape.leases
+                    || plan.clients.get(usize::from(*client)).is_some_and(|c| c.write_behind);
                 if let Call::Write { file, .. } | Call::Append { file, .. } = call
                     && behind
                     && entry.at <= healed
