@@ -336,6 +336,52 @@ fn an_exclusive_create_has_one_winner() {
 }
 
 #[test]
+fn an_append_after_a_cut_elsewhere_is_seen_at_once() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "cut", "");
+    fs::write(a.join("f"), "").unwrap();
+    let (file_a, file_b) = (open(&a.join("f")), open(&b.join("f")));
+    let mut appender = OpenOptions::new().append(true).open(b.join("f")).unwrap();
+    for round in 0..4 {
+        let long = noise(400_000, round);
+        file_a.write_all_at(&long, 0).unwrap();
+        assert!(read_all(&file_b) == long);
+        file_a.set_len(100_000).unwrap();
+        let record = noise(30_000, round + 10);
+        appender.write_all(&record).unwrap();
+        let mut seen = vec![0; record.len()];
+        file_a.read_exact_at(&mut seen, 100_000).unwrap();
+        assert!(seen == record, "round {round}");
+    }
+}
+
+#[test]
+fn the_first_read_behind_the_old_end_finds_what_was_appended_elsewhere() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "end", "");
+    fs::write(a.join("f"), "").unwrap();
+    let file = open(&a.join("f"));
+    let mut appender = OpenOptions::new().append(true).open(b.join("f")).unwrap();
+    let mut size = 0;
+    for round in 0..40u64 {
+        let record = noise(700 + round as usize * 90, round);
+        appender.write_all(&record).unwrap();
+        let mut seen = vec![0; record.len()];
+        let read = file.read_at(&mut seen, size).unwrap();
+        assert_eq!(read, record.len(), "round {round}: what a single call reads");
+        assert!(seen == record, "round {round}");
+        size += record.len() as u64;
+        assert_eq!(file.metadata().unwrap().len(), size);
+    }
+}
+
+#[test]
 fn truncation_by_path_and_writers_elsewhere_agree() {
     if !root() {
         return;

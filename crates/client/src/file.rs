@@ -673,10 +673,16 @@ impl File {
         if self.consistency() != Consistency::Strict {
             self.inner.getattr(ctx, self.id())?;
         }
-        // Whatever the end is now, it is not before what is known: those who
-        // could have moved it have reported before the lease came.
-        let known = self.size();
-        let _entered = self.enter(ctx, known..TO_THE_END, CallKind::Write)?;
+        let _entered = loop {
+            let known = self.size();
+            let entered = self.enter(ctx, known..TO_THE_END, CallKind::Write)?;
+            // Those who could have moved the end have reported before the lease came.
+            // Somebody may have cut the file since it was known: then the lease begins
+            // behind the end.
+            if self.size() >= known {
+                break entered;
+            }
+        };
         let offset = Writer::append(call, data)?;
         self.pass_on(call)?;
         Ok(offset)
