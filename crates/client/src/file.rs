@@ -217,6 +217,11 @@ impl OpenState {
         self.resizing.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Whether a truncation by this client is under way.
+    pub(crate) fn is_resizing(&self) -> bool {
+        self.resizing.load(Ordering::Acquire) > 0
+    }
+
     /// It has, if there is a generation.
     pub(crate) fn end_resize(&self, generation: Option<Generation>) {
         if let Some(generation) = generation {
@@ -233,7 +238,7 @@ impl OpenState {
         inner.config.consistency == Consistency::Strict
             && self.generation() > written_under
             && self.generation().0 > self.own_generation.load(Ordering::Acquire)
-            && self.resizing.load(Ordering::Acquire) == 0
+            && !self.is_resizing()
             && !self.unleased.load(Ordering::Acquire)
     }
 

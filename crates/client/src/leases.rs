@@ -230,7 +230,9 @@ impl OpenState {
     /// All leases of the file were taken away.
     pub(crate) fn lose_leases(&self) {
         let wrote = self.lease().lose();
-        let unreported = self.forget_uncommitted();
+        // A truncation of our own, whose answer was lost: all that was written
+        // before it has arrived.
+        let unreported = self.forget_uncommitted() && !self.is_resizing();
         if wrote && (unreported || self.dirty.load(Ordering::Acquire)) {
             self.lost_writes.store(true, Ordering::Release);
         }
