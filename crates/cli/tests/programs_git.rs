@@ -36,7 +36,6 @@ fn a_repository_of_two_hundred_commits_is_sound_before_and_after_gc() {
 }
 
 #[test]
-#[ignore = "needs leases between mounts"]
 fn a_repository_made_through_one_mount_is_sound_through_another() {
     if !root() {
         return;

@@ -151,13 +151,13 @@ fn processes_share_a_database_with_a_write_ahead_log() {
 }
 
 #[test]
-#[ignore = "needs leases between mounts"]
 fn processes_on_two_mounts_share_a_database_with_a_rollback_journal() {
     shared_database("delete", 2);
 }
 
 #[test]
-#[ignore = "needs leases between mounts"]
+#[ignore = "the write-ahead log needs memory that all processes share, which two mounts do not \
+            give (docs/semantics.md, mmap); SQLite does not support it between machines"]
 fn processes_on_two_mounts_share_a_database_with_a_write_ahead_log() {
     shared_database("wal", 2);
 }
