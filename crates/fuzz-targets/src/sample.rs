@@ -27,7 +27,7 @@ use weir_wire::lock::{
     CancelLockRequest, Lock, LockMode, LockOutcome, ReassertLocksRequest, SetLockRequest,
     TestLockRequest,
 };
-use weir_wire::map::{ClusterMap, ServerEntry, TargetEntry, TargetState};
+use weir_wire::map::{ClusterMap, ServerEntry, Standing, TargetEntry, TargetState};
 use weir_wire::meta::{
     AdminCapabilityRequest, ClientInfo, ClientPage, CloseRequest, CommitSizeRequest,
     CountOpensRequest, CreateRequest, DirEntry, DirPage, ExportMetaRequest, ExportPage,
@@ -106,7 +106,9 @@ sample_one_of! {
         ClientStanding::Ordinary, ClientStanding::Administrator, ClientStanding::Revoked,
     ];
     Squash: [Squash::None, Squash::Root, Squash::All];
-    TargetState: [TargetState::Online, TargetState::Offline, TargetState::OutOfService];
+    TargetState: [
+        TargetState::Online, TargetState::Offline, TargetState::OutOfService, TargetState::Syncing
+    ];
     Damage: [
         Damage::Block, Damage::Header, Damage::BehindEnd, Damage::Unreadable, Damage::Stranger,
         Damage::Superblock, Damage::IntentLog,
@@ -382,10 +384,11 @@ sample_struct! {
     TargetEntry { target, state, usage }
     ServerEntry { server, host, tcp, unix, targets }
     ClusterMap { epoch, servers }
-    TargetReport { target, usage, trouble, removed }
-    HeartbeatReply { epoch, remove, interval_ms }
+    TargetReport { target, usage, trouble, removed, gaps }
+    Standing { target, state, since }
+    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, interval_ms }
     RegisterRequest { host, tcp, unix, targets }
-    HeartbeatRequest { targets }
+    HeartbeatRequest { acting, targets }
     Attempt { run, number }
     Hello { version, identity, nonce, session, name }
     Challenge { nonce, proof }

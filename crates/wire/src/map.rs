@@ -13,10 +13,24 @@ pub enum TargetState {
     /// Its server serves what can still be read, and changes nothing: the disk
     /// has failed, is read-only, or could not be opened.
     OutOfService,
+    /// Back, and being brought up to date with what it missed: it takes writes,
+    /// and serves reads only of what has a single copy.
+    Syncing,
 }
-weir_types::codec_tag!(TargetState { Online = 0, Offline = 1, OutOfService = 2 });
+weir_types::codec_tag!(TargetState { Online = 0, Offline = 1, OutOfService = 2, Syncing = 3 });
+
 
 records! {
+    /// What a data server has to know of a target, its own or another's.
+    Standing {
+        /// The target.
+        target: TargetId,
+        /// What it is good for.
+        state: TargetState,
+        /// Online: the epoch at which it became so; else the one at which it
+        /// ceased to be.
+        since: Epoch,
+    }
     /// One target.
     TargetEntry {
         /// The target.

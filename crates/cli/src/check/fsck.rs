@@ -104,7 +104,7 @@ fn list_targets(
                 "it is offline: what it holds was not looked at",
             )),
             // One that is out of service can still be read.
-            TargetState::Online | TargetState::OutOfService => {
+            TargetState::Online | TargetState::OutOfService | TargetState::Syncing => {
                 list_target(admin, target, |objects, strays| {
                     let (spool, report) = &mut *lock();
                     report.objects += objects.len() as u64;

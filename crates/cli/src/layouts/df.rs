@@ -71,5 +71,6 @@ pub fn state_name(state: TargetState) -> &'static str {
         TargetState::Online => "online",
         TargetState::Offline => "offline",
         TargetState::OutOfService => "out of service",
+        TargetState::Syncing => "syncing",
     }
 }

@@ -190,7 +190,7 @@ impl SnapshotReader {
                 })?;
             }
             key::FORMAT => drop(schema::decode_format(value)?),
-            key::MAP_EPOCH | key::DIRECTORY_MOVES => {
+            key::MAP_EPOCH | key::DIRECTORY_MOVES | key::MIRRORED => {
                 schema::decode::<Epoch>(value, "of a counter")?;
             }
             _ => match key.first_chunk::<2>() {

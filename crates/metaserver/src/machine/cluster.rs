@@ -1,12 +1,13 @@
 //! Data servers and targets: who they are, and whether they live.
 
+use super::standings::{Hearsay, after_report, after_silence};
 use crate::ops::{ClusterView, Outcome};
 use crate::schema::{self, ServerRecord, TargetRecord, key};
 use std::collections::BTreeMap;
 use weir_layout::TargetInfo;
 use weir_metastore::{Engine, Tx};
 use weir_types::{Epoch, Error, ErrorKind, FsUsage, Result, ServerId, TargetId};
-use weir_wire::map::{ClusterMap, ServerEntry, TargetEntry, TargetState};
+use weir_wire::map::{ClusterMap, ServerEntry, Standing, TargetEntry, TargetState};
 use weir_wire::peer::{RegisterRequest, TargetReport};
 
 /// The most data servers.
@@ -22,6 +23,8 @@ pub(super) struct Cluster {
     pub epoch: Epoch,
     servers: BTreeMap<ServerId, ServerRecord>,
     heard: BTreeMap<TargetId, Heard>,
+    hearsay: Hearsay,
+    mirrored: bool,
     /// What operations see of it; kept up to date here.
     pub view: ClusterView,
 }
@@ -61,6 +64,8 @@ impl Cluster {
         if let Some(bytes) = tx.get(key::MAP_EPOCH)? {
             cluster.epoch = schema::decode(&bytes, "of the map's epoch")?;
         }
+        cluster.hearsay = Hearsay::new(cluster.epoch);
+        cluster.mirrored = tx.get(key::MIRRORED)?.is_some();
         let (mut start, end) = key::servers();
         loop {
             let page = tx.range(&start, &end, LOAD_PAGE)?;
@@ -109,11 +114,17 @@ impl Cluster {
         for record in &mut targets {
             // One that is not there now still has data of files.
             let report = reports.iter().find(|r| r.target == record.target);
-            record.state = report.map_or(TargetState::Offline, |report| state_of(report));
+            *record = match report {
+                Some(report) => self.reported(*record, report),
+                None => after_silence(*record, self.next_epoch()),
+            };
         }
         for report in &reports {
             if targets.iter().all(|record| record.target != report.target) {
-                targets.push(TargetRecord { target: report.target, state: state_of(report) });
+                let since = self.next_epoch();
+                let fresh =
+                    TargetRecord { target: report.target, state: TargetState::Online, since };
+                targets.push(self.reported(self.elsewhere(server, fresh), report));
             }
         }
         targets.sort_by_key(|record| record.target);
@@ -127,7 +138,7 @@ impl Cluster {
             return Ok(None);
         }
         others.push((server, record));
-        Ok(Some(Change { epoch: Epoch(self.epoch.0 + 1), servers: others }))
+        Ok(Some(self.change(others)))
     }
 
     /// Servers that lose targets to this one: a disk was moved to another node.
@@ -179,12 +190,12 @@ impl Cluster {
         for report in reports.iter().filter(|r| !self.is_elsewhere(server, r)) {
             let target = record.targets.iter_mut().find(|t| t.target == report.target);
             let target = target.ok_or_else(unknown)?;
-            let state = state_of(report);
-            if target.state != state {
-                changed = true;
-                note_change(server, report);
+            let reported = self.reported(*target, report);
+            if reported.state != target.state {
+                note_change(server, report, reported.state);
             }
-            target.state = state;
+            changed |= reported != *target;
+            *target = reported;
         }
         Ok(changed.then(|| self.change(vec![(server, record)])))
     }
@@ -204,7 +215,7 @@ impl Cluster {
                 count += lost;
                 let mut record = record.clone();
                 for target in record.targets.iter_mut().filter(|t| silent(t)) {
-                    target.state = TargetState::Offline;
+                    *target = after_silence(*target, self.next_epoch());
                 }
                 servers.push((server, record));
             }
@@ -216,15 +227,83 @@ impl Cluster {
         (count > 0).then(|| (self.change(servers), count))
     }
 
+    /// What has to change because targets have all that they missed.
+    pub fn complete(&self) -> Option<Change> {
+        let others = || {
+            let all = self.servers.iter();
+            all.flat_map(|(&server, r)| r.targets.iter().map(move |t| (server, t)))
+        };
+        let done = |t: &TargetRecord| {
+            t.state == TargetState::Syncing && self.hearsay.is_complete(t, others())
+        };
+        let mut servers = Vec::new();
+        for (&server, record) in self.servers.iter().filter(|(_, r)| r.targets.iter().any(done)) {
+            let mut record = record.clone();
+            for target in record.targets.iter_mut().filter(|t| done(t)) {
+                tracing::info!(server = server.0, target = target.target.0, "up to date again");
+                *target =
+                    TargetRecord { state: TargetState::Online, since: self.next_epoch(), ..*target };
+            }
+            servers.push((server, record));
+        }
+        (!servers.is_empty()).then(|| self.change(servers))
+    }
+
+    fn reported(&self, record: TargetRecord, report: &TargetReport) -> TargetRecord {
+        after_report(record, !report.trouble.is_empty(), self.mirrored, self.next_epoch())
+    }
+
+    /// What is known of a target that a server has not served before: another
+    /// may have.
+    fn elsewhere(&self, server: ServerId, fresh: TargetRecord) -> TargetRecord {
+        let others = self.servers.iter().filter(|(id, _)| **id != server);
+        let mut known = others.flat_map(|(_, r)| &r.targets);
+        known.find(|t| t.target == fresh.target).copied().unwrap_or(fresh)
+    }
+
+    fn next_epoch(&self) -> Epoch {
+        Epoch(self.epoch.0 + 1)
+    }
+
     fn change(&self, servers: Vec<(ServerId, ServerRecord)>) -> Change {
-        Change { epoch: Epoch(self.epoch.0 + 1), servers }
+        Change { epoch: self.next_epoch(), servers }
     }
 
     /// A change has been committed.
     pub fn apply(&mut self, change: Change) {
         self.epoch = change.epoch;
         self.servers.extend(change.servers);
+        let targets = self.servers.values().flat_map(|record| &record.targets);
+        self.hearsay.changed(targets, self.epoch);
         self.refresh();
+    }
+
+    /// A file has several copies.
+    pub fn is_mirrored(&mut self) {
+        self.mirrored = true;
+        self.view.mirrored = true;
+    }
+
+    /// A server says under which epoch it acts.
+    pub fn acts(&mut self, server: ServerId, epoch: Epoch) {
+        self.hearsay.acts(server, epoch);
+    }
+
+    /// The epoch that everybody who may serve acts under, at the least.
+    pub fn in_effect(&self) -> Epoch {
+        let away = |t: &TargetRecord| t.state == TargetState::Offline;
+        let serving = self.servers.iter().filter(|(_, r)| !r.targets.iter().all(away));
+        self.hearsay.in_effect(serving.map(|(server, _)| *server), self.epoch)
+    }
+
+    /// What data servers have to know of all targets.
+    pub fn standings(&self) -> Vec<Standing> {
+        let targets = self.servers.values().flat_map(|record| &record.targets);
+        let standing = |t: &TargetRecord| {
+            let TargetRecord { target, state, since } = *t;
+            Standing { target, state, since }
+        };
+        targets.map(standing).collect()
     }
 
     /// Targets of a server have been heard of.
@@ -233,6 +312,7 @@ impl Cluster {
             if !self.is_elsewhere(server, report) {
                 let (usage, trouble) = (report.usage, report.trouble.clone());
                 self.heard.insert(report.target, Heard { at_ms: now_ms, usage, trouble });
+                self.hearsay.noted(report.target, &report.gaps);
             }
         }
         self.refresh();
@@ -248,7 +328,7 @@ impl Cluster {
     }
 
     fn refresh(&mut self) {
-        let mut view = ClusterView::default();
+        let mut view = ClusterView { mirrored: self.mirrored, ..ClusterView::default() };
         let troubles = self.heard.iter().find(|(_, heard)| !heard.trouble.is_empty());
         view.trouble =
             troubles.map(|(target, heard)| format!("target {target}: {}", heard.trouble));
@@ -313,16 +393,14 @@ impl Cluster {
     }
 }
 
-/// What a target is good for, as its server says.
-fn state_of(report: &TargetReport) -> TargetState {
-    if report.trouble.is_empty() { TargetState::Online } else { TargetState::OutOfService }
-}
-
-fn note_change(server: ServerId, report: &TargetReport) {
-    let target = report.target.0;
-    match report.trouble.as_str() {
-        "" => tracing::info!(server = server.0, target, "a target is back"),
-        trouble => tracing::warn!(server = server.0, target, "a target fails: {trouble}"),
+fn note_change(server: ServerId, report: &TargetReport, state: TargetState) {
+    let (server, target) = (server.0, report.target.0);
+    match (report.trouble.as_str(), state) {
+        ("", TargetState::Syncing) => {
+            tracing::info!(server, target, "a target is back, and gets what it missed");
+        }
+        ("", _) => tracing::info!(server, target, "a target is back"),
+        (trouble, _) => tracing::warn!(server, target, "a target fails: {trouble}"),
     }
 }
 

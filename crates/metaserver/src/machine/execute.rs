@@ -183,6 +183,9 @@ impl<E: Engine> MetaMachine<E> {
         if effects.fresh_used {
             self.spare_id = None;
         }
+        if effects.mirrored {
+            self.cluster.is_mirrored();
+        }
         if let Some((file, rights)) = effects.opened {
             self.opens.open(session, file, rights);
         }

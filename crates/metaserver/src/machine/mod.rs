@@ -18,6 +18,7 @@ mod obstacles;
 mod restrictions;
 mod servers;
 mod sessions;
+mod standings;
 mod waiting;
 
 pub use counters::Counters;

@@ -1,11 +1,12 @@
 //! Data servers: they register, report, and learn which objects to remove.
 
 use super::cluster::Change;
+use super::standings::serve_ms;
 use super::{MetaMachine, Moment, Reply, request};
 use crate::schema::key;
 use weir_metastore::{Engine, Tx, key_after, transact};
 use weir_types::codec::Reader;
-use weir_types::{Error, ErrorKind, ObjectId, Result, ServerId, TargetId};
+use weir_types::{Epoch, Error, ErrorKind, ObjectId, Result, ServerId, TargetId};
 use weir_wire::message::Op;
 use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetReport};
 
@@ -56,7 +57,9 @@ impl<E: Engine> MetaMachine<E> {
                 tracing::warn!(server, target, "a target fails: {trouble}");
             }
         }
-        self.report(server, &request.targets, now)
+        // It adopts the present epoch with the answer, and has no lease before.
+        self.cluster.acts(server, self.cluster.epoch);
+        self.report(server, &request.targets, Epoch(0), now)
     }
 
     fn heartbeat(
@@ -68,7 +71,8 @@ impl<E: Engine> MetaMachine<E> {
         if let Some(change) = self.cluster.heartbeat(server, &request.targets)? {
             self.commit_change(change)?;
         }
-        self.report(server, &request.targets, now)
+        self.cluster.acts(server, request.acting);
+        self.report(server, &request.targets, request.acting, now)
     }
 
     fn commit_change(&mut self, change: Change) -> Result<()> {
@@ -79,8 +83,17 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    fn report(&mut self, server: ServerId, reports: &[TargetReport], now: Moment) -> Result<Reply> {
+    fn report(
+        &mut self,
+        server: ServerId,
+        reports: &[TargetReport],
+        acting: Epoch,
+        now: Moment,
+    ) -> Result<Reply> {
         self.cluster.heard(server, reports, now.monotonic_ms);
+        if let Some(change) = self.cluster.complete() {
+            self.commit_change(change)?;
+        }
         for report in reports.iter().filter(|report| self.cluster.serves(server, report.target)) {
             for page in report.removed.chunks(CONFIRM_PAGE) {
                 let removed = confirm(&mut self.engine, report.target, page)?;
@@ -92,7 +105,16 @@ impl<E: Engine> MetaMachine<E> {
             MAX_REMOVALS => BUSY_HEARTBEAT_MS.min(self.times.heartbeat_ms),
             _ => self.times.heartbeat_ms,
         };
-        Ok(Reply::ok(&HeartbeatReply { epoch: self.cluster.epoch, remove, interval_ms }))
+        let (epoch, in_effect) = (self.cluster.epoch, self.cluster.in_effect());
+        let standings = if acting < epoch { self.cluster.standings() } else { Vec::new() };
+        // Nobody waits for a change longer than need be.
+        let interval_ms = match in_effect < epoch {
+            true => BUSY_HEARTBEAT_MS.min(interval_ms),
+            false => interval_ms,
+        };
+        let serve_ms = serve_ms(self.times.target_timeout_ms);
+        let reply = HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, interval_ms };
+        Ok(Reply::ok(&reply))
     }
 
     /// Objects for the server to remove, a fair share for each target.

@@ -22,7 +22,7 @@ const MAX_GRANT: usize = 16 * SEGMENT_PAGE;
 /// had, in the list that `body` names. Returns the first page.
 pub(crate) fn lay_out(
     tx: &mut Tx<'_>,
-    ctx: &Context<'_>,
+    ctx: &mut Context<'_>,
     file: FileId,
     body: &mut RegularFile,
 ) -> Outcome<FileLayout> {
@@ -37,6 +37,11 @@ pub(crate) fn lay_out(
         .ok()
         .and_then(|count| body.next_segment.checked_add(count))
         .ok_or(ErrorKind::FileTooLarge)?;
+    if spec.copies > 1 && !ctx.cluster.mirrored {
+        // From now on a target that was away may have missed something.
+        tx.put(key::MIRRORED, &schema::encode(&Epoch(1)))?;
+        ctx.effects.mirrored = true;
+    }
     body.epoch = Epoch(body.epoch.0 + 1);
     layout.epoch = body.epoch;
     for segment in &mut layout.segments {

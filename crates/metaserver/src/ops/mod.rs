@@ -108,6 +108,8 @@ pub struct Effects {
     pub orphaned: Option<FileId>,
     /// A dead list has been queued.
     pub dead_list: bool,
+    /// A file has several copies, as none had before.
+    pub mirrored: bool,
     /// Objects will be changed by what the reply says: it must not be taken
     /// back by a power cut then, nor its numbers be given again.
     pub objects_follow: bool,
@@ -122,6 +124,8 @@ pub struct ClusterView {
     pub usage: FsUsage,
     /// A target that is out of service, and why.
     pub trouble: Option<String>,
+    /// There are, or were, files with several copies.
+    pub mirrored: bool,
 }
 
 /// Says of which files the attributes in the store may be out of date.

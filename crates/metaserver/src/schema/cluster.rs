@@ -1,7 +1,7 @@
 //! Records of servers, clients and the store itself.
 
 use weir_types::codec::{Bytes, DecodeError, Reader};
-use weir_types::{ClientStanding, Decode, Encode, LayoutSpec, Restrictions, TargetId};
+use weir_types::{ClientStanding, Decode, Encode, Epoch, LayoutSpec, Restrictions, TargetId};
 use weir_wire::map::TargetState;
 
 /// A target of a data server.
@@ -11,8 +11,10 @@ pub struct TargetRecord {
     pub target: TargetId,
     /// Whether it served when last heard of.
     pub state: TargetState,
+    /// Online: the epoch at which it became so; else the one at which it ceased
+    /// to be. 0: before there were copies.
+    pub since: Epoch,
 }
-weir_types::codec_struct!(TargetRecord { target, state });
 
 /// A data server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +28,39 @@ pub struct ServerRecord {
     /// Its targets.
     pub targets: Vec<TargetRecord>,
 }
-weir_types::codec_struct!(ServerRecord { host, tcp, unix, targets });
+
+/// The epochs come last, and only if there are any: so records from before there
+/// were copies are good.
+impl Encode for ServerRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.host.encode(out);
+        self.tcp.encode(out);
+        self.unix.encode(out);
+        let states: Vec<_> = self.targets.iter().map(|t| (t.target, t.state)).collect();
+        states.encode(out);
+        if self.targets.iter().any(|t| t.since != Epoch(0)) {
+            let since: Vec<_> = self.targets.iter().map(|t| t.since).collect();
+            since.encode(out);
+        }
+    }
+}
+
+impl Decode for ServerRecord {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (host, tcp, unix) = (Decode::decode(r)?, Decode::decode(r)?, Decode::decode(r)?);
+        let states: Vec<(TargetId, TargetState)> = Decode::decode(r)?;
+        let since: Vec<Epoch> = match r.remaining() {
+            0 => vec![Epoch(0); states.len()],
+            _ => Decode::decode(r)?,
+        };
+        if since.len() != states.len() {
+            return Err(DecodeError::BadValue);
+        }
+        let targets = states.into_iter().zip(since);
+        let targets = targets.map(|((target, state), since)| TargetRecord { target, state, since });
+        Ok(Self { host, tcp, unix, targets: targets.collect() })
+    }
+}
 
 /// What is known of a client. Its key is derived, not stored; a client without
 /// a record is an ordinary one.

@@ -10,6 +10,8 @@ pub const IDS: &[u8] = b"m/ids";
 pub const FORMAT: &[u8] = b"m/format";
 /// The epoch of the cluster map.
 pub const MAP_EPOCH: &[u8] = b"m/epoch";
+/// There if any file ever had several copies.
+pub const MIRRORED: &[u8] = b"m/mirrored";
 /// Written by every move of a directory to another one: two such moves at a
 /// time could make a loop that neither of them sees.
 pub const DIRECTORY_MOVES: &[u8] = b"m/moves";

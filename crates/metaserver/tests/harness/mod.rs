@@ -6,7 +6,7 @@
 use weir_metaserver::machine::{Answer, MetaMachine, Moment, Peer, Times};
 use weir_metaserver::{NewFileSystem, init::initialize};
 use weir_metastore::{Embedded, EmbeddedConfig, Engine, ModelEngine};
-use weir_types::{
+use weir_types::{Epoch, 
     Attr, Caller, ClientId, ClientStanding, Decode, Encode, Error, ErrorKind, FileId, FileKind,
     FsUsage, LayoutSpec, RequestId, Restrictions, ServerId, SessionId, SlotId, SlotSequence,
     TargetId, Timestamp,
@@ -182,6 +182,7 @@ impl<E: Engine> Cluster<E> {
             usage,
             trouble: String::new(),
             removed: Vec::new(),
+            gaps: Vec::new(),
         }
     }
 
@@ -208,7 +209,17 @@ impl<E: Engine> Cluster<E> {
         server: u32,
         reports: Vec<TargetReport>,
     ) -> Result<HeartbeatReply, Error> {
-        self.serve(server, &HeartbeatRequest { targets: reports })
+        self.heartbeat_under(server, Epoch(0), reports)
+    }
+
+    /// A heartbeat of a server that acts under this epoch.
+    pub fn heartbeat_under(
+        &mut self,
+        server: u32,
+        acting: Epoch,
+        targets: Vec<TargetReport>,
+    ) -> Result<HeartbeatReply, Error> {
+        self.serve(server, &HeartbeatRequest { acting, targets })
     }
 
     fn serve<R: Request>(&mut self, server: u32, request: &R) -> Result<R::Reply, Error> {
