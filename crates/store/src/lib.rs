@@ -24,6 +24,7 @@ mod blocks;
 mod directories;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod gaps;
 mod geometry;
 mod header;
 mod intents;

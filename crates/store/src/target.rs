@@ -2,6 +2,7 @@
 
 use crate::backing::Backing;
 use crate::directories::Directories;
+use crate::gaps::Gaps;
 use crate::intents::area::{self, Contents};
 use crate::intents::{Intents, read_bytes};
 use crate::listing::{self, Listing, Objects};
@@ -49,6 +50,7 @@ impl Default for TargetOptions {
 pub struct Target {
     identity: TargetIdentity,
     backing: Arc<Backing>,
+    gaps: Gaps,
     open_files: OpenFiles,
     recovery: RecoveryReport,
     _lock: Lock,
@@ -146,10 +148,12 @@ impl Target {
         }
         let site = Arc::new(Site::new(identity.target, dir.to_path_buf(), root.clone()));
         let directories = Directories::new(site.clone(), root.clone(), objects);
+        let gaps = Gaps::open(site.clone(), root.clone(), identity)?;
         let (intents, recovery) = bring_up(&site, identity, &root, &directories, options)?;
         let mut target = Self {
             identity,
             backing: Arc::new(Backing::new(site, root, directories, intents)),
+            gaps,
             open_files: OpenFiles::new(options.max_open_objects),
             recovery,
             _lock: lock,
@@ -266,13 +270,18 @@ impl Target {
         })
     }
 
+    /// What other copies lack of what is here.
+    pub fn gaps(&self) -> &Gaps {
+        &self.gaps
+    }
+
     /// Removes the object; no error if there is none. Durable after
     /// [`Target::sync_removals`].
     pub fn remove(&self, id: ObjectId) -> Result<()> {
         self.backing.site.in_service()?;
         self.open_files.remove(id, || self.backing.directories.unlink(id))?;
         self.backing.note_change();
-        Ok(())
+        self.gaps.forget(id)
     }
 
     /// Makes every removal up to now durable, with one sync for each directory
