@@ -24,8 +24,10 @@ mod inspect;
 pub mod machine;
 pub mod queue;
 mod register;
+mod roles;
 mod run;
 mod service;
+mod standing;
 
 pub use config::{DataServerConfig, TargetConfig};
 pub use run::{ReadyInfo, run};

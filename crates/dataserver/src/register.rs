@@ -99,7 +99,8 @@ impl Registrar {
         tracing::info!("registered with metadata server {address}");
         loop {
             self.pause(&reply)?;
-            let request = HeartbeatRequest { targets: self.report() };
+            let acting = self.shared.standings.acting();
+            let request = HeartbeatRequest { acting, targets: self.report() };
             reply = self.exchange(&mut conn, &request)?;
         }
     }
@@ -129,9 +130,11 @@ impl Registrar {
     ) -> Result<HeartbeatReply> {
         let reported = self.removed.len().min(MAX_REPORTED);
         let wait = self.wait(Duration::from_millis(EXCHANGE_MS));
+        let sent = clock::since_boot();
         let header = Header::request(R::OP, conn.next_request_id());
         conn.send(header, request, &[], &[], &wait)?;
         let reply: HeartbeatReply = conn.recv_reply(&wait)?;
+        self.shared.standings.adopt(&reply, sent);
         self.removed.drain(..reported);
         // What was named before and is not removed yet is named again.
         if self.to_remove.is_empty() && self.removed.is_empty() {
@@ -192,13 +195,15 @@ impl Registrar {
             let mine = reported.iter().filter(|(t, _)| *t == target);
             let removed = mine.map(|(_, object)| *object).collect();
             let Health { usage, trouble } = disk.check_health();
-            TargetReport { target, usage, trouble, removed }
+            let gaps = disk.store.gaps().counts();
+            TargetReport { target, usage, trouble, removed, gaps }
         });
         let unopened = self.shared.unopened.iter().map(|unopened| TargetReport {
             target: unopened.served.id,
             usage: FsUsage::default(),
             trouble: unopened.served.unopened.clone().unwrap_or_default(),
             removed: Vec::new(),
+            gaps: Vec::new(),
         });
         targets.chain(unopened).collect()
     }

@@ -71,6 +71,7 @@ pub fn run(
         unopened,
         counters: Arc::new(Counters::default()),
         attempts: Arc::default(),
+        standings: Arc::default(),
     });
     let mut threads = Vec::new();
     let serve = Serve { config: &config, shared: &shared, shutdown, threads: &mut threads };

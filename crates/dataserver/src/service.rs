@@ -5,6 +5,7 @@ use crate::counters::{Counters, add};
 use crate::disk::{Data, Disk, Task, Unopened, read_cached};
 use crate::machine::{Action, Body, Incoming, Machine, OpId, Outcome, ReadWork, Work};
 use crate::queue::Admission;
+use crate::standing::Standings;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     pub(crate) unopened: Vec<Unopened>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) attempts: Arc<Attempts>,
+    pub(crate) standings: Arc<Standings>,
 }
 
 impl Shared {

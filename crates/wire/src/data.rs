@@ -88,6 +88,19 @@ records! {
         capability: Capability,
         /// The capability's code for this target.
         mac: Mac,
+        /// All copies of the column in the order of the layout, this one too;
+        /// none if there is only one.
+        copies: Vec<CopyAccess>,
+        /// On a connection of a data server: this copy has ordered the change, and
+        /// the others follow.
+        ordered_by: Option<TargetId>,
+    }
+    /// A copy of a column.
+    CopyAccess {
+        /// The target that stores it.
+        target: TargetId,
+        /// The capability's code for it.
+        mac: Mac,
     }
     /// Length of an object.
     ObjectLen {

@@ -52,7 +52,9 @@ fn capability() -> Capability {
 
 fn access_with(capability: Capability) -> Access {
     let mac = capability.sign(TARGET, &key(TARGET));
-    Access { target: TARGET, object: object(), generation: Generation(5), capability, mac }
+    let (object, generation) = (object(), Generation(5));
+    let (copies, ordered_by) = (Vec::new(), None);
+    Access { target: TARGET, object, generation, capability, mac, copies, ordered_by }
 }
 
 fn access() -> Access {

@@ -1,0 +1,71 @@
+//! What this server may serve of files with several copies: its lease, and the
+//! map that it acts under.
+
+use crate::roles::{Follower, Map, not_current};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use weir_host::clock;
+use weir_host::sync::RwLock;
+use weir_types::{Epoch, Result, TargetId};
+use weir_wire::peer::HeartbeatReply;
+
+/// See the top of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Standings {
+    map: RwLock<Arc<Map>>,
+    /// The end of the lease, milliseconds on the clock that goes on in sleep.
+    serve_until_ms: AtomicU64,
+}
+
+impl Standings {
+    /// An answer of the metadata server to what was sent then.
+    pub(crate) fn adopt(&self, reply: &HeartbeatReply, sent: Duration) {
+        let mut map = self.map.write();
+        let targets = match reply.standings.is_empty() {
+            true => map.targets.clone(),
+            false => reply.standings.iter().map(|s| (s.target, s.clone())).collect(),
+        };
+        let fresh = Map { epoch: reply.epoch, in_effect: reply.in_effect, targets };
+        if **map != fresh {
+            *map = Arc::new(fresh);
+        }
+        // A lease under this map, and no other.
+        let until = sent.as_millis() as u64 + u64::from(reply.serve_ms);
+        self.serve_until_ms.store(until, Ordering::Release);
+    }
+
+    /// The epoch of the map that this server acts under.
+    pub(crate) fn acting(&self) -> Epoch {
+        self.map.read().epoch
+    }
+
+    /// The map, while there is a lease.
+    fn leased(&self, own: TargetId) -> Result<Arc<Map>> {
+        let now = clock::since_boot().as_millis() as u64;
+        if now >= self.serve_until_ms.load(Ordering::Acquire) {
+            return Err(not_current(own, "its server has no lease from the metadata server"));
+        }
+        Ok(self.map.read().clone())
+    }
+
+    /// See [`Map::may_read`].
+    pub(crate) fn may_read(&self, own: TargetId) -> Result<()> {
+        self.leased(own)?.may_read(own)
+    }
+
+    /// See [`Map::orders`].
+    pub(crate) fn orders(&self, own: TargetId, copies: &[TargetId]) -> Result<Vec<Follower>> {
+        self.leased(own)?.orders(own, copies)
+    }
+
+    /// See [`Map::follows`].
+    pub(crate) fn follows(
+        &self,
+        own: TargetId,
+        ordered_by: TargetId,
+        copies: &[TargetId],
+    ) -> Result<()> {
+        self.leased(own)?.follows(own, ordered_by, copies)
+    }
+}
