@@ -84,7 +84,12 @@ fn run(
         Failure::from(e).about(format!("cannot connect to cluster {}", credential.cluster))
     })?;
     let _log = MountLog::start(client.watch(), client.config().request_timeout_ms)?;
-    let fuse = Config { source: cluster.source(), max_workers: max_workers(), ..options.fuse };
+    let fuse = Config {
+        source: cluster.source(),
+        max_workers: max_workers(),
+        max_lock_waits: max_lock_waits(),
+        ..options.fuse
+    };
     let session = Session::mount(WeirFs::new(client, cache.clone(), weir), path, &fuse)?;
     drop(lock);
     let handle = session.handle();
@@ -102,6 +107,12 @@ fn run(
     ready(&format!("cluster {} is mounted on {}", credential.cluster, path.display()));
     session.run()?;
     Ok(())
+}
+
+/// How many calls may wait for locks; each takes two descriptors.
+fn max_lock_waits() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    (descriptors / 8).clamp(16, 4096) as usize
 }
 
 /// How many operations may be served at once. Those that wait for a server that

@@ -4,10 +4,11 @@
 
 mod harness;
 
-use harness::{Cluster, Place, kill_and_wait, root};
+use harness::{Cluster, Place, eventually, kill_and_wait, root};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -323,4 +324,68 @@ fn the_locks_of_a_mount_that_was_killed_are_free_after_its_lease() {
     let begin = Instant::now();
     lock_wait(&b, EXCLUSIVE, 0, 0).unwrap();
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn many_who_wait_for_a_lock_leave_the_mount_to_others() {
+    /// More than there are threads that serve requests.
+    const WAITING: usize = 200;
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let _cluster = two_mounts(&place);
+    let holder = open(place.path("b/f"));
+    flock(&holder, libc::LOCK_EX).unwrap();
+    let waiting: Vec<_> = (0..WAITING)
+        .map(|_| {
+            let file = open(place.path("a/f"));
+            meanwhile(move || flock(&file, libc::LOCK_EX).and_then(|()| flock(&file, libc::LOCK_UN)))
+        })
+        .collect();
+    let path = place.path("a/f");
+    let seen = meanwhile(move || std::fs::metadata(path).map(drop));
+    seen.recv_timeout(LONG).unwrap().0.unwrap();
+    assert!(waiting.iter().all(|wait| wait.try_recv().is_err()), "it is locked");
+    let unlocked = meanwhile(move || flock(&holder, libc::LOCK_UN));
+    unlocked.recv_timeout(LONG).unwrap().0.unwrap();
+    for wait in waiting {
+        wait.recv_timeout(LONG).unwrap().0.unwrap();
+    }
+}
+
+#[test]
+fn a_lock_whose_owner_died_while_the_metadata_server_was_away_is_free_afterwards() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "2", "--mount", "a"]);
+    std::fs::create_dir_all(place.path("b")).unwrap();
+    cluster.weir(&["mount", "b", "-o", "timeout=2"]).ok();
+    let file = open(place.path("a/f"));
+    let mut holder = Command::new("flock")
+        .arg("-o")
+        .arg(place.path("b/f"))
+        .args(["sleep", "1000"])
+        .stdin(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let try_lock = || flock(&file, libc::LOCK_EX | libc::LOCK_NB);
+    eventually("it is locked", || match try_lock() {
+        Ok(()) => {
+            flock(&file, libc::LOCK_UN).unwrap();
+            false
+        }
+        Err(_) => true,
+    });
+    cluster.kill("meta");
+    // SAFETY: the group of a child that was not waited for.
+    unsafe { libc::kill(-(holder.id() as i32), libc::SIGKILL) };
+    holder.wait().unwrap();
+    // Longer than its mount tries to tell the server.
+    std::thread::sleep(Duration::from_secs(4));
+    place.weir(&["up", "--name", &cluster.name]).ok();
+    eventually("it is free", || try_lock().is_ok());
 }

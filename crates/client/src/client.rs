@@ -378,6 +378,9 @@ impl Inner {
     fn keep_alive(&self) {
         while self.next_turn() {
             self.send_closes();
+            if let Err(error) = self.settle_locks() {
+                tracing::debug!("locks that are to be given up: {error}");
+            }
             // Who polls says so with every poll, unless one is late.
             let lease_ms = self.holdings.clock.lease_ms();
             let time = lease_ms.map_or(KEEPALIVE, |ms| Duration::from_millis(ms / 2));

@@ -383,29 +383,41 @@ impl MetaSession {
         let leases = if planted(Bug::SkipReassertLeases) { Vec::new() } else { leases };
         let ctx = Context::root();
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
+        // Locks and leases are believed of who has the file open: files first.
+        for batch in files.chunks(REASSERT_BATCH) {
+            let request =
+                ReassertRequest { files: batch.to_vec(), leases: Vec::new(), last: false };
+            self.reassert_files(conn, &prefix, &request, wait)?;
+        }
         for batch in self.holdings.locks.all().chunks(REASSERT_BATCH) {
             let request = ReassertLocksRequest { locks: batch.to_vec() };
             let header = Header::request(ReassertLocksRequest::OP, conn.next_request_id());
             conn.send(header, &(&prefix, &request), &[], &[], wait)?;
             self.holdings.locks.lost(&conn.recv_reply::<Vec<Lock>>(wait)?);
         }
-        // A lease is believed of who has the file open: files first.
-        let of_files = files.len().div_ceil(REASSERT_BATCH);
-        let batches = (of_files + leases.len().div_ceil(REASSERT_BATCH)).max(1);
+        let batches = leases.len().div_ceil(REASSERT_BATCH).max(1);
         for batch in 0..batches {
-            let request = ReassertRequest {
-                files: part(&files, batch),
-                leases: batch.checked_sub(of_files).map_or_else(Vec::new, |at| part(&leases, at)),
-                last: batch + 1 == batches,
-            };
-            let header = Header::request(ReassertRequest::OP, conn.next_request_id());
-            conn.send(header, &(&prefix, &request), &[], &[], wait)?;
-            let lost = conn.recv_reply::<Vec<LeaseRange>>(wait)?;
-            self.holdings.lost(&lost.iter().map(|lease| lease.file).collect::<Vec<_>>());
+            let (leases, last) = (part(&leases, batch), batch + 1 == batches);
+            let request = ReassertRequest { files: Vec::new(), leases, last };
+            self.reassert_files(conn, &prefix, &request, wait)?;
         }
         if self.config.consistency == Consistency::Strict {
             self.first_poll(conn, &prefix, wait)?;
         }
+        Ok(())
+    }
+
+    fn reassert_files(
+        &self,
+        conn: &mut BlockingConn,
+        prefix: &MetaPrefix,
+        request: &ReassertRequest,
+        wait: &Wait,
+    ) -> Result<()> {
+        let header = Header::request(ReassertRequest::OP, conn.next_request_id());
+        conn.send(header, &(prefix, request), &[], &[], wait)?;
+        let lost = conn.recv_reply::<Vec<LeaseRange>>(wait)?;
+        self.holdings.lost(&lost.iter().map(|lease| lease.file).collect::<Vec<_>>());
         Ok(())
     }
 

@@ -132,16 +132,17 @@ impl WeirFs {
         file: FileId,
         owners: HashSet<u64>,
         args: ReleaseArgs,
-    ) -> Reply<()> {
+    ) {
         let ours = Context::root();
-        self.write_before_unlock(&ours, fh, file.0)?;
+        if let Err(error) = self.write_before_unlock(&ours, fh, file.0) {
+            tracing::warn!("file {file}: closed with unwritten data: {error:?}");
+        }
         for owner in owners {
-            self.client.unlock_all(&ours, file, owner, false)?;
+            self.client.unlock_all(&ours, file, owner, false);
         }
         if args.flock_unlock {
-            self.client.unlock_all(&ours, file, args.lock_owner, true)?;
+            self.client.unlock_all(&ours, file, args.lock_owner, true);
         }
-        Ok(())
     }
 
     fn clear_suid(&self, ctx: &Context, file: FileId) -> Reply<()> {
@@ -429,8 +430,12 @@ impl Filesystem for WeirFs {
     fn flush(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64, owner: u64) -> Reply<()> {
         let flushed = self.handle(fh)?.file()?.file.flush(&data_context(ctx));
         // Whoever gets the lock next sees what was written under it.
-        self.client.unlock_all(&Context::root(), FileId(node), owner, false)?;
+        self.client.unlock_all(&Context::root(), FileId(node), owner, false);
         Ok(flushed?)
+    }
+
+    fn abandon(&self, node: NodeId, _fh: u64, owner: u64) {
+        self.client.unlock_all_later(FileId(node), owner, false);
     }
 
     fn release(
@@ -442,7 +447,7 @@ impl Filesystem for WeirFs {
     ) -> Reply<()> {
         let left = self.locks.close(fh);
         if !left.is_empty() || args.flock_unlock {
-            self.unlock_left(fh, FileId(node), left, args)?;
+            self.unlock_left(fh, FileId(node), left, args);
         }
         // Dropping the last reference closes the file.
         self.handles.remove(fh);

@@ -243,6 +243,9 @@ impl Events {
     pub fn end(&mut self, session: SessionId) {
         if let Some(known) = self.sessions.remove(&session) {
             self.polled -= usize::from(known.polled);
+            // An acknowledgement of its events that comes in a later session of the same
+            // client must mean none of that one's.
+            self.base = self.base.max(known.last);
         }
     }
 }

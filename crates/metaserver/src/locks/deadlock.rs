@@ -1,7 +1,7 @@
 //! Whether waiting for a lock would close a circle of owners that wait for
 //! each other.
 
-use super::{Locks, Owner};
+use super::{Locks, Owner, Waits};
 use std::collections::BTreeSet;
 use weir_wire::lock::Lock;
 
@@ -25,7 +25,7 @@ impl Locks {
             let session = blocker.session;
             let waits = self.waiters.range((session, 0)..=(session, u64::MAX));
             for (_, waiter) in waits {
-                if !waiter.granted && Owner::of(session, &waiter.lock) == blocker {
+                if waiter.state == Waits::Queued && Owner::of(session, &waiter.lock) == blocker {
                     todo.extend(self.all_in_the_way(blocker, &waiter.lock).map(|(o, _)| o));
                 }
             }

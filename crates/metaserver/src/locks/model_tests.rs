@@ -54,6 +54,46 @@ fn who_waits_is_granted_in_the_order_of_arrival_when_the_holder_unlocks() {
 }
 
 #[test]
+fn a_lock_that_was_waited_for_is_kept_as_long_as_its_holder_likes() {
+    let mut a = Asker::new();
+    a.ask(A, &lock(1, 0, 9, Exclusive), false).unwrap();
+    let wanted = lock(1, 0, 9, Exclusive);
+    assert_eq!(a.ask(B, &wanted, true), Ok(Waiting));
+    a.ask(A, &lock(1, 0, 9, Unlock), false).unwrap();
+    assert_eq!(a.granted, [(B, 2)]);
+    a.locks.told((B, 2), 1000);
+    let mut granted = Vec::new();
+    a.locks.forget_abandoned(1000 + PATIENCE_MS, &mut granted);
+    a.locks.raise_floor(B, 100, &mut granted);
+    assert_eq!(a.locks.totals(), (1, 0));
+    assert_eq!(a.ask(A, &lock(1, 0, 9, Exclusive), false), Ok(Conflict));
+}
+
+#[test]
+fn a_lock_that_was_granted_to_who_did_not_hear_of_it_is_given_back() {
+    let waits_and_is_granted = || {
+        let mut a = Asker::new();
+        a.ask(A, &lock(1, 0, 9, Exclusive), false).unwrap();
+        a.ask(B, &lock(1, 0, 9, Exclusive), true).unwrap();
+        a.ask(A, &lock(1, 0, 9, Unlock), false).unwrap();
+        a
+    };
+    // Its request is over, as the client says.
+    let mut a = waits_and_is_granted();
+    a.locks.raise_floor(B, 100, &mut Vec::new());
+    assert_eq!(a.locks.totals(), (0, 0));
+    // Nobody asks any more.
+    let mut a = waits_and_is_granted();
+    a.locks.forget_abandoned(PATIENCE_MS, &mut Vec::new());
+    assert_eq!(a.locks.totals(), (0, 0));
+    // It waits no longer, and learns that it has it.
+    let mut a = waits_and_is_granted();
+    a.locks.told((B, 2), 0);
+    assert!(a.locks.cancel(B, 2));
+    assert_eq!(a.locks.totals(), (1, 0));
+}
+
+#[test]
 fn a_circle_of_owners_is_refused_and_flock_is_not_counted() {
     let mut a = Asker::new();
     a.ask(A, &lock(1, 0, 0, Exclusive), false).unwrap();
@@ -86,7 +126,7 @@ fn an_interrupted_wait_ends_or_says_that_it_came_too_late() {
 #[test]
 fn a_request_that_was_overtaken_is_refused() {
     let mut a = Asker::new();
-    a.locks.raise_floor(A, 10);
+    a.locks.raise_floor(A, 10, &mut Vec::new());
     assert_eq!(a.ask(A, &lock(1, 0, 9, Exclusive), false), Err(ErrorKind::Stale));
 }
 
@@ -131,7 +171,7 @@ proptest! {
             }
             for (id, waiter) in &a.locks.waiters {
                 let owner = Owner::of(id.0, &waiter.lock);
-                prop_assert!(waiter.granted || a.locks.in_the_way(owner, &waiter.lock).is_some());
+                prop_assert!(waiter.state != Waits::Queued || a.locks.in_the_way(owner, &waiter.lock).is_some());
             }
             prop_assert_eq!(a.locks.totals().0, held.len());
         }

@@ -9,12 +9,15 @@ use crate::leases::beliefs::Beliefs;
 use crate::leases::events::{Ask, Events};
 use crate::leases::ranges::{Ranges, whole, whole_blocks};
 use crate::ops::scope::{self, Scope, Told};
-use crate::ops::{Unsettled, inodes};
+use crate::ops::{Unsettled, confine, inodes};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_metastore::{Engine, Tx};
 use weir_types::codec::Reader;
 use weir_types::{Decode, Encode, Error, ErrorKind, FileId, Result, SessionId};
-use weir_wire::lease::{AcquireRequest, EventAck, Events as EventsReply, HeldLease, LeaseRange};
+use weir_wire::Rights;
+use weir_wire::lease::{
+    AcquireRequest, EventAck, Events as EventsReply, HeldLease, LeaseMode, LeaseRange,
+};
 use weir_wire::message::Op;
 use weir_wire::meta::{MetaPrefix, ReassertRequest};
 
@@ -202,6 +205,9 @@ impl<E: Engine> MetaMachine<E> {
         if alone && op != Op::Acquire {
             return Ok(Scope::default());
         }
+        if self.limits_of(session).read_only && confine::is_change(op, rest.clone()) {
+            return Ok(Scope::default());
+        }
         let polls = self.leases.events.has_polled(session);
         let root = self.root_of(session);
         let mut tx = Tx::new(&self.engine);
@@ -213,6 +219,11 @@ impl<E: Engine> MetaMachine<E> {
         if op == Op::Acquire
             && let Some(asked) = scope.claims.first()
         {
+            let rights = self.opens.rights(session, asked.file);
+            if !rights.is_some_and(|rights| may_hold(rights, asked.mode)) {
+                // As above.
+                return Ok(Scope::default());
+            }
             let lease = self.wanted(session, asked)?;
             widened(&mut scope, lease);
         }
@@ -374,8 +385,9 @@ impl<E: Engine> MetaMachine<E> {
             return Ok(true);
         }
         // When that time is over others may have been there.
+        let rights = self.opens.rights(session, lease.file);
         let fits = self.leases.grace.as_ref().is_some_and(|waited| waited.contains(&session))
-            && self.opens.rights(session, lease.file).is_some()
+            && rights.is_some_and(|rights| may_hold(rights, lease.mode))
             && ranges.in_the_way(session, &lease).is_empty()
             && ranges.has_room(session);
         if fits {
@@ -526,5 +538,13 @@ impl<E: Engine> MetaMachine<E> {
             self.leases.waiting.file_changed(file);
         }
         Ok(())
+    }
+}
+
+/// Whether who has a file open with these rights may have such a lease on it.
+fn may_hold(rights: Rights, mode: LeaseMode) -> bool {
+    match mode {
+        LeaseMode::Read => rights.allow(Rights::READ),
+        LeaseMode::Write => rights.allow(Rights::WRITE),
     }
 }

@@ -279,6 +279,7 @@ impl<E: Engine> MetaMachine<E> {
     /// # Errors
     /// `SessionExpired` (open a new one), `Overloaded` (too many sessions).
     pub fn welcome(&mut self, hello: &Hello, now: Moment) -> Result<Welcome> {
+        self.notice_pause(now);
         let session = match hello.identity {
             Identity::Client(client) if hello.session == SessionId(0) => {
                 self.new_session(client, &hello.name, now)?
@@ -316,12 +317,27 @@ impl<E: Engine> MetaMachine<E> {
 
     /// A request. `body` is what follows the header.
     pub fn on_request(&mut self, peer: Peer, header: &Header, body: &[u8], now: Moment) -> Answer {
+        self.notice_pause(now);
         let result = match peer {
             Peer::Client(session) => self.on_client(session, header.op, body, now),
             Peer::Server(server) => self.on_server(server, header.op, body, now).map(Answer::Now),
         };
         let answer = result.unwrap_or_else(|error| Answer::Now(Reply::error(&error)));
         self.stamped(peer, header.op, answer)
+    }
+
+    /// If the process itself was away (stopped, or its machine), nobody else was
+    /// silent: what they said meanwhile lies unread. The first to notice may be
+    /// a request, before the next tick.
+    fn notice_pause(&mut self, now: Moment) {
+        if now.monotonic_ms.saturating_sub(self.last_tick_ms) <= LONG_TICK_MS {
+            return;
+        }
+        self.last_tick_ms = now.monotonic_ms;
+        self.sessions.forgive(now.monotonic_ms);
+        self.cluster.forgive(now.monotonic_ms);
+        self.leases.events.forgive(now.monotonic_ms);
+        self.forgive_locks(now);
     }
 
     /// Counts an answer, and notes in it what its receiver has to know of events.
@@ -494,11 +510,7 @@ impl<E: Engine> MetaMachine<E> {
     /// About once a second, after the requests of the turn.
     pub fn on_tick(&mut self, now: Moment) -> Result<()> {
         self.engine.poll()?;
-        if now.monotonic_ms.saturating_sub(self.last_tick_ms) > LONG_TICK_MS {
-            self.sessions.forgive(now.monotonic_ms);
-            self.cluster.forgive(now.monotonic_ms);
-            self.leases.events.forgive(now.monotonic_ms);
-        }
+        self.notice_pause(now);
         self.last_tick_ms = now.monotonic_ms;
         self.exports.forget_old(now.monotonic_ms);
         self.lose_silent_targets(now)?;

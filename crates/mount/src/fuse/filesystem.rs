@@ -269,6 +269,11 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
+    /// As [`Filesystem::flush`], for a process that is being killed: it has been
+    /// answered, and nobody hears of an error. What it had locked is to be free;
+    /// this must not wait.
+    fn abandon(&self, node: NodeId, fh: u64, lock_owner: u64) {}
+
     /// The last descriptor was closed: `fh` is not used again. Nobody sees the
     /// answer.
     fn release(
