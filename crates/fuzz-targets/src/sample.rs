@@ -5,8 +5,8 @@ use crate::random::Gen;
 use weir_layout::{Region, RegionList};
 use weir_types::codec::Bytes;
 use weir_types::{
-    Attr, Caller, ClientId, ClientStanding, Column, ColumnIndex, CopyIndex, Epoch, Error,
-    ErrorKind, FileId, FileKind, FileLayout, FsUsage, Generation, KeyGeneration, LayoutKind,
+    Attr, Caller, ClientId, ClientStanding, Column, ColumnIndex, Consistency, CopyIndex, Epoch,
+    Error, ErrorKind, FileId, FileKind, FileLayout, FsUsage, Generation, KeyGeneration, LayoutKind,
     LayoutSpec, ObjectId, Restrictions, Scheme, Segment, SegmentIndex, SegmentState, ServerId,
     SessionId, SlotId, SlotSequence, Squash, StripeMap, TargetId, Timestamp,
 };
@@ -94,6 +94,7 @@ sample_one_of! {
         FileKind::File, FileKind::Directory, FileKind::Symlink, FileKind::Fifo, FileKind::Socket,
         FileKind::CharDevice, FileKind::BlockDevice,
     ];
+    Consistency: Consistency::ALL;
     Rights: [Rights::READ, Rights::WRITE, Rights::READ_WRITE];
     Scheme: [Scheme::Copies];
     SegmentState: [SegmentState::Open, SegmentState::Sealed];
@@ -315,7 +316,7 @@ sample_struct! {
     PingRequest {}
     StatusRequest {}
     PendingTruncate { generation, size }
-    OpenFile { attr, layout, more_segments, capability, pending_truncate }
+    OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate }
     DirEntry { name, file, kind, cookie, attr }
     DirPage { entries, end }
     LayoutPage { layout, more_segments, capability }

@@ -90,15 +90,14 @@ impl WeirFs {
     }
 
     fn opened(&self, file: File, attr: &Attr, flags: u32) -> Opened {
-        let (opening, others) = {
-            let leased = self.options.consistency == Consistency::Strict;
-            self.cache.opening(file.id(), leased)
-        };
+        // The mount's, unless the file says otherwise.
+        let consistency = file.consistency();
+        let (opening, others) = self.cache.opening(file.id(), consistency == Consistency::Strict);
         if flags as i32 & libc::O_TRUNC != 0 {
             self.cache.cut(file.id(), 0);
         }
         let same = self.cache.same(attr);
-        let keep_cache = match self.options.consistency {
+        let keep_cache = match consistency {
             // As long as a file is open here, leases keep its pages good.
             Consistency::Strict => others || same && file.lease_on_whole().is_some(),
             Consistency::Relaxed => same,
@@ -109,7 +108,7 @@ impl WeirFs {
         }
         // Where an append ends up, the kernel cannot know.
         let direct = self.options.direct_io
-            || self.options.consistency == Consistency::None
+            || consistency == Consistency::None
             || flags as i32 & libc::O_APPEND != 0;
         let handle = FileHandle { file, direct, opening };
         let fh = self.handles.insert(Handle::File(handle));
