@@ -24,7 +24,7 @@ use weir_wire::lease::{
     Granted, HeldLease, LeaseMode, LeaseRange, PollEventsRequest, RecoveredRequest,
 };
 use weir_wire::lock::{
-    CancelLockRequest, Lock, LockMode, LockOutcome, ReassertLocksRequest, SetLockRequest,
+    CancelLockRequest, Lock, LockMode, LockOutcome, LockWait, ReassertLocksRequest, SetLockRequest,
     TestLockRequest,
 };
 use weir_wire::map::{ClusterMap, ServerEntry, TargetEntry, TargetState};
@@ -102,6 +102,7 @@ sample_one_of! {
     XattrMode: [XattrMode::Any, XattrMode::Create, XattrMode::Replace];
     LeaseMode: [LeaseMode::Read, LeaseMode::Write];
     LockMode: [LockMode::Unlock, LockMode::Shared, LockMode::Exclusive];
+    LockWait: [LockWait::No, LockWait::Yes, LockWait::UnlessDeadlock];
     LockOutcome: [LockOutcome::Granted, LockOutcome::Conflict, LockOutcome::Waiting];
     ClientStanding: [
         ClientStanding::Ordinary, ClientStanding::Administrator, ClientStanding::Revoked,

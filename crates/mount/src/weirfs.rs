@@ -11,6 +11,7 @@ use crate::fuse::{
 };
 use crate::handles::{DirHandle, FileHandle, Handle, Handles};
 use crate::kernel_cache::KernelCache;
+use crate::lock_kind::waits_for_open_file;
 use crate::locks::{HandleLocks, from_kernel, to_kernel};
 use std::collections::HashSet;
 use std::os::fd::{AsFd, AsRawFd};
@@ -19,6 +20,7 @@ use std::time::Duration;
 use weir_client::{Client, Consistency, Context, CreateOptions, File, set_nothing};
 use weir_types::{Attr, Caller, FileId, FileKind, FsUsage};
 use weir_wire::capability::Rights;
+use weir_wire::lock::LockWait;
 use weir_wire::meta::{self, RenameRequest, XattrMode};
 
 /// Entries asked of the metadata server at once.
@@ -466,6 +468,11 @@ impl Filesystem for WeirFs {
         } else if !args.flock {
             self.locks.note(args.fh, args.owner);
         }
+        let wait = match wait {
+            false => LockWait::No,
+            true if args.flock || waits_for_open_file(ctx.pid) => LockWait::Yes,
+            true => LockWait::UnlessDeadlock,
+        };
         Ok(self.client.set_lock(&by, &from_kernel(node, args), wait)?)
     }
 
