@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weir_host::sync::Mutex;
 use weir_types::{Error, ErrorKind, FileId, Result};
 use weir_wire::lock::{
-    CancelLockRequest, LAST_BYTE, Lock, LockMode, LockOutcome, ReassertLocksRequest,
+    CancelLockRequest, LAST_BYTE, Lock, LockMode, LockOutcome, LockWait, ReassertLocksRequest,
     SetLockRequest, TestLockRequest, apply,
 };
 
@@ -98,12 +98,12 @@ impl LockBook {
 }
 
 impl Client {
-    /// Locks or unlocks bytes of a file for one of this client's owners; with
-    /// `wait`, until nobody stands in the way or the caller is interrupted.
+    /// Locks or unlocks bytes of a file for one of this client's owners; if it
+    /// waits, until nobody stands in the way or the caller is interrupted.
     ///
     /// # Errors
     /// `WouldBlock`, `Deadlock`, `Interrupted`, `NoLocks`.
-    pub fn set_lock(&self, ctx: &Context, lock: &Lock, wait: bool) -> Result<()> {
+    pub fn set_lock(&self, ctx: &Context, lock: &Lock, wait: LockWait) -> Result<()> {
         self.inner.set_lock(ctx, lock, wait)
     }
 
@@ -119,12 +119,12 @@ impl Client {
         }
         let mode = LockMode::Unlock;
         let lock = Lock { file, owner, flock, start: 0, last: LAST_BYTE, mode, pid: 0 };
-        self.inner.set_lock(ctx, &lock, false)
+        self.inner.set_lock(ctx, &lock, LockWait::No)
     }
 }
 
 impl Inner {
-    fn set_lock(&self, ctx: &Context, lock: &Lock, wait: bool) -> Result<()> {
+    fn set_lock(&self, ctx: &Context, lock: &Lock, wait: LockWait) -> Result<()> {
         let asking = self.holdings.locks.begin();
         let number = asking.number;
         loop {
@@ -134,7 +134,7 @@ impl Inner {
                 Ok(LockOutcome::Granted) => break,
                 Ok(LockOutcome::Conflict) => return Err(ErrorKind::WouldBlock.into()),
                 Ok(LockOutcome::Waiting) => {}
-                Err(error) if wait => {
+                Err(error) if wait != LockWait::No => {
                     if self.give_up_waiting(number, &error)? {
                         break;
                     }

@@ -11,6 +11,7 @@ use crate::fuse::{
 };
 use crate::handles::{DirHandle, FileHandle, Handle, Handles};
 use crate::kernel_cache::KernelCache;
+use crate::lock_kind::waits_for_open_file;
 use crate::locks::{HandleLocks, from_kernel, to_kernel};
 use std::collections::HashSet;
 use std::os::fd::{AsFd, AsRawFd};
@@ -19,6 +20,7 @@ use std::time::Duration;
 use weir_client::{Client, Consistency, Context, CreateOptions, File, set_nothing};
 use weir_types::{Attr, Caller, FileId, FileKind, FsUsage};
 use weir_wire::capability::Rights;
+use weir_wire::lock::LockWait;
 use weir_wire::meta::{self, RenameRequest, XattrMode};
 
 /// Entries asked of the metadata server at once.
@@ -90,15 +92,14 @@ impl WeirFs {
     }
 
     fn opened(&self, file: File, attr: &Attr, flags: u32) -> Opened {
-        let (opening, others) = {
-            let leased = self.options.consistency == Consistency::Strict;
-            self.cache.opening(file.id(), leased)
-        };
+        // The mount's, unless the file says otherwise.
+        let consistency = file.consistency();
+        let (opening, others) = self.cache.opening(file.id(), consistency == Consistency::Strict);
         if flags as i32 & libc::O_TRUNC != 0 {
             self.cache.cut(file.id(), 0);
         }
         let same = self.cache.same(attr);
-        let keep_cache = match self.options.consistency {
+        let keep_cache = match consistency {
             // As long as a file is open here, leases keep its pages good.
             Consistency::Strict => others || same && file.lease_on_whole().is_some(),
             Consistency::Relaxed => same,
@@ -109,7 +110,7 @@ impl WeirFs {
         }
         // Where an append ends up, the kernel cannot know.
         let direct = self.options.direct_io
-            || self.options.consistency == Consistency::None
+            || consistency == Consistency::None
             || flags as i32 & libc::O_APPEND != 0;
         let handle = FileHandle { file, direct, opening };
         let fh = self.handles.insert(Handle::File(handle));
@@ -467,6 +468,11 @@ impl Filesystem for WeirFs {
         } else if !args.flock {
             self.locks.note(args.fh, args.owner);
         }
+        let wait = match wait {
+            false => LockWait::No,
+            true if args.flock || waits_for_open_file(ctx.pid) => LockWait::Yes,
+            true => LockWait::UnlessDeadlock,
+        };
         Ok(self.client.set_lock(&by, &from_kernel(node, args), wait)?)
     }
 
