@@ -6,7 +6,9 @@ mod file_pages;
 pub mod fuse;
 mod handles;
 mod kernel_cache;
+mod listing;
 mod locks;
+mod nodes;
 mod weirfs;
 
 pub use kernel_cache::KernelCache;
