@@ -145,3 +145,37 @@ fn no_call_fails_while_two_mounts_move_the_same_directories() {
         assert_eq!(below.map(|file| fs::read_to_string(file).unwrap()), ["in it", "in it"]);
     }
 }
+
+#[test]
+fn a_name_that_is_replaced_all_the_time_is_always_found() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "replaced", "");
+    fs::write(b.join("f"), "whole").unwrap();
+    let until = Instant::now() + Duration::from_secs(3);
+    let goes_on = || Instant::now() < until;
+    let replace = |i: usize| {
+        while goes_on() {
+            let new = b.join(format!("new{i}"));
+            fs::write(&new, "whole").unwrap();
+            fs::rename(&new, b.join("f")).unwrap();
+        }
+    };
+    let name = a.join("f");
+    let look = |read: fn(&Path)| {
+        let mut found = 0;
+        while goes_on() {
+            read(&name);
+            found += 1;
+        }
+        assert!(found > 100, "found only {found} times");
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| replace(0));
+        scope.spawn(|| replace(1));
+        scope.spawn(|| look(|name| assert_eq!(fs::metadata(name).unwrap().len(), 5)));
+        scope.spawn(|| look(|name| assert_eq!(fs::read(name).unwrap(), b"whole")));
+    });
+}

@@ -9,6 +9,7 @@ mod kernel_cache;
 mod listing;
 mod locks;
 mod nodes;
+mod pins;
 mod weirfs;
 
 pub use kernel_cache::KernelCache;

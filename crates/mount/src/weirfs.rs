@@ -12,6 +12,7 @@ use crate::handles::{DirHandle, FileHandle, Handle, Handles};
 use crate::kernel_cache::KernelCache;
 use crate::locks::HandleLocks;
 use crate::nodes::Nodes;
+use crate::pins::Pins;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +48,8 @@ impl Default for Options {
 
 /// The file system of one cluster.
 pub struct WeirFs {
+    // Before the client, whose files they are.
+    pub(crate) pins: Pins,
     // Before the cache: its last events still concern pages.
     pub(crate) client: Client,
     options: Options,
@@ -60,8 +63,8 @@ impl WeirFs {
     /// Serves a client's cluster. The client was connected with this cache, which
     /// is attached to the mount once that stands.
     pub fn new(client: Client, cache: KernelCache, options: Options) -> Self {
-        let (handles, locks, nodes) = Default::default();
-        Self { client, options, handles, cache, locks, nodes }
+        let (pins, handles, locks, nodes) = Default::default();
+        Self { pins, client, options, handles, cache, locks, nodes }
     }
 
     /// How long the kernel may believe names and attributes.
@@ -211,7 +214,7 @@ fn refused_xattr(name: &[u8]) -> bool {
 
 impl Filesystem for WeirFs {
     fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry> {
-        let attr = self.client.lookup(&context(ctx), self.file(parent)?, name)?;
+        let attr = self.find(ctx, self.file(parent)?, name)?;
         if name != b".." {
             return Ok(self.named(ctx, (parent, name), attr));
         }
@@ -237,7 +240,8 @@ impl Filesystem for WeirFs {
         node: NodeId,
         _fh: Option<u64>,
     ) -> Reply<Attributes> {
-        Ok(self.attributes(ctx, self.client.getattr(&context(ctx), self.file(node)?)?))
+        let attr = self.client.getattr(&context(ctx), self.file(node)?);
+        Ok(self.attributes(ctx, self.found(ctx, attr)?))
     }
 
     fn setattr(&self, ctx: &RequestContext<'_>, node: NodeId, set: &SetAttr) -> Reply<Attributes> {
@@ -254,7 +258,7 @@ impl Filesystem for WeirFs {
         // ftruncate works on what was opened, whatever the mode says now.
         let by_handle = set.fh.is_some() && set.size.is_some();
         let by = if by_handle { &data_context(ctx) } else { &context };
-        let mut attr = self.client.setattr(by, &request)?;
+        let mut attr = self.found(ctx, self.client.setattr(by, &request))?;
         if set.kill_suidgid {
             self.clear_suid(&context, self.file(node)?)?;
             attr = self.client.getattr(&context, self.file(node)?)?;
@@ -356,7 +360,8 @@ impl Filesystem for WeirFs {
 
     fn open(&self, ctx: &RequestContext<'_>, node: NodeId, args: OpenArgs) -> Reply<Opened> {
         let by = context(ctx);
-        let (file, mut attr) = self.client.open(&by, self.file(node)?, rights_of(args.flags))?;
+        let opened = self.client.open(&by, self.file(node)?, rights_of(args.flags));
+        let (file, mut attr) = self.found(ctx, opened)?;
         if args.flags as i32 & libc::O_TRUNC != 0 {
             attr = file.truncate(&data_context(ctx), 0)?;
             if args.kill_suidgid {
