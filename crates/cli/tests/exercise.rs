@@ -151,7 +151,7 @@ impl ModelProcess {
     fn finish(mut self) {
         let status = self.child.wait().unwrap();
         let log = std::fs::read_to_string(&self.log).unwrap();
-        assert!(status.success(), "{log}");
+        assert!(status.success(), "{status}: {log}");
     }
 }
 

@@ -7,12 +7,12 @@
 //! while: what is open stays. That costs nobody else anything.
 
 use crate::fuse::{Reply, RequestContext};
-use crate::weirfs::{WeirFs, context};
+use crate::weirfs::{WeirFs, context, data_context};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use weir_client::{Context, File};
+use weir_client::File;
 use weir_types::{Attr, ErrorKind, FileId, FileKind, Result};
 use weir_wire::capability::Rights;
 
@@ -171,7 +171,7 @@ impl WeirFs {
             if attr.kind != FileKind::File {
                 return Ok(attr);
             }
-            match self.client.open(&Context::root(), attr.file, Rights::READ) {
+            match self.client.open(&data_context(ctx), attr.file, Rights::READ) {
                 Ok((file, attr)) => {
                     self.pins.hold(file);
                     return Ok(attr);
