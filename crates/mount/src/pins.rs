@@ -18,7 +18,8 @@ use weir_wire::capability::Rights;
 
 /// How often a file may be gone when it is to be held.
 const HOLD_TRIES: usize = 64;
-/// From the answer to a lookup to the last use of what was found.
+/// From the answer to a lookup to the last use of what was found; and from
+/// `ESTALE` to the next attempt.
 const HELD_FOR: Duration = Duration::from_secs(1);
 /// Files held at once; the oldest make room.
 const MAX_HELD: usize = 256;
@@ -46,7 +47,7 @@ struct Shared {
 #[derive(Default)]
 pub(crate) struct Pins {
     shared: Arc<Shared>,
-    unlucky: Mutex<HashMap<u32, u8>>,
+    unlucky: Mutex<HashMap<u32, (u8, Instant)>>,
     /// How many those are: mostly none.
     count: AtomicUsize,
 }
@@ -58,20 +59,26 @@ impl Pins {
         if unlucky.len() >= MAX_UNLUCKY {
             unlucky.clear();
         }
-        unlucky.insert(thread, LOOKUPS);
+        unlucky.insert(thread, (LOOKUPS, Instant::now()));
         self.count.store(unlucky.len(), Ordering::Relaxed);
     }
 
     /// Whether a thread tries again.
     pub(crate) fn tries_again(&self, thread: u32) -> bool {
-        self.count.load(Ordering::Relaxed) > 0
-            && self.unlucky.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&thread)
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut unlucky = self.unlucky.lock().unwrap_or_else(PoisonError::into_inner);
+        // Some never come back.
+        unlucky.retain(|_, (_, since)| since.elapsed() < HELD_FOR);
+        self.count.store(unlucky.len(), Ordering::Relaxed);
+        unlucky.contains_key(&thread)
     }
 
     /// It has found a file, or nothing.
     pub(crate) fn tried(&self, thread: u32) {
         let mut unlucky = self.unlucky.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(left) = unlucky.get_mut(&thread) {
+        if let Some((left, _)) = unlucky.get_mut(&thread) {
             *left -= 1;
             if *left == 0 {
                 unlucky.remove(&thread);
