@@ -61,6 +61,8 @@ pub enum Command {
     Fsck(Fsck),
     /// Run whole clusters on simulated machines, and make go wrong what can
     Sim(Sim),
+    /// Compute how long data lasts, for layouts, codes, protocols and rebuild speeds
+    Reliability(Box<crate::reliability::arguments::Reliability>),
     /// Make keys for clients and servers
     #[command(subcommand)]
     Key(Key),

@@ -188,12 +188,8 @@ impl MountOptions {
             "direct_io" => self.weir.direct_io = true,
             "tcp" => self.transport = Transport::Tcp,
             "consistency" => {
-                self.weir.consistency = match value {
-                    "strict" => Consistency::Strict,
-                    "relaxed" => Consistency::Relaxed,
-                    "none" => Consistency::None,
-                    _ => return Err(bad("not strict, relaxed or none")),
-                }
+                self.weir.consistency = Consistency::from_name(value.as_bytes())
+                    .ok_or_else(|| bad("not strict, relaxed or none"))?;
             }
             "ttl" => {
                 let seconds: f64 = value.parse().map_err(|_| bad("not a number of seconds"))?;

@@ -151,7 +151,7 @@ impl ModelProcess {
     fn finish(mut self) {
         let status = self.child.wait().unwrap();
         let log = std::fs::read_to_string(&self.log).unwrap();
-        assert!(status.success(), "{log}");
+        assert!(status.success(), "{status}: {log}");
     }
 }
 
@@ -240,15 +240,11 @@ fn a_tree_of_names_is_as_on_a_local_file_system() {
 }
 
 #[test]
-#[ignore = "a rename fails with ESTALE now and then if another mount has moved a directory that it \
-            meets: probably the kernel cannot move its own entry of it while it renames"]
 fn a_tree_of_names_is_as_on_a_local_file_system_through_any_of_two_mounts() {
     trees_on(2);
 }
 
 #[test]
-#[ignore = "a rename fails with ESTALE now and then if another mount has moved a directory that it \
-            meets: probably the kernel cannot move its own entry of it while it renames"]
 fn a_tree_of_names_is_as_on_a_local_file_system_through_any_of_three_mounts() {
     trees_on(3);
 }
@@ -270,8 +266,6 @@ fn one_order_explains_what_the_callers_of_three_mounts_see() {
 }
 
 #[test]
-#[ignore = "fails in about one of four runs: now and then no order explains what callers of several \
-            mounts see of names, or a call fails that should not; the cause is not known"]
 fn one_order_explains_the_names_that_the_callers_of_two_mounts_see() {
     callers_on_every_layout(2, &[Kind::Names]);
 }
@@ -290,8 +284,6 @@ fn files_and_names_go_on_as_the_models_say_while_servers_die() {
 }
 
 #[test]
-#[ignore = "a rename fails with ESTALE now and then if another mount has moved a directory that it \
-            meets: probably the kernel cannot move its own entry of it while it renames"]
 fn files_and_names_of_two_mounts_go_on_as_the_models_say_while_servers_die() {
     models_under_kills(2);
 }

@@ -207,6 +207,45 @@ fn two_that_wait_for_each_other_are_told() {
 }
 
 #[test]
+fn locks_of_open_files_and_flock_wait_for_each_other_as_on_a_local_disk() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let _cluster = two_mounts(&place);
+    let names = ["f", "g"];
+    let [a, b] = ["a", "b"].map(|at| names.map(|name| place.path(at).join(name)));
+    let set = |file: &File, kind, wait| {
+        let command = if wait { libc::F_OFD_SETLKW } else { libc::F_OFD_SETLK };
+        control(file, command, describe(kind, 0, 0)).map(drop)
+    };
+    let flocks = |file: &File, kind, wait| {
+        let operation = if kind == UNLOCK { libc::LOCK_UN } else { libc::LOCK_EX };
+        flock(file, operation | if wait { 0 } else { libc::LOCK_NB })
+    };
+    let ways: [&(dyn Fn(&File, i32, bool) -> io::Result<()> + Sync); 2] = [&set, &flocks];
+    for way in ways {
+        // Each has one, and wants the other one's.
+        let (mine, yours) = ([open(a[0].clone()), open(a[1].clone())], b.clone().map(open));
+        way(&mine[0], EXCLUSIVE, false).unwrap();
+        way(&yours[1], EXCLUSIVE, false).unwrap();
+        std::thread::scope(|scope| {
+            let (mine, yours) = (&mine, &yours);
+            let waits =
+                [&mine[1], &yours[0]].map(|file| scope.spawn(move || way(file, EXCLUSIVE, true)));
+            // Nobody is told, whoever asks last.
+            std::thread::sleep(Duration::from_millis(500));
+            assert!(waits.iter().all(|wait| !wait.is_finished()));
+            way(&yours[1], UNLOCK, false).unwrap();
+            let [first, second] = waits;
+            first.join().unwrap().unwrap();
+            way(&mine[0], UNLOCK, false).unwrap();
+            second.join().unwrap().unwrap();
+        });
+    }
+}
+
+#[test]
 fn flock_holds_between_mounts_and_apart_from_fcntl() {
     if !root() {
         return;
@@ -340,7 +379,9 @@ fn many_who_wait_for_a_lock_leave_the_mount_to_others() {
     let waiting: Vec<_> = (0..WAITING)
         .map(|_| {
             let file = open(place.path("a/f"));
-            meanwhile(move || flock(&file, libc::LOCK_EX).and_then(|()| flock(&file, libc::LOCK_UN)))
+            meanwhile(move || {
+                flock(&file, libc::LOCK_EX).and_then(|()| flock(&file, libc::LOCK_UN))
+            })
         })
         .collect();
     let path = place.path("a/f");

@@ -119,6 +119,9 @@ pub(crate) struct OpenState {
     resizing: AtomicU32,
     /// Somebody has written without leases.
     pub(crate) unleased: AtomicBool,
+    /// What the file said when it was opened first: what is kept of it is kept
+    /// one way by all handles.
+    hint: Option<Consistency>,
 }
 
 impl OpenState {
@@ -150,6 +153,7 @@ impl OpenState {
             own_generation: AtomicU64::new(0),
             resizing: AtomicU32::new(0),
             unleased: AtomicBool::new(false),
+            hint: open.consistency,
         };
         state.take_capability(&open.capability);
         if made_empty {
@@ -476,7 +480,8 @@ pub struct File {
 
 impl File {
     pub(crate) fn new(state: Arc<OpenState>, inner: Arc<Inner>) -> Self {
-        let consistency = AtomicU8::new(inner.config.consistency as u8);
+        let consistency = inner.config.consistency.with_hint(state.hint);
+        let consistency = AtomicU8::new(consistency as u8);
         Self { state, inner, consistency, closed: false }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weir_host::sync::Mutex;
 use weir_types::{ErrorKind, FileId, Result, Retry};
 use weir_wire::lock::{
-    CancelLockRequest, LAST_BYTE, Lock, LockMode, LockOutcome, ReassertLocksRequest,
+    CancelLockRequest, LAST_BYTE, Lock, LockMode, LockOutcome, LockWait, ReassertLocksRequest,
     SetLockRequest, TestLockRequest, apply,
 };
 
@@ -191,12 +191,12 @@ impl LockBook {
 }
 
 impl Client {
-    /// Locks or unlocks bytes of a file for one of this client's owners; with
-    /// `wait`, until nobody stands in the way or the caller is interrupted.
+    /// Locks or unlocks bytes of a file for one of this client's owners; if it
+    /// waits, until nobody stands in the way or the caller is interrupted.
     ///
     /// # Errors
     /// `WouldBlock`, `Deadlock`, `Interrupted`, `NoLocks`.
-    pub fn set_lock(&self, ctx: &Context, lock: &Lock, wait: bool) -> Result<()> {
+    pub fn set_lock(&self, ctx: &Context, lock: &Lock, wait: LockWait) -> Result<()> {
         self.inner.set_lock(ctx, lock, wait)
     }
 
@@ -230,7 +230,7 @@ fn nothing(file: FileId, owner: u64, flock: bool) -> Lock {
 }
 
 impl Inner {
-    fn set_lock(&self, ctx: &Context, lock: &Lock, wait: bool) -> Result<()> {
+    fn set_lock(&self, ctx: &Context, lock: &Lock, wait: LockWait) -> Result<()> {
         if lock.mode == LockMode::Unlock {
             self.unlock(ctx, lock);
             return Ok(());
@@ -252,7 +252,7 @@ impl Inner {
                 return Err(error);
             }
             // It may have been granted, or be just now.
-            if wait
+            if wait != LockWait::No
                 && error.kind == ErrorKind::Interrupted
                 && let Ok(granted) = self.cancel_lock(asking.number)
             {
@@ -274,7 +274,7 @@ impl Inner {
         ctx: &Context,
         number: u64,
         lock: &Lock,
-        wait: bool,
+        wait: LockWait,
     ) -> Result<LockOutcome> {
         let book = &self.holdings.locks;
         let mut before = None;
@@ -307,7 +307,7 @@ impl Inner {
         book.note(lock);
         let mut asking = book.begin();
         let (number, floor) = (asking.number, book.floor(None));
-        let request = SetLockRequest { lock: lock.clone(), number, floor, wait: false };
+        let request = SetLockRequest { lock: lock.clone(), number, floor, wait: LockWait::No };
         // In order: what is owed comes first.
         if book.owes(holder(lock)) || self.session.call(ctx, &request).is_err() {
             book.owe(&mut asking, lock);
@@ -332,9 +332,13 @@ impl Inner {
             for part in book.wanted(&lock) {
                 let (asking, floor) = (book.begin(), book.floor(None));
                 let number = asking.number;
-                let request = SetLockRequest { lock: part.clone(), number, floor, wait: false };
-                if self.session.call(&Context::root(), &request)? == LockOutcome::Conflict {
-                    book.lost(&[part]);
+                let request =
+                    SetLockRequest { lock: part.clone(), number, floor, wait: LockWait::No };
+                match self.session.call(&Context::root(), &request) {
+                    Ok(LockOutcome::Granted | LockOutcome::Waiting) => {}
+                    Ok(LockOutcome::Conflict) => book.lost(&[part]),
+                    Err(error) if error.kind.retry() == Retry::Never => book.lost(&[part]),
+                    Err(error) => return Err(error),
                 }
             }
             book.owed.lock().pop_front();

@@ -186,7 +186,7 @@ impl Inner {
 
     /// The answer to a change was about a file that it did not name.
     pub(crate) fn forget(&self, file: FileId) {
-        self.holdings.kept.lock().forget(file);
+        self.holdings.kept.lock().changed(file);
     }
 
     /// Reports size and time of what was written.

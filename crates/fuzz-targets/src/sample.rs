@@ -5,8 +5,8 @@ use crate::random::Gen;
 use weir_layout::{Region, RegionList};
 use weir_types::codec::Bytes;
 use weir_types::{
-    Attr, Caller, ClientId, ClientStanding, Column, ColumnIndex, CopyIndex, Epoch, Error,
-    ErrorKind, FileId, FileKind, FileLayout, FsUsage, Generation, KeyGeneration, LayoutKind,
+    Attr, Caller, ClientId, ClientStanding, Column, ColumnIndex, Consistency, CopyIndex, Epoch,
+    Error, ErrorKind, FileId, FileKind, FileLayout, FsUsage, Generation, KeyGeneration, LayoutKind,
     LayoutSpec, ObjectId, Restrictions, Scheme, Segment, SegmentIndex, SegmentState, ServerId,
     SessionId, SlotId, SlotSequence, Squash, StripeMap, TargetId, Timestamp,
 };
@@ -24,7 +24,7 @@ use weir_wire::lease::{
     Granted, HeldLease, LeaseMode, LeaseRange, PollEventsRequest, RecoveredRequest,
 };
 use weir_wire::lock::{
-    CancelLockRequest, Lock, LockMode, LockOutcome, ReassertLocksRequest, SetLockRequest,
+    CancelLockRequest, Lock, LockMode, LockOutcome, LockWait, ReassertLocksRequest, SetLockRequest,
     TestLockRequest,
 };
 use weir_wire::map::{ClusterMap, ServerEntry, TargetEntry, TargetState};
@@ -94,6 +94,7 @@ sample_one_of! {
         FileKind::File, FileKind::Directory, FileKind::Symlink, FileKind::Fifo, FileKind::Socket,
         FileKind::CharDevice, FileKind::BlockDevice,
     ];
+    Consistency: Consistency::ALL;
     Rights: [Rights::READ, Rights::WRITE, Rights::READ_WRITE];
     Scheme: [Scheme::Copies];
     SegmentState: [SegmentState::Open, SegmentState::Sealed];
@@ -101,6 +102,7 @@ sample_one_of! {
     XattrMode: [XattrMode::Any, XattrMode::Create, XattrMode::Replace];
     LeaseMode: [LeaseMode::Read, LeaseMode::Write];
     LockMode: [LockMode::Unlock, LockMode::Shared, LockMode::Exclusive];
+    LockWait: [LockWait::No, LockWait::Yes, LockWait::UnlessDeadlock];
     LockOutcome: [LockOutcome::Granted, LockOutcome::Conflict, LockOutcome::Waiting];
     ClientStanding: [
         ClientStanding::Ordinary, ClientStanding::Administrator, ClientStanding::Revoked,
@@ -315,7 +317,7 @@ sample_struct! {
     PingRequest {}
     StatusRequest {}
     PendingTruncate { generation, size }
-    OpenFile { attr, layout, more_segments, capability, pending_truncate }
+    OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate }
     DirEntry { name, file, kind, cookie, attr }
     DirPage { entries, end }
     LayoutPage { layout, more_segments, capability }

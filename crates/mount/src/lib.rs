@@ -6,7 +6,11 @@ mod file_pages;
 pub mod fuse;
 mod handles;
 mod kernel_cache;
+mod listing;
+mod lock_kind;
 mod locks;
+mod nodes;
+mod pins;
 mod weirfs;
 
 pub use kernel_cache::KernelCache;

@@ -2,17 +2,17 @@
 //! of the client, nothing more.
 //!
 //! Node ids are file ids, which are never reused, so there is no table of
-//! inodes: only of open handles.
+//! files: only of open handles, and of the directories that the kernel knows.
 
 use crate::fuse::{
-    Attributes, DirEntry, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, LockKind,
-    NewMode, NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, SetTime,
-    WriteData,
+    Attributes, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode, NodeId,
+    OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, SetTime, WriteData,
 };
 use crate::handles::{DirHandle, FileHandle, Handle, Handles};
 use crate::kernel_cache::KernelCache;
-use crate::locks::{HandleLocks, from_kernel, to_kernel};
-use std::collections::HashSet;
+use crate::locks::HandleLocks;
+use crate::nodes::Nodes;
+use crate::pins::Pins;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,6 @@ use weir_types::{Attr, Caller, FileId, FileKind, FsUsage};
 use weir_wire::capability::Rights;
 use weir_wire::meta::{self, RenameRequest, XattrMode};
 
-/// Entries asked of the metadata server at once.
-const DIR_PAGE: u32 = 512;
-/// Cookies 1 and 2 are `.` and `..`; those of the server follow.
-const DOTS: u64 = 2;
 /// Modes of `fallocate(2)`.
 const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
 const PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
@@ -52,23 +48,27 @@ impl Default for Options {
 
 /// The file system of one cluster.
 pub struct WeirFs {
+    // Before the client, whose files they are.
+    pub(crate) pins: Pins,
     // Before the cache: its last events still concern pages.
-    client: Client,
+    pub(crate) client: Client,
     options: Options,
     handles: Handles,
-    cache: KernelCache,
-    locks: HandleLocks,
+    pub(crate) cache: KernelCache,
+    pub(crate) locks: HandleLocks,
+    pub(crate) nodes: Nodes,
 }
 
 impl WeirFs {
     /// Serves a client's cluster. The client was connected with this cache, which
     /// is attached to the mount once that stands.
     pub fn new(client: Client, cache: KernelCache, options: Options) -> Self {
-        Self { client, options, handles: Handles::default(), cache, locks: HandleLocks::default() }
+        let (pins, handles, locks, nodes) = Default::default();
+        Self { pins, client, options, handles, cache, locks, nodes }
     }
 
     /// How long the kernel may believe names and attributes.
-    fn ttl(&self) -> Duration {
+    pub(crate) fn ttl(&self) -> Duration {
         match self.options.consistency {
             Consistency::Relaxed => self.options.ttl,
             Consistency::Strict | Consistency::None => Duration::ZERO,
@@ -85,20 +85,43 @@ impl WeirFs {
         Attributes { attr, ttl: self.ttl() }
     }
 
-    fn handle(&self, fh: u64) -> Reply<Arc<Handle>> {
+    /// The file or directory that the kernel means.
+    pub(crate) fn file(&self, node: NodeId) -> Reply<FileId> {
+        self.nodes.file(node).ok_or(Errno(libc::ESTALE))
+    }
+
+    /// An entry for what the kernel has found or made under a name.
+    fn named(
+        &self,
+        ctx: &RequestContext<'_>,
+        (parent, name): (NodeId, &[u8]),
+        attr: Attr,
+    ) -> Entry {
+        let mut entry = self.entry(ctx, attr);
+        self.number(&mut entry, parent, name);
+        entry
+    }
+
+    /// Gives a directory the number that the kernel has for it at this place.
+    pub(crate) fn number(&self, entry: &mut Entry, parent: NodeId, name: &[u8]) {
+        if entry.attr.kind == FileKind::Directory {
+            entry.node = self.nodes.found(entry.attr.file, parent, name);
+        }
+    }
+
+    pub(crate) fn handle(&self, fh: u64) -> Reply<Arc<Handle>> {
         self.handles.get(fh).ok_or(Errno::EBADF)
     }
 
     fn opened(&self, file: File, attr: &Attr, flags: u32) -> Opened {
-        let (opening, others) = {
-            let leased = self.options.consistency == Consistency::Strict;
-            self.cache.opening(file.id(), leased)
-        };
+        // The mount's, unless the file says otherwise.
+        let consistency = file.consistency();
+        let (opening, others) = self.cache.opening(file.id(), consistency == Consistency::Strict);
         if flags as i32 & libc::O_TRUNC != 0 {
             self.cache.cut(file.id(), 0);
         }
         let same = self.cache.same(attr);
-        let keep_cache = match self.options.consistency {
+        let keep_cache = match consistency {
             // As long as a file is open here, leases keep its pages good.
             Consistency::Strict => others || same && file.lease_on_whole().is_some(),
             Consistency::Relaxed => same,
@@ -109,40 +132,11 @@ impl WeirFs {
         }
         // Where an append ends up, the kernel cannot know.
         let direct = self.options.direct_io
-            || self.options.consistency == Consistency::None
+            || consistency == Consistency::None
             || flags as i32 & libc::O_APPEND != 0;
         let handle = FileHandle { file, direct, opening };
         let fh = self.handles.insert(Handle::File(handle));
         Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }
-    }
-
-    /// Whoever gets a lock next sees what was written under it. An error is told
-    /// by the next write, fsync or close; the lock goes all the same.
-    fn write_before_unlock(&self, by: &Context, fh: u64, node: NodeId) -> Reply<()> {
-        if let Err(error) = self.handle(fh)?.file()?.file.flush(by) {
-            tracing::warn!("file {node}: unlocked with unwritten data: {error}");
-        }
-        Ok(())
-    }
-
-    /// Unlocks what was locked through a handle that is closed.
-    fn unlock_left(
-        &self,
-        fh: u64,
-        file: FileId,
-        owners: HashSet<u64>,
-        args: ReleaseArgs,
-    ) {
-        let ours = Context::root();
-        if let Err(error) = self.write_before_unlock(&ours, fh, file.0) {
-            tracing::warn!("file {file}: closed with unwritten data: {error:?}");
-        }
-        for owner in owners {
-            self.client.unlock_all(&ours, file, owner, false);
-        }
-        if args.flock_unlock {
-            self.client.unlock_all(&ours, file, args.lock_owner, true);
-        }
     }
 
     fn clear_suid(&self, ctx: &Context, file: FileId) -> Reply<()> {
@@ -162,7 +156,7 @@ impl WeirFs {
     }
 }
 
-fn context(ctx: &RequestContext<'_>) -> Context {
+pub(crate) fn context(ctx: &RequestContext<'_>) -> Context {
     // The superuser needs no groups, and asking for them costs a while.
     let groups = if ctx.uid == 0 { Vec::new() } else { ctx.groups() };
     Context {
@@ -173,7 +167,7 @@ fn context(ctx: &RequestContext<'_>) -> Context {
 }
 
 /// For reads and writes, where the caller's identity plays no part.
-fn data_context(ctx: &RequestContext<'_>) -> Context {
+pub(crate) fn data_context(ctx: &RequestContext<'_>) -> Context {
     Context { interrupt: Some(ctx.interrupt().as_fd().as_raw_fd()), ..Context::root() }
 }
 
@@ -219,7 +213,24 @@ fn refused_xattr(name: &[u8]) -> bool {
 
 impl Filesystem for WeirFs {
     fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry> {
-        Ok(self.entry(ctx, self.client.lookup(&context(ctx), FileId(parent), name)?))
+        let attr = self.find(ctx, self.file(parent)?, name)?;
+        if name != b".." {
+            return Ok(self.named(ctx, (parent, name), attr));
+        }
+        let node = self.nodes.found_by_number(attr.file, None);
+        Ok(Entry { node, ..self.entry(ctx, attr) })
+    }
+
+    fn find_again(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Entry> {
+        let attr = self.client.getattr(&context(ctx), self.file(node)?)?;
+        if attr.kind == FileKind::Directory {
+            self.nodes.found_by_number(attr.file, Some(node));
+        }
+        Ok(Entry { node, ..self.entry(ctx, attr) })
+    }
+
+    fn forget(&self, node: NodeId, lookups: u64) {
+        self.nodes.forget(node, lookups);
     }
 
     fn getattr(
@@ -228,13 +239,14 @@ impl Filesystem for WeirFs {
         node: NodeId,
         _fh: Option<u64>,
     ) -> Reply<Attributes> {
-        Ok(self.attributes(ctx, self.client.getattr(&context(ctx), FileId(node))?))
+        let attr = self.client.getattr(&context(ctx), self.file(node)?);
+        Ok(self.attributes(ctx, self.found(ctx, attr)?))
     }
 
     fn setattr(&self, ctx: &RequestContext<'_>, node: NodeId, set: &SetAttr) -> Reply<Attributes> {
         let context = context(ctx);
         let request = meta::SetAttrRequest {
-            file: FileId(node),
+            file: self.file(node)?,
             mode: set.mode.map(|mode| (mode & 0o7777) as u16),
             uid: set.uid,
             gid: set.gid,
@@ -245,19 +257,19 @@ impl Filesystem for WeirFs {
         // ftruncate works on what was opened, whatever the mode says now.
         let by_handle = set.fh.is_some() && set.size.is_some();
         let by = if by_handle { &data_context(ctx) } else { &context };
-        let mut attr = self.client.setattr(by, &request)?;
+        let mut attr = self.found(ctx, self.client.setattr(by, &request))?;
         if set.kill_suidgid {
-            self.clear_suid(&context, FileId(node))?;
-            attr = self.client.getattr(&context, FileId(node))?;
+            self.clear_suid(&context, self.file(node)?)?;
+            attr = self.client.getattr(&context, self.file(node)?)?;
         }
         if let Some(size) = set.size {
-            self.cache.cut(FileId(node), size);
+            self.cache.cut(self.file(node)?, size);
         }
         Ok(self.attributes(ctx, attr))
     }
 
     fn readlink(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<u8>> {
-        Ok(self.client.readlink(&context(ctx), FileId(node))?)
+        Ok(self.client.readlink(&context(ctx), self.file(node)?)?)
     }
 
     fn symlink(
@@ -267,7 +279,7 @@ impl Filesystem for WeirFs {
         name: &[u8],
         target: &[u8],
     ) -> Reply<Entry> {
-        let attr = self.client.symlink(&context(ctx), FileId(parent), name, target)?;
+        let attr = self.client.symlink(&context(ctx), self.file(parent)?, name, target)?;
         Ok(self.entry(ctx, attr))
     }
 
@@ -281,7 +293,7 @@ impl Filesystem for WeirFs {
     ) -> Reply<Entry> {
         let kind = FileKind::from_mode(mode.mode).ok_or(Errno::EINVAL)?;
         let bits = (mode.mode & 0o7777) as u16;
-        let attr = self.client.mknod(&context(ctx), FileId(parent), name, kind, bits, rdev)?;
+        let attr = self.client.mknod(&context(ctx), self.file(parent)?, name, kind, bits, rdev)?;
         Ok(self.entry(ctx, attr))
     }
 
@@ -293,17 +305,19 @@ impl Filesystem for WeirFs {
         mode: NewMode,
     ) -> Reply<Entry> {
         let bits = (mode.mode & 0o7777) as u16;
-        let attr = self.client.mkdir(&context(ctx), FileId(parent), name, bits)?;
-        Ok(self.entry(ctx, attr))
+        let attr = self.client.mkdir(&context(ctx), self.file(parent)?, name, bits)?;
+        Ok(self.named(ctx, (parent, name), attr))
     }
 
     fn unlink(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
-        self.client.unlink(&context(ctx), FileId(parent), name)?;
+        self.client.unlink(&context(ctx), self.file(parent)?, name)?;
         Ok(())
     }
 
     fn rmdir(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
-        Ok(self.client.rmdir(&context(ctx), FileId(parent), name)?)
+        self.client.rmdir(&context(ctx), self.file(parent)?, name)?;
+        self.nodes.removed(parent, name);
+        Ok(())
     }
 
     fn rename(
@@ -319,14 +333,16 @@ impl Filesystem for WeirFs {
             return Err(Errno::EINVAL);
         }
         let request = RenameRequest {
-            parent: FileId(parent),
+            parent: self.file(parent)?,
             name: name.into(),
-            new_parent: FileId(new_parent),
+            new_parent: self.file(new_parent)?,
             new_name: new_name.into(),
             no_replace: flags & libc::RENAME_NOREPLACE != 0,
             exchange: flags & libc::RENAME_EXCHANGE != 0,
         };
-        Ok(self.client.rename(&context(ctx), &request)?)
+        self.client.rename(&context(ctx), &request)?;
+        self.nodes.moved((parent, name), (new_parent, new_name), request.exchange);
+        Ok(())
     }
 
     fn link(
@@ -336,17 +352,19 @@ impl Filesystem for WeirFs {
         new_parent: NodeId,
         new_name: &[u8],
     ) -> Reply<Entry> {
-        let attr = self.client.link(&context(ctx), FileId(node), FileId(new_parent), new_name)?;
+        let attr =
+            self.client.link(&context(ctx), self.file(node)?, self.file(new_parent)?, new_name)?;
         Ok(self.entry(ctx, attr))
     }
 
     fn open(&self, ctx: &RequestContext<'_>, node: NodeId, args: OpenArgs) -> Reply<Opened> {
         let by = context(ctx);
-        let (file, mut attr) = self.client.open(&by, FileId(node), rights_of(args.flags))?;
+        let opened = self.client.open(&by, self.file(node)?, rights_of(args.flags));
+        let (file, mut attr) = self.found(ctx, opened)?;
         if args.flags as i32 & libc::O_TRUNC != 0 {
             attr = file.truncate(&data_context(ctx), 0)?;
             if args.kill_suidgid {
-                self.clear_suid(&by, FileId(node))?;
+                self.clear_suid(&by, self.file(node)?)?;
             }
         }
         Ok(self.opened(file, &attr, args.flags))
@@ -367,7 +385,7 @@ impl Filesystem for WeirFs {
             rights: rights_of(args.flags),
             layout: None,
         };
-        let (file, attr) = self.client.create(&context(ctx), FileId(parent), name, &options)?;
+        let (file, attr) = self.client.create(&context(ctx), self.file(parent)?, name, &options)?;
         let opened = self.opened(file, &attr, args.flags);
         Ok((self.entry(ctx, attr), opened))
     }
@@ -402,7 +420,7 @@ impl Filesystem for WeirFs {
         let (handle, by, len) = (self.handle(fh)?, data_context(ctx), data.len());
         let handle = handle.file()?;
         if args.kill_suidgid {
-            self.clear_suid(&context(ctx), FileId(node))?;
+            self.clear_suid(&context(ctx), self.file(node)?)?;
         }
         if args.from_page_cache {
             // Nobody waits for these bytes but who maps them, and may ask for
@@ -430,12 +448,14 @@ impl Filesystem for WeirFs {
     fn flush(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64, owner: u64) -> Reply<()> {
         let flushed = self.handle(fh)?.file()?.file.flush(&data_context(ctx));
         // Whoever gets the lock next sees what was written under it.
-        self.client.unlock_all(&Context::root(), FileId(node), owner, false);
+        self.client.unlock_all(&Context::root(), self.file(node)?, owner, false);
         Ok(flushed?)
     }
 
     fn abandon(&self, node: NodeId, _fh: u64, owner: u64) {
-        self.client.unlock_all_later(FileId(node), owner, false);
+        if let Ok(file) = self.file(node) {
+            self.client.unlock_all_later(file, owner, false);
+        }
     }
 
     fn release(
@@ -445,18 +465,14 @@ impl Filesystem for WeirFs {
         fh: u64,
         args: ReleaseArgs,
     ) -> Reply<()> {
-        let left = self.locks.close(fh);
-        if !left.is_empty() || args.flock_unlock {
-            self.unlock_left(fh, FileId(node), left, args);
-        }
+        let unlocked = self.unlock_left(fh, node, args);
         // Dropping the last reference closes the file.
         self.handles.remove(fh);
-        Ok(())
+        unlocked
     }
 
     fn getlk(&self, ctx: &RequestContext<'_>, node: NodeId, args: &LockArgs) -> Reply<Lock> {
-        let found = self.client.test_lock(&data_context(ctx), &from_kernel(node, args))?;
-        Ok(to_kernel(found, args.lock))
+        self.test_lock(&data_context(ctx), node, args)
     }
 
     fn setlk(
@@ -466,13 +482,7 @@ impl Filesystem for WeirFs {
         args: &LockArgs,
         wait: bool,
     ) -> Reply<()> {
-        let by = data_context(ctx);
-        if args.lock.kind == LockKind::Unlock {
-            self.write_before_unlock(&by, args.fh, node)?;
-        } else if !args.flock {
-            self.locks.note(args.fh, args.owner);
-        }
-        Ok(self.client.set_lock(&by, &from_kernel(node, args), wait)?)
+        self.set_lock((&data_context(ctx), ctx.pid), node, args, wait)
     }
 
     fn fsync(&self, ctx: &RequestContext<'_>, _node: NodeId, fh: u64, _data: bool) -> Reply<()> {
@@ -531,56 +541,7 @@ impl Filesystem for WeirFs {
         offset: u64,
         sink: &mut DirSink<'_>,
     ) -> Reply<()> {
-        let handle = self.handle(fh)?;
-        let Handle::Dir(dir) = &*handle else { return Err(Errno::EBADF) };
-        for (at, name) in [(0, &b"."[..]), (1, &b".."[..])] {
-            let dot = DirEntry {
-                node,
-                kind: FileKind::Directory,
-                name,
-                next_offset: at + 1,
-                entry: None,
-            };
-            if offset <= at && !sink.push(&dot) {
-                return Ok(());
-            }
-        }
-        let mut cookie = offset.saturating_sub(DOTS);
-        loop {
-            let page = match dir.take(cookie) {
-                Some(page) => page,
-                None => {
-                    let attributes = sink.wants_entries();
-                    self.client.readdir(
-                        &context(ctx),
-                        FileId(node),
-                        cookie,
-                        DIR_PAGE,
-                        attributes,
-                    )?
-                }
-            };
-            for (i, found) in page.entries.iter().enumerate() {
-                // Without attributes the kernel asks when somebody wants them.
-                let attr = found.attr.clone().filter(|attr| self.cache.may_show(ctx.pid, attr));
-                let entry = attr.map(|attr| Entry::new(attr, self.ttl()));
-                let pushed = sink.push(&DirEntry {
-                    node: found.file.0,
-                    kind: found.kind,
-                    name: &found.name,
-                    next_offset: found.cookie + DOTS,
-                    entry: entry.as_ref(),
-                });
-                if !pushed {
-                    dir.put_back(cookie, page, i);
-                    return Ok(());
-                }
-                cookie = found.cookie;
-            }
-            if page.end || page.entries.is_empty() {
-                return Ok(());
-            }
-        }
+        self.list(ctx, node, fh, offset, sink)
     }
 
     fn releasedir(&self, _ctx: &RequestContext<'_>, _node: NodeId, fh: u64) -> Reply<()> {
@@ -614,18 +575,18 @@ impl Filesystem for WeirFs {
             0 => XattrMode::Any,
             _ => return Err(Errno::EINVAL),
         };
-        Ok(self.client.set_xattr(&context(ctx), FileId(node), name, value, mode)?)
+        Ok(self.client.set_xattr(&context(ctx), self.file(node)?, name, value, mode)?)
     }
 
     fn getxattr(&self, ctx: &RequestContext<'_>, node: NodeId, name: &[u8]) -> Reply<Vec<u8>> {
         if refused_xattr(name) {
             return Err(Errno::EOPNOTSUPP);
         }
-        Ok(self.client.get_xattr(&context(ctx), FileId(node), name)?)
+        Ok(self.client.get_xattr(&context(ctx), self.file(node)?, name)?)
     }
 
     fn listxattr(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<Vec<u8>>> {
-        let names = self.client.list_xattr(&context(ctx), FileId(node))?;
+        let names = self.client.list_xattr(&context(ctx), self.file(node)?)?;
         Ok(names.into_iter().map(|name| name.0).collect())
     }
 
@@ -633,6 +594,6 @@ impl Filesystem for WeirFs {
         if refused_xattr(name) {
             return Err(Errno::EOPNOTSUPP);
         }
-        Ok(self.client.remove_xattr(&context(ctx), FileId(node), name)?)
+        Ok(self.client.remove_xattr(&context(ctx), self.file(node)?, name)?)
     }
 }

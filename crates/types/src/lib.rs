@@ -4,6 +4,7 @@
 pub mod attr;
 pub mod checksum;
 pub mod codec;
+pub mod consistency;
 pub mod error;
 pub mod id;
 pub mod layout;
@@ -12,6 +13,7 @@ pub mod restrictions;
 
 pub use attr::{Attr, Caller, FileKind, FsUsage, Timestamp};
 pub use codec::{Decode, DecodeError, Encode, Reader};
+pub use consistency::{CONSISTENCY_XATTR, Consistency};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use id::*;
 pub use layout::{

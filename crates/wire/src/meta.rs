@@ -7,8 +7,9 @@ use crate::message::{records, requests};
 use crate::ticket::SealedTicket;
 use weir_types::codec::{Bytes, Decode, DecodeError, Encode, Reader};
 use weir_types::{
-    Attr, Caller, ClientId, ClientStanding, Epoch, FileId, FileKind, FileLayout, FsUsage,
-    Generation, LayoutSpec, Restrictions, SegmentIndex, ServerId, SlotId, SlotSequence, Timestamp,
+    Attr, Caller, ClientId, ClientStanding, Consistency, Epoch, FileId, FileKind, FileLayout,
+    FsUsage, Generation, LayoutSpec, Restrictions, SegmentIndex, ServerId, SlotId, SlotSequence,
+    Timestamp,
 };
 
 /// A time to set.
@@ -90,6 +91,8 @@ records! {
     OpenFile {
         /// Attributes.
         attr: Attr,
+        /// How far changes of other clients are to be seen, if the file says so.
+        consistency: Option<Consistency>,
         /// The first page of the layout.
         layout: FileLayout,
         /// Whether [`GetLayoutRequest`] has more segments.

@@ -22,6 +22,7 @@ const DOC: &str = include_str!("../../../docs/format.md");
 const SOURCES: &[&str] = &[
     include_str!("../../types/src/id.rs"),
     include_str!("../../types/src/attr.rs"),
+    include_str!("../../types/src/consistency.rs"),
     include_str!("../../types/src/layout.rs"),
     include_str!("../../types/src/restrictions.rs"),
     include_str!("../../layout/src/region.rs"),

@@ -196,6 +196,13 @@ impl Kept {
         self.bare.remove(&file);
     }
 
+    /// A change of ours turns out to have been to this file, too.
+    pub fn changed(&mut self, file: FileId) {
+        let begun = self.news.begin_change(&[file]);
+        self.news.end_change(begun, &[file]);
+        self.forget(file);
+    }
+
     /// A name changes.
     pub fn forget_name(&mut self, dir: FileId, name: &[u8]) {
         self.names.remove(&(dir, name.to_vec()));
@@ -328,6 +335,17 @@ mod tests {
         assert!(kept.attr(FILE, NOW).is_none() && !kept.is_bare(FILE, NOW));
         kept.news.end_change(change, &[DIR, FILE]);
         assert_eq!(kept.name(DIR, b"a", NOW), Some(Some(FILE)));
+    }
+
+    #[test]
+    fn an_answer_from_before_a_change_that_concerned_its_file_too_is_not_kept() {
+        let (mut kept, (asked, found)) = kept();
+        kept.changed(FILE);
+        assert!(kept.attr(FILE, NOW).is_none());
+        kept.keep_attr((asked, found), &attr(FILE), None);
+        assert!(kept.attr(FILE, NOW).is_none());
+        kept.keep_attr((kept.news.asking(), found), &attr(FILE), None);
+        assert!(kept.attr(FILE, NOW).is_some());
     }
 
     #[test]

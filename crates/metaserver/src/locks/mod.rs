@@ -12,7 +12,7 @@ mod model_tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{ErrorKind, FileId, SessionId};
-use weir_wire::lock::{Lock, LockMode, LockOutcome, apply, conflict};
+use weir_wire::lock::{Lock, LockMode, LockOutcome, LockWait, apply, conflict};
 
 /// The most locks of one session.
 pub const MAX_LOCKS: usize = 65_536;
@@ -35,6 +35,8 @@ struct Owner {
 #[derive(Clone, Debug)]
 struct Waiter {
     lock: Lock,
+    /// Whether it may be a link of a deadlock.
+    counts: bool,
     state: Waits,
     /// When it was asked for last, or told.
     asked_ms: u64,
@@ -84,7 +86,7 @@ impl Locks {
         session: SessionId,
         number: u64,
         lock: &Lock,
-        wait: bool,
+        wait: LockWait,
         now_ms: u64,
         granted: &mut Vec<WaitId>,
     ) -> Result<LockOutcome, ErrorKind> {
@@ -118,20 +120,22 @@ impl Locks {
             self.grant_waiting(lock.file, granted);
             return Ok(LockOutcome::Granted);
         }
-        if !wait {
+        if wait == LockWait::No {
             return Ok(LockOutcome::Conflict);
         }
         let mine = self.waiters.range((session, 0)..=(session, u64::MAX));
         if mine.filter(|(_, waiter)| waiter.state != Waits::Told).count() >= MAX_WAITING {
             return Err(ErrorKind::NoLocks);
         }
-        if !lock.flock && self.would_deadlock(owner, lock) {
+        let counts = wait == LockWait::UnlessDeadlock;
+        if counts && self.would_deadlock(owner, lock) {
             return Err(ErrorKind::Deadlock);
         }
-        let state = Waits::Queued;
-        self.waiters.insert(id, Waiter { lock: lock.clone(), state, asked_ms: now_ms });
+        let (lock, state) = (lock.clone(), Waits::Queued);
+        let file = lock.file;
+        self.waiters.insert(id, Waiter { lock, counts, state, asked_ms: now_ms });
         self.arrivals += 1;
-        self.queues.entry(lock.file).or_default().push((self.arrivals, id));
+        self.queues.entry(file).or_default().push((self.arrivals, id));
         Ok(LockOutcome::Waiting)
     }
 

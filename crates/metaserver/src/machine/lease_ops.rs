@@ -212,6 +212,13 @@ impl<E: Engine> MetaMachine<E> {
         let root = self.root_of(session);
         let mut tx = Tx::new(&self.engine);
         let mut scope = scope::of(&mut tx, (op, rest), root, polls).map_err(fault)?;
+        if op == Op::CommitSize
+            && scope.claims.iter().any(|it| self.leases.ranges.writes(session, it.file))
+        {
+            // It has a lease, whatever the file says by now, and may be asked for
+            // this report by who waits for that lease.
+            scope.claims.clear();
+        }
         if !self.reaches_all(session, &scope.files())? {
             // It is refused when it is run: nobody has to give anything up for it.
             return Ok(Scope::default());

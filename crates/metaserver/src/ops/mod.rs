@@ -19,6 +19,7 @@ pub mod get_default_layout;
 pub mod get_layout;
 pub mod get_xattr;
 pub mod getattr;
+pub(crate) mod hints;
 pub(crate) mod inodes;
 mod layouts;
 pub mod link;

@@ -8,6 +8,7 @@ mod harness;
 
 mod beliefs;
 mod death;
+mod hints;
 mod model;
 mod ranges;
 mod restart;
