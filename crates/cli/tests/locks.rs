@@ -223,8 +223,8 @@ fn locks_of_open_files_and_flock_wait_for_each_other_as_on_a_local_disk() {
         let operation = if kind == UNLOCK { libc::LOCK_UN } else { libc::LOCK_EX };
         flock(file, operation | if wait { 0 } else { libc::LOCK_NB })
     };
-    let ways: [&(dyn Fn(&File, i32, bool) -> io::Result<()> + Sync); 2] = [&set, &flocks];
-    for way in ways {
+    type Way<'a> = &'a (dyn Fn(&File, i32, bool) -> io::Result<()> + Sync);
+    for way in [&set as Way<'_>, &flocks] {
         // Each has one, and wants the other one's.
         let (mine, yours) = ([open(a[0].clone()), open(a[1].clone())], b.clone().map(open));
         way(&mine[0], EXCLUSIVE, false).unwrap();

@@ -336,6 +336,30 @@ fn a_client_that_was_stopped_changes_nothing_any_more_and_is_told() {
     assert_eq!(read(&file, 0, 12), b"the other!aa");
 }
 
+/// A writer that died is fenced off when somebody asks for attributes; nobody has to
+/// open the file.
+#[test]
+fn the_size_of_a_dead_writers_file_is_shown_to_whoever_asks_without_an_open() {
+    let place = Place::new();
+    let cluster = quick(&place, "dead");
+    drop(Process::start(&cluster));
+    let mut seen = Vec::new();
+    if harness::root() {
+        let mount = cluster.mount("m", "");
+        seen.push(std::fs::metadata(mount.join("f")).unwrap().len());
+        let listed = std::fs::read_dir(&mount).unwrap();
+        seen.extend(listed.map(|entry| entry.unwrap().metadata().unwrap().len()));
+    }
+    let (other, ctx) = (client(&cluster, true), Context::root());
+    let attr = other.lookup(&ctx, FileId::ROOT, b"f").unwrap();
+    seen.push(attr.size);
+    seen.push(other.getattr(&ctx, attr.file).unwrap().size);
+    assert!(seen[0] > 500_000, "what was sent is there: {seen:?}");
+    let file = open(&other, b"f");
+    seen.push(read(&file, 0, 1 << 20).len() as u64);
+    assert!(seen.iter().all(|size| *size == seen[0]), "{seen:?}");
+}
+
 #[test]
 fn what_a_killed_client_had_written_is_seen_by_others_with_its_size() {
     let place = Place::new();

@@ -251,17 +251,24 @@ impl Inner {
         if call.file.is_writable() {
             return call.file.carry_out(call, pending);
         }
-        let ctx = Context::root();
-        let request = OpenRequest { file: call.file.id, rights: Rights::READ_WRITE };
-        let own = self.session.change(&ctx, &request).map_err(|e| {
+        self.settle_in_own_name(&Context::root(), call.file.id).map_err(|e| {
             e.context("what another client left undone in the file has to be finished first")
         })?;
-        let state = OpenState::new(&own);
-        let done = self.settle_truncate(&ctx, &state, &own);
-        let closed = CloseRequest { files: vec![call.file.id] };
-        self.session.change(&ctx, &closed)?;
-        done?;
         call.file.refresh(self, call.ctx)
+    }
+
+    /// Opens a file to write, as this program, to carry out what a client left
+    /// undone. `ctx` may end it early.
+    pub(crate) fn settle_in_own_name(&self, ctx: &Context, file: FileId) -> Result<()> {
+        // Opened and closed in any case: who is interrupted leaves nothing open.
+        let own = Context::root();
+        let request = OpenRequest { file, rights: Rights::READ_WRITE };
+        let open = self.session.change(&own, &request)?;
+        let state = OpenState::new(&open);
+        let by = Context { interrupt: ctx.interrupt, ..Context::root() };
+        let done = self.settle_truncate(&by, &state, &open);
+        self.session.change(&own, &CloseRequest { files: vec![file] })?;
+        done
     }
 
     /// A handle is gone.

@@ -2,6 +2,7 @@
 //! names and attributes. The session tells a new run of the server about it.
 
 use crate::core::kept::Kept;
+use crate::core::unknown_sizes::UnknownSizes;
 use crate::file::OpenState;
 use crate::lease_clock::LeaseClock;
 use crate::locks::LockBook;
@@ -29,6 +30,7 @@ pub(crate) struct Holdings {
     pub(crate) kept: Mutex<Kept>,
     pub(crate) clock: LeaseClock,
     pub(crate) locks: LockBook,
+    pub(crate) unknown_sizes: Mutex<UnknownSizes>,
     /// Leases were lost, and the layer above does not know yet.
     dropped: AtomicBool,
 }

@@ -9,4 +9,5 @@ pub mod news;
 pub mod plan;
 pub mod stream;
 pub mod transfer;
+pub mod unknown_sizes;
 pub mod written;

@@ -13,6 +13,7 @@ use weir_types::limits::MAX_SLOTS;
 use weir_types::{
     Caller, Decode, Error, ErrorKind, FileId, FileKind, Result, Retry, SessionId, SlotSequence,
 };
+use weir_wire::lease::SIZE_UNKNOWN;
 use weir_wire::message::Op;
 use weir_wire::meta::{MetaPrefix, MutationId, OpenFile};
 
@@ -90,7 +91,10 @@ impl<E: Engine> MetaMachine<E> {
             self.spare_id = None;
             self.background.look_again();
         }
-        let (reply, effects) = done?;
+        let (mut reply, effects) = done?;
+        if effects.size_unknown {
+            reply.keep = SIZE_UNKNOWN;
+        }
         let objects_follow = effects.objects_follow;
         self.apply(session, effects);
         Ok(Done { reply, objects_follow })

@@ -12,7 +12,9 @@ use weir_metastore::Engine;
 use weir_types::codec::Reader;
 use weir_types::{Consistency, Decode, ErrorKind, FileId, FileKind, Result, SessionId};
 use weir_wire::Rights;
-use weir_wire::lease::{KEEP_ATTRIBUTES, KEEP_NAMES, LEASE_READ, LEASE_WRITE, LeaseMode};
+use weir_wire::lease::{
+    KEEP_ATTRIBUTES, KEEP_NAMES, LEASE_READ, LEASE_WRITE, LeaseMode, SIZE_UNKNOWN,
+};
 use weir_wire::message::Op;
 use weir_wire::meta::{CreateRequest, OpenFile, OpenRequest, Removed};
 
@@ -49,7 +51,10 @@ impl<E: Engine> MetaMachine<E> {
         {
             keep |= self.lease_with_open(session, open.attr.file, rights);
         }
-        reply.keep = keep;
+        if reply.keep & SIZE_UNKNOWN != 0 {
+            keep &= !KEEP_ATTRIBUTES;
+        }
+        reply.keep |= keep;
         Ok(())
     }
 

@@ -112,6 +112,9 @@ pub struct Effects {
     /// Objects will be changed by what the reply says: it must not be taken
     /// back by a power cut then, nor its numbers be given again.
     pub objects_follow: bool,
+    /// The size that the reply tells is not known: see
+    /// [`weir_wire::lease::SIZE_UNKNOWN`].
+    pub size_unknown: bool,
 }
 
 /// What is known of the cluster.

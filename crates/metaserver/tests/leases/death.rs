@@ -37,12 +37,15 @@ fn a_writer_that_died_is_fenced_off_before_anybody_else_reads() {
     assert!(news.lapsed);
     a.have = 0;
     assert!(w.poll(&mut a).lapsed, "until it has received that");
-    assert_eq!(w.heard(&mut a, &GetAttrRequest { file }).keep, 0, "and has obeyed");
+    assert_eq!(w.heard(&mut a, &GetAttrRequest { file }).keep, SIZE_UNKNOWN, "and has obeyed");
     let number = a.have;
     w.ack(&mut a, number, false);
     assert!(!w.poll(&mut a).lapsed);
-    assert_eq!(w.heard(&mut a, &lookup("f")).keep, KEEP_NAMES | KEEP_ATTRIBUTES);
     // Until somebody has carried the fence out, everyone is told of it.
+    assert_eq!(w.heard(&mut a, &lookup("f")).keep, KEEP_NAMES | SIZE_UNKNOWN);
+    assert_eq!(w.heard(&mut a, &GetAttrRequest { file }).keep, SIZE_UNKNOWN);
+    let list = ReaddirRequest { dir: ROOT, cookie: 0, max_entries: 9, attributes: true };
+    assert_eq!(w.now(&mut a, &list).entries[0].attr, None);
     let lease = acquire(range(file, 0, 1, LeaseMode::Read));
     assert_eq!(w.now(&mut b, &lease).pending_truncate, Some(mark));
     let done = |generation| RecoveredRequest { file, generation: Generation(generation), size: 30 };
@@ -53,6 +56,8 @@ fn a_writer_that_died_is_fenced_off_before_anybody_else_reads() {
     assert_eq!(w.now(&mut b, &done(2)).size, 30, "what the objects make");
     assert_eq!(w.now(&mut b, &RecoveredRequest { size: 50, ..done(2) }).size, 30, "once");
     assert_eq!(w.now(&mut b, &lease).pending_truncate, None);
+    let known = KEEP_NAMES | KEEP_ATTRIBUTES;
+    assert_eq!(w.heard(&mut a, &lookup("f")).keep & (known | SIZE_UNKNOWN), known);
 }
 
 #[test]
