@@ -6,6 +6,7 @@ mod file_pages;
 pub mod fuse;
 mod handles;
 mod kernel_cache;
+mod kernel_size;
 mod listing;
 mod lock_kind;
 mod locks;

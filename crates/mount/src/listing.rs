@@ -47,7 +47,7 @@ impl WeirFs {
             };
             for (i, found) in page.entries.iter().enumerate() {
                 // Without attributes the kernel asks when somebody wants them.
-                let attr = found.attr.clone().filter(|attr| self.cache.may_show(ctx.pid, attr));
+                let attr = found.attr.clone().filter(|attr| self.cache.may_tell(ctx.pid, attr));
                 let entry = attr.map(|attr| {
                     let mut entry = Entry::new(attr, self.ttl());
                     self.number(&mut entry, node, &found.name);

@@ -9,7 +9,8 @@ use crate::fuse::{
     OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, SetTime, WriteData,
 };
 use crate::handles::{DirHandle, FileHandle, Handle, Handles};
-use crate::kernel_cache::KernelCache;
+use crate::kernel_cache::{KernelCache, Question};
+use crate::kernel_size::Answer;
 use crate::locks::HandleLocks;
 use crate::nodes::Nodes;
 use crate::pins::Pins;
@@ -75,14 +76,14 @@ impl WeirFs {
         }
     }
 
-    fn entry(&self, ctx: &RequestContext<'_>, attr: Attr) -> Entry {
-        self.cache.show(ctx.pid, &attr);
-        Entry::new(attr, self.ttl())
+    /// Attributes that may be told.
+    fn tell(&self, ctx: &RequestContext<'_>, question: Question, attr: Attr) -> Reply<Attr> {
+        Ok(self.cache.tell(question, attr, |file| self.client.getattr(&context(ctx), file))?)
     }
 
-    fn attributes(&self, ctx: &RequestContext<'_>, attr: Attr) -> Attributes {
-        self.cache.show(ctx.pid, &attr);
-        Attributes { attr, ttl: self.ttl() }
+    fn entry(&self, ctx: &RequestContext<'_>, attr: Attr) -> Reply<Entry> {
+        let question = self.cache.asks(ctx.pid, None, Answer::Attributes);
+        Ok(Entry::new(self.tell(ctx, question, attr)?, self.ttl()))
     }
 
     /// The file or directory that the kernel means.
@@ -96,10 +97,10 @@ impl WeirFs {
         ctx: &RequestContext<'_>,
         (parent, name): (NodeId, &[u8]),
         attr: Attr,
-    ) -> Entry {
-        let mut entry = self.entry(ctx, attr);
+    ) -> Reply<Entry> {
+        let mut entry = self.entry(ctx, attr)?;
         self.number(&mut entry, parent, name);
-        entry
+        Ok(entry)
     }
 
     /// Gives a directory the number that the kernel has for it at this place.
@@ -113,12 +114,13 @@ impl WeirFs {
         self.handles.get(fh).ok_or(Errno::EBADF)
     }
 
-    fn opened(&self, file: File, attr: &Attr, flags: u32) -> Opened {
+    fn opened(&self, by: u32, file: File, attr: &Attr, flags: u32) -> Opened {
         // The mount's, unless the file says otherwise.
         let consistency = file.consistency();
-        let (opening, others) = self.cache.opening(file.id(), consistency == Consistency::Strict);
+        let leased = consistency == Consistency::Strict;
+        let (opening, others) = self.cache.opening(file.id(), leased, attr.size);
         if flags as i32 & libc::O_TRUNC != 0 {
-            self.cache.cut(file.id(), 0);
+            self.cache.cuts_at_open(by, file.id());
         }
         let same = self.cache.same(attr);
         let keep_cache = match consistency {
@@ -127,7 +129,7 @@ impl WeirFs {
             Consistency::Relaxed => same,
             Consistency::None => false,
         };
-        if keep_cache {
+        if keep_cache && !others {
             opening.kept(attr.size);
         }
         // Where an append ends up, the kernel cannot know.
@@ -215,10 +217,10 @@ impl Filesystem for WeirFs {
     fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry> {
         let attr = self.find(ctx, self.file(parent)?, name)?;
         if name != b".." {
-            return Ok(self.named(ctx, (parent, name), attr));
+            return self.named(ctx, (parent, name), attr);
         }
         let node = self.nodes.found_by_number(attr.file, None);
-        Ok(Entry { node, ..self.entry(ctx, attr) })
+        Ok(Entry { node, ..self.entry(ctx, attr)? })
     }
 
     fn find_again(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Entry> {
@@ -226,7 +228,7 @@ impl Filesystem for WeirFs {
         if attr.kind == FileKind::Directory {
             self.nodes.found_by_number(attr.file, Some(node));
         }
-        Ok(Entry { node, ..self.entry(ctx, attr) })
+        Ok(Entry { node, ..self.entry(ctx, attr)? })
     }
 
     fn forget(&self, node: NodeId, lookups: u64) {
@@ -239,8 +241,10 @@ impl Filesystem for WeirFs {
         node: NodeId,
         _fh: Option<u64>,
     ) -> Reply<Attributes> {
-        let attr = self.client.getattr(&context(ctx), self.file(node)?);
-        Ok(self.attributes(ctx, self.found(ctx, attr)?))
+        let file = self.file(node)?;
+        let question = self.cache.asks(ctx.pid, Some(file), Answer::Attributes);
+        let attr = self.found(ctx, self.client.getattr(&context(ctx), file))?;
+        Ok(Attributes { attr: self.tell(ctx, question, attr)?, ttl: self.ttl() })
     }
 
     fn setattr(&self, ctx: &RequestContext<'_>, node: NodeId, set: &SetAttr) -> Reply<Attributes> {
@@ -257,15 +261,13 @@ impl Filesystem for WeirFs {
         // ftruncate works on what was opened, whatever the mode says now.
         let by_handle = set.fh.is_some() && set.size.is_some();
         let by = if by_handle { &data_context(ctx) } else { &context };
+        let question = self.cache.asks(ctx.pid, Some(request.file), Answer::Change);
         let mut attr = self.found(ctx, self.client.setattr(by, &request))?;
         if set.kill_suidgid {
             self.clear_suid(&context, self.file(node)?)?;
             attr = self.client.getattr(&context, self.file(node)?)?;
         }
-        if let Some(size) = set.size {
-            self.cache.cut(self.file(node)?, size);
-        }
-        Ok(self.attributes(ctx, attr))
+        Ok(Attributes { attr: self.tell(ctx, question, attr)?, ttl: self.ttl() })
     }
 
     fn readlink(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<u8>> {
@@ -280,7 +282,7 @@ impl Filesystem for WeirFs {
         target: &[u8],
     ) -> Reply<Entry> {
         let attr = self.client.symlink(&context(ctx), self.file(parent)?, name, target)?;
-        Ok(self.entry(ctx, attr))
+        self.entry(ctx, attr)
     }
 
     fn mknod(
@@ -294,7 +296,7 @@ impl Filesystem for WeirFs {
         let kind = FileKind::from_mode(mode.mode).ok_or(Errno::EINVAL)?;
         let bits = (mode.mode & 0o7777) as u16;
         let attr = self.client.mknod(&context(ctx), self.file(parent)?, name, kind, bits, rdev)?;
-        Ok(self.entry(ctx, attr))
+        self.entry(ctx, attr)
     }
 
     fn mkdir(
@@ -306,7 +308,7 @@ impl Filesystem for WeirFs {
     ) -> Reply<Entry> {
         let bits = (mode.mode & 0o7777) as u16;
         let attr = self.client.mkdir(&context(ctx), self.file(parent)?, name, bits)?;
-        Ok(self.named(ctx, (parent, name), attr))
+        self.named(ctx, (parent, name), attr)
     }
 
     fn unlink(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
@@ -352,9 +354,11 @@ impl Filesystem for WeirFs {
         new_parent: NodeId,
         new_name: &[u8],
     ) -> Reply<Entry> {
-        let attr =
-            self.client.link(&context(ctx), self.file(node)?, self.file(new_parent)?, new_name)?;
-        Ok(self.entry(ctx, attr))
+        let file = self.file(node)?;
+        // The kernel believes the size in this answer, come what may.
+        let question = self.cache.asks(ctx.pid, Some(file), Answer::Change);
+        let attr = self.client.link(&context(ctx), file, self.file(new_parent)?, new_name)?;
+        Ok(Entry::new(self.tell(ctx, question, attr)?, self.ttl()))
     }
 
     fn open(&self, ctx: &RequestContext<'_>, node: NodeId, args: OpenArgs) -> Reply<Opened> {
@@ -367,7 +371,7 @@ impl Filesystem for WeirFs {
                 self.clear_suid(&by, self.file(node)?)?;
             }
         }
-        Ok(self.opened(file, &attr, args.flags))
+        Ok(self.opened(ctx.pid, file, &attr, args.flags))
     }
 
     fn create(
@@ -386,8 +390,9 @@ impl Filesystem for WeirFs {
             layout: None,
         };
         let (file, attr) = self.client.create(&context(ctx), self.file(parent)?, name, &options)?;
-        let opened = self.opened(file, &attr, args.flags);
-        Ok((self.entry(ctx, attr), opened))
+        let entry = self.entry(ctx, attr)?;
+        let opened = self.opened(ctx.pid, file, &entry.attr, args.flags);
+        Ok((entry, opened))
     }
 
     fn read(
@@ -405,7 +410,7 @@ impl Filesystem for WeirFs {
         let bytes = offset..offset.saturating_add(buffer.len() as u64);
         let by = data_context(ctx);
         let read = |entered: &dyn Fn()| file.read_entering(&by, offset, buffer, entered);
-        Ok(opening.reading(ctx.pid, bytes, file.size(), read)?)
+        Ok(opening.reading(ctx.pid, &bytes, read)?)
     }
 
     fn write(
@@ -433,9 +438,9 @@ impl Filesystem for WeirFs {
         let bytes = offset..offset.saturating_add(len as u64);
         let write = || write_through(handle, &by, offset, data, flags);
         if past_pages {
-            handle.opening.passing(&bytes, write)?;
+            handle.opening.passing(ctx.pid, &bytes, write)?;
         } else {
-            handle.opening.writing(bytes, write)?;
+            handle.opening.writing(ctx.pid, bytes, write)?;
         }
         if flags & (libc::O_SYNC | libc::O_DSYNC) != 0 {
             handle.file.sync(&by)?;
