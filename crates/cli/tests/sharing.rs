@@ -92,6 +92,45 @@ fn reader_time(client: &Client, file: FileId) -> weir_types::Timestamp {
     client.getattr(&Context::root(), file).unwrap().mtime
 }
 
+/// A reader that has a lease on what it reads, and none from the end of the file on, asks for
+/// the size, and those who write elsewhere have to report. If somebody wants its lease back
+/// meanwhile, that has to wait for the read; the reports must not wait for that.
+#[test]
+fn readers_at_the_end_of_a_file_and_somebody_who_appends_do_not_wait_for_each_other() {
+    let place = Place::new();
+    let cluster = place.up("ends", &[]);
+    let clients = [client(&cluster, true), client(&cluster, true), client(&cluster, true)];
+    let ctx = Context::root();
+    let files: Vec<File> = (0..3)
+        .map(|n| if n == 0 { create(&clients[0], b"f") } else { open(&clients[n], b"f") })
+        .collect();
+    let stopped = std::sync::atomic::AtomicBool::new(false);
+    let end = Instant::now() + Duration::from_secs(3);
+    let (mut appended, mut slowest) = (0, Duration::ZERO);
+    std::thread::scope(|scope| {
+        for (n, file) in files[..2].iter().enumerate() {
+            let (stopped, ctx) = (&stopped, &ctx);
+            scope.spawn(move || {
+                while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+                    // It keeps a lease to write on a block of its own.
+                    file.write_at(ctx, n as u64 * 4096, b"mine").unwrap();
+                    let seen = file.size().max(8192);
+                    read(file, seen - 1, 4096);
+                }
+            });
+        }
+        while Instant::now() < end {
+            let begun = Instant::now();
+            files[2].append(&ctx, &[7; 100]).unwrap();
+            slowest = slowest.max(begun.elapsed());
+            appended += 1;
+        }
+        stopped.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(slowest < Duration::from_secs(10), "an append of {appended} took {slowest:?}");
+    assert!(appended > 10, "{appended}");
+}
+
 #[test]
 fn writers_of_different_parts_take_few_leases_and_append_together() {
     let place = Place::new();

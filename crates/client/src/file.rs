@@ -272,6 +272,19 @@ impl OpenState {
         self.extent().take_uncommitted();
     }
 
+    /// What the metadata server does not know of, and the generation that it was
+    /// written under: for whoever does not hold the writer's lock. (A lease may be given
+    /// up, the file cut, and the lease come back meanwhile.)
+    pub(crate) fn unreported(&self) -> Option<((u64, Timestamp), Generation)> {
+        loop {
+            let generation = self.generation();
+            let uncommitted = self.uncommitted()?;
+            if self.generation() == generation {
+                return Some((uncommitted, generation));
+            }
+        }
+    }
+
     /// The metadata server knows of the writes up to here.
     pub(crate) fn committed_if(&self, reported: (u64, Timestamp)) {
         let mut extent = self.extent();

@@ -11,14 +11,16 @@ use crate::drive::Call;
 use crate::file::OpenState;
 use crate::writer::Writer;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_host::clock;
+use weir_host::net::Signal;
 use weir_host::plant::{Bug, planted};
 use weir_host::sync::MutexGuard;
 use weir_net::Wait;
-use weir_types::{ErrorKind, FileId, Result};
+use weir_types::{ErrorKind, FileId, Result, Retry};
 use weir_wire::lease::{
     AcquireRequest, LEASE_READ, LEASE_WRITE, LeaseMode, LeaseRange, TO_THE_END,
 };
@@ -28,6 +30,8 @@ use weir_wire::lease::{
 const MAX_RANGES: usize = 64;
 /// Longest wait without a look at the caller's deadline.
 const SLICE: Duration = Duration::from_millis(50);
+/// Whoever waits longer says so in the log.
+const LONG: Duration = Duration::from_secs(5);
 
 /// What the layer above caches of files, and has to give up when somebody else
 /// changes them.
@@ -102,13 +106,17 @@ pub(crate) fn enter<'a>(
                 waits.begin(call, &mut lease, &ranges);
                 // Before it is noted that somebody asks: others wait for that.
                 waits.patience(call, &ranges).check()?;
-                let id = lease.ask(start, end);
+                let kick = if kind == CallKind::Page { Signal::new().ok() } else { None };
+                let id = lease.ask(start, end, kick.clone());
                 let to_read = lease.read_only();
                 drop(lease);
-                let acquired = acquire(call, start, end, kind.mode());
+                let acquired = match &kick {
+                    Some(kick) => acquire_until(call, start, end, kick),
+                    None => acquire(call, start, end, kind.mode()).map(Some),
+                };
                 call.file.lease().asked(id);
                 call.file.lease_changed.notify_all();
-                let granted = acquired?;
+                let Some(granted) = acquired? else { continue };
                 if kind == CallKind::Write {
                     let part =
                         |had: Range<u64>| had.start.max(granted.start)..had.end.min(granted.end);
@@ -204,6 +212,22 @@ fn acquire(call: Call<'_>, start: u64, end: u64, mode: LeaseMode) -> Result<Leas
     Ok(granted.lease)
 }
 
+/// The same for a page that is written back, which cannot wait for others who want it
+/// themselves: `None` if this client is to give it up, for then it goes on without.
+fn acquire_until(
+    call: Call<'_>,
+    start: u64,
+    end: u64,
+    kick: &Signal,
+) -> Result<Option<LeaseRange>> {
+    let interrupt = kick.fd().map(|fd| fd.as_raw_fd());
+    let ctx = Context { interrupt, ..call.ctx.clone() };
+    match acquire(Call { ctx: &ctx, ..call }, start, end, LeaseMode::Write) {
+        Err(error) if error.kind == ErrorKind::Interrupted => Ok(None),
+        result => result.map(Some),
+    }
+}
+
 fn install(inner: &Inner, file: &OpenState, found: Found, lease: &LeaseRange) {
     let mut held = file.lease();
     // With the lock held: a recall that comes now finds it.
@@ -258,6 +282,7 @@ impl Inner {
     pub(crate) fn recall(&self, state: &Arc<OpenState>, wanted: &LeaseRange) -> bool {
         add(&self.counters.recalls, 1);
         state.lease().begin_recall(wanted.start, wanted.end, wanted.mode);
+        state.lease_changed.notify_all();
         wait_quiet(state);
         if wanted.mode == LeaseMode::Write
             && !planted(Bug::KeepPages)
@@ -277,22 +302,15 @@ impl Inner {
         state.lease().close();
         wait_quiet(state);
         let ctx = Context::root();
-        let reported = match planted(Bug::AnswerBeforeFlush) {
-            true => Ok(()),
-            false => Writer::give_up(Call { inner: self, file: state, ctx: &ctx }),
-        };
+        let call = Call { inner: self, file: state, ctx: &ctx };
+        let reported =
+            planted(Bug::AnswerBeforeFlush) || self.insist(state.id, || Writer::give_up(call));
         if wanted.mode == LeaseMode::Write && !planted(Bug::KeepPages) {
             state.reader().clear();
         }
         state.lease().give_up();
         state.forget_reported();
-        match reported {
-            Ok(()) => true,
-            Err(error) => {
-                tracing::error!("file {}: could not report what was written: {error}", state.id);
-                false
-            }
-        }
+        reported
     }
 
     /// The server knows that a lease was given up, or has taken it.
@@ -301,18 +319,44 @@ impl Inner {
         state.lease_changed.notify_all();
     }
 
-    /// Reports size and time of what was written.
-    pub(crate) fn report(&self, state: &OpenState) -> Result<()> {
+    /// Reports size and time of what was written; false: that could not be done.
+    pub(crate) fn report(&self, state: &OpenState) -> bool {
         let ctx = Context::root();
-        Writer::report(Call { inner: self, file: state, ctx: &ctx })
+        let call = Call { inner: self, file: state, ctx: &ctx };
+        self.insist(state.id, || Writer::report(call))
+    }
+
+    /// Tells the metadata server what somebody waits for, until it has heard it. (Or has
+    /// taken the lease away: then there is nothing to tell.) False: it refuses.
+    fn insist(&self, file: FileId, tell: impl Fn() -> Result<()>) -> bool {
+        while let Err(error) = tell() {
+            if error.kind.retry() == Retry::Never || self.events.is_stopped() {
+                tracing::error!("file {file}: could not report what was written: {error}");
+                return false;
+            }
+            tracing::warn!("file {file}: {error}; reporting what was written again");
+            self.pause();
+        }
+        true
     }
 }
 
 /// Waits for the calls that a recall waits for; each ends within the request
 /// timeout.
 fn wait_quiet(state: &OpenState) {
+    let since = clock::uptime();
+    let mut told = false;
     let mut lease = state.lease();
     while !lease.is_quiet() {
+        if !told && clock::uptime().saturating_sub(since) >= LONG {
+            told = true;
+            tracing::warn!(
+                "file {}: another client wants a lease back, and calls under way hold it for more \
+                 than {LONG:?}: {}",
+                state.id,
+                lease.under_way()
+            );
+        }
         lease = state.lease_changed.wait_timeout(lease, SLICE);
     }
 }

@@ -6,7 +6,7 @@ use crate::core::news::Found;
 use crate::counters::{Counters, add};
 use crate::holdings::Holdings;
 use crate::presence::Peer;
-use crate::slots::Slots;
+use crate::slots::{Slots, Urgency};
 use crate::unsynced::Unsynced;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -141,7 +141,7 @@ impl MetaSession {
         go_on: impl Fn() -> bool,
     ) -> Result<R::Reply> {
         let deadline = clock::now() + Duration::from_millis(self.config.request_timeout_ms);
-        let slot = self.slots.take(deadline)?;
+        let slot = self.slots.take(deadline, Urgency::of(R::OP))?;
         loop {
             match self.exchange(ctx, Some(slot.mutation), request).0 {
                 Err(error) if error.kind.retry() == Retry::Reconnect && go_on() => {
@@ -159,7 +159,7 @@ impl MetaSession {
         request: &R,
     ) -> (Result<R::Reply>, Found) {
         let deadline = clock::now() + Duration::from_millis(self.config.request_timeout_ms);
-        let slot = match self.slots.take(deadline) {
+        let slot = match self.slots.take(deadline, Urgency::of(R::OP)) {
             Ok(slot) => slot,
             Err(error) => return (Err(error), Found::default()),
         };

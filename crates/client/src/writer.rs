@@ -456,36 +456,30 @@ impl Writer {
     }
 
     /// Tells the metadata server size and time of what was written, sent or
-    /// not. Does not wait for data servers, nor for whoever does.
+    /// not. Waits neither for data servers, nor for whoever does, nor for what others
+    /// have to report: they may be waiting for this.
     pub(crate) fn report(call: Call<'_>) -> Result<()> {
-        for again in [true, false] {
-            let Some(unreported) = call.file.uncommitted() else { return Ok(()) };
-            let request = CommitSizeRequest {
-                file: call.file.id,
-                size: unreported.0,
-                generation: call.file.generation(),
-                mtime: Some(SetTime::At(unreported.1)),
-                written: Vec::new(),
-            };
-            match call.inner.commit_size(call.ctx, &request) {
-                Ok(attr) => {
-                    call.file.saw_attr(&attr);
-                    call.file.committed_if(unreported);
-                    return Ok(());
-                }
-                Err(error) if error.kind == ErrorKind::Stale && again => {
-                    let generation = call.file.generation();
-                    call.file.refresh(call.inner, call.ctx)?;
-                    if call.file.is_fenced_off(call.inner, generation) {
-                        call.file.lose_leases();
-                    }
-                }
-                // The writer will be told by its own commit, or there is nobody.
-                Err(error) if matches!(error.kind, ErrorKind::Stale | ErrorKind::NotFound) => break,
-                Err(error) => return Err(error),
+        let Some((unreported, generation)) = call.file.unreported() else { return Ok(()) };
+        let request = CommitSizeRequest {
+            file: call.file.id,
+            size: unreported.0,
+            generation,
+            mtime: Some(SetTime::At(unreported.1)),
+            written: Vec::new(),
+        };
+        match call.inner.commit_size(call.ctx, &request) {
+            Ok(attr) => {
+                call.file.saw_attr(&attr);
+                call.file.committed_if(unreported);
+                Ok(())
             }
+            // The file was cut, or we were cut off, after these writes. The writer learns
+            // which by its own commit, or there is nobody.
+            Err(error) if matches!(error.kind, ErrorKind::Stale | ErrorKind::NotFound) => Ok(()),
+            // Told by whoever gave up the lease or closed the file meanwhile.
+            Err(_) if call.file.uncommitted().is_none() => Ok(()),
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 
     fn commit(&mut self, call: Call<'_>) -> Result<()> {

@@ -7,6 +7,7 @@
 use super::held::Held;
 use std::ops::Range;
 use std::time::Duration;
+use weir_host::net::Signal;
 use weir_wire::lease::{LeaseMode, TO_THE_END};
 
 /// Leases are on whole blocks of so many bytes.
@@ -59,6 +60,20 @@ struct CallUnderWay {
     kind: CallKind,
 }
 
+struct Asking {
+    id: u64,
+    range: Range<u64>,
+    /// A page that is written back waits for the answer, and does not need it any
+    /// more once the lease is recalled.
+    kick: Option<Signal>,
+}
+
+impl std::fmt::Debug for Asking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {:?}", self.id, self.range)
+    }
+}
+
 #[derive(Debug, PartialEq, Eq)]
 enum Phase {
     /// New calls wait; those under way are waited for.
@@ -84,7 +99,7 @@ pub struct FileLease {
     held: Held,
     calls: Vec<CallUnderWay>,
     /// Ranges for which somebody asks the server.
-    asking: Vec<(u64, Range<u64>)>,
+    asking: Vec<Asking>,
     /// Reads that wait for a lease. The layer above has nothing of these ranges
     /// yet, and holds what it would drop of them until they have been served.
     waiting: Vec<(u64, Range<u64>)>,
@@ -137,7 +152,7 @@ impl FileLease {
         let lacks = |range: &Range<u64>| self.held.missing(range.start, range.end, kind.mode());
         if let Some((start, end)) = ranges.iter().filter(|range| !given_up(range)).find_map(lacks) {
             let range = start..end;
-            if self.asking.iter().any(|(_, other)| overlap(other, &range)) {
+            if self.asking.iter().any(|other| overlap(&other.range, &range)) {
                 return Enter::Wait(None);
             }
             return Enter::Missing { start, end };
@@ -177,16 +192,17 @@ impl FileLease {
         self.waiting.retain(|(other, _)| *other != id);
     }
 
-    /// Somebody asks the server for this range.
-    pub fn ask(&mut self, start: u64, end: u64) -> u64 {
+    /// Somebody asks the server for this range; `kick`: for a page, see
+    /// [`FileLease::begin_recall`].
+    pub fn ask(&mut self, start: u64, end: u64, kick: Option<Signal>) -> u64 {
         let id = self.new_id();
-        self.asking.push((id, start..end));
+        self.asking.push(Asking { id, range: start..end, kick });
         id
     }
 
     /// The server has answered, or has not.
     pub fn asked(&mut self, id: u64) {
-        self.asking.retain(|(other, _)| *other != id);
+        self.asking.retain(|other| other.id != id);
     }
 
     /// A lease came.
@@ -194,8 +210,17 @@ impl FileLease {
         self.held.add(start, end, mode);
     }
 
-    /// The server wants a lease back. One at a time.
+    /// The server wants a lease back. One at a time. Pages in this range that wait for
+    /// a lease are kicked: the recall waits for them, and they go on under it.
     pub fn begin_recall(&mut self, start: u64, end: u64, mode: LeaseMode) {
+        let range = start..end;
+        for asking in &self.asking {
+            if let Some(kick) = asking.kick.as_ref().filter(|_| mode == LeaseMode::Write)
+                && overlap(&asking.range, &range)
+            {
+                kick.raise();
+            }
+        }
         self.recall = Some(Recall { range: start..end, mode, phase: Phase::Waiting });
     }
 
@@ -209,6 +234,14 @@ impl FileLease {
                 && call.kind.mode() >= opposed
                 && (closing || call.kind != CallKind::Page)
         })
+    }
+
+    /// The calls under way, for people.
+    pub fn under_way(&self) -> String {
+        let call = |call: &CallUnderWay| {
+            format!("{:?} {}..{}", call.kind, call.range.start, call.range.end)
+        };
+        self.calls.iter().map(call).collect::<Vec<_>>().join(", ")
     }
 
     /// A round of dropping begins: what to drop. Of what is not held there is
@@ -334,7 +367,7 @@ mod tests {
         let call = [4096..3 * 4096];
         let missing = Enter::Missing { start: 4096, end: 3 * 4096 };
         assert_eq!(lease.enter(T, &call, CallKind::Read), missing);
-        let asking = lease.ask(4096, 3 * 4096);
+        let asking = lease.ask(4096, 3 * 4096, None);
         assert_eq!(lease.enter(T, &call, CallKind::Read), Enter::Wait(None));
         lease.grant(4096, 2 * 4096, Read);
         lease.asked(asking);
