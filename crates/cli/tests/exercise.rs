@@ -293,7 +293,6 @@ fn one_order_explains_what_many_callers_see_while_servers_die() {
 }
 
 #[test]
-#[ignore = "passed 11 of 11 runs, which is too few for one in which servers die"]
 fn one_order_explains_what_the_callers_of_two_mounts_see_while_servers_die() {
     callers_under_kills(2, &CONTENTS);
 }

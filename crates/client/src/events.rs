@@ -355,9 +355,15 @@ impl Inner {
     }
 
     fn carry_out(&self, file: FileId, event: &Event) {
-        let state = self.open_state(file);
+        let mut state = self.open_state(file);
+        if let (EventKind::Recall(_), None) = (&event.what, &state) {
+            // Before another look: whoever opens it meanwhile, and was given a lease
+            // before, either is seen or sees this.
+            self.holdings.kept.lock().news.given_up(event.number, file);
+            state = self.open_state(file);
+        }
         let obeyed = match (&event.what, &state) {
-            (EventKind::Recall(lease), Some(state)) => self.recall(state, lease),
+            (EventKind::Recall(lease), Some(state)) => self.recall(state, event.number, lease),
             (EventKind::Report { .. }, Some(state)) => self.report(state),
             _ => {
                 // Closed, and perhaps the server does not know: then it need not

@@ -12,7 +12,6 @@ use crate::file::OpenState;
 use crate::writer::Writer;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_host::clock;
@@ -75,12 +74,16 @@ pub(crate) fn enter<'a>(
     }
     let mut waits = Waits { file: call.file, kind, patience: None, id: None };
     let mut stale = Vec::new();
+    // Held from the moment a lease has come: a recall finds the call under way.
+    let mut granted = None;
     loop {
         if !call.inner.holdings.clock.is_good() {
+            granted = None;
             call.inner.holdings.clock.wait(waits.patience(call, &ranges))?;
         }
-        let mut lease = call.file.lease();
-        match lease.enter(clock::uptime(), &ranges, kind) {
+        let first = granted.is_some();
+        let mut lease = granted.take().unwrap_or_else(|| call.file.lease());
+        match lease.enter(clock::uptime(), &ranges, kind, first) {
             Enter::Entered(id) => {
                 // With the lock held: from now on it is under way, and waits no more.
                 if let Some(id) = waits.id.take() {
@@ -114,13 +117,16 @@ pub(crate) fn enter<'a>(
                     Some(kick) => acquire_until(call, start, end, kick),
                     None => acquire(call, start, end, kind.mode()).map(Some),
                 };
-                call.file.lease().asked(id);
+                let mut lease = call.file.lease();
+                lease.asked(id);
                 call.file.lease_changed.notify_all();
-                let Some(granted) = acquired? else { continue };
+                let Some((new, found)) = acquired? else { continue };
                 if kind == CallKind::Write {
-                    let part =
-                        |had: Range<u64>| had.start.max(granted.start)..had.end.min(granted.end);
+                    let part = |had: Range<u64>| had.start.max(new.start)..had.end.min(new.end);
                     stale.extend(to_read.into_iter().map(part).filter(|part| !part.is_empty()));
+                }
+                if install(call.inner, &mut lease, found, &new) {
+                    granted = Some(lease);
                 }
             }
         }
@@ -193,9 +199,8 @@ fn merged(bytes: &[Range<u64>]) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Asks the server for a lease. If it was wanted back before its answer is
-/// here, it is not held: whoever wants it looks.
-fn acquire(call: Call<'_>, start: u64, end: u64, mode: LeaseMode) -> Result<LeaseRange> {
+/// Asks the server for a lease.
+fn acquire(call: Call<'_>, start: u64, end: u64, mode: LeaseMode) -> Result<(LeaseRange, Found)> {
     let file = call.file;
     let request = AcquireRequest { lease: LeaseRange { file: file.id, start, end, mode } };
     add(&call.inner.counters.acquires, 1);
@@ -208,8 +213,7 @@ fn acquire(call: Call<'_>, start: u64, end: u64, mode: LeaseMode) -> Result<Leas
     if let Some(pending) = &granted.pending_truncate {
         call.inner.settle_pending(call, pending)?;
     }
-    install(call.inner, file, found, &granted.lease);
-    Ok(granted.lease)
+    Ok((granted.lease, found))
 }
 
 /// The same for a page that is written back, which cannot wait for others who want it
@@ -219,7 +223,7 @@ fn acquire_until(
     start: u64,
     end: u64,
     kick: &Signal,
-) -> Result<Option<LeaseRange>> {
+) -> Result<Option<(LeaseRange, Found)>> {
     let interrupt = kick.fd().map(|fd| fd.as_raw_fd());
     let ctx = Context { interrupt, ..call.ctx.clone() };
     match acquire(Call { ctx: &ctx, ..call }, start, end, LeaseMode::Write) {
@@ -228,12 +232,15 @@ fn acquire_until(
     }
 }
 
-fn install(inner: &Inner, file: &OpenState, found: Found, lease: &LeaseRange) {
-    let mut held = file.lease();
-    // With the lock held: a recall that comes now finds it.
-    if inner.holdings.kept.lock().news.is_held(found, file.id) {
+/// Takes a lease that the server has granted, unless some of the file has been given up
+/// since: whoever wanted that back looks. If it is wanted back, and not given up yet,
+/// it is held. With the lock held: what is given up next includes it.
+fn install(inner: &Inner, held: &mut FileLease, found: Found, lease: &LeaseRange) -> bool {
+    let holds = inner.holdings.kept.lock().news.is_held(found, lease.file);
+    if holds {
         held.grant(lease.start, lease.end, lease.mode);
     }
+    holds
 }
 
 impl OpenState {
@@ -248,7 +255,8 @@ impl OpenState {
             keep if keep & LEASE_READ != 0 => LeaseMode::Read,
             _ => return,
         };
-        install(inner, self, found, &LeaseRange { file: self.id, start: 0, end: TO_THE_END, mode });
+        let all = LeaseRange { file: self.id, start: 0, end: TO_THE_END, mode };
+        install(inner, &mut self.lease(), found, &all);
     }
 
     /// All leases of the file were taken away.
@@ -279,7 +287,7 @@ impl OpenState {
 impl Inner {
     /// Gives up a lease that the server wants back; false: what was written
     /// could not be reported, and the server must not believe it was.
-    pub(crate) fn recall(&self, state: &Arc<OpenState>, wanted: &LeaseRange) -> bool {
+    pub(crate) fn recall(&self, state: &OpenState, number: u64, wanted: &LeaseRange) -> bool {
         add(&self.counters.recalls, 1);
         state.lease().begin_recall(wanted.start, wanted.end, wanted.mode);
         state.lease_changed.notify_all();
@@ -308,7 +316,10 @@ impl Inner {
         if wanted.mode == LeaseMode::Write && !planted(Bug::KeepPages) {
             state.reader().clear();
         }
-        state.lease().give_up();
+        let mut lease = state.lease();
+        lease.give_up();
+        self.holdings.kept.lock().news.given_up(number, state.id);
+        drop(lease);
         state.forget_reported();
         reported
     }

@@ -77,8 +77,8 @@ impl News {
         self.events.push(number, file);
     }
 
-    /// A lease is wanted back.
-    pub fn recall(&mut self, number: u64, file: FileId) {
+    /// A lease that was wanted back is given up.
+    pub fn given_up(&mut self, number: u64, file: FileId) {
         self.recalls.push(number, file);
     }
 
@@ -131,7 +131,7 @@ impl News {
             && !self.events.since(found.events, file)
     }
 
-    /// Whether a lease that came with an answer has not been wanted back since.
+    /// Whether nothing of a file has been given up since an answer brought a lease on it.
     pub fn is_held(&self, found: Found, file: FileId) -> bool {
         found.epoch == self.epoch && !self.recalls.since(found.events, file)
     }
@@ -163,7 +163,7 @@ mod tests {
         assert!(!news.is_fresh(asked, found(0), A));
         assert!(news.is_fresh(asked, found(1), A));
         assert!(news.is_fresh(asked, found(0), B));
-        news.recall(2, A);
+        news.given_up(2, A);
         assert!(!news.is_held(found(1), A));
         assert!(news.is_held(found(2), A));
         assert!(news.is_held(found(0), B));
