@@ -310,6 +310,10 @@ fn the_layer_above_drops_what_another_client_writes() {
     assert_eq!(read(&cached, 5000, 1), b"x");
 }
 
+/// If this is set, the process writes there only, until it is killed.
+const FAR_ONLY: &str = "WEIR_TEST_FAR_ONLY";
+const FAR: u64 = 8 << 20;
+
 /// A client in a process of its own: writes to a file, says so, and syncs when
 /// it is told to.
 #[test]
@@ -318,6 +322,13 @@ fn writer_process() {
     let dir = std::path::PathBuf::from(dir);
     let client = Client::connect(library::config_in(&dir)).unwrap();
     let (file, ctx) = (create(&client, b"f"), Context::root());
+    if std::env::var_os(FAR_ONLY).is_some() {
+        file.write_at(&ctx, FAR, b"far").unwrap();
+        std::fs::write(dir.join("written"), "").unwrap();
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
     file.write_at(&ctx, 0, &[b'a'; 100_000]).unwrap();
     file.sync(&ctx).unwrap();
     // Every data server has this, and the metadata server has not heard of it.
@@ -335,8 +346,13 @@ struct Process(Child);
 
 impl Process {
     fn start(cluster: &Cluster<'_>) -> Self {
+        Self::start_with(cluster, &[])
+    }
+
+    fn start_with(cluster: &Cluster<'_>, more: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "writer_process"]).env("WEIR_TEST_SHARING", cluster.dir());
+        command.envs(more.iter().copied());
         let process = Self(command.stdout(Stdio::null()).spawn().unwrap());
         eventually("it has written", || cluster.dir().join("written").exists());
         process
@@ -373,6 +389,27 @@ fn a_client_that_was_stopped_changes_nothing_any_more_and_is_told() {
     assert!(process.0.wait().unwrap().success(), "it was told that its writes were lost");
     assert!(cluster.dir().join("told").exists());
     assert_eq!(read(&file, 0, 12), b"the other!aa");
+}
+
+/// To tell the size the server cuts the dead writer off, and takes the leases of all who write to
+/// the file: also that of the reader, whose read must not be in the way of that.
+#[test]
+fn a_read_at_the_known_end_does_not_wait_for_itself_when_another_writer_is_dead() {
+    let place = Place::new();
+    let cluster = quick(&place, "ended");
+    let (a, ctx) = (client(&cluster, true), Context::root());
+    let file = create(&a, b"f");
+    file.write_at(&ctx, 0, &[b'a'; 5000]).unwrap();
+    file.sync(&ctx).unwrap();
+    let process = Process::start_with(&cluster, &[(FAR_ONLY, "1")]);
+    drop(process);
+    assert_eq!(file.size(), 5000, "of the other it has heard only that it wants a lease");
+    std::thread::sleep(Duration::from_millis(2 * LEASE_MS));
+    let begin = Instant::now();
+    let found = read(&file, 4000, 8192);
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    assert_eq!(found[..1000], [b'a'; 1000]);
+    assert!(found[1000..].iter().all(|byte| *byte == 0));
 }
 
 #[test]

@@ -24,8 +24,8 @@ use weir_wire::lease::{
 use weir_wire::meta::MetaPrefix;
 use weir_wire::{Header, Request};
 
-/// Threads that carry out recalls.
-const RECALL_WORKERS: usize = 8;
+/// Threads that carry out recalls: each may wait for a data server that is away.
+const RECALL_WORKERS: usize = 64;
 /// Threads that carry out reports.
 const REPORT_WORKERS: usize = 4;
 /// Events that wait for them; beyond that, none are fetched.

@@ -28,6 +28,9 @@ use weir_types::{Attr, Error, ErrorKind, FileId, FileLayout, Result};
 use weir_wire::lease::{LeaseMode, TO_THE_END};
 use weir_wire::meta::SetAttrRequest;
 
+/// So long a call under way asks for the size: as a rule that takes a few milliseconds.
+const UNDER_WAY_MS: u64 = 2_000;
+
 /// An open file. Close it to learn of errors; dropped, it is closed silently.
 pub struct File {
     pub(crate) state: Arc<OpenState>,
@@ -110,9 +113,39 @@ impl File {
         self.enter(ctx, 0..TO_THE_END, CallKind::Write)
     }
 
-    /// Sees to it that the size is right, if it matters to a read that ends
-    /// there: who has leases from the end on knows, others ask.
-    pub(crate) fn learn_size(&self, call: Call<'_>, end: u64) -> Result<()> {
+    /// Begins a read, and sees to it that the size is right, if it matters to a read that
+    /// ends at `end`: who has leases from the end on knows, others ask. `entered` is told
+    /// when it has a lease, and when it has none.
+    pub(crate) fn enter_reading<'a>(
+        &'a self,
+        ctx: &'a Context,
+        range: Range<u64>,
+        end: u64,
+        entered: &dyn Fn(bool),
+    ) -> Result<Entered<'a>> {
+        let call = self.call(ctx);
+        let begin = || -> Result<Entered<'a>> {
+            let begun = self.enter(ctx, range.clone(), CallKind::Read)?;
+            entered(true);
+            Writer::settle(call)?;
+            Ok(begun)
+        };
+        let begun = begin()?;
+        let timeout_ms = self.inner.config.request_timeout_ms;
+        match self.learn_size(call, end, UNDER_WAY_MS.min(timeout_ms / 4)) {
+            Err(error) if error.kind == ErrorKind::TimedOut => {}
+            result => return result.map(|()| begun),
+        }
+        // Another writer is dead, perhaps, and the server wants everybody's leases, ours too,
+        // before it answers. They are not wanted in vain: this call is not under way meanwhile.
+        // Whatever changes what it reads makes it get its lease anew, and that brings the size.
+        entered(false);
+        drop(begun);
+        self.learn_size(call, end, timeout_ms)?;
+        begin()
+    }
+
+    fn learn_size(&self, call: Call<'_>, end: u64, time_ms: u64) -> Result<()> {
         let size = self.size();
         let known = match self.consistency() {
             Consistency::Strict => {
@@ -122,7 +155,7 @@ impl File {
             Consistency::None => false,
         };
         if !known {
-            self.inner.getattr(call.ctx, self.id())?;
+            self.inner.getattr_within(call.ctx, self.id(), time_ms)?;
         }
         Ok(())
     }
@@ -139,28 +172,25 @@ impl File {
     /// bytes read. One request goes to each server that holds any of a call's
     /// bytes (calls of up to 4 MiB).
     pub fn read_at(&self, ctx: &Context, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.read_entering(ctx, offset, buffer, &|| ())
+        self.read_entering(ctx, offset, buffer, &|_| ())
     }
 
-    /// As [`File::read_at`]; `entered` is called when the lease is there. A layer
-    /// above whose pages the read fills, and has locked, need not drop them before:
-    /// what they will hold is seen under that lease.
+    /// As [`File::read_at`]; `entered` is called with `true` when the lease is there (and
+    /// with `false` if it has to get one anew). A layer above whose pages the read fills, and
+    /// has locked, need not drop them before: what they will hold is seen under that lease.
     pub fn read_entering(
         &self,
         ctx: &Context,
         offset: u64,
         buffer: &mut [u8],
-        entered: &dyn Fn(),
+        entered: &dyn Fn(bool),
     ) -> Result<usize> {
         let call = self.call(ctx);
         if buffer.is_empty() {
             return Ok(0);
         }
         let range = offset..offset.saturating_add(buffer.len() as u64);
-        let _entered = self.enter(ctx, range.clone(), CallKind::Read)?;
-        entered();
-        Writer::settle(call)?;
-        self.learn_size(call, range.end)?;
+        let _entered = self.enter_reading(ctx, range.clone(), range.end, entered)?;
         if self.consistency() == Consistency::None {
             self.state.reader().clear();
         }

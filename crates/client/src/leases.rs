@@ -340,13 +340,20 @@ impl Inner {
     /// Tells the metadata server what somebody waits for, until it has heard it. (Or has
     /// taken the lease away: then there is nothing to tell.) False: it refuses.
     fn insist(&self, file: FileId, tell: impl Fn() -> Result<()>) -> bool {
-        while let Err(error) = tell() {
-            if error.kind.retry() == Retry::Never || self.events.is_stopped() {
+        for attempt in 0_u32.. {
+            let Err(error) = tell() else { break };
+            // The disk of the metadata server may get well.
+            let ill =
+                matches!(error.kind, ErrorKind::NoSpace | ErrorKind::ReadOnly | ErrorKind::Io);
+            let refused = error.kind.retry() == Retry::Never && !ill;
+            if refused || self.events.is_stopped() {
                 tracing::error!("file {file}: could not report what was written: {error}");
                 return false;
             }
-            tracing::warn!("file {file}: {error}; reporting what was written again");
-            self.pause();
+            if attempt == 0 {
+                tracing::warn!("file {file}: {error}; reporting what was written again");
+            }
+            (0..1 << attempt.min(4)).for_each(|_| self.pause());
         }
         true
     }

@@ -192,10 +192,11 @@ impl FilePages {
         number
     }
 
-    /// It has the lease, and is going to see what is there now.
-    pub(crate) fn read_enters(&mut self, number: u64) {
+    /// It has the lease, and is going to see what is there now; or it has to get one
+    /// anew.
+    pub(crate) fn read_enters(&mut self, number: u64, entered: bool) {
         if let Some(read) = self.reads.iter_mut().find(|read| read.number == number) {
-            read.entered = true;
+            read.entered = entered;
         }
     }
 
@@ -482,8 +483,11 @@ mod tests {
         assert_eq!(pages.held(&all), [0..4096, 8192..12_288]);
         let read = pages.read_begins(2, 12_288..20_480, 1 << 20);
         assert_eq!(pages.held(&all), [0..4096, 8192..20_480]);
-        pages.read_enters(read);
+        pages.read_enters(read, true);
         assert_eq!(pages.held(&all), [0..4096, 8192..12_288]);
+        pages.read_enters(read, false);
+        assert_eq!(pages.held(&all), [0..4096, 8192..20_480]);
+        pages.read_enters(read, true);
         assert_eq!(without(&(0..20_480), &pages.held(&all)), [4096..8192, 12_288..20_480]);
         assert_eq!(without(&(0..4096), &pages.held(&(0..4096))), Vec::<Range<u64>>::new());
     }
