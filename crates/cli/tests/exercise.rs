@@ -260,7 +260,6 @@ fn one_order_explains_what_the_callers_of_two_mounts_see() {
 }
 
 #[test]
-#[ignore = "fails in about half of the runs (a caller ends with an error, or no order explains); the cause is not known"]
 fn one_order_explains_what_the_callers_of_three_mounts_see() {
     callers_on_every_layout(3, &CONTENTS);
 }
@@ -294,7 +293,6 @@ fn one_order_explains_what_many_callers_see_while_servers_die() {
 }
 
 #[test]
-#[ignore = "passed 11 of 11 runs, which is too few for one in which servers die"]
 fn one_order_explains_what_the_callers_of_two_mounts_see_while_servers_die() {
     callers_under_kills(2, &CONTENTS);
 }

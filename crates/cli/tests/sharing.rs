@@ -92,6 +92,45 @@ fn reader_time(client: &Client, file: FileId) -> weir_types::Timestamp {
     client.getattr(&Context::root(), file).unwrap().mtime
 }
 
+/// A reader that has a lease on what it reads, and none from the end of the file on, asks for
+/// the size, and those who write elsewhere have to report. If somebody wants its lease back
+/// meanwhile, that has to wait for the read; the reports must not wait for that.
+#[test]
+fn readers_at_the_end_of_a_file_and_somebody_who_appends_do_not_wait_for_each_other() {
+    let place = Place::new();
+    let cluster = place.up("ends", &[]);
+    let clients = [client(&cluster, true), client(&cluster, true), client(&cluster, true)];
+    let ctx = Context::root();
+    let files: Vec<File> = (0..3)
+        .map(|n| if n == 0 { create(&clients[0], b"f") } else { open(&clients[n], b"f") })
+        .collect();
+    let stopped = std::sync::atomic::AtomicBool::new(false);
+    let end = Instant::now() + Duration::from_secs(3);
+    let (mut appended, mut slowest) = (0, Duration::ZERO);
+    std::thread::scope(|scope| {
+        for (n, file) in files[..2].iter().enumerate() {
+            let (stopped, ctx) = (&stopped, &ctx);
+            scope.spawn(move || {
+                while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+                    // It keeps a lease to write on a block of its own.
+                    file.write_at(ctx, n as u64 * 4096, b"mine").unwrap();
+                    let seen = file.size().max(8192);
+                    read(file, seen - 1, 4096);
+                }
+            });
+        }
+        while Instant::now() < end {
+            let begun = Instant::now();
+            files[2].append(&ctx, &[7; 100]).unwrap();
+            slowest = slowest.max(begun.elapsed());
+            appended += 1;
+        }
+        stopped.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(slowest < Duration::from_secs(10), "an append of {appended} took {slowest:?}");
+    assert!(appended > 10, "{appended}");
+}
+
 #[test]
 fn writers_of_different_parts_take_few_leases_and_append_together() {
     let place = Place::new();
@@ -271,6 +310,10 @@ fn the_layer_above_drops_what_another_client_writes() {
     assert_eq!(read(&cached, 5000, 1), b"x");
 }
 
+/// If this is set, the process writes there only, until it is killed.
+const FAR_ONLY: &str = "WEIR_TEST_FAR_ONLY";
+const FAR: u64 = 8 << 20;
+
 /// A client in a process of its own: writes to a file, says so, and syncs when
 /// it is told to.
 #[test]
@@ -279,6 +322,13 @@ fn writer_process() {
     let dir = std::path::PathBuf::from(dir);
     let client = Client::connect(library::config_in(&dir)).unwrap();
     let (file, ctx) = (create(&client, b"f"), Context::root());
+    if std::env::var_os(FAR_ONLY).is_some() {
+        file.write_at(&ctx, FAR, b"far").unwrap();
+        std::fs::write(dir.join("written"), "").unwrap();
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
     file.write_at(&ctx, 0, &[b'a'; 100_000]).unwrap();
     file.sync(&ctx).unwrap();
     // Every data server has this, and the metadata server has not heard of it.
@@ -296,8 +346,13 @@ struct Process(Child);
 
 impl Process {
     fn start(cluster: &Cluster<'_>) -> Self {
+        Self::start_with(cluster, &[])
+    }
+
+    fn start_with(cluster: &Cluster<'_>, more: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "writer_process"]).env("WEIR_TEST_SHARING", cluster.dir());
+        command.envs(more.iter().copied());
         let process = Self(command.stdout(Stdio::null()).spawn().unwrap());
         eventually("it has written", || cluster.dir().join("written").exists());
         process
@@ -358,6 +413,27 @@ fn the_size_of_a_dead_writers_file_is_shown_to_whoever_asks_without_an_open() {
     let file = open(&other, b"f");
     seen.push(read(&file, 0, 1 << 20).len() as u64);
     assert!(seen.iter().all(|size| *size == seen[0]), "{seen:?}");
+}
+
+/// To tell the size the server cuts the dead writer off, and takes the leases of all who write to
+/// the file: also that of the reader, whose read must not be in the way of that.
+#[test]
+fn a_read_at_the_known_end_does_not_wait_for_itself_when_another_writer_is_dead() {
+    let place = Place::new();
+    let cluster = quick(&place, "ended");
+    let (a, ctx) = (client(&cluster, true), Context::root());
+    let file = create(&a, b"f");
+    file.write_at(&ctx, 0, &[b'a'; 5000]).unwrap();
+    file.sync(&ctx).unwrap();
+    let process = Process::start_with(&cluster, &[(FAR_ONLY, "1")]);
+    drop(process);
+    assert_eq!(file.size(), 5000, "of the other it has heard only that it wants a lease");
+    std::thread::sleep(Duration::from_millis(2 * LEASE_MS));
+    let begin = Instant::now();
+    let found = read(&file, 4000, 8192);
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    assert_eq!(found[..1000], [b'a'; 1000]);
+    assert!(found[1000..].iter().all(|byte| *byte == 0));
 }
 
 #[test]

@@ -83,6 +83,11 @@ impl Inner {
 
     /// Attributes of a file, this client's own writes included.
     pub(crate) fn getattr(&self, ctx: &Context, file: FileId) -> Result<Attr> {
+        self.getattr_within(ctx, file, self.config.request_timeout_ms)
+    }
+
+    /// The same, for so long at the most.
+    pub(crate) fn getattr_within(&self, ctx: &Context, file: FileId, time_ms: u64) -> Result<Attr> {
         if self.may_use_kept()
             && let Some(attr) = self.holdings.kept.lock().attr(file, clock::uptime())
         {
@@ -90,7 +95,7 @@ impl Inner {
             return Ok(self.seen(attr));
         }
         let asked = self.asking();
-        let (result, found) = self.session.ask(ctx, &GetAttrRequest { file });
+        let (result, found) = self.session.ask_within(ctx, &GetAttrRequest { file }, time_ms);
         let attr = result?;
         if found.keep & SIZE_UNKNOWN != 0 {
             return Ok(self.seen(self.find_size(ctx, attr)));

@@ -6,7 +6,7 @@ use crate::core::news::Found;
 use crate::counters::{Counters, add};
 use crate::holdings::Holdings;
 use crate::presence::Peer;
-use crate::slots::Slots;
+use crate::slots::{Slots, Urgency};
 use crate::unsynced::Unsynced;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -112,7 +112,17 @@ impl MetaSession {
     /// As [`MetaSession::call`], with what may be kept of the answer, which may
     /// be an error.
     pub(crate) fn ask<R: Request>(&self, ctx: &Context, request: &R) -> (Result<R::Reply>, Found) {
-        let (result, found) = self.exchange(ctx, None, request);
+        self.ask_within(ctx, request, self.config.request_timeout_ms)
+    }
+
+    /// As [`MetaSession::ask`], for so long at the most.
+    pub(crate) fn ask_within<R: Request>(
+        &self,
+        ctx: &Context,
+        request: &R,
+        time_ms: u64,
+    ) -> (Result<R::Reply>, Found) {
+        let (result, found) = self.exchange(ctx, None, request, time_ms);
         (result.map(|(reply, _)| reply), found)
     }
 
@@ -122,7 +132,8 @@ impl MetaSession {
     /// `Io` if some of it may have been lost.
     pub(crate) fn sync(&self, ctx: &Context) -> Result<()> {
         let changes = self.lock().unsynced.changes();
-        let ((), instance) = self.exchange(ctx, None, &SyncMetaRequest {}).0?;
+        let time_ms = self.config.request_timeout_ms;
+        let ((), instance) = self.exchange(ctx, None, &SyncMetaRequest {}, time_ms).0?;
         self.lock().unsynced.synced(changes, instance, clock::now())
     }
 
@@ -141,9 +152,10 @@ impl MetaSession {
         go_on: impl Fn() -> bool,
     ) -> Result<R::Reply> {
         let deadline = clock::now() + Duration::from_millis(self.config.request_timeout_ms);
-        let slot = self.slots.take(deadline)?;
+        let slot = self.slots.take(deadline, Urgency::of(R::OP))?;
         loop {
-            match self.exchange(ctx, Some(slot.mutation), request).0 {
+            let time_ms = self.config.request_timeout_ms;
+            match self.exchange(ctx, Some(slot.mutation), request, time_ms).0 {
                 Err(error) if error.kind.retry() == Retry::Reconnect && go_on() => {
                     tracing::warn!("metadata server: {error}; asking again");
                 }
@@ -159,11 +171,12 @@ impl MetaSession {
         request: &R,
     ) -> (Result<R::Reply>, Found) {
         let deadline = clock::now() + Duration::from_millis(self.config.request_timeout_ms);
-        let slot = match self.slots.take(deadline) {
+        let slot = match self.slots.take(deadline, Urgency::of(R::OP)) {
             Ok(slot) => slot,
             Err(error) => return (Err(error), Found::default()),
         };
-        let (result, found) = self.exchange(ctx, Some(slot.mutation), request);
+        let time_ms = self.config.request_timeout_ms;
+        let (result, found) = self.exchange(ctx, Some(slot.mutation), request, time_ms);
         (result.map(|(reply, _)| reply), found)
     }
 
@@ -188,8 +201,9 @@ impl MetaSession {
         ctx: &Context,
         mutation: Option<MutationId>,
         request: &R,
+        time_ms: u64,
     ) -> (Result<(R::Reply, u64)>, Found) {
-        let wait = Wait::for_ms(self.config.request_timeout_ms).interruptible(ctx.interrupt);
+        let wait = Wait::for_ms(time_ms).interruptible(ctx.interrupt);
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation };
         let presence = &self.counters.presence;
         let _asking = presence.asking(Peer::Metadata);

@@ -3,7 +3,6 @@
 
 use crate::context::Context;
 use crate::control::{Control, ask_objects};
-use crate::core::lease::CallKind;
 use crate::core::plan::Part;
 use crate::drive::Call;
 use crate::file::File;
@@ -73,9 +72,7 @@ impl File {
 
     fn seek(&self, ctx: &Context, offset: u64, hole: bool) -> Result<Option<u64>> {
         let call = self.call(ctx);
-        let _entered = self.enter(ctx, offset..TO_THE_END, CallKind::Read)?;
-        Writer::settle(call)?;
-        self.learn_size(call, TO_THE_END)?;
+        let _entered = self.enter_reading(ctx, offset..TO_THE_END, TO_THE_END, &|_| ())?;
         let size = self.size();
         if offset >= size {
             return Ok(None);

@@ -171,10 +171,11 @@ impl FilePages {
         number
     }
 
-    /// It has the lease, and is going to see what is there now.
-    pub(crate) fn read_enters(&mut self, number: u64) {
+    /// It has the lease, and is going to see what is there now; or it has to get one
+    /// anew.
+    pub(crate) fn read_enters(&mut self, number: u64, entered: bool) {
         if let Some(read) = self.reads.iter_mut().find(|read| read.number == number) {
-            read.entered = true;
+            read.entered = entered;
         }
     }
 
@@ -354,7 +355,7 @@ mod tests {
     fn under_leases_zeros_behind_the_end_stay_unless_a_write_passes_them() {
         let mut pages = FilePages::new(true, 5000);
         let read = pages.read_begins(2, &(4096..8192));
-        pages.read_enters(read);
+        pages.read_enters(read, true);
         pages.read_ends(read, 8192, 5000);
         assert_eq!(pages.before_growth(), None);
         pages.passes();
@@ -440,8 +441,11 @@ mod tests {
         assert_eq!(pages.held(&all), [0..4096, 8192..12_288]);
         let read = pages.read_begins(2, &(12_288..20_480));
         assert_eq!(pages.held(&all), [0..4096, 8192..20_480]);
-        pages.read_enters(read);
+        pages.read_enters(read, true);
         assert_eq!(pages.held(&all), [0..4096, 8192..12_288]);
+        pages.read_enters(read, false);
+        assert_eq!(pages.held(&all), [0..4096, 8192..20_480]);
+        pages.read_enters(read, true);
         assert_eq!(without(&(0..20_480), &pages.held(&all)), [4096..8192, 12_288..20_480]);
         assert_eq!(without(&(0..4096), &pages.held(&(0..4096))), Vec::<Range<u64>>::new());
     }
@@ -526,7 +530,7 @@ mod tests {
                     Step::Append(_) => {}
                     Step::Read if reading.is_none() && good.is_none() => {
                         let number = pages.read_begins(2, &(0..4096));
-                        pages.read_enters(number);
+                        pages.read_enters(number, true);
                         reading = Some((number, size));
                     }
                     Step::Install => {

@@ -300,20 +300,20 @@ impl Opening {
         self.pages.lock().kept(size);
     }
 
-    /// Serves a read; `read` says how many bytes it brought, and calls what it is
-    /// given when it holds the lease.
+    /// Serves a read; `read` says how many bytes it brought, and tells what it is
+    /// given whether it holds the lease.
     pub(crate) fn reading<E>(
         &self,
         by: u32,
         bytes: &Range<u64>,
-        read: impl FnOnce(&dyn Fn()) -> Result<usize, E>,
+        read: impl FnOnce(&dyn Fn(bool)) -> Result<usize, E>,
     ) -> Result<usize, E> {
         let number = {
             let mut pages = self.pages.lock();
             pages.size.asks(by, Instant::now());
             pages.read_begins(by, bytes)
         };
-        let result = read(&|| self.pages.lock().read_enters(number));
+        let result = read(&|entered| self.pages.lock().read_enters(number, entered));
         // Of a read that failed the kernel keeps nothing.
         let brought = result.as_ref().map_or(bytes.end, |n| bytes.start + *n as u64);
         let again = self.pages.lock().read_ends(number, bytes.end, brought);

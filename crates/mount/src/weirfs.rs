@@ -409,7 +409,7 @@ impl Filesystem for WeirFs {
         // Of a direct handle too: what is mapped is cached.
         let bytes = offset..offset.saturating_add(buffer.len() as u64);
         let by = data_context(ctx);
-        let read = |entered: &dyn Fn()| file.read_entering(&by, offset, buffer, entered);
+        let read = |entered: &dyn Fn(bool)| file.read_entering(&by, offset, buffer, entered);
         Ok(opening.reading(ctx.pid, &bytes, read)?)
     }
 

@@ -180,11 +180,8 @@ impl Kept {
                 self.forget_names(*file);
                 true
             }
-            EventKind::Recall(lease) => {
-                self.news.recall(number, lease.file);
-                false
-            }
-            EventKind::Report { .. } => false,
+            // What has not been given up yet is held.
+            EventKind::Recall(_) | EventKind::Report { .. } => false,
         }
     }
 

@@ -36,13 +36,15 @@ struct Log {
 }
 
 impl Log {
+    /// They stay in the order of their numbers, whatever the order in which they come.
     fn push(&mut self, number: u64, file: FileId) {
         if self.entries.len() >= REMEMBERED
             && let Some((number, _)) = self.entries.pop_front()
         {
-            self.forgotten = number;
+            self.forgotten = self.forgotten.max(number);
         }
-        self.entries.push_back((number, file));
+        let at = self.entries.partition_point(|(other, _)| *other <= number);
+        self.entries.insert(at, (number, file));
     }
 
     /// Whether there was, or may have been, something about the file after `number`.
@@ -77,8 +79,8 @@ impl News {
         self.events.push(number, file);
     }
 
-    /// A lease is wanted back.
-    pub fn recall(&mut self, number: u64, file: FileId) {
+    /// A lease that was wanted back is given up.
+    pub fn given_up(&mut self, number: u64, file: FileId) {
         self.recalls.push(number, file);
     }
 
@@ -131,7 +133,7 @@ impl News {
             && !self.events.since(found.events, file)
     }
 
-    /// Whether a lease that came with an answer has not been wanted back since.
+    /// Whether nothing of a file has been given up since an answer brought a lease on it.
     pub fn is_held(&self, found: Found, file: FileId) -> bool {
         found.epoch == self.epoch && !self.recalls.since(found.events, file)
     }
@@ -163,10 +165,20 @@ mod tests {
         assert!(!news.is_fresh(asked, found(0), A));
         assert!(news.is_fresh(asked, found(1), A));
         assert!(news.is_fresh(asked, found(0), B));
-        news.recall(2, A);
+        news.given_up(2, A);
         assert!(!news.is_held(found(1), A));
         assert!(news.is_held(found(2), A));
         assert!(news.is_held(found(0), B));
+    }
+
+    /// Recalls of several files are carried out at the same time.
+    #[test]
+    fn a_lease_that_was_given_up_is_not_held_whatever_was_given_up_after_it() {
+        let mut news = news();
+        news.given_up(7, B);
+        news.given_up(5, A);
+        assert!(!news.is_held(found(6), B) && !news.is_held(found(4), A));
+        assert!(news.is_held(found(7), B) && news.is_held(found(5), A));
     }
 
     #[test]

@@ -185,6 +185,11 @@ impl Events {
         Some(self.sessions.get(&session)?.outstanding.get(&number)?.since_ms)
     }
 
+    /// What an event says that waits to be obeyed.
+    pub fn ask(&self, session: SessionId, number: u64) -> Option<&Ask> {
+        Some(&self.sessions.get(&session)?.outstanding.get(&number)?.ask)
+    }
+
     /// The same event, if it is on its way.
     pub fn number(&self, session: SessionId, ask: &Ask) -> Option<u64> {
         self.sessions.get(&session)?.numbers.get(ask).copied()

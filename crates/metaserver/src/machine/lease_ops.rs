@@ -56,6 +56,8 @@ pub(super) struct Leases {
     answers: Vec<(ParkedTicket, Answer)>,
     /// Files that sessions held to write when they ended.
     pub orphaned: VecDeque<(SessionId, FileId)>,
+    /// Requests that have waited since before this time were told of.
+    pub told_until_ms: u64,
 }
 
 #[derive(Debug)]
@@ -126,7 +128,7 @@ impl<E: Engine> MetaMachine<E> {
         match self.try_run(session, op, body, ticket, &mut asked, now)? {
             Attempted::Answered(answer) => Ok(answer),
             Attempted::Waits(waits, scope) => {
-                self.leases.waiting.check_room(session, body.len())?;
+                self.leases.waiting.check_room(session, op, body.len())?;
                 self.leases.counters.parked += 1;
                 let since_ms = now.monotonic_ms;
                 self.park(ticket, (session, op, body.to_vec(), since_ms), asked, waits, scope);
@@ -525,6 +527,7 @@ impl<E: Engine> MetaMachine<E> {
         for session in due {
             self.answer_poll(session, true);
         }
+        self.tell_of_late(now);
         self.fence_orphaned()
     }
 

@@ -12,6 +12,7 @@ mod counters;
 mod execute;
 mod export;
 mod keep;
+mod late;
 mod lease_ops;
 mod lock_ops;
 mod obstacles;
