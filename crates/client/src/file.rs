@@ -535,13 +535,13 @@ impl File {
         self.enter_all(ctx, std::slice::from_ref(&range), kind)
     }
 
-    fn enter_all<'a>(
+    pub(crate) fn enter_all<'a>(
         &'a self,
         ctx: &'a Context,
         ranges: &[Range<u64>],
         kind: CallKind,
     ) -> Result<Entered<'a>> {
-        if kind != CallKind::Read && self.consistency() != Consistency::Strict {
+        if kind.mode() == LeaseMode::Write && self.consistency() != Consistency::Strict {
             self.state.unleased.store(true, Ordering::Release);
         }
         enter(self.call(ctx), self.consistency(), ranges, kind)
@@ -570,7 +570,7 @@ impl File {
     }
 
     /// Without any cache: nothing may wait here.
-    fn pass_on(&self, call: Call<'_>) -> Result<()> {
+    pub(crate) fn pass_on(&self, call: Call<'_>) -> Result<()> {
         if self.consistency() == Consistency::None {
             Writer::flush_and_keep_error(call)?;
         }

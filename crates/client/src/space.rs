@@ -73,7 +73,7 @@ impl File {
 
     fn seek(&self, ctx: &Context, offset: u64, hole: bool) -> Result<Option<u64>> {
         let call = self.call(ctx);
-        let _entered = self.enter(ctx, offset..TO_THE_END, CallKind::Read)?;
+        let _entered = self.enter(ctx, offset..TO_THE_END, CallKind::Look)?;
         Writer::settle(call)?;
         self.learn_size(call, TO_THE_END)?;
         let size = self.size();

@@ -5,7 +5,7 @@
 //! files: only of open handles, and of the directories that the kernel knows.
 
 use crate::fuse::{
-    Attributes, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode, NodeId,
+    Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode, NodeId,
     OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, SetTime, WriteData,
 };
 use crate::handles::{DirHandle, FileHandle, Handle, Handles};
@@ -16,6 +16,7 @@ use crate::pins::Pins;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Duration;
+use weir_client::core::copy::MAX_COPY_CALL_BYTES;
 use weir_client::{Client, Consistency, Context, CreateOptions, File, set_nothing};
 use weir_types::{Attr, Caller, FileId, FileKind, FsUsage};
 use weir_wire::capability::Rights;
@@ -521,6 +522,32 @@ impl Filesystem for WeirFs {
             _ => return Err(Errno::EINVAL),
         };
         found.ok_or(Errno::ENXIO)
+    }
+
+    fn copy_file_range(
+        &self,
+        ctx: &RequestContext<'_>,
+        _node: NodeId,
+        args: &CopyArgs,
+    ) -> Reply<u64> {
+        if args.flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let (from, to) = (self.handle(args.fh_in)?, self.handle(args.fh_out)?);
+        let (from, to, by) = (&from.file()?.file, to.file()?, data_context(ctx));
+        if ctx.uid != 0 {
+            // The kernel leaves that to us, and does not say when.
+            self.clear_suid(&context(ctx), FileId(args.node_out))?;
+        }
+        let (start, len) = (args.offset_out, args.length.min(MAX_COPY_CALL_BYTES));
+        // The kernel has written its pages back, holds the file's lock, and drops what
+        // it has of the bytes when this returns: as for a write past its pages.
+        let mut copied = 0;
+        to.opening.passing(&(start..start.saturating_add(len)), || {
+            copied = from.copy_range(&by, args.offset_in, &to.file, start, len)?;
+            Ok::<u64, Errno>(start + copied)
+        })?;
+        Ok(copied)
     }
 
     fn opendir(&self, _ctx: &RequestContext<'_>, _node: NodeId, _flags: u32) -> Reply<Opened> {

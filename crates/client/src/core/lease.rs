@@ -17,8 +17,10 @@ const HOLD_BACK: Duration = Duration::from_millis(20);
 /// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
-    /// Reads.
+    /// Reads, into what the layer above has nothing of yet.
     Read,
+    /// Reads nothing for the layer above, which may have pages of the range.
+    Look,
     /// Writes.
     Write,
     /// Writes a page of a shared mapping back. It cannot wait for a lease that
@@ -30,7 +32,7 @@ impl CallKind {
     /// The lease that it takes.
     pub fn mode(self) -> LeaseMode {
         match self {
-            CallKind::Read => LeaseMode::Read,
+            CallKind::Read | CallKind::Look => LeaseMode::Read,
             CallKind::Write | CallKind::Page => LeaseMode::Write,
         }
     }
