@@ -207,6 +207,42 @@ fn a_library_copies_without_reading_or_writing_and_to_the_end_of_the_file() {
 }
 
 #[test]
+fn a_client_copies_by_itself_where_servers_cannot_find_each_other() {
+    let place = Place::new();
+    let cluster = place.up("alone", &["--targets", "2"]);
+    let (client, ctx) = (client(&cluster, true), Context::root());
+    let create = |name: &[u8], base| {
+        let layout = LayoutSpec { base: Some(base), ..LayoutSpec::default() };
+        let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
+        client.create(&ctx, FileId::ROOT, name, &options).unwrap().0
+    };
+    // What is on the one target here, is on the other there.
+    let (from, to) = (create(b"from", 0), create(b"to", 1));
+    let data = noise(3 * MIB + 5, 3);
+    from.write_at(&ctx, 0, &data).unwrap();
+    to.write_at(&ctx, 0, &[1; 100]).unwrap();
+    from.flush(&ctx).unwrap();
+    to.flush(&ctx).unwrap();
+    cluster.kill("meta");
+    assert_eq!(from.copy_range(&ctx, 1, &to, 0, 1 << 30).unwrap(), data.len() as u64 - 1);
+    let by_hand = counter(&client, "copied_by_hand_bytes");
+    assert_eq!((by_hand, counter(&client, "copied_bytes")), (data.len() as u64 - 1, 0));
+    cluster.weir(&["up"]).ok();
+    to.sync(&ctx).unwrap();
+    let mut read = vec![0; data.len()];
+    assert_eq!(to.read_at(&ctx, 0, &mut read).unwrap(), data.len() - 1);
+    assert!(read[..data.len() - 1] == data[1..]);
+    // When they find each other again, it is theirs to do.
+    let begin = Instant::now();
+    while counter(&client, "copied_bytes") == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(20));
+        from.copy_range(&ctx, 0, &to, 0, 1 << 30).unwrap();
+    }
+    assert_eq!(to.read_at(&ctx, 0, &mut read).unwrap(), data.len());
+    assert!(read == data);
+}
+
+#[test]
 fn cp_within_the_cluster_moves_no_bytes_through_the_program() {
     let place = Place::new();
     let cluster = place.up("cp", &["--targets", "4"]);
@@ -270,6 +306,69 @@ fn copies_see_writes_of_another_mount_whole_and_are_seen_whole() {
     for name in ["one", "two"] {
         let (here, there) = (fs::read(a.join(name)).unwrap(), fs::read(b.join(name)).unwrap());
         assert!(here == there && uniform(&here), "{name}");
+    }
+}
+
+#[test]
+fn rot_of_the_source_is_an_error_that_names_it_and_the_copy_verifies() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("rot", &["--targets", "2"]);
+    let mount = cluster.mount("m", "");
+    fs::write(mount.join("from"), noise(MIB, 8)).unwrap();
+    let id = fs::metadata(mount.join("from")).unwrap().ino();
+    File::open(mount.join("from")).unwrap().sync_all().unwrap();
+    // Block 20 of the object on the first target (docs/format-store.md).
+    let object = object_file(&cluster, 1, id);
+    let object = fs::OpenOptions::new().read(true).write(true).open(object).unwrap();
+    let (mut byte, at) = ([0], 4096 * (32 + 20) + 9);
+    object.read_exact_at(&mut byte, at).unwrap();
+    object.write_all_at(&[byte[0] ^ 1], at).unwrap();
+    let (source, to) = (open(&mount.join("from")), open(&mount.join("to")));
+    assert_eq!(copy(&source, 0, &to, 0, MIB as u64), Err(Errno::IO));
+    read_all(&to);
+    drop((source, to));
+    cluster.weir(&["cp", "-q", "weir:/from", "weir:/again"]).fails(&["checksum", "target 1"]);
+    // Only the source is found to be damaged.
+    let found = cluster.weir(&["scrub", "--json"]);
+    assert_eq!(found.code, Some(1));
+    assert!(found.out.contains("/from") && !found.out.contains("/to"), "{}", found.out);
+}
+
+/// The file of a file's object, by target.
+fn object_file(cluster: &Cluster<'_>, target: u32, file: u64) -> PathBuf {
+    let objects = cluster.dir().join(format!("targets/{target}/objects"));
+    let prefix = format!("f{file:x}.");
+    let hashes = fs::read_dir(objects).unwrap().map(|hash| hash.unwrap().path());
+    let mut files = hashes.flat_map(|hash| fs::read_dir(hash).unwrap().map(|f| f.unwrap().path()));
+    files.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with(&prefix)).unwrap()
+}
+
+#[test]
+fn a_copy_is_seen_as_the_weaker_modes_promise() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    for mode in ["relaxed", "none"] {
+        let Two { cluster, a, b } = two(&place, mode, &format!("consistency={mode}"));
+        let data = noise(3 * MIB, 9);
+        fs::write(a.join("from"), &data).unwrap();
+        fs::write(b.join("to"), noise(4 * MIB, 10)).unwrap();
+        {
+            let (source, to) = (open(&a.join("from")), open(&a.join("to")));
+            copy(&source, 7, &to, 0, data.len() as u64 - 7).unwrap();
+            let mut expected = noise(4 * MIB, 10);
+            expected[..data.len() - 7].copy_from_slice(&data[7..]);
+            assert!(read_all(&to) == expected, "{mode}");
+            drop(to);
+            assert!(fs::read(b.join("to")).unwrap() == expected, "{mode}");
+        }
+        drop(cluster);
+        fs::remove_dir(&a).unwrap();
+        fs::remove_dir(&b).unwrap();
     }
 }
 

@@ -222,9 +222,12 @@ impl Copy<'_> {
             }
             self.checks = checksums(to, bytes);
         }
-        let object = self.disk.store.object_or_create(self.task.work.object)?;
-        let (checks, generation) = (&self.checks, self.task.work.generation);
-        let write = || object.write_pieces(&[(to, n as u64)], bytes, checks, generation);
+        let (work, checks) = (&self.task.work, &self.checks);
+        // What comes late makes no object either.
+        let write = || {
+            let object = self.disk.store.object_or_create(work.object)?;
+            object.write_pieces(&[(to, n as u64)], bytes, checks, work.generation)
+        };
         self.copied.len = in_turn(self.task, write)?;
         Ok(n)
     }
@@ -232,10 +235,10 @@ impl Copy<'_> {
     /// Makes a hole where the source has one.
     fn clear(&mut self, to: u64, len: u64) -> Result<()> {
         let work = &self.task.work;
-        if let Some(object) = self.disk.store.object(work.object)? {
-            let punch = || object.punch(to, len, work.generation);
-            self.copied.len = in_turn(self.task, punch)?;
-        }
+        self.copied.len = in_turn(self.task, || match self.disk.store.object(work.object)? {
+            Some(object) => object.punch(to, len, work.generation),
+            None => Ok(0),
+        })?;
         Ok(())
     }
 }
