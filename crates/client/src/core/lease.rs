@@ -427,6 +427,17 @@ mod tests {
         assert_eq!(lease.begin_round(T), [0..8192]);
     }
 
+    /// As those of a copy and of `lseek`: the layer above has not locked any pages.
+    #[test]
+    fn who_only_looks_keeps_no_pages_from_being_dropped() {
+        let mut lease = FileLease::default();
+        lease.grant(0, 8192, Write);
+        let id = lease.begin_waiting(&[4096..12288], CallKind::Look);
+        lease.begin_recall(0, TO_THE_END, Write);
+        assert_eq!(lease.begin_round(T), [0..8192]);
+        lease.end_waiting(id);
+    }
+
     #[test]
     fn read_ahead_ends_where_the_lease_does_or_is_wanted_back() {
         let mut lease = FileLease::default();
