@@ -5,8 +5,8 @@
 //! files: only of open handles, and of the directories that the kernel knows.
 
 use crate::fuse::{
-    Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode, NodeId,
-    OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, SetTime, WriteData,
+    Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode,
+    NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, SetTime, WriteData,
 };
 use crate::handles::{DirHandle, FileHandle, Handle, Handles};
 use crate::kernel_cache::KernelCache;
