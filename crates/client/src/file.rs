@@ -96,13 +96,13 @@ impl File {
         self.enter_all(ctx, std::slice::from_ref(&range), kind)
     }
 
-    fn enter_all<'a>(
+    pub(crate) fn enter_all<'a>(
         &'a self,
         ctx: &'a Context,
         ranges: &[Range<u64>],
         kind: CallKind,
     ) -> Result<Entered<'a>> {
-        if kind != CallKind::Read && self.consistency() != Consistency::Strict {
+        if kind.mode() == LeaseMode::Write && self.consistency() != Consistency::Strict {
             self.state.unleased.store(true, Ordering::Release);
         }
         enter(self.call(ctx), self.consistency(), ranges, kind)
@@ -119,13 +119,13 @@ impl File {
     pub(crate) fn enter_reading<'a>(
         &'a self,
         ctx: &'a Context,
-        range: Range<u64>,
-        end: u64,
+        (range, end): (Range<u64>, u64),
+        kind: CallKind,
         entered: &dyn Fn(bool),
     ) -> Result<Entered<'a>> {
         let call = self.call(ctx);
         let begin = || -> Result<Entered<'a>> {
-            let begun = self.enter(ctx, range.clone(), CallKind::Read)?;
+            let begun = self.enter(ctx, range.clone(), kind)?;
             entered(true);
             Writer::settle(call)?;
             Ok(begun)
@@ -145,7 +145,7 @@ impl File {
         begin()
     }
 
-    fn learn_size(&self, call: Call<'_>, end: u64, time_ms: u64) -> Result<()> {
+    pub(crate) fn learn_size(&self, call: Call<'_>, end: u64, time_ms: u64) -> Result<()> {
         let size = self.size();
         let known = match self.consistency() {
             Consistency::Strict => {
@@ -161,7 +161,7 @@ impl File {
     }
 
     /// Without any cache: nothing may wait here.
-    fn pass_on(&self, call: Call<'_>) -> Result<()> {
+    pub(crate) fn pass_on(&self, call: Call<'_>) -> Result<()> {
         if self.consistency() == Consistency::None {
             Writer::flush_and_keep_error(call)?;
         }
@@ -190,7 +190,8 @@ impl File {
             return Ok(0);
         }
         let range = offset..offset.saturating_add(buffer.len() as u64);
-        let _entered = self.enter_reading(ctx, range.clone(), range.end, entered)?;
+        let _entered =
+            self.enter_reading(ctx, (range.clone(), range.end), CallKind::Read, entered)?;
         if self.consistency() == Consistency::None {
             self.state.reader().clear();
         }

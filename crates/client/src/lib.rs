@@ -18,6 +18,7 @@ mod client;
 mod config;
 mod context;
 mod control;
+mod copy;
 pub mod core;
 mod counters;
 mod drive;

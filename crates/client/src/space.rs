@@ -3,6 +3,7 @@
 
 use crate::context::Context;
 use crate::control::{Control, ask_objects};
+use crate::core::lease::CallKind;
 use crate::core::plan::Part;
 use crate::drive::Call;
 use crate::file::File;
@@ -72,7 +73,8 @@ impl File {
 
     fn seek(&self, ctx: &Context, offset: u64, hole: bool) -> Result<Option<u64>> {
         let call = self.call(ctx);
-        let _entered = self.enter_reading(ctx, offset..TO_THE_END, TO_THE_END, &|_| ())?;
+        let range = offset..TO_THE_END;
+        let _entered = self.enter_reading(ctx, (range, TO_THE_END), CallKind::Look, &|_| ())?;
         let size = self.size();
         if offset >= size {
             return Ok(None);

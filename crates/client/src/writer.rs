@@ -6,6 +6,7 @@
 //! so the later write is what stays.
 
 mod commit;
+mod copy;
 mod send;
 mod space;
 

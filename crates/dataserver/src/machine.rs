@@ -19,7 +19,7 @@ fn either_right(access: &Access) -> Rights {
 mod tests;
 
 pub use crate::counters::Counters;
-pub use work::{Outcome, ReadWork, Work};
+pub use work::{CopyWork, Outcome, ReadWork, Work};
 
 use crate::counters::add;
 use std::sync::Arc;
@@ -27,15 +27,18 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use weir_layout::{Piece, cut_count, share};
 use weir_types::codec::{Decode, Encode};
 use weir_types::limits::{
-    MAX_ALLOCATE_BYTES, MAX_FILE_BYTES, MAX_OBJECT_PAGE, MAX_PAYLOAD_BYTES, MAX_SCRUB_BYTES,
+    MAX_ALLOCATE_BYTES, MAX_COPY_BYTES, MAX_COPY_PIECES, MAX_FILE_BYTES, MAX_OBJECT_PAGE,
+    MAX_PAYLOAD_BYTES, MAX_SCRUB_BYTES,
 };
 use weir_types::{Error, ErrorKind, FileId, Result, ServerId, SessionId, StripeMap, TargetId};
-use weir_wire::capability::{ANY_FILE, Check};
+use weir_wire::capability::{ANY_FILE, Check, Refusal};
 use weir_wire::data::{
-    Access, AdminAccess, AllocateRequest, FenceRequest, ListObjectsRequest, ObjectLen, ObjectPage,
-    ObjectStat, PunchRequest, ReadRequest, RemoveObjectsRequest, ScrubPage, ScrubRequest,
-    SeekRequest, StatObjectRequest, SyncRequest, TruncateRequest, WriteRequest,
+    Access, AdminAccess, AllocateRequest, Copied, CopyPiece, CopyRequest, FenceRequest,
+    ListObjectsRequest, ObjectLen, ObjectPage, ObjectStat, PunchRequest, ReadRequest,
+    RemoveObjectsRequest, ScrubPage, ScrubRequest, SeekRequest, StatObjectRequest, SyncRequest,
+    TruncateRequest, WriteRequest,
 };
+use weir_wire::ticket::OF_SERVERS;
 use weir_wire::{Capability, Header, Key, Mac, Op, Rights};
 
 /// How busy a target is; shared by all machines of a server.
@@ -112,6 +115,17 @@ pub enum Action<C> {
         /// What.
         work: Work,
     },
+    /// Copy; when done, call [`Machine::on_done`].
+    Copy {
+        /// For.
+        op: OpId,
+        /// Who pauses if too many copies wait.
+        conn: C,
+        /// What is written to.
+        target: TargetId,
+        /// What.
+        work: Box<CopyWork>,
+    },
     /// Answer. The lengths in the header are not filled in.
     Reply {
         /// On this connection.
@@ -143,6 +157,8 @@ pub enum Body {
     Stat(ObjectStat),
     /// Of [`SeekRequest`].
     Found(Option<u64>),
+    /// Of [`CopyRequest`].
+    Copied(Copied),
     /// Of [`ListObjectsRequest`].
     Objects(ObjectPage),
     /// Of [`ScrubRequest`].
@@ -158,6 +174,7 @@ impl Encode for Body {
             Body::Len(len) => len.encode(out),
             Body::Stat(stat) => stat.encode(out),
             Body::Found(found) => found.encode(out),
+            Body::Copied(copied) => copied.encode(out),
             Body::Objects(page) => page.encode(out),
             Body::Scrub(page) => page.encode(out),
             Body::Error(error) => error.encode(out),
@@ -202,6 +219,10 @@ impl<C: Copy> Machine<C> {
         let Incoming { conn, header, .. } = *incoming;
         self.counters.count_op(header.op);
         let result = match header.op {
+            op if incoming.session == OF_SERVERS && !may_servers_ask(op) => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("a data server does not do `{}` for another", op.label()),
+            )),
             Op::Read => self.read(incoming),
             Op::Write => self.write(incoming),
             Op::Sync => self.sync(incoming),
@@ -210,6 +231,7 @@ impl<C: Copy> Machine<C> {
             Op::Allocate => self.allocate(incoming),
             Op::Seek => self.seek(incoming),
             Op::Fence => self.fence(incoming),
+            Op::Copy => self.copy(incoming),
             Op::StatObject => self.stat(incoming),
             Op::ListObjects => self.list_objects(incoming),
             Op::Scrub => self.scrub(incoming),
@@ -263,6 +285,10 @@ impl<C: Copy> Machine<C> {
                 Body::Len(ObjectLen { len: object_len })
             }
             Ok(Outcome::Found(found)) => Body::Found(found),
+            Ok(Outcome::Copied(copied)) => {
+                add(&self.counters.copied_bytes, copied.written);
+                Body::Copied(copied)
+            }
             Ok(Outcome::Synced) => Body::Empty,
             Ok(Outcome::Stat(stat)) => Body::Stat(stat),
             Ok(Outcome::Listed(page)) => Body::Objects(page),
@@ -387,6 +413,28 @@ impl<C: Copy> Machine<C> {
         Ok(self.queue_work(incoming, target, Work::Fence { object, generation }))
     }
 
+    fn copy(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let CopyRequest { access, source, pieces } = CopyRequest::from_bytes(incoming.body)?;
+        let target = self.admit(incoming, &access, Rights::WRITE)?;
+        let local = self.targets.binary_search_by_key(&source.target, |t| t.id).is_ok();
+        if local {
+            self.admit(incoming, &source, Rights::READ)?;
+        } else if source.capability.session != incoming.session {
+            // Whoever serves it checks the rest, and cannot check this.
+            let refusal = Refusal::OtherSession;
+            self.counters.count_refusal(refusal);
+            let message = format!("target {}: {}", source.target, refusal.text());
+            return Err(Error::new(ErrorKind::BadCapability, message));
+        }
+        expect_no_payload(incoming.header)?;
+        check_copy(&pieces)?;
+        let Access { object, generation, .. } = access;
+        let work = Box::new(CopyWork { object, generation, source, local, pieces });
+        let id = target.id;
+        let op = self.begin(incoming, target);
+        Ok(Action::Copy { op, conn: incoming.conn, target: id, work })
+    }
+
     fn stat(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
         let StatObjectRequest { access } = StatObjectRequest::from_bytes(incoming.body)?;
         let target = match access.capability.rights.allow(Rights::ADMIN) {
@@ -478,7 +526,11 @@ impl<C: Copy> Machine<C> {
         let check = Check {
             target: target.id,
             target_key: &target.key,
-            session: incoming.session,
+            // Another data server shows what was shown to it.
+            session: match incoming.session {
+                OF_SERVERS => capability.session,
+                session => session,
+            },
             file,
             needed,
             now_unix_ms: incoming.now_unix_ms,
@@ -541,6 +593,32 @@ fn expect_no_payload(header: &Header) -> Result<()> {
     if header.payload_len != 0 || header.checks != 0 {
         let what = format!("`{}` takes neither payload nor checksums", header.op.label());
         return Err(Error::new(ErrorKind::Protocol, what));
+    }
+    Ok(())
+}
+
+/// Another data server only reads.
+fn may_servers_ask(op: Op) -> bool {
+    matches!(op, Op::Read | Op::Seek | Op::Ping)
+}
+
+fn check_copy(pieces: &[CopyPiece]) -> Result<()> {
+    let mut total = 0u64;
+    for &CopyPiece { from, to, len } in pieces {
+        let fits = |at: u64| at.checked_add(len).is_some_and(|end| end <= MAX_FILE_BYTES);
+        total = total.saturating_add(len);
+        if len == 0 || !fits(from) || !fits(to) {
+            let what = format!("{len} bytes from {from} to {to} are no part of an object");
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
+    }
+    if pieces.is_empty() || pieces.len() > MAX_COPY_PIECES || total > MAX_COPY_BYTES {
+        let what = format!(
+            "{} pieces of {total} bytes to copy in one request: 1 to {MAX_COPY_PIECES}, of at most \
+             {MAX_COPY_BYTES} bytes",
+            pieces.len()
+        );
+        return Err(Error::new(ErrorKind::InvalidArgument, what));
     }
     Ok(())
 }

@@ -12,11 +12,11 @@ use weir_types::{
 };
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::{
-    Access, AdminAccess, AllocateRequest, Damage, FenceRequest, ListObjectsRequest, ObjectEntry,
-    ObjectLen, ObjectPage, ObjectStat, PingRequest, PunchRequest, ReadFlags, ReadRequest,
-    RemoveObjectsRequest, ScrubCursor, ScrubFinding, ScrubPage, ScrubRequest, SeekRequest,
-    ServerStatus, StatObjectRequest, StatusRequest, SyncRequest, TargetStatus, TruncateRequest,
-    WriteFlags, WriteRequest,
+    Access, AdminAccess, AllocateRequest, Copied, CopyPiece, CopyRequest, Damage, FenceRequest,
+    ListObjectsRequest, ObjectEntry, ObjectLen, ObjectPage, ObjectStat, PingRequest, PunchRequest,
+    ReadFlags, ReadRequest, RemoveObjectsRequest, ScrubCursor, ScrubFinding, ScrubPage,
+    ScrubRequest, SeekRequest, ServerStatus, StatObjectRequest, StatusRequest, SyncRequest,
+    TargetStatus, TruncateRequest, WriteFlags, WriteRequest,
 };
 use weir_wire::handshake::{Attempt, Challenge, Hello, Identity, Proof, Welcome};
 use weir_wire::lease::{
@@ -39,7 +39,9 @@ use weir_wire::meta::{
     SetLayoutRequest, SetTime, SetXattrRequest, StatfsRequest, SymlinkRequest, SyncMetaRequest,
     TruncateDoneRequest, UnlinkRequest, VerifiedMeta, VerifyMetaRequest, WrittenColumns, XattrMode,
 };
-use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetReport};
+use weir_wire::peer::{
+    FindPeerRequest, HeartbeatReply, HeartbeatRequest, Peer, RegisterRequest, TargetReport,
+};
 use weir_wire::ticket::{SealedTicket, Ticket};
 use weir_wire::{Key, Mac};
 
@@ -314,6 +316,9 @@ sample_struct! {
     AllocateRequest { access, offset, len }
     SeekRequest { access, offset, hole }
     FenceRequest { access }
+    CopyPiece { from, to, len }
+    Copied { len, written }
+    CopyRequest { access, source, pieces }
     PingRequest {}
     StatusRequest {}
     PendingTruncate { generation, size }
@@ -388,6 +393,8 @@ sample_struct! {
     HeartbeatReply { epoch, remove, interval_ms }
     RegisterRequest { host, tcp, unix, targets }
     HeartbeatRequest { targets }
+    Peer { entry, ticket }
+    FindPeerRequest { target }
     Attempt { run, number }
     Hello { version, identity, nonce, session, name }
     Challenge { nonce, proof }

@@ -164,8 +164,10 @@ targets! {
         allocate_request / allocate_reply: AllocateRequest;
         seek_request / seek_reply: SeekRequest;
         fence_request / fence_reply: FenceRequest;
+        copy_request / copy_reply: CopyRequest;
         register_request / register_reply: RegisterRequest;
         heartbeat_request / heartbeat_reply: HeartbeatRequest;
+        find_peer_request / find_peer_reply: FindPeerRequest;
     }
     metadata {
         get_map_request / get_map_reply: GetMapRequest;

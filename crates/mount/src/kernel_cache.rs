@@ -65,6 +65,14 @@ impl OpenFile {
     }
 }
 
+/// What was written past the kernel's pages.
+pub(crate) struct Passed {
+    /// Where it is.
+    pub(crate) bytes: Range<u64>,
+    /// Where the kernel believes that it ends.
+    pub(crate) believed_end: u64,
+}
+
 /// A handle of a file is open.
 pub(crate) struct Opening {
     cache: KernelCache,
@@ -351,29 +359,26 @@ impl Opening {
         result.map(|_| ())
     }
 
-    /// Serves a write past the kernel's pages, which believes that it is of these
-    /// bytes; `write` says where they end.
+    /// Serves a write past the kernel's pages.
     pub(crate) fn passing<E>(
         &self,
         by: u32,
-        bytes: &Range<u64>,
-        write: impl FnOnce() -> Result<u64, E>,
+        write: impl FnOnce() -> Result<Passed, E>,
     ) -> Result<(), E> {
         self.pages.lock().passes();
-        let end = write();
+        let passed = write();
         // Of one that failed nobody knows how far it came.
-        let true_end = end.as_ref().map_or(u64::MAX, |end| *end);
-        let true_start = end.as_ref().map_or(0, |end| end.saturating_sub(bytes.end - bytes.start));
-        let drop = self.pages.lock().passed(&(true_start..true_end));
+        let bytes = passed.as_ref().map_or(0..u64::MAX, |passed| passed.bytes.clone());
+        let drop = self.pages.lock().passed(&bytes);
         if let Some(drop) = drop {
             self.cache.carry_out(self.file, &self.pages, &drop);
         }
         let mut pages = self.pages.lock();
         pages.pass_ends();
-        if end.is_ok() {
-            pages.size.writes(by, bytes.end);
+        if let Ok(passed) = &passed {
+            pages.size.writes(by, passed.believed_end);
         }
-        end.map(|_| ())
+        passed.map(|_| ())
     }
 }
 

@@ -5,11 +5,11 @@
 //! files: only of open handles, and of the directories that the kernel knows.
 
 use crate::fuse::{
-    Attributes, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode, NodeId,
-    OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, SetTime, WriteData,
+    Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode,
+    NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, SetTime, WriteData,
 };
 use crate::handles::{DirHandle, FileHandle, Handle, Handles};
-use crate::kernel_cache::{KernelCache, Question};
+use crate::kernel_cache::{KernelCache, Passed, Question};
 use crate::kernel_size::Answer;
 use crate::locks::HandleLocks;
 use crate::nodes::Nodes;
@@ -17,6 +17,7 @@ use crate::pins::Pins;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Duration;
+use weir_client::core::copy::MAX_COPY_CALL_BYTES;
 use weir_client::{Client, Consistency, Context, CreateOptions, File, set_nothing};
 use weir_types::{Attr, Caller, FileId, FileKind, FsUsage};
 use weir_wire::capability::Rights;
@@ -438,7 +439,10 @@ impl Filesystem for WeirFs {
         let bytes = offset..offset.saturating_add(len as u64);
         let write = || write_through(handle, &by, offset, data, flags);
         if past_pages {
-            handle.opening.passing(ctx.pid, &bytes, write)?;
+            // Where an append ends up the kernel does not know.
+            let (len, believed_end) = (bytes.end - bytes.start, bytes.end);
+            let passed = |end: u64| Passed { bytes: end - len..end, believed_end };
+            handle.opening.passing(ctx.pid, || write().map(passed))?;
         } else {
             handle.opening.writing(ctx.pid, bytes, write)?;
         }
@@ -532,6 +536,33 @@ impl Filesystem for WeirFs {
             _ => return Err(Errno::EINVAL),
         };
         found.ok_or(Errno::ENXIO)
+    }
+
+    fn copy_file_range(
+        &self,
+        ctx: &RequestContext<'_>,
+        _node: NodeId,
+        args: &CopyArgs,
+    ) -> Reply<u64> {
+        if args.flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let (from, to) = (self.handle(args.fh_in)?, self.handle(args.fh_out)?);
+        let (from, to, by) = (&from.file()?.file, to.file()?, data_context(ctx));
+        if ctx.uid != 0 {
+            // The kernel leaves that to us, and does not say when.
+            self.clear_suid(&context(ctx), self.file(args.node_out)?)?;
+        }
+        let (start, len) = (args.offset_out, args.length.min(MAX_COPY_CALL_BYTES));
+        // The kernel has written its pages back, holds the file's lock, and drops what
+        // it has of the bytes when this returns: as for a write past its pages.
+        let mut copied = 0;
+        to.opening.passing(ctx.pid, || {
+            copied = from.copy_range(&by, args.offset_in, &to.file, start, len)?;
+            let believed_end = if copied > 0 { start + copied } else { 0 };
+            Ok::<_, Errno>(Passed { bytes: start..start + copied, believed_end })
+        })?;
+        Ok(copied)
     }
 
     fn opendir(&self, _ctx: &RequestContext<'_>, _node: NodeId, _flags: u32) -> Reply<Opened> {

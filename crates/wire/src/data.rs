@@ -103,6 +103,23 @@ records! {
         /// Its fence: writes with a lower one are refused.
         generation: Generation,
     }
+    /// Bytes of one object that go to another.
+    CopyPiece {
+        /// First byte in the object that is read.
+        from: u64,
+        /// First byte in the object that is written.
+        to: u64,
+        /// Bytes.
+        len: u64,
+    }
+    /// What a copy has led to.
+    Copied {
+        /// Length of the object that was written, bytes; 0 if it is not there,
+        /// because there was nothing to write.
+        len: u64,
+        /// Bytes that were written; the others were holes and are so now.
+        written: u64,
+    }
     /// Shows the right of an administrator to look at all objects of a target.
     AdminAccess {
         /// The target.
@@ -316,6 +333,20 @@ requests! {
     FenceRequest(Fence) -> ObjectStat {
         /// Which object.
         access: Access,
+    }
+    /// Copies pieces of one object to another: verified as when they are read,
+    /// fenced and checked as when they are written, holes as holes. If the source
+    /// is on another server, this one reads it there. `Unsupported`: it cannot,
+    /// and the client has to read and write itself.
+    CopyRequest(Copy) -> Copied {
+        /// What to write to.
+        access: Access,
+        /// What to read from; its generation plays no part.
+        source: Access,
+        /// At most [`weir_types::limits::MAX_COPY_PIECES`], and of all together
+        /// [`weir_types::limits::MAX_COPY_BYTES`]. What is written by one piece is
+        /// not read by another.
+        pieces: Vec<CopyPiece>,
     }
     /// Asks whether the server lives.
     PingRequest(Ping) -> () {}

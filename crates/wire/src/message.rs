@@ -66,6 +66,8 @@ ops! {
     Seek = 0x10a, "seek";
     /// Fences older writes to an object and asks for its length.
     Fence = 0x10b, "fence";
+    /// Copies bytes of one object to another, without the client.
+    Copy = 0x10c, "copy";
     /// The cluster map.
     GetMap = 0x200, "get_map";
     /// Tickets for data servers.
@@ -158,6 +160,8 @@ ops! {
     Register = 0x300, "register";
     /// A data server lives; it learns what to remove.
     Heartbeat = 0x301, "heartbeat";
+    /// Where another data server is, and a ticket to it.
+    FindPeer = 0x302, "find_peer";
 }
 
 /// A message that asks, with the message that answers.

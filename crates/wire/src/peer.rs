@@ -1,6 +1,8 @@
 //! Messages between data servers and the metadata server.
 
+use crate::map::ServerEntry;
 use crate::message::{records, requests};
+use crate::ticket::SealedTicket;
 use weir_types::{Epoch, FsUsage, ObjectId, TargetId};
 
 records! {
@@ -15,6 +17,14 @@ records! {
         /// Objects that were removed, or were not there, since they were named
         /// in [`HeartbeatReply::remove`].
         removed: Vec<ObjectId>,
+    }
+    /// Another data server.
+    Peer {
+        /// Where it is.
+        entry: ServerEntry,
+        /// A ticket to it, for a data server: with it one may read what a
+        /// capability shows the right to, whosever it is, and change nothing.
+        ticket: SealedTicket,
     }
     /// What a data server does next.
     HeartbeatReply {
@@ -38,6 +48,12 @@ requests! {
         unix: String,
         /// Its targets.
         targets: Vec<TargetReport>,
+    }
+    /// A data server asks for the one that serves a target. `TargetMissing`:
+    /// there is none.
+    FindPeerRequest(FindPeer) -> Peer {
+        /// The target.
+        target: TargetId,
     }
     /// A data server lives.
     HeartbeatRequest(Heartbeat) -> HeartbeatReply {

@@ -18,8 +18,10 @@ const HOLD_BACK: Duration = Duration::from_millis(20);
 /// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
-    /// Reads.
+    /// Reads, into what the layer above has nothing of yet.
     Read,
+    /// Reads nothing for the layer above, which may have pages of the range.
+    Look,
     /// Writes.
     Write,
     /// Writes a page of a shared mapping back. It cannot wait for a lease that
@@ -31,7 +33,7 @@ impl CallKind {
     /// The lease that it takes.
     pub fn mode(self) -> LeaseMode {
         match self {
-            CallKind::Read => LeaseMode::Read,
+            CallKind::Read | CallKind::Look => LeaseMode::Read,
             CallKind::Write | CallKind::Page => LeaseMode::Write,
         }
     }
@@ -480,6 +482,17 @@ mod tests {
         lease.end_recall();
         lease.begin_recall(0, TO_THE_END, Write);
         assert_eq!(lease.begin_round(T), [0..8192]);
+    }
+
+    /// As those of a copy and of `lseek`: the layer above has not locked any pages.
+    #[test]
+    fn who_only_looks_keeps_no_pages_from_being_dropped() {
+        let mut lease = FileLease::default();
+        lease.grant(0, 8192, Write);
+        let id = lease.begin_waiting(&[4096..12288], CallKind::Look);
+        lease.begin_recall(0, TO_THE_END, Write);
+        assert_eq!(lease.begin_round(T), [0..8192]);
+        lease.end_waiting(id);
     }
 
     #[test]

@@ -42,7 +42,12 @@ impl Writer {
         result
     }
 
-    fn change_objects(&mut self, call: Call<'_>, space: Space, range: Range<u64>) -> Result<()> {
+    pub(super) fn change_objects(
+        &mut self,
+        call: Call<'_>,
+        space: Space,
+        range: Range<u64>,
+    ) -> Result<()> {
         if space == Space::Punch && covered_bytes(&call.file.layout()) < range.end {
             // Another client may have made the file longer.
             call.file.refresh(call.inner, call.ctx)?;

@@ -455,7 +455,6 @@ impl<E: Engine> MetaMachine<E> {
         if servers.len() > MAX_TICKETS {
             return Err(ErrorKind::TooBig.into());
         }
-        let expires_unix_ms = now.unix_ms().saturating_add(self.times.ticket_ms);
         let client_key = self.signer.master().client(client);
         let mut tickets = Vec::with_capacity(servers.len());
         for &server in servers {
@@ -463,12 +462,24 @@ impl<E: Engine> MetaMachine<E> {
                 let message = format!("there is no data server {server}");
                 return Err(Error::new(ErrorKind::TargetMissing, message));
             }
-            self.nonce_count += 1;
-            let nonce = self.nonces.mac("weir 1 nonce", &[&self.nonce_count.to_le_bytes()]).0;
-            let ticket = Ticket { server, client, session, expires_unix_ms, nonce };
-            tickets.push(SealedTicket::seal(ticket, &self.signer.server_key(server), &client_key));
+            tickets.push(self.ticket(server, (client, session), &client_key, now));
         }
         Ok(tickets)
+    }
+
+    /// A ticket to a data server, for whoever has this key.
+    fn ticket(
+        &mut self,
+        server: ServerId,
+        (client, session): (ClientId, SessionId),
+        key: &Key,
+        now: Moment,
+    ) -> SealedTicket {
+        let expires_unix_ms = now.unix_ms().saturating_add(self.times.ticket_ms);
+        self.nonce_count += 1;
+        let nonce = self.nonces.mac("weir 1 nonce", &[&self.nonce_count.to_le_bytes()]).0;
+        let ticket = Ticket { server, client, session, expires_unix_ms, nonce };
+        SealedTicket::seal(ticket, &self.signer.server_key(server), key)
     }
 
     /// Counters and state.
