@@ -270,7 +270,7 @@ fn one_order_explains_the_names_that_the_callers_of_two_mounts_see() {
 }
 
 #[test]
-#[ignore = "fails in about half of the runs: lseek(SEEK_END) tells an end that is too far while another \
+#[ignore = "failed in 3 of 4 runs under load: lseek(SEEK_END) tells an end that is too far while another \
             mount cuts the file (docs/leases.md, \"The kernel's size\"), or a truncation ends only \
             after 30 s, for a reason that is not known"]
 fn one_order_explains_the_sizes_that_the_callers_of_two_mounts_see() {
