@@ -113,6 +113,10 @@ impl Client {
         ];
         if inner.config.consistency == Consistency::Strict {
             background.push(spawn("weir-poll", Inner::poll_events)?);
+            if inner.upper.is_some() {
+                inner.holdings.drops.serve();
+                background.push(spawn("weir-drop", Inner::drop_lost)?);
+            }
         }
         Ok(Self { inner, background })
     }
@@ -168,6 +172,7 @@ impl Client {
         let (stopped, wake) = &*self.inner.stop;
         *stopped.lock() = true;
         wake.notify_all();
+        self.inner.holdings.drops.stop();
         let workers = self.inner.events.stop();
         for thread in self.background.drain(..).chain(workers) {
             if thread.join().is_err() {

@@ -59,8 +59,6 @@ struct Lane {
 struct Queue {
     recalls: Lane,
     reports: Lane,
-    /// The layer above has to drop everything.
-    drop_everything: bool,
     stopped: bool,
     workers: Vec<JoinHandle>,
 }
@@ -71,11 +69,6 @@ pub(crate) struct EventQueue {
     changed: Condvar,
     /// Ends the poll.
     stop: Signal,
-}
-
-enum Work {
-    Event(FileId, Event),
-    DropEverything,
 }
 
 impl EventQueue {
@@ -99,17 +92,14 @@ impl EventQueue {
         workers
     }
 
-    fn next(&self, duty: Duty) -> Option<Work> {
+    fn next(&self, duty: Duty) -> Option<(FileId, Event)> {
         let mut queue = self.queue.lock();
         loop {
             if queue.stopped {
                 return None;
             }
-            if duty == Duty::Recalls && std::mem::take(&mut queue.drop_everything) {
-                return Some(Work::DropEverything);
-            }
-            if let Some((file, event)) = queue.lane(duty).pop() {
-                return Some(Work::Event(file, event));
+            if let Some(next) = queue.lane(duty).pop() {
+                return Some(next);
             }
             queue.lane(duty).idle += 1;
             queue = self.changed.wait(queue);
@@ -228,15 +218,13 @@ impl Inner {
                 "the metadata server has not heard of this client for too long: everything kept \
                  is given up"
             );
-            self.holdings.lost_all();
+            // The first event is the one that says so.
+            let number = events.events.first().map_or(0, |event| event.number);
+            self.holdings.lost_all(number);
             self.holdings.locks.doubt();
         }
         self.reassert_doubtful_locks()?;
         self.holdings.clock.polled(sent, events.lease_ms);
-        if self.holdings.take_dropped() && self.upper.is_some() {
-            self.events.queue.lock().drop_everything = true;
-            self.wake_worker(Duty::Recalls);
-        }
         for event in events.events {
             poll.have = poll.have.max(event.number);
             self.take_event(event, &mut poll.acks);
@@ -326,18 +314,9 @@ impl Inner {
     }
 
     fn work(&self, duty: Duty) {
-        while let Some(work) = self.events.next(duty) {
-            match work {
-                Work::DropEverything => {
-                    if let Some(upper) = &self.upper {
-                        upper.drop_everything();
-                    }
-                }
-                Work::Event(file, event) => {
-                    self.carry_out(file, &event);
-                    self.events.done(duty, file);
-                }
-            }
+        while let Some((file, event)) = self.events.next(duty) {
+            self.carry_out(file, &event);
+            self.events.done(duty, file);
         }
     }
 

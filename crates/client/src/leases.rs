@@ -81,6 +81,10 @@ pub(crate) fn enter<'a>(
             granted = None;
             call.inner.holdings.clock.wait(waits.patience(call, &ranges))?;
         }
+        if kind != CallKind::Page && !call.inner.holdings.drops.is_clean() {
+            granted = None;
+            call.inner.holdings.drops.wait(waits.patience(call, &ranges))?;
+        }
         let first = granted.is_some();
         let mut lease = granted.take().unwrap_or_else(|| call.file.lease());
         match lease.enter(clock::uptime(), &ranges, kind, first) {

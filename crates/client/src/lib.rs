@@ -21,6 +21,7 @@ mod control;
 pub mod core;
 mod counters;
 mod drive;
+mod drops;
 mod events;
 mod fence;
 mod file;

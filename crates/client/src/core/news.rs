@@ -84,6 +84,14 @@ impl News {
         self.recalls.push(number, file);
     }
 
+    /// Everything was taken away: no answer that was found before the event with this
+    /// number brings anything to keep.
+    pub fn lapsed(&mut self, number: u64) {
+        for log in [&mut self.events, &mut self.recalls] {
+            log.forgotten = log.forgotten.max(number);
+        }
+    }
+
     /// Something is about to be asked.
     pub fn asking(&self) -> Asked {
         Asked { changes: self.ended, late: false }
@@ -179,6 +187,18 @@ mod tests {
         news.given_up(5, A);
         assert!(!news.is_held(found(6), B) && !news.is_held(found(4), A));
         assert!(news.is_held(found(7), B) && news.is_held(found(5), A));
+    /// As when the answer to a request for a lease comes late, on another connection
+    /// than the poll: the server has given the file to somebody else since.
+    #[test]
+    fn a_lease_that_was_granted_before_everything_was_taken_away_is_not_held() {
+        let mut news = news();
+        let asked = news.asking();
+        news.lapsed(5);
+        assert!(!news.is_held(found(4), A));
+        assert!(!news.is_fresh(asked, found(4), A));
+        assert!(news.is_held(found(5), A) && news.is_fresh(asked, found(5), A));
+        news.begin(2);
+        assert!(news.is_held(Found { epoch: 2, events: 1, keep: 0 }, A));
     }
 
     #[test]

@@ -143,6 +143,7 @@ fn crashes_of(history: &History, log: bool) -> Vec<(Position, Option<u8>, Step)>
 
 /// When the size that the metadata server had for a file that grows may be
 /// gone. Who has written it goes on with what he knows until he has heard of it.
+/// The bytes below a size that has survived are as durable as they were before.
 fn lost_sizes(history: &History) -> impl Iterator<Item = (Position, Step)> + '_ {
     let entries = &history.entries;
     entries.iter().enumerate().filter(|(_, e)| e.what == What::PowerCut(Node::Meta)).flat_map(
@@ -153,7 +154,7 @@ fn lost_sizes(history: &History) -> impl Iterator<Item = (Position, Step)> + '_ 
             });
             let until = trouble.max().unwrap_or(entry.at).max(entry.at);
             let heard = entries.partition_point(|e| e.at <= until).max(at + 1) - 1;
-            [(at, Step::Forget), (heard, Step::Crash)]
+            [(at, Step::Forget), (heard, Step::Forget)]
         },
     )
 }

@@ -506,6 +506,13 @@ impl Follow<'_> {
                 }
                 (Told::Lost | Told::Killed, _) => {
                     state.missing.remove(&session);
+                    // The error may be that of any write before: of none of them a
+                    // later sync says anything.
+                    let ops = self.ops;
+                    state.lost.retain(|value| {
+                        let op = value.checked_sub(1).map(|op| &ops[op as usize]);
+                        op.is_none_or(|op| op.session != session)
+                    });
                     if holds {
                         state.freed = state.held;
                     }
