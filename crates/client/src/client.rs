@@ -208,6 +208,7 @@ impl Inner {
         let state = {
             let mut opened = self.holdings.opened.lock();
             *opened.counts.entry(file).or_default() += 1;
+            let unconfirmed = opened.unconfirmed.contains(&file);
             match opened.files.entry(file) {
                 Entry::Occupied(mut entry) => {
                     entry.get_mut().1 += 1;
@@ -225,6 +226,10 @@ impl Inner {
                 }
                 Entry::Vacant(entry) => {
                     let state = Arc::new(OpenState::new(open));
+                    if unconfirmed {
+                        // Opened again before it was told: the file was not fenced.
+                        state.leave_unconfirmed();
+                    }
                     entry.insert((state.clone(), 1));
                     state
                 }
@@ -263,7 +268,7 @@ impl Inner {
         })?;
         let state = OpenState::new(&own);
         let done = self.settle_truncate(&ctx, &state, &own);
-        let closed = CloseRequest { files: vec![call.file.id] };
+        let closed = CloseRequest { files: vec![call.file.id], unconfirmed: Vec::new() };
         self.session.change(&ctx, &closed)?;
         done?;
         call.file.refresh(self, call.ctx)
@@ -273,11 +278,16 @@ impl Inner {
     pub(crate) fn closed(&self, state: &Arc<OpenState>) {
         let many = {
             let mut opened = self.holdings.opened.lock();
+            let mut last = false;
             if let Entry::Occupied(mut entry) = opened.files.entry(state.id) {
                 entry.get_mut().1 -= 1;
-                if entry.get().1 == 0 {
+                last = entry.get().1 == 0;
+                if last {
                     entry.remove();
                 }
+            }
+            if last && state.is_unconfirmed() {
+                opened.unconfirmed.insert(state.id);
             }
             opened.closing.push(state.id);
             opened.closing.len() >= CLOSE_BATCH
@@ -396,16 +406,25 @@ impl Inner {
 
     /// Tells the metadata server what is closed.
     pub(crate) fn send_closes(&self) {
-        let files = std::mem::take(&mut self.holdings.opened.lock().closing);
+        let (files, unconfirmed) = {
+            let mut opened = self.holdings.opened.lock();
+            let files = std::mem::take(&mut opened.closing);
+            let of_these = opened.unconfirmed.iter().filter(|file| files.contains(file)).copied();
+            let of_these: Vec<FileId> = of_these.collect();
+            (files, of_these)
+        };
         if files.is_empty() {
             return;
         }
-        let request = CloseRequest { files };
+        let request = CloseRequest { files, unconfirmed };
         // Asked for twice, a file that was opened again meanwhile would be closed.
         let go_on = || !*self.stop.0.lock();
         match self.session.change_at_last(&Context::root(), &request, go_on) {
             Ok(()) => {
                 let mut opened = self.holdings.opened.lock();
+                for file in &request.unconfirmed {
+                    opened.unconfirmed.remove(file);
+                }
                 for file in request.files {
                     if let Entry::Occupied(mut count) = opened.counts.entry(file) {
                         *count.get_mut() -= 1;

@@ -280,7 +280,7 @@ impl Inner {
             EventKind::Recall(LeaseRange { file, .. }) => (Duty::Recalls, *file),
             EventKind::Report { file } => (Duty::Reports, *file),
             EventKind::Name { .. } | EventKind::Attributes { .. } => {
-                acks.push(EventAck { number: event.number, forgotten });
+                acks.push(EventAck { number: event.number, forgotten, unconfirmed: false });
                 return;
             }
         };
@@ -322,8 +322,9 @@ impl Inner {
 
     /// Says that an event was obeyed, until the server has heard it: somebody
     /// waits for that.
-    fn acknowledge(&self, file: FileId, number: u64) {
-        let request = AckEventsRequest { acks: vec![EventAck { number, forgotten: false }] };
+    fn acknowledge(&self, file: FileId, number: u64, unconfirmed: bool) {
+        let ack = EventAck { number, forgotten: false, unconfirmed };
+        let request = AckEventsRequest { acks: vec![ack] };
         while let Err(error) = self.session.call(&Context::root(), &request) {
             tracing::warn!("file {file}: could not say that its lease is given up: {error}");
             if error.kind.retry() == Retry::Never || self.events.is_stopped() {
@@ -351,10 +352,12 @@ impl Inner {
                 true
             }
         };
+        let recalled = state.as_ref().filter(|_| matches!(event.what, EventKind::Recall(_)));
         if obeyed {
-            self.acknowledge(file, event.number);
+            let unconfirmed = recalled.is_some_and(|state| state.take_unconfirmed());
+            self.acknowledge(file, event.number, unconfirmed);
         }
-        if let (EventKind::Recall(_), Some(state)) = (&event.what, &state) {
+        if let Some(state) = recalled {
             self.end_recall(state);
         }
     }

@@ -6,7 +6,7 @@ use crate::drops::Drops;
 use crate::file::OpenState;
 use crate::lease_clock::LeaseClock;
 use crate::locks::LockBook;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weir_host::sync::Mutex;
 use weir_types::FileId;
@@ -20,6 +20,8 @@ pub(crate) struct Opened {
     pub(crate) counts: BTreeMap<FileId, u32>,
     /// Closed, but not yet told.
     pub(crate) closing: Vec<FileId>,
+    /// Closed, with writes that may still reach a data server; not yet told.
+    pub(crate) unconfirmed: BTreeSet<FileId>,
 }
 
 /// What this client holds.

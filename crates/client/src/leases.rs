@@ -293,6 +293,17 @@ impl Inner {
     /// could not be reported, and the server must not believe it was.
     pub(crate) fn recall(&self, state: &OpenState, number: u64, wanted: &LeaseRange) -> bool {
         add(&self.counters.recalls, 1);
+        let obeyed = self.give_back(state, number, wanted);
+        if !state.is_unconfirmed() {
+            return obeyed;
+        }
+        // What may come late of a write that failed is fenced off, and with it all
+        // that this client writes to the file: it begins anew.
+        let all = LeaseRange { file: state.id, start: 0, end: TO_THE_END, mode: LeaseMode::Write };
+        self.give_back(state, number, &all)
+    }
+
+    fn give_back(&self, state: &OpenState, number: u64, wanted: &LeaseRange) -> bool {
         state.lease().begin_recall(wanted.start, wanted.end, wanted.mode);
         state.lease_changed.notify_all();
         wait_quiet(state);

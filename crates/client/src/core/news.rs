@@ -187,6 +187,8 @@ mod tests {
         news.given_up(5, A);
         assert!(!news.is_held(found(6), B) && !news.is_held(found(4), A));
         assert!(news.is_held(found(7), B) && news.is_held(found(5), A));
+    }
+
     /// As when the answer to a request for a lease comes late, on another connection
     /// than the poll: the server has given the file to somebody else since.
     #[test]
