@@ -2,6 +2,7 @@
 //! names and attributes. The session tells a new run of the server about it.
 
 use crate::core::kept::Kept;
+use crate::core::news::Numbered;
 use crate::drops::Drops;
 use crate::file::OpenState;
 use crate::lease_clock::LeaseClock;
@@ -72,13 +73,13 @@ impl Holdings {
     }
 
     /// Everything is lost, also what is still on its way in answers that were found
-    /// before the event with this number.
-    pub(crate) fn lost_all(&self, number: u64) {
+    /// before this event.
+    pub(crate) fn lost_all(&self, event: Numbered) {
         self.drops.after(|| {
             {
                 let mut kept = self.kept.lock();
                 kept.clear();
-                kept.news.lapsed(number);
+                kept.news.lapsed(event);
             }
             for (state, _) in self.opened.lock().files.values() {
                 state.lose_leases();

@@ -5,7 +5,7 @@ use crate::client::Inner;
 use crate::config::Consistency;
 use crate::context::Context;
 use crate::core::lease::{CallKind, Enter, FileLease, blocks};
-use crate::core::news::Found;
+use crate::core::news::{Found, Numbered};
 use crate::counters::add;
 use crate::drive::Call;
 use crate::file::OpenState;
@@ -291,7 +291,7 @@ impl OpenState {
 impl Inner {
     /// Gives up a lease that the server wants back; false: what was written
     /// could not be reported, and the server must not believe it was.
-    pub(crate) fn recall(&self, state: &OpenState, number: u64, wanted: &LeaseRange) -> bool {
+    pub(crate) fn recall(&self, state: &OpenState, number: Numbered, wanted: &LeaseRange) -> bool {
         add(&self.counters.recalls, 1);
         let obeyed = self.give_back(state, number, wanted);
         if !state.is_unconfirmed() {
@@ -303,7 +303,7 @@ impl Inner {
         self.give_back(state, number, &all)
     }
 
-    fn give_back(&self, state: &OpenState, number: u64, wanted: &LeaseRange) -> bool {
+    fn give_back(&self, state: &OpenState, number: Numbered, wanted: &LeaseRange) -> bool {
         state.lease().begin_recall(wanted.start, wanted.end, wanted.mode);
         state.lease_changed.notify_all();
         wait_quiet(state);

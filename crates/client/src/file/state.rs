@@ -115,7 +115,8 @@ impl OpenState {
     /// A change of the objects has failed like this: if no server has refused it, it
     /// may be done yet.
     pub(crate) fn change_failed(&self, error: &Error) {
-        let refused = matches!(error.kind, ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::ReadOnly);
+        let refused =
+            matches!(error.kind, ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::ReadOnly);
         if !refused {
             self.leave_unconfirmed();
         }
