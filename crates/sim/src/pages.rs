@@ -49,10 +49,11 @@ impl Pages {
         number
     }
 
-    fn entered(&self, number: u64) {
+    fn entered(&self, number: u64, entered: bool) {
         let mut state = self.state.lock();
         let read = state.locked.iter_mut().find(|locked| locked.number == number);
-        read.into_iter().for_each(|read| read.entered = true);
+        read.into_iter().for_each(|read| read.entered = entered);
+        self.unlocked.notify_all();
     }
 
     fn unlock(&self, number: u64) {
@@ -90,7 +91,8 @@ impl Pages {
         let number = self.lock(id, pages.clone());
         // All of them are read anew.
         self.state.lock().pages.retain(|(file, page), _| *file != id || !pages.contains(page));
-        let read = file.read_entering(ctx, start, &mut bytes, &|| self.entered(number));
+        let read =
+            file.read_entering(ctx, start, &mut bytes, &|entered| self.entered(number, entered));
         if let Ok(len) = read {
             let mut state = self.state.lock();
             let whole = bytes[..len].chunks_exact(PAGE_BYTES as usize);

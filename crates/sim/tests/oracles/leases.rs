@@ -403,6 +403,27 @@ fn a_power_cut_of_the_metadata_server_makes_no_bytes_durable() {
 }
 
 #[test]
+fn a_size_that_a_power_cut_took_back_is_gone_when_its_reader_has_heard_of_that() {
+    let story = |s: &mut Story, heard: bool| {
+        let a = s.append_at(0, 1, 0);
+        let id = s.begin(0, Call::Flush { file: LOG });
+        s.end(id, Outcome::Done);
+        s.list(1, &[(a, 1)]);
+        let until = Duration::from_millis(50);
+        s.push(What::Trouble { client: None, until, late: false });
+        s.power_cut(Node::Meta);
+        s.list(1, &[(a, 1)]);
+        if heard {
+            s.wait_ms(100);
+            s.list(1, &[(a, 1)]);
+        }
+        s.list(2, &[]);
+    };
+    good(|s| story(s, false));
+    bad(|s| story(s, true));
+}
+
+#[test]
 fn a_sync_says_nothing_of_a_write_that_has_failed() {
     let story = |s: &mut Story, told: bool| {
         let a = s.write(0);
