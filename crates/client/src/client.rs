@@ -113,6 +113,10 @@ impl Client {
         ];
         if inner.config.consistency == Consistency::Strict {
             background.push(spawn("weir-poll", Inner::poll_events)?);
+            if inner.upper.is_some() {
+                inner.holdings.drops.serve();
+                background.push(spawn("weir-drop", Inner::drop_lost)?);
+            }
         }
         Ok(Self { inner, background })
     }
@@ -168,6 +172,7 @@ impl Client {
         let (stopped, wake) = &*self.inner.stop;
         *stopped.lock() = true;
         wake.notify_all();
+        self.inner.holdings.drops.stop();
         let workers = self.inner.events.stop();
         for thread in self.background.drain(..).chain(workers) {
             if thread.join().is_err() {
@@ -203,6 +208,7 @@ impl Inner {
         let state = {
             let mut opened = self.holdings.opened.lock();
             *opened.counts.entry(file).or_default() += 1;
+            let unconfirmed = opened.unconfirmed.contains(&file);
             match opened.files.entry(file) {
                 Entry::Occupied(mut entry) => {
                     entry.get_mut().1 += 1;
@@ -220,6 +226,10 @@ impl Inner {
                 }
                 Entry::Vacant(entry) => {
                     let state = Arc::new(OpenState::new(open));
+                    if unconfirmed {
+                        // Opened again before it was told: the file was not fenced.
+                        state.leave_unconfirmed();
+                    }
                     entry.insert((state.clone(), 1));
                     state
                 }
@@ -267,7 +277,7 @@ impl Inner {
         let state = OpenState::new(&open);
         let by = Context { interrupt: ctx.interrupt, ..Context::root() };
         let done = self.settle_truncate(&by, &state, &open);
-        self.session.change(&own, &CloseRequest { files: vec![file] })?;
+        self.session.change(&own, &CloseRequest { files: vec![file], unconfirmed: Vec::new() })?;
         done
     }
 
@@ -275,11 +285,16 @@ impl Inner {
     pub(crate) fn closed(&self, state: &Arc<OpenState>) {
         let many = {
             let mut opened = self.holdings.opened.lock();
+            let mut last = false;
             if let Entry::Occupied(mut entry) = opened.files.entry(state.id) {
                 entry.get_mut().1 -= 1;
-                if entry.get().1 == 0 {
+                last = entry.get().1 == 0;
+                if last {
                     entry.remove();
                 }
+            }
+            if last && state.is_unconfirmed() {
+                opened.unconfirmed.insert(state.id);
             }
             opened.closing.push(state.id);
             opened.closing.len() >= CLOSE_BATCH
@@ -401,16 +416,25 @@ impl Inner {
 
     /// Tells the metadata server what is closed.
     pub(crate) fn send_closes(&self) {
-        let files = std::mem::take(&mut self.holdings.opened.lock().closing);
+        let (files, unconfirmed) = {
+            let mut opened = self.holdings.opened.lock();
+            let files = std::mem::take(&mut opened.closing);
+            let of_these = opened.unconfirmed.iter().filter(|file| files.contains(file)).copied();
+            let of_these: Vec<FileId> = of_these.collect();
+            (files, of_these)
+        };
         if files.is_empty() {
             return;
         }
-        let request = CloseRequest { files };
+        let request = CloseRequest { files, unconfirmed };
         // Asked for twice, a file that was opened again meanwhile would be closed.
         let go_on = || !*self.stop.0.lock();
         match self.session.change_at_last(&Context::root(), &request, go_on) {
             Ok(()) => {
                 let mut opened = self.holdings.opened.lock();
+                for file in &request.unconfirmed {
+                    opened.unconfirmed.remove(file);
+                }
                 for file in request.files {
                     if let Entry::Occupied(mut count) = opened.counts.entry(file) {
                         *count.get_mut() -= 1;

@@ -7,6 +7,7 @@
 
 use crate::client::Inner;
 use crate::context::Context;
+use crate::core::news::Numbered;
 use crate::counters::add;
 use crate::session::Joined;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,11 +43,17 @@ enum Duty {
     Reports,
 }
 
+/// An event, and which one it is.
+struct Told {
+    which: Numbered,
+    what: EventKind,
+}
+
 /// Events of one kind that wait, and the threads for them.
 #[derive(Default)]
 struct Lane {
     /// Of each file, in order.
-    waiting: BTreeMap<FileId, VecDeque<Event>>,
+    waiting: BTreeMap<FileId, VecDeque<Told>>,
     /// Files that are not being worked on, in order of arrival.
     ready: VecDeque<FileId>,
     busy: BTreeSet<FileId>,
@@ -59,8 +66,6 @@ struct Lane {
 struct Queue {
     recalls: Lane,
     reports: Lane,
-    /// The layer above has to drop everything.
-    drop_everything: bool,
     stopped: bool,
     workers: Vec<JoinHandle>,
 }
@@ -71,11 +76,6 @@ pub(crate) struct EventQueue {
     changed: Condvar,
     /// Ends the poll.
     stop: Signal,
-}
-
-enum Work {
-    Event(FileId, Event),
-    DropEverything,
 }
 
 impl EventQueue {
@@ -99,17 +99,14 @@ impl EventQueue {
         workers
     }
 
-    fn next(&self, duty: Duty) -> Option<Work> {
+    fn next(&self, duty: Duty) -> Option<(FileId, Told)> {
         let mut queue = self.queue.lock();
         loop {
             if queue.stopped {
                 return None;
             }
-            if duty == Duty::Recalls && std::mem::take(&mut queue.drop_everything) {
-                return Some(Work::DropEverything);
-            }
-            if let Some((file, event)) = queue.lane(duty).pop() {
-                return Some(Work::Event(file, event));
+            if let Some(next) = queue.lane(duty).pop() {
+                return Some(next);
             }
             queue.lane(duty).idle += 1;
             queue = self.changed.wait(queue);
@@ -146,7 +143,7 @@ impl Queue {
 }
 
 impl Lane {
-    fn push(&mut self, file: FileId, event: Event) {
+    fn push(&mut self, file: FileId, event: Told) {
         self.queued += 1;
         let waiting = self.waiting.entry(file).or_default();
         waiting.push_back(event);
@@ -155,7 +152,7 @@ impl Lane {
         }
     }
 
-    fn pop(&mut self) -> Option<(FileId, Event)> {
+    fn pop(&mut self) -> Option<(FileId, Told)> {
         let file = self.ready.pop_front()?;
         let event = self.waiting.get_mut(&file)?.pop_front()?;
         self.queued -= 1;
@@ -228,18 +225,16 @@ impl Inner {
                 "the metadata server has not heard of this client for too long: everything kept \
                  is given up"
             );
-            self.holdings.lost_all();
+            // The first event is the one that says so.
+            let number = events.events.first().map_or(0, |event| event.number);
+            self.holdings.lost_all(Numbered { epoch: poll.epoch, number });
             self.holdings.locks.doubt();
         }
         self.reassert_doubtful_locks()?;
         self.holdings.clock.polled(sent, events.lease_ms);
-        if self.holdings.take_dropped() && self.upper.is_some() {
-            self.events.queue.lock().drop_everything = true;
-            self.wake_worker(Duty::Recalls);
-        }
         for event in events.events {
             poll.have = poll.have.max(event.number);
-            self.take_event(event, &mut poll.acks);
+            self.take_event(event, poll);
         }
         if !poll.acks.is_empty() {
             let acks = AckEventsRequest { acks: poll.acks.clone() };
@@ -285,18 +280,20 @@ impl Inner {
         conn.reply(&header)
     }
 
-    fn take_event(self: &Arc<Self>, event: Event, acks: &mut Vec<EventAck>) {
+    fn take_event(self: &Arc<Self>, event: Event, poll: &mut Poll) {
         add(&self.counters.events, 1);
-        let forgotten = self.holdings.kept.lock().obey(event.number, &event.what);
-        let (duty, file) = match &event.what {
+        let Event { number, what } = event;
+        let which = Numbered { epoch: poll.epoch, number };
+        let forgotten = self.holdings.kept.lock().obey(which, &what);
+        let (duty, file) = match &what {
             EventKind::Recall(LeaseRange { file, .. }) => (Duty::Recalls, *file),
             EventKind::Report { file } => (Duty::Reports, *file),
             EventKind::Name { .. } | EventKind::Attributes { .. } => {
-                acks.push(EventAck { number: event.number, forgotten });
+                poll.acks.push(EventAck { number, forgotten, unconfirmed: false });
                 return;
             }
         };
-        self.events.queue.lock().lane(duty).push(file, event);
+        self.events.queue.lock().lane(duty).push(file, Told { which, what });
         self.wake_worker(duty);
     }
 
@@ -326,25 +323,17 @@ impl Inner {
     }
 
     fn work(&self, duty: Duty) {
-        while let Some(work) = self.events.next(duty) {
-            match work {
-                Work::DropEverything => {
-                    if let Some(upper) = &self.upper {
-                        upper.drop_everything();
-                    }
-                }
-                Work::Event(file, event) => {
-                    self.carry_out(file, &event);
-                    self.events.done(duty, file);
-                }
-            }
+        while let Some((file, event)) = self.events.next(duty) {
+            self.carry_out(file, &event);
+            self.events.done(duty, file);
         }
     }
 
     /// Says that an event was obeyed, until the server has heard it: somebody
     /// waits for that.
-    fn acknowledge(&self, file: FileId, number: u64) {
-        let request = AckEventsRequest { acks: vec![EventAck { number, forgotten: false }] };
+    fn acknowledge(&self, file: FileId, number: u64, unconfirmed: bool) {
+        let ack = EventAck { number, forgotten: false, unconfirmed };
+        let request = AckEventsRequest { acks: vec![ack] };
         while let Err(error) = self.session.call(&Context::root(), &request) {
             tracing::warn!("file {file}: could not say that its lease is given up: {error}");
             if error.kind.retry() == Retry::Never || self.events.is_stopped() {
@@ -354,16 +343,16 @@ impl Inner {
         }
     }
 
-    fn carry_out(&self, file: FileId, event: &Event) {
+    fn carry_out(&self, file: FileId, event: &Told) {
         let mut state = self.open_state(file);
         if let (EventKind::Recall(_), None) = (&event.what, &state) {
             // Before another look: whoever opens it meanwhile, and was given a lease
             // before, either is seen or sees this.
-            self.holdings.kept.lock().news.given_up(event.number, file);
+            self.holdings.kept.lock().news.given_up(event.which, file);
             state = self.open_state(file);
         }
         let obeyed = match (&event.what, &state) {
-            (EventKind::Recall(lease), Some(state)) => self.recall(state, event.number, lease),
+            (EventKind::Recall(lease), Some(state)) => self.recall(state, event.which, lease),
             (EventKind::Report { .. }, Some(state)) => self.report(state),
             _ => {
                 // Closed, and perhaps the server does not know: then it need not
@@ -372,10 +361,12 @@ impl Inner {
                 true
             }
         };
+        let recalled = state.as_ref().filter(|_| matches!(event.what, EventKind::Recall(_)));
         if obeyed {
-            self.acknowledge(file, event.number);
+            let unconfirmed = recalled.is_some_and(|state| state.take_unconfirmed());
+            self.acknowledge(file, event.which.number, unconfirmed);
         }
-        if let (EventKind::Recall(_), Some(state)) = (&event.what, &state) {
+        if let Some(state) = recalled {
             self.end_recall(state);
         }
     }

@@ -5,7 +5,7 @@ use crate::client::Inner;
 use crate::config::Consistency;
 use crate::context::Context;
 use crate::core::lease::{CallKind, Enter, FileLease, blocks};
-use crate::core::news::Found;
+use crate::core::news::{Found, Numbered};
 use crate::counters::add;
 use crate::drive::Call;
 use crate::file::OpenState;
@@ -80,6 +80,10 @@ pub(crate) fn enter<'a>(
         if !call.inner.holdings.clock.is_good() {
             granted = None;
             call.inner.holdings.clock.wait(waits.patience(call, &ranges))?;
+        }
+        if kind != CallKind::Page && !call.inner.holdings.drops.is_clean() {
+            granted = None;
+            call.inner.holdings.drops.wait(waits.patience(call, &ranges))?;
         }
         let first = granted.is_some();
         let mut lease = granted.take().unwrap_or_else(|| call.file.lease());
@@ -287,8 +291,19 @@ impl OpenState {
 impl Inner {
     /// Gives up a lease that the server wants back; false: what was written
     /// could not be reported, and the server must not believe it was.
-    pub(crate) fn recall(&self, state: &OpenState, number: u64, wanted: &LeaseRange) -> bool {
+    pub(crate) fn recall(&self, state: &OpenState, number: Numbered, wanted: &LeaseRange) -> bool {
         add(&self.counters.recalls, 1);
+        let obeyed = self.give_back(state, number, wanted);
+        if !state.is_unconfirmed() {
+            return obeyed;
+        }
+        // What may come late of a write that failed is fenced off, and with it all
+        // that this client writes to the file: it begins anew.
+        let all = LeaseRange { file: state.id, start: 0, end: TO_THE_END, mode: LeaseMode::Write };
+        self.give_back(state, number, &all)
+    }
+
+    fn give_back(&self, state: &OpenState, number: Numbered, wanted: &LeaseRange) -> bool {
         state.lease().begin_recall(wanted.start, wanted.end, wanted.mode);
         state.lease_changed.notify_all();
         wait_quiet(state);

@@ -22,6 +22,7 @@ mod copy;
 pub mod core;
 mod counters;
 mod drive;
+mod drops;
 mod events;
 mod fence;
 mod file;

@@ -347,12 +347,12 @@ sample_struct! {
     RemoveXattrRequest { file, name }
     StatfsRequest {}
     OpenRequest { file, rights }
-    CloseRequest { files }
+    CloseRequest { files, unconfirmed }
     ReassertRequest { files, leases, last }
     LeaseRange { file, start, end, mode }
     HeldLease { lease, generation }
     Event { number, what }
-    EventAck { number, forgotten }
+    EventAck { number, forgotten, unconfirmed }
     Events { events, lease_ms, lapsed }
     Granted { lease, attr, pending_truncate }
     PollEventsRequest { have }

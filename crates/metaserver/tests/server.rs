@@ -321,7 +321,11 @@ fn a_change_waits_for_another_client_and_not_for_one_that_hung_up() {
         assert_eq!(keeper.ask(&name).unwrap_err().kind, known(), "not yet");
         assert!(!made.is_finished());
         let number = first[0].number;
-        let acks = [number, number + 1].map(|number| EventAck { number, forgotten: true });
+        let acks = [number, number + 1].map(|number| EventAck {
+            number,
+            forgotten: true,
+            unconfirmed: false,
+        });
         keeper.ask(&AckEventsRequest { acks: acks.to_vec() }).unwrap();
         assert_eq!(made.join().unwrap().nlink, 2);
         let gone = LookupRequest { parent: FileId::ROOT, name: b"gone"[..].into() };

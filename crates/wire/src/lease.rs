@@ -67,6 +67,10 @@ records! {
         /// Nothing at all is kept of this directory or file any more: no more
         /// events of names and attributes for it, please.
         forgotten: bool,
+        /// Of a lease that is given up: a write under it has failed, and may still
+        /// reach a data server. With it, everything that the client held of the
+        /// file is given up, and the file is fenced before others are let in.
+        unconfirmed: bool,
     }
     /// What a poll brings.
     Events {

@@ -381,6 +381,9 @@ requests! {
     CloseRequest(Close) -> () {
         /// The files.
         files: Vec<FileId>,
+        /// Those among them of which a write has failed, and may still reach a
+        /// data server: they are fenced.
+        unconfirmed: Vec<FileId>,
     }
     /// After the server came back: files that are open, once for each open,
     /// and leases. Answers with the leases that are lost.

@@ -8,6 +8,8 @@ pub mod kept;
 pub mod lease;
 pub mod news;
 pub mod plan;
+#[cfg(test)]
+pub(crate) mod sample;
 pub mod stream;
 pub mod transfer;
 pub mod unknown_sizes;

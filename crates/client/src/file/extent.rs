@@ -147,26 +147,11 @@ impl OpenState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_types::{FileId, FileKind};
+    use crate::core::sample;
+    use weir_types::FileId;
 
     fn attr(change: u64, size: u64) -> Attr {
-        let time = Timestamp(change as i64 * 10);
-        Attr {
-            file: FileId(7),
-            kind: FileKind::File,
-            mode: 0o644,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            size,
-            atime: time,
-            mtime: time,
-            ctime: time,
-            change,
-            generation: Generation(0),
-            preferred_io_bytes: 4096,
-        }
+        sample::attr(FileId(7), change, size)
     }
 
     /// As when a size is committed in the background while `stat` asks.

@@ -10,7 +10,7 @@ use crate::writer::Writer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use weir_host::sync::{Condvar, Mutex, MutexGuard, RwLock};
-use weir_types::{FileId, Generation};
+use weir_types::{Error, ErrorKind, FileId, Generation};
 use weir_wire::meta::OpenFile;
 
 /// What all handles of a file share.
@@ -39,6 +39,8 @@ pub(crate) struct OpenState {
     /// What the file said when it was opened first: what is kept of it is kept
     /// one way by all handles.
     pub(super) hint: Option<Consistency>,
+    /// A write has failed, and may still reach a data server.
+    unconfirmed: AtomicBool,
 }
 
 impl OpenState {
@@ -71,6 +73,7 @@ impl OpenState {
             resizing: AtomicU32::new(0),
             unleased: AtomicBool::new(false),
             hint: open.consistency,
+            unconfirmed: AtomicBool::new(false),
         };
         state.take_capability(&open.capability);
         if made_empty {
@@ -107,6 +110,31 @@ impl OpenState {
             && self.generation().0 > self.own_generation.load(Ordering::Acquire)
             && !self.is_resizing()
             && !self.unleased.load(Ordering::Acquire)
+    }
+
+    /// A change of the objects has failed like this: if no server has refused it, it
+    /// may be done yet.
+    pub(crate) fn change_failed(&self, error: &Error) {
+        let refused =
+            matches!(error.kind, ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::ReadOnly);
+        if !refused {
+            self.leave_unconfirmed();
+        }
+    }
+
+    /// Something may still reach a data server.
+    pub(crate) fn leave_unconfirmed(&self) {
+        self.unconfirmed.store(true, Ordering::Release);
+    }
+
+    /// Whether something may; then the file has to be fenced when its leases go.
+    pub(crate) fn is_unconfirmed(&self) -> bool {
+        self.unconfirmed.load(Ordering::Acquire)
+    }
+
+    /// The metadata server is told, and sees to it.
+    pub(crate) fn take_unconfirmed(&self) -> bool {
+        self.unconfirmed.swap(false, Ordering::AcqRel)
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {

@@ -132,6 +132,7 @@ impl Writer {
                 Ok(()) => self.note_written(op.plan()),
                 Err(error) => {
                     call.inner.counters.presence.data_lost(call.file.id, &error);
+                    call.file.change_failed(&error);
                     self.error.get_or_insert(error);
                 }
             }

@@ -29,6 +29,9 @@ impl Writer {
         writer.send_gathered(call);
         writer.finish_all(call);
         let changed = writer.change_objects(call, space, offset..end);
+        if let Err(error) = &changed {
+            call.file.change_failed(error);
+        }
         // What was fetched ahead meanwhile may be of before.
         call.file.reader().clear();
         let grows = !keep_size && end > call.file.size();

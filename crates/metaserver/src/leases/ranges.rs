@@ -251,6 +251,16 @@ impl Ranges {
         held
     }
 
+    /// What a session may write of a file is another's from now on.
+    pub fn hand_over(&mut self, from: SessionId, file: FileId, to: SessionId) {
+        let pieces = self.held(from, file).map_or_else(Vec::new, |held| held.pieces.clone());
+        self.drop_file(from, file);
+        for piece in pieces.iter().filter(|piece| piece.hold.mode == LeaseMode::Write) {
+            let (start, end, mode) = (piece.start, piece.end, LeaseMode::Write);
+            self.grant(to, &LeaseRange { file, start, end, mode }, None);
+        }
+    }
+
     /// The files of which a session holds something.
     pub fn files_of(&self, session: SessionId) -> Vec<FileId> {
         self.files_of.get(&session).into_iter().flatten().copied().collect()

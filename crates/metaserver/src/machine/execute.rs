@@ -197,7 +197,7 @@ impl<E: Engine> MetaMachine<E> {
             if self.opens.close(session, file) && self.orphans.contains(&file) {
                 self.background.collect(file);
             }
-            self.closed(session, file);
+            self.closed(session, file, effects.unconfirmed.contains(&file));
         }
         if let Some(file) = effects.orphaned {
             self.orphans.insert(file);

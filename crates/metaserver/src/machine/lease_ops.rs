@@ -23,6 +23,8 @@ use weir_wire::meta::{MetaPrefix, ReassertRequest};
 
 /// Files fenced at each tick whose writers have ended.
 const FENCES_PER_TICK: usize = 256;
+/// No session: it holds what nobody holds any more that has still to be fenced.
+pub(super) const NOBODY: SessionId = SessionId(0);
 /// A poll waits for this part of the lease time.
 const POLL_PART: u64 = 3;
 
@@ -86,6 +88,15 @@ impl Leases {
     /// A request that was told to wait gets this answer.
     pub fn answer(&mut self, ticket: ParkedTicket, answer: Answer) {
         self.answers.push((ticket, answer));
+    }
+
+    /// A session holds nothing of a file any more, but what it wrote may come yet:
+    /// as if it had died with what it held there.
+    fn disown(&mut self, session: SessionId, file: FileId) {
+        if self.ranges.writes(session, file) {
+            self.ranges.hand_over(session, file, NOBODY);
+            self.orphaned.push_back((NOBODY, file));
+        }
     }
 
     /// Names and values for people.
@@ -348,6 +359,7 @@ impl<E: Engine> MetaMachine<E> {
             match &ask {
                 Ask::Attributes(file) => leases.beliefs.remove(session, *file),
                 Ask::Name(dir, _) if ack.forgotten => leases.beliefs.remove(session, *dir),
+                Ask::Recall(file, ..) if ack.unconfirmed => leases.disown(session, *file),
                 &Ask::Recall(file, start, end, mode) => {
                     leases.ranges.give_up(session, &LeaseRange { file, start, end, mode });
                 }
@@ -423,9 +435,15 @@ impl<E: Engine> MetaMachine<E> {
     }
 
     /// The last open of a file in a session is gone, and its leases with it.
-    pub(super) fn closed(&mut self, session: SessionId, file: FileId) {
-        if self.opens.rights(session, file).is_none() && self.leases.ranges.drop_file(session, file)
-        {
+    /// `unconfirmed`: what it wrote may come yet.
+    pub(super) fn closed(&mut self, session: SessionId, file: FileId, unconfirmed: bool) {
+        if self.opens.rights(session, file).is_some() {
+            return;
+        }
+        if unconfirmed {
+            self.leases.disown(session, file);
+        }
+        if self.leases.ranges.drop_file(session, file) || unconfirmed {
             self.leases.waiting.file_changed(file);
         }
     }

@@ -2,6 +2,7 @@
 //! acknowledge, requests that came before, and the time after a restart. And
 //! what becomes of those who do not answer.
 
+use super::lease_ops::NOBODY;
 use super::waiting::{Asked, ParkedTicket, Waits};
 use super::{MetaMachine, Moment};
 use crate::leases::events::Ask;
@@ -159,8 +160,8 @@ impl<E: Engine> MetaMachine<E> {
             found.dead_leases.iter().filter(|(who, file)| leases.ranges.writes(*who, *file));
         let fenced: BTreeSet<FileId> = fenced.map(|(_, file)| *file).collect();
         for file in fenced {
-            // Nobody has this number: of all sessions.
-            for who in leases.ranges.other_writers(SessionId(0), file) {
+            // Of all sessions.
+            for who in leases.ranges.other_writers(NOBODY, file) {
                 if self.is_silent(who, now) {
                     found.dead_leases.insert((who, file));
                 } else if !found.dead_leases.contains(&(who, file)) {

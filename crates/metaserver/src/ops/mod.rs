@@ -105,6 +105,8 @@ pub struct Effects {
     pub reasserted: Vec<(FileId, Rights)>,
     /// Files that the session has closed.
     pub closed: Vec<FileId>,
+    /// Those among them to which it may have written what comes yet.
+    pub unconfirmed: Vec<FileId>,
     /// A file lost its last name and may be open.
     pub orphaned: Option<FileId>,
     /// A dead list has been queued.

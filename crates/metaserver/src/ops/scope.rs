@@ -7,7 +7,7 @@
 
 use crate::leases::ranges::whole;
 use crate::ops::confine::Confined;
-use crate::ops::{Outcome, hints, names};
+use crate::ops::{Outcome, hints, inodes, names};
 use weir_metastore::Tx;
 use weir_types::codec::Reader;
 use weir_types::{Attr, Decode, Error, FileId, FileKind};
@@ -134,8 +134,14 @@ pub fn of(
         Op::CommitSize => {
             let asked = decode::<CommitSizeRequest>(body, root)?;
             scope.attributes.push(asked.file);
-            if !polls || hints::without_leases(tx, asked.file)? {
-                // It wrote without a lease: nobody may keep what was there.
+            // It wrote without a lease, or has lost that since: nobody may keep what
+            // was there. (What says nothing new is a report that the end of a recall
+            // has overtaken: it must not wait for who waits for it.)
+            let inode = inodes::find(tx, asked.file)?;
+            let news = inode.is_some_and(|inode| {
+                inode.generation == asked.generation && inode.size < asked.size
+            });
+            if !polls || news || hints::without_leases(tx, asked.file)? {
                 scope.claims.push(whole(asked.file, LeaseMode::Write));
             }
         }

@@ -301,7 +301,7 @@ impl<E: Engine> Cluster<E> {
     }
 
     pub fn close(&mut self, client: &mut Client, file: FileId) {
-        self.make(client, &CloseRequest { files: vec![file] }).unwrap();
+        self.make(client, &CloseRequest { files: vec![file], unconfirmed: vec![] }).unwrap();
     }
 
     /// Every name of a directory, in listing order.
