@@ -232,6 +232,12 @@ impl Events {
         known.lapse = Some(known.push(Ask::Attributes(FileId::ROOT), now_ms));
     }
 
+    /// The event with whose acknowledgement a session says that it has given everything
+    /// up, if one is outstanding.
+    pub fn lapse_of(&self, session: SessionId) -> Option<u64> {
+        self.sessions.get(&session)?.lapse
+    }
+
     /// What a session that has received `have` has to be told, and whether it
     /// has to give up everything. `None`: nothing.
     pub fn news(&self, session: SessionId, have: u64) -> Option<(Vec<Event>, bool)> {

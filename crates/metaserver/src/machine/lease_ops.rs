@@ -239,12 +239,12 @@ impl<E: Engine> MetaMachine<E> {
         if op == Op::Acquire
             && let Some(asked) = scope.claims.first()
         {
+            let lease = self.wanted(session, asked)?;
             let rights = self.opens.rights(session, asked.file);
             if !rights.is_some_and(|rights| may_hold(rights, asked.mode)) {
                 // As above.
                 return Ok(Scope::default());
             }
-            let lease = self.wanted(session, asked)?;
             widened(&mut scope, lease);
         }
         Ok(scope)

@@ -115,6 +115,18 @@ impl<E: Engine> MetaMachine<E> {
                     }
                     return;
                 }
+                if let Some(lapse) = leases.events.lapse_of(who)
+                    && !self.is_silent(who, now)
+                {
+                    // It has not obeyed: all that it was asked became one thing, which it
+                    // does not know yet.
+                    if self.is_overdue(who, lapse, now) {
+                        found.give_up(key);
+                    } else {
+                        found.waits.events.insert((who, lapse));
+                    }
+                    return;
+                }
                 if matches!(key.1, Ask::Name(..) | Ask::Report(_)) && !self.is_silent(who, now) {
                     // It has obeyed, and learned nothing new since.
                     return;

@@ -60,6 +60,31 @@ fn a_writer_that_died_is_fenced_off_before_anybody_else_reads() {
     assert_eq!(w.heard(&mut a, &lookup("f")).keep & (known | SIZE_UNKNOWN), known);
 }
 
+/// It loses its leases because it does not obey one event: that is no answer to the
+/// others.
+#[test]
+fn who_loses_its_leases_has_not_obeyed_what_it_was_asked_besides() {
+    let mut w = World::new();
+    let (mut a, mut b, mut c) = (w.mount(), w.mount(), w.mount());
+    let file = w.create(&mut a, "f");
+    assert!(w.heard(&mut a, &lookup("n")).said.is_err());
+    w.waits(&mut c, &OpenRequest { file, rights: Rights::READ_WRITE });
+    w.obey(&mut a);
+    let wanted = w.waits(&mut c, &acquire(whole(file, LeaseMode::Write)));
+    w.pass(30_000, &mut [&mut a, &mut b, &mut c]);
+    let made = w.waits(&mut b, &create_request(ROOT, "n"));
+    w.pass(11_000, &mut [&mut a, &mut b, &mut c]);
+    assert!(w.later::<AcquireRequest>(wanted).is_some(), "after 40 s");
+    assert!(
+        w.later::<CreateRequest>(made).is_none(),
+        "it still believes that there is no such name"
+    );
+    assert!(w.poll(&mut a).lapsed);
+    let number = a.have;
+    w.ack(&mut a, number, false);
+    assert!(w.later::<CreateRequest>(made).unwrap().said.is_ok());
+}
+
 #[test]
 fn a_reader_that_died_costs_no_fence() {
     let mut w = World::new();
