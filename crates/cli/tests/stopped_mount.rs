@@ -84,7 +84,7 @@ fn others_go_on_without_a_mount_that_stopped_and_it_serves_nothing_stale_afterwa
     // With nobody in the way it is quick again.
     let begin = Instant::now();
     file_a.write_all_at(&[4; 8192], 0).unwrap();
-    assert!(begin.elapsed() < LEASE, "waited {:?}", begin.elapsed());
+    assert!(begin.elapsed() < 3 * LEASE, "waited {:?}", begin.elapsed());
 
     drop(stopped);
     assert!(b.join("new").exists() && !b.join("name").exists(), "names of before the stop");

@@ -36,7 +36,7 @@ fn users(place: &Place, at: &Path) -> [Program; 2] {
 fn quickly(command: impl FnOnce() -> Said) -> Said {
     let begin = Instant::now();
     let said = command();
-    assert!(begin.elapsed() < Duration::from_secs(8), "{:?}: {said:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}: {said:?}", begin.elapsed());
     said
 }
 
