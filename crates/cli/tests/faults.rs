@@ -28,25 +28,6 @@ fn signal(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
 }
 
-/// Stopped daemons, which go on when this is gone.
-struct Stopped(Vec<i32>);
-
-impl Stopped {
-    fn these(cluster: &Cluster<'_>, daemons: &[&str]) -> Self {
-        let pids: Vec<i32> = daemons.iter().map(|daemon| cluster.pid(daemon)).collect();
-        pids.iter().for_each(|pid| signal(*pid, Signal::STOP));
-        Self(pids)
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        for pid in &self.0 {
-            let _ = kill_process(Pid::from_raw(*pid).unwrap(), Signal::CONT);
-        }
-    }
-}
-
 fn mounted<'a>(place: &'a Place, name: &str, options: &str) -> (Cluster<'a>, PathBuf) {
     let cluster = place.up(name, &["--targets", "4"]);
     let at = place.path("m");
@@ -84,7 +65,7 @@ fn a_killed_program_is_gone_at_once_whatever_call_it_waits_in() {
     let place = Place::new();
     let (cluster, at) = mounted(&place, "kill", "ttl=0");
     let mut programs = programs(&place, &at, &CALLS, false);
-    let stopped = Stopped::these(&cluster, &ALL);
+    let stopped = cluster.stopped(&ALL);
     wait_until_stuck(&programs);
     let begin = Instant::now();
     for program in &programs {
@@ -114,7 +95,7 @@ fn a_signal_that_a_program_handles_fails_no_call_as_on_a_local_disk() {
     let (cluster, at) = mounted(&place, "intr", "ttl=0");
     let calls = ["read", "stat", "open", "readdir", "unlink", "fsync", "close"];
     let mut programs = programs(&place, &at, &calls, true);
-    let stopped = Stopped::these(&cluster, &ALL);
+    let stopped = cluster.stopped(&ALL);
     wait_until_stuck(&programs);
     programs.iter().for_each(Program::interrupt);
     std::thread::sleep(Duration::from_millis(500));
@@ -124,7 +105,7 @@ fn a_signal_that_a_program_handles_fails_no_call_as_on_a_local_disk() {
         assert_eq!(program.report().failed, 0, "{}: {}", program.call, program.log());
     }
     // Killed after that signal, which is all that the kernel tells of.
-    let stopped = Stopped::these(&cluster, &ALL);
+    let stopped = cluster.stopped(&ALL);
     wait_until_stuck(&programs);
     programs.iter().for_each(Program::interrupt);
     std::thread::sleep(Duration::from_millis(500));
@@ -154,7 +135,7 @@ fn programs_that_wait_for_one_server_hold_up_nobody_who_needs_another() {
     };
     let mut programs: Vec<Program> = (0..48).map(start).collect();
     eventually("all programs work", || programs.iter().all(|p| p.report().calls > 0));
-    let stopped = Stopped::these(&cluster, &["data-2"]);
+    let stopped = cluster.stopped(&["data-2"]);
     wait_until_stuck(&programs);
     let begin = Instant::now();
     let mut file = fs::File::create(at.join("three/file")).unwrap();
@@ -204,7 +185,7 @@ fn a_stopped_daemon_holds_no_call_beyond_the_bound_and_work_goes_on_when_it_is_b
     // But for a page fault, whose failure ends a program with SIGBUS.
     let programs = programs(&place, &at, &CALLS[..9], false);
     for daemons in [&["meta"][..], &["data-2"], &["meta", "data-1", "data-3"], &ALL] {
-        let stopped = Stopped::these(&cluster, daemons);
+        let stopped = cluster.stopped(daemons);
         // Longer than the timeout: calls fail meanwhile.
         std::thread::sleep(Duration::from_secs(TIMEOUT_S + 1));
         drop(stopped);
