@@ -2,12 +2,15 @@
 //! open files) and `flock`.
 #![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
+mod coherence_io;
 mod harness;
 
+use coherence_io::{Block, open_direct};
 use harness::{Cluster, Place, eventually, kill_and_wait, root};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -125,7 +128,7 @@ fn who_waits_for_a_lock_gets_it_when_the_other_mount_unlocks() {
     lock(&a, UNLOCK, 0, 0).unwrap();
     let (result, at) = waits.recv_timeout(LONG).unwrap();
     result.unwrap();
-    assert!(at - unlocked < Duration::from_secs(2), "{:?}", at - unlocked);
+    assert!(at - unlocked < Duration::from_secs(5), "{:?}", at - unlocked);
     drop(other);
 }
 
@@ -429,4 +432,54 @@ fn a_lock_whose_owner_died_while_the_metadata_server_was_away_is_free_afterwards
     std::thread::sleep(Duration::from_secs(4));
     place.weir(&["up", "--name", &cluster.name]).ok();
     eventually("it is free", || try_lock().is_ok());
+}
+
+/// Not a test: locks the file that it has as its standard input, and reads it.
+#[test]
+fn reader_process() {
+    if std::env::var_os("WEIR_TEST_READER").is_none() {
+        return;
+    }
+    let file = File::from(io::stdin().as_fd().try_clone_to_owned().unwrap());
+    lock(&file, EXCLUSIVE, 0, 0).unwrap();
+    file.read_exact_at(&mut Block::of(0).0, 0).unwrap();
+}
+
+/// Whether a thread of the process is in a call that reads at a position.
+fn is_reading(pid: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let call = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("syscall"));
+    let is_read = |call: String| call.starts_with(&format!("{} ", libc::SYS_pread64));
+    tasks.map(call).any(|call| call.is_ok_and(is_read))
+}
+
+#[test]
+fn the_lock_of_a_killed_process_is_free_though_its_parent_keeps_the_same_open_file() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = two_mounts(&place);
+    std::fs::write(place.path("a/f"), [7; 4096]).unwrap();
+    let b = open(place.path("b/f"));
+    let file = open_direct(&place.path("a/f"));
+    let stopped = cluster.stopped(&["data-1", "data-2"]);
+    let mut reader = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "reader_process"])
+        .env("WEIR_TEST_READER", "")
+        .stdin(Stdio::from(file.try_clone().unwrap()))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    // It reads when it has its lock.
+    eventually("it waits for the data server", || is_reading(reader.id()));
+    assert_eq!(errno(lock(&b, SHARED, 0, 0)), Some(libc::EAGAIN));
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+    eventually("the lock is free", || lock(&b, EXCLUSIVE, 0, 0).is_ok());
+    drop(stopped);
+    // The file was open all the while, and is.
+    let mut block = Block::of(0);
+    file.read_exact_at(&mut block.0, 0).unwrap();
+    assert_eq!(block.0, [7; 4096]);
 }

@@ -383,7 +383,7 @@ fn a_client_that_was_stopped_changes_nothing_any_more_and_is_told() {
     file.write_at(&ctx, 0, b"the others").unwrap();
     file.sync(&ctx).unwrap();
     let waited = begin.elapsed();
-    assert!(waited < Duration::from_millis(3 * LEASE_MS), "{waited:?}");
+    assert!(waited < Duration::from_millis(6 * LEASE_MS), "{waited:?}");
     process.signal("-CONT");
     std::fs::write(cluster.dir().join("go"), "").unwrap();
     assert!(process.0.wait().unwrap().success(), "it was told that its writes were lost");
@@ -446,7 +446,7 @@ fn what_a_killed_client_had_written_is_seen_by_others_with_its_size() {
     let begin = Instant::now();
     let file = open(&other, b"f");
     let found = read(&file, 0, 1 << 20);
-    assert!(begin.elapsed() < Duration::from_millis(3 * LEASE_MS));
+    assert!(begin.elapsed() < Duration::from_millis(6 * LEASE_MS));
     assert!(found.len() >= 100_000 && found[..100_000] == [b'a'; 100_000], "what was synced");
     assert!(found[100_000..].iter().all(|byte| [0, b'b'].contains(byte)));
     assert!(found.len() > 500_000, "what was sent is there: {}", found.len());

@@ -6,7 +6,8 @@
 //! last close. Locks of open file descriptions (`F_OFD_SETLK`) it leaves to the
 //! file system, without telling them apart from those of processes: so every
 //! lock is remembered with the handle it was taken through, and what is left of
-//! them goes with the handle. A lock of a process has gone with its `FLUSH` by then.
+//! them goes with the handle. Those of a process go with its `FLUSH`, and are not
+//! remembered any longer: a handle may live long and be locked by very many.
 
 use crate::fuse::{self, NodeId, ReleaseArgs, Reply};
 use crate::lock_kind::waits_for_open_file;
@@ -27,6 +28,17 @@ impl HandleLocks {
     /// An owner is about to lock through a handle.
     pub(crate) fn note(&self, fh: u64, owner: u64) {
         self.lock().entry(fh).or_default().insert(owner);
+    }
+
+    /// An owner has unlocked all.
+    pub(crate) fn forget(&self, fh: u64, owner: u64) {
+        let mut handles = self.lock();
+        if let Some(owners) = handles.get_mut(&fh) {
+            owners.remove(&owner);
+            if owners.is_empty() {
+                handles.remove(&fh);
+            }
+        }
     }
 
     /// The handle is closed: whose locks may be left.
@@ -150,6 +162,12 @@ mod tests {
         locks.note(2, 12);
         assert_eq!(locks.close(1), HashSet::from([10, 11]));
         assert!(locks.close(1).is_empty());
+        locks.forget(2, 13);
         assert_eq!(locks.close(2), HashSet::from([12]));
+        for owner in 0..100 {
+            locks.note(3, owner);
+            locks.forget(3, owner);
+        }
+        assert!(locks.lock().is_empty(), "processes that have closed theirs");
     }
 }

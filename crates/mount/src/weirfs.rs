@@ -458,12 +458,14 @@ impl Filesystem for WeirFs {
         let flushed = self.handle(fh)?.file()?.file.flush(&data_context(ctx));
         // Whoever gets the lock next sees what was written under it.
         self.client.unlock_all(&Context::root(), self.file(node)?, owner, false);
+        self.locks.forget(fh, owner);
         Ok(flushed?)
     }
 
-    fn abandon(&self, node: NodeId, _fh: u64, owner: u64) {
+    fn abandon(&self, node: NodeId, fh: u64, owner: u64) {
         if let Ok(file) = self.file(node) {
             self.client.unlock_all_later(file, owner, false);
+            self.locks.forget(fh, owner);
         }
     }
 

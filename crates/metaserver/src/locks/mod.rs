@@ -42,6 +42,27 @@ struct Waiter {
     asked_ms: u64,
 }
 
+/// What a session holds.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Files that it has locks on, and how many.
+    files: BTreeMap<FileId, usize>,
+    /// Of all files: asked for with every request.
+    all: usize,
+}
+
+impl Counts {
+    /// The locks on a file were `before`, and are `now`, of one of its owners.
+    fn change(&mut self, file: FileId, before: usize, now: usize) {
+        self.all = self.all + now - before;
+        let of_file = self.files.entry(file).or_default();
+        *of_file = *of_file + now - before;
+        if *of_file == 0 {
+            self.files.remove(&file);
+        }
+    }
+}
+
 /// How far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
@@ -60,8 +81,7 @@ pub type WaitId = (SessionId, u64);
 #[derive(Debug, Default)]
 pub struct Locks {
     files: BTreeMap<FileId, BTreeMap<Owner, Vec<Lock>>>,
-    /// Files that each session has locks on, and how many.
-    counts: BTreeMap<SessionId, BTreeMap<FileId, usize>>,
+    counts: BTreeMap<SessionId, Counts>,
     waiters: BTreeMap<WaitId, Waiter>,
     /// Waiting requests of each file in the order of their arrival.
     queues: BTreeMap<FileId, Vec<(u64, WaitId)>>,
@@ -228,7 +248,7 @@ impl Locks {
         for id in mine {
             self.forget_waiter(id);
         }
-        for file in self.counts.remove(&session).unwrap_or_default().into_keys() {
+        for file in self.counts.remove(&session).unwrap_or_default().files.into_keys() {
             if let Some(owners) = self.files.get_mut(&file) {
                 owners.retain(|owner, _| owner.session != session);
                 if owners.is_empty() {
@@ -257,14 +277,14 @@ impl Locks {
 
     /// Locks that are held, and requests that wait.
     pub fn totals(&self) -> (usize, usize) {
-        let held = self.counts.values().flat_map(BTreeMap::values).sum();
+        let held = self.counts.values().map(|counts| counts.all).sum();
         let waiting = self.waiters.values().filter(|waiter| waiter.state != Waits::Told);
         (held, waiting.count())
     }
 
     /// How many locks a session holds.
     pub fn count(&self, session: SessionId) -> usize {
-        self.counts.get(&session).map_or(0, |files| files.values().sum())
+        self.counts.get(&session).map_or(0, |counts| counts.all)
     }
 
     fn held(&self, file: FileId, owner: Owner) -> &[Lock] {
@@ -291,25 +311,18 @@ impl Locks {
     fn take(&mut self, owner: Owner, lock: &Lock) {
         let owners = self.files.entry(lock.file).or_default();
         let held = owners.entry(owner).or_default();
+        let before = held.len();
         apply(held, lock);
-        if held.is_empty() {
+        let now = held.len();
+        if now == 0 {
             owners.remove(&owner);
         }
-        let of_session = |owners: &BTreeMap<Owner, Vec<Lock>>| {
-            let mine = owners.iter().filter(|(other, _)| other.session == owner.session);
-            mine.map(|(_, held)| held.len()).sum::<usize>()
-        };
-        let now = of_session(owners);
         if owners.is_empty() {
             self.files.remove(&lock.file);
         }
         let counts = self.counts.entry(owner.session).or_default();
-        if now == 0 {
-            counts.remove(&lock.file);
-        } else {
-            counts.insert(lock.file, now);
-        }
-        if counts.is_empty() {
+        counts.change(lock.file, before, now);
+        if counts.all == 0 {
             self.counts.remove(&owner.session);
         }
     }

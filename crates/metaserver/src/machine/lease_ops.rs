@@ -309,6 +309,8 @@ impl<E: Engine> MetaMachine<E> {
         self.leases.waiting.session_changed(who);
         if self.sessions.by_id.contains_key(&who) {
             self.leases.events.lapse(who, now.monotonic_ms);
+            // There is room for events again.
+            self.leases.waiting.others_changed();
             self.answer_poll(who, false);
             tracing::warn!(session = who.0, "a client that did not answer lost its leases");
         }

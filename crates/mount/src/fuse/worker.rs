@@ -328,7 +328,8 @@ impl<F: Filesystem> Worker<F> {
             let now =
                 catch_unwind(AssertUnwindSafe(|| shared.fs.setlk(&ctx, header.node, args, false)));
             if matches!(now, Ok(Err(Errno::EAGAIN))) {
-                drop((active, waiting));
+                drop(waiting);
+                active.hand_on();
                 self.wait_aside(length);
                 return;
             }
