@@ -31,11 +31,13 @@ pub enum Kind {
     Names,
     /// The size of a file.
     Sizes,
+    /// The same, also asked for with `SEEK_END`.
+    Ends,
 }
 
 impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Blocks, Self::Appends, Self::Names, Self::Sizes];
+    /// All of them; what one holds another one need not do again.
+    pub const ALL: [Self; 4] = [Self::Blocks, Self::Appends, Self::Names, Self::Ends];
 }
 
 /// How much.

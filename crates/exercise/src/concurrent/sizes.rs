@@ -37,12 +37,16 @@ pub enum Op {
     SeekEnd,
 }
 
-pub struct Sizes {
+/// `SEEK`: also with `SEEK_END`.
+pub struct Asked<const SEEK: bool> {
     file: File,
     append: File,
 }
 
-impl Exercise for Sizes {
+pub type Sizes = Asked<false>;
+pub type Ends = Asked<true>;
+
+impl<const SEEK: bool> Exercise for Asked<SEEK> {
     type Op = Op;
     /// The size, if it was asked.
     type Result = Option<u64>;
@@ -65,7 +69,7 @@ impl Exercise for Sizes {
             0..3 => Op::Truncate { to: STEP * rng.u64(..MAX_STEPS) },
             3..6 => Op::Write { at: STEP * rng.u64(..MAX_STEPS) },
             6..10 => Op::Append,
-            10..12 => Op::SeekEnd,
+            10..12 if SEEK => Op::SeekEnd,
             _ => Op::Stat,
         }
     }
