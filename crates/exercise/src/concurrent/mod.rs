@@ -29,9 +29,9 @@ pub enum Kind {
     Appends,
     /// A few names of one directory.
     Names,
-    /// The size of a file.
+    /// The size of a file. `SEEK_END` may tell an end that is too far.
     Sizes,
-    /// The same, also asked for with `SEEK_END`.
+    /// The same, and `SEEK_END` must be right.
     Ends,
 }
 
