@@ -58,6 +58,35 @@ fn up_again(cluster: &Cluster<'_>) {
     cluster.place.weir(&["up", "--name", &cluster.name]).ok();
 }
 
+/// Whose truncation comes to an object after a newer one's is refused there, for ever.
+#[test]
+fn truncations_of_one_file_by_many_clients_at_once_do_not_wait_for_a_timeout() {
+    let place = Place::new();
+    let cluster = place.up("cutting", &["--targets", "4"]);
+    let clients: Vec<Client> = (0..4).map(|_| client(&cluster, true)).collect();
+    let file = create(&clients[0], b"f");
+    file.write_at(&Context::root(), 0, &noise(400_000, 3)).unwrap();
+    let longest = std::thread::scope(|scope| {
+        let cuts = |(i, client)| {
+            let file = open(client, b"f");
+            move || {
+                let mut longest = Duration::ZERO;
+                for round in 0..60_u64 {
+                    let before = Instant::now();
+                    file.truncate(&Context::root(), 1 + (round * 7919 + i * 101_u64) % 400_000)
+                        .unwrap();
+                    longest = longest.max(before.elapsed());
+                }
+                longest
+            }
+        };
+        let threads: Vec<_> = (0..).zip(&clients).map(cuts).map(|cut| scope.spawn(cut)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).max()
+    });
+    let timeout = Duration::from_millis(clients[0].config().request_timeout_ms);
+    assert!(longest.unwrap() < timeout / 2, "a truncation took {longest:?}");
+}
+
 #[test]
 fn a_reader_sees_each_write_that_has_returned_with_size_and_time() {
     let place = Place::new();

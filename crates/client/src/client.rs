@@ -250,6 +250,10 @@ impl Inner {
         }
         if let Some(pending) = &open.pending_truncate {
             self.settle_pending(call, pending)?;
+            if state.generation() > pending.generation {
+                // Cut since: whoever asks for a lease is told what is left of that.
+                return Ok(handle);
+            }
         }
         state.take_lease(self, found);
         Ok(handle)

@@ -119,7 +119,7 @@ pub(crate) fn enter<'a>(
                 drop(lease);
                 let acquired = match &kick {
                     Some(kick) => acquire_until(call, start, end, kick),
-                    None => acquire(call, start, end, kind.mode()).map(Some),
+                    None => acquire(call, start, end, kind.mode()),
                 };
                 let mut lease = call.file.lease();
                 lease.asked(id);
@@ -203,8 +203,14 @@ fn merged(bytes: &[Range<u64>]) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Asks the server for a lease.
-fn acquire(call: Call<'_>, start: u64, end: u64, mode: LeaseMode) -> Result<(LeaseRange, Found)> {
+/// Asks the server for a lease; `None`: it is to be asked again, because the file was cut
+/// since, and what is left of that by whoever did it has to be known before the lease is used.
+fn acquire(
+    call: Call<'_>,
+    start: u64,
+    end: u64,
+    mode: LeaseMode,
+) -> Result<Option<(LeaseRange, Found)>> {
     let file = call.file;
     let request = AcquireRequest { lease: LeaseRange { file: file.id, start, end, mode } };
     add(&call.inner.counters.acquires, 1);
@@ -216,8 +222,11 @@ fn acquire(call: Call<'_>, start: u64, end: u64, mode: LeaseMode) -> Result<(Lea
     }
     if let Some(pending) = &granted.pending_truncate {
         call.inner.settle_pending(call, pending)?;
+        if file.generation() > pending.generation {
+            return Ok(None);
+        }
     }
-    Ok((granted.lease, found))
+    Ok(Some((granted.lease, found)))
 }
 
 /// The same for a page that is written back, which cannot wait for others who want it
@@ -232,7 +241,7 @@ fn acquire_until(
     let ctx = Context { interrupt, ..call.ctx.clone() };
     match acquire(Call { ctx: &ctx, ..call }, start, end, LeaseMode::Write) {
         Err(error) if error.kind == ErrorKind::Interrupted => Ok(None),
-        result => result.map(Some),
+        result => result,
     }
 }
 
