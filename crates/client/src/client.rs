@@ -9,6 +9,7 @@ use crate::events::EventQueue;
 use crate::file::{File, OpenState};
 use crate::holdings::Holdings;
 use crate::leases::UpperCache;
+use crate::pairs::Pairs;
 use crate::presence::Watch;
 use crate::servers::Servers;
 use crate::session::MetaSession;
@@ -52,6 +53,7 @@ pub(crate) struct Inner {
     pub(crate) buffers: BufferPool,
     pub(crate) holdings: Arc<Holdings>,
     pub(crate) events: EventQueue,
+    pub(crate) pairs: Pairs,
     /// What caches on top of this client.
     pub(crate) upper: Option<Arc<dyn UpperCache>>,
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -95,6 +97,7 @@ impl Client {
             buffers: BufferPool::new(BUFFER_BYTES),
             stop: Arc::default(),
             events: EventQueue::new()?,
+            pairs: Pairs::default(),
             session,
             holdings,
             upper,
