@@ -497,3 +497,39 @@ fn a_client_uses_more_files_than_it_may_hold_leases_on() {
         assert!(seen == expected.as_bytes()[..4], "{n}: by another");
     }
 }
+
+/// Gives up what it keeps slowly.
+struct Slow(Duration);
+
+impl UpperCache for Slow {
+    fn drop_pages(&self, _file: FileId, _start: u64, _end: u64) {
+        std::thread::sleep(self.0);
+    }
+    fn drop_everything(&self) {}
+}
+
+#[test]
+fn who_waits_for_another_client_is_not_told_that_the_metadata_server_is_away() {
+    let place = Place::new();
+    let cluster = place.up("waits", &[]);
+    let slow = Arc::new(Slow(Duration::from_secs(8)));
+    let a = Client::connect_with(library::config(&cluster), slow).unwrap();
+    let (b, ctx) = (client(&cluster, true), Context::root());
+    create(&b, b"f").close(&ctx).unwrap();
+    let (holds, wants) = (open(&a, b"f"), open(&b, b"f"));
+    holds.write_at(&ctx, 0, b"x").unwrap();
+    let watch = b.watch();
+    watch.look();
+    std::thread::scope(|scope| {
+        let write = scope.spawn(|| {
+            let begin = Instant::now();
+            wants.write_at(&Context::root(), 0, b"y").map(|()| begin.elapsed())
+        });
+        while !write.is_finished() {
+            assert_eq!(watch.look(), []);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let took = write.join().unwrap().unwrap();
+        assert!(took > Duration::from_secs(6), "it waited: {took:?}");
+    });
+}

@@ -10,6 +10,7 @@ use crate::file::{File, OpenState};
 use crate::holdings::Holdings;
 use crate::leases::UpperCache;
 use crate::pairs::Pairs;
+use crate::presence::Peer;
 use crate::presence::Watch;
 use crate::servers::Servers;
 use crate::session::MetaSession;
@@ -38,6 +39,8 @@ const MAX_DESCRIPTORS: u64 = 65_536;
 const TICK: Duration = Duration::from_millis(100);
 /// A session that asks nothing for so long says that it lives.
 const KEEPALIVE: Duration = Duration::from_secs(5);
+/// The server is asked for a word if calls have waited so long and heard nothing.
+const QUIET: Duration = Duration::from_secs(1);
 /// Files closed before the metadata server is told, at the most.
 const CLOSE_BATCH: usize = 64;
 
@@ -243,7 +246,8 @@ impl Inner {
             // The server has started anew, or the session ended, since it
             // answered; it may have been told of what is open before this was.
             let files = vec![file];
-            let request = ReassertRequest { files, leases: Vec::new(), last: false };
+            let (first, last) = (false, false);
+            let request = ReassertRequest { first, files, leases: Vec::new(), last };
             self.session.call(ctx, &request)?;
         }
         let call = Call { inner: self, file: &state, ctx };
@@ -413,6 +417,12 @@ impl Inner {
                 && let Err(error) = self.session.call(&Context::root(), &PingRequest {})
             {
                 tracing::warn!("metadata server: {error}");
+            }
+            // Calls that wait for other clients are not to be taken for its silence.
+            if self.counters.presence.is_quiet(Peer::Metadata, QUIET)
+                && let Err(error) = self.session.ping()
+            {
+                tracing::debug!("metadata server: {error}");
             }
         }
     }

@@ -393,6 +393,9 @@ impl<E: Engine> MetaMachine<E> {
             self.leases.events.polls(session);
         }
         if asked.last {
+            for (file, by_all) in self.opens.said_all(session) {
+                self.left(session, file, by_all, false);
+            }
             self.has_reasserted(session);
         }
         Ok(lost)
