@@ -64,17 +64,17 @@ fn the_log_says_who_is_away_since_when_what_waits_and_after_how_long_it_is_back(
 
     let meta = stop(&cluster, "meta");
     let away = ["WARN", "the metadata server is away since", "UTC", "wait"];
-    eventually("it is said", || lines(&log, &away).len() == 1);
+    eventually("it is said", || !lines(&log, &away).is_empty());
     kill_process(meta, Signal::CONT).unwrap();
     let back = ["INFO", "the metadata server is back after", "no call has failed meanwhile"];
-    eventually("it is said", || lines(&log, &back).len() == 1);
+    eventually("it is said", || !lines(&log, &back).is_empty());
 
     cluster.kill("data-2");
     let away = ["WARN", "data server 2 is away since", "UTC", "connect", "for it, 30 s each"];
-    eventually("it is said", || lines(&log, &away).len() == 1);
+    eventually("it is said", || !lines(&log, &away).is_empty());
     std::thread::sleep(Duration::from_secs(1));
     cluster.place.weir(&["up", "--name", &cluster.name]).ok();
-    eventually("it is said", || lines(&log, &["data server 2 is back after"]).len() == 1);
+    eventually("it is said", || !lines(&log, &["data server 2 is back after"]).is_empty());
     // Each line has its time, and there is none for each request.
     let text = fs::read_to_string(&log).unwrap();
     assert!(text.lines().all(|line| line.starts_with("20") && line.contains('T')), "{text}");

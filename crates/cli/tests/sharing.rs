@@ -42,12 +42,17 @@ fn read(file: &File, offset: u64, len: usize) -> Vec<u8> {
 
 /// A cluster whose clients lapse sooner.
 fn quick<'a>(place: &'a Place, name: &str) -> Cluster<'a> {
+    set(place, name, &[("lease_ms", LEASE_MS), ("grace_ms", LEASE_MS)])
+}
+
+/// A cluster whose metadata server has these settings.
+fn set<'a>(place: &'a Place, name: &str, values: &[(&str, u64)]) -> Cluster<'a> {
     let cluster = place.up(name, &[]);
     let path = cluster.dir().join("meta.toml");
     let mut settings: toml::Table = std::fs::read_to_string(&path).unwrap().parse().unwrap();
-    let lease_ms = toml::Value::Integer(LEASE_MS as i64);
-    settings.insert("lease_ms".into(), lease_ms.clone());
-    settings.insert("grace_ms".into(), lease_ms);
+    for (name, value) in values {
+        settings.insert((*name).into(), toml::Value::Integer(*value as i64));
+    }
     std::fs::write(&path, settings.to_string()).unwrap();
     cluster.kill("meta");
     up_again(&cluster);
@@ -480,4 +485,80 @@ fn what_a_killed_client_had_written_is_seen_by_others_with_its_size() {
     assert!(found[100_000..].iter().all(|byte| [0, b'b'].contains(byte)));
     assert!(found.len() > 500_000, "what was sent is there: {}", found.len());
     assert_eq!(other.getattr(&ctx, file.id()).unwrap().size, found.len() as u64);
+}
+
+/// The server asks it for what it has used longest ago.
+#[test]
+fn a_client_uses_more_files_than_it_may_hold_leases_on() {
+    const LEASES: u64 = 1024;
+    let place = Place::new();
+    let cluster = set(&place, "more", &[("leases_per_client", LEASES)]);
+    let (a, b, ctx) = (client(&cluster, true), client(&cluster, true), Context::root());
+    let files: Vec<File> =
+        (0..LEASES + 200).map(|n| create(&a, format!("{n}").as_bytes())).collect();
+    for round in 0..2 {
+        for (n, file) in files.iter().enumerate() {
+            let begin = Instant::now();
+            file.write_at(&ctx, 0, format!("{round} in {n}").as_bytes()).unwrap();
+            assert!(begin.elapsed() < Duration::from_secs(10), "{n}: {:?}", begin.elapsed());
+        }
+    }
+    let recalls = counter(&a, "recalls");
+    assert!((1..4000).contains(&recalls), "{recalls}");
+    // Calls that hold one file and wait for room for another do not wait for themselves.
+    let half = files.len() / 2;
+    std::thread::scope(|scope| {
+        for thread in 0..40 {
+            let files = &files;
+            scope.spawn(move || {
+                for n in (thread..half).step_by(40) {
+                    let (from, to) = (&files[n], &files[half + n]);
+                    assert!(from.copy_range(&Context::root(), 0, to, 0, 4).unwrap() == 4, "{n}");
+                }
+            });
+        }
+    });
+    for (n, file) in files.iter().enumerate().step_by(100) {
+        let expected = format!("1 in {}", if n < half { n } else { n - half });
+        assert!(read(file, 0, 4) == expected.as_bytes()[..4], "{n}");
+        let name = format!("{n}");
+        let seen = read(&open(&b, name.as_bytes()), 0, 4);
+        assert!(seen == expected.as_bytes()[..4], "{n}: by another");
+    }
+}
+
+/// Gives up what it keeps slowly.
+struct Slow(Duration);
+
+impl UpperCache for Slow {
+    fn drop_pages(&self, _file: FileId, _start: u64, _end: u64) {
+        std::thread::sleep(self.0);
+    }
+    fn drop_everything(&self) {}
+}
+
+#[test]
+fn who_waits_for_another_client_is_not_told_that_the_metadata_server_is_away() {
+    let place = Place::new();
+    let cluster = place.up("waits", &[]);
+    let slow = Arc::new(Slow(Duration::from_secs(8)));
+    let a = Client::connect_with(library::config(&cluster), slow).unwrap();
+    let (b, ctx) = (client(&cluster, true), Context::root());
+    create(&b, b"f").close(&ctx).unwrap();
+    let (holds, wants) = (open(&a, b"f"), open(&b, b"f"));
+    holds.write_at(&ctx, 0, b"x").unwrap();
+    let watch = b.watch();
+    watch.look();
+    std::thread::scope(|scope| {
+        let write = scope.spawn(|| {
+            let begin = Instant::now();
+            wants.write_at(&Context::root(), 0, b"y").map(|()| begin.elapsed())
+        });
+        while !write.is_finished() {
+            assert_eq!(watch.look(), []);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let took = write.join().unwrap().unwrap();
+        assert!(took > Duration::from_secs(6), "it waited: {took:?}");
+    });
 }

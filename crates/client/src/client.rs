@@ -9,6 +9,8 @@ use crate::events::EventQueue;
 use crate::file::{File, OpenState};
 use crate::holdings::Holdings;
 use crate::leases::UpperCache;
+use crate::pairs::Pairs;
+use crate::presence::Peer;
 use crate::presence::Watch;
 use crate::servers::Servers;
 use crate::session::MetaSession;
@@ -37,6 +39,8 @@ const MAX_DESCRIPTORS: u64 = 65_536;
 const TICK: Duration = Duration::from_millis(100);
 /// A session that asks nothing for so long says that it lives.
 const KEEPALIVE: Duration = Duration::from_secs(5);
+/// The server is asked for a word if calls have waited so long and heard nothing.
+const QUIET: Duration = Duration::from_secs(1);
 /// Files closed before the metadata server is told, at the most.
 const CLOSE_BATCH: usize = 64;
 
@@ -52,6 +56,7 @@ pub(crate) struct Inner {
     pub(crate) buffers: BufferPool,
     pub(crate) holdings: Arc<Holdings>,
     pub(crate) events: EventQueue,
+    pub(crate) pairs: Pairs,
     /// What caches on top of this client.
     pub(crate) upper: Option<Arc<dyn UpperCache>>,
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -95,6 +100,7 @@ impl Client {
             buffers: BufferPool::new(BUFFER_BYTES),
             stop: Arc::default(),
             events: EventQueue::new()?,
+            pairs: Pairs::default(),
             session,
             holdings,
             upper,
@@ -240,7 +246,8 @@ impl Inner {
             // The server has started anew, or the session ended, since it
             // answered; it may have been told of what is open before this was.
             let files = vec![file];
-            let request = ReassertRequest { files, leases: Vec::new(), last: false };
+            let (first, last) = (false, false);
+            let request = ReassertRequest { first, files, leases: Vec::new(), last };
             self.session.call(ctx, &request)?;
         }
         let call = Call { inner: self, file: &state, ctx };
@@ -414,6 +421,12 @@ impl Inner {
                 && let Err(error) = self.session.call(&Context::root(), &PingRequest {})
             {
                 tracing::warn!("metadata server: {error}");
+            }
+            // Calls that wait for other clients are not to be taken for its silence.
+            if self.counters.presence.is_quiet(Peer::Metadata, QUIET)
+                && let Err(error) = self.session.ping()
+            {
+                tracing::debug!("metadata server: {error}");
             }
         }
     }

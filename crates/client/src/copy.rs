@@ -165,6 +165,8 @@ impl File {
         // the file be cut until then, getting the lease tells.
         let timeout_ms = self.inner.config.request_timeout_ms;
         self.learn_size(self.call(ctx), source.end, timeout_ms)?;
+        let wait = Wait::for_ms(timeout_ms).interruptible(ctx.interrupt);
+        let pair = if same { None } else { Some(self.inner.pairs.enter(&wait)?) };
         // In the order of their ids, or two such calls could wait for each other.
         let (_one, _other) = if same {
             (to.enter_all(ctx, &[source.clone(), dest], CallKind::Write)?, None)
@@ -175,6 +177,7 @@ impl File {
             let writing = to.enter(ctx, dest, CallKind::Write)?;
             (writing, Some(self.enter(ctx, source.clone(), CallKind::Look)?))
         };
+        drop(pair);
         let from = self.call(ctx);
         Writer::settle(from)?;
         let end = source.end.min(self.size());

@@ -218,6 +218,7 @@ impl Inner {
         let sent = clock::since_boot();
         let events = self.exchange_poll(joined, poll.have)?;
         self.session.was_used();
+        self.counters.presence.heard(crate::presence::Peer::Metadata);
         add(&self.counters.polls, 1);
         if events.lapsed {
             add(&self.counters.leases_lost, 1);

@@ -32,6 +32,7 @@ mod leases;
 mod locks;
 mod metadata;
 mod namespace;
+mod pairs;
 mod presence;
 mod read;
 mod reader;

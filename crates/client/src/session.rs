@@ -16,6 +16,7 @@ use weir_host::plant::{Bug, planted};
 use weir_host::sync::{Mutex, MutexGuard};
 use weir_net::{Address, BlockingConn, Wait, random_bytes};
 use weir_types::{Error, ErrorKind, Result, Retry, SessionId};
+use weir_wire::data::PingRequest;
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::lease::{EndSessionRequest, Events, LeaseRange, PollEventsRequest};
@@ -178,6 +179,17 @@ impl MetaSession {
         let time_ms = self.config.request_timeout_ms;
         let (result, found) = self.exchange(ctx, Some(slot.mutation), request, time_ms);
         (result.map(|(reply, _)| reply), found)
+    }
+
+    /// Says that the client lives, and hears whether the server does. No call waits for
+    /// that.
+    pub(crate) fn ping(&self) -> Result<()> {
+        let ctx = Context::root();
+        let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
+        let wait = Wait::for_ms(self.config.request_timeout_ms);
+        let (result, _) = self.attempt(&ctx, &prefix, &PingRequest {}, &wait);
+        let heard = result.map(|_| ()).map_err(|failed| failed.0);
+        heard.inspect_err(|error| self.counters.presence.unreachable(Peer::Metadata, error))
     }
 
     /// Says that the client ends; if that does not succeed soon, the session
@@ -398,9 +410,10 @@ impl MetaSession {
         let ctx = Context::root();
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
         // Locks and leases are believed of who has the file open: files first.
-        for batch in files.chunks(REASSERT_BATCH) {
-            let request =
-                ReassertRequest { files: batch.to_vec(), leases: Vec::new(), last: false };
+        // The first says that whatever broke off before does not count.
+        for batch in 0..files.len().div_ceil(REASSERT_BATCH).max(1) {
+            let (first, files) = (batch == 0, part(&files, batch));
+            let request = ReassertRequest { first, files, leases: Vec::new(), last: false };
             self.reassert_files(conn, &prefix, &request, wait)?;
         }
         for batch in self.holdings.locks.all().chunks(REASSERT_BATCH) {
@@ -412,7 +425,7 @@ impl MetaSession {
         let batches = leases.len().div_ceil(REASSERT_BATCH).max(1);
         for batch in 0..batches {
             let (leases, last) = (part(&leases, batch), batch + 1 == batches);
-            let request = ReassertRequest { files: Vec::new(), leases, last };
+            let request = ReassertRequest { first: false, files: Vec::new(), leases, last };
             self.reassert_files(conn, &prefix, &request, wait)?;
         }
         if self.config.consistency == Consistency::Strict {

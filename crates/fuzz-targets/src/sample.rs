@@ -348,7 +348,7 @@ sample_struct! {
     StatfsRequest {}
     OpenRequest { file, rights }
     CloseRequest { files, unconfirmed }
-    ReassertRequest { files, leases, last }
+    ReassertRequest { first, files, leases, last }
     LeaseRange { file, start, end, mode }
     HeldLease { lease, generation }
     Event { number, what }

@@ -194,7 +194,9 @@ fn clients_and_servers_connect_and_what_was_done_survives_a_restart() {
     let running = Running::start(place.config());
     let mut again = Client::open(&running.addresses[1], tcp.welcome.session).unwrap();
     assert_ne!(again.welcome.instance, instance, "clients see that it is another run");
-    again.ask(&ReassertRequest { files: vec![], leases: vec![], last: true }).unwrap();
+    again
+        .ask(&ReassertRequest { first: false, files: vec![], leases: vec![], last: true })
+        .unwrap();
     assert_eq!(again.ask(&lookup).unwrap().file, found.file);
     again.sequence = 0;
     assert_eq!(again.make(&mkdir("d")).unwrap().file, found.file, "a retry of the first");

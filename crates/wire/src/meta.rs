@@ -388,6 +388,9 @@ requests! {
     /// After the server came back: files that are open, once for each open,
     /// and leases. Answers with the leases that are lost.
     ReassertRequest(Reassert) -> Vec<LeaseRange> {
+        /// What was said before, by a run of these requests that broke off, does not
+        /// count: the client begins anew.
+        first: bool,
         /// The files.
         files: Vec<FileId>,
         /// Leases, each with the generation that it was held under.

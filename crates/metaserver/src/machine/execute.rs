@@ -190,14 +190,15 @@ impl<E: Engine> MetaMachine<E> {
         if let Some((file, rights)) = effects.opened {
             self.opens.open(session, file, rights);
         }
+        if effects.reasserts_anew {
+            self.opens.begin_again(session);
+        }
         for (file, rights) in effects.reasserted {
             self.opens.open(session, file, rights);
         }
         for file in effects.closed {
-            if self.opens.close(session, file) && self.orphans.contains(&file) {
-                self.background.collect(file);
-            }
-            self.closed(session, file, effects.unconfirmed.contains(&file));
+            let by_all = self.opens.close(session, file);
+            self.left(session, file, by_all, effects.unconfirmed.contains(&file));
         }
         if let Some(file) = effects.orphaned {
             self.orphans.insert(file);
@@ -205,6 +206,21 @@ impl<E: Engine> MetaMachine<E> {
         if effects.dead_list {
             self.background.dead_lists = true;
         }
+    }
+
+    /// A session may have closed a file for the last time. `by_all`: nobody has it open.
+    /// `unconfirmed`: what it wrote may come yet.
+    pub(super) fn left(
+        &mut self,
+        session: SessionId,
+        file: FileId,
+        by_all: bool,
+        unconfirmed: bool,
+    ) {
+        if by_all && self.orphans.contains(&file) {
+            self.background.collect(file);
+        }
+        self.closed(session, file, unconfirmed);
     }
 
     /// The kept result of a mutation that has been done; `None` if it is new.

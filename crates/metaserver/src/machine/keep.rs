@@ -5,7 +5,7 @@ use super::servers::fault;
 use super::{Answer, MetaMachine, Moment, Reply, request};
 use crate::leases::beliefs::Added;
 use crate::leases::events::Ask;
-use crate::leases::ranges::whole;
+use crate::leases::ranges::{Room, whole};
 use crate::ops::Unsettled;
 use crate::ops::scope::{self, Told};
 use weir_metastore::Engine;
@@ -139,7 +139,7 @@ impl<E: Engine> MetaMachine<E> {
         } else {
             return 0;
         };
-        if !leases.ranges.has_room(session) {
+        if leases.ranges.room(session) != Room::Yes {
             return 0;
         }
         self.leases.ranges.grant(session, &lease, None);

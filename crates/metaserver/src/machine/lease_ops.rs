@@ -7,7 +7,7 @@ use super::waiting::{Asked, Parked, ParkedTicket, Waiting, Waits};
 use super::{Answer, MetaMachine, Moment, Peer, Reply, request};
 use crate::leases::beliefs::Beliefs;
 use crate::leases::events::{Ask, Events};
-use crate::leases::ranges::{Ranges, whole, whole_blocks};
+use crate::leases::ranges::{Ranges, Room, whole, whole_blocks};
 use crate::ops::scope::{self, Scope, Told};
 use crate::ops::{Unsettled, confine, inodes};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -51,6 +51,8 @@ pub(super) struct Leases {
     /// Sessions that have not said yet what they hold since the server started;
     /// `None`: that time is over.
     pub grace: Option<BTreeSet<SessionId>>,
+    /// Events by which sessions are asked to make room for more leases.
+    pub room_asked: BTreeMap<SessionId, BTreeSet<u64>>,
     polls: BTreeMap<SessionId, Poll>,
     /// When sessions polled last.
     polled_ms: BTreeMap<SessionId, u64>,
@@ -188,6 +190,13 @@ impl<E: Engine> MetaMachine<E> {
             let waits = self.ask(found, asked, now);
             return Ok(Attempted::Waits(waits, scope));
         }
+        if op == Op::Acquire
+            && let Some(claim) = scope.claims.first()
+            && !self.has_room(session, claim, now)
+        {
+            let waits = Waits { other: true, ..Waits::default() };
+            return Ok(Attempted::Waits(waits, scope));
+        }
         self.take_away(&found, now)?;
         let answer = match (op, scope.claims.first()) {
             (Op::Acquire, Some(granted)) => self.acquire(session, &prefix, rest, granted, now)?,
@@ -261,10 +270,6 @@ impl<E: Engine> MetaMachine<E> {
         let asked = whole_blocks(asked).ok_or_else(|| invalid("a lease on no byte"))?;
         if self.leases.ranges.covers(session, &asked) {
             return Ok(self.leases.ranges.around(session, &asked));
-        }
-        if !self.leases.ranges.has_room(session) {
-            let message = "this client holds too many leases: close files";
-            return Err(Error::new(ErrorKind::Overloaded, message));
         }
         Ok(self.leases.ranges.reach(session, &asked))
     }
@@ -390,6 +395,9 @@ impl<E: Engine> MetaMachine<E> {
             self.leases.events.polls(session);
         }
         if asked.last {
+            for (file, by_all) in self.opens.said_all(session) {
+                self.left(session, file, by_all, false);
+            }
             self.has_reasserted(session);
         }
         Ok(lost)
@@ -412,7 +420,7 @@ impl<E: Engine> MetaMachine<E> {
         let fits = self.leases.grace.as_ref().is_some_and(|waited| waited.contains(&session))
             && rights.is_some_and(|rights| may_hold(rights, lease.mode))
             && ranges.in_the_way(session, &lease).is_empty()
-            && ranges.has_room(session);
+            && ranges.room(session) != Room::No;
         if fits {
             let all = lease == whole(lease.file, lease.mode);
             let asked = (!all).then_some(&lease);
@@ -462,6 +470,7 @@ impl<E: Engine> MetaMachine<E> {
             self.leases.waiting.file_changed(file);
         }
         self.leases.polled_ms.remove(&session);
+        self.leases.room_asked.remove(&session);
         self.end_locks(session);
         self.leases.beliefs.end(session);
         self.leases.events.end(session);
@@ -540,6 +549,8 @@ impl<E: Engine> MetaMachine<E> {
         for who in late {
             self.leases.waiting.session_changed(who);
         }
+        // Who waits for room asks for other files if the first are not given up.
+        self.leases.waiting.others_changed();
         let due = |(session, poll): (&SessionId, &Poll)| {
             (poll.until_ms <= now.monotonic_ms).then_some(*session)
         };

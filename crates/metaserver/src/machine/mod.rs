@@ -17,6 +17,7 @@ mod lease_ops;
 mod lock_ops;
 mod obstacles;
 mod restrictions;
+mod room;
 mod servers;
 mod sessions;
 mod waiting;

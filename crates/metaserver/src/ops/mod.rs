@@ -101,6 +101,8 @@ pub struct Effects {
     pub fresh_used: bool,
     /// The session has opened a file.
     pub opened: Option<(FileId, Rights)>,
+    /// The session begins to say what it has open.
+    pub reasserts_anew: bool,
     /// Files that the session says it has open, and what it may do with them.
     pub reasserted: Vec<(FileId, Rights)>,
     /// Files that the session has closed.

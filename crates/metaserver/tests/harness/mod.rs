@@ -111,7 +111,8 @@ impl<E: Engine> Cluster<E> {
     /// waits for that.
     pub fn nothing_is_held(&mut self) {
         let prefix = MetaPrefix { caller: root(), mutation: None };
-        let last = ReassertRequest { files: Vec::new(), leases: Vec::new(), last: true };
+        let last =
+            ReassertRequest { first: false, files: Vec::new(), leases: Vec::new(), last: true };
         for session in self.sessions.clone() {
             // One that has expired is not waited for.
             let _ = self.send::<ReassertRequest>(Peer::Client(session), &body(&prefix, &last));
@@ -379,7 +380,7 @@ pub fn rename_request(from: (FileId, &str), to: (FileId, &str)) -> RenameRequest
 
 /// After a restart: these files are open.
 pub fn reassert(files: &[FileId]) -> ReassertRequest {
-    ReassertRequest { files: files.to_vec(), leases: Vec::new(), last: true }
+    ReassertRequest { first: false, files: files.to_vec(), leases: Vec::new(), last: true }
 }
 
 pub fn set_nothing(file: FileId) -> SetAttrRequest {

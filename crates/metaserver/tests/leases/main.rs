@@ -12,6 +12,7 @@ mod hints;
 mod model;
 mod ranges;
 mod restart;
+mod room;
 mod waiting;
 mod world;
 
