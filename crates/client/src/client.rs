@@ -242,14 +242,7 @@ impl Inner {
             }
         };
         let handle = File::new(state.clone(), self.clone());
-        if self.session.epoch() != found.epoch {
-            // The server has started anew, or the session ended, since it
-            // answered; it may have been told of what is open before this was.
-            let files = vec![file];
-            let (first, last) = (false, false);
-            let request = ReassertRequest { first, files, leases: Vec::new(), last };
-            self.session.call(ctx, &request)?;
-        }
+        self.say_opened(ctx, file, found)?;
         let call = Call { inner: self, file: &state, ctx };
         if open.more_segments {
             let rights = open.capability.capability.rights;
@@ -284,12 +277,29 @@ impl Inner {
         // Opened and closed in any case: who is interrupted leaves nothing open.
         let own = Context::root();
         let request = OpenRequest { file, rights: Rights::READ_WRITE };
-        let open = self.session.change(&own, &request)?;
+        let (open, found) = self.session.alter(&own, &request);
+        let open = open?;
+        // It counts like any other: a server that starts anew is told of it, and does
+        // not take its close for another one's.
+        *self.holdings.opened.lock().counts.entry(file).or_default() += 1;
         let state = OpenState::new(&open);
         let by = Context { interrupt: ctx.interrupt, ..Context::root() };
-        let done = self.settle_truncate(&by, &state, &open);
-        self.session.change(&own, &CloseRequest { files: vec![file], unconfirmed: Vec::new() })?;
+        let told = self.say_opened(&own, file, found);
+        let done = told.and_then(|()| self.settle_truncate(&by, &state, &open));
+        self.holdings.opened.lock().closing.push(file);
         done
+    }
+
+    /// Whoever has a file open says so again if the server has started anew, or the
+    /// session has ended, since it answered: it may have been told of what is open
+    /// before this was.
+    fn say_opened(&self, ctx: &Context, file: FileId, found: Found) -> Result<()> {
+        if self.session.epoch() == found.epoch {
+            return Ok(());
+        }
+        let (first, last) = (false, false);
+        let request = ReassertRequest { first, files: vec![file], leases: Vec::new(), last };
+        self.session.call(ctx, &request).map(drop)
     }
 
     /// A handle is gone.
