@@ -28,7 +28,8 @@ use weir_wire::capability::Rights;
 use weir_wire::data::{PingRequest, ServerStatus, StatusRequest};
 use weir_wire::map::ClusterMap;
 use weir_wire::meta::{
-    CloseRequest, OpenFile, OpenRequest, PendingTruncate, ReassertRequest, SetAttrRequest,
+    CloseRequest, GetAttrRequest, OpenFile, OpenRequest, PendingTruncate, ReassertRequest,
+    SetAttrRequest,
 };
 
 /// Bytes of buffers that a client may hold.
@@ -200,7 +201,22 @@ impl Drop for Client {
     }
 }
 
+/// An open is under way until this is dropped.
+pub(crate) struct OpenUnderWay<'a>(&'a Inner);
+
+impl Drop for OpenUnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.holdings.opened.lock().departed.end();
+    }
+}
+
 impl Inner {
+    /// To be held from before an open is asked for until its answer is dealt with.
+    pub(crate) fn begin_open(&self) -> OpenUnderWay<'_> {
+        self.holdings.opened.lock().departed.begin();
+        OpenUnderWay(self)
+    }
+
     /// A handle for what an open or create returned.
     /// `emptied`: by this very request.
     pub(crate) fn opened(
@@ -211,35 +227,25 @@ impl Inner {
         emptied: bool,
     ) -> Result<File> {
         let file = open.attr.file;
-        let state = {
-            let mut opened = self.holdings.opened.lock();
-            *opened.counts.entry(file).or_default() += 1;
-            let unconfirmed = opened.unconfirmed.contains(&file);
-            match opened.files.entry(file) {
-                Entry::Occupied(mut entry) => {
-                    entry.get_mut().1 += 1;
-                    let state = entry.get().0.clone();
-                    drop(opened);
-                    state.update(open);
-                    if emptied {
-                        state.begin_resize();
-                        state.end_resize(Some(open.attr.generation));
-                        // What was written before is gone, sent or not.
-                        state.writer().forget_objects();
-                        state.resized(&open.attr);
-                    }
-                    state
-                }
-                Entry::Vacant(entry) => {
-                    let state = Arc::new(OpenState::new(open));
-                    if unconfirmed {
-                        // Opened again before it was told: the file was not fenced.
-                        state.leave_unconfirmed();
-                    }
-                    entry.insert((state.clone(), 1));
-                    state
+        *self.holdings.opened.lock().counts.entry(file).or_default() += 1;
+        let mut fresh = None;
+        let state = loop {
+            if let Some(state) = self.enter_opened(open, &mut fresh, emptied) {
+                break state;
+            }
+            // From before the last handle was closed.
+            let state = OpenState::new(open);
+            let asked = state
+                .refresh(self, ctx)
+                .and_then(|()| self.session.call(ctx, &GetAttrRequest { file }));
+            match asked {
+                Ok(attr) => state.saw_attr(&attr),
+                Err(error) => {
+                    self.holdings.opened.lock().closing.push(file);
+                    return Err(error);
                 }
             }
+            fresh = Some(Arc::new(state));
         };
         let handle = File::new(state.clone(), self.clone());
         self.say_opened(ctx, file, found)?;
@@ -290,6 +296,47 @@ impl Inner {
         done
     }
 
+    /// One more handle of a file that was opened. `None`: the answer is from before the
+    /// last handle was closed, and what is known has to be asked for anew (`fresh`).
+    fn enter_opened(
+        &self,
+        open: &OpenFile,
+        fresh: &mut Option<Arc<OpenState>>,
+        emptied: bool,
+    ) -> Option<Arc<OpenState>> {
+        let file = open.attr.file;
+        let mut opened = self.holdings.opened.lock();
+        let unconfirmed = opened.unconfirmed.contains(&file);
+        let known = fresh.as_ref().map_or(open.attr.change, |state| state.newest_change());
+        let outdated = opened.departed.is_newer(file, known);
+        match opened.files.entry(file) {
+            Entry::Occupied(mut entry) => {
+                entry.get_mut().1 += 1;
+                let state = entry.get().0.clone();
+                drop(opened);
+                state.update(open);
+                if emptied {
+                    state.begin_resize();
+                    state.end_resize(Some(open.attr.generation));
+                    // What was written before is gone, sent or not.
+                    state.writer().forget_objects();
+                    state.resized(&open.attr);
+                }
+                Some(state)
+            }
+            Entry::Vacant(_) if outdated => None,
+            Entry::Vacant(entry) => {
+                let state = fresh.take().unwrap_or_else(|| Arc::new(OpenState::new(open)));
+                if unconfirmed {
+                    // Opened again before it was told: the file was not fenced.
+                    state.leave_unconfirmed();
+                }
+                entry.insert((state.clone(), 1));
+                Some(state)
+            }
+        }
+    }
+
     /// Whoever has a file open says so again if the server has started anew, or the
     /// session has ended, since it answered: it may have been told of what is open
     /// before this was.
@@ -313,6 +360,9 @@ impl Inner {
                 if last {
                     entry.remove();
                 }
+            }
+            if last {
+                opened.departed.left(state.id, state.newest_change());
             }
             if last && state.is_unconfirmed() {
                 opened.unconfirmed.insert(state.id);

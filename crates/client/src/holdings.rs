@@ -1,6 +1,7 @@
 //! What this client holds: open files with their leases, and what it keeps of
 //! names and attributes. The session tells a new run of the server about it.
 
+use crate::core::departed::Departed;
 use crate::core::kept::Kept;
 use crate::core::news::Numbered;
 use crate::core::unknown_sizes::UnknownSizes;
@@ -24,6 +25,7 @@ pub(crate) struct Opened {
     pub(crate) closing: Vec<FileId>,
     /// Closed, with writes that may still reach a data server; not yet told.
     pub(crate) unconfirmed: BTreeSet<FileId>,
+    pub(crate) departed: Departed,
 }
 
 /// What this client holds.

@@ -2,6 +2,7 @@
 //! what to do about each answer, what to fetch ahead, what may be kept.
 
 pub mod copy;
+pub mod departed;
 pub mod gather;
 pub mod held;
 pub mod kept;

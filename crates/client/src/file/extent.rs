@@ -138,6 +138,11 @@ impl OpenState {
         self.extent().saw(attr);
     }
 
+    /// The newest change of the file that was heard of.
+    pub(crate) fn newest_change(&self) -> u64 {
+        self.extent().change
+    }
+
     /// Puts newer times into what the metadata server has said, if they are known.
     pub(crate) fn correct_times(&self, attr: &mut Attr) {
         self.extent().correct_times(attr);
