@@ -44,6 +44,36 @@ fn appends_of_two_mounts_and_several_threads_are_all_there_whole() {
     }
 }
 
+/// As shells do with `>>`: the answer to an open may be from before another process
+/// closed the file, and it must not write where that one did.
+#[test]
+fn records_that_processes_append_with_an_open_each_are_all_there() {
+    const PROCESSES: usize = 3;
+    const EACH: usize = 12;
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, .. } = two(&place, "shells", "");
+    for round in 0..150 {
+        let path = a.join(format!("log{round}"));
+        std::thread::scope(|scope| {
+            for writer in 0..PROCESSES {
+                let path = &path;
+                scope.spawn(move || {
+                    for i in 0..EACH {
+                        let mut log =
+                            OpenOptions::new().append(true).create(true).open(path).unwrap();
+                        log.write_all(format!("{writer} {i:04}\n").as_bytes()).unwrap();
+                    }
+                });
+            }
+        });
+        let found = fs::read_to_string(&path).unwrap();
+        assert_eq!(found.lines().count(), PROCESSES * EACH, "round {round}: {found}");
+    }
+}
+
 /// One reads through the page cache, one maps, some ask for attributes, while
 /// others append: on the same mount or on another.
 fn appends_are_read_without_gaps(appender: &Path, reader: &Path, each: usize) {
