@@ -12,8 +12,8 @@ use harness::{Cluster, Place, noise, root};
 use library::{client, counter};
 use rustix::fs::copy_file_range;
 use rustix::io::Errno;
-use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -167,6 +167,32 @@ fn holes_are_copied_as_holes_and_what_was_cached_is_seen_no_more() {
     }
     assert_ne!(to.metadata().unwrap().mtime_nsec(), writing);
     to.sync_all().unwrap();
+}
+
+#[test]
+fn what_is_copied_to_a_synchronous_file_is_durable_when_the_call_returns() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster, a, .. } = two(&place, "synchronous", "");
+    let client = client(&cluster, true);
+    let source = open(&a.join("from"));
+    source.write_all_at(&noise(MIB, 3), 0).unwrap();
+    source.sync_all().unwrap();
+    let (plain, flags) = (open(&a.join("plain")), [libc::O_SYNC, libc::O_DSYNC]);
+    let before = servers(&client, "op.sync");
+    copy(&source, 0, &plain, 0, MIB as u64).unwrap();
+    assert_eq!(servers(&client, "op.sync"), before);
+    for flag in flags {
+        let before = servers(&client, "op.sync");
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).custom_flags(flag);
+        let to = options.open(a.join(format!("to{flag}"))).unwrap();
+        copy(&source, 0, &to, 0, MIB as u64).unwrap();
+        assert!(servers(&client, "op.sync") > before, "{flag:o}");
+        assert!(read_all(&to) == noise(MIB, 3));
+    }
 }
 
 #[test]

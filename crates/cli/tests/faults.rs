@@ -7,11 +7,11 @@
 mod fault_load;
 mod harness;
 
-use fault_load::{CALLS, Program};
-use harness::{Cluster, Place, eventually, noise, root};
+use fault_load::{CALLS, Program, mounted};
+use harness::{Place, eventually, noise, root};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Within 2 s is what `docs/semantics.md` says; the rest is for two busy cores.
@@ -26,14 +26,6 @@ fn load_process() {
 
 fn signal(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
-}
-
-fn mounted<'a>(place: &'a Place, name: &str, options: &str) -> (Cluster<'a>, PathBuf) {
-    let cluster = place.up(name, &["--targets", "4"]);
-    let at = place.path("m");
-    fs::create_dir(&at).unwrap();
-    cluster.weir(&["mount", at.to_str().unwrap(), "-o", options]).ok();
-    (cluster, at)
 }
 
 fn programs(place: &Place, at: &Path, calls: &[&'static str], handler: bool) -> Vec<Program> {

@@ -8,12 +8,8 @@
 //! of the regions is within the limits; payload and checksums are as long as
 //! the share. Generations are compared in the store, under the object's lock.
 
+mod copying;
 mod work;
-
-/// For what needs a right to the object, whichever.
-fn either_right(access: &Access) -> Rights {
-    if access.capability.rights.allow(Rights::WRITE) { Rights::WRITE } else { Rights::READ }
-}
 
 #[cfg(test)]
 mod tests;
@@ -27,16 +23,14 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use weir_layout::{Piece, cut_count, share};
 use weir_types::codec::{Decode, Encode};
 use weir_types::limits::{
-    MAX_ALLOCATE_BYTES, MAX_COPY_BYTES, MAX_COPY_PIECES, MAX_FILE_BYTES, MAX_OBJECT_PAGE,
-    MAX_PAYLOAD_BYTES, MAX_SCRUB_BYTES,
+    MAX_ALLOCATE_BYTES, MAX_FILE_BYTES, MAX_OBJECT_PAGE, MAX_PAYLOAD_BYTES, MAX_SCRUB_BYTES,
 };
 use weir_types::{Error, ErrorKind, FileId, Result, ServerId, SessionId, StripeMap, TargetId};
-use weir_wire::capability::{ANY_FILE, Check, Refusal};
+use weir_wire::capability::{ANY_FILE, Check};
 use weir_wire::data::{
-    Access, AdminAccess, AllocateRequest, Copied, CopyPiece, CopyRequest, FenceRequest,
-    ListObjectsRequest, ObjectLen, ObjectPage, ObjectStat, PunchRequest, ReadRequest,
-    RemoveObjectsRequest, ScrubPage, ScrubRequest, SeekRequest, StatObjectRequest, SyncRequest,
-    TruncateRequest, WriteRequest,
+    Access, AdminAccess, AllocateRequest, Copied, FenceRequest, ListObjectsRequest, ObjectLen,
+    ObjectPage, ObjectStat, PunchRequest, ReadRequest, RemoveObjectsRequest, ScrubPage,
+    ScrubRequest, SeekRequest, StatObjectRequest, SyncRequest, TruncateRequest, WriteRequest,
 };
 use weir_wire::ticket::OF_SERVERS;
 use weir_wire::{Capability, Header, Key, Mac, Op, Rights};
@@ -157,7 +151,7 @@ pub enum Body {
     Stat(ObjectStat),
     /// Of [`SeekRequest`].
     Found(Option<u64>),
-    /// Of [`CopyRequest`].
+    /// Of copies.
     Copied(Copied),
     /// Of [`ListObjectsRequest`].
     Objects(ObjectPage),
@@ -413,28 +407,6 @@ impl<C: Copy> Machine<C> {
         Ok(self.queue_work(incoming, target, Work::Fence { object, generation }))
     }
 
-    fn copy(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
-        let CopyRequest { access, source, pieces } = CopyRequest::from_bytes(incoming.body)?;
-        let target = self.admit(incoming, &access, Rights::WRITE)?;
-        let local = self.targets.binary_search_by_key(&source.target, |t| t.id).is_ok();
-        if local {
-            self.admit(incoming, &source, Rights::READ)?;
-        } else if source.capability.session != incoming.session {
-            // Whoever serves it checks the rest, and cannot check this.
-            let refusal = Refusal::OtherSession;
-            self.counters.count_refusal(refusal);
-            let message = format!("target {}: {}", source.target, refusal.text());
-            return Err(Error::new(ErrorKind::BadCapability, message));
-        }
-        expect_no_payload(incoming.header)?;
-        check_copy(&pieces)?;
-        let Access { object, generation, .. } = access;
-        let work = Box::new(CopyWork { object, generation, source, local, pieces });
-        let id = target.id;
-        let op = self.begin(incoming, target);
-        Ok(Action::Copy { op, conn: incoming.conn, target: id, work })
-    }
-
     fn stat(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
         let StatObjectRequest { access } = StatObjectRequest::from_bytes(incoming.body)?;
         let target = match access.capability.rights.allow(Rights::ADMIN) {
@@ -602,23 +574,7 @@ fn may_servers_ask(op: Op) -> bool {
     matches!(op, Op::Read | Op::Seek | Op::Ping)
 }
 
-fn check_copy(pieces: &[CopyPiece]) -> Result<()> {
-    let mut total = 0u64;
-    for &CopyPiece { from, to, len } in pieces {
-        let fits = |at: u64| at.checked_add(len).is_some_and(|end| end <= MAX_FILE_BYTES);
-        total = total.saturating_add(len);
-        if len == 0 || !fits(from) || !fits(to) {
-            let what = format!("{len} bytes from {from} to {to} are no part of an object");
-            return Err(Error::new(ErrorKind::InvalidArgument, what));
-        }
-    }
-    if pieces.is_empty() || pieces.len() > MAX_COPY_PIECES || total > MAX_COPY_BYTES {
-        let what = format!(
-            "{} pieces of {total} bytes to copy in one request: 1 to {MAX_COPY_PIECES}, of at most \
-             {MAX_COPY_BYTES} bytes",
-            pieces.len()
-        );
-        return Err(Error::new(ErrorKind::InvalidArgument, what));
-    }
-    Ok(())
+/// For what needs a right to the object, whichever.
+fn either_right(access: &Access) -> Rights {
+    if access.capability.rights.allow(Rights::WRITE) { Rights::WRITE } else { Rights::READ }
 }

@@ -12,6 +12,7 @@ mod lock_kind;
 mod locks;
 mod nodes;
 mod pins;
+mod translate;
 mod weirfs;
 
 pub use kernel_cache::KernelCache;

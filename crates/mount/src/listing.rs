@@ -3,7 +3,8 @@
 
 use crate::fuse::{DirEntry, DirSink, Entry, Errno, NodeId, Reply, RequestContext};
 use crate::handles::Handle;
-use crate::weirfs::{WeirFs, context};
+use crate::translate::context;
+use crate::weirfs::WeirFs;
 use weir_types::FileKind;
 
 /// Entries asked of the metadata server at once.

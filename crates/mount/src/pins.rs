@@ -7,7 +7,8 @@
 //! while: what is open stays. That costs nobody else anything.
 
 use crate::fuse::{Reply, RequestContext};
-use crate::weirfs::{WeirFs, context, data_context};
+use crate::translate::{context, data_context};
+use crate::weirfs::WeirFs;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -6,7 +6,7 @@
 
 use crate::fuse::{
     Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode,
-    NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, SetTime, WriteData,
+    NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, WriteData,
 };
 use crate::handles::{DirHandle, FileHandle, Handle, Handles};
 use crate::kernel_cache::{KernelCache, Passed, Question};
@@ -14,13 +14,12 @@ use crate::kernel_size::Answer;
 use crate::locks::HandleLocks;
 use crate::nodes::Nodes;
 use crate::pins::Pins;
-use std::os::fd::{AsFd, AsRawFd};
+use crate::translate::{context, data_context, refused_xattr, rights_of, set_time};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_client::core::copy::MAX_COPY_CALL_BYTES;
 use weir_client::{Client, Consistency, Context, CreateOptions, File, set_nothing};
-use weir_types::{Attr, Caller, FileId, FileKind, FsUsage};
-use weir_wire::capability::Rights;
+use weir_types::{Attr, FileId, FileKind, FsUsage};
 use weir_wire::meta::{self, RenameRequest, XattrMode};
 
 /// Modes of `fallocate(2)`.
@@ -137,7 +136,8 @@ impl WeirFs {
         let direct = self.options.direct_io
             || consistency == Consistency::None
             || flags as i32 & libc::O_APPEND != 0;
-        let handle = FileHandle { file, direct, opening };
+        let synchronous = flags as i32 & (libc::O_SYNC | libc::O_DSYNC) != 0;
+        let handle = FileHandle { file, direct, synchronous, opening };
         let fh = self.handles.insert(Handle::File(handle));
         Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }
     }
@@ -159,21 +159,6 @@ impl WeirFs {
     }
 }
 
-pub(crate) fn context(ctx: &RequestContext<'_>) -> Context {
-    // The superuser needs no groups, and asking for them costs a while.
-    let groups = if ctx.uid == 0 { Vec::new() } else { ctx.groups() };
-    Context {
-        caller: Caller { uid: ctx.uid, gid: ctx.gid, groups },
-        interrupt: Some(ctx.interrupt().as_fd().as_raw_fd()),
-        ..Context::default()
-    }
-}
-
-/// For reads and writes, where the caller's identity plays no part.
-pub(crate) fn data_context(ctx: &RequestContext<'_>) -> Context {
-    Context { interrupt: Some(ctx.interrupt().as_fd().as_raw_fd()), ..Context::root() }
-}
-
 /// Writes, and says where the bytes end.
 fn write_through(
     handle: &FileHandle,
@@ -192,26 +177,6 @@ fn write_through(
         Err(data) => file.write_at(by, offset, &data)?,
     }
     Ok(offset + len)
-}
-
-fn rights_of(flags: u32) -> Rights {
-    match flags as i32 & libc::O_ACCMODE {
-        libc::O_WRONLY => Rights::WRITE,
-        libc::O_RDWR => Rights::READ_WRITE,
-        _ => Rights::READ,
-    }
-}
-
-fn set_time(time: SetTime) -> meta::SetTime {
-    match time {
-        SetTime::Now => meta::SetTime::Now,
-        SetTime::At(at) => meta::SetTime::At(at),
-    }
-}
-
-/// Attributes that this file system does not keep.
-fn refused_xattr(name: &[u8]) -> bool {
-    name.starts_with(b"system.")
 }
 
 impl Filesystem for WeirFs {
@@ -564,6 +529,9 @@ impl Filesystem for WeirFs {
             let believed_end = if copied > 0 { start + copied } else { 0 };
             Ok::<_, Errno>(Passed { bytes: start..start + copied, believed_end })
         })?;
+        if to.synchronous {
+            to.file.sync(&by)?;
+        }
         Ok(copied)
     }
 

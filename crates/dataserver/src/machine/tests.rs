@@ -6,6 +6,7 @@ use weir_types::{
     ColumnIndex, CopyIndex, FileId, Generation, KeyGeneration, ObjectId, RequestId, SegmentIndex,
 };
 use weir_wire::Capability;
+use weir_wire::data::{CopyPiece, CopyRequest};
 use weir_wire::data::{PingRequest, ReadFlags, StatusRequest, WriteFlags};
 use weir_wire::message::Request;
 
