@@ -11,6 +11,7 @@ mod meta;
 mod mount;
 mod mount_log;
 mod output;
+mod reliability;
 mod serve;
 mod settings;
 mod signals;
@@ -57,6 +58,7 @@ fn run(command: &Command) -> Done {
         Command::Scrub(scrub) => check::scrub::run(scrub),
         Command::Fsck(fsck) => check::fsck::run(fsck),
         Command::Sim(sim) => sim::run(sim),
+        Command::Reliability(asked) => reliability::run(asked),
         Command::Key(key) => keys::run(key),
         Command::Target(Target::Create(create)) => keys::create_target(create),
     }

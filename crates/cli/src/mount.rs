@@ -84,7 +84,12 @@ fn run(
         Failure::from(e).about(format!("cannot connect to cluster {}", credential.cluster))
     })?;
     let _log = MountLog::start(client.watch(), client.config().request_timeout_ms)?;
-    let fuse = Config { source: cluster.source(), max_workers: max_workers(), ..options.fuse };
+    let fuse = Config {
+        source: cluster.source(),
+        max_workers: max_workers(),
+        max_lock_waits: max_lock_waits(),
+        ..options.fuse
+    };
     let session = Session::mount(WeirFs::new(client, cache.clone(), weir), path, &fuse)?;
     drop(lock);
     let handle = session.handle();
@@ -102,6 +107,12 @@ fn run(
     ready(&format!("cluster {} is mounted on {}", credential.cluster, path.display()));
     session.run()?;
     Ok(())
+}
+
+/// How many calls may wait for locks; each takes two descriptors.
+fn max_lock_waits() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    (descriptors / 8).clamp(16, 4096) as usize
 }
 
 /// How many operations may be served at once. Those that wait for a server that
@@ -177,12 +188,8 @@ impl MountOptions {
             "direct_io" => self.weir.direct_io = true,
             "tcp" => self.transport = Transport::Tcp,
             "consistency" => {
-                self.weir.consistency = match value {
-                    "strict" => Consistency::Strict,
-                    "relaxed" => Consistency::Relaxed,
-                    "none" => Consistency::None,
-                    _ => return Err(bad("not strict, relaxed or none")),
-                }
+                self.weir.consistency = Consistency::from_name(value.as_bytes())
+                    .ok_or_else(|| bad("not strict, relaxed or none"))?;
             }
             "ttl" => {
                 let seconds: f64 = value.parse().map_err(|_| bad("not a number of seconds"))?;

@@ -178,6 +178,18 @@ pub fn state_home() -> Done<PathBuf> {
     }
 }
 
+/// Where processes of this user meet, whichever cluster they are for. Nobody else
+/// can open what is there.
+pub fn runtime_dir() -> Done<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(PathBuf::from("/run/weir"));
+    }
+    match absolute_env("XDG_RUNTIME_DIR") {
+        Some(dir) => Ok(dir.join("weir")),
+        None => Ok(state_home()?.join(".mounts")),
+    }
+}
+
 fn absolute_env(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }

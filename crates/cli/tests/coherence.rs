@@ -6,12 +6,11 @@ mod coherence_io;
 mod harness;
 
 use coherence_io::{
-    Block, Mapping, Two, line, lines, next_data, next_hole, open, open_direct, punch, read_all, two,
+    Block, Mapping, Two, next_data, next_hole, open, open_direct, punch, read_all, two,
 };
 use harness::{Place, noise, root};
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -190,124 +189,9 @@ fn modes_owners_and_extended_attributes_are_seen_at_once() {
     }
 }
 
-#[test]
-fn appends_of_two_mounts_and_several_threads_are_all_there_whole() {
-    if !root() {
-        return;
-    }
-    let place = Place::new();
-    let Two { cluster: _cluster, a, b } = two(&place, "append", "");
-    const EACH: usize = 60;
-    let start = std::sync::Barrier::new(6);
-    std::thread::scope(|scope| {
-        for writer in 0..6 {
-            let path = if writer % 2 == 0 { a.join("log") } else { b.join("log") };
-            let start = &start;
-            scope.spawn(move || {
-                start.wait();
-                let mut log = OpenOptions::new().append(true).create(true).open(path).unwrap();
-                for number in 0..EACH {
-                    log.write_all(&line(writer, number)).unwrap();
-                }
-            });
-        }
-    });
-    for mount in [&a, &b] {
-        let found = lines(&fs::read(mount.join("log")).unwrap(), 6);
-        for numbers in found {
-            assert_eq!(numbers, (0..EACH).collect::<Vec<_>>());
-        }
-    }
-}
-
 fn truncate(path: &Path, size: u64) {
     let file = OpenOptions::new().write(true).open(path).unwrap();
     file.set_len(size).unwrap();
-}
-
-/// One reads through the page cache, one maps, some ask for attributes, while
-/// others append: on the same mount or on another.
-fn appends_are_read_without_gaps(appender: &Path, reader: &Path, each: usize) {
-    let (log, seen) = (appender.join("log"), reader.join("log"));
-    fs::write(&log, "").unwrap();
-    let done = AtomicBool::new(false);
-    let left = AtomicUsize::new(2);
-    std::thread::scope(|scope| {
-        for writer in 0..2 {
-            let (log, done, left) = (&log, &done, &left);
-            scope.spawn(move || {
-                let mut log = OpenOptions::new().append(true).open(log).unwrap();
-                for number in 0..each {
-                    log.write_all(&line(writer, number)).unwrap();
-                }
-                if left.fetch_sub(1, Ordering::SeqCst) == 1 {
-                    done.store(true, Ordering::SeqCst);
-                }
-            });
-        }
-        for how in 0..2 {
-            let (done, seen) = (&done, &seen);
-            scope.spawn(move || {
-                while !done.load(Ordering::SeqCst) {
-                    match how {
-                        0 => drop(fs::metadata(seen).unwrap()),
-                        _ => {
-                            let dir = fs::read_dir(seen.parent().unwrap()).unwrap();
-                            dir.for_each(|entry| drop(entry.unwrap().metadata()));
-                        }
-                    }
-                    std::thread::sleep(Duration::from_micros(300));
-                }
-            });
-        }
-        let mut last = false;
-        let file = File::open(&seen).unwrap();
-        let mut all: Vec<u8> = Vec::new();
-        loop {
-            // What was there stays; what is new follows without gaps.
-            let from = all.len().saturating_sub(5000);
-            let mut buffer = vec![0; 16 << 10];
-            let n = file.read_at(&mut buffer, from as u64).unwrap();
-            assert!(from + n >= all.len(), "the file shrank: {from} + {n} < {}", all.len());
-            assert_eq!(buffer[..all.len() - from], all[from..], "bytes changed");
-            all.truncate(from);
-            all.extend_from_slice(&buffer[..n]);
-            let whole = all[from..].iter().position(|b| *b == b'\n').map_or(n, |at| at + 1);
-            if from == 0 {
-                lines(&all, 2)
-            } else {
-                lines(&all[from + whole..], 2)
-            };
-            let size = file.metadata().unwrap().len() as usize;
-            assert!(size >= all.len(), "stat knows {size}, and {} were read", all.len());
-            if last && all.len() == size {
-                break;
-            }
-            last = done.load(Ordering::SeqCst);
-        }
-        assert_eq!(lines(&all, 2), vec![(0..each).collect::<Vec<_>>(); 2]);
-    });
-}
-
-#[test]
-fn nobody_sees_zeros_within_the_size_while_others_append() {
-    if !root() {
-        return;
-    }
-    let place = Place::new();
-    let cluster = place.up("tail", &["--targets", "2"]);
-    let a = cluster.mount("a", "");
-    appends_are_read_without_gaps(&a, &a, 2000);
-}
-
-#[test]
-fn a_log_is_followed_from_another_mount() {
-    if !root() {
-        return;
-    }
-    let place = Place::new();
-    let Two { cluster: _cluster, a, b } = two(&place, "follow", "");
-    appends_are_read_without_gaps(&a, &b, 200);
 }
 
 #[test]
@@ -333,52 +217,6 @@ fn an_exclusive_create_has_one_winner() {
     assert!(won.iter().all(|n| n.load(Ordering::SeqCst) == 1));
     let listed = |at: &Path| fs::read_dir(at).unwrap().count();
     assert_eq!((listed(&a), listed(&b)), (60, 60));
-}
-
-#[test]
-fn an_append_after_a_cut_elsewhere_is_seen_at_once() {
-    if !root() {
-        return;
-    }
-    let place = Place::new();
-    let Two { cluster: _cluster, a, b } = two(&place, "cut", "");
-    fs::write(a.join("f"), "").unwrap();
-    let (file_a, file_b) = (open(&a.join("f")), open(&b.join("f")));
-    let mut appender = OpenOptions::new().append(true).open(b.join("f")).unwrap();
-    for round in 0..4 {
-        let long = noise(400_000, round);
-        file_a.write_all_at(&long, 0).unwrap();
-        assert!(read_all(&file_b) == long);
-        file_a.set_len(100_000).unwrap();
-        let record = noise(30_000, round + 10);
-        appender.write_all(&record).unwrap();
-        let mut seen = vec![0; record.len()];
-        file_a.read_exact_at(&mut seen, 100_000).unwrap();
-        assert!(seen == record, "round {round}");
-    }
-}
-
-#[test]
-fn the_first_read_behind_the_old_end_finds_what_was_appended_elsewhere() {
-    if !root() {
-        return;
-    }
-    let place = Place::new();
-    let Two { cluster: _cluster, a, b } = two(&place, "end", "");
-    fs::write(a.join("f"), "").unwrap();
-    let file = open(&a.join("f"));
-    let mut appender = OpenOptions::new().append(true).open(b.join("f")).unwrap();
-    let mut size = 0;
-    for round in 0..40u64 {
-        let record = noise(700 + round as usize * 90, round);
-        appender.write_all(&record).unwrap();
-        let mut seen = vec![0; record.len()];
-        let read = file.read_at(&mut seen, size).unwrap();
-        assert_eq!(read, record.len(), "round {round}: what a single call reads");
-        assert!(seen == record, "round {round}");
-        size += record.len() as u64;
-        assert_eq!(file.metadata().unwrap().len(), size);
-    }
 }
 
 #[test]
@@ -515,6 +353,17 @@ fn a_listing_is_whole_while_another_mount_changes_the_directory() {
     });
 }
 
+/// A call that has waited so long has waited for a lease to lapse (10 s) or a call to
+/// time out (30 s), and not for one of two busy cores.
+const LONG: Duration = Duration::from_secs(8);
+
+/// For 4 s; on a busy machine until more than `least` is done, within a minute.
+fn goes_on(begin: Instant, done: &AtomicUsize, least: usize) -> bool {
+    let passed = begin.elapsed();
+    let few = done.load(Ordering::SeqCst) <= least;
+    passed < Duration::from_secs(4) || (few && passed < Duration::from_secs(60))
+}
+
 #[test]
 fn small_records_in_the_same_blocks_are_never_lost_nor_old() {
     if !root() {
@@ -528,19 +377,20 @@ fn small_records_in_the_same_blocks_are_never_lost_nor_old() {
     let longest = std::sync::Mutex::new(Duration::ZERO);
     // What each writer has written at least, by slot.
     let written: Vec<AtomicUsize> = (0..4 * SLOTS).map(|_| AtomicUsize::new(0)).collect();
-    let end = Instant::now() + Duration::from_secs(4);
+    let (begin, done) = (Instant::now(), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for writer in 0..4 {
             let path = if writer % 2 == 0 { a.join("f") } else { b.join("f") };
-            let (longest, written) = (&longest, &written);
+            let (longest, written, done) = (&longest, &written, &done);
             scope.spawn(move || {
                 let file = open(&path);
-                for round in (1..).take_while(|_| Instant::now() < end) {
+                for round in (1..).take_while(|_| goes_on(begin, done, 200)) {
                     let begin = Instant::now();
                     let own = (round * 7 % SLOTS) * 4 + writer;
                     let value = written[own].load(Ordering::SeqCst) + 1;
                     file.write_all_at(&[value as u8; 128], own as u64 * 128).unwrap();
                     written[own].store(value, Ordering::SeqCst);
+                    done.fetch_add(1, Ordering::SeqCst);
                     for slot in [own, (round * 13) % (4 * SLOTS)] {
                         let least = written[slot].load(Ordering::SeqCst);
                         let mut read = [0; 128];
@@ -558,8 +408,8 @@ fn small_records_in_the_same_blocks_are_never_lost_nor_old() {
     let longest = *longest.lock().unwrap();
     let total: usize = written.iter().map(|value| value.load(Ordering::SeqCst)).sum();
     eprintln!("{total} writes, the longest call {longest:?}");
-    assert!(longest < Duration::from_secs(2), "a call waited {longest:?}");
-    assert!(total > 200, "only {total} writes within 4 s");
+    assert!(longest < LONG, "a call waited {longest:?}");
+    assert!(total > 200, "only {total} writes");
     let (here, there) = (fs::read(a.join("f")).unwrap(), fs::read(b.join("f")).unwrap());
     assert!(here == there);
     for (slot, bytes) in here.chunks(128).enumerate() {
@@ -584,14 +434,14 @@ fn streams_and_scattered_writes_on_two_mounts_do_not_block_each_other() {
         let mut longest = longest.lock().unwrap();
         *longest = begin.elapsed().max(*longest);
     };
-    let end = Instant::now() + Duration::from_secs(4);
+    let begin = Instant::now();
     let rounds = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for (who, mount) in [&a, &b].into_iter().enumerate() {
             let (timed, rounds) = (&timed, &rounds);
             scope.spawn(move || {
                 let file = open(&mount.join("f"));
-                for round in (1..).take_while(|_| Instant::now() < end) {
+                for round in (1..).take_while(|_| goes_on(begin, rounds, 40)) {
                     let region = (round * 5 % (REGIONS / 2)) * 2 + who;
                     let (skip, len) = (round * 7919 % 100_000, 1 + round * 104_729 % 200_000);
                     let data = noise(len, round as u64);
@@ -606,7 +456,7 @@ fn streams_and_scattered_writes_on_two_mounts_do_not_block_each_other() {
             });
             scope.spawn(move || {
                 // Anew each time, and ahead: reads that lie over the border of leases.
-                while Instant::now() < end {
+                while goes_on(begin, rounds, 40) {
                     let file = File::open(mount.join("f")).unwrap();
                     for i in 0..(REGION * REGIONS) as u64 / 100_000 {
                         timed(&|| {
@@ -619,8 +469,8 @@ fn streams_and_scattered_writes_on_two_mounts_do_not_block_each_other() {
     });
     let (longest, rounds) = (*longest.lock().unwrap(), rounds.into_inner());
     eprintln!("{rounds} writes, the longest call {longest:?}");
-    assert!(longest < Duration::from_secs(2), "a call waited {longest:?}");
-    assert!(rounds > 40, "only {rounds} writes within 4 s");
+    assert!(longest < LONG, "a call waited {longest:?}");
+    assert!(rounds > 40, "only {rounds} writes");
     assert!(fs::read(a.join("f")).unwrap() == fs::read(b.join("f")).unwrap());
 }
 
@@ -641,7 +491,7 @@ fn what_is_stored_into_a_mapping_is_kept_when_another_mount_writes_beside_it() {
         map_a.set(at, round);
         let begin = Instant::now();
         file_b.write_all_at(&[round], 4000 + u64::from(round)).unwrap();
-        assert!(begin.elapsed() < Duration::from_secs(2), "waited {:?}", begin.elapsed());
+        assert!(begin.elapsed() < LONG, "waited {:?}", begin.elapsed());
         assert_eq!((map_a.get(at), map_b.get(at)), (round, round));
         assert_eq!((map_a.get(4000 + at), map_b.get(4000 + at)), (round, round));
     }

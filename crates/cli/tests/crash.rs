@@ -111,17 +111,32 @@ fn verify(dir: &Path, count: u64) {
     }
 }
 
+/// A cluster, where it is mounted, and a writer in a directory there.
+struct Work<'a> {
+    cluster: Cluster<'a>,
+    at: PathBuf,
+    dir: PathBuf,
+    writer: Writer,
+}
+
+impl<'a> Work<'a> {
+    fn begin(place: &'a Place, name: &str) -> Self {
+        let at = place.path("mnt");
+        let cluster = place.up(name, &["--mount", at.to_str().unwrap()]);
+        let dir = at.join("work");
+        fs::create_dir(&dir).unwrap();
+        let writer = Writer::start(place, &dir);
+        Self { cluster, at, dir, writer }
+    }
+}
+
 /// Kills a daemon several times under a writer, which must not see an error.
 fn killed_under_a_writer(daemon: &str, rounds: usize) {
     if !root() {
         return;
     }
     let place = Place::new();
-    let at = place.path("mnt");
-    let cluster = place.up(&format!("kill-{daemon}"), &["--mount", at.to_str().unwrap()]);
-    let dir = at.join("work");
-    fs::create_dir(&dir).unwrap();
-    let mut writer = Writer::start(&place, &dir);
+    let Work { cluster, at, dir, mut writer } = Work::begin(&place, &format!("kill-{daemon}"));
     for _ in 0..rounds {
         writer.wait_for(5);
         cluster.kill(daemon);
@@ -163,11 +178,7 @@ fn the_mount_is_killed_under_a_copy() {
         return;
     }
     let place = Place::new();
-    let at = place.path("mnt");
-    let cluster = place.up("kill-mount", &["--mount", at.to_str().unwrap()]);
-    let dir = at.join("work");
-    fs::create_dir(&dir).unwrap();
-    let mut writer = Writer::start(&place, &dir);
+    let Work { cluster, at, dir, mut writer } = Work::begin(&place, "kill-mount");
     writer.wait_for(10);
     cluster.kill(&cluster.mount_daemon());
     // The writer's file system is gone: it gets an error, not a hang.
@@ -184,11 +195,7 @@ fn everything_is_killed_at_once() {
         return;
     }
     let place = Place::new();
-    let at = place.path("mnt");
-    let cluster = place.up("kill-all", &["--mount", at.to_str().unwrap()]);
-    let dir = at.join("work");
-    fs::create_dir(&dir).unwrap();
-    let mut writer = Writer::start(&place, &dir);
+    let Work { cluster, at, dir, mut writer } = Work::begin(&place, "kill-all");
     writer.wait_for(10);
     for daemon in ["meta", "data-1", "data-2", "data-3", "data-4"] {
         cluster.kill(daemon);

@@ -203,6 +203,14 @@ fn new_files_avoid_it(client: &Client) {
     });
 }
 
+/// A file on target 2, with these bytes synced.
+fn synced(client: &Client, name: &str, bytes: &[u8]) -> File {
+    let (ctx, file) = (Context::root(), file_on(client, 2, name));
+    file.write_at(&ctx, 0, bytes).unwrap();
+    file.sync(&ctx).unwrap();
+    file
+}
+
 fn restart(cluster: &Cluster<'_>) {
     cluster.kill("data-1");
     cluster.weir(&["up"]).ok();
@@ -218,10 +226,8 @@ fn a_full_disk_refuses_writes_and_goes_on_when_there_is_room_again() {
     move_target(&cluster, &disk);
     cluster.weir(&["mount", mnt.to_str().unwrap()]).ok();
     let (ctx, client) = (Context::root(), client(&cluster, false));
-    let kept = file_on(&client, 2, "kept");
     let kept_bytes = noise(300_000, 1);
-    kept.write_at(&ctx, 0, &kept_bytes).unwrap();
-    kept.sync(&ctx).unwrap();
+    let kept = synced(&client, "kept", &kept_bytes);
 
     let file = file_on(&client, 2, "big");
     let block = noise(1 << 20, 2);
@@ -267,10 +273,8 @@ fn a_disk_that_turns_read_only_is_read_on_and_comes_back_repaired() {
     let cluster = four(&place);
     move_target(&cluster, &disk);
     let (ctx, client) = (Context::root(), client(&cluster, false));
-    let file = file_on(&client, 2, "f");
     let data = noise(1_000_000, 1);
-    file.write_at(&ctx, 0, &data).unwrap();
-    file.sync(&ctx).unwrap();
+    let file = synced(&client, "f", &data);
     let healthy = file_on(&client, 1, "healthy");
 
     if !disk.turn_read_only() {
@@ -315,10 +319,8 @@ fn a_disk_that_fails_takes_its_target_out_of_service_and_nothing_else() {
     let cluster = four(&place);
     move_target(&cluster, &disk);
     let (ctx, client) = (Context::root(), client(&cluster, false));
-    let file = file_on(&client, 2, "f");
     let data = noise(1_000_000, 1);
-    file.write_at(&ctx, 0, &data).unwrap();
-    file.sync(&ctx).unwrap();
+    let file = synced(&client, "f", &data);
     let healthy = file_on(&client, 1, "healthy");
 
     if !disk.break_down() {
@@ -360,9 +362,8 @@ fn a_target_whose_directory_vanishes_is_not_taken_for_an_empty_one() {
     let place = Place::new();
     let cluster = four(&place);
     let (ctx, client) = (Context::root(), client(&cluster, false));
-    let (file, data) = (file_on(&client, 2, "f"), noise(500_000, 1));
-    file.write_at(&ctx, 0, &data).unwrap();
-    file.sync(&ctx).unwrap();
+    let data = noise(500_000, 1);
+    let file = synced(&client, "f", &data);
     let healthy = file_on(&client, 1, "healthy");
     healthy.write_at(&ctx, 0, &data).unwrap();
 

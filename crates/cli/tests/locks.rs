@@ -2,12 +2,16 @@
 //! open files) and `flock`.
 #![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
+mod coherence_io;
 mod harness;
 
-use harness::{Cluster, Place, kill_and_wait, root};
+use coherence_io::{Block, open_direct};
+use harness::{Cluster, Place, eventually, kill_and_wait, root};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -124,7 +128,7 @@ fn who_waits_for_a_lock_gets_it_when_the_other_mount_unlocks() {
     lock(&a, UNLOCK, 0, 0).unwrap();
     let (result, at) = waits.recv_timeout(LONG).unwrap();
     result.unwrap();
-    assert!(at - unlocked < Duration::from_secs(2), "{:?}", at - unlocked);
+    assert!(at - unlocked < Duration::from_secs(5), "{:?}", at - unlocked);
     drop(other);
 }
 
@@ -202,6 +206,45 @@ fn two_that_wait_for_each_other_are_told() {
             first.recv_timeout(LONG).unwrap().0.0.unwrap();
             break;
         }
+    }
+}
+
+#[test]
+fn locks_of_open_files_and_flock_wait_for_each_other_as_on_a_local_disk() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let _cluster = two_mounts(&place);
+    let names = ["f", "g"];
+    let [a, b] = ["a", "b"].map(|at| names.map(|name| place.path(at).join(name)));
+    let set = |file: &File, kind, wait| {
+        let command = if wait { libc::F_OFD_SETLKW } else { libc::F_OFD_SETLK };
+        control(file, command, describe(kind, 0, 0)).map(drop)
+    };
+    let flocks = |file: &File, kind, wait| {
+        let operation = if kind == UNLOCK { libc::LOCK_UN } else { libc::LOCK_EX };
+        flock(file, operation | if wait { 0 } else { libc::LOCK_NB })
+    };
+    type Way<'a> = &'a (dyn Fn(&File, i32, bool) -> io::Result<()> + Sync);
+    for way in [&set as Way<'_>, &flocks] {
+        // Each has one, and wants the other one's.
+        let (mine, yours) = ([open(a[0].clone()), open(a[1].clone())], b.clone().map(open));
+        way(&mine[0], EXCLUSIVE, false).unwrap();
+        way(&yours[1], EXCLUSIVE, false).unwrap();
+        std::thread::scope(|scope| {
+            let (mine, yours) = (&mine, &yours);
+            let waits =
+                [&mine[1], &yours[0]].map(|file| scope.spawn(move || way(file, EXCLUSIVE, true)));
+            // Nobody is told, whoever asks last.
+            std::thread::sleep(Duration::from_millis(500));
+            assert!(waits.iter().all(|wait| !wait.is_finished()));
+            way(&yours[1], UNLOCK, false).unwrap();
+            let [first, second] = waits;
+            first.join().unwrap().unwrap();
+            way(&mine[0], UNLOCK, false).unwrap();
+            second.join().unwrap().unwrap();
+        });
     }
 }
 
@@ -323,4 +366,120 @@ fn the_locks_of_a_mount_that_was_killed_are_free_after_its_lease() {
     let begin = Instant::now();
     lock_wait(&b, EXCLUSIVE, 0, 0).unwrap();
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn many_who_wait_for_a_lock_leave_the_mount_to_others() {
+    /// More than there are threads that serve requests.
+    const WAITING: usize = 200;
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let _cluster = two_mounts(&place);
+    let holder = open(place.path("b/f"));
+    flock(&holder, libc::LOCK_EX).unwrap();
+    let waiting: Vec<_> = (0..WAITING)
+        .map(|_| {
+            let file = open(place.path("a/f"));
+            meanwhile(move || {
+                flock(&file, libc::LOCK_EX).and_then(|()| flock(&file, libc::LOCK_UN))
+            })
+        })
+        .collect();
+    let path = place.path("a/f");
+    let seen = meanwhile(move || std::fs::metadata(path).map(drop));
+    seen.recv_timeout(LONG).unwrap().0.unwrap();
+    assert!(waiting.iter().all(|wait| wait.try_recv().is_err()), "it is locked");
+    let unlocked = meanwhile(move || flock(&holder, libc::LOCK_UN));
+    unlocked.recv_timeout(LONG).unwrap().0.unwrap();
+    for wait in waiting {
+        wait.recv_timeout(LONG).unwrap().0.unwrap();
+    }
+}
+
+#[test]
+fn a_lock_whose_owner_died_while_the_metadata_server_was_away_is_free_afterwards() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "2", "--mount", "a"]);
+    std::fs::create_dir_all(place.path("b")).unwrap();
+    cluster.weir(&["mount", "b", "-o", "timeout=2"]).ok();
+    let file = open(place.path("a/f"));
+    let mut holder = Command::new("flock")
+        .arg("-o")
+        .arg(place.path("b/f"))
+        .args(["sleep", "1000"])
+        .stdin(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let try_lock = || flock(&file, libc::LOCK_EX | libc::LOCK_NB);
+    eventually("it is locked", || match try_lock() {
+        Ok(()) => {
+            flock(&file, libc::LOCK_UN).unwrap();
+            false
+        }
+        Err(_) => true,
+    });
+    cluster.kill("meta");
+    // SAFETY: the group of a child that was not waited for.
+    unsafe { libc::kill(-(holder.id() as i32), libc::SIGKILL) };
+    holder.wait().unwrap();
+    // Longer than its mount tries to tell the server.
+    std::thread::sleep(Duration::from_secs(4));
+    place.weir(&["up", "--name", &cluster.name]).ok();
+    eventually("it is free", || try_lock().is_ok());
+}
+
+/// Not a test: locks the file that it has as its standard input, and reads it.
+#[test]
+fn reader_process() {
+    if std::env::var_os("WEIR_TEST_READER").is_none() {
+        return;
+    }
+    let file = File::from(io::stdin().as_fd().try_clone_to_owned().unwrap());
+    lock(&file, EXCLUSIVE, 0, 0).unwrap();
+    file.read_exact_at(&mut Block::of(0).0, 0).unwrap();
+}
+
+/// Whether a thread of the process is in a call that reads at a position.
+fn is_reading(pid: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let call = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("syscall"));
+    let is_read = |call: String| call.starts_with(&format!("{} ", libc::SYS_pread64));
+    tasks.map(call).any(|call| call.is_ok_and(is_read))
+}
+
+#[test]
+fn the_lock_of_a_killed_process_is_free_though_its_parent_keeps_the_same_open_file() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = two_mounts(&place);
+    std::fs::write(place.path("a/f"), [7; 4096]).unwrap();
+    let b = open(place.path("b/f"));
+    let file = open_direct(&place.path("a/f"));
+    let stopped = cluster.stopped(&["data-1", "data-2"]);
+    let mut reader = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "reader_process"])
+        .env("WEIR_TEST_READER", "")
+        .stdin(Stdio::from(file.try_clone().unwrap()))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    // It reads when it has its lock.
+    eventually("it waits for the data server", || is_reading(reader.id()));
+    assert_eq!(errno(lock(&b, SHARED, 0, 0)), Some(libc::EAGAIN));
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+    eventually("the lock is free", || lock(&b, EXCLUSIVE, 0, 0).is_ok());
+    drop(stopped);
+    // The file was open all the while, and is.
+    let mut block = Block::of(0);
+    file.read_exact_at(&mut block.0, 0).unwrap();
+    assert_eq!(block.0, [7; 4096]);
 }

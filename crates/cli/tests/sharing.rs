@@ -42,12 +42,17 @@ fn read(file: &File, offset: u64, len: usize) -> Vec<u8> {
 
 /// A cluster whose clients lapse sooner.
 fn quick<'a>(place: &'a Place, name: &str) -> Cluster<'a> {
+    set(place, name, &[("lease_ms", LEASE_MS), ("grace_ms", LEASE_MS)])
+}
+
+/// A cluster whose metadata server has these settings.
+fn set<'a>(place: &'a Place, name: &str, values: &[(&str, u64)]) -> Cluster<'a> {
     let cluster = place.up(name, &[]);
     let path = cluster.dir().join("meta.toml");
     let mut settings: toml::Table = std::fs::read_to_string(&path).unwrap().parse().unwrap();
-    let lease_ms = toml::Value::Integer(LEASE_MS as i64);
-    settings.insert("lease_ms".into(), lease_ms.clone());
-    settings.insert("grace_ms".into(), lease_ms);
+    for (name, value) in values {
+        settings.insert((*name).into(), toml::Value::Integer(*value as i64));
+    }
     std::fs::write(&path, settings.to_string()).unwrap();
     cluster.kill("meta");
     up_again(&cluster);
@@ -56,6 +61,35 @@ fn quick<'a>(place: &'a Place, name: &str) -> Cluster<'a> {
 
 fn up_again(cluster: &Cluster<'_>) {
     cluster.place.weir(&["up", "--name", &cluster.name]).ok();
+}
+
+/// Whose truncation comes to an object after a newer one's is refused there, for ever.
+#[test]
+fn truncations_of_one_file_by_many_clients_at_once_do_not_wait_for_a_timeout() {
+    let place = Place::new();
+    let cluster = place.up("cutting", &["--targets", "4"]);
+    let clients: Vec<Client> = (0..4).map(|_| client(&cluster, true)).collect();
+    let file = create(&clients[0], b"f");
+    file.write_at(&Context::root(), 0, &noise(400_000, 3)).unwrap();
+    let longest = std::thread::scope(|scope| {
+        let cuts = |(i, client)| {
+            let file = open(client, b"f");
+            move || {
+                let mut longest = Duration::ZERO;
+                for round in 0..60_u64 {
+                    let before = Instant::now();
+                    file.truncate(&Context::root(), 1 + (round * 7919 + i * 101_u64) % 400_000)
+                        .unwrap();
+                    longest = longest.max(before.elapsed());
+                }
+                longest
+            }
+        };
+        let threads: Vec<_> = (0..).zip(&clients).map(cuts).map(|cut| scope.spawn(cut)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).max()
+    });
+    let timeout = Duration::from_millis(clients[0].config().request_timeout_ms);
+    assert!(longest.unwrap() < timeout / 2, "a truncation took {longest:?}");
 }
 
 #[test]
@@ -90,6 +124,45 @@ fn a_reader_sees_each_write_that_has_returned_with_size_and_time() {
 
 fn reader_time(client: &Client, file: FileId) -> weir_types::Timestamp {
     client.getattr(&Context::root(), file).unwrap().mtime
+}
+
+/// A reader that has a lease on what it reads, and none from the end of the file on, asks for
+/// the size, and those who write elsewhere have to report. If somebody wants its lease back
+/// meanwhile, that has to wait for the read; the reports must not wait for that.
+#[test]
+fn readers_at_the_end_of_a_file_and_somebody_who_appends_do_not_wait_for_each_other() {
+    let place = Place::new();
+    let cluster = place.up("ends", &[]);
+    let clients = [client(&cluster, true), client(&cluster, true), client(&cluster, true)];
+    let ctx = Context::root();
+    let files: Vec<File> = (0..3)
+        .map(|n| if n == 0 { create(&clients[0], b"f") } else { open(&clients[n], b"f") })
+        .collect();
+    let stopped = std::sync::atomic::AtomicBool::new(false);
+    let end = Instant::now() + Duration::from_secs(3);
+    let (mut appended, mut slowest) = (0, Duration::ZERO);
+    std::thread::scope(|scope| {
+        for (n, file) in files[..2].iter().enumerate() {
+            let (stopped, ctx) = (&stopped, &ctx);
+            scope.spawn(move || {
+                while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+                    // It keeps a lease to write on a block of its own.
+                    file.write_at(ctx, n as u64 * 4096, b"mine").unwrap();
+                    let seen = file.size().max(8192);
+                    read(file, seen - 1, 4096);
+                }
+            });
+        }
+        while Instant::now() < end {
+            let begun = Instant::now();
+            files[2].append(&ctx, &[7; 100]).unwrap();
+            slowest = slowest.max(begun.elapsed());
+            appended += 1;
+        }
+        stopped.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(slowest < Duration::from_secs(10), "an append of {appended} took {slowest:?}");
+    assert!(appended > 10, "{appended}");
 }
 
 #[test]
@@ -271,6 +344,10 @@ fn the_layer_above_drops_what_another_client_writes() {
     assert_eq!(read(&cached, 5000, 1), b"x");
 }
 
+/// If this is set, the process writes there only, until it is killed.
+const FAR_ONLY: &str = "WEIR_TEST_FAR_ONLY";
+const FAR: u64 = 8 << 20;
+
 /// A client in a process of its own: writes to a file, says so, and syncs when
 /// it is told to.
 #[test]
@@ -279,6 +356,13 @@ fn writer_process() {
     let dir = std::path::PathBuf::from(dir);
     let client = Client::connect(library::config_in(&dir)).unwrap();
     let (file, ctx) = (create(&client, b"f"), Context::root());
+    if std::env::var_os(FAR_ONLY).is_some() {
+        file.write_at(&ctx, FAR, b"far").unwrap();
+        std::fs::write(dir.join("written"), "").unwrap();
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
     file.write_at(&ctx, 0, &[b'a'; 100_000]).unwrap();
     file.sync(&ctx).unwrap();
     // Every data server has this, and the metadata server has not heard of it.
@@ -296,8 +380,13 @@ struct Process(Child);
 
 impl Process {
     fn start(cluster: &Cluster<'_>) -> Self {
+        Self::start_with(cluster, &[])
+    }
+
+    fn start_with(cluster: &Cluster<'_>, more: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "writer_process"]).env("WEIR_TEST_SHARING", cluster.dir());
+        command.envs(more.iter().copied());
         let process = Self(command.stdout(Stdio::null()).spawn().unwrap());
         eventually("it has written", || cluster.dir().join("written").exists());
         process
@@ -328,12 +417,57 @@ fn a_client_that_was_stopped_changes_nothing_any_more_and_is_told() {
     file.write_at(&ctx, 0, b"the others").unwrap();
     file.sync(&ctx).unwrap();
     let waited = begin.elapsed();
-    assert!(waited < Duration::from_millis(3 * LEASE_MS), "{waited:?}");
+    assert!(waited < Duration::from_millis(6 * LEASE_MS), "{waited:?}");
     process.signal("-CONT");
     std::fs::write(cluster.dir().join("go"), "").unwrap();
     assert!(process.0.wait().unwrap().success(), "it was told that its writes were lost");
     assert!(cluster.dir().join("told").exists());
     assert_eq!(read(&file, 0, 12), b"the other!aa");
+}
+
+/// A writer that died is fenced off when somebody asks for attributes; nobody has to
+/// open the file.
+#[test]
+fn the_size_of_a_dead_writers_file_is_shown_to_whoever_asks_without_an_open() {
+    let place = Place::new();
+    let cluster = quick(&place, "dead");
+    drop(Process::start(&cluster));
+    let mut seen = Vec::new();
+    if harness::root() {
+        let mount = cluster.mount("m", "");
+        seen.push(std::fs::metadata(mount.join("f")).unwrap().len());
+        let listed = std::fs::read_dir(&mount).unwrap();
+        seen.extend(listed.map(|entry| entry.unwrap().metadata().unwrap().len()));
+    }
+    let (other, ctx) = (client(&cluster, true), Context::root());
+    let attr = other.lookup(&ctx, FileId::ROOT, b"f").unwrap();
+    seen.push(attr.size);
+    seen.push(other.getattr(&ctx, attr.file).unwrap().size);
+    assert!(seen[0] > 500_000, "what was sent is there: {seen:?}");
+    let file = open(&other, b"f");
+    seen.push(read(&file, 0, 1 << 20).len() as u64);
+    assert!(seen.iter().all(|size| *size == seen[0]), "{seen:?}");
+}
+
+/// To tell the size the server cuts the dead writer off, and takes the leases of all who write to
+/// the file: also that of the reader, whose read must not be in the way of that.
+#[test]
+fn a_read_at_the_known_end_does_not_wait_for_itself_when_another_writer_is_dead() {
+    let place = Place::new();
+    let cluster = quick(&place, "ended");
+    let (a, ctx) = (client(&cluster, true), Context::root());
+    let file = create(&a, b"f");
+    file.write_at(&ctx, 0, &[b'a'; 5000]).unwrap();
+    file.sync(&ctx).unwrap();
+    let process = Process::start_with(&cluster, &[(FAR_ONLY, "1")]);
+    drop(process);
+    assert_eq!(file.size(), 5000, "of the other it has heard only that it wants a lease");
+    std::thread::sleep(Duration::from_millis(2 * LEASE_MS));
+    let begin = Instant::now();
+    let found = read(&file, 4000, 8192);
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    assert_eq!(found[..1000], [b'a'; 1000]);
+    assert!(found[1000..].iter().all(|byte| *byte == 0));
 }
 
 #[test]
@@ -346,9 +480,85 @@ fn what_a_killed_client_had_written_is_seen_by_others_with_its_size() {
     let begin = Instant::now();
     let file = open(&other, b"f");
     let found = read(&file, 0, 1 << 20);
-    assert!(begin.elapsed() < Duration::from_millis(3 * LEASE_MS));
+    assert!(begin.elapsed() < Duration::from_millis(6 * LEASE_MS));
     assert!(found.len() >= 100_000 && found[..100_000] == [b'a'; 100_000], "what was synced");
     assert!(found[100_000..].iter().all(|byte| [0, b'b'].contains(byte)));
     assert!(found.len() > 500_000, "what was sent is there: {}", found.len());
     assert_eq!(other.getattr(&ctx, file.id()).unwrap().size, found.len() as u64);
+}
+
+/// The server asks it for what it has used longest ago.
+#[test]
+fn a_client_uses_more_files_than_it_may_hold_leases_on() {
+    const LEASES: u64 = 1024;
+    let place = Place::new();
+    let cluster = set(&place, "more", &[("leases_per_client", LEASES)]);
+    let (a, b, ctx) = (client(&cluster, true), client(&cluster, true), Context::root());
+    let files: Vec<File> =
+        (0..LEASES + 200).map(|n| create(&a, format!("{n}").as_bytes())).collect();
+    for round in 0..2 {
+        for (n, file) in files.iter().enumerate() {
+            let begin = Instant::now();
+            file.write_at(&ctx, 0, format!("{round} in {n}").as_bytes()).unwrap();
+            assert!(begin.elapsed() < Duration::from_secs(10), "{n}: {:?}", begin.elapsed());
+        }
+    }
+    let recalls = counter(&a, "recalls");
+    assert!((1..4000).contains(&recalls), "{recalls}");
+    // Calls that hold one file and wait for room for another do not wait for themselves.
+    let half = files.len() / 2;
+    std::thread::scope(|scope| {
+        for thread in 0..40 {
+            let files = &files;
+            scope.spawn(move || {
+                for n in (thread..half).step_by(40) {
+                    let (from, to) = (&files[n], &files[half + n]);
+                    assert!(from.copy_range(&Context::root(), 0, to, 0, 4).unwrap() == 4, "{n}");
+                }
+            });
+        }
+    });
+    for (n, file) in files.iter().enumerate().step_by(100) {
+        let expected = format!("1 in {}", if n < half { n } else { n - half });
+        assert!(read(file, 0, 4) == expected.as_bytes()[..4], "{n}");
+        let name = format!("{n}");
+        let seen = read(&open(&b, name.as_bytes()), 0, 4);
+        assert!(seen == expected.as_bytes()[..4], "{n}: by another");
+    }
+}
+
+/// Gives up what it keeps slowly.
+struct Slow(Duration);
+
+impl UpperCache for Slow {
+    fn drop_pages(&self, _file: FileId, _start: u64, _end: u64) {
+        std::thread::sleep(self.0);
+    }
+    fn drop_everything(&self) {}
+}
+
+#[test]
+fn who_waits_for_another_client_is_not_told_that_the_metadata_server_is_away() {
+    let place = Place::new();
+    let cluster = place.up("waits", &[]);
+    let slow = Arc::new(Slow(Duration::from_secs(8)));
+    let a = Client::connect_with(library::config(&cluster), slow).unwrap();
+    let (b, ctx) = (client(&cluster, true), Context::root());
+    create(&b, b"f").close(&ctx).unwrap();
+    let (holds, wants) = (open(&a, b"f"), open(&b, b"f"));
+    holds.write_at(&ctx, 0, b"x").unwrap();
+    let watch = b.watch();
+    watch.look();
+    std::thread::scope(|scope| {
+        let write = scope.spawn(|| {
+            let begin = Instant::now();
+            wants.write_at(&Context::root(), 0, b"y").map(|()| begin.elapsed())
+        });
+        while !write.is_finished() {
+            assert_eq!(watch.look(), []);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let took = write.join().unwrap().unwrap();
+        assert!(took > Duration::from_secs(6), "it waited: {took:?}");
+    });
 }

@@ -178,7 +178,7 @@ fn a_network_that_is_away_for_a_moment_fails_no_call() {
         std::thread::sleep(Duration::from_secs(2));
         drop(mend);
         let took = work_on(&programs);
-        assert!(took < Duration::from_secs(10), "{cut:?}: {took:?} until all went on");
+        assert!(took < Duration::from_secs(20), "{cut:?}: {took:?} until all went on");
     }
     for program in &programs {
         assert_eq!(program.report().failed, 0, "{}: {}", program.call, program.log());
@@ -200,7 +200,7 @@ fn a_network_that_stays_away_fails_calls_in_time_and_the_mount_works_on_when_it_
         std::thread::sleep(2 * timeout);
         drop(mend);
         let took = work_on(&programs);
-        assert!(took < Duration::from_secs(10), "{cut:?}: {took:?} until all went on");
+        assert!(took < Duration::from_secs(20), "{cut:?}: {took:?} until all went on");
         for program in &programs {
             let longest = Duration::from_millis(program.report().longest_ms);
             // See "How long a call waits" in `docs/semantics.md`; the rest is
@@ -225,5 +225,5 @@ fn a_program_that_waits_for_an_unplugged_server_can_be_killed() {
     programs.iter_mut().for_each(|program| program.child.kill().unwrap());
     let begin = Instant::now();
     eventually("all are gone", || programs.iter_mut().all(Program::is_gone));
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
 }

@@ -77,7 +77,10 @@ impl Administrator {
     pub fn stat_object(&self, target: TargetId, object: ObjectId) -> Result<ObjectStat> {
         self.ask(target, |AdminAccess { target, capability, mac }| {
             let generation = Generation(0);
-            StatObjectRequest { access: Access { target, object, generation, capability, mac } }
+            let (copies, relay) = (Vec::new(), None);
+            StatObjectRequest {
+                access: Access { target, object, generation, capability, mac, copies, relay },
+            }
         })
     }
 

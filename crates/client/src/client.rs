@@ -9,6 +9,8 @@ use crate::events::EventQueue;
 use crate::file::{File, OpenState};
 use crate::holdings::Holdings;
 use crate::leases::UpperCache;
+use crate::pairs::Pairs;
+use crate::presence::Peer;
 use crate::presence::Watch;
 use crate::servers::Servers;
 use crate::session::MetaSession;
@@ -26,7 +28,8 @@ use weir_wire::capability::Rights;
 use weir_wire::data::{PingRequest, ServerStatus, StatusRequest};
 use weir_wire::map::ClusterMap;
 use weir_wire::meta::{
-    CloseRequest, OpenFile, OpenRequest, PendingTruncate, ReassertRequest, SetAttrRequest,
+    CloseRequest, GetAttrRequest, OpenFile, OpenRequest, PendingTruncate, ReassertRequest,
+    SetAttrRequest,
 };
 
 /// Bytes of buffers that a client may hold.
@@ -37,6 +40,8 @@ const MAX_DESCRIPTORS: u64 = 65_536;
 const TICK: Duration = Duration::from_millis(100);
 /// A session that asks nothing for so long says that it lives.
 const KEEPALIVE: Duration = Duration::from_secs(5);
+/// The server is asked for a word if calls have waited so long and heard nothing.
+const QUIET: Duration = Duration::from_secs(1);
 /// Files closed before the metadata server is told, at the most.
 const CLOSE_BATCH: usize = 64;
 
@@ -52,6 +57,7 @@ pub(crate) struct Inner {
     pub(crate) buffers: BufferPool,
     pub(crate) holdings: Arc<Holdings>,
     pub(crate) events: EventQueue,
+    pub(crate) pairs: Pairs,
     /// What caches on top of this client.
     pub(crate) upper: Option<Arc<dyn UpperCache>>,
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -95,6 +101,7 @@ impl Client {
             buffers: BufferPool::new(BUFFER_BYTES),
             stop: Arc::default(),
             events: EventQueue::new()?,
+            pairs: Pairs::default(),
             session,
             holdings,
             upper,
@@ -113,6 +120,10 @@ impl Client {
         ];
         if inner.config.consistency == Consistency::Strict {
             background.push(spawn("weir-poll", Inner::poll_events)?);
+            if inner.upper.is_some() {
+                inner.holdings.drops.serve();
+                background.push(spawn("weir-drop", Inner::drop_lost)?);
+            }
         }
         Ok(Self { inner, background })
     }
@@ -168,6 +179,7 @@ impl Client {
         let (stopped, wake) = &*self.inner.stop;
         *stopped.lock() = true;
         wake.notify_all();
+        self.inner.holdings.drops.stop();
         let workers = self.inner.events.stop();
         for thread in self.background.drain(..).chain(workers) {
             if thread.join().is_err() {
@@ -189,7 +201,22 @@ impl Drop for Client {
     }
 }
 
+/// An open is under way until this is dropped.
+pub(crate) struct OpenUnderWay<'a>(&'a Inner);
+
+impl Drop for OpenUnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.holdings.opened.lock().departed.end();
+    }
+}
+
 impl Inner {
+    /// To be held from before an open is asked for until its answer is dealt with.
+    pub(crate) fn begin_open(&self) -> OpenUnderWay<'_> {
+        self.holdings.opened.lock().departed.begin();
+        OpenUnderWay(self)
+    }
+
     /// A handle for what an open or create returned.
     /// `emptied`: by this very request.
     pub(crate) fn opened(
@@ -200,39 +227,28 @@ impl Inner {
         emptied: bool,
     ) -> Result<File> {
         let file = open.attr.file;
-        let state = {
-            let mut opened = self.holdings.opened.lock();
-            *opened.counts.entry(file).or_default() += 1;
-            match opened.files.entry(file) {
-                Entry::Occupied(mut entry) => {
-                    entry.get_mut().1 += 1;
-                    let state = entry.get().0.clone();
-                    drop(opened);
-                    state.update(open);
-                    if emptied {
-                        state.begin_resize();
-                        state.end_resize(Some(open.attr.generation));
-                        // What was written before is gone, sent or not.
-                        state.writer().forget_objects();
-                        state.resized(&open.attr);
-                    }
-                    state
-                }
-                Entry::Vacant(entry) => {
-                    let state = Arc::new(OpenState::new(open));
-                    entry.insert((state.clone(), 1));
-                    state
+        *self.holdings.opened.lock().counts.entry(file).or_default() += 1;
+        let mut fresh = None;
+        let state = loop {
+            if let Some(state) = self.enter_opened(open, &mut fresh, emptied) {
+                break state;
+            }
+            // From before the last handle was closed.
+            let state = OpenState::new(open);
+            let asked = state
+                .refresh(self, ctx)
+                .and_then(|()| self.session.call(ctx, &GetAttrRequest { file }));
+            match asked {
+                Ok(attr) => state.saw_attr(&attr),
+                Err(error) => {
+                    self.holdings.opened.lock().closing.push(file);
+                    return Err(error);
                 }
             }
+            fresh = Some(Arc::new(state));
         };
         let handle = File::new(state.clone(), self.clone());
-        if self.session.epoch() != found.epoch {
-            // The server has started anew, or the session ended, since it
-            // answered; it may have been told of what is open before this was.
-            let files = vec![file];
-            let request = ReassertRequest { files, leases: Vec::new(), last: false };
-            self.session.call(ctx, &request)?;
-        }
+        self.say_opened(ctx, file, found)?;
         let call = Call { inner: self, file: &state, ctx };
         if open.more_segments {
             let rights = open.capability.capability.rights;
@@ -240,6 +256,10 @@ impl Inner {
         }
         if let Some(pending) = &open.pending_truncate {
             self.settle_pending(call, pending)?;
+            if state.generation() > pending.generation {
+                // Cut since: whoever asks for a lease is told what is left of that.
+                return Ok(handle);
+            }
         }
         state.take_lease(self, found);
         Ok(handle)
@@ -251,28 +271,101 @@ impl Inner {
         if call.file.is_writable() {
             return call.file.carry_out(call, pending);
         }
-        let ctx = Context::root();
-        let request = OpenRequest { file: call.file.id, rights: Rights::READ_WRITE };
-        let own = self.session.change(&ctx, &request).map_err(|e| {
+        self.settle_in_own_name(&Context::root(), call.file.id).map_err(|e| {
             e.context("what another client left undone in the file has to be finished first")
         })?;
-        let state = OpenState::new(&own);
-        let done = self.settle_truncate(&ctx, &state, &own);
-        let closed = CloseRequest { files: vec![call.file.id] };
-        self.session.change(&ctx, &closed)?;
-        done?;
         call.file.refresh(self, call.ctx)
+    }
+
+    /// Opens a file to write, as this program, to carry out what a client left
+    /// undone. `ctx` may end it early.
+    pub(crate) fn settle_in_own_name(&self, ctx: &Context, file: FileId) -> Result<()> {
+        // Opened and closed in any case: who is interrupted leaves nothing open.
+        let own = Context::root();
+        let request = OpenRequest { file, rights: Rights::READ_WRITE };
+        let (open, found) = self.session.alter(&own, &request);
+        let open = open?;
+        // It counts like any other: a server that starts anew is told of it, and does
+        // not take its close for another one's.
+        *self.holdings.opened.lock().counts.entry(file).or_default() += 1;
+        let state = OpenState::new(&open);
+        let by = Context { interrupt: ctx.interrupt, ..Context::root() };
+        let told = self.say_opened(&own, file, found);
+        let done = told.and_then(|()| self.settle_truncate(&by, &state, &open));
+        self.holdings.opened.lock().closing.push(file);
+        done
+    }
+
+    /// One more handle of a file that was opened. `None`: the answer is from before the
+    /// last handle was closed, and what is known has to be asked for anew (`fresh`).
+    fn enter_opened(
+        &self,
+        open: &OpenFile,
+        fresh: &mut Option<Arc<OpenState>>,
+        emptied: bool,
+    ) -> Option<Arc<OpenState>> {
+        let file = open.attr.file;
+        let mut opened = self.holdings.opened.lock();
+        let unconfirmed = opened.unconfirmed.contains(&file);
+        let known = fresh.as_ref().map_or(open.attr.change, |state| state.newest_change());
+        let outdated = opened.departed.is_newer(file, known);
+        match opened.files.entry(file) {
+            Entry::Occupied(mut entry) => {
+                entry.get_mut().1 += 1;
+                let state = entry.get().0.clone();
+                drop(opened);
+                state.update(open);
+                if emptied {
+                    state.begin_resize();
+                    state.end_resize(Some(open.attr.generation));
+                    // What was written before is gone, sent or not.
+                    state.writer().forget_objects();
+                    state.resized(&open.attr);
+                }
+                Some(state)
+            }
+            Entry::Vacant(_) if outdated => None,
+            Entry::Vacant(entry) => {
+                let state = fresh.take().unwrap_or_else(|| Arc::new(OpenState::new(open)));
+                if unconfirmed {
+                    // Opened again before it was told: the file was not fenced.
+                    state.leave_unconfirmed();
+                }
+                entry.insert((state.clone(), 1));
+                Some(state)
+            }
+        }
+    }
+
+    /// Whoever has a file open says so again if the server has started anew, or the
+    /// session has ended, since it answered: it may have been told of what is open
+    /// before this was.
+    fn say_opened(&self, ctx: &Context, file: FileId, found: Found) -> Result<()> {
+        if self.session.epoch() == found.epoch {
+            return Ok(());
+        }
+        let (first, last) = (false, false);
+        let request = ReassertRequest { first, files: vec![file], leases: Vec::new(), last };
+        self.session.call(ctx, &request).map(drop)
     }
 
     /// A handle is gone.
     pub(crate) fn closed(&self, state: &Arc<OpenState>) {
         let many = {
             let mut opened = self.holdings.opened.lock();
+            let mut last = false;
             if let Entry::Occupied(mut entry) = opened.files.entry(state.id) {
                 entry.get_mut().1 -= 1;
-                if entry.get().1 == 0 {
+                last = entry.get().1 == 0;
+                if last {
                     entry.remove();
                 }
+            }
+            if last {
+                opened.departed.left(state.id, state.newest_change());
+            }
+            if last && state.is_unconfirmed() {
+                opened.unconfirmed.insert(state.id);
             }
             opened.closing.push(state.id);
             opened.closing.len() >= CLOSE_BATCH
@@ -378,6 +471,9 @@ impl Inner {
     fn keep_alive(&self) {
         while self.next_turn() {
             self.send_closes();
+            if let Err(error) = self.settle_locks() {
+                tracing::debug!("locks that are to be given up: {error}");
+            }
             // Who polls says so with every poll, unless one is late.
             let lease_ms = self.holdings.clock.lease_ms();
             let time = lease_ms.map_or(KEEPALIVE, |ms| Duration::from_millis(ms / 2));
@@ -386,21 +482,36 @@ impl Inner {
             {
                 tracing::warn!("metadata server: {error}");
             }
+            // Calls that wait for other clients are not to be taken for its silence.
+            if self.counters.presence.is_quiet(Peer::Metadata, QUIET)
+                && let Err(error) = self.session.ping()
+            {
+                tracing::debug!("metadata server: {error}");
+            }
         }
     }
 
     /// Tells the metadata server what is closed.
     pub(crate) fn send_closes(&self) {
-        let files = std::mem::take(&mut self.holdings.opened.lock().closing);
+        let (files, unconfirmed) = {
+            let mut opened = self.holdings.opened.lock();
+            let files = std::mem::take(&mut opened.closing);
+            let of_these = opened.unconfirmed.iter().filter(|file| files.contains(file)).copied();
+            let of_these: Vec<FileId> = of_these.collect();
+            (files, of_these)
+        };
         if files.is_empty() {
             return;
         }
-        let request = CloseRequest { files };
+        let request = CloseRequest { files, unconfirmed };
         // Asked for twice, a file that was opened again meanwhile would be closed.
         let go_on = || !*self.stop.0.lock();
         match self.session.change_at_last(&Context::root(), &request, go_on) {
             Ok(()) => {
                 let mut opened = self.holdings.opened.lock();
+                for file in &request.unconfirmed {
+                    opened.unconfirmed.remove(file);
+                }
                 for file in request.files {
                     if let Entry::Occupied(mut count) = opened.counts.entry(file) {
                         *count.get_mut() -= 1;

@@ -1,5 +1,7 @@
 //! What a client has to know.
 
+pub use weir_types::Consistency;
+
 use weir_types::ClientId;
 use weir_wire::Key;
 
@@ -11,19 +13,6 @@ pub enum Transport {
     Auto,
     /// TCP always.
     Tcp,
-}
-
-/// How far clients see each other's changes (`docs/leases.md`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Consistency {
-    /// At once, as on one machine.
-    #[default]
-    Strict,
-    /// When a file is opened after it was closed; names and attributes after
-    /// [`ClientConfig::metadata_ttl_ms`].
-    Relaxed,
-    /// At once, because every call goes to the servers.
-    None,
 }
 
 /// Everything a client needs to start.

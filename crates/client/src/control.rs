@@ -6,7 +6,7 @@ use crate::core::transfer::Transfer;
 use crate::drive::{Call, Parts, Until, drive, now_ms};
 use crate::servers::DataConn;
 use weir_net::Wait;
-use weir_types::{Generation, Result, TargetId};
+use weir_types::{Error, ErrorKind, Generation, Result, TargetId};
 use weir_wire::data::{
     Access, AllocateRequest, FenceRequest, ObjectLen, ObjectStat, PunchRequest, SeekRequest,
     SyncRequest, TruncateRequest,
@@ -160,6 +160,22 @@ impl Parts for ControlParts<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// A truncation is of one generation, also when the file has a newer one: who
+    /// has been overtaken is refused however often it asks.
+    fn refresh(&mut self, call: Call<'_>) -> Result<()> {
+        call.file.refresh(call.inner, call.ctx)?;
+        let now = call.file.generation();
+        let overtaken = |(_, control): &(Part, Control)| match control {
+            Control::Truncate { generation, .. } => *generation < now,
+            _ => false,
+        };
+        if self.list.iter().any(overtaken) {
+            let what = format!("file {}: another truncation came after this one", call.file.id);
+            return Err(Error::new(ErrorKind::Stale, what));
+        }
+        Ok(())
     }
 }
 

@@ -33,6 +33,10 @@ counters! {
     write_bytes;
     /// Payload bytes of write requests.
     write_wire_bytes;
+    /// Bytes that servers copied.
+    copied_bytes;
+    /// Bytes of copies that the servers could not make.
+    copied_by_hand_bytes;
     /// Requests sent to data servers.
     data_requests;
     /// Replies of data servers.

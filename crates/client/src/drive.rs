@@ -32,6 +32,10 @@ pub(crate) trait Parts {
     fn receive(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()>;
     /// The connection on which a part's answer is awaited.
     fn conn(&mut self, part: usize) -> &mut Option<DataConn>;
+    /// Gets anew what a server has refused for being out of date.
+    fn refresh(&mut self, call: Call<'_>) -> Result<()> {
+        call.file.refresh(call.inner, call.ctx)
+    }
 }
 
 /// How far to go.
@@ -89,7 +93,7 @@ pub(crate) fn drive(
                 }
             }
             Next::Refresh => {
-                let result = call.file.refresh(call.inner, call.ctx);
+                let result = parts.refresh(call);
                 transfer.refreshed(result);
             }
             Next::Done => return Ok(()),

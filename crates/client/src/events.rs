@@ -1,10 +1,13 @@
 //! Events of the metadata server: a thread that polls for them, and a few that
 //! carry out what takes long.
 //!
-//! Invariant: events of one file are carried out one at a time, in order.
+//! Invariant: recalls of one file are carried out one at a time, in order, and no
+//! report waits for a recall, be it of the same file or for a thread: a recall waits
+//! for calls, and a call for reports.
 
 use crate::client::Inner;
 use crate::context::Context;
+use crate::core::news::Numbered;
 use crate::counters::add;
 use crate::session::Joined;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,8 +25,10 @@ use weir_wire::lease::{
 use weir_wire::meta::MetaPrefix;
 use weir_wire::{Header, Request};
 
-/// Threads that carry out events.
-const MAX_WORKERS: usize = 8;
+/// Threads that carry out recalls: each may wait for a data server that is away.
+const RECALL_WORKERS: usize = 64;
+/// Threads that carry out reports.
+const REPORT_WORKERS: usize = 4;
 /// Events that wait for them; beyond that, none are fetched.
 const MAX_QUEUED: usize = 65_536;
 /// Where nothing interrupts a wait, how long one is.
@@ -31,17 +36,36 @@ const SLICE: Duration = Duration::from_millis(100);
 /// Between two attempts to reach the server.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// What kind of event a thread carries out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Duty {
+    Recalls,
+    Reports,
+}
+
+/// An event, and which one it is.
+struct Told {
+    which: Numbered,
+    what: EventKind,
+}
+
+/// Events of one kind that wait, and the threads for them.
 #[derive(Default)]
-struct Queue {
+struct Lane {
     /// Of each file, in order.
-    waiting: BTreeMap<FileId, VecDeque<Event>>,
+    waiting: BTreeMap<FileId, VecDeque<Told>>,
     /// Files that are not being worked on, in order of arrival.
     ready: VecDeque<FileId>,
     busy: BTreeSet<FileId>,
     queued: usize,
-    /// The layer above has to drop everything.
-    drop_everything: bool,
     idle: usize,
+    threads: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    recalls: Lane,
+    reports: Lane,
     stopped: bool,
     workers: Vec<JoinHandle>,
 }
@@ -54,18 +78,13 @@ pub(crate) struct EventQueue {
     stop: Signal,
 }
 
-enum Work {
-    Event(FileId, Event),
-    DropEverything,
-}
-
 impl EventQueue {
     pub(crate) fn new() -> Result<Self> {
         let stop = Signal::new().map_err(|e| Error::from(std::io::Error::from(e)))?;
         Ok(Self { queue: Mutex::default(), changed: Condvar::new(), stop })
     }
 
-    fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.queue.lock().stopped
     }
 
@@ -80,48 +99,73 @@ impl EventQueue {
         workers
     }
 
-    fn next(&self) -> Option<Work> {
+    fn next(&self, duty: Duty) -> Option<(FileId, Told)> {
         let mut queue = self.queue.lock();
         loop {
             if queue.stopped {
                 return None;
             }
-            if std::mem::take(&mut queue.drop_everything) {
-                return Some(Work::DropEverything);
+            if let Some(next) = queue.lane(duty).pop() {
+                return Some(next);
             }
-            if let Some(file) = queue.ready.pop_front()
-                && let Some(event) = queue.waiting.get_mut(&file).and_then(VecDeque::pop_front)
-            {
-                queue.queued -= 1;
-                queue.busy.insert(file);
-                return Some(Work::Event(file, event));
-            }
-            queue.idle += 1;
+            queue.lane(duty).idle += 1;
             queue = self.changed.wait(queue);
-            queue.idle -= 1;
+            queue.lane(duty).idle -= 1;
         }
     }
 
-    fn done(&self, file: FileId) {
-        let mut queue = self.queue.lock();
-        queue.busy.remove(&file);
-        match queue.waiting.get(&file).map(VecDeque::len) {
-            Some(0) => drop(queue.waiting.remove(&file)),
-            Some(_) => queue.ready.push_back(file),
-            None => {}
-        }
-        drop(queue);
+    fn done(&self, duty: Duty, file: FileId) {
+        self.queue.lock().lane(duty).done(file);
         self.changed.notify_all();
     }
 }
 
+impl Duty {
+    fn most_threads(self) -> usize {
+        match self {
+            Duty::Recalls => RECALL_WORKERS,
+            Duty::Reports => REPORT_WORKERS,
+        }
+    }
+}
+
 impl Queue {
-    fn push(&mut self, file: FileId, event: Event) {
+    fn lane(&mut self, duty: Duty) -> &mut Lane {
+        match duty {
+            Duty::Recalls => &mut self.recalls,
+            Duty::Reports => &mut self.reports,
+        }
+    }
+
+    fn queued(&self) -> usize {
+        self.recalls.queued + self.reports.queued
+    }
+}
+
+impl Lane {
+    fn push(&mut self, file: FileId, event: Told) {
         self.queued += 1;
         let waiting = self.waiting.entry(file).or_default();
         waiting.push_back(event);
         if waiting.len() == 1 && !self.busy.contains(&file) {
             self.ready.push_back(file);
+        }
+    }
+
+    fn pop(&mut self) -> Option<(FileId, Told)> {
+        let file = self.ready.pop_front()?;
+        let event = self.waiting.get_mut(&file)?.pop_front()?;
+        self.queued -= 1;
+        self.busy.insert(file);
+        Some((file, event))
+    }
+
+    fn done(&mut self, file: FileId) {
+        self.busy.remove(&file);
+        match self.waiting.get(&file).map(VecDeque::len) {
+            Some(0) => drop(self.waiting.remove(&file)),
+            Some(_) => self.ready.push_back(file),
+            None => {}
         }
     }
 }
@@ -154,7 +198,7 @@ impl Inner {
         }
     }
 
-    fn pause(&self) {
+    pub(crate) fn pause(&self) {
         match self.events.stop.fd() {
             Some(_) => drop(self.events.stop.wait(Some(PAUSE))),
             None => thread::sleep(PAUSE),
@@ -174,6 +218,7 @@ impl Inner {
         let sent = clock::since_boot();
         let events = self.exchange_poll(joined, poll.have)?;
         self.session.was_used();
+        self.counters.presence.heard(crate::presence::Peer::Metadata);
         add(&self.counters.polls, 1);
         if events.lapsed {
             add(&self.counters.leases_lost, 1);
@@ -181,18 +226,16 @@ impl Inner {
                 "the metadata server has not heard of this client for too long: everything kept \
                  is given up"
             );
-            self.holdings.lost_all();
+            // The first event is the one that says so.
+            let number = events.events.first().map_or(0, |event| event.number);
+            self.holdings.lost_all(Numbered { epoch: poll.epoch, number });
             self.holdings.locks.doubt();
         }
         self.reassert_doubtful_locks()?;
         self.holdings.clock.polled(sent, events.lease_ms);
-        if self.holdings.take_dropped() && self.upper.is_some() {
-            self.events.queue.lock().drop_everything = true;
-            self.wake_worker();
-        }
         for event in events.events {
             poll.have = poll.have.max(event.number);
-            self.take_event(event, &mut poll.acks);
+            self.take_event(event, poll);
         }
         if !poll.acks.is_empty() {
             let acks = AckEventsRequest { acks: poll.acks.clone() };
@@ -238,26 +281,34 @@ impl Inner {
         conn.reply(&header)
     }
 
-    fn take_event(self: &Arc<Self>, event: Event, acks: &mut Vec<EventAck>) {
+    fn take_event(self: &Arc<Self>, event: Event, poll: &mut Poll) {
         add(&self.counters.events, 1);
-        let forgotten = self.holdings.kept.lock().obey(event.number, &event.what);
-        let file = match &event.what {
-            EventKind::Recall(LeaseRange { file, .. }) | EventKind::Report { file } => *file,
+        let Event { number, what } = event;
+        let which = Numbered { epoch: poll.epoch, number };
+        let forgotten = self.holdings.kept.lock().obey(which, &what);
+        let (duty, file) = match &what {
+            EventKind::Recall(LeaseRange { file, .. }) => (Duty::Recalls, *file),
+            EventKind::Report { file } => (Duty::Reports, *file),
             EventKind::Name { .. } | EventKind::Attributes { .. } => {
-                acks.push(EventAck { number: event.number, forgotten });
+                poll.acks.push(EventAck { number, forgotten, unconfirmed: false });
                 return;
             }
         };
-        self.events.queue.lock().push(file, event);
-        self.wake_worker();
+        self.events.queue.lock().lane(duty).push(file, Told { which, what });
+        self.wake_worker(duty);
     }
 
-    fn wake_worker(self: &Arc<Self>) {
+    fn wake_worker(self: &Arc<Self>, duty: Duty) {
         let mut queue = self.events.queue.lock();
-        if queue.idle == 0 && queue.workers.len() < MAX_WORKERS && !queue.stopped {
+        let stopped = queue.stopped;
+        let lane = queue.lane(duty);
+        if lane.idle == 0 && lane.threads < duty.most_threads() && !stopped {
             let inner = self.clone();
-            match thread::spawn("weir-events", move || inner.work()) {
-                Ok(worker) => queue.workers.push(worker),
+            match thread::spawn("weir-events", move || inner.work(duty)) {
+                Ok(worker) => {
+                    lane.threads += 1;
+                    queue.workers.push(worker);
+                }
                 Err(error) => tracing::error!("no thread for events: {error}"),
             }
         }
@@ -267,31 +318,23 @@ impl Inner {
 
     fn wait_for_room(&self) {
         let mut queue = self.events.queue.lock();
-        while queue.queued > MAX_QUEUED && !queue.stopped {
+        while queue.queued() > MAX_QUEUED && !queue.stopped {
             queue = self.events.changed.wait_timeout(queue, SLICE);
         }
     }
 
-    fn work(&self) {
-        while let Some(work) = self.events.next() {
-            match work {
-                Work::DropEverything => {
-                    if let Some(upper) = &self.upper {
-                        upper.drop_everything();
-                    }
-                }
-                Work::Event(file, event) => {
-                    self.carry_out(file, &event);
-                    self.events.done(file);
-                }
-            }
+    fn work(&self, duty: Duty) {
+        while let Some((file, event)) = self.events.next(duty) {
+            self.carry_out(file, &event);
+            self.events.done(duty, file);
         }
     }
 
     /// Says that an event was obeyed, until the server has heard it: somebody
     /// waits for that.
-    fn acknowledge(&self, file: FileId, number: u64) {
-        let request = AckEventsRequest { acks: vec![EventAck { number, forgotten: false }] };
+    fn acknowledge(&self, file: FileId, number: u64, unconfirmed: bool) {
+        let ack = EventAck { number, forgotten: false, unconfirmed };
+        let request = AckEventsRequest { acks: vec![ack] };
         while let Err(error) = self.session.call(&Context::root(), &request) {
             tracing::warn!("file {file}: could not say that its lease is given up: {error}");
             if error.kind.retry() == Retry::Never || self.events.is_stopped() {
@@ -301,17 +344,17 @@ impl Inner {
         }
     }
 
-    fn carry_out(&self, file: FileId, event: &Event) {
-        let state = self.open_state(file);
+    fn carry_out(&self, file: FileId, event: &Told) {
+        let mut state = self.open_state(file);
+        if let (EventKind::Recall(_), None) = (&event.what, &state) {
+            // Before another look: whoever opens it meanwhile, and was given a lease
+            // before, either is seen or sees this.
+            self.holdings.kept.lock().news.given_up(event.which, file);
+            state = self.open_state(file);
+        }
         let obeyed = match (&event.what, &state) {
-            (EventKind::Recall(lease), Some(state)) => self.recall(state, lease),
-            (EventKind::Report { .. }, Some(state)) => match self.report(state) {
-                Ok(()) => true,
-                Err(error) => {
-                    tracing::error!("file {file}: could not report its size: {error}");
-                    false
-                }
-            },
+            (EventKind::Recall(lease), Some(state)) => self.recall(state, event.which, lease),
+            (EventKind::Report { .. }, Some(state)) => self.report(state),
             _ => {
                 // Closed, and perhaps the server does not know: then it need not
                 // ask again, and whoever waits finds nobody here.
@@ -319,10 +362,12 @@ impl Inner {
                 true
             }
         };
+        let recalled = state.as_ref().filter(|_| matches!(event.what, EventKind::Recall(_)));
         if obeyed {
-            self.acknowledge(file, event.number);
+            let unconfirmed = recalled.is_some_and(|state| state.take_unconfirmed());
+            self.acknowledge(file, event.which.number, unconfirmed);
         }
-        if let (EventKind::Recall(_), Some(state)) = (&event.what, &state) {
+        if let Some(state) = recalled {
             self.end_recall(state);
         }
     }

@@ -1,13 +1,16 @@
 //! What this client holds: open files with their leases, and what it keeps of
 //! names and attributes. The session tells a new run of the server about it.
 
+use crate::core::departed::Departed;
 use crate::core::kept::Kept;
+use crate::core::news::Numbered;
+use crate::core::unknown_sizes::UnknownSizes;
+use crate::drops::Drops;
 use crate::file::OpenState;
 use crate::lease_clock::LeaseClock;
 use crate::locks::LockBook;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use weir_host::sync::Mutex;
 use weir_types::FileId;
 use weir_wire::lease::{HeldLease, LeaseRange};
@@ -20,6 +23,9 @@ pub(crate) struct Opened {
     pub(crate) counts: BTreeMap<FileId, u32>,
     /// Closed, but not yet told.
     pub(crate) closing: Vec<FileId>,
+    /// Closed, with writes that may still reach a data server; not yet told.
+    pub(crate) unconfirmed: BTreeSet<FileId>,
+    pub(crate) departed: Departed,
 }
 
 /// What this client holds.
@@ -29,8 +35,9 @@ pub(crate) struct Holdings {
     pub(crate) kept: Mutex<Kept>,
     pub(crate) clock: LeaseClock,
     pub(crate) locks: LockBook,
-    /// Leases were lost, and the layer above does not know yet.
-    dropped: AtomicBool,
+    pub(crate) unknown_sizes: Mutex<UnknownSizes>,
+    /// What the layer above keeps under leases that were lost.
+    pub(crate) drops: Drops,
 }
 
 impl Holdings {
@@ -61,24 +68,26 @@ impl Holdings {
         if files.is_empty() {
             return;
         }
-        let opened = self.opened.lock();
-        for (state, _) in files.iter().filter_map(|file| opened.files.get(file)) {
-            state.lose_leases();
-        }
-        self.dropped.store(true, Ordering::Release);
+        self.drops.after(|| {
+            let opened = self.opened.lock();
+            for (state, _) in files.iter().filter_map(|file| opened.files.get(file)) {
+                state.lose_leases();
+            }
+        });
     }
 
-    /// Everything is lost.
-    pub(crate) fn lost_all(&self) {
-        self.kept.lock().clear();
-        for (state, _) in self.opened.lock().files.values() {
-            state.lose_leases();
-        }
-        self.dropped.store(true, Ordering::Release);
-    }
-
-    /// Whether the layer above has to be told that leases were lost.
-    pub(crate) fn take_dropped(&self) -> bool {
-        self.dropped.swap(false, Ordering::AcqRel)
+    /// Everything is lost, also what is still on its way in answers that were found
+    /// before this event.
+    pub(crate) fn lost_all(&self, event: Numbered) {
+        self.drops.after(|| {
+            {
+                let mut kept = self.kept.lock();
+                kept.clear();
+                kept.news.lapsed(event);
+            }
+            for (state, _) in self.opened.lock().files.values() {
+                state.lose_leases();
+            }
+        });
     }
 }

@@ -5,20 +5,21 @@ use crate::client::Inner;
 use crate::config::Consistency;
 use crate::context::Context;
 use crate::core::lease::{CallKind, Enter, FileLease, blocks};
-use crate::core::news::Found;
+use crate::core::news::{Found, Numbered};
 use crate::counters::add;
 use crate::drive::Call;
 use crate::file::OpenState;
 use crate::writer::Writer;
 use std::ops::Range;
-use std::sync::Arc;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_host::clock;
+use weir_host::net::Signal;
 use weir_host::plant::{Bug, planted};
 use weir_host::sync::MutexGuard;
 use weir_net::Wait;
-use weir_types::{ErrorKind, FileId, Result};
+use weir_types::{ErrorKind, FileId, Result, Retry};
 use weir_wire::lease::{
     AcquireRequest, LEASE_READ, LEASE_WRITE, LeaseMode, LeaseRange, TO_THE_END,
 };
@@ -28,6 +29,8 @@ use weir_wire::lease::{
 const MAX_RANGES: usize = 64;
 /// Longest wait without a look at the caller's deadline.
 const SLICE: Duration = Duration::from_millis(50);
+/// Whoever waits longer says so in the log.
+const LONG: Duration = Duration::from_secs(5);
 
 /// What the layer above caches of files, and has to give up when somebody else
 /// changes them.
@@ -71,12 +74,20 @@ pub(crate) fn enter<'a>(
     }
     let mut waits = Waits { file: call.file, kind, patience: None, id: None };
     let mut stale = Vec::new();
+    // Held from the moment a lease has come: a recall finds the call under way.
+    let mut granted = None;
     loop {
         if !call.inner.holdings.clock.is_good() {
+            granted = None;
             call.inner.holdings.clock.wait(waits.patience(call, &ranges))?;
         }
-        let mut lease = call.file.lease();
-        match lease.enter(clock::uptime(), &ranges, kind) {
+        if kind != CallKind::Page && !call.inner.holdings.drops.is_clean() {
+            granted = None;
+            call.inner.holdings.drops.wait(waits.patience(call, &ranges))?;
+        }
+        let first = granted.is_some();
+        let mut lease = granted.take().unwrap_or_else(|| call.file.lease());
+        match lease.enter(clock::uptime(), &ranges, kind, first) {
             Enter::Entered(id) => {
                 // With the lock held: from now on it is under way, and waits no more.
                 if let Some(id) = waits.id.take() {
@@ -102,17 +113,24 @@ pub(crate) fn enter<'a>(
                 waits.begin(call, &mut lease, &ranges);
                 // Before it is noted that somebody asks: others wait for that.
                 waits.patience(call, &ranges).check()?;
-                let id = lease.ask(start, end);
+                let kick = if kind == CallKind::Page { Signal::new().ok() } else { None };
+                let id = lease.ask(start, end, kick.clone());
                 let to_read = lease.read_only();
                 drop(lease);
-                let acquired = acquire(call, start, end, kind.mode());
-                call.file.lease().asked(id);
+                let acquired = match &kick {
+                    Some(kick) => acquire_until(call, start, end, kick),
+                    None => acquire(call, start, end, kind.mode()),
+                };
+                let mut lease = call.file.lease();
+                lease.asked(id);
                 call.file.lease_changed.notify_all();
-                let granted = acquired?;
+                let Some((new, found)) = acquired? else { continue };
                 if kind == CallKind::Write {
-                    let part =
-                        |had: Range<u64>| had.start.max(granted.start)..had.end.min(granted.end);
+                    let part = |had: Range<u64>| had.start.max(new.start)..had.end.min(new.end);
                     stale.extend(to_read.into_iter().map(part).filter(|part| !part.is_empty()));
+                }
+                if install(call.inner, &mut lease, found, &new) {
+                    granted = Some(lease);
                 }
             }
         }
@@ -185,9 +203,14 @@ fn merged(bytes: &[Range<u64>]) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Asks the server for a lease. If it was wanted back before its answer is
-/// here, it is not held: whoever wants it looks.
-fn acquire(call: Call<'_>, start: u64, end: u64, mode: LeaseMode) -> Result<LeaseRange> {
+/// Asks the server for a lease; `None`: it is to be asked again, because the file was cut
+/// since, and what is left of that by whoever did it has to be known before the lease is used.
+fn acquire(
+    call: Call<'_>,
+    start: u64,
+    end: u64,
+    mode: LeaseMode,
+) -> Result<Option<(LeaseRange, Found)>> {
     let file = call.file;
     let request = AcquireRequest { lease: LeaseRange { file: file.id, start, end, mode } };
     add(&call.inner.counters.acquires, 1);
@@ -199,17 +222,38 @@ fn acquire(call: Call<'_>, start: u64, end: u64, mode: LeaseMode) -> Result<Leas
     }
     if let Some(pending) = &granted.pending_truncate {
         call.inner.settle_pending(call, pending)?;
+        if file.generation() > pending.generation {
+            return Ok(None);
+        }
     }
-    install(call.inner, file, found, &granted.lease);
-    Ok(granted.lease)
+    Ok(Some((granted.lease, found)))
 }
 
-fn install(inner: &Inner, file: &OpenState, found: Found, lease: &LeaseRange) {
-    let mut held = file.lease();
-    // With the lock held: a recall that comes now finds it.
-    if inner.holdings.kept.lock().news.is_held(found, file.id) {
+/// The same for a page that is written back, which cannot wait for others who want it
+/// themselves: `None` if this client is to give it up, for then it goes on without.
+fn acquire_until(
+    call: Call<'_>,
+    start: u64,
+    end: u64,
+    kick: &Signal,
+) -> Result<Option<(LeaseRange, Found)>> {
+    let interrupt = kick.fd().map(|fd| fd.as_raw_fd());
+    let ctx = Context { interrupt, ..call.ctx.clone() };
+    match acquire(Call { ctx: &ctx, ..call }, start, end, LeaseMode::Write) {
+        Err(error) if error.kind == ErrorKind::Interrupted => Ok(None),
+        result => result,
+    }
+}
+
+/// Takes a lease that the server has granted, unless some of the file has been given up
+/// since: whoever wanted that back looks. If it is wanted back, and not given up yet,
+/// it is held. With the lock held: what is given up next includes it.
+fn install(inner: &Inner, held: &mut FileLease, found: Found, lease: &LeaseRange) -> bool {
+    let holds = inner.holdings.kept.lock().news.is_held(found, lease.file);
+    if holds {
         held.grant(lease.start, lease.end, lease.mode);
     }
+    holds
 }
 
 impl OpenState {
@@ -224,7 +268,8 @@ impl OpenState {
             keep if keep & LEASE_READ != 0 => LeaseMode::Read,
             _ => return,
         };
-        install(inner, self, found, &LeaseRange { file: self.id, start: 0, end: TO_THE_END, mode });
+        let all = LeaseRange { file: self.id, start: 0, end: TO_THE_END, mode };
+        install(inner, &mut self.lease(), found, &all);
     }
 
     /// All leases of the file were taken away.
@@ -255,9 +300,21 @@ impl OpenState {
 impl Inner {
     /// Gives up a lease that the server wants back; false: what was written
     /// could not be reported, and the server must not believe it was.
-    pub(crate) fn recall(&self, state: &Arc<OpenState>, wanted: &LeaseRange) -> bool {
+    pub(crate) fn recall(&self, state: &OpenState, number: Numbered, wanted: &LeaseRange) -> bool {
         add(&self.counters.recalls, 1);
+        let obeyed = self.give_back(state, number, wanted);
+        if !state.is_unconfirmed() {
+            return obeyed;
+        }
+        // What may come late of a write that failed is fenced off, and with it all
+        // that this client writes to the file: it begins anew.
+        let all = LeaseRange { file: state.id, start: 0, end: TO_THE_END, mode: LeaseMode::Write };
+        self.give_back(state, number, &all)
+    }
+
+    fn give_back(&self, state: &OpenState, number: Numbered, wanted: &LeaseRange) -> bool {
         state.lease().begin_recall(wanted.start, wanted.end, wanted.mode);
+        state.lease_changed.notify_all();
         wait_quiet(state);
         if wanted.mode == LeaseMode::Write
             && !planted(Bug::KeepPages)
@@ -277,22 +334,18 @@ impl Inner {
         state.lease().close();
         wait_quiet(state);
         let ctx = Context::root();
-        let reported = match planted(Bug::AnswerBeforeFlush) {
-            true => Ok(()),
-            false => Writer::give_up(Call { inner: self, file: state, ctx: &ctx }),
-        };
+        let call = Call { inner: self, file: state, ctx: &ctx };
+        let reported =
+            planted(Bug::AnswerBeforeFlush) || self.insist(state.id, || Writer::give_up(call));
         if wanted.mode == LeaseMode::Write && !planted(Bug::KeepPages) {
             state.reader().clear();
         }
-        state.lease().give_up();
+        let mut lease = state.lease();
+        lease.give_up();
+        self.holdings.kept.lock().news.given_up(number, state.id);
+        drop(lease);
         state.forget_reported();
-        match reported {
-            Ok(()) => true,
-            Err(error) => {
-                tracing::error!("file {}: could not report what was written: {error}", state.id);
-                false
-            }
-        }
+        reported
     }
 
     /// The server knows that a lease was given up, or has taken it.
@@ -301,18 +354,51 @@ impl Inner {
         state.lease_changed.notify_all();
     }
 
-    /// Reports size and time of what was written.
-    pub(crate) fn report(&self, state: &OpenState) -> Result<()> {
+    /// Reports size and time of what was written; false: that could not be done.
+    pub(crate) fn report(&self, state: &OpenState) -> bool {
         let ctx = Context::root();
-        Writer::report(Call { inner: self, file: state, ctx: &ctx })
+        let call = Call { inner: self, file: state, ctx: &ctx };
+        self.insist(state.id, || Writer::report(call))
+    }
+
+    /// Tells the metadata server what somebody waits for, until it has heard it. (Or has
+    /// taken the lease away: then there is nothing to tell.) False: it refuses.
+    fn insist(&self, file: FileId, tell: impl Fn() -> Result<()>) -> bool {
+        for attempt in 0_u32.. {
+            let Err(error) = tell() else { break };
+            // The disk of the metadata server may get well.
+            let ill =
+                matches!(error.kind, ErrorKind::NoSpace | ErrorKind::ReadOnly | ErrorKind::Io);
+            let refused = error.kind.retry() == Retry::Never && !ill;
+            if refused || self.events.is_stopped() {
+                tracing::error!("file {file}: could not report what was written: {error}");
+                return false;
+            }
+            if attempt == 0 {
+                tracing::warn!("file {file}: {error}; reporting what was written again");
+            }
+            (0..1 << attempt.min(4)).for_each(|_| self.pause());
+        }
+        true
     }
 }
 
 /// Waits for the calls that a recall waits for; each ends within the request
 /// timeout.
 fn wait_quiet(state: &OpenState) {
+    let since = clock::uptime();
+    let mut told = false;
     let mut lease = state.lease();
     while !lease.is_quiet() {
+        if !told && clock::uptime().saturating_sub(since) >= LONG {
+            told = true;
+            tracing::warn!(
+                "file {}: another client wants a lease back, and calls under way hold it for more \
+                 than {LONG:?}: {}",
+                state.id,
+                lease.under_way()
+            );
+        }
         lease = state.lease_changed.wait_timeout(lease, SLICE);
     }
 }

@@ -4,12 +4,12 @@
 use crate::client::{Client, Inner};
 use crate::context::Context;
 use crate::session::REASSERT_BATCH;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weir_host::sync::Mutex;
-use weir_types::{Error, ErrorKind, FileId, Result};
+use weir_types::{ErrorKind, FileId, Result, Retry};
 use weir_wire::lock::{
-    CancelLockRequest, LAST_BYTE, Lock, LockMode, LockOutcome, ReassertLocksRequest,
+    CancelLockRequest, LAST_BYTE, Lock, LockMode, LockOutcome, LockWait, ReassertLocksRequest,
     SetLockRequest, TestLockRequest, apply,
 };
 
@@ -23,23 +23,57 @@ struct Numbers {
 }
 
 /// The locks that a client holds, and the numbers of its requests.
+///
+/// Invariants
+/// - What the book does not have is not asserted; so an unlock leaves the book
+///   before it is sent, and is owed until the server has confirmed it.
+/// - What the server may have granted without this client knowing is asked for
+///   until it is known, and its number is not over before.
 #[derive(Debug, Default)]
 pub(crate) struct LockBook {
     held: Mutex<BTreeMap<Holder, Vec<Lock>>>,
     numbers: Mutex<Numbers>,
     /// The server may have given to others what is held.
     doubtful: AtomicBool,
+    /// How often that has been so.
+    doubts: AtomicU64,
+    /// What could not be said.
+    owed: Mutex<VecDeque<Owed>>,
+    /// Held by who says what is owed.
+    settling: Mutex<()>,
+    /// Unlocks that are being sent. Locked by who says again what is held.
+    unlocking: Mutex<usize>,
 }
 
-/// A request under way; over when dropped.
+/// What became of these bytes is to be made to agree with the book when the server
+/// can be reached.
+#[derive(Clone, Debug)]
+struct Owed {
+    /// The request whose answer is not known.
+    number: u64,
+    lock: Lock,
+}
+
+fn holder(lock: &Lock) -> Holder {
+    (lock.file, lock.owner, lock.flock)
+}
+
+/// Beyond that, what is owed is given up with the session: more than a session
+/// can hold.
+const MAX_OWED: usize = 131_072;
+
+/// A request under way; over when dropped, unless it is owed.
 struct Asking<'a> {
     book: &'a LockBook,
     number: u64,
+    owed: bool,
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.book.numbers.lock().under_way.remove(&self.number);
+        if !self.owed {
+            self.book.over(self.number);
+        }
     }
 }
 
@@ -49,7 +83,65 @@ impl LockBook {
         numbers.last += 1;
         let number = numbers.last;
         numbers.under_way.insert(number);
-        Asking { book: self, number }
+        Asking { book: self, number, owed: false }
+    }
+
+    fn over(&self, number: u64) {
+        self.numbers.lock().under_way.remove(&number);
+    }
+
+    fn owe(&self, asking: &mut Asking<'_>, lock: &Lock) {
+        let owed = Owed { number: asking.number, lock: lock.clone() };
+        let mut queue = self.owed.lock();
+        if queue.len() >= MAX_OWED {
+            tracing::error!("too many locks to be given up wait for the metadata server");
+            return;
+        }
+        queue.push_back(owed);
+        asking.owed = true;
+    }
+
+    /// Whether something is owed for a holder of locks.
+    fn owes(&self, holder: Holder) -> bool {
+        self.owed.lock().iter().any(|owed| self::holder(&owed.lock) == holder)
+    }
+
+    /// What the book had of a lock's bytes before it is so again.
+    fn put_back(&self, lock: &Lock, before: Vec<Lock>) {
+        self.note(&Lock { mode: LockMode::Unlock, ..lock.clone() });
+        before.iter().for_each(|held| self.note(held));
+    }
+
+    /// What to ask for so that a lock's bytes are held as the book says: in order,
+    /// locked and unlocked.
+    fn wanted(&self, lock: &Lock) -> Vec<Lock> {
+        let mut parts = Vec::new();
+        let mut from = lock.start;
+        let none = |start, last| Lock { start, last, mode: LockMode::Unlock, ..lock.clone() };
+        for held in self.within(lock) {
+            if from < held.start {
+                parts.push(none(from, held.start - 1));
+            }
+            from = held.last.saturating_add(1);
+            parts.push(held);
+        }
+        if from <= lock.last {
+            parts.push(none(from, lock.last));
+        }
+        parts
+    }
+
+    /// What the book has of a lock's bytes: what is to be held there.
+    fn within(&self, lock: &Lock) -> Vec<Lock> {
+        let held = self.held.lock();
+        let of_it = held.get(&holder(lock)).into_iter().flatten();
+        let meets = of_it.filter(|held| held.start <= lock.last && lock.start <= held.last);
+        let cut = |held: &Lock| Lock {
+            start: held.start.max(lock.start),
+            last: held.last.min(lock.last),
+            ..held.clone()
+        };
+        meets.map(cut).collect()
     }
 
     /// All requests with smaller numbers are over; `but` one that is just ending.
@@ -61,7 +153,7 @@ impl LockBook {
 
     fn note(&self, lock: &Lock) {
         let mut held = self.held.lock();
-        let key = (lock.file, lock.owner, lock.flock);
+        let key = holder(lock);
         let locks = held.entry(key).or_default();
         apply(locks, lock);
         if locks.is_empty() {
@@ -80,6 +172,7 @@ impl LockBook {
 
     /// The server has not heard of this client for too long.
     pub(crate) fn doubt(&self) {
+        self.doubts.fetch_add(1, Ordering::AcqRel);
         self.doubtful.store(true, Ordering::Release);
     }
 
@@ -98,12 +191,12 @@ impl LockBook {
 }
 
 impl Client {
-    /// Locks or unlocks bytes of a file for one of this client's owners; with
-    /// `wait`, until nobody stands in the way or the caller is interrupted.
+    /// Locks or unlocks bytes of a file for one of this client's owners; if it
+    /// waits, until nobody stands in the way or the caller is interrupted.
     ///
     /// # Errors
     /// `WouldBlock`, `Deadlock`, `Interrupted`, `NoLocks`.
-    pub fn set_lock(&self, ctx: &Context, lock: &Lock, wait: bool) -> Result<()> {
+    pub fn set_lock(&self, ctx: &Context, lock: &Lock, wait: LockWait) -> Result<()> {
         self.inner.set_lock(ctx, lock, wait)
     }
 
@@ -112,62 +205,169 @@ impl Client {
         self.inner.session.call(ctx, &TestLockRequest { lock: lock.clone() })
     }
 
-    /// Gives up all that an owner holds on a file: no message if it is nothing.
-    pub fn unlock_all(&self, ctx: &Context, file: FileId, owner: u64, flock: bool) -> Result<()> {
-        if !self.inner.holdings.locks.holds(file, owner, flock) {
-            return Ok(());
+    /// Gives up all that an owner holds on a file: no message if it is nothing. If
+    /// the server cannot be reached, it is told later.
+    pub fn unlock_all(&self, ctx: &Context, file: FileId, owner: u64, flock: bool) {
+        if self.inner.holdings.locks.holds(file, owner, flock) {
+            self.inner.unlock(ctx, &nothing(file, owner, flock));
         }
-        let mode = LockMode::Unlock;
-        let lock = Lock { file, owner, flock, start: 0, last: LAST_BYTE, mode, pid: 0 };
-        self.inner.set_lock(ctx, &lock, false)
+    }
+
+    /// As [`Client::unlock_all`], and tells the server a moment later.
+    pub fn unlock_all_later(&self, file: FileId, owner: u64, flock: bool) {
+        let book = &self.inner.holdings.locks;
+        if book.holds(file, owner, flock) {
+            let lock = nothing(file, owner, flock);
+            book.note(&lock);
+            book.owe(&mut book.begin(), &lock);
+        }
     }
 }
 
+/// What an owner holds when it holds nothing.
+fn nothing(file: FileId, owner: u64, flock: bool) -> Lock {
+    Lock { file, owner, flock, start: 0, last: LAST_BYTE, mode: LockMode::Unlock, pid: 0 }
+}
+
 impl Inner {
-    fn set_lock(&self, ctx: &Context, lock: &Lock, wait: bool) -> Result<()> {
-        let asking = self.holdings.locks.begin();
-        let number = asking.number;
-        loop {
-            let floor = self.holdings.locks.floor(None);
-            let request = SetLockRequest { lock: lock.clone(), number, floor, wait };
-            match self.session.call(ctx, &request) {
-                Ok(LockOutcome::Granted) => break,
-                Ok(LockOutcome::Conflict) => return Err(ErrorKind::WouldBlock.into()),
-                Ok(LockOutcome::Waiting) => {}
-                Err(error) if wait => {
-                    if self.give_up_waiting(number, &error)? {
-                        break;
-                    }
-                    return Err(error);
-                }
-                Err(error) => return Err(error),
-            }
+    fn set_lock(&self, ctx: &Context, lock: &Lock, wait: LockWait) -> Result<()> {
+        if lock.mode == LockMode::Unlock {
+            self.unlock(ctx, lock);
+            return Ok(());
         }
-        self.holdings.locks.note(lock);
-        Ok(())
+        let book = &self.holdings.locks;
+        if book.owes(holder(lock)) {
+            // In order: an unlock from before must not come after this.
+            self.settle_locks()?;
+        }
+        let mut asking = book.begin();
+        loop {
+            let error = match self.ask_for_lock(ctx, asking.number, lock, wait) {
+                Ok(LockOutcome::Waiting) => continue,
+                Ok(LockOutcome::Granted) => return Ok(()),
+                Ok(LockOutcome::Conflict) => return Err(ErrorKind::WouldBlock.into()),
+                Err(error) => error,
+            };
+            if error.kind.retry() == Retry::Never && error.kind != ErrorKind::Interrupted {
+                return Err(error);
+            }
+            // It may have been granted, or be just now.
+            if wait != LockWait::No
+                && error.kind == ErrorKind::Interrupted
+                && let Ok(granted) = self.cancel_lock(asking.number)
+            {
+                if granted {
+                    book.note(lock);
+                    return Ok(());
+                }
+                return Err(error);
+            }
+            book.owe(&mut asking, lock);
+            return Err(error);
+        }
+    }
+
+    /// Asks once. What is granted is in the book, and was granted by the run of the
+    /// server that knows what the book has.
+    fn ask_for_lock(
+        &self,
+        ctx: &Context,
+        number: u64,
+        lock: &Lock,
+        wait: LockWait,
+    ) -> Result<LockOutcome> {
+        let book = &self.holdings.locks;
+        let mut before = None;
+        loop {
+            let doubts = book.doubts.load(Ordering::Acquire);
+            let floor = book.floor(None);
+            let request = SetLockRequest { lock: lock.clone(), number, floor, wait };
+            let (outcome, found) = self.session.ask(ctx, &request);
+            if !matches!(outcome, Ok(LockOutcome::Granted)) {
+                if let Some(before) = before {
+                    book.put_back(lock, before);
+                }
+                return outcome;
+            }
+            before.get_or_insert_with(|| book.within(lock));
+            book.note(lock);
+            let same = doubts == book.doubts.load(Ordering::Acquire);
+            if same && found.epoch == self.session.epoch() {
+                return Ok(LockOutcome::Granted);
+            }
+            // The server may have been told what is held just before this was in the
+            // book. Asked again, it does not stand in its own way.
+        }
+    }
+
+    /// Takes a lock out of the book and tells the server, now or later.
+    fn unlock(&self, ctx: &Context, lock: &Lock) {
+        let book = &self.holdings.locks;
+        *book.unlocking.lock() += 1;
+        book.note(lock);
+        let mut asking = book.begin();
+        let (number, floor) = (asking.number, book.floor(None));
+        let request = SetLockRequest { lock: lock.clone(), number, floor, wait: LockWait::No };
+        // In order: what is owed comes first.
+        if book.owes(holder(lock)) || self.session.call(ctx, &request).is_err() {
+            book.owe(&mut asking, lock);
+        }
+        *book.unlocking.lock() -= 1;
+    }
+
+    fn cancel_lock(&self, number: u64) -> Result<bool> {
+        let floor = self.holdings.locks.floor(Some(number));
+        self.session.call(&Context::root(), &CancelLockRequest { number, floor })
+    }
+
+    /// Tells the server what is owed.
+    pub(crate) fn settle_locks(&self) -> Result<()> {
+        let book = &self.holdings.locks;
+        let _one = book.settling.lock();
+        loop {
+            let Some(Owed { number, lock }) = book.owed.lock().front().cloned() else {
+                return Ok(());
+            };
+            self.cancel_lock(number)?;
+            for part in book.wanted(&lock) {
+                let (asking, floor) = (book.begin(), book.floor(None));
+                let number = asking.number;
+                let request =
+                    SetLockRequest { lock: part.clone(), number, floor, wait: LockWait::No };
+                match self.session.call(&Context::root(), &request) {
+                    Ok(LockOutcome::Granted | LockOutcome::Waiting) => {}
+                    Ok(LockOutcome::Conflict) => book.lost(&[part]),
+                    Err(error) if error.kind.retry() == Retry::Never => book.lost(&[part]),
+                    Err(error) => return Err(error),
+                }
+            }
+            book.owed.lock().pop_front();
+            book.over(number);
+        }
     }
 
     /// If the server may have given to others what this client holds: says
     /// again what that is.
     pub(crate) fn reassert_doubtful_locks(&self) -> Result<()> {
-        if !self.holdings.locks.doubtful.load(Ordering::Acquire) {
+        let book = &self.holdings.locks;
+        if !book.doubtful.load(Ordering::Acquire) {
             return Ok(());
         }
-        for batch in self.holdings.locks.all().chunks(REASSERT_BATCH) {
+        let unlocking = book.unlocking.lock();
+        if *unlocking > 0 {
+            // What is on its way must not be overtaken: next time.
+            return Ok(());
+        }
+        let doubts = book.doubts.load(Ordering::Acquire);
+        for batch in book.all().chunks(REASSERT_BATCH) {
             let request = ReassertLocksRequest { locks: batch.to_vec() };
-            self.holdings.locks.lost(&self.session.call(&Context::root(), &request)?);
+            book.lost(&self.session.call(&Context::root(), &request)?);
         }
-        self.holdings.locks.doubtful.store(false, Ordering::Release);
+        if doubts == book.doubts.load(Ordering::Acquire) {
+            book.doubtful.store(false, Ordering::Release);
+        }
+        drop(unlocking);
         Ok(())
-    }
-
-    /// Whether the lock was granted just before the caller was interrupted.
-    fn give_up_waiting(&self, number: u64, error: &Error) -> Result<bool> {
-        if error.kind != ErrorKind::Interrupted {
-            return Ok(false);
-        }
-        let floor = self.holdings.locks.floor(Some(number));
-        self.session.call(&Context::root(), &CancelLockRequest { number, floor })
     }
 }
 
@@ -188,18 +388,43 @@ mod tests {
         assert_eq!(book.floor(None), 3);
     }
 
+    fn lock(mode: LockMode, start: u64, last: u64) -> Lock {
+        Lock { file: FileId(1), owner: 5, flock: false, start, last, mode, pid: 1 }
+    }
+
+    #[test]
+    fn a_number_whose_answer_is_not_known_is_not_over() {
+        let book = LockBook::default();
+        let mut first = book.begin();
+        book.owe(&mut first, &lock(LockMode::Exclusive, 0, 9));
+        drop(first);
+        assert_eq!(book.floor(None), 1);
+        assert!(book.owes((FileId(1), 5, false)) && !book.owes((FileId(1), 6, false)));
+    }
+
+    #[test]
+    fn what_is_to_be_held_is_what_the_book_says() {
+        let book = LockBook::default();
+        book.note(&lock(LockMode::Shared, 3, 5));
+        book.note(&lock(LockMode::Exclusive, 8, 20));
+        let parts = book.wanted(&lock(LockMode::Exclusive, 0, 10));
+        let parts: Vec<_> = parts.iter().map(|l| (l.start, l.last, l.mode)).collect();
+        let expected = [
+            (0, 2, LockMode::Unlock),
+            (3, 5, LockMode::Shared),
+            (6, 7, LockMode::Unlock),
+            (8, 10, LockMode::Exclusive),
+        ];
+        assert_eq!(parts, expected);
+        let before = book.within(&lock(LockMode::Unlock, 0, LAST_BYTE));
+        book.note(&lock(LockMode::Exclusive, 0, LAST_BYTE));
+        book.put_back(&lock(LockMode::Exclusive, 0, LAST_BYTE), before.clone());
+        assert_eq!(book.all(), before);
+    }
+
     #[test]
     fn what_is_unlocked_is_not_asserted_again() {
         let book = LockBook::default();
-        let lock = |mode, start, last| Lock {
-            file: FileId(1),
-            owner: 5,
-            flock: false,
-            start,
-            last,
-            mode,
-            pid: 1,
-        };
         book.note(&lock(LockMode::Exclusive, 0, 9));
         book.note(&lock(LockMode::Unlock, 3, 5));
         assert_eq!(book.all().len(), 2);

@@ -10,6 +10,7 @@ use weir_host::clock;
 use weir_host::plant::{Bug, planted};
 use weir_types::{Attr, ErrorKind, FileId, Result};
 use weir_wire::Request;
+use weir_wire::lease::SIZE_UNKNOWN;
 use weir_wire::meta::{
     CommitSizeRequest, DirPage, GetAttrRequest, GetXattrRequest, LookupRequest, ReaddirRequest,
 };
@@ -57,21 +58,36 @@ impl Inner {
         let asked = self.asking();
         let request = LookupRequest { parent: dir, name: name.into() };
         let (result, found) = self.session.ask(ctx, &request);
+        let known = found.keep & SIZE_UNKNOWN == 0;
         self.keep(|kept, end| match &result {
             Ok(attr) => {
                 kept.keep_name((asked, found), (dir, name), Some(attr.file), end);
-                kept.keep_attr((asked, found), attr, end);
+                if known {
+                    kept.keep_attr((asked, found), attr, end);
+                }
             }
             Err(error) if error.kind == ErrorKind::NotFound => {
                 kept.keep_name((asked, found), (dir, name), None, end);
             }
             Err(_) => {}
         });
+        if let Ok(attr) = &result
+            && !known
+            && self.upper.is_none()
+        {
+            // (The kernel asks for attributes after the name.)
+            return Ok(self.seen(self.find_size(ctx, attr.clone())));
+        }
         result.map(|attr| self.seen(attr))
     }
 
     /// Attributes of a file, this client's own writes included.
     pub(crate) fn getattr(&self, ctx: &Context, file: FileId) -> Result<Attr> {
+        self.getattr_within(ctx, file, self.config.request_timeout_ms)
+    }
+
+    /// The same, for so long at the most.
+    pub(crate) fn getattr_within(&self, ctx: &Context, file: FileId, time_ms: u64) -> Result<Attr> {
         if self.may_use_kept()
             && let Some(attr) = self.holdings.kept.lock().attr(file, clock::uptime())
         {
@@ -79,10 +95,33 @@ impl Inner {
             return Ok(self.seen(attr));
         }
         let asked = self.asking();
-        let (result, found) = self.session.ask(ctx, &GetAttrRequest { file });
+        let (result, found) = self.session.ask_within(ctx, &GetAttrRequest { file }, time_ms);
         let attr = result?;
+        if found.keep & SIZE_UNKNOWN != 0 {
+            return Ok(self.seen(self.find_size(ctx, attr)));
+        }
         self.keep(|kept, end| kept.keep_attr((asked, found), &attr, end));
         Ok(self.seen(attr))
+    }
+
+    /// A writer has died: finds how far it came, as an open would. Whoever asks for
+    /// attributes gets some all the same if that cannot be found now.
+    fn find_size(&self, ctx: &Context, before: Attr) -> Attr {
+        let file = before.file;
+        if !self.holdings.unknown_sizes.lock().try_now(file, clock::uptime()) {
+            return before;
+        }
+        let found = self
+            .settle_in_own_name(ctx, file)
+            .and_then(|()| self.session.call(ctx, &GetAttrRequest { file }));
+        found.unwrap_or_else(|error| {
+            tracing::warn!(
+                "file {file}: its writer died, and the size that is shown is the one from before: \
+                 {error}"
+            );
+            self.holdings.unknown_sizes.lock().failed(file, clock::uptime());
+            before
+        })
     }
 
     /// A part of a directory.
@@ -186,7 +225,7 @@ impl Inner {
 
     /// The answer to a change was about a file that it did not name.
     pub(crate) fn forget(&self, file: FileId) {
-        self.holdings.kept.lock().forget(file);
+        self.holdings.kept.lock().changed(file);
     }
 
     /// Reports size and time of what was written.

@@ -90,6 +90,7 @@ impl Client {
 
     /// Opens a file.
     pub fn open(&self, ctx: &Context, file: FileId, rights: Rights) -> Result<(File, Attr)> {
+        let _under_way = self.inner.begin_open();
         let (reply, found) = self.inner.session.alter(ctx, &OpenRequest { file, rights });
         let reply = reply?;
         let handle = self.inner.opened(ctx, &reply, found, false)?;
@@ -115,6 +116,7 @@ impl Client {
             rights: options.rights,
             layout: options.layout.clone(),
         };
+        let _under_way = self.inner.begin_open();
         let (reply, changed) = self.inner.alter(ctx, &request, &[], &[(parent, name)]);
         let reply = reply?;
         self.inner.keep_changed(changed, &reply.attr, Some((parent, name)));

@@ -157,6 +157,17 @@ impl Presence {
         }
     }
 
+    /// Whether calls have waited for so long, and nothing was heard: they may wait for
+    /// others, and not for the server.
+    pub(crate) fn is_quiet(&self, peer: Peer, time: Duration) -> bool {
+        let now = clock::now();
+        let state = self.state.lock();
+        // That it cannot be reached is known already.
+        let seen = state.peers.get(&peer).filter(|seen| seen.failing.is_none());
+        let quiet = seen.and_then(Seen::quiet_since);
+        quiet.is_some_and(|since| now.duration_since(since) >= time)
+    }
+
     /// A server could not be reached.
     pub(crate) fn unreachable(&self, peer: Peer, error: &Error) {
         if error.kind == ErrorKind::Unreachable {
@@ -214,10 +225,14 @@ fn push(events: &mut VecDeque<Event>, event: Event) {
 }
 
 impl Seen {
-    fn look(&mut self, peer: Peer, now: Instant) -> Option<Event> {
-        // Who is not asked is not missed.
+    /// Since when calls wait and nothing was heard. Who is not asked is not missed.
+    fn quiet_since(&self) -> Option<Instant> {
         let asked = self.waiting_since?;
-        let quiet = self.heard.map_or(asked, |heard| heard.max(asked));
+        Some(self.heard.map_or(asked, |heard| heard.max(asked)))
+    }
+
+    fn look(&mut self, peer: Peer, now: Instant) -> Option<Event> {
+        let quiet = self.quiet_since()?;
         let for_long = |since: Instant, long| now.duration_since(since) >= long;
         let (since, again) = match (self.away, &self.failing) {
             (Some((since, said)), _) if for_long(said, REMINDER) => (since, true),
@@ -278,6 +293,20 @@ mod tests {
         assert!(matches!(back[..], [Event::Back { failed: 1000, .. }]));
         drop(calls);
         assert!(presence.look(after(200_000)).is_empty());
+    }
+
+    #[test]
+    fn who_waits_for_others_and_hears_of_the_server_does_not_call_it_away() {
+        let presence = Presence::default();
+        let quiet = |ms| presence.is_quiet(Peer::Metadata, Duration::from_millis(ms));
+        assert!(!quiet(0), "nobody asks");
+        let call = presence.asking(Peer::Metadata);
+        assert!(quiet(0) && !quiet(60_000));
+        presence.heard(Peer::Metadata);
+        assert!(presence.look(after(2_900)).is_empty());
+        assert!(!presence.look(after(3_100)).is_empty());
+        drop(call);
+        assert!(!quiet(0));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::core::news::Found;
 use crate::counters::{Counters, add};
 use crate::holdings::Holdings;
 use crate::presence::Peer;
-use crate::slots::Slots;
+use crate::slots::{Slots, Urgency};
 use crate::unsynced::Unsynced;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,6 +16,7 @@ use weir_host::plant::{Bug, planted};
 use weir_host::sync::{Mutex, MutexGuard};
 use weir_net::{Address, BlockingConn, Wait, random_bytes};
 use weir_types::{Error, ErrorKind, Result, Retry, SessionId};
+use weir_wire::data::PingRequest;
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::lease::{EndSessionRequest, Events, LeaseRange, PollEventsRequest};
@@ -112,7 +113,17 @@ impl MetaSession {
     /// As [`MetaSession::call`], with what may be kept of the answer, which may
     /// be an error.
     pub(crate) fn ask<R: Request>(&self, ctx: &Context, request: &R) -> (Result<R::Reply>, Found) {
-        let (result, found) = self.exchange(ctx, None, request);
+        self.ask_within(ctx, request, self.config.request_timeout_ms)
+    }
+
+    /// As [`MetaSession::ask`], for so long at the most.
+    pub(crate) fn ask_within<R: Request>(
+        &self,
+        ctx: &Context,
+        request: &R,
+        time_ms: u64,
+    ) -> (Result<R::Reply>, Found) {
+        let (result, found) = self.exchange(ctx, None, request, time_ms);
         (result.map(|(reply, _)| reply), found)
     }
 
@@ -122,7 +133,8 @@ impl MetaSession {
     /// `Io` if some of it may have been lost.
     pub(crate) fn sync(&self, ctx: &Context) -> Result<()> {
         let changes = self.lock().unsynced.changes();
-        let ((), instance) = self.exchange(ctx, None, &SyncMetaRequest {}).0?;
+        let time_ms = self.config.request_timeout_ms;
+        let ((), instance) = self.exchange(ctx, None, &SyncMetaRequest {}, time_ms).0?;
         self.lock().unsynced.synced(changes, instance, clock::now())
     }
 
@@ -141,9 +153,10 @@ impl MetaSession {
         go_on: impl Fn() -> bool,
     ) -> Result<R::Reply> {
         let deadline = clock::now() + Duration::from_millis(self.config.request_timeout_ms);
-        let slot = self.slots.take(deadline)?;
+        let slot = self.slots.take(deadline, Urgency::of(R::OP))?;
         loop {
-            match self.exchange(ctx, Some(slot.mutation), request).0 {
+            let time_ms = self.config.request_timeout_ms;
+            match self.exchange(ctx, Some(slot.mutation), request, time_ms).0 {
                 Err(error) if error.kind.retry() == Retry::Reconnect && go_on() => {
                     tracing::warn!("metadata server: {error}; asking again");
                 }
@@ -159,12 +172,24 @@ impl MetaSession {
         request: &R,
     ) -> (Result<R::Reply>, Found) {
         let deadline = clock::now() + Duration::from_millis(self.config.request_timeout_ms);
-        let slot = match self.slots.take(deadline) {
+        let slot = match self.slots.take(deadline, Urgency::of(R::OP)) {
             Ok(slot) => slot,
             Err(error) => return (Err(error), Found::default()),
         };
-        let (result, found) = self.exchange(ctx, Some(slot.mutation), request);
+        let time_ms = self.config.request_timeout_ms;
+        let (result, found) = self.exchange(ctx, Some(slot.mutation), request, time_ms);
         (result.map(|(reply, _)| reply), found)
+    }
+
+    /// Says that the client lives, and hears whether the server does. No call waits for
+    /// that.
+    pub(crate) fn ping(&self) -> Result<()> {
+        let ctx = Context::root();
+        let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
+        let wait = Wait::for_ms(self.config.request_timeout_ms);
+        let (result, _) = self.attempt(&ctx, &prefix, &PingRequest {}, &wait);
+        let heard = result.map(|_| ()).map_err(|failed| failed.0);
+        heard.inspect_err(|error| self.counters.presence.unreachable(Peer::Metadata, error))
     }
 
     /// Says that the client ends; if that does not succeed soon, the session
@@ -188,8 +213,9 @@ impl MetaSession {
         ctx: &Context,
         mutation: Option<MutationId>,
         request: &R,
+        time_ms: u64,
     ) -> (Result<(R::Reply, u64)>, Found) {
-        let wait = Wait::for_ms(self.config.request_timeout_ms).interruptible(ctx.interrupt);
+        let wait = Wait::for_ms(time_ms).interruptible(ctx.interrupt);
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation };
         let presence = &self.counters.presence;
         let _asking = presence.asking(Peer::Metadata);
@@ -383,29 +409,42 @@ impl MetaSession {
         let leases = if planted(Bug::SkipReassertLeases) { Vec::new() } else { leases };
         let ctx = Context::root();
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
+        // Locks and leases are believed of who has the file open: files first.
+        // The first says that whatever broke off before does not count.
+        for batch in 0..files.len().div_ceil(REASSERT_BATCH).max(1) {
+            let (first, files) = (batch == 0, part(&files, batch));
+            let request = ReassertRequest { first, files, leases: Vec::new(), last: false };
+            self.reassert_files(conn, &prefix, &request, wait)?;
+        }
         for batch in self.holdings.locks.all().chunks(REASSERT_BATCH) {
             let request = ReassertLocksRequest { locks: batch.to_vec() };
             let header = Header::request(ReassertLocksRequest::OP, conn.next_request_id());
             conn.send(header, &(&prefix, &request), &[], &[], wait)?;
             self.holdings.locks.lost(&conn.recv_reply::<Vec<Lock>>(wait)?);
         }
-        // A lease is believed of who has the file open: files first.
-        let of_files = files.len().div_ceil(REASSERT_BATCH);
-        let batches = (of_files + leases.len().div_ceil(REASSERT_BATCH)).max(1);
+        let batches = leases.len().div_ceil(REASSERT_BATCH).max(1);
         for batch in 0..batches {
-            let request = ReassertRequest {
-                files: part(&files, batch),
-                leases: batch.checked_sub(of_files).map_or_else(Vec::new, |at| part(&leases, at)),
-                last: batch + 1 == batches,
-            };
-            let header = Header::request(ReassertRequest::OP, conn.next_request_id());
-            conn.send(header, &(&prefix, &request), &[], &[], wait)?;
-            let lost = conn.recv_reply::<Vec<LeaseRange>>(wait)?;
-            self.holdings.lost(&lost.iter().map(|lease| lease.file).collect::<Vec<_>>());
+            let (leases, last) = (part(&leases, batch), batch + 1 == batches);
+            let request = ReassertRequest { first: false, files: Vec::new(), leases, last };
+            self.reassert_files(conn, &prefix, &request, wait)?;
         }
         if self.config.consistency == Consistency::Strict {
             self.first_poll(conn, &prefix, wait)?;
         }
+        Ok(())
+    }
+
+    fn reassert_files(
+        &self,
+        conn: &mut BlockingConn,
+        prefix: &MetaPrefix,
+        request: &ReassertRequest,
+        wait: &Wait,
+    ) -> Result<()> {
+        let header = Header::request(ReassertRequest::OP, conn.next_request_id());
+        conn.send(header, &(prefix, request), &[], &[], wait)?;
+        let lost = conn.recv_reply::<Vec<LeaseRange>>(wait)?;
+        self.holdings.lost(&lost.iter().map(|lease| lease.file).collect::<Vec<_>>());
         Ok(())
     }
 

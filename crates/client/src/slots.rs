@@ -6,7 +6,40 @@ use weir_host::clock;
 use weir_host::sync::{Condvar, Mutex};
 use weir_types::limits::MAX_SLOTS;
 use weir_types::{Error, ErrorKind, SlotId, SlotSequence};
+use weir_wire::message::Op;
 use weir_wire::meta::MutationId;
+
+/// So many of the slots are for [`Urgency::OthersWait`].
+const RESERVE: u16 = 32;
+
+/// Who waits for a mutation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// Its caller. It may itself wait until other clients have reported, or have given
+    /// leases up.
+    CallerWaits,
+    /// Other clients, or calls under a lease that they want back: it finds a slot
+    /// even if all others are taken by mutations that wait for those clients.
+    OthersWait,
+}
+
+impl Urgency {
+    pub(crate) fn of(op: Op) -> Self {
+        match op {
+            Op::CommitSize | Op::Extend | Op::Recovered | Op::TruncateDone | Op::Close => {
+                Urgency::OthersWait
+            }
+            _ => Urgency::CallerWaits,
+        }
+    }
+
+    fn most(self) -> usize {
+        usize::from(match self {
+            Urgency::CallerWaits => MAX_SLOTS - RESERVE,
+            Urgency::OthersWait => MAX_SLOTS,
+        })
+    }
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -31,14 +64,14 @@ pub(crate) struct SlotGuard<'a> {
 
 impl Slots {
     /// Takes a slot, waiting until `deadline` if all are in use.
-    pub(crate) fn take(&self, deadline: Instant) -> Result<SlotGuard<'_>, Error> {
+    pub(crate) fn take(&self, deadline: Instant, who: Urgency) -> Result<SlotGuard<'_>, Error> {
         let mut state = self.state.lock();
         loop {
-            let slot = state.free.pop().or_else(|| {
-                let next = state.used.len() as u16;
-                (next < MAX_SLOTS).then(|| {
+            let taken = state.used.len() - state.free.len();
+            let slot = (taken < who.most()).then(|| {
+                state.free.pop().unwrap_or_else(|| {
                     state.used.push(0);
-                    next
+                    (state.used.len() - 1) as u16
                 })
             });
             if let Some(slot) = slot {
@@ -70,7 +103,8 @@ impl Drop for SlotGuard<'_> {
         let mut state = self.slots.state.lock();
         state.free.push(self.mutation.slot.0);
         drop(state);
-        self.slots.freed.notify_one();
+        // Not everybody may take it.
+        self.slots.freed.notify_all();
     }
 }
 
@@ -82,13 +116,17 @@ mod tests {
     fn numbers_of_a_slot_never_repeat_and_slots_are_bounded() {
         let slots = Slots::default();
         let soon = || clock::now() + std::time::Duration::from_millis(5);
-        let first = slots.take(soon()).unwrap().mutation;
-        let again = slots.take(soon()).unwrap().mutation;
+        let take = |who| slots.take(soon(), who);
+        let first = take(Urgency::CallerWaits).unwrap().mutation;
+        let again = take(Urgency::CallerWaits).unwrap().mutation;
         assert_eq!(first.slot, again.slot);
         assert!(again.sequence > first.sequence);
-        let held: Vec<_> = (0..MAX_SLOTS).map(|_| slots.take(soon()).unwrap()).collect();
-        assert_eq!(slots.take(soon()).unwrap_err().kind, ErrorKind::Overloaded);
-        drop(held);
-        assert!(slots.take(soon()).is_ok());
+        let held: Vec<_> =
+            (RESERVE..MAX_SLOTS).map(|_| take(Urgency::CallerWaits).unwrap()).collect();
+        assert_eq!(take(Urgency::CallerWaits).unwrap_err().kind, ErrorKind::Overloaded);
+        let urgent: Vec<_> = (0..RESERVE).map(|_| take(Urgency::OthersWait).unwrap()).collect();
+        assert_eq!(take(Urgency::OthersWait).unwrap_err().kind, ErrorKind::Overloaded);
+        drop((held, urgent));
+        assert!(take(Urgency::CallerWaits).is_ok());
     }
 }

@@ -73,9 +73,8 @@ impl File {
 
     fn seek(&self, ctx: &Context, offset: u64, hole: bool) -> Result<Option<u64>> {
         let call = self.call(ctx);
-        let _entered = self.enter(ctx, offset..TO_THE_END, CallKind::Read)?;
-        Writer::settle(call)?;
-        self.learn_size(call, TO_THE_END)?;
+        let range = offset..TO_THE_END;
+        let _entered = self.enter_reading(ctx, (range, TO_THE_END), CallKind::Look, &|_| ())?;
         let size = self.size();
         if offset >= size {
             return Ok(None);

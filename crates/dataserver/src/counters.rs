@@ -33,6 +33,7 @@ counters! {
     allocate = "op.allocate";
     seek = "op.seek";
     fence = "op.fence";
+    copy = "op.copy";
     ping = "op.ping";
     status = "op.status";
     other = "op.other";
@@ -40,6 +41,10 @@ counters! {
     read_bytes = "bytes.read";
     /// Bytes of payloads that were stored.
     written_bytes = "bytes.written";
+    /// Bytes that copies have written.
+    copied_bytes = "bytes.copied";
+    /// Bytes of those that came from other servers.
+    pulled_bytes = "bytes.pulled";
     /// Reads answered from the page cache, without a thread hop.
     read_cached = "read.from_page_cache";
     /// Reads that a disk thread did.
@@ -103,6 +108,7 @@ impl Counters {
             Op::Allocate => &self.allocate,
             Op::Seek => &self.seek,
             Op::Fence => &self.fence,
+            Op::Copy => &self.copy,
             Op::Ping => &self.ping,
             Op::Status => &self.status,
             _ => &self.other,

@@ -1,14 +1,15 @@
 //! A target's disk: its queue, and the few threads that work it off.
 
 use crate::attempts::Sender;
+use crate::backlog::Backlog;
 use crate::inspect;
 use crate::machine::{OpId, Outcome, ReadWork, ServedTarget, Work};
-use crate::queue::{Admission, TargetQueue};
+use crate::queue::Admission;
 use crate::service::Event;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use weir_host::sync::{Condvar, Mutex, MutexGuard};
+use weir_host::sync::Mutex;
 use weir_net::{ConnId, LoopHandle, PooledBuf};
 use weir_store::{ReadMode, ReadOutcome, Target};
 use weir_types::{Error, ErrorKind, FsUsage, Generation, ObjectId, Result};
@@ -33,17 +34,6 @@ pub(crate) struct Task {
     pub(crate) reply_to: LoopHandle<Event>,
 }
 
-/// A connection that paused because the queue was full.
-struct Paused {
-    conn: ConnId,
-    resume: LoopHandle<Event>,
-}
-
-struct State {
-    queue: TargetQueue<Task, Paused>,
-    stop: bool,
-}
-
 /// What was last known of the space, or what is wrong.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Health {
@@ -61,21 +51,14 @@ pub(crate) struct Unopened {
 pub(crate) struct Disk {
     pub(crate) store: Target,
     pub(crate) served: Arc<ServedTarget>,
-    state: Mutex<State>,
-    changed: Condvar,
+    backlog: Backlog<Task>,
     health: Mutex<Health>,
 }
 
 impl Disk {
     pub(crate) fn new(store: Target, served: Arc<ServedTarget>, queue_limit: usize) -> Self {
-        let state = State { queue: TargetQueue::new(queue_limit), stop: false };
-        let disk = Self {
-            store,
-            served,
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-            health: Mutex::default(),
-        };
+        let backlog = Backlog::new(queue_limit);
+        let disk = Self { store, served, backlog, health: Mutex::default() };
         disk.check_health();
         disk
     }
@@ -91,24 +74,18 @@ impl Disk {
 
     /// Takes a task; `Full` if its connection must pause.
     pub(crate) fn submit(&self, task: Task, conn: ConnId) -> Admission {
-        let paused = Paused { conn, resume: task.reply_to.clone() };
-        let mut state = self.lock();
-        let admission = state.queue.push(task, paused);
-        self.note_depth(&state);
-        drop(state);
-        self.changed.notify_one();
-        admission
+        let resume = task.reply_to.clone();
+        self.backlog.submit(task, conn, resume, |depth| self.note_depth(depth))
     }
 
     /// Ends the threads once the queue is empty.
     pub(crate) fn stop(&self) {
-        self.lock().stop = true;
-        self.changed.notify_all();
+        self.backlog.stop();
     }
 
     /// The life of a disk thread.
     pub(crate) fn work_off(&self) {
-        while let Some(task) = self.next() {
+        while let Some(task) = self.backlog.next(|depth| self.note_depth(depth)) {
             let Task { op, work, mut data, sender, reply_to } = task;
             let result = match sender {
                 Some(sender) => {
@@ -117,21 +94,6 @@ impl Disk {
                 None => perform(&self.store, work, &mut data),
             };
             reply_to.post(Event::Done { op, result, data });
-        }
-    }
-
-    fn next(&self) -> Option<Task> {
-        let mut state = self.lock();
-        loop {
-            let task = state.queue.pop(|Paused { conn, resume }| resume.post(Event::Resume(conn)));
-            if task.is_some() {
-                self.note_depth(&state);
-                return task;
-            }
-            if state.stop {
-                return None;
-            }
-            state = self.changed.wait(state);
         }
     }
 
@@ -159,12 +121,8 @@ impl Disk {
         self.store.trouble().unwrap_or_default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
-    fn note_depth(&self, state: &State) {
-        self.served.load.queued.store(state.queue.len() as u32, Relaxed);
+    fn note_depth(&self, depth: usize) {
+        self.served.load.queued.store(depth as u32, Relaxed);
     }
 }
 

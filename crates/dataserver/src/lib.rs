@@ -12,16 +12,22 @@
 //!   [`machine::Machine::on_request`], which is the only way in.
 //! - What is in the page cache is answered in the event loop; the loop never
 //!   waits for a disk.
+//! - Disk threads wait for nothing but their disk. What waits for other servers
+//!   has threads of its own, so that servers do not wait for each other in a ring.
 //! - Data is served whether or not the metadata server is there.
 
 mod attempts;
+mod backlog;
 mod checkpoint;
 pub mod config;
+mod copier;
 mod counters;
 mod descriptors;
 mod disk;
 mod inspect;
 pub mod machine;
+mod peers;
+mod pull;
 pub mod queue;
 mod register;
 mod roles;

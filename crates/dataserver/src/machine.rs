@@ -8,18 +8,14 @@
 //! of the regions is within the limits; payload and checksums are as long as
 //! the share. Generations are compared in the store, under the object's lock.
 
+mod copying;
 mod work;
-
-/// For what needs a right to the object, whichever.
-fn either_right(access: &Access) -> Rights {
-    if access.capability.rights.allow(Rights::WRITE) { Rights::WRITE } else { Rights::READ }
-}
 
 #[cfg(test)]
 mod tests;
 
 pub use crate::counters::Counters;
-pub use work::{Outcome, ReadWork, Work};
+pub use work::{CopyWork, Outcome, ReadWork, Work};
 
 use crate::counters::add;
 use std::sync::Arc;
@@ -32,10 +28,11 @@ use weir_types::limits::{
 use weir_types::{Error, ErrorKind, FileId, Result, ServerId, SessionId, StripeMap, TargetId};
 use weir_wire::capability::{ANY_FILE, Check};
 use weir_wire::data::{
-    Access, AdminAccess, AllocateRequest, FenceRequest, ListObjectsRequest, ObjectLen, ObjectPage,
-    ObjectStat, PunchRequest, ReadRequest, RemoveObjectsRequest, ScrubPage, ScrubRequest,
-    SeekRequest, StatObjectRequest, SyncRequest, TruncateRequest, WriteRequest,
+    Access, AdminAccess, AllocateRequest, Copied, FenceRequest, ListObjectsRequest, ObjectLen,
+    ObjectPage, ObjectStat, PunchRequest, ReadRequest, RemoveObjectsRequest, ScrubPage,
+    ScrubRequest, SeekRequest, StatObjectRequest, SyncRequest, TruncateRequest, WriteRequest,
 };
+use weir_wire::ticket::OF_SERVERS;
 use weir_wire::{Capability, Header, Key, Mac, Op, Rights};
 
 /// How busy a target is; shared by all machines of a server.
@@ -112,6 +109,17 @@ pub enum Action<C> {
         /// What.
         work: Work,
     },
+    /// Copy; when done, call [`Machine::on_done`].
+    Copy {
+        /// For.
+        op: OpId,
+        /// Who pauses if too many copies wait.
+        conn: C,
+        /// What is written to.
+        target: TargetId,
+        /// What.
+        work: Box<CopyWork>,
+    },
     /// Answer. The lengths in the header are not filled in.
     Reply {
         /// On this connection.
@@ -143,6 +151,8 @@ pub enum Body {
     Stat(ObjectStat),
     /// Of [`SeekRequest`].
     Found(Option<u64>),
+    /// Of copies.
+    Copied(Copied),
     /// Of [`ListObjectsRequest`].
     Objects(ObjectPage),
     /// Of [`ScrubRequest`].
@@ -158,6 +168,7 @@ impl Encode for Body {
             Body::Len(len) => len.encode(out),
             Body::Stat(stat) => stat.encode(out),
             Body::Found(found) => found.encode(out),
+            Body::Copied(copied) => copied.encode(out),
             Body::Objects(page) => page.encode(out),
             Body::Scrub(page) => page.encode(out),
             Body::Error(error) => error.encode(out),
@@ -202,6 +213,10 @@ impl<C: Copy> Machine<C> {
         let Incoming { conn, header, .. } = *incoming;
         self.counters.count_op(header.op);
         let result = match header.op {
+            op if incoming.session == OF_SERVERS && !may_servers_ask(op) => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("a data server does not do `{}` for another", op.label()),
+            )),
             Op::Read => self.read(incoming),
             Op::Write => self.write(incoming),
             Op::Sync => self.sync(incoming),
@@ -210,6 +225,7 @@ impl<C: Copy> Machine<C> {
             Op::Allocate => self.allocate(incoming),
             Op::Seek => self.seek(incoming),
             Op::Fence => self.fence(incoming),
+            Op::Copy => self.copy(incoming),
             Op::StatObject => self.stat(incoming),
             Op::ListObjects => self.list_objects(incoming),
             Op::Scrub => self.scrub(incoming),
@@ -263,6 +279,10 @@ impl<C: Copy> Machine<C> {
                 Body::Len(ObjectLen { len: object_len })
             }
             Ok(Outcome::Found(found)) => Body::Found(found),
+            Ok(Outcome::Copied(copied)) => {
+                add(&self.counters.copied_bytes, copied.written);
+                Body::Copied(copied)
+            }
             Ok(Outcome::Synced) => Body::Empty,
             Ok(Outcome::Stat(stat)) => Body::Stat(stat),
             Ok(Outcome::Listed(page)) => Body::Objects(page),
@@ -478,7 +498,11 @@ impl<C: Copy> Machine<C> {
         let check = Check {
             target: target.id,
             target_key: &target.key,
-            session: incoming.session,
+            // Another data server shows what was shown to it.
+            session: match incoming.session {
+                OF_SERVERS => capability.session,
+                session => session,
+            },
             file,
             needed,
             now_unix_ms: incoming.now_unix_ms,
@@ -543,4 +567,14 @@ fn expect_no_payload(header: &Header) -> Result<()> {
         return Err(Error::new(ErrorKind::Protocol, what));
     }
     Ok(())
+}
+
+/// Another data server only reads.
+fn may_servers_ask(op: Op) -> bool {
+    matches!(op, Op::Read | Op::Seek | Op::Ping)
+}
+
+/// For what needs a right to the object, whichever.
+fn either_right(access: &Access) -> Rights {
+    if access.capability.rights.allow(Rights::WRITE) { Rights::WRITE } else { Rights::READ }
 }

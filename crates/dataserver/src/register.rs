@@ -196,7 +196,8 @@ impl Registrar {
             let removed = mine.map(|(_, object)| *object).collect();
             let Health { usage, trouble } = disk.check_health();
             let gaps = disk.store.gaps().counts();
-            TargetReport { target, usage, trouble, removed, gaps }
+            let filled = Vec::new();
+            TargetReport { target, usage, trouble, removed, gaps, filled }
         });
         let unopened = self.shared.unopened.iter().map(|unopened| TargetReport {
             target: unopened.served.id,
@@ -204,6 +205,7 @@ impl Registrar {
             trouble: unopened.served.unopened.clone().unwrap_or_default(),
             removed: Vec::new(),
             gaps: Vec::new(),
+            filled: Vec::new(),
         });
         targets.chain(unopened).collect()
     }

@@ -2,10 +2,12 @@
 
 use crate::checkpoint;
 use crate::config::{DataServerConfig, TargetConfig, read_key};
+use crate::copier::{self, Copier};
 use crate::counters::Counters;
 use crate::descriptors::Descriptors;
 use crate::disk::{Disk, Unopened};
 use crate::machine::{Load, ServedTarget};
+use crate::peers::Peers;
 use crate::register::Registrar;
 use crate::service::{DataService, Shared};
 use std::sync::Arc;
@@ -52,7 +54,8 @@ pub fn run(
     let server = ServerId(config.server);
     let whose = format!("data server {server}");
     let server_key = read_key(&config.server_key_file, &whose)?;
-    let metadata = config.metadata.iter().map(|a| Address::parse(a)).collect::<Result<_>>()?;
+    let metadata: Vec<Address> =
+        config.metadata.iter().map(|a| Address::parse(a)).collect::<Result<_>>()?;
     let descriptors = Descriptors::of(&config);
     config.max_connections = descriptors.connections;
     let options = TargetOptions {
@@ -61,6 +64,7 @@ pub fn run(
     };
     let Opened { disks, unopened, cluster } = open_targets(&config, options)?;
     let (listeners, tcp, unix) = listen(&config)?;
+    let peers = Peers::new(server, server_key.clone(), cluster, &metadata, shutdown.clone());
     let shared = Arc::new(Shared {
         server,
         server_key,
@@ -72,6 +76,7 @@ pub fn run(
         counters: Arc::new(Counters::default()),
         attempts: Arc::default(),
         standings: Arc::default(),
+        copier: Copier::new(&config, peers),
     });
     let mut threads = Vec::new();
     let serve = Serve { config: &config, shared: &shared, shutdown, threads: &mut threads };
@@ -79,6 +84,7 @@ pub fn run(
     for disk in &shared.disks {
         disk.stop();
     }
+    shared.copier.stop();
     for thread in threads {
         if thread.join().is_err() {
             let what = "a thread of the data server has panicked";
@@ -121,6 +127,7 @@ impl Serve<'_> {
     ) -> Result<()> {
         let Self { config, shared, shutdown, threads } = self;
         start_disk_threads(config, shared, threads)?;
+        start_copy_threads(shared, threads)?;
         let running = Server::start(net_config(config), listeners, |handle, net_counters| {
             Ok(DataService::new(shared.clone(), handle, net_counters.clone()))
         })?;
@@ -286,6 +293,17 @@ fn start_disk_threads(
                 disk.work_off();
             })?);
         }
+    }
+    Ok(())
+}
+
+fn start_copy_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle>) -> Result<()> {
+    for n in 0..copier::THREADS {
+        let shared = shared.clone();
+        threads.push(spawn(&format!("weir-copy-{n}"), move || {
+            let _guard = AbortOnPanic("a copying thread");
+            shared.copier.work_off(&shared);
+        })?);
     }
     Ok(())
 }

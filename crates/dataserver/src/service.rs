@@ -1,6 +1,7 @@
 //! The event loop's side of a data server: carries out what the machine says.
 
 use crate::attempts::{Attempts, Sender};
+use crate::copier::{Copier, CopyTask};
 use crate::counters::{Counters, add};
 use crate::disk::{Data, Disk, Task, Unopened, read_cached};
 use crate::machine::{Action, Body, Incoming, Machine, OpId, Outcome, ReadWork, Work};
@@ -17,6 +18,7 @@ use weir_types::{Error, ErrorKind, FsUsage, Result, ServerId, TargetId};
 use weir_wire::data::{ServerStatus, TargetStatus};
 use weir_wire::frame::decode_checks;
 use weir_wire::handshake::{Hello, Identity, Welcome};
+use weir_wire::ticket::OF_SERVERS;
 use weir_wire::{Header, Key};
 
 /// Replies with at least so much data are sent at once, while it is warm;
@@ -46,10 +48,11 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
     pub(crate) attempts: Arc<Attempts>,
     pub(crate) standings: Arc<Standings>,
+    pub(crate) copier: Copier,
 }
 
 impl Shared {
-    fn disk(&self, target: TargetId) -> Option<&Arc<Disk>> {
+    pub(crate) fn disk(&self, target: TargetId) -> Option<&Arc<Disk>> {
         let at = self.disks.binary_search_by_key(&target, |d| d.served.id).ok()?;
         self.disks.get(at)
     }
@@ -152,6 +155,15 @@ impl DataService {
                     };
                     let reply_to = self.handle.clone();
                     self.submit(conn, target, Task { op, work, data, sender, reply_to }, out);
+                }
+                Action::Copy { op, conn, target, work } => {
+                    let sender = self.senders.get(&conn).cloned();
+                    let reply_to = self.handle.clone();
+                    let task = CopyTask { op, target, work, sender, reply_to };
+                    if self.shared.copier.submit(task, conn) == Admission::Full {
+                        add(&self.shared.counters.queue_full, 1);
+                        out.pause(conn);
+                    }
                 }
                 Action::Reply { conn, header, body, data_of } => {
                     self.reply(conn, header, &body, data_of, out);
@@ -327,7 +339,9 @@ impl Service for DataService {
     }
 
     fn welcome(&mut self, conn: ConnId, hello: &Hello) -> Result<Welcome> {
-        if let Identity::Ticket(ticket, attempt) = &hello.identity {
+        if let Identity::Ticket(ticket, attempt) = &hello.identity
+            && ticket.session != OF_SERVERS
+        {
             let sender = self.shared.attempts.welcome(ticket.client, attempt);
             self.senders.insert(conn, sender);
         }

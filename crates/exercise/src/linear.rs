@@ -45,6 +45,16 @@ pub trait Sequential {
         result: &Self::Result,
     ) -> Option<Self::State>;
 
+    /// Another state after it, if it may have had this result in two ways.
+    fn otherwise(
+        &self,
+        _state: &Self::State,
+        _op: &Self::Op,
+        _result: &Self::Result,
+    ) -> Option<Self::State> {
+        None
+    }
+
     /// Whether an operation with this result changes no state that it fits.
     fn only_looks(&self, op: &Self::Op, result: &Self::Result) -> bool;
 }
@@ -134,13 +144,18 @@ fn successors<S: Sequential>(
             break;
         }
         first_return = first_return.min(event.returned_ns);
-        let Some(after) = object.apply(state, &event.op, &event.result) else { continue };
-        if object.only_looks(&event.op, &event.result) {
+        let after = object.apply(state, &event.op, &event.result);
+        if object.only_looks(&event.op, &event.result)
+            && let Some(after) = after
+        {
             // It fits and never changes anything: if any order works, one with
             // this now does.
             return vec![(progress.with(i), after)];
         }
-        next.push((event.returned_ns, progress.with(i), after));
+        let otherwise = object.otherwise(state, &event.op, &event.result);
+        for after in after.into_iter().chain(otherwise) {
+            next.push((event.returned_ns, progress.with(i), after));
+        }
     }
     next.sort_by_key(|(returned, ..)| std::cmp::Reverse(*returned));
     next.into_iter().map(|(_, progress, state)| (progress, state)).collect()

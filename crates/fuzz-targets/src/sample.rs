@@ -5,18 +5,20 @@ use crate::random::Gen;
 use weir_layout::{Region, RegionList};
 use weir_types::codec::Bytes;
 use weir_types::{
-    Attr, Caller, ClientId, ClientStanding, Column, ColumnIndex, CopyIndex, Epoch, Error,
-    ErrorKind, FileId, FileKind, FileLayout, FsUsage, Generation, KeyGeneration, LayoutKind,
-    LayoutSpec, ObjectId, Restrictions, Scheme, Segment, SegmentIndex, SegmentState, ServerId,
-    SessionId, SlotId, SlotSequence, Squash, StripeMap, TargetId, Timestamp,
+    Attr, Caller, ClientId, ClientStanding, Column, ColumnIndex, Consistency, CopyIndex,
+    Duplication, Epoch, Error, ErrorKind, FileId, FileKind, FileLayout, Filling, FsUsage,
+    Generation, KeyGeneration, LayoutKind, LayoutSpec, ObjectId, Restrictions, Scheme, Segment,
+    SegmentIndex, SegmentState, ServerId, SessionId, SlotId, SlotSequence, Squash, StripeMap,
+    TargetId, Timestamp,
 };
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::{
-    Access, AdminAccess, AllocateRequest, Damage, FenceRequest, ListObjectsRequest, ObjectEntry,
-    ObjectLen, ObjectPage, ObjectStat, PingRequest, PunchRequest, ReadFlags, ReadRequest,
-    RemoveObjectsRequest, ScrubCursor, ScrubFinding, ScrubPage, ScrubRequest, SeekRequest,
-    ServerStatus, StatObjectRequest, StatusRequest, SyncRequest, TargetStatus, TruncateRequest,
-    WriteFlags, WriteRequest,
+    Access, AdminAccess, AllocateRequest, Copied, CopyAccess, CopyPiece, CopyRequest, Damage,
+    FenceRequest, ListObjectsRequest, NoteGapRequest, ObjectEntry, ObjectLen, ObjectPage,
+    ObjectStat, PingRequest, PunchRequest, ReadFlags, ReadRequest, Relay, RemoveObjectsRequest,
+    ScrubCursor, ScrubFinding, ScrubPage, ScrubRequest, SeekRequest, ServerStatus,
+    StatObjectRequest, StatusRequest, SyncRequest, TargetStatus, TruncateRequest, WriteFlags,
+    WriteRequest,
 };
 use weir_wire::handshake::{Attempt, Challenge, Hello, Identity, Proof, Welcome};
 use weir_wire::lease::{
@@ -24,7 +26,7 @@ use weir_wire::lease::{
     Granted, HeldLease, LeaseMode, LeaseRange, PollEventsRequest, RecoveredRequest,
 };
 use weir_wire::lock::{
-    CancelLockRequest, Lock, LockMode, LockOutcome, ReassertLocksRequest, SetLockRequest,
+    CancelLockRequest, Lock, LockMode, LockOutcome, LockWait, ReassertLocksRequest, SetLockRequest,
     TestLockRequest,
 };
 use weir_wire::map::{ClusterMap, ServerEntry, Standing, TargetEntry, TargetState};
@@ -39,7 +41,10 @@ use weir_wire::meta::{
     SetLayoutRequest, SetTime, SetXattrRequest, StatfsRequest, SymlinkRequest, SyncMetaRequest,
     TruncateDoneRequest, UnlinkRequest, VerifiedMeta, VerifyMetaRequest, WrittenColumns, XattrMode,
 };
-use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetReport};
+use weir_wire::peer::{
+    Copies, Fill, FindCopiesRequest, FindPeerRequest, HeartbeatReply, HeartbeatRequest, Peer,
+    RegisterRequest, TargetReport,
+};
 use weir_wire::ticket::{SealedTicket, Ticket};
 use weir_wire::{Key, Mac};
 
@@ -94,13 +99,22 @@ sample_one_of! {
         FileKind::File, FileKind::Directory, FileKind::Symlink, FileKind::Fifo, FileKind::Socket,
         FileKind::CharDevice, FileKind::BlockDevice,
     ];
+    Consistency: Consistency::ALL;
     Rights: [Rights::READ, Rights::WRITE, Rights::READ_WRITE];
     Scheme: [Scheme::Copies];
+    Duplication: [
+        Duplication::ServerSync,
+        Duplication::ServerAsync,
+        Duplication::ClientSync,
+        Duplication::ClientAsync,
+        Duplication::Hybrid,
+    ];
     SegmentState: [SegmentState::Open, SegmentState::Sealed];
     LayoutKind: [LayoutKind::Striped, LayoutKind::Fragments, LayoutKind::Chunked];
     XattrMode: [XattrMode::Any, XattrMode::Create, XattrMode::Replace];
     LeaseMode: [LeaseMode::Read, LeaseMode::Write];
     LockMode: [LockMode::Unlock, LockMode::Shared, LockMode::Exclusive];
+    LockWait: [LockWait::No, LockWait::Yes, LockWait::UnlessDeadlock];
     LockOutcome: [LockOutcome::Granted, LockOutcome::Conflict, LockOutcome::Waiting];
     ClientStanding: [
         ClientStanding::Ordinary, ClientStanding::Administrator, ClientStanding::Revoked,
@@ -196,6 +210,7 @@ impl Sample for FileLayout {
             kind: Sample::sample(g),
             base: Sample::sample(g),
             epoch: Sample::sample(g),
+            duplication: Sample::sample(g),
             segments,
         }
     }
@@ -204,6 +219,7 @@ impl Sample for FileLayout {
 fn sample_segment(g: &mut Gen, number: u32, start: u64, open: bool) -> Segment {
     let stripe = StripeMap::sample(g);
     let copies = 1 + g.below(2) as u32;
+    let filling = Filling { column: ColumnIndex(0), copy: CopyIndex(0) };
     let column = |i: u16| Column {
         targets: (0..copies).map(|copy| TargetId(u32::from(i) * copies + copy)).collect(),
     };
@@ -216,6 +232,7 @@ fn sample_segment(g: &mut Gen, number: u32, start: u64, open: bool) -> Segment {
         scheme: Sample::sample(g),
         state: Sample::sample(g),
         epoch: Sample::sample(g),
+        filling: (0..copies.min(2) - 1).filter(|_| g.one_in(2)).map(|_| filling).collect(),
     }
 }
 
@@ -283,15 +300,19 @@ sample_struct! {
     Caller { uid, gid, groups }
     ObjectId { file, segment, column, copy }
     LayoutSpec {
-        kind, base, count, stripe_unit_bytes, segment_bytes, fragment_bytes, copies
+        kind, base, count, stripe_unit_bytes, segment_bytes, fragment_bytes, copies, duplication
     }
     Capability { file, session, rights, version, key_generation, expires_unix_ms }
     Ticket { server, client, session, expires_unix_ms, nonce }
     MutationId { slot, sequence }
     MetaPrefix { caller, mutation }
     ReadFlags { locked, unchecked }
-    WriteFlags { sync }
-    Access { target, object, generation, capability, mac }
+    WriteFlags { sync, later }
+    Access { target, object, generation, capability, mac, copies, relay }
+    CopyAccess { target, mac, filling }
+    Relay { by, lacking }
+    NoteGapRequest { target, object, behind, copy, start, end }
+    Filling { column, copy }
     ObjectLen { len }
     ObjectStat { exists, len, generation }
     TargetStatus { target, dir, usage, in_flight, queue_depth, trouble }
@@ -314,10 +335,13 @@ sample_struct! {
     AllocateRequest { access, offset, len }
     SeekRequest { access, offset, hole }
     FenceRequest { access }
+    CopyPiece { from, to, len }
+    Copied { len, written }
+    CopyRequest { access, source, pieces }
     PingRequest {}
     StatusRequest {}
     PendingTruncate { generation, size }
-    OpenFile { attr, layout, more_segments, capability, pending_truncate }
+    OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate }
     DirEntry { name, file, kind, cookie, attr }
     DirPage { entries, end }
     LayoutPage { layout, more_segments, capability }
@@ -342,12 +366,12 @@ sample_struct! {
     RemoveXattrRequest { file, name }
     StatfsRequest {}
     OpenRequest { file, rights }
-    CloseRequest { files }
-    ReassertRequest { files, leases, last }
+    CloseRequest { files, unconfirmed }
+    ReassertRequest { first, files, leases, last }
     LeaseRange { file, start, end, mode }
     HeldLease { lease, generation }
     Event { number, what }
-    EventAck { number, forgotten }
+    EventAck { number, forgotten, unconfirmed }
     Events { events, lease_ms, lapsed }
     Granted { lease, attr, pending_truncate }
     PollEventsRequest { have }
@@ -381,14 +405,19 @@ sample_struct! {
     ClientPage { clients, end }
     SetClientRequest { info }
     ListClientsRequest { after }
-    TargetEntry { target, state, usage }
+    TargetEntry { target, state, since, draining, usage }
     ServerEntry { server, host, tcp, unix, targets }
     ClusterMap { epoch, servers }
-    TargetReport { target, usage, trouble, removed, gaps }
+    TargetReport { target, usage, trouble, removed, gaps, filled }
+    Fill { from, object, to, generation }
+    Copies { copies, generation, capability }
+    FindCopiesRequest { objects }
     Standing { target, state, since }
-    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, interval_ms }
+    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, interval_ms }
     RegisterRequest { host, tcp, unix, targets }
     HeartbeatRequest { acting, targets }
+    Peer { entry, ticket }
+    FindPeerRequest { target }
     Attempt { run, number }
     Hello { version, identity, nonce, session, name }
     Challenge { nonce, proof }

@@ -164,8 +164,12 @@ targets! {
         allocate_request / allocate_reply: AllocateRequest;
         seek_request / seek_reply: SeekRequest;
         fence_request / fence_reply: FenceRequest;
+        copy_request / copy_reply: CopyRequest;
         register_request / register_reply: RegisterRequest;
         heartbeat_request / heartbeat_reply: HeartbeatRequest;
+        find_peer_request / find_peer_reply: FindPeerRequest;
+        find_copies_request / find_copies_reply: FindCopiesRequest;
+        note_gap_request / note_gap_reply: NoteGapRequest;
     }
     metadata {
         get_map_request / get_map_reply: GetMapRequest;

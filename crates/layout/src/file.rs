@@ -172,6 +172,7 @@ mod tests {
                     len,
                     stripe_unit_bytes: 65_536,
                     columns: vec![Column { targets: vec![TargetId(i as u32)] }],
+                    filling: Vec::new(),
                     scheme: Scheme::Copies,
                     state: SegmentState::Open,
                     epoch: Epoch(1),
@@ -180,7 +181,13 @@ mod tests {
                 segment
             })
             .collect();
-        FileLayout { kind: LayoutKind::Fragments, base: 0, epoch: Epoch(1), segments }
+        FileLayout {
+            kind: LayoutKind::Fragments,
+            base: 0,
+            epoch: Epoch(1),
+            duplication: Duplication::default(),
+            segments,
+        }
     }
 
     proptest! {

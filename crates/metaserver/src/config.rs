@@ -1,5 +1,6 @@
 //! What a metadata server has to be told.
 
+use crate::leases::ranges::MAX_PIECES;
 use crate::machine::Times;
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
@@ -36,6 +37,10 @@ pub struct MetaServerConfig {
     /// others that need it.
     #[serde(default = "default_lease_ms")]
     pub lease_ms: u64,
+    /// The most pieces of leases (one for each open file that is used, more for one that
+    /// is shared) that a client holds; beyond that it gives up what it has had longest.
+    #[serde(default = "default_leases_per_client")]
+    pub leases_per_client: usize,
     /// How long capabilities are good for.
     #[serde(default = "default_capability_ms")]
     pub capability_ms: u64,
@@ -69,6 +74,9 @@ fn default_grace_ms() -> u64 {
 fn default_lease_ms() -> u64 {
     Times::default().lease_ms
 }
+fn default_leases_per_client() -> usize {
+    MAX_PIECES
+}
 fn default_capability_ms() -> u64 {
     Times::default().capability_ms
 }
@@ -100,6 +108,7 @@ impl MetaServerConfig {
             target_timeout_ms: default_target_timeout_ms(),
             grace_ms: default_grace_ms(),
             lease_ms: default_lease_ms(),
+            leases_per_client: default_leases_per_client(),
             capability_ms: default_capability_ms(),
             ticket_ms: default_ticket_ms(),
             heartbeat_ms: default_heartbeat_ms(),
@@ -135,6 +144,9 @@ impl MetaServerConfig {
             return bad(
                 "`grace_ms` must be at least `lease_ms`: so long clients use what they keep",
             );
+        }
+        if self.leases_per_client < 1024 {
+            return bad("`leases_per_client` must be at least 1024");
         }
         if self.capability_ms < 1000 || self.ticket_ms < 1000 {
             return bad("`capability_ms` and `ticket_ms` must be at least 1000");

@@ -10,6 +10,7 @@ pub const MAX_OPEN_FILES: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug)]
 struct Opened {
+    /// 0: the session has not said again yet that it has it open.
     times: u32,
     rights: Rights,
 }
@@ -90,12 +91,33 @@ impl OpenFiles {
     pub fn close(&mut self, session: SessionId, file: FileId) -> bool {
         let Some(files) = self.by_session.get_mut(&session) else { return false };
         let Some(opened) = files.get_mut(&file) else { return false };
-        opened.times -= 1;
-        if opened.times > 0 {
+        if opened.times > 1 {
+            opened.times -= 1;
             return false;
         }
         files.remove(&file);
         self.leave(file)
+    }
+
+    /// A session begins to say what it has open: what it said before counts no more,
+    /// but until it has said all those files are not taken for closed.
+    pub fn begin_again(&mut self, session: SessionId) {
+        let files = self.by_session.get_mut(&session);
+        files.into_iter().flat_map(BTreeMap::values_mut).for_each(|opened| opened.times = 0);
+    }
+
+    /// A session has said all; returns the files that it has not open after all, and of
+    /// each whether nobody has.
+    pub fn said_all(&mut self, session: SessionId) -> Vec<(FileId, bool)> {
+        let Some(files) = self.by_session.get_mut(&session) else { return Vec::new() };
+        let mut closed = Vec::new();
+        files.retain(|file, opened| {
+            if opened.times == 0 {
+                closed.push(*file);
+            }
+            opened.times > 0
+        });
+        closed.into_iter().map(|file| (file, self.leave(file))).collect()
     }
 
     /// A session has ended; returns the files that nobody has open any more.
@@ -132,6 +154,27 @@ mod tests {
         assert_eq!(opens.end(b), [file]);
         assert!(!opens.may_be_open(file));
         assert!(!opens.close(a, file), "one close too many changes nothing");
+    }
+
+    #[test]
+    fn what_is_said_again_counts_once_and_what_is_not_said_is_closed() {
+        let (a, file, other) = (SessionId(1), FileId(7), FileId(8));
+        let mut opens = OpenFiles::new(false);
+        for _ in 0..2 {
+            opens.begin_again(a);
+            opens.open(a, file, Rights::READ);
+        }
+        opens.open(a, other, Rights::READ);
+        opens.begin_again(a);
+        assert!(opens.may_be_open(file) && opens.may_be_open(other), "it may still come");
+        opens.open(a, file, Rights::READ);
+        assert_eq!(opens.said_all(a), [(other, true)]);
+        assert_eq!(opens.said_all(a), []);
+        assert!(!opens.may_be_open(other));
+        assert!(opens.close(a, file), "it was open once");
+        opens.open(a, file, Rights::READ);
+        opens.begin_again(a);
+        assert!(opens.close(a, file), "also if it is closed meanwhile");
     }
 
     #[test]

@@ -5,13 +5,14 @@ mod harness;
 use harness::*;
 use weir_metaserver::machine::Peer;
 use weir_metastore::ModelEngine;
-use weir_types::{Decode, Epoch, ErrorKind, FileId, KeyGeneration, ServerId, TargetId};
+use weir_types::{Decode, Encode, Epoch, ErrorKind, FileId, KeyGeneration, ServerId, TargetId};
 use weir_wire::data::{ServerStatus, StatusRequest};
 use weir_wire::handshake::{Attempt, Identity};
 use weir_wire::map::{ClusterMap, TargetState};
 use weir_wire::message::Op;
 use weir_wire::meta::*;
-use weir_wire::peer::TargetReport;
+use weir_wire::peer::{FindPeerRequest, TargetReport};
+use weir_wire::ticket::OF_SERVERS;
 
 type Model = Cluster<ModelEngine>;
 
@@ -159,6 +160,27 @@ fn tickets_introduce_the_session_to_a_data_server() {
     }
     assert_ne!(tickets[0].ticket.nonce, tickets[1].ticket.nonce);
     assert_eq!(kind(c.ask(me, &ask(vec![ServerId(9)]))), ErrorKind::TargetMissing);
+}
+
+#[test]
+fn data_servers_find_each_other_and_clients_cannot_pass_for_one() {
+    let mut c = Model::new(1);
+    c.register(2, &[3]).unwrap();
+    let ask = |target| FindPeerRequest { target: TargetId(target) };
+    let server = Peer::Server(ServerId(1));
+    let found = c.send::<FindPeerRequest>(server, &ask(3).to_bytes()).unwrap();
+    assert_eq!(found.entry.server, ServerId(2));
+    let key = |server| master().server(ServerId(server), KeyGeneration(1));
+    // For the server that asks, and for nobody who overhears it.
+    assert_eq!(found.ticket.open(&key(1)), found.ticket.ticket.key(&key(2)));
+    assert_ne!(found.ticket.open(&key(2)), found.ticket.ticket.key(&key(2)));
+    let ticket = &found.ticket.ticket;
+    assert_eq!((ticket.server, ticket.session), (ServerId(2), OF_SERVERS));
+    let missing = c.send::<FindPeerRequest>(server, &ask(99).to_bytes());
+    assert_eq!(kind(missing), ErrorKind::TargetMissing);
+    let me = &mut c.client(root());
+    assert_ne!(me.session, OF_SERVERS);
+    c.ask(me, &ask(3)).unwrap_err();
 }
 
 #[test]

@@ -62,7 +62,12 @@ fn after_a_restart_clients_say_what_is_open_and_the_rest_goes() {
     c.rejoin(me).unwrap();
     c.ask(
         me,
-        &ReassertRequest { files: vec![kept, named, FileId(12345)], leases: vec![], last: true },
+        &ReassertRequest {
+            first: false,
+            files: vec![kept, named, FileId(12345)],
+            leases: vec![],
+            last: true,
+        },
     )
     .unwrap();
     c.pass_ms(5_000);
@@ -76,6 +81,42 @@ fn after_a_restart_clients_say_what_is_open_and_the_rest_goes() {
     c.close(me, named);
     c.pass_ms(2_000);
     assert_eq!(kind(c.getattr(me, kept)), ErrorKind::Stale);
+    assert_eq!(c.keys("o/"), 0);
+}
+
+/// The connection breaks between two of its requests: it begins from the start.
+#[test]
+fn a_file_that_a_client_said_twice_to_have_open_is_closed_by_one_close() {
+    let mut c = Cluster::new(1);
+    let me = &mut c.client(root());
+    let files = ["one", "two", "three"].map(|name| c.create(me, ROOT, name).attr.file);
+    for name in ["one", "two", "three"] {
+        c.unlink(me, ROOT, name).unwrap();
+    }
+    let mut c = c.killed();
+    c.rejoin(me).unwrap();
+    let says = |first, files: &[FileId], last| ReassertRequest {
+        first,
+        files: files.to_vec(),
+        leases: vec![],
+        last,
+    };
+    c.ask(me, &says(true, &files, false)).unwrap();
+    c.pass_ms(9_000);
+    c.ask(me, &says(true, &files[..1], false)).unwrap();
+    // Past the time in which anything may be open: the rest is still to come.
+    c.pass_ms(3_000);
+    assert!(c.getattr(me, files[1]).is_ok());
+    c.ask(me, &says(false, &files[1..2], false)).unwrap();
+    c.ask(me, &says(false, &[], true)).unwrap();
+    c.pass_ms(2_000);
+    assert_eq!(kind(c.getattr(me, files[2])), ErrorKind::Stale, "it was not said again");
+    for file in &files[..2] {
+        assert!(c.getattr(me, *file).is_ok());
+        c.close(me, *file);
+    }
+    c.pass_ms(2_000);
+    assert_eq!(files.map(|file| kind(c.getattr(me, file))), [ErrorKind::Stale; 3]);
     assert_eq!(c.keys("o/"), 0);
 }
 

@@ -194,7 +194,9 @@ fn clients_and_servers_connect_and_what_was_done_survives_a_restart() {
     let running = Running::start(place.config());
     let mut again = Client::open(&running.addresses[1], tcp.welcome.session).unwrap();
     assert_ne!(again.welcome.instance, instance, "clients see that it is another run");
-    again.ask(&ReassertRequest { files: vec![], leases: vec![], last: true }).unwrap();
+    again
+        .ask(&ReassertRequest { first: false, files: vec![], leases: vec![], last: true })
+        .unwrap();
     assert_eq!(again.ask(&lookup).unwrap().file, found.file);
     again.sequence = 0;
     assert_eq!(again.make(&mkdir("d")).unwrap().file, found.file, "a retry of the first");
@@ -321,7 +323,11 @@ fn a_change_waits_for_another_client_and_not_for_one_that_hung_up() {
         assert_eq!(keeper.ask(&name).unwrap_err().kind, known(), "not yet");
         assert!(!made.is_finished());
         let number = first[0].number;
-        let acks = [number, number + 1].map(|number| EventAck { number, forgotten: true });
+        let acks = [number, number + 1].map(|number| EventAck {
+            number,
+            forgotten: true,
+            unconfirmed: false,
+        });
         keeper.ask(&AckEventsRequest { acks: acks.to_vec() }).unwrap();
         assert_eq!(made.join().unwrap().nlink, 2);
         let gone = LookupRequest { parent: FileId::ROOT, name: b"gone"[..].into() };

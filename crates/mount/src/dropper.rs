@@ -1,4 +1,4 @@
-//! Threads that tell the kernel to drop pages.
+//! Threads that tell the kernel to drop pages, or how long a file is at least.
 //!
 //! Invariant: no thread that serves requests asks the kernel itself, and none
 //! waits for ever: the kernel waits for pages that are being read or written,
@@ -42,9 +42,17 @@ struct State {
 
 struct Job {
     file: FileId,
-    /// `None`: attributes only.
-    bytes: Option<Range<u64>>,
+    what: What,
     progress: Arc<Progress>,
+}
+
+enum What {
+    /// The pages of these bytes go.
+    Drop(Range<u64>),
+    /// The file is so long; the kernel may wait for the page of this byte when it
+    /// knows. `empty`: it had no such page, and makes one that is not read yet, which
+    /// would cut reads that go over it in two.
+    Raise { size: u64, from: u64, empty: bool },
 }
 
 #[derive(Default)]
@@ -54,7 +62,7 @@ struct Progress {
     done: OnceLock<()>,
 }
 
-/// A drop under way.
+/// A job under way.
 pub(crate) struct Dropping {
     progress: Arc<Progress>,
     shared: Arc<Shared>,
@@ -69,18 +77,19 @@ impl Dropper {
 
     /// Begins to drop the pages of these bytes.
     pub(crate) fn start(&self, file: FileId, bytes: Range<u64>) -> Dropping {
-        self.queue(file, Some(bytes))
+        self.queue(file, What::Drop(bytes))
     }
 
-    /// Lets the kernel ignore the size in answers to what it has asked so far.
-    pub(crate) fn forget_attributes(&self, file: FileId) -> Dropping {
-        self.queue(file, None)
+    /// Begins to raise the size of a file. When that is blocked, it is done.
+    pub(crate) fn raise(&self, file: FileId, size: u64, from: u64, empty: bool) -> Dropping {
+        self.queue(file, What::Raise { size, from, empty })
     }
 
-    fn queue(&self, file: FileId, bytes: Option<Range<u64>>) -> Dropping {
+    fn queue(&self, file: FileId, what: What) -> Dropping {
         let progress = Arc::new(Progress::default());
         let dropping = Dropping { progress: progress.clone(), shared: self.shared.clone() };
-        if self.shared.notifier.get().is_none() || bytes.as_ref().is_some_and(Range::is_empty) {
+        let nothing = matches!(&what, What::Drop(bytes) if bytes.is_empty());
+        if self.shared.notifier.get().is_none() || nothing {
             let _ = progress.done.set(());
             return dropping;
         }
@@ -89,7 +98,7 @@ impl Dropper {
             tracing::error!("file {file}: too many drops of pages wait; one is not done");
             return dropping;
         }
-        state.queue.push_back(Job { file, bytes, progress });
+        state.queue.push_back(Job { file, what, progress });
         if state.queue.len() > state.idle && state.threads < MAX_THREADS {
             let shared = self.shared.clone();
             let run = move || shared.run();
@@ -129,15 +138,26 @@ impl Shared {
 
     fn tell(&self, job: &Job) {
         let Some(notifier) = self.notifier.get() else { return };
-        let (offset, length) = match &job.bytes {
-            Some(bytes) => match i64::try_from(bytes.start) {
-                // A length of 0 is to the end.
-                Ok(offset) => (offset, i64::try_from(bytes.end).map_or(0, |end| end - offset)),
+        let told = match &job.what {
+            What::Drop(bytes) => match i64::try_from(bytes.start) {
+                Ok(offset) => {
+                    // A length of 0 is to the end.
+                    let length = i64::try_from(bytes.end).map_or(0, |end| end - offset);
+                    notifier.inval_inode(job.file.0, offset, length)
+                }
                 Err(_) => return,
             },
-            None => (-1, 0),
+            What::Raise { size, from, empty } => {
+                let raised = notifier.raise_size(job.file.0, *size, *from);
+                match i64::try_from(*from) {
+                    Ok(offset) if *empty => {
+                        raised.and_then(|()| notifier.inval_inode(job.file.0, offset, 1))
+                    }
+                    _ => raised,
+                }
+            }
         };
-        if let Err(error) = notifier.inval_inode(job.file.0, offset, length) {
+        if let Err(error) = told {
             // Only at the end of a mount, when nobody reads any more.
             tracing::debug!("file {}: {error}", job.file);
         }

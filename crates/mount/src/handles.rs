@@ -36,6 +36,8 @@ pub(crate) struct FileHandle {
     pub(crate) file: File,
     /// Past the kernel's page cache.
     pub(crate) direct: bool,
+    /// Opened with `O_SYNC` or `O_DSYNC`. (Of a write the kernel says so with each.)
+    pub(crate) synchronous: bool,
 }
 
 /// All open handles.

@@ -3,11 +3,12 @@
 
 use crate::dropper::Dropper;
 use crate::file_pages::{Drop as PageDrop, FilePages, without};
-use crate::fuse::Notifier;
+use crate::fuse::{MAX_STORE_BYTES, Notifier};
 use crate::handles::Seen;
+use crate::kernel_size::{Answer, Mark, Tell};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use weir_client::UpperCache;
 use weir_types::{Attr, FileId, FileKind};
@@ -19,19 +20,25 @@ const FIRST_LOOK: Duration = Duration::from_millis(3);
 const LAST_LOOK: Duration = Duration::from_millis(200);
 /// A drop gives up after this: longer than any request of the kernel is served.
 const GIVE_UP: Duration = Duration::from_secs(60);
-/// A thread of the kernel acts upon an answer within this time.
-const ACTS: Duration = Duration::from_secs(2);
+/// How often a size is asked for again because another one was told meanwhile.
+const MAX_ASKS: usize = 16;
 /// A write reaches us so long at the most after the kernel has put its bytes
 /// into pages.
 const WRITE_ARRIVES: Duration = Duration::from_secs(1);
 
 /// An open file, shared by its handles.
-#[derive(Default)]
 pub(crate) struct OpenPages {
     pages: Mutex<FilePages>,
+    /// The kernel has raised its size.
+    raised: Condvar,
     last_drop: Mutex<Option<Instant>>,
-    /// When the last write past the pages was served.
-    last_pass: Mutex<Option<Instant>>,
+}
+
+/// A question for attributes, to be made before they are asked for.
+pub(crate) struct Question {
+    by: u32,
+    asked: Option<(FileId, Mark)>,
+    to: Answer,
 }
 
 /// What the kernel caches of all files of a mount.
@@ -48,10 +55,22 @@ struct OpenFile {
 }
 
 impl OpenFile {
-    fn new(leased: bool) -> Self {
-        let pages = OpenPages { pages: Mutex::new(FilePages::new(leased)), ..Default::default() };
+    fn new(leased: bool, size: u64) -> Self {
+        let pages = OpenPages {
+            pages: Mutex::new(FilePages::new(leased, size)),
+            raised: Condvar::new(),
+            last_drop: Mutex::new(None),
+        };
         Self { handles: 0, pages: Arc::new(pages) }
     }
+}
+
+/// What was written past the kernel's pages.
+pub(crate) struct Passed {
+    /// Where it is.
+    pub(crate) bytes: Range<u64>,
+    /// Where the kernel believes that it ends.
+    pub(crate) believed_end: u64,
 }
 
 /// A handle of a file is open.
@@ -72,11 +91,11 @@ impl KernelCache {
         self.seen.same(attr)
     }
 
-    /// A handle is being opened. `true`: others are open, so that what the kernel
+    /// A handle is being opened of a file that is so long. `true`: others are open, so that what the kernel
     /// has of the file is good.
-    pub(crate) fn opening(&self, file: FileId, leased: bool) -> (Opening, bool) {
+    pub(crate) fn opening(&self, file: FileId, leased: bool, size: u64) -> (Opening, bool) {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        let entry = open.entry(file).or_insert_with(|| OpenFile::new(leased));
+        let entry = open.entry(file).or_insert_with(|| OpenFile::new(leased, size));
         entry.handles += 1;
         let opening = Opening { cache: self.clone(), file, pages: entry.pages.clone() };
         (opening, entry.handles > 1)
@@ -87,71 +106,114 @@ impl KernelCache {
         open.get(&file).map(|file| file.pages.clone())
     }
 
-    /// Before a thread of the kernel is told attributes.
-    pub(crate) fn show(&self, by: u32, attr: &Attr) {
-        if attr.kind == FileKind::File
-            && let Some(pages) = self.get(attr.file)
-        {
-            self.make_room(attr.file, &pages, attr.size);
-            if pages.finds_out(attr.size) {
-                // Of this answer it then believes all but the size.
-                self.dropper.forget_attributes(attr.file).wait(Instant::now() + GIVE_UP);
-            }
-            pages.lock().shown(by, attr.size);
-        }
+    /// A thread of the kernel asks for attributes, of this file if that is known.
+    pub(crate) fn asks(&self, by: u32, file: Option<FileId>, to: Answer) -> Question {
+        let mark = |file| Some((file, self.get(file)?.lock().size.mark()));
+        Question { by, asked: file.and_then(mark), to }
     }
 
-    /// The same if nothing has to be waited for.
-    pub(crate) fn may_show(&self, by: u32, attr: &Attr) -> bool {
-        if attr.kind == FileKind::File
-            && let Some(pages) = self.get(attr.file)
-        {
-            if pages.finds_out(attr.size) {
-                return false;
+    /// Before the answer: sees to it that the kernel will have the size. What to answer,
+    /// which may have been asked for anew with `again`.
+    pub(crate) fn tell<E>(
+        &self,
+        question: Question,
+        mut attr: Attr,
+        again: impl Fn(FileId) -> Result<Attr, E>,
+    ) -> Result<Attr, E> {
+        let Question { by, asked, to } = question;
+        let mut asked = asked.filter(|(file, _)| *file == attr.file).map(|(_, mark)| mark);
+        for ask in 0.. {
+            if attr.kind != FileKind::File {
+                break;
             }
-            let mut pages = pages.lock();
-            if pages.before(attr.size).is_some() {
-                return false;
+            let Some(pages) = self.get(attr.file) else { break };
+            let state = pages.lock();
+            let raising = |state: &mut FilePages| state.size.is_raising();
+            let waited = pages.raised.wait_timeout_while(state, 2 * GIVE_UP, raising);
+            let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if ask == MAX_ASKS {
+                // Others change the file all the time: one of their sizes is as good.
+                asked = Some(state.size.mark());
             }
-            pages.shown(by, attr.size);
+            match state.size.tell(by, attr.size, asked, to, Instant::now()) {
+                Tell::Now => break,
+                Tell::Raise => {
+                    let drop = state.before_growth();
+                    std::mem::drop(state);
+                    self.raise(attr.file, &pages, attr.size, drop);
+                    break;
+                }
+                Tell::AskAgain => {
+                    asked = Some(state.size.mark());
+                    std::mem::drop(state);
+                    attr = again(attr.file)?;
+                }
+            }
         }
-        true
+        Ok(attr)
     }
 
-    /// This mount has set the size.
-    pub(crate) fn cut(&self, file: FileId, size: u64) {
+    /// Whether these attributes may be told if nothing may be waited for.
+    pub(crate) fn may_tell(&self, by: u32, attr: &Attr) -> bool {
+        let Some(pages) = self.get(attr.file).filter(|_| attr.kind == FileKind::File) else {
+            return true;
+        };
+        let mut state = pages.lock();
+        !state.size.is_raising() && state.size.tells_nothing_new(by, attr.size, Instant::now())
+    }
+
+    /// The kernel sets a size by itself when it hears that a file was opened.
+    pub(crate) fn cuts_at_open(&self, by: u32, file: FileId) {
         if let Some(pages) = self.get(file) {
-            pages.lock().cut(size);
+            pages.lock().size.sets(by, 0, Instant::now());
         }
     }
 
-    fn make_room(&self, file: FileId, pages: &OpenPages, size: u64) {
-        let drop = pages.lock().before(size);
+    fn raise(&self, file: FileId, pages: &OpenPages, size: u64, drop: Option<PageDrop>) {
         if let Some(drop) = drop {
             self.carry_out(file, pages, &drop);
         }
+        let (from, drop) = {
+            let mut pages = pages.lock();
+            let from = pages.quiet_byte(size, MAX_STORE_BYTES as u64);
+            let page = from..from + 1;
+            (from, (!pages.may_show(&page)).then(|| pages.drop_begins(page)))
+        };
+        let begin = Instant::now();
+        let raising = self.dropper.raise(file, size, from, drop.is_some());
+        // When it is blocked it has been done.
+        let mut done = raising.wait(begin + FIRST_LOOK) || raising.is_blocked();
+        while !done && begin.elapsed() < GIVE_UP {
+            done = raising.wait(Instant::now() + FIRST_LOOK) || raising.is_blocked();
+        }
+        if !done {
+            tracing::error!(
+                "file {file}: the kernel did not take note of its size within {GIVE_UP:?}; \
+                 programs that have it open may find it too short"
+            );
+        }
+        if let Some(drop) = drop.filter(|_| done) {
+            pages.was_dropped(&drop);
+        }
+        pages.lock().size.raised(done.then_some(size));
+        pages.raised.notify_all();
     }
 
-    fn drop_range(&self, file: FileId, start: u64, end: u64) {
+    fn drop_range(&self, file: FileId, bytes: Range<u64>) {
         match self.get(file) {
             Some(pages) => {
-                let mut state = pages.lock();
-                let drop = state.drop_begins(start..end);
-                // From now on others may change the size.
-                state.learned();
-                std::mem::drop(state);
+                let drop = pages.lock().drop_begins(bytes);
                 self.carry_out(file, &pages, &drop);
             }
             None => {
-                self.dropper.start(file, start..end).wait(Instant::now() + GIVE_UP);
+                self.dropper.start(file, bytes).wait(Instant::now() + GIVE_UP);
             }
         }
     }
 
     fn carry_out(&self, file: FileId, pages: &OpenPages, drop: &PageDrop) {
         if self.drop_now(file, pages, &drop.bytes) {
-            pages.lock().dropped(drop);
-            *pages.last_drop.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            pages.was_dropped(drop);
         } else {
             tracing::error!(
                 "file {file}: the kernel did not drop its pages within {GIVE_UP:?}; \
@@ -173,7 +235,8 @@ impl KernelCache {
             }
             look = (look * 2).min(LAST_LOOK);
             let held = pages.lock().held(bytes);
-            if !held.is_empty() && self.drop_around(file, bytes, &held) {
+            // When it is blocked it has begun: no answer is disbelieved later.
+            if !held.is_empty() && whole.is_blocked() && self.drop_around(file, bytes, &held) {
                 return true;
             }
         }
@@ -204,7 +267,10 @@ impl KernelCache {
 
 impl UpperCache for KernelCache {
     fn drop_pages(&self, file: FileId, start: u64, end: u64) {
-        self.drop_range(file, start, end);
+        // Each drop makes the kernel disbelieve answers that are under way.
+        if self.get(file).is_none_or(|pages| pages.lock().may_show(&(start..end))) {
+            self.drop_range(file, start..end);
+        }
     }
 
     fn drop_everything(&self) {
@@ -215,7 +281,7 @@ impl UpperCache for KernelCache {
             open.keys().copied().collect()
         };
         for file in open {
-            self.drop_range(file, 0, u64::MAX);
+            self.drop_range(file, 0..u64::MAX);
         }
     }
 }
@@ -225,13 +291,9 @@ impl OpenPages {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn finds_out(&self, size: u64) -> bool {
-        let last = *self.last_pass.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut pages = self.lock();
-        if last.is_none_or(|at| at.elapsed() > ACTS) {
-            pages.learned();
-        }
-        pages.finds_out(size)
+    fn was_dropped(&self, drop: &PageDrop) {
+        self.lock().dropped(drop);
+        *self.last_drop.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
     fn dropped_recently(&self) -> bool {
@@ -246,20 +308,27 @@ impl Opening {
         self.pages.lock().kept(size);
     }
 
-    /// Serves a read; `read` says how many bytes it brought, and calls what it is
-    /// given when it holds the lease.
+    /// Serves a read; `read` says how many bytes it brought, and tells what it is
+    /// given whether it holds the lease.
     pub(crate) fn reading<E>(
         &self,
         by: u32,
-        bytes: Range<u64>,
-        size: u64,
-        read: impl FnOnce(&dyn Fn()) -> Result<usize, E>,
+        bytes: &Range<u64>,
+        read: impl FnOnce(&dyn Fn(bool)) -> Result<usize, E>,
     ) -> Result<usize, E> {
-        let number = self.pages.lock().read_begins(by, bytes.clone(), size);
-        let result = read(&|| self.pages.lock().read_enters(number));
+        let number = {
+            let mut pages = self.pages.lock();
+            pages.size.asks(by, Instant::now());
+            pages.read_begins(by, bytes)
+        };
+        let result = read(&|entered| self.pages.lock().read_enters(number, entered));
         // Of a read that failed the kernel keeps nothing.
         let brought = result.as_ref().map_or(bytes.end, |n| bytes.start + *n as u64);
-        self.pages.lock().read_ends(number, bytes.end, brought);
+        let again = self.pages.lock().read_ends(number, bytes.end, brought);
+        if let Some(drop) = again {
+            // It waits for the answer; nobody waits for it.
+            self.cache.dropper.start(self.file, drop.bytes);
+        }
         result
     }
 
@@ -268,6 +337,7 @@ impl Opening {
     /// `fcntl`: then its pages are wrong.)
     pub(crate) fn writing<E>(
         &self,
+        by: u32,
         bytes: Range<u64>,
         write: impl FnOnce() -> Result<u64, E>,
     ) -> Result<(), E> {
@@ -281,34 +351,34 @@ impl Opening {
         if let Some(drop) = drop {
             self.cache.carry_out(self.file, &self.pages, &drop);
         }
-        self.pages.lock().write_ends(number);
+        let mut pages = self.pages.lock();
+        pages.write_ends(number);
+        if result.is_ok() {
+            pages.size.writes(by, bytes.end);
+        }
         result.map(|_| ())
     }
 
-    /// Serves a write past the kernel's pages; `write` says where the bytes end.
+    /// Serves a write past the kernel's pages.
     pub(crate) fn passing<E>(
         &self,
-        bytes: &Range<u64>,
-        write: impl FnOnce() -> Result<u64, E>,
+        by: u32,
+        write: impl FnOnce() -> Result<Passed, E>,
     ) -> Result<(), E> {
-        let stamp = || {
-            let mut last = self.pages.last_pass.lock().unwrap_or_else(PoisonError::into_inner);
-            *last = Some(Instant::now());
-        };
-        stamp();
-        self.pages.lock().passes(bytes);
-        let end = write();
-        if let Ok(end) = &end {
-            self.cache.make_room(self.file, &self.pages, *end);
+        self.pages.lock().passes();
+        let passed = write();
+        // Of one that failed nobody knows how far it came.
+        let bytes = passed.as_ref().map_or(0..u64::MAX, |passed| passed.bytes.clone());
+        let drop = self.pages.lock().passed(&bytes);
+        if let Some(drop) = drop {
+            self.cache.carry_out(self.file, &self.pages, &drop);
         }
         let mut pages = self.pages.lock();
-        pages.passed();
-        if end.is_err() {
-            pages.learned();
+        pages.pass_ends();
+        if let Ok(passed) = &passed {
+            pages.size.writes(by, passed.believed_end);
         }
-        drop(pages);
-        stamp();
-        end.map(|_| ())
+        passed.map(|_| ())
     }
 }
 

@@ -6,7 +6,13 @@ mod file_pages;
 pub mod fuse;
 mod handles;
 mod kernel_cache;
+mod kernel_size;
+mod listing;
+mod lock_kind;
 mod locks;
+mod nodes;
+mod pins;
+mod translate;
 mod weirfs;
 
 pub use kernel_cache::KernelCache;

@@ -6,13 +6,17 @@
 //! last close. Locks of open file descriptions (`F_OFD_SETLK`) it leaves to the
 //! file system, without telling them apart from those of processes: so every
 //! lock is remembered with the handle it was taken through, and what is left of
-//! them goes with the handle. A lock of a process has gone with its `FLUSH` by then.
+//! them goes with the handle. Those of a process go with its `FLUSH`, and are not
+//! remembered any longer: a handle may live long and be locked by very many.
 
-use crate::fuse;
+use crate::fuse::{self, NodeId, ReleaseArgs, Reply};
+use crate::lock_kind::waits_for_open_file;
+use crate::weirfs::WeirFs;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use weir_client::Context;
 use weir_types::FileId;
-use weir_wire::lock::{LAST_BYTE, Lock, LockMode};
+use weir_wire::lock::{LAST_BYTE, Lock, LockMode, LockWait};
 
 /// Which owners have locked through which handle.
 #[derive(Debug, Default)]
@@ -26,6 +30,17 @@ impl HandleLocks {
         self.lock().entry(fh).or_default().insert(owner);
     }
 
+    /// An owner has unlocked all.
+    pub(crate) fn forget(&self, fh: u64, owner: u64) {
+        let mut handles = self.lock();
+        if let Some(owners) = handles.get_mut(&fh) {
+            owners.remove(&owner);
+            if owners.is_empty() {
+                handles.remove(&fh);
+            }
+        }
+    }
+
     /// The handle is closed: whose locks may be left.
     pub(crate) fn close(&self, fh: u64) -> HashSet<u64> {
         self.lock().remove(&fh).unwrap_or_default()
@@ -36,8 +51,69 @@ impl HandleLocks {
     }
 }
 
+impl WeirFs {
+    /// The lock that is in the way of another.
+    pub(crate) fn test_lock(
+        &self,
+        by: &Context,
+        node: NodeId,
+        args: &fuse::LockArgs,
+    ) -> Reply<fuse::Lock> {
+        let found = self.client.test_lock(by, &from_kernel(self.file(node)?, args))?;
+        Ok(to_kernel(found, args.lock))
+    }
+
+    /// Locks or unlocks, for a thread.
+    pub(crate) fn set_lock(
+        &self,
+        (by, thread): (&Context, u32),
+        node: NodeId,
+        args: &fuse::LockArgs,
+        wait: bool,
+    ) -> Reply<()> {
+        let file = self.file(node)?;
+        if args.lock.kind == fuse::LockKind::Unlock {
+            self.write_before_unlock(by, args.fh, file)?;
+        } else if !args.flock {
+            self.locks.note(args.fh, args.owner);
+        }
+        let wait = match wait {
+            false => LockWait::No,
+            true if args.flock || waits_for_open_file(thread) => LockWait::Yes,
+            true => LockWait::UnlessDeadlock,
+        };
+        Ok(self.client.set_lock(by, &from_kernel(file, args), wait)?)
+    }
+
+    /// Unlocks what was locked through a handle that is closed.
+    pub(crate) fn unlock_left(&self, fh: u64, node: NodeId, args: ReleaseArgs) -> Reply<()> {
+        let owners = self.locks.close(fh);
+        if owners.is_empty() && !args.flock_unlock {
+            return Ok(());
+        }
+        let (file, ours) = (self.file(node)?, Context::root());
+        self.write_before_unlock(&ours, fh, file)?;
+        for owner in owners {
+            self.client.unlock_all(&ours, file, owner, false);
+        }
+        if args.flock_unlock {
+            self.client.unlock_all(&ours, file, args.lock_owner, true);
+        }
+        Ok(())
+    }
+
+    /// Whoever gets a lock next sees what was written under it. An error is told
+    /// by the next write, fsync or close; the lock goes all the same.
+    fn write_before_unlock(&self, by: &Context, fh: u64, file: FileId) -> Reply<()> {
+        if let Err(error) = self.handle(fh)?.file()?.file.flush(by) {
+            tracing::warn!("file {file}: unlocked with unwritten data: {error}");
+        }
+        Ok(())
+    }
+}
+
 /// What the kernel asks for, in the cluster's words.
-pub(crate) fn from_kernel(node: u64, args: &fuse::LockArgs) -> Lock {
+fn from_kernel(file: FileId, args: &fuse::LockArgs) -> Lock {
     let mode = match args.lock.kind {
         fuse::LockKind::Read => LockMode::Shared,
         fuse::LockKind::Write => LockMode::Exclusive,
@@ -46,7 +122,7 @@ pub(crate) fn from_kernel(node: u64, args: &fuse::LockArgs) -> Lock {
     // A lock of flock(2) is one of the whole file.
     let (start, last) = if args.flock { (0, LAST_BYTE) } else { (args.lock.start, args.lock.end) };
     Lock {
-        file: FileId(node),
+        file,
         owner: args.owner,
         flock: args.flock,
         start,
@@ -57,7 +133,7 @@ pub(crate) fn from_kernel(node: u64, args: &fuse::LockArgs) -> Lock {
 }
 
 /// The lock in the way, in the kernel's words; none is an unlock.
-pub(crate) fn to_kernel(found: Option<Lock>, asked: fuse::Lock) -> fuse::Lock {
+fn to_kernel(found: Option<Lock>, asked: fuse::Lock) -> fuse::Lock {
     match found {
         None => fuse::Lock { kind: fuse::LockKind::Unlock, ..asked },
         Some(lock) => fuse::Lock {
@@ -86,6 +162,12 @@ mod tests {
         locks.note(2, 12);
         assert_eq!(locks.close(1), HashSet::from([10, 11]));
         assert!(locks.close(1).is_empty());
+        locks.forget(2, 13);
         assert_eq!(locks.close(2), HashSet::from([12]));
+        for owner in 0..100 {
+            locks.note(3, owner);
+            locks.forget(3, owner);
+        }
+        assert!(locks.lock().is_empty(), "processes that have closed theirs");
     }
 }

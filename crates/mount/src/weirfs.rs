@@ -2,29 +2,26 @@
 //! of the client, nothing more.
 //!
 //! Node ids are file ids, which are never reused, so there is no table of
-//! inodes: only of open handles.
+//! files: only of open handles, and of the directories that the kernel knows.
 
 use crate::fuse::{
-    Attributes, DirEntry, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, LockKind,
-    NewMode, NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, SetTime,
-    WriteData,
+    Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode,
+    NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, WriteData,
 };
 use crate::handles::{DirHandle, FileHandle, Handle, Handles};
-use crate::kernel_cache::KernelCache;
-use crate::locks::{HandleLocks, from_kernel, to_kernel};
-use std::collections::HashSet;
-use std::os::fd::{AsFd, AsRawFd};
+use crate::kernel_cache::{KernelCache, Passed, Question};
+use crate::kernel_size::Answer;
+use crate::locks::HandleLocks;
+use crate::nodes::Nodes;
+use crate::pins::Pins;
+use crate::translate::{context, data_context, refused_xattr, rights_of, set_time};
 use std::sync::Arc;
 use std::time::Duration;
+use weir_client::core::copy::MAX_COPY_CALL_BYTES;
 use weir_client::{Client, Consistency, Context, CreateOptions, File, set_nothing};
-use weir_types::{Attr, Caller, FileId, FileKind, FsUsage};
-use weir_wire::capability::Rights;
+use weir_types::{Attr, FileId, FileKind, FsUsage};
 use weir_wire::meta::{self, RenameRequest, XattrMode};
 
-/// Entries asked of the metadata server at once.
-const DIR_PAGE: u32 = 512;
-/// Cookies 1 and 2 are `.` and `..`; those of the server follow.
-const DOTS: u64 = 2;
 /// Modes of `fallocate(2)`.
 const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
 const PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
@@ -52,96 +49,97 @@ impl Default for Options {
 
 /// The file system of one cluster.
 pub struct WeirFs {
+    // Before the client, whose files they are.
+    pub(crate) pins: Pins,
     // Before the cache: its last events still concern pages.
-    client: Client,
+    pub(crate) client: Client,
     options: Options,
     handles: Handles,
-    cache: KernelCache,
-    locks: HandleLocks,
+    pub(crate) cache: KernelCache,
+    pub(crate) locks: HandleLocks,
+    pub(crate) nodes: Nodes,
 }
 
 impl WeirFs {
     /// Serves a client's cluster. The client was connected with this cache, which
     /// is attached to the mount once that stands.
     pub fn new(client: Client, cache: KernelCache, options: Options) -> Self {
-        Self { client, options, handles: Handles::default(), cache, locks: HandleLocks::default() }
+        let (pins, handles, locks, nodes) = Default::default();
+        Self { pins, client, options, handles, cache, locks, nodes }
     }
 
     /// How long the kernel may believe names and attributes.
-    fn ttl(&self) -> Duration {
+    pub(crate) fn ttl(&self) -> Duration {
         match self.options.consistency {
             Consistency::Relaxed => self.options.ttl,
             Consistency::Strict | Consistency::None => Duration::ZERO,
         }
     }
 
-    fn entry(&self, ctx: &RequestContext<'_>, attr: Attr) -> Entry {
-        self.cache.show(ctx.pid, &attr);
-        Entry::new(attr, self.ttl())
+    /// Attributes that may be told.
+    fn tell(&self, ctx: &RequestContext<'_>, question: Question, attr: Attr) -> Reply<Attr> {
+        Ok(self.cache.tell(question, attr, |file| self.client.getattr(&context(ctx), file))?)
     }
 
-    fn attributes(&self, ctx: &RequestContext<'_>, attr: Attr) -> Attributes {
-        self.cache.show(ctx.pid, &attr);
-        Attributes { attr, ttl: self.ttl() }
+    fn entry(&self, ctx: &RequestContext<'_>, attr: Attr) -> Reply<Entry> {
+        let question = self.cache.asks(ctx.pid, None, Answer::Attributes);
+        Ok(Entry::new(self.tell(ctx, question, attr)?, self.ttl()))
     }
 
-    fn handle(&self, fh: u64) -> Reply<Arc<Handle>> {
+    /// The file or directory that the kernel means.
+    pub(crate) fn file(&self, node: NodeId) -> Reply<FileId> {
+        self.nodes.file(node).ok_or(Errno(libc::ESTALE))
+    }
+
+    /// An entry for what the kernel has found or made under a name.
+    fn named(
+        &self,
+        ctx: &RequestContext<'_>,
+        (parent, name): (NodeId, &[u8]),
+        attr: Attr,
+    ) -> Reply<Entry> {
+        let mut entry = self.entry(ctx, attr)?;
+        self.number(&mut entry, parent, name);
+        Ok(entry)
+    }
+
+    /// Gives a directory the number that the kernel has for it at this place.
+    pub(crate) fn number(&self, entry: &mut Entry, parent: NodeId, name: &[u8]) {
+        if entry.attr.kind == FileKind::Directory {
+            entry.node = self.nodes.found(entry.attr.file, parent, name);
+        }
+    }
+
+    pub(crate) fn handle(&self, fh: u64) -> Reply<Arc<Handle>> {
         self.handles.get(fh).ok_or(Errno::EBADF)
     }
 
-    fn opened(&self, file: File, attr: &Attr, flags: u32) -> Opened {
-        let (opening, others) = {
-            let leased = self.options.consistency == Consistency::Strict;
-            self.cache.opening(file.id(), leased)
-        };
+    fn opened(&self, by: u32, file: File, attr: &Attr, flags: u32) -> Opened {
+        // The mount's, unless the file says otherwise.
+        let consistency = file.consistency();
+        let leased = consistency == Consistency::Strict;
+        let (opening, others) = self.cache.opening(file.id(), leased, attr.size);
         if flags as i32 & libc::O_TRUNC != 0 {
-            self.cache.cut(file.id(), 0);
+            self.cache.cuts_at_open(by, file.id());
         }
         let same = self.cache.same(attr);
-        let keep_cache = match self.options.consistency {
+        let keep_cache = match consistency {
             // As long as a file is open here, leases keep its pages good.
             Consistency::Strict => others || same && file.lease_on_whole().is_some(),
             Consistency::Relaxed => same,
             Consistency::None => false,
         };
-        if keep_cache {
+        if keep_cache && !others {
             opening.kept(attr.size);
         }
         // Where an append ends up, the kernel cannot know.
         let direct = self.options.direct_io
-            || self.options.consistency == Consistency::None
+            || consistency == Consistency::None
             || flags as i32 & libc::O_APPEND != 0;
-        let handle = FileHandle { file, direct, opening };
+        let synchronous = flags as i32 & (libc::O_SYNC | libc::O_DSYNC) != 0;
+        let handle = FileHandle { file, direct, synchronous, opening };
         let fh = self.handles.insert(Handle::File(handle));
         Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }
-    }
-
-    /// Whoever gets a lock next sees what was written under it. An error is told
-    /// by the next write, fsync or close; the lock goes all the same.
-    fn write_before_unlock(&self, by: &Context, fh: u64, node: NodeId) -> Reply<()> {
-        if let Err(error) = self.handle(fh)?.file()?.file.flush(by) {
-            tracing::warn!("file {node}: unlocked with unwritten data: {error}");
-        }
-        Ok(())
-    }
-
-    /// Unlocks what was locked through a handle that is closed.
-    fn unlock_left(
-        &self,
-        fh: u64,
-        file: FileId,
-        owners: HashSet<u64>,
-        args: ReleaseArgs,
-    ) -> Reply<()> {
-        let ours = Context::root();
-        self.write_before_unlock(&ours, fh, file.0)?;
-        for owner in owners {
-            self.client.unlock_all(&ours, file, owner, false)?;
-        }
-        if args.flock_unlock {
-            self.client.unlock_all(&ours, file, args.lock_owner, true)?;
-        }
-        Ok(())
     }
 
     fn clear_suid(&self, ctx: &Context, file: FileId) -> Reply<()> {
@@ -159,21 +157,6 @@ impl WeirFs {
         }
         Ok(())
     }
-}
-
-fn context(ctx: &RequestContext<'_>) -> Context {
-    // The superuser needs no groups, and asking for them costs a while.
-    let groups = if ctx.uid == 0 { Vec::new() } else { ctx.groups() };
-    Context {
-        caller: Caller { uid: ctx.uid, gid: ctx.gid, groups },
-        interrupt: Some(ctx.interrupt().as_fd().as_raw_fd()),
-        ..Context::default()
-    }
-}
-
-/// For reads and writes, where the caller's identity plays no part.
-fn data_context(ctx: &RequestContext<'_>) -> Context {
-    Context { interrupt: Some(ctx.interrupt().as_fd().as_raw_fd()), ..Context::root() }
 }
 
 /// Writes, and says where the bytes end.
@@ -196,29 +179,26 @@ fn write_through(
     Ok(offset + len)
 }
 
-fn rights_of(flags: u32) -> Rights {
-    match flags as i32 & libc::O_ACCMODE {
-        libc::O_WRONLY => Rights::WRITE,
-        libc::O_RDWR => Rights::READ_WRITE,
-        _ => Rights::READ,
-    }
-}
-
-fn set_time(time: SetTime) -> meta::SetTime {
-    match time {
-        SetTime::Now => meta::SetTime::Now,
-        SetTime::At(at) => meta::SetTime::At(at),
-    }
-}
-
-/// Attributes that this file system does not keep.
-fn refused_xattr(name: &[u8]) -> bool {
-    name.starts_with(b"system.")
-}
-
 impl Filesystem for WeirFs {
     fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry> {
-        Ok(self.entry(ctx, self.client.lookup(&context(ctx), FileId(parent), name)?))
+        let attr = self.find(ctx, self.file(parent)?, name)?;
+        if name != b".." {
+            return self.named(ctx, (parent, name), attr);
+        }
+        let node = self.nodes.found_by_number(attr.file, None);
+        Ok(Entry { node, ..self.entry(ctx, attr)? })
+    }
+
+    fn find_again(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Entry> {
+        let attr = self.client.getattr(&context(ctx), self.file(node)?)?;
+        if attr.kind == FileKind::Directory {
+            self.nodes.found_by_number(attr.file, Some(node));
+        }
+        Ok(Entry { node, ..self.entry(ctx, attr)? })
+    }
+
+    fn forget(&self, node: NodeId, lookups: u64) {
+        self.nodes.forget(node, lookups);
     }
 
     fn getattr(
@@ -227,13 +207,16 @@ impl Filesystem for WeirFs {
         node: NodeId,
         _fh: Option<u64>,
     ) -> Reply<Attributes> {
-        Ok(self.attributes(ctx, self.client.getattr(&context(ctx), FileId(node))?))
+        let file = self.file(node)?;
+        let question = self.cache.asks(ctx.pid, Some(file), Answer::Attributes);
+        let attr = self.found(ctx, self.client.getattr(&context(ctx), file))?;
+        Ok(Attributes { attr: self.tell(ctx, question, attr)?, ttl: self.ttl() })
     }
 
     fn setattr(&self, ctx: &RequestContext<'_>, node: NodeId, set: &SetAttr) -> Reply<Attributes> {
         let context = context(ctx);
         let request = meta::SetAttrRequest {
-            file: FileId(node),
+            file: self.file(node)?,
             mode: set.mode.map(|mode| (mode & 0o7777) as u16),
             uid: set.uid,
             gid: set.gid,
@@ -244,19 +227,17 @@ impl Filesystem for WeirFs {
         // ftruncate works on what was opened, whatever the mode says now.
         let by_handle = set.fh.is_some() && set.size.is_some();
         let by = if by_handle { &data_context(ctx) } else { &context };
-        let mut attr = self.client.setattr(by, &request)?;
+        let question = self.cache.asks(ctx.pid, Some(request.file), Answer::Change);
+        let mut attr = self.found(ctx, self.client.setattr(by, &request))?;
         if set.kill_suidgid {
-            self.clear_suid(&context, FileId(node))?;
-            attr = self.client.getattr(&context, FileId(node))?;
+            self.clear_suid(&context, self.file(node)?)?;
+            attr = self.client.getattr(&context, self.file(node)?)?;
         }
-        if let Some(size) = set.size {
-            self.cache.cut(FileId(node), size);
-        }
-        Ok(self.attributes(ctx, attr))
+        Ok(Attributes { attr: self.tell(ctx, question, attr)?, ttl: self.ttl() })
     }
 
     fn readlink(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<u8>> {
-        Ok(self.client.readlink(&context(ctx), FileId(node))?)
+        Ok(self.client.readlink(&context(ctx), self.file(node)?)?)
     }
 
     fn symlink(
@@ -266,8 +247,8 @@ impl Filesystem for WeirFs {
         name: &[u8],
         target: &[u8],
     ) -> Reply<Entry> {
-        let attr = self.client.symlink(&context(ctx), FileId(parent), name, target)?;
-        Ok(self.entry(ctx, attr))
+        let attr = self.client.symlink(&context(ctx), self.file(parent)?, name, target)?;
+        self.entry(ctx, attr)
     }
 
     fn mknod(
@@ -280,8 +261,8 @@ impl Filesystem for WeirFs {
     ) -> Reply<Entry> {
         let kind = FileKind::from_mode(mode.mode).ok_or(Errno::EINVAL)?;
         let bits = (mode.mode & 0o7777) as u16;
-        let attr = self.client.mknod(&context(ctx), FileId(parent), name, kind, bits, rdev)?;
-        Ok(self.entry(ctx, attr))
+        let attr = self.client.mknod(&context(ctx), self.file(parent)?, name, kind, bits, rdev)?;
+        self.entry(ctx, attr)
     }
 
     fn mkdir(
@@ -292,17 +273,19 @@ impl Filesystem for WeirFs {
         mode: NewMode,
     ) -> Reply<Entry> {
         let bits = (mode.mode & 0o7777) as u16;
-        let attr = self.client.mkdir(&context(ctx), FileId(parent), name, bits)?;
-        Ok(self.entry(ctx, attr))
+        let attr = self.client.mkdir(&context(ctx), self.file(parent)?, name, bits)?;
+        self.named(ctx, (parent, name), attr)
     }
 
     fn unlink(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
-        self.client.unlink(&context(ctx), FileId(parent), name)?;
+        self.client.unlink(&context(ctx), self.file(parent)?, name)?;
         Ok(())
     }
 
     fn rmdir(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
-        Ok(self.client.rmdir(&context(ctx), FileId(parent), name)?)
+        self.client.rmdir(&context(ctx), self.file(parent)?, name)?;
+        self.nodes.removed(parent, name);
+        Ok(())
     }
 
     fn rename(
@@ -318,14 +301,16 @@ impl Filesystem for WeirFs {
             return Err(Errno::EINVAL);
         }
         let request = RenameRequest {
-            parent: FileId(parent),
+            parent: self.file(parent)?,
             name: name.into(),
-            new_parent: FileId(new_parent),
+            new_parent: self.file(new_parent)?,
             new_name: new_name.into(),
             no_replace: flags & libc::RENAME_NOREPLACE != 0,
             exchange: flags & libc::RENAME_EXCHANGE != 0,
         };
-        Ok(self.client.rename(&context(ctx), &request)?)
+        self.client.rename(&context(ctx), &request)?;
+        self.nodes.moved((parent, name), (new_parent, new_name), request.exchange);
+        Ok(())
     }
 
     fn link(
@@ -335,20 +320,24 @@ impl Filesystem for WeirFs {
         new_parent: NodeId,
         new_name: &[u8],
     ) -> Reply<Entry> {
-        let attr = self.client.link(&context(ctx), FileId(node), FileId(new_parent), new_name)?;
-        Ok(self.entry(ctx, attr))
+        let file = self.file(node)?;
+        // The kernel believes the size in this answer, come what may.
+        let question = self.cache.asks(ctx.pid, Some(file), Answer::Change);
+        let attr = self.client.link(&context(ctx), file, self.file(new_parent)?, new_name)?;
+        Ok(Entry::new(self.tell(ctx, question, attr)?, self.ttl()))
     }
 
     fn open(&self, ctx: &RequestContext<'_>, node: NodeId, args: OpenArgs) -> Reply<Opened> {
         let by = context(ctx);
-        let (file, mut attr) = self.client.open(&by, FileId(node), rights_of(args.flags))?;
+        let opened = self.client.open(&by, self.file(node)?, rights_of(args.flags));
+        let (file, mut attr) = self.found(ctx, opened)?;
         if args.flags as i32 & libc::O_TRUNC != 0 {
             attr = file.truncate(&data_context(ctx), 0)?;
             if args.kill_suidgid {
-                self.clear_suid(&by, FileId(node))?;
+                self.clear_suid(&by, self.file(node)?)?;
             }
         }
-        Ok(self.opened(file, &attr, args.flags))
+        Ok(self.opened(ctx.pid, file, &attr, args.flags))
     }
 
     fn create(
@@ -366,9 +355,10 @@ impl Filesystem for WeirFs {
             rights: rights_of(args.flags),
             layout: None,
         };
-        let (file, attr) = self.client.create(&context(ctx), FileId(parent), name, &options)?;
-        let opened = self.opened(file, &attr, args.flags);
-        Ok((self.entry(ctx, attr), opened))
+        let (file, attr) = self.client.create(&context(ctx), self.file(parent)?, name, &options)?;
+        let entry = self.entry(ctx, attr)?;
+        let opened = self.opened(ctx.pid, file, &entry.attr, args.flags);
+        Ok((entry, opened))
     }
 
     fn read(
@@ -385,8 +375,8 @@ impl Filesystem for WeirFs {
         // Of a direct handle too: what is mapped is cached.
         let bytes = offset..offset.saturating_add(buffer.len() as u64);
         let by = data_context(ctx);
-        let read = |entered: &dyn Fn()| file.read_entering(&by, offset, buffer, entered);
-        Ok(opening.reading(ctx.pid, bytes, file.size(), read)?)
+        let read = |entered: &dyn Fn(bool)| file.read_entering(&by, offset, buffer, entered);
+        Ok(opening.reading(ctx.pid, &bytes, read)?)
     }
 
     fn write(
@@ -401,7 +391,7 @@ impl Filesystem for WeirFs {
         let (handle, by, len) = (self.handle(fh)?, data_context(ctx), data.len());
         let handle = handle.file()?;
         if args.kill_suidgid {
-            self.clear_suid(&context(ctx), FileId(node))?;
+            self.clear_suid(&context(ctx), self.file(node)?)?;
         }
         if args.from_page_cache {
             // Nobody waits for these bytes but who maps them, and may ask for
@@ -414,9 +404,12 @@ impl Filesystem for WeirFs {
         let bytes = offset..offset.saturating_add(len as u64);
         let write = || write_through(handle, &by, offset, data, flags);
         if past_pages {
-            handle.opening.passing(&bytes, write)?;
+            // Where an append ends up the kernel does not know.
+            let (len, believed_end) = (bytes.end - bytes.start, bytes.end);
+            let passed = |end: u64| Passed { bytes: end - len..end, believed_end };
+            handle.opening.passing(ctx.pid, || write().map(passed))?;
         } else {
-            handle.opening.writing(bytes, write)?;
+            handle.opening.writing(ctx.pid, bytes, write)?;
         }
         if flags & (libc::O_SYNC | libc::O_DSYNC) != 0 {
             handle.file.sync(&by)?;
@@ -429,8 +422,16 @@ impl Filesystem for WeirFs {
     fn flush(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64, owner: u64) -> Reply<()> {
         let flushed = self.handle(fh)?.file()?.file.flush(&data_context(ctx));
         // Whoever gets the lock next sees what was written under it.
-        self.client.unlock_all(&Context::root(), FileId(node), owner, false)?;
+        self.client.unlock_all(&Context::root(), self.file(node)?, owner, false);
+        self.locks.forget(fh, owner);
         Ok(flushed?)
+    }
+
+    fn abandon(&self, node: NodeId, fh: u64, owner: u64) {
+        if let Ok(file) = self.file(node) {
+            self.client.unlock_all_later(file, owner, false);
+            self.locks.forget(fh, owner);
+        }
     }
 
     fn release(
@@ -440,18 +441,14 @@ impl Filesystem for WeirFs {
         fh: u64,
         args: ReleaseArgs,
     ) -> Reply<()> {
-        let left = self.locks.close(fh);
-        if !left.is_empty() || args.flock_unlock {
-            self.unlock_left(fh, FileId(node), left, args)?;
-        }
+        let unlocked = self.unlock_left(fh, node, args);
         // Dropping the last reference closes the file.
         self.handles.remove(fh);
-        Ok(())
+        unlocked
     }
 
     fn getlk(&self, ctx: &RequestContext<'_>, node: NodeId, args: &LockArgs) -> Reply<Lock> {
-        let found = self.client.test_lock(&data_context(ctx), &from_kernel(node, args))?;
-        Ok(to_kernel(found, args.lock))
+        self.test_lock(&data_context(ctx), node, args)
     }
 
     fn setlk(
@@ -461,13 +458,7 @@ impl Filesystem for WeirFs {
         args: &LockArgs,
         wait: bool,
     ) -> Reply<()> {
-        let by = data_context(ctx);
-        if args.lock.kind == LockKind::Unlock {
-            self.write_before_unlock(&by, args.fh, node)?;
-        } else if !args.flock {
-            self.locks.note(args.fh, args.owner);
-        }
-        Ok(self.client.set_lock(&by, &from_kernel(node, args), wait)?)
+        self.set_lock((&data_context(ctx), ctx.pid), node, args, wait)
     }
 
     fn fsync(&self, ctx: &RequestContext<'_>, _node: NodeId, fh: u64, _data: bool) -> Reply<()> {
@@ -514,6 +505,36 @@ impl Filesystem for WeirFs {
         found.ok_or(Errno::ENXIO)
     }
 
+    fn copy_file_range(
+        &self,
+        ctx: &RequestContext<'_>,
+        _node: NodeId,
+        args: &CopyArgs,
+    ) -> Reply<u64> {
+        if args.flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let (from, to) = (self.handle(args.fh_in)?, self.handle(args.fh_out)?);
+        let (from, to, by) = (&from.file()?.file, to.file()?, data_context(ctx));
+        if ctx.uid != 0 {
+            // The kernel leaves that to us, and does not say when.
+            self.clear_suid(&context(ctx), self.file(args.node_out)?)?;
+        }
+        let (start, len) = (args.offset_out, args.length.min(MAX_COPY_CALL_BYTES));
+        // The kernel has written its pages back, holds the file's lock, and drops what
+        // it has of the bytes when this returns: as for a write past its pages.
+        let mut copied = 0;
+        to.opening.passing(ctx.pid, || {
+            copied = from.copy_range(&by, args.offset_in, &to.file, start, len)?;
+            let believed_end = if copied > 0 { start + copied } else { 0 };
+            Ok::<_, Errno>(Passed { bytes: start..start + copied, believed_end })
+        })?;
+        if to.synchronous {
+            to.file.sync(&by)?;
+        }
+        Ok(copied)
+    }
+
     fn opendir(&self, _ctx: &RequestContext<'_>, _node: NodeId, _flags: u32) -> Reply<Opened> {
         Ok(Opened::new(self.handles.insert(Handle::Dir(DirHandle::default()))))
     }
@@ -526,56 +547,7 @@ impl Filesystem for WeirFs {
         offset: u64,
         sink: &mut DirSink<'_>,
     ) -> Reply<()> {
-        let handle = self.handle(fh)?;
-        let Handle::Dir(dir) = &*handle else { return Err(Errno::EBADF) };
-        for (at, name) in [(0, &b"."[..]), (1, &b".."[..])] {
-            let dot = DirEntry {
-                node,
-                kind: FileKind::Directory,
-                name,
-                next_offset: at + 1,
-                entry: None,
-            };
-            if offset <= at && !sink.push(&dot) {
-                return Ok(());
-            }
-        }
-        let mut cookie = offset.saturating_sub(DOTS);
-        loop {
-            let page = match dir.take(cookie) {
-                Some(page) => page,
-                None => {
-                    let attributes = sink.wants_entries();
-                    self.client.readdir(
-                        &context(ctx),
-                        FileId(node),
-                        cookie,
-                        DIR_PAGE,
-                        attributes,
-                    )?
-                }
-            };
-            for (i, found) in page.entries.iter().enumerate() {
-                // Without attributes the kernel asks when somebody wants them.
-                let attr = found.attr.clone().filter(|attr| self.cache.may_show(ctx.pid, attr));
-                let entry = attr.map(|attr| Entry::new(attr, self.ttl()));
-                let pushed = sink.push(&DirEntry {
-                    node: found.file.0,
-                    kind: found.kind,
-                    name: &found.name,
-                    next_offset: found.cookie + DOTS,
-                    entry: entry.as_ref(),
-                });
-                if !pushed {
-                    dir.put_back(cookie, page, i);
-                    return Ok(());
-                }
-                cookie = found.cookie;
-            }
-            if page.end || page.entries.is_empty() {
-                return Ok(());
-            }
-        }
+        self.list(ctx, node, fh, offset, sink)
     }
 
     fn releasedir(&self, _ctx: &RequestContext<'_>, _node: NodeId, fh: u64) -> Reply<()> {
@@ -609,18 +581,18 @@ impl Filesystem for WeirFs {
             0 => XattrMode::Any,
             _ => return Err(Errno::EINVAL),
         };
-        Ok(self.client.set_xattr(&context(ctx), FileId(node), name, value, mode)?)
+        Ok(self.client.set_xattr(&context(ctx), self.file(node)?, name, value, mode)?)
     }
 
     fn getxattr(&self, ctx: &RequestContext<'_>, node: NodeId, name: &[u8]) -> Reply<Vec<u8>> {
         if refused_xattr(name) {
             return Err(Errno::EOPNOTSUPP);
         }
-        Ok(self.client.get_xattr(&context(ctx), FileId(node), name)?)
+        Ok(self.client.get_xattr(&context(ctx), self.file(node)?, name)?)
     }
 
     fn listxattr(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<Vec<u8>>> {
-        let names = self.client.list_xattr(&context(ctx), FileId(node))?;
+        let names = self.client.list_xattr(&context(ctx), self.file(node)?)?;
         Ok(names.into_iter().map(|name| name.0).collect())
     }
 
@@ -628,6 +600,6 @@ impl Filesystem for WeirFs {
         if refused_xattr(name) {
             return Err(Errno::EOPNOTSUPP);
         }
-        Ok(self.client.remove_xattr(&context(ctx), FileId(node), name)?)
+        Ok(self.client.remove_xattr(&context(ctx), self.file(node)?, name)?)
     }
 }

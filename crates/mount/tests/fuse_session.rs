@@ -6,7 +6,7 @@
 mod fuse_support;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
@@ -389,6 +389,49 @@ fn notifications_undo_what_the_kernel_believes() {
     notifier.inval_inode(999_999, 0, 0).unwrap();
     notifier.inval_entry(999_999, b"nothing", false).unwrap();
     assert_eq!(notifier.inval_entry(root, b"", false), Err(Errno::EINVAL));
+    mount.end();
+}
+
+/// What the kernel takes a file's size for, without asking.
+fn size_believed(path: &Path) -> u64 {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::SIZE).unwrap().stx_size
+}
+
+#[test]
+fn a_size_is_raised_at_once_even_behind_a_page_that_is_being_read() {
+    if !can_mount() {
+        return;
+    }
+    let mut fs = MemFs::new();
+    fs.ttl = Duration::from_secs(3600);
+    fs.blocks_in_cache = true;
+    let mount = Mount::new(fs.clone(), &Config { explicit_inval_data: true, ..Config::default() });
+    let notifier = mount.handle.notifier();
+    let path = mount.path("file");
+    fs::write(&path, "old").unwrap();
+    assert_eq!((fs::read(&path).unwrap(), size_believed(&path)), (b"old".to_vec(), 3));
+    let node = fs.change_secretly("file", b"older than before");
+    notifier.inval_inode(node, 0, 0).unwrap();
+    notifier.raise_size(node, 9, 8).unwrap();
+    assert_eq!(size_believed(&path), 9);
+    notifier.raise_size(node, 5, 0).unwrap();
+    assert_eq!(size_believed(&path), 9, "it is not cut");
+    assert_eq!(fs::read(&path).unwrap(), b"older than before", "no byte of a page is touched");
+    assert_eq!(notifier.raise_size(node, 5, 5), Err(Errno::EINVAL));
+    assert_eq!(notifier.raise_size(999_999, 5, 4), Ok(()));
+
+    let blocks = mount.path(BLOCKS);
+    let mut reader = reader_of(&blocks);
+    eventually("the read blocks", || mount.probe.blocked.load(Ordering::SeqCst) > 0);
+    let node = fs::metadata(&blocks).unwrap().ino();
+    let size = size_believed(&blocks) + 1;
+    let raising = std::thread::spawn(move || notifier.raise_size(node, size, 0));
+    eventually("the size is raised", || size_believed(&blocks) == size);
+    assert!(!raising.is_finished(), "it waits for the page that is locked");
+    mount.release_blocked();
+    raising.join().unwrap().unwrap();
+    reader.wait().unwrap();
     mount.end();
 }
 

@@ -41,7 +41,9 @@ fn shape(rng: &mut Rng) -> Shape {
         lease_ms,
         // Without leases nobody polls, and little is heard of whoever is idle.
         session_ms: if leases { [4_000, 30_000][rng.usize(0..2)] } else { 30_000 },
-        grace_ms: [lease_ms, 4_000][rng.usize(0..2)],
+        // Nor does it hear of a restart before it asks something, at the latest
+        // after five seconds.
+        grace_ms: [lease_ms, 4_000][rng.usize(0..2)].max(if leases { 0 } else { 7_000 }),
         shared_files: rng.u8(1..=2),
         logs: u8::from(leases),
         cells: [16, 32, 48][rng.usize(0..3)],

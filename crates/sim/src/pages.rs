@@ -13,8 +13,20 @@ const PAGE_BYTES: u64 = 4096;
 #[derive(Default)]
 struct State {
     pages: BTreeMap<(FileId, u64), Vec<u8>>,
+    /// Reads under way.
+    locked: Vec<Locked>,
+    next: u64,
+}
+
+/// Pages that a read fills.
+struct Locked {
+    number: u64,
+    file: FileId,
     /// Numbers of pages.
-    locked: Vec<(FileId, Range<u64>)>,
+    pages: Range<u64>,
+    /// It has its lease. Before that it shows nothing to anybody, and may be
+    /// waiting for what waits until pages are dropped.
+    entered: bool,
 }
 
 /// The pages of one client.
@@ -29,13 +41,34 @@ fn pages_of(offset: u64, len: u64) -> Range<u64> {
 }
 
 impl Pages {
-    fn lock(&self, file: FileId, pages: Range<u64>) {
-        self.state.lock().locked.push((file, pages));
+    fn lock(&self, file: FileId, pages: Range<u64>) -> u64 {
+        let mut state = self.state.lock();
+        state.next += 1;
+        let number = state.next;
+        state.locked.push(Locked { number, file, pages, entered: false });
+        number
     }
 
-    fn unlock(&self, file: FileId, pages: &Range<u64>) {
-        self.state.lock().locked.retain(|locked| *locked != (file, pages.clone()));
+    fn entered(&self, number: u64, entered: bool) {
+        let mut state = self.state.lock();
+        let read = state.locked.iter_mut().find(|locked| locked.number == number);
+        read.into_iter().for_each(|read| read.entered = entered);
         self.unlocked.notify_all();
+    }
+
+    fn unlock(&self, number: u64) {
+        self.state.lock().locked.retain(|locked| locked.number != number);
+        self.unlocked.notify_all();
+    }
+
+    /// Drops what `goes` says of a file and a page of it, as the kernel does for a
+    /// mount: what a read fills that has its lease is waited for.
+    fn drop_where(&self, goes: impl Fn(FileId, &Range<u64>) -> bool) {
+        let mut state = self.state.lock();
+        while state.locked.iter().any(|read| read.entered && goes(read.file, &read.pages)) {
+            state = self.unlocked.wait(state);
+        }
+        state.pages.retain(|(file, page), _| !goes(*file, &(*page..*page + 1)));
     }
 
     /// Reads from pages; what is not there, with whole pages, from the file.
@@ -55,10 +88,11 @@ impl Pages {
             return Ok(buffer.len());
         }
         let mut bytes = vec![0; (end - start) as usize];
-        self.lock(id, pages.clone());
+        let number = self.lock(id, pages.clone());
         // All of them are read anew.
         self.state.lock().pages.retain(|(file, page), _| *file != id || !pages.contains(page));
-        let read = file.read_at(ctx, start, &mut bytes);
+        let read =
+            file.read_entering(ctx, start, &mut bytes, &|entered| self.entered(number, entered));
         if let Ok(len) = read {
             let mut state = self.state.lock();
             let whole = bytes[..len].chunks_exact(PAGE_BYTES as usize);
@@ -66,7 +100,7 @@ impl Pages {
                 state.pages.insert((id, page), bytes.to_vec());
             }
         }
-        self.unlock(id, &pages);
+        self.unlock(number);
         let len = read?.saturating_sub(within.start).min(buffer.len());
         buffer[..len].copy_from_slice(&bytes[within.start..within.start + len]);
         Ok(len)
@@ -114,22 +148,12 @@ impl Pages {
 impl UpperCache for Pages {
     fn drop_pages(&self, file: FileId, start: u64, end: u64) {
         let pages = pages_of(start, end.saturating_sub(start));
-        let mut state = self.state.lock();
-        while state
-            .locked
-            .iter()
-            .any(|(f, locked)| *f == file && locked.start < pages.end && pages.start < locked.end)
-        {
-            state = self.unlocked.wait(state);
-        }
-        state.pages.retain(|(f, page), _| *f != file || !pages.contains(page));
+        self.drop_where(|of, filled| {
+            of == file && filled.start < pages.end && pages.start < filled.end
+        });
     }
 
     fn drop_everything(&self) {
-        let mut state = self.state.lock();
-        while !state.locked.is_empty() {
-            state = self.unlocked.wait(state);
-        }
-        state.pages.clear();
+        self.drop_where(|_, _| true);
     }
 }

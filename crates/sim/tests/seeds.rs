@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 use weir_host::plant::{self, Bug};
 use weir_sim::batch::{self, Line};
+use weir_sim::run;
 
 /// How long things go wrong in each run, simulated.
 const DURATION: Duration = Duration::from_secs(10);
@@ -96,6 +97,47 @@ fn clusters_keep_their_promises_whatever_goes_wrong() {
     assert!(undecided * 100 <= runs, "the oracles give up too often");
     if cfg!(debug_assertions) && count >= 100 {
         assert!(simulated_ms / cpu_ms.max(1) >= 100, "100 simulated seconds per CPU second");
+    }
+}
+
+/// Seeds that have once shown what was wrong, and for how many seconds things go
+/// wrong in them. What happens in them changes with the code; what was wrong each
+/// time says `git log`.
+const HAVE_FAILED: &[(u64, u64)] = &[
+    (10165, 10),
+    (11298, 10),
+    (11850, 10),
+    (12497, 10),
+    (12749, 10),
+    (13189, 10),
+    (13643, 10),
+    (17338, 10),
+    (17360, 10),
+    (17512, 10),
+    (18010, 10),
+    (18657, 10),
+    (20902, 10),
+    (22099, 10),
+    (24363, 10),
+    (24918, 10),
+    (25815, 10),
+    (40009, 30),
+    (40183, 30),
+    (40965, 30),
+    (41202, 30),
+    (60344, 10),
+    (60791, 10),
+    (61173, 10),
+    (81938, 10),
+    (82038, 10),
+];
+
+#[test]
+fn seeds_that_have_once_failed_do_not_fail_again() {
+    for (seed, duration_s) in HAVE_FAILED {
+        let report = run::run_seed(*seed, Duration::from_secs(*duration_s));
+        let violations: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
+        assert!(violations.is_empty(), "seed {seed}, {duration_s} s:\n{}", violations.join("\n"));
     }
 }
 

@@ -23,8 +23,7 @@ fn object(file: u64) -> ObjectId {
 }
 
 fn made(dir: &Path) -> Target {
-    let identity =
-        TargetIdentity { cluster: [1; 16], target: TargetId(1), server: ServerId(1) };
+    let identity = TargetIdentity { cluster: [1; 16], target: TargetId(1), server: ServerId(1) };
     Target::create(dir, identity).unwrap();
     Target::open(dir).unwrap()
 }

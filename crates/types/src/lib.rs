@@ -4,6 +4,7 @@
 pub mod attr;
 pub mod checksum;
 pub mod codec;
+pub mod consistency;
 pub mod error;
 pub mod id;
 pub mod layout;
@@ -12,9 +13,11 @@ pub mod restrictions;
 
 pub use attr::{Attr, Caller, FileKind, FsUsage, Timestamp};
 pub use codec::{Decode, DecodeError, Encode, Reader};
+pub use consistency::{CONSISTENCY_XATTR, Consistency};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use id::*;
 pub use layout::{
-    Column, FileLayout, LayoutKind, LayoutSpec, Scheme, Segment, SegmentState, StripeMap,
+    Column, Duplication, FileLayout, Filling, LayoutKind, LayoutSpec, Scheme, Segment,
+    SegmentState, StripeMap,
 };
 pub use restrictions::{ClientStanding, Restrictions, Squash};

@@ -51,6 +51,12 @@ pub const MAX_OBJECT_PAGE: usize = 4096;
 pub const MAX_SCRUB_BYTES: u32 = 4 << 20;
 /// The most bytes of an object that one request reserves room for.
 pub const MAX_ALLOCATE_BYTES: u64 = 1 << 30;
+/// The most bytes that one request copies: it takes no longer than a write.
+pub const MAX_COPY_BYTES: u64 = MAX_PAYLOAD_BYTES as u64;
+/// The most pieces that one request copies.
+pub const MAX_COPY_PIECES: usize = 1024;
+/// Objects of which one request asks where the copies are.
+pub const MAX_FIND_COPIES: usize = 256;
 /// Directory entries in one readdir reply.
 pub const MAX_READDIR_ENTRIES: usize = 1024;
 

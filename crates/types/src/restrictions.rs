@@ -68,6 +68,9 @@ impl Restrictions {
         if self.squash == Squash::Root && self.anon_uid == 0 {
             return wrong("squashing the superuser to user 0 changes nothing: take another user");
         }
+        if self.squash == Squash::Root && self.anon_gid == 0 {
+            return wrong("squashing group 0 to group 0 changes nothing: take another group");
+        }
         if self.subtree == Some(FileId::ROOT) {
             return wrong("the whole file system is no subtree: leave the subtree out");
         }
@@ -154,6 +157,7 @@ mod tests {
         none.check().unwrap();
         Restrictions { squash: Squash::All, anon_uid: 0, ..none }.check().unwrap();
         assert!(Restrictions { squash: Squash::Root, anon_uid: 0, ..none }.check().is_err());
+        assert!(Restrictions { squash: Squash::Root, anon_gid: 0, ..none }.check().is_err());
         assert!(Restrictions { subtree: Some(FileId::ROOT), ..none }.check().is_err());
     }
 }

@@ -5,7 +5,7 @@ use crate::key::Mac;
 use crate::message::{records, requests};
 use weir_layout::RegionList;
 use weir_types::codec::{Decode, DecodeError, Encode, Reader};
-use weir_types::{FsUsage, Generation, ObjectId, StripeMap, TargetId};
+use weir_types::{CopyIndex, FsUsage, Generation, ObjectId, StripeMap, TargetId};
 
 /// How a read is to be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct ReadFlags {
 pub struct WriteFlags {
     /// Durable before the reply (O_DSYNC).
     pub sync: bool,
+    /// Acknowledge it before the other copies have it.
+    pub later: bool,
 }
 
 macro_rules! flags_codec {
@@ -45,7 +47,7 @@ macro_rules! flags_codec {
     };
 }
 flags_codec!(ReadFlags { locked = 1, unchecked = 2 });
-flags_codec!(WriteFlags { sync = 1 });
+flags_codec!(WriteFlags { sync = 1, later = 2 });
 
 /// What verification found wrong in a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,9 +93,8 @@ records! {
         /// All copies of the column in the order of the layout, this one too;
         /// none if there is only one.
         copies: Vec<CopyAccess>,
-        /// On a connection of a data server: this copy has ordered the change, and
-        /// the others follow.
-        ordered_by: Option<TargetId>,
+        /// Only between data servers: who has ordered the change.
+        relay: Option<Relay>,
     }
     /// A copy of a column.
     CopyAccess {
@@ -101,6 +102,16 @@ records! {
         target: TargetId,
         /// The capability's code for it.
         mac: Mac,
+        /// It is being made: it gets all changes, and is not read yet.
+        filling: bool,
+    }
+    /// A change that another server hands on.
+    Relay {
+        /// The copy that ordered it.
+        by: TargetId,
+        /// Copies that will not have it for now: whoever has it notes a gap for
+        /// each.
+        lacking: Vec<TargetId>,
     }
     /// Length of an object.
     ObjectLen {
@@ -115,6 +126,23 @@ records! {
         len: u64,
         /// Its fence: writes with a lower one are refused.
         generation: Generation,
+    }
+    /// Bytes of one object that go to another.
+    CopyPiece {
+        /// First byte in the object that is read.
+        from: u64,
+        /// First byte in the object that is written.
+        to: u64,
+        /// Bytes.
+        len: u64,
+    }
+    /// What a copy has led to.
+    Copied {
+        /// Length of the object that was written, bytes; 0 if it is not there,
+        /// because there was nothing to write.
+        len: u64,
+        /// Bytes that were written; the others were holes and are so now.
+        written: u64,
     }
     /// Shows the right of an administrator to look at all objects of a target.
     AdminAccess {
@@ -329,6 +357,37 @@ requests! {
     FenceRequest(Fence) -> ObjectStat {
         /// Which object.
         access: Access,
+    }
+    /// Copies pieces of one object to another: verified as when they are read,
+    /// fenced and checked as when they are written, holes as holes. If the source
+    /// is on another server, this one reads it there. `Unsupported`: it cannot,
+    /// and the client has to read and write itself.
+    CopyRequest(Copy) -> Copied {
+        /// What to write to.
+        access: Access,
+        /// What to read from; its generation plays no part.
+        source: Access,
+        /// At most [`weir_types::limits::MAX_COPY_PIECES`], and of all together
+        /// [`weir_types::limits::MAX_COPY_BYTES`]. What is written by one piece is
+        /// not read by another.
+        pieces: Vec<CopyPiece>,
+    }
+    /// Only between data servers: one notes that a copy lacks something. If that
+    /// copy is the one asked, it does not serve those bytes any more until it has
+    /// got them.
+    NoteGapRequest(NoteGap) -> () {
+        /// Who notes it.
+        target: TargetId,
+        /// The object as the one asked has it, or would have it.
+        object: ObjectId,
+        /// Who lacks it.
+        behind: TargetId,
+        /// Which copy that is.
+        copy: CopyIndex,
+        /// First byte of the object.
+        start: u64,
+        /// The first byte after what is lacking.
+        end: u64,
     }
     /// Asks whether the server lives.
     PingRequest(Ping) -> () {}

@@ -15,8 +15,11 @@ pub const KEEP_ATTRIBUTES: u8 = 2;
 pub const LEASE_READ: u8 = 4;
 /// A lease of [`LeaseMode::Write`] on the whole file came with this open.
 pub const LEASE_WRITE: u8 = 8;
+/// The size in this answer is the one before a writer that died
+/// ([`PendingTruncate`]): whoever opens the file finds the right one.
+pub const SIZE_UNKNOWN: u8 = 16;
 /// Every flag that there is.
-pub const KEEP_ALL: u8 = KEEP_NAMES | KEEP_ATTRIBUTES | LEASE_READ | LEASE_WRITE;
+pub const KEEP_ALL: u8 = KEEP_NAMES | KEEP_ATTRIBUTES | LEASE_READ | LEASE_WRITE | SIZE_UNKNOWN;
 /// The end of a lease that reaches as far as a file may grow.
 pub const TO_THE_END: u64 = u64::MAX;
 
@@ -64,6 +67,10 @@ records! {
         /// Nothing at all is kept of this directory or file any more: no more
         /// events of names and attributes for it, please.
         forgotten: bool,
+        /// Of a lease that is given up: a write under it has failed, and may still
+        /// reach a data server. With it, everything that the client held of the
+        /// file is given up, and the file is fenced before others are let in.
+        unconfirmed: bool,
     }
     /// What a poll brings.
     Events {

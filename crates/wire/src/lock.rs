@@ -19,6 +19,19 @@ pub enum LockMode {
 }
 weir_types::codec_tag!(LockMode { Unlock = 0, Shared = 1, Exclusive = 2 });
 
+/// How long a request for a lock waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LockWait {
+    /// It does not.
+    No,
+    /// Until nobody stands in the way.
+    Yes,
+    /// The same, unless it waits for somebody who waits for its owner in the same
+    /// way, over however many others.
+    UnlessDeadlock,
+}
+weir_types::codec_tag!(LockWait { No = 0, Yes = 1, UnlessDeadlock = 2 });
+
 /// What became of a request for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockOutcome {
@@ -64,7 +77,7 @@ requests! {
         /// arrive after this, it is too late.
         floor: u64,
         /// Whether to wait for others to unlock.
-        wait: bool,
+        wait: LockWait,
     }
     /// A lock that stands in the way of this one.
     TestLockRequest(TestLock) -> Option<Lock> {

@@ -19,7 +19,6 @@ pub enum TargetState {
 }
 weir_types::codec_tag!(TargetState { Online = 0, Offline = 1, OutOfService = 2, Syncing = 3 });
 
-
 records! {
     /// What a data server has to know of a target, its own or another's.
     Standing {
@@ -37,6 +36,11 @@ records! {
         target: TargetId,
         /// Whether it serves.
         state: TargetState,
+        /// Online: the epoch at which it became so; else the one at which it
+        /// ceased to be.
+        since: Epoch,
+        /// It gets nothing new, and what it has is moved away.
+        draining: bool,
         /// Its space when last heard of.
         usage: FsUsage,
     }

@@ -66,6 +66,10 @@ ops! {
     Seek = 0x10a, "seek";
     /// Fences older writes to an object and asks for its length.
     Fence = 0x10b, "fence";
+    /// Copies bytes of one object to another, without the client.
+    Copy = 0x10c, "copy";
+    /// Notes what another copy lacks, or this one (data servers).
+    NoteGap = 0x10d, "note_gap";
     /// The cluster map.
     GetMap = 0x200, "get_map";
     /// Tickets for data servers.
@@ -158,6 +162,10 @@ ops! {
     Register = 0x300, "register";
     /// A data server lives; it learns what to remove.
     Heartbeat = 0x301, "heartbeat";
+    /// Where another data server is, and a ticket to it.
+    FindPeer = 0x302, "find_peer";
+    /// Where the copies of columns are.
+    FindCopies = 0x303, "find_copies";
 }
 
 /// A message that asks, with the message that answers.

@@ -7,8 +7,9 @@ use crate::message::{records, requests};
 use crate::ticket::SealedTicket;
 use weir_types::codec::{Bytes, Decode, DecodeError, Encode, Reader};
 use weir_types::{
-    Attr, Caller, ClientId, ClientStanding, Epoch, FileId, FileKind, FileLayout, FsUsage,
-    Generation, LayoutSpec, Restrictions, SegmentIndex, ServerId, SlotId, SlotSequence, Timestamp,
+    Attr, Caller, ClientId, ClientStanding, Consistency, Epoch, FileId, FileKind, FileLayout,
+    FsUsage, Generation, LayoutSpec, Restrictions, SegmentIndex, ServerId, SlotId, SlotSequence,
+    Timestamp,
 };
 
 /// A time to set.
@@ -90,6 +91,8 @@ records! {
     OpenFile {
         /// Attributes.
         attr: Attr,
+        /// How far changes of other clients are to be seen, if the file says so.
+        consistency: Option<Consistency>,
         /// The first page of the layout.
         layout: FileLayout,
         /// Whether [`GetLayoutRequest`] has more segments.
@@ -378,10 +381,16 @@ requests! {
     CloseRequest(Close) -> () {
         /// The files.
         files: Vec<FileId>,
+        /// Those among them of which a write has failed, and may still reach a
+        /// data server: they are fenced.
+        unconfirmed: Vec<FileId>,
     }
     /// After the server came back: files that are open, once for each open,
     /// and leases. Answers with the leases that are lost.
     ReassertRequest(Reassert) -> Vec<LeaseRange> {
+        /// What was said before, by a run of these requests that broke off, does not
+        /// count: the client begins anew.
+        first: bool,
         /// The files.
         files: Vec<FileId>,
         /// Leases, each with the generation that it was held under.

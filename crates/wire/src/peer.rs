@@ -1,8 +1,11 @@
 //! Messages between data servers and the metadata server.
 
-use crate::map::Standing;
+use crate::capability::Capability;
+use crate::data::CopyAccess;
+use crate::map::{ServerEntry, Standing};
 use crate::message::{records, requests};
-use weir_types::{Epoch, FsUsage, ObjectId, TargetId};
+use crate::ticket::SealedTicket;
+use weir_types::{Epoch, FsUsage, Generation, ObjectId, TargetId};
 
 records! {
     /// What a target reports.
@@ -17,8 +20,40 @@ records! {
         /// in [`HeartbeatReply::remove`].
         removed: Vec<ObjectId>,
         /// Other targets that have missed something of what this one has, each
-        /// with the number of gaps noted for it.
+        /// with the number of gaps noted for it. Itself is among them if there is
+        /// something that it does not serve until it has got it anew.
         gaps: Vec<(TargetId, u64)>,
+        /// Copies that have been made as [`HeartbeatReply::fill`] told.
+        filled: Vec<Fill>,
+    }
+    /// A copy of a column that is to be made from what a target has.
+    Fill {
+        /// Where the column is whole: it orders changes.
+        from: TargetId,
+        /// The object to be made.
+        object: ObjectId,
+        /// Where.
+        to: TargetId,
+        /// Changes of before this generation do not reach the new copy: they are
+        /// fenced off first.
+        generation: Generation,
+    }
+    /// How the copies of a column are reached.
+    Copies {
+        /// All of them, in the order of the layout.
+        copies: Vec<CopyAccess>,
+        /// The file's generation.
+        generation: Generation,
+        /// The right to read and write them, for servers.
+        capability: Capability,
+    }
+    /// Another data server.
+    Peer {
+        /// Where it is.
+        entry: ServerEntry,
+        /// A ticket to it, for a data server: with it one may read what a
+        /// capability shows the right to, whosever it is, and change nothing.
+        ticket: SealedTicket,
     }
     /// What a data server does next.
     HeartbeatReply {
@@ -33,6 +68,8 @@ records! {
         serve_ms: u32,
         /// Objects that no file uses any more.
         remove: Vec<(TargetId, ObjectId)>,
+        /// Copies to be made, until they are reported.
+        fill: Vec<Fill>,
         /// Report again after so long.
         interval_ms: u32,
     }
@@ -49,6 +86,18 @@ requests! {
         unix: String,
         /// Its targets.
         targets: Vec<TargetReport>,
+    }
+    /// A data server asks for the one that serves a target. `TargetMissing`:
+    /// there is none.
+    FindPeerRequest(FindPeer) -> Peer {
+        /// The target.
+        target: TargetId,
+    }
+    /// A data server asks where the copies of columns are; the copy of each object
+    /// plays no part. `None`: no file has the object any more.
+    FindCopiesRequest(FindCopies) -> Vec<Option<Copies>> {
+        /// At most [`weir_types::limits::MAX_FIND_COPIES`].
+        objects: Vec<ObjectId>,
     }
     /// A data server lives.
     HeartbeatRequest(Heartbeat) -> HeartbeatReply {

@@ -7,6 +7,9 @@ use crate::key::Key;
 use weir_types::codec::{Decode, DecodeError, Encode, Reader};
 use weir_types::{ClientId, ServerId, SessionId};
 
+/// In a ticket: it is for a data server. No client has this session.
+pub const OF_SERVERS: SessionId = SessionId(0);
+
 /// Introduces a client's session to one data server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {

@@ -22,6 +22,7 @@ const DOC: &str = include_str!("../../../docs/format.md");
 const SOURCES: &[&str] = &[
     include_str!("../../types/src/id.rs"),
     include_str!("../../types/src/attr.rs"),
+    include_str!("../../types/src/consistency.rs"),
     include_str!("../../types/src/layout.rs"),
     include_str!("../../types/src/restrictions.rs"),
     include_str!("../../layout/src/region.rs"),
@@ -172,7 +173,7 @@ fn every_limit_is_listed_with_its_value() {
         MAX_PIECES MAX_NAME_BYTES MAX_SYMLINK_BYTES MAX_XATTR_BYTES MAX_LINKS MAX_FILE_BYTES
         MIN_STRIPE_UNIT_BYTES MAX_STRIPE_UNIT_BYTES MAX_COLUMNS MAX_SEGMENTS SEGMENT_PAGE MAX_SLOTS
         MAX_IN_FLIGHT_PER_CONNECTION MAX_GROUPS MAX_WRITTEN_SEGMENTS MAX_OBJECT_PAGE
-        MAX_SCRUB_BYTES MAX_ALLOCATE_BYTES MAX_READDIR_ENTRIES
+        MAX_SCRUB_BYTES MAX_ALLOCATE_BYTES MAX_COPY_BYTES MAX_COPY_PIECES MAX_READDIR_ENTRIES
     );
     let declared = include_str!("../../types/src/limits.rs").matches("\npub const ").count();
     assert_eq!((declared, rows.len()), (checked.len(), checked.len()));

@@ -259,6 +259,15 @@ impl Copier {
             // The last one goes on to wherever the file ends by now.
             let end = if last { u64::MAX } else { offset + PIECE_BYTES };
             while offset < end {
+                let copied = copy.sink.copy_at(&*copy.source, offset, end - offset)?;
+                if let Some(n) = copied {
+                    if n == 0 {
+                        break;
+                    }
+                    self.progress.done(n);
+                    offset += n;
+                    continue;
+                }
                 let want = buffer.len().min(usize::try_from(end - offset).unwrap_or(usize::MAX));
                 let n = copy.source.read_at(offset, &mut buffer[..want])?;
                 if n == 0 {

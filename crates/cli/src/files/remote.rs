@@ -307,12 +307,26 @@ impl RemoteFile {
 }
 
 impl Source for RemoteFile {
+    fn in_cluster(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Done<usize> {
         self.file.read_at(&self.context, offset, buffer).map_err(|e| self.failed(e))
     }
 }
 
 impl Sink for RemoteFile {
+    fn copy_at(&self, source: &dyn Source, offset: u64, len: u64) -> Done<Option<u64>> {
+        let Some(from) = source.in_cluster() else { return Ok(None) };
+        match from.copy_range(&self.context, offset, &self.file, offset, len) {
+            Ok(n) => Ok(Some(n)),
+            // Two sessions: of two clusters, or of two keys.
+            Err(e) if e.kind == ErrorKind::CrossDevice => Ok(None),
+            Err(e) => Err(self.failed(e)),
+        }
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Done {
         self.file.write_at(&self.context, offset, bytes).map_err(|e| self.failed(e))
     }

@@ -4,10 +4,10 @@ use crate::args::Stat;
 use crate::failure::{Done, Failures};
 use crate::files::name::{RemoteName, shown};
 use crate::files::owners::Owners;
-use crate::files::remote::Sessions;
+use crate::files::remote::{RemoteTree, Sessions};
 use crate::output::{mode_string, print, print_json, utc_time};
 use serde_json::{Value, json};
-use weir_types::{Attr, FileKind, Timestamp};
+use weir_types::{Attr, CONSISTENCY_XATTR, ErrorKind, FileKind, Timestamp};
 
 /// Runs `weir stat`.
 pub fn run(stat: &Stat) -> Done {
@@ -25,11 +25,21 @@ pub fn run(stat: &Stat) -> Done {
                 }
                 _ => None,
             };
+            let hint = match attr.kind {
+                FileKind::File | FileKind::Directory => hint(&tree, &attr),
+                _ => Ok(None),
+            };
+            let hint = hint.map_err(tree.about(&name.path))?;
             if stat.json {
-                all.push(describe(&name.path, &attr, link.as_deref()));
+                let mut value = describe(&name.path, &attr, link.as_deref());
+                if let Some(hint) = hint {
+                    value["consistency"] = json!(hint);
+                }
+                all.push(value);
                 return Ok(());
             }
-            print(&text_of(&name.path, &attr, link.as_deref()))
+            let hint = hint.map(|hint| format!("Consistency: {hint}\n")).unwrap_or_default();
+            print(&format!("{}{hint}", text_of(&name.path, &attr, link.as_deref())))
         });
         failures.keep(found);
     }
@@ -37,6 +47,15 @@ pub fn run(stat: &Stat) -> Done {
         print_json(&all)?;
     }
     failures.end()
+}
+
+/// What the file or directory says of its consistency, if the caller may know.
+fn hint(tree: &RemoteTree, attr: &Attr) -> weir_types::Result<Option<String>> {
+    match tree.client.get_xattr(&tree.context, attr.file, CONSISTENCY_XATTR) {
+        Ok(value) => Ok(Some(String::from_utf8_lossy(&value).into_owned())),
+        Err(e) if matches!(e.kind, ErrorKind::NoAttribute | ErrorKind::AccessDenied) => Ok(None),
+        Err(e) => Err(e),
+    }
 }
 
 fn text_of(path: &[u8], attr: &Attr, link: Option<&[u8]>) -> String {

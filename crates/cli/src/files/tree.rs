@@ -1,6 +1,7 @@
 //! What cp needs of a tree of files, wherever it is.
 
 use crate::failure::Done;
+use weir_client::File;
 use weir_types::{FileKind, Timestamp};
 
 /// What is known of a file.
@@ -26,12 +27,22 @@ pub struct Meta {
 
 /// A file that is read from. Any number of threads may read at once.
 pub trait Source: Send + Sync {
+    /// The file, if it is one of a cluster.
+    fn in_cluster(&self) -> Option<&File> {
+        None
+    }
     /// Reads until the buffer is full or the file ends; returns the bytes read.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Done<usize>;
 }
 
 /// A file that is written to. Any number of threads may write at once.
 pub trait Sink: Send + Sync {
+    /// Lets the cluster copy some of the bytes at `offset` of a source to the same
+    /// place here, at most `len`; returns how many: 0 where the source ends. `None`:
+    /// the two are not in one cluster.
+    fn copy_at(&self, _source: &dyn Source, _offset: u64, _len: u64) -> Done<Option<u64>> {
+        Ok(None)
+    }
     /// Writes all of the bytes.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Done;
     /// Returns when everything is written and can be read by others.

@@ -4,7 +4,7 @@ use crate::args::{Family, LayoutFlags};
 use crate::failure::{Done, Failure};
 use crate::output::human_size;
 use serde_json::{Value, json};
-use weir_types::{LayoutKind, LayoutSpec};
+use weir_types::{Duplication, LayoutKind, LayoutSpec};
 
 /// What the flags ask for; nothing if there are none.
 pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
@@ -50,6 +50,7 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
         segment_bytes: chunk.map_or(0, |size| size.0),
         fragment_bytes: sizes.iter().map(|size| size.0).collect(),
         copies: 0,
+        duplication: Duplication::default(),
     };
     weir_layout::check_spec(&spec)?;
     Ok(Some(spec))

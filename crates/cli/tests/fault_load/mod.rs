@@ -4,7 +4,7 @@
 
 #![allow(dead_code)] // Each test program uses its part of it.
 
-use crate::harness::noise;
+use crate::harness::{Cluster, Place, noise};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Error, Result, Write};
@@ -20,6 +20,15 @@ pub const CALLS: [&str; 10] =
     ["read", "write", "fsync", "stat", "open", "readdir", "unlink", "close", "dirty", "mmap"];
 
 const FILE_BYTES: usize = 1 << 20;
+
+/// A cluster of four data servers, and where it is mounted.
+pub fn mounted<'a>(place: &'a Place, name: &str, options: &str) -> (Cluster<'a>, PathBuf) {
+    let cluster = place.up(name, &["--targets", "4"]);
+    let at = place.path("m");
+    fs::create_dir(&at).unwrap();
+    cluster.weir(&["mount", at.to_str().unwrap(), "-o", options]).ok();
+    (cluster, at)
+}
 
 /// What a program has reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,11 @@
 //! A cluster of real processes in a temporary directory, which is gone when
 //! the test ends, even by a panic.
-#![allow(dead_code)] // Each test program uses its part of it.
+#![allow(dead_code, unused_imports)] // Each test program uses its part of it.
 #![allow(clippy::unwrap_used)] // A failed helper fails the test.
+
+mod stopped;
+
+pub use stopped::Stopped;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -125,6 +129,11 @@ impl Cluster<'_> {
     pub fn pid(&self, daemon: &str) -> i32 {
         pid_in(&self.dir().join("run").join(format!("{daemon}.pid")))
             .unwrap_or_else(|| panic!("{daemon} does not run"))
+    }
+
+    /// Stops daemons until what it returns is gone.
+    pub fn stopped(&self, daemons: &[&str]) -> Stopped {
+        Stopped::these(daemons.iter().map(|daemon| self.pid(daemon)))
     }
 
     /// The name of the daemon of its only mount.

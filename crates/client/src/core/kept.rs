@@ -1,6 +1,6 @@
 //! What is kept of names and attributes, and when that ends. Time comes in.
 
-use super::news::{Asked, Found, News};
+use super::news::{Asked, Found, News, Numbered};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_host::plant::{Bug, planted};
@@ -154,7 +154,7 @@ impl Kept {
     }
 
     /// Obeys an event; whether nothing is kept of its directory or file now.
-    pub fn obey(&mut self, number: u64, what: &EventKind) -> bool {
+    pub fn obey(&mut self, event: Numbered, what: &EventKind) -> bool {
         match what {
             EventKind::Name { .. } | EventKind::Attributes { .. }
                 if planted(Bug::KeepAfterEvent) =>
@@ -162,7 +162,7 @@ impl Kept {
                 false
             }
             EventKind::Name { dir, name } => {
-                self.news.event(number, *dir);
+                self.news.event(event, *dir);
                 self.attributes.remove(dir);
                 let used = self.used.get(dir).is_some();
                 self.used.remove(dir);
@@ -175,16 +175,13 @@ impl Kept {
                 !used
             }
             EventKind::Attributes { file } => {
-                self.news.event(number, *file);
+                self.news.event(event, *file);
                 self.forget(*file);
                 self.forget_names(*file);
                 true
             }
-            EventKind::Recall(lease) => {
-                self.news.recall(number, lease.file);
-                false
-            }
-            EventKind::Report { .. } => false,
+            // What has not been given up yet is held.
+            EventKind::Recall(_) | EventKind::Report { .. } => false,
         }
     }
 
@@ -194,6 +191,13 @@ impl Kept {
     pub fn forget(&mut self, file: FileId) {
         self.attributes.remove(&file);
         self.bare.remove(&file);
+    }
+
+    /// A change of ours turns out to have been to this file, too.
+    pub fn changed(&mut self, file: FileId) {
+        let begun = self.news.begin_change(&[file]);
+        self.news.end_change(begun, &[file]);
+        self.forget(file);
     }
 
     /// A name changes.
@@ -222,9 +226,9 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sample;
     use super::*;
     use weir_types::codec::Bytes;
-    use weir_types::{FileKind, Generation, Timestamp};
     use weir_wire::lease::KEEP_ALL;
 
     const DIR: FileId = FileId(2);
@@ -232,22 +236,7 @@ mod tests {
     const NOW: Duration = Duration::from_secs(100);
 
     fn attr(file: FileId) -> Attr {
-        Attr {
-            file,
-            kind: FileKind::File,
-            mode: 0o644,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            size: 7,
-            atime: Timestamp::default(),
-            mtime: Timestamp::default(),
-            ctime: Timestamp::default(),
-            change: 1,
-            generation: Generation(1),
-            preferred_io_bytes: 4096,
-        }
+        sample::attr(file, 1, 7)
     }
 
     fn kept() -> (Kept, (Asked, Found)) {
@@ -260,6 +249,10 @@ mod tests {
         kept.keep_attr(news, &attr(DIR), None);
         kept.keep_bare(news, FILE, None);
         (kept, news)
+    }
+
+    fn at(number: u64) -> Numbered {
+        Numbered { epoch: 1, number }
     }
 
     fn name(name: &[u8]) -> EventKind {
@@ -293,7 +286,7 @@ mod tests {
     #[test]
     fn a_name_event_takes_the_name_and_the_attributes_of_the_directory() {
         let (mut kept, _) = kept();
-        assert!(!kept.obey(1, &name(b"a")));
+        assert!(!kept.obey(at(1), &name(b"a")));
         assert_eq!(kept.name(DIR, b"a", NOW), None);
         assert!(kept.attr(DIR, NOW).is_none());
         assert_eq!(kept.name(DIR, b"b", NOW), Some(None));
@@ -302,8 +295,8 @@ mod tests {
     #[test]
     fn a_directory_that_nobody_asked_of_since_the_last_event_is_forgotten() {
         let (mut kept, news) = kept();
-        assert!(!kept.obey(1, &name(b"x")));
-        assert!(kept.obey(2, &name(b"y")), "nothing was answered between the two");
+        assert!(!kept.obey(at(1), &name(b"x")));
+        assert!(kept.obey(at(2), &name(b"y")), "nothing was answered between the two");
         assert_eq!(kept.name(DIR, b"b", NOW), None);
         assert!(kept.attr(FILE, NOW).is_some(), "of another file");
         kept.keep_name(news, (DIR, b"b"), None, None);
@@ -313,10 +306,10 @@ mod tests {
     #[test]
     fn an_attributes_event_of_a_directory_takes_all_names() {
         let (mut kept, _) = kept();
-        kept.obey(1, &EventKind::Attributes { file: FILE });
+        kept.obey(at(1), &EventKind::Attributes { file: FILE });
         assert!(kept.attr(FILE, NOW).is_none() && !kept.is_bare(FILE, NOW));
         assert_eq!(kept.name(DIR, b"a", NOW), Some(Some(FILE)));
-        kept.obey(2, &EventKind::Attributes { file: DIR });
+        kept.obey(at(2), &EventKind::Attributes { file: DIR });
         assert_eq!(kept.name(DIR, b"a", NOW), None);
     }
 
@@ -328,6 +321,17 @@ mod tests {
         assert!(kept.attr(FILE, NOW).is_none() && !kept.is_bare(FILE, NOW));
         kept.news.end_change(change, &[DIR, FILE]);
         assert_eq!(kept.name(DIR, b"a", NOW), Some(Some(FILE)));
+    }
+
+    #[test]
+    fn an_answer_from_before_a_change_that_concerned_its_file_too_is_not_kept() {
+        let (mut kept, (asked, found)) = kept();
+        kept.changed(FILE);
+        assert!(kept.attr(FILE, NOW).is_none());
+        kept.keep_attr((asked, found), &attr(FILE), None);
+        assert!(kept.attr(FILE, NOW).is_none());
+        kept.keep_attr((kept.news.asking(), found), &attr(FILE), None);
+        assert!(kept.attr(FILE, NOW).is_some());
     }
 
     #[test]

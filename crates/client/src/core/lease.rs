@@ -7,6 +7,7 @@
 use super::held::Held;
 use std::ops::Range;
 use std::time::Duration;
+use weir_host::net::Signal;
 use weir_wire::lease::{LeaseMode, TO_THE_END};
 
 /// Leases are on whole blocks of so many bytes.
@@ -17,8 +18,10 @@ const HOLD_BACK: Duration = Duration::from_millis(20);
 /// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
-    /// Reads.
+    /// Reads, into what the layer above has nothing of yet.
     Read,
+    /// Reads nothing for the layer above, which may have pages of the range.
+    Look,
     /// Writes.
     Write,
     /// Writes a page of a shared mapping back. It cannot wait for a lease that
@@ -30,7 +33,7 @@ impl CallKind {
     /// The lease that it takes.
     pub fn mode(self) -> LeaseMode {
         match self {
-            CallKind::Read => LeaseMode::Read,
+            CallKind::Read | CallKind::Look => LeaseMode::Read,
             CallKind::Write | CallKind::Page => LeaseMode::Write,
         }
     }
@@ -59,6 +62,20 @@ struct CallUnderWay {
     kind: CallKind,
 }
 
+struct Asking {
+    id: u64,
+    range: Range<u64>,
+    /// A page that is written back waits for the answer, and does not need it any
+    /// more once the lease is recalled.
+    kick: Option<Signal>,
+}
+
+impl std::fmt::Debug for Asking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {:?}", self.id, self.range)
+    }
+}
+
 #[derive(Debug, PartialEq, Eq)]
 enum Phase {
     /// New calls wait; those under way are waited for.
@@ -84,7 +101,7 @@ pub struct FileLease {
     held: Held,
     calls: Vec<CallUnderWay>,
     /// Ranges for which somebody asks the server.
-    asking: Vec<(u64, Range<u64>)>,
+    asking: Vec<Asking>,
     /// Reads that wait for a lease. The layer above has nothing of these ranges
     /// yet, and holds what it would drop of them until they have been served.
     waiting: Vec<(u64, Range<u64>)>,
@@ -107,8 +124,16 @@ pub fn blocks(range: &Range<u64>) -> Range<u64> {
 }
 
 impl FileLease {
-    /// A call on these ranges (whole blocks, at least one) comes.
-    pub fn enter(&mut self, now: Duration, ranges: &[Range<u64>], kind: CallKind) -> Enter {
+    /// A call on these ranges (whole blocks, at least one) comes. `granted`: the server
+    /// has just given it a lease, which may be wanted back already: it goes first, or it might
+    /// never.
+    pub fn enter(
+        &mut self,
+        now: Duration,
+        ranges: &[Range<u64>],
+        kind: CallKind,
+        granted: bool,
+    ) -> Enter {
         let Some(whole) = ranges.iter().cloned().reduce(|a, b| hull(a, &b)) else {
             return Enter::Missing { start: 0, end: 0 };
         };
@@ -116,10 +141,11 @@ impl FileLease {
             && ranges.iter().any(|range| overlap(range, &recall.range))
             && kind.mode() >= opposed_by(recall.mode)
         {
+            let first = granted || kind == CallKind::Page;
             match &recall.phase {
-                Phase::Waiting if kind != CallKind::Page => return Enter::Wait(None),
+                Phase::Waiting if !first => return Enter::Wait(None),
                 Phase::Closing => return Enter::Wait(None),
-                Phase::Dropping { round, since, .. } if *round > 1 && kind != CallKind::Page => {
+                Phase::Dropping { round, since, .. } if *round > 1 && !first => {
                     let until = *since + HOLD_BACK;
                     if now < until {
                         return Enter::Wait(Some(until - now));
@@ -137,7 +163,7 @@ impl FileLease {
         let lacks = |range: &Range<u64>| self.held.missing(range.start, range.end, kind.mode());
         if let Some((start, end)) = ranges.iter().filter(|range| !given_up(range)).find_map(lacks) {
             let range = start..end;
-            if self.asking.iter().any(|(_, other)| overlap(other, &range)) {
+            if self.asking.iter().any(|other| overlap(&other.range, &range)) {
                 return Enter::Wait(None);
             }
             return Enter::Missing { start, end };
@@ -177,16 +203,17 @@ impl FileLease {
         self.waiting.retain(|(other, _)| *other != id);
     }
 
-    /// Somebody asks the server for this range.
-    pub fn ask(&mut self, start: u64, end: u64) -> u64 {
+    /// Somebody asks the server for this range; `kick`: for a page, see
+    /// [`FileLease::begin_recall`].
+    pub fn ask(&mut self, start: u64, end: u64, kick: Option<Signal>) -> u64 {
         let id = self.new_id();
-        self.asking.push((id, start..end));
+        self.asking.push(Asking { id, range: start..end, kick });
         id
     }
 
     /// The server has answered, or has not.
     pub fn asked(&mut self, id: u64) {
-        self.asking.retain(|(other, _)| *other != id);
+        self.asking.retain(|other| other.id != id);
     }
 
     /// A lease came.
@@ -194,8 +221,17 @@ impl FileLease {
         self.held.add(start, end, mode);
     }
 
-    /// The server wants a lease back. One at a time.
+    /// The server wants a lease back. One at a time. Pages in this range that wait for
+    /// a lease are kicked: the recall waits for them, and they go on under it.
     pub fn begin_recall(&mut self, start: u64, end: u64, mode: LeaseMode) {
+        let range = start..end;
+        for asking in &self.asking {
+            if let Some(kick) = asking.kick.as_ref().filter(|_| mode == LeaseMode::Write)
+                && overlap(&asking.range, &range)
+            {
+                kick.raise();
+            }
+        }
         self.recall = Some(Recall { range: start..end, mode, phase: Phase::Waiting });
     }
 
@@ -209,6 +245,14 @@ impl FileLease {
                 && call.kind.mode() >= opposed
                 && (closing || call.kind != CallKind::Page)
         })
+    }
+
+    /// The calls under way, for people.
+    pub fn under_way(&self) -> String {
+        let call = |call: &CallUnderWay| {
+            format!("{:?} {}..{}", call.kind, call.range.start, call.range.end)
+        };
+        self.calls.iter().map(call).collect::<Vec<_>>().join(", ")
     }
 
     /// A round of dropping begins: what to drop. Of what is not held there is
@@ -333,17 +377,17 @@ mod tests {
         let mut lease = FileLease::default();
         let call = [4096..3 * 4096];
         let missing = Enter::Missing { start: 4096, end: 3 * 4096 };
-        assert_eq!(lease.enter(T, &call, CallKind::Read), missing);
-        let asking = lease.ask(4096, 3 * 4096);
-        assert_eq!(lease.enter(T, &call, CallKind::Read), Enter::Wait(None));
+        assert_eq!(lease.enter(T, &call, CallKind::Read, false), missing);
+        let asking = lease.ask(4096, 3 * 4096, None);
+        assert_eq!(lease.enter(T, &call, CallKind::Read, false), Enter::Wait(None));
         lease.grant(4096, 2 * 4096, Read);
         lease.asked(asking);
         let missing = Enter::Missing { start: 2 * 4096, end: 3 * 4096 };
-        assert_eq!(lease.enter(T, &call, CallKind::Read), missing);
+        assert_eq!(lease.enter(T, &call, CallKind::Read, false), missing);
         lease.grant(2 * 4096, TO_THE_END, Read);
-        entered(lease.enter(T, &call, CallKind::Read));
+        entered(lease.enter(T, &call, CallKind::Read, false));
         let missing = Enter::Missing { start: 4096, end: 3 * 4096 };
-        assert_eq!(lease.enter(T, &call, CallKind::Write), missing);
+        assert_eq!(lease.enter(T, &call, CallKind::Write, false), missing);
         lease.grant(0, TO_THE_END, Write);
         assert_eq!(lease.on_whole(), Some(Write));
     }
@@ -351,31 +395,46 @@ mod tests {
     #[test]
     fn a_lease_is_given_up_when_the_calls_under_it_have_ended_and_new_ones_wait() {
         let mut lease = leased(Write);
-        let call = entered(lease.enter(T, &[0..4096], CallKind::Write));
-        let elsewhere = entered(lease.enter(T, &[8192..12288], CallKind::Write));
+        let call = entered(lease.enter(T, &[0..4096], CallKind::Write, false));
+        let elsewhere = entered(lease.enter(T, &[8192..12288], CallKind::Write, false));
         lease.begin_recall(0, 4096, Write);
         assert!(!lease.is_quiet());
-        assert_eq!(lease.enter(T, &[0..4096], CallKind::Read), Enter::Wait(None));
-        entered(lease.enter(T, &[4096..8192], CallKind::Write));
+        assert_eq!(lease.enter(T, &[0..4096], CallKind::Read, false), Enter::Wait(None));
+        entered(lease.enter(T, &[4096..8192], CallKind::Write, false));
         assert!(lease.leave(call));
         assert!(lease.is_quiet());
         lease.close();
         lease.give_up();
-        assert_eq!(lease.enter(T, &[0..4096], CallKind::Read), Enter::Wait(None));
+        assert_eq!(lease.enter(T, &[0..4096], CallKind::Read, false), Enter::Wait(None));
         lease.end_recall();
         let missing = Enter::Missing { start: 0, end: 4096 };
-        assert_eq!(lease.enter(T, &[0..8192], CallKind::Read), missing);
+        assert_eq!(lease.enter(T, &[0..8192], CallKind::Read, false), missing);
         assert!(!lease.leave(elsewhere));
+    }
+
+    #[test]
+    fn a_lease_that_is_wanted_back_at_once_is_used_by_the_call_that_got_it() {
+        let mut lease = leased(Write);
+        lease.begin_recall(0, 4096, Write);
+        assert_eq!(lease.enter(T, &[0..4096], CallKind::Write, false), Enter::Wait(None));
+        let call = entered(lease.enter(T, &[0..4096], CallKind::Write, true));
+        assert!(!lease.is_quiet());
+        lease.leave(call);
+        lease.begin_round(T);
+        entered(lease.enter(T, &[0..4096], CallKind::Read, true));
+        assert!(lease.end_round(), "what it reads is dropped again");
+        lease.close();
+        assert_eq!(lease.enter(T, &[0..4096], CallKind::Read, true), Enter::Wait(None));
     }
 
     #[test]
     fn who_gives_up_the_right_to_write_goes_on_reading() {
         let mut lease = leased(Write);
-        let writer = entered(lease.enter(T, &[0..4096], CallKind::Write));
-        entered(lease.enter(T, &[0..4096], CallKind::Read));
+        let writer = entered(lease.enter(T, &[0..4096], CallKind::Write, false));
+        entered(lease.enter(T, &[0..4096], CallKind::Read, false));
         lease.begin_recall(0, TO_THE_END, Read);
-        entered(lease.enter(T, &[0..4096], CallKind::Read));
-        assert_eq!(lease.enter(T, &[0..4096], CallKind::Write), Enter::Wait(None));
+        entered(lease.enter(T, &[0..4096], CallKind::Read, false));
+        assert_eq!(lease.enter(T, &[0..4096], CallKind::Write, false), Enter::Wait(None));
         assert!(!lease.is_quiet());
         lease.leave(writer);
         assert!(lease.is_quiet());
@@ -389,23 +448,23 @@ mod tests {
     fn what_is_read_while_pages_are_dropped_is_dropped_again() {
         let mut lease = leased(Write);
         lease.begin_recall(0, TO_THE_END, Write);
-        assert_eq!(lease.enter(T, &[0..4096], CallKind::Read), Enter::Wait(None));
+        assert_eq!(lease.enter(T, &[0..4096], CallKind::Read, false), Enter::Wait(None));
         // A page that the recall would wait for is not held up.
-        entered(lease.enter(T, &[0..4096], CallKind::Page));
+        entered(lease.enter(T, &[0..4096], CallKind::Page, false));
         assert!(lease.is_quiet());
         assert_eq!(lease.begin_round(T), [0..TO_THE_END]);
-        entered(lease.enter(T, &[4096..8192], CallKind::Read));
+        entered(lease.enter(T, &[4096..8192], CallKind::Read, false));
         assert!(lease.end_round(), "what was read has to be dropped");
         assert_eq!(lease.begin_round(T), [4096..8192]);
-        let wait = lease.enter(T + HOLD_BACK / 2, &[4096..8192], CallKind::Read);
+        let wait = lease.enter(T + HOLD_BACK / 2, &[4096..8192], CallKind::Read, false);
         assert_eq!(wait, Enter::Wait(Some(HOLD_BACK / 2)));
-        entered(lease.enter(T, &[4096..8192], CallKind::Page));
-        entered(lease.enter(T + HOLD_BACK, &[0..4096], CallKind::Read));
+        entered(lease.enter(T, &[4096..8192], CallKind::Page, false));
+        entered(lease.enter(T + HOLD_BACK, &[0..4096], CallKind::Read, false));
         assert!(lease.end_round());
         assert_eq!(lease.begin_round(T), [0..4096]);
         assert!(!lease.end_round());
         lease.close();
-        assert_eq!(lease.enter(T, &[0..4096], CallKind::Page), Enter::Wait(None));
+        assert_eq!(lease.enter(T, &[0..4096], CallKind::Page, false), Enter::Wait(None));
         assert!(!lease.is_quiet(), "pages are written back before the lease is given up");
     }
 
@@ -415,7 +474,7 @@ mod tests {
         lease.grant(0, 8192, Write);
         let range = 4096..12288;
         let missing = Enter::Missing { start: 8192, end: 12288 };
-        assert_eq!(lease.enter(T, std::slice::from_ref(&range), CallKind::Read), missing);
+        assert_eq!(lease.enter(T, std::slice::from_ref(&range), CallKind::Read, false), missing);
         let id = lease.begin_waiting(std::slice::from_ref(&range), CallKind::Read);
         lease.begin_recall(0, TO_THE_END, Write);
         assert_eq!(lease.begin_round(T), [0..4096]);
@@ -423,6 +482,17 @@ mod tests {
         lease.end_recall();
         lease.begin_recall(0, TO_THE_END, Write);
         assert_eq!(lease.begin_round(T), [0..8192]);
+    }
+
+    /// As those of a copy and of `lseek`: the layer above has not locked any pages.
+    #[test]
+    fn who_only_looks_keeps_no_pages_from_being_dropped() {
+        let mut lease = FileLease::default();
+        lease.grant(0, 8192, Write);
+        let id = lease.begin_waiting(&[4096..12288], CallKind::Look);
+        lease.begin_recall(0, TO_THE_END, Write);
+        assert_eq!(lease.begin_round(T), [0..8192]);
+        lease.end_waiting(id);
     }
 
     #[test]
@@ -479,7 +549,7 @@ mod tests {
                     Step::Call(start, end, write) => {
                         let kind = if write { CallKind::Write } else { CallKind::Read };
                         let range = start * 4096..end * 4096;
-                        if let Enter::Entered(id) = lease.enter(T, std::slice::from_ref(&range), kind) {
+                        if let Enter::Entered(id) = lease.enter(T, std::slice::from_ref(&range), kind, false) {
                             calls.push((id, range, kind.mode()));
                         }
                     }

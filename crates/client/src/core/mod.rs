@@ -1,12 +1,17 @@
 //! The decisions of the client, without I/O or clocks: what to ask of whom,
 //! what to do about each answer, what to fetch ahead, what may be kept.
 
+pub mod copy;
+pub mod departed;
 pub mod gather;
 pub mod held;
 pub mod kept;
 pub mod lease;
 pub mod news;
 pub mod plan;
+#[cfg(test)]
+pub(crate) mod sample;
 pub mod stream;
 pub mod transfer;
+pub mod unknown_sizes;
 pub mod written;

@@ -19,6 +19,16 @@ pub struct Found {
     pub keep: u8,
 }
 
+/// Which event. Another run of session or server has numbers of its own, which may be
+/// smaller: what it says is not to be measured by these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbered {
+    /// Which run of session and server numbered it.
+    pub epoch: u64,
+    /// Its number.
+    pub number: u64,
+}
+
 /// Before what an answer was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
@@ -36,13 +46,15 @@ struct Log {
 }
 
 impl Log {
+    /// They stay in the order of their numbers, whatever the order in which they come.
     fn push(&mut self, number: u64, file: FileId) {
         if self.entries.len() >= REMEMBERED
             && let Some((number, _)) = self.entries.pop_front()
         {
-            self.forgotten = number;
+            self.forgotten = self.forgotten.max(number);
         }
-        self.entries.push_back((number, file));
+        let at = self.entries.partition_point(|(other, _)| *other <= number);
+        self.entries.insert(at, (number, file));
     }
 
     /// Whether there was, or may have been, something about the file after `number`.
@@ -73,13 +85,27 @@ impl News {
     }
 
     /// An event about what is believed of a file or directory.
-    pub fn event(&mut self, number: u64, file: FileId) {
-        self.events.push(number, file);
+    pub fn event(&mut self, event: Numbered, file: FileId) {
+        if event.epoch == self.epoch {
+            self.events.push(event.number, file);
+        }
     }
 
-    /// A lease is wanted back.
-    pub fn recall(&mut self, number: u64, file: FileId) {
-        self.recalls.push(number, file);
+    /// A lease that was wanted back is given up.
+    pub fn given_up(&mut self, event: Numbered, file: FileId) {
+        if event.epoch == self.epoch {
+            self.recalls.push(event.number, file);
+        }
+    }
+
+    /// Everything was taken away: no answer that was found before this event brings
+    /// anything to keep.
+    pub fn lapsed(&mut self, event: Numbered) {
+        if event.epoch == self.epoch {
+            for log in [&mut self.events, &mut self.recalls] {
+                log.forgotten = log.forgotten.max(event.number);
+            }
+        }
     }
 
     /// Something is about to be asked.
@@ -131,7 +157,7 @@ impl News {
             && !self.events.since(found.events, file)
     }
 
-    /// Whether a lease that came with an answer has not been wanted back since.
+    /// Whether nothing of a file has been given up since an answer brought a lease on it.
     pub fn is_held(&self, found: Found, file: FileId) -> bool {
         found.epoch == self.epoch && !self.recalls.since(found.events, file)
     }
@@ -148,6 +174,10 @@ mod tests {
         Found { epoch: 1, events, keep: 0 }
     }
 
+    fn at(number: u64) -> Numbered {
+        Numbered { epoch: 1, number }
+    }
+
     fn news() -> News {
         let mut news = News::default();
         news.begin(1);
@@ -159,14 +189,52 @@ mod tests {
         let mut news = news();
         let asked = news.asking();
         assert!(news.is_fresh(asked, found(0), A));
-        news.event(1, A);
+        news.event(at(1), A);
         assert!(!news.is_fresh(asked, found(0), A));
         assert!(news.is_fresh(asked, found(1), A));
         assert!(news.is_fresh(asked, found(0), B));
-        news.recall(2, A);
+        news.given_up(at(2), A);
         assert!(!news.is_held(found(1), A));
         assert!(news.is_held(found(2), A));
         assert!(news.is_held(found(0), B));
+    }
+
+    /// Recalls of several files are carried out at the same time.
+    #[test]
+    fn a_lease_that_was_given_up_is_not_held_whatever_was_given_up_after_it() {
+        let mut news = news();
+        news.given_up(at(7), B);
+        news.given_up(at(5), A);
+        assert!(!news.is_held(found(6), B) && !news.is_held(found(4), A));
+        assert!(news.is_held(found(7), B) && news.is_held(found(5), A));
+    }
+
+    /// As when the answer to a request for a lease comes late, on another connection
+    /// than the poll: the server has given the file to somebody else since.
+    #[test]
+    fn a_lease_that_was_granted_before_everything_was_taken_away_is_not_held() {
+        let mut news = news();
+        let asked = news.asking();
+        news.lapsed(at(5));
+        assert!(!news.is_held(found(4), A));
+        assert!(!news.is_fresh(asked, found(4), A));
+        assert!(news.is_held(found(5), A) && news.is_fresh(asked, found(5), A));
+        news.begin(2);
+        assert!(news.is_held(Found { epoch: 2, events: 1, keep: 0 }, A));
+    }
+
+    /// As after a client was stopped until its session had ended, with a recall on its
+    /// way: the numbers of the new session may be smaller.
+    #[test]
+    fn what_an_earlier_session_was_told_takes_nothing_from_this_one() {
+        let mut news = news();
+        news.begin(2);
+        let asked = news.asking();
+        news.given_up(at(9), A);
+        news.event(at(9), A);
+        news.lapsed(at(9));
+        let found = Found { epoch: 2, events: 1, keep: 0 };
+        assert!(news.is_held(found, A) && news.is_fresh(asked, found, A));
     }
 
     #[test]
@@ -200,7 +268,7 @@ mod tests {
     fn an_answer_older_than_what_is_remembered_is_not_kept() {
         let mut news = news();
         let asked = news.asking();
-        (1..=REMEMBERED as u64 + 5).for_each(|number| news.event(number, B));
+        (1..=REMEMBERED as u64 + 5).for_each(|number| news.event(at(number), B));
         assert!(!news.is_fresh(asked, found(4), A));
         assert!(news.is_fresh(asked, found(5), A));
         (0..=REMEMBERED).for_each(|_| {

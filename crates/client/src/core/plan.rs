@@ -196,6 +196,7 @@ mod tests {
             len,
             stripe_unit_bytes: 65536,
             columns: targets.iter().map(column).collect(),
+            filling: Vec::new(),
             scheme: Scheme::Copies,
             state: SegmentState::Open,
             epoch: Epoch(1),
@@ -203,7 +204,13 @@ mod tests {
     }
 
     fn layout(segments: Vec<Segment>) -> FileLayout {
-        FileLayout { kind: LayoutKind::Striped, base: 0, epoch: Epoch(1), segments }
+        FileLayout {
+            kind: LayoutKind::Striped,
+            base: 0,
+            epoch: Epoch(1),
+            duplication: Duplication::default(),
+            segments,
+        }
     }
 
     #[test]

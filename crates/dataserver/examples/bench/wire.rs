@@ -111,7 +111,7 @@ impl Client {
         let request = WriteRequest {
             access: self.accesses[n].clone(),
             stripe: STRIPE,
-            flags: WriteFlags { sync: false },
+            flags: WriteFlags::default(),
             regions: RegionList::contiguous(offset, STRIPE_BYTES).expect("a region"),
         };
         let conn = &mut self.conns[n];

@@ -6,6 +6,7 @@ use weir_types::{
     ColumnIndex, CopyIndex, FileId, Generation, KeyGeneration, ObjectId, RequestId, SegmentIndex,
 };
 use weir_wire::Capability;
+use weir_wire::data::{CopyPiece, CopyRequest};
 use weir_wire::data::{PingRequest, ReadFlags, StatusRequest, WriteFlags};
 use weir_wire::message::Request;
 
@@ -374,4 +375,41 @@ fn failures_of_the_disk_are_answered_and_counted() {
         m.on_done(op, Err(kind.into()), &mut actions);
         assert_eq!(actions.len(), 1);
     }
+}
+
+#[test]
+fn a_copy_is_checked_here_as_far_as_it_can_be_and_another_server_asks_for_none() {
+    let mut m = machine();
+    let from = |target: TargetId| {
+        let mac = capability().sign(target, &key(target));
+        Access { target, mac, ..access() }
+    };
+    let pieces = vec![CopyPiece { from: 0, to: 10, len: 20 }];
+    let copy = |source: Access| CopyRequest { access: access(), source, pieces: pieces.clone() };
+    for (source, here) in [(from(TargetId(8)), true), (from(TargetId(9)), false)] {
+        let actions = ask(&mut m, &copy(source.clone()));
+        let [Action::Copy { op, conn: 1, target: TARGET, work }] = &actions[..] else {
+            panic!("{actions:?}")
+        };
+        assert_eq!((work.local, &work.source, &work.pieces), (here, &source, &pieces));
+        let (mut done, copied) = (Vec::new(), Copied { len: 30, written: 20 });
+        m.on_done(*op, Ok(Outcome::Copied(copied.clone())), &mut done);
+        let header = Header::reply_to(&header(&copy(source)), None);
+        assert_eq!(
+            done,
+            [Action::Reply { conn: 1, header, body: Body::Copied(copied), data_of: None }]
+        );
+    }
+    assert_eq!(counter(&m, "bytes.copied"), 40);
+    // What another server has to check is passed on, but not another's capability.
+    let theirs = Capability { session: SessionId(4), ..capability() };
+    let overheard = Access { target: TargetId(9), ..access_with(theirs) };
+    assert_eq!(refusal(&ask(&mut m, &copy(overheard))), ErrorKind::BadCapability);
+    let request = copy(from(TargetId(8)));
+    let (header, body) = (header(&request), request.to_bytes());
+    let incoming =
+        Incoming { conn: 1, session: OF_SERVERS, header: &header, body: &body, now_unix_ms: NOW };
+    let mut actions = Vec::new();
+    m.on_request(&incoming, &mut actions);
+    assert_eq!(refusal(&actions), ErrorKind::Unsupported);
 }

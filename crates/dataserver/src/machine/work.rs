@@ -1,7 +1,7 @@
 //! What disks are asked to do, and what comes of it.
 
 use weir_types::{Generation, ObjectId};
-use weir_wire::data::{ObjectPage, ObjectStat, ScrubCursor, ScrubPage};
+use weir_wire::data::{Access, Copied, CopyPiece, ObjectPage, ObjectStat, ScrubCursor, ScrubPage};
 
 /// A read of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,21 @@ pub struct ReadWork {
     pub locked: bool,
     /// Send no checksums.
     pub unchecked: bool,
+}
+
+/// A copy of pieces of one object to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyWork {
+    /// What is written to; it is made if there is something to write.
+    pub object: ObjectId,
+    /// Refused if that has a higher one.
+    pub generation: Generation,
+    /// What is read from. Checked if it is here, and else to be checked there.
+    pub source: Access,
+    /// Whether this server has it.
+    pub local: bool,
+    /// At least one, checked for range.
+    pub pieces: Vec<CopyPiece>,
 }
 
 /// An operation for a disk thread.
@@ -161,6 +176,8 @@ pub enum Outcome {
     },
     /// Where data or a hole begins.
     Found(Option<u64>),
+    /// Pieces of another object are in it.
+    Copied(Copied),
     /// What is known of the object.
     Stat(ObjectStat),
     /// The objects.

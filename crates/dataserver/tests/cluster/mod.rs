@@ -47,13 +47,18 @@ pub fn write_key(path: &Path, key: &Key) {
 
 /// Directories and keys of a data server with two targets, and its configuration.
 pub fn prepare(dir: &Path) -> DataServerConfig {
+    prepare_as(dir, SERVER, &TARGETS)
+}
+
+/// The same of another server.
+pub fn prepare_as(dir: &Path, server: ServerId, targets: &[TargetId]) -> DataServerConfig {
     let server_key = dir.join("server.key");
-    write_key(&server_key, &master().server(SERVER, KeyGeneration(1)));
-    let mut config = DataServerConfig::new(SERVER.0, "127.0.0.1:0", server_key);
-    for target in TARGETS {
+    write_key(&server_key, &master().server(server, KeyGeneration(1)));
+    let mut config = DataServerConfig::new(server.0, "127.0.0.1:0", server_key);
+    for &target in targets {
         let path = dir.join(format!("target{target}"));
         if !path.exists() {
-            let identity = TargetIdentity { cluster: CLUSTER, target, server: SERVER };
+            let identity = TargetIdentity { cluster: CLUSTER, target, server };
             Target::create(&path, identity).unwrap();
         }
         let key_file = dir.join(format!("target{target}.key"));
@@ -165,7 +170,16 @@ pub fn admin_access_with(target: TargetId, capability: Capability) -> AdminAcces
 /// Access to a file's object, with a capability signed for the target.
 pub fn access_with(target: TargetId, file: u64, capability: Capability) -> Access {
     let mac = capability.sign(target, &master().target(target, KeyGeneration(1)));
-    Access { target, object: object(file), generation: Generation(1), capability, mac }
+    let (copies, relay) = (Vec::new(), None);
+    Access {
+        target,
+        object: object(file),
+        generation: Generation(1),
+        capability,
+        mac,
+        copies,
+        relay,
+    }
 }
 
 pub fn access(file: u64) -> Access {
@@ -191,8 +205,26 @@ impl Client {
     }
 
     pub fn connect_as(address: &Address, ticket: Ticket, attempt: Attempt) -> Result<Self> {
-        let wait = Wait::for_ms(30_000);
         let key = ticket_key(&ticket);
+        Self::connect_with(address, key, ticket, attempt)
+    }
+
+    /// To any server.
+    pub fn connect_to(server: &Running) -> Self {
+        let id = server.ready.server;
+        let ticket = ticket(id, FOREVER);
+        let key = ticket.key(&master().server(id, KeyGeneration(1)));
+        let attempt = Attempt { run: 1, number: 0 };
+        Self::connect_with(&server.address(), key, ticket, attempt).unwrap()
+    }
+
+    pub fn connect_with(
+        address: &Address,
+        key: Key,
+        ticket: Ticket,
+        attempt: Attempt,
+    ) -> Result<Self> {
+        let wait = Wait::for_ms(30_000);
         let conn = BlockingConn::connect(address, key, &hello_of(ticket, attempt), &wait)?.0;
         Ok(Self { conn, wait })
     }

@@ -29,13 +29,15 @@ pub enum Kind {
     Appends,
     /// A few names of one directory.
     Names,
-    /// The size of a file.
+    /// The size of a file. `SEEK_END` may tell an end that is too far.
     Sizes,
+    /// The same, and `SEEK_END` must be right.
+    Ends,
 }
 
 impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Blocks, Self::Appends, Self::Names, Self::Sizes];
+    /// All of them; what one holds another one need not do again.
+    pub const ALL: [Self; 4] = [Self::Blocks, Self::Appends, Self::Names, Self::Ends];
 }
 
 /// How much.

@@ -127,7 +127,8 @@ impl Exercise for Names {
                 events.push(Event { caller: u32::MAX, op, result, invoked_ns, returned_ns });
             }
         }
-        match check(&Directory, &events, SEARCH_BOUND) {
+        let judged = judged(&events, dirs.len() as u32);
+        match check(&Directory, &judged, SEARCH_BOUND) {
             Verdict::Explained => Ok(()),
             Verdict::Contradiction(why) => Err(why),
             Verdict::TooHard => Err("too many orders to try; use fewer callers".into()),
@@ -137,10 +138,50 @@ impl Exercise for Names {
 
 type Seen = Event<Op, Answer>;
 
+/// An operation, and whether a caller on another mount has changed one of a
+/// rename's names meanwhile.
+#[derive(Clone, Debug)]
+struct Judged {
+    op: Op,
+    raced: bool,
+}
+
+/// What to judge. Caller `n` is on mount `n % mounts`.
+fn judged(events: &[Seen], mounts: u32) -> Vec<Event<Judged, Answer>> {
+    let raced = |event: &Seen, from, to| {
+        events.iter().any(|other| {
+            other.caller % mounts != event.caller % mounts
+                && other.invoked_ns <= event.returned_ns
+                && event.invoked_ns <= other.returned_ns
+                && other.changed().iter().flatten().any(|name| [from, to].contains(name))
+        })
+    };
+    let judge = |event: &Seen| {
+        let Event { caller, op, result, invoked_ns, returned_ns } = event.clone();
+        let raced = matches!(op, Op::Rename { from, to, .. } if raced(event, from, to));
+        Event { caller, op: Judged { op, raced }, result, invoked_ns, returned_ns }
+    };
+    events.iter().map(judge).collect()
+}
+
+impl Seen {
+    /// The names that it has changed.
+    fn changed(&self) -> [Option<u8>; 2] {
+        match (&self.op, &self.result) {
+            (Op::Create { name }, Answer::Inode(_))
+            | (Op::Unlink { name } | Op::Link { to: name, .. }, Answer::Done) => {
+                [Some(*name), None]
+            }
+            (Op::Rename { from, to, .. }, Answer::Done) => [Some(*from), Some(*to)],
+            _ => [None, None],
+        }
+    }
+}
+
 struct Directory;
 
 impl Sequential for Directory {
-    type Op = Op;
+    type Op = Judged;
     type Result = Answer;
     type State = BTreeMap<u8, u64>;
 
@@ -148,9 +189,9 @@ impl Sequential for Directory {
         BTreeMap::new()
     }
 
-    fn apply(&self, state: &Self::State, op: &Op, answer: &Answer) -> Option<Self::State> {
+    fn apply(&self, state: &Self::State, asked: &Judged, answer: &Answer) -> Option<Self::State> {
         let mut next = state.clone();
-        let right = match (op, answer) {
+        let right = match (&asked.op, answer) {
             (Op::Create { name }, Answer::Inode(inode)) => next.insert(*name, *inode).is_none(),
             (Op::Create { name }, Answer::Exists) => state.contains_key(name),
             (Op::Unlink { name }, Answer::Done) => next.remove(name).is_some(),
@@ -163,7 +204,7 @@ impl Sequential for Directory {
                 rename(&mut next, *from, *to) && !(*keep && state.contains_key(to))
             }
             (Op::Rename { from, to, keep: true }, Answer::Exists) => {
-                state.contains_key(from) && state.contains_key(to)
+                (asked.raced || state.contains_key(from)) && state.contains_key(to)
             }
             (Op::Link { to, .. }, Answer::Exists) => state.contains_key(to),
             // Linux links nothing that seems to have no name left, and what it
@@ -176,8 +217,22 @@ impl Sequential for Directory {
         right.then_some(next)
     }
 
-    fn only_looks(&self, op: &Op, answer: &Answer) -> bool {
-        matches!(op, Op::Lookup { .. }) || matches!(answer, Answer::Exists | Answer::Missing)
+    /// Linux looks `from` up, then `to`, and does nothing if both are one file
+    /// (or, for `keep`, if there is a `to`). On one mount nothing can happen
+    /// between the two; another mount may move the file from the one name to the other.
+    fn otherwise(
+        &self,
+        state: &Self::State,
+        asked: &Judged,
+        answer: &Answer,
+    ) -> Option<Self::State> {
+        let Op::Rename { from, to, .. } = asked.op else { return None };
+        let nothing = asked.raced && *answer == Answer::Done && from != to;
+        (nothing && state.contains_key(&to)).then(|| state.clone())
+    }
+
+    fn only_looks(&self, asked: &Judged, answer: &Answer) -> bool {
+        matches!(asked.op, Op::Lookup { .. }) || matches!(answer, Answer::Exists | Answer::Missing)
     }
 }
 
@@ -200,7 +255,7 @@ mod tests {
     }
 
     fn verdict(events: &[Seen]) -> Verdict {
-        check(&Directory, events, 10_000)
+        check(&Directory, &judged(events, 2), 10_000)
     }
 
     #[test]
@@ -228,5 +283,19 @@ mod tests {
         let mut other = good.to_vec();
         other.push(found(1, Answer::Inode(6)));
         assert!(matches!(verdict(&other), Verdict::Contradiction(_)));
+    }
+
+    #[test]
+    fn only_renames_of_two_mounts_may_both_have_moved_one_name() {
+        let made = seen(Op::Create { name: 0 }, Answer::Inode(5), 0, 10);
+        let moved = |caller, invoked_ns| {
+            let op = Op::Rename { from: 0, to: 1, keep: false };
+            Event { caller, ..seen(op, Answer::Done, invoked_ns, invoked_ns + 20) }
+        };
+        let both = |one, two| verdict(&[made.clone(), one, two]);
+        assert_eq!(both(moved(0, 20), moved(1, 30)), Verdict::Explained);
+        let refused = |verdict| matches!(verdict, Verdict::Contradiction(_));
+        assert!(refused(both(moved(0, 20), moved(2, 30))), "on one mount");
+        assert!(refused(both(moved(0, 20), moved(1, 50))), "one after the other");
     }
 }

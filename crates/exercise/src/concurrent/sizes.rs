@@ -34,15 +34,22 @@ pub enum Op {
     Append,
     Stat,
     /// `SEEK_END`, which some file systems answer in another way than `fstat`.
-    SeekEnd,
+    /// If not `exact`, it may be too far, and never too near.
+    SeekEnd {
+        exact: bool,
+    },
 }
 
-pub struct Sizes {
+/// `EXACT`: `SEEK_END` too must tell how long it is.
+pub struct Asked<const EXACT: bool> {
     file: File,
     append: File,
 }
 
-impl Exercise for Sizes {
+pub type Sizes = Asked<false>;
+pub type Ends = Asked<true>;
+
+impl<const EXACT: bool> Exercise for Asked<EXACT> {
     type Op = Op;
     /// The size, if it was asked.
     type Result = Option<u64>;
@@ -65,7 +72,7 @@ impl Exercise for Sizes {
             0..3 => Op::Truncate { to: STEP * rng.u64(..MAX_STEPS) },
             3..6 => Op::Write { at: STEP * rng.u64(..MAX_STEPS) },
             6..10 => Op::Append,
-            10..12 => Op::SeekEnd,
+            10..12 => Op::SeekEnd { exact: EXACT },
             _ => Op::Stat,
         }
     }
@@ -77,7 +84,7 @@ impl Exercise for Sizes {
             Op::Write { at } => self.file.write_all_at(&step, at).map(|()| None),
             Op::Append => self.append.write_all(&step).map(|()| None),
             Op::Stat => self.file.metadata().map(|m| Some(m.len())),
-            Op::SeekEnd => {
+            Op::SeekEnd { .. } => {
                 let end = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::End(0));
                 end.map(Some).map_err(Into::into)
             }
@@ -115,12 +122,13 @@ impl Sequential for Size {
             Op::Truncate { to } => Some(to),
             Op::Write { at } => Some((*size).max(at + STEP)),
             Op::Append => Some(size + STEP),
-            Op::Stat | Op::SeekEnd => (*seen == Some(*size)).then_some(*size),
+            Op::SeekEnd { exact: false } => seen.is_some_and(|end| end >= *size).then_some(*size),
+            Op::Stat | Op::SeekEnd { exact: true } => (*seen == Some(*size)).then_some(*size),
         }
     }
 
     fn only_looks(&self, op: &Op, _: &Option<u64>) -> bool {
-        matches!(op, Op::Stat | Op::SeekEnd)
+        matches!(op, Op::Stat | Op::SeekEnd { .. })
     }
 }
 
@@ -181,6 +189,16 @@ mod tests {
         assert!(matches!(verdict(&lost), Verdict::Contradiction(_)));
         let cut = [(Write { at: 160 }, None), (Truncate { to: 32 }, None), (Stat, Some(176))];
         assert!(matches!(verdict(&cut), Verdict::Contradiction(_)));
+    }
+
+    #[test]
+    fn an_end_is_never_too_near_and_only_where_it_may_be_too_far() {
+        let end = |exact, seen| {
+            verdict(&[(Op::Append, None), (Op::SeekEnd { exact }, Some(seen))])
+                == Verdict::Explained
+        };
+        assert!(end(true, 16) && end(false, 16) && end(false, 32));
+        assert!(!end(true, 32) && !end(true, 0) && !end(false, 0));
     }
 
     /// A write within the file changes nothing, but may do so after a cut that

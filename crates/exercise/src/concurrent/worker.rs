@@ -3,7 +3,7 @@
 use super::appends::Appends;
 use super::blocks::Blocks;
 use super::names::Names;
-use super::sizes::Sizes;
+use super::sizes::{Ends, Sizes};
 use super::{Exercise, Kind, Plan};
 use crate::Outcome;
 use crate::linear::Event;
@@ -65,6 +65,7 @@ pub fn run_worker_if_asked() -> Outcome<bool> {
         Kind::Appends => work::<Appends>(&task),
         Kind::Names => work::<Names>(&task),
         Kind::Sizes => work::<Sizes>(&task),
+        Kind::Ends => work::<Ends>(&task),
     }?;
     Ok(true)
 }
@@ -149,6 +150,7 @@ impl Running {
             Kind::Appends => Appends::prepare(first),
             Kind::Names => Names::prepare(first),
             Kind::Sizes => Sizes::prepare(first),
+            Kind::Ends => Ends::prepare(first),
         }?;
         let start_ns = now_ns() + START_AFTER.as_nanos() as u64;
         let mut running = Self { kind, plan: plan.clone(), dirs, workers: Vec::new() };
@@ -170,6 +172,7 @@ impl Running {
             Kind::Appends => self.judge::<Appends>(workers),
             Kind::Names => self.judge::<Names>(workers),
             Kind::Sizes => self.judge::<Sizes>(workers),
+            Kind::Ends => self.judge::<Ends>(workers),
         };
         let (kind, plan, mounts) = (self.kind, &self.plan, self.dirs.len());
         done.map_err(|e| format!("{kind:?} with {plan:?} on {mounts} mounts: {e}"))

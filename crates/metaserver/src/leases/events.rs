@@ -185,6 +185,11 @@ impl Events {
         Some(self.sessions.get(&session)?.outstanding.get(&number)?.since_ms)
     }
 
+    /// What an event says that waits to be obeyed.
+    pub fn ask(&self, session: SessionId, number: u64) -> Option<&Ask> {
+        Some(&self.sessions.get(&session)?.outstanding.get(&number)?.ask)
+    }
+
     /// The same event, if it is on its way.
     pub fn number(&self, session: SessionId, ask: &Ask) -> Option<u64> {
         self.sessions.get(&session)?.numbers.get(ask).copied()
@@ -227,6 +232,12 @@ impl Events {
         known.lapse = Some(known.push(Ask::Attributes(FileId::ROOT), now_ms));
     }
 
+    /// The event with whose acknowledgement a session says that it has given everything
+    /// up, if one is outstanding.
+    pub fn lapse_of(&self, session: SessionId) -> Option<u64> {
+        self.sessions.get(&session)?.lapse
+    }
+
     /// What a session that has received `have` has to be told, and whether it
     /// has to give up everything. `None`: nothing.
     pub fn news(&self, session: SessionId, have: u64) -> Option<(Vec<Event>, bool)> {
@@ -243,6 +254,9 @@ impl Events {
     pub fn end(&mut self, session: SessionId) {
         if let Some(known) = self.sessions.remove(&session) {
             self.polled -= usize::from(known.polled);
+            // An acknowledgement of its events that comes in a later session of the same
+            // client must mean none of that one's.
+            self.base = self.base.max(known.last);
         }
     }
 }

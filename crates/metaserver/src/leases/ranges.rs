@@ -16,8 +16,11 @@ pub const BLOCK_BYTES: u64 = 4096;
 const FIRST_EXTENSION_BYTES: u64 = 1 << 20;
 /// And at most so much more.
 const MAX_EXTENSION_BYTES: u64 = 64 << 20;
-/// The most pieces of leases that one session may ask for.
+/// The most pieces of leases that one session may hold; who asks for more gives
+/// others up.
 pub const MAX_PIECES: usize = 65_536;
+/// This part more, until it has given them up.
+const SPARE_PART: usize = 16;
 
 /// What is held of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +43,8 @@ struct Piece {
 struct Held {
     pieces: Vec<Piece>,
     extension_bytes: u64,
+    /// Grows with each grant, among all files of all sessions.
+    granted: u64,
 }
 
 impl Held {
@@ -120,15 +125,53 @@ pub fn whole(file: FileId, mode: LeaseMode) -> LeaseRange {
     LeaseRange { file, start: 0, end: TO_THE_END, mode }
 }
 
+/// Whether a session may be granted a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// It may.
+    Yes,
+    /// It may, and has to give others up.
+    Instead,
+    /// Not before it has given others up.
+    No,
+}
+
 /// All leases.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ranges {
     files: BTreeMap<FileId, BTreeMap<SessionId, Held>>,
     files_of: BTreeMap<SessionId, BTreeSet<FileId>>,
+    /// The same by [`Held::granted`].
+    by_age: BTreeMap<(SessionId, u64), FileId>,
     pieces: BTreeMap<SessionId, usize>,
+    grants: u64,
+    most: usize,
+}
+
+impl Default for Ranges {
+    fn default() -> Self {
+        Self::with_limit(MAX_PIECES)
+    }
 }
 
 impl Ranges {
+    /// With another bound than usual for the pieces of each session.
+    pub fn with_limit(most: usize) -> Self {
+        Self {
+            files: BTreeMap::new(),
+            files_of: BTreeMap::new(),
+            by_age: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+            grants: 0,
+            most,
+        }
+    }
+
+    /// Sets the bound for the pieces of each session.
+    pub fn limit(&mut self, most: usize) {
+        self.most = most;
+    }
+
     fn held(&self, session: SessionId, file: FileId) -> Option<&Held> {
         self.files.get(&file)?.get(&session)
     }
@@ -209,15 +252,34 @@ impl Ranges {
         LeaseRange { end, ..lease.clone() }
     }
 
-    /// Whether a session may ask for more.
-    pub fn has_room(&self, session: SessionId) -> bool {
-        self.pieces.get(&session).copied().unwrap_or(0) < MAX_PIECES
+    /// Whether a session may hold more.
+    pub fn room(&self, session: SessionId) -> Room {
+        let held = self.pieces.get(&session).copied().unwrap_or(0);
+        match held {
+            _ if held < self.most => Room::Yes,
+            _ if held < self.most + self.spare() => Room::Instead,
+            _ => Room::No,
+        }
+    }
+
+    /// How much more a session may hold until it has given others up.
+    pub fn spare(&self) -> usize {
+        self.most.div_ceil(SPARE_PART)
+    }
+
+    /// The files of which a session holds something, the one first that it was
+    /// granted something of longest ago.
+    pub fn oldest(&self, session: SessionId) -> impl Iterator<Item = FileId> {
+        self.by_age.range((session, 0)..=(session, u64::MAX)).map(|(_, file)| *file)
     }
 
     /// Gives a session `granted`, of which it had asked for `asked`. Nobody is
     /// in the way any more.
     pub fn grant(&mut self, session: SessionId, granted: &LeaseRange, asked: Option<&LeaseRange>) {
+        self.grants += 1;
+        let number = self.grants;
         self.change(session, granted.file, |held| {
+            held.granted = number;
             held.apply(granted.start, granted.end, |hold| {
                 let hold = hold.unwrap_or(Hold { mode: granted.mode, asked: false });
                 Some(Hold { mode: hold.mode.max(granted.mode), ..hold })
@@ -251,6 +313,16 @@ impl Ranges {
         held
     }
 
+    /// What a session may write of a file is another's from now on.
+    pub fn hand_over(&mut self, from: SessionId, file: FileId, to: SessionId) {
+        let pieces = self.held(from, file).map_or_else(Vec::new, |held| held.pieces.clone());
+        self.drop_file(from, file);
+        for piece in pieces.iter().filter(|piece| piece.hold.mode == LeaseMode::Write) {
+            let (start, end, mode) = (piece.start, piece.end, LeaseMode::Write);
+            self.grant(to, &LeaseRange { file, start, end, mode }, None);
+        }
+    }
+
     /// The files of which a session holds something.
     pub fn files_of(&self, session: SessionId) -> Vec<FileId> {
         self.files_of.get(&session).into_iter().flatten().copied().collect()
@@ -259,9 +331,15 @@ impl Ranges {
     fn change(&mut self, session: SessionId, file: FileId, change: impl FnOnce(&mut Held)) {
         let of_file = self.files.entry(file).or_default();
         let held = of_file.entry(session).or_default();
-        let before = held.pieces.len();
+        let (before, age) = (held.pieces.len(), held.granted);
         change(held);
         let after = held.pieces.len();
+        if after == 0 || age != held.granted {
+            self.by_age.remove(&(session, age));
+        }
+        if after > 0 {
+            self.by_age.insert((session, held.granted), file);
+        }
         if after == 0 {
             of_file.remove(&session);
         }
@@ -401,14 +479,34 @@ mod tests {
                         }
                     }
                     prop_assert!(!any || !ranges.files_of(SessionId(who)).is_empty());
+                    let by_age: Vec<_> = ranges.oldest(SessionId(who)).collect();
+                    prop_assert_eq!(by_age, ranges.files_of(SessionId(who)));
                 }
             }
             for who in 0..3 {
                 ranges.drop_file(SessionId(who), FILE);
             }
             prop_assert!(ranges.files.is_empty() && ranges.pieces.is_empty());
-            prop_assert!(ranges.files_of.is_empty());
+            prop_assert!(ranges.files_of.is_empty() && ranges.by_age.is_empty());
         }
+    }
+
+    #[test]
+    fn at_the_bound_the_files_go_that_were_granted_longest_ago() {
+        let mut ranges = Ranges::with_limit(3);
+        let me = SessionId(1);
+        let mut grant = |file| {
+            let room = ranges.room(me);
+            ranges.grant(me, &whole(FileId(file), LeaseMode::Read), None);
+            room
+        };
+        assert_eq!([1, 2, 3].map(&mut grant), [Room::Yes; 3]);
+        assert_eq!([4, 1].map(&mut grant), [Room::Instead, Room::No]);
+        assert_eq!(ranges.oldest(me).collect::<Vec<_>>(), [2, 3, 4, 1].map(FileId));
+        ranges.drop_file(me, FileId(3));
+        ranges.give_up(me, &whole(FileId(4), LeaseMode::Write));
+        assert_eq!(ranges.oldest(me).collect::<Vec<_>>(), [2, 1].map(FileId));
+        assert_eq!((ranges.room(me), ranges.room(SessionId(2))), (Room::Yes, Room::Yes));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Whether waiting for a lock would close a circle of owners that wait for
 //! each other.
 
-use super::{Locks, Owner};
+use super::{Locks, Owner, Waits};
 use std::collections::BTreeSet;
 use weir_wire::lock::Lock;
 
@@ -10,8 +10,8 @@ const MAX_STEPS: usize = 10_000;
 
 impl Locks {
     /// Whether somebody in the way of `lock` waits, over however many others,
-    /// for something that `owner` holds. Locks of `flock(2)` do not count, as
-    /// on Linux.
+    /// for something that `owner` holds. Those who did not ask to be told
+    /// (`flock(2)`, and locks of open files) do not count, as on Linux.
     pub(super) fn would_deadlock(&self, owner: Owner, lock: &Lock) -> bool {
         let mut seen = BTreeSet::new();
         let mut todo: Vec<Owner> = self.all_in_the_way(owner, lock).map(|(o, _)| o).collect();
@@ -25,7 +25,8 @@ impl Locks {
             let session = blocker.session;
             let waits = self.waiters.range((session, 0)..=(session, u64::MAX));
             for (_, waiter) in waits {
-                if !waiter.granted && Owner::of(session, &waiter.lock) == blocker {
+                let links = waiter.counts && waiter.state == Waits::Queued;
+                if links && Owner::of(session, &waiter.lock) == blocker {
                     todo.extend(self.all_in_the_way(blocker, &waiter.lock).map(|(o, _)| o));
                 }
             }

@@ -12,14 +12,15 @@ mod model_tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{ErrorKind, FileId, SessionId};
-use weir_wire::lock::{Lock, LockMode, LockOutcome, apply, conflict};
+use weir_wire::lock::{Lock, LockMode, LockOutcome, LockWait, apply, conflict};
 
 /// The most locks of one session.
 pub const MAX_LOCKS: usize = 65_536;
 /// The most requests of one session that wait.
 pub const MAX_WAITING: usize = 4096;
 /// A request that waits and is not asked for again for so long is forgotten,
-/// milliseconds.
+/// milliseconds. So is that one was granted and its client told: a client that
+/// did not hear it has asked again by then, or said that it waits no longer.
 pub const PATIENCE_MS: u64 = 40_000;
 
 /// Who holds a lock.
@@ -30,12 +31,47 @@ struct Owner {
     flock: bool,
 }
 
-/// A request that waits, or was granted while it did and has not been told.
+/// A request that waits, or has waited.
 #[derive(Clone, Debug)]
 struct Waiter {
     lock: Lock,
-    granted: bool,
+    /// Whether it may be a link of a deadlock.
+    counts: bool,
+    state: Waits,
+    /// When it was asked for last, or told.
     asked_ms: u64,
+}
+
+/// What a session holds.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Files that it has locks on, and how many.
+    files: BTreeMap<FileId, usize>,
+    /// Of all files: asked for with every request.
+    all: usize,
+}
+
+impl Counts {
+    /// The locks on a file were `before`, and are `now`, of one of its owners.
+    fn change(&mut self, file: FileId, before: usize, now: usize) {
+        self.all = self.all + now - before;
+        let of_file = self.files.entry(file).or_default();
+        *of_file = *of_file + now - before;
+        if *of_file == 0 {
+            self.files.remove(&file);
+        }
+    }
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// Somebody stands in the way.
+    Queued,
+    /// The lock is held, and nobody was there to be told.
+    Granted,
+    /// The lock is held, and an answer that says so was sent.
+    Told,
 }
 
 /// A waiting request: its session and number.
@@ -45,8 +81,7 @@ pub type WaitId = (SessionId, u64);
 #[derive(Debug, Default)]
 pub struct Locks {
     files: BTreeMap<FileId, BTreeMap<Owner, Vec<Lock>>>,
-    /// Files that each session has locks on, and how many.
-    counts: BTreeMap<SessionId, BTreeMap<FileId, usize>>,
+    counts: BTreeMap<SessionId, Counts>,
     waiters: BTreeMap<WaitId, Waiter>,
     /// Waiting requests of each file in the order of their arrival.
     queues: BTreeMap<FileId, Vec<(u64, WaitId)>>,
@@ -71,7 +106,7 @@ impl Locks {
         session: SessionId,
         number: u64,
         lock: &Lock,
-        wait: bool,
+        wait: LockWait,
         now_ms: u64,
         granted: &mut Vec<WaitId>,
     ) -> Result<LockOutcome, ErrorKind> {
@@ -79,10 +114,11 @@ impl Locks {
         let id = (session, number);
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.asked_ms = now_ms;
-            if !waiter.granted {
+            if waiter.state == Waits::Queued {
                 return Ok(LockOutcome::Waiting);
             }
-            self.waiters.remove(&id);
+            // Should this answer be lost too, it is asked for once more.
+            waiter.state = Waits::Told;
             return Ok(LockOutcome::Granted);
         }
         let owner = Owner::of(session, lock);
@@ -104,19 +140,22 @@ impl Locks {
             self.grant_waiting(lock.file, granted);
             return Ok(LockOutcome::Granted);
         }
-        if !wait {
+        if wait == LockWait::No {
             return Ok(LockOutcome::Conflict);
         }
-        let mine = (session, 0)..=(session, u64::MAX);
-        if self.waiters.range(mine).count() >= MAX_WAITING {
+        let mine = self.waiters.range((session, 0)..=(session, u64::MAX));
+        if mine.filter(|(_, waiter)| waiter.state != Waits::Told).count() >= MAX_WAITING {
             return Err(ErrorKind::NoLocks);
         }
-        if !lock.flock && self.would_deadlock(owner, lock) {
+        let counts = wait == LockWait::UnlessDeadlock;
+        if counts && self.would_deadlock(owner, lock) {
             return Err(ErrorKind::Deadlock);
         }
-        self.waiters.insert(id, Waiter { lock: lock.clone(), granted: false, asked_ms: now_ms });
+        let (lock, state) = (lock.clone(), Waits::Queued);
+        let file = lock.file;
+        self.waiters.insert(id, Waiter { lock, counts, state, asked_ms: now_ms });
         self.arrivals += 1;
-        self.queues.entry(lock.file).or_default().push((self.arrivals, id));
+        self.queues.entry(file).or_default().push((self.arrivals, id));
         Ok(LockOutcome::Waiting)
     }
 
@@ -130,14 +169,35 @@ impl Locks {
         Ok(())
     }
 
-    /// Requests of the session with smaller numbers are over.
-    pub fn raise_floor(&mut self, session: SessionId, floor: u64) {
+    /// An answer that says that it was granted has been sent.
+    pub fn told(&mut self, id: WaitId, now_ms: u64) {
+        if let Some(waiter) = self.waiters.get_mut(&id)
+            && waiter.state == Waits::Granted
+        {
+            (waiter.state, waiter.asked_ms) = (Waits::Told, now_ms);
+        }
+    }
+
+    /// Requests of the session with smaller numbers are over. What one of them was
+    /// granted and nobody was told of is given back.
+    pub fn raise_floor(&mut self, session: SessionId, floor: u64, granted: &mut Vec<WaitId>) {
         let known = self.floors.entry(session).or_default();
         *known = floor.max(*known);
         let over: Vec<WaitId> =
             self.waiters.range((session, 0)..(session, floor)).map(|(id, _)| *id).collect();
         for id in over {
-            self.forget_waiter(id);
+            self.give_back(id, granted);
+        }
+    }
+
+    /// Forgets a request; a lock that nobody knows of goes with it.
+    fn give_back(&mut self, id: WaitId, granted: &mut Vec<WaitId>) {
+        let Some(waiter) = self.waiters.get(&id).cloned() else { return };
+        self.forget_waiter(id);
+        if waiter.state == Waits::Granted {
+            let none = Lock { mode: LockMode::Unlock, ..waiter.lock };
+            self.take(Owner::of(id.0, &none), &none);
+            self.grant_waiting(none.file, granted);
         }
     }
 
@@ -161,7 +221,8 @@ impl Locks {
 
     /// Waits no longer. Whether it was granted meanwhile.
     pub fn cancel(&mut self, session: SessionId, number: u64) -> bool {
-        let granted = self.waiters.get(&(session, number)).is_some_and(|waiter| waiter.granted);
+        let granted = self.waiters.get(&(session, number));
+        let granted = granted.is_some_and(|waiter| waiter.state != Waits::Queued);
         self.forget_waiter((session, number));
         // Should a copy of the request still be on its way, it comes too late:
         // the client raises the floor with its next request.
@@ -187,7 +248,7 @@ impl Locks {
         for id in mine {
             self.forget_waiter(id);
         }
-        for file in self.counts.remove(&session).unwrap_or_default().into_keys() {
+        for file in self.counts.remove(&session).unwrap_or_default().files.into_keys() {
             if let Some(owners) = self.files.get_mut(&file) {
                 owners.retain(|owner, _| owner.session != session);
                 if owners.is_empty() {
@@ -202,31 +263,28 @@ impl Locks {
     /// what such were granted.
     pub fn forget_abandoned(&mut self, now_ms: u64, granted: &mut Vec<WaitId>) {
         let old = |waiter: &Waiter| now_ms.saturating_sub(waiter.asked_ms) >= PATIENCE_MS;
-        let abandoned: Vec<(WaitId, Waiter)> = self
-            .waiters
-            .iter()
-            .filter(|(_, waiter)| old(waiter))
-            .map(|(id, waiter)| (*id, waiter.clone()))
-            .collect();
-        for (id, waiter) in abandoned {
-            self.forget_waiter(id);
-            if waiter.granted {
-                let none = Lock { mode: LockMode::Unlock, ..waiter.lock };
-                self.take(Owner::of(id.0, &none), &none);
-                self.grant_waiting(none.file, granted);
-            }
+        let abandoned: Vec<WaitId> =
+            self.waiters.iter().filter(|(_, waiter)| old(waiter)).map(|(id, _)| *id).collect();
+        for id in abandoned {
+            self.give_back(id, granted);
         }
+    }
+
+    /// The process itself was away: that was nobody else's silence.
+    pub fn forgive(&mut self, now_ms: u64) {
+        self.waiters.values_mut().for_each(|waiter| waiter.asked_ms = now_ms);
     }
 
     /// Locks that are held, and requests that wait.
     pub fn totals(&self) -> (usize, usize) {
-        let held = self.counts.values().flat_map(BTreeMap::values).sum();
-        (held, self.waiters.len())
+        let held = self.counts.values().map(|counts| counts.all).sum();
+        let waiting = self.waiters.values().filter(|waiter| waiter.state != Waits::Told);
+        (held, waiting.count())
     }
 
     /// How many locks a session holds.
     pub fn count(&self, session: SessionId) -> usize {
-        self.counts.get(&session).map_or(0, |files| files.values().sum())
+        self.counts.get(&session).map_or(0, |counts| counts.all)
     }
 
     fn held(&self, file: FileId, owner: Owner) -> &[Lock] {
@@ -253,25 +311,18 @@ impl Locks {
     fn take(&mut self, owner: Owner, lock: &Lock) {
         let owners = self.files.entry(lock.file).or_default();
         let held = owners.entry(owner).or_default();
+        let before = held.len();
         apply(held, lock);
-        if held.is_empty() {
+        let now = held.len();
+        if now == 0 {
             owners.remove(&owner);
         }
-        let of_session = |owners: &BTreeMap<Owner, Vec<Lock>>| {
-            let mine = owners.iter().filter(|(other, _)| other.session == owner.session);
-            mine.map(|(_, held)| held.len()).sum::<usize>()
-        };
-        let now = of_session(owners);
         if owners.is_empty() {
             self.files.remove(&lock.file);
         }
         let counts = self.counts.entry(owner.session).or_default();
-        if now == 0 {
-            counts.remove(&lock.file);
-        } else {
-            counts.insert(lock.file, now);
-        }
-        if counts.is_empty() {
+        counts.change(lock.file, before, now);
+        if counts.all == 0 {
             self.counts.remove(&owner.session);
         }
     }
@@ -290,13 +341,13 @@ impl Locks {
         for id in queue {
             let Some(waiter) = self.waiters.get(&id) else { continue };
             let (lock, owner) = (waiter.lock.clone(), Owner::of(id.0, &waiter.lock));
-            if waiter.granted || self.in_the_way(owner, &lock).is_some() {
+            if waiter.state != Waits::Queued || self.in_the_way(owner, &lock).is_some() {
                 continue;
             }
             self.take(owner, &lock);
             self.leave_queue(file, id);
             if let Some(waiter) = self.waiters.get_mut(&id) {
-                waiter.granted = true;
+                waiter.state = Waits::Granted;
             }
             granted.push(id);
         }

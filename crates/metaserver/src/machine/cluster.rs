@@ -241,8 +241,11 @@ impl Cluster {
             let mut record = record.clone();
             for target in record.targets.iter_mut().filter(|t| done(t)) {
                 tracing::info!(server = server.0, target = target.target.0, "up to date again");
-                *target =
-                    TargetRecord { state: TargetState::Online, since: self.next_epoch(), ..*target };
+                *target = TargetRecord {
+                    state: TargetState::Online,
+                    since: self.next_epoch(),
+                    ..*target
+                };
             }
             servers.push((server, record));
         }
@@ -385,6 +388,8 @@ impl Cluster {
                 .map(|t| TargetEntry {
                     target: t.target,
                     state: t.state,
+                    since: t.since,
+                    draining: false,
                     usage: self.usage(t.target),
                 })
                 .collect(),

@@ -52,6 +52,8 @@ pub(super) fn is_data(op: Op) -> bool {
             | Op::Punch
             | Op::Allocate
             | Op::Seek
+            | Op::Fence
+            | Op::Copy
     )
 }
 

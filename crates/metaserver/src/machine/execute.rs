@@ -13,6 +13,7 @@ use weir_types::limits::MAX_SLOTS;
 use weir_types::{
     Caller, Decode, Error, ErrorKind, FileId, FileKind, Result, Retry, SessionId, SlotSequence,
 };
+use weir_wire::lease::SIZE_UNKNOWN;
 use weir_wire::message::Op;
 use weir_wire::meta::{MetaPrefix, MutationId, OpenFile};
 
@@ -90,7 +91,10 @@ impl<E: Engine> MetaMachine<E> {
             self.spare_id = None;
             self.background.look_again();
         }
-        let (reply, effects) = done?;
+        let (mut reply, effects) = done?;
+        if effects.size_unknown {
+            reply.keep = SIZE_UNKNOWN;
+        }
         let objects_follow = effects.objects_follow;
         self.apply(session, effects);
         Ok(Done { reply, objects_follow })
@@ -189,14 +193,15 @@ impl<E: Engine> MetaMachine<E> {
         if let Some((file, rights)) = effects.opened {
             self.opens.open(session, file, rights);
         }
+        if effects.reasserts_anew {
+            self.opens.begin_again(session);
+        }
         for (file, rights) in effects.reasserted {
             self.opens.open(session, file, rights);
         }
         for file in effects.closed {
-            if self.opens.close(session, file) && self.orphans.contains(&file) {
-                self.background.collect(file);
-            }
-            self.closed(session, file);
+            let by_all = self.opens.close(session, file);
+            self.left(session, file, by_all, effects.unconfirmed.contains(&file));
         }
         if let Some(file) = effects.orphaned {
             self.orphans.insert(file);
@@ -204,6 +209,21 @@ impl<E: Engine> MetaMachine<E> {
         if effects.dead_list {
             self.background.dead_lists = true;
         }
+    }
+
+    /// A session may have closed a file for the last time. `by_all`: nobody has it open.
+    /// `unconfirmed`: what it wrote may come yet.
+    pub(super) fn left(
+        &mut self,
+        session: SessionId,
+        file: FileId,
+        by_all: bool,
+        unconfirmed: bool,
+    ) {
+        if by_all && self.orphans.contains(&file) {
+            self.background.collect(file);
+        }
+        self.closed(session, file, unconfirmed);
     }
 
     /// The kept result of a mutation that has been done; `None` if it is new.

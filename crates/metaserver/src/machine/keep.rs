@@ -5,16 +5,18 @@ use super::servers::fault;
 use super::{Answer, MetaMachine, Moment, Reply, request};
 use crate::leases::beliefs::Added;
 use crate::leases::events::Ask;
-use crate::leases::ranges::whole;
+use crate::leases::ranges::{Room, whole};
 use crate::ops::Unsettled;
 use crate::ops::scope::{self, Told};
 use weir_metastore::Engine;
 use weir_types::codec::Reader;
-use weir_types::{Attr, Decode, ErrorKind, FileId, FileKind, Result, SessionId};
+use weir_types::{Consistency, Decode, ErrorKind, FileId, FileKind, Result, SessionId};
 use weir_wire::Rights;
-use weir_wire::lease::{KEEP_ATTRIBUTES, KEEP_NAMES, LEASE_READ, LEASE_WRITE, LeaseMode};
+use weir_wire::lease::{
+    KEEP_ATTRIBUTES, KEEP_NAMES, LEASE_READ, LEASE_WRITE, LeaseMode, SIZE_UNKNOWN,
+};
 use weir_wire::message::Op;
-use weir_wire::meta::{CreateRequest, OpenRequest, Removed};
+use weir_wire::meta::{CreateRequest, OpenFile, OpenRequest, Removed};
 
 impl<E: Engine> MetaMachine<E> {
     /// Says in an answer what of it may be kept, and notes that it is.
@@ -43,12 +45,16 @@ impl<E: Engine> MetaMachine<E> {
         let mut keep = self.keep(session, &told, now);
         if matches!(op, Op::Open | Op::Create)
             && let Some(rights) = self.asked_rights(op, rest)?
-            && let Ok(attr) = Attr::decode(&mut Reader::new(&reply.body))
-            && attr.kind == FileKind::File
+            && let Ok(open) = OpenFile::from_bytes(&reply.body)
+            && open.attr.kind == FileKind::File
+            && open.consistency.is_none_or(|hint| hint == Consistency::Strict)
         {
-            keep |= self.lease_with_open(session, attr.file, rights);
+            keep |= self.lease_with_open(session, open.attr.file, rights);
         }
-        reply.keep = keep;
+        if reply.keep & SIZE_UNKNOWN != 0 {
+            keep &= !KEEP_ATTRIBUTES;
+        }
+        reply.keep |= keep;
         Ok(())
     }
 
@@ -133,7 +139,7 @@ impl<E: Engine> MetaMachine<E> {
         } else {
             return 0;
         };
-        if !leases.ranges.has_room(session) {
+        if leases.ranges.room(session) != Room::Yes {
             return 0;
         }
         self.leases.ranges.grant(session, &lease, None);

@@ -7,19 +7,24 @@ use super::waiting::{Asked, Parked, ParkedTicket, Waiting, Waits};
 use super::{Answer, MetaMachine, Moment, Peer, Reply, request};
 use crate::leases::beliefs::Beliefs;
 use crate::leases::events::{Ask, Events};
-use crate::leases::ranges::{Ranges, whole, whole_blocks};
+use crate::leases::ranges::{Ranges, Room, whole, whole_blocks};
 use crate::ops::scope::{self, Scope, Told};
-use crate::ops::{Unsettled, inodes};
+use crate::ops::{Unsettled, confine, inodes};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_metastore::{Engine, Tx};
 use weir_types::codec::Reader;
 use weir_types::{Decode, Encode, Error, ErrorKind, FileId, Result, SessionId};
-use weir_wire::lease::{AcquireRequest, EventAck, Events as EventsReply, HeldLease, LeaseRange};
+use weir_wire::Rights;
+use weir_wire::lease::{
+    AcquireRequest, EventAck, Events as EventsReply, HeldLease, LeaseMode, LeaseRange,
+};
 use weir_wire::message::Op;
 use weir_wire::meta::{MetaPrefix, ReassertRequest};
 
 /// Files fenced at each tick whose writers have ended.
 const FENCES_PER_TICK: usize = 256;
+/// No session: it holds what nobody holds any more that has still to be fenced.
+pub(super) const NOBODY: SessionId = SessionId(0);
 /// A poll waits for this part of the lease time.
 const POLL_PART: u64 = 3;
 
@@ -46,6 +51,8 @@ pub(super) struct Leases {
     /// Sessions that have not said yet what they hold since the server started;
     /// `None`: that time is over.
     pub grace: Option<BTreeSet<SessionId>>,
+    /// Events by which sessions are asked to make room for more leases.
+    pub room_asked: BTreeMap<SessionId, BTreeSet<u64>>,
     polls: BTreeMap<SessionId, Poll>,
     /// When sessions polled last.
     polled_ms: BTreeMap<SessionId, u64>,
@@ -53,6 +60,8 @@ pub(super) struct Leases {
     answers: Vec<(ParkedTicket, Answer)>,
     /// Files that sessions held to write when they ended.
     pub orphaned: VecDeque<(SessionId, FileId)>,
+    /// Requests that have waited since before this time were told of.
+    pub told_until_ms: u64,
 }
 
 #[derive(Debug)]
@@ -81,6 +90,15 @@ impl Leases {
     /// A request that was told to wait gets this answer.
     pub fn answer(&mut self, ticket: ParkedTicket, answer: Answer) {
         self.answers.push((ticket, answer));
+    }
+
+    /// A session holds nothing of a file any more, but what it wrote may come yet:
+    /// as if it had died with what it held there.
+    fn disown(&mut self, session: SessionId, file: FileId) {
+        if self.ranges.writes(session, file) {
+            self.ranges.hand_over(session, file, NOBODY);
+            self.orphaned.push_back((NOBODY, file));
+        }
     }
 
     /// Names and values for people.
@@ -123,7 +141,7 @@ impl<E: Engine> MetaMachine<E> {
         match self.try_run(session, op, body, ticket, &mut asked, now)? {
             Attempted::Answered(answer) => Ok(answer),
             Attempted::Waits(waits, scope) => {
-                self.leases.waiting.check_room(session, body.len())?;
+                self.leases.waiting.check_room(session, op, body.len())?;
                 self.leases.counters.parked += 1;
                 let since_ms = now.monotonic_ms;
                 self.park(ticket, (session, op, body.to_vec(), since_ms), asked, waits, scope);
@@ -172,6 +190,13 @@ impl<E: Engine> MetaMachine<E> {
             let waits = self.ask(found, asked, now);
             return Ok(Attempted::Waits(waits, scope));
         }
+        if op == Op::Acquire
+            && let Some(claim) = scope.claims.first()
+            && !self.has_room(session, claim, now)
+        {
+            let waits = Waits { other: true, ..Waits::default() };
+            return Ok(Attempted::Waits(waits, scope));
+        }
         self.take_away(&found, now)?;
         let answer = match (op, scope.claims.first()) {
             (Op::Acquire, Some(granted)) => self.acquire(session, &prefix, rest, granted, now)?,
@@ -202,10 +227,20 @@ impl<E: Engine> MetaMachine<E> {
         if alone && op != Op::Acquire {
             return Ok(Scope::default());
         }
+        if self.limits_of(session).read_only && confine::is_change(op, rest.clone()) {
+            return Ok(Scope::default());
+        }
         let polls = self.leases.events.has_polled(session);
         let root = self.root_of(session);
         let mut tx = Tx::new(&self.engine);
         let mut scope = scope::of(&mut tx, (op, rest), root, polls).map_err(fault)?;
+        if op == Op::CommitSize
+            && scope.claims.iter().any(|it| self.leases.ranges.writes(session, it.file))
+        {
+            // It has a lease, whatever the file says by now, and may be asked for
+            // this report by who waits for that lease.
+            scope.claims.clear();
+        }
         if !self.reaches_all(session, &scope.files())? {
             // It is refused when it is run: nobody has to give anything up for it.
             return Ok(Scope::default());
@@ -214,6 +249,11 @@ impl<E: Engine> MetaMachine<E> {
             && let Some(asked) = scope.claims.first()
         {
             let lease = self.wanted(session, asked)?;
+            let rights = self.opens.rights(session, asked.file);
+            if !rights.is_some_and(|rights| may_hold(rights, asked.mode)) {
+                // As above.
+                return Ok(Scope::default());
+            }
             widened(&mut scope, lease);
         }
         Ok(scope)
@@ -230,10 +270,6 @@ impl<E: Engine> MetaMachine<E> {
         let asked = whole_blocks(asked).ok_or_else(|| invalid("a lease on no byte"))?;
         if self.leases.ranges.covers(session, &asked) {
             return Ok(self.leases.ranges.around(session, &asked));
-        }
-        if !self.leases.ranges.has_room(session) {
-            let message = "this client holds too many leases: close files";
-            return Err(Error::new(ErrorKind::Overloaded, message));
         }
         Ok(self.leases.ranges.reach(session, &asked))
     }
@@ -278,6 +314,8 @@ impl<E: Engine> MetaMachine<E> {
         self.leases.waiting.session_changed(who);
         if self.sessions.by_id.contains_key(&who) {
             self.leases.events.lapse(who, now.monotonic_ms);
+            // There is room for events again.
+            self.leases.waiting.others_changed();
             self.answer_poll(who, false);
             tracing::warn!(session = who.0, "a client that did not answer lost its leases");
         }
@@ -328,6 +366,7 @@ impl<E: Engine> MetaMachine<E> {
             match &ask {
                 Ask::Attributes(file) => leases.beliefs.remove(session, *file),
                 Ask::Name(dir, _) if ack.forgotten => leases.beliefs.remove(session, *dir),
+                Ask::Recall(file, ..) if ack.unconfirmed => leases.disown(session, *file),
                 &Ask::Recall(file, start, end, mode) => {
                     leases.ranges.give_up(session, &LeaseRange { file, start, end, mode });
                 }
@@ -356,6 +395,9 @@ impl<E: Engine> MetaMachine<E> {
             self.leases.events.polls(session);
         }
         if asked.last {
+            for (file, by_all) in self.opens.said_all(session) {
+                self.left(session, file, by_all, false);
+            }
             self.has_reasserted(session);
         }
         Ok(lost)
@@ -374,10 +416,11 @@ impl<E: Engine> MetaMachine<E> {
             return Ok(true);
         }
         // When that time is over others may have been there.
+        let rights = self.opens.rights(session, lease.file);
         let fits = self.leases.grace.as_ref().is_some_and(|waited| waited.contains(&session))
-            && self.opens.rights(session, lease.file).is_some()
+            && rights.is_some_and(|rights| may_hold(rights, lease.mode))
             && ranges.in_the_way(session, &lease).is_empty()
-            && ranges.has_room(session);
+            && ranges.room(session) != Room::No;
         if fits {
             let all = lease == whole(lease.file, lease.mode);
             let asked = (!all).then_some(&lease);
@@ -402,9 +445,15 @@ impl<E: Engine> MetaMachine<E> {
     }
 
     /// The last open of a file in a session is gone, and its leases with it.
-    pub(super) fn closed(&mut self, session: SessionId, file: FileId) {
-        if self.opens.rights(session, file).is_none() && self.leases.ranges.drop_file(session, file)
-        {
+    /// `unconfirmed`: what it wrote may come yet.
+    pub(super) fn closed(&mut self, session: SessionId, file: FileId, unconfirmed: bool) {
+        if self.opens.rights(session, file).is_some() {
+            return;
+        }
+        if unconfirmed {
+            self.leases.disown(session, file);
+        }
+        if self.leases.ranges.drop_file(session, file) || unconfirmed {
             self.leases.waiting.file_changed(file);
         }
     }
@@ -421,6 +470,7 @@ impl<E: Engine> MetaMachine<E> {
             self.leases.waiting.file_changed(file);
         }
         self.leases.polled_ms.remove(&session);
+        self.leases.room_asked.remove(&session);
         self.end_locks(session);
         self.leases.beliefs.end(session);
         self.leases.events.end(session);
@@ -499,6 +549,8 @@ impl<E: Engine> MetaMachine<E> {
         for who in late {
             self.leases.waiting.session_changed(who);
         }
+        // Who waits for room asks for other files if the first are not given up.
+        self.leases.waiting.others_changed();
         let due = |(session, poll): (&SessionId, &Poll)| {
             (poll.until_ms <= now.monotonic_ms).then_some(*session)
         };
@@ -506,6 +558,7 @@ impl<E: Engine> MetaMachine<E> {
         for session in due {
             self.answer_poll(session, true);
         }
+        self.tell_of_late(now);
         self.fence_orphaned()
     }
 
@@ -526,5 +579,13 @@ impl<E: Engine> MetaMachine<E> {
             self.leases.waiting.file_changed(file);
         }
         Ok(())
+    }
+}
+
+/// Whether who has a file open with these rights may have such a lease on it.
+fn may_hold(rights: Rights, mode: LeaseMode) -> bool {
+    match mode {
+        LeaseMode::Read => rights.allow(Rights::READ),
+        LeaseMode::Write => rights.allow(Rights::WRITE),
     }
 }

@@ -60,7 +60,9 @@ impl<E: Engine> MetaMachine<E> {
         if lock.mode != LockMode::Unlock {
             self.require_open(session, lock)?;
         }
-        self.table.locks.raise_floor(session, (*floor).min(*number));
+        let mut granted = Vec::new();
+        self.table.locks.raise_floor(session, (*floor).min(*number), &mut granted);
+        self.tell_granted(granted);
         if lock.mode != LockMode::Unlock {
             for holder in self.table.locks.holders(session, lock) {
                 self.take_locks_if_silent(holder, now);
@@ -97,14 +99,16 @@ impl<E: Engine> MetaMachine<E> {
     }
 
     pub(super) fn cancel_lock(&mut self, session: SessionId, asked: &CancelLockRequest) -> bool {
-        let granted = self.table.locks.cancel(session, asked.number);
+        let held = self.table.locks.cancel(session, asked.number);
         self.table.parked.remove(&(session, asked.number));
-        self.table.locks.raise_floor(session, asked.floor);
-        granted
+        let mut granted = Vec::new();
+        self.table.locks.raise_floor(session, asked.floor, &mut granted);
+        self.tell_granted(granted);
+        held
     }
 
-    /// Locks that a client held before the server started anew, and those
-    /// among them that others hold now.
+    /// Locks that a client held before the server started anew, or before it was
+    /// taken for dead, and those among them that it has lost.
     pub(super) fn reassert_locks(
         &mut self,
         session: SessionId,
@@ -113,7 +117,8 @@ impl<E: Engine> MetaMachine<E> {
         let mut lost = Vec::new();
         for lock in &asked.locks {
             let may = self.reaches_all(session, &[lock.file])?;
-            if !(may && self.table.locks.reassert(session, lock)) {
+            let open = self.require_open(session, lock).is_ok();
+            if !(may && open && self.table.locks.reassert(session, lock)) {
                 lost.push(lock.clone());
             }
         }
@@ -146,6 +151,7 @@ impl<E: Engine> MetaMachine<E> {
     fn tell_granted(&mut self, granted: Vec<WaitId>) {
         for id in granted {
             let Some((ticket, _)) = self.table.parked.remove(&id) else { continue };
+            self.table.locks.told(id, self.last_tick_ms);
             self.answer_lock(ticket, id, LockOutcome::Granted);
         }
     }
@@ -154,6 +160,11 @@ impl<E: Engine> MetaMachine<E> {
         let events = self.leases.events.last(session);
         let reply = Reply { events, ..Reply::ok(&outcome) };
         self.leases.answer(ticket, Answer::Now(reply));
+    }
+
+    /// The process itself was away.
+    pub(super) fn forgive_locks(&mut self, now: Moment) {
+        self.table.locks.forgive(now.monotonic_ms);
     }
 
     /// Requests that have waited for long ask again; what the silent hold goes.

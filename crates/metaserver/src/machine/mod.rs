@@ -12,10 +12,12 @@ mod counters;
 mod execute;
 mod export;
 mod keep;
+mod late;
 mod lease_ops;
 mod lock_ops;
 mod obstacles;
 mod restrictions;
+mod room;
 mod servers;
 mod sessions;
 mod standings;
@@ -280,6 +282,7 @@ impl<E: Engine> MetaMachine<E> {
     /// # Errors
     /// `SessionExpired` (open a new one), `Overloaded` (too many sessions).
     pub fn welcome(&mut self, hello: &Hello, now: Moment) -> Result<Welcome> {
+        self.notice_pause(now);
         let session = match hello.identity {
             Identity::Client(client) if hello.session == SessionId(0) => {
                 self.new_session(client, &hello.name, now)?
@@ -317,12 +320,27 @@ impl<E: Engine> MetaMachine<E> {
 
     /// A request. `body` is what follows the header.
     pub fn on_request(&mut self, peer: Peer, header: &Header, body: &[u8], now: Moment) -> Answer {
+        self.notice_pause(now);
         let result = match peer {
             Peer::Client(session) => self.on_client(session, header.op, body, now),
             Peer::Server(server) => self.on_server(server, header.op, body, now).map(Answer::Now),
         };
         let answer = result.unwrap_or_else(|error| Answer::Now(Reply::error(&error)));
         self.stamped(peer, header.op, answer)
+    }
+
+    /// If the process itself was away (stopped, or its machine), nobody else was
+    /// silent: what they said meanwhile lies unread. The first to notice may be
+    /// a request, before the next tick.
+    fn notice_pause(&mut self, now: Moment) {
+        if now.monotonic_ms.saturating_sub(self.last_tick_ms) <= LONG_TICK_MS {
+            return;
+        }
+        self.last_tick_ms = now.monotonic_ms;
+        self.sessions.forgive(now.monotonic_ms);
+        self.cluster.forgive(now.monotonic_ms);
+        self.leases.events.forgive(now.monotonic_ms);
+        self.forgive_locks(now);
     }
 
     /// Counts an answer, and notes in it what its receiver has to know of events.
@@ -439,7 +457,6 @@ impl<E: Engine> MetaMachine<E> {
         if servers.len() > MAX_TICKETS {
             return Err(ErrorKind::TooBig.into());
         }
-        let expires_unix_ms = now.unix_ms().saturating_add(self.times.ticket_ms);
         let client_key = self.signer.master().client(client);
         let mut tickets = Vec::with_capacity(servers.len());
         for &server in servers {
@@ -447,12 +464,24 @@ impl<E: Engine> MetaMachine<E> {
                 let message = format!("there is no data server {server}");
                 return Err(Error::new(ErrorKind::TargetMissing, message));
             }
-            self.nonce_count += 1;
-            let nonce = self.nonces.mac("weir 1 nonce", &[&self.nonce_count.to_le_bytes()]).0;
-            let ticket = Ticket { server, client, session, expires_unix_ms, nonce };
-            tickets.push(SealedTicket::seal(ticket, &self.signer.server_key(server), &client_key));
+            tickets.push(self.ticket(server, (client, session), &client_key, now));
         }
         Ok(tickets)
+    }
+
+    /// A ticket to a data server, for whoever has this key.
+    fn ticket(
+        &mut self,
+        server: ServerId,
+        (client, session): (ClientId, SessionId),
+        key: &Key,
+        now: Moment,
+    ) -> SealedTicket {
+        let expires_unix_ms = now.unix_ms().saturating_add(self.times.ticket_ms);
+        self.nonce_count += 1;
+        let nonce = self.nonces.mac("weir 1 nonce", &[&self.nonce_count.to_le_bytes()]).0;
+        let ticket = Ticket { server, client, session, expires_unix_ms, nonce };
+        SealedTicket::seal(ticket, &self.signer.server_key(server), key)
     }
 
     /// Counters and state.
@@ -495,11 +524,7 @@ impl<E: Engine> MetaMachine<E> {
     /// About once a second, after the requests of the turn.
     pub fn on_tick(&mut self, now: Moment) -> Result<()> {
         self.engine.poll()?;
-        if now.monotonic_ms.saturating_sub(self.last_tick_ms) > LONG_TICK_MS {
-            self.sessions.forgive(now.monotonic_ms);
-            self.cluster.forgive(now.monotonic_ms);
-            self.leases.events.forgive(now.monotonic_ms);
-        }
+        self.notice_pause(now);
         self.last_tick_ms = now.monotonic_ms;
         self.exports.forget_old(now.monotonic_ms);
         self.lose_silent_targets(now)?;

@@ -2,6 +2,7 @@
 //! acknowledge, requests that came before, and the time after a restart. And
 //! what becomes of those who do not answer.
 
+use super::lease_ops::NOBODY;
 use super::waiting::{Asked, ParkedTicket, Waits};
 use super::{MetaMachine, Moment};
 use crate::leases::events::Ask;
@@ -114,6 +115,18 @@ impl<E: Engine> MetaMachine<E> {
                     }
                     return;
                 }
+                if let Some(lapse) = leases.events.lapse_of(who)
+                    && !self.is_silent(who, now)
+                {
+                    // It has not obeyed: all that it was asked became one thing, which it
+                    // does not know yet.
+                    if self.is_overdue(who, lapse, now) {
+                        found.give_up(key);
+                    } else {
+                        found.waits.events.insert((who, lapse));
+                    }
+                    return;
+                }
                 if matches!(key.1, Ask::Name(..) | Ask::Report(_)) && !self.is_silent(who, now) {
                     // It has obeyed, and learned nothing new since.
                     return;
@@ -159,8 +172,8 @@ impl<E: Engine> MetaMachine<E> {
             found.dead_leases.iter().filter(|(who, file)| leases.ranges.writes(*who, *file));
         let fenced: BTreeSet<FileId> = fenced.map(|(_, file)| *file).collect();
         for file in fenced {
-            // Nobody has this number: of all sessions.
-            for who in leases.ranges.other_writers(SessionId(0), file) {
+            // Of all sessions.
+            for who in leases.ranges.other_writers(NOBODY, file) {
                 if self.is_silent(who, now) {
                     found.dead_leases.insert((who, file));
                 } else if !found.dead_leases.contains(&(who, file)) {

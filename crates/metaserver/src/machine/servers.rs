@@ -6,9 +6,12 @@ use super::{MetaMachine, Moment, Reply, request};
 use crate::schema::key;
 use weir_metastore::{Engine, Tx, key_after, transact};
 use weir_types::codec::Reader;
-use weir_types::{Epoch, Error, ErrorKind, ObjectId, Result, ServerId, TargetId};
+use weir_types::{ClientId, Epoch, Error, ErrorKind, ObjectId, Result, ServerId, TargetId};
 use weir_wire::message::Op;
-use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetReport};
+use weir_wire::peer::{
+    FindPeerRequest, HeartbeatReply, HeartbeatRequest, Peer, RegisterRequest, TargetReport,
+};
+use weir_wire::ticket::OF_SERVERS;
 
 /// The most objects named for removal in one reply.
 const MAX_REMOVALS: usize = 1024;
@@ -30,6 +33,7 @@ impl<E: Engine> MetaMachine<E> {
             Op::Ping => Ok(Reply::ok(&())),
             Op::Register => self.register(server, &request(rest)?, now),
             Op::Heartbeat => self.heartbeat(server, &request(rest)?, now),
+            Op::FindPeer => self.find_peer(server, &request(rest)?, now),
             _ => {
                 let message = format!("data servers do not ask for {}", op.label());
                 Err(Error::new(ErrorKind::Protocol, message))
@@ -75,6 +79,23 @@ impl<E: Engine> MetaMachine<E> {
         self.report(server, &request.targets, request.acting, now)
     }
 
+    /// Where a target is, for a server that copies from it.
+    fn find_peer(
+        &mut self,
+        asking: ServerId,
+        request: &FindPeerRequest,
+        now: Moment,
+    ) -> Result<Reply> {
+        let entry = self.cluster.map().server_of(request.target).cloned().ok_or_else(|| {
+            let message = format!("no data server serves target {}", request.target);
+            Error::new(ErrorKind::TargetMissing, message)
+        })?;
+        let who = (ClientId(asking.0.into()), OF_SERVERS);
+        let key = self.signer.server_key(asking);
+        let ticket = self.ticket(entry.server, who, &key, now);
+        Ok(Reply::ok(&Peer { entry, ticket }))
+    }
+
     fn commit_change(&mut self, change: Change) -> Result<()> {
         transact(&mut self.engine, |tx| change.put(tx).map_err(fault))?;
         self.cluster.apply(change);
@@ -112,8 +133,10 @@ impl<E: Engine> MetaMachine<E> {
             true => BUSY_HEARTBEAT_MS.min(interval_ms),
             false => interval_ms,
         };
+        let fill = Vec::new();
         let serve_ms = serve_ms(self.times.target_timeout_ms);
-        let reply = HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, interval_ms };
+        let reply =
+            HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, interval_ms };
         Ok(Reply::ok(&reply))
     }
 

@@ -109,17 +109,17 @@ impl Hearsay {
         let told = self.syncing_from.get(&record.target).copied().unwrap_or(self.began_at);
         others.filter(|(_, other)| may_have_noted(other, record)).all(|(server, other)| {
             self.acting.get(&server).is_some_and(|acting| *acting >= told)
-                && self.gaps.get(&other.target).is_some_and(|gaps| {
-                    gaps.iter().all(|(behind, _)| *behind != record.target)
-                })
+                && self
+                    .gaps
+                    .get(&other.target)
+                    .is_some_and(|gaps| gaps.iter().all(|(behind, _)| *behind != record.target))
         })
     }
 }
 
 /// Whether a target was there at some time while the other was away.
 fn may_have_noted(other: &TargetRecord, away: &TargetRecord) -> bool {
-    other.target != away.target
-        && (other.state == TargetState::Online || other.since > away.since)
+    other.target != away.target && (other.state == TargetState::Online || other.since > away.since)
 }
 
 #[cfg(test)]
@@ -155,9 +155,8 @@ mod tests {
             (ServerId(3), record(3, Offline, 6)),
             (ServerId(4), record(4, Offline, 7)),
         ];
-        let complete = |hearsay: &Hearsay| {
-            hearsay.is_complete(&back, others.iter().map(|(s, r)| (*s, r)))
-        };
+        let complete =
+            |hearsay: &Hearsay| hearsay.is_complete(&back, others.iter().map(|(s, r)| (*s, r)));
         let mut hearsay = Hearsay::new(Epoch(1));
         hearsay.changed([back].iter(), Epoch(10));
         assert!(!complete(&hearsay), "nothing was heard");

@@ -17,6 +17,8 @@ pub(super) const MAX_OF_SESSION: usize = 1024;
 const MAX_IN_ALL: usize = 65_536;
 /// The most bytes of requests.
 const MAX_BYTES: usize = 64 << 20;
+/// This part more of each for what other requests may be waiting for.
+const URGENT_PART: usize = 8;
 
 /// A request that is answered later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,14 +72,17 @@ impl Waiting {
         ParkedTicket(self.next)
     }
 
-    /// Refuses to let one more wait.
+    /// Refuses to let one more wait. There is always some room for what others
+    /// may be waiting for.
     ///
     /// # Errors
     /// `Overloaded`.
-    pub fn check_room(&self, session: SessionId, bytes: usize) -> Result<()> {
-        let full = self.of_session.get(&session).copied().unwrap_or(0) >= MAX_OF_SESSION
-            || self.parked.len() >= MAX_IN_ALL
-            || self.bytes + bytes > MAX_BYTES;
+    pub fn check_room(&self, session: SessionId, op: Op, bytes: usize) -> Result<()> {
+        let urgent = matches!(op, Op::CommitSize | Op::Recovered);
+        let most = |most: usize| if urgent { most + most / URGENT_PART } else { most };
+        let full = self.of_session.get(&session).copied().unwrap_or(0) >= most(MAX_OF_SESSION)
+            || self.parked.len() >= most(MAX_IN_ALL)
+            || self.bytes + bytes > most(MAX_BYTES);
         if full {
             let message = "too many requests wait for other clients: try again";
             return Err(Error::new(ErrorKind::Overloaded, message));
@@ -185,6 +190,13 @@ impl Waiting {
     pub fn tickets_of(&self, session: SessionId) -> Vec<ParkedTicket> {
         let of = self.parked.iter().filter(|(_, parked)| parked.session == session);
         of.map(|(ticket, _)| *ticket).collect()
+    }
+
+    /// Those that have waited since after `from_ms`, and not after `until_ms`.
+    pub fn since(&self, from_ms: u64, until_ms: u64) -> Vec<&Parked> {
+        // In the order of arrival.
+        let all = self.parked.values().take_while(|parked| parked.since_ms <= until_ms);
+        all.filter(|parked| parked.since_ms > from_ms).collect()
     }
 
     /// How many requests wait.

@@ -11,13 +11,14 @@ use crate::ops::{Context, Outcome, access};
 use crate::schema::{self, Inode, key};
 use std::collections::BTreeMap;
 use weir_metastore::{Tx, key_after};
-use weir_types::codec::Bytes;
+use weir_types::codec::{Bytes, Decode, Reader};
 use weir_types::{
     Attr, Caller, Error, ErrorKind, FileId, FileKind, FsUsage, LayoutSpec, Restrictions, Squash,
 };
 use weir_wire::Rights;
 use weir_wire::lease::LeaseRange;
 use weir_wire::lease::{AcquireRequest, Granted, LeaseMode, RecoveredRequest};
+use weir_wire::message::Op;
 use weir_wire::meta::*;
 
 /// The deepest directory that is found to be inside.
@@ -163,6 +164,30 @@ pub(crate) fn admit(
     }
     request.stay_below(subtree);
     Ok(())
+}
+
+/// Whether [`admit`] refuses a request to who may only read, as far as can be seen
+/// from outside: then nobody has to give anything up for it.
+pub(crate) fn is_change(op: Op, body: Reader<'_>) -> bool {
+    fn asks<R: Confined + Decode>(mut body: Reader<'_>) -> bool {
+        R::decode(&mut body).is_ok_and(|request| request.changes())
+    }
+    match op {
+        Op::Open => asks::<OpenRequest>(body),
+        Op::Create => asks::<CreateRequest>(body),
+        Op::Acquire => asks::<AcquireRequest>(body),
+        Op::SetAttr => asks::<SetAttrRequest>(body),
+        Op::Mkdir => asks::<MkdirRequest>(body),
+        Op::Unlink => asks::<UnlinkRequest>(body),
+        Op::Rmdir => asks::<RmdirRequest>(body),
+        Op::Rename => asks::<RenameRequest>(body),
+        Op::Link => asks::<LinkRequest>(body),
+        Op::Symlink => asks::<SymlinkRequest>(body),
+        Op::SetXattr => asks::<SetXattrRequest>(body),
+        Op::RemoveXattr => asks::<RemoveXattrRequest>(body),
+        Op::SetLayout => asks::<SetLayoutRequest>(body),
+        _ => false,
+    }
 }
 
 /// Makes a reply what the client understands.

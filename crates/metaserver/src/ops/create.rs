@@ -1,7 +1,7 @@
 //! Makes a regular file and opens it (or opens what is there), or makes a
 //! special file.
 
-use crate::ops::{Context, Outcome, access, inodes, layouts, names, open, truncation};
+use crate::ops::{Context, Outcome, access, hints, inodes, layouts, names, open, truncation};
 use crate::schema::{Body, Dentry, Inode, RegularFile};
 use weir_metastore::Tx;
 use weir_types::{ErrorKind, FileKind};
@@ -23,6 +23,9 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CreateRequest) -> O
     ctx.effects.fresh_used = true;
     let (mut inode, layout) = make(tx, ctx, request, &mut parent)?;
     access::give_owner(ctx.caller, &parent, request.mode, &mut inode);
+    if request.kind == FileKind::File {
+        hints::inherit(tx, (request.parent, &parent), (file, &mut inode))?;
+    }
     let entry = (file, request.kind);
     names::insert(tx, ctx, (request.parent, &mut parent), &request.name, entry)?;
     inodes::store(tx, request.parent, &parent)?;

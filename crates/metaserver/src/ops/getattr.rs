@@ -6,6 +6,8 @@ use weir_types::Attr;
 use weir_wire::meta::GetAttrRequest;
 
 /// Does it.
-pub fn run(tx: &mut Tx<'_>, _ctx: &mut Context<'_>, request: &GetAttrRequest) -> Outcome<Attr> {
-    Ok(inodes::load(tx, request.file)?.attr(request.file))
+pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &GetAttrRequest) -> Outcome<Attr> {
+    let inode = inodes::load(tx, request.file)?;
+    ctx.effects.size_unknown = inode.size_unknown();
+    Ok(inode.attr(request.file))
 }

@@ -1,7 +1,7 @@
 //! Segments of files: placing, paging, granting, and what a client gets to
 //! see of them.
 
-use crate::ops::{Context, Outcome, inodes};
+use crate::ops::{Context, Outcome, hints, inodes};
 use crate::schema::{self, Body, Inode, RegularFile, SegmentPage, WrittenPage, key};
 use weir_layout::place::DEFAULT_SEGMENT_BYTES;
 use weir_layout::{grant, place};
@@ -220,9 +220,10 @@ pub(crate) fn open_file(
         let hides = inode.size > pending.size || pending.size == TO_THE_END;
         rights.allow(Rights::WRITE) || hides
     });
+    let consistency = if inode.xattrs > 0 { hints::of(tx, file)? } else { None };
     // Whoever is told of it carries it out.
     ctx.effects.objects_follow |= pending_truncate.is_some();
-    Ok(OpenFile { attr, layout, more_segments, capability, pending_truncate })
+    Ok(OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate })
 }
 
 /// The attributes alone, in the form of an [`OpenFile`].
@@ -230,6 +231,7 @@ pub(crate) fn without_data(ctx: &Context<'_>, file: FileId, inode: &Inode) -> Op
     let none = RegularFile::unplaced(LayoutSpec::default());
     OpenFile {
         attr: inode.attr(file),
+        consistency: None,
         layout: none.layout(Vec::new()),
         more_segments: false,
         capability: ctx.sign(file, inode.capability_version, Rights::NONE, &[]),

@@ -20,7 +20,11 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &LookupRequest) -> O
         require_search(tx, ctx, parent)?;
     }
     match names::find(tx, parent, name)? {
-        Some(dentry) => Ok(inodes::load_named(tx, dentry.file)?.attr(dentry.file)),
+        Some(dentry) => {
+            let inode = inodes::load_named(tx, dentry.file)?;
+            ctx.effects.size_unknown = inode.size_unknown();
+            Ok(inode.attr(dentry.file))
+        }
         None => {
             // A name that is there has a directory around it; only now is it
             // worth a look whether there is one at all.

@@ -19,6 +19,7 @@ pub mod get_default_layout;
 pub mod get_layout;
 pub mod get_xattr;
 pub mod getattr;
+pub(crate) mod hints;
 pub(crate) mod inodes;
 mod layouts;
 pub mod link;
@@ -100,10 +101,14 @@ pub struct Effects {
     pub fresh_used: bool,
     /// The session has opened a file.
     pub opened: Option<(FileId, Rights)>,
+    /// The session begins to say what it has open.
+    pub reasserts_anew: bool,
     /// Files that the session says it has open, and what it may do with them.
     pub reasserted: Vec<(FileId, Rights)>,
     /// Files that the session has closed.
     pub closed: Vec<FileId>,
+    /// Those among them to which it may have written what comes yet.
+    pub unconfirmed: Vec<FileId>,
     /// A file lost its last name and may be open.
     pub orphaned: Option<FileId>,
     /// A dead list has been queued.
@@ -113,6 +118,9 @@ pub struct Effects {
     /// Objects will be changed by what the reply says: it must not be taken
     /// back by a power cut then, nor its numbers be given again.
     pub objects_follow: bool,
+    /// The size that the reply tells is not known: see
+    /// [`weir_wire::lease::SIZE_UNKNOWN`].
+    pub size_unknown: bool,
 }
 
 /// What is known of the cluster.

@@ -26,7 +26,8 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &ReaddirRequest) -> 
         let attr = match request.attributes {
             // Whoever needs them asks, and the writers are asked then.
             true if !ctx.leases.is_unsettled(ctx.session, file) => {
-                inodes::find(tx, file)?.map(|inode| inode.attr(file))
+                let inode = inodes::find(tx, file)?.filter(|inode| !inode.size_unknown());
+                inode.map(|inode| inode.attr(file))
             }
             _ => None,
         };

@@ -7,7 +7,7 @@
 
 use crate::leases::ranges::whole;
 use crate::ops::confine::Confined;
-use crate::ops::{Outcome, names};
+use crate::ops::{Outcome, hints, inodes, names};
 use weir_metastore::Tx;
 use weir_types::codec::Reader;
 use weir_types::{Attr, Decode, Error, FileId, FileKind};
@@ -66,7 +66,8 @@ pub fn of(
         Op::Open => {
             let asked = decode::<OpenRequest>(body, root)?;
             scope.reports.push(asked.file);
-            opened(&mut scope, asked.file, asked.rights, polls);
+            let keeps = polls && !hints::without_leases(tx, asked.file)?;
+            opened(&mut scope, asked.file, asked.rights, keeps);
         }
         Op::Create => {
             let asked = decode::<CreateRequest>(body, root)?;
@@ -79,7 +80,8 @@ pub fn of(
                         scope.attributes.push(file);
                         scope.claims.push(whole(file, LeaseMode::Write));
                     } else {
-                        opened(&mut scope, file, asked.rights, polls);
+                        let keeps = polls && !hints::without_leases(tx, file)?;
+                        opened(&mut scope, file, asked.rights, keeps);
                     }
                 }
             }
@@ -132,8 +134,14 @@ pub fn of(
         Op::CommitSize => {
             let asked = decode::<CommitSizeRequest>(body, root)?;
             scope.attributes.push(asked.file);
-            if !polls {
-                // It wrote without a lease: nobody may keep what was there.
+            // It wrote without a lease, or has lost that since: nobody may keep what
+            // was there. (What says nothing new is a report that the end of a recall
+            // has overtaken: it must not wait for who waits for it.)
+            let inode = inodes::find(tx, asked.file)?;
+            let news = inode.is_some_and(|inode| {
+                inode.generation == asked.generation && inode.size < asked.size
+            });
+            if !polls || news || hints::without_leases(tx, asked.file)? {
                 scope.claims.push(whole(asked.file, LeaseMode::Write));
             }
         }
@@ -172,10 +180,10 @@ fn child(tx: &mut Tx<'_>, dir: FileId, name: &[u8]) -> Outcome<Option<FileId>> {
     Ok(names::find(tx, dir, name)?.map(|dentry| dentry.file))
 }
 
-/// Close to open: a session that keeps nothing asks others to write back, or
-/// to keep nothing either.
-fn opened(scope: &mut Scope, file: FileId, rights: Rights, polls: bool) {
-    if !polls {
+/// Close to open: a session that keeps nothing (of this file) asks others to write
+/// back, or to keep nothing either.
+fn opened(scope: &mut Scope, file: FileId, rights: Rights, keeps: bool) {
+    if !keeps {
         let writes = rights.allow(Rights::WRITE);
         let mode = if writes { LeaseMode::Write } else { LeaseMode::Read };
         scope.claims.push(whole(file, mode));

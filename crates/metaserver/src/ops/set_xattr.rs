@@ -1,6 +1,6 @@
 //! Sets an extended attribute.
 
-use crate::ops::{Context, Outcome, inodes, xattrs};
+use crate::ops::{Context, Outcome, hints, inodes, xattrs};
 use crate::schema::key;
 use weir_metastore::Tx;
 use weir_types::ErrorKind;
@@ -13,6 +13,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetXattrRequest) ->
     if request.value.len() > MAX_XATTR_BYTES {
         return Err(ErrorKind::TooBig.into());
     }
+    hints::check(&request.name, &request.value)?;
     let mut inode = inodes::load(tx, request.file)?;
     xattrs::require_write(ctx, &inode, class)?;
     let at = key::xattr(request.file, &request.name);

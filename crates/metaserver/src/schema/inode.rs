@@ -6,6 +6,7 @@ use weir_types::{
     Attr, Decode, Encode, Epoch, FileId, FileKind, FileLayout, Generation, LayoutSpec, Segment,
     Timestamp,
 };
+use weir_wire::lease::TO_THE_END;
 use weir_wire::meta::PendingTruncate;
 
 /// The preferred size of calls where there is no layout.
@@ -119,7 +120,8 @@ impl RegularFile {
 
     /// The layout with these segments of it.
     pub fn layout(&self, segments: Vec<Segment>) -> FileLayout {
-        FileLayout { kind: self.spec.kind, base: self.base, epoch: self.epoch, segments }
+        let (kind, duplication) = (self.spec.kind, self.spec.duplication);
+        FileLayout { kind, base: self.base, epoch: self.epoch, duplication, segments }
     }
 
     /// Takes over what a new layout says, except its segments.
@@ -156,6 +158,17 @@ impl Inode {
     /// An empty directory's body.
     pub fn empty_directory(default_layout: LayoutSpec) -> Body {
         Body::Directory(Directory { next_cookie: FIRST_COOKIE, default_layout })
+    }
+
+    /// Whether a writer has died, and nobody has asked the objects since how long
+    /// the file is.
+    pub fn size_unknown(&self) -> bool {
+        match &self.body {
+            Body::File(file) => {
+                file.pending_truncate.as_ref().is_some_and(|pending| pending.size == TO_THE_END)
+            }
+            _ => false,
+        }
     }
 
     /// Notes that something but the contents changed.

@@ -6,10 +6,10 @@
 use weir_metaserver::machine::{Answer, MetaMachine, Moment, Peer, Times};
 use weir_metaserver::{NewFileSystem, init::initialize};
 use weir_metastore::{Embedded, EmbeddedConfig, Engine, ModelEngine};
-use weir_types::{Epoch, 
-    Attr, Caller, ClientId, ClientStanding, Decode, Encode, Error, ErrorKind, FileId, FileKind,
-    FsUsage, LayoutSpec, RequestId, Restrictions, ServerId, SessionId, SlotId, SlotSequence,
-    TargetId, Timestamp,
+use weir_types::{
+    Attr, Caller, ClientId, ClientStanding, Decode, Encode, Epoch, Error, ErrorKind, FileId,
+    FileKind, FsUsage, LayoutSpec, RequestId, Restrictions, ServerId, SessionId, SlotId,
+    SlotSequence, TargetId, Timestamp,
 };
 use weir_wire::handshake::{Hello, Identity};
 use weir_wire::key::MasterKey;
@@ -111,7 +111,8 @@ impl<E: Engine> Cluster<E> {
     /// waits for that.
     pub fn nothing_is_held(&mut self) {
         let prefix = MetaPrefix { caller: root(), mutation: None };
-        let last = ReassertRequest { files: Vec::new(), leases: Vec::new(), last: true };
+        let last =
+            ReassertRequest { first: false, files: Vec::new(), leases: Vec::new(), last: true };
         for session in self.sessions.clone() {
             // One that has expired is not waited for.
             let _ = self.send::<ReassertRequest>(Peer::Client(session), &body(&prefix, &last));
@@ -183,6 +184,7 @@ impl<E: Engine> Cluster<E> {
             trouble: String::new(),
             removed: Vec::new(),
             gaps: Vec::new(),
+            filled: Vec::new(),
         }
     }
 
@@ -312,7 +314,7 @@ impl<E: Engine> Cluster<E> {
     }
 
     pub fn close(&mut self, client: &mut Client, file: FileId) {
-        self.make(client, &CloseRequest { files: vec![file] }).unwrap();
+        self.make(client, &CloseRequest { files: vec![file], unconfirmed: vec![] }).unwrap();
     }
 
     /// Every name of a directory, in listing order.
@@ -390,7 +392,7 @@ pub fn rename_request(from: (FileId, &str), to: (FileId, &str)) -> RenameRequest
 
 /// After a restart: these files are open.
 pub fn reassert(files: &[FileId]) -> ReassertRequest {
-    ReassertRequest { files: files.to_vec(), leases: Vec::new(), last: true }
+    ReassertRequest { first: false, files: files.to_vec(), leases: Vec::new(), last: true }
 }
 
 pub fn set_nothing(file: FileId) -> SetAttrRequest {

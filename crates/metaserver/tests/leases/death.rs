@@ -37,12 +37,15 @@ fn a_writer_that_died_is_fenced_off_before_anybody_else_reads() {
     assert!(news.lapsed);
     a.have = 0;
     assert!(w.poll(&mut a).lapsed, "until it has received that");
-    assert_eq!(w.heard(&mut a, &GetAttrRequest { file }).keep, 0, "and has obeyed");
+    assert_eq!(w.heard(&mut a, &GetAttrRequest { file }).keep, SIZE_UNKNOWN, "and has obeyed");
     let number = a.have;
     w.ack(&mut a, number, false);
     assert!(!w.poll(&mut a).lapsed);
-    assert_eq!(w.heard(&mut a, &lookup("f")).keep, KEEP_NAMES | KEEP_ATTRIBUTES);
     // Until somebody has carried the fence out, everyone is told of it.
+    assert_eq!(w.heard(&mut a, &lookup("f")).keep, KEEP_NAMES | SIZE_UNKNOWN);
+    assert_eq!(w.heard(&mut a, &GetAttrRequest { file }).keep, SIZE_UNKNOWN);
+    let list = ReaddirRequest { dir: ROOT, cookie: 0, max_entries: 9, attributes: true };
+    assert_eq!(w.now(&mut a, &list).entries[0].attr, None);
     let lease = acquire(range(file, 0, 1, LeaseMode::Read));
     assert_eq!(w.now(&mut b, &lease).pending_truncate, Some(mark));
     let done = |generation| RecoveredRequest { file, generation: Generation(generation), size: 30 };
@@ -53,6 +56,33 @@ fn a_writer_that_died_is_fenced_off_before_anybody_else_reads() {
     assert_eq!(w.now(&mut b, &done(2)).size, 30, "what the objects make");
     assert_eq!(w.now(&mut b, &RecoveredRequest { size: 50, ..done(2) }).size, 30, "once");
     assert_eq!(w.now(&mut b, &lease).pending_truncate, None);
+    let known = KEEP_NAMES | KEEP_ATTRIBUTES;
+    assert_eq!(w.heard(&mut a, &lookup("f")).keep & (known | SIZE_UNKNOWN), known);
+}
+
+/// It loses its leases because it does not obey one event: that is no answer to the
+/// others.
+#[test]
+fn who_loses_its_leases_has_not_obeyed_what_it_was_asked_besides() {
+    let mut w = World::new();
+    let (mut a, mut b, mut c) = (w.mount(), w.mount(), w.mount());
+    let file = w.create(&mut a, "f");
+    assert!(w.heard(&mut a, &lookup("n")).said.is_err());
+    w.waits(&mut c, &OpenRequest { file, rights: Rights::READ_WRITE });
+    w.obey(&mut a);
+    let wanted = w.waits(&mut c, &acquire(whole(file, LeaseMode::Write)));
+    w.pass(30_000, &mut [&mut a, &mut b, &mut c]);
+    let made = w.waits(&mut b, &create_request(ROOT, "n"));
+    w.pass(11_000, &mut [&mut a, &mut b, &mut c]);
+    assert!(w.later::<AcquireRequest>(wanted).is_some(), "after 40 s");
+    assert!(
+        w.later::<CreateRequest>(made).is_none(),
+        "it still believes that there is no such name"
+    );
+    assert!(w.poll(&mut a).lapsed);
+    let number = a.have;
+    w.ack(&mut a, number, false);
+    assert!(w.later::<CreateRequest>(made).unwrap().said.is_ok());
 }
 
 #[test]
@@ -208,4 +238,76 @@ fn a_server_that_was_stopped_takes_nobody_for_dead() {
     w.obey(&mut a);
     let opened = w.later::<OpenRequest>(pending).unwrap().said.unwrap();
     assert_eq!(opened.attr.generation, Generation(1));
+}
+
+#[test]
+fn what_may_come_late_of_a_write_that_failed_is_fenced_off_before_others_are_let_in() {
+    for closes in [false, true] {
+        let mut w = World::new();
+        let (mut a, mut b) = (w.mount(), w.mount());
+        let (file, other) = (w.create(&mut a, "f"), w.create(&mut a, "g"));
+        let lease = range(file, 0, 1, LeaseMode::Read);
+        let granted = if closes {
+            w.now(&mut a, &CloseRequest { files: vec![file], unconfirmed: vec![file] });
+            w.open(&mut b, file, Rights::READ);
+            w.now(&mut b, &acquire(lease))
+        } else {
+            let opened = w.waits(&mut b, &OpenRequest { file, rights: Rights::READ });
+            w.obey(&mut a);
+            assert!(w.later::<OpenRequest>(opened).is_some());
+            let pending = w.waits(&mut b, &acquire(lease));
+            let recall = w.poll(&mut a).events.pop().unwrap();
+            assert!(matches!(recall.what, EventKind::Recall(_)));
+            let ack = EventAck { number: recall.number, forgotten: false, unconfirmed: true };
+            w.now(&mut a, &AckEventsRequest { acks: vec![ack] });
+            w.later::<AcquireRequest>(pending).unwrap().said.unwrap()
+        };
+        let mark = PendingTruncate { generation: Generation(2), size: TO_THE_END };
+        assert_eq!(granted.pending_truncate, Some(mark), "closes: {closes}");
+        // The client lives, and has the rest.
+        assert!(!w.poll(&mut a).lapsed);
+        let rest = whole(other, LeaseMode::Write);
+        assert_eq!(w.now(&mut a, &acquire(rest.clone())).lease, rest);
+        // Itself it comes after the fence, too.
+        if closes {
+            w.open(&mut a, file, Rights::READ_WRITE);
+        }
+        let again = w.waits(&mut a, &acquire(range(file, 0, 1, LeaseMode::Write)));
+        w.obey(&mut b);
+        let granted = w.later::<AcquireRequest>(again).unwrap().said.unwrap();
+        assert_eq!(granted.attr.generation, Generation(2));
+    }
+}
+
+#[test]
+fn a_file_with_writes_that_may_come_late_is_fenced_if_nobody_asks_for_it() {
+    let mut w = World::new();
+    let mut a = w.mount();
+    let file = w.create(&mut a, "f");
+    w.now(&mut a, &CloseRequest { files: vec![file], unconfirmed: vec![file] });
+    w.pass(2_000, &mut [&mut a]);
+    assert_eq!(w.now(&mut a, &GetAttrRequest { file }).generation, Generation(2));
+    // A file that is still open is not closed with that.
+    let file = w.create(&mut a, "g");
+    w.open(&mut a, file, Rights::READ_WRITE);
+    w.now(&mut a, &CloseRequest { files: vec![file], unconfirmed: vec![file] });
+    w.pass(2_000, &mut [&mut a]);
+    assert_eq!(w.now(&mut a, &GetAttrRequest { file }).generation, Generation(1));
+}
+
+#[test]
+fn a_size_that_comes_from_a_client_without_a_lease_is_seen_by_all() {
+    let mut w = World::new();
+    let (mut a, mut b) = (w.mount(), w.mount());
+    let file = w.create(&mut b, "f");
+    w.close(&mut b, file);
+    w.open(&mut b, file, Rights::READ);
+    w.open(&mut a, file, Rights::READ_WRITE);
+    // As when it had one before the server started anew, and was away meanwhile.
+    let (generation, mtime, written) = (Generation(1), None, vec![]);
+    let commit = CommitSizeRequest { file, size: 10, generation, mtime, written };
+    let pending = w.waits(&mut a, &commit);
+    let recall = EventKind::Recall(whole(file, LeaseMode::Write));
+    assert!(w.obey(&mut b).contains(&recall));
+    assert_eq!(w.later::<CommitSizeRequest>(pending).unwrap().said.unwrap().size, 10);
 }

@@ -8,9 +8,11 @@ mod harness;
 
 mod beliefs;
 mod death;
+mod hints;
 mod model;
 mod ranges;
 mod restart;
+mod room;
 mod waiting;
 mod world;
 

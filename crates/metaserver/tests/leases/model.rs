@@ -173,7 +173,11 @@ impl Model {
                 EventKind::Report { .. } => {}
             }
         }
-        let acks = events.iter().map(|e| EventAck { number: e.number, forgotten: false });
+        let acks = events.iter().map(|e| EventAck {
+            number: e.number,
+            forgotten: false,
+            unconfirmed: false,
+        });
         let acks = AckEventsRequest { acks: acks.collect() };
         // What is not obeyed yet is asked for again.
         self.mounts[who].have = 0;

@@ -143,7 +143,8 @@ fn leases_end_with_the_last_close_and_wake_who_waits() {
 fn a_lease_needs_a_poll_an_open_and_a_byte() {
     let mut w = World::new();
     let (mut a, mut relaxed) = (w.mount(), w.relaxed());
-    let file = w.create(&mut a, "f");
+    let file = w.create(&mut relaxed, "f");
+    w.open(&mut a, file, Rights::READ);
     // Its first poll may still be on its way: it is to try again.
     let error = w.send(&mut relaxed, &acquire(whole(file, LeaseMode::Read))).unwrap();
     assert_eq!(kind(error.said), ErrorKind::Overloaded);

@@ -198,13 +198,20 @@ impl World {
     }
 
     pub fn ack(&mut self, mount: &mut Mount, number: u64, forgotten: bool) {
-        self.now(mount, &AckEventsRequest { acks: vec![EventAck { number, forgotten }] });
+        self.now(
+            mount,
+            &AckEventsRequest { acks: vec![EventAck { number, forgotten, unconfirmed: false }] },
+        );
     }
 
     /// Obeys everything, and says what it was.
     pub fn obey(&mut self, mount: &mut Mount) -> Vec<EventKind> {
         let events = self.poll(mount).events;
-        let acks = events.iter().map(|e| EventAck { number: e.number, forgotten: false });
+        let acks = events.iter().map(|e| EventAck {
+            number: e.number,
+            forgotten: false,
+            unconfirmed: false,
+        });
         self.now(mount, &AckEventsRequest { acks: acks.collect() });
         events.into_iter().map(|event| event.what).collect()
     }
@@ -223,7 +230,7 @@ impl World {
     }
 
     pub fn close(&mut self, mount: &mut Mount, file: FileId) {
-        self.now(mount, &CloseRequest { files: vec![file] });
+        self.now(mount, &CloseRequest { files: vec![file], unconfirmed: vec![] });
     }
 
     /// Lets time pass, with polls of those that live.

@@ -304,6 +304,7 @@ abi! {
     SyncfsIn 8 { padding: u64 }
     NotifyInvalInodeOut 24 { ino: u64, off: i64, len: i64 }
     NotifyInvalEntryOut 16 { parent: u64, namelen: u32, flags: u32 }
+    NotifyStoreOut 24 { nodeid: u64, offset: u64, size: u32, padding: u32 }
     NotifyDeleteOut 24 { parent: u64, child: u64, namelen: u32, padding: u32 }
     NotifyPruneOut 16 { count: u32, padding: u32, spare: u64 }
 }

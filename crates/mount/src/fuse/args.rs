@@ -3,7 +3,7 @@
 use std::time::Duration;
 use weir_types::{Attr, FileKind, Timestamp};
 
-/// A file system's own id of a file: 1 is the root; ids are never reused, so
+/// A file system's own number of a file: 1 is the root; numbers are never reused, so
 /// the transport keeps no table of them.
 pub type NodeId = u64;
 
@@ -13,7 +13,9 @@ pub const ROOT: NodeId = super::abi::ROOT_ID;
 /// A name that was found or made, and how long the kernel may believe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The file; `attr.file` is its node id.
+    /// The file, as the kernel is to name it; mostly `attr.file`.
+    pub node: NodeId,
+    /// Its attributes.
     pub attr: Attr,
     /// How long the name leads to this file without asking again.
     pub entry_ttl: Duration,
@@ -22,16 +24,17 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// An entry whose name and attributes hold for the same time.
+    /// An entry whose name and attributes hold for the same time, with the
+    /// file's id for its node id.
     pub fn new(attr: Attr, ttl: Duration) -> Self {
-        Self { attr, entry_ttl: ttl, attr_ttl: ttl }
+        Self { node: attr.file.0, attr, entry_ttl: ttl, attr_ttl: ttl }
     }
 }
 
 /// Attributes, and how long the kernel may believe them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// The attributes; `attr.file` is the node id.
+    /// The attributes; `attr.file` is the inode number.
     pub attr: Attr,
     /// How long they hold without asking again.
     pub ttl: Duration,
@@ -233,7 +236,7 @@ pub struct CopyArgs {
 /// One entry of a directory listing.
 #[derive(Clone, Copy, Debug)]
 pub struct DirEntry<'a> {
-    /// The file it names.
+    /// The file it names, by its inode number.
     pub node: NodeId,
     /// What it names.
     pub kind: FileKind,

@@ -48,6 +48,9 @@ pub struct Config {
     /// the kernel reads into and writes back from its pages. Each has buffers of
     /// twice [`Config::max_io_bytes`], of which only what was used is in memory.
     pub max_workers: usize,
+    /// The most calls that wait for locks of others, each in a thread and with
+    /// descriptors of its own; one more is refused with `ENOLCK`.
+    pub max_lock_waits: usize,
     /// The most bytes of written data that the file system may hold without a
     /// copy; see [`super::WriteData::take`].
     pub write_pool_bytes: usize,
@@ -91,6 +94,7 @@ impl Default for Config {
             max_background: 64,
             waiting_workers: 2,
             max_workers: 128,
+            max_lock_waits: 1024,
             write_pool_bytes: 64 << 20,
             drain_timeout: Duration::from_secs(5),
             io_flusher: true,

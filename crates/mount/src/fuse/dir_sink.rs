@@ -1,6 +1,6 @@
 //! Directory listings, packed as the kernel reads them.
 
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::abi;
 use super::args::{DirEntry, NodeId};
@@ -59,6 +59,19 @@ impl<'a> DirSink<'a> {
     pub(super) fn used(&self) -> usize {
         self.used
     }
+}
+
+/// The nodes that a packed listing with attributes tells of.
+pub(super) fn given(mut listing: &[u8]) -> impl Iterator<Item = NodeId> {
+    std::iter::from_fn(move || {
+        let (entry, rest) = abi::EntryOut::read_from_prefix(listing).ok()?;
+        let (dirent, _) = abi::Dirent::read_from_prefix(rest).ok()?;
+        let length = size_of::<abi::EntryOut>() + size_of::<abi::Dirent>();
+        let length = (length + dirent.namelen as usize).next_multiple_of(size_of::<u64>());
+        listing = listing.get(length..)?;
+        Some(entry.nodeid)
+    })
+    .filter(|node| *node != 0)
 }
 
 /// Readers of directories skip entries with inode number 0.

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 use super::abi;
 use super::answer::Answer;
 use super::args::{CopyArgs, Entry, IoArgs, IoctlArgs, NodeId, Opened, ReleaseArgs};
-use super::dir_sink::DirSink;
+use super::dir_sink::{DirSink, given};
 use super::encode;
 use super::errno::Errno;
 use super::filesystem::{Filesystem, Reply, RequestContext};
@@ -163,7 +163,7 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
     fn created(&self, (entry, opened): &(Entry, Opened)) -> Reply<()> {
         let reply = (encode::entry(entry), encode::opened(opened));
         self.answer.parts(reply.0.as_bytes(), reply.1.as_bytes());
-        self.take_back(entry.attr.file.0, opened);
+        self.take_back(entry.node, opened);
         self.take_back_entry(entry);
         Ok(())
     }
@@ -181,15 +181,14 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
     /// The kernel did not learn of this entry, and so will never forget it.
     fn take_back_entry(&self, entry: &Entry) {
         if !self.answer.was_heard() {
-            self.fs.forget(entry.attr.file.0, 1);
+            self.fs.forget(entry.node, 1);
         }
     }
 
     fn lookup(&self, name: &[u8]) -> Reply<()> {
         // Only NFS export asks for the dots: it finds a file by its node id.
         if name == b"." {
-            let found = self.fs.getattr(self.ctx, self.node, None)?;
-            return self.entry(&Entry::new(found.attr, found.ttl));
+            return self.entry(&self.fs.find_again(self.ctx, self.node)?);
         }
         match self.fs.lookup(self.ctx, self.node, name) {
             Ok(entry) => self.entry(&entry),
@@ -222,6 +221,9 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
         self.fs.readdir(self.ctx, self.node, fh, offset, &mut sink)?;
         let used = sink.used();
         self.answer.bytes(&self.buffer[..used]);
+        if plus && !self.answer.was_heard() {
+            given(&self.buffer[..used]).for_each(|node| self.fs.forget(node, 1));
+        }
         Ok(())
     }
 

@@ -41,7 +41,7 @@ fn mode(attr: &Attr) -> u32 {
 
 pub(super) fn entry(entry: &Entry) -> abi::EntryOut {
     abi::EntryOut {
-        nodeid: entry.attr.file.0,
+        nodeid: entry.node,
         generation: 0,
         entry_valid: entry.entry_ttl.as_secs(),
         attr_valid: entry.attr_ttl.as_secs(),

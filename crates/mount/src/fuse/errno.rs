@@ -14,6 +14,10 @@ impl Errno {
     pub const ENOENT: Self = Self(libc::ENOENT);
     /// Interrupted.
     pub const EINTR: Self = Self(libc::EINTR);
+    /// It would have to wait.
+    pub const EAGAIN: Self = Self(libc::EAGAIN);
+    /// No more locks.
+    pub const ENOLCK: Self = Self(libc::ENOLCK);
     /// Input/output error.
     pub const EIO: Self = Self(libc::EIO);
     /// Bad file descriptor.

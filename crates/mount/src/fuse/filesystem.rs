@@ -110,8 +110,14 @@ pub trait Filesystem: Send + Sync + 'static {
     /// [`super::Config::negative_ttl`]. `..` comes only from NFS export.
     fn lookup(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<Entry>;
 
-    /// The kernel forgot `lookups` finds of the node. Nothing depends on it,
-    /// as ids are never reused.
+    /// Finds a node by its number, for NFS export. Counts as a find.
+    fn find_again(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Entry> {
+        let found = self.getattr(ctx, node, None)?;
+        Ok(Entry::new(found.attr, found.ttl))
+    }
+
+    /// The kernel forgot `lookups` finds of the node: every [`Entry`] that it was
+    /// answered counts as one (those of listings, too).
     fn forget(&self, node: NodeId, lookups: u64) {}
 
     /// Attributes. `fh` is there if an open file is asked about.
@@ -268,6 +274,11 @@ pub trait Filesystem: Send + Sync + 'static {
     fn flush(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64, lock_owner: u64) -> Reply<()> {
         Err(Errno::ENOSYS)
     }
+
+    /// As [`Filesystem::flush`], for a process that is being killed: it has been
+    /// answered, and nobody hears of an error. What it had locked is to be free;
+    /// this must not wait.
+    fn abandon(&self, node: NodeId, fh: u64, lock_owner: u64) {}
 
     /// The last descriptor was closed: `fh` is not used again. Nobody sees the
     /// answer.

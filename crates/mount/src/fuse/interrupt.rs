@@ -114,6 +114,15 @@ struct State {
     closed: bool,
 }
 
+impl State {
+    fn keep_early(&mut self, unique: u64) {
+        if self.early.len() == MAX_EARLY {
+            self.early.pop_front();
+        }
+        self.early.push_back(unique);
+    }
+}
+
 impl InterruptTable {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -139,7 +148,7 @@ impl InterruptTable {
         if closed || (early && heeds.now()) {
             interrupt.raise();
         }
-        Active { table: self, unique, interrupt }
+        Active { table: self, unique, interrupt, handed_on: false }
     }
 
     /// Interrupts a request that is registered, whatever it heeds.
@@ -156,10 +165,7 @@ impl InterruptTable {
             let mut state = self.lock();
             let found = state.active.iter().find(|(id, ..)| *id == unique).map(|found| found.2);
             if found.is_none() {
-                if state.early.len() == MAX_EARLY {
-                    state.early.pop_front();
-                }
-                state.early.push_back(unique);
+                state.keep_early(unique);
             }
             found
         };
@@ -189,12 +195,24 @@ pub(super) struct Active<'a> {
     table: &'a InterruptTable,
     unique: u64,
     interrupt: &'a Interrupt,
+    handed_on: bool,
+}
+
+impl Active<'_> {
+    /// The request is not answered yet, and will be registered again by another
+    /// worker: that one is told what came until now. (The kernel says it once.)
+    pub(super) fn hand_on(mut self) {
+        self.handed_on = true;
+    }
 }
 
 impl Drop for Active<'_> {
     fn drop(&mut self) {
         let mut state = self.table.lock();
         state.active.retain(|(id, ..)| *id != self.unique);
+        if self.handed_on && self.interrupt.interrupted() {
+            state.keep_early(self.unique);
+        }
         self.interrupt.reset();
     }
 }
@@ -233,6 +251,22 @@ mod tests {
         table.interrupt(2);
         let _request = table.begin(2, &interrupt, Heeds::Any);
         assert!(interrupt.interrupted() && readable(&interrupt));
+    }
+
+    #[test]
+    fn an_interrupt_follows_its_request_to_another_worker() {
+        let table = InterruptTable::default();
+        let [first, second] = [(); 2].map(|()| Arc::new(Interrupt::new().unwrap()));
+        let request = table.begin(2, &first, Heeds::Any);
+        table.interrupt(2);
+        request.hand_on();
+        assert!(!first.interrupted());
+        let request = table.begin(2, &second, Heeds::Any);
+        assert!(second.interrupted());
+        drop(request);
+        table.begin(4, &first, Heeds::Any).hand_on();
+        let _request = table.begin(4, &second, Heeds::Any);
+        assert!(!second.interrupted());
     }
 
     #[test]

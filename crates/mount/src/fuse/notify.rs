@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::io::{Errno as OsErrno, writev};
@@ -15,6 +15,10 @@ use zerocopy::IntoBytes;
 use super::abi::{self, notify};
 use super::args::NodeId;
 use super::errno::Errno;
+use super::no_access::{self, unreadable};
+
+/// The furthest from the end of a file that [`Notifier::raise_size`] can reach.
+pub const MAX_STORE_BYTES: usize = no_access::MAX_BYTES;
 
 thread_local! {
     static SERVES_REQUESTS: Cell<bool> = const { Cell::new(false) };
@@ -50,6 +54,43 @@ impl Notifier {
     pub fn inval_inode(&self, node: NodeId, offset: i64, length: i64) -> Result<(), Errno> {
         let body = abi::NotifyInvalInodeOut { ino: node, off: offset, len: length };
         self.send(notify::INVAL_INODE, body.as_bytes(), None)
+    }
+
+    /// A file is at least `size` bytes long, from now on: what the kernel has asked
+    /// about its attributes before, it will not believe any more. Its pages stay as
+    /// they are. By then the kernel may wait for the page that holds the byte
+    /// `from` (below `size`, and not further from it than [`MAX_STORE_BYTES`]), if
+    /// that is locked: the size is raised before it waits.
+    ///
+    /// # Errors
+    /// `EDEADLK` as above; `EINVAL` if `from` is not as it should be.
+    pub fn raise_size(&self, node: NodeId, size: u64, from: u64) -> Result<(), Errno> {
+        if SERVES_REQUESTS.get() {
+            return Err(Errno::EDEADLK);
+        }
+        // The kernel is told that bytes for its pages follow, and raises the size. Then
+        // it cannot read them.
+        let length = size.checked_sub(from).and_then(|n| usize::try_from(n).ok());
+        let stored = length.ok_or(Errno::EINVAL)?;
+        let unreadable = unreadable(stored)?;
+        let body =
+            abi::NotifyStoreOut { nodeid: node, offset: from, size: stored as u32, padding: 0 };
+        let len = (size_of::<abi::OutHeader>() + size_of_val(&body) + stored) as u32;
+        let header = abi::OutHeader { len, error: notify::STORE, unique: 0 };
+        let part = |bytes: &[u8]| libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        let parts = [part(header.as_bytes()), part(body.as_bytes()), unreadable];
+        // SAFETY: the first two are borrowed until the call returns; writev only reads,
+        // and answers EFAULT for memory that cannot be read.
+        let sent =
+            unsafe { libc::writev(self.device.as_raw_fd(), parts.as_ptr(), parts.len() as i32) };
+        let errno = std::io::Error::last_os_error().raw_os_error();
+        match (sent, errno) {
+            (0.., _) | (_, Some(libc::EFAULT | libc::ENOENT)) => Ok(()),
+            (_, errno) => Err(OsErrno::from_raw_os_error(errno.unwrap_or(libc::EIO)).into()),
+        }
     }
 
     /// Forget where a name leads, or that it leads nowhere. With

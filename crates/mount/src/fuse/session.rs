@@ -20,7 +20,7 @@ use super::mount_error::MountError;
 use super::notify::Notifier;
 use super::pages::PAGE_BYTES;
 use super::request::{Init, Op, Request};
-use super::worker::{self, MAX_QUEUED, Shared};
+use super::worker::{self, LockWaits, MAX_QUEUED, Shared};
 use super::write_data::{WritePool, request_buffer_bytes};
 
 /// How long the kernel may take to open the conversation.
@@ -78,6 +78,7 @@ impl<F: Filesystem> Session<F> {
             setxattr_ext: agreed.flags & init::SETXATTR_EXT != 0,
             negative_ttl: config.negative_ttl,
             io_flusher: config.io_flusher,
+            lock_waits: LockWaits::new(config.max_lock_waits),
             failure: Mutex::new(None),
         });
         Ok(Self {

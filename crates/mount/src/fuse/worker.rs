@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,11 @@ use super::notify::mark_serving_thread;
 use super::pages::Pages;
 use super::request::{Op, Request};
 use super::write_data::{REQUEST_START, RequestBuffer, WriteData, WritePool, request_buffer_bytes};
+
+/// Stack of a thread that waits for a lock.
+const WAITING_STACK_BYTES: usize = 256 << 10;
+/// More than the longest request for a lock.
+const LOCK_REQUEST_BYTES: usize = 4096;
 
 /// Requests queued while every thread is busy.
 pub(super) const MAX_QUEUED: usize = 256;
@@ -51,13 +57,39 @@ pub(super) struct Shared<F> {
     pub(super) setxattr_ext: bool,
     pub(super) negative_ttl: Duration,
     pub(super) io_flusher: bool,
+    pub(super) lock_waits: LockWaits,
     /// Why reading requests failed, if it did.
     pub(super) failure: Mutex<Option<OsErrno>>,
+}
+
+/// How many calls wait for locks, each in a thread of its own: they may wait for
+/// ever, and the unlock that they wait for needs a thread, too.
+pub(super) struct LockWaits {
+    most: usize,
+    now: AtomicUsize,
+}
+
+impl LockWaits {
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, now: AtomicUsize::new(0) }
+    }
+
+    /// Room for one more.
+    fn enter(&self) -> bool {
+        let more = |now| (now < self.most).then_some(now + 1);
+        self.now.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+    }
+
+    fn leave(&self) {
+        self.now.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// One worker.
 struct Worker<F> {
     shared: Arc<Shared<F>>,
+    /// It serves a single request, and may wait for ever.
+    waits: bool,
     device: Arc<OwnedFd>,
     request: RequestBuffer,
     reply: Pages,
@@ -112,6 +144,7 @@ impl<F: Filesystem> Worker<F> {
         let request = Pages::new(request_buffer_bytes(shared.max_io_bytes))?;
         Ok(Self {
             shared: Arc::clone(shared),
+            waits: false,
             device: clone_device(&shared.device),
             request: RequestBuffer(request),
             reply: Pages::new(shared.max_io_bytes)?,
@@ -267,14 +300,17 @@ impl<F: Filesystem> Worker<F> {
 
     /// Serves the request in the buffer; always answers.
     fn serve(&mut self, length: usize) {
-        let Self { shared, device, request, reply, interrupt } = self;
+        let Self { shared, device, request, reply, interrupt, waits } = self;
         let bytes = &request.0[REQUEST_START..REQUEST_START + length];
         let Ok(Request { header, op }) = Request::parse(bytes, shared.setxattr_ext) else { return };
         let heeds = Heeds::of(&op, header.pid);
         let answer = Answer::new(&**device, header.unique);
-        if matches!(op, Op::Flush { .. }) && shared.callers.is_dying(header.pid) {
+        if let Op::Flush { fh, lock_owner } = op
+            && shared.callers.is_dying(header.pid)
+        {
             // The release that follows writes what there is.
             answer.error(Errno::EINTR);
+            shared.fs.abandon(header.node, fh, lock_owner);
             return;
         }
         let active = shared.interrupts.begin(header.unique, interrupt, heeds);
@@ -288,7 +324,17 @@ impl<F: Filesystem> Worker<F> {
             buffer: reply,
             negative_ttl: shared.negative_ttl,
         };
-        let outcome = if let Op::Write { fh, offset, data, args } = op {
+        let outcome = if let (Op::SetLk { args, wait: true }, false) = (&op, *waits) {
+            let now =
+                catch_unwind(AssertUnwindSafe(|| shared.fs.setlk(&ctx, header.node, args, false)));
+            if matches!(now, Ok(Err(Errno::EAGAIN))) {
+                drop(waiting);
+                active.hand_on();
+                self.wait_aside(length);
+                return;
+            }
+            now.map(|done| done.map(|()| answer.empty()))
+        } else if let Op::Write { fh, offset, data, args } = op {
             let start = data.as_ptr().addr() - request.0.as_ptr().addr();
             let range = start..start + data.len();
             let data = WriteData { request, range, pool: &shared.pool, interrupt };
@@ -305,6 +351,49 @@ impl<F: Filesystem> Worker<F> {
             }
         }
         drop((active, waiting));
+    }
+}
+
+impl<F: Filesystem> Worker<F> {
+    /// Serves the request for a lock that is in the buffer in a thread of its own.
+    fn wait_aside(&self, length: usize) {
+        let bytes = &self.request.0[REQUEST_START..REQUEST_START + length];
+        let Ok(Request { header, .. }) = Request::parse(bytes, self.shared.setxattr_ext) else {
+            return;
+        };
+        let refuse = || Answer::new(&*self.device, header.unique).error(Errno::ENOLCK);
+        if !self.shared.lock_waits.enter() {
+            tracing::warn!("too many calls wait for locks; one more is refused");
+            refuse();
+            return;
+        }
+        let started = self.aside(bytes).and_then(|mut worker| {
+            let builder = std::thread::Builder::new().name("weir-lock".into());
+            builder.stack_size(WAITING_STACK_BYTES).spawn(move || {
+                mark_serving_thread();
+                worker.serve(length);
+                worker.shared.lock_waits.leave();
+            })
+        });
+        if let Err(error) = started {
+            tracing::warn!(%error, "cannot start a thread that waits for a lock");
+            self.shared.lock_waits.leave();
+            refuse();
+        }
+    }
+
+    fn aside(&self, bytes: &[u8]) -> std::io::Result<Self> {
+        let mut request = Pages::new(request_buffer_bytes(LOCK_REQUEST_BYTES))?;
+        let room = request.get_mut(REQUEST_START..REQUEST_START + bytes.len());
+        room.ok_or(std::io::ErrorKind::InvalidInput)?.copy_from_slice(bytes);
+        Ok(Self {
+            shared: Arc::clone(&self.shared),
+            waits: true,
+            device: Arc::clone(&self.device),
+            request: RequestBuffer(request),
+            reply: Pages::new(LOCK_REQUEST_BYTES)?,
+            interrupt: Arc::new(Interrupt::new()?),
+        })
     }
 }
 

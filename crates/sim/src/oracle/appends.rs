@@ -71,10 +71,13 @@ fn overlaps(history: &History, file: u8, asked: &Asked) -> Option<Violation> {
     let placed: Vec<Placed<'_>> = placed.collect();
     for (i, a) in placed.iter().enumerate() {
         for b in &placed[i + 1..] {
-            let before = a.op.end < b.op.begin && b.first < a.end;
+            let in_order = a.op.end < b.op.begin;
             let shared = a.first < b.end && b.first < a.end;
             let last = a.op.end.max(b.op.end);
-            if (before || shared) && !may_be_gone(history, asked, a.op, last) {
+            // Of two at once it may be either that came first and was lost.
+            let lost = may_be_gone(history, asked, a.op, last)
+                || !in_order && may_be_gone(history, asked, b.op, last);
+            if (in_order && b.first < a.end || shared) && !lost {
                 let told = |p: &Placed<'_>| format!("#{} at cells {}..{}", p.op.id, p.first, p.end);
                 let what = format!(
                     "file {file}: two records were appended at one place or in the wrong order: {} and {}",

@@ -58,7 +58,7 @@ fn judge_file(
 ) {
     let ops = &asked.ops;
     let happened = Happened {
-        crashes: crashes_of(history, facts.log),
+        crashes: crashes_of(history, facts.log.then_some(file)),
         doubtful: doubtful_cuts(history, ops),
         trouble: (0..clients.len() as u8).map(|client| trouble_of(history, client)).collect(),
     };
@@ -128,32 +128,39 @@ struct Happened {
 }
 
 /// When unsynced data of a data server may be gone.
-fn crashes_of(history: &History, log: bool) -> Vec<(Position, Option<u8>, Step)> {
+fn crashes_of(history: &History, log: Option<u8>) -> Vec<(Position, Option<u8>, Step)> {
     let crash = |(at, entry): (Position, &Entry)| match entry.what {
         What::PowerCut(Node::Data(n)) => Some((at, Some(n), Step::Crash)),
         What::DiskForgets(Node::Data(n)) => Some((at, Some(n), Step::Forget)),
         _ => None,
     };
     let mut crashes: Vec<_> = history.entries.iter().enumerate().filter_map(crash).collect();
-    if log {
-        crashes.extend(lost_sizes(history).map(|(at, step)| (at, None, step)));
+    if let Some(file) = log {
+        crashes.extend(lost_sizes(history, file).map(|(at, step)| (at, None, step)));
     }
     crashes
 }
 
 /// When the size that the metadata server had for a file that grows may be
-/// gone. Who has written it goes on with what he knows until he has heard of it.
-fn lost_sizes(history: &History) -> impl Iterator<Item = (Position, Step)> + '_ {
+/// gone. Who knows it goes on with it until he has heard of that, while others see what
+/// is left: so at any read until then. The bytes below a size that has survived are as durable as they were before.
+fn lost_sizes(history: &History, file: u8) -> impl Iterator<Item = (Position, Step)> + '_ {
     let entries = &history.entries;
     entries.iter().enumerate().filter(|(_, e)| e.what == What::PowerCut(Node::Meta)).flat_map(
-        |(at, entry)| {
+        move |(at, entry)| {
             let trouble = entries[..at].iter().filter_map(|e| match e.what {
                 What::Trouble { client: None, until, .. } => Some(until),
                 _ => None,
             });
             let until = trouble.max().unwrap_or(entry.at).max(entry.at);
             let heard = entries.partition_point(|e| e.at <= until).max(at + 1) - 1;
-            [(at, Step::Forget), (heard, Step::Crash)]
+            let began = move |(at, entry): (Position, &Entry)| {
+                let read = matches!(entry.what, What::Begin { call: Call::Read { file: f, .. }, .. } if f == file);
+                read.then_some(at)
+            };
+            let reads = entries.iter().enumerate().skip(at).take(heard - at).filter_map(began);
+            let all: Vec<Position> = [at, heard].into_iter().chain(reads).collect();
+            all.into_iter().map(|at| (at, Step::ForgetSize))
         },
     )
 }

@@ -107,6 +107,9 @@ pub enum Step {
     /// What was not durable may be gone, or only seem to be there until the
     /// next crash.
     Forget,
+    /// As [`Step::Forget`], of the size that made it part of the file: any sync of its
+    /// writer tells of that, also one of another file.
+    ForgetSize,
 }
 
 impl Step {
@@ -178,8 +181,11 @@ impl CellRun {
     /// `Ok(false)`: too many to follow.
     pub fn check(&self) -> Result<bool, Position> {
         let start = State { kept: vec![0], ..State::default() };
-        let crashes =
-            self.steps.iter().filter(|(_, s)| matches!(s, Step::Crash | Step::Forget)).count();
+        let crashes = self
+            .steps
+            .iter()
+            .filter(|(_, s)| matches!(s, Step::Crash | Step::Forget | Step::ForgetSize))
+            .count();
         let mut follow = Follow {
             ops: &self.ops,
             states: HashSet::from([start]),
@@ -225,7 +231,8 @@ impl Follow<'_> {
             Step::Answered { session, kind } => self.answered(*session, *kind),
             Step::Fence { begin, cell } => self.fence(*begin, *cell),
             Step::Crash => self.crash(),
-            Step::Forget => self.forget(),
+            Step::Forget => self.forget(true),
+            Step::ForgetSize => self.forget(false),
         }
         true
     }
@@ -506,6 +513,13 @@ impl Follow<'_> {
                 }
                 (Told::Lost | Told::Killed, _) => {
                     state.missing.remove(&session);
+                    // The error may be that of any write before: of none of them a
+                    // later sync says anything.
+                    let ops = self.ops;
+                    state.lost.retain(|value| {
+                        let op = value.checked_sub(1).map(|op| &ops[op as usize]);
+                        op.is_none_or(|op| op.session != session)
+                    });
                     if holds {
                         state.freed = state.held;
                     }
@@ -534,14 +548,16 @@ impl Follow<'_> {
         self.loose = stay;
     }
 
-    fn forget(&mut self) {
+    fn forget(&mut self, is_told: bool) {
         self.explore(None);
         self.crashes -= 1;
         let states = std::mem::take(&mut self.states);
         for state in states {
             for i in 0..state.kept.len() {
                 let (mut kept, mut lost) = (state.kept.clone(), state.lost.clone());
-                lost.extend(&kept[i + 1..]);
+                if is_told {
+                    lost.extend(&kept[i + 1..]);
+                }
                 let stays = i + 1 == kept.len();
                 let seen = kept.remove(i);
                 kept.push(seen);

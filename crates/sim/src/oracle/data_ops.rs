@@ -179,13 +179,16 @@ pub(super) fn asked_of(
             What::End { id, outcome } => reading.end((at, entry.at), *id, outcome),
             What::Trouble { client, until, late } => {
                 reading.troubled = true;
-                if *late {
+                // It may come back after others were let in, to a metadata server
+                // that does not know that it held leases.
+                if *late || restarts_near(history, at, *until) {
                     reading.slow_down(at, *client, *until);
                 }
             }
             What::ClientKilled { client } => {
                 reading.troubled = true;
-                reading.killed(at, *client, next_id, restarts_near(history, at));
+                let unknown = restarts_near(history, at, entry.at + AFTER_DEATH);
+                reading.killed(at, *client, next_id, unknown);
             }
             _ => {}
         }
@@ -380,14 +383,13 @@ fn ends_meta(what: &What) -> bool {
 }
 
 /// The metadata server has leases in memory only, and is told of them after a
-/// restart. Of those of a client that dies about that time it does not know:
+/// restart. Of those of a client that dies, or is away, about that time it does not know:
 /// what the client wrote is not fenced off, and a size that it had not reported
 /// is not found.
-fn restarts_near(history: &History, at: Position) -> bool {
-    let killed = history.entries[at].at;
-    history.entries.iter().any(|entry| {
-        ends_meta(&entry.what)
-            && entry.at + BEFORE_DEATH >= killed
-            && entry.at <= killed + AFTER_DEATH
-    })
+fn restarts_near(history: &History, at: Position, until: Duration) -> bool {
+    let away = history.entries[at].at;
+    history
+        .entries
+        .iter()
+        .any(|entry| ends_meta(&entry.what) && entry.at + BEFORE_DEATH >= away && entry.at <= until)
 }

@@ -69,11 +69,7 @@ impl Gaps {
     ///
     /// Errors: `Corrupt` if it is damaged: then it is not known what other
     /// copies lack.
-    pub(crate) fn open(
-        site: Arc<Site>,
-        root: Directory,
-        identity: TargetIdentity,
-    ) -> Result<Self> {
+    pub(crate) fn open(site: Arc<Site>, root: Directory, identity: TargetIdentity) -> Result<Self> {
         let mut state = State { file: None, used: 0, gaps: BTreeMap::new(), live: 0 };
         match root.open_file(GAPS, OpenHow::READ) {
             Err(Errno::NOENT) => {}
@@ -250,4 +246,3 @@ fn load(file: &File) -> rustix::io::Result<Vec<u8>> {
     bytes.truncate(read);
     Ok(bytes)
 }
-

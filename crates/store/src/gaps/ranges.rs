@@ -31,8 +31,7 @@ impl RangeSet {
 
     /// Whether all of a range is in it.
     pub fn covers(&self, range: &Range<u64>) -> bool {
-        range.is_empty()
-            || self.ranges.iter().any(|r| r.start <= range.start && range.end <= r.end)
+        range.is_empty() || self.ranges.iter().any(|r| r.start <= range.start && range.end <= r.end)
     }
 
     /// Takes a range in, and maybe more.

@@ -1,59 +1,35 @@
-//! The judges of bytes, sizes and times where clients hold leases, on histories
-//! made by hand: good ones and bad ones.
-#![allow(clippy::unwrap_used)]
+//! The judges of bytes, sizes and times where clients hold leases.
 
+use super::story::Story;
 use std::time::Duration;
 use weir_sim::history::{CELL_BYTES, Call, History, Node, Outcome, What, cell_of_record};
 use weir_sim::oracle::data::{ClientFacts, FileFacts, judge};
 use weir_sim::oracle::stats;
 use weir_types::ErrorKind;
 
-/// File 0 has 4 cells, file 1 is appended to. Clients 0 and 1 write behind,
-/// client 2 writes through; all hold leases.
-#[derive(Default)]
-struct Story(History, u32);
-
-const FIRST: u32 = 100;
+const DATA: Node = Node::Data(0);
 const LOG: u8 = 1;
 
+/// File 0 has 4 cells, file 1 is appended to. Clients 0 and 1 write behind,
+/// client 2 writes through; all hold leases.
+fn is_good(history: &History) -> bool {
+    let files = [
+        FileFacts { cells: 4, node_of_cell: vec![0; 4], log: false },
+        FileFacts { cells: 20, node_of_cell: vec![0; 20], log: true },
+    ];
+    let clients = [true, true, false].map(|write_behind| ClientFacts {
+        write_behind,
+        leases: true,
+        keeps_pages: false,
+    });
+    let verdict = judge(history, &files, &clients);
+    assert_eq!(verdict.undecided, 0);
+    verdict.violations.is_empty() && stats::judge(history, &files, &clients, true).is_empty()
+}
+
 impl Story {
-    fn push(&mut self, what: What) {
-        let at = Duration::from_millis(self.0.entries.len() as u64);
-        self.0.push(at, what);
-    }
-    fn begin(&mut self, client: u8, call: Call) -> u32 {
-        let id = FIRST + self.1;
-        self.1 += 1;
-        self.push(What::Begin { client, id, call });
-        id
-    }
-    fn end(&mut self, id: u32, outcome: Outcome) {
-        self.push(What::End { id, outcome });
-    }
-    fn fails(&mut self, id: u32) {
-        self.end(id, Outcome::Unknown(ErrorKind::LeaseLost.into()));
-    }
-    fn begin_write(&mut self, client: u8) -> u32 {
-        self.begin(client, Call::Write { file: 0, first: 0, cells: 4 })
-    }
-    fn write(&mut self, client: u8) -> u32 {
-        let id = self.begin_write(client);
-        self.end(id, Outcome::Done);
-        id
-    }
-    fn begin_sync(&mut self, client: u8) -> u32 {
-        self.begin(client, Call::Sync { file: 0 })
-    }
-    fn sync(&mut self, client: u8) {
-        let id = self.begin_sync(client);
-        self.end(id, Outcome::Done);
-    }
-    fn read(&mut self, client: u8, write: Option<u32>) {
-        let id = self.begin(client, Call::Read { file: 0, first: 0, cells: 4 });
-        self.end(id, Outcome::Cells(vec![write.map_or(0, |id| u64::from(id) + 1); 4]));
-    }
-    fn killed(&mut self, client: u8) {
-        self.push(What::ClientKilled { client });
+    fn loses(&mut self, id: u32) {
+        self.fails(id, ErrorKind::LeaseLost);
     }
     fn trouble(&mut self, client: u8) {
         self.trouble_with(client, false);
@@ -61,9 +37,6 @@ impl Story {
     fn trouble_with(&mut self, client: u8, late: bool) {
         let until = Duration::from_secs(9);
         self.push(What::Trouble { client: Some(client), until, late });
-    }
-    fn power_cut(&mut self) {
-        self.push(What::PowerCut(Node::Data(0)));
     }
     fn append_at(&mut self, client: u8, cells: u32, at: u32) -> u32 {
         let id = self.begin(client, Call::Append { file: LOG, cells });
@@ -83,32 +56,14 @@ impl Story {
         let id = self.begin(client, Call::Stat { file });
         self.end(id, Outcome::Stat { size: u64::from(cells) * CELL_BYTES as u64, mtime_ns });
     }
-    fn is_good(&self) -> bool {
-        let files = [
-            FileFacts { cells: 4, node_of_cell: vec![0; 4], log: false },
-            FileFacts { cells: 20, node_of_cell: vec![0; 20], log: true },
-        ];
-        let clients = [true, true, false].map(|write_behind| ClientFacts {
-            write_behind,
-            leases: true,
-            keeps_pages: false,
-        });
-        let verdict = judge(&self.0, &files, &clients);
-        assert_eq!(verdict.undecided, 0);
-        verdict.violations.is_empty() && stats::judge(&self.0, &files, &clients, true).is_empty()
-    }
 }
 
 fn good(story: impl FnOnce(&mut Story)) {
-    let mut s = Story::default();
-    story(&mut s);
-    assert!(s.is_good());
+    assert!(is_good(&Story::told(story)));
 }
 
 fn bad(story: impl FnOnce(&mut Story)) {
-    let mut s = Story::default();
-    story(&mut s);
-    assert!(!s.is_good());
+    assert!(!is_good(&Story::told(story)));
 }
 
 #[test]
@@ -234,7 +189,7 @@ fn whoever_loses_leases_is_told_by_the_next_write_sync_or_close() {
         s.read(1, None);
         let id = s.begin(0, call);
         if told {
-            s.fails(id)
+            s.loses(id)
         } else {
             s.end(id, Outcome::Done)
         }
@@ -256,7 +211,7 @@ fn whoever_loses_leases_is_told_by_the_next_write_sync_or_close() {
         s.read(1, None);
         s.end(b, Outcome::Done);
         let sync = s.begin_sync(0);
-        if told { s.fails(sync) } else { s.end(sync, Outcome::Done) }
+        if told { s.loses(sync) } else { s.end(sync, Outcome::Done) }
     };
     good(|s| under_way(s, true));
     bad(|s| under_way(s, false));
@@ -268,14 +223,14 @@ fn nobody_loses_leases_without_a_reason() {
         s.write(0);
         s.read(1, None);
         let id = s.begin_sync(0);
-        s.fails(id);
+        s.loses(id);
     });
     bad(|s| {
         s.trouble(1);
         s.write(0);
         s.read(1, None);
         let id = s.begin_sync(0);
-        s.fails(id);
+        s.loses(id);
     });
 }
 
@@ -285,7 +240,7 @@ fn whoever_was_told_may_sync_the_rest() {
         let a = s.write(0);
         s.trouble(0);
         let b = s.begin_write(0);
-        s.fails(b);
+        s.loses(b);
         s.sync(0);
         s.read(1, [None, Some(a)][seen]);
         s.read(1, [None, Some(a)][seen]);
@@ -358,7 +313,7 @@ fn a_power_cut_and_a_death_take_back_what_each_may() {
         let a = s.write(0);
         s.sync(0);
         let b = s.write(0);
-        s.power_cut();
+        s.power_cut(DATA);
         s.killed(0);
         s.read(1, [None, Some(a), Some(b)][seen]);
     };
@@ -416,15 +371,87 @@ fn each_record_is_appended_once_whole_and_in_order() {
 }
 
 #[test]
+fn of_two_records_at_one_place_one_was_lost_with_its_client() {
+    // Whichever was asked for first.
+    for late in [true, false] {
+        good(|s| {
+            let early = |s: &mut Story| s.begin(1, Call::Append { file: LOG, cells: 2 });
+            let a = (!late).then(|| early(s));
+            s.append_at(0, 3, 0);
+            s.killed(0);
+            let a = a.unwrap_or_else(|| early(s));
+            s.end(a, Outcome::At(0));
+            s.list(2, &[(a, 2)]);
+        });
+    }
+    bad(|s| {
+        let a = s.begin(1, Call::Append { file: LOG, cells: 2 });
+        s.append_at(0, 3, 0);
+        s.end(a, Outcome::At(0));
+    });
+}
+
+#[test]
+fn a_power_cut_of_the_metadata_server_makes_no_bytes_durable() {
+    good(|s| {
+        s.power_cut(Node::Meta);
+        let a = s.append_at(0, 1, 0);
+        s.list(1, &[(a, 1)]);
+        s.power_cut(DATA);
+        s.list(2, &[]);
+    });
+}
+
+#[test]
+fn a_size_that_a_power_cut_took_back_is_gone_when_its_reader_has_heard_of_that() {
+    let story = |s: &mut Story, heard: bool| {
+        let a = s.append_at(0, 1, 0);
+        let id = s.begin(0, Call::Flush { file: LOG });
+        s.end(id, Outcome::Done);
+        s.list(1, &[(a, 1)]);
+        let until = Duration::from_millis(50);
+        s.push(What::Trouble { client: None, until, late: false });
+        s.power_cut(Node::Meta);
+        s.list(1, &[(a, 1)]);
+        if heard {
+            s.wait_ms(100);
+            s.list(1, &[(a, 1)]);
+        }
+        s.list(2, &[]);
+    };
+    good(|s| story(s, false));
+    bad(|s| story(s, true));
+}
+
+#[test]
+fn a_sync_says_nothing_of_a_write_that_has_failed() {
+    let story = |s: &mut Story, told: bool| {
+        let a = s.write(0);
+        s.read(1, Some(a));
+        s.power_cut(DATA);
+        let b = s.begin(0, Call::Write { file: 0, first: 0, cells: 0 });
+        if told {
+            s.fails(b, ErrorKind::TimedOut)
+        } else {
+            s.end(b, Outcome::Done)
+        }
+        s.sync(0);
+        s.read(1, None);
+    };
+    good(|s| story(s, true));
+    bad(|s| story(s, false));
+}
+
+#[test]
 fn a_record_whose_writer_was_not_told_is_there_once_or_not() {
     good(|s| {
         let a = s.begin(0, Call::Append { file: LOG, cells: 2 });
-        s.fails(a);
+        s.loses(a);
         s.list(1, &[(a, 2)]);
     });
     bad(|s| {
         let a = s.begin(0, Call::Append { file: LOG, cells: 1 });
-        s.fails(a);
+        s.loses(a);
         s.list(1, &[(a, 1), (a, 1)]);
     });
 }

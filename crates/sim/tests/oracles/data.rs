@@ -1,92 +1,41 @@
-//! The judge of bytes, on histories made by hand: good ones and bad ones.
-#![allow(clippy::unwrap_used)]
+//! The judge of bytes.
 
-use std::time::Duration;
+use super::story::Story;
 use weir_sim::history::{Call, History, Node, Outcome, What};
 use weir_sim::oracle::data::{ClientFacts, FileFacts, judge};
+use weir_types::ErrorKind;
 
-/// A history of one file with 4 cells on data server 0; client 0 writes
-/// through, client 1 writes behind.
-#[derive(Default)]
-struct Story(History, u32);
+const DATA: Node = Node::Data(0);
 
-const FIRST: u32 = 100;
+/// Of one file with 4 cells on data server 0; client 0 writes through, client 1
+/// writes behind.
+fn is_good(history: &History) -> bool {
+    let files = [FileFacts { cells: 4, node_of_cell: vec![0; 4], log: false }];
+    let clients = [false, true].map(|write_behind| ClientFacts {
+        write_behind,
+        leases: false,
+        keeps_pages: false,
+    });
+    let verdict = judge(history, &files, &clients);
+    assert_eq!(verdict.undecided, 0);
+    verdict.violations.is_empty()
+}
 
 impl Story {
-    fn push(&mut self, what: What) {
-        let at = Duration::from_millis(self.0.entries.len() as u64);
-        self.0.push(at, what);
-    }
-    fn begin(&mut self, client: u8, call: Call) -> u32 {
-        let id = FIRST + self.1;
-        self.1 += 1;
-        self.push(What::Begin { client, id, call });
-        id
-    }
-    fn end(&mut self, id: u32, outcome: Outcome) {
-        self.push(What::End { id, outcome });
-    }
     fn unknown(&mut self, id: u32) {
-        self.end(id, Outcome::Unknown(weir_types::ErrorKind::TimedOut.into()));
-    }
-    fn begin_write(&mut self, client: u8) -> u32 {
-        self.begin(client, Call::Write { file: 0, first: 0, cells: 4 })
-    }
-    fn write(&mut self, client: u8) -> u32 {
-        let id = self.begin_write(client);
-        self.end(id, Outcome::Done);
-        id
-    }
-    fn begin_read(&mut self, client: u8) -> u32 {
-        self.begin(client, Call::Read { file: 0, first: 0, cells: 4 })
-    }
-    /// A read that sees what `write` wrote (`None`: zeros).
-    fn saw(&mut self, read: u32, write: Option<u32>) {
-        self.end(read, Outcome::Cells(vec![write.map_or(0, |id| u64::from(id) + 1); 4]));
-    }
-    fn read(&mut self, client: u8, write: Option<u32>) {
-        let id = self.begin_read(client);
-        self.saw(id, write);
-    }
-    fn call(&mut self, client: u8, call: Call) {
-        let id = self.begin(client, call);
-        self.end(id, Outcome::Done);
-    }
-    fn sync(&mut self, client: u8) {
-        self.call(client, Call::Sync { file: 0 });
-    }
-    fn flush(&mut self, client: u8) {
-        self.call(client, Call::Flush { file: 0 });
+        self.fails(id, ErrorKind::TimedOut);
     }
     fn cut(&mut self, client: u8, keep: u32) {
         self.call(client, Call::Cut { file: 0, keep });
     }
-    fn power_cut(&mut self) {
-        self.push(What::PowerCut(Node::Data(0)));
-    }
-    fn is_good(&self) -> bool {
-        let files = [FileFacts { cells: 4, node_of_cell: vec![0; 4], log: false }];
-        let clients = [false, true].map(|write_behind| ClientFacts {
-            write_behind,
-            leases: false,
-            keeps_pages: false,
-        });
-        let verdict = judge(&self.0, &files, &clients);
-        assert_eq!(verdict.undecided, 0);
-        verdict.violations.is_empty()
-    }
 }
 
 fn good(story: impl FnOnce(&mut Story)) {
-    let mut s = Story::default();
-    story(&mut s);
-    assert!(s.is_good());
+    assert!(is_good(&Story::told(story)));
 }
 
 fn bad(story: impl FnOnce(&mut Story)) {
-    let mut s = Story::default();
-    story(&mut s);
-    assert!(!s.is_good());
+    assert!(!is_good(&Story::told(story)));
 }
 
 #[test]
@@ -234,26 +183,26 @@ fn nothing_that_was_synced_is_lost_in_a_power_cut() {
         let a = s.write(0);
         s.sync(0);
         let b = s.write(0);
-        s.power_cut();
+        s.power_cut(DATA);
         s.read(0, Some(a));
         let _ = b;
     });
     good(|s| {
         s.write(0);
-        s.power_cut();
+        s.power_cut(DATA);
         s.read(0, None);
     });
     bad(|s| {
         s.write(0);
         s.sync(0);
-        s.power_cut();
+        s.power_cut(DATA);
         s.read(0, None);
     });
     bad(|s| {
         s.write(0);
         s.sync(0);
         s.write(0);
-        s.power_cut();
+        s.power_cut(DATA);
         s.read(0, None);
     });
 }
@@ -267,7 +216,7 @@ fn what_a_failed_sync_was_for_may_seem_to_be_there_until_a_power_cut() {
         let b = s.write(0);
         forgets(s);
         s.read(0, Some(b));
-        s.power_cut();
+        s.power_cut(DATA);
         s.read(0, Some(b));
     });
     good(|s| {
@@ -276,7 +225,7 @@ fn what_a_failed_sync_was_for_may_seem_to_be_there_until_a_power_cut() {
         let b = s.write(0);
         forgets(s);
         s.read(0, Some(b));
-        s.power_cut();
+        s.power_cut(DATA);
         s.read(0, Some(a));
     });
     bad(|s| {
@@ -294,7 +243,7 @@ fn after_a_power_cut_one_value_stays() {
         let a = s.write(0);
         s.sync(0);
         let b = s.write(0);
-        s.power_cut();
+        s.power_cut(DATA);
         s.read(0, Some(a));
         s.read(0, Some(b));
     });
@@ -302,7 +251,7 @@ fn after_a_power_cut_one_value_stays() {
         let a = s.write(0);
         s.sync(0);
         let b = s.write(0);
-        s.power_cut();
+        s.power_cut(DATA);
         s.read(0, Some(b));
         s.read(0, Some(a));
     });
@@ -312,15 +261,15 @@ fn after_a_power_cut_one_value_stays() {
 fn a_sync_after_a_loss_may_not_report_success() {
     bad(|s| {
         s.write(0);
-        s.power_cut();
+        s.power_cut(DATA);
         s.sync(0);
         s.read(0, None);
     });
     good(|s| {
         s.write(0);
-        s.power_cut();
+        s.power_cut(DATA);
         let sync = s.begin(0, Call::Sync { file: 0 });
-        s.end(sync, Outcome::Unknown(weir_types::ErrorKind::Io.into()));
+        s.fails(sync, ErrorKind::Io);
         // Told once, it may go on.
         s.sync(0);
         s.read(0, None);
@@ -332,7 +281,7 @@ fn a_sync_vouches_for_what_was_written_since_the_file_was_opened() {
     good(|s| {
         s.write(0);
         s.flush(0);
-        s.power_cut();
+        s.power_cut(DATA);
         s.sync(0);
         s.read(0, None);
     });
@@ -341,7 +290,7 @@ fn a_sync_vouches_for_what_was_written_since_the_file_was_opened() {
         let a = s.write(0);
         s.flush(0);
         s.sync(0);
-        s.power_cut();
+        s.power_cut(DATA);
         s.read(0, None);
         let _ = a;
     });
@@ -385,7 +334,7 @@ fn write_behind_is_done_at_the_flush_and_seen_by_its_client_before() {
     // Sent again after a power cut, as it was not confirmed.
     good(|s| {
         let a = s.write(1);
-        s.power_cut();
+        s.power_cut(DATA);
         s.read(0, None);
         s.sync(1);
         s.read(0, Some(a));

@@ -1,0 +1,88 @@
+//! Commands that look for what is wrong.
+
+use super::ClientChoice;
+use crate::output::{ByteSize, parse_size};
+use clap::Args;
+use std::path::PathBuf;
+
+/// Verify all data and metadata against their checksums
+#[derive(Args)]
+#[command(
+    after_help = "Exit code 1 if anything is wrong. It needs an administrator's credential, \
+    such as the one that `weir up` made."
+)]
+pub struct Scrub {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// Targets to verify, by number [default: all, and the metadata]
+    pub targets: Vec<u32>,
+    /// Verify at most so many bytes of each target in a second
+    #[arg(long, value_parser = parse_size, value_name = "SIZE")]
+    pub limit: Option<ByteSize>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// No progress bar
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Check that names, files and objects belong together
+#[derive(Args)]
+#[command(after_help = "Exit codes are those of fsck(8) and add up: 0 all is well, 1 repaired, \
+    4 something is wrong, 8 something could not be looked at. It needs an administrator's \
+    credential, such as the one that `weir up` made.")]
+pub struct Fsck {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// Remove objects that no file has, and raise sizes to what the objects hold
+    #[arg(long)]
+    pub repair: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// No progress line
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Run whole clusters on simulated machines, and make go wrong what can
+#[derive(Args)]
+pub struct Sim {
+    /// The (first) seed [default: a random one, which is shown]
+    #[arg(long, env = "WEIR_SEED")]
+    pub seed: Option<u64>,
+    /// Run so many seeds, one after the other, in processes of their own
+    #[arg(long, value_name = "N")]
+    pub seeds: Option<u64>,
+    /// How long things go wrong in each run, simulated: 20s, 500ms, 2m
+    #[arg(long, default_value = "20s", value_parser = crate::sim::parse_duration)]
+    pub duration: std::time::Duration,
+    /// Run each seed twice: both must do the same
+    #[arg(long)]
+    pub verify_determinism: bool,
+    /// Plant a bug (in builds with debug assertions)
+    #[arg(long, value_name = "BUG")]
+    pub plant: Option<String>,
+    /// List the bugs that can be planted
+    #[arg(long)]
+    pub list_bugs: bool,
+    /// Run the plan in this file, as a failing run has written it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds"])]
+    pub plan: Option<PathBuf>,
+    /// Show a failure as it is, without making it smaller
+    #[arg(long)]
+    pub no_shrink: bool,
+    /// Go on with the other seeds after a failure
+    #[arg(long)]
+    pub keep_going: bool,
+    /// Processes at a time
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    pub jobs: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Run the seeds in this process and print a line of JSON for each
+    #[arg(long, hide = true)]
+    pub child: bool,
+}

@@ -1,0 +1,65 @@
+//! Commands for the cluster of this machine.
+
+use super::{ClientChoice, ClusterChoice};
+use crate::output::{ByteSize, parse_size};
+use clap::Args;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// Start a cluster on this machine, or what of it does not run
+#[derive(Args)]
+pub struct Up {
+    #[command(flatten)]
+    pub cluster: ClusterChoice,
+    /// Number of targets [default: 4]
+    #[arg(long, env = "WEIR_TARGETS", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub targets: Option<u32>,
+    /// Targets that one data server process serves [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub targets_per_server: Option<u32>,
+    /// Mount the file system here; the directory is made if it is missing
+    #[arg(long, env = "WEIR_MOUNT", value_name = "DIR")]
+    pub mount: Option<PathBuf>,
+    /// Listen on this address of this machine; other machines can connect if it
+    /// is not a loopback address
+    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
+    pub listen: IpAddr,
+    /// Listen on this TCP port and the ones after it [default: free ones]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// Default stripe unit of new files [default: 64K]
+    #[arg(long, value_parser = parse_size, value_name = "SIZE")]
+    pub unit: Option<ByteSize>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Stop the cluster of `weir up`
+#[derive(Args)]
+pub struct Down {
+    #[command(flatten)]
+    pub cluster: ClusterChoice,
+    /// Also delete the cluster with all its files
+    #[arg(long)]
+    pub purge: bool,
+    /// Do not ask before deleting
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Unmount even if the mount is in use, and kill what does not stop
+    #[arg(long, short)]
+    pub force: bool,
+}
+
+/// Show servers, targets, space, and what is wrong
+#[derive(Args)]
+pub struct Status {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// Also show the counters of each server
+    #[arg(long)]
+    pub counters: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,96 @@
+//! Daemons in the foreground, mounts, and what there is to do with metadata.
+
+use super::ClientChoice;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// Run a server in the foreground
+#[derive(Args)]
+pub struct Daemon {
+    /// Its configuration (docs/operating.md describes it)
+    #[arg(long, env = "WEIR_CONFIG", value_name = "FILE")]
+    pub config: PathBuf,
+    #[command(flatten)]
+    pub detach: Detach,
+}
+
+/// Run a metadata server in the foreground; save and restore what it keeps
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Meta {
+    /// Its configuration (docs/operating.md describes it)
+    #[arg(long, env = "WEIR_CONFIG", value_name = "FILE", required = true)]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub detach: Detach,
+    #[command(subcommand)]
+    pub command: Option<MetaCommand>,
+}
+
+/// What there is to do with metadata.
+#[derive(Subcommand)]
+pub enum MetaCommand {
+    /// Save all metadata to a file, while the cluster runs
+    Export(MetaExport),
+    /// Make a metadata directory from a saved file
+    Import(MetaImport),
+}
+
+/// Save all metadata to a file, while the cluster runs
+#[derive(Args)]
+#[command(after_help = "It holds names, attributes and layouts as they were at one moment; no \
+    data and no keys. It needs an administrator's credential, such as the one that `weir up` made.")]
+pub struct MetaExport {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// Where to; `-`: standard output
+    #[arg(default_value = "-")]
+    pub file: PathBuf,
+}
+
+/// Make a metadata directory from a saved file
+#[derive(Args)]
+#[command(after_help = "The new directory takes the place of the lost one (`dir` in the \
+    configuration of the metadata server); the master key stays the same.")]
+pub struct MetaImport {
+    /// The directory to make; it must be missing or empty
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// The saved file; `-`: standard input
+    pub file: PathBuf,
+}
+
+/// How a program of ours starts a daemon of ours.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Detach {
+    /// Leave the terminal's session and report on standard output
+    #[arg(long, hide = true)]
+    pub detached: bool,
+}
+
+/// Mount the file system
+#[derive(Args)]
+pub struct Mount {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// The directory to mount on
+    pub mountpoint: PathBuf,
+    /// Mount options, separated by commas: ro, allow_other, nocache, ...
+    #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
+    pub options: Vec<String>,
+    /// Stay in the foreground
+    #[arg(long, short)]
+    pub foreground: bool,
+    #[command(flatten)]
+    pub detach: Detach,
+}
+
+/// Unmount the file system
+#[derive(Args)]
+pub struct Umount {
+    /// Where it is mounted
+    pub mountpoint: PathBuf,
+    /// Detach it now even if it is in use, and clean up when it no longer is
+    #[arg(long, short)]
+    pub lazy: bool,
+}

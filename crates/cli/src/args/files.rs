@@ -1,0 +1,124 @@
+//! Commands for files, named as those of every Unix.
+
+use super::ClientChoice;
+use clap::Args;
+use clap::builder::ArgAction;
+use std::ffi::OsString;
+
+/// Copy files into, out of, or within the cluster
+#[derive(Args)]
+#[command(after_help = "Names in the cluster are written weir:/path, or weir://NAME/path for \
+    another cluster on this machine; `-` is standard input or output.\n\n  \
+    weir cp -r data weir:/data\n  weir cp weir:/data/a.csv - | head")]
+pub struct Cp {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// What to copy, and last where to
+    #[arg(required = true, num_args = 2.., value_name = "SOURCE... DESTINATION")]
+    pub paths: Vec<OsString>,
+    /// Copy directories with all that is in them
+    #[arg(long, short, visible_short_alias = 'R')]
+    pub recursive: bool,
+    /// Keep mode, times and, as root, owners
+    #[arg(long, short)]
+    pub preserve: bool,
+    /// Files copied at the same time
+    #[arg(long, short, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub jobs: u16,
+    /// No progress bar
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Print files
+#[derive(Args)]
+pub struct Cat {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// The files
+    #[arg(required = true)]
+    pub paths: Vec<OsString>,
+}
+
+/// List directories
+#[derive(Args)]
+pub struct Ls {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// What to list
+    #[arg(default_value = "/")]
+    pub paths: Vec<OsString>,
+    /// Kind, mode, links, owner, size and time of each
+    #[arg(short)]
+    pub long: bool,
+    /// Also names that begin with a dot
+    #[arg(short, long)]
+    pub all: bool,
+    /// Also what is in the directories below
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Directories themselves instead of what is in them
+    #[arg(short, long)]
+    pub directory: bool,
+    /// Sizes as 1.5K, 20M, 3G
+    #[arg(short = 'h', long)]
+    pub human_readable: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    pub help: (),
+}
+
+/// Show what is known of files
+#[derive(Args)]
+pub struct Stat {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// The files
+    #[arg(required = true)]
+    pub paths: Vec<OsString>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Remove files
+#[derive(Args)]
+pub struct Rm {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// What to remove
+    #[arg(required = true)]
+    pub paths: Vec<OsString>,
+    /// Remove directories with all that is in them
+    #[arg(long, short, visible_short_alias = 'R')]
+    pub recursive: bool,
+    /// Do not complain about what does not exist
+    #[arg(long, short)]
+    pub force: bool,
+}
+
+/// Make directories
+#[derive(Args)]
+pub struct Mkdir {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// The directories
+    #[arg(required = true)]
+    pub paths: Vec<OsString>,
+    /// Make those above it too; no complaint if it exists
+    #[arg(long, short)]
+    pub parents: bool,
+    /// Permissions, octal
+    #[arg(long, short, value_parser = parse_mode, default_value = "755")]
+    pub mode: u16,
+}
+
+fn parse_mode(text: &str) -> Result<u16, String> {
+    match u16::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o7777 => Ok(mode),
+        _ => Err("not an octal mode: try 755".to_owned()),
+    }
+}

@@ -1,0 +1,115 @@
+//! Keys of clients and servers, and targets made by hand.
+
+use super::ClusterChoice;
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Make keys for clients and servers
+#[derive(Subcommand)]
+pub enum Key {
+    /// Write a new client credential, restricted if asked for
+    #[command(visible_alias = "create")]
+    New(KeyNew),
+    /// List the keys of clients and what they may do
+    List(KeyList),
+    /// Refuse a client's key from now on
+    Revoke(KeyRevoke),
+    /// Write keys and configuration of a further data server, on this machine or another
+    Server(KeyServer),
+}
+
+#[derive(Args)]
+pub struct KeyServer {
+    #[command(flatten)]
+    pub cluster: ClusterChoice,
+    /// Number of the new server
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub server: u32,
+    /// Numbers of its targets, as in 5,6
+    #[arg(long, required = true, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    pub targets: Vec<u32>,
+    /// Where it will listen
+    #[arg(long, default_value = "0.0.0.0:7701", value_name = "ADDRESS:PORT")]
+    pub listen: String,
+    /// Directory to write to; it is made
+    #[arg(long, short, value_name = "DIR")]
+    pub output: PathBuf,
+}
+
+/// Make targets
+#[derive(Subcommand)]
+pub enum Target {
+    /// Make a directory a target
+    Create(TargetCreate),
+}
+
+#[derive(Args)]
+pub struct TargetCreate {
+    /// The directory; it is made if it is missing
+    pub dir: PathBuf,
+    /// Number of the target
+    #[arg(long)]
+    pub target: u32,
+    /// Number of the server that will serve it
+    #[arg(long)]
+    pub server: u32,
+    /// The cluster's identity: 32 hexadecimal digits, as `weir key server` prints them
+    #[arg(long, value_name = "ID")]
+    pub cluster_id: String,
+}
+
+#[derive(Args)]
+pub struct KeyNew {
+    #[command(flatten)]
+    pub cluster: ClusterChoice,
+    /// Its name, by which `list` shows it and `revoke` finds it
+    #[arg(value_name = "NAME")]
+    pub key_name: Option<String>,
+    /// It may change nothing
+    #[arg(long)]
+    pub read_only: bool,
+    /// Directory of the cluster that is its root; it can reach nothing else
+    #[arg(long, value_name = "PATH")]
+    pub subtree: Option<String>,
+    /// Whose users count as the anonymous one: root's, or all
+    #[arg(long, value_enum)]
+    pub squash: Option<SquashChoice>,
+    /// The anonymous user [default: 65534]
+    #[arg(long, value_name = "UID", requires = "squash")]
+    pub anon_uid: Option<u32>,
+    /// The anonymous group [default: 65534]
+    #[arg(long, value_name = "GID", requires = "squash")]
+    pub anon_gid: Option<u32>,
+    /// Where to write it (mode 0600) [default: clients/NAME.toml in the state directory]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// What it is for, for people
+    #[arg(long, default_value = "")]
+    pub note: String,
+}
+
+/// Which callers are squashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SquashChoice {
+    /// The superuser
+    Root,
+    /// Everyone
+    All,
+}
+
+#[derive(Args)]
+pub struct KeyRevoke {
+    #[command(flatten)]
+    pub cluster: ClusterChoice,
+    /// Its name, or the number of its client
+    pub key: String,
+}
+
+#[derive(Args)]
+pub struct KeyList {
+    #[command(flatten)]
+    pub cluster: ClusterChoice,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

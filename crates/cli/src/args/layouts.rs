@@ -1,0 +1,101 @@
+//! Where bytes lie, and where they are to lie.
+
+use super::ClientChoice;
+use crate::output::{ByteSize, parse_size};
+use clap::builder::ArgAction;
+use clap::{Args, ValueEnum};
+use std::ffi::OsString;
+
+/// Show where the bytes of a file lie
+#[derive(Args)]
+pub struct Layout {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// A file of a mounted Weir, or weir:/path
+    #[arg(required = true)]
+    pub paths: Vec<OsString>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show the space of each target
+#[derive(Args)]
+pub struct Df {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// Sizes as 1.5K, 20M, 3G
+    #[arg(short = 'h', long)]
+    pub human_readable: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    pub help: (),
+}
+
+/// The families of layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Family {
+    /// Round robin over targets (PVFS)
+    Striped,
+    /// One piece per target, in order (River)
+    Fragments,
+    /// Pieces of equal size on random targets (HDFS)
+    Chunked,
+}
+
+/// A layout, as flags.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Layout")]
+pub struct LayoutFlags {
+    /// The family
+    #[arg(long, value_enum)]
+    pub layout: Option<Family>,
+    /// Striped: bytes on one target before the next; a multiple of 4K [default: 64K]
+    #[arg(long, value_parser = parse_size, value_name = "SIZE")]
+    pub unit: Option<ByteSize>,
+    /// Number of targets [default: all]
+    #[arg(long)]
+    pub count: Option<u16>,
+    /// Index of the first target in target order [default: chosen for balance]
+    #[arg(long)]
+    pub base: Option<u32>,
+    /// Chunked: bytes of a chunk. Fragments: bytes of each [default: 64M]
+    #[arg(long, value_parser = parse_size, value_name = "SIZE")]
+    pub chunk: Option<ByteSize>,
+    /// Fragments: the size of each, in order, as in 1M,2M,4M
+    #[arg(long, value_parser = parse_size, value_delimiter = ',', value_name = "SIZE,...")]
+    pub sizes: Vec<ByteSize>,
+}
+
+/// Make an empty file with a layout of its own
+#[derive(Args)]
+pub struct MkFile {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// The new files
+    #[arg(required = true)]
+    pub paths: Vec<OsString>,
+    #[command(flatten)]
+    pub layout: LayoutFlags,
+}
+
+/// Set the default layout of a directory or the layout of an empty file
+#[derive(Args)]
+pub struct SetLayout {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// Directories or empty files
+    #[arg(required = true)]
+    pub paths: Vec<OsString>,
+    #[command(flatten)]
+    pub layout: LayoutFlags,
+    /// Back to what the directory above says
+    #[arg(long)]
+    pub inherit: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,19 @@
+//! `weir reliability`: how long data lasts, for layouts, codes, protocols and
+//! rebuild speeds. Computed, not measured; it needs no cluster.
+
+pub mod arguments;
+mod paper;
+mod rows;
+mod show;
+mod units;
+
+use crate::failure::Done;
+use arguments::Reliability;
+
+/// Runs `weir reliability`.
+pub fn run(asked: &Reliability) -> Done {
+    match asked.paper {
+        true => paper::run(asked.json),
+        false => show::show(asked, &rows::rows(asked)?),
+    }
+}

@@ -1,0 +1,221 @@
+//! Copies between files that the servers make: no bytes pass through here, unless
+//! a server cannot reach another one, or something has rotted and has to be named.
+
+use crate::Consistency;
+use crate::context::Context;
+use crate::core::copy::{CopyPart, MAX_COPY_CALL_BYTES};
+use crate::core::lease::CallKind;
+use crate::core::plan::{MAX_CALL_BYTES, Part};
+use crate::core::transfer::Transfer;
+use crate::counters::add;
+use crate::drive::{Call, Parts, Until, drive, now_ms};
+use crate::file::{File, OpenState};
+use crate::leases::span;
+use crate::reader::Reader;
+use crate::servers::DataConn;
+use crate::writer::Writer;
+use std::ops::Range;
+use std::sync::Arc;
+use weir_net::Wait;
+use weir_types::{Error, ErrorKind, Generation, Result, TargetId};
+use weir_wire::data::{Copied, CopyRequest};
+use weir_wire::{Header, Request, Rights};
+
+/// Requests under way at the same time, each with a connection of its own.
+pub(crate) const BATCH: usize = 32;
+/// Bytes read and written at once where the servers cannot copy.
+const STEP_BYTES: u64 = 1 << 20;
+
+/// What was current when a file's part in a copy began.
+#[derive(Clone, Copy)]
+struct Began {
+    losses: u64,
+    generation: Generation,
+}
+
+impl Began {
+    fn of(file: &OpenState) -> Self {
+        Self { losses: file.losses(), generation: file.generation() }
+    }
+
+    /// Nothing is read or written under leases that were lost.
+    fn still_holds(self, call: Call<'_>) -> Result<()> {
+        if call.file.is_fenced_off(call.inner, self.generation) {
+            call.file.lose_leases();
+        }
+        if call.file.losses() == self.losses { Ok(()) } else { Err(ErrorKind::LeaseLost.into()) }
+    }
+}
+
+/// A request that was answered.
+#[derive(Clone)]
+pub(crate) struct Done {
+    /// The run of the machine that did it.
+    pub(crate) by: u64,
+    pub(crate) copied: Copied,
+}
+
+struct CopyParts<'a> {
+    /// Of the file that is read.
+    from: Call<'a>,
+    /// Of the file that is written.
+    to: Call<'a>,
+    began: (Began, Began),
+    list: &'a [CopyPart],
+    conns: Vec<Option<DataConn>>,
+    done: &'a mut Vec<Option<Done>>,
+}
+
+/// Does all of a list, at most [`BATCH`] long. What was done is in `done`, also if
+/// something fails.
+pub(crate) fn run_copy(
+    from: Call<'_>,
+    to: Call<'_>,
+    list: &[CopyPart],
+    done: &mut Vec<Option<Done>>,
+) -> Result<()> {
+    done.clear();
+    done.resize(list.len(), None);
+    let deadline_ms = now_ms() + to.inner.config.request_timeout_ms;
+    let mut transfer = Transfer::new(list.len(), deadline_ms);
+    let conns = list.iter().map(|_| None).collect();
+    let began = (Began::of(from.file), Began::of(to.file));
+    let mut parts = CopyParts { from, to, began, list, conns, done };
+    drive(to, &mut transfer, &mut parts, Until::Done)
+}
+
+impl Parts for CopyParts<'_> {
+    fn target(&self, part: usize) -> TargetId {
+        self.list[part].to.1
+    }
+
+    fn changes(&self, _part: usize) -> bool {
+        true
+    }
+
+    fn conn(&mut self, part: usize) -> &mut Option<DataConn> {
+        &mut self.conns[part]
+    }
+
+    fn send(&mut self, part: usize, _locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()> {
+        if self.to.inner.config.consistency == Consistency::Strict {
+            self.to.inner.holdings.clock.wait(wait)?;
+            self.began.0.still_holds(self.from)?;
+            self.began.1.still_holds(self.to)?;
+        }
+        let CopyPart { from, to, pieces, .. } = &self.list[part];
+        let part = |(object, target)| Part { chunk: 0, object, target };
+        let request = CopyRequest {
+            access: self.to.file.access(&part(*to), Rights::WRITE)?,
+            source: self.from.file.access(&part(*from), Rights::READ)?,
+            pieces: pieces.clone(),
+        };
+        let mut header = Header::request(CopyRequest::OP, conn.conn.next_request_id());
+        header.job = self.to.ctx.job;
+        header.rank = self.to.ctx.rank;
+        conn.conn.send(header, &request, &[], &[], wait)
+    }
+
+    fn receive(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()> {
+        let copied: Copied = conn.conn.recv_reply(wait)?;
+        self.done[part] = Some(Done { by: conn.instance, copied });
+        Ok(())
+    }
+
+    fn refresh(&mut self, call: Call<'_>) -> Result<()> {
+        // Nobody knows whose capability it was.
+        self.from.file.refresh(call.inner, call.ctx)?;
+        match std::ptr::eq(self.from.file, call.file) {
+            true => Ok(()),
+            false => call.file.refresh(call.inner, call.ctx),
+        }
+    }
+}
+
+impl File {
+    /// Copies bytes of this file to another one of the same client, or elsewhere in
+    /// this one; returns how many: fewer than asked for where the file ends, and if
+    /// there are very many. The servers do it among themselves, and keep holes.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the ranges overlap in one file, `CrossDevice` if the
+    /// files are not of the same client; those of reading and writing. What was to
+    /// be written may then hold old or new bytes.
+    pub fn copy_range(
+        &self,
+        ctx: &Context,
+        offset: u64,
+        to: &File,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        if !Arc::ptr_eq(&self.inner, &to.inner) {
+            return Err(ErrorKind::CrossDevice.into());
+        }
+        let len = len.min(MAX_COPY_CALL_BYTES);
+        let (source, dest) = (span(offset, len)?, span(to_offset, len)?);
+        if len == 0 {
+            return Ok(0);
+        }
+        let same = self.id() == to.id();
+        if same && source.start < dest.end && dest.start < source.end {
+            return Err(Error::new(ErrorKind::InvalidArgument, "the ranges overlap"));
+        }
+        // Before there are leases, or the call could be in the way of who knows it. Should
+        // the file be cut until then, getting the lease tells.
+        let timeout_ms = self.inner.config.request_timeout_ms;
+        self.learn_size(self.call(ctx), source.end, timeout_ms)?;
+        let wait = Wait::for_ms(timeout_ms).interruptible(ctx.interrupt);
+        let pair = if same { None } else { Some(self.inner.pairs.enter(&wait)?) };
+        // In the order of their ids, or two such calls could wait for each other.
+        let (_one, _other) = if same {
+            (to.enter_all(ctx, &[source.clone(), dest], CallKind::Write)?, None)
+        } else if self.id() < to.id() {
+            let reading = self.enter(ctx, source.clone(), CallKind::Look)?;
+            (reading, Some(to.enter(ctx, dest, CallKind::Write)?))
+        } else {
+            let writing = to.enter(ctx, dest, CallKind::Write)?;
+            (writing, Some(self.enter(ctx, source.clone(), CallKind::Look)?))
+        };
+        drop(pair);
+        let from = self.call(ctx);
+        Writer::settle(from)?;
+        let end = source.end.min(self.size());
+        if end <= source.start {
+            return Ok(0);
+        }
+        let source = source.start..end;
+        if !Writer::copy(to.call(ctx), from, source.clone(), to_offset)? {
+            self.copy_by_hand(from, source.clone(), to.call(ctx), to_offset)?;
+        }
+        to.pass_on(to.call(ctx))?;
+        Ok(end - source.start)
+    }
+
+    /// Reads and writes under the leases of the call.
+    fn copy_by_hand(
+        &self,
+        from: Call<'_>,
+        source: Range<u64>,
+        to: Call<'_>,
+        to_offset: u64,
+    ) -> Result<()> {
+        const { assert!(STEP_BYTES as usize <= MAX_CALL_BYTES) };
+        let mut buffer = vec![0; STEP_BYTES.min(source.end - source.start) as usize];
+        let mut at = source.start;
+        // What was fetched ahead of a reader may be older than the writes before.
+        self.state.reader().clear();
+        while at < source.end {
+            let len = STEP_BYTES.min(source.end - at) as usize;
+            let mut done = 0;
+            while done < len {
+                let dest = &mut buffer[done..len];
+                done += Reader::read(from, self.consistency(), at + done as u64, dest)?;
+            }
+            add(&to.inner.counters.copied_by_hand_bytes, len as u64);
+            Writer::write(to, to_offset + (at - source.start), &buffer[..len])?;
+            at += len as u64;
+        }
+        Ok(())
+    }
+}

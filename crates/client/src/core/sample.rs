@@ -1,0 +1,25 @@
+//! What tests take for granted.
+
+use weir_types::{Attr, FileId, FileKind, Generation, Timestamp};
+
+/// Attributes of a file of that size, last changed by its change of this number, and at
+/// a time that goes with it.
+pub(crate) fn attr(file: FileId, change: u64, size: u64) -> Attr {
+    let time = Timestamp(change as i64 * 10);
+    Attr {
+        file,
+        kind: FileKind::File,
+        mode: 0o644,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        size,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        change,
+        generation: Generation(1),
+        preferred_io_bytes: 4096,
+    }
+}

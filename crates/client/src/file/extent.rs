@@ -1,0 +1,178 @@
+//! How long a file is, as far as this client knows, and what the metadata server
+//! has not been told of that.
+
+use super::OpenState;
+use weir_host::sync::MutexGuard;
+use weir_types::{Attr, Generation, Timestamp};
+
+/// How long the file is.
+#[derive(Debug, Default)]
+pub(super) struct Extent {
+    /// As far as this client knows, its own writes included.
+    pub(super) size: u64,
+    /// End and time of writes that the metadata server does not know of.
+    pub(super) uncommitted: Option<(u64, Timestamp)>,
+    /// The same of writes that it was told of while this client holds leases:
+    /// after a power cut it may not remember.
+    pub(super) reported: Option<(u64, Timestamp)>,
+    /// The newest change of the file that was heard of: older news are ignored.
+    pub(super) change: u64,
+    /// Its times, of the contents and of anything.
+    pub(super) times: (Timestamp, Timestamp),
+}
+
+impl Extent {
+    pub(super) fn saw(&mut self, attr: &Attr) {
+        if attr.change >= self.change {
+            self.change = attr.change;
+            self.times = (attr.mtime, attr.ctime);
+            let written = self.uncommitted.map_or(0, |(end, _)| end);
+            self.size = attr.size.max(written);
+        }
+    }
+
+    /// An answer that was on its way while a newer one came must not show
+    /// times from before.
+    pub(super) fn correct_times(&self, attr: &mut Attr) {
+        if attr.change < self.change {
+            (attr.mtime, attr.ctime) = self.times;
+        }
+    }
+}
+
+/// End and time of all of these writes.
+fn later(a: Option<(u64, Timestamp)>, b: Option<(u64, Timestamp)>) -> Option<(u64, Timestamp)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.max(b.0), a.1.max(b.1))),
+        (a, b) => a.or(b),
+    }
+}
+
+impl Extent {
+    /// The metadata server was told.
+    pub(super) fn take_uncommitted(&mut self) {
+        self.reported = later(self.reported, self.uncommitted.take());
+    }
+}
+
+impl OpenState {
+    fn extent(&self) -> MutexGuard<'_, Extent> {
+        self.extent.lock()
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.extent().size
+    }
+
+    /// A write of this client reached so far, at this time (the writer's lock
+    /// is held).
+    pub(crate) fn wrote(&self, end: u64, time: Timestamp) {
+        let mut extent = self.extent();
+        extent.size = extent.size.max(end);
+        extent.uncommitted = later(extent.uncommitted, Some((end, time)));
+    }
+
+    /// End and time of writes that the metadata server does not know of.
+    pub(crate) fn uncommitted(&self) -> Option<(u64, Timestamp)> {
+        self.extent().uncommitted
+    }
+
+    /// The metadata server knows of all writes (the writer's lock is held).
+    pub(crate) fn committed(&self) {
+        self.extent().take_uncommitted();
+    }
+
+    /// What the metadata server does not know of, and the generation that it was
+    /// written under: for whoever does not hold the writer's lock. (A lease may be given
+    /// up, the file cut, and the lease come back meanwhile.)
+    pub(crate) fn unreported(&self) -> Option<((u64, Timestamp), Generation)> {
+        loop {
+            let generation = self.generation();
+            let uncommitted = self.uncommitted()?;
+            if self.generation() == generation {
+                return Some((uncommitted, generation));
+            }
+        }
+    }
+
+    /// The metadata server knows of the writes up to here.
+    pub(crate) fn committed_if(&self, reported: (u64, Timestamp)) {
+        let mut extent = self.extent();
+        if extent.uncommitted == Some(reported) {
+            extent.take_uncommitted();
+        }
+    }
+
+    /// A lease was given up: others may change what was reported.
+    pub(crate) fn forget_reported(&self) {
+        self.extent().reported = None;
+    }
+
+    /// The metadata server has started anew, and may not remember the last that
+    /// it was told: it is told again, and what it says counts as new.
+    pub(crate) fn server_is_new(&self) {
+        let mut extent = self.extent();
+        extent.change = 0;
+        extent.uncommitted = later(extent.uncommitted, extent.reported.take());
+    }
+
+    /// Writes that the metadata server does not know of are lost; whether
+    /// there were any.
+    pub(crate) fn forget_uncommitted(&self) -> bool {
+        let mut extent = self.extent();
+        extent.reported = None;
+        extent.uncommitted.take().is_some()
+    }
+
+    /// The metadata server has set the size (the writer has nothing left).
+    pub(crate) fn resized(&self, attr: &Attr) {
+        let mut extent = self.extent();
+        extent.uncommitted = None;
+        extent.reported = None;
+        extent.saw(attr);
+        extent.size = attr.size;
+    }
+
+    /// The metadata server said this of the file.
+    pub(crate) fn saw_attr(&self, attr: &Attr) {
+        self.extent().saw(attr);
+    }
+
+    /// The newest change of the file that was heard of.
+    pub(crate) fn newest_change(&self) -> u64 {
+        self.extent().change
+    }
+
+    /// Puts newer times into what the metadata server has said, if they are known.
+    pub(crate) fn correct_times(&self, attr: &mut Attr) {
+        self.extent().correct_times(attr);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::sample;
+    use weir_types::FileId;
+
+    fn attr(change: u64, size: u64) -> Attr {
+        sample::attr(FileId(7), change, size)
+    }
+
+    /// As when a size is committed in the background while `stat` asks.
+    #[test]
+    fn a_late_answer_takes_back_neither_size_nor_times() {
+        let mut extent = Extent::default();
+        extent.saw(&attr(5, 100));
+        extent.saw(&attr(8, 200));
+        let mut late = attr(6, 150);
+        extent.saw(&late);
+        extent.correct_times(&mut late);
+        assert_eq!((extent.size, late.mtime, late.ctime), (200, Timestamp(80), Timestamp(80)));
+        // A newer one counts, also with an older time that somebody has set.
+        let mut set = Attr { mtime: Timestamp(1), ..attr(9, 200) };
+        extent.saw(&set);
+        extent.correct_times(&mut set);
+        assert_eq!(set.mtime, Timestamp(1));
+    }
+}

@@ -1,0 +1,167 @@
+//! Telling the metadata server what was written, and making it durable.
+
+use super::{Writer, patient};
+use crate::control::{Control, run_control};
+use crate::core::plan::{Part, objects};
+use crate::drive::Call;
+use std::collections::BTreeMap;
+use weir_types::{Error, ErrorKind, FileLayout, ObjectId, Result, TargetId};
+use weir_wire::meta::{CommitSizeRequest, SetTime};
+
+impl Writer {
+    /// Before a lease is given up: the servers get all, and the metadata server
+    /// knows size and time. What could not be written is told to the program.
+    ///
+    /// # Errors
+    /// The metadata server could not be told.
+    pub(crate) fn give_up(call: Call<'_>) -> Result<()> {
+        let mut writer = call.file.writer();
+        writer.notice_loss(call);
+        writer.send_gathered(call);
+        writer.finish_all(call);
+        let committed = match writer.commit(call) {
+            Err(error) if error.kind == ErrorKind::Stale => {
+                writer.error.get_or_insert(error);
+                Ok(())
+            }
+            // The last name went, and the file with it: nobody will ask.
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+            result => result,
+        };
+        writer.note_clean(call);
+        committed
+    }
+
+    /// Tells the metadata server size and time of what was written, sent or
+    /// not. Waits neither for data servers, nor for whoever does, nor for what others
+    /// have to report: they may be waiting for this.
+    pub(crate) fn report(call: Call<'_>) -> Result<()> {
+        let Some((unreported, generation)) = call.file.unreported() else { return Ok(()) };
+        let request = CommitSizeRequest {
+            file: call.file.id,
+            size: unreported.0,
+            generation,
+            mtime: Some(SetTime::At(unreported.1)),
+            written: Vec::new(),
+        };
+        match call.inner.commit_size(call.ctx, &request) {
+            Ok(attr) => {
+                call.file.saw_attr(&attr);
+                call.file.committed_if(unreported);
+                Ok(())
+            }
+            // The file was cut, or we were cut off, after these writes. The writer learns
+            // which by its own commit, or there is nobody.
+            Err(error) if matches!(error.kind, ErrorKind::Stale | ErrorKind::NotFound) => Ok(()),
+            // Told by whoever gave up the lease or closed the file meanwhile.
+            Err(_) if call.file.uncommitted().is_none() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn commit(&mut self, call: Call<'_>) -> Result<()> {
+        if call.file.uncommitted().is_none() && !self.written.has_news() {
+            return Ok(());
+        }
+        let first = |layout: FileLayout| layout.segments.first().map(|s| s.index);
+        match self.commit_once(call) {
+            Err(error) if error.kind == ErrorKind::Stale => {
+                let (before, generation) = (first(call.file.layout()), call.file.generation());
+                call.file.refresh(call.inner, call.ctx)?;
+                if call.file.is_fenced_off(call.inner, generation) {
+                    call.file.lose_leases();
+                    // The program is told by its next call.
+                    self.notice_loss(call);
+                    return Ok(());
+                }
+                if first(call.file.layout()) == before {
+                    // Cut, but not emptied: what was written is still there.
+                    return self.commit_once(call);
+                }
+                // What was written is gone with what it was written over. The
+                // program is told once, and may go on anew.
+                call.file.committed();
+                self.written.forget();
+                Err(error.context("the file was emptied meanwhile"))
+            }
+            result => result,
+        }
+    }
+
+    fn commit_once(&mut self, call: Call<'_>) -> Result<()> {
+        let (size, mtime) = match call.file.uncommitted() {
+            Some((size, mtime)) => (size, Some(SetTime::At(mtime))),
+            // They were reported before all of it was sent.
+            None => (0, None),
+        };
+        // Once, but for a file of very many segments.
+        loop {
+            let request = CommitSizeRequest {
+                file: call.file.id,
+                size,
+                generation: call.file.generation(),
+                mtime,
+                written: self.written.report(),
+            };
+            let attr = call.inner.commit_size(call.ctx, &request)?;
+            call.file.saw_attr(&attr);
+            if !self.written.reported(&request.written) {
+                call.file.committed();
+                return Ok(());
+            }
+        }
+    }
+
+    /// Makes everything durable.
+    pub(crate) fn sync(call: Call<'_>) -> Result<()> {
+        let ctx = patient(call.ctx);
+        let call = Call { ctx: &ctx, ..call };
+        let mut writer = call.file.writer();
+        writer.flush_locked(call)?;
+        let mut unsynced = std::mem::take(&mut writer.unsynced);
+        if !writer.complete {
+            // Whoever wrote it, and whenever: fsync makes the whole file durable.
+            let all = objects(call.file.id, &call.file.layout(), call.file.size());
+            let with_data = all.into_iter().filter(|(_, _, len)| *len > 0);
+            for (object, target, _) in with_data {
+                unsynced.entry((object, target)).or_default();
+            }
+        }
+        let list = unsynced
+            .keys()
+            .map(|(object, target)| {
+                (Part { chunk: 0, object: *object, target: *target }, Control::Sync)
+            })
+            .collect();
+        let synced_by = match run_control(call, list) {
+            Ok(synced_by) => synced_by,
+            Err(error) => {
+                // They are still to be synced, should the program try again.
+                writer.unsynced.extend(unsynced);
+                return Err(error);
+            }
+        };
+        writer.complete = true;
+        drop(writer);
+        require_kept(&unsynced, &synced_by)?;
+        call.inner.session.sync(call.ctx)
+    }
+}
+
+/// What a machine confirmed before it started anew may be gone: the program is
+/// told, once.
+fn require_kept(
+    unsynced: &BTreeMap<(ObjectId, TargetId), Option<u64>>,
+    synced_by: &[u64],
+) -> Result<()> {
+    for (((_, target), confirmed_by), synced_by) in unsynced.iter().zip(synced_by) {
+        if confirmed_by.is_some_and(|by| by != *synced_by) {
+            let what = format!(
+                "target {target}: its machine was started anew since some of this was written, \
+                 and what was not synced before may be gone: write it again"
+            );
+            return Err(Error::new(ErrorKind::Io, what));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! Copies that the servers make among themselves, in the order of the writes.
+
+use super::{Writer, now, patient};
+use crate::copy::{BATCH, Done, run_copy};
+use crate::core::copy::plan_copy;
+use crate::counters::add;
+use crate::drive::Call;
+use crate::space::Space;
+use std::ops::Range;
+use weir_host::clock;
+use weir_layout::covered_bytes;
+use weir_types::{ErrorKind, Result};
+
+impl Writer {
+    /// Lets the servers copy bytes of a file to this one; nothing of the file is on
+    /// its way meanwhile. False: they cannot, or have found rot; whoever reads and
+    /// writes the bytes himself learns of which.
+    pub(crate) fn copy(
+        call: Call<'_>,
+        from: Call<'_>,
+        source: Range<u64>,
+        to_offset: u64,
+    ) -> Result<bool> {
+        let end = to_offset + (source.end - source.start);
+        let ctx = patient(call.ctx);
+        let sure = Call { ctx: &ctx, ..call };
+        let mut writer = Self::begin(sure, end, 0)?;
+        writer.send_gathered(sure);
+        writer.finish_all(sure);
+        let ready = writer.take_error();
+        // Of a copy that ends half way some bytes may be there.
+        if ready.is_ok() {
+            call.file.wrote(end, now());
+            writer.since.get_or_insert_with(clock::now);
+        }
+        // Bytes that nobody was promised yet: a signal may end it.
+        let copied = ready.and_then(|()| writer.copy_objects(call, from, source, to_offset));
+        // What was fetched ahead meanwhile may be of before.
+        call.file.reader().clear();
+        writer.note_clean(sure);
+        match copied {
+            Ok(bytes) => add(&call.inner.counters.copied_bytes, bytes),
+            Err(e) if matches!(e.kind, ErrorKind::Unsupported | ErrorKind::Corrupt) => {
+                tracing::debug!("file {}: not copied by the servers: {e}", call.file.id);
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    fn copy_objects(
+        &mut self,
+        call: Call<'_>,
+        from: Call<'_>,
+        source: Range<u64>,
+        to_offset: u64,
+    ) -> Result<u64> {
+        if covered_bytes(&from.file.layout()) < source.end {
+            // Another client may have made the file longer.
+            from.file.refresh(from.inner, from.ctx)?;
+        }
+        let (layout, to_layout) = (from.file.layout(), call.file.layout());
+        // What no segment was granted for was never written.
+        let covered = covered_bytes(&layout).clamp(source.start, source.end);
+        let to = |at: u64| to_offset + (at - source.start);
+        let (of, range) = ((from.file.id, &layout), source.start..covered);
+        let list = plan_copy(of, range, (call.file.id, &to_layout), to_offset)?;
+        for part in &list {
+            self.unsynced.entry(part.to).or_default();
+        }
+        let mut done = Vec::new();
+        for batch in list.chunks(BATCH) {
+            let result = run_copy(from, call, batch, &mut done);
+            for (part, done) in batch.iter().zip(&done) {
+                let Some(Done { by, copied }) = done else { continue };
+                self.unsynced.entry(part.to).or_default().get_or_insert(*by);
+                if copied.written > 0 {
+                    let object = part.to.0;
+                    self.written.note(object.segment, part.segment_start, object.column);
+                }
+            }
+            result?;
+        }
+        if covered < source.end {
+            self.change_objects(call, Space::Punch, to(covered)..to(source.end))?;
+        }
+        Ok(source.end - source.start)
+    }
+}

@@ -1,0 +1,152 @@
+//! Gathering small writes into whole stripes, and requests on their way.
+
+use super::Writer;
+use crate::buffer::Buffer;
+use crate::core::gather::{Gather, gather, is_full};
+use crate::core::plan::Plan;
+use crate::drive::{Call, now_ms};
+use crate::write::{WriteData, WriteOp};
+use weir_layout::preferred_io_bytes;
+use weir_types::{ErrorKind, Result};
+
+/// Requests of one file on their way: each has a connection of its own.
+const MAX_IN_FLIGHT: usize = 32;
+
+pub(super) struct Gathered {
+    start: u64,
+    buffer: Buffer,
+    len: usize,
+}
+
+impl Writer {
+    pub(super) fn gather(
+        &mut self,
+        call: Call<'_>,
+        mut offset: u64,
+        mut data: &[u8],
+    ) -> Result<()> {
+        let capacity = preferred_io_bytes(&call.file.layout()) as usize;
+        while !data.is_empty() {
+            let (start, held) = self.gathered.as_ref().map_or((offset, 0), |g| (g.start, g.len));
+            match gather(start, held, capacity, offset, data.len()) {
+                Gather::SendFirst => self.send_gathered(call),
+                Gather::Direct => {
+                    let mut buffer = Buffer::take(&call.inner.buffers, data.len());
+                    buffer[..data.len()].copy_from_slice(data);
+                    return self.submit(call, offset, WriteData::Ours(buffer, data.len()));
+                }
+                Gather::Append(n) => {
+                    self.hold(call, capacity, offset, &data[..n])?;
+                    offset += n as u64;
+                    data = &data[n..];
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hold(&mut self, call: Call<'_>, capacity: usize, offset: u64, data: &[u8]) -> Result<()> {
+        let mut gathered = match self.gathered.take() {
+            Some(gathered) => gathered,
+            None => Gathered {
+                start: offset,
+                buffer: Buffer::take(&call.inner.buffers, capacity),
+                len: 0,
+            },
+        };
+        gathered.buffer[gathered.len..gathered.len + data.len()].copy_from_slice(data);
+        gathered.len += data.len();
+        // Beyond the pool nothing is held back.
+        let full = is_full(gathered.start, gathered.len, capacity) || !gathered.buffer.is_pooled();
+        self.gathered = Some(gathered);
+        if full {
+            self.send_gathered(call);
+        }
+        Ok(())
+    }
+
+    pub(super) fn send_gathered(&mut self, call: Call<'_>) {
+        if let Some(Gathered { start, buffer, len }) = self.gathered.take()
+            && let Err(error) = self.submit(call, start, WriteData::Ours(buffer, len))
+        {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    pub(super) fn submit(&mut self, call: Call<'_>, offset: u64, data: WriteData) -> Result<()> {
+        let len = data.as_ref().len();
+        let range = offset..offset + len as u64;
+        let overlaps = |op: &WriteOp| op.range.start < range.end && range.start < op.range.end;
+        if let Some(last) = self.in_flight.iter().rposition(overlaps) {
+            self.finish_first(call, last + 1);
+        }
+        let plan = match call.file.plan(offset, len as u64) {
+            Err(error) if error.kind == ErrorKind::Stale => {
+                call.file.refresh(call.inner, call.ctx)?;
+                call.file.cover(call, range.end)?;
+                call.file.plan(offset, len as u64)?
+            }
+            plan => plan?,
+        };
+        // Memory beyond the pool is given back before more is taken.
+        let beyond_pool = matches!(&data, WriteData::Ours(buffer, _) if !buffer.is_pooled());
+        self.start(call, plan, offset, data, 0..len);
+        if beyond_pool {
+            self.finish_all(call);
+        }
+        while self.in_flight_bytes > call.inner.config.write_behind_bytes.max(1)
+            || self.in_flight.len() > MAX_IN_FLIGHT
+        {
+            self.finish_first(call, 1);
+        }
+        Ok(())
+    }
+
+    pub(super) fn start(
+        &mut self,
+        call: Call<'_>,
+        plan: Plan,
+        offset: u64,
+        data: WriteData,
+        slice: std::ops::Range<usize>,
+    ) {
+        for part in &plan.parts {
+            self.unsynced.entry((part.object, part.target)).or_default();
+        }
+        let op = WriteOp::start(call, plan, offset, data, slice, self.losses);
+        self.in_flight_bytes += op.len();
+        self.in_flight.push_back(op);
+    }
+
+    fn finish_first(&mut self, call: Call<'_>, count: usize) {
+        // One deadline for all, or a dead server would be waited for many times.
+        let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
+        for _ in 0..count {
+            let Some(mut op) = self.in_flight.pop_front() else { return };
+            self.in_flight_bytes -= op.len();
+            let finished = op.finish(call, deadline_ms);
+            for (object, by) in op.confirmed() {
+                self.unsynced.entry(object).or_default().get_or_insert(by);
+            }
+            match finished {
+                Ok(()) => self.note_written(op.plan()),
+                Err(error) => {
+                    call.inner.counters.presence.data_lost(call.file.id, &error);
+                    call.file.change_failed(&error);
+                    self.error.get_or_insert(error);
+                }
+            }
+        }
+    }
+
+    fn note_written(&mut self, plan: &Plan) {
+        for part in &plan.parts {
+            let start = plan.chunks[part.chunk].segment_start;
+            self.written.note(part.object.segment, start, part.object.column);
+        }
+    }
+
+    pub(super) fn finish_all(&mut self, call: Call<'_>) {
+        self.finish_first(call, self.in_flight.len());
+    }
+}

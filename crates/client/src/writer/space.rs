@@ -1,0 +1,76 @@
+//! Punching and reserving, in the order of the writes.
+
+use super::{Writer, now, patient};
+use crate::control::run_control;
+use crate::drive::Call;
+use crate::space::{Space, space_requests, steps};
+use std::ops::Range;
+use weir_host::clock;
+use weir_layout::covered_bytes;
+use weir_types::limits::MAX_FILE_BYTES;
+use weir_types::{ErrorKind, Result};
+
+impl Writer {
+    /// Punches or reserves a range while nothing of the file is on its way;
+    /// unless `keep_size`, the file grows to hold it.
+    pub(crate) fn change_space(
+        call: Call<'_>,
+        space: Space,
+        offset: u64,
+        len: u64,
+        keep_size: bool,
+    ) -> Result<()> {
+        let end = offset.checked_add(len).filter(|&end| end <= MAX_FILE_BYTES);
+        let end = end.ok_or(ErrorKind::FileTooLarge)?;
+        let ctx = patient(call.ctx);
+        let call = Call { ctx: &ctx, ..call };
+        let covered = if space == Space::Reserve { end } else { 0 };
+        let mut writer = Self::begin(call, covered, 0)?;
+        writer.send_gathered(call);
+        writer.finish_all(call);
+        let changed = writer.change_objects(call, space, offset..end);
+        if let Err(error) = &changed {
+            call.file.change_failed(error);
+        }
+        // What was fetched ahead meanwhile may be of before.
+        call.file.reader().clear();
+        let grows = !keep_size && end > call.file.size();
+        if changed.is_ok() && (space == Space::Punch || grows) {
+            call.file.wrote(if grows { end } else { 0 }, now());
+            writer.since.get_or_insert_with(clock::now);
+        }
+        let result = changed.and_then(|()| if grows { writer.commit(call) } else { Ok(()) });
+        writer.note_clean(call);
+        writer.take_error()?;
+        result
+    }
+
+    pub(super) fn change_objects(
+        &mut self,
+        call: Call<'_>,
+        space: Space,
+        range: Range<u64>,
+    ) -> Result<()> {
+        if space == Space::Punch && covered_bytes(&call.file.layout()) < range.end {
+            // Another client may have made the file longer.
+            call.file.refresh(call.inner, call.ctx)?;
+        }
+        let layout = call.file.layout();
+        for step in steps(space, range) {
+            let list = space_requests(call.file.id, &layout, space, step);
+            for (part, ..) in &list {
+                self.unsynced.entry((part.object, part.target)).or_default();
+            }
+            let requests = list.iter().map(|&(part, control, _)| (part, control)).collect();
+            let done_by = run_control(call, requests)?;
+            for ((part, _, start), by) in list.iter().zip(done_by) {
+                let object = (part.object, part.target);
+                self.unsynced.entry(object).or_default().get_or_insert(by);
+                if space == Space::Reserve {
+                    self.written.note(part.object.segment, *start, part.object.column);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! Other data servers. Where they are only the metadata server says: a client
+//! names a target, and never an address.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+use weir_host::clock;
+use weir_host::net::Signal;
+use weir_host::sync::Mutex;
+use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
+use weir_types::{Error, ErrorKind, Result, ServerId, SessionId, TargetId};
+use weir_wire::frame::VERSION;
+use weir_wire::handshake::{Attempt, Hello, Identity};
+use weir_wire::message::Request;
+use weir_wire::peer::{FindPeerRequest, Peer};
+use weir_wire::ticket::OF_SERVERS;
+use weir_wire::{Header, Key};
+
+/// One that could not be reached is not tried again for so long: whoever asks
+/// reads and writes by himself meanwhile.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// A metadata server answers within this time.
+const FIND_MS: u64 = 2_000;
+/// Idle connections kept to the server of each target: one for each thread.
+const MAX_IDLE: usize = crate::copier::THREADS;
+/// Targets of other servers that are remembered.
+const MAX_KNOWN: usize = 4096;
+
+/// The server of a target.
+struct Known {
+    peer: Peer,
+    idle: Vec<BlockingConn>,
+}
+
+#[derive(Default)]
+struct State {
+    known: BTreeMap<TargetId, Known>,
+    /// Whom not to ask for a while.
+    failed: BTreeMap<TargetId, (Instant, Error)>,
+}
+
+/// The other data servers, as far as they were asked for.
+pub(crate) struct Peers {
+    server: ServerId,
+    key: Key,
+    cluster: [u8; 16],
+    metadata: Vec<Address>,
+    /// Ends all waiting.
+    shutdown: Signal,
+    state: Mutex<State>,
+}
+
+impl Peers {
+    pub(crate) fn new(
+        server: ServerId,
+        key: Key,
+        cluster: [u8; 16],
+        metadata: &[Address],
+        shutdown: Signal,
+    ) -> Self {
+        let (metadata, state) = (metadata.to_vec(), Mutex::default());
+        Self { server, key, cluster, metadata, shutdown, state }
+    }
+
+    /// So long, or until the server stops.
+    pub(crate) fn wait(&self, ms: u64) -> Wait {
+        Wait::for_ms(ms).interruptible(self.shutdown.fd().map(|fd| fd.as_raw_fd()))
+    }
+
+    /// A connection that was used before, if there is one.
+    pub(crate) fn idle(&self, target: TargetId) -> Option<BlockingConn> {
+        self.state.lock().known.get_mut(&target)?.idle.pop()
+    }
+
+    /// A new connection.
+    ///
+    /// # Errors
+    /// `TargetMissing`: the metadata server knows no such target. The same error
+    /// again for a while, without trying.
+    pub(crate) fn connect(&self, target: TargetId, wait: &Wait) -> Result<BlockingConn> {
+        if let Some((at, error)) = self.state.lock().failed.get(&target)
+            && clock::elapsed(*at) < PATIENCE
+        {
+            return Err(error.clone());
+        }
+        let connected: Result<_> = self.connect_known(target, wait).or_else(|_: Error| {
+            // It has moved, or the ticket is of before.
+            self.forget(target);
+            let peer = self.find(target, wait)?;
+            let conn = self.open(&peer, wait)?;
+            let mut state = self.state.lock();
+            if state.known.len() >= MAX_KNOWN {
+                state.known.pop_first();
+            }
+            state.known.insert(target, Known { peer, idle: Vec::new() });
+            Ok(conn)
+        });
+        let mut state = self.state.lock();
+        match &connected {
+            Ok(_) => drop(state.failed.remove(&target)),
+            Err(error) => {
+                if state.failed.len() >= MAX_KNOWN {
+                    state.failed.pop_first();
+                }
+                state.failed.insert(target, (clock::now(), error.clone()));
+            }
+        }
+        connected
+    }
+
+    /// A connection that nobody uses any more, with no answer outstanding.
+    pub(crate) fn put_back(&self, target: TargetId, conn: BlockingConn) {
+        if let Some(known) = self.state.lock().known.get_mut(&target)
+            && known.idle.len() < MAX_IDLE
+            && conn.is_usable()
+        {
+            known.idle.push(conn);
+        }
+    }
+
+    /// It does not serve the target any more, or is gone.
+    pub(crate) fn forget(&self, target: TargetId) {
+        self.state.lock().known.remove(&target);
+    }
+
+    fn connect_known(&self, target: TargetId, wait: &Wait) -> Result<BlockingConn> {
+        let peer = self.state.lock().known.get(&target).map(|known| known.peer.clone());
+        self.open(&peer.ok_or(ErrorKind::TargetMissing)?, wait)
+    }
+
+    /// Asks the metadata server.
+    fn find(&self, target: TargetId, wait: &Wait) -> Result<Peer> {
+        let mut failure = Error::new(ErrorKind::TargetMissing, "there is no metadata server");
+        for address in &self.metadata {
+            match self.ask(address, target, wait) {
+                Ok(peer) => return Ok(peer),
+                Err(error) => failure = error.context(format!("metadata server {address}")),
+            }
+        }
+        Err(failure)
+    }
+
+    fn ask(&self, address: &Address, target: TargetId, wait: &Wait) -> Result<Peer> {
+        let left = wait.remaining().as_millis() as u64;
+        let wait = self.wait(left.min(FIND_MS));
+        let hello = self.hello(Identity::Server(self.server))?;
+        let (mut conn, welcome) = BlockingConn::connect(address, self.key.clone(), &hello, &wait)?;
+        if welcome.cluster != self.cluster {
+            let what = "it is of another cluster than our targets";
+            return Err(Error::new(ErrorKind::AuthFailed, what));
+        }
+        let header = Header::request(FindPeerRequest::OP, conn.next_request_id());
+        conn.send(header, &FindPeerRequest { target }, &[], &[], &wait)?;
+        conn.recv_reply(&wait)
+    }
+
+    fn open(&self, peer: &Peer, wait: &Wait) -> Result<BlockingConn> {
+        let key = peer.ticket.open(&self.key);
+        let identity = Identity::Ticket(peer.ticket.ticket.clone(), Attempt { run: 0, number: 0 });
+        let mut failure = None;
+        for address in self.addresses(peer)? {
+            // The nonce is fresh for each.
+            let hello = self.hello(identity.clone())?;
+            match BlockingConn::connect(&address, key.clone(), &hello, wait) {
+                Ok((conn, _)) => return Ok(conn),
+                Err(error) => failure = Some(error.context(format!("{address}"))),
+            }
+        }
+        Err(failure.unwrap_or_else(|| ErrorKind::Unreachable.into()))
+    }
+
+    /// On this host by its Unix socket, if that answers.
+    fn addresses(&self, peer: &Peer) -> Result<Vec<Address>> {
+        let entry = &peer.entry;
+        let here = entry.host == host_name() && !entry.unix.is_empty();
+        let all = [here.then_some(&entry.unix), Some(&entry.tcp)];
+        all.into_iter().flatten().map(|address| Address::parse(address)).collect()
+    }
+
+    fn hello(&self, identity: Identity) -> Result<Hello> {
+        let session = match identity {
+            Identity::Ticket(..) => OF_SERVERS,
+            _ => SessionId(0),
+        };
+        Ok(Hello {
+            version: VERSION,
+            identity,
+            nonce: random_bytes()?,
+            session,
+            name: format!("data server {} on {}", self.server, host_name()),
+        })
+    }
+}

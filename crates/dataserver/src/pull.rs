@@ -1,0 +1,148 @@
+//! Reads of an object of another server, for a copy.
+
+use crate::peers::Peers;
+use std::io::IoSliceMut;
+use weir_layout::{RegionList, segment_offset};
+use weir_net::{BlockingConn, Wait};
+use weir_types::limits::MAX_STRIPE_UNIT_BYTES;
+use weir_types::{Error, ErrorKind, Result, StripeMap};
+use weir_wire::Header;
+use weir_wire::data::{Access, ObjectLen, ReadFlags, ReadRequest, SeekRequest};
+use weir_wire::message::Request;
+
+/// The waits of one copy for the other server, together.
+const PULL_MS: u64 = 8_000;
+/// Any stripe does that has the column: the larger its units, the fewer requests.
+const UNIT: u64 = MAX_STRIPE_UNIT_BYTES as u64;
+
+/// An object of another server.
+pub(crate) struct Pull<'a> {
+    peers: &'a Peers,
+    access: &'a Access,
+    conn: Option<BlockingConn>,
+    wait: Wait,
+}
+
+impl<'a> Pull<'a> {
+    pub(crate) fn new(peers: &'a Peers, access: &'a Access) -> Self {
+        Self { peers, access, conn: None, wait: peers.wait(PULL_MS) }
+    }
+
+    /// The connection may serve the next.
+    pub(crate) fn end(self) {
+        if let Some(conn) = self.conn {
+            self.peers.put_back(self.access.target, conn);
+        }
+    }
+
+    /// Where data or a hole begins: see [`SeekRequest`].
+    pub(crate) fn seek(&mut self, offset: u64, hole: bool) -> Result<Option<u64>> {
+        let request = SeekRequest { access: self.access.clone(), offset, hole };
+        self.ask(|conn, wait| {
+            send(conn, &request, wait)?;
+            conn.recv_reply(wait)
+        })
+    }
+
+    /// Fills the buffer from `at` on, as far as the object goes, with a checksum
+    /// for each cut; returns the bytes.
+    pub(crate) fn read(
+        &mut self,
+        at: u64,
+        buffer: &mut [u8],
+        checks: &mut Vec<u32>,
+        locked: bool,
+    ) -> Result<usize> {
+        let column = self.access.object.column;
+        let stripe = StripeMap { unit_bytes: MAX_STRIPE_UNIT_BYTES, columns: column.0 + 1 };
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = at + done as u64;
+            let len = (buffer.len() - done).min((UNIT - at % UNIT) as usize);
+            let start = segment_offset(stripe, column, at).ok_or(ErrorKind::InvalidArgument)?;
+            let request = ReadRequest {
+                access: self.access.clone(),
+                stripe,
+                flags: ReadFlags { locked, unchecked: false },
+                regions: RegionList::contiguous(start, len as u64)?,
+            };
+            let room = &mut buffer[done..done + len];
+            // Units are whole blocks: what comes apart is cut as if it came at once.
+            let cuts = weir_layout::cut_count(&[weir_layout::Piece {
+                object_offset: at,
+                len: len as u64,
+            }]);
+            let reply = self.ask(|conn, wait| {
+                send(conn, &request, wait)?;
+                conn.recv_data::<ObjectLen>(cuts as usize, &mut [IoSliceMut::new(room)], wait)
+            })?;
+            let got = reply.header.payload_len as usize;
+            if got > len {
+                return Err(Error::new(ErrorKind::Protocol, "more came than was asked for"));
+            }
+            checks.extend(&reply.checks);
+            done += got;
+            if got < len {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Asks on the connection that there is, or a new one. What the client can
+    /// do about an error is in its kind: `Unsupported`, the copy is his.
+    fn ask<T>(
+        &mut self,
+        mut exchange: impl FnMut(&mut BlockingConn, &Wait) -> Result<T>,
+    ) -> Result<T> {
+        let target = self.access.target;
+        let used = self.conn.take().or_else(|| self.peers.idle(target));
+        if let Some(mut conn) = used {
+            let result = exchange(&mut conn, &self.wait);
+            if conn.is_usable() {
+                self.conn = Some(conn);
+                return result.map_err(|e| self.told(e));
+            }
+            // The server may have been started anew since.
+        }
+        let mut fresh = || {
+            let mut conn = self.peers.connect(target, &self.wait)?;
+            let result = exchange(&mut conn, &self.wait);
+            if !conn.is_usable() {
+                self.peers.forget(target);
+                return result.map(|answer| (conn, Ok(answer)));
+            }
+            Ok((conn, result))
+        };
+        match fresh() {
+            Ok((conn, result)) => {
+                self.conn = Some(conn).filter(BlockingConn::is_usable);
+                result.map_err(|e| self.told(e))
+            }
+            Err(error) => Err(self.hopeless(error)),
+        }
+    }
+
+    /// The other server has answered with an error.
+    fn told(&self, error: Error) -> Error {
+        match error.kind {
+            ErrorKind::BadCapability | ErrorKind::Corrupt | ErrorKind::ChecksumMismatch => error,
+            kind => {
+                if kind == ErrorKind::TargetMissing {
+                    self.peers.forget(self.access.target);
+                }
+                self.hopeless(error)
+            }
+        }
+    }
+
+    fn hopeless(&self, error: Error) -> Error {
+        let what = format!("the server of target {} cannot be read from here", self.access.target);
+        Error { kind: ErrorKind::Unsupported, ..error.context(what) }
+    }
+}
+
+fn send<R: Request>(conn: &mut BlockingConn, request: &R, wait: &Wait) -> Result<()> {
+    let header = Header::request(R::OP, conn.next_request_id());
+    conn.send(header, request, &[], &[], wait)
+}

@@ -1,0 +1,386 @@
+//! How long the kernel takes an open file to be.
+//!
+//! Pure: it is told what the kernel is told, and says what has to happen first.
+//!
+//! Before the kernel uses a size (for a read that goes past the end it knows, for
+//! `SEEK_END`), it asks for attributes. But it does not believe the size in the
+//! answer if pages of the file were dropped, or if it heard of the file otherwise,
+//! between its question and the moment it gets at the answer. It would then read
+//! nothing where there are bytes. So it is not left to answers that a file grows.
+//!
+//! Invariants:
+//!
+//! - **Never too small.** The kernel's size is at least [`KernelSize::least`]. It is
+//!   made to raise its size before it is told one beyond.
+//! - **In order.** Sizes are told in the order in which they were true: an answer that was
+//!   asked for before another size was told is asked for anew, and none is told while
+//!   the kernel is raising its size.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// A thread of the kernel acts upon an answer within this time.
+const ACTS: Duration = Duration::from_secs(2);
+/// Answers remembered upon which the kernel may yet act; of more, the least.
+const MAX_UNSETTLED: usize = 16;
+
+/// When somebody began to ask for a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark(u64);
+
+/// What an answer is to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// A question.
+    Attributes,
+    /// A change of attributes. The kernel believes the size in it, come what may.
+    Change,
+}
+
+/// What to do with a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tell {
+    /// Tell it.
+    Now,
+    /// Make the kernel raise its size, say so with [`KernelSize::raised`], and tell it.
+    Raise,
+    /// It may be old by now.
+    AskAgain,
+}
+
+/// A size in an answer that makes the file shorter, or in one to a change.
+#[derive(Clone, Copy, Debug)]
+struct Unsettled {
+    by: u32,
+    size: u64,
+    at: Instant,
+}
+
+/// See the top of the file.
+#[derive(Debug)]
+pub(crate) struct KernelSize {
+    floor: u64,
+    /// Nobody has seen to it that the floor holds: the kernel was told so when the
+    /// name was looked up, before the file was open.
+    granted: bool,
+    last: u64,
+    /// Grows with each other size that is told.
+    number: u64,
+    raising: bool,
+    /// A write up to here, after which that thread raises the size.
+    written: Option<(u32, u64)>,
+    unsettled: Vec<Unsettled>,
+}
+
+impl KernelSize {
+    /// Of a file that is opened when it is so long.
+    pub(crate) fn new(size: u64) -> Self {
+        Self {
+            floor: size,
+            granted: true,
+            last: size,
+            number: 0,
+            raising: false,
+            written: None,
+            unsettled: Vec::new(),
+        }
+    }
+
+    /// What the kernel takes for the size is no less.
+    pub(crate) fn least(&self) -> u64 {
+        self.unsettled.iter().map(|told| told.size).fold(self.floor, u64::min)
+    }
+
+    /// The kernel is raising its size.
+    pub(crate) fn is_raising(&self) -> bool {
+        self.raising
+    }
+
+    /// To be taken before a size is asked for.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark(self.number)
+    }
+
+    /// A thread asks for something: it is done with what it was told before.
+    pub(crate) fn asks(&mut self, by: u32, now: Instant) {
+        // Nobody knows which thread 0 is.
+        if let Some((_, end)) = self.written.take_if(|(writer, _)| by != 0 && *writer == by) {
+            self.floor = self.floor.max(end);
+        }
+        let settled = |told: &Unsettled| by != 0 && told.by == by || now > told.at + ACTS;
+        self.unsettled.retain(|told| !settled(told));
+    }
+
+    /// A thread of the kernel is going to be told this size, which was asked for at
+    /// that mark (`None`: nobody knows when). Not while the size is being raised.
+    pub(crate) fn tell(
+        &mut self,
+        by: u32,
+        size: u64,
+        asked: Option<Mark>,
+        to: Answer,
+        now: Instant,
+    ) -> Tell {
+        self.asks(by, now);
+        if size != self.last && asked != Some(self.mark()) {
+            return Tell::AskAgain;
+        }
+        if size != self.last {
+            self.number += 1;
+            self.last = size;
+        }
+        if to == Answer::Change {
+            self.sets(by, size, now);
+        } else if size > self.least() {
+            self.raising = true;
+            return Tell::Raise;
+        } else if size < self.floor {
+            self.sets(by, size, now);
+        }
+        Tell::Now
+    }
+
+    /// Whether the kernel would learn nothing from this size.
+    pub(crate) fn tells_nothing_new(&mut self, by: u32, size: u64, now: Instant) -> bool {
+        self.asks(by, now);
+        size == self.last && size == self.floor && size == self.least()
+    }
+
+    /// The kernel will believe this size when it gets at the answer.
+    pub(crate) fn sets(&mut self, by: u32, size: u64, now: Instant) {
+        if self.unsettled.len() == MAX_UNSETTLED {
+            let least = self.unsettled.drain(..).map(|told| told.size).fold(size, u64::min);
+            self.unsettled.push(Unsettled { by: 0, size: least, at: now });
+        }
+        self.unsettled.push(Unsettled { by, size, at: now });
+        if size > self.floor {
+            self.written = Some((by, size));
+        }
+        self.ends(size);
+    }
+
+    /// The kernel has raised its size (or somebody tried to in vain).
+    pub(crate) fn raised(&mut self, size: Option<u64>) {
+        if let Some(size) = size {
+            self.floor = self.floor.max(size);
+            self.granted = false;
+        }
+        self.raising = false;
+        self.number += 1;
+    }
+
+    /// The kernel finds that the file ends here.
+    pub(crate) fn ends(&mut self, at: u64) {
+        self.floor = self.floor.min(at);
+        self.written.take_if(|(_, end)| *end > at);
+    }
+
+    /// A write of this thread up to here is answered.
+    pub(crate) fn writes(&mut self, by: u32, end: u64) {
+        if end > self.floor {
+            self.written = Some((by, end));
+        }
+    }
+
+    /// Pages are dropped: the kernel does not believe answers under way.
+    pub(crate) fn drops(&mut self) {
+        if self.granted {
+            self.floor = 0;
+        }
+    }
+
+    /// Whether the kernel may yet put zeros over what a thread has read up to there
+    /// into these pages, because it was told that the file is shorter.
+    pub(crate) fn may_cut(&self, by: u32, pages: &Range<u64>, brought: u64) -> bool {
+        self.unsettled.iter().any(|told| {
+            (told.by != by || by == 0) && pages.contains(&told.size) && told.size < brought
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ASKED: Answer = Answer::Attributes;
+
+    #[test]
+    fn a_size_that_grew_elsewhere_is_raised_before_it_is_told() {
+        let now = Instant::now();
+        let mut size = KernelSize::new(100);
+        assert_eq!(size.tell(1, 100, None, ASKED, now), Tell::Now);
+        assert_eq!(size.tell(1, 200, Some(size.mark()), ASKED, now), Tell::Raise);
+        assert!(size.is_raising());
+        size.raised(Some(200));
+        assert_eq!(size.tell(1, 200, None, ASKED, now), Tell::Now);
+        assert_eq!(size.tell(1, 50, Some(size.mark()), ASKED, now), Tell::Now);
+        assert_eq!(size.tell(1, 60, Some(size.mark()), ASKED, now), Tell::Raise);
+        // In vain.
+        size.raised(None);
+        assert_eq!(size.tell(1, 60, None, ASKED, now), Tell::Raise);
+    }
+
+    #[test]
+    fn who_asked_before_another_size_was_told_asks_again() {
+        let now = Instant::now();
+        let mut size = KernelSize::new(100);
+        let mark = Some(size.mark());
+        assert_eq!(size.tell(1, 50, mark, ASKED, now), Tell::Now);
+        assert_eq!(size.tell(2, 120, mark, ASKED, now), Tell::AskAgain);
+        assert_eq!(size.tell(2, 50, mark, ASKED, now), Tell::Now);
+        let mark = Some(size.mark());
+        assert_eq!(size.tell(2, 120, mark, ASKED, now), Tell::Raise);
+        let mark = Some(size.mark());
+        size.raised(Some(120));
+        assert_eq!(size.tell(3, 70, mark, ASKED, now), Tell::AskAgain, "asked while it rose");
+        assert_eq!(size.tell(3, 70, None, ASKED, now), Tell::AskAgain);
+    }
+
+    #[test]
+    fn what_its_own_thread_wrote_or_set_need_not_be_raised() {
+        let now = Instant::now();
+        let mut size = KernelSize::new(0);
+        size.writes(1, 10);
+        assert_eq!(size.tell(1, 10, Some(size.mark()), ASKED, now), Tell::Now);
+        size.writes(1, 20);
+        // Another's may come before the writer's thread has.
+        assert_eq!(size.tell(2, 20, Some(size.mark()), ASKED, now), Tell::Raise);
+        size.raised(Some(20));
+        assert_eq!(size.tell(1, 30, Some(size.mark()), Answer::Change, now), Tell::Now);
+        assert_eq!(size.tell(1, 30, None, ASKED, now), Tell::Now);
+        // A write that a cut has undone.
+        size.writes(1, 40);
+        assert_eq!(size.tell(2, 5, Some(size.mark()), Answer::Change, now), Tell::Now);
+        size.asks(1, now);
+        assert_eq!(size.tell(2, 40, Some(size.mark()), ASKED, now), Tell::Raise);
+    }
+
+    #[test]
+    fn an_answer_that_cuts_counts_until_its_thread_comes_back() {
+        let now = Instant::now();
+        let mut size = KernelSize::new(100);
+        assert_eq!(size.tell(1, 50, Some(size.mark()), ASKED, now), Tell::Now);
+        assert_eq!(size.tell(2, 80, Some(size.mark()), ASKED, now), Tell::Raise);
+        size.raised(Some(80));
+        assert_eq!(size.least(), 50);
+        assert_eq!(size.tell(2, 80, None, ASKED, now), Tell::Raise, "it may have cut since");
+        size.raised(Some(80));
+        assert!(size.may_cut(2, &(0..4096), 80));
+        assert!(!size.may_cut(1, &(0..4096), 80) && !size.may_cut(2, &(0..4096), 50));
+        size.asks(1, now);
+        assert_eq!(size.tell(2, 80, None, ASKED, now), Tell::Now);
+        // Of thread 0 nobody knows, but it does not take for ever.
+        assert_eq!(size.tell(0, 50, Some(size.mark()), ASKED, now), Tell::Now);
+        size.asks(0, now);
+        assert_eq!(size.tell(2, 80, Some(size.mark()), ASKED, now), Tell::Raise);
+        size.raised(Some(80));
+        let later = now + ACTS + Duration::from_millis(1);
+        assert_eq!(size.tell(2, 80, None, ASKED, later), Tell::Now);
+    }
+
+    #[test]
+    fn what_was_told_before_the_open_is_not_relied_upon_after_a_drop() {
+        let now = Instant::now();
+        let mut size = KernelSize::new(100);
+        size.drops();
+        assert_eq!(size.tell(1, 100, None, ASKED, now), Tell::Raise);
+        size.raised(Some(100));
+        size.drops();
+        assert_eq!(size.tell(1, 100, None, ASKED, now), Tell::Now);
+    }
+
+    #[test]
+    fn many_answers_under_way_are_remembered_by_their_least() {
+        let now = Instant::now();
+        let mut size = KernelSize::new(1000);
+        for i in 0..100 {
+            let to = 999 - u64::from(i);
+            assert_eq!(size.tell(i + 1, to, Some(size.mark()), ASKED, now), Tell::Now);
+        }
+        assert!(size.unsettled.len() <= MAX_UNSETTLED);
+        assert_eq!(size.least(), 900);
+    }
+
+    /// One thread asks while others change the file and pages are dropped at any
+    /// moment.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Change(u64),
+        Drop,
+        Ask,
+        Hear,
+        Tell,
+        Act,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0u64..1000).prop_map(Step::Change),
+            Just(Step::Drop),
+            Just(Step::Ask),
+            Just(Step::Hear),
+            Just(Step::Tell),
+            Just(Step::Act),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whoever_asks_finds_the_file_no_shorter_than_it_was_since(
+            steps in proptest::collection::vec(step(), 1..200)
+        ) {
+            let now = Instant::now();
+            let mut mount = KernelSize::new(10);
+            let mut file = 10u64;
+            // Of the kernel: its size, and what it has heard of the file.
+            let (mut believed, mut version) = (10u64, 0u64);
+            // The question under way: what the kernel had heard, the least size since; what
+            // the mount has found, at what mark; what it was told.
+            let mut question: Option<(u64, u64)> = None;
+            let mut found: Option<(u64, Mark)> = None;
+            let mut told: Option<u64> = None;
+            for step in steps {
+                match step {
+                    Step::Change(size) => file = size,
+                    Step::Drop => {
+                        version += 1;
+                        mount.drops();
+                    }
+                    Step::Ask if question.is_none() => question = Some((version, file)),
+                    Step::Hear if question.is_some() && told.is_none() => {
+                        found = Some((file, mount.mark()));
+                    }
+                    Step::Tell => {
+                        if let Some((size, mark)) = found.take() {
+                            match mount.tell(1, size, Some(mark), ASKED, now) {
+                                Tell::AskAgain => continue,
+                                Tell::Raise => {
+                                    if size > believed {
+                                        (believed, version) = (size, version + 1);
+                                    }
+                                    mount.raised(Some(size));
+                                }
+                                Tell::Now => {}
+                            }
+                            told = Some(size);
+                        }
+                    }
+                    Step::Act => {
+                        if let (Some(size), Some((heard, least))) = (told, question) {
+                            if version <= heard {
+                                (believed, version) = (size, version + 1);
+                            }
+                            prop_assert!(believed >= least, "{believed} of {least}");
+                            (told, question) = (None, None);
+                        }
+                    }
+                    Step::Ask | Step::Hear => {}
+                }
+                if let Some((_, least)) = &mut question {
+                    *least = (*least).min(file);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Directory listings: from pages of the metadata server to what fits the
+//! kernel's buffer.
+
+use crate::fuse::{DirEntry, DirSink, Entry, Errno, NodeId, Reply, RequestContext};
+use crate::handles::Handle;
+use crate::translate::context;
+use crate::weirfs::WeirFs;
+use weir_types::FileKind;
+
+/// Entries asked of the metadata server at once.
+const DIR_PAGE: u32 = 512;
+/// Cookies 1 and 2 are `.` and `..`; those of the server follow.
+const DOTS: u64 = 2;
+
+impl WeirFs {
+    /// Lists a directory from an offset until the sink is full or the directory ends.
+    pub(crate) fn list(
+        &self,
+        ctx: &RequestContext<'_>,
+        node: NodeId,
+        fh: u64,
+        offset: u64,
+        sink: &mut DirSink<'_>,
+    ) -> Reply<()> {
+        let handle = self.handle(fh)?;
+        let Handle::Dir(dir) = &*handle else { return Err(Errno::EBADF) };
+        let listed = self.file(node)?;
+        for (at, name) in [(0, &b"."[..]), (1, &b".."[..])] {
+            let dot = DirEntry {
+                node: listed.0,
+                kind: FileKind::Directory,
+                name,
+                next_offset: at + 1,
+                entry: None,
+            };
+            if offset <= at && !sink.push(&dot) {
+                return Ok(());
+            }
+        }
+        let mut cookie = offset.saturating_sub(DOTS);
+        loop {
+            let page = match dir.take(cookie) {
+                Some(page) => page,
+                None => {
+                    let attributes = sink.wants_entries();
+                    self.client.readdir(&context(ctx), listed, cookie, DIR_PAGE, attributes)?
+                }
+            };
+            for (i, found) in page.entries.iter().enumerate() {
+                // Without attributes the kernel asks when somebody wants them.
+                let attr = found.attr.clone().filter(|attr| self.cache.may_tell(ctx.pid, attr));
+                let entry = attr.map(|attr| {
+                    let mut entry = Entry::new(attr, self.ttl());
+                    self.number(&mut entry, node, &found.name);
+                    entry
+                });
+                let pushed = sink.push(&DirEntry {
+                    node: found.file.0,
+                    kind: found.kind,
+                    name: &found.name,
+                    next_offset: found.cookie + DOTS,
+                    entry: entry.as_ref(),
+                });
+                if !pushed {
+                    // The kernel does not learn of it.
+                    if let Some(entry) = entry {
+                        self.nodes.forget(entry.node, 1);
+                    }
+                    dir.put_back(cookie, page, i);
+                    return Ok(());
+                }
+                cookie = found.cookie;
+            }
+            if page.end || page.entries.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! By which numbers the kernel knows directories.
+//!
+//! The number of a file is its id, and so is a directory's, as a rule. But the
+//! kernel believes that a directory is at one place, and if it finds one
+//! elsewhere (another mount has moved it) it moves what it has there. For that it
+//! needs locks that it cannot wait for: a `rename` that finds one fails with
+//! `ESTALE`, because it holds them itself. So a directory that is found in
+//! another directory than the kernel has it in gets one more number, an alias:
+//! to the kernel it is another directory, with the same inode number. Who has the
+//! old one open goes on using it.
+//!
+//! Kept for each directory that the kernel has not forgotten: so the kernel bounds it.
+
+use crate::fuse::NodeId;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use weir_types::FileId;
+
+/// In the numbers of aliases; ids of files never come so far.
+const ALIAS: NodeId = 1 << 63;
+
+/// A name in a directory of the kernel's.
+type Name = (NodeId, Box<[u8]>);
+
+/// Where the kernel has a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// It was found by its number, and may come to be anywhere.
+    Nowhere,
+    /// In this directory; under which name is not known if another one was
+    /// found there since.
+    In(NodeId, Option<Box<[u8]>>),
+    /// It has removed it.
+    Removed,
+}
+
+/// A number of a directory that the kernel knows.
+#[derive(Debug)]
+struct Held {
+    node: NodeId,
+    place: Place,
+    lookups: u64,
+}
+
+impl Held {
+    fn is_in(&self, dir: NodeId) -> bool {
+        matches!(self.place, Place::In(parent, _) if parent == dir)
+    }
+
+    fn is_at(&self, dir: NodeId, name: &[u8]) -> bool {
+        matches!(&self.place, Place::In(parent, Some(at)) if *parent == dir && **at == *name)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    held: HashMap<FileId, Vec<Held>>,
+    /// Whose an alias is.
+    aliases: HashMap<NodeId, FileId>,
+    /// What was found last under a name.
+    at: HashMap<Name, (FileId, NodeId)>,
+    given: u64,
+}
+
+/// All directories that the kernel knows.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes {
+    table: Mutex<Table>,
+}
+
+impl Nodes {
+    /// What a number of the kernel's stands for; `None`: it was forgotten.
+    pub(crate) fn file(&self, node: NodeId) -> Option<FileId> {
+        if node & ALIAS == 0 {
+            return Some(FileId(node));
+        }
+        self.lock().aliases.get(&node).copied()
+    }
+
+    /// The number of a directory that the kernel is told to be at this place.
+    pub(crate) fn found(&self, file: FileId, parent: NodeId, name: &[u8]) -> NodeId {
+        self.lock().found(file, parent, name)
+    }
+
+    /// The kernel is told of a directory without a place.
+    pub(crate) fn found_by_number(&self, file: FileId, node: Option<NodeId>) -> NodeId {
+        self.lock().found_by_number(file, node)
+    }
+
+    /// The kernel has forgotten so many times that it was told of a number.
+    pub(crate) fn forget(&self, node: NodeId, lookups: u64) {
+        self.lock().forget(node, lookups);
+    }
+
+    /// The kernel is told that it has moved a name, over another one or in exchange.
+    pub(crate) fn moved(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), exchange: bool) {
+        self.lock().moved(from, to, exchange);
+    }
+
+    /// The kernel is told that it has removed a directory.
+    pub(crate) fn removed(&self, parent: NodeId, name: &[u8]) {
+        let mut table = self.lock();
+        if let Some(gone) = table.at.get(&(parent, name.into())).copied() {
+            table.put(gone, Place::Removed);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn found(&mut self, file: FileId, parent: NodeId, name: &[u8]) -> NodeId {
+        let held = self.held.entry(file).or_default();
+        if let Some(there) = held.iter_mut().find(|held| held.is_at(parent, name)) {
+            there.lookups += 1;
+            return there.node;
+        }
+        // Within one directory the kernel needs no locks to move what it has.
+        let near = held.iter().position(|held| held.is_in(parent));
+        let near = near.or_else(|| held.iter().position(|held| held.place == Place::Nowhere));
+        let node = match near.and_then(|near| held.get_mut(near)) {
+            Some(near) => {
+                near.lookups += 1;
+                near.node
+            }
+            None => self.add(file),
+        };
+        self.put((file, node), Place::In(parent, Some(name.into())));
+        node
+    }
+
+    fn found_by_number(&mut self, file: FileId, node: Option<NodeId>) -> NodeId {
+        if file == FileId::ROOT {
+            return file.0;
+        }
+        let held = self.held.entry(file).or_default();
+        match held.iter_mut().find(|held| node.is_none_or(|node| node == held.node)) {
+            Some(held) => {
+                held.lookups += 1;
+                held.node
+            }
+            None => self.add(file),
+        }
+    }
+
+    /// One more number for a directory, without a place.
+    fn add(&mut self, file: FileId) -> NodeId {
+        let held = self.held.entry(file).or_default();
+        let node = if held.iter().any(|held| held.node == file.0) {
+            self.given += 1;
+            self.aliases.insert(ALIAS | self.given, file);
+            ALIAS | self.given
+        } else {
+            file.0
+        };
+        held.push(Held { node, place: Place::Nowhere, lookups: 1 });
+        node
+    }
+
+    fn get_mut(&mut self, (file, node): (FileId, NodeId)) -> Option<&mut Held> {
+        self.held.get_mut(&file)?.iter_mut().find(|held| held.node == node)
+    }
+
+    /// The kernel has it there from now on.
+    fn put(&mut self, which: (FileId, NodeId), place: Place) {
+        let Some(held) = self.get_mut(which) else { return };
+        let old = std::mem::replace(&mut held.place, place.clone());
+        if let Place::In(parent, Some(name)) = old {
+            self.at.remove(&(parent, name));
+        }
+        if let Place::In(parent, Some(name)) = place
+            && let Some(before) = self.at.insert((parent, name), which)
+            && let Some(before) = self.get_mut(before)
+        {
+            before.place = Place::In(parent, None);
+        }
+    }
+
+    fn moved(&mut self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), exchange: bool) {
+        let at = |(parent, name): (NodeId, &[u8])| (parent, Box::from(name));
+        let source = self.at.get(&at(from)).copied();
+        let target = self.at.get(&at(to)).copied();
+        if let Some(target) = target {
+            let place = Place::In(from.0, Some(from.1.into()));
+            self.put(target, if exchange { place } else { Place::Removed });
+        }
+        if let Some(source) = source {
+            self.put(source, Place::In(to.0, Some(to.1.into())));
+        }
+    }
+
+    fn forget(&mut self, node: NodeId, lookups: u64) {
+        let file = self.aliases.get(&node).copied().unwrap_or(FileId(node));
+        let Some(all) = self.held.get_mut(&file) else { return };
+        let Some(at) = all.iter().position(|held| held.node == node) else { return };
+        let Some(held) = all.get_mut(at) else { return };
+        held.lookups = held.lookups.saturating_sub(lookups);
+        if held.lookups > 0 {
+            return;
+        }
+        let gone = all.swap_remove(at);
+        if all.is_empty() {
+            self.held.remove(&file);
+        }
+        self.aliases.remove(&node);
+        if let Place::In(parent, Some(name)) = gone.place {
+            self.at.remove(&(parent, name));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "nodes_tests.rs"]
+mod tests;

@@ -1,0 +1,193 @@
+//! Files that were found must be there when they are used.
+//!
+//! To open a path, or ask for its attributes, the kernel looks the name up and then
+//! uses the file that it found. If that was removed in between it is told `ESTALE`,
+//! and tries once more, and no more. (On a local disk a file that was found is
+//! held.) So who was told `ESTALE` finds a file that this mount has open for a
+//! while: what is open stays. That costs nobody else anything.
+
+use crate::fuse::{Reply, RequestContext};
+use crate::translate::{context, data_context};
+use crate::weirfs::WeirFs;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use weir_client::File;
+use weir_types::{Attr, ErrorKind, FileId, FileKind, Result};
+use weir_wire::capability::Rights;
+
+/// How often a file may be gone when it is to be held.
+const HOLD_TRIES: usize = 64;
+/// From the answer to a lookup to the last use of what was found; and from
+/// `ESTALE` to the next attempt.
+const HELD_FOR: Duration = Duration::from_secs(1);
+/// Files held at once; the oldest make room.
+const MAX_HELD: usize = 256;
+/// How often a thread then looks its file up: the name that the kernel has,
+/// which has become another's, and the file that it is now.
+const LOOKUPS: u8 = 2;
+/// Threads that may have been told `ESTALE` and not have come back.
+const MAX_UNLUCKY: usize = 1024;
+
+#[derive(Default)]
+struct State {
+    held: VecDeque<(Instant, File)>,
+    /// Somebody lets go of them in time.
+    kept: bool,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    closing: Condvar,
+}
+
+/// What is held, and for whom something will be.
+#[derive(Default)]
+pub(crate) struct Pins {
+    shared: Arc<Shared>,
+    unlucky: Mutex<HashMap<u32, (u8, Instant)>>,
+    /// How many those are: mostly none.
+    count: AtomicUsize,
+}
+
+impl Pins {
+    /// A thread is told that what it found is gone.
+    pub(crate) fn missed(&self, thread: u32) {
+        let mut unlucky = self.unlucky.lock().unwrap_or_else(PoisonError::into_inner);
+        if unlucky.len() >= MAX_UNLUCKY {
+            unlucky.clear();
+        }
+        unlucky.insert(thread, (LOOKUPS, Instant::now()));
+        self.count.store(unlucky.len(), Ordering::Relaxed);
+    }
+
+    /// Whether a thread tries again.
+    pub(crate) fn tries_again(&self, thread: u32) -> bool {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut unlucky = self.unlucky.lock().unwrap_or_else(PoisonError::into_inner);
+        // Some never come back.
+        unlucky.retain(|_, (_, since)| since.elapsed() < HELD_FOR);
+        self.count.store(unlucky.len(), Ordering::Relaxed);
+        unlucky.contains_key(&thread)
+    }
+
+    /// It has found a file, or nothing.
+    pub(crate) fn tried(&self, thread: u32) {
+        let mut unlucky = self.unlucky.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((left, _)) = unlucky.get_mut(&thread) {
+            *left -= 1;
+            if *left == 0 {
+                unlucky.remove(&thread);
+            }
+        }
+        self.count.store(unlucky.len(), Ordering::Relaxed);
+    }
+
+    /// Holds a file for a while.
+    pub(crate) fn hold(&self, file: File) {
+        let mut state = self.shared.lock();
+        state.held.push_back((Instant::now() + HELD_FOR, file));
+        // Closed outside the lock.
+        let oldest = (state.held.len() > MAX_HELD).then(|| state.held.pop_front());
+        if !state.kept {
+            let shared = self.shared.clone();
+            let keeper = std::thread::Builder::new().name("weir-pins".into());
+            match keeper.spawn(move || shared.let_go()) {
+                Ok(_) => state.kept = true,
+                Err(error) => {
+                    tracing::warn!("cannot hold a file that is looked up: no thread: {error}");
+                    let held = std::mem::take(&mut state.held);
+                    std::mem::drop(state);
+                    std::mem::drop(held);
+                    return;
+                }
+            }
+        }
+        std::mem::drop(state);
+        std::mem::drop(oldest);
+    }
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        let held = {
+            let mut state = self.shared.lock();
+            state.closed = true;
+            std::mem::take(&mut state.held)
+        };
+        self.shared.closing.notify_all();
+        std::mem::drop(held);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes what was held long enough, until nothing is held.
+    fn let_go(&self) {
+        let mut state = self.lock();
+        while let Some((until, _)) = state.held.front().filter(|_| !state.closed) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let file = state.held.pop_front();
+                std::mem::drop(state);
+                std::mem::drop(file);
+                state = self.lock();
+            } else {
+                let waited = self.closing.wait_timeout(state, left);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+        state.kept = false;
+    }
+}
+
+impl WeirFs {
+    /// Finds a name.
+    pub(crate) fn find(&self, ctx: &RequestContext<'_>, dir: FileId, name: &[u8]) -> Result<Attr> {
+        if !self.pins.tries_again(ctx.pid) {
+            return self.client.lookup(&context(ctx), dir, name);
+        }
+        let found = self.find_and_hold(ctx, dir, name);
+        // Others are on the way to it.
+        if found.as_ref().map_or(true, |attr| attr.kind == FileKind::File) {
+            self.pins.tried(ctx.pid);
+        }
+        found
+    }
+
+    /// The answer about a file that the kernel has found.
+    pub(crate) fn found<T>(&self, ctx: &RequestContext<'_>, answer: Result<T>) -> Reply<T> {
+        if answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Stale) {
+            self.pins.missed(ctx.pid);
+        }
+        Ok(answer?)
+    }
+
+    /// Finds a name; if it is a file's, that stays a while.
+    fn find_and_hold(&self, ctx: &RequestContext<'_>, parent: FileId, name: &[u8]) -> Result<Attr> {
+        let by = context(ctx);
+        for _ in 0..HOLD_TRIES {
+            let attr = self.client.lookup(&by, parent, name)?;
+            if attr.kind != FileKind::File {
+                return Ok(attr);
+            }
+            match self.client.open(&data_context(ctx), attr.file, Rights::READ) {
+                Ok((file, attr)) => {
+                    self.pins.hold(file);
+                    return Ok(attr);
+                }
+                Err(error) if error.kind == ErrorKind::Stale => {}
+                Err(_) => return Ok(attr),
+            }
+        }
+        self.client.lookup(&by, parent, name)
+    }
+}

@@ -1,0 +1,45 @@
+//! The kernel's words in the client's.
+
+use crate::fuse::{RequestContext, SetTime};
+use std::os::fd::{AsFd, AsRawFd};
+use weir_client::Context;
+use weir_types::Caller;
+use weir_wire::capability::Rights;
+use weir_wire::meta;
+
+/// In whose name a call is made.
+pub(crate) fn context(ctx: &RequestContext<'_>) -> Context {
+    // The superuser needs no groups, and asking for them costs a while.
+    let groups = if ctx.uid == 0 { Vec::new() } else { ctx.groups() };
+    Context {
+        caller: Caller { uid: ctx.uid, gid: ctx.gid, groups },
+        interrupt: Some(ctx.interrupt().as_fd().as_raw_fd()),
+        ..Context::default()
+    }
+}
+
+/// For reads and writes, where the caller's identity plays no part.
+pub(crate) fn data_context(ctx: &RequestContext<'_>) -> Context {
+    Context { interrupt: Some(ctx.interrupt().as_fd().as_raw_fd()), ..Context::root() }
+}
+
+/// What an opening may do.
+pub(crate) fn rights_of(flags: u32) -> Rights {
+    match flags as i32 & libc::O_ACCMODE {
+        libc::O_WRONLY => Rights::WRITE,
+        libc::O_RDWR => Rights::READ_WRITE,
+        _ => Rights::READ,
+    }
+}
+
+pub(crate) fn set_time(time: SetTime) -> meta::SetTime {
+    match time {
+        SetTime::Now => meta::SetTime::Now,
+        SetTime::At(at) => meta::SetTime::At(at),
+    }
+}
+
+/// Attributes that this file system does not keep.
+pub(crate) fn refused_xattr(name: &[u8]) -> bool {
+    name.starts_with(b"system.")
+}

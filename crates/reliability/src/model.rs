@@ -1,0 +1,180 @@
+//! The chain of a scheme: how many of the disks that belong together have
+//! failed and are not yet rebuilt.
+
+use crate::chain::Chain;
+use crate::cluster::Cluster;
+use crate::odds;
+use crate::scheme::{Layout, Misfit, Redundancy, Scheme};
+
+/// Failed disks beyond those that a random layout bears that are followed up
+/// while by luck nothing is lost; one more counts as loss.
+const LUCKY: u32 = 16;
+
+/// Independent chains, and so many of them.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// One of them.
+    pub chain: Chain,
+    /// How many there are.
+    pub groups: f64,
+    /// Mean hours from the failure of a disk, alone, to the end of its rebuild.
+    pub rebuild_hours: f64,
+    /// Disks on which writes are acknowledged first.
+    pub primaries: f64,
+}
+
+/// The model of a scheme that was checked.
+pub fn model(cluster: &Cluster, scheme: &Scheme) -> Result<Model, Misfit> {
+    let pending = scheme.duplication.pending()?;
+    // One copy has nothing to wait for.
+    let pending = if scheme.redundancy.spare() == 0 { 0.0 } else { pending };
+    let width = f64::from(scheme.redundancy.width());
+    let disks = cluster.disks();
+    Ok(match scheme.in_effect(cluster) {
+        Layout::Random => random(cluster, scheme.redundancy, pending),
+        Layout::Striped | Layout::Mirrored => {
+            let read = cluster.disk_bytes * f64::from(scheme.redundancy.needed());
+            fixed(cluster, scheme.redundancy, pending, (disks / width, read))
+        }
+        // Each run of neighbours is a group; the groups overlap. As their losses
+        // are associated, taking them as independent gives a lower bound. A disk
+        // holds a part of `width` groups.
+        Layout::Chained => {
+            let read = cluster.disk_bytes / width;
+            fixed(cluster, scheme.redundancy, pending, (disks, read))
+        }
+    })
+}
+
+/// So many groups of disks, each of which bears the loss of `spare`. The last
+/// disk that may fail is rebuilt from so many bytes of which there is no other
+/// copy.
+fn fixed(
+    cluster: &Cluster,
+    redundancy: Redundancy,
+    pending: f64,
+    (groups, last_bytes): (f64, f64),
+) -> Model {
+    let fails = cluster.disk_failures_per_hour();
+    let (width, spare) = (redundancy.width(), redundancy.spare());
+    // One replacement disk takes it all.
+    let rebuild_hours = cluster.detect_hours + cluster.hours_to_move(cluster.disk_bytes, 1.0);
+    let unreadable = cluster.unreadable(last_bytes);
+    let mut chain = Chain::new(spare as usize + 1);
+    for failed in 0..=spare {
+        let state = failed as usize;
+        if failed == spare {
+            chain.lose(state, fails * f64::from(width - failed));
+        } else {
+            // Of the disks that are left, the primary may hold what is nowhere else.
+            chain.lose(state, fails * pending);
+            chain.jump(state, state + 1, fails * (f64::from(width - failed) - pending));
+        }
+        if failed > 0 {
+            let rebuilt = f64::from(failed) / rebuild_hours;
+            let lost = if failed == spare { unreadable } else { 0.0 };
+            chain.jump(state, state - 1, rebuilt * (1.0 - lost));
+            chain.lose(state, rebuilt * lost);
+        }
+    }
+    Model { chain, groups, rebuild_hours, primaries: groups }
+}
+
+/// All disks as one group: any of them may hold parts of one segment.
+fn random(cluster: &Cluster, redundancy: Redundancy, pending: f64) -> Model {
+    let fails = cluster.disk_failures_per_hour();
+    let disks = cluster.disks();
+    let spare = redundancy.spare();
+    let shared = Shared::new(cluster, redundancy);
+    let critical = cluster.unreadable(shared.critical_bytes(cluster, redundancy));
+    let states = f64::min(f64::from(spare + LUCKY), disks - 1.0) as u32;
+    let mut chain = Chain::new(states as usize + 1);
+    for failed in 0..=states {
+        let state = failed as usize;
+        let left = disks - f64::from(failed);
+        let fatal = if failed == states { 1.0 } else { shared.fatal(failed) };
+        let lost = pending + (1.0 - pending) * fatal;
+        chain.lose(state, left * fails * lost);
+        if failed < states {
+            chain.jump(state, state + 1, left * fails * (1.0 - lost));
+        }
+        if failed > 0 {
+            // The failed share what the others give.
+            let moving = f64::from(failed) * moving_hours(cluster, redundancy, failed);
+            let rebuilt = f64::from(failed) / (cluster.detect_hours + moving);
+            let lost = if failed == spare { critical } else { 0.0 };
+            chain.jump(state, state - 1, rebuilt * (1.0 - lost));
+            chain.lose(state, rebuilt * lost);
+        }
+    }
+    let rebuild_hours = cluster.detect_hours + moving_hours(cluster, redundancy, 1);
+    Model { chain, groups: 1.0, rebuild_hours, primaries: disks }
+}
+
+/// Hours in which the disks that are left make anew what was on one of several
+/// that failed: for each byte they read `needed` and write one. They can write
+/// only where the segment has no part yet, at least on the replacement.
+fn moving_hours(cluster: &Cluster, redundancy: Redundancy, failed: u32) -> f64 {
+    let left = f64::max(cluster.disks() - f64::from(failed), 1.0);
+    let other_nodes = f64::from(cluster.nodes - redundancy.width());
+    let own_node = f64::from(cluster.disks_per_node - 1);
+    let writers = f64::max(other_nodes * f64::from(cluster.disks_per_node) + own_node, 1.0);
+    let moved = cluster.disk_bytes * f64::from(redundancy.needed() + 1);
+    let all = cluster.hours_to_move(moved, left);
+    f64::max(all, cluster.hours_to_move(cluster.disk_bytes, f64::min(writers, left)))
+}
+
+/// What disks of a random layout have in common.
+struct Shared {
+    spare: u32,
+    /// Probability that `spare + 1` disks on distinct nodes hold a segment that
+    /// is lost with them.
+    hold: f64,
+    /// Probability that so many disks are on distinct nodes.
+    distinct: f64,
+}
+
+impl Shared {
+    fn new(cluster: &Cluster, redundancy: Redundancy) -> Self {
+        let spare = redundancy.spare();
+        let segments = cluster.disks() * cluster.disk_bytes
+            / cluster.segment_bytes
+            / f64::from(redundancy.width());
+        Self {
+            spare,
+            hold: odds::any(on_these(cluster, redundancy, spare + 1), segments),
+            distinct: distinct_nodes(cluster, spare + 1),
+        }
+    }
+
+    /// Probability that the next failure loses something when so many have
+    /// failed and nothing is lost.
+    fn fatal(&self, failed: u32) -> f64 {
+        let sets = odds::choose(f64::from(failed), self.spare);
+        odds::any(self.hold * self.distinct, sets)
+    }
+
+    /// Mean bytes that are read to rebuild what has lost as many disks as it
+    /// bears, when so many have failed.
+    fn critical_bytes(&self, cluster: &Cluster, redundancy: Redundancy) -> f64 {
+        let part = on_these(cluster, redundancy, self.spare) * distinct_nodes(cluster, self.spare);
+        let each = cluster.disks() * cluster.disk_bytes / f64::from(redundancy.width());
+        part * each * f64::from(redundancy.needed())
+    }
+}
+
+/// Probability that all of `count` given disks on distinct nodes hold a part of
+/// a given segment.
+fn on_these(cluster: &Cluster, redundancy: Redundancy, count: u32) -> f64 {
+    let each = |i: u32| {
+        let nodes = f64::from(redundancy.width() - i) / f64::from(cluster.nodes - i);
+        nodes / f64::from(cluster.disks_per_node)
+    };
+    (0..count).map(each).product()
+}
+
+/// Probability that `count` of all disks are on distinct nodes.
+fn distinct_nodes(cluster: &Cluster, count: u32) -> f64 {
+    let (disks, per_node) = (cluster.disks(), f64::from(cluster.disks_per_node));
+    (0..count).map(f64::from).map(|i| (disks - i * per_node) / (disks - i)).product()
+}

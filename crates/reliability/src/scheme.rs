@@ -1,0 +1,164 @@
+//! How data is laid out and made redundant.
+
+use crate::cluster::Cluster;
+use crate::duplicate::Duplication;
+use std::fmt;
+use thiserror::Error;
+
+/// Disks that a scheme may lose, at the most: 8 parities, or 9 copies.
+pub const MAX_LOSSES: u32 = 8;
+
+/// Data fragments of a code, at the most.
+pub const MAX_DATA: u32 = 64;
+
+/// Where the disks are that hold a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Columns on all disks; with a code, in fixed sets of disks on as many
+    /// nodes.
+    Striped,
+    /// Groups of nodes, each the copy of the first (CEFT).
+    Mirrored,
+    /// The copies of what is on a node are on the nodes that follow it.
+    Chained,
+    /// Each segment on disks of its own, drawn at random on distinct nodes, and
+    /// rebuilt by all disks together (declustered).
+    Random,
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Striped => "striped",
+            Self::Mirrored => "mirrored",
+            Self::Chained => "chained",
+            Self::Random => "random",
+        })
+    }
+}
+
+/// What there is of each byte beside itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redundancy {
+    /// So many copies, the first included.
+    Copies(u32),
+    /// `data` fragments and `parity` more; any `data` of them suffice.
+    Code {
+        /// Fragments with data.
+        data: u32,
+        /// Fragments that may be lost.
+        parity: u32,
+    },
+}
+
+impl Redundancy {
+    /// Disks that hold a part of a segment.
+    pub fn width(self) -> u32 {
+        self.needed() + self.spare()
+    }
+
+    /// Disks of these that a reader needs.
+    pub fn needed(self) -> u32 {
+        match self {
+            Self::Copies(_) => 1,
+            Self::Code { data, .. } => data,
+        }
+    }
+
+    /// Disks of these that may be lost.
+    pub fn spare(self) -> u32 {
+        match self {
+            Self::Copies(copies) => copies.saturating_sub(1),
+            Self::Code { parity, .. } => parity,
+        }
+    }
+
+    /// The part of the disks that data fills.
+    pub fn usable(self) -> f64 {
+        f64::from(self.needed()) / f64::from(self.width())
+    }
+}
+
+impl fmt::Display for Redundancy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Copies(1) => f.write_str("1 copy"),
+            Self::Copies(copies) => write!(f, "{copies} copies"),
+            Self::Code { data, parity } => write!(f, "{data}+{parity}"),
+        }
+    }
+}
+
+/// A layout with its redundancy and the way in which writes are duplicated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scheme {
+    /// Where things are.
+    pub layout: Layout,
+    /// What there is of them.
+    pub redundancy: Redundancy,
+    /// How copies are written; of no effect with one copy.
+    pub duplication: Duplication,
+}
+
+/// Why there is nothing to compute.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Misfit {
+    /// A value is out of range.
+    #[error("{0} must be {1}")]
+    Value(&'static str, &'static str),
+    /// The layout does not have this redundancy.
+    #[error("{0} does not go with {1}: {2}")]
+    Layout(Layout, Redundancy, &'static str),
+    /// A segment needs more nodes.
+    #[error("{0} {1} needs at least {2} nodes")]
+    Nodes(Layout, Redundancy, u32),
+    /// Writes come faster than they can be duplicated.
+    #[error("writes come faster than they can be duplicated: what is at risk grows without bound")]
+    Backlog,
+}
+
+impl Scheme {
+    /// The layout that it comes to: a chain in which every node has a copy of
+    /// everything is a mirror.
+    pub(crate) fn in_effect(&self, cluster: &Cluster) -> Layout {
+        match self.layout {
+            Layout::Chained if cluster.nodes == self.redundancy.width() => Layout::Mirrored,
+            layout => layout,
+        }
+    }
+
+    /// Whether the scheme is one, and fits on this cluster.
+    pub fn check(&self, cluster: &Cluster) -> Result<(), Misfit> {
+        let wrong = |why| Err(Misfit::Layout(self.layout, self.redundancy, why));
+        match (self.layout, self.redundancy) {
+            (_, Redundancy::Copies(0)) => return wrong("there is at least one copy"),
+            (_, Redundancy::Code { data: 0, .. } | Redundancy::Code { parity: 0, .. }) => {
+                return wrong("a code has data and parity");
+            }
+            (Layout::Striped, Redundancy::Copies(2..)) => {
+                return wrong("copies are mirrored, chained or random");
+            }
+            (Layout::Mirrored | Layout::Chained, Redundancy::Copies(1)) => {
+                return wrong("it has two copies or more");
+            }
+            (Layout::Mirrored | Layout::Chained, Redundancy::Code { .. }) => {
+                return wrong("codes are striped or random");
+            }
+            _ => {}
+        }
+        if self.redundancy.spare() > MAX_LOSSES || self.redundancy.needed() > MAX_DATA {
+            return wrong("at most 9 copies, 64 data fragments and 8 parities");
+        }
+        let width = self.redundancy.width();
+        if cluster.nodes < width {
+            return Err(Misfit::Nodes(self.layout, self.redundancy, width));
+        }
+        if matches!(self.duplication, Duplication::Asynchronous { .. }) {
+            if matches!(self.redundancy, Redundancy::Code { .. }) {
+                return wrong("codes are not duplicated asynchronously");
+            }
+            self.duplication.pending()?;
+        }
+        Ok(())
+    }
+}

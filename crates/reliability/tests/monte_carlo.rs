@@ -1,0 +1,256 @@
+//! The models beside simulations that know disks, nodes and segments, and no
+//! chain. Fixed seeds; four standard errors.
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+use fastrand::Rng;
+use weir_reliability::{Cluster, Duplication, Layout, Redundancy, Scheme, assess};
+
+/// Disks that fail so often that thousands of losses are soon seen.
+fn cluster(nodes: u32, disks_per_node: u32) -> Cluster {
+    Cluster {
+        nodes,
+        disks_per_node,
+        disk_mttf_hours: 300.0,
+        node_mttf_hours: 100.0,
+        node_repair_hours: 5.0,
+        disk_bytes: 3.6e9,
+        rebuild_bytes_per_s: 1e5,
+        detect_hours: 2.0,
+        segment_bytes: 1.0,
+        unreadable_per_bit: 0.0,
+    }
+}
+
+fn scheme(layout: Layout, redundancy: Redundancy) -> Scheme {
+    Scheme { layout, redundancy, duplication: Duplication::Synchronous }
+}
+
+/// Sets of disks, of which more than `spare` must not fail at a time.
+struct Sets {
+    sets: Vec<Vec<usize>>,
+    spare: usize,
+}
+
+impl Sets {
+    /// Disk `d` of node `n` is number `n * disks_per_node + d`.
+    fn of(cluster: &Cluster, scheme: &Scheme, segments: usize, rng: &mut Rng) -> Self {
+        let (nodes, per_node) = (cluster.nodes as usize, cluster.disks_per_node as usize);
+        let width = scheme.redundancy.width() as usize;
+        let spare = scheme.redundancy.spare() as usize;
+        let starts: Vec<usize> = match scheme.layout {
+            Layout::Chained => (0..nodes).collect(),
+            _ => (0..nodes).step_by(width).collect(),
+        };
+        let run = |start: usize, disk: usize| {
+            (start..start + width).map(|n| n % nodes * per_node + disk).collect()
+        };
+        let sets = if scheme.layout == Layout::Random {
+            let mut drawn = || {
+                let nodes = rng.choose_multiple(0..nodes, width);
+                nodes.into_iter().map(|n| n * per_node + rng.usize(0..per_node)).collect()
+            };
+            (0..segments).map(|_| drawn()).collect()
+        } else {
+            (0..per_node).flat_map(|d| starts.iter().map(move |s| run(*s, d))).collect()
+        };
+        Self { sets, spare }
+    }
+
+    fn lost(&self, down: &[bool]) -> bool {
+        self.sets.iter().any(|set| set.iter().filter(|disk| down[**disk]).count() > self.spare)
+    }
+
+    /// Sets that have lost all that they bear, this disk among them.
+    fn critical(&self, down: &[bool], disk: usize) -> usize {
+        let with = self.sets.iter().filter(|set| set.contains(&disk));
+        with.filter(|set| set.iter().filter(|d| down[**d]).count() == self.spare).count()
+    }
+}
+
+fn exponential(rng: &mut Rng, rate: f64) -> f64 {
+    -f64::ln_1p(-rng.f64()) / rate
+}
+
+/// Hours until the first loss. `unreadable`: the probability that the rebuild of
+/// a critical set fails.
+fn until_loss(
+    cluster: &Cluster,
+    sets: &Sets,
+    repairs_per_hour: &dyn Fn(f64) -> f64,
+    unreadable: f64,
+    rng: &mut Rng,
+) -> f64 {
+    let mut down = vec![false; (cluster.nodes * cluster.disks_per_node) as usize];
+    let mut now = 0.0;
+    loop {
+        let failed: Vec<usize> = (0..down.len()).filter(|d| down[*d]).collect();
+        let fails = (down.len() - failed.len()) as f64 / cluster.disk_mttf_hours;
+        let repairs = if failed.is_empty() { 0.0 } else { repairs_per_hour(failed.len() as f64) };
+        now += exponential(rng, fails + repairs);
+        if rng.f64() * (fails + repairs) < fails {
+            let up: Vec<usize> = (0..down.len()).filter(|d| !down[*d]).collect();
+            down[up[rng.usize(0..up.len())]] = true;
+            if sets.lost(&down) {
+                return now;
+            }
+        } else {
+            let disk = failed[rng.usize(0..failed.len())];
+            for _ in 0..sets.critical(&down, disk) {
+                if rng.f64() < unreadable {
+                    return now;
+                }
+            }
+            down[disk] = false;
+        }
+    }
+}
+
+/// Mean and its standard error.
+fn mean(samples: &[f64]) -> (f64, f64) {
+    let count = samples.len() as f64;
+    let mean = samples.iter().sum::<f64>() / count;
+    let variance = samples.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    (mean, (variance / count).sqrt())
+}
+
+fn simulated(cluster: &Cluster, scheme: &Scheme, unreadable: f64, runs: usize) -> Vec<f64> {
+    let mut rng = Rng::with_seed(7);
+    let rebuild = cluster.detect_hours + cluster.disk_bytes / cluster.rebuild_bytes_per_s / 3600.0;
+    let sets = Sets::of(cluster, scheme, 0, &mut rng);
+    let repairs = |failed: f64| failed / rebuild;
+    (0..runs).map(|_| until_loss(cluster, &sets, &repairs, unreadable, &mut rng)).collect()
+}
+
+#[test]
+fn fixed_groups_last_as_long_as_simulated_ones() {
+    for (nodes, disks, layout, redundancy) in [
+        (6, 2, Layout::Striped, Redundancy::Copies(1)),
+        (8, 2, Layout::Mirrored, Redundancy::Copies(2)),
+        (6, 2, Layout::Mirrored, Redundancy::Copies(3)),
+        (12, 1, Layout::Striped, Redundancy::Code { data: 4, parity: 2 }),
+        (5, 3, Layout::Striped, Redundancy::Code { data: 4, parity: 1 }),
+    ] {
+        let (cluster, scheme) = (cluster(nodes, disks), scheme(layout, redundancy));
+        let times = simulated(&cluster, &scheme, 0.0, 3000);
+        let (seen, error) = mean(&times);
+        let month = 720.0;
+        let assessed = assess(&cluster, &scheme, month).unwrap();
+        let expected = assessed.mttdl_hours;
+        assert!((seen - expected).abs() < 4.0 * error, "{layout} {redundancy}: {seen} {expected}");
+
+        let within = times.iter().filter(|t| **t < month).count() as f64 / times.len() as f64;
+        let p = assessed.loss_probability;
+        let error = (p * (1.0 - p) / times.len() as f64).sqrt().max(1e-9);
+        assert!((within - p).abs() < 4.0 * error, "{layout} {redundancy}: {within} {p}");
+    }
+}
+
+#[test]
+fn sectors_that_cannot_be_read_end_a_rebuild_as_in_the_simulation() {
+    let mut cluster = cluster(8, 1);
+    for redundancy in [Redundancy::Copies(2), Redundancy::Code { data: 2, parity: 2 }] {
+        let layout =
+            if redundancy == Redundancy::Copies(2) { Layout::Mirrored } else { Layout::Striped };
+        let bits = 8.0 * cluster.disk_bytes * f64::from(redundancy.needed());
+        cluster.unreadable_per_bit = -f64::ln_1p(-0.2) / bits;
+        let scheme = scheme(layout, redundancy);
+        let (seen, error) = mean(&simulated(&cluster, &scheme, 0.2, 3000));
+        let expected = assess(&cluster, &scheme, 1.0).unwrap().mttdl_hours;
+        assert!((seen - expected).abs() < 4.0 * error, "{redundancy}: {seen} {expected}");
+    }
+}
+
+/// The figure for chains is a lower bound, and the closer the more rarely two
+/// disks are down at a time.
+#[test]
+fn chained_copies_last_at_least_as_long_as_promised() {
+    for (copies, mttf, slack) in [(2, 300.0, 1.2), (3, 300.0, 1.5), (2, 1500.0, 1.07)] {
+        let cluster = Cluster { disk_mttf_hours: mttf, ..cluster(8, 1) };
+        let scheme = scheme(Layout::Chained, Redundancy::Copies(copies));
+        let (seen, error) = mean(&simulated(&cluster, &scheme, 0.0, 3000));
+        let promised = assess(&cluster, &scheme, 1.0).unwrap().mttdl_hours;
+        assert!(seen > promised - 4.0 * error, "{copies}: {seen} {promised}");
+        assert!(seen < promised * slack, "{copies}: {seen} {promised}");
+    }
+}
+
+fn random_layout(
+    segments: usize,
+    cluster: &mut Cluster,
+    redundancy: Redundancy,
+) -> (f64, f64, f64) {
+    let scheme = scheme(Layout::Random, redundancy);
+    let disks = cluster.disks();
+    let width = f64::from(redundancy.width());
+    cluster.segment_bytes = disks * cluster.disk_bytes / width / segments as f64;
+    let moved = cluster.disk_bytes * f64::from(redundancy.needed() + 1);
+    let cluster = *cluster;
+    let repairs = |failed: f64| {
+        let speed = cluster.rebuild_bytes_per_s * (disks - failed) * 3600.0;
+        failed / (cluster.detect_hours + failed * moved / speed)
+    };
+    let mut rng = Rng::with_seed(11);
+    let times: Vec<f64> = (0..2000)
+        .map(|_| {
+            let sets = Sets::of(&cluster, &scheme, segments, &mut rng);
+            until_loss(&cluster, &sets, &repairs, 0.0, &mut rng)
+        })
+        .collect();
+    let (seen, error) = mean(&times);
+    (seen, error, assess(&cluster, &scheme, 1.0).unwrap().mttdl_hours)
+}
+
+#[test]
+fn random_layouts_last_as_long_as_simulated_ones() {
+    // So many segments that any disks on distinct nodes have one in common.
+    for redundancy in [Redundancy::Copies(2), Redundancy::Code { data: 2, parity: 2 }] {
+        let (seen, error, expected) = random_layout(300, &mut cluster(8, 1), redundancy);
+        assert!((seen - expected).abs() < 4.0 * error, "{redundancy}: {seen} {expected}");
+    }
+}
+
+/// Few segments: most pairs of disks have none in common. The chain takes the
+/// sets of failed disks as independent.
+#[test]
+fn few_random_segments_last_longer_than_many() {
+    let redundancy = Redundancy::Copies(2);
+    let (many, _, _) = random_layout(300, &mut cluster(8, 2), redundancy);
+    let (few, error, expected) = random_layout(20, &mut cluster(8, 2), redundancy);
+    assert!(few > 1.5 * many, "{few} {many}");
+    assert!((few - expected).abs() < 4.0 * error + 0.05 * expected, "{few} {expected}");
+}
+
+/// Snapshots of disks and nodes that are up or down as often as in the model.
+#[test]
+fn everything_can_be_read_as_often_as_in_snapshots() {
+    let mut rng = Rng::with_seed(3);
+    for (nodes, disks, layout, redundancy, exact) in [
+        (6, 2, Layout::Striped, Redundancy::Copies(1), true),
+        (8, 2, Layout::Mirrored, Redundancy::Copies(2), true),
+        (12, 2, Layout::Striped, Redundancy::Code { data: 4, parity: 2 }, true),
+        (7, 2, Layout::Random, Redundancy::Copies(3), true),
+        (8, 2, Layout::Chained, Redundancy::Copies(2), false),
+    ] {
+        let (cluster, scheme) = (cluster(nodes, disks), scheme(layout, redundancy));
+        let assessed = assess(&cluster, &scheme, 1.0).unwrap();
+        let disk_down = assessed.rebuild_hours / (assessed.rebuild_hours + cluster.disk_mttf_hours);
+        let node_down = 5.0 / 105.0;
+        let sets = Sets::of(&cluster, &scheme, 3000, &mut rng);
+        let runs = 20_000;
+        let mut unreadable = 0.0;
+        for _ in 0..runs {
+            let mut down = Vec::new();
+            for _ in 0..nodes {
+                let node = rng.f64() < node_down;
+                down.extend((0..disks).map(|_| node || rng.f64() < disk_down));
+            }
+            unreadable += f64::from(u8::from(sets.lost(&down)));
+        }
+        let seen = unreadable / f64::from(runs);
+        let expected = assessed.unavailability;
+        let error = (expected * (1.0 - expected) / f64::from(runs)).sqrt();
+        assert!(seen < expected + 4.0 * error, "{layout} {redundancy}: {seen} {expected}");
+        let least = if exact { expected } else { 0.8 * expected };
+        assert!(seen > least - 4.0 * error, "{layout} {redundancy}: {seen} {expected}");
+    }
+}
