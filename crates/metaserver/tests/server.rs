@@ -154,6 +154,8 @@ fn register(address: &str, server: u32) -> Result<()> {
         usage,
         trouble: String::new(),
         removed: Vec::new(),
+        gaps: Vec::new(),
+        filled: Vec::new(),
     };
     let request = RegisterRequest {
         host: "node".into(),
