@@ -221,5 +221,6 @@ fn access(n: u32) -> Access {
         column: ColumnIndex(n as u16),
         copy: CopyIndex(0),
     };
-    Access { target: TargetId(n), object, generation: Generation(0), capability, mac }
+    let (target, copies, relay) = (TargetId(n), Vec::new(), None);
+    Access { target, object, generation: Generation(0), capability, mac, copies, relay }
 }
