@@ -185,7 +185,7 @@ mod tests {
             kind: LayoutKind::Fragments,
             base: 0,
             epoch: Epoch(1),
-            duplication: Duplication::default(),
+            duplication: weir_types::Duplication::default(),
             segments,
         }
     }

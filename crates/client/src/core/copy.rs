@@ -156,7 +156,7 @@ mod tests {
             kind: LayoutKind::Chunked,
             base: 0,
             epoch: Epoch(1),
-            duplication: Duplication::default(),
+            duplication: weir_types::Duplication::default(),
             segments,
         }
     }

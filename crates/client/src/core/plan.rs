@@ -208,7 +208,7 @@ mod tests {
             kind: LayoutKind::Striped,
             base: 0,
             epoch: Epoch(1),
-            duplication: Duplication::default(),
+            duplication: weir_types::Duplication::default(),
             segments,
         }
     }
