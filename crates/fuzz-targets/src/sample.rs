@@ -13,8 +13,8 @@ use weir_types::{
 };
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::{
-    Access, AdminAccess, AllocateRequest, Copied, CopyAccess, CopyPiece, CopyRequest, Damage,
-    FenceRequest, ListObjectsRequest, NoteGapRequest, ObjectEntry, ObjectLen, ObjectPage,
+    Access, AdminAccess, AlignRequest, AllocateRequest, Copied, CopyAccess, CopyPiece, CopyRequest,
+    Damage, FenceRequest, ListObjectsRequest, NoteGapRequest, ObjectEntry, ObjectLen, ObjectPage,
     ObjectStat, PingRequest, PunchRequest, ReadFlags, ReadRequest, Relay, RemoveObjectsRequest,
     ScrubCursor, ScrubFinding, ScrubPage, ScrubRequest, SeekRequest, ServerStatus,
     StatObjectRequest, StatusRequest, SyncRequest, TargetStatus, TruncateRequest, WriteFlags,
@@ -310,8 +310,9 @@ sample_struct! {
     WriteFlags { sync, later }
     Access { target, object, generation, capability, mac, copies, relay }
     CopyAccess { target, mac, filling }
-    Relay { by, lacking }
-    NoteGapRequest { target, object, behind, copy, start, end }
+    Relay { by, lacking, alone }
+    NoteGapRequest { target, object, behind, copy, start, end, filled }
+    AlignRequest { access, len }
     Filling { column, copy }
     ObjectLen { len }
     ObjectStat { exists, len, generation }

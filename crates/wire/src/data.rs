@@ -112,6 +112,8 @@ records! {
         /// Copies that will not have it for now: whoever has it notes a gap for
         /// each.
         lacking: Vec<TargetId>,
+        /// It only brings this copy up to date: no other is concerned.
+        alone: bool,
     }
     /// Length of an object.
     ObjectLen {
@@ -372,9 +374,9 @@ requests! {
         /// not read by another.
         pieces: Vec<CopyPiece>,
     }
-    /// Only between data servers: one notes that a copy lacks something. If that
-    /// copy is the one asked, it does not serve those bytes any more until it has
-    /// got them.
+    /// Only between data servers: one notes that a copy lacks something, or that it
+    /// has got it. If that copy is the one asked, it does not serve those bytes
+    /// meanwhile.
     NoteGapRequest(NoteGap) -> () {
         /// Who notes it.
         target: TargetId,
@@ -388,6 +390,17 @@ requests! {
         start: u64,
         /// The first byte after what is lacking.
         end: u64,
+        /// It has them now.
+        filled: bool,
+    }
+    /// Only between data servers: gives a copy the length of the one that orders
+    /// changes, whatever it was, and its fence. One that does not exist is made,
+    /// unless it would be empty and without a fence.
+    AlignRequest(Align) -> ObjectLen {
+        /// Which object, and its fence.
+        access: Access,
+        /// Its length afterwards.
+        len: u64,
     }
     /// Asks whether the server lives.
     PingRequest(Ping) -> () {}

@@ -70,6 +70,8 @@ ops! {
     Copy = 0x10c, "copy";
     /// Notes what another copy lacks, or this one (data servers).
     NoteGap = 0x10d, "note_gap";
+    /// Gives a copy the length of another (data servers).
+    Align = 0x10e, "align";
     /// The cluster map.
     GetMap = 0x200, "get_map";
     /// Tickets for data servers.

@@ -252,6 +252,8 @@ fn the_examples_are_what_is_written() {
             generation: Generation(1),
             capability: capability(),
             mac,
+            copies: Vec::new(),
+            relay: None,
         },
         stripe: StripeMap { unit_bytes: 65_536, columns: 4 },
         flags: ReadFlags::default(),
