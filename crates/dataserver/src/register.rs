@@ -196,8 +196,8 @@ impl Registrar {
             let removed = mine.map(|(_, object)| *object).collect();
             let Health { usage, trouble } = disk.check_health();
             let gaps = disk.store.gaps().counts();
-            let filled = Vec::new();
-            TargetReport { target, usage, trouble, removed, gaps, filled }
+            let (filled, unreachable) = (Vec::new(), Vec::new());
+            TargetReport { target, usage, trouble, removed, gaps, filled, unreachable }
         });
         let unopened = self.shared.unopened.iter().map(|unopened| TargetReport {
             target: unopened.served.id,
@@ -206,6 +206,7 @@ impl Registrar {
             removed: Vec::new(),
             gaps: Vec::new(),
             filled: Vec::new(),
+            unreachable: Vec::new(),
         });
         targets.chain(unopened).collect()
     }

@@ -93,7 +93,15 @@ impl Service for Metadata {
     fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {
         let (conn, header) = (frame.conn, &frame.header);
         if header.op != Op::FindPeer {
-            let reply = HeartbeatReply { epoch: Epoch(1), remove: Vec::new(), interval_ms: 1000 };
+            let reply = HeartbeatReply {
+                epoch: Epoch(1),
+                in_effect: Epoch(1),
+                standings: Vec::new(),
+                serve_ms: 60_000,
+                remove: Vec::new(),
+                fill: Vec::new(),
+                interval_ms: 1000,
+            };
             return out.reply(conn, Header::reply_to(header, None), &reply, &[], None);
         }
         let Identity::Server(asking) = frame.peer.identity else { panic!() };

@@ -409,7 +409,7 @@ sample_struct! {
     TargetEntry { target, state, since, draining, usage }
     ServerEntry { server, host, tcp, unix, targets }
     ClusterMap { epoch, servers }
-    TargetReport { target, usage, trouble, removed, gaps, filled }
+    TargetReport { target, usage, trouble, removed, gaps, filled, unreachable }
     Fill { from, object, to, generation }
     Copies { copies, generation, capability }
     FindCopiesRequest { objects }

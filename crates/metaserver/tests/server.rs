@@ -156,6 +156,7 @@ fn register(address: &str, server: u32) -> Result<()> {
         removed: Vec::new(),
         gaps: Vec::new(),
         filled: Vec::new(),
+        unreachable: Vec::new(),
     };
     let request = RegisterRequest {
         host: "node".into(),

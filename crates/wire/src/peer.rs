@@ -25,6 +25,9 @@ records! {
         gaps: Vec<(TargetId, u64)>,
         /// Copies that have been made as [`HeartbeatReply::fill`] told.
         filled: Vec<Fill>,
+        /// Targets that should have taken changes of this one, and could not be
+        /// reached for too long.
+        unreachable: Vec<TargetId>,
     }
     /// A copy of a column that is to be made from what a target has.
     Fill {

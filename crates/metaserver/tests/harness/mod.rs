@@ -185,6 +185,7 @@ impl<E: Engine> Cluster<E> {
             removed: Vec::new(),
             gaps: Vec::new(),
             filled: Vec::new(),
+            unreachable: Vec::new(),
         }
     }
 
