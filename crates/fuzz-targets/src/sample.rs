@@ -121,7 +121,7 @@ sample_one_of! {
     ];
     Squash: [Squash::None, Squash::Root, Squash::All];
     TargetState: [
-        TargetState::Online, TargetState::Offline, TargetState::OutOfService, TargetState::Syncing
+        TargetState::Online, TargetState::Offline, TargetState::OutOfService, TargetState::Syncing, TargetState::Suspect
     ];
     Damage: [
         Damage::Block, Damage::Header, Damage::BehindEnd, Damage::Unreadable, Damage::Stranger,

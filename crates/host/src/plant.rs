@@ -54,6 +54,14 @@ bugs! {
     SkipReassert = "skip-reassert",
     /// A data server does what comes on connections that were given up.
     DoLateChanges = "do-late-changes",
+    /// A primary acknowledges a change before the other copies have it.
+    AckBeforePartner = "ack-before-partner",
+    /// A data server serves copies without a lease of the metadata server.
+    ServeWithoutLease = "serve-without-lease",
+    /// A change is applied while ones of an earlier epoch are still being applied.
+    ApplyOldEpoch = "apply-old-epoch",
+    /// A gap is forgotten before the other copy has the bytes.
+    ClearGapEarly = "clear-gap-early",
     /// A lease is given to a session while others still hold theirs.
     SkipRecall = "skip-recall",
     /// After a restart the metadata server does not wait until clients have said

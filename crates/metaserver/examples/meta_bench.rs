@@ -58,6 +58,9 @@ impl Bench {
                 usage,
                 trouble: String::new(),
                 removed: Vec::new(),
+                gaps: Vec::new(),
+                filled: Vec::new(),
+                unreachable: Vec::new(),
             })
             .collect();
         let register =

@@ -16,8 +16,16 @@ pub enum TargetState {
     /// Back, and being brought up to date with what it missed: it takes writes,
     /// and serves reads only of what has a single copy.
     Syncing,
+    /// Online, and not heard of for a while: for people to see.
+    Suspect,
 }
-weir_types::codec_tag!(TargetState { Online = 0, Offline = 1, OutOfService = 2, Syncing = 3 });
+weir_types::codec_tag!(TargetState {
+    Online = 0,
+    Offline = 1,
+    OutOfService = 2,
+    Syncing = 3,
+    Suspect = 4,
+});
 
 records! {
     /// What a data server has to know of a target, its own or another's.

@@ -1,6 +1,6 @@
 //! What disks are asked to do, and what comes of it.
 
-use weir_types::{Generation, ObjectId};
+use weir_types::{CopyIndex, Generation, ObjectId, TargetId};
 use weir_wire::data::{Access, Copied, CopyPiece, ObjectPage, ObjectStat, ScrubCursor, ScrubPage};
 
 /// A read of an object.
@@ -8,6 +8,8 @@ use weir_wire::data::{Access, Copied, CopyPiece, ObjectPage, ObjectStat, ScrubCu
 pub struct ReadWork {
     /// The object; one that does not exist has length 0.
     pub object: ObjectId,
+    /// Refused if the object has a higher one.
+    pub generation: Generation,
     /// Offset and length of each piece of it, bytes; at most `MAX_PIECES`.
     pub pieces: Vec<(u64, u64)>,
     /// Bytes of all pieces: what the buffer must have room for.
@@ -16,6 +18,8 @@ pub struct ReadWork {
     pub locked: bool,
     /// Send no checksums.
     pub unchecked: bool,
+    /// There are other copies: this one may lack something.
+    pub of_copies: bool,
 }
 
 /// A copy of pieces of one object to another.
@@ -93,6 +97,28 @@ pub enum Work {
         offset: u64,
         /// A hole.
         hole: bool,
+        /// Refused if the object has a higher one.
+        generation: Generation,
+    },
+    /// Give it the length and the fence of another copy.
+    Align {
+        /// The object; it is made if it is not there, unless it would be empty.
+        object: ObjectId,
+        /// Its length afterwards.
+        len: u64,
+        /// Its fence, at the least.
+        generation: Generation,
+    },
+    /// Note that a copy lacks something.
+    NoteGap {
+        /// The object here.
+        object: ObjectId,
+        /// Whose copy.
+        behind: TargetId,
+        /// Which.
+        copy: CopyIndex,
+        /// First byte, and the first one after.
+        bytes: (u64, u64),
     },
     /// Raise the fence, durably, and ask for the length.
     Fence {
@@ -135,7 +161,9 @@ impl Work {
             | Work::Truncate { .. }
             | Work::Punch { .. }
             | Work::Allocate { .. }
-            | Work::Fence { .. } => true,
+            | Work::Fence { .. }
+            | Work::Align { .. }
+            | Work::NoteGap { .. } => true,
             Work::Read(_)
             | Work::Sync { .. }
             | Work::Seek { .. }
@@ -164,6 +192,8 @@ pub enum Outcome {
     },
     /// The object is durable.
     Synced,
+    /// The gap is noted, durably.
+    Noted,
     /// Length and fence are set.
     Truncated {
         /// Length of the object.

@@ -1,13 +1,15 @@
 //! What this server may serve of files with several copies: its lease, and the
 //! map that it acts under.
 
-use crate::roles::{Follower, Map, not_current};
+use super::roles::{Map, Orders, not_current};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use weir_host::clock;
+use weir_host::plant::{Bug, planted};
 use weir_host::sync::RwLock;
 use weir_types::{Epoch, Result, TargetId};
+use weir_wire::data::CopyAccess;
 use weir_wire::peer::HeartbeatReply;
 
 /// See the top of the file.
@@ -51,21 +53,30 @@ impl Standings {
 
     /// See [`Map::may_read`].
     pub(crate) fn may_read(&self, own: TargetId) -> Result<()> {
+        if planted(Bug::ServeWithoutLease) {
+            return Ok(());
+        }
         self.leased(own)?.may_read(own)
     }
 
     /// See [`Map::orders`].
-    pub(crate) fn orders(&self, own: TargetId, copies: &[TargetId]) -> Result<Vec<Follower>> {
+    pub(crate) fn orders(&self, own: TargetId, copies: &[CopyAccess]) -> Result<Orders> {
         self.leased(own)?.orders(own, copies)
     }
 
-    /// See [`Map::follows`].
+    /// See [`Map::follows`]. Returns the epoch.
     pub(crate) fn follows(
         &self,
         own: TargetId,
         ordered_by: TargetId,
-        copies: &[TargetId],
-    ) -> Result<()> {
-        self.leased(own)?.follows(own, ordered_by, copies)
+        copies: &[CopyAccess],
+    ) -> Result<Epoch> {
+        let map = self.leased(own)?;
+        map.follows(own, ordered_by, copies).map(|()| map.epoch)
+    }
+
+    /// See [`Map::who_orders`]; for what is only to be told to somebody.
+    pub(crate) fn who_orders(&self, copies: &[CopyAccess]) -> Option<TargetId> {
+        self.map.read().who_orders(copies)
     }
 }

@@ -1,0 +1,79 @@
+//! A follower's part: a change that another copy has ordered.
+
+use super::chain;
+use super::change::Change;
+use super::lines::says_nothing;
+use super::roles::not_current;
+use crate::disk::{Data, Disk, perform};
+use crate::machine::Outcome;
+use crate::service::Shared;
+use weir_types::{CopyIndex, Error, ErrorKind, Result};
+use weir_wire::data::Relay;
+
+/// How long the copies after this one may take: less than the one before waits.
+const FOLLOW_MS: u64 = 20_000;
+
+/// Applies a change, and hands it on if others come after this one.
+pub(super) fn follow(
+    shared: &Shared,
+    disk: &Disk,
+    change: &Change,
+    relay: &Relay,
+    data: &mut Data,
+) -> Result<Outcome> {
+    let (own, copies) = (disk.served.id, &shared.copies);
+    let all = &change.access.copies;
+    let epoch = copies.standings.follows(own, relay.by, all)?;
+    let Some(to) = chain::next(all, own, relay) else {
+        return apply(shared, disk, change, relay, data);
+    };
+    let _under_way = copies.begun.begin(own, epoch);
+    let _pledge = match change.range() {
+        Some(_) => Some(disk.store.pledge(change.access.object, &change.pieces())?),
+        None => None,
+    };
+    let wait = copies.lines.wait(FOLLOW_MS);
+    let sent = copies.lines.take(all[to].target, &wait).and_then(|mut line| {
+        let payload = data.buf.as_deref().unwrap_or_default();
+        line.send(&wait, (payload, &data.checks), |parcel| change.send(to, relay, parcel))?;
+        Ok(line)
+    });
+    let applied = apply(shared, disk, change, relay, data);
+    match sent.and_then(|line| change.receive(line, &wait)) {
+        Ok(()) => applied,
+        Err(error) => {
+            // Should the first one be lost now, this one knows that they differ.
+            if let Some(range) = change.range() {
+                let copy = CopyIndex(to as u8);
+                disk.store.gaps().note(change.access.object, all[to].target, copy, &range)?;
+            }
+            applied?;
+            let what = format!("target {}: {error}", all[to].target);
+            Err(match says_nothing(&error) {
+                true => not_current(own, &what),
+                false => Error { message: what.into(), ..error },
+            })
+        }
+    }
+}
+
+/// Applies a change, under the epoch of now.
+pub(crate) fn apply(
+    shared: &Shared,
+    disk: &Disk,
+    change: &Change,
+    relay: &Relay,
+    data: &mut Data,
+) -> Result<Outcome> {
+    let (own, copies) = (disk.served.id, &shared.copies);
+    let all = &change.access.copies;
+    if let (false, Some(range)) = (relay.alone, change.range()) {
+        for away in &relay.lacking {
+            let at = chain::position(all, *away).ok_or(ErrorKind::Protocol)?;
+            let copy = CopyIndex(at as u8);
+            disk.store.gaps().note(change.access.object, *away, copy, &range)?;
+        }
+    }
+    let may = || copies.standings.follows(own, relay.by, all);
+    copies.turns.apply(own, may, || perform(&disk.store, change.work.clone(), data))
+}
