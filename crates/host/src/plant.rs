@@ -83,6 +83,14 @@ bugs! {
     SkipReassertLeases = "skip-reassert-leases",
     /// A client believes what it knew of a file or name that it has changed.
     ForgetOwnChange = "forget-own-change",
+    /// What another copy will lack is not noted before the change.
+    SkipGapNote = "skip-gap-note",
+    /// A gap is cleared before the other copy has confirmed the bytes.
+    ClearGapEarly = "clear-gap-early",
+    /// A gap log that has vanished or is damaged is taken for an empty one.
+    LoseGapLog = "lose-gap-log",
+    /// A checkpoint forgets marks of changes that are under way on other copies.
+    ForgetPledge = "forget-pledge",
 }
 
 /// Whether this bug is planted.

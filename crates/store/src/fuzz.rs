@@ -25,12 +25,14 @@ pub fn superblock(bytes: &[u8; 512]) -> Option<[u8; 512]> {
 
 /// Reads a superblock.
 pub fn superblock_of_any_length(bytes: &[u8]) -> Option<[u8; 512]> {
-    superblock::from_disk(bytes).ok().map(|(identity, _)| superblock::to_disk(identity))
+    superblock::from_disk(bytes)
+        .ok()
+        .map(|block| superblock::to_disk(block.identity, block.gap_log))
 }
 
 /// Writes a superblock.
 pub fn superblock_bytes(identity: TargetIdentity) -> [u8; 512] {
-    superblock::to_disk(identity)
+    superblock::to_disk(identity, identity.server.0 % 2 == 1)
 }
 
 /// Reads a sector of the intent log.

@@ -89,6 +89,10 @@ impl Object {
         }))
     }
 
+    pub(crate) fn backing(&self) -> &Arc<Backing> {
+        &self.backing
+    }
+
     /// Which object it is.
     pub fn id(&self) -> ObjectId {
         self.id

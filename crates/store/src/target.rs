@@ -2,16 +2,18 @@
 
 use crate::backing::Backing;
 use crate::directories::Directories;
-use crate::gaps::Gaps;
+use crate::gaps::{Gaps, Suspects};
 use crate::intents::area::{self, Contents};
 use crate::intents::{Intents, read_bytes};
 use crate::listing::{self, Listing, Objects};
 use crate::object::Object;
 use crate::open_files::OpenFiles;
+use crate::piece::check_pieces;
+use crate::pledge::Pledge;
 use crate::recovery::{self, RecoveryReport};
 use crate::scrub::{self, ScrubCursor, ScrubStep};
 use crate::site::{Site, check_syncs, os_error};
-use crate::superblock::{self, SUPERBLOCK, TargetIdentity};
+use crate::superblock::{self, SUPERBLOCK, Superblock, TargetIdentity};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,8 +76,8 @@ impl Target {
         let _lock = lock_directory(&root)?;
         match superblock::read(&root) {
             Err(e) if e.kind == ErrorKind::NotFound => {}
-            Ok((found, _)) => {
-                let what = format!("it is target {} already", found.target);
+            Ok(found) => {
+                let what = format!("it is target {} already", found.identity.target);
                 return Err(Error::new(ErrorKind::Exists, what));
             }
             Err(e) => return Err(e),
@@ -139,7 +141,7 @@ impl Target {
             _ => e.context(&context),
         })?;
         check_syncs(&root, dir).map_err(|e| e.context(&context))?;
-        let (identity, version) = read(&root)?;
+        let Superblock { identity, version, gap_log } = read(&root)?;
         let objects = root
             .open_directory(OBJECTS)
             .map_err(|e| os_error(e).context(format!("open `{OBJECTS}`")).context(&context))?;
@@ -148,8 +150,8 @@ impl Target {
         }
         let site = Arc::new(Site::new(identity.target, dir.to_path_buf(), root.clone()));
         let directories = Directories::new(site.clone(), root.clone(), objects);
-        let gaps = Gaps::open(site.clone(), root.clone(), identity)?;
-        let (intents, recovery) = bring_up(&site, identity, &root, &directories, options)?;
+        let gaps = Gaps::open(site.clone(), root.clone(), identity, gap_log)?;
+        let (intents, recovery) = bring_up(&site, identity, &directories, &gaps, options)?;
         let mut target = Self {
             identity,
             backing: Arc::new(Backing::new(site, root, directories, intents)),
@@ -270,9 +272,26 @@ impl Target {
         })
     }
 
-    /// What other copies lack of what is here.
+    /// What copies lack: others of what is here, and those here.
     pub fn gaps(&self) -> &Gaps {
         &self.gaps
+    }
+
+    /// To be called before pieces `(offset, length)` of an object are changed on
+    /// several copies, this one among them (none stand for a change that touches
+    /// no bytes). When this returns it is durable that these pieces are suspect
+    /// if the target stops uncleanly, also if the change has not been begun
+    /// here: the next opening notes them as a gap of this target. That stays so
+    /// while the pledge lives, whatever is made durable meanwhile. The object is
+    /// made if there is none.
+    ///
+    /// Errors: `InvalidArgument` for pieces that are out of range, `Overloaded`
+    /// if very many changes are under way, and those of
+    /// [`Target::object_or_create`].
+    pub fn pledge(&self, object: ObjectId, pieces: &[(u64, u64)]) -> Result<Pledge> {
+        check_pieces(pieces)?;
+        self.gaps.keep()?;
+        self.object_or_create(object)?.pledge(pieces)
     }
 
     /// Removes the object; no error if there is none. Durable after
@@ -389,22 +408,29 @@ fn upgrade(root: &Directory, identity: TargetIdentity) -> Result<()> {
 fn bring_up(
     site: &Arc<Site>,
     identity: TargetIdentity,
-    root: &Directory,
     directories: &Directories,
+    gaps: &Gaps,
     options: TargetOptions,
 ) -> Result<(Option<Intents>, RecoveryReport)> {
+    let root = directories.target();
     let (file, contents) = read_log(site, identity, root)?;
     let mut report = RecoveryReport::default();
     let clean = contents.newest.is_some_and(|newest| newest.clean) && !contents.damaged;
     let Some(file) = file else {
         site.set_read_only();
+        if !clean {
+            gaps.distrust();
+        }
         return Ok((None, report));
     };
+    let mut suspects = Suspects::default();
     if !clean {
-        report = recovery::recover(directories, &contents)?;
+        report =
+            recovery::recover(directories, &contents, gaps.is_kept().then_some(&mut suspects))?;
         root.sync_file_system("recovery")
             .map_err(|e| site.failed_sync("sync after recovery", e))?;
     }
+    gaps.begin(suspects)?;
     // An object may have been born in the era that a checkpoint had begun and
     // not noted yet.
     let era = match contents.newest {

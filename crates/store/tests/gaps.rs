@@ -1,12 +1,13 @@
 //! What other copies lack is remembered over any end of the process.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::single_range_in_vec_init, reason = "one range is meant")]
 
 mod support;
 
 use std::ops::Range;
 use std::path::Path;
 use weir_store::{Target, TargetIdentity};
-use weir_types::{ColumnIndex, CopyIndex, ErrorKind, FileId, ObjectId, SegmentIndex};
+use weir_types::{ColumnIndex, CopyIndex, FileId, ObjectId, SegmentIndex};
 use weir_types::{ServerId, TargetId};
 
 const MIB: u64 = 1 << 20;
@@ -69,7 +70,7 @@ fn a_log_that_is_written_anew_says_the_same() {
     target.gaps().note(object(1), AWAY, SECOND, &(0..MIB)).unwrap();
     let size = || std::fs::metadata(dir.path().join("gaps")).unwrap().len();
     let mut largest = 0;
-    for round in 0..3000 {
+    for round in 0..4000 {
         let at = (round % 7 + 2) * MIB;
         target.gaps().note(object(2), AWAY, SECOND, &(at..at + 1)).unwrap();
         target.gaps().clear(object(2), AWAY, &(at..at + MIB)).unwrap();
@@ -82,30 +83,84 @@ fn a_log_that_is_written_anew_says_the_same() {
     assert_eq!(gaps_of(&target, 2), []);
 }
 
+/// A target with a gap of another one, closed.
+fn with_a_log(dir: &Path) -> Vec<u8> {
+    let target = made(dir);
+    target.gaps().note(object(1), AWAY, SECOND, &(0..MIB)).unwrap();
+    drop(target);
+    std::fs::read(dir.join("gaps")).unwrap()
+}
+
 #[test]
-fn the_end_of_a_log_may_be_torn_and_nothing_else() {
+fn a_damaged_log_is_not_taken_for_one_that_says_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let target = made(dir.path());
-    for file in 1..4 {
-        target.gaps().note(object(file), AWAY, SECOND, &(0..MIB)).unwrap();
-    }
-    drop(target);
-    let path = dir.path().join("gaps");
-    let whole = std::fs::read(&path).unwrap();
-    std::fs::write(&path, &whole[..whole.len() - 5]).unwrap();
-    let target = Target::open(dir.path()).unwrap();
-    assert_eq!(target.gaps().counts(), [(AWAY, 2)]);
-    target.gaps().note(object(9), AWAY, SECOND, &(0..MIB)).unwrap();
-    drop(target);
-    let target = Target::open(dir.path()).unwrap();
-    assert_eq!(gaps_of(&target, 9), [0..MIB]);
-    drop(target);
-    for at in [3, 70, 100] {
+    let whole = with_a_log(dir.path());
+    for at in [3, 70, 515, 600, 1030, 9000] {
         let mut rotten = whole.clone();
         rotten[at] ^= 4;
-        std::fs::write(&path, rotten).unwrap();
-        let error = Target::open(dir.path()).err().unwrap();
-        assert_eq!(error.kind, ErrorKind::Corrupt, "byte {at}: {error}");
-        assert!(error.message.contains("gap log"), "{error}");
+        std::fs::write(dir.path().join("gaps"), rotten).unwrap();
+        knows_nothing(dir.path(), at);
     }
+    for len in [0, 100, whole.len() - 5] {
+        std::fs::write(dir.path().join("gaps"), &whole[..len]).unwrap();
+        knows_nothing(dir.path(), len);
+    }
+}
+
+#[test]
+fn a_log_that_has_vanished_is_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    with_a_log(dir.path());
+    std::fs::remove_file(dir.path().join("gaps")).unwrap();
+    knows_nothing(dir.path(), 0);
+}
+
+/// Also the second time, until everything is found.
+fn knows_nothing(dir: &Path, case: usize) {
+    for _ in 0..2 {
+        let target = Target::open(dir).unwrap();
+        assert!(target.gaps().lost(), "{case}");
+        assert_eq!(target.gaps().lost_files(), [0..u64::MAX], "{case}");
+        assert!(target.gaps().lacks(object(77), TargetId(1), &(5..6)), "{case}");
+        assert!(!target.gaps().lacks(object(77), TargetId(9), &(5..6)), "{case}");
+        target.gaps().note(object(9), AWAY, SECOND, &(0..MIB)).unwrap();
+        target.drop_unclosed();
+    }
+    let target = Target::open(dir).unwrap();
+    target.gaps().found().unwrap();
+    target.gaps().found().unwrap();
+    assert!(!target.gaps().lost() && !target.gaps().lacks(object(77), TargetId(1), &(5..6)));
+    assert_eq!(gaps_of(&target, 9), [0..MIB]);
+    drop(target);
+    assert!(!Target::open(dir).unwrap().gaps().lost(), "{case}");
+}
+
+#[test]
+fn a_log_that_never_was_is_not_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = made(dir.path());
+    target.object_or_create(object(1)).unwrap().sync().unwrap();
+    target.drop_unclosed();
+    let target = Target::open(dir.path()).unwrap();
+    assert!(!target.gaps().lost());
+    assert!(!dir.path().join("gaps").exists());
+}
+
+#[test]
+fn what_is_lacking_is_told_of_each_byte_and_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = made(dir.path());
+    let lacks = |file, of, range| target.gaps().lacks(object(file), of, &range);
+    assert!(!lacks(1, AWAY, 0..u64::MAX));
+    target.gaps().note(object(1), AWAY, SECOND, &(MIB..3 * MIB)).unwrap();
+    assert!(lacks(1, AWAY, 0..MIB + 1) && lacks(1, AWAY, 3 * MIB - 1..4 * MIB));
+    assert!(!lacks(1, AWAY, 0..MIB) && !lacks(1, AWAY, 3 * MIB..u64::MAX));
+    assert!(!lacks(1, AWAY, MIB + 5..MIB + 5), "nothing is not lacking");
+    assert!(!lacks(1, TargetId(9), 0..u64::MAX) && !lacks(2, AWAY, 0..u64::MAX));
+    for _ in 0..2 {
+        target.gaps().clear(object(1), AWAY, &(0..2 * MIB)).unwrap();
+        assert!(!lacks(1, AWAY, 0..2 * MIB) && lacks(1, AWAY, 2 * MIB..2 * MIB + 1));
+    }
+    target.gaps().clear(object(1), AWAY, &(0..u64::MAX)).unwrap();
+    assert!(!lacks(1, AWAY, 0..u64::MAX));
 }

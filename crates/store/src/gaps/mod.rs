@@ -1,50 +1,72 @@
-//! What other copies lack of what is here: a set of gaps for each object and
-//! target that was away, or has not confirmed, when the object was changed.
+//! What copies lack: a set of gaps for each object and target that was away,
+//! or has not confirmed, when the object was changed. The target that is
+//! behind may be this one: then its own copy lacks what others have.
 //!
 //! Invariants
 //! - A gap is durable before the change that makes it is begun.
-//! - A gap goes only when the other copy has confirmed the bytes. Losing the
+//! - A gap goes only when the copy that lacks it has got the bytes. Losing the
 //!   record of that is harmless: they are sent once more.
+//! - After an unclean stop everything that was suspect is a gap of this target
+//!   before the intent log forgets that it was.
+//! - A log that has vanished or is damaged is not taken for one that says
+//!   nothing: the superblock says that there is one, and the new one says what
+//!   is not known until [`Gaps::found`].
+//! - The state is never locked across I/O: readers of objects ask it.
 //!
 //! The log only grows; when most of it is history it is written anew.
 
+mod log;
 mod ranges;
 mod record;
+mod start;
+mod table;
 
 pub use ranges::RangeSet;
+pub(crate) use start::Suspects;
 
 use crate::site::Site;
-use crate::superblock::TargetIdentity;
-use record::{HEAD_BYTES, Kind, RECORD_BYTES, Record, head, read};
-use rustix::io::Errno;
-use std::collections::BTreeMap;
+use crate::superblock::{self, TargetIdentity};
+use log::Log;
+use record::Record;
 use std::ops::Range;
-use std::sync::Arc;
-use weir_host::fs::{Directory, File, OpenHow};
-use weir_host::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use table::Table;
+use weir_host::fs::Directory;
+use weir_host::plant::{Bug, planted};
+use weir_host::sync::{Condvar, Mutex, MutexGuard};
 use weir_types::{CopyIndex, ErrorKind, ObjectId, Result, TargetId};
 
-const GAPS: &str = "gaps";
-const TEMPORARY: &str = "gaps.tmp";
 /// Gaps are noted in parts of this size, so that a stream is noted seldom.
 const PART_BYTES: u64 = 1 << 20;
-/// Records of history that are let be.
-const MAX_HISTORY: usize = 4096;
 /// The most objects with gaps: 1 KiB of memory each at the most. Beyond that
 /// writes without the other copy fail.
 const MAX_OBJECTS: usize = 1 << 20;
-/// The largest log that is read: far more than there can be.
-const MAX_LOG_BYTES: usize = 1 << 30;
+/// The most ranges of all gaps together. Beyond that whole objects are noted.
+const MAX_ALL_RANGES: usize = 1 << 22;
 
-/// What one copy elsewhere lacks of an object.
+/// What one copy lacks of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The object here.
     pub object: ObjectId,
-    /// Which copy the other one is.
+    /// Which copy lacks it.
     pub copy: CopyIndex,
     /// What it lacks.
     pub bytes: RangeSet,
+}
+
+/// Bytes of an object that one copy is going to lack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The object here.
+    pub object: ObjectId,
+    /// The target of the copy that lacks them.
+    pub behind: TargetId,
+    /// Which copy that is.
+    pub copy: CopyIndex,
+    /// The bytes.
+    pub bytes: Range<u64>,
 }
 
 /// The gap log of one target.
@@ -52,51 +74,42 @@ pub struct Gaps {
     site: Arc<Site>,
     root: Directory,
     identity: TargetIdentity,
+    /// The present run of the machine, if it says.
+    boot: Option<u128>,
+    /// The superblock says that there is a log.
+    kept: AtomicBool,
+    /// Something is lacking. Set after it is in the table.
+    any: AtomicBool,
     state: Mutex<State>,
+    written: Condvar,
 }
 
+#[derive(Default)]
 struct State {
-    /// `None` until there is something to note.
-    file: Option<File>,
-    /// Bytes of the file in use.
-    used: usize,
-    gaps: BTreeMap<(TargetId, ObjectId), (CopyIndex, RangeSet)>,
-    live: usize,
+    table: Table,
+    /// What waits to be written.
+    batch: Batch,
+    /// Clears that are not in the table yet.
+    clears: usize,
+    /// Someone writes to the log.
+    busy: bool,
+    /// `None` until there is something to note, while someone writes to it, and
+    /// when it has to be written anew.
+    log: Option<Log>,
+}
+
+/// Records that are written together.
+#[derive(Default)]
+struct Batch {
+    records: Vec<Record>,
+    /// They are the last that there is to say: they may use the reserve.
+    last: bool,
+    outcome: Arc<OnceLock<Result<()>>>,
 }
 
 impl Gaps {
-    /// Reads the log of a target.
-    ///
-    /// Errors: `Corrupt` if it is damaged: then it is not known what other
-    /// copies lack.
-    pub(crate) fn open(site: Arc<Site>, root: Directory, identity: TargetIdentity) -> Result<Self> {
-        let mut state = State { file: None, used: 0, gaps: BTreeMap::new(), live: 0 };
-        match root.open_file(GAPS, OpenHow::READ) {
-            Err(Errno::NOENT) => {}
-            Err(e) => return Err(site.os_error(format!("open `{GAPS}`"), e)),
-            Ok(file) => {
-                let bytes = load(&file).map_err(|e| site.os_error(format!("read `{GAPS}`"), e))?;
-                let (records, used) = read(&bytes, identity).ok_or_else(|| {
-                    let what = format!(
-                        "the gap log `{GAPS}` is damaged, so that it is not known what other \
-                         copies lack: restore it, or replace the target"
-                    );
-                    site.error(ErrorKind::Corrupt, what)
-                })?;
-                state.used = used;
-                records.into_iter().for_each(|record| state.apply(record));
-                state.file = match root.open_file(GAPS, OpenHow::CREATE) {
-                    Ok(file) => Some(file),
-                    Err(Errno::ROFS) => None,
-                    Err(e) => return Err(site.os_error(format!("open `{GAPS}`"), e)),
-                };
-            }
-        }
-        Ok(Self { site, root, identity, state: Mutex::new(state) })
-    }
-
     /// Notes, durably, that another copy will not have what is going to be
-    /// written here.
+    /// written here. Costs nothing when that is noted already.
     ///
     /// Errors: `NoSpace`, `Io`: nothing may be written then.
     pub fn note(
@@ -106,143 +119,226 @@ impl Gaps {
         copy: CopyIndex,
         bytes: &Range<u64>,
     ) -> Result<()> {
-        let part = |at: u64| at / PART_BYTES * PART_BYTES;
-        let end = bytes.end.checked_next_multiple_of(PART_BYTES).unwrap_or(u64::MAX);
-        let bytes = part(bytes.start)..end;
-        let mut state = self.lock();
-        let known = state.gaps.get(&(behind, object));
-        if known.is_some_and(|(_, gap)| gap.covers(&bytes)) {
+        self.note_all(&[Note { object, behind, copy, bytes: bytes.clone() }])
+    }
+
+    /// As [`Gaps::note`], several with one sync.
+    pub fn note_all(&self, notes: &[Note]) -> Result<()> {
+        if planted(Bug::SkipGapNote) {
             return Ok(());
         }
-        self.site.in_service()?;
-        if known.is_none() && state.gaps.len() >= MAX_OBJECTS {
+        let state = self.state.lock();
+        let records: Vec<Record> = notes.iter().filter_map(|note| state.record_of(note)).collect();
+        if records.is_empty() {
+            return Ok(());
+        }
+        let unknown = notes.iter().filter(|n| state.table.get(n.behind, n.object).is_none());
+        if state.table.objects() + unknown.count() > MAX_OBJECTS {
             let what = format!(
-                "target {behind} lacks parts of {MAX_OBJECTS} objects, which is all that is \
-                 remembered: bring it back, or replace it"
+                "copies on other targets lack parts of {MAX_OBJECTS} objects, which is all that \
+                 is remembered: bring them back, or replace them"
             );
             return Err(self.site.error(ErrorKind::Io, what));
         }
-        let record = Record { kind: Kind::Note, object, behind, copy, bytes };
-        self.append(&mut state, &record)?;
-        state.apply(record);
-        Ok(())
+        self.submit(state, records, false)
     }
 
-    /// Another copy has these bytes now.
+    /// The copy that lacked these bytes has got them. No error if nothing was
+    /// lacking. Not durable at once.
     pub fn clear(&self, object: ObjectId, behind: TargetId, bytes: &Range<u64>) -> Result<()> {
-        let mut state = self.lock();
-        let Some(&(copy, _)) = state.gaps.get(&(behind, object)) else { return Ok(()) };
-        let record = Record { kind: Kind::Clear, object, behind, copy, bytes: bytes.clone() };
-        if let Some(file) = &state.file {
-            // Not durable: it is sent once more then.
-            file.write_full(&record.to_disk(), state.used as u64)
-                .map_err(|e| self.site.failed_change("write the gap log", e))?;
-            state.used += RECORD_BYTES;
+        let state = self.state.lock();
+        match state.table.get(behind, object) {
+            Some((copy, set)) if set.touches(bytes) => {
+                let (copy, bytes) = (*copy, bytes.clone());
+                self.submit(state, vec![Record::Clear { object, behind, copy, bytes }], false)
+            }
+            _ => Ok(()),
         }
-        state.apply(record);
-        self.tidy(&mut state)
     }
 
     /// Nobody needs an object any more.
     pub(crate) fn forget(&self, object: ObjectId) -> Result<()> {
-        let behind: Vec<TargetId> = {
-            let state = self.lock();
-            let of_it = state.gaps.keys().filter(|(_, gap)| *gap == object);
-            of_it.map(|(target, _)| *target).collect()
-        };
-        behind.into_iter().try_for_each(|target| self.clear(object, target, &(0..u64::MAX)))
+        if !self.any.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let state = self.state.lock();
+        let all = |(behind, copy)| Record::Clear { object, behind, copy, bytes: 0..u64::MAX };
+        let records: Vec<Record> = state.table.behind(object).into_iter().map(all).collect();
+        if records.is_empty() { Ok(()) } else { self.submit(state, records, false) }
+    }
+
+    /// Whether the copy on a target lacks anything of a range, as far as is
+    /// known here. Of this target's own copies that is also said of those of
+    /// which nothing is known, see [`Gaps::lost`]. For event loops: never waits
+    /// for the disk, and takes no lock where there are no gaps at all.
+    pub fn lacks(&self, object: ObjectId, of: TargetId, range: &Range<u64>) -> bool {
+        if !self.any.load(Ordering::Acquire) {
+            return false;
+        }
+        let state = self.state.lock();
+        let file = object.file.0;
+        let unknown = of == self.identity.target
+            && state.table.lost().touches(&(file..file.saturating_add(1)));
+        unknown || state.table.get(of, object).is_some_and(|(_, set)| set.touches(range))
+    }
+
+    /// Whether the target does not know what its copies lack, or those of
+    /// others, because its gap log was lost or its machine has lost new objects:
+    /// all its copies of [`Gaps::lost_files`] have to be compared.
+    pub fn lost(&self) -> bool {
+        self.any.load(Ordering::Acquire) && !self.state.lock().table.lost().is_empty()
+    }
+
+    /// The files, by ranges of their numbers, whose copies here have to be
+    /// compared.
+    pub fn lost_files(&self) -> Vec<Range<u64>> {
+        self.state.lock().table.lost().iter().collect()
+    }
+
+    /// Everything that was lost is known again: gaps are noted for it.
+    pub fn found(&self) -> Result<()> {
+        if self.lost() {
+            self.submit(self.state.lock(), vec![Record::Found], false)
+        } else {
+            Ok(())
+        }
     }
 
     /// Targets that lack something, each with the number of objects.
     pub fn counts(&self) -> Vec<(TargetId, u64)> {
-        let mut counts: BTreeMap<TargetId, u64> = BTreeMap::new();
-        self.lock().gaps.keys().for_each(|(target, _)| *counts.entry(*target).or_default() += 1);
-        counts.into_iter().collect()
+        self.state.lock().table.counts()
     }
 
     /// What a target lacks of the first object after this one.
     pub fn next(&self, behind: TargetId, after: Option<ObjectId>) -> Option<Gap> {
-        use std::ops::Bound::{Excluded, Included, Unbounded};
-        let state = self.lock();
-        let from = match after {
-            Some(object) => Excluded((behind, object)),
-            None => match state.gaps.keys().find(|(target, _)| *target == behind) {
-                Some(first) => Included(*first),
-                None => return None,
-            },
-        };
-        let ((target, object), (copy, bytes)) = state.gaps.range((from, Unbounded)).next()?;
-        let gap = Gap { object: *object, copy: *copy, bytes: bytes.clone() };
-        (*target == behind).then_some(gap)
+        self.state.lock().table.next(behind, after)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
-    fn append(&self, state: &mut State, record: &Record) -> Result<()> {
-        if state.file.is_none() {
-            self.rewrite(state)?;
+    /// Sees to it that the target has a gap log, and says so, durably.
+    pub(crate) fn keep(&self) -> Result<()> {
+        if self.kept.load(Ordering::Acquire) {
+            return Ok(());
         }
-        let Some(file) = &state.file else { return Err(ErrorKind::Internal.into()) };
-        file.write_full(&record.to_disk(), state.used as u64)
-            .map_err(|e| self.site.failed_change("write the gap log", e))?;
-        state.used += RECORD_BYTES;
-        file.sync("gap-log").map_err(|e| self.site.failed_sync("sync the gap log", e))
+        self.submit(self.state.lock(), Vec::new(), false)
     }
 
-    fn tidy(&self, state: &mut State) -> Result<()> {
-        let records = (state.used.saturating_sub(HEAD_BYTES)) / RECORD_BYTES;
-        if records > 2 * state.live + MAX_HISTORY { self.rewrite(state) } else { Ok(()) }
-    }
-
-    /// Writes the log anew, with nothing but what counts.
-    fn rewrite(&self, state: &mut State) -> Result<()> {
-        let mut bytes = head(self.identity).to_vec();
-        for ((behind, object), (copy, ranges)) in &state.gaps {
-            for range in ranges.iter() {
-                let (kind, behind, copy) = (Kind::Note, *behind, *copy);
-                let record = Record { kind, object: *object, behind, copy, bytes: range };
-                bytes.extend_from_slice(&record.to_disk());
+    /// Whoever comes first writes for all who have come meanwhile.
+    fn submit<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        records: Vec<Record>,
+        last: bool,
+    ) -> Result<()> {
+        state.clears += records.iter().filter(|r| is_clear(r)).count();
+        state.batch.records.extend(records);
+        state.batch.last |= last;
+        let outcome = state.batch.outcome.clone();
+        loop {
+            if let Some(outcome) = outcome.get() {
+                return outcome.clone();
             }
+            state = if state.busy { self.written.wait(state) } else { self.flush(state) };
         }
-        let write = || -> rustix::io::Result<File> {
-            let file = self.root.open_file(TEMPORARY, OpenHow::REPLACE)?;
-            file.write_full(&bytes, 0)?;
-            file.sync("new-gap-log")?;
-            self.root.rename(TEMPORARY, GAPS)?;
-            self.root.sync("gap-log-directory")?;
-            Ok(file)
+    }
+
+    /// Writes the open batch.
+    fn flush<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let mut batch = std::mem::take(&mut state.batch);
+        let log = state.log.take();
+        if log.is_none() && state.table.run().is_none() {
+            batch.records.extend(self.boot.map(|boot| Record::Run { boot }));
+        }
+        let all = log.is_none().then(|| state.table.records().chain(batch.records.clone()));
+        let all: Vec<Record> = all.into_iter().flatten().collect();
+        state.busy = true;
+        drop(state);
+        let (log, result) = self.write(log, &batch, &all);
+        let mut state = self.state.lock();
+        state.log = log;
+        state.clears -= batch.records.iter().filter(|r| is_clear(r)).count();
+        if result.is_ok() {
+            batch.records.iter().for_each(|record| state.table.apply(record));
+            self.any.store(!state.table.is_empty(), Ordering::Release);
+        }
+        // Nobody else ever sets it.
+        let _ = batch.outcome.set(result);
+        state = self.tidy(state);
+        state.busy = false;
+        self.written.notify_all();
+        state
+    }
+
+    /// Writes a batch to the log, or one with `all` if there is none; returns
+    /// the log if it may be written to again.
+    fn write(&self, log: Option<Log>, batch: &Batch, all: &[Record]) -> (Option<Log>, Result<()>) {
+        if let Err(e) = self.site.in_service() {
+            return (log, Err(e));
+        }
+        let Some(mut log) = log else {
+            return match self.create(all) {
+                Ok(log) => (Some(log), Ok(())),
+                Err(e) => (None, Err(e)),
+            };
         };
-        let file = write().map_err(|e| self.site.failed_change("write the gap log anew", e))?;
-        (state.file, state.used) = (Some(file), bytes.len());
-        Ok(())
+        if let Err(e) = log.make_room(&self.site, batch.records.len(), batch.last) {
+            return (Some(log), Err(e));
+        }
+        // The loss of the others costs work and nothing else.
+        let sync = batch.records.iter().any(|r| !is_clear(r) && *r != Record::Found);
+        match log.append(&self.site, &batch.records, sync) {
+            Ok(()) => (Some(log), Ok(())),
+            Err(e) => (None, Err(e)),
+        }
+    }
+
+    fn create(&self, records: &[Record]) -> Result<Log> {
+        let log = Log::create(&self.site, &self.root, self.identity, records)?;
+        if !self.kept.load(Ordering::Acquire) {
+            superblock::replace(&self.root, self.identity, true)
+                .map_err(|e| self.site.failed_change("write the superblock", e))?;
+            self.kept.store(true, Ordering::Release);
+        }
+        Ok(log)
+    }
+
+    /// Writes the log anew, with nothing but what counts, if most of it is
+    /// history.
+    fn tidy<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let Some(log) = state.log.take_if(|log| log.wants_tidying()) else { return state };
+        let records: Vec<Record> = state.table.records().collect();
+        drop(state);
+        let new = self.create(&records);
+        let mut state = self.state.lock();
+        state.log = Some(new.unwrap_or_else(|e| {
+            // The old one goes on, unless the disk has failed altogether.
+            tracing::warn!("{e}");
+            log.later()
+        }));
+        state
     }
 }
 
 impl State {
-    fn apply(&mut self, record: Record) {
-        let key = (record.behind, record.object);
-        let (_, ranges) = self.gaps.entry(key).or_insert((record.copy, RangeSet::default()));
-        self.live -= ranges.len();
-        match record.kind {
-            Kind::Note => ranges.insert(record.bytes),
-            Kind::Clear => ranges.remove(&record.bytes),
+    /// What has to be written for a note.
+    fn record_of(&self, note: &Note) -> Option<Record> {
+        let Note { object, behind, copy, bytes } = note;
+        if bytes.is_empty() {
+            return None;
         }
-        self.live += ranges.len();
-        if ranges.is_empty() {
-            self.gaps.remove(&key);
+        let end = bytes.end.checked_next_multiple_of(PART_BYTES).unwrap_or(u64::MAX);
+        let mut bytes = bytes.start / PART_BYTES * PART_BYTES..end;
+        let known = self.table.get(*behind, *object);
+        // What is being cleared is still in the table, and not for long.
+        if self.clears == 0 && known.is_some_and(|(_, set)| set.covers(&bytes)) {
+            return None;
         }
+        if self.table.ranges() >= MAX_ALL_RANGES {
+            bytes = 0..u64::MAX;
+        }
+        Some(Record::Note { object: *object, behind: *behind, copy: *copy, bytes })
     }
 }
 
-fn load(file: &File) -> rustix::io::Result<Vec<u8>> {
-    let len = usize::try_from(file.size()?).unwrap_or(usize::MAX);
-    if len > MAX_LOG_BYTES {
-        return Err(Errno::FBIG);
-    }
-    let mut bytes = vec![0; len];
-    let read = file.read_full(&mut bytes, 0)?;
-    bytes.truncate(read);
-    Ok(bytes)
+fn is_clear(record: &Record) -> bool {
+    matches!(record, Record::Clear { .. })
 }

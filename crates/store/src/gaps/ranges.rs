@@ -34,6 +34,11 @@ impl RangeSet {
         range.is_empty() || self.ranges.iter().any(|r| r.start <= range.start && range.end <= r.end)
     }
 
+    /// Whether anything of a range is in it.
+    pub fn touches(&self, range: &Range<u64>) -> bool {
+        self.ranges.iter().any(|r| r.start.max(range.start) < r.end.min(range.end))
+    }
+
     /// Takes a range in, and maybe more.
     pub fn insert(&mut self, mut range: Range<u64>) {
         if range.is_empty() {
@@ -81,6 +86,7 @@ impl RangeSet {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "one range is meant")]
 mod tests {
     use super::*;
     use proptest::prelude::*;
