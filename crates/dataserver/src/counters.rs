@@ -43,6 +43,8 @@ counters! {
     written_bytes = "bytes.written";
     /// Bytes that copies have written.
     copied_bytes = "bytes.copied";
+    /// Bytes that were brought to copies that lacked them.
+    resynced_bytes = "bytes.resynced";
     /// Bytes of those that came from other servers.
     pulled_bytes = "bytes.pulled";
     /// Reads answered from the page cache, without a thread hop.

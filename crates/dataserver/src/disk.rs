@@ -2,16 +2,20 @@
 
 use crate::attempts::Sender;
 use crate::backlog::Backlog;
+use crate::copies::roles::not_current;
+use crate::copies::{Change, Progress, follow_at_the_end};
 use crate::inspect;
 use crate::machine::{OpId, Outcome, ReadWork, ServedTarget, Work};
 use crate::queue::Admission;
-use crate::service::Event;
+use crate::service::{Event, Shared};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use weir_host::sync::Mutex;
 use weir_net::{ConnId, LoopHandle, PooledBuf};
-use weir_store::{ReadMode, ReadOutcome, Target};
+use weir_store::{Object, ReadMode, ReadOutcome, Target};
+use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, FsUsage, Generation, ObjectId, Result};
 use weir_wire::data::ObjectStat;
 
@@ -24,10 +28,18 @@ pub(crate) struct Data {
     pub(crate) checks: Vec<u32>,
 }
 
+/// What a disk thread has to do.
+pub(crate) enum Job {
+    /// With the only copy, or with none in particular.
+    Plain(Work),
+    /// With the last copy that a change is handed on to.
+    Follow(Box<Change>),
+}
+
 /// An operation in the queue.
 pub(crate) struct Task {
     pub(crate) op: OpId,
-    pub(crate) work: Work,
+    pub(crate) work: Job,
     pub(crate) data: Data,
     /// Who sent it, if it is a change.
     pub(crate) sender: Option<Sender>,
@@ -53,12 +65,15 @@ pub(crate) struct Disk {
     pub(crate) served: Arc<ServedTarget>,
     backlog: Backlog<Task>,
     health: Mutex<Health>,
+    /// How far other copies are brought up to date from here.
+    pub(crate) progress: Progress,
 }
 
 impl Disk {
     pub(crate) fn new(store: Target, served: Arc<ServedTarget>, queue_limit: usize) -> Self {
         let backlog = Backlog::new(queue_limit);
-        let disk = Self { store, served, backlog, health: Mutex::default() };
+        let (health, progress) = (Mutex::default(), Progress::default());
+        let disk = Self { store, served, backlog, health, progress };
         disk.check_health();
         disk
     }
@@ -84,14 +99,16 @@ impl Disk {
     }
 
     /// The life of a disk thread.
-    pub(crate) fn work_off(&self) {
+    pub(crate) fn work_off(&self, shared: &Shared) {
         while let Some(task) = self.backlog.next(|depth| self.note_depth(depth)) {
             let Task { op, work, mut data, sender, reply_to } = task;
+            let carry_out = || match work {
+                Job::Plain(work) => perform(&self.store, work, &mut data),
+                Job::Follow(change) => follow_at_the_end(shared, self, &change, &mut data),
+            };
             let result = match sender {
-                Some(sender) => {
-                    sender.in_turn(self.served.id, || perform(&self.store, work, &mut data))
-                }
-                None => perform(&self.store, work, &mut data),
+                Some(sender) => sender.in_turn(self.served.id, carry_out),
+                None => carry_out(),
             };
             reply_to.post(Event::Done { op, result, data });
         }
@@ -139,14 +156,45 @@ pub(crate) fn read_cached(
     data: &mut Data,
 ) -> Option<Result<Outcome>> {
     let object = store.open_object(work.object)?;
+    if let Err(error) = check_generation(&object, work.generation) {
+        return Some(Err(error));
+    }
     let buf = data.buf.as_deref_mut().unwrap_or_default();
     data.checks.clear();
     match object.read_pieces(&work.pieces, buf, &mut data.checks, ReadMode::Nowait) {
         Ok(ReadOutcome::WouldBlock) => None,
         Ok(ReadOutcome::Done { bytes, object_bytes }) => {
-            Some(Ok(finish_read(work, data, bytes, object_bytes)))
+            let current = check_gaps(store, work);
+            Some(current.map(|()| finish_read(work, data, bytes, object_bytes)))
         }
         Err(e) => Some(Err(e)),
+    }
+}
+
+/// A layout of before a copy was moved leads to what nobody brings up to date.
+fn check_generation(object: &Object, generation: Generation) -> Result<()> {
+    if generation < object.generation() {
+        let what = format!("object {}: read with generation {generation}", object.id());
+        return Err(Error::new(ErrorKind::Stale, what));
+    }
+    Ok(())
+}
+
+/// Whether this copy has what was read. After the read: who changes something here
+/// or elsewhere has noted the gap by then, or waits for nobody who reads.
+fn check_gaps(store: &Target, work: &ReadWork) -> Result<()> {
+    if !work.of_copies {
+        return Ok(());
+    }
+    let start = work.pieces.iter().map(|piece| piece.0).min().unwrap_or_default();
+    let end = work.pieces.iter().map(|piece| piece.0 + piece.1).max().unwrap_or_default();
+    check_gap(store, work.object, start..end)
+}
+
+fn check_gap(store: &Target, object: ObjectId, range: Range<u64>) -> Result<()> {
+    match store.gaps().lacks(object, store.id(), &range) {
+        true => Err(not_current(store.id(), "it does not have the last changes of these bytes")),
+        false => Ok(()),
     }
 }
 
@@ -161,7 +209,7 @@ fn finish_read(work: &ReadWork, data: &mut Data, bytes: usize, object_len: u64) 
 }
 
 /// Does an operation, however long the disk takes.
-fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
+pub(crate) fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
     match work {
         Work::Read(work) => read(store, &work, data),
         Work::Write { object, pieces, generation, sync } => {
@@ -198,7 +246,13 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
             let object_len = object.allocate(offset, len, true, generation)?;
             Ok(Outcome::Reshaped { object_len })
         }
-        Work::Seek { object, offset, hole } => seek(store, object, offset, hole),
+        Work::Seek { object, offset, hole, generation, of_copies } => {
+            let found = seek(store, object, offset, hole, generation)?;
+            if of_copies {
+                check_gap(store, object, 0..MAX_FILE_BYTES)?;
+            }
+            Ok(found)
+        }
         Work::Fence { object, generation } => {
             let object = store.object_or_create(object)?;
             let (len, generation) = object.fence(generation)?;
@@ -206,8 +260,23 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
             object.sync()?;
             Ok(Outcome::Stat(ObjectStat { exists: true, len, generation }))
         }
-        Work::Stat { object } => {
-            let object = store.object(object)?;
+        Work::Align { object: id, len, generation } => {
+            let object = match len == 0 && generation == Generation(0) {
+                true => store.object(id)?,
+                false => Some(store.object_or_create(id)?),
+            };
+            let object_len = object.map_or(Ok(0), |object| object.align(len, generation))?;
+            Ok(Outcome::Reshaped { object_len })
+        }
+        Work::NoteGap { object, behind, copy, bytes } => {
+            store.gaps().note(object, behind, copy, &(bytes.0..bytes.1))?;
+            Ok(Outcome::Noted)
+        }
+        Work::Stat { object: id, of_copies } => {
+            let object = store.object(id)?;
+            if of_copies {
+                check_gap(store, id, 0..MAX_FILE_BYTES)?;
+            }
             let (len, generation) =
                 object.as_ref().map_or((0, Generation(0)), |o| (o.len(), o.generation()));
             Ok(Outcome::Stat(ObjectStat { exists: object.is_some(), len, generation }))
@@ -228,8 +297,17 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
 
 /// What lies behind the end of an object, or in one that was never made, is a
 /// hole.
-fn seek(store: &Target, object: ObjectId, offset: u64, hole: bool) -> Result<Outcome> {
+fn seek(
+    store: &Target,
+    object: ObjectId,
+    offset: u64,
+    hole: bool,
+    generation: Generation,
+) -> Result<Outcome> {
     let object = store.object(object)?;
+    if let Some(object) = &object {
+        check_generation(object, generation)?;
+    }
     let found = match (&object, hole) {
         (Some(object), true) => Some(object.next_hole(offset)?.max(offset)),
         (Some(object), false) => object.next_data(offset)?,
@@ -242,12 +320,15 @@ fn seek(store: &Target, object: ObjectId, offset: u64, hole: bool) -> Result<Out
 fn read(store: &Target, work: &ReadWork, data: &mut Data) -> Result<Outcome> {
     data.checks.clear();
     let Some(object) = store.object(work.object)? else {
+        check_gaps(store, work)?;
         return Ok(finish_read(work, data, 0, 0));
     };
+    check_generation(&object, work.generation)?;
     let mode = if work.locked { ReadMode::Locked } else { ReadMode::Blocking };
     let buf = data.buf.as_deref_mut().unwrap_or_default();
     match object.read_pieces(&work.pieces, buf, &mut data.checks, mode)? {
         ReadOutcome::Done { bytes, object_bytes } => {
+            check_gaps(store, work)?;
             Ok(finish_read(work, data, bytes, object_bytes))
         }
         ReadOutcome::WouldBlock => {

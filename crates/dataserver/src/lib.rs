@@ -21,6 +21,7 @@ mod backlog;
 mod checkpoint;
 pub mod config;
 mod copier;
+mod copies;
 mod counters;
 mod descriptors;
 mod disk;
@@ -30,10 +31,8 @@ mod peers;
 mod pull;
 pub mod queue;
 mod register;
-mod roles;
 mod run;
 mod service;
-mod standing;
 
 pub use config::{DataServerConfig, TargetConfig};
 pub use run::{ReadyInfo, run};

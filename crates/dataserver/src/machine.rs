@@ -284,7 +284,7 @@ impl<C: Copy> Machine<C> {
             return;
         };
         self.free.push(op);
-        let Pending { conn, header: request, target } = pending;
+        let Pending { conn, header: request, target, .. } = pending;
         target.load.in_flight.fetch_sub(1, Relaxed);
         let mut data_of = None;
         let body = match result {
@@ -432,8 +432,9 @@ impl<C: Copy> Machine<C> {
         let target = self.admit(incoming, &access, either_right(&access))?;
         expect_no_payload(incoming.header)?;
         let Access { object, generation, ref copies, .. } = access;
-        let work = Work::Seek { object, offset, hole, generation };
-        Ok(self.queue_look(incoming, target, work, !copies.is_empty()))
+        let of_copies = !copies.is_empty();
+        let work = Work::Seek { object, offset, hole, generation, of_copies };
+        Ok(self.queue_look(incoming, target, work, of_copies))
     }
 
     fn fence(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
@@ -454,7 +455,8 @@ impl<C: Copy> Machine<C> {
         };
         expect_no_payload(incoming.header)?;
         let of_copies = !access.copies.is_empty();
-        Ok(self.queue_look(incoming, target, Work::Stat { object: access.object }, of_copies))
+        let work = Work::Stat { object: access.object, of_copies };
+        Ok(self.queue_look(incoming, target, work, of_copies))
     }
 
     fn list_objects(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
@@ -632,10 +634,8 @@ fn expect_no_payload(header: &Header) -> Result<()> {
 /// Another data server reads, and hands on what a client has asked of it.
 fn may_servers_ask(op: Op) -> bool {
     let reads = matches!(op, Op::Read | Op::Seek | Op::Ping);
-    let hands_on = matches!(
-        op,
-        Op::Write | Op::Sync | Op::Truncate | Op::Punch | Op::Allocate | Op::Fence
-    );
+    let hands_on =
+        matches!(op, Op::Write | Op::Sync | Op::Truncate | Op::Punch | Op::Allocate | Op::Fence);
     reads || hands_on || only_servers_ask(op)
 }
 

@@ -88,18 +88,19 @@ impl Peers {
         {
             return Err(error.clone());
         }
-        let connected: Result<_> = self.connect_known(target, attempt, wait).or_else(|_: Error| {
-            // It has moved, or the ticket is of before.
-            self.forget(target);
-            let peer = self.find(target, wait)?;
-            let conn = self.open(&peer, attempt, wait)?;
-            let mut state = self.state.lock();
-            if state.known.len() >= MAX_KNOWN {
-                state.known.pop_first();
-            }
-            state.known.insert(target, Known { peer, idle: Vec::new() });
-            Ok(conn)
-        });
+        let connected: Result<_> =
+            self.connect_known(target, attempt.clone(), wait).or_else(|_: Error| {
+                // It has moved, or the ticket is of before.
+                self.forget(target);
+                let peer = self.find(target, wait)?;
+                let conn = self.open(&peer, attempt, wait)?;
+                let mut state = self.state.lock();
+                if state.known.len() >= MAX_KNOWN {
+                    state.known.pop_first();
+                }
+                state.known.insert(target, Known { peer, idle: Vec::new() });
+                Ok(conn)
+            });
         let mut state = self.state.lock();
         match &connected {
             Ok(_) => drop(state.failed.remove(&target)),

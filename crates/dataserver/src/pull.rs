@@ -7,8 +7,8 @@ use weir_net::{BlockingConn, Wait};
 use weir_types::limits::MAX_STRIPE_UNIT_BYTES;
 use weir_types::{Error, ErrorKind, Result, StripeMap};
 use weir_wire::Header;
-use weir_wire::handshake::Attempt;
 use weir_wire::data::{Access, ObjectLen, ReadFlags, ReadRequest, SeekRequest};
+use weir_wire::handshake::Attempt;
 use weir_wire::message::Request;
 
 /// The waits of one copy for the other server, together.

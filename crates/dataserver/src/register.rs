@@ -2,7 +2,7 @@
 //! told to. One thread; data is served whether or not it succeeds.
 
 use crate::counters::add;
-use crate::disk::Health;
+use crate::disk::{Disk, Health};
 use crate::service::Shared;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
@@ -99,7 +99,7 @@ impl Registrar {
         tracing::info!("registered with metadata server {address}");
         loop {
             self.pause(&reply)?;
-            let acting = self.shared.standings.acting();
+            let acting = self.shared.copies.standings.acting();
             let request = HeartbeatRequest { acting, targets: self.report() };
             reply = self.exchange(&mut conn, &request)?;
         }
@@ -134,7 +134,10 @@ impl Registrar {
         let header = Header::request(R::OP, conn.next_request_id());
         conn.send(header, request, &[], &[], &wait)?;
         let reply: HeartbeatReply = conn.recv_reply(&wait)?;
-        self.shared.standings.adopt(&reply, sent);
+        self.shared.copies.standings.adopt(&reply, sent);
+        for disk in &self.shared.disks {
+            disk.progress.ordered(disk.served.id, &reply.fill);
+        }
         self.removed.drain(..reported);
         // What was named before and is not removed yet is named again.
         if self.to_remove.is_empty() && self.removed.is_empty() {
@@ -195,8 +198,10 @@ impl Registrar {
             let mine = reported.iter().filter(|(t, _)| *t == target);
             let removed = mine.map(|(_, object)| *object).collect();
             let Health { usage, trouble } = disk.check_health();
-            let gaps = disk.store.gaps().counts();
-            let (filled, unreachable) = (Vec::new(), Vec::new());
+            let (gaps, filled) = (self.gaps(disk), disk.progress.filled());
+            let unreachable = self.shared.copies.unreachable.lock();
+            let unreachable = unreachable.iter().filter(|(of, _)| *of == target);
+            let unreachable = unreachable.map(|(_, to)| *to).collect();
             TargetReport { target, usage, trouble, removed, gaps, filled, unreachable }
         });
         let unopened = self.shared.unopened.iter().map(|unopened| TargetReport {
@@ -209,6 +214,22 @@ impl Registrar {
             unreachable: Vec::new(),
         });
         targets.chain(unopened).collect()
+    }
+
+    /// What copies lack, as far as it is known here under the present epoch.
+    fn gaps(&self, disk: &Disk) -> Vec<(TargetId, u64)> {
+        let (own, copies) = (disk.served.id, &self.shared.copies);
+        let acting = copies.standings.acting();
+        // First: what ends after this has noted what it leaves.
+        let under_way = copies.begun.before(own, acting);
+        let mut gaps = disk.store.gaps().counts();
+        let at = gaps.iter().position(|(behind, _)| *behind == own);
+        let noted = at.map_or(0, |at| gaps.swap_remove(at).1);
+        match under_way + disk.progress.to_be_filled(noted, acting) {
+            0 => {}
+            count => gaps.push((own, count)),
+        }
+        gaps
     }
 
     fn wait(&self, time: Duration) -> Wait {

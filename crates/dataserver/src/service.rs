@@ -2,11 +2,11 @@
 
 use crate::attempts::{Attempts, Sender};
 use crate::copier::{Copier, CopyTask};
+use crate::copies::{ChangeTask, Copies, ends_here};
 use crate::counters::{Counters, add};
-use crate::disk::{Data, Disk, Task, Unopened, read_cached};
+use crate::disk::{Data, Disk, Job, Task, Unopened, read_cached};
 use crate::machine::{Action, Body, Incoming, Machine, OpId, Outcome, ReadWork, Work};
 use crate::queue::Admission;
-use crate::standing::Standings;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -47,7 +47,9 @@ pub(crate) struct Shared {
     pub(crate) unopened: Vec<Unopened>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) attempts: Arc<Attempts>,
-    pub(crate) standings: Arc<Standings>,
+    pub(crate) copies: Copies,
+    /// Other copies are brought up to date so fast at the most; 0: as fast as can be.
+    pub(crate) resync_bytes_per_s: u64,
     pub(crate) copier: Copier,
 }
 
@@ -153,8 +155,23 @@ impl DataService {
                         true => self.senders.get(&conn).cloned(),
                         false => None,
                     };
-                    let reply_to = self.handle.clone();
+                    let (work, reply_to) = (Job::Plain(work), self.handle.clone());
                     self.submit(conn, target, Task { op, work, data, sender, reply_to }, out);
+                }
+                Action::Change { op, conn, target, change } => {
+                    let data = std::mem::take(&mut arrived);
+                    self.change(
+                        ChangeTask {
+                            op,
+                            target,
+                            change,
+                            data,
+                            sender: self.senders.get(&conn).cloned(),
+                            reply_to: self.handle.clone(),
+                        },
+                        conn,
+                        out,
+                    );
                 }
                 Action::Copy { op, conn, target, work } => {
                     let sender = self.senders.get(&conn).cloned();
@@ -212,7 +229,7 @@ impl DataService {
         let mut data = std::mem::take(data);
         let Some(disk) = self.shared.disk(target) else { return };
         if work.locked {
-            let work = Work::Read(work);
+            let work = Job::Plain(Work::Read(work));
             let task = Task { op, work, data, sender: None, reply_to: self.handle.clone() };
             self.submit(conn, target, task, out);
             return;
@@ -225,10 +242,39 @@ impl DataService {
         match result {
             Some(result) => {
                 add(&self.shared.counters.read_cached, 1);
+                let result = self.checked(op, result);
                 self.machine.on_done(op, result, &mut self.actions);
             }
             None => self.machine.on_miss(op, work, &mut self.actions),
         }
+    }
+
+    /// Has a change of several copies ordered, or handed on.
+    fn change(&mut self, task: ChangeTask, conn: ConnId, out: &mut Outbox) {
+        if ends_here(&task.change, task.target) {
+            let ChangeTask { op, target, change, data, sender, reply_to } = task;
+            let work = Job::Follow(change);
+            self.submit(conn, target, Task { op, work, data, sender, reply_to }, out);
+            return;
+        }
+        let op = task.op;
+        match self.shared.copies.pools.submit(&self.shared, task, conn) {
+            Ok(Admission::Room) => {}
+            Ok(Admission::Full) => {
+                add(&self.shared.counters.queue_full, 1);
+                out.pause(conn);
+            }
+            Err(error) => self.machine.on_done(op, Err(error), &mut self.actions),
+        }
+    }
+
+    /// What was read of one of several copies is good if it is current still.
+    fn checked(&self, op: OpId, result: Result<Outcome>) -> Result<Outcome> {
+        let current = match self.machine.looks_at_copy(op) {
+            Some(target) => self.shared.copies.standings.may_read(target),
+            None => Ok(()),
+        };
+        current.and(result)
     }
 
     fn submit(&mut self, conn: ConnId, target: TargetId, task: Task, out: &mut Outbox) {
@@ -340,7 +386,7 @@ impl Service for DataService {
 
     fn welcome(&mut self, conn: ConnId, hello: &Hello) -> Result<Welcome> {
         if let Identity::Ticket(ticket, attempt) = &hello.identity
-            && ticket.session != OF_SERVERS
+            && (ticket.session != OF_SERVERS || attempt.run != 0)
         {
             let sender = self.shared.attempts.welcome(ticket.client, attempt);
             self.senders.insert(conn, sender);
@@ -367,6 +413,7 @@ impl Service for DataService {
         match event {
             Event::Done { op, result, data } => {
                 *self.data_of(op) = data;
+                let result = self.checked(op, result);
                 self.machine.on_done(op, result, &mut self.actions);
                 self.carry_out(Data::default(), out);
                 // The buffer of a write; its connection may be gone as well.

@@ -60,8 +60,6 @@ bugs! {
     ServeWithoutLease = "serve-without-lease",
     /// A change is applied while ones of an earlier epoch are still being applied.
     ApplyOldEpoch = "apply-old-epoch",
-    /// A gap is forgotten before the other copy has the bytes.
-    ClearGapEarly = "clear-gap-early",
     /// A lease is given to a session while others still hold theirs.
     SkipRecall = "skip-recall",
     /// After a restart the metadata server does not wait until clients have said

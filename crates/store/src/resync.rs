@@ -1,40 +1,15 @@
 //! Bringing a copy to what another one has.
 
-use crate::geometry::{BLOCK, Run, SLOT_BYTES, block_count, file_bytes, slot_position};
+use crate::geometry::{BLOCK, Run, SLOT_BYTES, block_count, slot_position};
 use crate::object::Object;
 use std::ops::Range;
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{ErrorKind, Generation, Result};
+use weir_types::{ErrorKind, Result};
 
 /// The most blocks whose slots are asked for at once: 16 MiB of data.
 pub const MAX_SLOTS: u64 = 4096;
 
 impl Object {
-    /// Makes the object at least `len` bytes long: what is added is zeros. The
-    /// generation stays. Returns the length.
-    ///
-    /// Errors: `Stale` if the generation is below the object's own.
-    pub fn stretch(&self, len: u64, generation: Generation) -> Result<u64> {
-        if len > MAX_FILE_BYTES {
-            return Err(self.error(ErrorKind::FileTooLarge, format!("stretch to {len}")));
-        }
-        let mut change = self.begin_change()?;
-        if generation < self.generation() {
-            return Err(self.stale(generation));
-        }
-        if len <= self.len() {
-            return Ok(self.len());
-        }
-        if !change.writer.has_header {
-            self.write_first_page(&mut change)?;
-        }
-        self.file
-            .set_len(file_bytes(len))
-            .map_err(|e| self.failed_change(format!("stretch to {len}"), e))?;
-        self.set_len(len);
-        Ok(len)
-    }
-
     /// The stored checksum of each block of a range of blocks, as a slot: the
     /// CRC-32C of the block, the last one padded with zeros, XOR that of zeros.
     /// So 0 stands for a block of zeros, and for one behind the end. Nothing is

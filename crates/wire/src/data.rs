@@ -374,9 +374,9 @@ requests! {
         /// not read by another.
         pieces: Vec<CopyPiece>,
     }
-    /// Only between data servers: one notes that a copy lacks something, or that it
-    /// has got it. If that copy is the one asked, it does not serve those bytes
-    /// meanwhile.
+    /// Only between data servers: one notes that a copy lacks something. If that
+    /// copy is the one asked, it does not serve those bytes until it has got them
+    /// ([`Relay::alone`]).
     NoteGapRequest(NoteGap) -> () {
         /// Who notes it.
         target: TargetId,
@@ -390,8 +390,6 @@ requests! {
         start: u64,
         /// The first byte after what is lacking.
         end: u64,
-        /// It has them now.
-        filled: bool,
     }
     /// Only between data servers: gives a copy the length of the one that orders
     /// changes, whatever it was, and its fence. One that does not exist is made,

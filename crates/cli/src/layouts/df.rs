@@ -68,6 +68,7 @@ pub fn percent(usage: &FsUsage) -> String {
 /// The state of a target in a word.
 pub fn state_name(state: TargetState) -> &'static str {
     match state {
+        TargetState::Suspect => "suspect",
         TargetState::Online => "online",
         TargetState::Offline => "offline",
         TargetState::OutOfService => "out of service",

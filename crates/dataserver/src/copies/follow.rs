@@ -1,7 +1,7 @@
 //! A follower's part: a change that another copy has ordered.
 
 use super::chain;
-use super::change::Change;
+use super::change::{Asked, Change};
 use super::lines::says_nothing;
 use super::roles::not_current;
 use crate::disk::{Data, Disk, perform};
@@ -57,8 +57,19 @@ pub(super) fn follow(
     }
 }
 
+/// The last copy of the chain: applies a change.
+pub(crate) fn follow_at_the_end(
+    shared: &Shared,
+    disk: &Disk,
+    change: &Change,
+    data: &mut Data,
+) -> Result<Outcome> {
+    let relay = change.access.relay.as_ref().ok_or(ErrorKind::Internal)?;
+    apply(shared, disk, change, relay, data)
+}
+
 /// Applies a change, under the epoch of now.
-pub(crate) fn apply(
+fn apply(
     shared: &Shared,
     disk: &Disk,
     change: &Change,
@@ -75,5 +86,21 @@ pub(crate) fn apply(
         }
     }
     let may = || copies.standings.follows(own, relay.by, all);
-    copies.turns.apply(own, may, || perform(&disk.store, change.work.clone(), data))
+    copies.turns.apply(own, may, || {
+        let outcome = perform(&disk.store, change.work.clone(), data)?;
+        if relay.alone {
+            got(disk, change)?;
+        }
+        Ok(outcome)
+    })
+}
+
+/// It has come from where it is current: this copy lacks it no more.
+fn got(disk: &Disk, change: &Change) -> Result<()> {
+    let range = match &change.asked {
+        Asked::Align { len } => Some(*len..u64::MAX),
+        _ => change.range(),
+    };
+    let own = disk.served.id;
+    range.map_or(Ok(()), |range| disk.store.gaps().clear(change.access.object, own, &range))
 }

@@ -27,12 +27,7 @@ pub(crate) struct Locked<'a> {
 
 impl RangeLocks {
     /// Waits until nobody else changes anything of the range.
-    pub(crate) fn lock(
-        &self,
-        target: TargetId,
-        object: ObjectId,
-        range: Range<u64>,
-    ) -> Locked<'_> {
+    pub(crate) fn lock(&self, target: TargetId, object: ObjectId, range: Range<u64>) -> Locked<'_> {
         let place = (target, object);
         let mut held = self.held.lock();
         while held.get(&place).is_some_and(|ranges| ranges.iter().any(|r| meet(r, &range))) {

@@ -28,7 +28,7 @@ pub(crate) mod standing;
 mod turns;
 
 pub use change::{Asked, Change};
-pub(crate) use follow::apply as follow_at_the_end;
+pub(crate) use follow::follow_at_the_end;
 pub(crate) use lines::Lines;
 pub(crate) use pools::ChangeTask;
 pub(crate) use resync::{Progress, Resync};

@@ -85,7 +85,7 @@ pub(super) fn order(
     }
 }
 
-impl Order<'_> {
+impl<'a> Order<'a> {
     fn carry_out(&mut self, mut orders: Orders) -> Result<()> {
         let all = &self.change.access.copies;
         loop {
@@ -112,8 +112,7 @@ impl Order<'_> {
 
     /// Applies it here if that has not been done, and hands it on.
     fn once(&mut self, orders: &Orders) -> Result<Others> {
-        let mut relay =
-            Relay { by: self.own, lacking: orders.lacking.clone(), alone: false };
+        let mut relay = Relay { by: self.own, lacking: orders.lacking.clone(), alone: false };
         let all = &self.change.access.copies;
         loop {
             let to = chain::next(all, self.own, &relay);
@@ -148,7 +147,7 @@ impl Order<'_> {
         }
     }
 
-    fn send(&self, to: usize, relay: &Relay) -> Result<Line<'_>> {
+    fn send(&self, to: usize, relay: &Relay) -> Result<Line<'a>> {
         let copies = &self.shared.copies;
         let wait = copies.lines.wait(ORDER_MS);
         let target = self.change.access.copies[to].target;
@@ -221,7 +220,10 @@ impl Order<'_> {
         {
             return Ok(Others::Have);
         }
-        tracing::warn!("object {}: another copy refuses a change: {error}", self.change.access.object);
+        tracing::warn!(
+            "object {}: another copy refuses a change: {error}",
+            self.change.access.object
+        );
         if self.range.is_none() {
             // What could not be made durable there is not promised.
             return match error.kind {
@@ -281,7 +283,6 @@ impl Order<'_> {
             copy: object.copy,
             start: range.start,
             end: range.end,
-            filled: false,
         };
         let lines = &self.shared.copies.lines;
         let wait = lines.wait(PATIENCE.as_millis() as u64);

@@ -113,7 +113,7 @@ fn in_turn(
     sender: Option<&Sender>,
     data: &mut Data,
 ) -> Result<Outcome> {
-    let carry_out = || match &change.access.relay {
+    let mut carry_out = || match &change.access.relay {
         None => order::order(shared, disk, change, data),
         Some(relay) => follow(shared, disk, change, relay, data),
     };

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use weir_host::plant::{Bug, planted};
 use weir_layout::{RegionList, segment_offset};
-use weir_store::{Object, ReadMode, ReadOutcome, RangeSet};
+use weir_store::{Object, RangeSet, ReadMode, ReadOutcome};
 use weir_types::limits::{MAX_FILE_BYTES, MAX_STRIPE_UNIT_BYTES};
 use weir_types::{Error, ErrorKind, Generation, ObjectId, Result, StripeMap, TargetId};
 use weir_wire::data::{
@@ -70,8 +70,9 @@ impl Push<'_> {
         let _lock = copies.locks.lock(self.own(), self.object, 0..MAX_FILE_BYTES);
         self.check()?;
         let object = self.disk.store.object(self.object)?;
-        let (len, generation) =
-            object.as_ref().map_or((0, Generation(0)), |object| (object.len(), object.generation()));
+        let (len, generation) = object
+            .as_ref()
+            .map_or((0, Generation(0)), |object| (object.len(), object.generation()));
         let access = Access { generation, ..self.access() };
         self.ask((&[], &[]), |parcel| parcel.send(&AlignRequest { access, len }))?;
         self.forget(len..u64::MAX)?;
@@ -122,7 +123,8 @@ impl Push<'_> {
         // Any stripe does that has the column and units as long as the range.
         let column = self.object.column;
         let stripe = StripeMap { unit_bytes: MAX_STRIPE_UNIT_BYTES, columns: column.0 + 1 };
-        let start = segment_offset(stripe, column, range.start).ok_or(ErrorKind::InvalidArgument)?;
+        let start =
+            segment_offset(stripe, column, range.start).ok_or(ErrorKind::InvalidArgument)?;
         let request = WriteRequest {
             access: Access { generation: object.generation(), ..self.access() },
             stripe,
@@ -176,7 +178,12 @@ impl Push<'_> {
 }
 
 /// A fence of all copies of a column, as a client would ask for it.
-pub(crate) fn fence(column: &Column, object: ObjectId, own: usize, generation: Generation) -> Change {
+pub(crate) fn fence(
+    column: &Column,
+    object: ObjectId,
+    own: usize,
+    generation: Generation,
+) -> Change {
     let CopyAccess { target, mac, .. } = column.copies[own];
     let object = copy_of(object, own);
     let access = Access {

@@ -174,11 +174,11 @@ impl Resync {
                 Ok(false)
             }
             Some(orders) if orders == own => {
+                let mut buffer = std::mem::take(&mut self.buffer);
                 let (shared, disk) = (&*self.shared, &*self.disk);
                 let pace = |bytes| self.pace(bytes);
                 let object = gap.object;
                 let push = Push { shared, disk, object, column, to: there, pace: &pace };
-                let mut buffer = std::mem::take(&mut self.buffer);
                 let brought = push.bring(&gap.bytes, &mut buffer);
                 self.buffer = buffer;
                 brought.map(|()| false)

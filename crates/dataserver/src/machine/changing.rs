@@ -85,4 +85,4 @@ fn check_relay(from_server: bool, access: &Access) -> Result<()> {
 }
 
 /// The most copies of a column, with one that is being made.
-const MAX_COPIES: usize = weir_layout::MAX_COPIES + 1;
+const MAX_COPIES: usize = weir_layout::MAX_COPIES as usize + 1;

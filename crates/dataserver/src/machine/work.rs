@@ -99,6 +99,8 @@ pub enum Work {
         hole: bool,
         /// Refused if the object has a higher one.
         generation: Generation,
+        /// There are other copies.
+        of_copies: bool,
     },
     /// Give it the length and the fence of another copy.
     Align {
@@ -131,6 +133,8 @@ pub enum Work {
     Stat {
         /// The object.
         object: ObjectId,
+        /// There are other copies.
+        of_copies: bool,
     },
     /// List objects.
     List {

@@ -182,6 +182,20 @@ impl Gaps {
         unknown || state.table.get(of, object).is_some_and(|(_, set)| set.touches(range))
     }
 
+    /// Whether a whole range is noted as lacking.
+    pub fn covers(&self, object: ObjectId, of: TargetId, range: &Range<u64>) -> bool {
+        let state = self.state.lock();
+        state.table.get(of, object).is_some_and(|(_, set)| set.covers(range))
+    }
+
+    /// What the copy of an object on a target lacks, as far as is known here.
+    pub fn of(&self, object: ObjectId, behind: TargetId) -> Option<RangeSet> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        self.state.lock().table.get(behind, object).map(|(_, set)| set.clone())
+    }
+
     /// Whether the target does not know what its copies lack, or those of
     /// others, because its gap log was lost or its machine has lost new objects:
     /// all its copies of [`Gaps::lost_files`] have to be compared.
