@@ -11,6 +11,7 @@ mod cluster;
 mod counters;
 mod execute;
 mod export;
+mod find_copies;
 mod keep;
 mod late;
 mod lease_ops;
@@ -323,7 +324,7 @@ impl<E: Engine> MetaMachine<E> {
         self.notice_pause(now);
         let result = match peer {
             Peer::Client(session) => self.on_client(session, header.op, body, now),
-            Peer::Server(server) => self.on_server(server, header.op, body, now).map(Answer::Now),
+            Peer::Server(server) => self.on_server(server, header.op, body, now),
         };
         let answer = result.unwrap_or_else(|error| Answer::Now(Reply::error(&error)));
         self.stamped(peer, header.op, answer)

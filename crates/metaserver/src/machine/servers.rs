@@ -2,7 +2,7 @@
 
 use super::cluster::Change;
 use super::standings::serve_ms;
-use super::{MetaMachine, Moment, Reply, request};
+use super::{Answer, MetaMachine, Moment, Reply, request};
 use crate::schema::key;
 use weir_metastore::{Engine, Tx, key_after, transact};
 use weir_types::codec::Reader;
@@ -27,18 +27,23 @@ impl<E: Engine> MetaMachine<E> {
         op: Op,
         body: &[u8],
         now: Moment,
-    ) -> Result<Reply> {
+    ) -> Result<Answer> {
         let rest = Reader::new(body);
-        match op {
-            Op::Ping => Ok(Reply::ok(&())),
-            Op::Register => self.register(server, &request(rest)?, now),
-            Op::Heartbeat => self.heartbeat(server, &request(rest)?, now),
-            Op::FindPeer => self.find_peer(server, &request(rest)?, now),
+        let reply = match op {
+            Op::Ping => Reply::ok(&()),
+            Op::Register => self.register(server, &request(rest)?, now)?,
+            Op::Heartbeat => self.heartbeat(server, &request(rest)?, now)?,
+            Op::FindPeer => self.find_peer(server, &request(rest)?, now)?,
+            Op::FindCopies => {
+                let found = self.find_copies(server, &request(rest)?, now)?;
+                return Ok(self.after_sync(Reply::ok(&found)));
+            }
             _ => {
                 let message = format!("data servers do not ask for {}", op.label());
-                Err(Error::new(ErrorKind::Protocol, message))
+                return Err(Error::new(ErrorKind::Protocol, message));
             }
-        }
+        };
+        Ok(Answer::Now(reply))
     }
 
     fn register(

@@ -72,7 +72,12 @@ pub(crate) fn first_page(tx: &mut Tx<'_>, file: FileId, list: u32) -> Outcome<Ve
 }
 
 /// The page that holds an offset, or the last one; empty if there is none.
-fn page_at(tx: &mut Tx<'_>, file: FileId, list: u32, offset: u64) -> Outcome<Vec<Segment>> {
+pub(crate) fn page_at(
+    tx: &mut Tx<'_>,
+    file: FileId,
+    list: u32,
+    offset: u64,
+) -> Outcome<Vec<Segment>> {
     let (_, end) = key::segments_of(file, list);
     let found = tx.range(&key::segments(file, list, offset), &end, 1)?;
     match found.first() {

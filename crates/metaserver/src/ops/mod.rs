@@ -9,6 +9,7 @@ pub mod access;
 pub mod acquire;
 pub mod close;
 pub mod collect;
+pub(crate) mod columns;
 pub mod commit_size;
 pub(crate) mod confine;
 pub mod create;
