@@ -225,7 +225,11 @@ impl Administrator {
                     return Err(error.clone());
                 }
                 *self.capability.lock() = Arc::new(capability);
-                self.inner.servers.refresh_map(&self.inner.session, false)?;
+                self.inner.servers.refresh_map(
+                    &self.inner.session,
+                    false,
+                    self.inner.config.request_timeout_ms,
+                )?;
             }
             Retry::Never | Retry::Later => {}
         }
