@@ -27,6 +27,13 @@ weir_types::codec_tag!(TargetState {
     Suspect = 4,
 });
 
+impl TargetState {
+    /// Whether it serves everything.
+    pub fn is_online(self) -> bool {
+        matches!(self, TargetState::Online | TargetState::Suspect)
+    }
+}
+
 records! {
     /// What a data server has to know of a target, its own or another's.
     Standing {

@@ -61,9 +61,7 @@ pub fn next_copy(
         let whole =
             copies_of(segment, column).filter(|(copy, _)| !segment.is_filling(column, *copy));
         whole.filter_map(|place| {
-            known(place.1)
-                .filter(|known| known.state == TargetState::Online)
-                .map(|known| (place, known))
+            known(place.1).filter(|known| known.state.is_online()).map(|known| (place, known))
         })
     };
     if purpose == Purpose::Change {
@@ -120,8 +118,12 @@ pub fn no_current_copy(
             Some(TargetState::Offline) => "is offline",
             Some(TargetState::OutOfService) => "is out of service",
             Some(TargetState::Syncing) => "is being brought up to date",
-            Some(TargetState::Online) if segment.is_filling(column, copy) => "is being filled",
-            Some(TargetState::Online) => {
+            Some(TargetState::Online | TargetState::Suspect)
+                if segment.is_filling(column, copy) =>
+            {
+                "is being filled"
+            }
+            Some(TargetState::Online | TargetState::Suspect) => {
                 match failures.iter().find(|failure| failure.copy == copy) {
                     // It names the target.
                     Some(failure) => return failure.error.to_string(),

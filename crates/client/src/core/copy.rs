@@ -130,8 +130,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use weir_types::{
-        Column, Duplication, Epoch, LayoutKind, Scheme, Segment, SegmentIndex, SegmentState,
-        TargetId,
+        Column, Epoch, LayoutKind, Scheme, Segment, SegmentIndex, SegmentState, TargetId,
     };
 
     fn layout(units: &[(u64, u32, u16)]) -> FileLayout {

@@ -224,7 +224,7 @@ fn not_covered(file: FileId, offset: u64) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_types::{Column, Duplication, Epoch, LayoutKind, Scheme, SegmentIndex, SegmentState};
+    use weir_types::{Column, Epoch, LayoutKind, Scheme, SegmentIndex, SegmentState};
 
     fn segment(index: u32, start: u64, len: Option<u64>, targets: &[u32]) -> Segment {
         let column = |t: &u32| Column { targets: vec![TargetId(*t)] };

@@ -78,13 +78,6 @@ impl Lines {
         };
         Ok(Line { lines: self, target, attempt, conn: Some(conn), owes: false })
     }
-
-    /// Idle connections to a server that was started anew lead nowhere.
-    pub(crate) fn forget_idle(&self, target: TargetId) {
-        if let Some(known) = self.known.lock().get_mut(&target) {
-            known.idle.clear();
-        }
-    }
 }
 
 impl Line<'_> {

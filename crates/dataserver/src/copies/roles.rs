@@ -55,7 +55,7 @@ impl Map {
     }
 
     fn is_online(&self, target: TargetId) -> bool {
-        matches!(self.state(target), TargetState::Online | TargetState::Suspect)
+        self.state(target).is_online()
     }
 
     /// Whether a copy may be read.

@@ -54,8 +54,8 @@ fn capability() -> Capability {
 fn access_with(capability: Capability) -> Access {
     let mac = capability.sign(TARGET, &key(TARGET));
     let (object, generation) = (object(), Generation(5));
-    let (copies, ordered_by) = (Vec::new(), None);
-    Access { target: TARGET, object, generation, capability, mac, copies, ordered_by }
+    let (copies, relay) = (Vec::new(), None);
+    Access { target: TARGET, object, generation, capability, mac, copies, relay }
 }
 
 fn access() -> Access {
@@ -193,7 +193,10 @@ fn the_other_operations_go_to_the_disk() {
     let truncate = TruncateRequest { access: access(), len: 10 };
     assert_eq!(work(ask(&mut m, &truncate)), Work::Truncate { object, len: 10, generation });
     assert_eq!(work(ask(&mut m, &SyncRequest { access: access() })), Work::Sync { object });
-    assert_eq!(work(ask(&mut m, &StatObjectRequest { access: access() })), Work::Stat { object });
+    assert_eq!(
+        work(ask(&mut m, &StatObjectRequest { access: access() })),
+        Work::Stat { object, of_copies: false }
+    );
 }
 
 #[test]
