@@ -303,7 +303,8 @@ fn a_copy_that_comes_late_or_is_of_an_older_generation_changes_nothing() {
     new.ask(&FenceRequest { access: newer }).unwrap();
     assert_eq!(new.ask(&copy).unwrap_err().kind, ErrorKind::Stale);
     assert_eq!(new.ask(&nothing).unwrap_err().kind, ErrorKind::Stale);
-    assert!(new.read(&to, 0, 50_000).unwrap() == [3; 50_000]);
+    let newer = Access { generation: Generation(9), ..to };
+    assert!(new.read(&newer, 0, 50_000).unwrap() == [3; 50_000]);
 }
 
 #[test]

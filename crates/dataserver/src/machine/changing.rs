@@ -59,8 +59,12 @@ impl<C: Copy> Machine<C> {
 fn check_relay(from_server: bool, access: &Access) -> Result<()> {
     let bad = |what: &str| Err(Error::new(ErrorKind::InvalidArgument, what));
     let copies = &access.copies;
-    if from_server != access.relay.is_some() {
-        return bad("changes are handed on by servers, and by them only");
+    if from_server && access.relay.is_none() {
+        let what = "a data server changes nothing for another but what that has ordered";
+        return Err(Error::new(ErrorKind::Unsupported, what));
+    }
+    if !from_server && access.relay.is_some() {
+        return bad("changes are handed on by data servers only");
     }
     if copies.is_empty() {
         return match from_server {

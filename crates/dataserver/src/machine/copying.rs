@@ -23,8 +23,8 @@ impl<C: Copy> Machine<C> {
             return Err(Error::new(ErrorKind::BadCapability, message));
         }
         expect_no_payload(incoming.header)?;
-        if !access.copies.is_empty() {
-            let what = "into an object with several copies the client has to write itself";
+        if !access.copies.is_empty() || !source.copies.is_empty() {
+            let what = "of objects with several copies the client has to read and write itself";
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
         check_copy(&pieces)?;
