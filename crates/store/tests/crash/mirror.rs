@@ -321,3 +321,35 @@ pub fn sites_of(seed: u64) -> Vec<&'static str> {
     with_disk(&disk, 0, || run(&mut model, &mut rng, 100, &disk)).unwrap();
     disk.sites().into_keys().collect()
 }
+
+/// A gap log that is damaged or gone: the target says that it knows nothing.
+fn damage(seed: u64) -> Result<(), String> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let disk = SimDisk::new(seed);
+    with_disk(&disk, 0, || Target::create(DIR, IDENTITY)).map_err(|e| e.to_string())?;
+    let mut model = Model::default();
+    model.boot(&disk);
+    with_disk(&disk, 0, || run(&mut model, &mut rng, 25, &disk))?;
+    let path = format!("{}/gaps", &DIR[1..]);
+    let Ok(bytes) = disk.read_file(&path) else { return Ok(()) };
+    let result = match rng.u8(0..3) {
+        0 => disk.remove_file(&path),
+        1 => disk.truncate_file(&path, rng.u64(0..512)),
+        _ => {
+            let used = bytes.iter().rposition(|&b| b != 0).unwrap_or(0) as u64;
+            disk.flip_bit(&path, rng.u64(0..=used), rng.u32(0..8)).map(drop)
+        }
+    };
+    result.map_err(|e| e.to_string())?;
+    with_disk(&disk, 0, || {
+        let target = target().map_err(|e| format!("open: {e}"))?;
+        let lost = target.gaps().lost();
+        target.drop_unclosed();
+        if lost { Ok(()) } else { Err("a damaged gap log was believed".to_string()) }
+    })
+}
+
+/// As [`super::search_rot`], of the gap log.
+pub fn search_damage(first_seed: u64, max: u64) -> Option<(u64, u64, String)> {
+    (0..max).find_map(|i| damage(first_seed + i).err().map(|what| (i + 1, first_seed + i, what)))
+}
