@@ -17,7 +17,7 @@
 
 mod log;
 mod ranges;
-mod record;
+pub(crate) mod record;
 mod start;
 mod table;
 
