@@ -233,6 +233,7 @@ targets! {
         object_header: disk::object_header, disk::object_header_example;
         superblock: disk::superblock, disk::superblock_example;
         intent_sector: disk::intent_sector, disk::intent_sector_example;
+        gap_sector: disk::gap_sector, disk::gap_sector_example;
         object_name: disk::object_name, disk::object_name_example;
         log_record: disk::log_record, disk::log_record_example;
         log_segment_header: disk::log_segment_header, disk::log_segment_header_example;

@@ -27,6 +27,10 @@ const LOCK: &str = "lock";
 /// The intent log.
 pub(crate) const INTENTS: &str = "intents";
 
+/// The gap log lets so much less of its history be than an area of the intent log
+/// holds.
+const GAPS_SHARE: usize = 4;
+
 /// How a target is served.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetOptions {
@@ -35,7 +39,8 @@ pub struct TargetOptions {
     pub max_open_objects: usize,
     /// Sectors of 512 bytes of the intent log that are filled before it is
     /// written anew, at most 2048. Fewer have it written anew more often and
-    /// everything synced when so many marks are needed at once: for tests.
+    /// everything synced when so many marks are needed at once: for tests. Of the
+    /// gap log, sectors of history are let be in proportion.
     pub max_log_sectors: usize,
 }
 
@@ -150,7 +155,13 @@ impl Target {
         }
         let site = Arc::new(Site::new(identity.target, dir.to_path_buf(), root.clone()));
         let directories = Directories::new(site.clone(), root.clone(), objects);
-        let gaps = Gaps::open(site.clone(), root.clone(), identity, gap_log)?;
+        let gaps = Gaps::open(
+            site.clone(),
+            root.clone(),
+            identity,
+            gap_log,
+            options.max_log_sectors / GAPS_SHARE,
+        )?;
         let (intents, recovery) = bring_up(&site, identity, &directories, &gaps, options)?;
         let mut target = Self {
             identity,

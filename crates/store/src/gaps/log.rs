@@ -16,8 +16,6 @@ const TEMPORARY: &str = "gaps.tmp";
 const ROOM: usize = 128;
 /// Sectors of them that are left for what must not fail.
 const SPARE: usize = 8;
-/// Sectors of history that are let be.
-const MAX_HISTORY: usize = 512;
 /// The largest log that is read: far more than there can be.
 const MAX_LOG_BYTES: usize = 1 << 30;
 
@@ -30,7 +28,9 @@ pub(super) struct Log {
     room: usize,
     /// What the last sector holds, if more fits into it.
     tail: Vec<Record>,
-    /// It is written anew when so many sectors are used.
+    /// Sectors of history that are let be, beside as many as count.
+    history: usize,
+    /// It is written anew when more sectors are used.
     tidy_at: usize,
 }
 
@@ -41,6 +41,7 @@ impl Log {
         site: &Site,
         root: &Directory,
         identity: TargetIdentity,
+        history: usize,
     ) -> Result<Option<(Option<Self>, Contents)>> {
         let failed = |e| site.os_error(format!("open `{GAPS}`"), e);
         let file = match root.open_file(GAPS, OpenHow::READ) {
@@ -62,8 +63,8 @@ impl Log {
             Err(e) => return Err(failed(e)),
         };
         let (used, room) = (contents.used, bytes.len() / SECTOR);
-        let tidy_at = used + MAX_HISTORY;
-        Ok(Some((Some(Self { file, used, room, tail: Vec::new(), tidy_at }), contents)))
+        let log = Self { file, used, room, tail: Vec::new(), history, tidy_at: used + history };
+        Ok(Some((Some(log), contents)))
     }
 
     /// Writes a log that says this in place of the one there is, durably.
@@ -72,6 +73,7 @@ impl Log {
         root: &Directory,
         identity: TargetIdentity,
         records: &[Record],
+        history: usize,
     ) -> Result<Self> {
         let mut bytes = head(identity).to_vec();
         for (i, chunk) in records.chunks(SECTOR_RECORDS).enumerate() {
@@ -89,7 +91,8 @@ impl Log {
             Ok(file)
         };
         let file = write().map_err(|e| site.failed_change("write the gap log anew", e))?;
-        Ok(Self { file, used, room, tail: Vec::new(), tidy_at: 2 * used + MAX_HISTORY })
+        let tidy_at = 2 * used + history;
+        Ok(Self { file, used, room, tail: Vec::new(), history, tidy_at })
     }
 
     /// Whether most of it may be history.
@@ -99,7 +102,7 @@ impl Log {
 
     /// It could not be written anew, and goes on for a while.
     pub(super) fn later(self) -> Self {
-        Self { tidy_at: 2 * self.used, ..self }
+        Self { tidy_at: 2 * self.used + self.history, ..self }
     }
 
     /// Sees to it that so many records find room, and keeps some in reserve

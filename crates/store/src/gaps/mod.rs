@@ -17,7 +17,7 @@
 
 mod log;
 mod ranges;
-mod record;
+pub(crate) mod record;
 mod start;
 mod table;
 
@@ -76,6 +76,8 @@ pub struct Gaps {
     identity: TargetIdentity,
     /// The present run of the machine, if it says.
     boot: Option<u128>,
+    /// Sectors of history that the log lets be.
+    history: usize,
     /// The superblock says that there is a log.
     kept: AtomicBool,
     /// Something is lacking. Set after it is in the table.
@@ -306,7 +308,7 @@ impl Gaps {
     }
 
     fn create(&self, records: &[Record]) -> Result<Log> {
-        let log = Log::create(&self.site, &self.root, self.identity, records)?;
+        let log = Log::create(&self.site, &self.root, self.identity, records, self.history)?;
         if !self.kept.load(Ordering::Acquire) {
             superblock::replace(&self.root, self.identity, true)
                 .map_err(|e| self.site.failed_change("write the superblock", e))?;

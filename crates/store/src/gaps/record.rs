@@ -12,9 +12,9 @@ use weir_types::{
 };
 
 /// Bytes of a sector.
-pub(super) const SECTOR: usize = 512;
+pub(crate) const SECTOR: usize = 512;
 /// Records that a sector holds.
-pub(super) const SECTOR_RECORDS: usize = (SECTOR - HEAD) / RECORD;
+pub(crate) const SECTOR_RECORDS: usize = (SECTOR - HEAD) / RECORD;
 const HEAD: usize = 32;
 const RECORD: usize = 40;
 const MAGIC: [u8; 4] = *b"WGAP";
@@ -22,7 +22,7 @@ const VERSION: u32 = 1;
 
 /// What the log says, one thing after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Record {
+pub(crate) enum Record {
     /// The copy of an object that another target (or this one) has lacks bytes.
     Note { object: ObjectId, behind: TargetId, copy: CopyIndex, bytes: Range<u64> },
     /// It has got them.
@@ -83,7 +83,7 @@ impl Record {
 }
 
 /// The first sector of a log.
-pub(super) fn head(identity: TargetIdentity) -> [u8; SECTOR] {
+pub(crate) fn head(identity: TargetIdentity) -> [u8; SECTOR] {
     let mut fields = Vec::with_capacity(SECTOR);
     (VERSION, 0u32).encode(&mut fields);
     identity.encode(&mut fields);
@@ -92,7 +92,7 @@ pub(super) fn head(identity: TargetIdentity) -> [u8; SECTOR] {
 
 /// Sector number `index`, which is not the first, with at most
 /// [`SECTOR_RECORDS`] records.
-pub(super) fn sector(index: u32, records: &[Record]) -> [u8; SECTOR] {
+pub(crate) fn sector(index: u32, records: &[Record]) -> [u8; SECTOR] {
     let mut fields = Vec::with_capacity(SECTOR);
     (VERSION, index).encode(&mut fields);
     (records.len() as u32).encode(&mut fields);
@@ -149,7 +149,7 @@ pub(super) fn read(bytes: &[u8], identity: TargetIdentity) -> Contents {
 
 /// The records of a sector. The error is a format version unknown here, or
 /// damage.
-pub(super) fn understand(
+pub(crate) fn understand(
     bytes: &[u8; SECTOR],
     index: usize,
     identity: TargetIdentity,

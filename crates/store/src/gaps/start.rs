@@ -29,7 +29,7 @@ pub(crate) struct Suspects {
 
 impl Gaps {
     /// Reads the log of a target, of which the superblock may say that there
-    /// must be one.
+    /// must be one. It is written anew when it has so many sectors of `history`.
     ///
     /// Errors: `Unsupported` if its format is of another version, `Io`.
     pub(crate) fn open(
@@ -37,9 +37,10 @@ impl Gaps {
         root: Directory,
         identity: TargetIdentity,
         expected: bool,
+        history: usize,
     ) -> Result<Self> {
         let mut state = State::default();
-        let found = Log::open(&site, &root, identity)?;
+        let found = Log::open(&site, &root, identity, history)?;
         let kept = expected || found.is_some();
         let mut lost = None;
         match found {
@@ -73,7 +74,7 @@ impl Gaps {
         let any = AtomicBool::new(!state.table.is_empty());
         let (kept, written) = (AtomicBool::new(kept), Condvar::new());
         let (boot, state) = (weir_host::boot_id(), Mutex::new(state));
-        Ok(Self { site, root, identity, boot, kept, any, state, written })
+        Ok(Self { site, root, identity, boot, history, kept, any, state, written })
     }
 
     /// Whether the target has, or had, a gap log.
