@@ -12,7 +12,7 @@ pub use cluster::{Down, Status, Up};
 pub use daemons::{Daemon, Detach, Meta, MetaCommand, MetaExport, MetaImport, Mount, Umount};
 pub use files::{Cat, Cp, Ls, Mkdir, Rm, Stat};
 pub use keys::{Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice, Target, TargetCreate};
-pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, SetLayout};
+pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, Protocol, SetLayout};
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;

@@ -301,7 +301,7 @@ impl Servers {
         let wanted = {
             let known = self.known.read();
             let old = known.asked.is_some_and(|at| clock::elapsed(at) >= MAP_AGE);
-            let away = || known.targets.values().any(|t| t.state != TargetState::Online);
+            let away = || known.targets.values().any(|t| !t.state.is_online());
             known.pools.values().any(|pool| pool.is_doubtful())
                 || self.chooses.load(Relaxed) && old && away()
         };
@@ -318,7 +318,7 @@ impl Servers {
     /// Since when a target is online, if it is, by the map as last seen.
     pub(crate) fn online_since(&self, target: TargetId) -> Option<Epoch> {
         let known = self.known.read();
-        let target = known.targets.get(&target).filter(|t| t.state == TargetState::Online);
+        let target = known.targets.get(&target).filter(|t| t.state.is_online());
         target.map(|target| target.since)
     }
 
@@ -434,7 +434,8 @@ fn is_there(path: &str) -> bool {
 impl Known {
     fn of(&self, target: TargetId) -> Option<copies::Known> {
         let Target { server, state, .. } = *self.targets.get(&target)?;
-        let doubtful = self.pools.get(&server).is_some_and(|pool| pool.is_doubtful());
+        let silent = || self.pools.get(&server).is_some_and(|pool| pool.is_doubtful());
+        let doubtful = state == TargetState::Suspect || silent();
         Some(copies::Known { state, doubtful })
     }
 

@@ -109,8 +109,8 @@ error_kinds! {
     LeaseLost = 41, EIO, Never, "the lease was lost: this client was cut off for too long";
     Deadlock = 42, EDEADLK, Never, "waiting for the lock would never end";
     NoLocks = 43, ENOLCK, Never, "too many locks";
-    NotCurrent = 45, EIO, Refresh, "this copy cannot be used now";
     WouldBlock = 44, EAGAIN, Never, "another process holds a lock";
+    NotCurrent = 45, EIO, Refresh, "this copy cannot be used now";
 }
 
 /// Linux error numbers, so that this crate needs no libc.

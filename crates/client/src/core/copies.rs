@@ -118,11 +118,7 @@ pub fn no_current_copy(
             Some(TargetState::Offline) => "is offline",
             Some(TargetState::OutOfService) => "is out of service",
             Some(TargetState::Syncing) => "is being brought up to date",
-            Some(TargetState::Online | TargetState::Suspect)
-                if segment.is_filling(column, copy) =>
-            {
-                "is being filled"
-            }
+            Some(_) if segment.is_filling(column, copy) => "is being filled",
             Some(TargetState::Online | TargetState::Suspect) => {
                 match failures.iter().find(|failure| failure.copy == copy) {
                     // It names the target.
@@ -154,11 +150,12 @@ mod tests {
     use proptest::prelude::*;
     use weir_types::{Column, Epoch, Filling, Scheme, SegmentIndex, SegmentState};
 
-    const STATES: [TargetState; 4] = [
+    const STATES: [TargetState; 5] = [
         TargetState::Online,
         TargetState::Offline,
         TargetState::OutOfService,
         TargetState::Syncing,
+        TargetState::Suspect,
     ];
 
     fn segment(copies: u8, filling: &[u8]) -> Segment {
@@ -227,7 +224,7 @@ mod tests {
     proptest! {
         #[test]
         fn only_whole_copies_that_are_online_are_asked_and_changes_only_of_the_first(
-            targets in proptest::collection::vec((0usize..5, any::<bool>(), any::<bool>(), any::<bool>()), 2..6)
+            targets in proptest::collection::vec((0usize..6, any::<bool>(), any::<bool>(), any::<bool>()), 2..6)
         ) {
             let of = |pick: fn(&(usize, bool, bool, bool)) -> bool| -> Vec<u8> {
                 (0..targets.len()).filter(|n| pick(&targets[*n])).map(|n| n as u8).collect()
@@ -240,7 +237,7 @@ mod tests {
                 STATES.get(state).map(|state| Known { state: *state, doubtful })
             };
             let current: Vec<_> = (0..targets.len() as u8)
-                .filter(|n| targets[usize::from(*n)].0 == 0 && !filling.contains(n))
+                .filter(|n| matches!(targets[usize::from(*n)].0, 0 | 4) && !filling.contains(n))
                 .map(CopyIndex)
                 .collect();
             let ask = |purpose, tried: &[CopyIndex]| {
@@ -264,7 +261,7 @@ mod tests {
         }
 
         #[test]
-        fn a_single_copy_is_asked_whatever_is_known(state in 0usize..5, change in any::<bool>()) {
+        fn a_single_copy_is_asked_whatever_is_known(state in 0usize..6, change in any::<bool>()) {
             let known = |_| STATES.get(state).map(|state| Known { state: *state, doubtful: true });
             let purpose = if change { Purpose::Change } else { Purpose::Read };
             let asked = next_copy(purpose, &segment(1, &[]), ColumnIndex(0), &[CopyIndex(0)], known);
