@@ -53,8 +53,17 @@ crate::codec_tag!(Duplication {
 /// One column: where its copies are, the primary first. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Column {
-    /// The target of each copy.
+    /// The target of each copy. A copy keeps its place, which names its object: where
+    /// one has gone there is [`TargetId::NONE`].
     pub targets: Vec<TargetId>,
+}
+
+impl Column {
+    /// The copies that there are, in order.
+    pub fn copies(&self) -> impl Iterator<Item = (CopyIndex, TargetId)> + '_ {
+        let all = self.targets.iter().enumerate().map(|(copy, t)| (CopyIndex(copy as u8), *t));
+        all.filter(|(_, target)| *target != TargetId::NONE)
+    }
 }
 crate::codec_struct!(Column { targets });
 
@@ -158,11 +167,17 @@ impl Decode for Segment {
         let columns = segment.columns.len();
         let copies = segment.columns.first().map_or(0, |c| c.targets.len());
         let even = segment.columns.iter().all(|c| c.targets.len() == copies);
-        let there =
-            |f: &Filling| usize::from(f.column.0) < columns && usize::from(f.copy.0) < copies;
+        let there = |f: &Filling| {
+            let target = segment.target(usize::from(f.column.0), f.copy);
+            target.is_some_and(|target| target != TargetId::NONE)
+        };
         let sorted = segment.filling.is_sorted_by(|a, b| a < b);
         // A column of which no copy is whole is none.
-        let whole = segment.filling.chunk_by(|a, b| a.column == b.column).all(|c| c.len() < copies);
+        let is_whole = |column: usize| {
+            let mut there = segment.columns[column].copies();
+            there.any(|(copy, _)| !segment.is_filling(ColumnIndex(column as u16), copy))
+        };
+        let whole = columns > MAX_COLUMNS || (0..columns).all(is_whole);
         let fillings = sorted && whole && segment.filling.iter().all(there);
         if !fits || columns > MAX_COLUMNS || copies == 0 || copies > 255 || !even || !fillings {
             return Err(DecodeError::BadValue);

@@ -212,6 +212,7 @@ fn place<'a>(
     let Some(segment) = in_use.get(&object.segment) else { return Place::NoSegment };
     match segment.target(usize::from(object.column.0), object.copy) {
         Some(placed) if placed == target => Place::Right(segment),
+        Some(TargetId::NONE) => Place::NoColumn,
         Some(placed) => Place::Elsewhere(placed),
         None => Place::NoColumn,
     }
