@@ -99,7 +99,7 @@ impl Registrar {
         tracing::info!("registered with metadata server {address}");
         loop {
             self.pause(&reply)?;
-            let acting = self.shared.copies.standings.acting();
+            let acting = self.shared.copies.acting();
             let request = HeartbeatRequest { acting, targets: self.report() };
             reply = self.exchange(&mut conn, &request)?;
         }
@@ -220,12 +220,10 @@ impl Registrar {
     fn gaps(&self, disk: &Disk) -> Vec<(TargetId, u64)> {
         let (own, copies) = (disk.served.id, &self.shared.copies);
         let acting = copies.standings.acting();
-        // First: what ends after this has noted what it leaves.
-        let under_way = copies.begun.before(own, acting);
         let mut gaps = disk.store.gaps().counts();
         let at = gaps.iter().position(|(behind, _)| *behind == own);
         let noted = at.map_or(0, |at| gaps.swap_remove(at).1);
-        match under_way + disk.progress.to_be_filled(noted, acting) {
+        match disk.progress.to_be_filled(noted, acting) {
             0 => {}
             count => gaps.push((own, count)),
         }

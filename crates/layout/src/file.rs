@@ -4,7 +4,9 @@
 use crate::stripe::{segment_len, stripe_bytes};
 use std::collections::HashSet;
 use weir_types::limits::{MAX_FILE_BYTES, MAX_PAYLOAD_BYTES, MAX_SEGMENTS};
-use weir_types::{ColumnIndex, Error, ErrorKind, FileLayout, LayoutKind, Result, Segment, TargetId};
+use weir_types::{
+    ColumnIndex, Error, ErrorKind, FileLayout, LayoutKind, Result, Segment, TargetId,
+};
 
 /// The part of a file range that lies in one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -154,19 +154,21 @@ fn pledges_are_bounded() {
 }
 
 #[test]
-fn an_object_is_stretched_and_never_cut() {
+fn an_object_gets_the_length_and_the_fence_of_another_copy() {
     let store = TestTarget::new();
     let object = store.target.object_or_create(object_id(1)).unwrap();
-    assert_eq!(object.stretch(10, G0).unwrap(), 10);
+    assert_eq!(object.align(10, G0).unwrap(), 10);
     write(&object, 0, b"some bytes, more than ten");
-    assert_eq!(object.stretch(10, G0).unwrap(), 25);
-    assert_eq!(object.stretch(SECTION_BORDER + 7, G0).unwrap(), SECTION_BORDER + 7);
-    assert_eq!(read(&object, 10, 20), [b", more than ten".as_slice(), &[0; 5]].concat());
-    object.fence(Generation(4)).unwrap();
-    assert_eq!(object.stretch(u64::MAX, G0).unwrap_err().kind, ErrorKind::FileTooLarge);
-    assert_eq!(object.stretch(1 << 40, Generation(3)).unwrap_err().kind, ErrorKind::Stale);
-    assert_eq!(object.stretch(1 << 40, Generation(9)).unwrap(), 1 << 40);
-    assert_eq!(object.generation(), Generation(4), "it is no fence");
+    assert_eq!(object.align(10, Generation(4)).unwrap(), 10);
+    assert_eq!(object.generation(), Generation(4));
+    // Also if it has that fence: it is not the length of that truncation.
+    assert_eq!(object.align(SECTION_BORDER + 7, Generation(4)).unwrap(), SECTION_BORDER + 7);
+    assert_eq!(read(&object, 0, 20), [b"some bytes".as_slice(), &[0; 10]].concat());
+    assert_eq!(object.align(5, Generation(4)).unwrap(), 5);
+    assert_eq!(object.align(5, Generation(3)).unwrap_err().kind, ErrorKind::Stale);
+    let too_long = object.align(u64::MAX, Generation(5)).unwrap_err();
+    assert_eq!(too_long.kind, ErrorKind::FileTooLarge);
+    assert_eq!(object.align(1 << 40, Generation(9)).unwrap(), 1 << 40);
     drop(object);
     let store = store.kill_and_reopen();
     assert_eq!(store.target.object(object_id(1)).unwrap().unwrap().len(), 1 << 40);
@@ -190,7 +192,7 @@ fn checksums_tell_where_two_copies_differ() {
     assert!(slots[0] != 0 && slots[1] != 0);
     assert_eq!(slots[2..], [0, 0], "a hole");
     // The end of an object is as if zeros followed.
-    b.stretch(SECTION_BORDER + 99 * BLOCK, G0).unwrap();
+    b.align(SECTION_BORDER + 99 * BLOCK, G0).unwrap();
     assert_eq!(a.slots(border..border + 200).unwrap(), b.slots(border..border + 200).unwrap());
     write(&b, SECTION_BORDER + 5, b"other");
     let (a, b) =

@@ -18,7 +18,7 @@ pub(crate) fn next(copies: &[CopyAccess], own: TargetId, relay: &Relay) -> Optio
     let at = position(copies, own)?;
     let circle = copies.iter().enumerate().cycle().skip(at + 1).take(copies.len() - 1);
     let mut after = circle.take_while(|(_, copy)| copy.target != relay.by);
-    after.find(|(_, copy)| !relay.lacking.contains(&copy.target)).map(|(at, _)| at)
+    after.find(|(_, copy)| takes(copy, relay)).map(|(at, _)| at)
 }
 
 /// How many have a change before `own` has it; the first has it from its client.
@@ -26,7 +26,11 @@ pub(crate) fn depth(copies: &[CopyAccess], own: TargetId, relay: &Relay) -> usiz
     let Some(first) = position(copies, relay.by) else { return 0 };
     let circle = copies.iter().cycle().skip(first).take(copies.len());
     let before = circle.take_while(|copy| copy.target != own);
-    before.filter(|copy| !relay.lacking.contains(&copy.target)).count()
+    before.filter(|copy| takes(copy, relay)).count()
+}
+
+fn takes(copy: &CopyAccess, relay: &Relay) -> bool {
+    copy.target != TargetId::NONE && !relay.lacking.contains(&copy.target)
 }
 
 #[cfg(test)]

@@ -153,6 +153,8 @@ pub(crate) fn others<'a>(
     own: TargetId,
     lacking: &'a [TargetId],
 ) -> impl Iterator<Item = (usize, TargetId)> + 'a {
-    let takes = move |copy: &&CopyAccess| copy.target != own && !lacking.contains(&copy.target);
+    let takes = move |copy: &&CopyAccess| {
+        ![own, TargetId::NONE].contains(&copy.target) && !lacking.contains(&copy.target)
+    };
     copies.iter().enumerate().filter(move |(_, c)| takes(c)).map(|(at, c)| (at, c.target))
 }

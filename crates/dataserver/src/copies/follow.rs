@@ -2,7 +2,7 @@
 
 use super::chain;
 use super::change::{Asked, Change};
-use super::lines::says_nothing;
+use super::lines::{Line, says_nothing};
 use super::roles::not_current;
 use crate::disk::{Data, Disk, perform};
 use crate::machine::Outcome;
@@ -12,6 +12,8 @@ use weir_wire::data::Relay;
 
 /// How long the copies after this one may take: less than the one before waits.
 const FOLLOW_MS: u64 = 20_000;
+/// One step of the wait for another server; in between the map is looked at.
+const STEP_MS: u64 = 100;
 
 /// Applies a change, and hands it on if others come after this one.
 pub(super) fn follow(
@@ -23,11 +25,11 @@ pub(super) fn follow(
 ) -> Result<Outcome> {
     let (own, copies) = (disk.served.id, &shared.copies);
     let all = &change.access.copies;
-    let epoch = copies.standings.follows(own, relay.by, all)?;
     let Some(to) = chain::next(all, own, relay) else {
         return apply(shared, disk, change, relay, data);
     };
-    let _under_way = copies.begun.begin(own, epoch);
+    let mut under_way = copies.begun.begin(own, copies.standings.acting());
+    under_way.go_on(copies.standings.follows(own, relay.by, all)?);
     let _pledge = match change.range() {
         Some(_) => Some(disk.store.pledge(change.access.object, &change.pieces())?),
         None => None,
@@ -39,7 +41,14 @@ pub(super) fn follow(
         Ok(line)
     });
     let applied = apply(shared, disk, change, relay, data);
-    match sent.and_then(|line| change.receive(line, &wait)) {
+    let mut answer = |line: Line<'_>| {
+        while !line.is_ready(STEP_MS)? {
+            under_way.go_on(copies.standings.follows(own, relay.by, all)?);
+            wait.check()?;
+        }
+        change.receive(line, &wait)
+    };
+    match sent.and_then(&mut answer) {
         Ok(()) => applied,
         Err(error) => {
             // Should the first one be lost now, this one knows that they differ.
@@ -78,15 +87,15 @@ fn apply(
 ) -> Result<Outcome> {
     let (own, copies) = (disk.served.id, &shared.copies);
     let all = &change.access.copies;
-    if let (false, Some(range)) = (relay.alone, change.range()) {
-        for away in &relay.lacking {
-            let at = chain::position(all, *away).ok_or(ErrorKind::Protocol)?;
-            let copy = CopyIndex(at as u8);
-            disk.store.gaps().note(change.access.object, *away, copy, &range)?;
-        }
-    }
     let may = || copies.standings.follows(own, relay.by, all);
     copies.turns.apply(own, may, || {
+        if let (false, Some(range)) = (relay.alone, change.range()) {
+            for away in &relay.lacking {
+                let at = chain::position(all, *away).ok_or(ErrorKind::Protocol)?;
+                let copy = CopyIndex(at as u8);
+                disk.store.gaps().note(change.access.object, *away, copy, &range)?;
+            }
+        }
         let outcome = perform(&disk.store, change.work.clone(), data)?;
         if relay.alone {
             got(disk, change)?;

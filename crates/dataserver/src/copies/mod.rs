@@ -40,7 +40,7 @@ use standing::Standings;
 use std::collections::BTreeSet;
 use turns::{Begun, Turns};
 use weir_host::sync::Mutex;
-use weir_types::TargetId;
+use weir_types::{Epoch, TargetId};
 use weir_wire::data::Relay;
 
 /// What all threads of a server share for columns with several copies.
@@ -66,6 +66,17 @@ impl Copies {
             pools: Pools::new(queue_limit),
             unreachable: Mutex::default(),
         }
+    }
+}
+
+impl Copies {
+    /// The epoch that this server acts under: that of its map, or of the oldest
+    /// change that is still under way. What such a change notes is noted then.
+    pub(crate) fn acting(&self) -> Epoch {
+        // First: what begins after this begins under it.
+        let map = self.standings.acting();
+        let oldest = self.begun.oldest().into_iter().chain(self.turns.oldest());
+        oldest.fold(map, Epoch::min)
     }
 }
 

@@ -4,6 +4,7 @@ use super::chain;
 use super::change::{Change, copy_of, others};
 use super::lines::{Line, Parcel, says_nothing};
 use super::roles::Orders;
+use super::turns::UnderWay;
 use crate::disk::{Data, Disk, perform};
 use crate::machine::Outcome;
 use crate::service::Shared;
@@ -31,6 +32,7 @@ struct Order<'a> {
     data: &'a mut Data,
     own: TargetId,
     range: Option<Range<u64>>,
+    under_way: UnderWay<'a>,
     /// What came of it here.
     applied: Option<Result<Outcome>>,
     /// Others may have it.
@@ -65,15 +67,17 @@ pub(super) fn order(
     let range = change.range();
     let all = &change.access.copies;
     let _lock = range.clone().map(|r| copies.locks.lock(own, change.access.object, r));
+    let mut under_way = copies.begun.begin(own, copies.standings.acting());
     let orders = copies.standings.orders(own, all)?;
-    let _under_way = copies.begun.begin(own, orders.epoch);
+    under_way.go_on(orders.epoch);
     let _pledge = match range {
         Some(_) => Some(disk.store.pledge(change.access.object, &change.pieces())?),
         None => None,
     };
     let since = clock::now();
     let (applied, sent, settled) = (None, false, false);
-    let mut order = Order { shared, disk, change, data, own, range, applied, sent, settled, since };
+    let mut order =
+        Order { shared, disk, change, data, own, range, under_way, applied, sent, settled, since };
     let done = order.carry_out(orders);
     copies.unreachable.lock().retain(|(of, _)| *of != own);
     match done {
@@ -107,6 +111,7 @@ impl<'a> Order<'a> {
             }
             self.shared.copies.lines.wait(STEP_MS).sleep(PAUSE)?;
             orders = self.shared.copies.standings.orders(self.own, all)?;
+            self.under_way.go_on(orders.epoch);
         }
     }
 

@@ -13,7 +13,8 @@ use weir_store::{Object, RangeSet, ReadMode, ReadOutcome};
 use weir_types::limits::{MAX_FILE_BYTES, MAX_STRIPE_UNIT_BYTES};
 use weir_types::{Error, ErrorKind, Generation, ObjectId, Result, StripeMap, TargetId};
 use weir_wire::data::{
-    Access, AlignRequest, CopyAccess, ObjectLen, PunchRequest, Relay, WriteFlags, WriteRequest,
+    Access, AlignRequest, CopyAccess, ObjectLen, PunchRequest, Relay, SyncRequest, WriteFlags,
+    WriteRequest,
 };
 use weir_wire::peer::Copies as Column;
 
@@ -21,6 +22,10 @@ use weir_wire::peer::Copies as Column;
 pub(crate) const STEP_BYTES: u64 = 1 << 20;
 /// One step ends within this time, or is done again.
 const STEP_MS: u64 = 8_000;
+/// After so many bytes they are made durable where they were lacking.
+const SYNC_BYTES: u64 = 64 << 20;
+/// That may take so long.
+const SYNC_MS: u64 = 30_000;
 
 /// One object that another copy lacks something of.
 pub(crate) struct Push<'a> {
@@ -51,16 +56,33 @@ impl Push<'_> {
     /// `NotCurrent` if this copy does not order changes, or the other takes none.
     pub(crate) fn bring(&self, lacking: &RangeSet, buffer: &mut Vec<u8>) -> Result<()> {
         let len = self.align()?;
+        let mut unsynced = 0;
         for range in lacking.iter() {
             let (mut at, end) = (range.start, range.end.min(len));
             while at < end {
                 let next = (at - at % STEP_BYTES + STEP_BYTES).min(end);
                 (self.pace)(next - at)?;
                 self.step(at..next, buffer)?;
+                unsynced += next - at;
                 at = next;
+                if unsynced >= SYNC_BYTES {
+                    self.sync()?;
+                    unsynced = 0;
+                }
             }
         }
-        Ok(())
+        self.sync()
+    }
+
+    /// What the other copy has got it must not lose any more before it is forgotten
+    /// here that it lacked it: it may be durable here.
+    fn sync(&self) -> Result<()> {
+        let request = SyncRequest { access: self.access() };
+        let lines = &self.shared.copies.lines;
+        let wait = lines.wait(SYNC_MS);
+        let line = lines.take(self.behind(), &wait)?;
+        line.ask::<()>(&wait, (&[], &[]), |parcel| parcel.send(&request))?;
+        self.disk.store.gaps().clear_sent(self.object, self.behind())
     }
 
     /// Gives the other copy the length and the fence of this one. What lies behind
@@ -75,7 +97,7 @@ impl Push<'_> {
             .map_or((0, Generation(0)), |object| (object.len(), object.generation()));
         let access = Access { generation, ..self.access() };
         self.ask((&[], &[]), |parcel| parcel.send(&AlignRequest { access, len }))?;
-        self.forget(len..u64::MAX)?;
+        self.sent(len..u64::MAX);
         Ok(len)
     }
 
@@ -83,7 +105,7 @@ impl Push<'_> {
         let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
         self.check()?;
         if planted(Bug::ClearGapEarly) {
-            return self.forget(range);
+            return self.disk.store.gaps().clear(self.object, self.behind(), &range);
         }
         let object = self.disk.store.object(self.object)?;
         // It may have been cut since.
@@ -104,7 +126,8 @@ impl Push<'_> {
             self.write(object, at..hole, buffer)?;
             at = hole;
         }
-        self.forget(range)
+        self.sent(range);
+        Ok(())
     }
 
     fn write(&self, object: &Arc<Object>, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<()> {
@@ -149,8 +172,8 @@ impl Push<'_> {
         }
     }
 
-    fn forget(&self, range: Range<u64>) -> Result<()> {
-        self.disk.store.gaps().clear(self.object, self.behind(), &range)
+    fn sent(&self, range: Range<u64>) {
+        self.disk.store.gaps().sent(self.object, self.behind(), &range);
     }
 
     fn access(&self) -> Access {

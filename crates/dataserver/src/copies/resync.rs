@@ -77,6 +77,10 @@ impl Progress {
     }
 }
 
+fn copies_in(column: &Column) -> usize {
+    column.copies.iter().filter(|copy| copy.target != TargetId::NONE).count()
+}
+
 /// The thread of one target.
 pub(crate) struct Resync {
     shared: Arc<Shared>,
@@ -160,7 +164,7 @@ impl Resync {
         let own = self.own();
         let place = column.and_then(|column| {
             let at = |target| column.copies.iter().position(|copy| copy.target == target);
-            Some((column, at(own)?, at(behind)?)).filter(|(c, ..)| c.copies.len() > 1)
+            Some((column, at(own)?, at(behind)?)).filter(|(c, ..)| copies_in(c) > 1)
         });
         // No file needs it any more, here or there.
         let Some((column, here, there)) = place else {
@@ -194,7 +198,8 @@ impl Resync {
     fn give_to_others(&self, gap: &Gap, column: &Column, here: usize) -> Result<()> {
         let copies = &self.shared.copies;
         let orders = copies.standings.orders(self.own(), &column.copies)?;
-        for (at, copy) in column.copies.iter().enumerate().filter(|(at, _)| *at != here) {
+        let others = column.copies.iter().enumerate();
+        for (at, copy) in others.filter(|(at, c)| *at != here && c.target != TargetId::NONE) {
             for range in gap.bytes.iter() {
                 let away = orders.lacking.contains(&copy.target)
                     || orders.dispensable.contains(&copy.target);

@@ -89,6 +89,7 @@ impl Map {
         let mut before = copies.iter().take_while(|copy| copy.target != own);
         let may_order = |copy: &CopyAccess| {
             !copy.filling
+                && copy.target != TargetId::NONE
                 && self.state(copy.target) != TargetState::Offline
                 && !self.is_settled(copy.target)
         };
@@ -96,7 +97,7 @@ impl Map {
             return Err(not_current(own, "the copy before it may not know yet that it is not"));
         }
         let mut orders = Orders { epoch: self.epoch, ..Orders::default() };
-        for copy in copies.iter().filter(|copy| copy.target != own) {
+        for copy in copies.iter().filter(|copy| ![own, TargetId::NONE].contains(&copy.target)) {
             // One that still takes itself for online must have every change.
             let settled = self.is_settled(copy.target);
             match self.state(copy.target) {

@@ -28,7 +28,9 @@ impl Standings {
             true => map.targets.clone(),
             false => reply.standings.iter().map(|s| (s.target, s.clone())).collect(),
         };
-        let fresh = Map { epoch: reply.epoch, in_effect: reply.in_effect, targets };
+        // A metadata server that was started anew has to be told first.
+        let in_effect = reply.in_effect.max(map.in_effect);
+        let fresh = Map { epoch: reply.epoch, in_effect, targets };
         if **map != fresh {
             *map = Arc::new(fresh);
         }

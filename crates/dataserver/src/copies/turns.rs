@@ -40,10 +40,15 @@ impl Turns {
         self.ended.notify_all();
         result
     }
+
+    /// The earliest epoch that anything is being applied of.
+    pub(crate) fn oldest(&self) -> Option<Epoch> {
+        self.applying.lock().keys().map(|(_, epoch)| *epoch).min()
+    }
 }
 
 /// Changes that this server orders or hands on, from before they are applied
-/// anywhere until it is known who has them.
+/// anywhere until it is known, and noted, who has them.
 #[derive(Debug, Default)]
 pub(crate) struct Begun {
     changes: Mutex<BTreeMap<(TargetId, Epoch), u32>>,
@@ -64,11 +69,22 @@ impl Begun {
         UnderWay { begun: self, key }
     }
 
-    /// How many of a target were begun before this epoch: nobody knows yet who has
-    /// them.
-    pub(crate) fn before(&self, target: TargetId, epoch: Epoch) -> u64 {
-        let changes = self.changes.lock();
-        changes.range((target, Epoch(0))..(target, epoch)).map(|(_, n)| u64::from(*n)).sum()
+    /// The earliest epoch that anything is under way of.
+    pub(crate) fn oldest(&self) -> Option<Epoch> {
+        self.changes.lock().keys().map(|(_, epoch)| *epoch).min()
+    }
+}
+
+impl UnderWay<'_> {
+    /// It goes on under a later epoch: what it notes from here on is of that one.
+    pub(crate) fn go_on(&mut self, epoch: Epoch) {
+        let key = (self.key.0, epoch);
+        if key != self.key {
+            let mut changes = self.begun.changes.lock();
+            *changes.entry(key).or_default() += 1;
+            leave(&mut changes, self.key);
+            self.key = key;
+        }
     }
 }
 
@@ -137,13 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_begun_before_an_epoch_is_counted() {
+    fn the_earliest_epoch_of_what_is_under_way_is_known() {
         let begun = Begun::default();
-        let first = begun.begin(TARGET, Epoch(3));
-        let _other = begun.begin(TargetId(2), Epoch(1));
-        assert_eq!(begun.before(TARGET, Epoch(3)), 0);
-        assert_eq!(begun.before(TARGET, Epoch(4)), 1);
+        let mut first = begun.begin(TARGET, Epoch(1));
+        let _other = begun.begin(TargetId(2), Epoch(3));
+        assert_eq!(begun.oldest(), Some(Epoch(1)));
+        first.go_on(Epoch(4));
+        assert_eq!(begun.oldest(), Some(Epoch(3)));
         drop(first);
-        assert_eq!(begun.before(TARGET, Epoch(4)), 0);
+        assert_eq!(begun.oldest(), Some(Epoch(3)));
     }
 }

@@ -5,7 +5,7 @@ use crate::copies::{Asked, Change};
 use std::sync::Arc;
 use weir_types::codec::Decode;
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{Error, ErrorKind, Result};
+use weir_types::{Error, ErrorKind, Result, TargetId};
 use weir_wire::Rights;
 use weir_wire::data::{Access, AlignRequest, NoteGapRequest};
 use weir_wire::ticket::OF_SERVERS;
@@ -76,7 +76,10 @@ fn check_relay(from_server: bool, access: &Access) -> Result<()> {
     if own.is_none_or(|own| own.target != access.target) {
         return bad("the copies that are named do not have this one in its place");
     }
-    let twice = |at: usize| copies[..at].iter().any(|copy| copy.target == copies[at].target);
+    let twice = |at: usize| {
+        let target = copies[at].target;
+        target != TargetId::NONE && copies[..at].iter().any(|copy| copy.target == target)
+    };
     if copies.len() > MAX_COPIES || (0..copies.len()).any(twice) {
         return bad("the copies that are named are too many, or one is there twice");
     }

@@ -28,6 +28,7 @@ use crate::site::Site;
 use crate::superblock::{self, TargetIdentity};
 use log::Log;
 use record::Record;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -91,6 +92,9 @@ struct State {
     table: Table,
     /// What waits to be written.
     batch: Batch,
+    /// What those who lack it have got, and not made durable. Bounded by what they
+    /// lack.
+    sent: BTreeMap<(TargetId, ObjectId), RangeSet>,
     /// Clears that are not in the table yet.
     clears: usize,
     /// Someone writes to the log.
@@ -129,7 +133,8 @@ impl Gaps {
         if planted(Bug::SkipGapNote) {
             return Ok(());
         }
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        notes.iter().for_each(|note| state.forget_sent(note));
         let records: Vec<Record> = notes.iter().filter_map(|note| state.record_of(note)).collect();
         if records.is_empty() {
             return Ok(());
@@ -156,6 +161,26 @@ impl Gaps {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The copy that lacks these bytes has got them, and may lose them again until
+    /// it has made them durable: see [`Gaps::clear_sent`]. What is noted anew
+    /// meanwhile has not been sent.
+    pub fn sent(&self, object: ObjectId, behind: TargetId, bytes: &Range<u64>) {
+        let mut state = self.state.lock();
+        if state.table.get(behind, object).is_some_and(|(_, set)| set.touches(bytes)) {
+            state.sent.entry((behind, object)).or_default().insert(bytes.clone());
+        }
+    }
+
+    /// What was sent is durable where it was lacking.
+    pub fn clear_sent(&self, object: ObjectId, behind: TargetId) -> Result<()> {
+        let mut state = self.state.lock();
+        let Some(sent) = state.sent.remove(&(behind, object)) else { return Ok(()) };
+        let Some(&(copy, _)) = state.table.get(behind, object) else { return Ok(()) };
+        let clear = |bytes| Record::Clear { object, behind, copy, bytes };
+        let records = sent.iter().map(clear).collect();
+        self.submit(state, records, false)
     }
 
     /// Nobody needs an object any more.
@@ -335,6 +360,17 @@ impl Gaps {
 }
 
 impl State {
+    /// What was sent of it before is not what counts now.
+    fn forget_sent(&mut self, note: &Note) {
+        let key = (note.behind, note.object);
+        if let Some(sent) = self.sent.get_mut(&key) {
+            sent.remove(&note.bytes);
+            if sent.is_empty() {
+                self.sent.remove(&key);
+            }
+        }
+    }
+
     /// What has to be written for a note.
     fn record_of(&self, note: &Note) -> Option<Record> {
         let Note { object, behind, copy, bytes } = note;

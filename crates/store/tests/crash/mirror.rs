@@ -268,7 +268,7 @@ impl Model {
             }
             let _pledge = target.pledge(id, &[(0, other.len().max(1))])?;
             let object = target.object_or_create(id)?;
-            object.stretch(other.len(), G0)?;
+            object.align(other.len(), G0)?;
             if !other.bytes.is_empty() {
                 let piece = (other.base, other.bytes.len() as u64);
                 write_pieces(&object, &[piece], &other.bytes, G0)?;
