@@ -30,7 +30,7 @@ pub(super) fn follow(
     };
     let mut under_way = copies.begun.begin(own, copies.standings.acting());
     under_way.go_on(copies.standings.follows(own, relay.by, all)?);
-    let _pledge = match change.range() {
+    let pledge = match change.range() {
         Some(_) => Some(disk.store.pledge(change.access.object, &change.pieces())?),
         None => None,
     };
@@ -54,7 +54,12 @@ pub(super) fn follow(
             // Should the first one be lost now, this one knows that they differ.
             if let Some(range) = change.range() {
                 let copy = CopyIndex(to as u8);
-                disk.store.gaps().note(change.access.object, all[to].target, copy, &range)?;
+                let noted =
+                    disk.store.gaps().note(change.access.object, all[to].target, copy, &range);
+                if let Err(failed) = noted {
+                    std::mem::forget(pledge);
+                    return Err(failed);
+                }
             }
             applied?;
             let what = format!("target {}: {error}", all[to].target);

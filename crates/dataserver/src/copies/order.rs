@@ -70,7 +70,7 @@ pub(super) fn order(
     let mut under_way = copies.begun.begin(own, copies.standings.acting());
     let orders = copies.standings.orders(own, all)?;
     under_way.go_on(orders.epoch);
-    let _pledge = match range {
+    let pledge = match range {
         Some(_) => Some(disk.store.pledge(change.access.object, &change.pieces())?),
         None => None,
     };
@@ -83,7 +83,11 @@ pub(super) fn order(
     match done {
         Ok(()) => order.applied.unwrap_or_else(|| Err(ErrorKind::Internal.into())),
         Err(error) => {
-            order.doubt()?;
+            if let Err(failed) = order.doubt() {
+                // The intent log says it then, as long as this server runs.
+                std::mem::forget(pledge);
+                tracing::error!("{}: {failed}", disk.store.name());
+            }
             Err(error)
         }
     }
