@@ -4,12 +4,17 @@
 
 mod fault_load;
 mod harness;
+mod library;
 
 use fault_load::Program;
 use harness::{Cluster, Place, eventually, noise, root};
+use library::{client, counter};
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use weir_client::{Client, Context, CreateOptions, File};
+use weir_types::{ErrorKind, FileId, LayoutSpec};
 
 /// A server is missed after 5 s, and whoever wrote to it asks the other one then: 1 s
 /// later, but this machine may be slow.
@@ -146,4 +151,83 @@ fn who_wants_what_has_no_current_copy_is_told_which_targets_are_missing() {
     assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
     cluster.weir(&["up"]).ok();
     eventually("it can be read again", || cluster.weir(&["cat", "weir:/data"]).code == Some(0));
+}
+
+/// A file of one column with two copies, the first on target 1.
+fn two_copies(client: &Client, data: &[u8]) -> File {
+    let ctx = Context::root();
+    let spec = LayoutSpec { base: Some(0), count: 1, copies: 2, ..LayoutSpec::default() };
+    let options = CreateOptions { layout: Some(spec), ..CreateOptions::default() };
+    let (file, _) = client.create(&ctx, FileId::ROOT, b"two", &options).unwrap();
+    file.write_at(&ctx, 0, data).unwrap();
+    file.sync(&ctx).unwrap();
+    file
+}
+
+/// Flips a bit in a block of a file's only object on a target (docs/format-store.md).
+fn flip(cluster: &Cluster<'_>, target: u32, file: FileId, block: u64) {
+    let objects = cluster.dir().join(format!("targets/{target}/objects"));
+    let prefix = format!("f{:x}.", file.0);
+    let hashes = fs::read_dir(objects).unwrap().map(|hash| hash.unwrap().path());
+    let mut files = hashes.flat_map(|hash| fs::read_dir(hash).unwrap().map(|f| f.unwrap().path()));
+    let is_its = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(&prefix);
+    let path = files.find(is_its).unwrap();
+    let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let (mut byte, at) = ([0], (32 + block) * 4096 + 7);
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
+}
+
+#[test]
+fn what_has_rotted_in_one_copy_is_read_from_the_other_and_counted() {
+    let place = Place::new();
+    let cluster = place.up("rot", &["--targets", "2"]);
+    let client = client(&cluster, false);
+    let ctx = Context::root();
+    let data = noise(500_000, 4);
+    let file = two_copies(&client, &data);
+    let read = |offset: usize, len: usize| {
+        let mut buffer = vec![0; len];
+        file.read_at(&ctx, offset as u64, &mut buffer).map(|_| buffer)
+    };
+    flip(&cluster, 1, file.id(), 5);
+    assert!(read(0, data.len()).unwrap() == data);
+    assert_eq!(counter(&client, "copies_damaged"), 1);
+    // In the other one, too: an error at once, and all else is there.
+    flip(&cluster, 2, file.id(), 5);
+    let begin = Instant::now();
+    let error = read(0, data.len()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
+    assert!(
+        ["target 1", "target 2", "bytes 20480-24575"].iter().all(|w| error.message.contains(w)),
+        "{error}"
+    );
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert!(read(24_576, 100_000).unwrap() == data[24_576..124_576]);
+    file.close(&ctx).unwrap();
+}
+
+#[test]
+fn a_file_with_two_copies_takes_as_many_requests_as_one_with_one() {
+    let place = Place::new();
+    let cluster = place.up("requests", &["--targets", "2"]);
+    let client = client(&cluster, false);
+    let ctx = Context::root();
+    let data = noise(500_000, 4);
+    let file = two_copies(&client, &data);
+    let requests = |call: &dyn Fn()| {
+        let before = counter(&client, "data_requests");
+        call();
+        counter(&client, "data_requests") - before
+    };
+    assert_eq!(requests(&|| file.write_at(&ctx, 0, &data[..100_000]).unwrap()), 1);
+    assert_eq!(requests(&|| file.sync(&ctx).unwrap()), 1);
+    let mut buffer = vec![0; data.len()];
+    assert_eq!(
+        requests(&|| assert_eq!(file.read_at(&ctx, 0, &mut buffer.clone()).unwrap(), data.len())),
+        1
+    );
+    file.read_at(&ctx, 0, &mut buffer).unwrap();
+    assert!(buffer == data);
+    file.close(&ctx).unwrap();
 }
