@@ -2,7 +2,7 @@
 
 use crate::client::Inner;
 use crate::context::Context;
-use crate::core::copies::{Purpose, is_damage, is_elsewhere, is_hopeless};
+use crate::core::copies::{Purpose, is_damage, is_elsewhere, is_hopeless, is_mirrored};
 use crate::core::plan::Place;
 use crate::core::transfer::{FIRST_PATIENCE_MS, Next, Transfer};
 use crate::counters::add;
@@ -153,7 +153,7 @@ fn choose(
             tracing::debug!("cluster map not refreshed: {error}");
         }
         let chosen = call.file.with_segment(object, |segment| {
-            let mirrored = segment.columns.first().is_some_and(|c| c.targets.len() > 1);
+            let mirrored = is_mirrored(segment, object.column);
             let tried = transfer.tried(part);
             let copy = servers.next_copy(purpose, segment, object.column, tried)?;
             Some((copy, mirrored))

@@ -67,7 +67,10 @@ impl Sent {
     pub(crate) fn of(access: &Access, servers: &Servers) -> Self {
         let copies = match &access.copies[..] {
             [] => vec![access.target],
-            copies => copies.iter().map(|copy| copy.target).collect(),
+            copies => {
+                let targets = copies.iter().map(|copy| copy.target);
+                targets.filter(|target| *target != TargetId::NONE).collect()
+            }
         };
         Self { epoch: servers.epoch(), copies }
     }

@@ -101,7 +101,7 @@ impl Places {
 /// The copies of each column of a file.
 fn copies_of(layout: &FileLayout) -> usize {
     let columns = layout.segments.iter().filter_map(|segment| segment.columns.first());
-    columns.map(|column| column.targets.len()).max().unwrap_or(1)
+    columns.map(|column| column.copies().count()).max().unwrap_or(1)
 }
 
 /// What a copy is good for now.

@@ -3,7 +3,9 @@
 //! Invariant: changes go to the primary alone, which is the first copy in the order of
 //! the layout that is online and whole; nothing is read from a copy that is not.
 
-use weir_types::{ColumnIndex, CopyIndex, Error, ErrorKind, FileId, ObjectId, Segment, TargetId};
+use weir_types::{
+    Column, ColumnIndex, CopyIndex, Error, ErrorKind, FileId, ObjectId, Segment, TargetId,
+};
 use weir_wire::map::TargetState;
 
 /// What a copy is asked for.
@@ -34,13 +36,16 @@ pub struct Failure {
 }
 
 /// Each copy of a column with its target, in the order of the layout.
-fn copies_of(
+pub fn copies_of(
     segment: &Segment,
     column: ColumnIndex,
 ) -> impl Iterator<Item = (CopyIndex, TargetId)> + '_ {
-    let column = segment.columns.get(usize::from(column.0));
-    let targets = column.into_iter().flat_map(|column| &column.targets);
-    targets.enumerate().map(|(copy, target)| (CopyIndex(copy as u8), *target))
+    segment.columns.get(usize::from(column.0)).into_iter().flat_map(Column::copies)
+}
+
+/// Whether a column has several copies.
+pub fn is_mirrored(segment: &Segment, column: ColumnIndex) -> bool {
+    copies_of(segment, column).nth(1).is_some()
 }
 
 /// The copy to ask next; `None`: none is current, as far as is known, or all that are
@@ -148,7 +153,7 @@ fn what(file: FileId, column: ColumnIndex, all: &[String]) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use weir_types::{Column, Epoch, Filling, Scheme, SegmentIndex, SegmentState};
+    use weir_types::{Epoch, Filling, Scheme, SegmentIndex, SegmentState};
 
     const STATES: [TargetState; 5] = [
         TargetState::Online,
@@ -204,6 +209,20 @@ mod tests {
              part of the cluster any more, input/output error, target 14 on server 2 (host) is \
              being filled"
         );
+    }
+
+    #[test]
+    fn where_a_copy_has_gone_nobody_is_asked_and_the_others_keep_their_places() {
+        let mut segment = segment(3, &[]);
+        segment.columns[0].targets[0] = TargetId::NONE;
+        let known = |_| Some(Known { state: TargetState::Online, doubtful: false });
+        let column = ColumnIndex(0);
+        let next = |segment: &Segment| next_copy(Purpose::Change, segment, column, &[], known);
+        assert_eq!(next(&segment), Some((CopyIndex(1), TargetId(11))));
+        assert!(is_mirrored(&segment, column));
+        segment.columns[0].targets[1] = TargetId::NONE;
+        assert_eq!(next(&segment), Some((CopyIndex(2), TargetId(12))));
+        assert!(!is_mirrored(&segment, column));
     }
 
     #[test]

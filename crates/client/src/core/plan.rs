@@ -39,12 +39,13 @@ pub struct Place {
 impl Place {
     /// The first copy of a column; `None` if the segment lacks it.
     pub fn of(file: FileId, segment: &Segment, column: ColumnIndex) -> Option<Self> {
-        let targets = &segment.columns.get(usize::from(column.0))?.targets;
-        let object = ObjectId { file, segment: segment.index, column, copy: CopyIndex(0) };
-        Some(Self { object, target: *targets.first()?, mirrored: targets.len() > 1 })
+        let mut copies = segment.columns.get(usize::from(column.0))?.copies();
+        let (copy, target) = copies.next()?;
+        let object = ObjectId { file, segment: segment.index, column, copy };
+        Some(Self { object, target, mirrored: copies.next().is_some() })
     }
 
-    /// The name of its column: that of the object that is its first copy.
+    /// The name of its column: that of its copy 0, whether there is one or not.
     pub fn column(&self) -> ObjectId {
         ObjectId { copy: CopyIndex(0), ..self.object }
     }
@@ -203,15 +204,8 @@ pub fn objects(file: FileId, layout: &FileLayout, size: u64) -> Vec<(ObjectId, T
         for (number, column) in segment.columns.iter().enumerate() {
             let index = ColumnIndex(number as u16);
             let len = weir_layout::object_len(segment.stripe(), index, within);
-            let id = |copy| ObjectId {
-                file,
-                segment: segment.index,
-                column: index,
-                copy: CopyIndex(copy),
-            };
-            objects.extend(
-                column.targets.iter().enumerate().map(|(copy, t)| (id(copy as u8), *t, len)),
-            );
+            let id = |copy| ObjectId { file, segment: segment.index, column: index, copy };
+            objects.extend(column.copies().map(|(copy, target)| (id(copy), target, len)));
         }
     }
     objects

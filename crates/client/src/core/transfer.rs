@@ -16,6 +16,8 @@ use weir_types::{CopyIndex, Error, ErrorKind, Retry};
 const FIRST_BACKOFF_MS: u64 = 10;
 /// Longest wait before a repetition.
 const MAX_BACKOFF_MS: u64 = 1000;
+/// The same of a change that waits for a new primary.
+const MAX_CHANGE_BACKOFF_MS: u64 = 500;
 /// A copy that others can stand in for is waited for so long at first; doubled when all
 /// have been asked in vain: they may just be slow.
 pub const FIRST_PATIENCE_MS: u64 = 1000;
@@ -241,6 +243,10 @@ impl Transfer {
     fn on_error(&mut self, index: usize, error: Error, now_ms: u64) {
         let part = &mut self.parts[index];
         part.failures += 1;
+        let most = match part.asked {
+            Some((_, Purpose::Change)) => MAX_CHANGE_BACKOFF_MS,
+            _ => MAX_BACKOFF_MS,
+        };
         if let Some((copy, purpose)) = part.asked {
             part.remember(copy, &error);
             if purpose == Purpose::Read && is_elsewhere(error.kind, part.locked) {
@@ -248,8 +254,7 @@ impl Transfer {
                 return;
             }
         }
-        let backoff =
-            (FIRST_BACKOFF_MS << part.failures.min(10).saturating_sub(2)).min(MAX_BACKOFF_MS);
+        let backoff = (FIRST_BACKOFF_MS << part.failures.min(10).saturating_sub(2)).min(most);
         // The first repetition is at once: most often a pooled connection was
         // closed, or a writer was at work on the block.
         // So is the first with a new capability, however long the server was

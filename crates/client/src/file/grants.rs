@@ -4,6 +4,7 @@
 use super::OpenState;
 use crate::client::Inner;
 use crate::context::Context;
+use crate::core::copies::is_mirrored;
 use crate::core::plan::{Place, Plan, plan_range};
 use crate::drive::Call;
 use std::collections::BTreeMap;
@@ -48,7 +49,7 @@ impl Capabilities {
     /// Takes a capability that came with these segments.
     fn take(&mut self, signed: &Arc<SignedCapability>, segments: &[Segment]) {
         self.of_targets.extend(signed.macs.iter().map(|(t, mac)| (*t, (signed.clone(), *mac))));
-        let mirrored = segments.iter().filter(|segment| is_mirrored(segment));
+        let mirrored = segments.iter().filter(|segment| may_be_mirrored(segment));
         self.of_segments.extend(mirrored.map(|segment| (segment.index, signed.clone())));
     }
 
@@ -60,7 +61,8 @@ impl Capabilities {
     }
 }
 
-fn is_mirrored(segment: &Segment) -> bool {
+/// Whether its columns have places for several copies.
+fn may_be_mirrored(segment: &Segment) -> bool {
     segment.columns.first().is_some_and(|column| column.targets.len() > 1)
 }
 
@@ -156,7 +158,9 @@ impl OpenState {
         // Known for other targets only: a page of the layout is missing.
         let missing = || Error::from(ErrorKind::BadCapability);
         let segment = segment_of(&granted.layout, place.object.segment);
-        let (signed, mac, copies) = match segment.filter(|segment| is_mirrored(segment)) {
+        let mirrored =
+            segment.filter(|s| may_be_mirrored(s) && is_mirrored(s, place.object.column));
+        let (signed, mac, copies) = match mirrored {
             None => {
                 let (signed, mac) = held.of_targets.get(&place.target).ok_or_else(missing)?;
                 (signed, *mac, Vec::new())
@@ -265,7 +269,11 @@ fn copies_of(
     }
     let targets = segment.columns.get(usize::from(column.0)).map_or(&[][..], |c| &c.targets);
     let copy = |(copy, target): (usize, &TargetId)| {
-        let mac = signed.mac_for(*target).ok_or(ErrorKind::BadCapability)?;
+        let mac = match *target {
+            // In the place of a copy that has gone.
+            TargetId::NONE => Mac::default(),
+            target => signed.mac_for(target).ok_or(ErrorKind::BadCapability)?,
+        };
         let filling = segment.is_filling(column, CopyIndex(copy as u8));
         Ok(CopyAccess { target: *target, mac, filling })
     };

@@ -2,10 +2,11 @@
 
 use super::{Writer, patient};
 use crate::control::{Control, run_control};
+use crate::core::copies::copies_of;
 use crate::core::durable::{Unsynced, require_kept};
 use crate::core::plan::columns;
 use crate::drive::Call;
-use weir_types::{ErrorKind, FileLayout, Result};
+use weir_types::{ErrorKind, FileLayout, Result, Segment};
 use weir_wire::meta::{CommitSizeRequest, SetTime};
 
 impl Writer {
@@ -150,11 +151,10 @@ fn check_kept(call: Call<'_>, unsynced: &Unsynced, synced_by: &[Option<u64>]) ->
     let mut newest = false;
     for changed in unsynced.in_doubt(synced_by) {
         let object = changed.place.object;
-        let now = call.file.with_segment(object, |segment| {
-            let column = segment.columns.get(usize::from(object.column.0));
-            column.map(|column| column.targets.clone())
-        });
-        let now = now.flatten().unwrap_or_default();
+        let targets = |segment: &Segment| -> Vec<_> {
+            copies_of(segment, object.column).map(|(_, target)| target).collect()
+        };
+        let now = call.file.with_segment(object, targets).unwrap_or_default();
         if !std::mem::replace(&mut newest, true) {
             // One from after the answer: see `core::durable`.
             let time_ms = call.inner.config.request_timeout_ms;
