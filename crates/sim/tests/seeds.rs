@@ -10,11 +10,19 @@ use std::process::Command;
 use std::time::Duration;
 use weir_host::plant::{self, Bug};
 use weir_sim::batch::{self, Line};
+use weir_sim::generate::MIRRORED;
 use weir_sim::run;
 
 /// How long things go wrong in each run, simulated.
 const DURATION: Duration = Duration::from_secs(10);
+/// As long for clusters that keep several copies: to notice that a server is away
+/// takes seconds, and to bring it up to date.
+const DURATION_MIRRORED: Duration = Duration::from_secs(30);
 const JOBS: usize = 2;
+
+fn duration(seed: u64) -> Duration {
+    if seed < MIRRORED { DURATION } else { DURATION_MIRRORED }
+}
 
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
@@ -47,7 +55,8 @@ fn runs_seeds_for_the_others() {
         plant_by_name(&bug);
     }
     let twice = std::env::var("WEIR_SIM_TWICE").is_ok_and(|text| text == "1");
-    batch::run_here(start.parse().unwrap()..end.parse().unwrap(), DURATION, twice);
+    let start: u64 = start.parse().unwrap();
+    batch::run_here(start..end.parse().unwrap(), duration(start), twice);
 }
 
 fn describe(line: &Line) -> String {
@@ -56,7 +65,7 @@ fn describe(line: &Line) -> String {
         line.seed,
         line.violations.join("\n"),
         line.seed,
-        DURATION.as_millis()
+        duration(line.seed).as_millis()
     )
 }
 

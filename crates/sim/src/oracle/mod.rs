@@ -9,10 +9,12 @@
 //! - a power cut takes back what no sync had made durable.
 
 mod appends;
+pub mod available;
 pub mod data;
 mod data_cell;
 mod data_ops;
 pub mod errors;
+pub mod health;
 pub mod names;
 mod names_model;
 pub mod published;
