@@ -30,6 +30,9 @@ const CLIENT: ClientId = ClientId(1);
 const META_ADDRESS: &str = "meta:7000";
 /// Where a server's files are on its node.
 const META_DIR: &str = "/meta";
+/// The notes of a target of what other copies lack, and a byte in them.
+const GAP_LOG: &str = "gaps";
+const GAP_LOG_BYTE: u64 = 9;
 /// Verified at a time.
 const SCRUB_BYTES: u64 = 16 << 20;
 /// A server is heard of so often before it is away.
@@ -193,6 +196,20 @@ impl Cluster {
     ) -> ProcessId {
         let (shared, config) = (self.shared.clone(), self.client_config(false));
         self.sim.start(self.auditor, "auditor", move || audit(shared, config))
+    }
+
+    /// Takes from the targets of a data server what they have noted of gaps, or
+    /// damages it.
+    pub fn lose_gaps(&self, node: NodeName, damaged: bool) {
+        let NodeName::Data(server) = node else { return };
+        for target in targets_of(&self.shared.plan.shape, server) {
+            let path = format!("target-{target}/{GAP_LOG}");
+            // There may be none.
+            let _ = match damaged {
+                true => self.disk(node).flip_bit(&path, GAP_LOG_BYTE, 3).map(drop),
+                false => self.disk(node).remove_file(&path),
+            };
+        }
     }
 
     /// Keeps that node from a data server, or does not any more.

@@ -64,6 +64,7 @@ pub(crate) struct Nemesis {
 fn ill(fault: &Fault) -> Vec<(NodeName, Option<NodeName>, Duration)> {
     match *fault {
         Fault::Kill { node, down_ms: time }
+        | Fault::LoseGaps { node, down_ms: time, .. }
         | Fault::PowerCut { node, down_ms: time }
         | Fault::Stop { node, ms: time }
         | Fault::SlowDisk { node, ms: time, .. }
@@ -91,6 +92,7 @@ fn is_late(fault: &Fault) -> bool {
     let data = |node: NodeName| matches!(node, NodeName::Data(_));
     match *fault {
         Fault::Kill { node, .. }
+        | Fault::LoseGaps { node, .. }
         | Fault::PowerCut { node, .. }
         | Fault::Stop { node, .. }
         | Fault::SlowDisk { node, .. }
@@ -119,6 +121,7 @@ fn trouble(fault: &Fault) -> Option<(Option<u8>, Duration)> {
         | Fault::Pace { .. }
         | Fault::Clock { .. } => None,
         Fault::Kill { node, down_ms: time }
+        | Fault::LoseGaps { node, down_ms: time, .. }
         | Fault::PowerCut { node, down_ms: time }
         | Fault::Stop { node, ms: time }
         | Fault::SlowDisk { node, ms: time, .. }
@@ -415,6 +418,13 @@ impl Nemesis {
                 }
                 let end = if operation == Operation::Sync { Later::Reboot } else { Later::Restart };
                 self.later(now + ms(time), end(node));
+            }
+            Fault::LoseGaps { node, damaged, down_ms } => {
+                if self.down.insert(node) {
+                    self.kill(cluster, node);
+                    self.later(now + ms(down_ms), Later::Start(node));
+                }
+                cluster.lose_gaps(node, damaged);
             }
             Fault::DiskFails { node, ms: time } => {
                 cluster.disk(node).set_gone(Some(Errno::IO));

@@ -392,6 +392,16 @@ pub enum Fault {
         /// Until the machine starts anew.
         ms: u32,
     },
+    /// `kill -9` of a data server; its notes of what other copies lack are lost, or
+    /// damaged, before it starts again.
+    LoseGaps {
+        /// Whose.
+        node: NodeName,
+        /// Damaged, not gone.
+        damaged: bool,
+        /// Until it starts again.
+        down_ms: u32,
+    },
     /// The disk has no room left.
     DiskFull {
         /// Whose.

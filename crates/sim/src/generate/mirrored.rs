@@ -108,8 +108,13 @@ fn pairs(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<Pla
             0 => rng.u32(0..ms),
             _ => ms + rng.u32(0..2 * shape.target_timeout_ms),
         };
-        let fault = match rng.u8(0..6) {
+        let fault = match rng.u8(0..8) {
             0 => meta_fault(rng, shape),
+            2 => Fault::LoseGaps {
+                node: NodeName::Data(node_two),
+                damaged: rng.bool(),
+                down_ms: rng.u32(1..shape.target_timeout_ms),
+            },
             1 => Fault::Kill {
                 node: NodeName::Client(rng.u8(0..clients)),
                 down_ms: rng.u32(1..2_000),
