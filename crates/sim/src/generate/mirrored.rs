@@ -21,9 +21,10 @@ pub(super) fn plan(seed: u64, duration_ms: u32) -> Plan {
         .map(|index| client(&mut rng, &shape, (index, clients), 0..=3, duration_ms))
         .collect();
     let number = clients.len() as u8;
-    let mut faults = match rng.u8(0..5) {
-        0 | 1 => patient(&mut rng, &shape, number, duration_ms),
-        2 | 3 => pairs(&mut rng, &shape, number, duration_ms),
+    let mut faults = match rng.u8(0..8) {
+        0..3 => patient(&mut rng, &shape, number, duration_ms),
+        3..6 => pairs(&mut rng, &shape, number, duration_ms),
+        6 => blackouts(&mut rng, &shape, duration_ms),
         _ => storms(&mut rng, &shape, number, duration_ms),
     };
     faults.retain(|fault| fault.at_ms < duration_ms);
@@ -124,6 +125,30 @@ fn pairs(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<Pla
         faults.push(PlannedFault { at_ms: at_ms + after_ms, fault });
         let rest_ms = if rng.bool() { MEND_MS } else { 4_000 };
         at_ms += ms.max(after_ms + ms_two) + rest_ms + rng.u32(0..2_000);
+    }
+    faults
+}
+
+/// Several machines, or all of them, lose their power at about the same time, and
+/// have it again at different times.
+fn blackouts(rng: &mut Rng, shape: &Shape, duration_ms: u32) -> Vec<PlannedFault> {
+    let mut faults = Vec::new();
+    let mut at_ms = rng.u32(500..6_000);
+    while at_ms < duration_ms {
+        let nodes: Vec<NodeName> = match rng.u8(0..3) {
+            0 => (0..shape.data_servers).map(NodeName::Data).chain([NodeName::Meta]).collect(),
+            1 => (0..shape.data_servers).map(NodeName::Data).collect(),
+            _ => {
+                let first = data(rng, shape);
+                vec![NodeName::Data(first), NodeName::Data(other(rng, shape, first))]
+            }
+        };
+        let apart_ms = [1, 100, 2_000][rng.usize(0..3)];
+        for node in nodes {
+            let fault = Fault::PowerCut { node, down_ms: away(rng, shape) };
+            faults.push(PlannedFault { at_ms: at_ms + rng.u32(0..apart_ms), fault });
+        }
+        at_ms += rng.u32(4_000..MEND_MS);
     }
     faults
 }
