@@ -270,6 +270,8 @@ pub enum What {
         until: Duration,
         /// What it sends may still arrive when it has given up.
         late: bool,
+        /// It is only that something is wrong with one data server.
+        one_data_server: bool,
     },
     /// From now on something is wrong with a node, or with the way between two of
     /// them.

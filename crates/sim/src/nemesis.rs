@@ -146,6 +146,18 @@ fn trouble(fault: &Fault) -> Option<(Option<u8>, Duration)> {
     }
 }
 
+/// A data server that the metadata server does not hear of serves no copies.
+fn unheard(fault: &Fault) -> Option<(Option<u8>, Duration)> {
+    let ends = |a: NodeName, b: NodeName| {
+        matches!((a, b), (NodeName::Meta, NodeName::Data(_)) | (NodeName::Data(_), NodeName::Meta))
+    };
+    match *fault {
+        Fault::Partition { a, b, ms: time, .. } if ends(a, b) => Some((None, ms(time))),
+        Fault::Slow { a, b, extra_ms, ms: time } if ends(a, b) => Some((None, ms(time + extra_ms))),
+        _ => None,
+    }
+}
+
 fn ms(ms: u32) -> Duration {
     Duration::from_millis(ms.into())
 }
@@ -319,11 +331,15 @@ impl Nemesis {
             let (node, peer, until) = (node.into(), peer.map(Node::from), now + time);
             cluster.shared.record_at(now, What::Ill { node, peer, until });
         }
-        if let Some((client, time)) = trouble(&fault) {
+        let without_lease = cluster.shared.plan.shape.is_mirrored().then(|| unheard(&fault));
+        if let Some((client, time)) = trouble(&fault).or(without_lease.flatten()) {
             let shape = &cluster.shared.plan.shape;
             let after = ms(2 * shape.lease_ms + shape.request_timeout_ms) + RECOVERY;
             let until = now + time + after;
-            cluster.shared.record_at(now, What::Trouble { client, until, late: is_late(&fault) });
+            let late = is_late(&fault);
+            let one_data_server = client.is_none() && late;
+            let trouble = What::Trouble { client, until, late, one_data_server };
+            cluster.shared.record_at(now, trouble);
         }
         match fault {
             Fault::Kill { node, down_ms } => {

@@ -6,7 +6,7 @@ use super::Violation;
 use super::data::FileFacts;
 use super::health::Health;
 use crate::history::{Call, History, Outcome, Position, What};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Until a client that was told of another way has gone it.
@@ -27,8 +27,6 @@ pub struct Times {
 /// Judges every call on files all of whose columns have several copies.
 pub fn judge(history: &History, files: &[FileFacts], times: Times) -> Vec<Violation> {
     let health = Health::of(history);
-    let columns: Vec<BTreeSet<&Vec<u8>>> =
-        files.iter().map(|facts| facts.nodes_of_cells.iter().collect()).collect();
     // A client may give a lease up only when it has written back: twice that.
     let limit = 2 * times.detection + FEW_SECONDS;
     let mut begun: BTreeMap<u32, (Position, u8, &Call)> = BTreeMap::new();
@@ -51,9 +49,7 @@ pub fn judge(history: &History, files: &[FileFacts], times: Times) -> Vec<Violat
                     _ => None,
                 };
                 let Some(failed) = failed else { continue };
-                let served = columns[usize::from(file)]
-                    .iter()
-                    .all(|nodes| nodes.len() > 1 && health.is_served(nodes, span));
+                let served = files[usize::from(file)].are_served(&health, span);
                 if !served || health.is_troubled(times.recovery, span) {
                     continue;
                 }

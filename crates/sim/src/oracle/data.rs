@@ -5,9 +5,10 @@
 use super::data_cell::{CellOp, CellRun, Fate, Step};
 use super::data_ops::{Action, Asked, Op, Told, asked_of};
 use super::health::Health;
-use super::{Verdict, Violation, appends, trouble_of};
+use super::{Verdict, Violation, appends, trouble_unless};
 use crate::history::{Call, Entry, History, Node, Outcome, Position, TORN, What, tag_of_record};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
 
 /// No position: never.
 pub(super) const NEVER: Position = Position::MAX;
@@ -23,6 +24,14 @@ pub struct FileFacts {
     pub nodes_of_cells: Vec<Vec<u8>>,
     /// Whether it begins empty and is only appended to.
     pub log: bool,
+}
+
+impl FileFacts {
+    /// Whether a server of each column must have served it all the time.
+    pub(super) fn are_served(&self, health: &Health, span: (Duration, Duration)) -> bool {
+        let columns: BTreeSet<&Vec<u8>> = self.nodes_of_cells.iter().collect();
+        columns.iter().all(|nodes| nodes.len() > 1 && health.is_served(nodes, span))
+    }
 }
 
 /// What is known of the clients.
@@ -65,7 +74,9 @@ fn judge_file(
     let mut happened = Happened {
         crashes: crashes_of(history, facts.log.then_some(file)),
         doubtful: doubtful_cuts(history, ops),
-        trouble: (0..clients.len() as u8).map(|client| trouble_of(history, client)).collect(),
+        trouble: (0..clients.len() as u8)
+            .map(|client| trouble_unless(history, client, &|span| facts.are_served(health, span)))
+            .collect(),
     };
     let all = happened.crashes.clone();
     let mut judged = HashSet::new();

@@ -84,6 +84,30 @@ fn two_machines_one_after_the_other_may_forget_what_was_not_synced() {
 }
 
 #[test]
+fn what_a_client_holds_back_is_not_lost_for_one_data_server() {
+    let lost = |others_ill: bool| {
+        Story::told(|s| {
+            if others_ill {
+                s.ill(B, None, 10);
+            }
+            let until = s.now() + Duration::from_secs(9);
+            s.ill_while(A, None, 5_000);
+            s.push(What::Trouble { client: None, until, late: true, one_data_server: true });
+            s.write(0);
+            s.read(1, None);
+            let sync = s.begin_sync(0);
+            s.fails(sync, ErrorKind::LeaseLost);
+        })
+    };
+    let client = ClientFacts { write_behind: true, leases: true, keeps_pages: false };
+    let is_good = |history: &History| {
+        judge(history, &files(), &[client.clone(), client.clone()]).violations.is_empty()
+    };
+    assert!(!is_good(&lost(false)));
+    assert!(is_good(&lost(true)));
+}
+
+#[test]
 fn a_server_that_was_away_is_not_taken_for_one_that_has_everything() {
     let history = Story::told(|s| {
         s.ill(A, None, 10);
