@@ -337,7 +337,9 @@ impl Nemesis {
             let after = ms(2 * shape.lease_ms + shape.request_timeout_ms) + RECOVERY;
             let until = now + time + after;
             let late = is_late(&fault);
-            let one_data_server = client.is_none() && late;
+            // That a disk is full is told to clients, whoever else has room.
+            let is_full = matches!(fault, Fault::DiskFull { .. });
+            let one_data_server = client.is_none() && late && !is_full;
             let trouble = What::Trouble { client, until, late, one_data_server };
             cluster.shared.record_at(now, trouble);
         }

@@ -138,8 +138,8 @@ fn judge(
         let ms = |ms: u32| Duration::from_millis(ms.into());
         let detection = ms(plan.shape.target_timeout_ms);
         let recovery = RECOVERY + 2 * detection + ms(2 * plan.shape.lease_ms + plan.shape.grace_ms);
-        let times = available::Times { detection, recovery };
-        report.violations.extend(available::judge(history, files, times));
+        let expected = available::Expected { leases, detection, recovery };
+        report.violations.extend(available::judge(history, files, expected));
     }
 }
 

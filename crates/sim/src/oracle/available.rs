@@ -8,15 +8,18 @@ use super::health::Health;
 use crate::history::{Call, History, Outcome, Position, What};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use weir_types::ErrorKind;
 
 /// Until a client that was told of another way has gone it.
 const FEW_SECONDS: Duration = Duration::from_secs(5);
 /// Violations told of one run.
 const MAX_VIOLATIONS: usize = 3;
 
-/// How long things take.
+/// What may be expected of a cluster.
 #[derive(Clone, Copy, Debug)]
-pub struct Times {
+pub struct Expected {
+    /// Clients hold leases: otherwise a write may meet a cut of another client.
+    pub leases: bool,
     /// Until a data server that is silent counts as away.
     pub detection: Duration,
     /// Until everybody has leases and servers again after trouble with clients or
@@ -25,10 +28,10 @@ pub struct Times {
 }
 
 /// Judges every call on files all of whose columns have several copies.
-pub fn judge(history: &History, files: &[FileFacts], times: Times) -> Vec<Violation> {
+pub fn judge(history: &History, files: &[FileFacts], expected: Expected) -> Vec<Violation> {
     let health = Health::of(history);
     // A client may give a lease up only when it has written back: twice that.
-    let limit = 2 * times.detection + FEW_SECONDS;
+    let limit = 2 * expected.detection + FEW_SECONDS;
     let mut begun: BTreeMap<u32, (Position, u8, &Call)> = BTreeMap::new();
     let mut violations = Vec::new();
     for (position, entry) in history.entries.iter().enumerate() {
@@ -42,6 +45,13 @@ pub fn judge(history: &History, files: &[FileFacts], times: Times) -> Vec<Violat
                 let span = (history.entries[from].at, entry.at);
                 let took = span.1 - span.0;
                 let failed = match outcome {
+                    // One that is full can still be read.
+                    Outcome::Unknown(error) if error.kind == ErrorKind::NoSpace => continue,
+                    Outcome::Unknown(error)
+                        if error.kind == ErrorKind::Stale && !expected.leases =>
+                    {
+                        continue;
+                    }
                     Outcome::Unknown(error) => {
                         Some(format!("failed with {:?}: {error}", error.kind))
                     }
@@ -50,7 +60,7 @@ pub fn judge(history: &History, files: &[FileFacts], times: Times) -> Vec<Violat
                 };
                 let Some(failed) = failed else { continue };
                 let served = files[usize::from(file)].are_served(&health, span);
-                if !served || health.is_troubled(times.recovery, span) {
+                if !served || health.is_troubled(expected.recovery, span) {
                     continue;
                 }
                 let what = format!(

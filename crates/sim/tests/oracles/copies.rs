@@ -3,7 +3,7 @@
 use super::story::Story;
 use std::time::Duration;
 use weir_sim::history::{Call, History, Node, Outcome, What};
-use weir_sim::oracle::available::{self, Times};
+use weir_sim::oracle::available::{self, Expected};
 use weir_sim::oracle::data::{ClientFacts, FileFacts, judge};
 use weir_types::ErrorKind;
 
@@ -20,8 +20,9 @@ fn is_safe(history: &History) -> bool {
 }
 
 fn is_available(history: &History) -> bool {
-    let times = Times { detection: Duration::from_secs(2), recovery: Duration::from_secs(4) };
-    available::judge(history, &files(), times).is_empty()
+    let (detection, recovery) = (Duration::from_secs(2), Duration::from_secs(4));
+    let expected = Expected { leases: true, detection, recovery };
+    available::judge(history, &files(), expected).is_empty()
 }
 
 impl Story {
