@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use weir_host::sync::Mutex;
 use weir_net::{ConnId, LoopHandle, PooledBuf};
-use weir_store::{Object, ReadMode, ReadOutcome, Target};
+use weir_store::{ELSEWHERE, Object, ReadMode, ReadOutcome, Target};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, FsUsage, Generation, ObjectId, Result};
 use weir_wire::data::ObjectStat;
@@ -268,8 +268,13 @@ pub(crate) fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Out
             let object_len = object.map_or(Ok(0), |object| object.align(len, generation))?;
             Ok(Outcome::Reshaped { object_len })
         }
-        Work::NoteGap { object, behind, copy, bytes } => {
-            store.gaps().note(object, behind, copy, &(bytes.0..bytes.1))?;
+        Work::NoteGap { object, behind, copy, bytes, told } => {
+            let (gaps, bytes) = (store.gaps(), bytes.0..bytes.1);
+            match behind == store.id() {
+                true => gaps.note(object, ELSEWHERE, copy, &bytes)?,
+                false if told => gaps.note_told(object, behind, copy, &bytes)?,
+                false => gaps.note(object, behind, copy, &bytes)?,
+            }
             Ok(Outcome::Noted)
         }
         Work::Stat { object: id, of_copies } => {

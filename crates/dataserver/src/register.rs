@@ -11,6 +11,7 @@ use std::time::Duration;
 use weir_host::clock;
 use weir_host::net::Signal;
 use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
+use weir_store::ELSEWHERE;
 use weir_types::{Error, ErrorKind, FsUsage, ObjectId, Result, SessionId, TargetId};
 use weir_wire::Header;
 use weir_wire::frame::VERSION;
@@ -220,7 +221,8 @@ impl Registrar {
     fn gaps(&self, disk: &Disk) -> Vec<(TargetId, u64)> {
         let (own, copies) = (disk.served.id, &self.shared.copies);
         let acting = copies.standings.acting();
-        let mut gaps = disk.store.gaps().counts();
+        let mut gaps = disk.store.gaps().untold();
+        gaps.retain(|(behind, _)| *behind != ELSEWHERE);
         let at = gaps.iter().position(|(behind, _)| *behind == own);
         let noted = at.map_or(0, |at| gaps.swap_remove(at).1);
         match disk.progress.to_be_filled(noted, acting) {

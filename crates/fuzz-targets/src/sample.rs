@@ -311,7 +311,7 @@ sample_struct! {
     Access { target, object, generation, capability, mac, copies, relay }
     CopyAccess { target, mac, filling }
     Relay { by, lacking, alone }
-    NoteGapRequest { target, object, behind, copy, start, end }
+    NoteGapRequest { target, object, behind, copy, start, end, told }
     AlignRequest { access, len }
     Filling { column, copy }
     ObjectLen { len }

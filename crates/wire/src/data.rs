@@ -390,6 +390,8 @@ requests! {
         start: u64,
         /// The first byte after what is lacking.
         end: u64,
+        /// The copy that lacks it has noted that itself.
+        told: bool,
     }
     /// Only between data servers: gives a copy the length of the one that orders
     /// changes, whatever it was, and its fence. One that does not exist is made,

@@ -88,6 +88,8 @@ impl Change {
     pub(crate) fn pieces(&self) -> Vec<(u64, u64)> {
         match (&self.work, self.range()) {
             (Work::Write { pieces, .. }, _) => pieces.clone(),
+            // Its header only.
+            (Work::Fence { .. }, _) => Vec::new(),
             (_, Some(range)) => vec![(range.start, range.end - range.start)],
             (_, None) => Vec::new(),
         }

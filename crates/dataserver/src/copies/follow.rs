@@ -7,6 +7,7 @@ use super::roles::not_current;
 use crate::disk::{Data, Disk, perform};
 use crate::machine::Outcome;
 use crate::service::Shared;
+use weir_store::ELSEWHERE;
 use weir_types::{CopyIndex, Error, ErrorKind, Result};
 use weir_wire::data::Relay;
 
@@ -116,5 +117,7 @@ fn got(disk: &Disk, change: &Change) -> Result<()> {
         _ => change.range(),
     };
     let own = disk.served.id;
-    range.map_or(Ok(()), |range| disk.store.gaps().clear(change.access.object, own, &range))
+    let (Some(range), object) = (range, change.access.object) else { return Ok(()) };
+    disk.store.gaps().clear(object, own, &range)?;
+    disk.store.gaps().clear(object, ELSEWHERE, &range)
 }

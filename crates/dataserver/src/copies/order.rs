@@ -3,17 +3,21 @@
 use super::chain;
 use super::change::{Change, copy_of, others};
 use super::lines::{Line, Parcel, says_nothing};
-use super::roles::Orders;
+use super::push::Push;
+use super::roles::{Orders, not_current};
 use super::turns::UnderWay;
 use crate::disk::{Data, Disk, perform};
-use crate::machine::Outcome;
+use crate::machine::{Outcome, Work};
 use crate::service::Shared;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::plant::{Bug, planted};
+use weir_store::ELSEWHERE;
+use weir_types::limits::BLOCK_BYTES;
 use weir_types::{CopyIndex, Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{NoteGapRequest, Relay};
+use weir_wire::peer::Copies as Column;
 
 /// How long a change may take on all copies: less than clients wait for an answer.
 const ORDER_MS: u64 = 25_000;
@@ -21,6 +25,7 @@ const ORDER_MS: u64 = 25_000;
 const STEP_MS: u64 = 100;
 /// One that cannot be reached for so long is told of to the metadata server.
 const PATIENCE: Duration = Duration::from_secs(2);
+const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Between attempts to reach one.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -70,6 +75,10 @@ pub(super) fn order(
     let mut under_way = copies.begun.begin(own, copies.standings.acting());
     let orders = copies.standings.orders(own, all)?;
     under_way.go_on(orders.epoch);
+    refuse_elsewhere(disk, change, range.as_ref())?;
+    if range.is_none() {
+        bring_all(shared, disk, change, &orders)?;
+    }
     let pledge = match range {
         Some(_) => Some(disk.store.pledge(change.access.object, &change.pieces())?),
         None => None,
@@ -143,8 +152,8 @@ impl<'a> Order<'a> {
             }
             let target = all[to].target;
             tracing::debug!("target {target} does not confirm a change: {error}");
-            // Nobody reads it: it gets what it lacks later.
-            if orders.dispensable.contains(&target) {
+            // Nobody reads it: it gets what it lacks later. Unless it knows better.
+            if orders.dispensable.contains(&target) && error.kind != ErrorKind::NotCurrent {
                 self.note_gap(target)?;
                 relay.lacking.push(target);
                 continue;
@@ -199,7 +208,12 @@ impl<'a> Order<'a> {
         let (copies, all) = (&self.shared.copies, &self.change.access.copies);
         let may = || copies.standings.orders(self.own, all).map(|orders| orders.epoch);
         let (disk, data, work) = (self.disk, &mut *self.data, self.change.work.clone());
-        let result = copies.turns.apply(self.own, may, || perform(&disk.store, work, data));
+        let (change, range) = (self.change, self.range.as_ref());
+        let result = copies.turns.apply(self.own, may, || {
+            let outcome = perform(&disk.store, work, data)?;
+            replaced(disk, change, range)?;
+            Ok(outcome)
+        });
         match result {
             // It has lost its place.
             Err(error) if error.kind == ErrorKind::NotCurrent => Err(error),
@@ -258,7 +272,7 @@ impl<'a> Order<'a> {
                     _ => Ok(false),
                 };
             }
-            self.note_gap(target)?;
+            self.note_told(target)?;
         }
         self.settled = true;
         Ok(true)
@@ -274,7 +288,7 @@ impl<'a> Order<'a> {
             if self.disk.store.gaps().covers(object, target, &range) {
                 orders.lacking.push(target);
             } else if self.tell_gap(at, target).is_ok() {
-                self.note_gap(target)?;
+                self.note_told(target)?;
                 orders.lacking.push(target);
             }
             // Else it gets it now, or is found to be away.
@@ -292,6 +306,7 @@ impl<'a> Order<'a> {
             copy: object.copy,
             start: range.start,
             end: range.end,
+            told: true,
         };
         let lines = &self.shared.copies.lines;
         let wait = lines.wait(PATIENCE.as_millis() as u64);
@@ -306,6 +321,14 @@ impl<'a> Order<'a> {
         self.disk.store.gaps().note(object, behind, CopyIndex(at as u8), range)
     }
 
+    /// As above, of one that knows it.
+    fn note_told(&self, behind: TargetId) -> Result<()> {
+        let Some(range) = &self.range else { return Ok(()) };
+        let at = chain::position(&self.change.access.copies, behind).unwrap_or_default();
+        let object = self.change.access.object;
+        self.disk.store.gaps().note_told(object, behind, CopyIndex(at as u8), range)
+    }
+
     /// Nobody knows who has it. This copy, or another, may have what no other has:
     /// this one is to be brought to what the one has that orders then.
     fn doubt(&self) -> Result<()> {
@@ -314,6 +337,53 @@ impl<'a> Order<'a> {
         let object = self.change.access.object;
         self.disk.store.gaps().note(object, self.own, object.copy, range)
     }
+}
+
+/// What another copy has, and this one lacks, can be replaced in whole blocks only,
+/// until it has come or an administrator has accepted the loss.
+fn refuse_elsewhere(disk: &Disk, change: &Change, range: Option<&Range<u64>>) -> Result<()> {
+    let (Some(range), object) = (range, change.access.object) else { return Ok(()) };
+    if !disk.store.gaps().lacks(object, ELSEWHERE, range) {
+        return Ok(());
+    }
+    let whole = |(start, len): &(u64, u64)| start % BLOCK == 0 && len % BLOCK == 0;
+    match &change.work {
+        Work::Write { pieces, .. } if pieces.iter().all(whole) => Ok(()),
+        _ => {
+            let what = "its last changes are on a copy that is away: bring that one back, or \
+                        accept the loss";
+            Err(not_current(disk.served.id, what))
+        }
+    }
+}
+
+/// What was lacking and has been replaced is lacking no more.
+fn replaced(disk: &Disk, change: &Change, range: Option<&Range<u64>>) -> Result<()> {
+    let (gaps, object) = (disk.store.gaps(), change.access.object);
+    match (&change.work, range) {
+        (Work::Write { pieces, .. }, Some(range)) if gaps.lacks(object, ELSEWHERE, range) => pieces
+            .iter()
+            .try_for_each(|&(start, len)| gaps.clear(object, ELSEWHERE, &(start..start + len))),
+        _ => Ok(()),
+    }
+}
+
+/// Before anything is promised to be durable, all copies get what was put off.
+fn bring_all(shared: &Shared, disk: &Disk, change: &Change, orders: &Orders) -> Result<()> {
+    let access = &change.access;
+    let away: Vec<TargetId> = orders.lacking.iter().chain(&orders.dispensable).copied().collect();
+    for (to, target) in others(&access.copies, disk.served.id, &away) {
+        let Some(lacking) = disk.store.gaps().of(access.object, target) else { continue };
+        let column = Column {
+            copies: access.copies.clone(),
+            generation: access.generation,
+            capability: access.capability.clone(),
+        };
+        let (object, column) = (access.object, &column);
+        let push = Push { shared, disk, object, column, to, pace: &|_| Ok(()) };
+        push.bring(&lacking, &mut Vec::new())?;
+    }
+    Ok(())
 }
 
 /// Whether such an error says that nothing was changed.

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use weir_host::plant::{Bug, planted};
 use weir_layout::{RegionList, segment_offset};
-use weir_store::{Object, RangeSet, ReadMode, ReadOutcome};
+use weir_store::{ELSEWHERE, Object, RangeSet, ReadMode, ReadOutcome};
 use weir_types::limits::{MAX_FILE_BYTES, MAX_STRIPE_UNIT_BYTES};
 use weir_types::{Error, ErrorKind, Generation, ObjectId, Result, StripeMap, TargetId};
 use weir_wire::data::{
@@ -55,7 +55,11 @@ impl Push<'_> {
     /// # Errors
     /// `NotCurrent` if this copy does not order changes, or the other takes none.
     pub(crate) fn bring(&self, lacking: &RangeSet, buffer: &mut Vec<u8>) -> Result<()> {
-        let len = self.align()?;
+        let len = match self.disk.store.gaps().of(self.object, ELSEWHERE) {
+            // It may be longer there.
+            Some(_) => self.check().map(|()| MAX_FILE_BYTES)?,
+            None => self.align()?,
+        };
         let mut unsynced = 0;
         for range in lacking.iter() {
             let (mut at, end) = (range.start, range.end.min(len));
@@ -107,6 +111,20 @@ impl Push<'_> {
         if planted(Bug::ClearGapEarly) {
             return self.disk.store.gaps().clear(self.object, self.behind(), &range);
         }
+        // What this one lacks the other may have.
+        let mut here = RangeSet::default();
+        here.insert(range.clone());
+        if let Some(elsewhere) = self.disk.store.gaps().of(self.object, ELSEWHERE) {
+            elsewhere.iter().for_each(|lacking| here.remove(&lacking));
+        }
+        for part in here.iter() {
+            self.send(part, buffer)?;
+        }
+        self.sent(range);
+        Ok(())
+    }
+
+    fn send(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<()> {
         let object = self.disk.store.object(self.object)?;
         // It may have been cut since.
         let end = object.as_ref().map_or(0, |object| object.len()).min(range.end);
@@ -126,7 +144,6 @@ impl Push<'_> {
             self.write(object, at..hole, buffer)?;
             at = hole;
         }
-        self.sent(range);
         Ok(())
     }
 

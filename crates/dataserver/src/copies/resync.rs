@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_host::net::Signal;
 use weir_host::sync::Mutex;
-use weir_store::Gap;
+use weir_store::{ELSEWHERE, Gap};
 use weir_types::limits::{MAX_FILE_BYTES, MAX_FIND_COPIES};
 use weir_types::{CopyIndex, Epoch, ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::data::NoteGapRequest;
@@ -68,10 +68,11 @@ impl Progress {
         self.state.lock().filled.clone()
     }
 
-    /// Of `count` gaps of this target for itself, those that another copy can fill.
+    /// Gaps of this target that another copy has to fill; `count`, as long as
+    /// nobody has looked under this epoch.
     pub(crate) fn to_be_filled(&self, count: u64, acting: Epoch) -> u64 {
         match self.state.lock().seen {
-            Some((epoch, seen)) if epoch == acting => seen.min(count),
+            Some((epoch, seen)) if epoch == acting => seen,
             _ => count,
         }
     }
@@ -102,11 +103,19 @@ impl Resync {
             if let Err(error) = self.fills() {
                 tracing::debug!("{}: copies to be made: {error}", self.disk.store.name());
             }
+            // What is noted later is noted under a later epoch, or this one is not said.
+            let acting = self.shared.copies.acting();
+            let mut to_be_filled = 0;
             for (behind, _) in self.disk.store.gaps().counts() {
-                if let Err(error) = self.work_off(behind) {
-                    tracing::debug!("{}: gaps of {behind}: {error}", self.disk.store.name());
+                match self.work_off(behind) {
+                    Ok(count) => to_be_filled += count,
+                    Err(error) => {
+                        tracing::debug!("{}: gaps of {behind}: {error}", self.disk.store.name());
+                        to_be_filled += u64::from(behind == self.own());
+                    }
                 }
             }
+            self.disk.progress.state.lock().seen = Some((acting, to_be_filled));
         }
     }
 
@@ -114,11 +123,11 @@ impl Resync {
         self.disk.served.id
     }
 
-    /// Goes through what one target lacks. The first error counts, and does not end
-    /// it: other objects may be on other servers.
-    fn work_off(&mut self, behind: TargetId) -> Result<()> {
-        let acting = self.shared.copies.standings.acting();
-        let (mut after, mut elsewhere, mut result) = (None, 0, Ok(()));
+    /// Goes through what one target lacks; returns the gaps of this one that another
+    /// has to fill before it is online. The first error counts, and does not end it:
+    /// other objects may be on other servers.
+    fn work_off(&mut self, behind: TargetId) -> Result<u64> {
+        let (mut after, mut to_be_filled, mut result) = (None, 0, Ok(()));
         loop {
             let mut page = Vec::new();
             while page.len() < MAX_FIND_COPIES
@@ -133,19 +142,13 @@ impl Resync {
             let columns = self.find(page.iter().map(|gap| gap.object).collect())?;
             for (gap, column) in page.iter().zip(&columns) {
                 match self.gap(behind, gap, column.as_ref()) {
-                    Ok(waits) => elsewhere += u64::from(waits),
+                    Ok(waits) => to_be_filled += u64::from(waits),
                     Err(error) if error.kind == ErrorKind::Interrupted => return Err(error),
-                    Err(error) => {
-                        elsewhere += 1;
-                        result = result.and(Err(error));
-                    }
+                    Err(error) => result = result.and(Err(error)),
                 }
             }
         }
-        if behind == self.own() {
-            self.disk.progress.state.lock().seen = Some((acting, elsewhere));
-        }
-        result
+        result.map(|()| to_be_filled)
     }
 
     fn find(&self, objects: Vec<ObjectId>) -> Result<Vec<Option<Column>>> {
@@ -162,9 +165,10 @@ impl Resync {
     /// Does about one gap what can be done now; whether another copy has to fill it.
     fn gap(&mut self, behind: TargetId, gap: &Gap, column: Option<&Column>) -> Result<bool> {
         let own = self.own();
+        let who = if behind == ELSEWHERE { own } else { behind };
         let place = column.and_then(|column| {
             let at = |target| column.copies.iter().position(|copy| copy.target == target);
-            Some((column, at(own)?, at(behind)?)).filter(|(c, ..)| copies_in(c) > 1)
+            Some((column, at(own)?, at(who)?)).filter(|(c, ..)| copies_in(c) > 1)
         });
         // No file needs it any more, here or there.
         let Some((column, here, there)) = place else {
@@ -177,6 +181,8 @@ impl Resync {
                 self.give_to_others(gap, column, here)?;
                 Ok(false)
             }
+            // Another should order, which has it.
+            Some(orders) if orders == own && behind == ELSEWHERE => Ok(true),
             Some(orders) if orders == own => {
                 let mut buffer = std::mem::take(&mut self.buffer);
                 let (shared, disk) = (&*self.shared, &*self.disk);
@@ -188,7 +194,10 @@ impl Resync {
                 brought.map(|()| false)
             }
             Some(orders) => {
-                self.tell(orders, behind, gap, column, there)?;
+                self.tell(orders, who, gap, column, there)?;
+                if who != own {
+                    self.disk.store.gaps().clear(gap.object, behind, &(0..u64::MAX))?;
+                }
                 Ok(behind == own)
             }
         }
@@ -207,8 +216,11 @@ impl Resync {
                     let object = copy_of(gap.object, at);
                     self.note_at(copy.target, object, (copy.target, at), range.clone())?;
                 }
-                let copy_index = CopyIndex(at as u8);
-                self.disk.store.gaps().note(gap.object, copy.target, copy_index, &range)?;
+                let (gaps, index) = (self.disk.store.gaps(), CopyIndex(at as u8));
+                match away {
+                    true => gaps.note(gap.object, copy.target, index, &range)?,
+                    false => gaps.note_told(gap.object, copy.target, index, &range)?,
+                }
             }
         }
         self.disk.store.gaps().clear(gap.object, self.own(), &(0..u64::MAX))
@@ -236,7 +248,7 @@ impl Resync {
             self.note_at(orders, object, (behind, there), range)?;
         }
         if behind != own {
-            return self.disk.store.gaps().clear(gap.object, behind, &(0..u64::MAX));
+            return Ok(());
         }
         if self.told.len() > MAX_FIND_COPIES * 64 {
             self.told.clear();
@@ -254,7 +266,8 @@ impl Resync {
     ) -> Result<()> {
         let copy = CopyIndex(copy as u8);
         let Range { start, end } = range;
-        let note = NoteGapRequest { target, object, behind, copy, start, end };
+        let told = behind == target || behind == self.own();
+        let note = NoteGapRequest { target, object, behind, copy, start, end, told };
         let lines = &self.shared.copies.lines;
         let wait = lines.wait(NOTE_MS);
         lines.take(target, &wait)?.ask(&wait, (&[], &[]), |parcel| parcel.send(&note))

@@ -64,6 +64,10 @@ impl Map {
     /// `NotCurrent`.
     pub(crate) fn may_read(&self, own: TargetId) -> Result<()> {
         match self.state(own) {
+            // Until then others may take changes without it.
+            TargetState::Online | TargetState::Suspect if !self.is_settled(own) => {
+                Err(not_current(own, "others may not know yet that it is back"))
+            }
             TargetState::Online | TargetState::Suspect => Ok(()),
             TargetState::Syncing => Err(not_current(own, "it is being brought up to date")),
             _ => Err(not_current(own, "the metadata server has given it up, and is asked again")),
@@ -217,7 +221,7 @@ mod tests {
         let states = [(A, Online, 9), (B, Online, 1)];
         assert!(map(9, 8, &states).orders(A, &two).is_err());
         assert!(map(9, 8, &states).orders(B, &two).is_err());
-        map(9, 8, &states).may_read(A).unwrap();
+        assert!(map(9, 8, &states).may_read(A).is_err());
         map(9, 9, &states).orders(A, &two).unwrap();
     }
 

@@ -121,6 +121,8 @@ pub enum Work {
         copy: CopyIndex,
         /// First byte, and the first one after.
         bytes: (u64, u64),
+        /// The copy that lacks it knows.
+        told: bool,
     },
     /// Raise the fence, durably, and ask for the length.
     Fence {

@@ -95,6 +95,8 @@ struct State {
     /// What those who lack it have got, and not made durable. Bounded by what they
     /// lack.
     sent: BTreeMap<(TargetId, ObjectId), RangeSet>,
+    /// What those who lack it have noted themselves. Bounded by what they lack.
+    told: BTreeMap<(TargetId, ObjectId), RangeSet>,
     /// Clears that are not in the table yet.
     clears: usize,
     /// Someone writes to the log.
@@ -113,7 +115,27 @@ struct Batch {
     outcome: Arc<OnceLock<Result<()>>>,
 }
 
+/// Stands for this target where it lacks what another copy has for certain, because
+/// that has said so. What it notes of itself may be had by nobody: it is only not
+/// known to be the same everywhere.
+pub const ELSEWHERE: TargetId = TargetId::NONE;
+
 impl Gaps {
+    /// As [`Gaps::note`], of a copy that has noted it too: it does not serve what it
+    /// lacks. That it has is not remembered beyond a restart.
+    pub fn note_told(
+        &self,
+        object: ObjectId,
+        behind: TargetId,
+        copy: CopyIndex,
+        bytes: &Range<u64>,
+    ) -> Result<()> {
+        self.note(object, behind, copy, bytes)?;
+        let bytes = parts(bytes);
+        self.state.lock().told.entry((behind, object)).or_default().insert(bytes);
+        Ok(())
+    }
+
     /// Notes, durably, that another copy will not have what is going to be
     /// written here. Costs nothing when that is noted already.
     ///
@@ -135,6 +157,8 @@ impl Gaps {
         }
         let mut state = self.state.lock();
         notes.iter().for_each(|note| state.forget_sent(note));
+        // Of an untold gap the whole object counts.
+        notes.iter().for_each(|note| drop(state.told.remove(&(note.behind, note.object))));
         let records: Vec<Record> = notes.iter().filter_map(|note| state.record_of(note)).collect();
         if records.is_empty() {
             return Ok(());
@@ -204,9 +228,10 @@ impl Gaps {
         }
         let state = self.state.lock();
         let file = object.file.0;
-        let unknown = of == self.identity.target
-            && state.table.lost().touches(&(file..file.saturating_add(1)));
-        unknown || state.table.get(of, object).is_some_and(|(_, set)| set.touches(range))
+        let lacks = |of| state.table.get(of, object).is_some_and(|(_, set)| set.touches(range));
+        let own = of == self.identity.target;
+        let unknown = || state.table.lost().touches(&(file..file.saturating_add(1)));
+        lacks(of) || own && (lacks(ELSEWHERE) || unknown())
     }
 
     /// Whether a whole range is noted as lacking.
@@ -243,6 +268,17 @@ impl Gaps {
         } else {
             Ok(())
         }
+    }
+
+    /// Targets that lack something and have not noted it themselves, each with the
+    /// number of objects.
+    pub fn untold(&self) -> Vec<(TargetId, u64)> {
+        let state = self.state.lock();
+        let told = |behind: TargetId, object: ObjectId, set: &RangeSet| {
+            let told = state.told.get(&(behind, object));
+            told.is_some_and(|told| set.iter().all(|range| told.covers(&range)))
+        };
+        state.table.count(|behind, object, set| !told(behind, object, set))
     }
 
     /// Targets that lack something, each with the number of objects.
@@ -377,8 +413,7 @@ impl State {
         if bytes.is_empty() {
             return None;
         }
-        let end = bytes.end.checked_next_multiple_of(PART_BYTES).unwrap_or(u64::MAX);
-        let mut bytes = bytes.start / PART_BYTES * PART_BYTES..end;
+        let mut bytes = parts(bytes);
         let known = self.table.get(*behind, *object);
         // What is being cleared is still in the table, and not for long.
         if self.clears == 0 && known.is_some_and(|(_, set)| set.covers(&bytes)) {
@@ -389,6 +424,12 @@ impl State {
         }
         Some(Record::Note { object: *object, behind: *behind, copy: *copy, bytes })
     }
+}
+
+/// The parts that these bytes touch.
+fn parts(bytes: &Range<u64>) -> Range<u64> {
+    let end = bytes.end.checked_next_multiple_of(PART_BYTES).unwrap_or(u64::MAX);
+    bytes.start / PART_BYTES * PART_BYTES..end
 }
 
 fn is_clear(record: &Record) -> bool {

@@ -110,6 +110,19 @@ impl Table {
         self.behind.iter().map(|(target, objects)| (*target, objects.len() as u64)).collect()
     }
 
+    /// Targets with objects that count, each with their number.
+    pub(super) fn count(
+        &self,
+        counts: impl Fn(TargetId, ObjectId, &RangeSet) -> bool,
+    ) -> Vec<(TargetId, u64)> {
+        let of = |(target, objects): (&TargetId, &Objects)| {
+            let counted =
+                objects.iter().filter(|(object, (_, set))| counts(*target, **object, set));
+            (*target, counted.count() as u64)
+        };
+        self.behind.iter().map(of).filter(|(_, count)| *count > 0).collect()
+    }
+
     pub(super) fn next(&self, behind: TargetId, after: Option<ObjectId>) -> Option<Gap> {
         let objects = self.behind.get(&behind)?;
         let from = after.map_or(Unbounded, Excluded);
