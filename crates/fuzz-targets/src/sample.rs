@@ -415,7 +415,7 @@ sample_struct! {
     FindCopiesRequest { objects }
     Standing { target, state, since }
     HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, interval_ms }
-    RegisterRequest { host, tcp, unix, targets }
+    RegisterRequest { host, tcp, unix, first, targets }
     HeartbeatRequest { acting, targets }
     Peer { entry, ticket }
     FindPeerRequest { target }

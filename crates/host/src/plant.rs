@@ -75,6 +75,10 @@ bugs! {
     SkipReassertLeases = "skip-reassert-leases",
     /// A client believes what it knew of a file or name that it has changed.
     ForgetOwnChange = "forget-own-change",
+    /// The last target that is online is taken away because it lacks something.
+    MarkLastCopy = "mark-last-copy",
+    /// A target is online again while others have noted gaps for it.
+    OnlineTooEarly = "online-too-early",
 }
 
 /// Whether this bug is planted.
