@@ -38,6 +38,8 @@ pub(crate) struct Registrar {
     shutdown: Signal,
     to_remove: VecDeque<(TargetId, ObjectId)>,
     removed: Vec<(TargetId, ObjectId)>,
+    /// No registration of this process was answered yet.
+    first: bool,
     /// The last state that was logged.
     registered: Option<bool>,
 }
@@ -52,7 +54,8 @@ impl Registrar {
         shutdown: Signal,
     ) -> Self {
         let (to_remove, removed) = (VecDeque::new(), Vec::new());
-        Self { shared, metadata, tcp, unix, shutdown, to_remove, removed, registered: None }
+        let (first, registered) = (true, None);
+        Self { shared, metadata, tcp, unix, shutdown, to_remove, removed, first, registered }
     }
 
     /// Stays registered until the server stops.
@@ -93,9 +96,11 @@ impl Registrar {
             host: host_name(),
             tcp: self.tcp.clone(),
             unix: self.unix.clone(),
+            first: self.first,
             targets: self.report(),
         };
         let mut reply = self.exchange(&mut conn, &request)?;
+        self.first = false;
         self.registered = Some(true);
         tracing::info!("registered with metadata server {address}");
         loop {

@@ -310,7 +310,7 @@ sample_struct! {
     WriteFlags { sync, later }
     Access { target, object, generation, capability, mac, copies, relay }
     CopyAccess { target, mac, filling }
-    Relay { by, lacking, alone }
+    Relay { by, lacking, alone, vouched }
     NoteGapRequest { target, object, behind, copy, start, end, told }
     AlignRequest { access, len }
     Filling { column, copy }
@@ -415,7 +415,7 @@ sample_struct! {
     FindCopiesRequest { objects }
     Standing { target, state, since }
     HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, interval_ms }
-    RegisterRequest { host, tcp, unix, targets }
+    RegisterRequest { host, tcp, unix, first, targets }
     HeartbeatRequest { acting, targets }
     Peer { entry, ticket }
     FindPeerRequest { target }

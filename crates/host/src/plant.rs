@@ -89,6 +89,10 @@ bugs! {
     LoseGapLog = "lose-gap-log",
     /// A checkpoint forgets marks of changes that are under way on other copies.
     ForgetPledge = "forget-pledge",
+    /// The last target that is online is taken away because it lacks something.
+    MarkLastCopy = "mark-last-copy",
+    /// A target is online again while others have noted gaps for it.
+    OnlineTooEarly = "online-too-early",
 }
 
 /// Whether this bug is planted.

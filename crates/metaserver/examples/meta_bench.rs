@@ -63,8 +63,13 @@ impl Bench {
                 unreachable: Vec::new(),
             })
             .collect();
-        let register =
-            RegisterRequest { host: "h".into(), tcp: "h:1".into(), unix: String::new(), targets };
+        let register = RegisterRequest {
+            host: "h".into(),
+            tcp: "h:1".into(),
+            unix: String::new(),
+            first: true,
+            targets,
+        };
         bench.send::<RegisterRequest>(Peer::Server(ServerId(1)), &register.to_bytes())?;
         Ok(bench)
     }

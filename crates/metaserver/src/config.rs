@@ -1,7 +1,7 @@
 //! What a metadata server has to be told.
 
 use crate::leases::ranges::MAX_PIECES;
-use crate::machine::Times;
+use crate::machine::{LONG_TICK_MS, Times};
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,9 @@ pub struct MetaServerConfig {
     /// A session ends when it has not been heard of for so long.
     #[serde(default = "default_session_timeout_ms")]
     pub session_timeout_ms: u64,
-    /// A target is offline when it has not been heard of for so long.
+    /// A target is offline when it has not been heard of for so long: found within
+    /// a second more. Data servers serve files with several copies for at most
+    /// four fifths of it without being heard.
     #[serde(default = "default_target_timeout_ms")]
     pub target_timeout_ms: u64,
     /// After a start, clients have so long to say which files they have open;
@@ -137,6 +139,11 @@ impl MetaServerConfig {
                 "`target_timeout_ms` must be at least twice `heartbeat_ms`, which is not 0",
             );
         }
+        // What was sent while the metadata server stood still is not read yet.
+        let shortest_ms = LONG_TICK_MS.saturating_add(self.heartbeat_ms.into());
+        if self.target_timeout_ms < shortest_ms {
+            return bad("`target_timeout_ms` must be at least 2000 more than `heartbeat_ms`");
+        }
         if self.lease_ms < 1000 || self.lease_ms > self.session_timeout_ms {
             return bad("`lease_ms` must be at least 1000, and at most `session_timeout_ms`");
         }
@@ -217,8 +224,10 @@ mod tests {
         good.check().unwrap();
         let named = |config: MetaServerConfig| config.check().unwrap_err().message;
         assert!(named(MetaServerConfig { listen: vec![], ..good.clone() }).contains("listen"));
-        let short = MetaServerConfig { target_timeout_ms: 1500, ..good.clone() };
-        assert!(named(short).contains("target_timeout_ms"));
+        for (target_timeout_ms, heartbeat_ms) in [(900, 500), (2400, 500), (5000, 0)] {
+            let short = MetaServerConfig { target_timeout_ms, heartbeat_ms, ..good.clone() };
+            assert!(named(short).contains("target_timeout_ms"));
+        }
         assert!(named(MetaServerConfig { lease_ms: 40_000, ..good.clone() }).contains("lease_ms"));
         assert!(named(MetaServerConfig { grace_ms: 5_000, ..good.clone() }).contains("grace_ms"));
         assert!(named(MetaServerConfig { session_timeout_ms: 0, ..good }).contains("session"));

@@ -162,6 +162,7 @@ fn register(address: &str, server: u32) -> Result<()> {
         host: "node".into(),
         tcp: "node:7701".into(),
         unix: String::new(),
+        first: true,
         targets: vec![target],
     };
     let header = Header::request(RegisterRequest::OP, conn.next_request_id());

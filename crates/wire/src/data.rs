@@ -114,6 +114,9 @@ records! {
         lacking: Vec<TargetId>,
         /// It only brings this copy up to date: no other is concerned.
         alone: bool,
+        /// What comes is current for certain: the copy that gets it lacks it no
+        /// more, whatever it has noted of itself.
+        vouched: bool,
     }
     /// Length of an object.
     ObjectLen {

@@ -87,6 +87,9 @@ requests! {
         tcp: String,
         /// Path of its Unix socket; may be empty.
         unix: String,
+        /// Its process has just started, and has not been answered yet: it has
+        /// nothing under way, and no lease.
+        first: bool,
         /// Its targets.
         targets: Vec<TargetReport>,
     }

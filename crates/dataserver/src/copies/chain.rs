@@ -46,7 +46,7 @@ mod tests {
 
     fn relay(by: u32, lacking: &[u32]) -> Relay {
         let lacking = lacking.iter().map(|t| TargetId(*t)).collect();
-        Relay { by: TargetId(by), lacking, alone: false }
+        Relay { by: TargetId(by), lacking, alone: false, vouched: false }
     }
 
     #[test]

@@ -103,7 +103,7 @@ fn apply(
             }
         }
         let outcome = perform(&disk.store, change.work.clone(), data)?;
-        if relay.alone {
+        if relay.alone && relay.vouched {
             got(disk, change)?;
         }
         Ok(outcome)

@@ -130,7 +130,8 @@ impl<'a> Order<'a> {
 
     /// Applies it here if that has not been done, and hands it on.
     fn once(&mut self, orders: &Orders) -> Result<Others> {
-        let mut relay = Relay { by: self.own, lacking: orders.lacking.clone(), alone: false };
+        let mut relay =
+            Relay { by: self.own, lacking: orders.lacking.clone(), alone: false, vouched: false };
         let all = &self.change.access.copies;
         loop {
             let to = chain::next(all, self.own, &relay);
@@ -154,7 +155,11 @@ impl<'a> Order<'a> {
             tracing::debug!("target {target} does not confirm a change: {error}");
             // Nobody reads it: it gets what it lacks later. Unless it knows better.
             if orders.dispensable.contains(&target) && error.kind != ErrorKind::NotCurrent {
-                self.note_gap(target)?;
+                // One that is being made is not read before it is whole.
+                match all[to].filling {
+                    true => self.note_told(target)?,
+                    false => self.note_gap(target)?,
+                }
                 relay.lacking.push(target);
                 continue;
             }
@@ -380,7 +385,7 @@ fn bring_all(shared: &Shared, disk: &Disk, change: &Change, orders: &Orders) -> 
             capability: access.capability.clone(),
         };
         let (object, column) = (access.object, &column);
-        let push = Push { shared, disk, object, column, to, pace: &|_| Ok(()) };
+        let push = Push { shared, disk, object, column, to, vouched: true, pace: &|_| Ok(()) };
         push.bring(&lacking, &mut Vec::new())?;
     }
     Ok(())

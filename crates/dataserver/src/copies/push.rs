@@ -36,6 +36,8 @@ pub(crate) struct Push<'a> {
     pub(crate) column: &'a Column,
     /// The position of the other copy.
     pub(crate) to: usize,
+    /// What is here is current for certain.
+    pub(crate) vouched: bool,
     /// Told of the bytes of each step before it is made.
     pub(crate) pace: &'a dyn Fn(u64) -> Result<()>,
 }
@@ -194,6 +196,7 @@ impl Push<'_> {
     }
 
     fn access(&self) -> Access {
+        let vouched = self.vouched;
         let CopyAccess { target, mac, .. } = self.column.copies[self.to];
         Access {
             target,
@@ -202,7 +205,7 @@ impl Push<'_> {
             capability: self.column.capability.clone(),
             mac,
             copies: self.column.copies.clone(),
-            relay: Some(Relay { by: self.own(), lacking: Vec::new(), alone: true }),
+            relay: Some(Relay { by: self.own(), lacking: Vec::new(), alone: true, vouched }),
         }
     }
 

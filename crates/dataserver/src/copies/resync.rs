@@ -184,14 +184,15 @@ impl Resync {
             // Another should order, which has it.
             Some(orders) if orders == own && behind == ELSEWHERE => Ok(true),
             Some(orders) if orders == own => {
-                let mut buffer = std::mem::take(&mut self.buffer);
-                let (shared, disk) = (&*self.shared, &*self.disk);
-                let pace = |bytes| self.pace(bytes);
-                let object = gap.object;
-                let push = Push { shared, disk, object, column, to: there, pace: &pace };
-                let brought = push.bring(&gap.bytes, &mut buffer);
-                self.buffer = buffer;
-                brought.map(|()| false)
+                // Nobody can vouch for what may be different elsewhere.
+                let vouched = self.disk.store.gaps().of(gap.object, own).is_none();
+                self.push(gap, column, there, vouched)?;
+                Ok(false)
+            }
+            // It says itself what is so.
+            Some(orders) if orders == who => {
+                self.disk.store.gaps().clear(gap.object, behind, &(0..u64::MAX))?;
+                Ok(false)
             }
             Some(orders) => {
                 self.tell(orders, who, gap, column, there)?;
@@ -203,27 +204,38 @@ impl Resync {
         }
     }
 
-    /// What this copy has counts: all others are brought to it.
-    fn give_to_others(&self, gap: &Gap, column: &Column, here: usize) -> Result<()> {
+    /// What this copy has counts: all others that are online are brought to it, and
+    /// only then it does.
+    fn give_to_others(&mut self, gap: &Gap, column: &Column, here: usize) -> Result<()> {
         let copies = &self.shared.copies;
         let orders = copies.standings.orders(self.own(), &column.copies)?;
         let others = column.copies.iter().enumerate();
         for (at, copy) in others.filter(|(at, c)| *at != here && c.target != TargetId::NONE) {
+            let away =
+                orders.lacking.contains(&copy.target) || orders.dispensable.contains(&copy.target);
+            if !away {
+                self.push(gap, column, at, false)?;
+                continue;
+            }
+            let index = CopyIndex(at as u8);
             for range in gap.bytes.iter() {
-                let away = orders.lacking.contains(&copy.target)
-                    || orders.dispensable.contains(&copy.target);
-                if !away {
-                    let object = copy_of(gap.object, at);
-                    self.note_at(copy.target, object, (copy.target, at), range.clone())?;
-                }
-                let (gaps, index) = (self.disk.store.gaps(), CopyIndex(at as u8));
-                match away {
-                    true => gaps.note(gap.object, copy.target, index, &range)?,
-                    false => gaps.note_told(gap.object, copy.target, index, &range)?,
-                }
+                self.disk.store.gaps().note(gap.object, copy.target, index, &range)?;
             }
         }
-        self.disk.store.gaps().clear(gap.object, self.own(), &(0..u64::MAX))
+        for range in gap.bytes.iter() {
+            self.disk.store.gaps().clear(gap.object, self.own(), &range)?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, gap: &Gap, column: &Column, to: usize, vouched: bool) -> Result<()> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let (shared, disk, object) = (&*self.shared, &*self.disk, gap.object);
+        let pace = |bytes| self.pace(bytes);
+        let push = Push { shared, disk, object, column, to, vouched, pace: &pace };
+        let brought = push.bring(&gap.bytes, &mut buffer);
+        self.buffer = buffer;
+        brought
     }
 
     /// Tells the copy that orders. What others lack is its business then; what this
@@ -317,7 +329,7 @@ impl Resync {
         if !only_fence {
             let there = at(fill.to).ok_or(ErrorKind::TargetMissing)?;
             let copy = CopyIndex(there as u8);
-            self.disk.store.gaps().note(object, fill.to, copy, &(0..MAX_FILE_BYTES))?;
+            self.disk.store.gaps().note_told(object, fill.to, copy, &(0..MAX_FILE_BYTES))?;
         }
         // From here on nobody changes it who does not know of the new copy.
         let change = fence(column, object, here, fill.generation.max(column.generation));

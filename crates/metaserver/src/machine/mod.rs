@@ -12,11 +12,13 @@ mod counters;
 mod execute;
 mod export;
 mod find_copies;
+mod flapping;
 mod keep;
 mod late;
 mod lease_ops;
 mod lock_ops;
 mod obstacles;
+mod registration;
 mod restrictions;
 mod room;
 mod servers;
@@ -60,8 +62,9 @@ use weir_wire::{Header, Key, SealedTicket, Ticket};
 const ID_BLOCK: u64 = 1 << 17;
 /// The first id of a file after the root's.
 const FIRST_ID: u64 = 2;
-/// A longer time between two ticks means that the process was stopped.
-const LONG_TICK_MS: u64 = 4_000;
+/// A longer time between two ticks (there is one each second) means that the
+/// process was stopped.
+pub(crate) const LONG_TICK_MS: u64 = 2_000;
 /// The most servers that tickets are asked for at once.
 const MAX_TICKETS: usize = 4096;
 
@@ -89,12 +92,12 @@ impl Default for Times {
     fn default() -> Self {
         Self {
             session_timeout_ms: 30_000,
-            target_timeout_ms: 5_000,
+            target_timeout_ms: 4_000,
             grace_ms: 10_000,
             lease_ms: 10_000,
             capability_ms: 3_600_000,
             ticket_ms: 3_600_000,
-            heartbeat_ms: 1_000,
+            heartbeat_ms: 500,
         }
     }
 }

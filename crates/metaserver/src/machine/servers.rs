@@ -17,6 +17,8 @@ use weir_wire::ticket::OF_SERVERS;
 const MAX_REMOVALS: usize = 1024;
 /// Confirmations of removals handled in one transaction.
 const CONFIRM_PAGE: usize = 100;
+/// How often silent targets are looked for while others report.
+const LOOK_FOR_SILENT_MS: u64 = 250;
 /// How soon a data server reports again while there is more to remove.
 const BUSY_HEARTBEAT_MS: u32 = 100;
 
@@ -53,7 +55,7 @@ impl<E: Engine> MetaMachine<E> {
         now: Moment,
     ) -> Result<Reply> {
         if let Some(change) = self.cluster.registration(server, request)? {
-            self.commit_change(change)?;
+            self.commit_change(change, now)?;
             tracing::info!(
                 server = server.0,
                 host = request.host,
@@ -66,8 +68,11 @@ impl<E: Engine> MetaMachine<E> {
                 tracing::warn!(server, target, "a target fails: {trouble}");
             }
         }
-        // It adopts the present epoch with the answer, and has no lease before.
-        self.cluster.acts(server, self.cluster.epoch);
+        if request.first {
+            // It adopts the present epoch with the answer, and has no lease before.
+            self.cluster.acts(server, self.cluster.epoch);
+        }
+        self.cluster.heard(server, &request.targets, request.first, now.monotonic_ms);
         self.report(server, &request.targets, Epoch(0), now)
     }
 
@@ -77,10 +82,14 @@ impl<E: Engine> MetaMachine<E> {
         request: &HeartbeatRequest,
         now: Moment,
     ) -> Result<Reply> {
+        if now.monotonic_ms.saturating_sub(self.cluster.checked_ms) >= LOOK_FOR_SILENT_MS {
+            self.lose_silent_targets(now)?;
+        }
         if let Some(change) = self.cluster.heartbeat(server, &request.targets)? {
-            self.commit_change(change)?;
+            self.commit_change(change, now)?;
         }
         self.cluster.acts(server, request.acting);
+        self.cluster.heard(server, &request.targets, false, now.monotonic_ms);
         self.report(server, &request.targets, request.acting, now)
     }
 
@@ -101,9 +110,9 @@ impl<E: Engine> MetaMachine<E> {
         Ok(Reply::ok(&Peer { entry, ticket }))
     }
 
-    fn commit_change(&mut self, change: Change) -> Result<()> {
+    pub(super) fn commit_change(&mut self, change: Change, now: Moment) -> Result<()> {
         transact(&mut self.engine, |tx| change.put(tx).map_err(fault))?;
-        self.cluster.apply(change);
+        self.cluster.apply(change, now.monotonic_ms);
         let targets = self.cluster.view.targets.iter().map(|t| t.target);
         self.signer.prepare(targets);
         Ok(())
@@ -116,9 +125,8 @@ impl<E: Engine> MetaMachine<E> {
         acting: Epoch,
         now: Moment,
     ) -> Result<Reply> {
-        self.cluster.heard(server, reports, now.monotonic_ms);
-        if let Some(change) = self.cluster.complete() {
-            self.commit_change(change)?;
+        if let Some(change) = self.cluster.judge(now.monotonic_ms) {
+            self.commit_change(change, now)?;
         }
         for report in reports.iter().filter(|report| self.cluster.serves(server, report.target)) {
             for page in report.removed.chunks(CONFIRM_PAGE) {
@@ -131,10 +139,11 @@ impl<E: Engine> MetaMachine<E> {
             MAX_REMOVALS => BUSY_HEARTBEAT_MS.min(self.times.heartbeat_ms),
             _ => self.times.heartbeat_ms,
         };
+        self.cluster.tell(server);
         let (epoch, in_effect) = (self.cluster.epoch, self.cluster.in_effect());
         let standings = if acting < epoch { self.cluster.standings() } else { Vec::new() };
         // Nobody waits for a change longer than need be.
-        let interval_ms = match in_effect < epoch {
+        let interval_ms = match in_effect < epoch || self.cluster.hearsay.is_counting() {
             true => BUSY_HEARTBEAT_MS.min(interval_ms),
             false => interval_ms,
         };
@@ -185,9 +194,10 @@ impl<E: Engine> MetaMachine<E> {
     }
 
     pub(super) fn lose_silent_targets(&mut self, now: Moment) -> Result<()> {
+        self.cluster.checked_ms = now.monotonic_ms;
         let deadline_ms = now.monotonic_ms.saturating_sub(self.times.target_timeout_ms);
         if let Some((change, count)) = self.cluster.lost(deadline_ms) {
-            self.commit_change(change)?;
+            self.commit_change(change, now)?;
             self.counters.targets_lost += count;
             tracing::warn!(count, "targets went offline: no heartbeat");
         }

@@ -294,6 +294,22 @@ pub fn server_id(key: &[u8]) -> Result<ServerId, DecodeError> {
     Ok(server)
 }
 
+/// `u/` target: it was removed from the cluster (an [`weir_types::Epoch`]), and
+/// does not come back under its number.
+pub fn removed_target(target: TargetId) -> Vec<u8> {
+    Build::new(b"u/").u32(target.0).0
+}
+
+/// All targets that were removed.
+pub fn removed_targets() -> Span {
+    all(b"u/")
+}
+
+/// The target of a key made by [`removed_target`].
+pub fn removed_target_id(key: &[u8]) -> Result<TargetId, DecodeError> {
+    server_id(key).map(|server| TargetId(server.0))
+}
+
 /// `k/` client: its [`super::ClientRecord`].
 pub fn client(client: ClientId) -> Vec<u8> {
     Build::new(b"k/").u64(client.0).0

@@ -202,6 +202,7 @@ impl<E: Engine> Cluster<E> {
             host: format!("node-{server}"),
             tcp: format!("10.0.0.{server}:7701"),
             unix: String::new(),
+            first: true,
             targets,
         };
         self.serve(server, &request)
