@@ -38,7 +38,7 @@ const SERVE_SHARE: (u64, u64) = (4, 5);
 
 /// The lease of a data server, milliseconds.
 pub fn serve_ms(target_timeout_ms: u64) -> u32 {
-    u32::try_from(target_timeout_ms * SERVE_SHARE.0 / SERVE_SHARE.1).unwrap_or(u32::MAX)
+    u32::try_from(target_timeout_ms / SERVE_SHARE.1 * SERVE_SHARE.0).unwrap_or(u32::MAX)
 }
 
 /// How often everybody has to say that there are no gaps. A gap may be handed from
