@@ -23,12 +23,15 @@ use weir_wire::meta::{
     ExportPlace, ExportRecord, GetLayoutRequest, ListClientsRequest, SetClientRequest,
     VerifiedMeta, VerifyMetaRequest,
 };
+use weir_wire::targets::{ListTargetsRequest, RemoveTargetRequest, SetTargetRequest, TargetView};
 use weir_wire::{Header, Request};
 
 /// No record of the metadata is longer.
 const MAX_EXPORTED_BYTES: usize = 2 << 20;
 /// No server keeps more clients.
 const MAX_CLIENTS: usize = 65_536;
+/// No cluster has more targets.
+const MAX_TARGETS: usize = 4096 * 1024;
 /// Longest wait between two attempts.
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
@@ -41,6 +44,21 @@ pub struct Administrator {
 }
 
 impl Client {
+    /// All targets as the metadata server sees them, in the order of their numbers.
+    pub fn targets(&self) -> Result<Vec<TargetView>> {
+        let mut all: Vec<TargetView> = Vec::new();
+        loop {
+            let after = all.last().map(|view| view.target);
+            let call = self.inner.session.call(&Context::root(), &ListTargetsRequest { after });
+            let page = call?;
+            let more = !page.end && !page.targets.is_empty();
+            all.extend(page.targets);
+            if !more || all.len() > MAX_TARGETS {
+                return Ok(all);
+            }
+        }
+    }
+
     /// Acts as an administrator.
     ///
     /// # Errors
@@ -116,6 +134,31 @@ impl Administrator {
             all.extend(page.clients);
             if !more || all.len() > MAX_CLIENTS {
                 return Ok(all);
+            }
+        }
+    }
+
+    /// Says whether a target is being drained.
+    ///
+    /// # Errors
+    /// `TargetMissing`.
+    pub fn set_target(&self, target: TargetId, draining: bool) -> Result<()> {
+        self.inner.session.call(&Context::root(), &SetTargetRequest { target, draining })
+    }
+
+    /// Takes a target out of the cluster for good. `force`: though files have copies
+    /// there, which are lost. Returns how many had.
+    ///
+    /// # Errors
+    /// `TargetMissing`; `Busy` if it is in use.
+    pub fn remove_target(&self, target: TargetId, force: bool) -> Result<u64> {
+        let mut place = None;
+        loop {
+            let request = RemoveTargetRequest { target, force, place };
+            let step = self.inner.session.call(&Context::root(), &request)?;
+            match step.next {
+                None => return Ok(step.files),
+                next => place = next,
             }
         }
     }

@@ -45,6 +45,10 @@ use weir_wire::peer::{
     Copies, Fill, FindCopiesRequest, FindPeerRequest, HeartbeatReply, HeartbeatRequest, Peer,
     RegisterRequest, TargetReport,
 };
+use weir_wire::targets::{
+    ListTargetsRequest, Removal, RemovalPlace, RemoveTargetRequest, SetTargetRequest, TargetPage,
+    TargetView,
+};
 use weir_wire::ticket::{SealedTicket, Ticket};
 use weir_wire::{Key, Mac};
 
@@ -406,6 +410,16 @@ sample_struct! {
     ClientPage { clients, end }
     SetClientRequest { info }
     ListClientsRequest { after }
+    TargetView {
+        target, server, host, state, suspect, draining, since_ms, silent_ms, held_ms, usage,
+        behind, trouble
+    }
+    TargetPage { targets, end }
+    RemovalPlace { key, last, files }
+    Removal { files, next }
+    ListTargetsRequest { after }
+    SetTargetRequest { target, draining }
+    RemoveTargetRequest { target, force, place }
     TargetEntry { target, state, since, draining, usage }
     ServerEntry { server, host, tcp, unix, targets }
     ClusterMap { epoch, servers }

@@ -15,6 +15,7 @@ use weir_wire::map::ClusterMap;
 use weir_wire::message::Op;
 use weir_wire::meta::*;
 use weir_wire::peer::*;
+use weir_wire::targets::{ListTargetsRequest, RemoveTargetRequest, SetTargetRequest};
 
 /// A decoder under test.
 #[derive(Clone, Copy, Debug)]
@@ -217,6 +218,9 @@ targets! {
         verify_meta_request / verify_meta_reply: VerifyMetaRequest;
         set_client_request / set_client_reply: SetClientRequest;
         list_clients_request / list_clients_reply: ListClientsRequest;
+        list_targets_request / list_targets_reply: ListTargetsRequest;
+        set_target_request / set_target_reply: SetTargetRequest;
+        remove_target_request / remove_target_reply: RemoveTargetRequest;
     }
     others {
         frame_header: frames::header, frames::header_example;

@@ -160,6 +160,12 @@ ops! {
     SetClient = 0x244, "set_client";
     /// A page of the clients that something is kept of (administrators).
     ListClients = 0x245, "list_clients";
+    /// A page of the targets, as people see them.
+    ListTargets = 0x248, "list_targets";
+    /// Says whether a target is being drained (administrators).
+    SetTarget = 0x249, "set_target";
+    /// Takes a target out of the cluster (administrators).
+    RemoveTarget = 0x24a, "remove_target";
     /// A data server presents itself.
     Register = 0x300, "register";
     /// A data server lives; it learns what to remove.

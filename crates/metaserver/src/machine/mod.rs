@@ -17,6 +17,7 @@ mod keep;
 mod late;
 mod lease_ops;
 mod lock_ops;
+mod membership;
 mod obstacles;
 mod registration;
 mod restrictions;
@@ -55,6 +56,7 @@ use weir_wire::meta::{
     AdminCapabilityRequest, CountOpensRequest, ExportMetaRequest, GetMapRequest, GetTicketsRequest,
     ListClientsRequest, MetaPrefix, SetClientRequest, VerifyMetaRequest,
 };
+use weir_wire::targets::ListTargetsRequest;
 use weir_wire::{Header, Key, SealedTicket, Ticket};
 
 /// Ids reserved at a time: more than are used while a reservation becomes
@@ -410,6 +412,18 @@ impl<E: Engine> MetaMachine<E> {
             Op::ListClients => {
                 let after = request::<ListClientsRequest>(rest)?.after;
                 Reply::ok(&self.list_clients(client, after)?)
+            }
+            Op::ListTargets => {
+                let after = request::<ListTargetsRequest>(rest)?.after;
+                Reply::ok(&self.list_targets(after, now))
+            }
+            Op::SetTarget => {
+                self.set_target(client, &request(rest)?, now)?;
+                return Ok(self.after_sync(Reply::ok(&())));
+            }
+            Op::RemoveTarget => {
+                let removal = self.remove_target(client, &request(rest)?, now)?;
+                return Ok(self.after_sync(Reply::ok(&removal)));
             }
             Op::SyncMeta => {
                 return Ok(self.after_sync(Reply::ok(&())));

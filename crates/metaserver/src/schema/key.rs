@@ -92,6 +92,11 @@ pub fn segments(file: FileId, list: u32, start: u64) -> Vec<u8> {
     Build::new(b"s/").u64(file.0).u32(list).u64(!start).0
 }
 
+/// All pages of segments of all files.
+pub fn all_segments() -> Span {
+    all(b"s/")
+}
+
 /// All pages of a list of segments, the last page first.
 pub fn segments_of(file: FileId, list: u32) -> Span {
     let prefix = Build::new(b"s/").u64(file.0).u32(list).0;
