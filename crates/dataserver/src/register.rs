@@ -226,11 +226,13 @@ impl Registrar {
     fn gaps(&self, disk: &Disk) -> Vec<(TargetId, u64)> {
         let (own, copies) = (disk.served.id, &self.shared.copies);
         let acting = copies.standings.acting();
+        // One more for all that is not known; first, since it becomes gaps.
+        let unknown = u64::from(disk.store.gaps().lost());
         let mut gaps = disk.store.gaps().untold();
         gaps.retain(|(behind, _)| *behind != ELSEWHERE);
         let at = gaps.iter().position(|(behind, _)| *behind == own);
         let noted = at.map_or(0, |at| gaps.swap_remove(at).1);
-        match disk.progress.to_be_filled(noted, acting) {
+        match disk.progress.to_be_filled(noted, acting) + unknown {
             0 => {}
             count => gaps.push((own, count)),
         }

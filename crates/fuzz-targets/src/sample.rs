@@ -42,8 +42,8 @@ use weir_wire::meta::{
     TruncateDoneRequest, UnlinkRequest, VerifiedMeta, VerifyMetaRequest, WrittenColumns, XattrMode,
 };
 use weir_wire::peer::{
-    Copies, Fill, FindCopiesRequest, FindPeerRequest, HeartbeatReply, HeartbeatRequest, Peer,
-    RegisterRequest, TargetReport,
+    Copies, CopyPage, Fill, FindCopiesRequest, FindPeerRequest, HeartbeatReply, HeartbeatRequest,
+    ListCopiesRequest, Peer, RegisterRequest, TargetReport,
 };
 use weir_wire::targets::{
     ListTargetsRequest, Removal, RemovalPlace, RemoveTargetRequest, SetTargetRequest, TargetPage,
@@ -427,6 +427,8 @@ sample_struct! {
     Fill { from, object, to, generation }
     Copies { copies, generation, capability }
     FindCopiesRequest { objects }
+    CopyPage { objects, next }
+    ListCopiesRequest { target, start, end, after }
     Standing { target, state, since }
     HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, interval_ms }
     RegisterRequest { host, tcp, unix, first, targets }

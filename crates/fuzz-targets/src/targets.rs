@@ -170,6 +170,7 @@ targets! {
         heartbeat_request / heartbeat_reply: HeartbeatRequest;
         find_peer_request / find_peer_reply: FindPeerRequest;
         find_copies_request / find_copies_reply: FindCopiesRequest;
+        list_copies_request / list_copies_reply: ListCopiesRequest;
         align_request / align_reply: AlignRequest;
         note_gap_request / note_gap_reply: NoteGapRequest;
     }

@@ -174,6 +174,8 @@ ops! {
     FindPeer = 0x302, "find_peer";
     /// Where the copies of columns are.
     FindCopies = 0x303, "find_copies";
+    /// A page of the copies that a target should have of some files.
+    ListCopies = 0x304, "list_copies";
 }
 
 /// A message that asks, with the message that answers.

@@ -5,7 +5,7 @@ use crate::data::CopyAccess;
 use crate::map::{ServerEntry, Standing};
 use crate::message::{records, requests};
 use crate::ticket::SealedTicket;
-use weir_types::{Epoch, FsUsage, Generation, ObjectId, TargetId};
+use weir_types::{Epoch, FileId, FsUsage, Generation, ObjectId, TargetId};
 
 records! {
     /// What a target reports.
@@ -49,6 +49,13 @@ records! {
         generation: Generation,
         /// The right to read and write them, for servers.
         capability: Capability,
+    }
+    /// Some of the copies that a target should have.
+    CopyPage {
+        /// At most [`weir_types::limits::MAX_OBJECT_PAGE`], in order; maybe none.
+        objects: Vec<ObjectId>,
+        /// Where to go on; `None` at the end.
+        next: Option<ObjectId>,
     }
     /// Another data server.
     Peer {
@@ -104,6 +111,18 @@ requests! {
     FindCopiesRequest(FindCopies) -> Vec<Option<Copies>> {
         /// At most [`weir_types::limits::MAX_FIND_COPIES`].
         objects: Vec<ObjectId>,
+    }
+    /// A data server has lost what it knew of copies, and asks which it should
+    /// have: those of columns of which there are others.
+    ListCopiesRequest(ListCopies) -> CopyPage {
+        /// A target that it serves.
+        target: TargetId,
+        /// The first file.
+        start: FileId,
+        /// The file behind the last one.
+        end: FileId,
+        /// Those after this one, in the order of their names. It need not exist.
+        after: Option<ObjectId>,
     }
     /// A data server lives.
     HeartbeatRequest(Heartbeat) -> HeartbeatReply {

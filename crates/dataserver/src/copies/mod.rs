@@ -19,6 +19,7 @@ mod change;
 mod follow;
 mod lines;
 mod locks;
+mod lost;
 mod order;
 mod pools;
 mod push;

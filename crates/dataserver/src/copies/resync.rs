@@ -6,6 +6,7 @@
 //! others have the gap.
 
 use super::change::copy_of;
+use super::lost::Search;
 use super::order::order;
 use super::push::{Push, fence};
 use crate::counters::add;
@@ -63,6 +64,11 @@ impl Progress {
         }
     }
 
+    /// There are gaps that nobody has looked at yet.
+    pub(super) fn look_again(&self) {
+        self.state.lock().seen = None;
+    }
+
     /// Copies that have been made.
     pub(crate) fn filled(&self) -> Vec<Fill> {
         self.state.lock().filled.clone()
@@ -84,17 +90,19 @@ fn copies_in(column: &Column) -> usize {
 
 /// The thread of one target.
 pub(crate) struct Resync {
-    shared: Arc<Shared>,
-    disk: Arc<Disk>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) disk: Arc<Disk>,
     shutdown: Signal,
     buffer: Vec<u8>,
     /// Gaps of this copy that were told: to whom, under which epoch.
     told: BTreeMap<ObjectId, (TargetId, Epoch, Vec<Range<u64>>)>,
+    pub(super) search: Search,
 }
 
 impl Resync {
     pub(crate) fn new(shared: Arc<Shared>, disk: Arc<Disk>, shutdown: Signal) -> Self {
-        Self { shared, disk, shutdown, buffer: Vec::new(), told: BTreeMap::new() }
+        let (buffer, told, search) = (Vec::new(), BTreeMap::new(), Search::default());
+        Self { shared, disk, shutdown, buffer, told, search }
     }
 
     /// Until the server stops.
@@ -106,6 +114,11 @@ impl Resync {
             // What is noted later is noted under a later epoch, or this one is not said.
             let acting = self.shared.copies.acting();
             let mut to_be_filled = 0;
+            if self.disk.store.gaps().lost()
+                && let Err(error) = self.look_for_lost()
+            {
+                tracing::debug!("{}: what was lost: {error}", self.disk.store.name());
+            }
             for (behind, _) in self.disk.store.gaps().counts() {
                 match self.work_off(behind) {
                     Ok(count) => to_be_filled += count,
@@ -119,7 +132,7 @@ impl Resync {
         }
     }
 
-    fn own(&self) -> TargetId {
+    pub(super) fn own(&self) -> TargetId {
         self.disk.served.id
     }
 

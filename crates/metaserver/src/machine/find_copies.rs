@@ -4,14 +4,19 @@
 use super::servers::fault;
 use super::{MetaMachine, Moment};
 use crate::ops::columns::{self, Placed};
+use crate::ops::list_copies::{Room, list_copies};
 use crate::signing::Grant;
 use weir_metastore::{Engine, Tx};
-use weir_types::limits::MAX_FIND_COPIES;
+use weir_types::limits::{MAX_COLUMNS, MAX_FIND_COPIES, MAX_OBJECT_PAGE};
 use weir_types::{CopyIndex, Error, ErrorKind, ObjectId, Result, ServerId};
 use weir_wire::Rights;
 use weir_wire::data::CopyAccess;
-use weir_wire::peer::{Copies, FindCopiesRequest};
+use weir_wire::peer::{Copies, CopyPage, FindCopiesRequest, ListCopiesRequest};
 use weir_wire::ticket::OF_SERVERS;
+
+const _: () = assert!(MAX_COLUMNS < MAX_OBJECT_PAGE);
+/// The most records that are read for one page of a list.
+const MAX_LISTED_RECORDS: usize = 1024;
 
 impl<E: Engine> MetaMachine<E> {
     /// The copies of the columns of some objects. The answer has to wait until
@@ -37,6 +42,26 @@ impl<E: Engine> MetaMachine<E> {
             found.push(placed.map(|placed| self.copies(asking, *object, &placed, now)));
         }
         Ok(found)
+    }
+
+    /// A page of the copies that a target should have. Durable as above: what is
+    /// not named is forgotten.
+    ///
+    /// # Errors
+    /// `TargetMissing`: the server does not serve it; `Corrupt`, naming the file.
+    pub(super) fn list_copies(
+        &self,
+        asking: ServerId,
+        request: &ListCopiesRequest,
+    ) -> Result<CopyPage> {
+        let ListCopiesRequest { target, start, end, after } = *request;
+        if !self.cluster.serves(asking, target) {
+            let message = format!("data server {asking} does not serve target {target}");
+            return Err(Error::new(ErrorKind::TargetMissing, message));
+        }
+        let mut tx = Tx::new(&self.engine);
+        let room = Room { objects: MAX_OBJECT_PAGE - MAX_COLUMNS, records: MAX_LISTED_RECORDS };
+        list_copies(&mut tx, target, start..end, after, room).map_err(fault)
     }
 
     fn copies(&self, asking: ServerId, object: ObjectId, placed: &Placed, now: Moment) -> Copies {

@@ -40,6 +40,10 @@ impl<E: Engine> MetaMachine<E> {
                 let found = self.find_copies(server, &request(rest)?, now)?;
                 return Ok(self.after_sync(Reply::ok(&found)));
             }
+            Op::ListCopies => {
+                let page = self.list_copies(server, &request(rest)?)?;
+                return Ok(self.after_sync(Reply::ok(&page)));
+            }
             _ => {
                 let message = format!("data servers do not ask for {}", op.label());
                 return Err(Error::new(ErrorKind::Protocol, message));

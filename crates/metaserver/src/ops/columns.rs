@@ -42,6 +42,36 @@ pub(crate) fn find(tx: &mut Tx<'_>, object: ObjectId) -> Outcome<Option<Placed>>
     Ok(found.filter(has_column).map(|(page, at)| Placed { inode, page, at }))
 }
 
+/// The first page of a list that holds a segment of this number or a later one.
+pub(crate) fn page_from(
+    tx: &mut Tx<'_>,
+    (file, list): (FileId, u32),
+    index: SegmentIndex,
+) -> Outcome<Option<Vec<Segment>>> {
+    let first = layouts::first_page(tx, file, list)?;
+    if first.last().is_some_and(|last| last.index >= index) {
+        return Ok(Some(first));
+    }
+    // Bytes of the file in which it begins, and the best one up to now.
+    let (mut low, mut high) = (first.last().map_or(MAX_FILE_BYTES, Segment::end), MAX_FILE_BYTES);
+    let mut found = None;
+    for _ in 0..MAX_PROBES {
+        if low >= high {
+            break;
+        }
+        let probe = low + (high - low) / 2;
+        let page = layouts::page_at(tx, file, list, probe)?;
+        let Some((page_first, page_last)) = page.first().zip(page.last()) else { break };
+        if page_last.index < index {
+            low = page_last.end().max(probe + 1);
+        } else {
+            high = page_first.start;
+            found = Some(page);
+        }
+    }
+    Ok(found)
+}
+
 /// The page that holds a segment of a list, and its position there.
 fn segment(
     tx: &mut Tx<'_>,

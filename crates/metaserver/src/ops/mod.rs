@@ -25,6 +25,7 @@ pub(crate) mod inodes;
 mod layouts;
 pub mod link;
 pub(crate) mod links;
+pub(crate) mod list_copies;
 pub mod list_xattr;
 pub mod lookup;
 pub mod mkdir;
