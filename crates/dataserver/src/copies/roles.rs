@@ -10,7 +10,7 @@
 //!   another does so when that has lost its lease, and who takes back its place
 //!   waits until everybody acts under a map that says so.
 //! - A follower takes changes only from who is primary under its own map.
-//! - A copy is read only while its target is online.
+//! - A copy is read only while its target is online, and everybody knows it.
 
 use std::collections::BTreeMap;
 use weir_types::{Epoch, Error, ErrorKind, Result, TargetId};
@@ -223,6 +223,7 @@ mod tests {
         assert!(map(9, 8, &states).orders(B, &two).is_err());
         assert!(map(9, 8, &states).may_read(A).is_err());
         map(9, 9, &states).orders(A, &two).unwrap();
+        map(9, 9, &states).may_read(A).unwrap();
     }
 
     #[test]
@@ -264,12 +265,19 @@ mod tests {
                 let at = ids.iter().position(|t| *t == first).unwrap();
                 let lease = maps[old..].iter().all(|m| m[at].1 != Offline);
                 for second in ids.into_iter().filter(|t| *t != first && lease) {
+                    let misses = |orders: &Orders, who: TargetId| {
+                        orders.lacking.contains(&who) || orders.dispensable.contains(&who)
+                    };
+                    let missed = of_old.orders(first, &all).is_ok_and(|o| misses(&o, second));
+                    prop_assert!(
+                        !(missed && of_new.may_read(second).is_ok()),
+                        "{second} is read under {newest}, and misses what {first} orders under {old}"
+                    );
                     let Ok(orders) = of_new.orders(second, &all) else { continue };
                     let both = of_old.orders(first, &all).is_ok();
                     prop_assert!(!both, "{first} under {old}, {second} under {newest}");
-                    let misses = orders.lacking.contains(&first) || orders.dispensable.contains(&first);
                     prop_assert!(
-                        !(misses && of_old.may_read(first).is_ok()),
+                        !(misses(&orders, first) && of_old.may_read(first).is_ok()),
                         "{first} is read under {old}, and misses what {second} orders under {newest}"
                     );
                 }
