@@ -1,0 +1,131 @@
+//! The targets as the mover sees them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use weir_layout::place::FULL_BELOW_BYTES;
+use weir_types::{ServerId, TargetId};
+
+/// What becomes of the copies of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// They stay, and more may come.
+    Takes,
+    /// They stay.
+    Keeps,
+    /// They are to go elsewhere, and can be read meanwhile.
+    Leaves,
+    /// They are given up.
+    Lost,
+}
+
+/// A target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The server that serves it: what fails as one.
+    pub server: ServerId,
+    /// What becomes of its copies.
+    pub fit: Fit,
+    /// Whether what it has is current, and can be read.
+    pub online: bool,
+    /// Free space; `u64::MAX`: not known.
+    pub free_bytes: u64,
+}
+
+/// All targets, and how many copies each has been given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sites {
+    sites: BTreeMap<TargetId, Site>,
+    /// Counted anew when targets come, go or fill up: it is for evenness only.
+    given: BTreeMap<TargetId, u64>,
+}
+
+impl Sites {
+    /// These.
+    pub fn new(sites: BTreeMap<TargetId, Site>) -> Self {
+        Self { sites, given: BTreeMap::new() }
+    }
+
+    /// Takes over how they are now; returns whether that may change what segments need.
+    pub fn update(&mut self, sites: BTreeMap<TargetId, Site>) -> bool {
+        let what = |sites: &BTreeMap<TargetId, Site>| -> Vec<_> {
+            let roomy = |s: &Site| s.free_bytes >= FULL_BELOW_BYTES;
+            sites.iter().map(|(t, s)| (*t, s.server, s.fit, s.online, roomy(s))).collect()
+        };
+        let differs = what(&sites) != what(&self.sites);
+        self.sites = sites;
+        if differs {
+            self.given.clear();
+        }
+        differs
+    }
+
+    /// What becomes of the copies of a target. One that is not known has been removed.
+    pub fn fit(&self, target: TargetId) -> Fit {
+        self.sites.get(&target).map_or(Fit::Lost, |site| site.fit)
+    }
+
+    /// Whether what a target has is current.
+    pub fn is_online(&self, target: TargetId) -> bool {
+        self.sites.get(&target).is_some_and(|site| site.online && site.fit != Fit::Lost)
+    }
+
+    /// The server of a target.
+    pub fn server(&self, target: TargetId) -> Option<ServerId> {
+        self.sites.get(&target).map(|site| site.server)
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = (TargetId, &Site)> {
+        self.sites.iter().map(|(target, site)| (*target, site))
+    }
+
+    /// Whether any copies are to be moved or made elsewhere.
+    pub fn any_goes(&self) -> bool {
+        self.sites.values().any(|site| matches!(site.fit, Fit::Leaves | Fit::Lost))
+    }
+
+    /// Where one more copy may go that is not on `taken`: those on servers without a
+    /// copy if there are any.
+    pub fn candidates(
+        &self,
+        taken: &BTreeSet<TargetId>,
+        servers: &BTreeSet<ServerId>,
+    ) -> Vec<TargetId> {
+        let takes = |(target, site): &(&TargetId, &Site)| {
+            site.fit == Fit::Takes
+                && site.online
+                && site.free_bytes >= FULL_BELOW_BYTES
+                && !taken.contains(target)
+        };
+        let mut found: Vec<(&TargetId, &Site)> = self.sites.iter().filter(takes).collect();
+        let apart = |(_, site): &(&TargetId, &Site)| !servers.contains(&site.server);
+        if found.iter().any(apart) {
+            found.retain(apart);
+        }
+        found.into_iter().map(|(target, _)| *target).collect()
+    }
+
+    /// Whether one of the candidates is on a server without a copy.
+    pub fn can_be_apart(&self, taken: &BTreeSet<TargetId>, servers: &BTreeSet<ServerId>) -> bool {
+        let first = self.candidates(taken, servers).first().copied();
+        first.and_then(|target| self.server(target)).is_some_and(|s| !servers.contains(&s))
+    }
+
+    /// The one of them that has been given least; of several the one that `seed` says.
+    pub fn least_given(&self, among: &[TargetId], seed: u64) -> Option<TargetId> {
+        let given = |target: &TargetId| self.given.get(target).copied().unwrap_or(0);
+        among.iter().copied().min_by_key(|target| (given(target), mixed(seed, *target), *target))
+    }
+
+    /// A copy goes there.
+    pub fn give(&mut self, target: TargetId) {
+        *self.given.entry(target).or_default() += 1;
+    }
+}
+
+/// Spreads equal choices over the targets (SplitMix64).
+fn mixed(seed: u64, target: TargetId) -> u64 {
+    let mut z = seed ^ (u64::from(target.0) << 32 | u64::from(target.0));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
