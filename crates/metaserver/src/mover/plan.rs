@@ -136,6 +136,10 @@ fn improve_column(
 ) -> Found {
     let mut found = Found::default();
     let place = |copy: usize, target| Place { column, copy: CopyIndex(copy as u8), target };
+    while let Some(copy) = superfluous(slots, wish.copies, sites) {
+        found.dropped.push(place(copy, slots[copy].target));
+        slots[copy] = absent();
+    }
     for _ in 0..missing(slots, wish.copies, sites) {
         // A copy that cannot be made now may be later.
         let has_source = slots.iter().any(Slot::is_current);
@@ -153,10 +157,6 @@ fn improve_column(
             Slot { target, filling: true, fit: Some(Fit::Takes), online: sites.is_online(target) };
         sites.give(target);
         found.added.push(place(copy, target));
-    }
-    while let Some(copy) = superfluous(slots, wish.copies, sites) {
-        found.dropped.push(place(copy, slots[copy].target));
-        slots[copy] = absent();
     }
     found.filling = slots.iter().any(|s| s.is_there() && s.filling);
     found.stuck |= slots.iter().any(|s| s.is_there() && !s.is_good()) && !found.filling;
