@@ -17,6 +17,7 @@ mod keep;
 mod late;
 mod lease_ops;
 mod lock_ops;
+mod mover;
 mod obstacles;
 mod registration;
 mod restrictions;
@@ -27,6 +28,7 @@ mod standings;
 mod waiting;
 
 pub use counters::Counters;
+pub use mover::MoverSettings;
 pub use waiting::ParkedTicket;
 
 use crate::open_files::OpenFiles;
@@ -37,6 +39,7 @@ use cluster::Cluster;
 use execute::Done;
 use lease_ops::Leases;
 use lock_ops::LockTable;
+use mover::Mover;
 use sessions::{MAX_SESSIONS, Session, Sessions};
 use std::collections::BTreeSet;
 
@@ -193,6 +196,7 @@ pub struct MetaMachine<E: Engine> {
     counters: Counters,
     leases: Leases,
     table: LockTable,
+    mover: Mover,
     nonces: Key,
     nonce_count: u64,
     instance: u64,
@@ -240,6 +244,7 @@ impl<E: Engine> MetaMachine<E> {
             counters: Counters::default(),
             leases: Leases::default(),
             table: LockTable::default(),
+            mover: Mover::default(),
             instance: u64::from_le_bytes(first_eight(&entropy.mac("weir 1 instance", &[]).0)),
             nonces: entropy,
             nonce_count: 0,
@@ -496,6 +501,7 @@ impl<E: Engine> MetaMachine<E> {
         counters.push(("targets_out_of_service".into(), self.cluster.out_of_service()));
         counters.extend(self.leases.list(now.monotonic_ms));
         counters.extend(self.table.list());
+        counters.extend(self.mover.list());
         counters.push(("map_epoch".into(), self.cluster.epoch.0));
         counters.sort();
         ServerStatus {
@@ -532,6 +538,7 @@ impl<E: Engine> MetaMachine<E> {
         self.last_tick_ms = now.monotonic_ms;
         self.exports.forget_old(now.monotonic_ms);
         self.lose_silent_targets(now)?;
+        self.tick_mover(now)?;
         self.expire_sessions(now)?;
         self.tick_leases(now)?;
         self.tick_locks(now);

@@ -53,6 +53,8 @@ pub struct Wish<'a> {
     pub barred: &'a BTreeSet<Place>,
     /// Chooses among equals.
     pub seed: u64,
+    /// When so many copies have been begun or dropped, other columns are left for later.
+    pub most: usize,
 }
 
 /// One place of a column.
@@ -92,7 +94,10 @@ pub fn improve(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict
     for number in 0..segment.columns.len() {
         let column = ColumnIndex(number as u16);
         let mut slots = slots_of(segment, column, wish, sites);
-        let found = improve_column(column, &mut slots, wish, sites);
+        let found = match all.added.len() + all.dropped.len() < wish.most {
+            true => improve_column(column, &mut slots, wish, sites),
+            false => Found::default(),
+        };
         all.added.extend(found.added);
         all.dropped.extend(found.dropped);
         all.filling |= found.filling;

@@ -30,6 +30,23 @@ pub struct Site {
     pub free_bytes: u64,
 }
 
+impl Site {
+    fn has_room(&self) -> bool {
+        self.free_bytes >= FULL_BELOW_BYTES
+    }
+}
+
+/// How targets differ from before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Differs {
+    /// Not so that it matters.
+    Not,
+    /// What could not be done may be possible now.
+    Helps,
+    /// Copies may have to be moved or made.
+    Needs,
+}
+
 /// All targets, and how many copies each has been given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sites {
@@ -45,16 +62,30 @@ impl Sites {
     }
 
     /// Takes over how they are now; returns whether that may change what segments need.
-    pub fn update(&mut self, sites: BTreeMap<TargetId, Site>) -> bool {
-        let what = |sites: &BTreeMap<TargetId, Site>| -> Vec<_> {
-            let roomy = |s: &Site| s.free_bytes >= FULL_BELOW_BYTES;
-            sites.iter().map(|(t, s)| (*t, s.server, s.fit, s.online, roomy(s))).collect()
-        };
-        let differs = what(&sites) != what(&self.sites);
-        self.sites = sites;
-        if differs {
+    pub fn update(&mut self, sites: BTreeMap<TargetId, Site>) -> Differs {
+        let mut differs = Differs::Not;
+        for (target, now) in &sites {
+            let Some(was) = self.sites.get(target) else {
+                differs = Differs::Needs;
+                break;
+            };
+            let went = was.fit != now.fit && matches!(now.fit, Fit::Leaves | Fit::Lost);
+            let fitter = was.fit != now.fit && !went;
+            if went || was.server != now.server {
+                differs = Differs::Needs;
+                break;
+            }
+            if fitter || (now.online && !was.online) || (now.has_room() && !was.has_room()) {
+                differs = Differs::Helps;
+            }
+        }
+        if self.sites.keys().any(|target| !sites.contains_key(target)) {
+            differs = Differs::Needs;
+        }
+        if differs != Differs::Not {
             self.given.clear();
         }
+        self.sites = sites;
         differs
     }
 
@@ -93,7 +124,7 @@ impl Sites {
         let takes = |(target, site): &(&TargetId, &Site)| {
             site.fit == Fit::Takes
                 && site.online
-                && site.free_bytes >= FULL_BELOW_BYTES
+                && site.has_room()
                 && !taken.contains(target)
         };
         let mut found: Vec<(&TargetId, &Site)> = self.sites.iter().filter(takes).collect();

@@ -28,6 +28,7 @@ pub(crate) mod links;
 pub mod list_xattr;
 pub mod lookup;
 pub mod mkdir;
+pub mod move_copies;
 mod names;
 pub mod open;
 pub mod readdir;

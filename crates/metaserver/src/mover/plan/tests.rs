@@ -43,7 +43,7 @@ fn segment(columns: &[&[u32]]) -> Segment {
 
 fn look(segment: &Segment, copies: usize, sites: &mut Sites) -> Verdict {
     let (relieved, barred) = Default::default();
-    improve(segment, &Wish { copies, relieved: &relieved, barred: &barred, seed: 7 }, sites)
+    improve(segment, &Wish { copies, relieved: &relieved, barred: &barred, seed: 7, most: usize::MAX }, sites)
 }
 
 fn change(verdict: Verdict) -> Change {
@@ -127,7 +127,7 @@ fn an_old_object_of_the_same_name_is_not_taken_for_the_new_one() {
     let place = |copy| Place { column: ColumnIndex(0), copy: CopyIndex(copy), target: TargetId(1) };
     let (relieved, barred) = (BTreeSet::new(), BTreeSet::from([place(0), place(1)]));
     let from = segment(&[&[NONE, 0]]);
-    let wish = Wish { copies: 2, relieved: &relieved, barred: &barred, seed: 1 };
+    let wish = Wish { copies: 2, relieved: &relieved, barred: &barred, seed: 1, most: 9 };
     let change = change(improve(&from, &wish, &mut sites));
     assert_eq!(targets(&change.segment), [[NONE, 0, 1]]);
 }
@@ -139,7 +139,7 @@ fn what_a_lost_target_had_goes_evenly_to_all_others() {
     let mut got = BTreeMap::<TargetId, u64>::new();
     for file in 0..900 {
         let (relieved, barred) = Default::default();
-        let wish = Wish { copies: 2, relieved: &relieved, barred: &barred, seed: file };
+        let wish = Wish { copies: 2, relieved: &relieved, barred: &barred, seed: file, most: 9 };
         let other = 1 + (file % 9) as u32;
         let change = change(improve(&segment(&[&[0, other]]), &wish, &mut sites));
         *got.entry(change.added[0].target).or_default() += 1;

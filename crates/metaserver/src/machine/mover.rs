@@ -1,0 +1,286 @@
+//! The mover in the metadata server: finds the files whose copies are not as they are
+//! wished, changes their layouts, and has the copies filled.
+//!
+//! All that it does is in the layouts; what is in memory says only where to look, and
+//! is found again by a look at all files after a start.
+//!
+//! Invariants
+//! - A layout changes only when nobody has leases of the file, and leases are granted
+//!   again when the change is durable: so no write goes by the old one.
+//! - Copies are filled, and dropped copies removed, only by layouts that are durable.
+//! - The files that are worked on, and the copies that are filled, are bounded.
+
+use super::servers::fault;
+use super::{MetaMachine, Moment};
+use crate::mover::away::Away;
+use crate::mover::progress::Progress;
+use crate::mover::sites::{Differs, Sites};
+use crate::ops::move_copies::{self, Filled, Look, Means, Relieved};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use weir_metastore::{Engine, Sequence, Tx, transact};
+use weir_types::{FileId, Generation, ObjectId, Result, ServerId, TargetId};
+use weir_wire::peer::{Fill, TargetReport};
+
+mod look;
+mod visit;
+
+pub use look::Survey;
+use look::Walk;
+pub(super) use visit::MOVER;
+use visit::Visit;
+
+/// While so many files wait to be worked on no others are looked for.
+const MAX_QUEUE: usize = 256;
+/// The most files that wait; for more, all are looked at again.
+const MAX_QUEUED: usize = 16_384;
+/// Copies looked after at each tick: whether they are still to be filled.
+const CHECKS_PER_TICK: usize = 64;
+/// A file that could not be worked on is tried again after so long, by a look at all.
+const RETRY_MS: u64 = 30_000;
+
+/// How the mover works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoverSettings {
+    /// What has been away for so long is made anew elsewhere; 0: never.
+    pub rebuild_after_ms: u64,
+    /// Copies that one data server fills at a time.
+    pub rebuild_concurrency: u32,
+}
+
+impl Default for MoverSettings {
+    fn default() -> Self {
+        Self { rebuild_after_ms: 600_000, rebuild_concurrency: 64 }
+    }
+}
+
+/// A copy that is being filled.
+#[derive(Debug)]
+struct Job {
+    copy: Filled,
+    generation: Generation,
+    /// Ordered only when this is durable.
+    since: Sequence,
+}
+
+/// What is to be done, and what is under way.
+#[derive(Debug, Default)]
+pub(super) struct Mover {
+    settings: MoverSettings,
+    away: Away,
+    pub sites: Sites,
+    pub relieved: Relieved,
+    jobs: BTreeMap<ObjectId, Job>,
+    /// From which byte on a file is looked at again when its copies are filled.
+    resume: BTreeMap<FileId, u64>,
+    queue: VecDeque<(FileId, u64)>,
+    queued: BTreeSet<FileId>,
+    visits: BTreeMap<super::ParkedTicket, Visit>,
+    /// Counts what is to be done.
+    survey: Option<(Walk, Survey)>,
+    /// Finds what is to be done.
+    search: Option<Walk>,
+    /// Look at all files once more after that.
+    again: bool,
+    /// Something could not be done for want of targets.
+    left: bool,
+    /// Clients have said what they hold, so that it can be asked for.
+    begun: bool,
+    retry_at_ms: Option<u64>,
+    /// The last job that was looked after.
+    checked: Option<ObjectId>,
+    pub counted: Survey,
+    pub progress: Progress,
+}
+
+impl Mover {
+    /// Whether one of its own transactions can be run now.
+    pub fn has_work(&self) -> bool {
+        let searching = self.search.is_some() && self.queue.len() < MAX_QUEUE;
+        let visiting = !self.queue.is_empty() && self.has_room();
+        self.begun && (self.survey.is_some() || searching || visiting)
+    }
+
+    /// Whether more copies may be begun.
+    fn has_room(&self) -> bool {
+        self.visits.len() < visit::MAX_VISITS && self.jobs.len() < self.most_jobs()
+    }
+
+    fn most_jobs(&self) -> usize {
+        let online = self.sites.all().filter(|(_, site)| site.online);
+        let servers: BTreeSet<ServerId> = online.map(|(_, site)| site.server).collect();
+        servers.len() * self.settings.rebuild_concurrency as usize
+    }
+
+    /// A file may have to be worked on.
+    pub fn enqueue(&mut self, file: FileId, from: u64) {
+        if self.queued.len() >= MAX_QUEUED {
+            self.look_at_all();
+        } else if self.queued.insert(file) {
+            self.queue.push_back((file, from));
+        }
+    }
+
+    /// Takes over what there is to fill in a file.
+    fn adopt(&mut self, filling: Vec<Filled>, generation: Generation, since: Sequence) {
+        for copy in filling {
+            let known = self.jobs.get(&copy.object).is_some_and(|job| job.copy.to == copy.to);
+            if !known {
+                let start = copy.segment_start;
+                let resume = self.resume.entry(copy.object.file).or_insert(start);
+                *resume = start.min(*resume);
+                self.jobs.insert(copy.object, Job { copy, generation, since });
+            }
+        }
+    }
+
+    fn jobs_of(&self, file: FileId) -> impl Iterator<Item = (&ObjectId, &Job)> {
+        self.jobs.range(of_file(file)).take_while(move |(object, _)| object.file == file)
+    }
+
+    /// A copy is not to be filled any more; the file is looked at again when it was
+    /// the last one.
+    fn end_job(&mut self, object: ObjectId) -> Option<Job> {
+        let job = self.jobs.remove(&object)?;
+        if self.jobs_of(object.file).next().is_none() {
+            let from = self.resume.remove(&object.file).unwrap_or(0);
+            self.enqueue(object.file, from);
+        }
+        Some(job)
+    }
+
+    /// Where a copy is filled from: the first that is online.
+    fn source(&self, copy: &Filled) -> Option<TargetId> {
+        copy.sources.iter().copied().find(|target| self.sites.is_online(*target))
+    }
+
+    /// Names and values for people.
+    pub fn list(&self) -> Vec<(String, u64)> {
+        let Survey { copies, bytes, stuck, files, .. } = self.counted;
+        let speed = self.progress.bytes_per_s();
+        let away = self.jobs.values().filter(|job| self.source(&job.copy).is_none()).count();
+        vec![
+            ("mover.bytes_done".into(), self.progress.bytes_done),
+            ("mover.bytes_per_s".into(), speed),
+            ("mover.bytes_to_do".into(), bytes),
+            ("mover.copies_done".into(), self.progress.copies_done),
+            ("mover.copies_to_do".into(), copies),
+            ("mover.expected_s".into(), self.progress.expected_s(bytes)),
+            ("mover.files_looked_at".into(), files),
+            ("mover.filling".into(), self.jobs.len() as u64),
+            ("mover.looking".into(), u64::from(self.survey.is_some() || self.search.is_some())),
+            ("mover.segments_stuck".into(), stuck),
+            ("mover.without_source".into(), away as u64),
+        ]
+    }
+}
+
+fn of_file(file: FileId) -> std::ops::RangeFrom<ObjectId> {
+    let (segment, column, copy) = Default::default();
+    ObjectId { file, segment, column, copy }..
+}
+
+impl<E: Engine> MetaMachine<E> {
+    /// How the mover works from now on.
+    pub fn set_mover(&mut self, settings: MoverSettings) {
+        self.mover.settings = settings;
+    }
+
+    /// About once a second: what targets have become, and whether copies are still to
+    /// be filled.
+    pub(super) fn tick_mover(&mut self, now: Moment) -> Result<()> {
+        let map = self.cluster.map();
+        let after_ms = self.mover.settings.rebuild_after_ms;
+        let sites = self.mover.away.sites(&map, after_ms, now.monotonic_ms);
+        match self.mover.sites.update(sites) {
+            Differs::Needs => self.mover.look_at_all(),
+            Differs::Helps if self.mover.left || self.mover.counted.stuck > 0 => {
+                self.mover.left = false;
+                self.mover.look_at_all();
+            }
+            Differs::Helps | Differs::Not => {}
+        }
+        self.mover.begun |= self.leases.grace.is_none();
+        if self.mover.retry_at_ms.is_some_and(|at_ms| now.monotonic_ms >= at_ms) {
+            self.mover.retry_at_ms = None;
+            self.mover.look_at_all();
+        }
+        self.mover.progress.sample(now.monotonic_ms);
+        // No file has several copies, and all can stay where they are.
+        if !self.cluster.view.mirrored && !self.mover.sites.any_goes() {
+            self.mover.look_at_nothing();
+        }
+        self.check_jobs()
+    }
+
+    /// Forgets copies of files that are gone, or were laid out anew.
+    fn check_jobs(&mut self) -> Result<()> {
+        let after = |object: &ObjectId| self.mover.checked.is_none_or(|last| *object > last);
+        let mut next: Vec<ObjectId> =
+            self.mover.jobs.keys().copied().filter(after).take(CHECKS_PER_TICK).collect();
+        self.mover.checked = next.last().copied();
+        let synced = self.engine.synced();
+        next.retain(|object| self.mover.jobs.get(object).is_some_and(|job| job.since <= synced));
+        for object in next {
+            let Some(job) = self.mover.jobs.get(&object) else { continue };
+            let mut tx = Tx::new(&self.engine);
+            let now = move_copies::still_filling(&mut tx, &job.copy).map_err(fault)?;
+            match now.filter(|now| now.to == job.copy.to) {
+                Some(now) => {
+                    if let Some(job) = self.mover.jobs.get_mut(&object) {
+                        job.copy = now;
+                    }
+                }
+                None => drop(self.mover.end_job(object)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What a server is to fill: copies of columns whose first copy that is there it
+    /// serves.
+    pub(super) fn fills_for(&self, server: ServerId) -> Vec<Fill> {
+        let synced = self.engine.synced();
+        let order = |job: &Job| {
+            let from = self.mover.source(&job.copy)?;
+            let is_its = self.mover.sites.server(from) == Some(server);
+            let (object, to, generation) = (job.copy.object, job.copy.to, job.generation);
+            (is_its && job.since <= synced).then_some(Fill { from, object, to, generation })
+        };
+        let most = self.mover.settings.rebuild_concurrency as usize;
+        self.mover.jobs.values().filter_map(order).take(most).collect()
+    }
+
+    /// A server says which copies it has filled.
+    pub(super) fn take_filled(&mut self, server: ServerId, reports: &[TargetReport]) -> Result<()> {
+        let all = reports.iter().filter(|report| self.cluster.serves(server, report.target));
+        let all: Vec<Fill> = all.flat_map(|report| report.filled.iter().cloned()).collect();
+        for fill in all {
+            let Some(job) = self.mover.jobs.get(&fill.object) else { continue };
+            let is_it = job.copy.to == fill.to && job.generation == fill.generation;
+            if !is_it || !job.copy.sources.contains(&fill.from) {
+                continue;
+            }
+            let copy = job.copy.clone();
+            let (still, _) = transact(&mut self.engine, |tx| {
+                move_copies::filled(tx, &copy).map_err(fault)
+            })?;
+            self.mover.end_job(fill.object);
+            if still {
+                self.mover.progress.copied(copy.bytes);
+                self.mover.counted.done(copy.bytes);
+                if let Some((_, survey)) = &mut self.mover.survey {
+                    survey.done(copy.bytes);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A look at a file that changes nothing.
+    fn look(&mut self, file: FileId, from: u64, scratch: &mut Sites) -> Result<Option<Look>> {
+        let relieved = &self.mover.relieved;
+        let mut means = Means { sites: scratch, relieved, most: usize::MAX };
+        let mut tx = Tx::new(&self.engine);
+        move_copies::look(&mut tx, file, from, &mut means).map_err(fault)
+    }
+}

@@ -1,0 +1,291 @@
+//! Changes where the copies of a file are, a page of its segments at a time: what is to
+//! be done is decided in [`crate::mover::plan`].
+
+use crate::mover::plan::{Change, Place, Verdict, Wish, improve};
+use crate::mover::sites::Sites;
+use crate::ops::{Context, Outcome, inodes, layouts};
+use crate::schema::{self, Inode, RegularFile, key};
+use std::collections::BTreeSet;
+use weir_layout::object_len;
+use weir_metastore::Tx;
+use weir_types::{
+    ColumnIndex, CopyIndex, Epoch, FileId, Generation, ObjectId, Segment, SegmentIndex, TargetId,
+};
+use weir_wire::meta::PendingTruncate;
+
+/// Pages of segments that are looked at in one transaction.
+const MAX_PAGES: usize = 32;
+
+/// Copies that are to go elsewhere because their targets have too much.
+pub type Relieved = BTreeSet<ObjectId>;
+
+/// What plays a part in a change beside the file.
+pub struct Means<'a> {
+    /// The targets.
+    pub sites: &'a mut Sites,
+    /// See [`Relieved`].
+    pub relieved: &'a Relieved,
+    /// When so many copies have been begun or dropped the rest is left for later.
+    pub most: usize,
+}
+
+/// A copy that is being filled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filled {
+    /// Its object.
+    pub object: ObjectId,
+    /// Where it is made.
+    pub to: TargetId,
+    /// Where the others are that are whole, in order.
+    pub sources: Vec<TargetId>,
+    /// Where its segment begins in the file.
+    pub segment_start: u64,
+    /// About so many bytes.
+    pub bytes: u64,
+}
+
+/// What is to be done for a file, from some byte on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// The first byte of the first segment in which something is to be changed.
+    pub change_at: Option<u64>,
+    /// Copies to be made that nobody makes yet, and their bytes.
+    pub missing: (u64, u64),
+    /// Copies that are being filled.
+    pub filling: Vec<Filled>,
+    /// Segments for which nothing can be done now.
+    pub stuck: u64,
+    /// There is more of the file from this byte on.
+    pub next: Option<u64>,
+    /// The file's generation.
+    pub generation: Generation,
+}
+
+/// What a change came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Made {
+    /// All copies of the changed segments that are being filled.
+    pub filling: Vec<Filled>,
+    /// How many were begun.
+    pub added: usize,
+    /// How many went.
+    pub dropped: usize,
+    /// The first byte of the page in which something was changed; there may be more.
+    pub changed_at: Option<u64>,
+    /// The file's generation.
+    pub generation: Generation,
+}
+
+/// Looks at a file from `from` on; `None`: it has no segments. Counts what it would
+/// give in the sites that it is given.
+pub fn look(
+    tx: &mut Tx<'_>,
+    file: FileId,
+    from: u64,
+    means: &mut Means<'_>,
+) -> Outcome<Option<Look>> {
+    let Some(inode) = inodes::find(tx, file)? else { return Ok(None) };
+    let Ok(body) = inodes::regular(&inode) else { return Ok(None) };
+    let mut look = Look { generation: inode.generation, ..Look::default() };
+    let mut from = from;
+    for _ in 0..MAX_PAGES {
+        let (page, more) = layouts::segments_from(tx, file, body.list, from)?;
+        for segment in &page {
+            look_at(tx, (file, &inode, body), segment, means, &mut look)?;
+        }
+        match page.last() {
+            Some(last) if more => from = last.end(),
+            _ => return Ok(Some(look)),
+        }
+    }
+    look.next = Some(from);
+    Ok(Some(look))
+}
+
+fn look_at(
+    tx: &mut Tx<'_>,
+    (file, inode, body): (FileId, &Inode, &RegularFile),
+    segment: &Segment,
+    means: &mut Means<'_>,
+    look: &mut Look,
+) -> Outcome<()> {
+    look.filling.extend(filling(file, inode, segment));
+    match verdict(tx, file, body, segment, (means, usize::MAX))? {
+        Verdict::Fine | Verdict::Filling => {}
+        Verdict::Stuck => look.stuck += 1,
+        Verdict::Change(change) => {
+            look.change_at.get_or_insert(segment.start);
+            let bytes = |place: &Place| bytes_of(inode, segment, place.column);
+            look.missing.0 += change.added.len() as u64;
+            look.missing.1 += change.added.iter().map(bytes).sum::<u64>();
+        }
+    }
+    Ok(())
+}
+
+/// Changes the first page from `from` on that is not as it is wished. Nobody may have
+/// leases of the file: who has written under the old layout is fenced off.
+pub fn change(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    file: FileId,
+    from: u64,
+    means: &mut Means<'_>,
+) -> Outcome<Made> {
+    let mut made = Made::default();
+    let Some(mut inode) = inodes::find(tx, file)? else { return Ok(made) };
+    let Ok(body) = inodes::regular(&inode).cloned() else { return Ok(made) };
+    let epoch = Epoch(body.epoch.0 + 1);
+    let mut page = layouts::page_at(tx, file, body.list, from)?;
+    for position in 0..page.len() {
+        let left = means.most.saturating_sub(made.added + made.dropped);
+        if left == 0 {
+            break;
+        }
+        let old = page[position].clone();
+        let Verdict::Change(change) = verdict(tx, file, &body, &old, (means, left))? else {
+            continue;
+        };
+        note_dropped(tx, ctx, file, &change)?;
+        made.added += change.added.len();
+        made.dropped += change.dropped.len();
+        page[position] = Segment { epoch, ..change.segment };
+        made.filling.extend(filling(file, &inode, &page[position]));
+        made.changed_at = page.first().map(|first| first.start);
+    }
+    if made.changed_at.is_none() {
+        return Ok(made);
+    }
+    // A target that was away may have missed something.
+    if made.added > 0 && !ctx.cluster.mirrored {
+        tx.put(key::MIRRORED, &schema::encode(&Epoch(1)))?;
+        ctx.effects.mirrored = true;
+    }
+    layouts::put_page(tx, file, body.list, &page)?;
+    raise(&mut inode, epoch)?;
+    made.generation = inode.generation;
+    inodes::store(tx, file, &inode)?;
+    Ok(made)
+}
+
+/// Layouts of before are good no more.
+fn raise(inode: &mut Inode, epoch: Epoch) -> Outcome<()> {
+    let generation = Generation(inode.generation.0 + 1);
+    inode.generation = generation;
+    let body = inodes::regular_mut(inode)?;
+    body.epoch = epoch;
+    // A truncation that nobody has finished cuts as before, under the new fence.
+    if let Some(PendingTruncate { size, .. }) = body.pending_truncate {
+        body.pending_truncate = Some(PendingTruncate { generation, size });
+    }
+    Ok(())
+}
+
+/// A copy has been filled: it is as good as the others. Returns whether it still was
+/// to be.
+pub fn filled(tx: &mut Tx<'_>, copy: &Filled) -> Outcome<bool> {
+    let ObjectId { file, segment, column, copy: index } = copy.object;
+    let Some(mut inode) = inodes::find(tx, file)? else { return Ok(false) };
+    let Ok(body) = inodes::regular_mut(&mut inode) else { return Ok(false) };
+    let mut page = layouts::page_at(tx, file, body.list, copy.segment_start)?;
+    let Some(found) = page.iter_mut().find(|s| s.index == segment) else { return Ok(false) };
+    let is_it = found.target(usize::from(column.0), index) == Some(copy.to);
+    if !is_it || !found.is_filling(column, index) {
+        return Ok(false);
+    }
+    body.epoch = Epoch(body.epoch.0 + 1);
+    found.epoch = body.epoch;
+    found.filling.retain(|f| (f.column, f.copy) != (column, index));
+    layouts::put_page(tx, file, body.list, &page)?;
+    inodes::store(tx, file, &inode)?;
+    Ok(true)
+}
+
+/// Whether a copy is still to be filled; `None`: it is not.
+pub fn still_filling(tx: &mut Tx<'_>, copy: &Filled) -> Outcome<Option<Filled>> {
+    let file = copy.object.file;
+    let Some(inode) = inodes::find(tx, file)? else { return Ok(None) };
+    let Ok(body) = inodes::regular(&inode) else { return Ok(None) };
+    let page = layouts::page_at(tx, file, body.list, copy.segment_start)?;
+    let Some(segment) = page.iter().find(|s| s.index == copy.object.segment) else {
+        return Ok(None);
+    };
+    Ok(filling(file, &inode, segment).find(|f| f.object == copy.object))
+}
+
+fn verdict(
+    tx: &mut Tx<'_>,
+    file: FileId,
+    body: &RegularFile,
+    segment: &Segment,
+    (means, most): (&mut Means<'_>, usize),
+) -> Outcome<Verdict> {
+    let of = |copy: u8| object(file, segment.index, ColumnIndex(0), CopyIndex(copy));
+    let last = ObjectId { column: ColumnIndex(u16::MAX), ..of(u8::MAX) };
+    let relieved = means.relieved.range(of(0)..=last).map(|o| (o.column, o.copy)).collect();
+    let mut barred = BTreeSet::new();
+    loop {
+        let copies = usize::from(body.spec.copies.max(1));
+        let seed = file.0 ^ u64::from(segment.index.0) << 48;
+        let wish = Wish { copies, relieved: &relieved, barred: &barred, seed, most };
+        let verdict = improve(segment, &wish, means.sites);
+        let Verdict::Change(change) = &verdict else { return Ok(verdict) };
+        // An object that is still to be removed would take the new one with it.
+        let mut more = Vec::new();
+        for place in &change.added {
+            let object = object(file, segment.index, place.column, place.copy);
+            if tx.get(&key::garbage(place.target, object))?.is_some() {
+                more.push(*place);
+            }
+        }
+        if more.is_empty() {
+            return Ok(verdict);
+        }
+        barred.extend(more);
+    }
+}
+
+/// Objects of copies that went are removed when their targets are there. Of a target
+/// that has been removed nothing is to be had any more.
+fn note_dropped(
+    tx: &mut Tx<'_>,
+    ctx: &Context<'_>,
+    file: FileId,
+    change: &Change,
+) -> Outcome<()> {
+    for place in &change.dropped {
+        if ctx.cluster.targets.iter().any(|t| t.target == place.target) {
+            let object = object(file, change.segment.index, place.column, place.copy);
+            tx.put(&key::garbage(place.target, object), &[])?;
+        }
+    }
+    Ok(())
+}
+
+fn object(file: FileId, segment: SegmentIndex, column: ColumnIndex, copy: CopyIndex) -> ObjectId {
+    ObjectId { file, segment, column, copy }
+}
+
+fn filling<'a>(
+    file: FileId,
+    inode: &'a Inode,
+    segment: &'a Segment,
+) -> impl Iterator<Item = Filled> + 'a {
+    segment.filling.iter().filter_map(move |f| {
+        let column = segment.columns.get(usize::from(f.column.0))?;
+        let whole = |(copy, _): &(CopyIndex, TargetId)| !segment.is_filling(f.column, *copy);
+        Some(Filled {
+            object: object(file, segment.index, f.column, f.copy),
+            to: segment.target(usize::from(f.column.0), f.copy)?,
+            sources: column.copies().filter(whole).map(|(_, target)| target).collect(),
+            segment_start: segment.start,
+            bytes: bytes_of(inode, segment, f.column),
+        })
+    })
+}
+
+/// How much a column holds if it has no holes.
+fn bytes_of(inode: &Inode, segment: &Segment, column: ColumnIndex) -> u64 {
+    let within = inode.size.clamp(segment.start, segment.end()) - segment.start;
+    object_len(segment.stripe(), column, within)
+}
