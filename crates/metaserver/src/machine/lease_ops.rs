@@ -1,9 +1,9 @@
 //! Requests about leases and events, requests that wait, and what of an answer
 //! a client may keep.
 
+use super::mover::MOVER;
 use super::obstacles::{Obstacles, widened};
 use super::servers::fault;
-use super::mover::MOVER;
 use super::waiting::{Asked, Parked, ParkedTicket, Waiting, Waits};
 use super::{Answer, MetaMachine, Moment, Peer, Reply, request};
 use crate::leases::beliefs::Beliefs;

@@ -261,9 +261,8 @@ impl<E: Engine> MetaMachine<E> {
                 continue;
             }
             let copy = job.copy.clone();
-            let (still, _) = transact(&mut self.engine, |tx| {
-                move_copies::filled(tx, &copy).map_err(fault)
-            })?;
+            let (still, _) =
+                transact(&mut self.engine, |tx| move_copies::filled(tx, &copy).map_err(fault))?;
             self.mover.end_job(fill.object);
             if still {
                 self.mover.progress.copied(copy.bytes);

@@ -122,10 +122,7 @@ impl Sites {
         servers: &BTreeSet<ServerId>,
     ) -> Vec<TargetId> {
         let takes = |(target, site): &(&TargetId, &Site)| {
-            site.fit == Fit::Takes
-                && site.online
-                && site.has_room()
-                && !taken.contains(target)
+            site.fit == Fit::Takes && site.online && site.has_room() && !taken.contains(target)
         };
         let mut found: Vec<(&TargetId, &Site)> = self.sites.iter().filter(takes).collect();
         let apart = |(_, site): &(&TargetId, &Site)| !servers.contains(&site.server);

@@ -169,7 +169,7 @@ pub fn change(
 }
 
 /// Layouts of before are good no more.
-fn raise(inode: &mut Inode, epoch: Epoch) -> Outcome<()> {
+pub(crate) fn raise(inode: &mut Inode, epoch: Epoch) -> Outcome<()> {
     let generation = Generation(inode.generation.0 + 1);
     inode.generation = generation;
     let body = inodes::regular_mut(inode)?;
@@ -247,12 +247,7 @@ fn verdict(
 
 /// Objects of copies that went are removed when their targets are there. Of a target
 /// that has been removed nothing is to be had any more.
-fn note_dropped(
-    tx: &mut Tx<'_>,
-    ctx: &Context<'_>,
-    file: FileId,
-    change: &Change,
-) -> Outcome<()> {
+fn note_dropped(tx: &mut Tx<'_>, ctx: &Context<'_>, file: FileId, change: &Change) -> Outcome<()> {
     for place in &change.dropped {
         if ctx.cluster.targets.iter().any(|t| t.target == place.target) {
             let object = object(file, change.segment.index, place.column, place.copy);

@@ -2,10 +2,10 @@
 //! when that is durable leases may be had again.
 
 use super::Means;
+use crate::leases::ranges::whole;
 use crate::machine::servers::fault;
 use crate::machine::waiting::{Asked, Parked, ParkedTicket, Waits};
 use crate::machine::{MetaMachine, Moment};
-use crate::leases::ranges::whole;
 use crate::ops::move_copies::{self, Made};
 use crate::ops::scope::Scope;
 use weir_layout::place::MAX_COPIES;

@@ -43,7 +43,11 @@ fn segment(columns: &[&[u32]]) -> Segment {
 
 fn look(segment: &Segment, copies: usize, sites: &mut Sites) -> Verdict {
     let (relieved, barred) = Default::default();
-    improve(segment, &Wish { copies, relieved: &relieved, barred: &barred, seed: 7, most: usize::MAX }, sites)
+    improve(
+        segment,
+        &Wish { copies, relieved: &relieved, barred: &barred, seed: 7, most: usize::MAX },
+        sites,
+    )
 }
 
 fn change(verdict: Verdict) -> Change {
