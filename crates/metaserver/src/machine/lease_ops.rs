@@ -509,7 +509,10 @@ impl<E: Engine> MetaMachine<E> {
     /// were told to wait for. To be asked for at the end of each turn, before
     /// [`MetaMachine::flush`].
     pub fn take_ready(&mut self, now: Moment) -> Vec<(ParkedTicket, Answer)> {
-        self.end_durable_visits();
+        if let Err(error) = self.go_on_with_visits(now) {
+            tracing::error!("copies of a file: {error}");
+            self.mover.skipped(now);
+        }
         while let Some(ticket) = self.leases.waiting.next_ready() {
             let Some(mut parked) = self.leases.waiting.take(ticket) else { continue };
             if parked.session == MOVER {

@@ -17,7 +17,7 @@ use crate::mover::progress::Progress;
 use crate::mover::sites::{Differs, Sites};
 use crate::ops::move_copies::{self, Filled, Look, Means, Relieved};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use weir_metastore::{Engine, Sequence, Tx, transact};
+use weir_metastore::{Engine, Sequence, Tx};
 use weir_types::{FileId, Generation, ObjectId, Result, ServerId, TargetId};
 use weir_wire::peer::{Fill, TargetReport};
 
@@ -35,6 +35,8 @@ const MAX_QUEUE: usize = 256;
 const MAX_QUEUED: usize = 16_384;
 /// Copies looked after at each tick: whether they are still to be filled.
 const CHECKS_PER_TICK: usize = 64;
+/// When so many copies of a file have been filled the others are not waited for.
+const READY: usize = 16;
 /// A file that could not be worked on is tried again after so long, by a look at all.
 const RETRY_MS: u64 = 30_000;
 
@@ -49,7 +51,7 @@ pub struct MoverSettings {
 
 impl Default for MoverSettings {
     fn default() -> Self {
-        Self { rebuild_after_ms: 600_000, rebuild_concurrency: 64 }
+        Self { rebuild_after_ms: 600_000, rebuild_concurrency: 256 }
     }
 }
 
@@ -60,6 +62,10 @@ struct Job {
     generation: Generation,
     /// Ordered only when this is durable.
     since: Sequence,
+    /// Its server has said that it is filled.
+    ready: bool,
+    /// So often it has said so since nobody writes to the file; `None`: somebody may.
+    confirmed: Option<u8>,
 }
 
 /// What is to be done, and what is under way.
@@ -70,10 +76,10 @@ pub(super) struct Mover {
     pub sites: Sites,
     pub relieved: Relieved,
     jobs: BTreeMap<ObjectId, Job>,
-    /// From which byte on a file is looked at again when its copies are filled.
-    resume: BTreeMap<FileId, u64>,
     queue: VecDeque<(FileId, u64)>,
     queued: BTreeSet<FileId>,
+    /// Files of which copies have been filled, and the first byte of those.
+    finish: BTreeMap<FileId, u64>,
     visits: BTreeMap<super::ParkedTicket, Visit>,
     /// Counts what is to be done.
     survey: Option<(Walk, Survey)>,
@@ -96,8 +102,13 @@ impl Mover {
     /// Whether one of its own transactions can be run now.
     pub fn has_work(&self) -> bool {
         let searching = self.search.is_some() && self.queue.len() < MAX_QUEUE;
-        let visiting = !self.queue.is_empty() && self.has_room();
+        let visiting = (!self.queue.is_empty() && self.has_room()) || self.can_finish();
         self.begun && (self.survey.is_some() || searching || visiting)
+    }
+
+    /// Whether a file can be looked at of which copies have been filled.
+    fn can_finish(&self) -> bool {
+        !self.finish.is_empty() && self.visits.len() < visit::MAX_VISITS
     }
 
     /// Whether more copies may be begun.
@@ -125,10 +136,9 @@ impl Mover {
         for copy in filling {
             let known = self.jobs.get(&copy.object).is_some_and(|job| job.copy.to == copy.to);
             if !known {
-                let start = copy.segment_start;
-                let resume = self.resume.entry(copy.object.file).or_insert(start);
-                *resume = start.min(*resume);
-                self.jobs.insert(copy.object, Job { copy, generation, since });
+                let (ready, confirmed) = (false, None);
+                let job = Job { copy, generation, since, ready, confirmed };
+                self.jobs.insert(job.copy.object, job);
             }
         }
     }
@@ -137,15 +147,20 @@ impl Mover {
         self.jobs.range(of_file(file)).take_while(move |(object, _)| object.file == file)
     }
 
-    /// A copy is not to be filled any more; the file is looked at again when it was
-    /// the last one.
-    fn end_job(&mut self, object: ObjectId) -> Option<Job> {
-        let job = self.jobs.remove(&object)?;
-        if self.jobs_of(object.file).next().is_none() {
-            let from = self.resume.remove(&object.file).unwrap_or(0);
-            self.enqueue(object.file, from);
+    /// Copies of a file that have been filled.
+    fn ready(&self, file: FileId) -> Vec<&Job> {
+        self.jobs_of(file).map(|(_, job)| job).filter(|job| job.ready).collect()
+    }
+
+    /// A copy is whole.
+    fn end_job(&mut self, object: ObjectId) {
+        let Some(job) = self.jobs.remove(&object) else { return };
+        let bytes = job.copy.bytes;
+        self.progress.copied(bytes);
+        self.counted.done(bytes);
+        if let Some((_, survey)) = &mut self.survey {
+            survey.done(bytes);
         }
-        Some(job)
     }
 
     /// Where a copy is filled from: the first that is online.
@@ -230,7 +245,7 @@ impl<E: Engine> MetaMachine<E> {
                         job.copy = now;
                     }
                 }
-                None => drop(self.mover.end_job(object)),
+                None => drop(self.mover.jobs.remove(&object)),
             }
         }
         Ok(())
@@ -250,35 +265,38 @@ impl<E: Engine> MetaMachine<E> {
         self.mover.jobs.values().filter_map(order).take(most).collect()
     }
 
-    /// A server says which copies it has filled.
-    pub(super) fn take_filled(&mut self, server: ServerId, reports: &[TargetReport]) -> Result<()> {
+    /// A server says which copies have, as it says so, all that there is: it says it
+    /// again each time.
+    pub(super) fn take_filled(&mut self, server: ServerId, reports: &[TargetReport]) {
         let all = reports.iter().filter(|report| self.cluster.serves(server, report.target));
         let all: Vec<Fill> = all.flat_map(|report| report.filled.iter().cloned()).collect();
-        for fill in all {
-            let Some(job) = self.mover.jobs.get(&fill.object) else { continue };
-            let is_it = job.copy.to == fill.to && job.generation == fill.generation;
-            if !is_it || !job.copy.sources.contains(&fill.from) {
+        let of = |job: &Job| {
+            let from = self.mover.source(&job.copy)?;
+            (self.mover.sites.server(from) == Some(server)).then_some(from)
+        };
+        let its = self.mover.jobs.iter().filter_map(|(object, job)| Some((*object, of(job)?)));
+        for (object, from) in its.collect::<Vec<_>>() {
+            let Some(job) = self.mover.jobs.get_mut(&object) else { continue };
+            let (to, generation) = (job.copy.to, job.generation);
+            let filled = all.contains(&Fill { from, object, to, generation });
+            if !filled {
+                job.confirmed = job.confirmed.map(|_| 0);
                 continue;
             }
-            let copy = job.copy.clone();
-            let (still, _) =
-                transact(&mut self.engine, |tx| move_copies::filled(tx, &copy).map_err(fault))?;
-            self.mover.end_job(fill.object);
-            if still {
-                self.mover.progress.copied(copy.bytes);
-                self.mover.counted.done(copy.bytes);
-                if let Some((_, survey)) = &mut self.mover.survey {
-                    survey.done(copy.bytes);
-                }
+            job.confirmed = job.confirmed.map(|times| times.saturating_add(1));
+            let news = !std::mem::replace(&mut job.ready, true);
+            let start = job.copy.segment_start;
+            let waiting = self.mover.jobs_of(object.file).filter(|(_, job)| !job.ready).count();
+            if news && (waiting == 0 || self.mover.ready(object.file).len() % READY == 0) {
+                self.mover.finish.insert(object.file, start);
             }
         }
-        Ok(())
     }
 
     /// A look at a file that changes nothing.
     fn look(&mut self, file: FileId, from: u64, scratch: &mut Sites) -> Result<Option<Look>> {
         let relieved = &self.mover.relieved;
-        let mut means = Means { sites: scratch, relieved, most: usize::MAX };
+        let mut means = Means { sites: scratch, relieved, most: usize::MAX, filled: &[] };
         let mut tx = Tx::new(&self.engine);
         move_copies::look(&mut tx, file, from, &mut means).map_err(fault)
     }

@@ -134,7 +134,7 @@ impl<E: Engine> MetaMachine<E> {
                 self.counters.objects_removed += removed;
             }
         }
-        self.take_filled(server, reports)?;
+        self.take_filled(server, reports);
         let remove = self.removals(server, reports)?;
         let interval_ms = match remove.len() {
             MAX_REMOVALS => BUSY_HEARTBEAT_MS.min(self.times.heartbeat_ms),

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use weir_layout::object_len;
 use weir_metastore::Tx;
 use weir_types::{
-    ColumnIndex, CopyIndex, Epoch, FileId, Generation, ObjectId, Segment, SegmentIndex, TargetId,
+    ColumnIndex, CopyIndex, Epoch, FileId, Filling, Generation, ObjectId, Segment, SegmentIndex, TargetId,
 };
 use weir_wire::meta::PendingTruncate;
 
@@ -27,6 +27,8 @@ pub struct Means<'a> {
     pub relieved: &'a Relieved,
     /// When so many copies have been begun or dropped the rest is left for later.
     pub most: usize,
+    /// Copies that have been filled: they are as good as the others.
+    pub filled: &'a [Filled],
 }
 
 /// A copy that is being filled.
@@ -70,6 +72,8 @@ pub struct Made {
     pub added: usize,
     /// How many went.
     pub dropped: usize,
+    /// Copies that are whole from now on.
+    pub filled: Vec<ObjectId>,
     /// The first byte of the page in which something was changed; there may be more.
     pub changed_at: Option<u64>,
     /// The file's generation.
@@ -142,14 +146,19 @@ pub fn change(
         if left == 0 {
             break;
         }
-        let old = page[position].clone();
-        let Verdict::Change(change) = verdict(tx, file, &body, &old, (means, left))? else {
+        let mut segment = page[position].clone();
+        let before = made.filled.len();
+        made.filled.extend(end_filling(file, &mut segment, means.filled));
+        let verdict = verdict(tx, file, &body, &segment, (means, left))?;
+        if let Verdict::Change(change) = verdict {
+            note_dropped(tx, ctx, file, &change)?;
+            made.added += change.added.len();
+            made.dropped += change.dropped.len();
+            segment = change.segment;
+        } else if made.filled.len() == before {
             continue;
-        };
-        note_dropped(tx, ctx, file, &change)?;
-        made.added += change.added.len();
-        made.dropped += change.dropped.len();
-        page[position] = Segment { epoch, ..change.segment };
+        }
+        page[position] = Segment { epoch, ..segment };
         made.filling.extend(filling(file, &inode, &page[position]));
         made.changed_at = page.first().map(|first| first.start);
     }
@@ -181,24 +190,19 @@ pub(crate) fn raise(inode: &mut Inode, epoch: Epoch) -> Outcome<()> {
     Ok(())
 }
 
-/// A copy has been filled: it is as good as the others. Returns whether it still was
-/// to be.
-pub fn filled(tx: &mut Tx<'_>, copy: &Filled) -> Outcome<bool> {
-    let ObjectId { file, segment, column, copy: index } = copy.object;
-    let Some(mut inode) = inodes::find(tx, file)? else { return Ok(false) };
-    let Ok(body) = inodes::regular_mut(&mut inode) else { return Ok(false) };
-    let mut page = layouts::page_at(tx, file, body.list, copy.segment_start)?;
-    let Some(found) = page.iter_mut().find(|s| s.index == segment) else { return Ok(false) };
-    let is_it = found.target(usize::from(column.0), index) == Some(copy.to);
-    if !is_it || !found.is_filling(column, index) {
-        return Ok(false);
-    }
-    body.epoch = Epoch(body.epoch.0 + 1);
-    found.epoch = body.epoch;
-    found.filling.retain(|f| (f.column, f.copy) != (column, index));
-    layouts::put_page(tx, file, body.list, &page)?;
-    inodes::store(tx, file, &inode)?;
-    Ok(true)
+/// Copies of a segment that have been filled are whole; returns which.
+fn end_filling(file: FileId, segment: &mut Segment, filled: &[Filled]) -> Vec<ObjectId> {
+    let is_it = |copy: &&Filled| {
+        let ObjectId { column, copy: index, .. } = copy.object;
+        copy.object.file == file
+            && copy.object.segment == segment.index
+            && segment.is_filling(column, index)
+            && segment.target(usize::from(column.0), index) == Some(copy.to)
+    };
+    let done: Vec<ObjectId> = filled.iter().filter(is_it).map(|copy| copy.object).collect();
+    let whole = |f: &Filling| done.iter().any(|o| (o.column, o.copy) == (f.column, f.copy));
+    segment.filling.retain(|f| !whole(f));
+    done
 }
 
 /// Whether a copy is still to be filled; `None`: it is not.

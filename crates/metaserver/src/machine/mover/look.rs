@@ -92,6 +92,11 @@ impl<E: Engine> MetaMachine<E> {
         if self.mover.survey.is_some() {
             self.step_survey()?;
         }
+        if self.mover.can_finish()
+            && let Some((file, from)) = self.mover.finish.pop_first()
+        {
+            return self.begin_visit(file, from, now);
+        }
         if self.mover.has_room()
             && let Some((file, from)) = self.mover.queue.pop_front()
         {
