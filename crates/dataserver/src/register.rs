@@ -12,6 +12,7 @@ use weir_host::clock;
 use weir_host::net::Signal;
 use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
 use weir_store::ELSEWHERE;
+use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, FsUsage, ObjectId, Result, SessionId, TargetId};
 use weir_wire::Header;
 use weir_wire::frame::VERSION;
@@ -204,7 +205,9 @@ impl Registrar {
             let mine = reported.iter().filter(|(t, _)| *t == target);
             let removed = mine.map(|(_, object)| *object).collect();
             let Health { usage, trouble } = disk.check_health();
-            let (gaps, filled) = (self.gaps(disk), disk.progress.filled());
+            let gaps = self.gaps(disk);
+            let lacks = |from, to| disk.store.gaps().lacks(from, to, &(0..MAX_FILE_BYTES));
+            let filled = disk.progress.filled(lacks);
             let unreachable = self.shared.copies.unreachable.lock();
             let unreachable = unreachable.iter().filter(|(of, _)| *of == target);
             let unreachable = unreachable.map(|(_, to)| *to).collect();

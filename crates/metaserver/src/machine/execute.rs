@@ -207,7 +207,7 @@ impl<E: Engine> MetaMachine<E> {
             self.orphans.insert(file);
         }
         if let Some(file) = effects.copies {
-            self.mover.enqueue(file, 0);
+            self.mover.wished(file);
         }
         if effects.dead_list {
             self.background.dead_lists = true;

@@ -35,8 +35,6 @@ const MAX_QUEUE: usize = 256;
 const MAX_QUEUED: usize = 16_384;
 /// Copies looked after at each tick: whether they are still to be filled.
 const CHECKS_PER_TICK: usize = 64;
-/// When so many copies of a file have been filled the others are not waited for.
-const READY: usize = 16;
 /// A file that could not be worked on is tried again after so long, by a look at all.
 const RETRY_MS: u64 = 30_000;
 
@@ -78,6 +76,8 @@ pub(super) struct Mover {
     jobs: BTreeMap<ObjectId, Job>,
     queue: VecDeque<(FileId, u64)>,
     queued: BTreeSet<FileId>,
+    /// Those of them that no look at all has counted.
+    uncounted: BTreeSet<FileId>,
     /// Files of which copies have been filled, and the first byte of those.
     finish: BTreeMap<FileId, u64>,
     visits: BTreeMap<super::ParkedTicket, Visit>,
@@ -120,6 +120,14 @@ impl Mover {
         let online = self.sites.all().filter(|(_, site)| site.online);
         let servers: BTreeSet<ServerId> = online.map(|(_, site)| site.server).collect();
         servers.len() * self.settings.rebuild_concurrency as usize
+    }
+
+    /// Other copies of a file are wished.
+    pub fn wished(&mut self, file: FileId) {
+        if self.uncounted.len() < MAX_QUEUED {
+            self.uncounted.insert(file);
+        }
+        self.enqueue(file, 0);
     }
 
     /// A file may have to be worked on.
@@ -220,6 +228,12 @@ impl<E: Engine> MetaMachine<E> {
             self.mover.look_at_all();
         }
         self.mover.progress.sample(now.monotonic_ms);
+        let ready = self.mover.jobs.values().filter(|job| job.ready && job.confirmed.is_none());
+        let ready: Vec<_> =
+            ready.map(|job| (job.copy.object.file, job.copy.segment_start)).collect();
+        for (file, start) in ready {
+            self.mover.finish.entry(file).or_insert(start);
+        }
         // No file has several copies, and all can stay where they are.
         if !self.cluster.view.mirrored && !self.mover.sites.any_goes() {
             self.mover.look_at_nothing();
@@ -255,14 +269,17 @@ impl<E: Engine> MetaMachine<E> {
     /// serves.
     pub(super) fn fills_for(&self, server: ServerId) -> Vec<Fill> {
         let synced = self.engine.synced();
-        let order = |job: &Job| {
+        let most = self.mover.settings.rebuild_concurrency as usize;
+        let mut under_way = 0;
+        let mut order = |job: &Job| {
             let from = self.mover.source(&job.copy)?;
             let is_its = self.mover.sites.server(from) == Some(server);
             let (object, to, generation) = (job.copy.object, job.copy.to, job.generation);
-            (is_its && job.since <= synced).then_some(Fill { from, object, to, generation })
+            let is_its = is_its && job.since <= synced && (job.ready || under_way < most);
+            under_way += usize::from(is_its && !job.ready);
+            is_its.then_some(Fill { from, object, to, generation })
         };
-        let most = self.mover.settings.rebuild_concurrency as usize;
-        self.mover.jobs.values().filter_map(order).take(most).collect()
+        self.mover.jobs.values().filter_map(&mut order).collect()
     }
 
     /// A server says which copies have, as it says so, all that there is: it says it
@@ -287,7 +304,8 @@ impl<E: Engine> MetaMachine<E> {
             let news = !std::mem::replace(&mut job.ready, true);
             let start = job.copy.segment_start;
             let waiting = self.mover.jobs_of(object.file).filter(|(_, job)| !job.ready).count();
-            if news && (waiting == 0 || self.mover.ready(object.file).len() % READY == 0) {
+            // At the next tick the others are not waited for any more.
+            if news && waiting == 0 {
                 self.mover.finish.insert(object.file, start);
             }
         }

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use weir_layout::object_len;
 use weir_metastore::Tx;
 use weir_types::{
-    ColumnIndex, CopyIndex, Epoch, FileId, Filling, Generation, ObjectId, Segment, SegmentIndex, TargetId,
+    ColumnIndex, CopyIndex, Epoch, FileId, Filling, Generation, ObjectId, Segment, SegmentIndex,
+    TargetId,
 };
 use weir_wire::meta::PendingTruncate;
 

@@ -3,6 +3,7 @@
 use super::{MAX_QUEUE, Mover, RETRY_MS};
 use crate::machine::{MetaMachine, Moment};
 use crate::mover::sites::Sites;
+use crate::ops::move_copies::Look;
 use crate::schema::key;
 use weir_metastore::{Engine, Tx, key_after};
 use weir_types::{ErrorKind, FileId, Result};
@@ -24,6 +25,16 @@ pub struct Survey {
 }
 
 impl Survey {
+    /// Of a file, what is to be done.
+    pub(super) fn add(&mut self, look: &Look) {
+        let filling: u64 = look.filling.iter().map(|copy| copy.bytes).sum();
+        let bytes = look.missing.1.saturating_add(filling);
+        self.files += 1;
+        self.copies += look.missing.0 + look.filling.len() as u64;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.stuck += look.stuck;
+    }
+
     /// A copy has been filled.
     pub(super) fn done(&mut self, bytes: u64) {
         self.copies = self.copies.saturating_sub(1);
@@ -113,17 +124,13 @@ impl<E: Engine> MetaMachine<E> {
         let Some((mut walk, mut survey)) = self.mover.survey.take() else { return Ok(()) };
         let mut scratch = self.mover.sites.clone();
         for _ in 0..FILES_PER_STEP {
-            let Some((file, look)) = self.walk(&mut walk, &mut scratch)? else {
+            let Some((_, look)) = self.walk(&mut walk, &mut scratch)? else {
                 self.mover.counted = survey;
                 return Ok(());
             };
-            let Some(look) = look else { continue };
-            let filling: u64 = look.filling.iter().map(|copy| copy.bytes).sum();
-            survey.copies += look.missing.0 + look.filling.len() as u64;
-            survey.bytes = survey.bytes.saturating_add(look.missing.1.saturating_add(filling));
-            survey.stuck += look.stuck;
-            survey.files += 1;
-            tracing::trace!(file = file.0, "looked at for copies");
+            if let Some(look) = look {
+                survey.add(&look);
+            }
         }
         self.mover.counted = survey;
         self.mover.survey = Some((walk, survey));
@@ -168,7 +175,7 @@ impl<E: Engine> MetaMachine<E> {
         &mut self,
         walk: &mut Walk,
         scratch: &mut Sites,
-    ) -> Result<Option<(FileId, Option<crate::ops::move_copies::Look>)>> {
+    ) -> Result<Option<(FileId, Option<Look>)>> {
         let (_, end) = key::inodes();
         let found = Tx::new(&self.engine).range(&walk.next, &end, 1)?;
         let Some((at, _)) = found.first() else { return Ok(None) };

@@ -56,6 +56,9 @@ impl<E: Engine> MetaMachine<E> {
         let mut scratch = self.mover.sites.clone();
         let Some(look) = self.look(file, from, &mut scratch)? else { return Ok(()) };
         self.mover.left |= look.stuck > 0;
+        if self.mover.uncounted.remove(&file) {
+            self.mover.counted.add(&look);
+        }
         let ready = self.mover.ready(file).into_iter().map(|job| job.copy.segment_start).min();
         let Some(at) = look.change_at.into_iter().chain(ready).min() else {
             if let Some(next) = look.next {
