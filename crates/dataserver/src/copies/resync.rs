@@ -68,9 +68,8 @@ impl Progress {
     /// `lacks` says whether the copy of an object on a target does not.
     pub(crate) fn filled(&self, lacks: impl Fn(ObjectId, TargetId) -> bool) -> Vec<Fill> {
         let all = self.state.lock().filled.clone();
-        let whole = |(fill, from): &(Fill, Option<ObjectId>)| {
-            from.is_none_or(|from| !lacks(from, fill.to))
-        };
+        let whole =
+            |(fill, from): &(Fill, Option<ObjectId>)| from.is_none_or(|from| !lacks(from, fill.to));
         all.into_iter().filter(whole).map(|(fill, _)| fill).collect()
     }
 
@@ -312,7 +311,8 @@ impl Resync {
                     Ok(true) => {
                         let mut state = self.disk.progress.state.lock();
                         if state.fills.remove(&(fill.object, fill.to)).is_some() {
-                            let at = |c: &Column| c.copies.iter().position(|c| c.target == fill.from);
+                            let at =
+                                |c: &Column| c.copies.iter().position(|c| c.target == fill.from);
                             let here = column.as_ref().and_then(at);
                             let from = here.map(|here| copy_of(fill.object, here));
                             state.filled.push((fill.clone(), from));
