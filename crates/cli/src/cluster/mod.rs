@@ -9,6 +9,7 @@ pub mod life;
 pub mod mount_lock;
 pub mod mounting;
 pub mod mounts;
+mod moving;
 pub mod ports;
 pub mod process;
 pub mod secret;
