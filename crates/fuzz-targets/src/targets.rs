@@ -217,6 +217,7 @@ targets! {
         verify_meta_request / verify_meta_reply: VerifyMetaRequest;
         set_client_request / set_client_reply: SetClientRequest;
         list_clients_request / list_clients_reply: ListClientsRequest;
+        rebalance_request / rebalance_reply: RebalanceRequest;
     }
     others {
         frame_header: frames::header, frames::header_example;

@@ -6,15 +6,22 @@ use harness::*;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_metaserver::machine::MoverSettings;
 use weir_metastore::ModelEngine;
-use weir_types::{Epoch, ErrorKind, FileId, LayoutKind, LayoutSpec, ObjectId, Segment, TargetId};
+use weir_types::{
+    Epoch, ErrorKind, FileId, FsUsage, LayoutKind, LayoutSpec, ObjectId, Segment, TargetId,
+};
 use weir_wire::Rights;
 use weir_wire::map::TargetState;
-use weir_wire::meta::{GetLayoutRequest, OpenFile, OpenRequest, SetLayoutRequest};
+use weir_wire::meta::{
+    GetLayoutRequest, OpenFile, OpenRequest, RebalanceRequest, SetLayoutRequest,
+};
 use weir_wire::peer::{Fill, HeartbeatReply, TargetReport};
 
 type Model = Cluster<ModelEngine>;
 
 const REBUILD_AFTER_MS: u64 = 20_000;
+
+/// The size of targets whose use plays a part.
+const TOTAL: u64 = 1 << 30;
 
 /// Data servers of a target each, which do at once what they are told.
 struct Servers {
@@ -29,6 +36,8 @@ struct Servers {
     ordered: Vec<Fill>,
     /// Nothing is filled for now.
     idle: bool,
+    /// Bytes that each target uses, where that plays a part.
+    used: BTreeMap<u32, u64>,
 }
 
 impl Servers {
@@ -39,13 +48,29 @@ impl Servers {
         let me = c.client(root());
         let (dead, filled, removed) = Default::default();
         let all = (1..=count).collect();
-        let mut new = Self { c, me, dead, all, filled, removed, ordered: vec![], idle: false };
+        let mut new = Self {
+            c,
+            me,
+            dead,
+            all,
+            filled,
+            removed,
+            ordered: vec![],
+            idle: false,
+            used: BTreeMap::new(),
+        };
         new.pass(1);
         new
     }
 
     fn beat(&mut self, server: u32) -> HeartbeatReply {
+        let usage = self.used.get(&server).map(|used| FsUsage {
+            total_bytes: TOTAL,
+            free_bytes: TOTAL - used,
+            ..Model::report(server).usage
+        });
         let report = TargetReport {
+            usage: usage.unwrap_or(Model::report(server).usage),
             filled: self.filled.remove(&server).unwrap_or_default(),
             removed: self.removed.remove(&server).unwrap_or_default(),
             ..Model::report(server)
@@ -248,4 +273,40 @@ fn many_segments_are_moved_page_by_page() {
         }
     }
     assert_eq!(offset, 200 * chunk);
+}
+
+#[test]
+fn an_order_evens_out_what_targets_hold() {
+    let mut s = Servers::new(2);
+    let spec = |base| LayoutSpec { copies: 1, count: 1, base: Some(base), ..LayoutSpec::default() };
+    // Of 1 MiB each.
+    let files: Vec<OpenFile> = (0..300).map(|n| s.create_of(&format!("f{n}"), spec(0))).collect();
+    s.c.register(3, &[3]).unwrap();
+    s.all.push(3);
+    s.used.insert(3, 0);
+    let held = |s: &mut Servers| {
+        let mut held = BTreeMap::from([(1, 0), (2, 0), (3, 0)]);
+        for file in &files {
+            let segments = s.segments(file);
+            let column = &segments[0].columns[0];
+            column.copies().for_each(|(_, t)| *held.entry(t.0).or_default() += 1u64 << 20);
+        }
+        held
+    };
+    s.used = held(&mut s);
+    assert_eq!(s.used[&1], 300 << 20);
+    let order = RebalanceRequest { within_percent: 3, stop: false };
+    s.pass(1);
+    s.c.ask(&s.me, &order).unwrap();
+    for _ in 0..200 {
+        s.pass(1);
+        s.used = held(&mut s);
+        if s.counter("mover.rebalancing") == 0 {
+            break;
+        }
+    }
+    assert_eq!(s.counter("mover.rebalancing"), 0, "{:?}", s.used);
+    let mean = 100 << 20;
+    assert!(s.used.values().all(|used| used.abs_diff(mean) <= TOTAL * 3 / 100), "{:?}", s.used);
+    assert!(files.iter().all(|file| s.copies(file)[0].len() == 1));
 }

@@ -160,6 +160,8 @@ ops! {
     SetClient = 0x244, "set_client";
     /// A page of the clients that something is kept of (administrators).
     ListClients = 0x245, "list_clients";
+    /// Evens out the space that targets use.
+    Rebalance = 0x24a, "rebalance";
     /// A data server presents itself.
     Register = 0x300, "register";
     /// A data server lives; it learns what to remove.

@@ -12,6 +12,7 @@ pub mod mounts;
 mod moving;
 pub mod ports;
 pub mod process;
+pub mod rebalance;
 pub mod secret;
 pub mod state;
 pub mod status;

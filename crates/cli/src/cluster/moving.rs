@@ -17,6 +17,8 @@ pub struct Moving {
     filling: u64,
     stuck: u64,
     looking: bool,
+    pub rebalancing: bool,
+    uneven_percent: u64,
 }
 
 impl Moving {
@@ -37,6 +39,8 @@ impl Moving {
             filling: counter("mover.filling"),
             stuck: counter("mover.segments_stuck"),
             looking: counter("mover.looking") > 0,
+            rebalancing: counter("mover.rebalancing") > 0,
+            uneven_percent: counter("mover.uneven_percent"),
         })
     }
 
@@ -57,6 +61,13 @@ impl Moving {
                 text += &format!(", {} left", human_duration(self.expected_s));
             }
             text += if self.looking { "; still looking for more\n" } else { "\n" };
+        }
+        if self.rebalancing {
+            text += &format!(
+                "\nRebalancing: the furthest target was {} % of its space from the mean when this \
+                 round began\n",
+                self.uneven_percent
+            );
         }
         if self.stuck > 0 {
             text += &format!(
@@ -80,6 +91,8 @@ impl Moving {
             "filling": self.filling,
             "segments_stuck": self.stuck,
             "looking": self.looking,
+            "rebalancing": self.rebalancing,
+            "uneven_percent": self.uneven_percent,
         })
     }
 }

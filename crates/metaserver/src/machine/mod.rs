@@ -56,7 +56,7 @@ use weir_wire::lock::TestLockRequest;
 use weir_wire::message::{Op, Request};
 use weir_wire::meta::{
     AdminCapabilityRequest, CountOpensRequest, ExportMetaRequest, GetMapRequest, GetTicketsRequest,
-    ListClientsRequest, MetaPrefix, SetClientRequest, VerifyMetaRequest,
+    ListClientsRequest, MetaPrefix, RebalanceRequest, SetClientRequest, VerifyMetaRequest,
 };
 use weir_wire::{Header, Key, SealedTicket, Ticket};
 
@@ -411,6 +411,10 @@ impl<E: Engine> MetaMachine<E> {
             Op::SetClient => {
                 self.set_client(client, request::<SetClientRequest>(rest)?.info)?;
                 return Ok(self.after_sync(Reply::ok(&())));
+            }
+            Op::Rebalance => {
+                self.rebalance(client, &request::<RebalanceRequest>(rest)?)?;
+                Reply::ok(&())
             }
             Op::ListClients => {
                 let after = request::<ListClientsRequest>(rest)?.after;

@@ -22,10 +22,12 @@ use weir_types::{FileId, Generation, ObjectId, Result, ServerId, TargetId};
 use weir_wire::peer::{Fill, TargetReport};
 
 mod look;
+mod rebalance;
 mod visit;
 
 pub use look::Survey;
 use look::Walk;
+use rebalance::Rebalance;
 pub(super) use visit::MOVER;
 use visit::Visit;
 
@@ -94,6 +96,7 @@ pub(super) struct Mover {
     retry_at_ms: Option<u64>,
     /// The last job that was looked after.
     checked: Option<ObjectId>,
+    rebalance: Option<Rebalance>,
     pub counted: Survey,
     pub progress: Progress,
 }
@@ -102,7 +105,8 @@ impl Mover {
     /// Whether one of its own transactions can be run now.
     pub fn has_work(&self) -> bool {
         let searching = self.search.is_some() && self.queue.len() < MAX_QUEUE;
-        let visiting = (!self.queue.is_empty() && self.has_room()) || self.can_finish();
+        let visiting =
+            (!self.queue.is_empty() && self.has_room()) || self.can_finish() || self.is_evening();
         self.begun && (self.survey.is_some() || searching || visiting)
     }
 
@@ -190,6 +194,8 @@ impl Mover {
             ("mover.expected_s".into(), self.progress.expected_s(bytes)),
             ("mover.files_looked_at".into(), files),
             ("mover.filling".into(), self.jobs.len() as u64),
+            ("mover.rebalancing".into(), self.evening().0),
+            ("mover.uneven_percent".into(), self.evening().1),
             ("mover.looking".into(), u64::from(self.survey.is_some() || self.search.is_some())),
             ("mover.segments_stuck".into(), stuck),
             ("mover.without_source".into(), away as u64),
@@ -235,7 +241,9 @@ impl<E: Engine> MetaMachine<E> {
             self.mover.finish.entry(file).or_insert(start);
         }
         // No file has several copies, and all can stay where they are.
-        if !self.cluster.view.mirrored && !self.mover.sites.any_goes() {
+        self.tick_rebalance(now);
+        let evens = self.mover.rebalance.is_some();
+        if !self.cluster.view.mirrored && !self.mover.sites.any_goes() && !evens {
             self.mover.look_at_nothing();
         }
         self.check_jobs()

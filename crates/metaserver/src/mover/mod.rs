@@ -15,6 +15,7 @@
 //!   that are asked for have been filled, nothing is left to do.
 
 pub mod away;
+pub mod even;
 pub mod plan;
 pub mod progress;
 pub mod sites;

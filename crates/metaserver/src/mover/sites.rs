@@ -53,12 +53,14 @@ pub struct Sites {
     sites: BTreeMap<TargetId, Site>,
     /// Counted anew when targets come, go or fill up: it is for evenness only.
     given: BTreeMap<TargetId, u64>,
+    /// They get something only if no others can.
+    closed: BTreeSet<TargetId>,
 }
 
 impl Sites {
     /// These.
     pub fn new(sites: BTreeMap<TargetId, Site>) -> Self {
-        Self { sites, given: BTreeMap::new() }
+        Self { sites, ..Self::default() }
     }
 
     /// Takes over how they are now; returns whether that may change what segments need.
@@ -129,7 +131,20 @@ impl Sites {
         if found.iter().any(apart) {
             found.retain(apart);
         }
+        if found.iter().any(|(target, _)| !self.closed.contains(*target)) {
+            found.retain(|(target, _)| !self.closed.contains(*target));
+        }
         found.into_iter().map(|(target, _)| *target).collect()
+    }
+
+    /// These get something only if no others can.
+    pub fn close(&mut self, closed: BTreeSet<TargetId>) {
+        self.closed = closed;
+    }
+
+    /// Whether a target may get more than others.
+    pub fn is_open(&self, target: TargetId) -> bool {
+        !self.closed.contains(&target)
     }
 
     /// Whether one of the candidates is on a server without a copy.

@@ -1,6 +1,7 @@
 //! Changes where the copies of a file are, a page of its segments at a time: what is to
 //! be done is decided in [`crate::mover::plan`].
 
+use crate::mover::even::Uneven;
 use crate::mover::plan::{Change, Place, Verdict, Wish, improve};
 use crate::mover::sites::Sites;
 use crate::ops::{Context, Outcome, inodes, layouts};
@@ -71,8 +72,8 @@ pub struct Made {
     pub filling: Vec<Filled>,
     /// How many were begun.
     pub added: usize,
-    /// How many went.
-    pub dropped: usize,
+    /// Those that went.
+    pub dropped: Vec<ObjectId>,
     /// Copies that are whole from now on.
     pub filled: Vec<ObjectId>,
     /// The first byte of the page in which something was changed; there may be more.
@@ -143,7 +144,7 @@ pub fn change(
     let epoch = Epoch(body.epoch.0 + 1);
     let mut page = layouts::page_at(tx, file, body.list, from)?;
     for position in 0..page.len() {
-        let left = means.most.saturating_sub(made.added + made.dropped);
+        let left = means.most.saturating_sub(made.added + made.dropped.len());
         if left == 0 {
             break;
         }
@@ -154,7 +155,8 @@ pub fn change(
         if let Verdict::Change(change) = verdict {
             note_dropped(tx, ctx, file, &change)?;
             made.added += change.added.len();
-            made.dropped += change.dropped.len();
+            let gone = |p: &Place| object(file, segment.index, p.column, p.copy);
+            made.dropped.extend(change.dropped.iter().map(gone));
             segment = change.segment;
         } else if made.filled.len() == before {
             continue;
@@ -216,6 +218,41 @@ pub fn still_filling(tx: &mut Tx<'_>, copy: &Filled) -> Outcome<Option<Filled>> 
         return Ok(None);
     };
     Ok(filling(file, &inode, segment).find(|f| f.object == copy.object))
+}
+
+/// Copies of a file, from some byte on, that can go from targets with too much to others
+/// with room; and from where on there is more of the file.
+pub fn relieve(
+    tx: &mut Tx<'_>,
+    file: FileId,
+    from: u64,
+    sites: &Sites,
+    uneven: &mut Uneven,
+) -> Outcome<(Vec<ObjectId>, Option<u64>)> {
+    let none = Ok((Vec::new(), None));
+    let Some(inode) = inodes::find(tx, file)? else { return none };
+    let Ok(body) = inodes::regular(&inode) else { return none };
+    let (page, more) = layouts::segments_from(tx, file, body.list, from)?;
+    let mut found = Vec::new();
+    for segment in page.iter().filter(|segment| segment.filling.is_empty()) {
+        for (number, placed) in segment.columns.iter().enumerate() {
+            let column = ColumnIndex(number as u16);
+            let bytes = bytes_of(&inode, segment, column);
+            let taken = placed.copies().map(|(_, target)| target).collect();
+            let may_go = |(_, target): &(CopyIndex, TargetId)| {
+                let others = placed.copies().filter(|(_, other)| other != target);
+                let servers = others.filter_map(|(_, other)| sites.server(other)).collect();
+                let first = sites.candidates(&taken, &servers).first().copied();
+                let apart =
+                    first.and_then(|t| sites.server(t)).is_some_and(|s| !servers.contains(&s));
+                apart && first.is_some_and(|t| sites.is_open(t)) && uneven.take(*target, bytes)
+            };
+            let copy = placed.copies().find(may_go).map(|(copy, _)| copy);
+            found.extend(copy.map(|copy| object(file, segment.index, column, copy)));
+        }
+    }
+    let next = page.last().filter(|_| more).map(Segment::end);
+    Ok((found, next))
 }
 
 fn verdict(

@@ -114,6 +114,9 @@ impl<E: Engine> MetaMachine<E> {
             self.mover.queued.remove(&file);
             return self.begin_visit(file, from, now);
         }
+        if self.mover.is_evening() {
+            self.step_rebalance()?;
+        }
         if self.mover.search.is_some() && self.mover.queue.len() < MAX_QUEUE {
             self.step_search(now)?;
         }

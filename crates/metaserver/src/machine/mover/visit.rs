@@ -163,6 +163,7 @@ impl<E: Engine> MetaMachine<E> {
             job.confirmed = None;
         }
         made.filled.iter().for_each(|object| self.mover.end_job(*object));
+        self.mover.relieved.retain(|object| !made.dropped.contains(object));
         // Those of other pages.
         let left = self.mover.ready(file).into_iter().map(|job| job.copy.segment_start).min();
         if let Some(start) = left {
