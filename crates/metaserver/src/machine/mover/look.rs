@@ -93,7 +93,8 @@ impl<E: Engine> MetaMachine<E> {
         match self.step_of_mover(now) {
             Err(error) if matches!(error.kind, ErrorKind::Busy | ErrorKind::TooBig) => {
                 tracing::warn!("copies: {error}");
-                Ok(self.mover.skipped(now))
+                self.mover.skipped(now);
+                Ok(())
             }
             result => result,
         }
@@ -151,7 +152,8 @@ impl<E: Engine> MetaMachine<E> {
         for _ in 0..FILES_PER_STEP {
             let from = walk.from;
             let Some((file, look)) = self.walk(&mut walk, &mut scratch)? else {
-                return Ok(self.end_search(&walk, now));
+                self.end_search(&walk, now);
+                return Ok(());
             };
             let Some(look) = look else { continue };
             let synced = self.engine.sequence();

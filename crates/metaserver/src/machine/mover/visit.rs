@@ -118,14 +118,17 @@ impl<E: Engine> MetaMachine<E> {
             Visit::Asking(file, from) => (file, from),
             Visit::Confirming(file, from, until_ms) => {
                 if !self.is_confirmed(file) && now.monotonic_ms < until_ms {
-                    return Ok(self.park_visit(ticket, file, visit, asked, for_others(), now));
+                    self.park_visit(ticket, file, visit, asked, for_others(), now);
+                    return Ok(());
                 }
                 let made = self.change_layout(file, from, now)?;
-                return Ok(self.made(ticket, file, made, now));
+                self.made(ticket, file, made, now);
+                return Ok(());
             }
             // Until `go_on_with_visits`.
             Visit::Syncing(file, _) => {
-                return Ok(self.park_visit(ticket, file, visit, asked, for_others(), now));
+                self.park_visit(ticket, file, visit, asked, for_others(), now);
+                return Ok(());
             }
         };
         match self.clear(ticket, file, &mut asked, now)? {
