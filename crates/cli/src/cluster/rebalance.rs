@@ -16,7 +16,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 pub fn run(order: &Rebalance) -> Done {
     let cluster = settings::cluster(&order.client)?;
     let client = connect(&cluster.credential()?, "rebalance")?;
-    client.rebalance(order.within, order.stop)?;
+    client.administrator()?.rebalance(order.within, order.stop)?;
     if !order.wait {
         return Ok(());
     }
