@@ -8,7 +8,7 @@ mod keys;
 mod layouts;
 
 pub use checks::{Fsck, Scrub, Sim};
-pub use cluster::{Down, Status, Up};
+pub use cluster::{Down, Rebalance, Status, Up};
 pub use daemons::{Daemon, Detach, Meta, MetaCommand, MetaExport, MetaImport, Mount, Umount};
 pub use files::{Cat, Cp, Ls, Mkdir, Rm, Stat};
 pub use keys::{Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice, Target, TargetCreate};
@@ -34,6 +34,8 @@ pub enum Command {
     Down(Down),
     /// Show servers, targets, space, and what is wrong
     Status(Status),
+    /// Even out the space that targets use, by moving copies
+    Rebalance(Rebalance),
     /// Run a data server in the foreground
     Data(Daemon),
     /// Run a metadata server in the foreground; save and restore what it keeps

@@ -20,8 +20,8 @@ use weir_wire::data::{
 };
 use weir_wire::meta::{
     AdminCapabilityRequest, ClientInfo, CommitSizeRequest, CountOpensRequest, ExportMetaRequest,
-    ExportPlace, ExportRecord, GetLayoutRequest, ListClientsRequest, SetClientRequest,
-    VerifiedMeta, VerifyMetaRequest,
+    ExportPlace, ExportRecord, GetLayoutRequest, ListClientsRequest, RebalanceRequest,
+    SetClientRequest, VerifiedMeta, VerifyMetaRequest,
 };
 use weir_wire::targets::{ListTargetsRequest, RemoveTargetRequest, SetTargetRequest, TargetView};
 use weir_wire::{Header, Request};
@@ -161,6 +161,13 @@ impl Administrator {
                 next => place = next,
             }
         }
+    }
+
+    /// Lets the metadata server move copies until all targets use about the same share
+    /// of their space. It goes on in the background.
+    pub fn rebalance(&self, within_percent: u8, stop: bool) -> Result<()> {
+        let request = RebalanceRequest { within_percent, stop };
+        self.inner.session.call(&Context::root(), &request)
     }
 
     /// The segment that holds a byte of a file, if one has been granted there.

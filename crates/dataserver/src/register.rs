@@ -12,6 +12,7 @@ use weir_host::clock;
 use weir_host::net::Signal;
 use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
 use weir_store::ELSEWHERE;
+use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, FsUsage, ObjectId, Result, SessionId, TargetId};
 use weir_wire::Header;
 use weir_wire::frame::VERSION;
@@ -177,7 +178,13 @@ impl Registrar {
         };
         // What is not confirmed will be named again.
         let result = disk.store.remove(object);
-        result.inspect_err(|e| tracing::warn!("cannot remove object {object}: {e}")).is_ok()
+        // Of a disk that has failed it was said already.
+        let told = !disk.health().trouble.is_empty();
+        let say = |e: &Error| match told {
+            true => tracing::debug!("cannot remove object {object}: {e}"),
+            false => tracing::warn!("cannot remove object {object}: {e}"),
+        };
+        result.inspect_err(say).is_ok()
     }
 
     /// Makes removals durable, all of a target together, and only then takes
@@ -204,7 +211,9 @@ impl Registrar {
             let mine = reported.iter().filter(|(t, _)| *t == target);
             let removed = mine.map(|(_, object)| *object).collect();
             let Health { usage, trouble } = disk.check_health();
-            let (gaps, filled) = (self.gaps(disk), disk.progress.filled());
+            let gaps = self.gaps(disk);
+            let lacks = |from, to| disk.store.gaps().lacks(from, to, &(0..MAX_FILE_BYTES));
+            let filled = disk.progress.filled(lacks);
             let unreachable = self.shared.copies.unreachable.lock();
             let unreachable = unreachable.iter().filter(|(of, _)| *of == target);
             let unreachable = unreachable.map(|(_, to)| *to).collect();

@@ -37,9 +37,10 @@ use weir_wire::meta::{
     GetLayoutRequest, GetMapRequest, GetTicketsRequest, GetXattrRequest, LayoutPage, LinkRequest,
     ListClientsRequest, ListXattrRequest, LookupRequest, MetaPrefix, MkdirRequest, MutationId,
     OpenFile, OpenRequest, PendingTruncate, ReaddirRequest, ReadlinkRequest, ReassertRequest,
-    RemoveXattrRequest, Removed, RenameRequest, RmdirRequest, SetAttrRequest, SetClientRequest,
-    SetLayoutRequest, SetTime, SetXattrRequest, StatfsRequest, SymlinkRequest, SyncMetaRequest,
-    TruncateDoneRequest, UnlinkRequest, VerifiedMeta, VerifyMetaRequest, WrittenColumns, XattrMode,
+    RebalanceRequest, RemoveXattrRequest, Removed, RenameRequest, RmdirRequest, SetAttrRequest,
+    SetClientRequest, SetLayoutRequest, SetTime, SetXattrRequest, StatfsRequest, SymlinkRequest,
+    SyncMetaRequest, TruncateDoneRequest, UnlinkRequest, VerifiedMeta, VerifyMetaRequest,
+    WrittenColumns, XattrMode,
 };
 use weir_wire::peer::{
     Copies, CopyPage, Fill, FindCopiesRequest, FindPeerRequest, HeartbeatReply, HeartbeatRequest,
@@ -420,6 +421,7 @@ sample_struct! {
     ListTargetsRequest { after }
     SetTargetRequest { target, draining }
     RemoveTargetRequest { target, force, place }
+    RebalanceRequest { within_percent, stop }
     TargetEntry { target, state, since, draining, usage }
     ServerEntry { server, host, tcp, unix, targets }
     ClusterMap { epoch, servers }

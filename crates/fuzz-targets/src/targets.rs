@@ -222,6 +222,7 @@ targets! {
         list_targets_request / list_targets_reply: ListTargetsRequest;
         set_target_request / set_target_reply: SetTargetRequest;
         remove_target_request / remove_target_reply: RemoveTargetRequest;
+        rebalance_request / rebalance_reply: RebalanceRequest;
     }
     others {
         frame_header: frames::header, frames::header_example;

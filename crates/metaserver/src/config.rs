@@ -1,7 +1,7 @@
 //! What a metadata server has to be told.
 
 use crate::leases::ranges::MAX_PIECES;
-use crate::machine::{LONG_TICK_MS, Times};
+use crate::machine::{LONG_TICK_MS, MoverSettings, Times};
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -52,6 +52,13 @@ pub struct MetaServerConfig {
     /// How often data servers report.
     #[serde(default = "default_heartbeat_ms")]
     pub heartbeat_ms: u32,
+    /// Copies on a target that has been away for so long are made anew elsewhere; 0:
+    /// never.
+    #[serde(default = "default_rebuild_after_ms")]
+    pub rebuild_after_ms: u64,
+    /// Copies that one data server makes at a time.
+    #[serde(default = "default_rebuild_concurrency")]
+    pub rebuild_concurrency: u32,
     /// From the first change to the sync that makes it durable: what a power
     /// cut may lose.
     #[serde(default = "default_sync_delay_ms")]
@@ -88,6 +95,12 @@ fn default_ticket_ms() -> u64 {
 fn default_heartbeat_ms() -> u32 {
     Times::default().heartbeat_ms
 }
+fn default_rebuild_after_ms() -> u64 {
+    MoverSettings::default().rebuild_after_ms
+}
+fn default_rebuild_concurrency() -> u32 {
+    MoverSettings::default().rebuild_concurrency
+}
 fn default_sync_delay_ms() -> u64 {
     500
 }
@@ -114,6 +127,8 @@ impl MetaServerConfig {
             capability_ms: default_capability_ms(),
             ticket_ms: default_ticket_ms(),
             heartbeat_ms: default_heartbeat_ms(),
+            rebuild_after_ms: default_rebuild_after_ms(),
+            rebuild_concurrency: default_rebuild_concurrency(),
             sync_delay_ms: default_sync_delay_ms(),
             cache_bytes: default_cache_bytes(),
             max_connections: default_max_connections(),
@@ -158,7 +173,15 @@ impl MetaServerConfig {
         if self.capability_ms < 1000 || self.ticket_ms < 1000 {
             return bad("`capability_ms` and `ticket_ms` must be at least 1000");
         }
+        if self.rebuild_concurrency == 0 || self.rebuild_concurrency > MAX_CONCURRENCY {
+            return bad("`rebuild_concurrency` must be from 1 to 1024");
+        }
         Ok(())
+    }
+
+    pub(crate) fn mover(&self) -> MoverSettings {
+        let Self { rebuild_after_ms, rebuild_concurrency, .. } = *self;
+        MoverSettings { rebuild_after_ms, rebuild_concurrency }
     }
 
     pub(crate) fn times(&self) -> Times {
@@ -174,6 +197,8 @@ impl MetaServerConfig {
     }
 }
 
+/// The most copies that one data server makes at a time.
+const MAX_CONCURRENCY: u32 = 1024;
 /// More than a key file has.
 const MAX_KEY_FILE_BYTES: usize = 4096;
 

@@ -166,6 +166,8 @@ ops! {
     SetTarget = 0x249, "set_target";
     /// Takes a target out of the cluster (administrators).
     RemoveTarget = 0x24a, "remove_target";
+    /// Evens out the space that targets use.
+    Rebalance = 0x24c, "rebalance";
     /// A data server presents itself.
     Register = 0x300, "register";
     /// A data server lives; it learns what to remove.

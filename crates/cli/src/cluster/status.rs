@@ -4,6 +4,7 @@ use crate::args::Status;
 use crate::cluster::daemon::{META, data_name};
 use crate::cluster::life::{self, Life};
 use crate::cluster::mounting::{MountFiles, mounts_of};
+use crate::cluster::moving::Moving;
 use crate::cluster::process::Process;
 use crate::cluster::state::StateDir;
 use crate::failure::{Done, Failure};
@@ -203,6 +204,7 @@ impl Picture {
             text += &format!("\n{}", table.render());
         }
         text += &self.targets_text();
+        text += &Moving::of(&self.servers).map(|moving| moving.text()).unwrap_or_default();
         for mount in &self.mounts {
             let MountState { mountpoint, pid, log } = mount;
             let by = pid.map(|pid| format!(" by process {pid}")).unwrap_or_default();
@@ -309,6 +311,7 @@ impl Picture {
             "targets": targets,
             "mounts": self.mounts.iter().map(|m| &m.mountpoint).collect::<Vec<_>>(),
             "mount_daemons": self.mounts,
+            "copies": Moving::of(&self.servers).map(|moving| moving.json()),
             "trouble": self.trouble,
         })
     }

@@ -7,10 +7,14 @@ use super::roles::not_current;
 use crate::disk::{Data, Disk, perform};
 use crate::machine::Outcome;
 use crate::service::Shared;
+use std::time::Duration;
+use weir_host::clock;
 use weir_store::ELSEWHERE;
 use weir_types::{CopyIndex, Error, ErrorKind, Result};
 use weir_wire::data::Relay;
 
+/// One that does not answer for so long is told of to the metadata server.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// How long the copies after this one may take: less than the one before waits.
 const FOLLOW_MS: u64 = 20_000;
 /// One step of the wait for another server; in between the map is looked at.
@@ -42,14 +46,25 @@ pub(super) fn follow(
         Ok(line)
     });
     let applied = apply(shared, disk, change, relay, data);
+    let begun = clock::now();
     let mut answer = |line: Line<'_>| {
         while !line.is_ready(STEP_MS)? {
             under_way.go_on(copies.standings.follows(own, relay.by, all)?);
             wait.check()?;
+            // Who ordered it asks again, without that one.
+            if copies.standings.is_done_without(all[to].target) {
+                return Err(Error::new(ErrorKind::TimedOut, "no answer"));
+            }
+            let last = chain::next(all, all[to].target, relay).is_none();
+            if last && clock::elapsed(begun) > PATIENCE {
+                copies.unreachable.lock().insert((own, all[to].target));
+            }
         }
         change.receive(line, &wait)
     };
-    match sent.and_then(&mut answer) {
+    let answered = sent.and_then(&mut answer);
+    copies.unreachable.lock().remove(&(own, all[to].target));
+    match answered {
         Ok(()) => applied,
         Err(error) => {
             // Should the first one be lost now, this one knows that they differ.

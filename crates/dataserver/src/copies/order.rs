@@ -2,6 +2,7 @@
 
 use super::chain;
 use super::change::{Change, copy_of, others};
+use super::follow::PATIENCE;
 use super::lines::{Line, Parcel, says_nothing};
 use super::push::Push;
 use super::roles::{Orders, not_current};
@@ -23,8 +24,6 @@ use weir_wire::peer::Copies as Column;
 const ORDER_MS: u64 = 25_000;
 /// One step of the wait for another server; in between the map is looked at.
 const STEP_MS: u64 = 100;
-/// One that cannot be reached for so long is told of to the metadata server.
-const PATIENCE: Duration = Duration::from_secs(2);
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Between attempts to reach one.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -44,6 +43,8 @@ struct Order<'a> {
     sent: bool,
     /// All others have a gap for it.
     settled: bool,
+    /// One has refused it, which was logged.
+    refused: bool,
     since: Instant,
 }
 
@@ -84,9 +85,21 @@ pub(super) fn order(
         None => None,
     };
     let since = clock::now();
-    let (applied, sent, settled) = (None, false, false);
-    let mut order =
-        Order { shared, disk, change, data, own, range, under_way, applied, sent, settled, since };
+    let (applied, sent, settled, refused) = (None, false, false, false);
+    let mut order = Order {
+        shared,
+        disk,
+        change,
+        data,
+        own,
+        range,
+        under_way,
+        applied,
+        sent,
+        settled,
+        refused,
+        since,
+    };
     let done = order.carry_out(orders);
     copies.unreachable.lock().retain(|(of, _)| *of != own);
     match done {
@@ -142,7 +155,7 @@ impl<'a> Order<'a> {
             if planted(Bug::AckBeforePartner) {
                 return Ok(Others::Have);
             }
-            let answer = line.and_then(|line| self.answer(line, all[to].target));
+            let answer = line.and_then(|line| self.answer(line, all[to].target, &relay));
             let error = match answer {
                 Ok(()) => return Ok(Others::Have),
                 Err(error) if error.kind == ErrorKind::Interrupted => return Err(error),
@@ -163,7 +176,9 @@ impl<'a> Order<'a> {
                 relay.lacking.push(target);
                 continue;
             }
-            if clock::elapsed(self.since) > PATIENCE {
+            // Who waits for others after it is not the one that is away.
+            let last = chain::next(all, target, &relay).is_none();
+            if last && clock::elapsed(self.since) > PATIENCE {
                 self.shared.copies.unreachable.lock().insert((self.own, target));
             }
             return Ok(Others::Unknown);
@@ -184,8 +199,9 @@ impl<'a> Order<'a> {
     }
 
     /// Waits for an answer as long as it is wanted.
-    fn answer(&self, line: Line<'_>, target: TargetId) -> Result<()> {
+    fn answer(&self, line: Line<'_>, target: TargetId, relay: &Relay) -> Result<()> {
         let copies = &self.shared.copies;
+        let last = chain::next(&self.change.access.copies, target, relay).is_none();
         let begun = clock::now();
         while !line.is_ready(STEP_MS)? {
             let orders = copies.standings.orders(self.own, &self.change.access.copies)?;
@@ -199,7 +215,9 @@ impl<'a> Order<'a> {
                 if dispensable {
                     return Err(Error::new(ErrorKind::TimedOut, "no answer"));
                 }
-                copies.unreachable.lock().insert((self.own, target));
+                if last {
+                    copies.unreachable.lock().insert((self.own, target));
+                }
             }
         }
         self.change.receive(line, &copies.lines.wait(ORDER_MS))
@@ -248,10 +266,10 @@ impl<'a> Order<'a> {
         {
             return Ok(Others::Have);
         }
-        tracing::warn!(
-            "object {}: another copy refuses a change: {error}",
-            self.change.access.object
-        );
+        if !std::mem::replace(&mut self.refused, true) {
+            let object = self.change.access.object;
+            tracing::warn!("object {object}: another copy refuses a change: {error}");
+        }
         if self.range.is_none() {
             // What could not be made durable there is not promised.
             return match error.kind {
@@ -290,7 +308,7 @@ impl<'a> Order<'a> {
         let Some(range) = range else { return Ok(()) };
         for (at, target) in others(all, self.own, &orders.lacking).collect::<Vec<_>>() {
             // Known to both already.
-            if self.disk.store.gaps().covers(object, target, &range) {
+            if self.disk.store.gaps().is_told(object, target, &range) {
                 orders.lacking.push(target);
             } else if self.tell_gap(at, target).is_ok() {
                 self.note_told(target)?;

@@ -46,7 +46,8 @@ struct State {
     seen: Option<(Epoch, u64)>,
     /// What was ordered, and whether its gap has been noted.
     fills: BTreeMap<(ObjectId, TargetId), (Fill, bool)>,
-    filled: Vec<Fill>,
+    /// With the object that each was filled from, if there is anything to fill.
+    filled: Vec<(Fill, Option<ObjectId>)>,
 }
 
 impl Progress {
@@ -55,9 +56,9 @@ impl Progress {
         let mut state = self.state.lock();
         let mine = || fills.iter().filter(|fill| fill.from == target).take(MAX_FILLS);
         state.fills.retain(|_, (fill, _)| mine().any(|ordered| ordered == fill));
-        state.filled.retain(|fill| mine().any(|ordered| ordered == fill));
+        state.filled.retain(|(fill, _)| mine().any(|ordered| ordered == fill));
         for fill in mine() {
-            if !state.filled.contains(fill) {
+            if !state.filled.iter().any(|(filled, _)| filled == fill) {
                 let key = (fill.object, fill.to);
                 state.fills.entry(key).or_insert_with(|| (fill.clone(), false));
             }
@@ -69,9 +70,13 @@ impl Progress {
         self.state.lock().seen = None;
     }
 
-    /// Copies that have been made.
-    pub(crate) fn filled(&self) -> Vec<Fill> {
-        self.state.lock().filled.clone()
+    /// Copies that have been made, and that have all there is at this moment:
+    /// `lacks` says whether the copy of an object on a target does not.
+    pub(crate) fn filled(&self, lacks: impl Fn(ObjectId, TargetId) -> bool) -> Vec<Fill> {
+        let all = self.state.lock().filled.clone();
+        let whole =
+            |(fill, from): &(Fill, Option<ObjectId>)| from.is_none_or(|from| !lacks(from, fill.to));
+        all.into_iter().filter(whole).map(|(fill, _)| fill).collect()
     }
 
     /// Gaps of this target that another copy has to fill; `count`, as long as
@@ -319,7 +324,11 @@ impl Resync {
                     Ok(true) => {
                         let mut state = self.disk.progress.state.lock();
                         if state.fills.remove(&(fill.object, fill.to)).is_some() {
-                            state.filled.push(fill.clone());
+                            let at =
+                                |c: &Column| c.copies.iter().position(|c| c.target == fill.from);
+                            let here = column.as_ref().and_then(at);
+                            let from = here.map(|here| copy_of(fill.object, here));
+                            state.filled.push((fill.clone(), from));
                         }
                     }
                     Err(error) => result = result.and(Err(error)),

@@ -139,6 +139,15 @@ impl Map {
         }
     }
 
+    /// Whether everybody does without what a target would have to say.
+    pub(crate) fn is_done_without(&self, target: TargetId) -> bool {
+        match self.state(target) {
+            TargetState::Offline => true,
+            TargetState::OutOfService | TargetState::Syncing => self.is_settled(target),
+            TargetState::Online | TargetState::Suspect => false,
+        }
+    }
+
     /// Who orders the changes of a column, if anybody does.
     pub(crate) fn who_orders(&self, copies: &[CopyAccess]) -> Option<TargetId> {
         self.primary(copies)

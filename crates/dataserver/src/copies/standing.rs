@@ -77,6 +77,11 @@ impl Standings {
         map.follows(own, ordered_by, copies).map(|()| map.epoch)
     }
 
+    /// See [`Map::is_done_without`].
+    pub(crate) fn is_done_without(&self, target: TargetId) -> bool {
+        self.map.read().is_done_without(target)
+    }
+
     /// See [`Map::who_orders`]; for what is only to be told to somebody.
     pub(crate) fn who_orders(&self, copies: &[CopyAccess]) -> Option<TargetId> {
         self.map.read().who_orders(copies)

@@ -206,6 +206,9 @@ impl<E: Engine> MetaMachine<E> {
         if let Some(file) = effects.orphaned {
             self.orphans.insert(file);
         }
+        if let Some(file) = effects.copies {
+            self.mover.wished(file);
+        }
         if effects.dead_list {
             self.background.dead_lists = true;
         }

@@ -18,6 +18,7 @@ mod late;
 mod lease_ops;
 mod lock_ops;
 mod membership;
+mod mover;
 mod obstacles;
 mod registration;
 mod restrictions;
@@ -28,6 +29,7 @@ mod standings;
 mod waiting;
 
 pub use counters::Counters;
+pub use mover::MoverSettings;
 pub use waiting::ParkedTicket;
 
 use crate::open_files::OpenFiles;
@@ -38,6 +40,7 @@ use cluster::Cluster;
 use execute::Done;
 use lease_ops::Leases;
 use lock_ops::LockTable;
+use mover::Mover;
 use sessions::{MAX_SESSIONS, Session, Sessions};
 use std::collections::BTreeSet;
 
@@ -54,7 +57,7 @@ use weir_wire::lock::TestLockRequest;
 use weir_wire::message::{Op, Request};
 use weir_wire::meta::{
     AdminCapabilityRequest, CountOpensRequest, ExportMetaRequest, GetMapRequest, GetTicketsRequest,
-    ListClientsRequest, MetaPrefix, SetClientRequest, VerifyMetaRequest,
+    ListClientsRequest, MetaPrefix, RebalanceRequest, SetClientRequest, VerifyMetaRequest,
 };
 use weir_wire::targets::ListTargetsRequest;
 use weir_wire::{Header, Key, SealedTicket, Ticket};
@@ -195,6 +198,7 @@ pub struct MetaMachine<E: Engine> {
     counters: Counters,
     leases: Leases,
     table: LockTable,
+    mover: Mover,
     nonces: Key,
     nonce_count: u64,
     instance: u64,
@@ -242,6 +246,7 @@ impl<E: Engine> MetaMachine<E> {
             counters: Counters::default(),
             leases: Leases::default(),
             table: LockTable::default(),
+            mover: Mover::default(),
             instance: u64::from_le_bytes(first_eight(&entropy.mac("weir 1 instance", &[]).0)),
             nonces: entropy,
             nonce_count: 0,
@@ -409,6 +414,10 @@ impl<E: Engine> MetaMachine<E> {
                 self.set_client(client, request::<SetClientRequest>(rest)?.info)?;
                 return Ok(self.after_sync(Reply::ok(&())));
             }
+            Op::Rebalance => {
+                self.rebalance(client, &request::<RebalanceRequest>(rest)?)?;
+                Reply::ok(&())
+            }
             Op::ListClients => {
                 let after = request::<ListClientsRequest>(rest)?.after;
                 Reply::ok(&self.list_clients(client, after)?)
@@ -510,6 +519,7 @@ impl<E: Engine> MetaMachine<E> {
         counters.push(("targets_out_of_service".into(), self.cluster.out_of_service()));
         counters.extend(self.leases.list(now.monotonic_ms));
         counters.extend(self.table.list());
+        counters.extend(self.mover.list());
         counters.push(("map_epoch".into(), self.cluster.epoch.0));
         counters.sort();
         ServerStatus {
@@ -546,6 +556,7 @@ impl<E: Engine> MetaMachine<E> {
         self.last_tick_ms = now.monotonic_ms;
         self.exports.forget_old(now.monotonic_ms);
         self.lose_silent_targets(now)?;
+        self.tick_mover(now)?;
         self.expire_sessions(now)?;
         self.tick_leases(now)?;
         self.tick_locks(now);

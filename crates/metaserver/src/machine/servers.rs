@@ -138,6 +138,7 @@ impl<E: Engine> MetaMachine<E> {
                 self.counters.objects_removed += removed;
             }
         }
+        self.take_filled(server, reports);
         let remove = self.removals(server, reports)?;
         let interval_ms = match remove.len() {
             MAX_REMOVALS => BUSY_HEARTBEAT_MS.min(self.times.heartbeat_ms),
@@ -151,7 +152,11 @@ impl<E: Engine> MetaMachine<E> {
             true => BUSY_HEARTBEAT_MS.min(interval_ms),
             false => interval_ms,
         };
-        let fill = Vec::new();
+        let fill = self.fills_for(server);
+        let interval_ms = match fill.is_empty() {
+            true => interval_ms,
+            false => BUSY_HEARTBEAT_MS.min(interval_ms),
+        };
         let serve_ms = serve_ms(self.times.target_timeout_ms);
         let reply =
             HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, interval_ms };

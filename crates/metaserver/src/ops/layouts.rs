@@ -57,7 +57,12 @@ pub(crate) fn lay_out(
     Ok(layout)
 }
 
-fn put_page(tx: &mut Tx<'_>, file: FileId, list: u32, segments: &[Segment]) -> Outcome<()> {
+pub(crate) fn put_page(
+    tx: &mut Tx<'_>,
+    file: FileId,
+    list: u32,
+    segments: &[Segment],
+) -> Outcome<()> {
     let Some(first) = segments.first() else { return Ok(()) };
     let page = SegmentPage { segments: segments.to_vec() };
     Ok(tx.put(&key::segments(file, list, first.start), &schema::encode(&page))?)

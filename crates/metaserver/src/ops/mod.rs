@@ -29,6 +29,7 @@ pub(crate) mod list_copies;
 pub mod list_xattr;
 pub mod lookup;
 pub mod mkdir;
+pub mod move_copies;
 mod names;
 pub mod open;
 pub mod readdir;
@@ -117,6 +118,8 @@ pub struct Effects {
     pub dead_list: bool,
     /// A file has several copies, as none had before.
     pub mirrored: bool,
+    /// Other copies of a file are wished.
+    pub copies: Option<FileId>,
     /// Objects will be changed by what the reply says: it must not be taken
     /// back by a power cut then, nor its numbers be given again.
     pub objects_follow: bool,

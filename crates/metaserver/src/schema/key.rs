@@ -61,6 +61,16 @@ pub fn inode(file: FileId) -> Vec<u8> {
     Build::new(b"i/").u64(file.0).0
 }
 
+/// All inodes.
+pub fn inodes() -> Span {
+    all(b"i/")
+}
+
+/// The file of a key made by [`inode`].
+pub fn inode_file(key: &[u8]) -> Result<FileId, DecodeError> {
+    orphan_file(key)
+}
+
 /// `d/` directory, name: the [`super::Dentry`].
 pub fn dentry(dir: FileId, name: &[u8]) -> Vec<u8> {
     Build::new(b"d/").u64(dir.0).bytes(name).0

@@ -234,10 +234,13 @@ impl Gaps {
         lacks(of) || own && (lacks(ELSEWHERE) || unknown())
     }
 
-    /// Whether a whole range is noted as lacking.
-    pub fn covers(&self, object: ObjectId, of: TargetId, range: &Range<u64>) -> bool {
-        let state = self.state.lock();
+    /// Whether a whole range is noted as lacking, here and by the copy that lacks it,
+    /// and nothing of it has been sent there.
+    pub fn is_told(&self, object: ObjectId, of: TargetId, range: &Range<u64>) -> bool {
+        let (state, key) = (self.state.lock(), (of, object));
         state.table.get(of, object).is_some_and(|(_, set)| set.covers(range))
+            && state.told.get(&key).is_some_and(|told| told.covers(range))
+            && !state.sent.get(&key).is_some_and(|sent| sent.touches(range))
     }
 
     /// What the copy of an object on a target lacks, as far as is known here.
