@@ -81,7 +81,7 @@ pub(super) fn follow(
             let what = format!("target {}: {error}", all[to].target);
             Err(match says_nothing(&error) {
                 true => not_current(own, &what),
-                false => Error { message: what.into(), ..error },
+                false => Error { message: what, ..error },
             })
         }
     }
