@@ -509,17 +509,13 @@ impl<E: Engine> MetaMachine<E> {
     /// were told to wait for. To be asked for at the end of each turn, before
     /// [`MetaMachine::flush`].
     pub fn take_ready(&mut self, now: Moment) -> Vec<(ParkedTicket, Answer)> {
-        if let Err(error) = self.go_on_with_visits(now) {
-            tracing::error!("copies of a file: {error}");
-            self.mover.skipped(now);
-        }
+        let done = self.go_on_with_visits(now);
+        self.tell_of_visit(done, now);
         while let Some(ticket) = self.leases.waiting.next_ready() {
             let Some(mut parked) = self.leases.waiting.take(ticket) else { continue };
             if parked.session == MOVER {
-                if let Err(error) = self.resume_visit(ticket, parked, now) {
-                    tracing::error!("copies of a file: {error}");
-                    self.mover.skipped(now);
-                }
+                let done = self.resume_visit(ticket, parked, now);
+                self.tell_of_visit(done, now);
                 continue;
             }
             let Parked { session, op, .. } = parked;

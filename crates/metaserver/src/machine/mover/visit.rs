@@ -107,6 +107,14 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
+    /// What has failed is tried again by the next look at all files.
+    pub(in crate::machine) fn tell_of_visit(&mut self, done: Result<()>, now: Moment) {
+        if let Err(error) = done {
+            tracing::error!("copies of a file: {error}");
+            self.mover.skipped(now);
+        }
+    }
+
     fn visit(
         &mut self,
         ticket: ParkedTicket,
