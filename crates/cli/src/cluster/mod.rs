@@ -14,4 +14,5 @@ pub mod process;
 pub mod secret;
 pub mod state;
 pub mod status;
+pub mod targets;
 pub mod up;
