@@ -11,7 +11,10 @@ pub use checks::{Fsck, Scrub, Sim};
 pub use cluster::{Down, Rebalance, Status, Up};
 pub use daemons::{Daemon, Detach, Meta, MetaCommand, MetaExport, MetaImport, Mount, Umount};
 pub use files::{Cat, Cp, Ls, Mkdir, Rm, Stat};
-pub use keys::{Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice, Target, TargetCreate};
+pub use keys::{
+    Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice, Target, TargetChoice, TargetCreate,
+    TargetRemove, Targets,
+};
 pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, Protocol, SetLayout};
 
 use clap::{Args, Parser, Subcommand};
@@ -78,7 +81,9 @@ pub enum Command {
     /// Make keys for clients and servers
     #[command(subcommand)]
     Key(Key),
-    /// Make targets for data servers that `weir up` did not make
+    /// Show the targets: their states, and what they lack
+    Targets(Targets),
+    /// Make targets for data servers that `weir up` did not make; drain and remove targets
     #[command(subcommand)]
     Target(Target),
 }

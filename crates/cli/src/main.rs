@@ -20,7 +20,7 @@ mod version;
 
 use args::{Arguments, Command, Target};
 use clap::Parser;
-use cluster::{down, keys, rebalance, status, up};
+use cluster::{down, keys, rebalance, status, targets, up};
 use failure::Done;
 use std::process::ExitCode;
 
@@ -61,7 +61,11 @@ fn run(command: &Command) -> Done {
         Command::Sim(sim) => sim::run(sim),
         Command::Reliability(asked) => reliability::run(asked),
         Command::Key(key) => keys::run(key),
+        Command::Targets(asked) => targets::list(asked),
         Command::Target(Target::Create(create)) => keys::create_target(create),
+        Command::Target(Target::Drain(choice)) => targets::drain(choice, true),
+        Command::Target(Target::Undrain(choice)) => targets::drain(choice, false),
+        Command::Target(Target::Remove(remove)) => targets::remove(remove),
     }
 }
 

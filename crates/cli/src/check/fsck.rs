@@ -57,7 +57,8 @@ fn look(fsck: &Fsck) -> Done<Report> {
     spool.check()?;
     let taken = snapshot::take(&admin, &mut spool, &progress)?;
     report.records = taken.records;
-    let bounds = Bounds { listed: report.listed.clone(), ids_end: taken.ids_end };
+    let (listed, ids_end, removed) = (report.listed.clone(), taken.ids_end, taken.removed);
+    let bounds = Bounds { listed, ids_end, removed };
     for problem in taken.problems {
         report.settle(&client, &admin, problem)?;
     }

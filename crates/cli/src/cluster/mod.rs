@@ -16,4 +16,5 @@ pub mod rebalance;
 pub mod secret;
 pub mod state;
 pub mod status;
+pub mod targets;
 pub mod up;

@@ -7,6 +7,7 @@ use crate::cluster::mounting::{MountFiles, mounts_of};
 use crate::cluster::moving::Moving;
 use crate::cluster::process::Process;
 use crate::cluster::state::StateDir;
+use crate::cluster::targets;
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
 use crate::layouts::df::{percent, state_name, used};
@@ -16,7 +17,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use weir_client::Client;
 use weir_wire::data::ServerStatus;
-use weir_wire::map::{ClusterMap, TargetState};
+use weir_wire::map::ClusterMap;
 
 /// The longest to wait for a server's status.
 const STATUS_TIMEOUT_MS: u64 = 3_000;
@@ -155,12 +156,6 @@ impl Picture {
     fn ask_data_servers(&mut self, client: &Client, map: ClusterMap) {
         for server in &map.servers {
             let name = data_name(server.server.0);
-            for target in server.targets.iter().filter(|t| t.state == TargetState::Offline) {
-                self.trouble.push(format!(
-                    "target {} is offline: {name} on {} ({}) has not been heard of",
-                    target.target, server.host, server.tcp
-                ));
-            }
             let Some(first) = server.targets.first() else { continue };
             match client.data_status(first.target, STATUS_TIMEOUT_MS) {
                 Ok(status) => {
@@ -176,6 +171,10 @@ impl Picture {
                 }
                 Err(e) => self.trouble.push(format!("{name}: {e}")),
             }
+        }
+        match client.targets() {
+            Ok(views) => self.trouble.extend(views.iter().filter_map(targets::trouble_of)),
+            Err(e) => self.trouble.push(format!("metadata server: {e}")),
         }
         self.map = Some(map);
     }

@@ -62,6 +62,7 @@ impl FileFacts {
         }
         self.judge_garbage(file, &in_use, problems);
         if let Some((inode, body)) = regular {
+            self.judge_copies(file, body, bounds, problems);
             self.judge_written(file, inode, body, bounds, problems);
             self.judge_size(file, inode, body, &in_use, problems);
         }
@@ -97,6 +98,36 @@ impl FileFacts {
                         .into(),
                     subject: Subject::Object { target, object, len },
                 });
+            }
+        }
+    }
+
+    /// Every column that was written has a copy on a target of the cluster.
+    fn judge_copies(
+        &self,
+        file: FileId,
+        body: &RegularFile,
+        bounds: &Bounds,
+        problems: &mut Vec<Problem>,
+    ) {
+        for (start, page) in self.pages_of(body.list) {
+            let Some(written) = self.written.get(&(body.list, start)) else { continue };
+            for (position, segment) in page.segments.iter().enumerate() {
+                for (column, placed) in segment.columns.iter().enumerate() {
+                    let gone = |t: &TargetId| *t == TargetId::NONE || bounds.removed.contains(t);
+                    if !written.has(position, column) || !placed.targets.iter().all(gone) {
+                        continue;
+                    }
+                    let was = placed.targets.iter().filter(|t| **t != TargetId::NONE);
+                    let was: Vec<String> = was.map(ToString::to_string).collect();
+                    let what = format!(
+                        "column {column} of segment {} is lost: it was on targets that were \
+                         removed from the cluster ({})",
+                        segment.index,
+                        was.join(", ")
+                    );
+                    problems.push(Problem::new(Kind::LostColumn, file, what));
+                }
             }
         }
     }
