@@ -36,7 +36,7 @@ const GAP_LOG_BYTE: u64 = 9;
 /// Verified at a time.
 const SCRUB_BYTES: u64 = 16 << 20;
 /// A server is heard of so often before it is away.
-const HEARTBEATS: u32 = 4;
+const HEARTBEATS: u32 = 8;
 /// Making the cluster takes no longer.
 const SETUP_TIME: Duration = Duration::from_secs(60);
 

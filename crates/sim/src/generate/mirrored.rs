@@ -47,7 +47,7 @@ fn shape(rng: &mut Rng) -> Shape {
         layout: layouts[rng.usize(0..layouts.len())],
         copies: copies[rng.usize(0..copies.len())].to_vec(),
         protocol: Protocol::ServerSync,
-        target_timeout_ms: [1_500, 2_000, 3_000][rng.usize(0..3)],
+        target_timeout_ms: [2_500, 3_000, 4_000][rng.usize(0..3)],
         // Longer than it takes to notice that a server is away.
         request_timeout_ms: 12_000,
         session_ms: 30_000,
