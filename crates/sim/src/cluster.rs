@@ -350,6 +350,7 @@ fn serve(node: NodeName, shape: &Shape, shared: &Shared, model: &SharedModel) ->
             if shape.target_timeout_ms > 0 {
                 config.target_timeout_ms = shape.target_timeout_ms.into();
                 config.heartbeat_ms = shape.target_timeout_ms / HEARTBEATS;
+                config.rebuild_after_ms = shape.rebuild_after_ms.into();
             }
             match shape.engine {
                 EngineKind::Embedded => weir_metaserver::run(config, &signal, |_| {}),

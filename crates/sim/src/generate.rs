@@ -64,6 +64,7 @@ fn shape(rng: &mut Rng) -> Shape {
         copies: Vec::new(),
         protocol: Protocol::ServerSync,
         target_timeout_ms: 0,
+        rebuild_after_ms: 0,
     }
 }
 

@@ -74,6 +74,10 @@ pub struct Shape {
     /// A data server that was silent for so long is away; 0: the usual time.
     #[serde(default)]
     pub target_timeout_ms: u32,
+    /// What was on a target that was away for so long is made anew elsewhere; 0:
+    /// never.
+    #[serde(default)]
+    pub rebuild_after_ms: u32,
 }
 
 impl Shape {

@@ -83,7 +83,8 @@ impl Progress {
     /// nobody has looked under this epoch.
     pub(crate) fn to_be_filled(&self, count: u64, acting: Epoch) -> u64 {
         match self.state.lock().seen {
-            Some((epoch, seen)) if epoch == acting => seen,
+            // Without a map nobody knows who could fill them.
+            Some((epoch, seen)) if epoch == acting && acting > Epoch(0) => seen,
             _ => count,
         }
     }
