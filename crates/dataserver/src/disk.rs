@@ -2,6 +2,7 @@
 
 use crate::attempts::Sender;
 use crate::backlog::Backlog;
+use crate::copies::repair::{self, Scrubbed};
 use crate::copies::roles::not_current;
 use crate::copies::{Change, Progress, follow_at_the_end};
 use crate::inspect;
@@ -102,6 +103,7 @@ impl Disk {
     pub(crate) fn work_off(&self, shared: &Shared) {
         while let Some(task) = self.backlog.next(|depth| self.note_depth(depth)) {
             let Task { op, work, mut data, sender, reply_to } = task;
+            let looked_at = repair::looked_at(&work);
             let carry_out = || match work {
                 Job::Plain(work) => perform(&self.store, work, &mut data),
                 Job::Follow(change) => follow_at_the_end(shared, self, &change, &mut data),
@@ -109,6 +111,20 @@ impl Disk {
             let result = match sender {
                 Some(sender) => sender.in_turn(self.served.id, carry_out),
                 None => carry_out(),
+            };
+            let repairs = &shared.copies.repairs;
+            let result = match result {
+                Ok(Outcome::Scrubbed(page)) if repair::is_about_objects(&page) => {
+                    repairs.scrubbed(Scrubbed { target: self.served.id, page, op, reply_to });
+                    continue;
+                }
+                Err(error) if error.kind == ErrorKind::Corrupt => {
+                    if let Some(looked_at) = looked_at {
+                        repairs.failed(self.served.id, looked_at, &error);
+                    }
+                    Err(error)
+                }
+                other => other,
             };
             reply_to.post(Event::Done { op, result, data });
         }

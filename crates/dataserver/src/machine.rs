@@ -16,7 +16,7 @@ mod work;
 mod tests;
 
 pub use crate::counters::Counters;
-pub use work::{CopyWork, Outcome, ReadWork, Work};
+pub use work::{CopyWork, Outcome, ReadWork, RepairWork, Work};
 
 use crate::copies::{Asked, Change};
 use crate::counters::add;
@@ -122,6 +122,18 @@ pub enum Action<C> {
         target: TargetId,
         /// What.
         change: Box<Change>,
+    },
+    /// Replace what has rotted in another copy; when done, call
+    /// [`Machine::on_done`].
+    Repair {
+        /// For.
+        op: OpId,
+        /// Who pauses if too many changes wait.
+        conn: C,
+        /// The copy here.
+        target: TargetId,
+        /// What.
+        work: Box<RepairWork>,
     },
     /// Copy; when done, call [`Machine::on_done`].
     Copy {
@@ -248,6 +260,7 @@ impl<C: Copy> Machine<C> {
             Op::Copy => self.copy(incoming),
             Op::Align => self.align(incoming),
             Op::NoteGap => self.note_gap(incoming),
+            Op::Repair => self.repair(incoming),
             Op::StatObject => self.stat(incoming),
             Op::ListObjects => self.list_objects(incoming),
             Op::Scrub => self.scrub(incoming),
@@ -305,7 +318,7 @@ impl<C: Copy> Machine<C> {
                 add(&self.counters.copied_bytes, copied.written);
                 Body::Copied(copied)
             }
-            Ok(Outcome::Synced | Outcome::Noted) => Body::Empty,
+            Ok(Outcome::Synced | Outcome::Noted | Outcome::Repaired) => Body::Empty,
             Ok(Outcome::Stat(stat)) => Body::Stat(stat),
             Ok(Outcome::Listed(page)) => Body::Objects(page),
             Ok(Outcome::Scrubbed(page)) => {
@@ -640,7 +653,7 @@ fn may_servers_ask(op: Op) -> bool {
 }
 
 fn only_servers_ask(op: Op) -> bool {
-    matches!(op, Op::Align | Op::NoteGap)
+    matches!(op, Op::Align | Op::NoteGap | Op::Repair)
 }
 
 /// For what needs a right to the object, whichever.

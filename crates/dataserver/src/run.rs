@@ -89,6 +89,7 @@ pub fn run(
         disk.stop();
     }
     shared.copier.stop();
+    shared.copies.repairs.stop();
     threads.extend(shared.copies.pools.stop());
     for thread in threads {
         if thread.join().is_err() {
@@ -134,6 +135,8 @@ impl Serve<'_> {
         start_disk_threads(config, shared, threads)?;
         start_copy_threads(shared, threads)?;
         start_resync_threads(shared, shutdown, threads)?;
+        let of = shared.clone();
+        threads.push(spawn("weir-repair", move || of.copies.repairs.work_off(&of))?);
         let running = Server::start(net_config(config), listeners, |handle, net_counters| {
             Ok(DataService::new(shared.clone(), handle, net_counters.clone()))
         })?;

@@ -2,7 +2,7 @@
 
 use crate::attempts::{Attempts, Sender};
 use crate::copier::{Copier, CopyTask};
-use crate::copies::{ChangeTask, Copies, ends_here};
+use crate::copies::{ChangeTask, Copies, MirrorJob, ends_here};
 use crate::counters::{Counters, add};
 use crate::disk::{Data, Disk, Job, Task, Unopened, read_cached};
 use crate::machine::{Action, Body, Incoming, Machine, OpId, Outcome, ReadWork, Work};
@@ -164,7 +164,7 @@ impl DataService {
                         ChangeTask {
                             op,
                             target,
-                            change,
+                            job: MirrorJob::Change(change),
                             data,
                             sender: self.senders.get(&conn).cloned(),
                             reply_to: self.handle.clone(),
@@ -172,6 +172,12 @@ impl DataService {
                         conn,
                         out,
                     );
+                }
+                Action::Repair { op, conn, target, work } => {
+                    let (job, data) = (MirrorJob::Repair(work), Data::default());
+                    let reply_to = self.handle.clone();
+                    let task = ChangeTask { op, target, job, data, sender: None, reply_to };
+                    self.mirror(task, conn, out);
                 }
                 Action::Copy { op, conn, target, work } => {
                     let sender = self.senders.get(&conn).cloned();
@@ -251,12 +257,19 @@ impl DataService {
 
     /// Has a change of several copies ordered, or handed on.
     fn change(&mut self, task: ChangeTask, conn: ConnId, out: &mut Outbox) {
-        if ends_here(&task.change, task.target) {
-            let ChangeTask { op, target, change, data, sender, reply_to } = task;
-            let work = Job::Follow(change);
-            self.submit(conn, target, Task { op, work, data, sender, reply_to }, out);
-            return;
+        match task {
+            ChangeTask { op, target, job: MirrorJob::Change(change), data, sender, reply_to }
+                if ends_here(&change, target) =>
+            {
+                let work = Job::Follow(change);
+                self.submit(conn, target, Task { op, work, data, sender, reply_to }, out);
+            }
+            task => self.mirror(task, conn, out),
         }
+    }
+
+    /// Leaves it to the threads that wait for other servers.
+    fn mirror(&mut self, task: ChangeTask, conn: ConnId, out: &mut Outbox) {
         let op = task.op;
         match self.shared.copies.pools.submit(&self.shared, task, conn) {
             Ok(Admission::Room) => {}

@@ -14,11 +14,11 @@ use weir_types::{
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::{
     Access, AdminAccess, AlignRequest, AllocateRequest, Copied, CopyAccess, CopyPiece, CopyRequest,
-    Damage, FenceRequest, ListObjectsRequest, NoteGapRequest, ObjectEntry, ObjectLen, ObjectPage,
-    ObjectStat, PingRequest, PunchRequest, ReadFlags, ReadRequest, Relay, RemoveObjectsRequest,
-    ScrubCursor, ScrubFinding, ScrubPage, ScrubRequest, SeekRequest, ServerStatus,
-    StatObjectRequest, StatusRequest, SyncRequest, TargetStatus, TruncateRequest, WriteFlags,
-    WriteRequest,
+    Damage, FenceRequest, ListObjectsRequest, Mended, NoteGapRequest, ObjectEntry, ObjectLen,
+    ObjectPage, ObjectStat, PingRequest, PunchRequest, ReadFlags, ReadRequest, Relay,
+    RemoveObjectsRequest, RepairRequest, ScrubCursor, ScrubFinding, ScrubPage, ScrubRequest,
+    SeekRequest, ServerStatus, StatObjectRequest, StatusRequest, SyncRequest, TargetStatus,
+    TruncateRequest, WriteFlags, WriteRequest,
 };
 use weir_wire::handshake::{Attempt, Challenge, Hello, Identity, Proof, Welcome};
 use weir_wire::lease::{
@@ -128,6 +128,7 @@ sample_one_of! {
     TargetState: [
         TargetState::Online, TargetState::Offline, TargetState::OutOfService, TargetState::Syncing, TargetState::Suspect
     ];
+    Mended: [Mended::No, Mended::Done, Mended::UnderWay, Mended::Failed,];
     Damage: [
         Damage::Block, Damage::Header, Damage::BehindEnd, Damage::Unreadable, Damage::Stranger,
         Damage::Superblock, Damage::IntentLog,
@@ -318,6 +319,7 @@ sample_struct! {
     Relay { by, lacking, alone, vouched }
     NoteGapRequest { target, object, behind, copy, start, end, told }
     AlignRequest { access, len }
+    RepairRequest { access, copy, start, end }
     Filling { column, copy }
     ObjectLen { len }
     ObjectStat { exists, len, generation }
@@ -332,7 +334,7 @@ sample_struct! {
     ObjectEntry { object, len }
     ObjectPage { objects, strays, next }
     ScrubCursor { hash, done, offset }
-    ScrubFinding { object, path, offset, len, damage, what }
+    ScrubFinding { object, path, offset, len, damage, what, mended }
     ScrubPage { findings, objects, bytes, next }
     ListObjectsRequest { access, after, max_objects }
     ScrubRequest { access, cursor, budget_bytes }

@@ -173,6 +173,7 @@ targets! {
         list_copies_request / list_copies_reply: ListCopiesRequest;
         align_request / align_reply: AlignRequest;
         note_gap_request / note_gap_reply: NoteGapRequest;
+        repair_request / repair_reply: RepairRequest;
     }
     metadata {
         get_map_request / get_map_reply: GetMapRequest;

@@ -29,6 +29,7 @@ mod geometry;
 mod header;
 mod intents;
 mod listing;
+mod mend;
 mod object;
 mod open_files;
 mod piece;

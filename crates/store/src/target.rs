@@ -308,10 +308,15 @@ impl Target {
     /// Removes the object; no error if there is none. Durable after
     /// [`Target::sync_removals`].
     pub fn remove(&self, id: ObjectId) -> Result<()> {
+        self.unlink(id)?;
+        self.gaps.forget(id)
+    }
+
+    pub(crate) fn unlink(&self, id: ObjectId) -> Result<()> {
         self.backing.site.in_service()?;
         self.open_files.remove(id, || self.backing.directories.unlink(id))?;
         self.backing.note_change();
-        self.gaps.forget(id)
+        Ok(())
     }
 
     /// Makes every removal up to now durable, with one sync for each directory

@@ -77,6 +77,20 @@ weir_types::codec_tag!(Damage {
     IntentLog = 6,
 });
 
+/// What was done about damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mended {
+    /// Nothing: there is no other copy of it.
+    No,
+    /// It was made good from another copy.
+    Done,
+    /// It is being made anew from another copy.
+    UnderWay,
+    /// There are other copies, and it could not be made good.
+    Failed,
+}
+weir_types::codec_tag!(Mended { No = 0, Done = 1, UnderWay = 2, Failed = 3 });
+
 records! {
     /// Names an object and shows the right to use it.
     Access {
@@ -199,6 +213,8 @@ records! {
         damage: Damage,
         /// In words.
         what: String,
+        /// What was done about it.
+        mended: Mended,
     }
     /// What a part of a verification led to.
     ScrubPage {
@@ -409,4 +425,16 @@ requests! {
     PingRequest(Ping) -> () {}
     /// Asks for counters and state.
     StatusRequest(Status) -> ServerStatus {}
+    /// Only between data servers: some blocks of another copy have rotted, and the
+    /// one that orders changes is to replace them. It answers when that is done.
+    RepairRequest(Repair) -> () {
+        /// The copy that orders changes.
+        access: Access,
+        /// The one that has rotted.
+        copy: CopyIndex,
+        /// The first byte.
+        start: u64,
+        /// The first byte after them; at most [`weir_types::limits::MAX_REPAIR_BYTES`].
+        end: u64,
+    }
 }

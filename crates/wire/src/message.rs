@@ -72,6 +72,8 @@ ops! {
     NoteGap = 0x10d, "note_gap";
     /// Gives a copy the length of another (data servers).
     Align = 0x10e, "align";
+    /// Has what has rotted in a copy replaced by the one that orders (data servers).
+    Repair = 0x10f, "repair";
     /// The cluster map.
     GetMap = 0x200, "get_map";
     /// Tickets for data servers.

@@ -20,9 +20,11 @@ mod follow;
 mod lines;
 mod locks;
 mod lost;
+mod mend;
 mod order;
 mod pools;
 mod push;
+pub(crate) mod repair;
 mod resync;
 pub(crate) mod roles;
 pub(crate) mod standing;
@@ -31,12 +33,13 @@ mod turns;
 pub use change::{Asked, Change};
 pub(crate) use follow::follow_at_the_end;
 pub(crate) use lines::Lines;
-pub(crate) use pools::ChangeTask;
+pub(crate) use pools::{ChangeTask, MirrorJob};
 pub(crate) use resync::{Progress, Resync};
 
 use chain::next;
 use locks::RangeLocks;
 use pools::Pools;
+use repair::Repairs;
 use standing::Standings;
 use std::collections::BTreeSet;
 use turns::{Begun, Turns};
@@ -52,6 +55,7 @@ pub(crate) struct Copies {
     pub(crate) turns: Turns,
     pub(crate) begun: Begun,
     pub(crate) pools: Pools,
+    pub(crate) repairs: Repairs,
     /// Targets that have to take changes of that one, and cannot be reached.
     pub(crate) unreachable: Mutex<BTreeSet<(TargetId, TargetId)>>,
 }
@@ -65,6 +69,7 @@ impl Copies {
             turns: Turns::default(),
             begun: Begun::default(),
             pools: Pools::new(queue_limit),
+            repairs: Repairs::default(),
             unreachable: Mutex::default(),
         }
     }

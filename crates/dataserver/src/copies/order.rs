@@ -5,6 +5,7 @@ use super::change::{Change, copy_of, others};
 use super::follow::PATIENCE;
 use super::lines::{Line, Parcel, says_nothing};
 use super::push::Push;
+use super::repair::before_change;
 use super::roles::{Orders, not_current};
 use super::turns::UnderWay;
 use crate::disk::{Data, Disk, perform};
@@ -72,6 +73,7 @@ pub(super) fn order(
     let copies = &shared.copies;
     let range = change.range();
     let all = &change.access.copies;
+    before_change(shared, disk, change)?;
     let _lock = range.clone().map(|r| copies.locks.lock(own, change.access.object, r));
     let mut under_way = copies.begun.begin(own, copies.standings.acting());
     let orders = copies.standings.orders(own, all)?;

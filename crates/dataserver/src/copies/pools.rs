@@ -6,11 +6,12 @@
 
 use super::change::Change;
 use super::follow::follow;
+use super::repair::serve_repair;
 use super::{chain, order};
 use crate::attempts::Sender;
 use crate::backlog::Backlog;
 use crate::disk::{Data, Disk};
-use crate::machine::{OpId, Outcome};
+use crate::machine::{OpId, Outcome, RepairWork};
 use crate::queue::Admission;
 use crate::service::{Event, Shared};
 use std::sync::Arc;
@@ -23,11 +24,19 @@ use weir_types::{Error, Result, TargetId};
 /// Threads for each place in the chain: changes under way at once.
 const THREADS: [usize; 8] = [16, 8, 4, 4, 4, 4, 4, 4];
 
+/// What a thread has to do.
+pub(crate) enum MirrorJob {
+    /// Order a change, or hand it on.
+    Change(Box<Change>),
+    /// Replace what has rotted in another copy.
+    Repair(Box<RepairWork>),
+}
+
 /// A change in the queue.
 pub(crate) struct ChangeTask {
     pub(crate) op: OpId,
     pub(crate) target: TargetId,
-    pub(crate) change: Box<Change>,
+    pub(crate) job: MirrorJob,
     pub(crate) data: Data,
     /// Who sent it.
     pub(crate) sender: Option<Sender>,
@@ -60,10 +69,12 @@ impl Pools {
         task: ChangeTask,
         conn: ConnId,
     ) -> Result<Admission> {
-        let access = &task.change.access;
-        let depth = match &access.relay {
-            Some(relay) => chain::depth(&access.copies, task.target, relay),
-            None => 0,
+        let depth = match &task.job {
+            MirrorJob::Change(change) => match &change.access.relay {
+                Some(relay) => chain::depth(&change.access.copies, task.target, relay),
+                None => 0,
+            },
+            MirrorJob::Repair(_) => 0,
         };
         let depth = depth.min(self.pools.len() - 1);
         self.start(shared, depth)?;
@@ -90,10 +101,15 @@ impl Pools {
 
     fn work_off(&self, shared: &Shared, depth: usize) {
         while let Some(task) = self.pools[depth].backlog.next(|_| ()) {
-            let ChangeTask { op, target, change, mut data, sender, reply_to } = task;
-            let result = match shared.disk(target) {
-                Some(disk) => in_turn(shared, disk, &change, sender.as_ref(), &mut data),
-                None => Err(Error::new(weir_types::ErrorKind::TargetMissing, "not open")),
+            let ChangeTask { op, target, job, mut data, sender, reply_to } = task;
+            let result = match (shared.disk(target), &job) {
+                (Some(disk), MirrorJob::Change(change)) => {
+                    let result = in_turn(shared, disk, change, sender.as_ref(), &mut data);
+                    shared.copies.repairs.notice(disk, change, &result);
+                    result
+                }
+                (Some(disk), MirrorJob::Repair(work)) => serve_repair(shared, disk, work),
+                (None, _) => Err(Error::new(weir_types::ErrorKind::TargetMissing, "not open")),
             };
             reply_to.post(Event::Done { op, result, data });
         }

@@ -2,6 +2,7 @@
 
 use super::change::{Asked, Change, copy_of};
 use super::lines::Parcel;
+use super::repair::Suspect;
 use crate::disk::Disk;
 use crate::machine::Work;
 use crate::service::Shared;
@@ -107,6 +108,11 @@ impl Push<'_> {
         Ok(len)
     }
 
+    /// Sends blocks of a range anew, although nothing is known to be lacking.
+    pub(crate) fn again(&self, range: Range<u64>) -> Result<()> {
+        self.step(range, &mut Vec::new())
+    }
+
     fn step(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<()> {
         let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
         self.check()?;
@@ -154,7 +160,13 @@ impl Push<'_> {
         buffer.resize(len, 0);
         let mut checks = Vec::new();
         let pieces = [(range.start, len as u64)];
-        let n = match object.read_pieces(&pieces, buffer, &mut checks, ReadMode::Locked)? {
+        let read = object.read_pieces(&pieces, buffer, &mut checks, ReadMode::Locked);
+        if read.as_ref().is_err_and(|e| e.kind == ErrorKind::Corrupt) {
+            // A third copy may have it.
+            let suspect = Suspect::Bytes(range.clone());
+            self.shared.copies.repairs.suspect(self.own(), self.object, suspect);
+        }
+        let n = match read? {
             ReadOutcome::Done { bytes, .. } => bytes,
             ReadOutcome::WouldBlock => return Err(ErrorKind::Internal.into()),
         };

@@ -1,13 +1,13 @@
 //! Requests that change something, of columns with one copy and with several.
 
-use super::{Action, Incoming, Machine, ServedTarget, Work, expect_no_payload};
+use super::{Action, Incoming, Machine, RepairWork, ServedTarget, Work, expect_no_payload};
 use crate::copies::{Asked, Change};
 use std::sync::Arc;
 use weir_types::codec::Decode;
-use weir_types::limits::MAX_FILE_BYTES;
+use weir_types::limits::{MAX_FILE_BYTES, MAX_REPAIR_BYTES};
 use weir_types::{Error, ErrorKind, Result, TargetId};
 use weir_wire::Rights;
-use weir_wire::data::{Access, AlignRequest, NoteGapRequest};
+use weir_wire::data::{Access, AlignRequest, NoteGapRequest, RepairRequest};
 use weir_wire::ticket::OF_SERVERS;
 
 impl<C: Copy> Machine<C> {
@@ -53,6 +53,25 @@ impl<C: Copy> Machine<C> {
         let work = Work::NoteGap { object, behind, copy, bytes, told };
         Ok(self.queue_work(incoming, target, work))
     }
+
+    /// Another server has found that its copy has rotted.
+    pub(super) fn repair(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let RepairRequest { access, copy, start, end } = RepairRequest::from_bytes(incoming.body)?;
+        let target = self.admit(incoming, &access, Rights::WRITE)?;
+        expect_no_payload(incoming.header)?;
+        check_copies(&access)?;
+        let other = access.copies.get(usize::from(copy.0)).map(|copy| copy.target);
+        let is_other = other.is_some_and(|t| ![access.target, TargetId::NONE].contains(&t));
+        let is_range = start < end && end <= MAX_FILE_BYTES && end - start <= MAX_REPAIR_BYTES;
+        if !is_other || !is_range {
+            let what = "there is no such copy, or it is too much at once";
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
+        let id = target.id;
+        let op = self.begin(incoming, target, false);
+        let work = Box::new(RepairWork { access, copy, bytes: (start, end) });
+        Ok(Action::Repair { op, conn: incoming.conn, target: id, work })
+    }
 }
 
 /// What is said of the other copies fits together, and comes from whom it may come.
@@ -72,6 +91,19 @@ fn check_relay(from_server: bool, access: &Access) -> Result<()> {
             false => Ok(()),
         };
     }
+    check_copies(access)?;
+    if let Some(relay) = &access.relay
+        && (relay.by == access.target || !copies.iter().any(|copy| copy.target == relay.by))
+    {
+        return bad("a change is handed on by another copy of the column");
+    }
+    Ok(())
+}
+
+/// What is said of the other copies fits together.
+fn check_copies(access: &Access) -> Result<()> {
+    let bad = |what: &str| Err(Error::new(ErrorKind::InvalidArgument, what));
+    let copies = &access.copies;
     let own = copies.get(usize::from(access.object.copy.0));
     if own.is_none_or(|own| own.target != access.target) {
         return bad("the copies that are named do not have this one in its place");
@@ -82,11 +114,6 @@ fn check_relay(from_server: bool, access: &Access) -> Result<()> {
     };
     if copies.len() > MAX_COPIES || (0..copies.len()).any(twice) {
         return bad("the copies that are named are too many, or one is there twice");
-    }
-    if let Some(relay) = &access.relay
-        && (relay.by == access.target || !copies.iter().any(|copy| copy.target == relay.by))
-    {
-        return bad("a change is handed on by another copy of the column");
     }
     Ok(())
 }

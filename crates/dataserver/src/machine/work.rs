@@ -22,6 +22,17 @@ pub struct ReadWork {
     pub of_copies: bool,
 }
 
+/// What has rotted in another copy and is to be replaced from this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepairWork {
+    /// What was shown: it names the copy here, and all others.
+    pub access: Access,
+    /// The one that has rotted.
+    pub copy: CopyIndex,
+    /// First byte, and the first one after.
+    pub bytes: (u64, u64),
+}
+
 /// A copy of pieces of one object to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyWork {
@@ -200,6 +211,8 @@ pub enum Outcome {
     Synced,
     /// The gap is noted, durably.
     Noted,
+    /// What had rotted was replaced.
+    Repaired,
     /// Length and fence are set.
     Truncated {
         /// Length of the object.
