@@ -161,9 +161,10 @@ impl<E: Engine> MetaMachine<E> {
         of.filter(|(_, job)| job.ready).map(|(_, job)| job.confirmed = Some(0)).count() > 0
     }
 
+    /// Whether all that were ready when it began are: others have a visit of their own.
     fn is_confirmed(&self, file: FileId) -> bool {
-        let confirmed = |job: &&Job| job.confirmed.is_some_and(|times| times >= CONFIRMATIONS);
-        self.mover.ready(file).iter().all(confirmed)
+        let mut asked = self.mover.jobs_of(file).filter_map(|(_, job)| job.confirmed);
+        asked.all(|times| times >= CONFIRMATIONS)
     }
 
     fn made(&mut self, ticket: ParkedTicket, file: FileId, made: Made, now: Moment) {
