@@ -35,6 +35,7 @@ fn load_process() {
 }
 
 struct Run<'a> {
+    // It ends first, and with it every call of the loads.
     lab: Lab<'a>,
     loads: Vec<MountLoad>,
     policy: Policy,
