@@ -286,6 +286,10 @@ pub(crate) fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Out
         }
         Work::NoteGap { object, behind, copy, bytes, told } => {
             let (gaps, bytes) = (store.gaps(), bytes.0..bytes.1);
+            // It could not fill that.
+            if behind != store.id() && gaps.lacks(object, ELSEWHERE, &bytes) {
+                return Err(not_current(store.id(), "it lacks that itself"));
+            }
             match behind == store.id() {
                 true => gaps.note(object, ELSEWHERE, copy, &bytes)?,
                 false if told => gaps.note_told(object, behind, copy, &bytes)?,

@@ -40,9 +40,12 @@ pub(super) fn follow(
         None => None,
     };
     let wait = copies.lines.wait(FOLLOW_MS);
-    let sent = copies.lines.take(all[to].target, &wait).and_then(|mut line| {
+    // Longer than that only with a look at the map.
+    let patience = copies.lines.wait(PATIENCE.as_millis() as u64);
+    let sent = copies.lines.take(all[to].target, &patience).and_then(|mut line| {
         let payload = data.buf.as_deref().unwrap_or_default();
-        line.send(&wait, (payload, &data.checks), |parcel| change.send(to, relay, parcel))?;
+        let patience = copies.lines.wait(PATIENCE.as_millis() as u64);
+        line.send(&patience, (payload, &data.checks), |parcel| change.send(to, relay, parcel))?;
         Ok(line)
     });
     let applied = apply(shared, disk, change, relay, data);

@@ -296,7 +296,9 @@ pub(super) fn serve_repair(shared: &Shared, disk: &Disk, work: &RepairWork) -> R
         capability: access.capability.clone(),
     };
     let (object, to) = (access.object, usize::from(work.copy.0));
-    let push = Push { shared, disk, object, column: &column, to, pace: &|_| Ok(()) };
+    let vouched = disk.store.gaps().of(object, disk.served.id).is_none();
+    let pace = &|_| Ok(());
+    let push = Push { shared, disk, object, column: &column, to, vouched, pace };
     let range = work.bytes.0..work.bytes.1;
     let sent = push.again(range.clone());
     match sent {

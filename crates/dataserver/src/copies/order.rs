@@ -189,10 +189,10 @@ impl<'a> Order<'a> {
 
     fn send(&self, to: usize, relay: &Relay) -> Result<Line<'a>> {
         let copies = &self.shared.copies;
-        let wait = copies.lines.wait(ORDER_MS);
         let target = self.change.access.copies[to].target;
         let connecting = copies.lines.wait(PATIENCE.as_millis() as u64);
         let mut line = copies.lines.take(target, &connecting)?;
+        let wait = copies.lines.wait(PATIENCE.as_millis() as u64);
         let payload = self.data.buf.as_deref().unwrap_or_default();
         line.send(&wait, (payload, &self.data.checks), |parcel: &mut Parcel<'_>| {
             self.change.send(to, relay, parcel)
@@ -251,11 +251,15 @@ impl<'a> Order<'a> {
 
     /// Others have it, or a gap; if this one has failed, they may differ.
     fn settle_own(&mut self, orders: &Orders) -> Result<()> {
-        match &self.applied {
-            Some(Err(error)) if !is_harmless(error.kind) && self.range.is_some() => {
-                self.make_gaps(orders).map(|_| ())
-            }
-            _ => Ok(()),
+        let failed = match &self.applied {
+            Some(Err(error)) if !is_harmless(error.kind) && self.range.is_some() => error.clone(),
+            _ => return Ok(()),
+        };
+        // A disk that is full has what it had. Of one that has failed nothing is known:
+        // others count then.
+        match failed.kind == ErrorKind::NoSpace && self.make_gaps(orders)? {
+            true => Ok(()),
+            false => Err(failed),
         }
     }
 
@@ -290,6 +294,8 @@ impl<'a> Order<'a> {
     fn make_gaps(&mut self, orders: &Orders) -> Result<bool> {
         let all = self.change.access.copies.clone();
         for (at, target) in others(&all, self.own, &orders.lacking) {
+            // First, so that somebody knows who has it.
+            self.note_gap(target)?;
             if let Err(error) = self.tell_gap(at, target) {
                 tracing::debug!("target {target} cannot be told of a gap: {error}");
                 return match error.kind {
@@ -312,7 +318,10 @@ impl<'a> Order<'a> {
             // Known to both already.
             if self.disk.store.gaps().is_told(object, target, &range) {
                 orders.lacking.push(target);
-            } else if self.tell_gap(at, target).is_ok() {
+                continue;
+            }
+            self.note_gap(target)?;
+            if self.tell_gap(at, target).is_ok() {
                 self.note_told(target)?;
                 orders.lacking.push(target);
             }

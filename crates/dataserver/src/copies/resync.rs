@@ -214,7 +214,18 @@ impl Resync {
                 Ok(false)
             }
             Some(orders) => {
-                self.tell(orders, who, gap, column, there)?;
+                match self.tell(orders, who, gap, column, there) {
+                    // It lacks that itself, so what this one has is what there is.
+                    Err(error)
+                        if error.kind == ErrorKind::NotCurrent
+                            && behind == own
+                            && copies_in(column) == 2 =>
+                    {
+                        self.disk.store.gaps().clear(gap.object, own, &(0..u64::MAX))?;
+                        return Ok(false);
+                    }
+                    told => told?,
+                }
                 if who != own {
                     self.disk.store.gaps().clear(gap.object, behind, &(0..u64::MAX))?;
                 }

@@ -36,7 +36,7 @@ impl Away {
                 rebuild_after_ms > 0 && now_ms.saturating_sub(*since_ms) >= rebuild_after_ms
             });
             match t.state {
-                TargetState::OutOfService if rebuild_after_ms > 0 => Fit::Lost,
+                // A disk that has failed may serve again when its server is restarted.
                 _ if is_lost => Fit::Lost,
                 _ if t.draining => Fit::Leaves,
                 TargetState::Online => Fit::Takes,
