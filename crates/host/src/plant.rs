@@ -58,6 +58,8 @@ bugs! {
     AckBeforePartner = "ack-before-partner",
     /// A data server serves copies without a lease of the metadata server.
     ServeWithoutLease = "serve-without-lease",
+    /// A copy that is back is read, and orders changes, before everybody knows it.
+    RegrantBeforeReconcile = "regrant-before-reconcile",
     /// A change is applied while ones of an earlier epoch are still being applied.
     ApplyOldEpoch = "apply-old-epoch",
     /// A lease is given to a session while others still hold theirs.

@@ -212,6 +212,9 @@ const OF_COPIES: &[Bug] = &[
     Bug::SkipGapNote,
     Bug::LoseGapLog,
     Bug::ForgetPledge,
+    Bug::MarkLastCopy,
+    Bug::OnlineTooEarly,
+    Bug::RegrantBeforeReconcile,
 ];
 
 #[test]

@@ -13,6 +13,7 @@
 //! - A copy is read only while its target is online, and everybody knows it.
 
 use std::collections::BTreeMap;
+use weir_host::plant::{Bug, planted};
 use weir_types::{Epoch, Error, ErrorKind, Result, TargetId};
 use weir_wire::data::CopyAccess;
 use weir_wire::map::{Standing, TargetState};
@@ -49,6 +50,11 @@ impl Map {
         self.targets.get(&target).is_some_and(|standing| standing.since <= self.in_effect)
     }
 
+    /// Whether everybody knows that a target is back.
+    fn is_known(&self, own: TargetId) -> bool {
+        self.is_settled(own) || planted(Bug::RegrantBeforeReconcile)
+    }
+
     fn primary(&self, copies: &[CopyAccess]) -> Option<TargetId> {
         let online = |copy: &&CopyAccess| !copy.filling && self.is_online(copy.target);
         copies.iter().find(online).map(|copy| copy.target)
@@ -65,7 +71,7 @@ impl Map {
     pub(crate) fn may_read(&self, own: TargetId) -> Result<()> {
         match self.state(own) {
             // Until then others may take changes without it.
-            TargetState::Online | TargetState::Suspect if !self.is_settled(own) => {
+            TargetState::Online | TargetState::Suspect if !self.is_known(own) => {
                 Err(not_current(own, "others may not know yet that it is back"))
             }
             TargetState::Online | TargetState::Suspect => Ok(()),
@@ -86,7 +92,7 @@ impl Map {
             }
             None => return Err(not_current(own, "no copy is known to be online")),
         }
-        if !self.is_settled(own) {
+        if !self.is_known(own) {
             return Err(not_current(own, "others may not know yet that it is back"));
         }
         // Those before it that have just lost their place may not know it.

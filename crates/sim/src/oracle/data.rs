@@ -35,13 +35,15 @@ impl FileFacts {
 }
 
 impl FileFacts {
-    /// Whether something of it was lost on all servers before this.
+    /// Whether something of it was lost on all servers before this, or by the
+    /// metadata server.
     pub(super) fn may_have_lost(&self, health: &Health, history: &History, by: Position) -> bool {
         let gone = |at: Position, node: u8| {
             self.nodes_of_cells.iter().any(|nodes| health.takes(history, nodes, at, node))
         };
         history.entries[..by].iter().enumerate().any(|(at, entry)| match entry.what {
             What::PowerCut(Node::Data(n)) | What::DiskForgets(Node::Data(n)) => gone(at, n),
+            What::PowerCut(Node::Meta) => true,
             _ => false,
         })
     }
