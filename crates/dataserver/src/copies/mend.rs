@@ -4,7 +4,7 @@
 //! another, or fetches its own from one that has all changes; both under the lock of
 //! the range, so that no change comes in between. An object whose header is damaged
 //! is not trusted at all: it is noted as lacking as a whole, thrown away, and brought
-//! anew like any copy that lacks something.
+//! anew like any copy that lacks something; the copy that orders is left as it is.
 //!
 //! Invariants
 //! - Nothing is thrown away, and no mark made, unless another copy says that it has
@@ -204,18 +204,11 @@ impl Mender<'_> {
     /// Throws the object away, to be brought anew.
     fn anew(&self, column: &Column) -> Result<Mend> {
         let (own, copies) = (self.own(), &self.shared.copies);
-        let all = 0..MAX_FILE_BYTES;
         match copies.standings.who_orders(&column.copies) {
+            // While it is brought anew another has to order.
             Some(orders) if orders == own => {
-                let _lock = copies.locks.lock(own, self.object, all.clone());
-                let mut failure = Error::new(ErrorKind::Corrupt, "no other copy can replace it");
-                for target in self.current(column, &all, None)? {
-                    match self.has_all(column, target) {
-                        Ok(()) => return self.discard(),
-                        Err(error) => failure = cannot(error.context(format!("target {target}"))),
-                    }
-                }
-                Err(failure)
+                let what = "it orders changes, and cannot be made anew before another copy does";
+                Err(Error::new(ErrorKind::Corrupt, what))
             }
             Some(orders) => {
                 copies.standings.follows(own, orders, &column.copies)?;
