@@ -25,9 +25,11 @@ use weir_types::checksum::crc32c;
 const SLACK: Duration = Duration::from_secs(12);
 /// What may be slow, but not hang.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// The workers of a load that use files with one copy; the others have several.
+/// So many workers of a load use files with one copy; the others have several.
 const SINGLE: usize = 1;
 const PAUSE_EVERY: u64 = 4;
+/// Steps of a worker that come to every server, more likely than not.
+const MANY: u64 = 60;
 
 #[test]
 fn load_process() {
@@ -130,7 +132,7 @@ impl Run<'_> {
         faults.iter().for_each(|fault| fault.begin(&mut self.lab));
         let begin = Instant::now();
         if until_they_go_on {
-            let took = self.go_on(SINGLE, 5, DETECTION + SLACK);
+            let took = self.go_on(SINGLE, MANY, DETECTION + SLACK);
             println!("  with several copies they went on within {took:.1?}");
         }
         while begin.elapsed() < hold {
