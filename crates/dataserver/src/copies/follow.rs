@@ -111,6 +111,7 @@ fn apply(
 ) -> Result<Outcome> {
     let (own, copies) = (disk.served.id, &shared.copies);
     let all = &change.access.copies;
+    disk.store.gaps().keep()?;
     let may = || copies.standings.follows(own, relay.by, all);
     copies.turns.apply(own, may, || {
         if let (false, Some(range)) = (relay.alone, change.range()) {
