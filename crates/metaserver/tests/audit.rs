@@ -10,8 +10,8 @@ use weir_metaserver::schema::{self, Body, Dentry, Inode, Orphan, WrittenPage, ke
 use weir_metastore::{Engine, ModelEngine};
 use weir_types::codec::Bytes;
 use weir_types::{
-    ColumnIndex, CopyIndex, FileId, FileKind, Generation, LayoutKind, LayoutSpec, ObjectId,
-    SegmentIndex, TargetId,
+    ColumnIndex, CopyIndex, FileId, FileKind, Filling, Generation, LayoutKind, LayoutSpec,
+    ObjectId, SegmentIndex, TargetId,
 };
 use weir_wire::Rights;
 use weir_wire::meta::*;
@@ -453,4 +453,33 @@ fn what_was_on_a_target_that_was_removed_and_nowhere_else_is_told_of() {
     let lost: Vec<_> = problems.iter().filter(|p| p.kind == Kind::LostColumn).collect();
     assert_eq!(lost.len(), 1, "{problems:?}");
     assert!(lost[0].what.contains("removed from the cluster (1)"), "{}", lost[0].what);
+}
+
+#[test]
+fn a_column_is_missed_only_if_no_whole_copy_of_it_is_there() {
+    let world = world();
+    let objects = world.objects();
+    let ((target, first, len), rest) = (objects[0], &objects[1..]);
+    let other = (1..=4).find(|t| objects.iter().all(|(placed, ..)| placed != t)).unwrap();
+    let second = ObjectId { copy: CopyIndex(1), ..first };
+    let judge = |place: TargetId, filling: bool, found: &[(u32, ObjectId, u64)]| {
+        let mut records = world.records();
+        let bytes = records.get_mut(&key::segments(world.file, 0, 0)).unwrap();
+        let mut page: schema::SegmentPage = schema::decode(bytes, "").unwrap();
+        let segment = &mut page.segments[0];
+        segment.columns.iter_mut().for_each(|column| column.targets.push(TargetId::NONE));
+        segment.columns[0].targets = vec![place, TargetId(other)];
+        let (column, copy) = (ColumnIndex(0), CopyIndex(1));
+        segment.filling = if filling { vec![Filling { column, copy }] } else { vec![] };
+        *bytes = schema::encode(&page);
+        kinds(&check(&records, &[rest, found].concat()))
+    };
+    let here = TargetId(target);
+    let copy = (other, second, len);
+    assert_eq!(judge(here, false, &[(target, first, len), copy]), []);
+    assert_eq!(judge(here, false, &[copy]), []);
+    assert_eq!(judge(TargetId::NONE, false, &[copy]), []);
+    assert_eq!(judge(here, false, &[]), [Kind::MissingObject]);
+    assert_eq!(judge(here, true, &[copy]), [Kind::MissingObject]);
+    assert_eq!(judge(TargetId::NONE, false, &[]), [Kind::MissingObject]);
 }

@@ -274,6 +274,27 @@ fn a_file_is_not_held_up_by_a_copy_that_is_filled_while_others_are_confirmed() {
 }
 
 #[test]
+fn the_copy_that_is_left_is_not_dropped_just_when_the_other_goes_away() {
+    for quarters in 0..4 {
+        let mut s = Servers::new(3);
+        (0..quarters).for_each(|_| s.quarter());
+        let file = s.create("f", 2);
+        let first = s.segments(&file)[0].columns[0].targets[0].0;
+        let alive = *s.all.iter().find(|server| **server != first).unwrap();
+        s.dead.insert(first);
+        while s.state(alive, first) == TargetState::Online {
+            s.quarter();
+        }
+        s.set_copies(&file, 1);
+        s.pass(8);
+        let columns = s.segments(&file)[0].columns.clone();
+        let left =
+            |targets: &[TargetId]| targets.iter().any(|t| *t != TargetId::NONE && t.0 != first);
+        assert!(columns.iter().all(|column| left(&column.targets)), "{quarters}: {columns:?}");
+    }
+}
+
+#[test]
 fn many_segments_are_moved_page_by_page() {
     let mut s = Servers::new(3);
     let chunk = 1 << 20;

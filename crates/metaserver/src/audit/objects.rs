@@ -145,22 +145,31 @@ impl FileFacts {
             let Some(written) = self.written.get(&(body.list, start)) else { continue };
             for (position, segment) in page.segments.iter().enumerate() {
                 for (column, placed) in segment.columns.iter().enumerate() {
-                    let target = placed.targets.first().copied();
-                    let Some(target) = target.filter(|t| bounds.listed.contains(t)) else {
-                        continue;
-                    };
                     let column_index = ColumnIndex(column as u16);
-                    let object = ObjectId {
+                    let object = |copy| ObjectId {
                         file,
                         segment: segment.index,
                         column: column_index,
-                        copy: CopyIndex(0),
+                        copy,
                     };
+                    let whole = |(copy, _): &(CopyIndex, TargetId)| {
+                        !segment.is_filling(column_index, *copy)
+                    };
+                    let places: Vec<_> = placed.copies().filter(whole).collect();
+                    let there = |&(copy, target): &(CopyIndex, TargetId)| {
+                        self.objects.contains_key(&(target, object(copy)))
+                    };
+                    // What others hold that did not say so nobody knows.
+                    let unheard =
+                        |(_, target): &(CopyIndex, TargetId)| !bounds.listed.contains(target);
+                    let Some(&(copy, target)) = places.first() else { continue };
                     if !written.has(position, column)
-                        || self.objects.contains_key(&(target, object))
+                        || places.iter().any(unheard)
+                        || places.iter().any(there)
                     {
                         continue;
                     }
+                    let object = object(copy);
                     // What was cut off again is not missed.
                     let Some((first, last)) = bytes_of(segment, column_index, inode.size) else {
                         continue;

@@ -197,7 +197,7 @@ impl Cluster {
     }
 
     /// Every target with its server.
-    fn all(&self) -> Vec<(ServerId, TargetRecord)> {
+    pub(super) fn all(&self) -> Vec<(ServerId, TargetRecord)> {
         let all = self.servers.iter();
         all.flat_map(|(&server, r)| r.targets.iter().map(move |t| (server, *t))).collect()
     }

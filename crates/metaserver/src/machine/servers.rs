@@ -7,6 +7,7 @@ use crate::schema::key;
 use weir_metastore::{Engine, Tx, key_after, transact};
 use weir_types::codec::Reader;
 use weir_types::{ClientId, Epoch, Error, ErrorKind, ObjectId, Result, ServerId, TargetId};
+use weir_wire::map::TargetState;
 use weir_wire::message::Op;
 use weir_wire::peer::{
     FindPeerRequest, HeartbeatReply, HeartbeatRequest, Peer, RegisterRequest, TargetReport,
@@ -119,6 +120,9 @@ impl<E: Engine> MetaMachine<E> {
         self.cluster.apply(change, now.monotonic_ms);
         let targets = self.cluster.view.targets.iter().map(|t| t.target);
         self.signer.prepare(targets);
+        let all = self.cluster.all();
+        let online = all.iter().filter(|(_, t)| t.state == TargetState::Online);
+        self.mover.sites.keep_online(&online.map(|(_, t)| t.target).collect());
         Ok(())
     }
 

@@ -91,6 +91,14 @@ impl Sites {
         differs
     }
 
+    /// Only these are online from now on: nothing that matters is decided by what
+    /// targets were at the last look.
+    pub fn keep_online(&mut self, online: &BTreeSet<TargetId>) {
+        for (target, site) in &mut self.sites {
+            site.online &= online.contains(target);
+        }
+    }
+
     /// What becomes of the copies of a target. One that is not known has been removed.
     pub fn fit(&self, target: TargetId) -> Fit {
         self.sites.get(&target).map_or(Fit::Lost, |site| site.fit)
