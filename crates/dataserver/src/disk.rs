@@ -105,7 +105,10 @@ impl Disk {
             let Task { op, work, mut data, sender, reply_to } = task;
             let looked_at = repair::looked_at(&work);
             let carry_out = || match work {
-                Job::Plain(work) => perform(&self.store, work, &mut data),
+                Job::Plain(work) => {
+                    check_epoch(shared, &work)?;
+                    perform(&self.store, work, &mut data)
+                }
                 Job::Follow(change) => follow_at_the_end(shared, self, &change, &mut data),
             };
             let result = match sender {
@@ -184,6 +187,16 @@ pub(crate) fn read_cached(
             Some(current.map(|()| finish_read(work, data, bytes, object_bytes)))
         }
         Err(e) => Some(Err(e)),
+    }
+}
+
+/// Under an older map it may seem void.
+fn check_epoch(shared: &Shared, work: &Work) -> Result<()> {
+    match work {
+        Work::NoteGap { epoch, .. } if *epoch > shared.copies.standings.acting() => {
+            Err(Error::new(ErrorKind::Busy, "its map is older than the one of who has noted it"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -284,7 +297,7 @@ pub(crate) fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Out
             let object_len = object.map_or(Ok(0), |object| object.align(len, generation))?;
             Ok(Outcome::Reshaped { object_len })
         }
-        Work::NoteGap { object, behind, copy, bytes, told } => {
+        Work::NoteGap { object, behind, copy, bytes, told, .. } => {
             let (gaps, bytes) = (store.gaps(), bytes.0..bytes.1);
             // It could not fill that.
             if behind != store.id() && gaps.lacks(object, ELSEWHERE, &bytes) {

@@ -317,7 +317,7 @@ sample_struct! {
     Access { target, object, generation, capability, mac, copies, relay }
     CopyAccess { target, mac, filling }
     Relay { by, lacking, alone, vouched }
-    NoteGapRequest { target, object, behind, copy, start, end, told }
+    NoteGapRequest { target, object, behind, copy, start, end, told, epoch }
     AlignRequest { access, len }
     RepairRequest { access, copy, start, end }
     Filling { column, copy }

@@ -5,7 +5,7 @@ use crate::key::Mac;
 use crate::message::{records, requests};
 use weir_layout::RegionList;
 use weir_types::codec::{Decode, DecodeError, Encode, Reader};
-use weir_types::{CopyIndex, FsUsage, Generation, ObjectId, StripeMap, TargetId};
+use weir_types::{CopyIndex, Epoch, FsUsage, Generation, ObjectId, StripeMap, TargetId};
 
 /// How a read is to be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -411,6 +411,9 @@ requests! {
         end: u64,
         /// The copy that lacks it has noted that itself.
         told: bool,
+        /// The epoch that the one who tells acts under: who has an older map may take
+        /// it for void, and refuses it.
+        epoch: Epoch,
     }
     /// Only between data servers: gives a copy the length of the one that orders
     /// changes, whatever it was, and its fence. One that does not exist is made,

@@ -17,7 +17,7 @@ use weir_host::clock;
 use weir_host::plant::{Bug, planted};
 use weir_store::ELSEWHERE;
 use weir_types::limits::BLOCK_BYTES;
-use weir_types::{CopyIndex, Error, ErrorKind, Result, TargetId};
+use weir_types::{CopyIndex, Epoch, Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{NoteGapRequest, Relay};
 use weir_wire::peer::Copies as Column;
 
@@ -341,6 +341,8 @@ impl<'a> Order<'a> {
             start: range.start,
             end: range.end,
             told: true,
+            // It notes it in any case.
+            epoch: Epoch(0),
         };
         let lines = &self.shared.copies.lines;
         let wait = lines.wait(PATIENCE.as_millis() as u64);

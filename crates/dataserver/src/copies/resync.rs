@@ -15,7 +15,8 @@ use crate::service::Shared;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use weir_host::clock;
 use weir_host::net::Signal;
 use weir_host::sync::Mutex;
 use weir_store::{ELSEWHERE, Gap};
@@ -28,6 +29,9 @@ use weir_wire::peer::{Copies as Column, Fill, FindCopiesRequest};
 const INTERVAL: Duration = Duration::from_millis(250);
 /// The metadata server answers within this time.
 const FIND_MS: u64 = 4_000;
+/// What has not been filled so long after it was told is told again: the other one
+/// could not vouch for what it had, or took the gap for void.
+const TELL_AGAIN: Duration = Duration::from_secs(2);
 /// Another server notes a gap within this time.
 const NOTE_MS: u64 = 4_000;
 /// Orders to fill that are remembered for one target.
@@ -94,6 +98,9 @@ fn copies_in(column: &Column) -> usize {
     column.copies.iter().filter(|copy| copy.target != TargetId::NONE).count()
 }
 
+/// To whom a gap was told, under which epoch, and what it was.
+type Told = (TargetId, Epoch, Vec<Range<u64>>);
+
 /// The thread of one target.
 pub(crate) struct Resync {
     pub(super) shared: Arc<Shared>,
@@ -101,7 +108,7 @@ pub(crate) struct Resync {
     shutdown: Signal,
     buffer: Vec<u8>,
     /// Gaps of this copy that were told: to whom, under which epoch.
-    told: BTreeMap<ObjectId, (TargetId, Epoch, Vec<Range<u64>>)>,
+    told: BTreeMap<ObjectId, (Told, Instant)>,
     pub(super) search: Search,
 }
 
@@ -281,7 +288,8 @@ impl Resync {
         let (own, acting) = (self.own(), self.shared.copies.standings.acting());
         let ranges: Vec<Range<u64>> = gap.bytes.iter().collect();
         let told = (orders, acting, ranges.clone());
-        if behind == own && self.told.get(&gap.object) == Some(&told) {
+        let known = self.told.get(&gap.object).filter(|(before, _)| *before == told);
+        if behind == own && known.is_some_and(|(_, at)| clock::elapsed(*at) < TELL_AGAIN) {
             return Ok(());
         }
         let at = column.copies.iter().position(|copy| copy.target == orders);
@@ -295,7 +303,7 @@ impl Resync {
         if self.told.len() > MAX_FIND_COPIES * 64 {
             self.told.clear();
         }
-        self.told.insert(gap.object, told);
+        self.told.insert(gap.object, (told, clock::now()));
         Ok(())
     }
 
@@ -309,7 +317,8 @@ impl Resync {
         let copy = CopyIndex(copy as u8);
         let Range { start, end } = range;
         let told = behind == target || behind == self.own();
-        let note = NoteGapRequest { target, object, behind, copy, start, end, told };
+        let epoch = self.shared.copies.standings.acting();
+        let note = NoteGapRequest { target, object, behind, copy, start, end, told, epoch };
         let lines = &self.shared.copies.lines;
         let wait = lines.wait(NOTE_MS);
         lines.take(target, &wait)?.ask(&wait, (&[], &[]), |parcel| parcel.send(&note))

@@ -45,12 +45,12 @@ impl<C: Copy> Machine<C> {
         let note = NoteGapRequest::from_bytes(incoming.body)?;
         expect_no_payload(incoming.header)?;
         let target = self.served(note.target)?;
-        let NoteGapRequest { object, behind, copy, start, end, told, .. } = note;
+        let NoteGapRequest { object, behind, copy, start, end, told, epoch, .. } = note;
         if start >= end {
             return Err(Error::new(ErrorKind::InvalidArgument, "a gap of nothing"));
         }
         let bytes = (start, end.min(MAX_FILE_BYTES));
-        let work = Work::NoteGap { object, behind, copy, bytes, told };
+        let work = Work::NoteGap { object, behind, copy, bytes, told, epoch };
         Ok(self.queue_work(incoming, target, work))
     }
 

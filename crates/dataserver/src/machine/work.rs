@@ -1,6 +1,6 @@
 //! What disks are asked to do, and what comes of it.
 
-use weir_types::{CopyIndex, Generation, ObjectId, TargetId};
+use weir_types::{CopyIndex, Epoch, Generation, ObjectId, TargetId};
 use weir_wire::data::{Access, Copied, CopyPiece, ObjectPage, ObjectStat, ScrubCursor, ScrubPage};
 
 /// A read of an object.
@@ -134,6 +134,8 @@ pub enum Work {
         bytes: (u64, u64),
         /// The copy that lacks it knows.
         told: bool,
+        /// Of the map that it was noted under.
+        epoch: Epoch,
     },
     /// Raise the fence, durably, and ask for the length.
     Fence {

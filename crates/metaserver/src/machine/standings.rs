@@ -81,6 +81,11 @@ pub fn after_report(record: TargetRecord, said: Said, around: Around) -> TargetR
     match (was_online, state == TargetState::Online) {
         (true, false) => leaves(record, state, around.next),
         (false, true) => TargetRecord { state, since: around.next, ..record },
+        // It has nobody to take its place, and may have lost what was not synced:
+        // clients go by the epoch since when it has been there.
+        (true, true) if said.lost_its_place && around.mirrored => {
+            TargetRecord { state, since: around.next, ..record }
+        }
         _ => TargetRecord { state, ..record },
     }
 }
