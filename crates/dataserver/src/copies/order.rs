@@ -201,12 +201,14 @@ impl<'a> Order<'a> {
     }
 
     /// Waits for an answer as long as it is wanted.
-    fn answer(&self, line: Line<'_>, target: TargetId, relay: &Relay) -> Result<()> {
+    fn answer(&mut self, line: Line<'_>, target: TargetId, relay: &Relay) -> Result<()> {
         let copies = &self.shared.copies;
         let last = chain::next(&self.change.access.copies, target, relay).is_none();
         let begun = clock::now();
         while !line.is_ready(STEP_MS)? {
             let orders = copies.standings.orders(self.own, &self.change.access.copies)?;
+            // Else the epoch in which the other one is done without never comes.
+            self.under_way.go_on(orders.epoch);
             if orders.lacking.contains(&target)
                 || clock::elapsed(begun) > Duration::from_millis(ORDER_MS)
             {
