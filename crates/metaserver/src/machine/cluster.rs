@@ -2,7 +2,9 @@
 
 use super::background::each;
 use super::flapping::Flapping;
-use super::standings::{Around, Hearsay, Said, after_report, after_silence, joins, steps_back};
+use super::standings::{
+    Around, Hearsay, Said, after_report, after_silence, joins, may_have_noted, steps_back,
+};
 use crate::ops::{ClusterView, Outcome};
 use crate::schema::{self, ServerRecord, TargetRecord, key};
 use std::collections::{BTreeMap, BTreeSet};
@@ -282,6 +284,15 @@ impl Cluster {
     pub(super) fn record(&self, target: TargetId) -> Option<&TargetRecord> {
         let mut targets = self.servers.values().flat_map(|record| &record.targets);
         targets.find(|record| record.target == target)
+    }
+
+    /// A target that is not up to date, and may lack what only this one knows of.
+    pub(super) fn knows_alone_of(&self, record: &TargetRecord) -> Option<TargetId> {
+        let mut others = self.servers.values().flat_map(|server| &server.targets);
+        let lacks = |other: &&TargetRecord| {
+            !other.serves() && may_have_noted(record, other.target, other.since)
+        };
+        others.find(lacks).map(|other| other.target).filter(|_| self.mirrored)
     }
 
     /// A file has several copies.

@@ -136,6 +136,14 @@ impl<E: Engine> MetaMachine<E> {
             );
             return busy(message);
         }
+        if let Some(behind) = self.cluster.knows_alone_of(&record).filter(|_| request.force) {
+            let message = format!(
+                "target {behind} was away while target {target} served, and only that one may know \
+                 what it lacks: without it, files would silently be what they were before. Bring \
+                 target {target} back; if target {behind} is lost too, remove that one first"
+            );
+            return busy(message);
+        }
         if served && !record.draining {
             return busy(format!("target {target} is in use: `weir target drain {target}` first"));
         }

@@ -385,7 +385,7 @@ impl Hearsay {
 }
 
 /// Whether a target was there at some time while another was away, since then.
-fn may_have_noted(other: &TargetRecord, away: TargetId, since: Epoch) -> bool {
+pub(super) fn may_have_noted(other: &TargetRecord, away: TargetId, since: Epoch) -> bool {
     other.target != away && (other.state == TargetState::Online || other.since > since)
 }
 
