@@ -193,17 +193,18 @@ fn what_has_rotted_in_one_copy_is_read_from_the_other_and_counted() {
     flip(&cluster, 1, file.id(), 5);
     assert!(read(0, data.len()).unwrap() == data);
     assert_eq!(counter(&client, "copies_damaged"), 1);
-    // In the other one, too: an error at once, and all else is there.
-    flip(&cluster, 2, file.id(), 5);
+    // In both: an error at once, and all else is there.
+    flip(&cluster, 1, file.id(), 9);
+    flip(&cluster, 2, file.id(), 9);
     let begin = Instant::now();
     let error = read(0, data.len()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
     assert!(
-        ["target 1", "target 2", "bytes 20480-24575"].iter().all(|w| error.message.contains(w)),
+        ["target 1", "target 2", "bytes 36864-40959"].iter().all(|w| error.message.contains(w)),
         "{error}"
     );
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
-    assert!(read(24_576, 100_000).unwrap() == data[24_576..124_576]);
+    assert!(read(40_960, 100_000).unwrap() == data[40_960..140_960]);
     file.close(&ctx).unwrap();
 }
 
