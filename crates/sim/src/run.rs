@@ -217,10 +217,10 @@ fn read_mirrored(shared: Rc<Shared>, config: ClientConfig) {
     let clients = shared.plan.clients.len() as u8;
     let mut worker = Worker::connect(shared.clone(), clients, &config, false);
     for file in 0..shared.made.borrow().files.len() as u8 {
-        if shared.plan.shape.copies_of(file.into()) > 1 {
-            if worker.read(file, 0, shared.plan.cells(file)).is_none() {
-                *shared.trouble.borrow_mut() = Some(format!("file {file} cannot be opened"));
-            }
+        if shared.plan.shape.copies_of(file.into()) > 1
+            && worker.read(file, 0, shared.plan.cells(file)).is_none()
+        {
+            *shared.trouble.borrow_mut() = Some(format!("file {file} cannot be opened"));
         }
     }
     worker.shut_down();

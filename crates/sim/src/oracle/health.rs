@@ -100,7 +100,7 @@ impl Health {
     pub(super) fn is_troubled(&self, after: Duration, span: Span) -> bool {
         self.ill.iter().any(|(node, peer, (from, until))| {
             let data = |node: Node| matches!(node, Node::Data(_));
-            let only_data = data(*node) && peer.is_none_or(|peer| is_server(peer));
+            let only_data = data(*node) && peer.is_none_or(is_server);
             let only_data = only_data || *node == Node::Meta && peer.is_some_and(data);
             !only_data && overlap((*from, *until + after), span)
         })
