@@ -175,7 +175,9 @@ pub(crate) fn read_cached(
     data: &mut Data,
 ) -> Option<Result<Outcome>> {
     let object = store.open_object(work.object)?;
-    if let Err(error) = check_generation(&object, work.generation) {
+    if work.of_copies
+        && let Err(error) = check_generation(&object, work.generation)
+    {
         return Some(Err(error));
     }
     let buf = data.buf.as_deref_mut().unwrap_or_default();
@@ -276,6 +278,7 @@ pub(crate) fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Out
             Ok(Outcome::Reshaped { object_len })
         }
         Work::Seek { object, offset, hole, generation, of_copies } => {
+            let generation = of_copies.then_some(generation);
             let found = seek(store, object, offset, hole, generation)?;
             if of_copies {
                 check_gap(store, object, 0..MAX_FILE_BYTES)?;
@@ -340,10 +343,10 @@ fn seek(
     object: ObjectId,
     offset: u64,
     hole: bool,
-    generation: Generation,
+    generation: Option<Generation>,
 ) -> Result<Outcome> {
     let object = store.object(object)?;
-    if let Some(object) = &object {
+    if let (Some(object), Some(generation)) = (&object, generation) {
         check_generation(object, generation)?;
     }
     let found = match (&object, hole) {
@@ -361,7 +364,9 @@ fn read(store: &Target, work: &ReadWork, data: &mut Data) -> Result<Outcome> {
         check_gaps(store, work)?;
         return Ok(finish_read(work, data, 0, 0));
     };
-    check_generation(&object, work.generation)?;
+    if work.of_copies {
+        check_generation(&object, work.generation)?;
+    }
     let mode = if work.locked { ReadMode::Locked } else { ReadMode::Blocking };
     let buf = data.buf.as_deref_mut().unwrap_or_default();
     match object.read_pieces(&work.pieces, buf, &mut data.checks, mode)? {

@@ -2,12 +2,13 @@
 //! map that it acts under.
 
 use super::roles::{Map, Orders, not_current};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::plant::{Bug, planted};
-use weir_host::sync::RwLock;
+use weir_host::sync::{Mutex, RwLock};
 use weir_types::{Epoch, Result, TargetId};
 use weir_wire::data::CopyAccess;
 use weir_wire::peer::HeartbeatReply;
@@ -18,7 +19,14 @@ pub(crate) struct Standings {
     map: RwLock<Arc<Map>>,
     /// The end of the lease, milliseconds on the clock that goes on in sleep.
     serve_until_ms: AtomicU64,
+    /// When the metadata server was asked for the map last, on the same clock.
+    asked_ms: AtomicU64,
+    /// Targets that are not on the map, and when they were first named.
+    unknown: Mutex<BTreeMap<TargetId, u64>>,
 }
+
+/// The most of these that are remembered.
+const MAX_UNKNOWN: usize = 1024;
 
 impl Standings {
     /// An answer of the metadata server to what was sent then.
@@ -34,6 +42,7 @@ impl Standings {
         if **map != fresh {
             *map = Arc::new(fresh);
         }
+        self.asked_ms.store(sent.as_millis() as u64, Ordering::Release);
         // A lease under this map, and no other.
         let until = sent.as_millis() as u64 + u64::from(reply.serve_ms);
         self.serve_until_ms.store(until, Ordering::Release);
@@ -63,7 +72,30 @@ impl Standings {
 
     /// See [`Map::orders`].
     pub(crate) fn orders(&self, own: TargetId, copies: &[CopyAccess]) -> Result<Orders> {
+        let map = self.leased(own)?;
+        let unknown = |copy: &&CopyAccess| {
+            copy.target != TargetId::NONE && !map.targets.contains_key(&copy.target)
+        };
+        for copy in copies.iter().filter(unknown) {
+            self.check_gone(own, copy.target)?;
+        }
+        // As it is since: those that have come meanwhile are on it.
         self.leased(own)?.orders(own, copies)
+    }
+
+    /// A target that is not on the map has been removed, or has come since: that is
+    /// known when the metadata server has been asked after it was named.
+    fn check_gone(&self, own: TargetId, target: TargetId) -> Result<()> {
+        let now = clock::since_boot().as_millis() as u64;
+        let mut unknown = self.unknown.lock();
+        if unknown.len() >= MAX_UNKNOWN {
+            unknown.clear();
+        }
+        let named = *unknown.entry(target).or_insert(now);
+        match self.asked_ms.load(Ordering::Acquire) > named {
+            true => Ok(()),
+            false => Err(not_current(own, &format!("target {target} is not on its map yet"))),
+        }
     }
 
     /// See [`Map::follows`]. Returns the epoch.
