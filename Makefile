@@ -25,7 +25,7 @@ quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
 test: deps ## Unit, property, fuzz and end-to-end tests
 	$(CARGO) test --workspace --locked --no-fail-fast
 
-soak: deps ## Crash images, kill cycles and simulated seeds for hours (SOAK="images cycles sim")
+soak: deps ## Crash images, kill cycles and simulated seeds for hours (SOAK="images cycles kills sim")
 	@SOAK="$(SOAK)" CARGO="$(CARGO)" scripts/soak.sh
 
 verify: $(DENY) ## Check format, lints, licences and sources; writes nothing

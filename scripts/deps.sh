@@ -10,6 +10,9 @@ needed=(
   fio:fio
   fusermount3:fuse3
   git:git
+  ip:iproute2
+  iptables:iptables
+  mkfs.ext4:e2fsprogs
   python3:python3
   rsync:rsync
   setfattr:attr

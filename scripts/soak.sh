@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # What takes hours: 100,000 crash images of the object store and of the metadata
-# engine, 1,000 cycles of kill -9 of real daemons, then simulated seeds without
-# end (interrupt it when you have seen enough). `SOAK` picks parts of it:
-#   make soak SOAK="images cycles sim"
+# engine, 1,000 cycles of kill -9 of real daemons, 500 cycles of all that can fail of
+# machines, links and disks under files with copies (as root), then simulated seeds
+# without end (interrupt it when you have seen enough). `SOAK` picks parts of it:
+#   make soak SOAK="images cycles kills sim"
 # Every part prints the seed that brings a failure back.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cargo=${CARGO:-cargo}
-parts=${SOAK:-images cycles sim}
+parts=${SOAK:-images cycles kills sim}
 images=${WEIR_CRASH_IMAGES:-100000}
 cycles=${WEIR_CYCLES:-1000}
+kills=${WEIR_KILL_CYCLES:-500}
 
 for part in $parts; do
   case $part in
@@ -22,6 +24,9 @@ for part in $parts; do
     cycles)
       WEIR_CYCLES=$cycles "$cargo" test --locked -p weir --test cycles -- --nocapture
       ;;
+    kills)
+      WEIR_KILL_CYCLES=$kills WEIR_KILL_LONG=1 "$cargo" test --locked -p weir --test kills -- --nocapture --include-ignored
+      ;;
     sim)
       "$cargo" build --release --locked -p weir
       # Each round begins at a random seed, which it prints.
@@ -29,7 +34,7 @@ for part in $parts; do
       exit 1
       ;;
     *)
-      echo "soak: unknown part \`$part'; there are: images cycles sim" >&2
+      echo "soak: unknown part \`$part'; there are: images cycles kills sim" >&2
       exit 2
       ;;
   esac

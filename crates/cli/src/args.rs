@@ -8,11 +8,14 @@ mod keys;
 mod layouts;
 
 pub use checks::{Fsck, Scrub, Sim};
-pub use cluster::{Down, Status, Up};
+pub use cluster::{Down, Rebalance, Status, Up};
 pub use daemons::{Daemon, Detach, Meta, MetaCommand, MetaExport, MetaImport, Mount, Umount};
 pub use files::{Cat, Cp, Ls, Mkdir, Rm, Stat};
-pub use keys::{Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice, Target, TargetCreate};
-pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, SetLayout};
+pub use keys::{
+    Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice, Target, TargetChoice, TargetCreate,
+    TargetRemove, Targets,
+};
+pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, Protocol, SetLayout};
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -34,6 +37,8 @@ pub enum Command {
     Down(Down),
     /// Show servers, targets, space, and what is wrong
     Status(Status),
+    /// Even out the space that targets use, by moving copies
+    Rebalance(Rebalance),
     /// Run a data server in the foreground
     Data(Daemon),
     /// Run a metadata server in the foreground; save and restore what it keeps
@@ -76,7 +81,9 @@ pub enum Command {
     /// Make keys for clients and servers
     #[command(subcommand)]
     Key(Key),
-    /// Make targets for data servers that `weir up` did not make
+    /// Show the targets: their states, and what they lack
+    Targets(Targets),
+    /// Make targets for data servers that `weir up` did not make; drain and remove targets
     #[command(subcommand)]
     Target(Target),
 }

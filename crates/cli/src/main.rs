@@ -20,7 +20,7 @@ mod version;
 
 use args::{Arguments, Command, Target};
 use clap::Parser;
-use cluster::{down, keys, status, up};
+use cluster::{down, keys, rebalance, status, targets, up};
 use failure::Done;
 use std::process::ExitCode;
 
@@ -41,6 +41,7 @@ fn run(command: &Command) -> Done {
         Command::Up(up) => up::run(up),
         Command::Down(down) => down::run(down),
         Command::Status(status) => status::run(status),
+        Command::Rebalance(order) => rebalance::run(order),
         Command::Data(daemon) => serve::data(daemon),
         Command::Meta(meta) => meta::run(meta),
         Command::Mount(mount) => mount::mount(mount),
@@ -60,7 +61,11 @@ fn run(command: &Command) -> Done {
         Command::Sim(sim) => sim::run(sim),
         Command::Reliability(asked) => reliability::run(asked),
         Command::Key(key) => keys::run(key),
+        Command::Targets(asked) => targets::list(asked),
         Command::Target(Target::Create(create)) => keys::create_target(create),
+        Command::Target(Target::Drain(choice)) => targets::drain(choice, true),
+        Command::Target(Target::Undrain(choice)) => targets::drain(choice, false),
+        Command::Target(Target::Remove(remove)) => targets::remove(remove),
     }
 }
 

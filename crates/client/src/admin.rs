@@ -20,15 +20,18 @@ use weir_wire::data::{
 };
 use weir_wire::meta::{
     AdminCapabilityRequest, ClientInfo, CommitSizeRequest, CountOpensRequest, ExportMetaRequest,
-    ExportPlace, ExportRecord, GetLayoutRequest, ListClientsRequest, SetClientRequest,
-    VerifiedMeta, VerifyMetaRequest,
+    ExportPlace, ExportRecord, GetLayoutRequest, ListClientsRequest, RebalanceRequest,
+    SetClientRequest, VerifiedMeta, VerifyMetaRequest,
 };
+use weir_wire::targets::{ListTargetsRequest, RemoveTargetRequest, SetTargetRequest, TargetView};
 use weir_wire::{Header, Request};
 
 /// No record of the metadata is longer.
 const MAX_EXPORTED_BYTES: usize = 2 << 20;
 /// No server keeps more clients.
 const MAX_CLIENTS: usize = 65_536;
+/// No cluster has more targets.
+const MAX_TARGETS: usize = 4096 * 1024;
 /// Longest wait between two attempts.
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
@@ -41,6 +44,21 @@ pub struct Administrator {
 }
 
 impl Client {
+    /// All targets as the metadata server sees them, in the order of their numbers.
+    pub fn targets(&self) -> Result<Vec<TargetView>> {
+        let mut all: Vec<TargetView> = Vec::new();
+        loop {
+            let after = all.last().map(|view| view.target);
+            let call = self.inner.session.call(&Context::root(), &ListTargetsRequest { after });
+            let page = call?;
+            let more = !page.end && !page.targets.is_empty();
+            all.extend(page.targets);
+            if !more || all.len() > MAX_TARGETS {
+                return Ok(all);
+            }
+        }
+    }
+
     /// Acts as an administrator.
     ///
     /// # Errors
@@ -77,7 +95,10 @@ impl Administrator {
     pub fn stat_object(&self, target: TargetId, object: ObjectId) -> Result<ObjectStat> {
         self.ask(target, |AdminAccess { target, capability, mac }| {
             let generation = Generation(0);
-            StatObjectRequest { access: Access { target, object, generation, capability, mac } }
+            let (copies, relay) = (Vec::new(), None);
+            StatObjectRequest {
+                access: Access { target, object, generation, capability, mac, copies, relay },
+            }
         })
     }
 
@@ -115,6 +136,38 @@ impl Administrator {
                 return Ok(all);
             }
         }
+    }
+
+    /// Says whether a target is being drained.
+    ///
+    /// # Errors
+    /// `TargetMissing`.
+    pub fn set_target(&self, target: TargetId, draining: bool) -> Result<()> {
+        self.inner.session.call(&Context::root(), &SetTargetRequest { target, draining })
+    }
+
+    /// Takes a target out of the cluster for good. `force`: though files have copies
+    /// there, which are lost. Returns how many had.
+    ///
+    /// # Errors
+    /// `TargetMissing`; `Busy` if it is in use.
+    pub fn remove_target(&self, target: TargetId, force: bool) -> Result<u64> {
+        let mut place = None;
+        loop {
+            let request = RemoveTargetRequest { target, force, place };
+            let step = self.inner.session.call(&Context::root(), &request)?;
+            match step.next {
+                None => return Ok(step.files),
+                next => place = next,
+            }
+        }
+    }
+
+    /// Lets the metadata server move copies until all targets use about the same share
+    /// of their space. It goes on in the background.
+    pub fn rebalance(&self, within_percent: u8, stop: bool) -> Result<()> {
+        let request = RebalanceRequest { within_percent, stop };
+        self.inner.session.call(&Context::root(), &request)
     }
 
     /// The segment that holds a byte of a file, if one has been granted there.
@@ -222,7 +275,11 @@ impl Administrator {
                     return Err(error.clone());
                 }
                 *self.capability.lock() = Arc::new(capability);
-                self.inner.servers.refresh_map(&self.inner.session, false)?;
+                self.inner.servers.refresh_map(
+                    &self.inner.session,
+                    false,
+                    self.inner.config.request_timeout_ms,
+                )?;
             }
             Retry::Never | Retry::Later => {}
         }

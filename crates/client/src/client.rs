@@ -4,6 +4,7 @@ use crate::config::{ClientConfig, Consistency};
 use crate::context::Context;
 use crate::core::news::Found;
 use crate::counters::Counters;
+use crate::damage::Damage;
 use crate::drive::Call;
 use crate::events::EventQueue;
 use crate::file::{File, OpenState};
@@ -58,6 +59,7 @@ pub(crate) struct Inner {
     pub(crate) holdings: Arc<Holdings>,
     pub(crate) events: EventQueue,
     pub(crate) pairs: Pairs,
+    pub(crate) damage: Damage,
     /// What caches on top of this client.
     pub(crate) upper: Option<Arc<dyn UpperCache>>,
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -102,6 +104,7 @@ impl Client {
             stop: Arc::default(),
             events: EventQueue::new()?,
             pairs: Pairs::default(),
+            damage: Damage::default(),
             session,
             holdings,
             upper,
@@ -482,6 +485,7 @@ impl Inner {
             {
                 tracing::warn!("metadata server: {error}");
             }
+            self.servers.keep_map(&self.session);
             // Calls that wait for other clients are not to be taken for its silence.
             if self.counters.presence.is_quiet(Peer::Metadata, QUIET)
                 && let Err(error) = self.session.ping()

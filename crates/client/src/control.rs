@@ -1,12 +1,15 @@
-//! Small requests, one for each object: sync, truncate, and what is done to
+//! Small requests, one for each column: sync, truncate, and what is done to
 //! the room of an object.
 
-use crate::core::plan::Part;
+use crate::core::copies::Purpose;
+use crate::core::durable::Taken;
+use crate::core::plan::Place;
 use crate::core::transfer::Transfer;
 use crate::drive::{Call, Parts, Until, drive, now_ms};
 use crate::servers::DataConn;
+use crate::write::Sent;
 use weir_net::Wait;
-use weir_types::{Error, ErrorKind, Generation, Result, TargetId};
+use weir_types::{Error, ErrorKind, Generation, Result};
 use weir_wire::data::{
     Access, AllocateRequest, FenceRequest, ObjectLen, ObjectStat, PunchRequest, SeekRequest,
     SyncRequest, TruncateRequest,
@@ -70,7 +73,8 @@ impl Control {
 
 struct ControlParts<'a> {
     call: Call<'a>,
-    list: &'a [(Part, Control)],
+    list: &'a mut [(Place, Control)],
+    sent: Vec<Sent>,
     conns: Vec<Option<DataConn>>,
     answers: Vec<Answer>,
 }
@@ -78,29 +82,32 @@ struct ControlParts<'a> {
 /// What came of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
-    /// The run of the machine that did it.
-    pub(crate) by: u64,
+    /// Who did it.
+    pub(crate) taken: Option<Taken>,
     /// What a seek found.
     pub(crate) found: Option<u64>,
     /// What a fence found.
     pub(crate) fenced: Option<ObjectStat>,
 }
 
-/// Does all of a list, several at a time. Returns for each the run of the
-/// machine that did it.
-pub(crate) fn run_control(call: Call<'_>, list: Vec<(Part, Control)>) -> Result<Vec<u64>> {
-    Ok(ask_objects(call, list)?.iter().map(|answer| answer.by).collect())
+/// Does all of a list, several at a time. Returns for each who did it.
+pub(crate) fn run_control(
+    call: Call<'_>,
+    list: Vec<(Place, Control)>,
+) -> Result<Vec<Option<Taken>>> {
+    Ok(ask_objects(call, list)?.into_iter().map(|answer| answer.taken).collect())
 }
 
 /// Does all of a list, several at a time.
-pub(crate) fn ask_objects(call: Call<'_>, list: Vec<(Part, Control)>) -> Result<Vec<Answer>> {
+pub(crate) fn ask_objects(call: Call<'_>, mut list: Vec<(Place, Control)>) -> Result<Vec<Answer>> {
     let mut answers = Vec::with_capacity(list.len());
-    for batch in list.chunks(BATCH) {
+    for batch in list.chunks_mut(BATCH) {
         let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
         let mut transfer = Transfer::new(batch.len(), deadline_ms);
         let conns = batch.iter().map(|_| None).collect();
         let fresh = vec![Answer::default(); batch.len()];
-        let mut parts = ControlParts { call, list: batch, conns, answers: fresh };
+        let sent = vec![Sent::default(); batch.len()];
+        let mut parts = ControlParts { call, list: batch, sent, conns, answers: fresh };
         drive(call, &mut transfer, &mut parts, Until::Done)?;
         answers.append(&mut parts.answers);
     }
@@ -108,12 +115,18 @@ pub(crate) fn ask_objects(call: Call<'_>, list: Vec<(Part, Control)>) -> Result<
 }
 
 impl Parts for ControlParts<'_> {
-    fn target(&self, part: usize) -> TargetId {
-        self.list[part].0.target
+    fn place(&mut self, part: usize) -> &mut Place {
+        &mut self.list[part].0
     }
 
     fn changes(&self, part: usize) -> bool {
         self.list[part].1.needed() == Rights::WRITE
+    }
+
+    fn purpose(&self, part: usize) -> Purpose {
+        // The primary makes all copies durable.
+        let any = matches!(self.list[part].1, Control::Seek { .. });
+        if any { Purpose::Read } else { Purpose::Change }
     }
 
     fn conn(&mut self, part: usize) -> &mut Option<DataConn> {
@@ -121,9 +134,10 @@ impl Parts for ControlParts<'_> {
     }
 
     fn send(&mut self, part: usize, _locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()> {
-        let (part, control) = &self.list[part];
-        let access = self.call.file.access(part, control.needed())?;
-        match *control {
+        let (place, control) = self.list[part];
+        let access = self.call.file.access(&place, control.needed())?;
+        self.sent[part] = Sent::of(&access, &self.call.inner.servers);
+        match control {
             Control::Sync => ask(conn, &SyncRequest { access }, wait),
             Control::Truncate { len, generation } => {
                 let access = Access { generation, ..access };
@@ -145,7 +159,7 @@ impl Parts for ControlParts<'_> {
     }
 
     fn receive(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()> {
-        self.answers[part].by = conn.instance;
+        self.answers[part].taken = Some(self.sent[part].taken_by(conn.instance));
         match self.list[part].1 {
             Control::Sync => conn.conn.recv_reply::<()>(wait),
             Control::Truncate { .. } | Control::Punch { .. } | Control::Allocate { .. } => {
@@ -167,7 +181,7 @@ impl Parts for ControlParts<'_> {
     fn refresh(&mut self, call: Call<'_>) -> Result<()> {
         call.file.refresh(call.inner, call.ctx)?;
         let now = call.file.generation();
-        let overtaken = |(_, control): &(Part, Control)| match control {
+        let overtaken = |(_, control): &(Place, Control)| match control {
             Control::Truncate { generation, .. } => *generation < now,
             _ => false,
         };

@@ -3,9 +3,11 @@
 
 use crate::Consistency;
 use crate::context::Context;
+use crate::core::copies::Purpose;
 use crate::core::copy::{CopyPart, MAX_COPY_CALL_BYTES};
+use crate::core::durable::Taken;
 use crate::core::lease::CallKind;
-use crate::core::plan::{MAX_CALL_BYTES, Part};
+use crate::core::plan::{MAX_CALL_BYTES, Place};
 use crate::core::transfer::Transfer;
 use crate::counters::add;
 use crate::drive::{Call, Parts, Until, drive, now_ms};
@@ -13,11 +15,12 @@ use crate::file::{File, OpenState};
 use crate::leases::span;
 use crate::reader::Reader;
 use crate::servers::DataConn;
+use crate::write::Sent;
 use crate::writer::Writer;
 use std::ops::Range;
 use std::sync::Arc;
 use weir_net::Wait;
-use weir_types::{Error, ErrorKind, Generation, Result, TargetId};
+use weir_types::{CopyIndex, Error, ErrorKind, Generation, ObjectId, Result};
 use weir_wire::data::{Copied, CopyRequest};
 use weir_wire::{Header, Request, Rights};
 
@@ -50,8 +53,8 @@ impl Began {
 /// A request that was answered.
 #[derive(Clone)]
 pub(crate) struct Done {
-    /// The run of the machine that did it.
-    pub(crate) by: u64,
+    /// Who did it.
+    pub(crate) taken: Taken,
     pub(crate) copied: Copied,
 }
 
@@ -61,7 +64,10 @@ struct CopyParts<'a> {
     /// Of the file that is written.
     to: Call<'a>,
     began: (Began, Began),
-    list: &'a [CopyPart],
+    list: Vec<CopyPart>,
+    sent: Vec<Sent>,
+    /// Copies of what is read that a request has named already.
+    sources: Vec<Vec<CopyIndex>>,
     conns: Vec<Option<DataConn>>,
     done: &'a mut Vec<Option<Done>>,
 }
@@ -80,13 +86,15 @@ pub(crate) fn run_copy(
     let mut transfer = Transfer::new(list.len(), deadline_ms);
     let conns = list.iter().map(|_| None).collect();
     let began = (Began::of(from.file), Began::of(to.file));
-    let mut parts = CopyParts { from, to, began, list, conns, done };
+    let (sent, sources) = (vec![Sent::default(); list.len()], vec![Vec::new(); list.len()]);
+    let list = list.to_vec();
+    let mut parts = CopyParts { from, to, began, list, sent, sources, conns, done };
     drive(to, &mut transfer, &mut parts, Until::Done)
 }
 
 impl Parts for CopyParts<'_> {
-    fn target(&self, part: usize) -> TargetId {
-        self.list[part].to.1
+    fn place(&mut self, part: usize) -> &mut Place {
+        &mut self.list[part].to
     }
 
     fn changes(&self, _part: usize) -> bool {
@@ -103,11 +111,13 @@ impl Parts for CopyParts<'_> {
             self.began.0.still_holds(self.from)?;
             self.began.1.still_holds(self.to)?;
         }
+        self.choose_source(part);
         let CopyPart { from, to, pieces, .. } = &self.list[part];
-        let part = |(object, target)| Part { chunk: 0, object, target };
+        let access = self.to.file.access(to, Rights::WRITE)?;
+        self.sent[part] = Sent::of(&access, &self.to.inner.servers);
         let request = CopyRequest {
-            access: self.to.file.access(&part(*to), Rights::WRITE)?,
-            source: self.from.file.access(&part(*from), Rights::READ)?,
+            access,
+            source: self.from.file.access(from, Rights::READ)?,
             pieces: pieces.clone(),
         };
         let mut header = Header::request(CopyRequest::OP, conn.conn.next_request_id());
@@ -118,7 +128,7 @@ impl Parts for CopyParts<'_> {
 
     fn receive(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()> {
         let copied: Copied = conn.conn.recv_reply(wait)?;
-        self.done[part] = Some(Done { by: conn.instance, copied });
+        self.done[part] = Some(Done { taken: self.sent[part].taken_by(conn.instance), copied });
         Ok(())
     }
 
@@ -128,6 +138,30 @@ impl Parts for CopyParts<'_> {
         match std::ptr::eq(self.from.file, call.file) {
             true => Ok(()),
             false => call.file.refresh(call.inner, call.ctx),
+        }
+    }
+}
+
+impl CopyParts<'_> {
+    /// Each time another copy is read: who failed, the server that reads or the one that
+    /// writes, is not known.
+    fn choose_source(&mut self, part: usize) {
+        let (place, tried) = (&mut self.list[part].from, &mut self.sources[part]);
+        let object = place.object;
+        let servers = &self.from.inner.servers;
+        let chosen = self.from.file.with_segment(object, |segment| {
+            let next = |tried: &[CopyIndex]| {
+                servers.next_copy(Purpose::Read, segment, object.column, tried)
+            };
+            next(tried).or_else(|| {
+                tried.clear();
+                next(tried)
+            })
+        });
+        // If there is none, the one named last is asked, and says so.
+        if let Some((copy, target)) = chosen.flatten() {
+            tried.push(copy);
+            *place = Place { object: ObjectId { copy, ..object }, target, ..*place };
         }
     }
 }

@@ -51,6 +51,10 @@ counters! {
     meta_retries;
     /// Blocks that did not match their checksum on arrival.
     checksum_mismatches;
+    /// Parts of calls that went to another copy, because one had failed.
+    copies_failed;
+    /// Times that a copy was found damaged, and another one asked.
+    copies_damaged;
     /// Ranges fetched ahead.
     ahead_fetched;
     /// Ranges fetched ahead that a reader used.

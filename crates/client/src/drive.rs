@@ -2,15 +2,23 @@
 
 use crate::client::Inner;
 use crate::context::Context;
-use crate::core::transfer::{Next, Transfer};
+use crate::core::copies::{Purpose, is_damage, is_elsewhere, is_hopeless, is_mirrored};
+use crate::core::plan::Place;
+use crate::core::transfer::{FIRST_PATIENCE_MS, Next, Transfer};
 use crate::counters::add;
 use crate::file::OpenState;
-use crate::servers::DataConn;
+use crate::presence::Peer;
+use crate::servers::{DataConn, MAP_WAIT_MS};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_host::clock;
 use weir_net::Wait;
-use weir_types::{Error, ErrorKind, Result, TargetId};
+use weir_types::{Error, ErrorKind, ObjectId, Result, Segment};
+
+/// An answer that may have come while others were waited for is looked for so long.
+const LAST_LOOK_MS: u64 = 100;
+/// To connect takes no longer where another server may be asked instead.
+const MAX_CONNECT_MS: u64 = 2000;
 
 /// A call in progress: whose it is.
 #[derive(Clone, Copy)]
@@ -22,10 +30,14 @@ pub(crate) struct Call<'a> {
 
 /// The parts of a call: how each is sent and its answer taken.
 pub(crate) trait Parts {
-    /// Where a part goes.
-    fn target(&self, part: usize) -> TargetId;
+    /// Where a part goes; its copy is chosen anew whenever it is sent.
+    fn place(&mut self, part: usize) -> &mut Place;
     /// Whether it changes an object: done late, it could undo a newer change.
     fn changes(&self, part: usize) -> bool;
+    /// What a copy is asked for.
+    fn purpose(&self, part: usize) -> Purpose {
+        if self.changes(part) { Purpose::Change } else { Purpose::Read }
+    }
     /// Sends the request of a part.
     fn send(&mut self, part: usize, locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()>;
     /// Takes the answer of a part.
@@ -65,27 +77,35 @@ pub(crate) fn drive(
     let presence = &call.inner.counters.presence;
     // Whom this call waits for, for each part.
     let mut asking = BTreeMap::new();
+    let mut sent_ms = now_ms();
     loop {
-        let next = transfer.next(now_ms());
-        if let (Next::Send(part) | Next::Receive(part), Until::Done) = (&next, until)
-            && let Some(peer) = call.inner.servers.peer(parts.target(*part))
-        {
-            asking.entry(*part).or_insert_with(|| presence.asking(peer));
-        }
-        match next {
+        match transfer.next(now_ms()) {
             Next::Send(part) => {
-                if let Err(error) = send(call, transfer, parts, part, &wait) {
-                    retry(call, transfer, parts, part, error);
+                if let Err(missing) = choose(call, transfer, parts, part) {
+                    transfer.no_copy(part, missing.error, missing.hopeless, now_ms());
+                    continue;
+                }
+                if let (Some(peer), Until::Done) = (peer(call, parts, part), until) {
+                    asking.insert(part, presence.asking(peer));
+                }
+                match send(call, transfer, parts, part, &wait) {
+                    Ok(()) => sent_ms = now_ms(),
+                    Err(error) => retry(call, transfer, parts, part, error),
                 }
             }
             _ if until == Until::Sent => return Ok(()),
-            Next::Receive(part) => match receive(call, parts, part, &wait) {
-                Ok(()) => {
-                    asking.remove(&part);
-                    transfer.on_result(part, Ok(()), now_ms());
+            Next::Receive(part) => {
+                if let Some(peer) = peer(call, parts, part) {
+                    asking.entry(part).or_insert_with(|| presence.asking(peer));
                 }
-                Err(error) => retry(call, transfer, parts, part, error),
-            },
+                match receive(call, transfer, parts, part, (&wait, sent_ms)) {
+                    Ok(()) => {
+                        asking.remove(&part);
+                        transfer.on_result(part, Ok(()), now_ms());
+                    }
+                    Err(error) => retry(call, transfer, parts, part, error),
+                }
+            }
             Next::Sleep { until_ms } => {
                 let time = Duration::from_millis(until_ms.saturating_sub(now_ms()));
                 if let Err(error) = wait.sleep(time) {
@@ -99,10 +119,74 @@ pub(crate) fn drive(
             Next::Done => return Ok(()),
             Next::Fail(error) => {
                 asking.values().for_each(|asking| asking.gave_up(&error));
-                return Err(error);
+                return Err(named(call, transfer, parts, error));
             }
         }
     }
+}
+
+fn peer(call: Call<'_>, parts: &mut impl Parts, part: usize) -> Option<Peer> {
+    call.inner.servers.peer(parts.place(part).target)
+}
+
+/// No copy can be asked now.
+struct Missing {
+    error: Error,
+    /// Nor later.
+    hopeless: bool,
+}
+
+/// Chooses the copy that a part goes to.
+fn choose(
+    call: Call<'_>,
+    transfer: &mut Transfer,
+    parts: &mut impl Parts,
+    part: usize,
+) -> Result<(), Missing> {
+    let object = parts.place(part).object;
+    if !transfer.may_choose(part, parts.place(part).mirrored) {
+        return Ok(());
+    }
+    let (servers, purpose) = (&call.inner.servers, parts.purpose(part));
+    for newest in [transfer.doubts_primary(part), true] {
+        if newest && let Err(error) = servers.refresh_map(&call.inner.session, false, MAP_WAIT_MS) {
+            tracing::debug!("cluster map not refreshed: {error}");
+        }
+        let chosen = call.file.with_segment(object, |segment| {
+            let mirrored = is_mirrored(segment, object.column);
+            let tried = transfer.tried(part);
+            let copy = servers.next_copy(purpose, segment, object.column, tried)?;
+            Some((copy, mirrored))
+        });
+        // The segment is gone: its server says so.
+        let Some(chosen) = chosen else { return Ok(()) };
+        let Some(((copy, target), mirrored)) = chosen else { continue };
+        *parts.place(part) = Place { object: ObjectId { copy, ..object }, target, mirrored };
+        transfer.chosen(part, mirrored.then_some((copy, purpose)));
+        return Ok(());
+    }
+    let told = transfer.told(part);
+    let missing = call.file.with_segment(object, |segment| Missing {
+        error: servers.no_current_copy(object, segment, told),
+        hopeless: is_hopeless(segment, object.column, told),
+    });
+    missing.map_or(Ok(()), Err)
+}
+
+/// Says of a call that ended at its deadline what is the matter with each copy.
+fn named(call: Call<'_>, transfer: &Transfer, parts: &mut impl Parts, error: Error) -> Error {
+    let Some(part) = transfer.failed() else { return error };
+    let object = parts.place(part).object;
+    let all = |segment: &Segment| {
+        call.inner.servers.no_current_copy(object, segment, transfer.told(part))
+    };
+    call.file.with_segment(object, all).unwrap_or(error)
+}
+
+/// A wait within one of a call, for so long at the most.
+fn at_most(call: Call<'_>, wait: &Wait, time_ms: u64) -> Wait {
+    let left_ms = wait.remaining().as_millis() as u64;
+    Wait::for_ms(time_ms.min(left_ms)).interruptible(call.ctx.interrupt)
 }
 
 fn send(
@@ -112,8 +196,22 @@ fn send(
     part: usize,
     wait: &Wait,
 ) -> Result<()> {
-    let target = parts.target(part);
-    let mut conn = call.inner.servers.take(&call.inner.session, target, wait)?;
+    let (servers, session) = (&call.inner.servers, &call.inner.session);
+    let target = parts.place(part).target;
+    let purpose = transfer.purpose(part);
+    let patient = purpose.map(|_| at_most(call, wait, transfer.patience_ms(part)));
+    let wait = patient.as_ref().unwrap_or(wait);
+    let mut conn = match purpose {
+        None => servers.take(session, target, wait)?,
+        Some(purpose) => {
+            // What is to be sent may be long, but not so to connect.
+            let wait = at_most(call, wait, MAX_CONNECT_MS);
+            match purpose {
+                Purpose::Read => servers.take_known(session, target, &wait)?,
+                Purpose::Change => servers.take(session, target, &wait)?,
+            }
+        }
+    };
     add(&call.inner.counters.data_requests, 1);
     conn.owes_change(parts.changes(part));
     if let Err(error) = parts.send(part, transfer.locked(part), &mut conn, wait) {
@@ -129,28 +227,83 @@ fn send(
     Ok(())
 }
 
-fn receive(call: Call<'_>, parts: &mut impl Parts, part: usize, wait: &Wait) -> Result<()> {
+/// Takes the answer of a part. `sent_ms`: when the last one was sent.
+fn receive(
+    call: Call<'_>,
+    transfer: &Transfer,
+    parts: &mut impl Parts,
+    part: usize,
+    (wait, sent_ms): (&Wait, u64),
+) -> Result<()> {
     let mut conn = parts
         .conn(part)
         .take()
         .ok_or_else(|| Error::new(ErrorKind::Internal, "no connection to receive from"))?;
-    let result = parts.receive(part, &mut conn, wait);
+    let target = parts.place(part).target;
+    let patience_ms = transfer.patience_ms(part);
+    let patient = match transfer.purpose(part) {
+        None => None,
+        Some(Purpose::Read) => {
+            // Those that were sent together are waited for together.
+            let left_ms = (sent_ms + patience_ms).saturating_sub(now_ms()).max(LAST_LOOK_MS);
+            let began = conn.conn.wait_for_reply(&at_most(call, wait, left_ms));
+            began.map_err(|e| conn.in_context(target, e))?;
+            Some(at_most(call, wait, patience_ms))
+        }
+        Some(Purpose::Change) => {
+            let began = await_change(call, parts, part, &conn, wait);
+            began.map_err(|e| conn.in_context(target, e))?;
+            None
+        }
+    };
+    let result = parts.receive(part, &mut conn, patient.as_ref().unwrap_or(wait));
     if result.is_ok() || conn.conn.is_usable() {
         conn.owes_change(false);
         call.inner.counters.presence.heard(conn.peer());
         add(&call.inner.counters.data_replies, 1);
         if result.is_ok() {
+            if patient.is_some() {
+                call.inner.servers.doubt(target, false);
+            }
             conn.put_back();
             return Ok(());
         }
     }
     result.map_err(|e| {
-        let e = conn.in_context(parts.target(part), e);
+        let e = conn.in_context(target, e);
         if conn.conn.is_usable() {
             conn.put_back();
         }
         e
     })
+}
+
+/// Waits until the answer to a change begins to come: as long as the server is the
+/// primary, which may be waiting for other copies.
+fn await_change(
+    call: Call<'_>,
+    parts: &mut impl Parts,
+    part: usize,
+    conn: &DataConn,
+    wait: &Wait,
+) -> Result<()> {
+    let servers = &call.inner.servers;
+    let Place { object, target, .. } = *parts.place(part);
+    loop {
+        let error = match conn.conn.wait_for_reply(&at_most(call, wait, FIRST_PATIENCE_MS)) {
+            Err(error) if error.kind == ErrorKind::TimedOut && !wait.expired() => error,
+            result => return result,
+        };
+        if let Err(error) = servers.refresh_map(&call.inner.session, false, MAP_WAIT_MS) {
+            tracing::debug!("cluster map not refreshed: {error}");
+        }
+        let primary = call.file.with_segment(object, |segment| {
+            servers.next_copy(Purpose::Change, segment, object.column, &[])
+        });
+        if primary.flatten().is_some_and(|(_, primary)| primary != target) {
+            return Err(error);
+        }
+    }
 }
 
 fn retry(
@@ -160,11 +313,24 @@ fn retry(
     part: usize,
     error: Error,
 ) {
+    let Place { object, target, .. } = *parts.place(part);
     if error.kind == ErrorKind::Unreachable || error.kind == ErrorKind::Protocol {
         // The others in the pool are likely as dead as this one.
-        call.inner.servers.forget(parts.target(part));
+        call.inner.servers.forget(target);
     }
-    if let Some(peer) = call.inner.servers.peer(parts.target(part)) {
+    if transfer.purpose(part) == Some(Purpose::Read) {
+        if matches!(error.kind, ErrorKind::Unreachable | ErrorKind::TimedOut) {
+            call.inner.servers.doubt(target, true);
+        }
+        if is_elsewhere(error.kind, transfer.locked(part)) {
+            add(&call.inner.counters.copies_failed, 1);
+            if is_damage(error.kind) {
+                add(&call.inner.counters.copies_damaged, 1);
+                call.inner.damage.found(object, &error);
+            }
+        }
+    }
+    if let Some(peer) = call.inner.servers.peer(target) {
         call.inner.counters.presence.unreachable(peer, &error);
     }
     *parts.conn(part) = None;

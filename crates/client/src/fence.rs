@@ -3,7 +3,7 @@
 
 use crate::context::Context;
 use crate::control::{Control, ask_objects};
-use crate::core::plan::{Part, objects};
+use crate::core::plan::columns;
 use crate::drive::Call;
 use crate::file::{File, OpenState};
 use std::collections::BTreeMap;
@@ -31,13 +31,11 @@ impl OpenState {
     /// has only the layout of before cannot write there.
     pub(crate) fn fence_objects(&self, call: Call<'_>, generation: Generation) -> Result<Fenced> {
         let layout = self.layout();
-        let list: Vec<_> = objects(self.id, &layout, 0)
+        let list: Vec<_> = columns(self.id, &layout, 0)
             .into_iter()
-            .map(|(object, target, _)| {
-                (Part { chunk: 0, object, target }, Control::Fence(generation))
-            })
+            .map(|(place, _)| (place, Control::Fence(generation)))
             .collect();
-        let places: Vec<_> = list.iter().map(|(part, _)| part.object).collect();
+        let places: Vec<_> = list.iter().map(|(place, _)| place.object).collect();
         let answers = ask_objects(call, list)?;
         let mut newest = generation;
         let mut lens: BTreeMap<(SegmentIndex, ColumnIndex), u64> = BTreeMap::new();
@@ -46,9 +44,7 @@ impl OpenState {
                 Error::new(ErrorKind::Internal, format!("no answer for object {object}"))
             })?;
             newest = newest.max(stat.generation);
-            // The copies of a column differ if its writer died between them.
-            let len = lens.entry((object.segment, object.column)).or_default();
-            *len = stat.len.max(*len);
+            lens.insert((object.segment, object.column), stat.len);
         }
         let of = |position: usize, column| {
             let segment = layout.segments.get(position).map(|segment| segment.index);

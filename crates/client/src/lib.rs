@@ -21,6 +21,7 @@ mod control;
 mod copy;
 pub mod core;
 mod counters;
+mod damage;
 mod drive;
 mod drops;
 mod events;

@@ -1,7 +1,7 @@
 //! One read call: requests to all servers at once, the replies straight into
 //! the caller's buffer, every byte checked.
 
-use crate::core::plan::Plan;
+use crate::core::plan::{Place, Plan};
 use crate::core::transfer::Transfer;
 use crate::counters::add;
 use crate::drive::{Call, Parts, Until, drive, now_ms};
@@ -10,7 +10,7 @@ use std::io::IoSliceMut;
 use weir_layout::{Piece, Run, cut_count, cuts, scatter};
 use weir_net::{Expected, Wait};
 use weir_types::checksum::crc32c;
-use weir_types::{Error, ErrorKind, Result, TargetId};
+use weir_types::{Error, ErrorKind, Result};
 use weir_wire::data::{ObjectLen, ReadFlags, ReadRequest};
 use weir_wire::{Header, Request, Rights};
 
@@ -25,7 +25,7 @@ pub(crate) struct ReadOp {
 
 struct ReadParts<'a> {
     call: Call<'a>,
-    plan: &'a Plan,
+    plan: &'a mut Plan,
     conns: &'a mut Vec<Option<DataConn>>,
     dest: &'a mut [u8],
     runs: Vec<Run>,
@@ -55,15 +55,20 @@ impl ReadOp {
     }
 
     fn drive(&mut self, call: Call<'_>, dest: &mut [u8], until: Until) -> Result<()> {
-        let mut parts =
-            ReadParts { call, plan: &self.plan, conns: &mut self.conns, dest, runs: Vec::new() };
+        let mut parts = ReadParts {
+            call,
+            plan: &mut self.plan,
+            conns: &mut self.conns,
+            dest,
+            runs: Vec::new(),
+        };
         drive(call, &mut self.transfer, &mut parts, until)
     }
 }
 
 impl Parts for ReadParts<'_> {
-    fn target(&self, part: usize) -> TargetId {
-        self.plan.parts[part].target
+    fn place(&mut self, part: usize) -> &mut Place {
+        &mut self.plan.parts[part].place
     }
 
     fn changes(&self, _part: usize) -> bool {
@@ -77,7 +82,7 @@ impl Parts for ReadParts<'_> {
     fn send(&mut self, part: usize, locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()> {
         let chunk = self.plan.chunk(part);
         let request = ReadRequest {
-            access: self.call.file.access(&self.plan.parts[part], Rights::READ)?,
+            access: self.call.file.access(&self.plan.parts[part].place, Rights::READ)?,
             stripe: chunk.stripe,
             flags: ReadFlags { locked, unchecked: !self.call.inner.config.verify && !locked },
             regions: chunk.regions.clone(),
@@ -99,7 +104,7 @@ impl ReadParts<'_> {
         let chunk = self.plan.chunk(part);
         let at = usize::try_from(chunk.buffer_offset).unwrap_or(usize::MAX);
         let dest = self.dest.get_mut(at..).ok_or(ErrorKind::Internal)?;
-        let column = self.plan.parts[part].object.column;
+        let column = self.plan.parts[part].place.object.column;
         let expected = scatter(&chunk.regions, chunk.stripe, column, &mut self.runs)?;
         let pieces: Vec<Piece> = self.runs.iter().map(Run::piece).collect();
         let checked = self.call.inner.config.verify;

@@ -2,20 +2,24 @@
 
 use crate::config::{ClientConfig, Transport};
 use crate::context::Context;
+use crate::core::copies::{self, Failure, Purpose, next_copy, no_current_copy};
 use crate::counters::{Counters, add};
 use crate::presence::Peer;
 use crate::session::MetaSession;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::sync::{Mutex, RwLock};
 use weir_net::{Address, BlockingConn, Wait, random_bytes};
-use weir_types::{Epoch, Error, ErrorKind, RequestId, Result, ServerId, SessionId, TargetId};
+use weir_types::{
+    ColumnIndex, CopyIndex, Epoch, Error, ErrorKind, ObjectId, RequestId, Result, Segment,
+    ServerId, SessionId, TargetId,
+};
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Attempt, Hello, Identity};
-use weir_wire::map::{ClusterMap, ServerEntry};
+use weir_wire::map::{ClusterMap, ServerEntry, TargetEntry, TargetState};
 use weir_wire::meta::{GetMapRequest, GetTicketsRequest};
 use weir_wire::ticket::SealedTicket;
 
@@ -25,6 +29,12 @@ const MAX_IDLE: usize = 64;
 const MIN_IDLE: usize = 4;
 /// The map is asked for at most so often because of failures.
 const MAP_INTERVAL: Duration = Duration::from_millis(500);
+/// And so often as long as something in it is not online, though nothing fails.
+const MAP_AGE: Duration = Duration::from_secs(5);
+/// The map is waited for so long where other copies can be asked without it.
+pub(crate) const MAP_WAIT_MS: u64 = 1000;
+/// A server that did not answer is asked again after this time, if others do.
+const DOUBT_MS: u64 = 2000;
 
 /// The idle connections to one server.
 #[derive(Debug)]
@@ -34,6 +44,17 @@ pub(crate) struct Pool {
     /// Connections of older attempts are not used any more.
     attempt: Arc<AtomicU64>,
     max_idle: usize,
+    /// Until then it is asked only if no other copy can be; milliseconds of
+    /// [`clock::uptime`].
+    doubtful_until_ms: AtomicU64,
+}
+
+impl Pool {
+    fn is_doubtful(&self) -> bool {
+        // As a rule 0: no look at the clock.
+        let until_ms = self.doubtful_until_ms.load(Relaxed);
+        until_ms > 0 && clock::uptime().as_millis() < u128::from(until_ms)
+    }
 }
 
 /// A connection that nobody uses.
@@ -117,12 +138,21 @@ impl DataConn {
 #[derive(Debug, Default)]
 struct Known {
     map: Option<ClusterMap>,
-    server_of: BTreeMap<TargetId, ServerId>,
+    targets: BTreeMap<TargetId, Target>,
     pools: BTreeMap<ServerId, Arc<Pool>>,
     /// They outlive the pools: what a server has seen it remembers.
     attempts: BTreeMap<ServerId, Arc<AtomicU64>>,
-    fetched: Option<Instant>,
+    /// When the map was asked for last.
+    asked: Option<Instant>,
     max_idle: usize,
+}
+
+/// A target in the map.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    server: ServerId,
+    state: TargetState,
+    since: Epoch,
 }
 
 /// All data servers.
@@ -134,6 +164,8 @@ pub(crate) struct Servers {
     tickets: Mutex<BTreeMap<ServerId, SealedTicket>>,
     /// A random number of this client: see [`Attempt`].
     run: u64,
+    /// It uses files with several copies.
+    chooses: AtomicBool,
 }
 
 impl Servers {
@@ -151,6 +183,7 @@ impl Servers {
             known: RwLock::new(Known { max_idle, ..Known::default() }),
             tickets: Mutex::default(),
             run: u64::from_le_bytes(random_bytes()?),
+            chooses: AtomicBool::new(false),
         })
     }
 
@@ -161,18 +194,33 @@ impl Servers {
         target: TargetId,
         wait: &Wait,
     ) -> Result<DataConn> {
-        let pool = match self.pool(target) {
-            Some(pool) => pool,
-            None => {
-                self.refresh_map(session, true)?;
-                self.pool(target).ok_or_else(|| {
-                    Error::new(
-                        ErrorKind::TargetMissing,
-                        format!("target {target} is not part of the cluster any more"),
-                    )
-                })?
-            }
-        };
+        if self.pool(target).is_none() {
+            self.refresh_map(session, true, self.within(wait))?;
+        }
+        let taken = self.take_known(session, target, wait);
+        if taken.as_ref().is_err_and(|e| e.kind != ErrorKind::TooManyOpen)
+            // The map may be out of reach just now: the error at hand says more.
+            && let Err(e) = self.refresh_map(session, false, self.within(wait))
+        {
+            tracing::debug!("cluster map not refreshed: {e}");
+        }
+        taken
+    }
+
+    /// The same where the map as last seen says that it is: who has another copy to ask
+    /// does not wait for a newer one.
+    pub(crate) fn take_known(
+        &self,
+        session: &MetaSession,
+        target: TargetId,
+        wait: &Wait,
+    ) -> Result<DataConn> {
+        let pool = self.pool(target).ok_or_else(|| {
+            Error::new(
+                ErrorKind::TargetMissing,
+                format!("target {target} is not part of the cluster any more"),
+            )
+        })?;
         // A connection of an earlier session takes none of today's capabilities,
         // and one of an earlier attempt no changes.
         let current = session.id();
@@ -188,20 +236,21 @@ impl Servers {
         let server = pool.server;
         match self.connect(session, server, attempt, wait) {
             Ok(idle) => Ok(DataConn::new(idle, pool)),
-            Err(error) if error.kind == ErrorKind::TooManyOpen => {
-                self.close_idle();
-                Err(error.context(format!("target {target} on server {server}")))
-            }
             Err(error) => {
-                // It may have come back elsewhere, or under new keys.
-                self.tickets.lock().remove(&server);
-                // The map may be out of reach just now: the error at hand says more.
-                if let Err(e) = self.refresh_map(session, false) {
-                    tracing::debug!("cluster map not refreshed: {e}");
+                if error.kind == ErrorKind::TooManyOpen {
+                    self.close_idle();
+                } else {
+                    // It may have come back elsewhere, or under new keys.
+                    self.tickets.lock().remove(&server);
                 }
                 Err(error.context(format!("target {target} on server {server}")))
             }
         }
+    }
+
+    /// So long the metadata server is asked in the course of a wait.
+    fn within(&self, wait: &Wait) -> u64 {
+        (wait.remaining().as_millis() as u64).min(self.config.request_timeout_ms)
     }
 
     /// Forgets idle connections and the ticket of a target's server.
@@ -220,39 +269,100 @@ impl Servers {
 
     /// The map as last seen.
     pub(crate) fn map(&self, session: &MetaSession) -> Result<ClusterMap> {
-        self.refresh_map(session, true)?;
+        self.refresh_map(session, true, self.config.request_timeout_ms)?;
         let known = self.known.read();
         // A cluster that no data server has joined yet is at epoch 0, and has
         // nothing newer than "none" to tell.
         Ok(known.map.clone().unwrap_or(ClusterMap { epoch: Epoch(0), servers: Vec::new() }))
     }
 
-    /// Asks for the map; unless `now`, not more often than is useful.
-    pub(crate) fn refresh_map(&self, session: &MetaSession, now: bool) -> Result<()> {
+    /// Asks for the map, for so long at the most; unless `now`, not more often than is
+    /// useful.
+    pub(crate) fn refresh_map(&self, session: &MetaSession, now: bool, time_ms: u64) -> Result<()> {
         let have = {
-            let known = self.known.read();
-            if !now && known.fetched.is_some_and(|at| clock::elapsed(at) < MAP_INTERVAL) {
+            let mut known = self.known.write();
+            if !now && known.asked.is_some_and(|at| clock::elapsed(at) < MAP_INTERVAL) {
                 return Ok(());
             }
+            known.asked = Some(clock::now());
             known.map.as_ref().map_or(Epoch(0), |m| m.epoch)
         };
-        let newer = session.call(&Context::root(), &GetMapRequest { have })?;
-        let mut known = self.known.write();
-        known.fetched = Some(clock::now());
-        if let Some(map) = newer {
-            known.take_map(map);
+        let request = GetMapRequest { have };
+        if let Some(map) = session.ask_within(&Context::root(), &request, time_ms).0? {
+            self.known.write().take_map(map);
         }
         Ok(())
     }
 
+    /// Asks for the map if a server is in doubt, so that it is not asked first for longer
+    /// than it takes to find out about it; and now and then while one is away, so that it
+    /// is asked again when it is back.
+    pub(crate) fn keep_map(&self, session: &MetaSession) {
+        let wanted = {
+            let known = self.known.read();
+            let old = known.asked.is_some_and(|at| clock::elapsed(at) >= MAP_AGE);
+            let away = || known.targets.values().any(|t| !t.state.is_online());
+            known.pools.values().any(|pool| pool.is_doubtful())
+                || self.chooses.load(Relaxed) && old && away()
+        };
+        if wanted && let Err(error) = self.refresh_map(session, false, MAP_WAIT_MS) {
+            tracing::debug!("cluster map not refreshed: {error}");
+        }
+    }
+
+    /// The epoch of the map as last seen.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.known.read().map.as_ref().map_or(Epoch(0), |map| map.epoch)
+    }
+
+    /// Since when a target is online, if it is, by the map as last seen.
+    pub(crate) fn online_since(&self, target: TargetId) -> Option<Epoch> {
+        let known = self.known.read();
+        let target = known.targets.get(&target).filter(|t| t.state.is_online());
+        target.map(|target| target.since)
+    }
+
+    /// The copy of a column to ask next.
+    pub(crate) fn next_copy(
+        &self,
+        purpose: Purpose,
+        segment: &Segment,
+        column: ColumnIndex,
+        tried: &[CopyIndex],
+    ) -> Option<(CopyIndex, TargetId)> {
+        let known = self.known.read();
+        let chosen = next_copy(purpose, segment, column, tried, |target| known.of(target));
+        self.chooses.store(true, Relaxed);
+        chosen
+    }
+
+    /// Why no copy of an object's column can be used.
+    pub(crate) fn no_current_copy(
+        &self,
+        object: ObjectId,
+        segment: &Segment,
+        failures: &[Failure],
+    ) -> Error {
+        let known = self.known.read();
+        let name = |target| known.name(target);
+        no_current_copy(object, segment, failures, |target| known.of(target), name)
+    }
+
+    /// Notes whether the server of a target has answered of late.
+    pub(crate) fn doubt(&self, target: TargetId, doubtful: bool) {
+        let Some(pool) = self.pool(target) else { return };
+        let until_ms = clock::uptime().as_millis() as u64 + DOUBT_MS;
+        pool.doubtful_until_ms.store(if doubtful { until_ms } else { 0 }, Relaxed);
+    }
+
     /// Who serves a target, as far as is known.
     pub(crate) fn peer(&self, target: TargetId) -> Option<Peer> {
-        self.known.read().server_of.get(&target).map(|server| Peer::Data(*server))
+        self.known.read().targets.get(&target).map(|target| Peer::Data(target.server))
     }
 
     fn pool(&self, target: TargetId) -> Option<Arc<Pool>> {
         let known = self.known.read();
-        known.pools.get(known.server_of.get(&target)?).cloned()
+        known.pools.get(&known.targets.get(&target)?.server).cloned()
     }
 
     fn connect(
@@ -270,7 +380,7 @@ impl Servers {
             })?;
             self.address_of(entry)?
         };
-        let ticket = self.ticket(session, server)?;
+        let ticket = self.ticket(session, server, self.within(wait))?;
         let key = ticket.open(&self.config.key);
         let of = ticket.ticket.session;
         let hello = Hello {
@@ -294,14 +404,20 @@ impl Servers {
         Address::parse(if local { &entry.unix } else { &entry.tcp })
     }
 
-    fn ticket(&self, session: &MetaSession, server: ServerId) -> Result<SealedTicket> {
+    fn ticket(
+        &self,
+        session: &MetaSession,
+        server: ServerId,
+        time_ms: u64,
+    ) -> Result<SealedTicket> {
         if let Some(ticket) = self.tickets.lock().get(&server)
             && ticket.ticket.session == session.id()
         {
             return Ok(ticket.clone());
         }
         let request = GetTicketsRequest { servers: vec![server] };
-        let ticket = session.call(&Context::root(), &request)?.pop().ok_or_else(|| {
+        let tickets = session.ask_within(&Context::root(), &request, time_ms).0;
+        let ticket = tickets?.pop().ok_or_else(|| {
             Error::new(ErrorKind::TargetMissing, format!("no ticket for server {server}"))
         })?;
         self.tickets.lock().insert(server, ticket.clone());
@@ -316,8 +432,30 @@ fn is_there(path: &str) -> bool {
 }
 
 impl Known {
+    fn of(&self, target: TargetId) -> Option<copies::Known> {
+        let Target { server, state, .. } = *self.targets.get(&target)?;
+        let silent = || self.pools.get(&server).is_some_and(|pool| pool.is_doubtful());
+        let doubtful = state == TargetState::Suspect || silent();
+        Some(copies::Known { state, doubtful })
+    }
+
+    /// A target and its server, for people.
+    fn name(&self, target: TargetId) -> String {
+        match self.map.as_ref().and_then(|map| map.server_of(target)) {
+            Some(entry) => format!("target {target} on server {} ({})", entry.server, entry.host),
+            None => format!("target {target}"),
+        }
+    }
+
     fn take_map(&mut self, map: ClusterMap) {
-        self.server_of = map.targets().map(|(s, t)| (t.target, s.server)).collect();
+        if self.map.as_ref().is_some_and(|old| old.epoch > map.epoch) {
+            // Another call was quicker.
+            return;
+        }
+        let target = |(s, t): (&ServerEntry, &TargetEntry)| {
+            (t.target, Target { server: s.server, state: t.state, since: t.since })
+        };
+        self.targets = map.targets().map(target).collect();
         let (mut pools, attempts) = (BTreeMap::new(), &mut self.attempts);
         for entry in &map.servers {
             let moved = self.map.iter().flat_map(|m| &m.servers).any(|old| {
@@ -327,7 +465,8 @@ impl Known {
             let fresh = || {
                 let attempt = attempts.entry(entry.server).or_default().clone();
                 let (server, max_idle) = (entry.server, self.max_idle);
-                Arc::new(Pool { server, idle: Mutex::default(), attempt, max_idle })
+                let (idle, doubtful_until_ms) = (Mutex::default(), AtomicU64::new(0));
+                Arc::new(Pool { server, idle, attempt, max_idle, doubtful_until_ms })
             };
             pools.insert(entry.server, kept.unwrap_or_else(fresh));
         }

@@ -4,14 +4,14 @@
 use crate::context::Context;
 use crate::control::{Control, ask_objects};
 use crate::core::lease::CallKind;
-use crate::core::plan::Part;
+use crate::core::plan::Place;
 use crate::drive::Call;
 use crate::file::File;
 use crate::writer::Writer;
 use std::ops::Range;
 use weir_layout::{covered_bytes, object_len, segment_at, segment_offset, split};
 use weir_types::limits::MAX_ALLOCATE_BYTES;
-use weir_types::{ColumnIndex, CopyIndex, FileId, FileLayout, ObjectId, Result, Segment};
+use weir_types::{ColumnIndex, FileId, FileLayout, Result, Segment};
 use weir_wire::lease::TO_THE_END;
 
 /// Objects asked at once when looking for data or a hole: as many segments as
@@ -105,10 +105,10 @@ fn seek_in(call: Call<'_>, segments: &[Segment], offset: u64, hole: bool) -> Res
     let (mut list, mut places) = (Vec::new(), Vec::new());
     for segment in segments {
         let from = offset.saturating_sub(segment.start);
-        for part in parts(call.file.id, segment) {
-            let column = part.object.column;
+        for place in places_of(call.file.id, segment) {
+            let column = place.object.column;
             let offset = object_len(segment.stripe(), column, from);
-            list.push((part, Control::Seek { offset, hole }));
+            list.push((place, Control::Seek { offset, hole }));
             places.push((segment, column));
         }
     }
@@ -120,36 +120,31 @@ fn seek_in(call: Call<'_>, segments: &[Segment], offset: u64, hole: bool) -> Res
     Ok(places.into_iter().zip(answers).filter_map(in_file).min())
 }
 
-fn parts(file: FileId, segment: &Segment) -> impl Iterator<Item = Part> {
-    (0..segment.columns.len()).filter_map(move |column| {
-        let copy = CopyIndex(0);
-        let target = segment.target(column, copy)?;
-        let column = ColumnIndex(column as u16);
-        let object = ObjectId { file, segment: segment.index, column, copy };
-        Some(Part { chunk: 0, object, target })
-    })
+fn places_of(file: FileId, segment: &Segment) -> impl Iterator<Item = Place> {
+    let columns = (0..segment.columns.len()).map(|column| ColumnIndex(column as u16));
+    columns.filter_map(move |column| Place::of(file, segment, column))
 }
 
-/// What each object that holds any of a range has to do, with the segment's
+/// What each column that holds any of a range has to do, with the segment's
 /// first byte.
 pub(crate) fn space_requests(
     file: FileId,
     layout: &FileLayout,
     space: Space,
     range: Range<u64>,
-) -> Vec<(Part, Control, u64)> {
+) -> Vec<(Place, Control, u64)> {
     let mut list = Vec::new();
     for span in split(layout, range.start, range.end - range.start) {
         let segment = &layout.segments[span.segment];
-        for part in parts(file, segment) {
-            let at = |offset| object_len(segment.stripe(), part.object.column, offset);
+        for place in places_of(file, segment) {
+            let at = |offset| object_len(segment.stripe(), place.object.column, offset);
             let (offset, end) = (at(span.offset), at(span.offset + span.len));
             let control = match space {
                 _ if end == offset => continue,
                 Space::Punch => Control::Punch { offset, len: end - offset },
                 Space::Reserve => Control::Allocate { offset, len: end - offset },
             };
-            list.push((part, control, segment.start));
+            list.push((place, control, segment.start));
         }
     }
     list

@@ -3,19 +3,20 @@
 
 use crate::buffer::Buffer;
 use crate::config::Consistency;
-use crate::core::plan::Plan;
+use crate::core::durable::Taken;
+use crate::core::plan::{Place, Plan};
 use crate::core::transfer::Transfer;
 use crate::counters::add;
 use crate::drive::{Call, Parts, Until, drive, now_ms};
-use crate::servers::DataConn;
+use crate::servers::{DataConn, Servers};
 use std::io::IoSlice;
 use std::ops::Range;
 use weir_host::plant::{Bug, planted};
 use weir_layout::{Run, cuts, scatter};
 use weir_net::Wait;
 use weir_types::checksum::crc32c;
-use weir_types::{ErrorKind, Generation, ObjectId, Result, TargetId};
-use weir_wire::data::{ObjectLen, WriteFlags, WriteRequest};
+use weir_types::{Epoch, ErrorKind, Generation, Result, TargetId};
+use weir_wire::data::{Access, ObjectLen, WriteFlags, WriteRequest};
 use weir_wire::{Header, Request, Rights};
 
 /// Bytes on their way to the servers.
@@ -44,19 +45,49 @@ pub(crate) struct WriteOp {
     plan: Plan,
     transfer: Transfer,
     conns: Vec<Option<DataConn>>,
-    /// The run of the machine that confirmed each part.
-    confirmed_by: Vec<Option<u64>>,
+    /// Who has taken each part, when it was confirmed.
+    taken: Vec<Option<Taken>>,
+    /// Which copies each part was for when it was sent last.
+    sent: Vec<Sent>,
     /// How often the leases had been lost when it was written.
     losses: u64,
     /// What it was written under.
     generation: Generation,
 }
 
+/// Which copies a change was sent for, and under which map.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sent {
+    epoch: Epoch,
+    copies: Vec<TargetId>,
+}
+
+impl Sent {
+    /// What a request is about to show.
+    pub(crate) fn of(access: &Access, servers: &Servers) -> Self {
+        let copies = match &access.copies[..] {
+            [] => vec![access.target],
+            copies => {
+                let targets = copies.iter().map(|copy| copy.target);
+                targets.filter(|target| *target != TargetId::NONE).collect()
+            }
+        };
+        Self { epoch: servers.epoch(), copies }
+    }
+
+    /// A machine has confirmed it.
+    pub(crate) fn taken_by(&mut self, instance: u64) -> Taken {
+        let copies = std::mem::take(&mut self.copies);
+        Taken { by: Some(instance), epoch: self.epoch, copies }
+    }
+}
+
 struct WriteParts<'a> {
     call: Call<'a>,
-    plan: &'a Plan,
+    plan: &'a mut Plan,
     conns: &'a mut Vec<Option<DataConn>>,
-    confirmed_by: &'a mut Vec<Option<u64>>,
+    taken: &'a mut Vec<Option<Taken>>,
+    sent: &'a mut Vec<Sent>,
     data: &'a [u8],
     losses: u64,
     generation: Generation,
@@ -79,7 +110,8 @@ impl WriteOp {
             slice,
             transfer: Transfer::new(plan.parts.len(), deadline_ms),
             conns: plan.parts.iter().map(|_| None).collect(),
-            confirmed_by: vec![None; plan.parts.len()],
+            taken: vec![None; plan.parts.len()],
+            sent: vec![Sent::default(); plan.parts.len()],
             plan,
             losses,
             generation: call.file.generation(),
@@ -102,10 +134,10 @@ impl WriteOp {
         &self.plan
     }
 
-    /// What was confirmed so far, each with the run of the machine that did.
-    pub(crate) fn confirmed(&self) -> impl Iterator<Item = ((ObjectId, TargetId), u64)> + '_ {
-        let parts = self.plan.parts.iter().zip(&self.confirmed_by);
-        parts.filter_map(|(part, by)| by.map(|by| ((part.object, part.target), by)))
+    /// What was confirmed so far, each with who took it.
+    pub(crate) fn confirmed(&self) -> impl Iterator<Item = (Place, Taken)> + '_ {
+        let parts = self.plan.parts.iter().zip(&self.taken);
+        parts.filter_map(|(part, taken)| Some((part.place, taken.clone()?)))
     }
 
     /// Bytes that are kept for a repetition.
@@ -117,9 +149,10 @@ impl WriteOp {
         let data = self.data.as_ref().get(self.slice.clone()).ok_or(ErrorKind::Internal)?;
         let mut parts = WriteParts {
             call,
-            plan: &self.plan,
+            plan: &mut self.plan,
             conns: &mut self.conns,
-            confirmed_by: &mut self.confirmed_by,
+            taken: &mut self.taken,
+            sent: &mut self.sent,
             data,
             losses: self.losses,
             generation: self.generation,
@@ -129,8 +162,8 @@ impl WriteOp {
 }
 
 impl Parts for WriteParts<'_> {
-    fn target(&self, part: usize) -> TargetId {
-        self.plan.parts[part].target
+    fn place(&mut self, part: usize) -> &mut Place {
+        &mut self.plan.parts[part].place
     }
 
     fn changes(&self, _part: usize) -> bool {
@@ -156,7 +189,7 @@ impl Parts for WriteParts<'_> {
         let at = usize::try_from(chunk.buffer_offset).unwrap_or(usize::MAX);
         let source = self.data.get(at..).ok_or(ErrorKind::Internal)?;
         let mut runs = Vec::new();
-        let column = self.plan.parts[part].object.column;
+        let column = self.plan.parts[part].place.object.column;
         let bytes = scatter(&chunk.regions, chunk.stripe, column, &mut runs)?;
         let slices: Vec<IoSlice<'_>> =
             runs.iter().map(|r| IoSlice::new(bytes_of(source, r))).collect();
@@ -164,10 +197,13 @@ impl Parts for WriteParts<'_> {
         for run in &runs {
             checksums(bytes_of(source, run), run, &mut checks);
         }
+        let access = self.call.file.access(&self.plan.parts[part].place, Rights::WRITE)?;
+        self.sent[part] = Sent::of(&access, &self.call.inner.servers);
+        let later = !access.copies.is_empty() && self.call.file.hands_on_later();
         let request = WriteRequest {
-            access: self.call.file.access(&self.plan.parts[part], Rights::WRITE)?,
+            access,
             stripe: chunk.stripe,
-            flags: WriteFlags::default(),
+            flags: WriteFlags { later, ..WriteFlags::default() },
             regions: chunk.regions.clone(),
         };
         let mut header = Header::request(WriteRequest::OP, conn.conn.next_request_id());
@@ -184,7 +220,7 @@ impl Parts for WriteParts<'_> {
             return Ok(());
         }
         reply.map_err(|e| self.plan.locate_damage(part, e))?;
-        self.confirmed_by[part] = Some(conn.instance);
+        self.taken[part] = Some(self.sent[part].taken_by(conn.instance));
         Ok(())
     }
 }

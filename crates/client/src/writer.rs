@@ -13,18 +13,19 @@ mod space;
 use self::send::Gathered;
 use crate::buffer::Buffer;
 use crate::context::Context;
+use crate::core::durable::Unsynced;
 use crate::core::plan::{MAX_CALL_BYTES, plan_regions};
 use crate::core::written::Written;
 use crate::counters::add;
 use crate::drive::Call;
 use crate::write::{WriteData, WriteOp};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::sync::MutexGuard;
 use weir_layout::RegionList;
-use weir_types::{Error, ErrorKind, ObjectId, Result, TargetId, Timestamp};
+use weir_types::{Error, ErrorKind, Result, Timestamp};
 
 /// A write that needs no gathering: it fills stripes by itself.
 const DIRECT_BYTES: usize = 512 << 10;
@@ -41,9 +42,8 @@ pub(crate) struct Writer {
     error: Option<Error>,
     /// Columns that servers have confirmed bytes of.
     written: Written,
-    /// Objects written since the last sync, each with the run of the machine
-    /// that first confirmed some of it.
-    unsynced: BTreeMap<(ObjectId, TargetId), Option<u64>>,
+    /// Columns written since the last sync.
+    unsynced: Unsynced,
     /// `unsynced` names all: what was written before this client opened the
     /// file is known to be durable.
     complete: bool,

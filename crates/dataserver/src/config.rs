@@ -60,6 +60,10 @@ pub struct DataServerConfig {
     /// start after a crash examines what was written since.
     #[serde(default = "default_checkpoint_ms")]
     pub checkpoint_ms: u64,
+    /// Copies elsewhere are brought up to date from each target at this rate at the
+    /// most, bytes per second; 0: as fast as disks and network allow.
+    #[serde(default)]
+    pub resync_bytes_per_s: u64,
 }
 
 fn default_disk_threads() -> usize {
@@ -95,6 +99,7 @@ impl DataServerConfig {
             buffer_bytes: default_buffer_bytes(),
             max_connections: default_max_connections(),
             checkpoint_ms: default_checkpoint_ms(),
+            resync_bytes_per_s: 0,
         }
     }
 

@@ -46,11 +46,11 @@ pub(crate) struct CopyTask {
 /// The queue of copies, and what the threads share.
 pub(crate) struct Copier {
     backlog: Backlog<CopyTask>,
-    peers: Peers,
+    peers: Arc<Peers>,
 }
 
 impl Copier {
-    pub(crate) fn new(config: &DataServerConfig, peers: Peers) -> Self {
+    pub(crate) fn new(config: &DataServerConfig, peers: Arc<Peers>) -> Self {
         Self { backlog: Backlog::new(config.queue_limit), peers }
     }
 

@@ -43,6 +43,8 @@ counters! {
     written_bytes = "bytes.written";
     /// Bytes that copies have written.
     copied_bytes = "bytes.copied";
+    /// Bytes that were brought to copies that lacked them.
+    resynced_bytes = "bytes.resynced";
     /// Bytes of those that came from other servers.
     pulled_bytes = "bytes.pulled";
     /// Reads answered from the page cache, without a thread hop.
@@ -66,6 +68,12 @@ counters! {
     damaged_arrivals = "checksum.damaged_on_arrival";
     /// Blocks that did not match on the disk.
     corrupt_blocks = "checksum.corrupt_on_disk";
+    /// Damage of copies that have others beside them.
+    rot_found = "rot.found";
+    /// What of it was made good, or is being made anew, from another copy.
+    rot_repaired = "rot.repaired";
+    /// What of it could not be made good.
+    rot_unrepairable = "rot.unrepairable";
     /// Requests to targets that could not be opened.
     refused_unopened = "refused.target_not_opened";
     /// Changes that found the disk full.

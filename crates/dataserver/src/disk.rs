@@ -2,16 +2,21 @@
 
 use crate::attempts::Sender;
 use crate::backlog::Backlog;
+use crate::copies::repair::{self, Scrubbed};
+use crate::copies::roles::not_current;
+use crate::copies::{Change, Progress, follow_at_the_end};
 use crate::inspect;
 use crate::machine::{OpId, Outcome, ReadWork, ServedTarget, Work};
 use crate::queue::Admission;
-use crate::service::Event;
+use crate::service::{Event, Shared};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use weir_host::sync::Mutex;
 use weir_net::{ConnId, LoopHandle, PooledBuf};
-use weir_store::{ReadMode, ReadOutcome, Target};
+use weir_store::{ELSEWHERE, Object, ReadMode, ReadOutcome, Target};
+use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, FsUsage, Generation, ObjectId, Result};
 use weir_wire::data::ObjectStat;
 
@@ -24,10 +29,18 @@ pub(crate) struct Data {
     pub(crate) checks: Vec<u32>,
 }
 
+/// What a disk thread has to do.
+pub(crate) enum Job {
+    /// With the only copy, or with none in particular.
+    Plain(Work),
+    /// With the last copy that a change is handed on to.
+    Follow(Box<Change>),
+}
+
 /// An operation in the queue.
 pub(crate) struct Task {
     pub(crate) op: OpId,
-    pub(crate) work: Work,
+    pub(crate) work: Job,
     pub(crate) data: Data,
     /// Who sent it, if it is a change.
     pub(crate) sender: Option<Sender>,
@@ -53,12 +66,15 @@ pub(crate) struct Disk {
     pub(crate) served: Arc<ServedTarget>,
     backlog: Backlog<Task>,
     health: Mutex<Health>,
+    /// How far other copies are brought up to date from here.
+    pub(crate) progress: Progress,
 }
 
 impl Disk {
     pub(crate) fn new(store: Target, served: Arc<ServedTarget>, queue_limit: usize) -> Self {
         let backlog = Backlog::new(queue_limit);
-        let disk = Self { store, served, backlog, health: Mutex::default() };
+        let (health, progress) = (Mutex::default(), Progress::default());
+        let disk = Self { store, served, backlog, health, progress };
         disk.check_health();
         disk
     }
@@ -84,14 +100,34 @@ impl Disk {
     }
 
     /// The life of a disk thread.
-    pub(crate) fn work_off(&self) {
+    pub(crate) fn work_off(&self, shared: &Shared) {
         while let Some(task) = self.backlog.next(|depth| self.note_depth(depth)) {
             let Task { op, work, mut data, sender, reply_to } = task;
-            let result = match sender {
-                Some(sender) => {
-                    sender.in_turn(self.served.id, || perform(&self.store, work, &mut data))
+            let looked_at = repair::looked_at(&work);
+            let carry_out = || match work {
+                Job::Plain(work) => {
+                    check_epoch(shared, &work)?;
+                    perform(&self.store, work, &mut data)
                 }
-                None => perform(&self.store, work, &mut data),
+                Job::Follow(change) => follow_at_the_end(shared, self, &change, &mut data),
+            };
+            let result = match sender {
+                Some(sender) => sender.in_turn(self.served.id, carry_out),
+                None => carry_out(),
+            };
+            let repairs = &shared.copies.repairs;
+            let result = match result {
+                Ok(Outcome::Scrubbed(page)) if repair::is_about_objects(&page) => {
+                    repairs.scrubbed(Scrubbed { target: self.served.id, page, op, reply_to });
+                    continue;
+                }
+                Err(error) if error.kind == ErrorKind::Corrupt => {
+                    if let Some(looked_at) = looked_at {
+                        repairs.failed(self.served.id, looked_at, &error);
+                    }
+                    Err(error)
+                }
+                other => other,
             };
             reply_to.post(Event::Done { op, result, data });
         }
@@ -139,14 +175,57 @@ pub(crate) fn read_cached(
     data: &mut Data,
 ) -> Option<Result<Outcome>> {
     let object = store.open_object(work.object)?;
+    if work.of_copies
+        && let Err(error) = check_generation(&object, work.generation)
+    {
+        return Some(Err(error));
+    }
     let buf = data.buf.as_deref_mut().unwrap_or_default();
     data.checks.clear();
     match object.read_pieces(&work.pieces, buf, &mut data.checks, ReadMode::Nowait) {
         Ok(ReadOutcome::WouldBlock) => None,
         Ok(ReadOutcome::Done { bytes, object_bytes }) => {
-            Some(Ok(finish_read(work, data, bytes, object_bytes)))
+            let current = check_gaps(store, work);
+            Some(current.map(|()| finish_read(work, data, bytes, object_bytes)))
         }
         Err(e) => Some(Err(e)),
+    }
+}
+
+/// Under an older map it may seem void.
+fn check_epoch(shared: &Shared, work: &Work) -> Result<()> {
+    match work {
+        Work::NoteGap { epoch, .. } if *epoch > shared.copies.standings.acting() => {
+            Err(Error::new(ErrorKind::Busy, "its map is older than the one of who has noted it"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A layout of before a copy was moved leads to what nobody brings up to date.
+fn check_generation(object: &Object, generation: Generation) -> Result<()> {
+    if generation < object.generation() {
+        let what = format!("object {}: read with generation {generation}", object.id());
+        return Err(Error::new(ErrorKind::Stale, what));
+    }
+    Ok(())
+}
+
+/// Whether this copy has what was read. After the read: who changes something here
+/// or elsewhere has noted the gap by then, or waits for nobody who reads.
+fn check_gaps(store: &Target, work: &ReadWork) -> Result<()> {
+    if !work.of_copies {
+        return Ok(());
+    }
+    let start = work.pieces.iter().map(|piece| piece.0).min().unwrap_or_default();
+    let end = work.pieces.iter().map(|piece| piece.0 + piece.1).max().unwrap_or_default();
+    check_gap(store, work.object, start..end)
+}
+
+fn check_gap(store: &Target, object: ObjectId, range: Range<u64>) -> Result<()> {
+    match store.gaps().lacks(object, store.id(), &range) {
+        true => Err(not_current(store.id(), "it does not have the last changes of these bytes")),
+        false => Ok(()),
     }
 }
 
@@ -161,7 +240,7 @@ fn finish_read(work: &ReadWork, data: &mut Data, bytes: usize, object_len: u64) 
 }
 
 /// Does an operation, however long the disk takes.
-fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
+pub(crate) fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
     match work {
         Work::Read(work) => read(store, &work, data),
         Work::Write { object, pieces, generation, sync } => {
@@ -198,7 +277,14 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
             let object_len = object.allocate(offset, len, true, generation)?;
             Ok(Outcome::Reshaped { object_len })
         }
-        Work::Seek { object, offset, hole } => seek(store, object, offset, hole),
+        Work::Seek { object, offset, hole, generation, of_copies } => {
+            let generation = of_copies.then_some(generation);
+            let found = seek(store, object, offset, hole, generation)?;
+            if of_copies {
+                check_gap(store, object, 0..MAX_FILE_BYTES)?;
+            }
+            Ok(found)
+        }
         Work::Fence { object, generation } => {
             let object = store.object_or_create(object)?;
             let (len, generation) = object.fence(generation)?;
@@ -206,8 +292,32 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
             object.sync()?;
             Ok(Outcome::Stat(ObjectStat { exists: true, len, generation }))
         }
-        Work::Stat { object } => {
-            let object = store.object(object)?;
+        Work::Align { object: id, len, generation } => {
+            let object = match len == 0 && generation == Generation(0) {
+                true => store.object(id)?,
+                false => Some(store.object_or_create(id)?),
+            };
+            let object_len = object.map_or(Ok(0), |object| object.align(len, generation))?;
+            Ok(Outcome::Reshaped { object_len })
+        }
+        Work::NoteGap { object, behind, copy, bytes, told, .. } => {
+            let (gaps, bytes) = (store.gaps(), bytes.0..bytes.1);
+            // It could not fill that.
+            if behind != store.id() && gaps.lacks(object, ELSEWHERE, &bytes) {
+                return Err(not_current(store.id(), "it lacks that itself"));
+            }
+            match behind == store.id() {
+                true => gaps.note(object, ELSEWHERE, copy, &bytes)?,
+                false if told => gaps.note_told(object, behind, copy, &bytes)?,
+                false => gaps.note(object, behind, copy, &bytes)?,
+            }
+            Ok(Outcome::Noted)
+        }
+        Work::Stat { object: id, of_copies } => {
+            let object = store.object(id)?;
+            if of_copies {
+                check_gap(store, id, 0..MAX_FILE_BYTES)?;
+            }
             let (len, generation) =
                 object.as_ref().map_or((0, Generation(0)), |o| (o.len(), o.generation()));
             Ok(Outcome::Stat(ObjectStat { exists: object.is_some(), len, generation }))
@@ -228,8 +338,17 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
 
 /// What lies behind the end of an object, or in one that was never made, is a
 /// hole.
-fn seek(store: &Target, object: ObjectId, offset: u64, hole: bool) -> Result<Outcome> {
+fn seek(
+    store: &Target,
+    object: ObjectId,
+    offset: u64,
+    hole: bool,
+    generation: Option<Generation>,
+) -> Result<Outcome> {
     let object = store.object(object)?;
+    if let (Some(object), Some(generation)) = (&object, generation) {
+        check_generation(object, generation)?;
+    }
     let found = match (&object, hole) {
         (Some(object), true) => Some(object.next_hole(offset)?.max(offset)),
         (Some(object), false) => object.next_data(offset)?,
@@ -242,12 +361,17 @@ fn seek(store: &Target, object: ObjectId, offset: u64, hole: bool) -> Result<Out
 fn read(store: &Target, work: &ReadWork, data: &mut Data) -> Result<Outcome> {
     data.checks.clear();
     let Some(object) = store.object(work.object)? else {
+        check_gaps(store, work)?;
         return Ok(finish_read(work, data, 0, 0));
     };
+    if work.of_copies {
+        check_generation(&object, work.generation)?;
+    }
     let mode = if work.locked { ReadMode::Locked } else { ReadMode::Blocking };
     let buf = data.buf.as_deref_mut().unwrap_or_default();
     match object.read_pieces(&work.pieces, buf, &mut data.checks, mode)? {
         ReadOutcome::Done { bytes, object_bytes } => {
+            check_gaps(store, work)?;
             Ok(finish_read(work, data, bytes, object_bytes))
         }
         ReadOutcome::WouldBlock => {

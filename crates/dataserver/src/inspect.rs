@@ -1,16 +1,19 @@
 //! What administrators ask of a target's store, in the words of the protocol.
 
+use crate::copies::repair::MAX_REASON;
 use weir_store::{Damage as StoreDamage, ScrubCursor as StoreCursor, Target};
 use weir_types::limits::{MAX_BODY_BYTES, MAX_OBJECT_PAGE, MAX_SCRUB_BYTES};
 use weir_types::{ObjectId, Result};
-use weir_wire::data::{Damage, ObjectEntry, ObjectPage, ScrubCursor, ScrubFinding, ScrubPage};
+use weir_wire::data::{
+    Damage, Mended, ObjectEntry, ObjectPage, ScrubCursor, ScrubFinding, ScrubPage,
+};
 
 const _: () = {
     // A full page of each fits a body: 23 bytes for an object, and less than
-    // 300 for a finding, of which there is at most one for each 4 KiB that is
+    // 300 for a finding and why it was not repaired, of which there is at most one for each 4 KiB that is
     // verified (and one run more than was asked for).
     assert!(MAX_OBJECT_PAGE * 23 < MAX_BODY_BYTES / 2);
-    assert!((MAX_SCRUB_BYTES as usize + (4 << 20)) / 4096 * 300 < MAX_BODY_BYTES);
+    assert!((MAX_SCRUB_BYTES as usize + (4 << 20)) / 4096 * (300 + MAX_REASON) < MAX_BODY_BYTES);
     assert!(weir_store::HASH_DIRECTORIES <= 1 << 16);
 };
 
@@ -41,6 +44,7 @@ pub(crate) fn scrub(
         len: found.len,
         damage: damage(found.damage),
         what: found.what,
+        mended: Mended::No,
     });
     let next = step.next.map(|next| ScrubCursor {
         hash: next.hash as u16,

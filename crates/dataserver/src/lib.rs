@@ -21,6 +21,7 @@ mod backlog;
 mod checkpoint;
 pub mod config;
 mod copier;
+mod copies;
 mod counters;
 mod descriptors;
 mod disk;

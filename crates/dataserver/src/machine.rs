@@ -8,6 +8,7 @@
 //! of the regions is within the limits; payload and checksums are as long as
 //! the share. Generations are compared in the store, under the object's lock.
 
+mod changing;
 mod copying;
 mod work;
 
@@ -15,8 +16,9 @@ mod work;
 mod tests;
 
 pub use crate::counters::Counters;
-pub use work::{CopyWork, Outcome, ReadWork, Work};
+pub use work::{CopyWork, Outcome, ReadWork, RepairWork, Work};
 
+use crate::copies::{Asked, Change};
 use crate::counters::add;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -109,6 +111,30 @@ pub enum Action<C> {
         /// What.
         work: Work,
     },
+    /// Change an object of which there are several copies; when done, call
+    /// [`Machine::on_done`].
+    Change {
+        /// For.
+        op: OpId,
+        /// Who pauses if too many changes wait.
+        conn: C,
+        /// The copy here.
+        target: TargetId,
+        /// What.
+        change: Box<Change>,
+    },
+    /// Replace what has rotted in another copy; when done, call
+    /// [`Machine::on_done`].
+    Repair {
+        /// For.
+        op: OpId,
+        /// Who pauses if too many changes wait.
+        conn: C,
+        /// The copy here.
+        target: TargetId,
+        /// What.
+        work: Box<RepairWork>,
+    },
     /// Copy; when done, call [`Machine::on_done`].
     Copy {
         /// For.
@@ -182,6 +208,8 @@ struct Pending<C> {
     conn: C,
     header: Header,
     target: Arc<ServedTarget>,
+    /// It reads one of several copies, which may cease to be current meanwhile.
+    of_copies: bool,
 }
 
 /// The requests of one event loop.
@@ -217,6 +245,10 @@ impl<C: Copy> Machine<C> {
                 ErrorKind::Unsupported,
                 format!("a data server does not do `{}` for another", op.label()),
             )),
+            op if incoming.session != OF_SERVERS && only_servers_ask(op) => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("a data server does `{}` for others like it only", op.label()),
+            )),
             Op::Read => self.read(incoming),
             Op::Write => self.write(incoming),
             Op::Sync => self.sync(incoming),
@@ -226,6 +258,9 @@ impl<C: Copy> Machine<C> {
             Op::Seek => self.seek(incoming),
             Op::Fence => self.fence(incoming),
             Op::Copy => self.copy(incoming),
+            Op::Align => self.align(incoming),
+            Op::NoteGap => self.note_gap(incoming),
+            Op::Repair => self.repair(incoming),
             Op::StatObject => self.stat(incoming),
             Op::ListObjects => self.list_objects(incoming),
             Op::Scrub => self.scrub(incoming),
@@ -262,7 +297,7 @@ impl<C: Copy> Machine<C> {
             return;
         };
         self.free.push(op);
-        let Pending { conn, header: request, target } = pending;
+        let Pending { conn, header: request, target, .. } = pending;
         target.load.in_flight.fetch_sub(1, Relaxed);
         let mut data_of = None;
         let body = match result {
@@ -283,7 +318,7 @@ impl<C: Copy> Machine<C> {
                 add(&self.counters.copied_bytes, copied.written);
                 Body::Copied(copied)
             }
-            Ok(Outcome::Synced) => Body::Empty,
+            Ok(Outcome::Synced | Outcome::Noted | Outcome::Repaired) => Body::Empty,
             Ok(Outcome::Stat(stat)) => Body::Stat(stat),
             Ok(Outcome::Listed(page)) => Body::Objects(page),
             Ok(Outcome::Scrubbed(page)) => {
@@ -307,6 +342,12 @@ impl<C: Copy> Machine<C> {
         actions.push(Action::Reply { conn, header, body, data_of });
     }
 
+    /// The target whose copy an operation looks at, if there are other copies.
+    pub fn looks_at_copy(&self, op: OpId) -> Option<TargetId> {
+        let pending = self.pending.get(op.index())?.as_ref()?;
+        pending.of_copies.then_some(pending.target.id)
+    }
+
     /// Operations that have not ended.
     pub fn in_progress(&self) -> usize {
         self.pending.len() - self.free.len()
@@ -316,17 +357,20 @@ impl<C: Copy> Machine<C> {
         let request = ReadRequest::from_bytes(incoming.body)?;
         let target = self.admit(incoming, &request.access, Rights::READ)?;
         expect_no_payload(incoming.header)?;
-        let object = request.access.object;
+        let Access { object, generation, ref copies, .. } = request.access;
+        let of_copies = !copies.is_empty();
         let (pieces, bytes) = self.share(&request.regions, request.stripe, &request.access)?;
         let work = ReadWork {
             object,
+            generation,
             pieces,
             bytes,
             locked: request.flags.locked,
             unchecked: request.flags.unchecked,
+            of_copies,
         };
         let id = target.id;
-        let op = self.begin(incoming, target);
+        let op = self.begin(incoming, target, of_copies);
         if work.locked {
             add(&self.counters.read_locked, 1);
             let work = Work::Read(work);
@@ -350,17 +394,18 @@ impl<C: Copy> Machine<C> {
                 ),
             ));
         }
-        let Access { object, generation, .. } = request.access;
-        let sync = request.flags.sync;
-        let work = Work::Write { object, pieces, generation, sync };
-        Ok(self.queue_work(incoming, target, work))
+        let WriteRequest { access, stripe, flags, regions } = request;
+        let Access { object, generation, .. } = access;
+        let work = Work::Write { object, pieces, generation, sync: flags.sync };
+        self.change(incoming, target, access, Asked::Write { stripe, flags, regions }, work)
     }
 
     fn sync(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
         let SyncRequest { access } = SyncRequest::from_bytes(incoming.body)?;
         let target = self.admit(incoming, &access, either_right(&access))?;
         expect_no_payload(incoming.header)?;
-        Ok(self.queue_work(incoming, target, Work::Sync { object: access.object }))
+        let work = Work::Sync { object: access.object };
+        self.change(incoming, target, access, Asked::Sync, work)
     }
 
     fn truncate(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
@@ -368,7 +413,8 @@ impl<C: Copy> Machine<C> {
         let target = self.admit(incoming, &access, Rights::WRITE)?;
         expect_no_payload(incoming.header)?;
         let Access { object, generation, .. } = access;
-        Ok(self.queue_work(incoming, target, Work::Truncate { object, len, generation }))
+        let work = Work::Truncate { object, len, generation };
+        self.change(incoming, target, access, Asked::Truncate { len }, work)
     }
 
     fn punch(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
@@ -376,7 +422,8 @@ impl<C: Copy> Machine<C> {
         let target = self.admit(incoming, &access, Rights::WRITE)?;
         expect_no_payload(incoming.header)?;
         let Access { object, generation, .. } = access;
-        Ok(self.queue_work(incoming, target, Work::Punch { object, offset, len, generation }))
+        let work = Work::Punch { object, offset, len, generation };
+        self.change(incoming, target, access, Asked::Punch { offset, len }, work)
     }
 
     fn allocate(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
@@ -389,14 +436,18 @@ impl<C: Copy> Machine<C> {
             return Err(Error::new(ErrorKind::InvalidArgument, what));
         }
         let Access { object, generation, .. } = access;
-        Ok(self.queue_work(incoming, target, Work::Allocate { object, offset, len, generation }))
+        let work = Work::Allocate { object, offset, len, generation };
+        self.change(incoming, target, access, Asked::Allocate { offset, len }, work)
     }
 
     fn seek(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
         let SeekRequest { access, offset, hole } = SeekRequest::from_bytes(incoming.body)?;
         let target = self.admit(incoming, &access, either_right(&access))?;
         expect_no_payload(incoming.header)?;
-        Ok(self.queue_work(incoming, target, Work::Seek { object: access.object, offset, hole }))
+        let Access { object, generation, ref copies, .. } = access;
+        let of_copies = !copies.is_empty();
+        let work = Work::Seek { object, offset, hole, generation, of_copies };
+        Ok(self.queue_look(incoming, target, work, of_copies))
     }
 
     fn fence(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
@@ -404,7 +455,8 @@ impl<C: Copy> Machine<C> {
         let target = self.admit(incoming, &access, Rights::WRITE)?;
         expect_no_payload(incoming.header)?;
         let Access { object, generation, .. } = access;
-        Ok(self.queue_work(incoming, target, Work::Fence { object, generation }))
+        let work = Work::Fence { object, generation };
+        self.change(incoming, target, access, Asked::Fence, work)
     }
 
     fn stat(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
@@ -415,7 +467,9 @@ impl<C: Copy> Machine<C> {
             false => self.admit(incoming, &access, either_right(&access))?,
         };
         expect_no_payload(incoming.header)?;
-        Ok(self.queue_work(incoming, target, Work::Stat { object: access.object }))
+        let of_copies = !access.copies.is_empty();
+        let work = Work::Stat { object: access.object, of_copies };
+        Ok(self.queue_look(incoming, target, work, of_copies))
     }
 
     fn list_objects(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
@@ -478,6 +532,17 @@ impl<C: Copy> Machine<C> {
         self.check(incoming, access.target, shown, ANY_FILE, Rights::ADMIN)
     }
 
+    fn served(&self, target: TargetId) -> Result<Arc<ServedTarget>> {
+        let Ok(at) = self.targets.binary_search_by_key(&target, |t| t.id) else {
+            add(&self.counters.refused_target, 1);
+            return Err(Error::new(
+                ErrorKind::TargetMissing,
+                format!("target {target} is not served by server {}", self.server),
+            ));
+        };
+        Ok(self.targets[at].clone())
+    }
+
     /// Whether a capability allows what is asked, here and now.
     fn check(
         &self,
@@ -487,14 +552,7 @@ impl<C: Copy> Machine<C> {
         file: FileId,
         needed: Rights,
     ) -> Result<Arc<ServedTarget>> {
-        let Ok(at) = self.targets.binary_search_by_key(&target, |t| t.id) else {
-            add(&self.counters.refused_target, 1);
-            return Err(Error::new(
-                ErrorKind::TargetMissing,
-                format!("target {target} is not served by server {}", self.server),
-            ));
-        };
-        let target = &self.targets[at];
+        let target = self.served(target)?;
         let check = Check {
             target: target.id,
             target_key: &target.key,
@@ -516,7 +574,7 @@ impl<C: Copy> Machine<C> {
             add(&self.counters.refused_unopened, 1);
             return Err(Error::new(ErrorKind::Io, why.clone()));
         }
-        Ok(target.clone())
+        Ok(target)
     }
 
     /// The pieces of the object that the regions touch, and their bytes; the
@@ -544,14 +602,31 @@ impl<C: Copy> Machine<C> {
         target: Arc<ServedTarget>,
         work: Work,
     ) -> Action<C> {
+        self.queue_look(incoming, target, work, false)
+    }
+
+    /// `of_copies`: there are other copies, and this one may not be current.
+    fn queue_look(
+        &mut self,
+        incoming: &Incoming<'_, C>,
+        target: Arc<ServedTarget>,
+        work: Work,
+        of_copies: bool,
+    ) -> Action<C> {
         let id = target.id;
-        let op = self.begin(incoming, target);
+        let op = self.begin(incoming, target, of_copies);
         Action::Disk { op, conn: incoming.conn, target: id, work }
     }
 
-    fn begin(&mut self, incoming: &Incoming<'_, C>, target: Arc<ServedTarget>) -> OpId {
+    fn begin(
+        &mut self,
+        incoming: &Incoming<'_, C>,
+        target: Arc<ServedTarget>,
+        of_copies: bool,
+    ) -> OpId {
         target.load.in_flight.fetch_add(1, Relaxed);
-        let pending = Some(Pending { conn: incoming.conn, header: *incoming.header, target });
+        let (conn, header) = (incoming.conn, *incoming.header);
+        let pending = Some(Pending { conn, header, target, of_copies });
         if let Some(op) = self.free.pop() {
             self.pending[op.index()] = pending;
             return op;
@@ -569,9 +644,16 @@ fn expect_no_payload(header: &Header) -> Result<()> {
     Ok(())
 }
 
-/// Another data server only reads.
+/// Another data server reads, and hands on what a client has asked of it.
 fn may_servers_ask(op: Op) -> bool {
-    matches!(op, Op::Read | Op::Seek | Op::Ping)
+    let reads = matches!(op, Op::Read | Op::Seek | Op::Ping);
+    let hands_on =
+        matches!(op, Op::Write | Op::Sync | Op::Truncate | Op::Punch | Op::Allocate | Op::Fence);
+    reads || hands_on || only_servers_ask(op)
+}
+
+fn only_servers_ask(op: Op) -> bool {
+    matches!(op, Op::Align | Op::NoteGap | Op::Repair)
 }
 
 /// For what needs a right to the object, whichever.

@@ -77,24 +77,30 @@ impl Peers {
     /// # Errors
     /// `TargetMissing`: the metadata server knows no such target. The same error
     /// again for a while, without trying.
-    pub(crate) fn connect(&self, target: TargetId, wait: &Wait) -> Result<BlockingConn> {
+    pub(crate) fn connect(
+        &self,
+        target: TargetId,
+        attempt: Attempt,
+        wait: &Wait,
+    ) -> Result<BlockingConn> {
         if let Some((at, error)) = self.state.lock().failed.get(&target)
             && clock::elapsed(*at) < PATIENCE
         {
             return Err(error.clone());
         }
-        let connected: Result<_> = self.connect_known(target, wait).or_else(|_: Error| {
-            // It has moved, or the ticket is of before.
-            self.forget(target);
-            let peer = self.find(target, wait)?;
-            let conn = self.open(&peer, wait)?;
-            let mut state = self.state.lock();
-            if state.known.len() >= MAX_KNOWN {
-                state.known.pop_first();
-            }
-            state.known.insert(target, Known { peer, idle: Vec::new() });
-            Ok(conn)
-        });
+        let connected: Result<_> =
+            self.connect_known(target, attempt.clone(), wait).or_else(|_: Error| {
+                // It has moved, or the ticket is of before.
+                self.forget(target);
+                let peer = self.find(target, wait)?;
+                let conn = self.open(&peer, attempt, wait)?;
+                let mut state = self.state.lock();
+                if state.known.len() >= MAX_KNOWN {
+                    state.known.pop_first();
+                }
+                state.known.insert(target, Known { peer, idle: Vec::new() });
+                Ok(conn)
+            });
         let mut state = self.state.lock();
         match &connected {
             Ok(_) => drop(state.failed.remove(&target)),
@@ -123,24 +129,34 @@ impl Peers {
         self.state.lock().known.remove(&target);
     }
 
-    fn connect_known(&self, target: TargetId, wait: &Wait) -> Result<BlockingConn> {
+    fn connect_known(
+        &self,
+        target: TargetId,
+        attempt: Attempt,
+        wait: &Wait,
+    ) -> Result<BlockingConn> {
         let peer = self.state.lock().known.get(&target).map(|known| known.peer.clone());
-        self.open(&peer.ok_or(ErrorKind::TargetMissing)?, wait)
+        self.open(&peer.ok_or(ErrorKind::TargetMissing)?, attempt, wait)
     }
 
-    /// Asks the metadata server.
+    /// Asks the metadata server where a target is.
     fn find(&self, target: TargetId, wait: &Wait) -> Result<Peer> {
+        self.ask_metadata(&FindPeerRequest { target }, wait)
+    }
+
+    /// Asks whichever metadata server answers.
+    pub(crate) fn ask_metadata<R: Request>(&self, request: &R, wait: &Wait) -> Result<R::Reply> {
         let mut failure = Error::new(ErrorKind::TargetMissing, "there is no metadata server");
         for address in &self.metadata {
-            match self.ask(address, target, wait) {
-                Ok(peer) => return Ok(peer),
+            match self.ask(address, request, wait) {
+                Ok(answer) => return Ok(answer),
                 Err(error) => failure = error.context(format!("metadata server {address}")),
             }
         }
         Err(failure)
     }
 
-    fn ask(&self, address: &Address, target: TargetId, wait: &Wait) -> Result<Peer> {
+    fn ask<R: Request>(&self, address: &Address, request: &R, wait: &Wait) -> Result<R::Reply> {
         let left = wait.remaining().as_millis() as u64;
         let wait = self.wait(left.min(FIND_MS));
         let hello = self.hello(Identity::Server(self.server))?;
@@ -149,14 +165,14 @@ impl Peers {
             let what = "it is of another cluster than our targets";
             return Err(Error::new(ErrorKind::AuthFailed, what));
         }
-        let header = Header::request(FindPeerRequest::OP, conn.next_request_id());
-        conn.send(header, &FindPeerRequest { target }, &[], &[], &wait)?;
+        let header = Header::request(R::OP, conn.next_request_id());
+        conn.send(header, request, &[], &[], &wait)?;
         conn.recv_reply(&wait)
     }
 
-    fn open(&self, peer: &Peer, wait: &Wait) -> Result<BlockingConn> {
+    fn open(&self, peer: &Peer, attempt: Attempt, wait: &Wait) -> Result<BlockingConn> {
         let key = peer.ticket.open(&self.key);
-        let identity = Identity::Ticket(peer.ticket.ticket.clone(), Attempt { run: 0, number: 0 });
+        let identity = Identity::Ticket(peer.ticket.ticket.clone(), attempt);
         let mut failure = None;
         for address in self.addresses(peer)? {
             // The nonce is fresh for each.

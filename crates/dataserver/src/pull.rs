@@ -8,12 +8,16 @@ use weir_types::limits::MAX_STRIPE_UNIT_BYTES;
 use weir_types::{Error, ErrorKind, Result, StripeMap};
 use weir_wire::Header;
 use weir_wire::data::{Access, ObjectLen, ReadFlags, ReadRequest, SeekRequest};
+use weir_wire::handshake::Attempt;
 use weir_wire::message::Request;
 
 /// The waits of one copy for the other server, together.
 const PULL_MS: u64 = 8_000;
 /// Any stripe does that has the column: the larger its units, the fewer requests.
 const UNIT: u64 = MAX_STRIPE_UNIT_BYTES as u64;
+
+/// The attempt of connections on which nothing is changed.
+const READS_ONLY: Attempt = Attempt { run: 0, number: 0 };
 
 /// An object of another server.
 pub(crate) struct Pull<'a> {
@@ -106,7 +110,7 @@ impl<'a> Pull<'a> {
             // The server may have been started anew since.
         }
         let mut fresh = || {
-            let mut conn = self.peers.connect(target, &self.wait)?;
+            let mut conn = self.peers.connect(target, READS_ONLY, &self.wait)?;
             let result = exchange(&mut conn, &self.wait);
             if !conn.is_usable() {
                 self.peers.forget(target);

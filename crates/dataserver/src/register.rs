@@ -2,7 +2,7 @@
 //! told to. One thread; data is served whether or not it succeeds.
 
 use crate::counters::add;
-use crate::disk::Health;
+use crate::disk::{Disk, Health};
 use crate::service::Shared;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
@@ -11,6 +11,8 @@ use std::time::Duration;
 use weir_host::clock;
 use weir_host::net::Signal;
 use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
+use weir_store::ELSEWHERE;
+use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, FsUsage, ObjectId, Result, SessionId, TargetId};
 use weir_wire::Header;
 use weir_wire::frame::VERSION;
@@ -37,6 +39,8 @@ pub(crate) struct Registrar {
     shutdown: Signal,
     to_remove: VecDeque<(TargetId, ObjectId)>,
     removed: Vec<(TargetId, ObjectId)>,
+    /// No registration of this process was answered yet.
+    first: bool,
     /// The last state that was logged.
     registered: Option<bool>,
 }
@@ -51,7 +55,8 @@ impl Registrar {
         shutdown: Signal,
     ) -> Self {
         let (to_remove, removed) = (VecDeque::new(), Vec::new());
-        Self { shared, metadata, tcp, unix, shutdown, to_remove, removed, registered: None }
+        let (first, registered) = (true, None);
+        Self { shared, metadata, tcp, unix, shutdown, to_remove, removed, first, registered }
     }
 
     /// Stays registered until the server stops.
@@ -92,14 +97,17 @@ impl Registrar {
             host: host_name(),
             tcp: self.tcp.clone(),
             unix: self.unix.clone(),
+            first: self.first,
             targets: self.report(),
         };
         let mut reply = self.exchange(&mut conn, &request)?;
+        self.first = false;
         self.registered = Some(true);
         tracing::info!("registered with metadata server {address}");
         loop {
             self.pause(&reply)?;
-            let request = HeartbeatRequest { targets: self.report() };
+            let acting = self.shared.copies.acting();
+            let request = HeartbeatRequest { acting, targets: self.report() };
             reply = self.exchange(&mut conn, &request)?;
         }
     }
@@ -129,9 +137,14 @@ impl Registrar {
     ) -> Result<HeartbeatReply> {
         let reported = self.removed.len().min(MAX_REPORTED);
         let wait = self.wait(Duration::from_millis(EXCHANGE_MS));
+        let sent = clock::since_boot();
         let header = Header::request(R::OP, conn.next_request_id());
         conn.send(header, request, &[], &[], &wait)?;
         let reply: HeartbeatReply = conn.recv_reply(&wait)?;
+        self.shared.copies.standings.adopt(&reply, sent);
+        for disk in &self.shared.disks {
+            disk.progress.ordered(disk.served.id, &reply.fill);
+        }
         self.removed.drain(..reported);
         // What was named before and is not removed yet is named again.
         if self.to_remove.is_empty() && self.removed.is_empty() {
@@ -165,7 +178,13 @@ impl Registrar {
         };
         // What is not confirmed will be named again.
         let result = disk.store.remove(object);
-        result.inspect_err(|e| tracing::warn!("cannot remove object {object}: {e}")).is_ok()
+        // Of a disk that has failed it was said already.
+        let told = !disk.health().trouble.is_empty();
+        let say = |e: &Error| match told {
+            true => tracing::debug!("cannot remove object {object}: {e}"),
+            false => tracing::warn!("cannot remove object {object}: {e}"),
+        };
+        result.inspect_err(say).is_ok()
     }
 
     /// Makes removals durable, all of a target together, and only then takes
@@ -192,15 +211,41 @@ impl Registrar {
             let mine = reported.iter().filter(|(t, _)| *t == target);
             let removed = mine.map(|(_, object)| *object).collect();
             let Health { usage, trouble } = disk.check_health();
-            TargetReport { target, usage, trouble, removed }
+            let gaps = self.gaps(disk);
+            let lacks = |from, to| disk.store.gaps().lacks(from, to, &(0..MAX_FILE_BYTES));
+            let filled = disk.progress.filled(lacks);
+            let unreachable = self.shared.copies.unreachable.lock();
+            let unreachable = unreachable.iter().filter(|(of, _)| *of == target);
+            let unreachable = unreachable.map(|(_, to)| *to).collect();
+            TargetReport { target, usage, trouble, removed, gaps, filled, unreachable }
         });
         let unopened = self.shared.unopened.iter().map(|unopened| TargetReport {
             target: unopened.served.id,
             usage: FsUsage::default(),
             trouble: unopened.served.unopened.clone().unwrap_or_default(),
             removed: Vec::new(),
+            gaps: Vec::new(),
+            filled: Vec::new(),
+            unreachable: Vec::new(),
         });
         targets.chain(unopened).collect()
+    }
+
+    /// What copies lack, as far as it is known here under the present epoch.
+    fn gaps(&self, disk: &Disk) -> Vec<(TargetId, u64)> {
+        let (own, copies) = (disk.served.id, &self.shared.copies);
+        let acting = copies.standings.acting();
+        // One more for all that is not known; first, since it becomes gaps.
+        let unknown = u64::from(disk.store.gaps().lost());
+        let mut gaps = disk.store.gaps().untold();
+        gaps.retain(|(behind, _)| *behind != ELSEWHERE);
+        let at = gaps.iter().position(|(behind, _)| *behind == own);
+        let noted = at.map_or(0, |at| gaps.swap_remove(at).1);
+        match disk.progress.to_be_filled(noted, acting) + unknown {
+            0 => {}
+            count => gaps.push((own, count)),
+        }
+        gaps
     }
 
     fn wait(&self, time: Duration) -> Wait {

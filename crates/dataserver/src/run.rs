@@ -3,6 +3,7 @@
 use crate::checkpoint;
 use crate::config::{DataServerConfig, TargetConfig, read_key};
 use crate::copier::{self, Copier};
+use crate::copies::{Copies, Lines, Resync};
 use crate::counters::Counters;
 use crate::descriptors::Descriptors;
 use crate::disk::{Disk, Unopened};
@@ -65,6 +66,8 @@ pub fn run(
     let Opened { disks, unopened, cluster } = open_targets(&config, options)?;
     let (listeners, tcp, unix) = listen(&config)?;
     let peers = Peers::new(server, server_key.clone(), cluster, &metadata, shutdown.clone());
+    let peers = Arc::new(peers);
+    let lines = Lines::new(peers.clone(), u64::from_le_bytes(random_bytes()?));
     let shared = Arc::new(Shared {
         server,
         server_key,
@@ -75,6 +78,8 @@ pub fn run(
         unopened,
         counters: Arc::new(Counters::default()),
         attempts: Arc::default(),
+        copies: Copies::new(lines, config.queue_limit),
+        resync_bytes_per_s: config.resync_bytes_per_s,
         copier: Copier::new(&config, peers),
     });
     let mut threads = Vec::new();
@@ -84,6 +89,8 @@ pub fn run(
         disk.stop();
     }
     shared.copier.stop();
+    shared.copies.repairs.stop();
+    threads.extend(shared.copies.pools.stop());
     for thread in threads {
         if thread.join().is_err() {
             let what = "a thread of the data server has panicked";
@@ -127,6 +134,9 @@ impl Serve<'_> {
         let Self { config, shared, shutdown, threads } = self;
         start_disk_threads(config, shared, threads)?;
         start_copy_threads(shared, threads)?;
+        start_resync_threads(shared, shutdown, threads)?;
+        let of = shared.clone();
+        threads.push(spawn("weir-repair", move || of.copies.repairs.work_off(&of))?);
         let running = Server::start(net_config(config), listeners, |handle, net_counters| {
             Ok(DataService::new(shared.clone(), handle, net_counters.clone()))
         })?;
@@ -280,18 +290,30 @@ fn listen(config: &DataServerConfig) -> Result<(Vec<Listener>, String, String)> 
 
 fn start_disk_threads(
     config: &DataServerConfig,
-    shared: &Shared,
+    shared: &Arc<Shared>,
     threads: &mut Vec<JoinHandle>,
 ) -> Result<()> {
     for disk in &shared.disks {
         for n in 0..config.disk_threads_per_target {
-            let disk = disk.clone();
+            let (shared, disk) = (shared.clone(), disk.clone());
             let name = format!("weir-disk-{}.{n}", disk.served.id);
             threads.push(spawn(&name, move || {
                 let _guard = AbortOnPanic("a disk thread");
-                disk.work_off();
+                disk.work_off(&shared);
             })?);
         }
+    }
+    Ok(())
+}
+
+fn start_resync_threads(
+    shared: &Arc<Shared>,
+    shutdown: &Signal,
+    threads: &mut Vec<JoinHandle>,
+) -> Result<()> {
+    for disk in &shared.disks {
+        let resync = Resync::new(shared.clone(), disk.clone(), shutdown.clone());
+        threads.push(spawn(&format!("weir-resync-{}", disk.served.id), move || resync.run())?);
     }
     Ok(())
 }

@@ -2,8 +2,9 @@
 
 use crate::attempts::{Attempts, Sender};
 use crate::copier::{Copier, CopyTask};
+use crate::copies::{ChangeTask, Copies, MirrorJob, ends_here};
 use crate::counters::{Counters, add};
-use crate::disk::{Data, Disk, Task, Unopened, read_cached};
+use crate::disk::{Data, Disk, Job, Task, Unopened, read_cached};
 use crate::machine::{Action, Body, Incoming, Machine, OpId, Outcome, ReadWork, Work};
 use crate::queue::Admission;
 use std::collections::{BTreeMap, VecDeque};
@@ -46,6 +47,9 @@ pub(crate) struct Shared {
     pub(crate) unopened: Vec<Unopened>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) attempts: Arc<Attempts>,
+    pub(crate) copies: Copies,
+    /// Other copies are brought up to date so fast at the most; 0: as fast as can be.
+    pub(crate) resync_bytes_per_s: u64,
     pub(crate) copier: Copier,
 }
 
@@ -151,8 +155,29 @@ impl DataService {
                         true => self.senders.get(&conn).cloned(),
                         false => None,
                     };
-                    let reply_to = self.handle.clone();
+                    let (work, reply_to) = (Job::Plain(work), self.handle.clone());
                     self.submit(conn, target, Task { op, work, data, sender, reply_to }, out);
+                }
+                Action::Change { op, conn, target, change } => {
+                    let data = std::mem::take(&mut arrived);
+                    self.change(
+                        ChangeTask {
+                            op,
+                            target,
+                            job: MirrorJob::Change(change),
+                            data,
+                            sender: self.senders.get(&conn).cloned(),
+                            reply_to: self.handle.clone(),
+                        },
+                        conn,
+                        out,
+                    );
+                }
+                Action::Repair { op, conn, target, work } => {
+                    let (job, data) = (MirrorJob::Repair(work), Data::default());
+                    let reply_to = self.handle.clone();
+                    let task = ChangeTask { op, target, job, data, sender: None, reply_to };
+                    self.mirror(task, conn, out);
                 }
                 Action::Copy { op, conn, target, work } => {
                     let sender = self.senders.get(&conn).cloned();
@@ -210,7 +235,7 @@ impl DataService {
         let mut data = std::mem::take(data);
         let Some(disk) = self.shared.disk(target) else { return };
         if work.locked {
-            let work = Work::Read(work);
+            let work = Job::Plain(Work::Read(work));
             let task = Task { op, work, data, sender: None, reply_to: self.handle.clone() };
             self.submit(conn, target, task, out);
             return;
@@ -223,10 +248,46 @@ impl DataService {
         match result {
             Some(result) => {
                 add(&self.shared.counters.read_cached, 1);
+                let result = self.checked(op, result);
                 self.machine.on_done(op, result, &mut self.actions);
             }
             None => self.machine.on_miss(op, work, &mut self.actions),
         }
+    }
+
+    /// Has a change of several copies ordered, or handed on.
+    fn change(&mut self, task: ChangeTask, conn: ConnId, out: &mut Outbox) {
+        match task {
+            ChangeTask { op, target, job: MirrorJob::Change(change), data, sender, reply_to }
+                if ends_here(&change, target) =>
+            {
+                let work = Job::Follow(change);
+                self.submit(conn, target, Task { op, work, data, sender, reply_to }, out);
+            }
+            task => self.mirror(task, conn, out),
+        }
+    }
+
+    /// Leaves it to the threads that wait for other servers.
+    fn mirror(&mut self, task: ChangeTask, conn: ConnId, out: &mut Outbox) {
+        let op = task.op;
+        match self.shared.copies.pools.submit(&self.shared, task, conn) {
+            Ok(Admission::Room) => {}
+            Ok(Admission::Full) => {
+                add(&self.shared.counters.queue_full, 1);
+                out.pause(conn);
+            }
+            Err(error) => self.machine.on_done(op, Err(error), &mut self.actions),
+        }
+    }
+
+    /// What was read of one of several copies is good if it is current still.
+    fn checked(&self, op: OpId, result: Result<Outcome>) -> Result<Outcome> {
+        let current = match self.machine.looks_at_copy(op) {
+            Some(target) => self.shared.copies.standings.may_read(target),
+            None => Ok(()),
+        };
+        current.and(result)
     }
 
     fn submit(&mut self, conn: ConnId, target: TargetId, task: Task, out: &mut Outbox) {
@@ -338,7 +399,7 @@ impl Service for DataService {
 
     fn welcome(&mut self, conn: ConnId, hello: &Hello) -> Result<Welcome> {
         if let Identity::Ticket(ticket, attempt) = &hello.identity
-            && ticket.session != OF_SERVERS
+            && (ticket.session != OF_SERVERS || attempt.run != 0)
         {
             let sender = self.shared.attempts.welcome(ticket.client, attempt);
             self.senders.insert(conn, sender);
@@ -365,6 +426,7 @@ impl Service for DataService {
         match event {
             Event::Done { op, result, data } => {
                 *self.data_of(op) = data;
+                let result = self.checked(op, result);
                 self.machine.on_done(op, result, &mut self.actions);
                 self.carry_out(Data::default(), out);
                 // The buffer of a write; its connection may be gone as well.

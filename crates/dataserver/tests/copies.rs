@@ -93,7 +93,15 @@ impl Service for Metadata {
     fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {
         let (conn, header) = (frame.conn, &frame.header);
         if header.op != Op::FindPeer {
-            let reply = HeartbeatReply { epoch: Epoch(1), remove: Vec::new(), interval_ms: 1000 };
+            let reply = HeartbeatReply {
+                epoch: Epoch(1),
+                in_effect: Epoch(1),
+                standings: Vec::new(),
+                serve_ms: 60_000,
+                remove: Vec::new(),
+                fill: Vec::new(),
+                interval_ms: 1000,
+            };
             return out.reply(conn, Header::reply_to(header, None), &reply, &[], None);
         }
         let Identity::Server(asking) = frame.peer.identity else { panic!() };
@@ -295,7 +303,8 @@ fn a_copy_that_comes_late_or_is_of_an_older_generation_changes_nothing() {
     new.ask(&FenceRequest { access: newer }).unwrap();
     assert_eq!(new.ask(&copy).unwrap_err().kind, ErrorKind::Stale);
     assert_eq!(new.ask(&nothing).unwrap_err().kind, ErrorKind::Stale);
-    assert!(new.read(&to, 0, 50_000).unwrap() == [3; 50_000]);
+    let newer = Access { generation: Generation(9), ..to };
+    assert!(new.read(&newer, 0, 50_000).unwrap() == [3; 50_000]);
 }
 
 #[test]

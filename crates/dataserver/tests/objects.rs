@@ -177,7 +177,7 @@ fn data_damaged_on_its_way_is_refused_and_the_connection_goes_on() {
     let request = weir_wire::data::WriteRequest {
         access: access(1),
         stripe: WHOLE,
-        flags: weir_wire::data::WriteFlags { sync: true },
+        flags: weir_wire::data::WriteFlags { sync: true, later: false },
         regions: regions(0, 4096),
     };
     let header = weir_wire::Header::request(weir_wire::Op::Write, client.conn.next_request_id());

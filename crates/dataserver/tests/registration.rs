@@ -50,7 +50,15 @@ impl Metadata {
         }
         let removed = heard.removed.clone();
         heard.remove.retain(|r| !removed.contains(r));
-        HeartbeatReply { epoch: Epoch(1), remove: heard.remove.clone(), interval_ms: 20 }
+        HeartbeatReply {
+            epoch: Epoch(1),
+            in_effect: Epoch(1),
+            standings: Vec::new(),
+            serve_ms: 60_000,
+            remove: heard.remove.clone(),
+            fill: Vec::new(),
+            interval_ms: 20,
+        }
     }
 
     fn until(&self, what: &str, done: impl Fn(&Heard) -> bool) {

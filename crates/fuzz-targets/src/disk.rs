@@ -79,6 +79,35 @@ pub(crate) fn intent_sector_example(g: &mut Gen) -> Vec<u8> {
     store::intent_sector_bytes(g.number(), index, identity, &marks).to_vec()
 }
 
+/// A sector of a target's gap log.
+pub(crate) fn gap_sector(data: &[u8]) {
+    let mut bytes = [0; STORE_BYTES];
+    let len = data.len().min(STORE_BYTES);
+    bytes[..len].copy_from_slice(&data[..len]);
+    // The head names the target, and is refused by any other.
+    let number =
+        |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let mut cluster = [0; 16];
+    cluster.copy_from_slice(&bytes[16..32]);
+    let (target, server) = (number(32).into(), number(36).into());
+    let identity = weir_store::TargetIdentity { cluster, target, server };
+    for _ in 0..2 {
+        if let Some(again) = store::gap_sector(&bytes, identity) {
+            assert_eq!(again, bytes);
+        }
+        let check = crc32c(&bytes[8..]);
+        bytes[4..8].copy_from_slice(&check.to_le_bytes());
+    }
+}
+
+pub(crate) fn gap_sector_example(g: &mut Gen) -> Vec<u8> {
+    let (cluster, (target, server)) = Sample::sample(g);
+    let identity = weir_store::TargetIdentity { cluster, target, server };
+    let ranges: Vec<_> = (0..g.below(13)).map(|_| (g.number(), g.number())).collect();
+    let (index, object) = (g.below(3) as u32, ObjectId::sample(g));
+    store::gap_sector_bytes(index, identity, object, &ranges).to_vec()
+}
+
 /// The name of an object's file: one spelling each, and no way out of the directory.
 pub(crate) fn object_name(data: &[u8]) {
     let Ok(name) = std::str::from_utf8(data) else { return };

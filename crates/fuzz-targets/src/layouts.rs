@@ -9,8 +9,8 @@ use weir_layout::{
 };
 use weir_types::limits::{MAX_FILE_BYTES, MAX_PAYLOAD_BYTES, MAX_PIECES};
 use weir_types::{
-    ColumnIndex, Decode, Encode, FileLayout, LayoutKind, LayoutSpec, SegmentIndex, ServerId,
-    StripeMap, TargetId,
+    ColumnIndex, Decode, Duplication, Encode, FileLayout, LayoutKind, LayoutSpec, SegmentIndex,
+    ServerId, StripeMap, TargetId,
 };
 
 type Descriptor = ((StripeMap, ColumnIndex), RegionList);
@@ -104,6 +104,7 @@ pub(crate) fn layout_spec_example(g: &mut Gen) -> Vec<u8> {
         segment_bytes: if kind == LayoutKind::Striped { 0 } else { size(g) },
         fragment_bytes: (0..fragments).map(|_| 1 + g.below(1 << 30)).collect(),
         copies: g.below(3) as u8,
+        duplication: Duplication::sample(g),
     };
     spec.to_bytes()
 }

@@ -107,7 +107,7 @@ crate::sample::sample_struct! {
     DeadList { xattrs, objects_done }
     SessionRecord { client, name, ended }
     SlotRecord { sequence, status, body }
-    TargetRecord { target, state }
+    TargetRecord { target, state, since, draining, joins }
     ServerRecord { host, tcp, unix, targets }
     ClientRecord { standing, name, restrictions }
     FormatRecord { cluster, key_check, default_layout }

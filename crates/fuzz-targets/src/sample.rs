@@ -5,18 +5,20 @@ use crate::random::Gen;
 use weir_layout::{Region, RegionList};
 use weir_types::codec::Bytes;
 use weir_types::{
-    Attr, Caller, ClientId, ClientStanding, Column, ColumnIndex, Consistency, CopyIndex, Epoch,
-    Error, ErrorKind, FileId, FileKind, FileLayout, FsUsage, Generation, KeyGeneration, LayoutKind,
-    LayoutSpec, ObjectId, Restrictions, Scheme, Segment, SegmentIndex, SegmentState, ServerId,
-    SessionId, SlotId, SlotSequence, Squash, StripeMap, TargetId, Timestamp,
+    Attr, Caller, ClientId, ClientStanding, Column, ColumnIndex, Consistency, CopyIndex,
+    Duplication, Epoch, Error, ErrorKind, FileId, FileKind, FileLayout, Filling, FsUsage,
+    Generation, KeyGeneration, LayoutKind, LayoutSpec, ObjectId, Restrictions, Scheme, Segment,
+    SegmentIndex, SegmentState, ServerId, SessionId, SlotId, SlotSequence, Squash, StripeMap,
+    TargetId, Timestamp,
 };
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::{
-    Access, AdminAccess, AllocateRequest, Copied, CopyPiece, CopyRequest, Damage, FenceRequest,
-    ListObjectsRequest, ObjectEntry, ObjectLen, ObjectPage, ObjectStat, PingRequest, PunchRequest,
-    ReadFlags, ReadRequest, RemoveObjectsRequest, ScrubCursor, ScrubFinding, ScrubPage,
-    ScrubRequest, SeekRequest, ServerStatus, StatObjectRequest, StatusRequest, SyncRequest,
-    TargetStatus, TruncateRequest, WriteFlags, WriteRequest,
+    Access, AdminAccess, AlignRequest, AllocateRequest, Copied, CopyAccess, CopyPiece, CopyRequest,
+    Damage, FenceRequest, ListObjectsRequest, Mended, NoteGapRequest, ObjectEntry, ObjectLen,
+    ObjectPage, ObjectStat, PingRequest, PunchRequest, ReadFlags, ReadRequest, Relay,
+    RemoveObjectsRequest, RepairRequest, ScrubCursor, ScrubFinding, ScrubPage, ScrubRequest,
+    SeekRequest, ServerStatus, StatObjectRequest, StatusRequest, SyncRequest, TargetStatus,
+    TruncateRequest, WriteFlags, WriteRequest,
 };
 use weir_wire::handshake::{Attempt, Challenge, Hello, Identity, Proof, Welcome};
 use weir_wire::lease::{
@@ -27,7 +29,7 @@ use weir_wire::lock::{
     CancelLockRequest, Lock, LockMode, LockOutcome, LockWait, ReassertLocksRequest, SetLockRequest,
     TestLockRequest,
 };
-use weir_wire::map::{ClusterMap, ServerEntry, TargetEntry, TargetState};
+use weir_wire::map::{ClusterMap, ServerEntry, Standing, TargetEntry, TargetState};
 use weir_wire::meta::{
     AdminCapabilityRequest, ClientInfo, ClientPage, CloseRequest, CommitSizeRequest,
     CountOpensRequest, CreateRequest, DirEntry, DirPage, ExportMetaRequest, ExportPage,
@@ -35,12 +37,18 @@ use weir_wire::meta::{
     GetLayoutRequest, GetMapRequest, GetTicketsRequest, GetXattrRequest, LayoutPage, LinkRequest,
     ListClientsRequest, ListXattrRequest, LookupRequest, MetaPrefix, MkdirRequest, MutationId,
     OpenFile, OpenRequest, PendingTruncate, ReaddirRequest, ReadlinkRequest, ReassertRequest,
-    RemoveXattrRequest, Removed, RenameRequest, RmdirRequest, SetAttrRequest, SetClientRequest,
-    SetLayoutRequest, SetTime, SetXattrRequest, StatfsRequest, SymlinkRequest, SyncMetaRequest,
-    TruncateDoneRequest, UnlinkRequest, VerifiedMeta, VerifyMetaRequest, WrittenColumns, XattrMode,
+    RebalanceRequest, RemoveXattrRequest, Removed, RenameRequest, RmdirRequest, SetAttrRequest,
+    SetClientRequest, SetLayoutRequest, SetTime, SetXattrRequest, StatfsRequest, SymlinkRequest,
+    SyncMetaRequest, TruncateDoneRequest, UnlinkRequest, VerifiedMeta, VerifyMetaRequest,
+    WrittenColumns, XattrMode,
 };
 use weir_wire::peer::{
-    FindPeerRequest, HeartbeatReply, HeartbeatRequest, Peer, RegisterRequest, TargetReport,
+    Copies, CopyPage, Fill, FindCopiesRequest, FindPeerRequest, HeartbeatReply, HeartbeatRequest,
+    ListCopiesRequest, Peer, RegisterRequest, TargetReport,
+};
+use weir_wire::targets::{
+    ListTargetsRequest, Removal, RemovalPlace, RemoveTargetRequest, SetTargetRequest, TargetPage,
+    TargetView,
 };
 use weir_wire::ticket::{SealedTicket, Ticket};
 use weir_wire::{Key, Mac};
@@ -99,6 +107,13 @@ sample_one_of! {
     Consistency: Consistency::ALL;
     Rights: [Rights::READ, Rights::WRITE, Rights::READ_WRITE];
     Scheme: [Scheme::Copies];
+    Duplication: [
+        Duplication::ServerSync,
+        Duplication::ServerAsync,
+        Duplication::ClientSync,
+        Duplication::ClientAsync,
+        Duplication::Hybrid,
+    ];
     SegmentState: [SegmentState::Open, SegmentState::Sealed];
     LayoutKind: [LayoutKind::Striped, LayoutKind::Fragments, LayoutKind::Chunked];
     XattrMode: [XattrMode::Any, XattrMode::Create, XattrMode::Replace];
@@ -110,7 +125,10 @@ sample_one_of! {
         ClientStanding::Ordinary, ClientStanding::Administrator, ClientStanding::Revoked,
     ];
     Squash: [Squash::None, Squash::Root, Squash::All];
-    TargetState: [TargetState::Online, TargetState::Offline, TargetState::OutOfService];
+    TargetState: [
+        TargetState::Online, TargetState::Offline, TargetState::OutOfService, TargetState::Syncing, TargetState::Suspect
+    ];
+    Mended: [Mended::No, Mended::Done, Mended::UnderWay, Mended::Failed,];
     Damage: [
         Damage::Block, Damage::Header, Damage::BehindEnd, Damage::Unreadable, Damage::Stranger,
         Damage::Superblock, Damage::IntentLog,
@@ -198,6 +216,7 @@ impl Sample for FileLayout {
             kind: Sample::sample(g),
             base: Sample::sample(g),
             epoch: Sample::sample(g),
+            duplication: Sample::sample(g),
             segments,
         }
     }
@@ -206,6 +225,7 @@ impl Sample for FileLayout {
 fn sample_segment(g: &mut Gen, number: u32, start: u64, open: bool) -> Segment {
     let stripe = StripeMap::sample(g);
     let copies = 1 + g.below(2) as u32;
+    let filling = Filling { column: ColumnIndex(0), copy: CopyIndex(0) };
     let column = |i: u16| Column {
         targets: (0..copies).map(|copy| TargetId(u32::from(i) * copies + copy)).collect(),
     };
@@ -218,6 +238,7 @@ fn sample_segment(g: &mut Gen, number: u32, start: u64, open: bool) -> Segment {
         scheme: Sample::sample(g),
         state: Sample::sample(g),
         epoch: Sample::sample(g),
+        filling: (0..copies.min(2) - 1).filter(|_| g.one_in(2)).map(|_| filling).collect(),
     }
 }
 
@@ -285,15 +306,21 @@ sample_struct! {
     Caller { uid, gid, groups }
     ObjectId { file, segment, column, copy }
     LayoutSpec {
-        kind, base, count, stripe_unit_bytes, segment_bytes, fragment_bytes, copies
+        kind, base, count, stripe_unit_bytes, segment_bytes, fragment_bytes, copies, duplication
     }
     Capability { file, session, rights, version, key_generation, expires_unix_ms }
     Ticket { server, client, session, expires_unix_ms, nonce }
     MutationId { slot, sequence }
     MetaPrefix { caller, mutation }
     ReadFlags { locked, unchecked }
-    WriteFlags { sync }
-    Access { target, object, generation, capability, mac }
+    WriteFlags { sync, later }
+    Access { target, object, generation, capability, mac, copies, relay }
+    CopyAccess { target, mac, filling }
+    Relay { by, lacking, alone, vouched }
+    NoteGapRequest { target, object, behind, copy, start, end, told, epoch }
+    AlignRequest { access, len }
+    RepairRequest { access, copy, start, end }
+    Filling { column, copy }
     ObjectLen { len }
     ObjectStat { exists, len, generation }
     TargetStatus { target, dir, usage, in_flight, queue_depth, trouble }
@@ -307,7 +334,7 @@ sample_struct! {
     ObjectEntry { object, len }
     ObjectPage { objects, strays, next }
     ScrubCursor { hash, done, offset }
-    ScrubFinding { object, path, offset, len, damage, what }
+    ScrubFinding { object, path, offset, len, damage, what, mended }
     ScrubPage { findings, objects, bytes, next }
     ListObjectsRequest { access, after, max_objects }
     ScrubRequest { access, cursor, budget_bytes }
@@ -386,13 +413,30 @@ sample_struct! {
     ClientPage { clients, end }
     SetClientRequest { info }
     ListClientsRequest { after }
-    TargetEntry { target, state, usage }
+    TargetView {
+        target, server, host, state, suspect, draining, since_ms, silent_ms, held_ms, usage,
+        behind, trouble
+    }
+    TargetPage { targets, end }
+    RemovalPlace { key, last, files }
+    Removal { files, next }
+    ListTargetsRequest { after }
+    SetTargetRequest { target, draining }
+    RemoveTargetRequest { target, force, place }
+    RebalanceRequest { within_percent, stop }
+    TargetEntry { target, state, since, draining, usage }
     ServerEntry { server, host, tcp, unix, targets }
     ClusterMap { epoch, servers }
-    TargetReport { target, usage, trouble, removed }
-    HeartbeatReply { epoch, remove, interval_ms }
-    RegisterRequest { host, tcp, unix, targets }
-    HeartbeatRequest { targets }
+    TargetReport { target, usage, trouble, removed, gaps, filled, unreachable }
+    Fill { from, object, to, generation }
+    Copies { copies, generation, capability }
+    FindCopiesRequest { objects }
+    CopyPage { objects, next }
+    ListCopiesRequest { target, start, end, after }
+    Standing { target, state, since }
+    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, interval_ms }
+    RegisterRequest { host, tcp, unix, first, targets }
+    HeartbeatRequest { acting, targets }
     Peer { entry, ticket }
     FindPeerRequest { target }
     Attempt { run, number }

@@ -15,6 +15,7 @@ use weir_wire::map::ClusterMap;
 use weir_wire::message::Op;
 use weir_wire::meta::*;
 use weir_wire::peer::*;
+use weir_wire::targets::{ListTargetsRequest, RemoveTargetRequest, SetTargetRequest};
 
 /// A decoder under test.
 #[derive(Clone, Copy, Debug)]
@@ -168,6 +169,11 @@ targets! {
         register_request / register_reply: RegisterRequest;
         heartbeat_request / heartbeat_reply: HeartbeatRequest;
         find_peer_request / find_peer_reply: FindPeerRequest;
+        find_copies_request / find_copies_reply: FindCopiesRequest;
+        list_copies_request / list_copies_reply: ListCopiesRequest;
+        align_request / align_reply: AlignRequest;
+        note_gap_request / note_gap_reply: NoteGapRequest;
+        repair_request / repair_reply: RepairRequest;
     }
     metadata {
         get_map_request / get_map_reply: GetMapRequest;
@@ -214,6 +220,10 @@ targets! {
         verify_meta_request / verify_meta_reply: VerifyMetaRequest;
         set_client_request / set_client_reply: SetClientRequest;
         list_clients_request / list_clients_reply: ListClientsRequest;
+        list_targets_request / list_targets_reply: ListTargetsRequest;
+        set_target_request / set_target_reply: SetTargetRequest;
+        remove_target_request / remove_target_reply: RemoveTargetRequest;
+        rebalance_request / rebalance_reply: RebalanceRequest;
     }
     others {
         frame_header: frames::header, frames::header_example;
@@ -230,6 +240,7 @@ targets! {
         object_header: disk::object_header, disk::object_header_example;
         superblock: disk::superblock, disk::superblock_example;
         intent_sector: disk::intent_sector, disk::intent_sector_example;
+        gap_sector: disk::gap_sector, disk::gap_sector_example;
         object_name: disk::object_name, disk::object_name_example;
         log_record: disk::log_record, disk::log_record_example;
         log_segment_header: disk::log_segment_header, disk::log_segment_header_example;

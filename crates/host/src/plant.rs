@@ -54,6 +54,14 @@ bugs! {
     SkipReassert = "skip-reassert",
     /// A data server does what comes on connections that were given up.
     DoLateChanges = "do-late-changes",
+    /// A primary acknowledges a change before the other copies have it.
+    AckBeforePartner = "ack-before-partner",
+    /// A data server serves copies without a lease of the metadata server.
+    ServeWithoutLease = "serve-without-lease",
+    /// A copy that is back is read, and orders changes, before everybody knows it.
+    RegrantBeforeReconcile = "regrant-before-reconcile",
+    /// A change is applied while ones of an earlier epoch are still being applied.
+    ApplyOldEpoch = "apply-old-epoch",
     /// A lease is given to a session while others still hold theirs.
     SkipRecall = "skip-recall",
     /// After a restart the metadata server does not wait until clients have said
@@ -75,6 +83,18 @@ bugs! {
     SkipReassertLeases = "skip-reassert-leases",
     /// A client believes what it knew of a file or name that it has changed.
     ForgetOwnChange = "forget-own-change",
+    /// What another copy will lack is not noted before the change.
+    SkipGapNote = "skip-gap-note",
+    /// A gap is cleared before the other copy has confirmed the bytes.
+    ClearGapEarly = "clear-gap-early",
+    /// A gap log that has vanished or is damaged is taken for an empty one.
+    LoseGapLog = "lose-gap-log",
+    /// A checkpoint forgets marks of changes that are under way on other copies.
+    ForgetPledge = "forget-pledge",
+    /// The last target that is online is taken away because it lacks something.
+    MarkLastCopy = "mark-last-copy",
+    /// A target is online again while others have noted gaps for it.
+    OnlineTooEarly = "online-too-early",
 }
 
 /// Whether this bug is planted.

@@ -4,7 +4,9 @@
 use crate::stripe::{segment_len, stripe_bytes};
 use std::collections::HashSet;
 use weir_types::limits::{MAX_FILE_BYTES, MAX_PAYLOAD_BYTES, MAX_SEGMENTS};
-use weir_types::{ColumnIndex, Error, ErrorKind, FileLayout, LayoutKind, Result, Segment};
+use weir_types::{
+    ColumnIndex, Error, ErrorKind, FileLayout, LayoutKind, Result, Segment, TargetId,
+};
 
 /// The part of a file range that lies in one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +141,7 @@ fn check_segment(segment: &Segment) -> Result<()> {
         )));
     }
     for (position, column) in segment.columns.iter().enumerate() {
-        let targets = &column.targets;
+        let targets: Vec<TargetId> = column.copies().map(|(_, target)| target).collect();
         let repeated = (1..targets.len()).any(|i| targets[..i].contains(&targets[i]));
         if targets.is_empty() || repeated {
             return Err(malformed(format!(
@@ -158,7 +160,7 @@ fn malformed(what: String) -> Error {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use weir_types::{Column, Epoch, Scheme, SegmentIndex, SegmentState, TargetId};
+    use weir_types::{Column, Epoch, Scheme, SegmentIndex, SegmentState};
 
     fn layout_of(lens: &[Option<u64>]) -> FileLayout {
         let mut start = 0;
@@ -172,6 +174,7 @@ mod tests {
                     len,
                     stripe_unit_bytes: 65_536,
                     columns: vec![Column { targets: vec![TargetId(i as u32)] }],
+                    filling: Vec::new(),
                     scheme: Scheme::Copies,
                     state: SegmentState::Open,
                     epoch: Epoch(1),
@@ -180,7 +183,13 @@ mod tests {
                 segment
             })
             .collect();
-        FileLayout { kind: LayoutKind::Fragments, base: 0, epoch: Epoch(1), segments }
+        FileLayout {
+            kind: LayoutKind::Fragments,
+            base: 0,
+            epoch: Epoch(1),
+            duplication: weir_types::Duplication::default(),
+            segments,
+        }
     }
 
     proptest! {

@@ -132,8 +132,13 @@ fn check_sizes(spec: &LayoutSpec) -> Result<()> {
 pub fn place(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Result<FileLayout> {
     check_spec(spec)?;
     let ring = Ring::choose(spec, targets, spec.base, seed)?;
-    let mut layout =
-        FileLayout { kind: spec.kind, base: ring.base, epoch: FIRST_EPOCH, segments: Vec::new() };
+    let mut layout = FileLayout {
+        kind: spec.kind,
+        base: ring.base,
+        epoch: FIRST_EPOCH,
+        duplication: spec.duplication,
+        segments: Vec::new(),
+    };
     layout.segments = match spec.kind {
         LayoutKind::Striped => {
             let columns = ring.columns(ring.primaries);
@@ -242,6 +247,7 @@ fn segment(
         len,
         stripe_unit_bytes: unit_bytes(spec),
         columns,
+        filling: Vec::new(),
         scheme: Scheme::Copies,
         state: SegmentState::Open,
         epoch: FIRST_EPOCH,

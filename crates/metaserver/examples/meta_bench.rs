@@ -58,10 +58,18 @@ impl Bench {
                 usage,
                 trouble: String::new(),
                 removed: Vec::new(),
+                gaps: Vec::new(),
+                filled: Vec::new(),
+                unreachable: Vec::new(),
             })
             .collect();
-        let register =
-            RegisterRequest { host: "h".into(), tcp: "h:1".into(), unix: String::new(), targets };
+        let register = RegisterRequest {
+            host: "h".into(),
+            tcp: "h:1".into(),
+            unix: String::new(),
+            first: true,
+            targets,
+        };
         bench.send::<RegisterRequest>(Peer::Server(ServerId(1)), &register.to_bytes())?;
         Ok(bench)
     }

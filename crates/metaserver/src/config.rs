@@ -1,7 +1,7 @@
 //! What a metadata server has to be told.
 
 use crate::leases::ranges::MAX_PIECES;
-use crate::machine::Times;
+use crate::machine::{LONG_TICK_MS, MoverSettings, Times};
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,9 @@ pub struct MetaServerConfig {
     /// A session ends when it has not been heard of for so long.
     #[serde(default = "default_session_timeout_ms")]
     pub session_timeout_ms: u64,
-    /// A target is offline when it has not been heard of for so long.
+    /// A target is offline when it has not been heard of for so long: found within
+    /// a second more. Data servers serve files with several copies for at most
+    /// four fifths of it without being heard.
     #[serde(default = "default_target_timeout_ms")]
     pub target_timeout_ms: u64,
     /// After a start, clients have so long to say which files they have open;
@@ -50,6 +52,13 @@ pub struct MetaServerConfig {
     /// How often data servers report.
     #[serde(default = "default_heartbeat_ms")]
     pub heartbeat_ms: u32,
+    /// Copies on a target that has been away for so long are made anew elsewhere; 0:
+    /// never.
+    #[serde(default = "default_rebuild_after_ms")]
+    pub rebuild_after_ms: u64,
+    /// Copies that one data server makes at a time.
+    #[serde(default = "default_rebuild_concurrency")]
+    pub rebuild_concurrency: u32,
     /// From the first change to the sync that makes it durable: what a power
     /// cut may lose.
     #[serde(default = "default_sync_delay_ms")]
@@ -86,6 +95,12 @@ fn default_ticket_ms() -> u64 {
 fn default_heartbeat_ms() -> u32 {
     Times::default().heartbeat_ms
 }
+fn default_rebuild_after_ms() -> u64 {
+    MoverSettings::default().rebuild_after_ms
+}
+fn default_rebuild_concurrency() -> u32 {
+    MoverSettings::default().rebuild_concurrency
+}
 fn default_sync_delay_ms() -> u64 {
     500
 }
@@ -112,6 +127,8 @@ impl MetaServerConfig {
             capability_ms: default_capability_ms(),
             ticket_ms: default_ticket_ms(),
             heartbeat_ms: default_heartbeat_ms(),
+            rebuild_after_ms: default_rebuild_after_ms(),
+            rebuild_concurrency: default_rebuild_concurrency(),
             sync_delay_ms: default_sync_delay_ms(),
             cache_bytes: default_cache_bytes(),
             max_connections: default_max_connections(),
@@ -137,6 +154,11 @@ impl MetaServerConfig {
                 "`target_timeout_ms` must be at least twice `heartbeat_ms`, which is not 0",
             );
         }
+        // What was sent while the metadata server stood still is not read yet.
+        let shortest_ms = LONG_TICK_MS.saturating_add(self.heartbeat_ms.into());
+        if self.target_timeout_ms < shortest_ms {
+            return bad("`target_timeout_ms` must be at least 2000 more than `heartbeat_ms`");
+        }
         if self.lease_ms < 1000 || self.lease_ms > self.session_timeout_ms {
             return bad("`lease_ms` must be at least 1000, and at most `session_timeout_ms`");
         }
@@ -151,7 +173,15 @@ impl MetaServerConfig {
         if self.capability_ms < 1000 || self.ticket_ms < 1000 {
             return bad("`capability_ms` and `ticket_ms` must be at least 1000");
         }
+        if self.rebuild_concurrency == 0 || self.rebuild_concurrency > MAX_CONCURRENCY {
+            return bad("`rebuild_concurrency` must be from 1 to 1024");
+        }
         Ok(())
+    }
+
+    pub(crate) fn mover(&self) -> MoverSettings {
+        let Self { rebuild_after_ms, rebuild_concurrency, .. } = *self;
+        MoverSettings { rebuild_after_ms, rebuild_concurrency }
     }
 
     pub(crate) fn times(&self) -> Times {
@@ -167,6 +197,8 @@ impl MetaServerConfig {
     }
 }
 
+/// The most copies that one data server makes at a time.
+const MAX_CONCURRENCY: u32 = 1024;
 /// More than a key file has.
 const MAX_KEY_FILE_BYTES: usize = 4096;
 
@@ -217,8 +249,10 @@ mod tests {
         good.check().unwrap();
         let named = |config: MetaServerConfig| config.check().unwrap_err().message;
         assert!(named(MetaServerConfig { listen: vec![], ..good.clone() }).contains("listen"));
-        let short = MetaServerConfig { target_timeout_ms: 1500, ..good.clone() };
-        assert!(named(short).contains("target_timeout_ms"));
+        for (target_timeout_ms, heartbeat_ms) in [(900, 500), (2400, 500), (5000, 0)] {
+            let short = MetaServerConfig { target_timeout_ms, heartbeat_ms, ..good.clone() };
+            assert!(named(short).contains("target_timeout_ms"));
+        }
         assert!(named(MetaServerConfig { lease_ms: 40_000, ..good.clone() }).contains("lease_ms"));
         assert!(named(MetaServerConfig { grace_ms: 5_000, ..good.clone() }).contains("grace_ms"));
         assert!(named(MetaServerConfig { session_timeout_ms: 0, ..good }).contains("session"));

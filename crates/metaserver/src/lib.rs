@@ -21,6 +21,7 @@ pub mod init;
 pub mod leases;
 pub mod locks;
 pub mod machine;
+pub mod mover;
 pub mod open_files;
 pub mod ops;
 pub mod restore;

@@ -160,6 +160,7 @@ fn start_machine<E: Engine>(
     let mut machine = MetaMachine::open(engine, config.times(), master, random_bytes()?, now)
         .map_err(|e| e.context(shown.to_string()))?;
     machine.limit_leases(config.leases_per_client);
+    machine.set_mover(config.mover());
     // A kernel that does not say is taken for another one each time.
     let boot = match weir_host::boot_id() {
         Some(id) => (id ^ id >> 64) as u64,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use weir_types::{FileId, KeyGeneration, Segment, ServerId, SessionId, TargetId};
 use weir_wire::key::MasterKey;
+use weir_wire::ticket::OF_SERVERS;
 use weir_wire::{Capability, Key, Mac, Rights, SignedCapability};
 
 /// The generation of every key, until keys are rotated.
@@ -58,14 +59,7 @@ impl Signer {
 
     /// A capability with a code for each target of the segments.
     pub fn sign(&self, grant: Grant, segments: &[Segment]) -> SignedCapability {
-        let capability = Capability {
-            file: grant.file,
-            session: grant.session,
-            rights: grant.rights,
-            version: grant.version,
-            key_generation: KEY_GENERATION,
-            expires_unix_ms: grant.now_unix_ms.saturating_add(self.capability_ms),
-        };
+        let capability = self.capability(grant);
         let copies = segments.iter().flat_map(|s| &s.columns).flat_map(|c| &c.targets);
         let mut targets: Vec<TargetId> = copies.copied().collect();
         targets.sort_unstable();
@@ -90,7 +84,24 @@ impl Signer {
         SignedCapability { capability, macs }
     }
 
-    fn code(&self, capability: &Capability, target: TargetId) -> Mac {
+    /// What data servers may do with a file: good for them only.
+    pub fn for_servers(&self, grant: Grant) -> Capability {
+        self.capability(Grant { session: OF_SERVERS, ..grant })
+    }
+
+    fn capability(&self, grant: Grant) -> Capability {
+        Capability {
+            file: grant.file,
+            session: grant.session,
+            rights: grant.rights,
+            version: grant.version,
+            key_generation: KEY_GENERATION,
+            expires_unix_ms: grant.now_unix_ms.saturating_add(self.capability_ms),
+        }
+    }
+
+    /// The code of a capability for one target.
+    pub fn code(&self, capability: &Capability, target: TargetId) -> Mac {
         match self.targets.get(&target) {
             Some(key) => capability.sign(target, key),
             None => capability.sign(target, &self.master.target(target, KEY_GENERATION)),

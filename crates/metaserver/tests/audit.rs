@@ -10,8 +10,8 @@ use weir_metaserver::schema::{self, Body, Dentry, Inode, Orphan, WrittenPage, ke
 use weir_metastore::{Engine, ModelEngine};
 use weir_types::codec::Bytes;
 use weir_types::{
-    ColumnIndex, CopyIndex, FileId, FileKind, Generation, LayoutKind, LayoutSpec, ObjectId,
-    SegmentIndex, TargetId,
+    ColumnIndex, CopyIndex, FileId, FileKind, Filling, Generation, LayoutKind, LayoutSpec,
+    ObjectId, SegmentIndex, TargetId,
 };
 use weir_wire::Rights;
 use weir_wire::meta::*;
@@ -39,12 +39,13 @@ fn check(records: &Records, objects: &[(u32, ObjectId, u64)]) -> Vec<Problem> {
         reader.record(key, value, &mut deal);
     }
     let ids_end = reader.ids_end();
+    let removed = reader.removed().clone();
     let mut problems = reader.finish(&mut deal);
     for &(target, object, len) in objects {
         deal(Fact::Object { target: TargetId(target), object, len });
     }
     let listed = (1..=9).map(TargetId).collect();
-    let bounds = Bounds { listed, ids_end };
+    let bounds = Bounds { listed, ids_end, removed };
     problems.extend(parts.into_iter().flat_map(|part| part.judge(&bounds)));
     problems
 }
@@ -421,4 +422,64 @@ fn a_reader_may_not_say_what_was_written() {
     let commit = CommitSizeRequest { written: vec![written(0, 0, &[1])], ..commit(&open, 1) };
     assert_eq!(kind(c.make(&mut other, &commit)), weir_types::ErrorKind::AccessDenied);
     assert_eq!(c.keys("w/"), 0);
+}
+
+#[test]
+fn what_was_on_a_target_that_was_removed_and_nowhere_else_is_told_of() {
+    use weir_wire::targets::RemoveTargetRequest;
+    let mut c = Cluster::<ModelEngine>::new(1);
+    c.register(2, &[2]).unwrap();
+    let me = &mut c.client(root());
+    for (name, copies) in [("one", 1), ("two", 2)] {
+        let spec = LayoutSpec { copies, count: 1, base: Some(0), ..LayoutSpec::default() };
+        let open = c.make(me, &create_with(FileId::ROOT, name, spec)).unwrap();
+        let segment = open.layout.segments[0].index;
+        let written = vec![WrittenColumns { segment, start: 0, columns: Bytes(vec![1]) }];
+        c.make(me, &CommitSizeRequest { written, ..commit(&open, 10) }).unwrap();
+    }
+    for _ in 0..6 {
+        c.pass_ms(1000);
+        c.heartbeat(2, vec![Cluster::<ModelEngine>::report(2)]).unwrap();
+    }
+    let (target, mut place) = (TargetId(1), None);
+    loop {
+        let step = c.ask(me, &RemoveTargetRequest { target, force: true, place }).unwrap();
+        match step.next {
+            None => break assert_eq!(step.files, 2),
+            next => place = next,
+        }
+    }
+    let problems = check(&snapshot(c.machine.engine()), &[]);
+    let lost: Vec<_> = problems.iter().filter(|p| p.kind == Kind::LostColumn).collect();
+    assert_eq!(lost.len(), 1, "{problems:?}");
+    assert!(lost[0].what.contains("removed from the cluster (1)"), "{}", lost[0].what);
+}
+
+#[test]
+fn a_column_is_missed_only_if_no_whole_copy_of_it_is_there() {
+    let world = world();
+    let objects = world.objects();
+    let ((target, first, len), rest) = (objects[0], &objects[1..]);
+    let other = (1..=4).find(|t| objects.iter().all(|(placed, ..)| placed != t)).unwrap();
+    let second = ObjectId { copy: CopyIndex(1), ..first };
+    let judge = |place: TargetId, filling: bool, found: &[(u32, ObjectId, u64)]| {
+        let mut records = world.records();
+        let bytes = records.get_mut(&key::segments(world.file, 0, 0)).unwrap();
+        let mut page: schema::SegmentPage = schema::decode(bytes, "").unwrap();
+        let segment = &mut page.segments[0];
+        segment.columns.iter_mut().for_each(|column| column.targets.push(TargetId::NONE));
+        segment.columns[0].targets = vec![place, TargetId(other)];
+        let (column, copy) = (ColumnIndex(0), CopyIndex(1));
+        segment.filling = if filling { vec![Filling { column, copy }] } else { vec![] };
+        *bytes = schema::encode(&page);
+        kinds(&check(&records, &[rest, found].concat()))
+    };
+    let here = TargetId(target);
+    let copy = (other, second, len);
+    assert_eq!(judge(here, false, &[(target, first, len), copy]), []);
+    assert_eq!(judge(here, false, &[copy]), []);
+    assert_eq!(judge(TargetId::NONE, false, &[copy]), []);
+    assert_eq!(judge(here, false, &[]), [Kind::MissingObject]);
+    assert_eq!(judge(here, true, &[copy]), [Kind::MissingObject]);
+    assert_eq!(judge(TargetId::NONE, false, &[]), [Kind::MissingObject]);
 }

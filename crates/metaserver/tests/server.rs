@@ -154,11 +154,15 @@ fn register(address: &str, server: u32) -> Result<()> {
         usage,
         trouble: String::new(),
         removed: Vec::new(),
+        gaps: Vec::new(),
+        filled: Vec::new(),
+        unreachable: Vec::new(),
     };
     let request = RegisterRequest {
         host: "node".into(),
         tcp: "node:7701".into(),
         unix: String::new(),
+        first: true,
         targets: vec![target],
     };
     let header = Header::request(RegisterRequest::OP, conn.next_request_id());

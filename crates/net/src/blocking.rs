@@ -97,6 +97,13 @@ impl BlockingConn {
         result
     }
 
+    /// Waits until something has come, or the connection is lost.
+    ///
+    /// Errors: `TimedOut`, after which it may be waited for again; `Interrupted`.
+    pub fn readable(&self, wait: &Wait) -> Result<()> {
+        wait.ready(&self.socket, Interest::READ)
+    }
+
     fn check_usable(&self) -> Result<()> {
         if self.broken {
             return Err(Error::new(ErrorKind::Unreachable, "the connection was lost before"));

@@ -4,7 +4,7 @@
 use crate::engine::SharedModel;
 use crate::generate::DIRECTORIES;
 use crate::history::CELL_BYTES;
-use crate::plan::{EngineKind, FileShape, NodeName, Shape};
+use crate::plan::{EngineKind, FileShape, NodeName, Protocol, Shape};
 use crate::shared::{Made, Shared};
 use crate::worker::Worker;
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ use weir_simhost::disk::SimDisk;
 use weir_simhost::{NodeId, Options, ProcessId, Simulation};
 use weir_store::{ScrubCursor, Target, TargetIdentity};
 use weir_types::{
-    ClientId, Error, ErrorKind, FileId, KeyGeneration, LayoutKind, LayoutSpec, Result, ServerId,
-    TargetId, Timestamp,
+    ClientId, Duplication, Error, ErrorKind, FileId, KeyGeneration, LayoutKind, LayoutSpec, Result,
+    ServerId, TargetId, Timestamp,
 };
 use weir_wire::Key;
 use weir_wire::key::MasterKey;
@@ -30,8 +30,13 @@ const CLIENT: ClientId = ClientId(1);
 const META_ADDRESS: &str = "meta:7000";
 /// Where a server's files are on its node.
 const META_DIR: &str = "/meta";
+/// The notes of a target of what other copies lack, and a byte in them.
+const GAP_LOG: &str = "gaps";
+const GAP_LOG_BYTE: u64 = 9;
 /// Verified at a time.
 const SCRUB_BYTES: u64 = 16 << 20;
+/// A server is heard of so often before it is away.
+const HEARTBEATS: u32 = 8;
 /// Making the cluster takes no longer.
 const SETUP_TIME: Duration = Duration::from_secs(60);
 
@@ -55,7 +60,7 @@ fn address(server: u8) -> String {
 }
 
 /// Numbers of servers and targets begin with 1.
-fn targets_of(shape: &Shape, server: u8) -> Vec<u32> {
+pub(crate) fn targets_of(shape: &Shape, server: u8) -> Vec<u32> {
     let each = u32::from(shape.targets_each);
     (0..each).map(|i| u32::from(server) * each + i + 1).collect()
 }
@@ -118,7 +123,7 @@ impl Cluster {
         self.wait_for(&[maker], "make files")
     }
 
-    fn wait_for(&mut self, processes: &[ProcessId], what: &str) -> Result<(), String> {
+    pub fn wait_for(&mut self, processes: &[ProcessId], what: &str) -> Result<(), String> {
         let deadline = self.sim.now() + SETUP_TIME;
         let done =
             self.sim.run_until(deadline, |sim| processes.iter().all(|p| !sim.is_running(*p)));
@@ -193,6 +198,25 @@ impl Cluster {
         self.sim.start(self.auditor, "auditor", move || audit(shared, config))
     }
 
+    /// Takes from the targets of a data server what they have noted of gaps, or
+    /// damages it.
+    pub fn lose_gaps(&self, node: NodeName, damaged: bool) {
+        let NodeName::Data(server) = node else { return };
+        for target in targets_of(&self.shared.plan.shape, server) {
+            let path = format!("target-{target}/{GAP_LOG}");
+            // There may be none.
+            let _ = match damaged {
+                true => self.disk(node).flip_bit(&path, GAP_LOG_BYTE, 3).map(drop),
+                false => self.disk(node).remove_file(&path),
+            };
+        }
+    }
+
+    /// Keeps that node from a data server, or does not any more.
+    pub fn cut_off_auditor(&self, from: NodeName, on: bool) {
+        self.sim.network().partition(self.auditor, self.nodes[&from], on);
+    }
+
     fn client_config(&self, write_behind: bool) -> ClientConfig {
         let mut config = ClientConfig::new(META_ADDRESS, CLIENT, master().client(CLIENT));
         config.transport = Transport::Tcp;
@@ -229,8 +253,8 @@ impl Cluster {
         self.wait_for(&scrubbers, "scrub")
     }
 
-    /// The data server that has each cell of a file.
-    pub fn node_of_cell(&self, file: usize) -> Vec<u8> {
+    /// The data servers that have each cell of a file, the first copy first.
+    pub fn nodes_of_cells(&self, file: usize) -> Vec<Vec<u8>> {
         let made = self.shared.made.borrow();
         let shape = &self.shared.plan.shape;
         let server_of = |target: TargetId| {
@@ -239,14 +263,17 @@ impl Cluster {
                 .unwrap_or_default()
         };
         let layout = &made.layouts[file];
-        let target_of = |cell: u32| {
+        let targets_of = |cell: u32| {
             let offset = u64::from(cell) * CELL_BYTES as u64;
             let segment = &layout.segments[weir_layout::segment_at(layout, offset)?];
             let place = weir_layout::locate(segment.stripe(), offset - segment.start);
-            segment.target(usize::from(place.column.0), weir_types::CopyIndex(0))
+            Some(segment.columns.get(usize::from(place.column.0))?.targets.clone())
         };
-        let cells = self.shared.plan.cells(file as u8);
-        (0..cells).map(|cell| target_of(cell).map_or(0, server_of)).collect()
+        let nodes_of = |cell: u32| {
+            let targets = targets_of(cell).unwrap_or_default();
+            targets.into_iter().map(server_of).collect()
+        };
+        (0..self.shared.plan.cells(file as u8)).map(nodes_of).collect()
     }
 }
 
@@ -279,7 +306,8 @@ fn scrub_target(target: u32) -> Result<Vec<String>> {
 
 fn make_file_system(shape: &Shape, model: &SharedModel) -> Result<()> {
     let new = NewFileSystem {
-        default_layout: LayoutSpec { stripe_unit_bytes: 4096, ..LayoutSpec::default() },
+        // What is published is as safe as the first file.
+        default_layout: spec(shape, 0),
         ..NewFileSystem::new(CLUSTER, CLIENT)
     };
     match shape.engine {
@@ -319,6 +347,11 @@ fn serve(node: NodeName, shape: &Shape, shared: &Shared, model: &SharedModel) ->
             config.lease_ms = shape.lease_ms.into();
             config.session_timeout_ms = shape.session_ms.into();
             config.grace_ms = shape.grace_ms.into();
+            if shape.target_timeout_ms > 0 {
+                config.target_timeout_ms = shape.target_timeout_ms.into();
+                config.heartbeat_ms = shape.target_timeout_ms / HEARTBEATS;
+                config.rebuild_after_ms = shape.rebuild_after_ms.into();
+            }
             match shape.engine {
                 EngineKind::Embedded => weir_metaserver::run(config, &signal, |_| {}),
                 EngineKind::Model => {
@@ -330,8 +363,24 @@ fn serve(node: NodeName, shape: &Shape, shared: &Shared, model: &SharedModel) ->
     }
 }
 
-fn layout(shape: &Shape) -> LayoutSpec {
+/// A striped layout, with the copies of a file.
+fn spec(shape: &Shape, file: usize) -> LayoutSpec {
     let spec = LayoutSpec { stripe_unit_bytes: 4096, ..LayoutSpec::default() };
+    let duplication = match shape.protocol {
+        Protocol::ServerSync => Duplication::ServerSync,
+        Protocol::ServerAsync => Duplication::ServerAsync,
+        Protocol::ClientSync => Duplication::ClientSync,
+        Protocol::ClientAsync => Duplication::ClientAsync,
+        Protocol::Hybrid => Duplication::Hybrid,
+    };
+    match shape.copies_of(file) {
+        1 => spec,
+        copies => LayoutSpec { copies, duplication, ..spec },
+    }
+}
+
+fn layout(shape: &Shape, file: usize) -> LayoutSpec {
+    let spec = spec(shape, file);
     match shape.layout {
         FileShape::Striped => spec,
         FileShape::OneTarget => LayoutSpec { count: 1, ..spec },
@@ -366,7 +415,7 @@ fn make_files(shared: &Shared, config: &ClientConfig) -> Result<Made> {
     for file in 0..shared.plan.files() {
         let options = CreateOptions {
             exclusive: true,
-            layout: Some(layout(shape)),
+            layout: Some(layout(shape, usize::from(file))),
             ..CreateOptions::default()
         };
         let name = format!("file{file}");

@@ -1,11 +1,14 @@
 //! Plans from seeds.
 
+mod mirrored;
+
 use crate::history::RenameMode;
 use crate::plan::{
     ClientPlan, DiskErrorKind, DiskOperation, EngineKind, Fault, FileShape, NodeName, Op, Place,
-    Plan, PlannedFault, PlannedOp, Shape,
+    Plan, PlannedFault, PlannedOp, Protocol, Shape,
 };
 use fastrand::Rng;
+use std::ops::RangeInclusive;
 
 /// Names in a directory: few, so that clients meet.
 const NAMES: u8 = 4;
@@ -14,13 +17,20 @@ pub const DIRECTORIES: u8 = 2;
 /// Mean pause between calls, milliseconds.
 const PAUSE_MS: u32 = 250;
 
+/// Seeds from here on are of clusters that keep several copies.
+pub const MIRRORED: u64 = 1_000_000_000;
+
 /// The plan of a seed.
 pub fn plan(seed: u64, duration_ms: u32) -> Plan {
+    if seed >= MIRRORED {
+        return mirrored::plan(seed, duration_ms);
+    }
     let mut rng = Rng::with_seed(seed ^ 0x7765_6972);
     let shape = shape(&mut rng);
     let clients = rng.u8(2..=3);
-    let clients: Vec<ClientPlan> =
-        (0..clients).map(|index| client(&mut rng, &shape, (index, clients), duration_ms)).collect();
+    let clients: Vec<ClientPlan> = (0..clients)
+        .map(|index| client(&mut rng, &shape, (index, clients), 1..=6, duration_ms))
+        .collect();
     let faults = faults(&mut rng, &shape, clients.len() as u8, duration_ms);
     Plan { seed, duration_ms, shape, clients, faults }
 }
@@ -51,6 +61,10 @@ fn shape(rng: &mut Rng) -> Shape {
         request_timeout_ms: [2_000, 6_000][rng.usize(0..2)],
         reset_ppm: [0, 0, 500, 5_000][rng.usize(0..4)],
         conflict_ppm: [0, 50_000, 200_000][rng.usize(0..3)],
+        copies: Vec::new(),
+        protocol: Protocol::ServerSync,
+        target_timeout_ms: 0,
+        rebuild_after_ms: 0,
     }
 }
 
@@ -58,6 +72,7 @@ fn client(
     rng: &mut Rng,
     shape: &Shape,
     (index, clients): (u8, u8),
+    names: RangeInclusive<u8>,
     duration_ms: u32,
 ) -> ClientPlan {
     let write_behind = rng.u8(0..3) < if shape.leases { 2 } else { 1 };
@@ -65,7 +80,7 @@ fn client(
     let own = shape.shared_files + index;
     let log = shape.shared_files + clients;
     // How much of its work is about names, of 8.
-    let names = rng.u8(1..=6);
+    let names = rng.u8(names);
     // Some cut files all the time.
     let cuts = rng.u8(0..5) == 0;
     let mut ops = Vec::new();

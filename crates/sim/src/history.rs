@@ -270,6 +270,18 @@ pub enum What {
         until: Duration,
         /// What it sends may still arrive when it has given up.
         late: bool,
+        /// It is only that something is wrong with one data server.
+        one_data_server: bool,
+    },
+    /// From now on something is wrong with a node, or with the way between two of
+    /// them.
+    Ill {
+        /// Which node.
+        node: Node,
+        /// The other end.
+        peer: Option<Node>,
+        /// When that is over.
+        until: Duration,
     },
     /// Everything that was not durable on a node may be gone.
     PowerCut(Node),
@@ -326,6 +338,7 @@ impl History {
                 What::ClientKilled { client } => format!("client{client} killed"),
                 What::Trouble { client: Some(client), .. } => format!("trouble for client{client}"),
                 What::Trouble { client: None, .. } => "trouble for all clients".to_owned(),
+                What::Ill { .. } => continue,
                 What::PowerCut(node) => format!("power cut of {node}"),
                 What::DiskForgets(node) => format!("disk of {node} forgets what was not synced"),
                 What::Down(node) => format!("{node} is down"),

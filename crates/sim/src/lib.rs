@@ -13,6 +13,7 @@
 pub mod batch;
 mod cells;
 mod cluster;
+mod copies;
 mod engine;
 pub mod generate;
 pub mod history;

@@ -13,8 +13,10 @@ use weir_simhost::{ClockSkew, Simulation};
 /// system does.
 const RESTART: Duration = Duration::from_millis(500);
 
+/// The size of a disk.
+const PLENTY_BYTES: u64 = 1 << 40;
 /// After trouble, until everybody has servers again.
-const RECOVERY: Duration = Duration::from_secs(3);
+pub(crate) const RECOVERY: Duration = Duration::from_secs(3);
 /// Messages that take so much longer may come too late.
 const MUCH_MS: u32 = 400;
 
@@ -33,6 +35,12 @@ enum Later {
     /// A client loses patience with what it has sent.
     GiveUp(NodeName, NodeName),
     FastDisk(NodeName),
+    /// The disk has room again.
+    Room(NodeName),
+    /// A node is not cut off any more.
+    Connect(NodeName),
+    /// Time passes as it should.
+    Pace(NodeName),
 }
 
 /// What is wrong now, and what comes.
@@ -51,15 +59,47 @@ pub(crate) struct Nemesis {
     pub strange_ends: Vec<String>,
 }
 
+/// What a fault does not leave well, and for how long. Clocks that go wrong make
+/// nothing ill.
+fn ill(fault: &Fault) -> Vec<(NodeName, Option<NodeName>, Duration)> {
+    match *fault {
+        Fault::Kill { node, down_ms: time }
+        | Fault::LoseGaps { node, down_ms: time, .. }
+        | Fault::PowerCut { node, down_ms: time }
+        | Fault::Stop { node, ms: time }
+        | Fault::SlowDisk { node, ms: time, .. }
+        | Fault::DiskError { node, ms: time, .. }
+        | Fault::DiskFails { node, ms: time }
+        | Fault::DiskFull { node, ms: time }
+        | Fault::Isolate { node, ms: time } => vec![(node, None, ms(time))],
+        Fault::ForgetLeases { client, down_ms, ms: time } => {
+            let client = NodeName::Client(client);
+            let meta = NodeName::Meta;
+            vec![(meta, None, ms(down_ms)), (client, Some(meta), ms(down_ms + time))]
+        }
+        Fault::Partition { a, b, ms: time, .. } => vec![(a, Some(b), ms(time))],
+        Fault::Slow { a, b, extra_ms, ms: time } => vec![(a, Some(b), ms(time + extra_ms))],
+        Fault::Break { a, b } => vec![(a, Some(b), Duration::ZERO)],
+        Fault::Late { client, server, extra_ms, ms: time } => {
+            vec![(NodeName::Client(client), Some(server), ms(time + extra_ms))]
+        }
+        Fault::Pace { .. } | Fault::Clock { .. } => Vec::new(),
+    }
+}
+
 /// Whether a fault keeps messages to data servers back, or their answers.
 fn is_late(fault: &Fault) -> bool {
     let data = |node: NodeName| matches!(node, NodeName::Data(_));
     match *fault {
         Fault::Kill { node, .. }
+        | Fault::LoseGaps { node, .. }
         | Fault::PowerCut { node, .. }
         | Fault::Stop { node, .. }
         | Fault::SlowDisk { node, .. }
-        | Fault::DiskError { node, .. } => data(node),
+        | Fault::DiskError { node, .. }
+        | Fault::DiskFails { node, .. }
+        | Fault::DiskFull { node, .. }
+        | Fault::Isolate { node, .. } => data(node),
         Fault::Partition { a, b, .. } | Fault::Slow { a, b, .. } => data(a) || data(b),
         _ => false,
     }
@@ -78,12 +118,22 @@ fn trouble(fault: &Fault) -> Option<(Option<u8>, Duration)> {
         | Fault::PowerCut { node: NodeName::Client(_), .. }
         | Fault::ForgetLeases { .. }
         | Fault::Break { .. }
+        | Fault::Pace { .. }
         | Fault::Clock { .. } => None,
         Fault::Kill { node, down_ms: time }
+        | Fault::LoseGaps { node, down_ms: time, .. }
         | Fault::PowerCut { node, down_ms: time }
         | Fault::Stop { node, ms: time }
         | Fault::SlowDisk { node, ms: time, .. }
-        | Fault::DiskError { node, ms: time, .. } => Some((of(node), ms(time))),
+        | Fault::DiskError { node, ms: time, .. }
+        | Fault::DiskFails { node, ms: time }
+        | Fault::DiskFull { node, ms: time }
+        | Fault::Isolate { node, ms: time } => Some((of(node), ms(time))),
+        // No client is at either end.
+        Fault::Partition { a: NodeName::Data(_), b: NodeName::Data(_), ms: time, .. }
+        | Fault::Slow { a: NodeName::Data(_), b: NodeName::Data(_), ms: time, .. } => {
+            Some((None, ms(time)))
+        }
         Fault::Partition { a, b, ms: time, .. } => {
             let client = of(a).or(of(b));
             client.map(|client| (Some(client), ms(time)))
@@ -93,6 +143,18 @@ fn trouble(fault: &Fault) -> Option<(Option<u8>, Duration)> {
             client.map(|client| (Some(client), ms(time + extra_ms)))
         }
         Fault::Late { client, extra_ms, ms: time, .. } => Some((Some(client), ms(time + extra_ms))),
+    }
+}
+
+/// A data server that the metadata server does not hear of serves no copies.
+fn unheard(fault: &Fault) -> Option<(Option<u8>, Duration)> {
+    let ends = |a: NodeName, b: NodeName| {
+        matches!((a, b), (NodeName::Meta, NodeName::Data(_)) | (NodeName::Data(_), NodeName::Meta))
+    };
+    match *fault {
+        Fault::Partition { a, b, ms: time, .. } if ends(a, b) => Some((None, ms(time))),
+        Fault::Slow { a, b, extra_ms, ms: time } if ends(a, b) => Some((None, ms(time + extra_ms))),
+        _ => None,
     }
 }
 
@@ -189,9 +251,13 @@ impl Nemesis {
             };
             cluster.shared.record_at(now, What::Note(text.clone()));
             cluster.shared.record_at(now, What::Down(node.into()));
-            let disk_fails = cluster.shared.plan.faults.iter().any(
-                |planned| matches!(planned.fault, Fault::DiskError { node: n, .. } if n == node),
-            );
+            let until = now + RESTART;
+            cluster.shared.record_at(now, What::Ill { node: node.into(), peer: None, until });
+            let disk_fails = cluster.shared.plan.faults.iter().any(|planned| {
+                matches!(planned.fault, Fault::DiskError { node: n, .. }
+                    | Fault::DiskFails { node: n, .. }
+                    | Fault::DiskFull { node: n, .. } if n == node)
+            });
             if !disk_fails {
                 self.strange_ends.push(text);
             }
@@ -246,17 +312,36 @@ impl Nemesis {
                 cluster.sim.network().give_up_connections(from, to);
             }
             Later::FastDisk(node) => usual_latency(cluster.disk(node)),
+            Later::Room(node) => {
+                cluster.disk(node).set_space(PLENTY_BYTES);
+                self.note(cluster, format!("the disk of {} has room", Node::from(node)));
+            }
+            Later::Connect(node) => {
+                cluster.sim.network().isolate(cluster.nodes[&node], false);
+                self.note(cluster, format!("{} is connected again", Node::from(node)));
+            }
+            Later::Pace(node) => cluster.sim.set_pace(cluster.nodes[&node], 0),
         }
     }
 
     fn begin(&mut self, cluster: &mut Cluster, fault: Fault) {
         let now = cluster.sim.now();
         self.note(cluster, format!("{fault:?}"));
-        if let Some((client, time)) = trouble(&fault) {
+        for (node, peer, time) in ill(&fault) {
+            let (node, peer, until) = (node.into(), peer.map(Node::from), now + time);
+            cluster.shared.record_at(now, What::Ill { node, peer, until });
+        }
+        let without_lease = cluster.shared.plan.shape.is_mirrored().then(|| unheard(&fault));
+        if let Some((client, time)) = trouble(&fault).or(without_lease.flatten()) {
             let shape = &cluster.shared.plan.shape;
             let after = ms(2 * shape.lease_ms + shape.request_timeout_ms) + RECOVERY;
             let until = now + time + after;
-            cluster.shared.record_at(now, What::Trouble { client, until, late: is_late(&fault) });
+            let late = is_late(&fault);
+            // That a disk is full is told to clients, whoever else has room.
+            let is_full = matches!(fault, Fault::DiskFull { .. });
+            let one_data_server = client.is_none() && late && !is_full;
+            let trouble = What::Trouble { client, until, late, one_data_server };
+            cluster.shared.record_at(now, trouble);
         }
         match fault {
             Fault::Kill { node, down_ms } => {
@@ -311,6 +396,14 @@ impl Nemesis {
                 cluster.sim.network().set_extra_delay(from, to, ms(extra_ms));
                 self.later(now + ms(time), Later::Fast(a, b));
             }
+            Fault::Isolate { node, ms: time } => {
+                cluster.sim.network().isolate(cluster.nodes[&node], true);
+                self.later(now + ms(time), Later::Connect(node));
+            }
+            Fault::Pace { node, ppm, ms: time } => {
+                cluster.sim.set_pace(cluster.nodes[&node], ppm.into());
+                self.later(now + ms(time), Later::Pace(node));
+            }
             Fault::Clock { node, offset_ms, drift_ppm } => {
                 let skew = ClockSkew { offset_ms: offset_ms.into(), drift_ppm: drift_ppm.into() };
                 cluster.sim.set_clock(cluster.nodes[&node], skew);
@@ -343,6 +436,23 @@ impl Nemesis {
                 }
                 let end = if operation == Operation::Sync { Later::Reboot } else { Later::Restart };
                 self.later(now + ms(time), end(node));
+            }
+            Fault::LoseGaps { node, damaged, down_ms } => {
+                if self.down.insert(node) {
+                    self.kill(cluster, node);
+                    self.later(now + ms(down_ms), Later::Start(node));
+                }
+                cluster.lose_gaps(node, damaged);
+            }
+            Fault::DiskFails { node, ms: time } => {
+                cluster.disk(node).set_gone(Some(Errno::IO));
+                // Whoever syncs now does not know what is on the disk.
+                cluster.shared.record_at(now, What::DiskForgets(node.into()));
+                self.later(now + ms(time), Later::Reboot(node));
+            }
+            Fault::DiskFull { node, ms: time } => {
+                cluster.disk(node).set_space(cluster.disk(node).used_bytes());
+                self.later(now + ms(time), Later::Room(node));
             }
             _ => {}
         }
@@ -400,7 +510,9 @@ impl Nemesis {
                 cluster.sim.network().set_extra_delay(a, b, Duration::ZERO);
             }
             cluster.disk(*a).heal();
+            cluster.disk(*a).set_space(PLENTY_BYTES);
             usual_latency(cluster.disk(*a));
+            cluster.sim.set_pace(cluster.nodes[a], 0);
         }
         for node in std::mem::take(&mut self.stopped) {
             cluster.sim.cont(cluster.processes[&node]);

@@ -14,6 +14,22 @@ pub enum EngineKind {
     Model,
 }
 
+/// Who writes the copies of files, and when a write is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Protocol {
+    /// The first server hands on; acknowledged when all have it.
+    #[default]
+    ServerSync,
+    /// The first server hands on; acknowledged at once.
+    ServerAsync,
+    /// The client writes to all; acknowledged when all have it.
+    ClientSync,
+    /// The client writes to all; acknowledged when one has it.
+    ClientAsync,
+    /// One of them, by the numbers of servers and writers.
+    Hybrid,
+}
+
 /// The cluster of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
@@ -49,6 +65,34 @@ pub struct Shape {
     pub reset_ppm: u32,
     /// Of how many million commits one meets a conflict (model engine).
     pub conflict_ppm: u32,
+    /// Copies of the files, in turn; none: one of each.
+    #[serde(default)]
+    pub copies: Vec<u8>,
+    /// How copies are written.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// A data server that was silent for so long is away; 0: the usual time.
+    #[serde(default)]
+    pub target_timeout_ms: u32,
+    /// What was on a target that was away for so long is made anew elsewhere; 0:
+    /// never.
+    #[serde(default)]
+    pub rebuild_after_ms: u32,
+}
+
+impl Shape {
+    /// Copies of a file.
+    pub fn copies_of(&self, file: usize) -> u8 {
+        match self.copies.len() {
+            0 => 1,
+            kinds => self.copies[file % kinds],
+        }
+    }
+
+    /// Whether there are files with several copies.
+    pub fn is_mirrored(&self) -> bool {
+        self.copies.iter().any(|copies| *copies > 1)
+    }
 }
 
 /// How files are laid out.
@@ -342,6 +386,47 @@ pub enum Fault {
         /// So many of them pass first.
         after: u32,
         /// Until the restart.
+        ms: u32,
+    },
+    /// Every operation of the disk fails; then the machine starts anew, with what
+    /// is on it.
+    DiskFails {
+        /// Whose.
+        node: NodeName,
+        /// Until the machine starts anew.
+        ms: u32,
+    },
+    /// `kill -9` of a data server; its notes of what other copies lack are lost, or
+    /// damaged, before it starts again.
+    LoseGaps {
+        /// Whose.
+        node: NodeName,
+        /// Damaged, not gone.
+        damaged: bool,
+        /// Until it starts again.
+        down_ms: u32,
+    },
+    /// The disk has no room left.
+    DiskFull {
+        /// Whose.
+        node: NodeName,
+        /// For so long.
+        ms: u32,
+    },
+    /// Messages from and to a node are held back.
+    Isolate {
+        /// Which.
+        node: NodeName,
+        /// For so long.
+        ms: u32,
+    },
+    /// Time passes too fast or too slow on a machine.
+    Pace {
+        /// Whose.
+        node: NodeName,
+        /// By so many millionths.
+        ppm: i32,
+        /// For so long.
         ms: u32,
     },
     /// The clock goes wrong from now on.

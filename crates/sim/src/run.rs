@@ -2,13 +2,14 @@
 //! and the oracles judge.
 
 use crate::cluster::Cluster;
+use crate::copies;
 use crate::generate;
 use crate::history::{History, What};
-use crate::nemesis::{Nemesis, is_done, usual_latency};
+use crate::nemesis::{Nemesis, RECOVERY, is_done, usual_latency};
 use crate::oracle::data::{ClientFacts, FileFacts};
 use crate::oracle::errors::GRACE;
 use crate::oracle::names::NamesFacts;
-use crate::oracle::{Violation, data, errors, names, published, stats};
+use crate::oracle::{Violation, available, data, errors, names, published, stats};
 use crate::plan::{ClientPlan, Fault, NodeName, Op, Place, Plan};
 use crate::shared::Shared;
 use crate::worker::{FIRST_OWN_NAME, Worker};
@@ -72,7 +73,7 @@ pub fn run_with(plan: &Plan, print: bool) -> (Report, History) {
     let files: Vec<FileFacts> = (0..shared.made.borrow().files.len())
         .map(|file| FileFacts {
             cells: plan.cells(file as u8),
-            node_of_cell: cluster.node_of_cell(file),
+            nodes_of_cells: cluster.nodes_of_cells(file),
             log: file >= usize::from(plan.first_log()),
         })
         .collect();
@@ -133,6 +134,13 @@ fn judge(
     report.violations.extend(published::judge(history));
     report.violations.extend(stats::judge(history, files, &clients, clocks_agree));
     report.violations.extend(errors::judge(history, plan));
+    if plan.shape.is_mirrored() {
+        let ms = |ms: u32| Duration::from_millis(ms.into());
+        let detection = ms(plan.shape.target_timeout_ms);
+        let recovery = RECOVERY + 2 * detection + ms(2 * plan.shape.lease_ms + plan.shape.grace_ms);
+        let expected = available::Expected { leases, detection, recovery };
+        report.violations.extend(available::judge(history, files, expected));
+    }
 }
 
 /// Faults, healing, the rest of the work, a look at everything, the end.
@@ -165,18 +173,70 @@ fn carry_out(cluster: &mut Cluster) -> Vec<Violation> {
         return vec![Violation { what, evidence }];
     }
     nemesis.run_until(cluster, cluster.sim.now() + GRACE);
-    let mut violations = audit_all(cluster, &mut nemesis);
+    let mirrored = plan.shape.is_mirrored();
+    let mut violations = Vec::new();
+    if mirrored {
+        violations.extend(copies::wait_for_all(cluster, &mut nemesis));
+    }
+    // Only what is there at the end counts.
+    cluster.shared.found.borrow_mut().clear();
+    violations.extend(audit_all(cluster, &mut nemesis));
+    if mirrored && violations.is_empty() {
+        violations.extend(read_without_each(cluster, &mut nemesis));
+    }
     violations.extend(nemesis.strange_ends.iter().map(|what| plain(what.clone())));
     violations.extend(shut_down(cluster));
     if violations.is_empty() {
         violations.extend(cluster.scrub().err().map(plain));
     }
+    if mirrored && violations.is_empty() {
+        match copies::compare(cluster) {
+            Ok(differences) => violations.extend(differences),
+            Err(what) => violations.push(plain(what)),
+        }
+    }
     violations
+}
+
+/// Fresh clients look at what has several copies, each while it does not reach
+/// one of the data servers.
+fn read_without_each(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for server in 0..cluster.shared.plan.shape.data_servers {
+        let node = NodeName::Data(server);
+        cluster.cut_off_auditor(node, true);
+        let what = What::Note(format!("a client that does not reach data{server} reads"));
+        cluster.shared.record_at(cluster.sim.now(), what);
+        violations.extend(look(cluster, nemesis, read_mirrored));
+        cluster.cut_off_auditor(node, false);
+    }
+    violations
+}
+
+fn read_mirrored(shared: Rc<Shared>, config: ClientConfig) {
+    let clients = shared.plan.clients.len() as u8;
+    let mut worker = Worker::connect(shared.clone(), clients, &config, false);
+    for file in 0..shared.made.borrow().files.len() as u8 {
+        if shared.plan.shape.copies_of(file.into()) > 1
+            && worker.read(file, 0, shared.plan.cells(file)).is_none()
+        {
+            *shared.trouble.borrow_mut() = Some(format!("file {file} cannot be opened"));
+        }
+    }
+    worker.shut_down();
 }
 
 /// A fresh client looks at everything; all its calls succeed.
 fn audit_all(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {
-    let auditor = cluster.start_auditor(audit);
+    look(cluster, nemesis, audit)
+}
+
+fn look(
+    cluster: &mut Cluster,
+    nemesis: &mut Nemesis,
+    how: fn(Rc<Shared>, ClientConfig),
+) -> Vec<Violation> {
+    let auditor = cluster.start_auditor(how);
     let deadline = cluster.sim.now() + FINISH;
     while cluster.sim.is_running(auditor) && cluster.sim.now() < deadline {
         let next = cluster.sim.now() + Duration::from_millis(50);

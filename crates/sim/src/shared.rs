@@ -1,6 +1,7 @@
 //! What the processes of a run and its driver share, outside of the simulated
 //! machines: the history, and what the clients have still to do.
 
+use crate::copies::Held;
 use crate::history::{Call, History, Outcome, What};
 use crate::plan::{NodeName, Plan};
 use std::cell::{Cell, RefCell};
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_host::net::Signal;
 use weir_host::simulated;
-use weir_types::{FileLayout, Result};
+use weir_types::{FileId, FileLayout, Result};
 
 /// What was made before anything goes wrong.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +35,12 @@ pub(crate) struct Shared {
     pub ended: RefCell<Vec<(NodeName, Result<()>)>>,
     /// The next call of each client; beyond the last: done.
     pub next: RefCell<Vec<usize>>,
+    /// What the targets are good for, when somebody last looked.
+    pub states: RefCell<String>,
+    /// Layouts of files that were found at the end, besides those that were made.
+    pub found: RefCell<BTreeMap<FileId, FileLayout>>,
+    /// What the targets hold at the end.
+    pub held: RefCell<Held>,
     /// What stopped a helper process, if something did.
     pub trouble: RefCell<Option<String>>,
 }
@@ -49,6 +56,9 @@ impl Shared {
             signals: RefCell::default(),
             ended: RefCell::default(),
             next,
+            states: RefCell::default(),
+            found: RefCell::default(),
+            held: RefCell::default(),
             trouble: RefCell::default(),
         }
     }

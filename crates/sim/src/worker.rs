@@ -529,6 +529,9 @@ impl Worker {
         }
         self.call(Call::Fetch { id: found.id }, |_| {
             let (file, _) = self.client.open(&self.ctx, FileId(found.id), Rights::READ)?;
+            if self.shared.plan.shape.is_mirrored() {
+                self.shared.found.borrow_mut().insert(file.id(), file.layout());
+            }
             let seen = read_cells(&file, &self.ctx, 0, 0, PUBLISHED_CELLS)?;
             file.close(&self.ctx)?;
             Ok(Outcome::Cells(seen))

@@ -31,7 +31,7 @@ impl SimMachine {
 
 impl Machine for SimMachine {
     fn now(&self) -> Duration {
-        Duration::from_nanos(self.world.enter().look_at_clock())
+        Duration::from_nanos(self.world.enter().shown_by(self.node))
     }
 
     fn unix_now(&self) -> Duration {
@@ -41,7 +41,11 @@ impl Machine for SimMachine {
     }
 
     fn sleep(&self, time: Duration) {
-        self.pause(nanos(time), "time to pass");
+        let mut world = self.world.enter();
+        if !world.owes(nanos(time)) {
+            let deadline = world.deadline_here(time);
+            self.world.wait(world, Some(deadline), "time to pass");
+        }
     }
 
     fn spawn(&self, name: &str, body: Body) -> Result<Box<dyn Thread>> {
@@ -53,7 +57,7 @@ impl Machine for SimMachine {
         let mut world = self.world.enter();
         let thread = world.running();
         world.processes[self.process].parked.push_back((key, thread));
-        let deadline = timeout.map(|time| world.deadline(time));
+        let deadline = timeout.map(|time| world.deadline_here(time));
         let woken = self.world.wait(world, deadline, "a lock or a change under it");
         if !woken {
             let mut world = self.world.enter();

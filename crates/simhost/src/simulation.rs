@@ -7,7 +7,7 @@ use crate::network::socket::Closing;
 use crate::network::{Network, NodeId};
 use crate::options::{Options, nanos};
 use crate::slab::Id;
-use crate::threads::{ClockSkew, Exit, Node, Panic, Process, State};
+use crate::threads::{ClockSkew, Exit, Node, Pace, Panic, Process, State};
 use crate::world::{Next, Shared, World};
 use std::any::Any;
 use std::cell::RefCell;
@@ -78,7 +78,8 @@ impl Simulation {
         let id = world.nodes.len();
         let skewed_at = world.now;
         let skew = ClockSkew::default();
-        world.nodes.push(Node { name: name.to_owned(), skew, skewed_at, up: true });
+        let pace = Pace::default();
+        world.nodes.push(Node { name: name.to_owned(), skew, skewed_at, pace, up: true });
         world.network.add_name(name, id);
         self.disks.push(disk);
         NodeId(id)
@@ -95,6 +96,16 @@ impl Simulation {
         let now = world.now;
         let node = &mut world.nodes[node.0];
         (node.skew, node.skewed_at) = (skew, now);
+    }
+
+    /// How many millionths too fast (or slow) time passes on a node from now on:
+    /// on the clock for intervals, and for whoever begins to wait there for so
+    /// long. Disks and network are as before.
+    pub fn set_pace(&self, node: NodeId, ppm: i64) {
+        let mut world = self.world.enter();
+        let now = world.now;
+        let node = &mut world.nodes[node.0];
+        node.pace = node.pace.changed(now, ppm);
     }
 
     /// Starts a process whose main thread runs `main`; when that returns, the

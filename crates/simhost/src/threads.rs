@@ -20,12 +20,48 @@ pub struct ClockSkew {
     pub drift_ppm: i64,
 }
 
+/// How fast time passes on a node: on the clock for intervals, and for whoever
+/// waits there for so long.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace {
+    /// Millionths that it is too fast (or slow).
+    ppm: i64,
+    /// Since when, in virtual time.
+    since: u64,
+    /// What its clock showed then more (or less) than virtual time.
+    ahead: i128,
+}
+
+impl Pace {
+    /// What the clock shows at this virtual time.
+    fn shown(self, now: u64) -> u64 {
+        let drift = i128::from(now.saturating_sub(self.since)) * i128::from(self.ppm) / 1_000_000;
+        let shown = i128::from(now) + self.ahead + drift;
+        u64::try_from(shown.max(0)).unwrap_or(u64::MAX)
+    }
+
+    /// How much virtual time passes while so much does here.
+    fn virtual_time(self, time: u64) -> u64 {
+        if self.ppm == 0 {
+            return time;
+        }
+        let rate = (1_000_000 + i128::from(self.ppm)).max(1);
+        u64::try_from(i128::from(time) * 1_000_000 / rate).unwrap_or(u64::MAX)
+    }
+
+    /// From now on it is too fast by this.
+    pub(crate) fn changed(self, now: u64, ppm: i64) -> Self {
+        Self { ppm, since: now, ahead: i128::from(self.shown(now)) - i128::from(now) }
+    }
+}
+
 /// A machine of the simulation.
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) skew: ClockSkew,
     /// When the skew was set.
     pub(crate) skewed_at: u64,
+    pub(crate) pace: Pace,
     /// Powered on: answers to messages that nobody expects.
     pub(crate) up: bool,
 }
@@ -258,6 +294,19 @@ impl World {
             + i128::from(node.skew.offset_ms) * 1_000_000
             + drift;
         Duration::from_nanos(u64::try_from(shown.max(0)).unwrap_or(u64::MAX))
+    }
+
+    /// What the clock for intervals of a node shows.
+    pub(crate) fn shown_by(&mut self, node: usize) -> u64 {
+        let now = self.look_at_clock();
+        self.nodes.get(node).map_or(now, |node| node.pace.shown(now))
+    }
+
+    /// A deadline so far from now on the clock of the running thread's node.
+    pub(crate) fn deadline_here(&self, time: Duration) -> u64 {
+        let running = self.running.and_then(|id| self.threads.get(id));
+        let pace = running.map(|thread| self.nodes[self.processes[thread.process].node].pace);
+        self.now.saturating_add(pace.unwrap_or_default().virtual_time(nanos(time)))
     }
 
     /// A deadline so far from now.

@@ -240,3 +240,29 @@ fn the_last_lines_of_a_history_tell_who_ran_and_what_the_driver_did() {
     assert!(lines[3].contains("driver: kill 0"), "{lines:?}");
     assert!(lines[4].ends_with("the end"), "{lines:?}");
 }
+
+#[test]
+fn on_a_machine_that_is_too_fast_more_time_passes_and_waits_are_shorter() {
+    let mut sim = simulation(1);
+    let fast = sim.node("fast", SimDisk::new(1));
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    sim.run_for(SECOND);
+    sim.set_pace(fast, 250_000);
+    let slept = seen.clone();
+    sim.start(fast, "sleeper", move || {
+        let begun = weir_host::clock::since_boot();
+        thread::sleep(10 * SECOND);
+        slept.borrow_mut().push(weir_host::clock::since_boot() - begun);
+        // A wait that has begun stays as it is when the driver sets it right.
+        thread::sleep(10 * SECOND);
+        slept.borrow_mut().push(weir_host::clock::since_boot() - begun);
+    });
+    assert!(sim.run_until(20 * SECOND, |_| seen.borrow().len() == 1));
+    let elapsed = sim.now() - SECOND;
+    assert!(elapsed >= 8 * SECOND && elapsed < 8 * SECOND + 10 * MS, "{elapsed:?}");
+    sim.set_pace(fast, 0);
+    assert!(sim.run_until(30 * SECOND, |_| seen.borrow().len() == 2));
+    let seen = seen.borrow();
+    assert!(seen[0] >= 10 * SECOND && seen[0] < 10 * SECOND + 10 * MS, "{seen:?}");
+    assert!(seen[1] >= 18 * SECOND && seen[1] < 18 * SECOND + 10 * MS, "{seen:?}");
+}

@@ -83,6 +83,10 @@ impl Backing {
                 .sync_file_system("close")
                 .map_err(|e| self.site.failed_sync("sync the file system", e))?;
         }
+        if intents.is_pledged() {
+            tracing::warn!("{}: closed with changes under way, which it recovers", self.site);
+            return Ok(());
+        }
         intents.mark_clean()
     }
 }

@@ -177,6 +177,11 @@ impl Directories {
         self.site.os_error(format!("list objects/{name}"), errno)
     }
 
+    /// The target directory.
+    pub(crate) fn target(&self) -> &Directory {
+        &self.target
+    }
+
     pub(crate) fn site(&self) -> &Site {
         &self.site
     }

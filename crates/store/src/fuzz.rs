@@ -2,11 +2,12 @@
 //! Each takes bytes and returns those of what it understood.
 
 use crate::directories::parse_name;
+use crate::gaps::record;
 use crate::geometry::HEADER_BYTES;
 use crate::header::Header;
 use crate::intents::sector::{Body, Head, Record, SECTOR_RECORDS, Sector};
 use crate::superblock::{self, TargetIdentity};
-use weir_types::{Generation, ObjectId};
+use weir_types::{CopyIndex, Generation, ObjectId, TargetId};
 
 /// Reads the header of an object.
 pub fn object_header(bytes: &[u8; HEADER_BYTES]) -> Option<[u8; HEADER_BYTES]> {
@@ -25,12 +26,14 @@ pub fn superblock(bytes: &[u8; 512]) -> Option<[u8; 512]> {
 
 /// Reads a superblock.
 pub fn superblock_of_any_length(bytes: &[u8]) -> Option<[u8; 512]> {
-    superblock::from_disk(bytes).ok().map(|(identity, _)| superblock::to_disk(identity))
+    superblock::from_disk(bytes)
+        .ok()
+        .map(|block| superblock::to_disk(block.identity, block.gap_log))
 }
 
 /// Writes a superblock.
 pub fn superblock_bytes(identity: TargetIdentity) -> [u8; 512] {
-    superblock::to_disk(identity)
+    superblock::to_disk(identity, identity.server.0 % 2 == 1)
 }
 
 /// Reads a sector of the intent log.
@@ -57,6 +60,38 @@ pub fn intent_sector_bytes(
         Body::Records(ranges.map(|&(id, first, end)| Record::Range { id, first, end }).collect())
     };
     Sector { sequence, index, body }.to_disk()
+}
+
+/// Reads a sector of the gap log, wherever it says that it is.
+pub fn gap_sector(bytes: &[u8; 512], identity: TargetIdentity) -> Option<[u8; 512]> {
+    let index = u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
+    let records = record::understand(bytes, index as usize, identity).ok()?;
+    Some(if index == 0 { record::head(identity) } else { record::sector(index, &records) })
+}
+
+/// Writes a sector of the gap log: its head, or notes and clears of this object.
+pub fn gap_sector_bytes(
+    index: u32,
+    identity: TargetIdentity,
+    object: ObjectId,
+    ranges: &[(u64, u64)],
+) -> [u8; 512] {
+    if index == 0 {
+        return record::head(identity);
+    }
+    let (behind, copy) = (identity.target, CopyIndex(index as u8));
+    let note = |(i, &(start, len)): (usize, &(u64, u64))| {
+        let bytes = start / 2..(start / 2).saturating_add(len).max(start / 2 + 1);
+        match i % 4 {
+            0 => record::Record::Note { object, behind, copy, bytes },
+            1 => record::Record::Clear { object, behind: TargetId(start as u32), copy, bytes },
+            2 => record::Record::Lost { files: bytes },
+            _ => record::Record::Run { boot: u128::from(start) },
+        }
+    };
+    let records: Vec<_> =
+        ranges.iter().take(record::SECTOR_RECORDS).enumerate().map(note).collect();
+    record::sector(index, &records)
 }
 
 /// Reads the name of an object's file.

@@ -31,6 +31,17 @@ pub(crate) struct Writer {
     untidy: bool,
 }
 
+/// What an object's new length means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Resize {
+    /// It is set, once for each generation.
+    Set,
+    /// Shorter objects stay as they are.
+    Cut,
+    /// It is that of another copy.
+    Align,
+}
+
 /// The right to change an object, in the era that does not end before.
 pub(crate) struct Change<'a> {
     pub(crate) writer: WriteGuard<'a, Writer>,
@@ -89,6 +100,10 @@ impl Object {
         }))
     }
 
+    pub(crate) fn backing(&self) -> &Arc<Backing> {
+        &self.backing
+    }
+
     /// Which object it is.
     pub fn id(&self) -> ObjectId {
         self.id
@@ -118,7 +133,7 @@ impl Object {
     /// `generation` (and not 0) this truncation was done before: it is not
     /// repeated, because newer writes may have followed it.
     pub fn truncate(&self, len: u64, generation: Generation) -> Result<u64> {
-        self.resize(len, generation, true)
+        self.resize(len, generation, Resize::Set)
     }
 
     /// As [`Object::truncate`], but an object that is shorter stays so: what
@@ -126,7 +141,15 @@ impl Object {
     ///
     /// Errors: as [`Object::truncate`].
     pub fn cut(&self, len: u64, generation: Generation) -> Result<u64> {
-        self.resize(len, generation, false)
+        self.resize(len, generation, Resize::Cut)
+    }
+
+    /// Gives it length and fence of another copy, whatever its own length is, also
+    /// if it has that fence already.
+    ///
+    /// Errors: `Stale` if its fence is higher.
+    pub fn align(&self, len: u64, generation: Generation) -> Result<u64> {
+        self.resize(len, generation, Resize::Align)
     }
 
     /// Refuses writes with a lower generation from now on; its bytes and its
@@ -157,18 +180,18 @@ impl Object {
         Ok(())
     }
 
-    fn resize(&self, len: u64, generation: Generation, extend: bool) -> Result<u64> {
+    fn resize(&self, len: u64, generation: Generation, how: Resize) -> Result<u64> {
         if len > MAX_FILE_BYTES {
             return Err(self.error(ErrorKind::FileTooLarge, format!("truncate to {len}")));
         }
         let mut change = self.begin_change()?;
         match generation.cmp(&self.generation()) {
             Order::Less => return Err(self.stale(generation)),
-            Order::Equal if generation.0 > 0 => return Ok(self.len()),
+            Order::Equal if generation.0 > 0 && how != Resize::Align => return Ok(self.len()),
             _ => {}
         }
         let old_len = self.len();
-        let len = if extend { len } else { len.min(old_len) };
+        let len = if how == Resize::Cut { len.min(old_len) } else { len };
         if len < old_len {
             self.cover(&mut change, &[(len, old_len - len)])?;
         }

@@ -7,11 +7,12 @@
 
 use crate::blocks::{Slots, next_used, slots_behind_end, tidy};
 use crate::directories::Directories;
+use crate::gaps::Suspects;
 use crate::geometry::{BLOCK, HEADER_BYTES, Run, object_bytes, section_end};
 use crate::header::{BadHeader, Header};
 use crate::intents::Record;
 use crate::intents::area::Contents;
-use crate::intents::table::{GRANULE, window};
+use crate::intents::table::{GRANULE, files_of, window};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_host::fs::File;
@@ -42,18 +43,23 @@ pub struct RecoveryReport {
     pub findings: u64,
 }
 
-/// What is suspect of one object: ranges of bytes.
-type Suspects = Vec<(u64, u64)>;
+/// The marked bytes of one object.
+type Marked = Vec<(u64, u64)>;
 
 /// Recovers a target that was not closed. Nobody else uses it yet. Nothing of
-/// it is durable before the file system is synced.
-pub(crate) fn recover(directories: &Directories, contents: &Contents) -> Result<RecoveryReport> {
+/// it is durable before the file system is synced. Says what is suspect, if
+/// somebody wants to know.
+pub(crate) fn recover(
+    directories: &Directories,
+    contents: &Contents,
+    mut suspects: Option<&mut Suspects>,
+) -> Result<RecoveryReport> {
     let log_damaged = contents.damaged;
     let mut report = RecoveryReport { unclean: true, log_damaged, ..RecoveryReport::default() };
     if planted(Bug::SkipRecovery) {
         return Ok(report);
     }
-    let (mut marked, mut windows) = (BTreeMap::<ObjectId, Suspects>::new(), BTreeSet::new());
+    let (mut marked, mut windows) = (BTreeMap::<ObjectId, Marked>::new(), BTreeSet::new());
     for record in &contents.records {
         match *record {
             Record::Window(window) => {
@@ -65,46 +71,61 @@ pub(crate) fn recover(directories: &Directories, contents: &Contents) -> Result<
             }
         }
     }
+    if let Some(suspects) = &mut suspects {
+        suspects.young = windows.iter().copied().map(files_of).collect();
+        suspects.unknown = log_damaged;
+    }
+    let mut suspect = |id, young: bool, marked: &[(u64, u64)]| {
+        let Some(suspects) = &mut suspects else { return };
+        let whole = [(0, MAX_FILE_BYTES)];
+        let ranges = if young { &whole } else { marked };
+        suspects.objects.extend(ranges.iter().map(|&(start, end)| (id, start..end)));
+    };
     let era = contents.newest.map_or(u64::MAX, |newest| newest.era);
     if !windows.is_empty() {
         for hash in directories.hashes()?.0 {
             for id in directories.objects(hash)? {
                 if windows.contains(&window(id.file)) && !marked.contains_key(&id) {
-                    recover_object(directories, id, None, era, &mut report)?;
+                    let young = recover_object(directories, id, None, era, &mut report)?;
+                    suspect(id, young, &[]);
                 }
             }
         }
     }
-    for (id, suspects) in marked {
+    for (id, marked) in marked {
         // It may be young as well: made anew under its old name.
         let young = windows.contains(&window(id.file));
         let era = if young { era } else { u64::MAX };
-        recover_object(directories, id, Some(suspects), era, &mut report)?;
+        let young = recover_object(directories, id, Some(&marked), era, &mut report)?;
+        suspect(id, young, &marked);
     }
     Ok(report)
 }
 
 /// Recovers one object: what is marked of it, or all of it if it is young
 /// (born in `era` or later). What cannot be read is counted and left as it is.
+/// Returns whether it is young, or may be.
 fn recover_object(
     directories: &Directories,
     id: ObjectId,
-    marked: Option<Suspects>,
+    marked: Option<&[(u64, u64)]>,
     era: u64,
     report: &mut RecoveryReport,
-) -> Result<()> {
-    let Some((file, _)) = directories.open(id, false)? else { return Ok(()) };
+) -> Result<bool> {
+    let Some((file, _)) = directories.open(id, false)? else { return Ok(false) };
     let failed = |e| directories.site().os_error(format!("recover object {id}"), e);
-    match (Recovery { file: &file, id, era, report }).run(marked) {
+    // Until its header says otherwise.
+    let mut recovery = Recovery { file: &file, id, era, report, young: era < u64::MAX };
+    match recovery.run(marked) {
         Ok(()) => {}
         Err(Failed::Read(e)) => {
-            report.failed += 1;
+            recovery.report.failed += 1;
             tracing::error!("{}", failed(e));
         }
         // It is still marked, for the next time.
         Err(Failed::Write(e)) => return Err(failed(e)),
     }
-    Ok(())
+    Ok(recovery.young)
 }
 
 /// What of the disk does not work.
@@ -126,16 +147,18 @@ struct Recovery<'a> {
     id: ObjectId,
     era: u64,
     report: &'a mut RecoveryReport,
+    /// It is young, or may be.
+    young: bool,
 }
 
 impl Recovery<'_> {
-    fn run(&mut self, marked: Option<Suspects>) -> Result<(), Failed> {
+    fn run(&mut self, marked: Option<&[(u64, u64)]>) -> Result<(), Failed> {
         if self.file.size()? == 0 {
             return Ok(());
         }
         let mut bytes = [0; HEADER_BYTES];
         self.file.read_full(&mut bytes, 0)?;
-        let young = match Header::from_disk(&bytes) {
+        self.young = match Header::from_disk(&bytes) {
             Ok(header) if header.id == self.id => header.born >= self.era,
             // It never reached the disk, so the object was never synced.
             Err(BadHeader::Empty) if self.era < u64::MAX => {
@@ -149,7 +172,7 @@ impl Recovery<'_> {
             }
         };
         let suspects = match marked {
-            _ if young => vec![(0, MAX_FILE_BYTES)],
+            _ if self.young => &[(0, MAX_FILE_BYTES)],
             Some(suspects) => suspects,
             None => return Ok(()),
         };
@@ -158,7 +181,7 @@ impl Recovery<'_> {
             self.file.set_len(BLOCK).map_err(Failed::Write)?;
         }
         let len = object_bytes(self.file.size()?);
-        for (start, end) in suspects {
+        for &(start, end) in suspects {
             self.examine(start, end.min(len), len)?;
         }
         // Whether it can be read is known before anything is changed.

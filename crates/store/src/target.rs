@@ -2,15 +2,18 @@
 
 use crate::backing::Backing;
 use crate::directories::Directories;
+use crate::gaps::{Gaps, Suspects};
 use crate::intents::area::{self, Contents};
 use crate::intents::{Intents, read_bytes};
 use crate::listing::{self, Listing, Objects};
 use crate::object::Object;
 use crate::open_files::OpenFiles;
+use crate::piece::check_pieces;
+use crate::pledge::Pledge;
 use crate::recovery::{self, RecoveryReport};
 use crate::scrub::{self, ScrubCursor, ScrubStep};
 use crate::site::{Site, check_syncs, os_error};
-use crate::superblock::{self, SUPERBLOCK, TargetIdentity};
+use crate::superblock::{self, SUPERBLOCK, Superblock, TargetIdentity};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +27,10 @@ const LOCK: &str = "lock";
 /// The intent log.
 pub(crate) const INTENTS: &str = "intents";
 
+/// The gap log lets so much less of its history be than an area of the intent log
+/// holds.
+const GAPS_SHARE: usize = 4;
+
 /// How a target is served.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetOptions {
@@ -32,7 +39,8 @@ pub struct TargetOptions {
     pub max_open_objects: usize,
     /// Sectors of 512 bytes of the intent log that are filled before it is
     /// written anew, at most 2048. Fewer have it written anew more often and
-    /// everything synced when so many marks are needed at once: for tests.
+    /// everything synced when so many marks are needed at once: for tests. Of the
+    /// gap log, sectors of history are let be in proportion.
     pub max_log_sectors: usize,
 }
 
@@ -49,6 +57,7 @@ impl Default for TargetOptions {
 pub struct Target {
     identity: TargetIdentity,
     backing: Arc<Backing>,
+    gaps: Gaps,
     open_files: OpenFiles,
     recovery: RecoveryReport,
     _lock: Lock,
@@ -72,8 +81,8 @@ impl Target {
         let _lock = lock_directory(&root)?;
         match superblock::read(&root) {
             Err(e) if e.kind == ErrorKind::NotFound => {}
-            Ok((found, _)) => {
-                let what = format!("it is target {} already", found.target);
+            Ok(found) => {
+                let what = format!("it is target {} already", found.identity.target);
                 return Err(Error::new(ErrorKind::Exists, what));
             }
             Err(e) => return Err(e),
@@ -137,7 +146,7 @@ impl Target {
             _ => e.context(&context),
         })?;
         check_syncs(&root, dir).map_err(|e| e.context(&context))?;
-        let (identity, version) = read(&root)?;
+        let Superblock { identity, version, gap_log } = read(&root)?;
         let objects = root
             .open_directory(OBJECTS)
             .map_err(|e| os_error(e).context(format!("open `{OBJECTS}`")).context(&context))?;
@@ -146,10 +155,18 @@ impl Target {
         }
         let site = Arc::new(Site::new(identity.target, dir.to_path_buf(), root.clone()));
         let directories = Directories::new(site.clone(), root.clone(), objects);
-        let (intents, recovery) = bring_up(&site, identity, &root, &directories, options)?;
+        let gaps = Gaps::open(
+            site.clone(),
+            root.clone(),
+            identity,
+            gap_log,
+            options.max_log_sectors / GAPS_SHARE,
+        )?;
+        let (intents, recovery) = bring_up(&site, identity, &directories, &gaps, options)?;
         let mut target = Self {
             identity,
             backing: Arc::new(Backing::new(site, root, directories, intents)),
+            gaps,
             open_files: OpenFiles::new(options.max_open_objects),
             recovery,
             _lock: lock,
@@ -266,9 +283,36 @@ impl Target {
         })
     }
 
+    /// What copies lack: others of what is here, and those here.
+    pub fn gaps(&self) -> &Gaps {
+        &self.gaps
+    }
+
+    /// To be called before pieces `(offset, length)` of an object are changed on
+    /// several copies, this one among them (none stand for a change that touches
+    /// no bytes). When this returns it is durable that these pieces are suspect
+    /// if the target stops uncleanly, also if the change has not been begun
+    /// here: the next opening notes them as a gap of this target. That stays so
+    /// while the pledge lives, whatever is made durable meanwhile. The object is
+    /// made if there is none.
+    ///
+    /// Errors: `InvalidArgument` for pieces that are out of range, `Overloaded`
+    /// if very many changes are under way, and those of
+    /// [`Target::object_or_create`].
+    pub fn pledge(&self, object: ObjectId, pieces: &[(u64, u64)]) -> Result<Pledge> {
+        check_pieces(pieces)?;
+        self.gaps.keep()?;
+        self.object_or_create(object)?.pledge(pieces)
+    }
+
     /// Removes the object; no error if there is none. Durable after
     /// [`Target::sync_removals`].
     pub fn remove(&self, id: ObjectId) -> Result<()> {
+        self.unlink(id)?;
+        self.gaps.forget(id)
+    }
+
+    pub(crate) fn unlink(&self, id: ObjectId) -> Result<()> {
         self.backing.site.in_service()?;
         self.open_files.remove(id, || self.backing.directories.unlink(id))?;
         self.backing.note_change();
@@ -380,22 +424,29 @@ fn upgrade(root: &Directory, identity: TargetIdentity) -> Result<()> {
 fn bring_up(
     site: &Arc<Site>,
     identity: TargetIdentity,
-    root: &Directory,
     directories: &Directories,
+    gaps: &Gaps,
     options: TargetOptions,
 ) -> Result<(Option<Intents>, RecoveryReport)> {
+    let root = directories.target();
     let (file, contents) = read_log(site, identity, root)?;
     let mut report = RecoveryReport::default();
     let clean = contents.newest.is_some_and(|newest| newest.clean) && !contents.damaged;
     let Some(file) = file else {
         site.set_read_only();
+        if !clean {
+            gaps.distrust();
+        }
         return Ok((None, report));
     };
+    let mut suspects = Suspects::default();
     if !clean {
-        report = recovery::recover(directories, &contents)?;
+        report =
+            recovery::recover(directories, &contents, gaps.is_kept().then_some(&mut suspects))?;
         root.sync_file_system("recovery")
             .map_err(|e| site.failed_sync("sync after recovery", e))?;
     }
+    gaps.begin(suspects)?;
     // An object may have been born in the era that a checkpoint had begun and
     // not noted yet.
     let era = match contents.newest {

@@ -5,18 +5,21 @@
 mod crash;
 mod support;
 
-use crash::{Settings, search, setting};
+use crash::{Settings, mirror, search, setting};
 use weir_host::plant::{Bug, plant};
 
 /// Images that may be needed to find one.
 const MAX_IMAGES: u64 = 6_000;
 
-const BUGS: [Bug; 5] = [
+const BUGS: [Bug; 8] = [
     Bug::SkipIntentMark,
     Bug::SkipRecovery,
     Bug::ServeUnverified,
     Bug::SkipObjectSync,
     Bug::ForgetGeneration,
+    Bug::SkipGapNote,
+    Bug::ForgetPledge,
+    Bug::LoseGapLog,
 ];
 
 #[test]
@@ -32,6 +35,10 @@ fn every_planted_bug_is_found() {
         let found = match bug {
             // What is served wrong is served from a disk that rots.
             Bug::ServeUnverified => crash::search_rot(first, MAX_IMAGES),
+            Bug::SkipGapNote | Bug::ForgetPledge => {
+                mirror::search(first, MAX_IMAGES, &Settings::default())
+            }
+            Bug::LoseGapLog => mirror::search_damage(first, MAX_IMAGES),
             _ => search(first, MAX_IMAGES, &Settings::default()),
         };
         plant(None);

@@ -4,7 +4,7 @@
 mod crash;
 mod support;
 
-use crash::{Settings, history, search, setting, sites_of};
+use crash::{Settings, history, mirror, search, setting, sites_of};
 use std::collections::BTreeSet;
 
 /// Images that may be needed to notice.
@@ -30,4 +30,23 @@ fn leaving_out_any_sync_loses_something() {
         }
     }
     assert!(unnoticed.is_empty(), "nobody notices when these are left out: {unnoticed:?}");
+}
+
+#[test]
+fn leaving_out_any_sync_of_the_gap_log_is_noticed() {
+    let first = setting("WEIR_SEED").unwrap_or(1);
+    let mut sites = BTreeSet::new();
+    for seed in first..first + 20 {
+        sites.extend(mirror::sites_of(seed));
+    }
+    for site in ["gap-log", "gap-log-directory", "new-gap-log", "superblock"] {
+        assert!(sites.contains(site), "{site} is not among {sites:?}");
+        let settings = Settings { skip_site: Some(site.to_string()) };
+        match mirror::search(first, MAX_IMAGES, &settings) {
+            Some((images, seed, what)) => {
+                println!("{site}: noticed after {images} images (seed {seed}: {what})");
+            }
+            None => panic!("nobody notices when {site} is left out"),
+        }
+    }
 }

@@ -110,6 +110,7 @@ error_kinds! {
     Deadlock = 42, EDEADLK, Never, "waiting for the lock would never end";
     NoLocks = 43, ENOLCK, Never, "too many locks";
     WouldBlock = 44, EAGAIN, Never, "another process holds a lock";
+    NotCurrent = 45, EIO, Refresh, "this copy cannot be used now";
 }
 
 /// Linux error numbers, so that this crate needs no libc.

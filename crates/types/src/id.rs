@@ -72,6 +72,11 @@ newtype_id! {
     Rank(u32);
 }
 
+impl TargetId {
+    /// No target: in the place of a copy that a column does not have any more.
+    pub const NONE: TargetId = TargetId(u32::MAX);
+}
+
 impl FileId {
     /// The root directory.
     pub const ROOT: FileId = FileId(1);

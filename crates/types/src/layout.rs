@@ -2,7 +2,7 @@
 //! The maths is in `weir-layout`.
 
 use crate::codec::{Decode, DecodeError, Encode, Reader};
-use crate::id::{CopyIndex, Epoch, SegmentIndex, TargetId};
+use crate::id::{ColumnIndex, CopyIndex, Epoch, SegmentIndex, TargetId};
 use crate::limits::{MAX_COLUMNS, MAX_FILE_BYTES, MAX_STRIPE_UNIT_BYTES, MIN_STRIPE_UNIT_BYTES};
 
 /// How a segment survives failures.
@@ -25,13 +25,57 @@ pub enum SegmentState {
 }
 crate::codec_tag!(SegmentState { Open = 0, Sealed = 1 });
 
+/// Who writes the copies, and when a write is acknowledged (CEFT-PVFS).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Duplication {
+    /// The server of the primary hands writes on, and acknowledges them when all
+    /// copies have them.
+    #[default]
+    ServerSync,
+    /// It acknowledges them at once, and hands them on later.
+    ServerAsync,
+    /// The client writes to all copies and waits for all.
+    ClientSync,
+    /// The client writes to all copies and waits for one of each column.
+    ClientAsync,
+    /// `ServerSync` while a group has more servers than the file has writers, else
+    /// `ClientAsync`.
+    Hybrid,
+}
+crate::codec_tag!(Duplication {
+    ServerSync = 0,
+    ServerAsync = 1,
+    ClientSync = 2,
+    ClientAsync = 3,
+    Hybrid = 4,
+});
+
 /// One column: where its copies are, the primary first. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Column {
-    /// The target of each copy.
+    /// The target of each copy. A copy keeps its place, which names its object: where
+    /// one has gone there is [`TargetId::NONE`].
     pub targets: Vec<TargetId>,
 }
+
+impl Column {
+    /// The copies that there are, in order.
+    pub fn copies(&self) -> impl Iterator<Item = (CopyIndex, TargetId)> + '_ {
+        let all = self.targets.iter().enumerate().map(|(copy, t)| (CopyIndex(copy as u8), *t));
+        all.filter(|(_, target)| *target != TargetId::NONE)
+    }
+}
 crate::codec_struct!(Column { targets });
+
+/// A copy that is being made: it gets all writes, and is not read yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Filling {
+    /// Of which column.
+    pub column: ColumnIndex,
+    /// Which copy.
+    pub copy: CopyIndex,
+}
+crate::codec_struct!(Filling { column, copy });
 
 /// A contiguous byte range of a file with its own layout.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -53,9 +97,17 @@ pub struct Segment {
     pub state: SegmentState,
     /// Grows at each change of this segment's layout.
     pub epoch: Epoch,
+    /// Copies that are being made, sorted; at least one copy of each column is not
+    /// among them.
+    pub filling: Vec<Filling>,
 }
 
 impl Segment {
+    /// Whether a copy of a column is still being made.
+    pub fn is_filling(&self, column: ColumnIndex, copy: CopyIndex) -> bool {
+        self.filling.binary_search(&Filling { column, copy }).is_ok()
+    }
+
     /// The first byte after the segment.
     pub fn end(&self) -> u64 {
         self.len.map_or(MAX_FILE_BYTES, |len| self.start + len)
@@ -72,6 +124,9 @@ impl Segment {
     }
 }
 
+/// What stands in place of the scheme where copies are being made.
+const FILLING: u8 = 0x40;
+
 impl Encode for Segment {
     fn encode(&self, out: &mut Vec<u8>) {
         self.index.encode(out);
@@ -79,7 +134,11 @@ impl Encode for Segment {
         self.len.encode(out);
         self.stripe_unit_bytes.encode(out);
         self.columns.encode(out);
-        self.scheme.encode(out);
+        // Only where there are such copies: so segments from before are good.
+        match self.filling.is_empty() {
+            true => self.scheme.encode(out),
+            false => (FILLING, self.filling.clone()).encode(out),
+        }
         self.state.encode(out);
         self.epoch.encode(out);
     }
@@ -87,22 +146,40 @@ impl Encode for Segment {
 
 impl Decode for Segment {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let segment = Self {
-            index: Decode::decode(r)?,
-            start: Decode::decode(r)?,
-            len: Decode::decode(r)?,
-            stripe_unit_bytes: Decode::decode(r)?,
-            columns: Decode::decode(r)?,
-            scheme: Decode::decode(r)?,
-            state: Decode::decode(r)?,
-            epoch: Decode::decode(r)?,
+        let (index, start, len) = (Decode::decode(r)?, Decode::decode(r)?, Decode::decode(r)?);
+        let (stripe_unit_bytes, columns) = (Decode::decode(r)?, Decode::decode(r)?);
+        let mut filling: Vec<Filling> = Vec::new();
+        let scheme = match u8::decode(r)? {
+            FILLING => {
+                filling = Decode::decode(r)?;
+                if filling.is_empty() {
+                    return Err(DecodeError::BadValue);
+                }
+                Scheme::Copies
+            }
+            tag => Scheme::from_bytes(&[tag])?,
         };
+        let (state, epoch) = (Decode::decode(r)?, Decode::decode(r)?);
+        let segment =
+            Self { index, start, len, stripe_unit_bytes, columns, scheme, state, epoch, filling };
         let end = segment.start.checked_add(segment.len.unwrap_or(0));
         let fits = end.is_some_and(|end| end <= MAX_FILE_BYTES);
         let columns = segment.columns.len();
         let copies = segment.columns.first().map_or(0, |c| c.targets.len());
         let even = segment.columns.iter().all(|c| c.targets.len() == copies);
-        if !fits || columns > MAX_COLUMNS || copies == 0 || copies > 255 || !even {
+        let there = |f: &Filling| {
+            let target = segment.target(usize::from(f.column.0), f.copy);
+            target.is_some_and(|target| target != TargetId::NONE)
+        };
+        let sorted = segment.filling.is_sorted_by(|a, b| a < b);
+        // A column of which no copy is whole is none.
+        let is_whole = |column: usize| {
+            let mut there = segment.columns[column].copies();
+            there.any(|(copy, _)| !segment.is_filling(ColumnIndex(column as u16), copy))
+        };
+        let whole = columns > MAX_COLUMNS || (0..columns).all(is_whole);
+        let fillings = sorted && whole && segment.filling.iter().all(there);
+        if !fits || columns > MAX_COLUMNS || copies == 0 || copies > 255 || !even || !fillings {
             return Err(DecodeError::BadValue);
         }
         segment.stripe().check()?;
@@ -176,18 +253,49 @@ pub struct LayoutSpec {
     pub segment_bytes: u64,
     /// Fragments: the size of each, in order.
     pub fragment_bytes: Vec<u64>,
-    /// Copies of each column; 0: 1.
+    /// Copies of each column; 0: 1; at most 8.
     pub copies: u8,
+    /// How they are written.
+    pub duplication: Duplication,
 }
-crate::codec_struct!(LayoutSpec {
-    kind,
-    base,
-    count,
-    stripe_unit_bytes,
-    segment_bytes,
-    fragment_bytes,
-    copies
-});
+
+impl Encode for LayoutSpec {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.kind.encode(out);
+        self.base.encode(out);
+        self.count.encode(out);
+        self.stripe_unit_bytes.encode(out);
+        self.segment_bytes.encode(out);
+        self.fragment_bytes.encode(out);
+        // One byte for both, the protocol in its upper half: so records from before
+        // there were protocols are good.
+        (self.copies & COPIES | (self.duplication as u8) << 4).encode(out);
+    }
+}
+
+/// The bits of the last byte that are the number of copies.
+const COPIES: u8 = 0x0f;
+
+impl Decode for LayoutSpec {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (kind, base, count) = (Decode::decode(r)?, Decode::decode(r)?, Decode::decode(r)?);
+        let (stripe_unit_bytes, segment_bytes) = (Decode::decode(r)?, Decode::decode(r)?);
+        let fragment_bytes = Decode::decode(r)?;
+        let both = u8::decode(r)?;
+        let duplication = Duplication::from_bytes(&[both >> 4])?;
+        let copies = both & COPIES;
+        Ok(Self {
+            kind,
+            base,
+            count,
+            stripe_unit_bytes,
+            segment_bytes,
+            fragment_bytes,
+            copies,
+            duplication,
+        })
+    }
+}
 
 /// The layout of one file as a client uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,7 +307,9 @@ pub struct FileLayout {
     pub base: u32,
     /// Grows at each change of any segment.
     pub epoch: Epoch,
+    /// How copies are written.
+    pub duplication: Duplication,
     /// Sorted by start, without gaps or overlaps, from byte 0.
     pub segments: Vec<Segment>,
 }
-crate::codec_struct!(FileLayout { kind, base, epoch, segments });
+crate::codec_struct!(FileLayout { kind, base, epoch, duplication, segments });

@@ -5,7 +5,7 @@ use crate::key::Mac;
 use crate::message::{records, requests};
 use weir_layout::RegionList;
 use weir_types::codec::{Decode, DecodeError, Encode, Reader};
-use weir_types::{FsUsage, Generation, ObjectId, StripeMap, TargetId};
+use weir_types::{CopyIndex, Epoch, FsUsage, Generation, ObjectId, StripeMap, TargetId};
 
 /// How a read is to be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct ReadFlags {
 pub struct WriteFlags {
     /// Durable before the reply (O_DSYNC).
     pub sync: bool,
+    /// Acknowledge it before the other copies have it.
+    pub later: bool,
 }
 
 macro_rules! flags_codec {
@@ -45,7 +47,7 @@ macro_rules! flags_codec {
     };
 }
 flags_codec!(ReadFlags { locked = 1, unchecked = 2 });
-flags_codec!(WriteFlags { sync = 1 });
+flags_codec!(WriteFlags { sync = 1, later = 2 });
 
 /// What verification found wrong in a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,6 +77,20 @@ weir_types::codec_tag!(Damage {
     IntentLog = 6,
 });
 
+/// What was done about damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mended {
+    /// Nothing: there is no other copy of it.
+    No,
+    /// It was made good from another copy.
+    Done,
+    /// It is being made anew from another copy.
+    UnderWay,
+    /// There are other copies, and it could not be made good.
+    Failed,
+}
+weir_types::codec_tag!(Mended { No = 0, Done = 1, UnderWay = 2, Failed = 3 });
+
 records! {
     /// Names an object and shows the right to use it.
     Access {
@@ -88,6 +104,33 @@ records! {
         capability: Capability,
         /// The capability's code for this target.
         mac: Mac,
+        /// All copies of the column in the order of the layout, this one too;
+        /// none if there is only one.
+        copies: Vec<CopyAccess>,
+        /// Only between data servers: who has ordered the change.
+        relay: Option<Relay>,
+    }
+    /// A copy of a column.
+    CopyAccess {
+        /// The target that stores it.
+        target: TargetId,
+        /// The capability's code for it.
+        mac: Mac,
+        /// It is being made: it gets all changes, and is not read yet.
+        filling: bool,
+    }
+    /// A change that another server hands on.
+    Relay {
+        /// The copy that ordered it.
+        by: TargetId,
+        /// Copies that will not have it for now: whoever has it notes a gap for
+        /// each.
+        lacking: Vec<TargetId>,
+        /// It only brings this copy up to date: no other is concerned.
+        alone: bool,
+        /// What comes is current for certain: the copy that gets it lacks it no
+        /// more, whatever it has noted of itself.
+        vouched: bool,
     }
     /// Length of an object.
     ObjectLen {
@@ -170,6 +213,8 @@ records! {
         damage: Damage,
         /// In words.
         what: String,
+        /// What was done about it.
+        mended: Mended,
     }
     /// What a part of a verification led to.
     ScrubPage {
@@ -348,8 +393,51 @@ requests! {
         /// not read by another.
         pieces: Vec<CopyPiece>,
     }
+    /// Only between data servers: one notes that a copy lacks something. If that
+    /// copy is the one asked, it does not serve those bytes until it has got them
+    /// ([`Relay::alone`]).
+    NoteGapRequest(NoteGap) -> () {
+        /// Who notes it.
+        target: TargetId,
+        /// The object as the one asked has it, or would have it.
+        object: ObjectId,
+        /// Who lacks it.
+        behind: TargetId,
+        /// Which copy that is.
+        copy: CopyIndex,
+        /// First byte of the object.
+        start: u64,
+        /// The first byte after what is lacking.
+        end: u64,
+        /// The copy that lacks it has noted that itself.
+        told: bool,
+        /// The epoch that the one who tells acts under: who has an older map may take
+        /// it for void, and refuses it.
+        epoch: Epoch,
+    }
+    /// Only between data servers: gives a copy the length of the one that orders
+    /// changes, whatever it was, and its fence. One that does not exist is made,
+    /// unless it would be empty and without a fence.
+    AlignRequest(Align) -> ObjectLen {
+        /// Which object, and its fence.
+        access: Access,
+        /// Its length afterwards.
+        len: u64,
+    }
     /// Asks whether the server lives.
     PingRequest(Ping) -> () {}
     /// Asks for counters and state.
     StatusRequest(Status) -> ServerStatus {}
+    /// Only between data servers: some blocks of another copy have rotted, and the
+    /// one that orders changes is to replace them. It answers when that is done.
+    RepairRequest(Repair) -> () {
+        /// The copy that orders changes.
+        access: Access,
+        /// The one that has rotted.
+        copy: CopyIndex,
+        /// The first byte.
+        start: u64,
+        /// The first byte after them; at most [`weir_types::limits::MAX_REPAIR_BYTES`].
+        end: u64,
+    }
 }

@@ -13,16 +13,49 @@ pub enum TargetState {
     /// Its server serves what can still be read, and changes nothing: the disk
     /// has failed, is read-only, or could not be opened.
     OutOfService,
+    /// Back, and being brought up to date with what it missed: it takes writes,
+    /// and serves reads only of what has a single copy.
+    Syncing,
+    /// Online, and not heard of for a while: for people to see.
+    Suspect,
 }
-weir_types::codec_tag!(TargetState { Online = 0, Offline = 1, OutOfService = 2 });
+weir_types::codec_tag!(TargetState {
+    Online = 0,
+    Offline = 1,
+    OutOfService = 2,
+    Syncing = 3,
+    Suspect = 4,
+});
+
+impl TargetState {
+    /// Whether it serves everything.
+    pub fn is_online(self) -> bool {
+        matches!(self, TargetState::Online | TargetState::Suspect)
+    }
+}
 
 records! {
+    /// What a data server has to know of a target, its own or another's.
+    Standing {
+        /// The target.
+        target: TargetId,
+        /// What it is good for.
+        state: TargetState,
+        /// Online: the epoch at which it became so; else the one at which it
+        /// ceased to be.
+        since: Epoch,
+    }
     /// One target.
     TargetEntry {
         /// The target.
         target: TargetId,
         /// Whether it serves.
         state: TargetState,
+        /// Online: the epoch at which it became so; else the one at which it
+        /// ceased to be.
+        since: Epoch,
+        /// It gets nothing new, and what it has is moved away.
+        draining: bool,
         /// Its space when last heard of.
         usage: FsUsage,
     }

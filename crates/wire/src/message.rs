@@ -68,6 +68,12 @@ ops! {
     Fence = 0x10b, "fence";
     /// Copies bytes of one object to another, without the client.
     Copy = 0x10c, "copy";
+    /// Notes what another copy lacks, or this one (data servers).
+    NoteGap = 0x10d, "note_gap";
+    /// Gives a copy the length of another (data servers).
+    Align = 0x10e, "align";
+    /// Has what has rotted in a copy replaced by the one that orders (data servers).
+    Repair = 0x10f, "repair";
     /// The cluster map.
     GetMap = 0x200, "get_map";
     /// Tickets for data servers.
@@ -156,12 +162,24 @@ ops! {
     SetClient = 0x244, "set_client";
     /// A page of the clients that something is kept of (administrators).
     ListClients = 0x245, "list_clients";
+    /// A page of the targets, as people see them.
+    ListTargets = 0x248, "list_targets";
+    /// Says whether a target is being drained (administrators).
+    SetTarget = 0x249, "set_target";
+    /// Takes a target out of the cluster (administrators).
+    RemoveTarget = 0x24a, "remove_target";
+    /// Evens out the space that targets use.
+    Rebalance = 0x24c, "rebalance";
     /// A data server presents itself.
     Register = 0x300, "register";
     /// A data server lives; it learns what to remove.
     Heartbeat = 0x301, "heartbeat";
     /// Where another data server is, and a ticket to it.
     FindPeer = 0x302, "find_peer";
+    /// Where the copies of columns are.
+    FindCopies = 0x303, "find_copies";
+    /// A page of the copies that a target should have of some files.
+    ListCopies = 0x304, "list_copies";
 }
 
 /// A message that asks, with the message that answers.

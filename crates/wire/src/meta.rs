@@ -486,4 +486,12 @@ requests! {
         /// Those with greater numbers.
         after: ClientId,
     }
+    /// Copies are moved until all targets use about the same share of their space, or
+    /// no longer (administrators). It goes on when the answer is there.
+    RebalanceRequest(Rebalance) -> () {
+        /// How far a target may be from the mean, in percent of its space: 1 to 100.
+        within_percent: u8,
+        /// Ends it, if it is under way.
+        stop: bool,
+    }
 }

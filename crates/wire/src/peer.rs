@@ -1,9 +1,11 @@
 //! Messages between data servers and the metadata server.
 
-use crate::map::ServerEntry;
+use crate::capability::Capability;
+use crate::data::CopyAccess;
+use crate::map::{ServerEntry, Standing};
 use crate::message::{records, requests};
 use crate::ticket::SealedTicket;
-use weir_types::{Epoch, FsUsage, ObjectId, TargetId};
+use weir_types::{Epoch, FileId, FsUsage, Generation, ObjectId, TargetId};
 
 records! {
     /// What a target reports.
@@ -17,6 +19,43 @@ records! {
         /// Objects that were removed, or were not there, since they were named
         /// in [`HeartbeatReply::remove`].
         removed: Vec<ObjectId>,
+        /// Other targets that have missed something of what this one has, each
+        /// with the number of gaps noted for it. Itself is among them if there is
+        /// something that it does not serve until it has got it anew.
+        gaps: Vec<(TargetId, u64)>,
+        /// Copies that have been made as [`HeartbeatReply::fill`] told.
+        filled: Vec<Fill>,
+        /// Targets that should have taken changes of this one, and could not be
+        /// reached for too long.
+        unreachable: Vec<TargetId>,
+    }
+    /// A copy of a column that is to be made from what a target has.
+    Fill {
+        /// Where the column is whole: it orders changes.
+        from: TargetId,
+        /// The object to be made.
+        object: ObjectId,
+        /// Where.
+        to: TargetId,
+        /// Changes of before this generation do not reach the new copy: they are
+        /// fenced off first.
+        generation: Generation,
+    }
+    /// How the copies of a column are reached.
+    Copies {
+        /// All of them, in the order of the layout.
+        copies: Vec<CopyAccess>,
+        /// The file's generation.
+        generation: Generation,
+        /// The right to read and write them, for servers.
+        capability: Capability,
+    }
+    /// Some of the copies that a target should have.
+    CopyPage {
+        /// At most [`weir_types::limits::MAX_OBJECT_PAGE`], in order; maybe none.
+        objects: Vec<ObjectId>,
+        /// Where to go on; `None` at the end.
+        next: Option<ObjectId>,
     }
     /// Another data server.
     Peer {
@@ -30,8 +69,17 @@ records! {
     HeartbeatReply {
         /// The map's epoch.
         epoch: Epoch,
+        /// Every server acts under this epoch or a later one, or has no lease.
+        in_effect: Epoch,
+        /// All targets, if the server acts under an older epoch; else none.
+        standings: Vec<Standing>,
+        /// The server's lease to serve what has several copies, counted from
+        /// when it sent the request.
+        serve_ms: u32,
         /// Objects that no file uses any more.
         remove: Vec<(TargetId, ObjectId)>,
+        /// Copies to be made, until they are reported.
+        fill: Vec<Fill>,
         /// Report again after so long.
         interval_ms: u32,
     }
@@ -46,6 +94,9 @@ requests! {
         tcp: String,
         /// Path of its Unix socket; may be empty.
         unix: String,
+        /// Its process has just started, and has not been answered yet: it has
+        /// nothing under way, and no lease.
+        first: bool,
         /// Its targets.
         targets: Vec<TargetReport>,
     }
@@ -55,8 +106,28 @@ requests! {
         /// The target.
         target: TargetId,
     }
+    /// A data server asks where the copies of columns are; the copy of each object
+    /// plays no part. `None`: no file has the object any more.
+    FindCopiesRequest(FindCopies) -> Vec<Option<Copies>> {
+        /// At most [`weir_types::limits::MAX_FIND_COPIES`].
+        objects: Vec<ObjectId>,
+    }
+    /// A data server has lost what it knew of copies, and asks which it should
+    /// have: those of columns of which there are others.
+    ListCopiesRequest(ListCopies) -> CopyPage {
+        /// A target that it serves.
+        target: TargetId,
+        /// The first file.
+        start: FileId,
+        /// The file behind the last one.
+        end: FileId,
+        /// Those after this one, in the order of their names. It need not exist.
+        after: Option<ObjectId>,
+    }
     /// A data server lives.
     HeartbeatRequest(Heartbeat) -> HeartbeatReply {
+        /// The epoch that it acts under; 0: none yet.
+        acting: Epoch,
         /// Its targets.
         targets: Vec<TargetReport>,
     }

@@ -35,6 +35,7 @@ const SOURCES: &[&str] = &[
     include_str!("../src/lease.rs"),
     include_str!("../src/lock.rs"),
     include_str!("../src/peer.rs"),
+    include_str!("../src/targets.rs"),
 ];
 
 /// Written by hand into a message, so without `codec_struct!`.
@@ -173,7 +174,8 @@ fn every_limit_is_listed_with_its_value() {
         MAX_PIECES MAX_NAME_BYTES MAX_SYMLINK_BYTES MAX_XATTR_BYTES MAX_LINKS MAX_FILE_BYTES
         MIN_STRIPE_UNIT_BYTES MAX_STRIPE_UNIT_BYTES MAX_COLUMNS MAX_SEGMENTS SEGMENT_PAGE MAX_SLOTS
         MAX_IN_FLIGHT_PER_CONNECTION MAX_GROUPS MAX_WRITTEN_SEGMENTS MAX_OBJECT_PAGE
-        MAX_SCRUB_BYTES MAX_ALLOCATE_BYTES MAX_COPY_BYTES MAX_COPY_PIECES MAX_READDIR_ENTRIES
+        MAX_SCRUB_BYTES MAX_ALLOCATE_BYTES MAX_COPY_BYTES MAX_COPY_PIECES MAX_REPAIR_BYTES MAX_FIND_COPIES
+        MAX_READDIR_ENTRIES
     );
     let declared = include_str!("../../types/src/limits.rs").matches("\npub const ").count();
     assert_eq!((declared, rows.len()), (checked.len(), checked.len()));
@@ -252,6 +254,8 @@ fn the_examples_are_what_is_written() {
             generation: Generation(1),
             capability: capability(),
             mac,
+            copies: Vec::new(),
+            relay: None,
         },
         stripe: StripeMap { unit_bytes: 65_536, columns: 4 },
         flags: ReadFlags::default(),

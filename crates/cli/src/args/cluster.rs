@@ -51,6 +51,23 @@ pub struct Down {
     pub force: bool,
 }
 
+/// Even out the space that targets use, by moving copies
+#[derive(Args)]
+pub struct Rebalance {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// Until no target is further from the mean than so many percent of its space
+    #[arg(long, value_name = "PERCENT", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub within: u8,
+    /// End it
+    #[arg(long)]
+    pub stop: bool,
+    /// Wait until it has ended, and show how far it is
+    #[arg(long, conflicts_with = "stop")]
+    pub wait: bool,
+}
+
 /// Show servers, targets, space, and what is wrong
 #[derive(Args)]
 pub struct Status {

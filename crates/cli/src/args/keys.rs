@@ -1,6 +1,6 @@
 //! Keys of clients and servers, and targets made by hand.
 
-use super::ClusterChoice;
+use super::{ClientChoice, ClusterChoice};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -36,11 +36,45 @@ pub struct KeyServer {
     pub output: PathBuf,
 }
 
-/// Make targets
+/// Make targets, drain them, and take them out of the cluster
 #[derive(Subcommand)]
 pub enum Target {
     /// Make a directory a target
     Create(TargetCreate),
+    /// Put nothing new on a target, and move away what it has
+    Drain(TargetChoice),
+    /// Use a target again that was drained
+    Undrain(TargetChoice),
+    /// Take a target out of the cluster for good
+    Remove(TargetRemove),
+}
+
+#[derive(Args)]
+pub struct TargetChoice {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// Number of the target, as `weir targets` shows it
+    pub target: u32,
+}
+
+#[derive(Args)]
+pub struct TargetRemove {
+    #[command(flatten)]
+    pub choice: TargetChoice,
+    /// Though files have copies there, which are lost: `weir fsck` lists what is
+    /// lost with them
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Show the targets: their states, and what they lack
+#[derive(Args)]
+pub struct Targets {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

@@ -68,6 +68,21 @@ pub struct LayoutFlags {
     /// Fragments: the size of each, in order, as in 1M,2M,4M
     #[arg(long, value_parser = parse_size, value_delimiter = ',', value_name = "SIZE,...")]
     pub sizes: Vec<ByteSize>,
+    /// Copies of everything, each on a server of its own [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..), value_name = "N")]
+    pub copies: Option<u8>,
+    /// Who writes the copies, and when a write is acknowledged [default: server-sync]
+    #[arg(long, value_enum)]
+    pub duplication: Option<Protocol>,
+}
+
+/// Who writes the copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    /// The first copy's server; acknowledged when all copies have it
+    ServerSync,
+    /// The first copy's server; acknowledged before the other copies have it
+    ServerAsync,
 }
 
 /// Make an empty file with a layout of its own

@@ -57,7 +57,8 @@ fn look(fsck: &Fsck) -> Done<Report> {
     spool.check()?;
     let taken = snapshot::take(&admin, &mut spool, &progress)?;
     report.records = taken.records;
-    let bounds = Bounds { listed: report.listed.clone(), ids_end: taken.ids_end };
+    let (listed, ids_end, removed) = (report.listed.clone(), taken.ids_end, taken.removed);
+    let bounds = Bounds { listed, ids_end, removed };
     for problem in taken.problems {
         report.settle(&client, &admin, problem)?;
     }
@@ -104,18 +105,19 @@ fn list_targets(
                 "it is offline: what it holds was not looked at",
             )),
             // One that is out of service can still be read.
-            TargetState::Online | TargetState::OutOfService => {
-                list_target(admin, target, |objects, strays| {
-                    let (spool, report) = &mut *lock();
-                    report.objects += objects.len() as u64;
-                    objects.iter().for_each(|fact| spool.add(fact));
-                    for stray in strays {
-                        let what = format!("target {target}: {stray} is not the file of an object");
-                        report.keep(Problem::of_no_file(Kind::StrayFile, what));
-                    }
-                    progress.say(|| format!("listing: {} objects", report.objects));
-                })
-            }
+            TargetState::Online
+            | TargetState::Suspect
+            | TargetState::OutOfService
+            | TargetState::Syncing => list_target(admin, target, |objects, strays| {
+                let (spool, report) = &mut *lock();
+                report.objects += objects.len() as u64;
+                objects.iter().for_each(|fact| spool.add(fact));
+                for stray in strays {
+                    let what = format!("target {target}: {stray} is not the file of an object");
+                    report.keep(Problem::of_no_file(Kind::StrayFile, what));
+                }
+                progress.say(|| format!("listing: {} objects", report.objects));
+            }),
         };
         let (_, report) = &mut *lock();
         match result {

@@ -134,6 +134,7 @@ pub fn why_left(problem: &Problem) -> String {
         }
         Kind::Size => "the layout may be an old one: see where the metadata came from",
         Kind::MissingObject => "copy the file anew from where it came; other bytes of it are good",
+        Kind::LostColumn => "copy the file anew from where it came; other columns of it are good",
         Kind::MisplacedObject => "nobody reads it; it may be a column of a lost layout",
         Kind::DoomedObject => "stop the data server, and restore the metadata from a good copy",
         Kind::StrayFile => "nobody reads it; look at it and move it away",

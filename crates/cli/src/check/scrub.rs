@@ -18,7 +18,7 @@ use weir_client::Administrator;
 use weir_layout::segment_ranges;
 use weir_types::limits::MAX_SCRUB_BYTES;
 use weir_types::{Error, FileId, Segment, SegmentIndex, TargetId};
-use weir_wire::data::{Damage, ScrubCursor, ScrubFinding};
+use weir_wire::data::{Damage, Mended, ScrubCursor, ScrubFinding};
 use weir_wire::map::{ClusterMap, TargetState};
 
 /// Steps of the progress bar for each target: its hash directories.
@@ -35,7 +35,8 @@ struct Scrubbed {
     failure: Option<String>,
 }
 
-/// Runs `weir scrub`: exit code 1 if anything is wrong or was not verified.
+/// Runs `weir scrub`: exit code 1 if anything is wrong and was not made good from
+/// another copy, or was not verified.
 pub fn run(scrub: &Scrub) -> Done {
     let cluster = settings::cluster(&scrub.client)?;
     let client = connect(&cluster.credential()?, "scrub")?;
@@ -210,7 +211,8 @@ impl Report {
             None => true,
             Some(found) => found.as_ref().is_ok_and(|found| found.damage.is_empty()),
         };
-        metadata && self.targets.iter().all(|t| t.findings.is_empty() && t.failure.is_none())
+        let good = |t: &Scrubbed| t.failure.is_none() && t.findings.iter().all(is_mended);
+        metadata && self.targets.iter().all(good)
     }
 
     /// First and last byte of each range of the file that a finding concerns.
@@ -239,7 +241,13 @@ impl Report {
             [] => String::new(),
             ranges => format!(", bytes {}", ranges.join(", ")),
         };
-        format!("{file}{bytes}: {place}: object {object}: {}\n", finding.what)
+        let what = match finding.mended {
+            Mended::No => "",
+            Mended::Done => ": repaired from another copy",
+            Mended::UnderWay => ": it is made anew from another copy",
+            Mended::Failed => ": not repaired",
+        };
+        format!("{file}{bytes}: {place}: object {object}: {}{what}\n", finding.what)
     }
 
     fn text(&self) -> String {
@@ -265,6 +273,7 @@ impl Report {
     fn summary(&self) -> String {
         let sum = |of: fn(&Scrubbed) -> u64| self.targets.iter().map(of).sum::<u64>();
         let wrong = sum(|t| t.findings.len() as u64);
+        let mended = sum(|t| t.findings.iter().filter(|f| is_mended(f)).count() as u64);
         let mut text = format!(
             "{} objects, {} on {} targets",
             sum(|t| t.objects),
@@ -280,10 +289,11 @@ impl Report {
             + usize::from(matches!(self.metadata, Some(Err(_))));
         text += &match (wrong + in_metadata, failures) {
             (0, 0) => ": all as it was written\n".to_owned(),
-            (wrong, 0) => format!(": {wrong} findings\n"),
-            (wrong, failures) => {
-                format!(": {wrong} findings, and {failures} not verified to the end\n")
-            }
+            (wrong, 0) => format!(": {wrong} findings, {mended} of them repaired\n"),
+            (wrong, failures) => format!(
+                ": {wrong} findings, {mended} of them repaired, and {failures} not verified to \
+                 the end\n"
+            ),
         };
         text
     }
@@ -299,6 +309,7 @@ impl Report {
                     "objects": t.objects,
                     "bytes": t.bytes,
                     "findings": t.findings.len(),
+                    "repaired": t.findings.iter().filter(|f| is_mended(f)).count(),
                     "failure": t.failure,
                 })
             })
@@ -320,6 +331,7 @@ impl Report {
                     "file": f.object.map(|object| object.file.0),
                     "path": f.object.and_then(|object| self.paths.path(object.file)),
                     "bytes": self.file_ranges(f),
+                    "repair": mended_name(f.mended),
                 })
             })
             .collect();
@@ -333,6 +345,20 @@ impl Report {
             }),
         });
         json!({ "targets": targets, "metadata": metadata, "findings": findings })
+    }
+}
+
+/// Whether another copy has made it good, or does so.
+fn is_mended(finding: &ScrubFinding) -> bool {
+    matches!(finding.mended, Mended::Done | Mended::UnderWay)
+}
+
+fn mended_name(mended: Mended) -> &'static str {
+    match mended {
+        Mended::No => "none",
+        Mended::Done => "done",
+        Mended::UnderWay => "under-way",
+        Mended::Failed => "failed",
     }
 }
 

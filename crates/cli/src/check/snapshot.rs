@@ -9,7 +9,7 @@ use weir_client::Administrator;
 use weir_metaserver::audit::{Fact, Problem, SnapshotReader};
 use weir_metaserver::schema::Body;
 use weir_types::codec::Bytes;
-use weir_types::{FileId, Segment, SegmentIndex};
+use weir_types::{FileId, Segment, SegmentIndex, TargetId};
 
 /// Directories below one another that are followed to name a file.
 const MAX_DEPTH: usize = 1024;
@@ -20,6 +20,8 @@ pub struct Taken {
     pub records: u64,
     /// The first id that was never reserved.
     pub ids_end: u64,
+    /// Targets that were removed from the cluster.
+    pub removed: BTreeSet<TargetId>,
     /// What is wrong with single records, or with it as a whole.
     pub problems: Vec<Problem>,
 }
@@ -36,9 +38,10 @@ pub fn take(admin: &Administrator, spool: &mut Spool, progress: &Progress) -> Do
         }
     }
     let (records, ids_end) = (reader.records(), reader.ids_end());
+    let removed = reader.removed().clone();
     let problems = reader.finish(&mut add);
     spool.check()?;
-    Ok(Taken { records, ids_end, problems })
+    Ok(Taken { records, ids_end, removed, problems })
 }
 
 /// Paths of files, as far as they have one.

@@ -4,8 +4,10 @@ use crate::args::Status;
 use crate::cluster::daemon::{META, data_name};
 use crate::cluster::life::{self, Life};
 use crate::cluster::mounting::{MountFiles, mounts_of};
+use crate::cluster::moving::Moving;
 use crate::cluster::process::Process;
 use crate::cluster::state::StateDir;
+use crate::cluster::targets;
 use crate::failure::{Done, Failure};
 use crate::files::remote::connect;
 use crate::layouts::df::{percent, state_name, used};
@@ -15,7 +17,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use weir_client::Client;
 use weir_wire::data::ServerStatus;
-use weir_wire::map::{ClusterMap, TargetState};
+use weir_wire::map::ClusterMap;
 
 /// The longest to wait for a server's status.
 const STATUS_TIMEOUT_MS: u64 = 3_000;
@@ -154,12 +156,6 @@ impl Picture {
     fn ask_data_servers(&mut self, client: &Client, map: ClusterMap) {
         for server in &map.servers {
             let name = data_name(server.server.0);
-            for target in server.targets.iter().filter(|t| t.state == TargetState::Offline) {
-                self.trouble.push(format!(
-                    "target {} is offline: {name} on {} ({}) has not been heard of",
-                    target.target, server.host, server.tcp
-                ));
-            }
             let Some(first) = server.targets.first() else { continue };
             match client.data_status(first.target, STATUS_TIMEOUT_MS) {
                 Ok(status) => {
@@ -175,6 +171,10 @@ impl Picture {
                 }
                 Err(e) => self.trouble.push(format!("{name}: {e}")),
             }
+        }
+        match client.targets() {
+            Ok(views) => self.trouble.extend(views.iter().filter_map(targets::trouble_of)),
+            Err(e) => self.trouble.push(format!("metadata server: {e}")),
         }
         self.map = Some(map);
     }
@@ -203,6 +203,7 @@ impl Picture {
             text += &format!("\n{}", table.render());
         }
         text += &self.targets_text();
+        text += &Moving::of(&self.servers).map(|moving| moving.text()).unwrap_or_default();
         for mount in &self.mounts {
             let MountState { mountpoint, pid, log } = mount;
             let by = pid.map(|pid| format!(" by process {pid}")).unwrap_or_default();
@@ -309,6 +310,7 @@ impl Picture {
             "targets": targets,
             "mounts": self.mounts.iter().map(|m| &m.mountpoint).collect::<Vec<_>>(),
             "mount_daemons": self.mounts,
+            "copies": Moving::of(&self.servers).map(|moving| moving.json()),
             "trouble": self.trouble,
         })
     }

@@ -68,8 +68,10 @@ pub fn percent(usage: &FsUsage) -> String {
 /// The state of a target in a word.
 pub fn state_name(state: TargetState) -> &'static str {
     match state {
+        TargetState::Suspect => "suspect",
         TargetState::Online => "online",
         TargetState::Offline => "offline",
         TargetState::OutOfService => "out of service",
+        TargetState::Syncing => "syncing",
     }
 }

@@ -2,16 +2,16 @@
 
 use crate::args::Layout;
 use crate::failure::{Done, Failures};
-use crate::layouts::spec::{describe, family_name, text};
+use crate::layouts::spec::{describe, duplication_name, family_name, text};
 use crate::layouts::whereabouts::{Finder, Found};
 use crate::output::{Table, human_size, print, print_json};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use weir_client::core::plan::objects;
-use weir_types::{ErrorKind, FileKind, FileLayout, LayoutKind, ObjectId, TargetId};
+use weir_types::{ErrorKind, FileKind, FileLayout, LayoutKind, ObjectId, Segment, TargetId};
 use weir_wire::Rights;
-use weir_wire::map::ClusterMap;
+use weir_wire::map::{ClusterMap, TargetState};
 
 /// The longest to wait for a server that says where its directories are.
 const STATUS_TIMEOUT_MS: u64 = 2_000;
@@ -88,8 +88,39 @@ impl Places {
         }
     }
 
+    fn state(&self, target: TargetId) -> Option<TargetState> {
+        let mut all = self.map.targets();
+        all.find(|(_, entry)| entry.target == target).map(|(_, entry)| entry.state)
+    }
+
     fn directory(&self, target: TargetId) -> &str {
         self.directories.get(&target).map_or("?", String::as_str)
+    }
+}
+
+/// The copies of each column of a file.
+fn copies_of(layout: &FileLayout) -> usize {
+    let columns = layout.segments.iter().filter_map(|segment| segment.columns.first());
+    columns.map(|column| column.copies().count()).max().unwrap_or(1)
+}
+
+/// What a copy is good for now.
+fn state_of(
+    segment: Option<&Segment>,
+    object: &ObjectId,
+    target: TargetId,
+    places: &Places,
+) -> &'static str {
+    if segment.is_some_and(|segment| segment.is_filling(object.column, object.copy)) {
+        return "filling";
+    }
+    match places.state(target) {
+        None => "gone",
+        Some(TargetState::Online) => "online",
+        Some(TargetState::Offline) => "offline",
+        Some(TargetState::OutOfService) => "out of service",
+        Some(TargetState::Syncing) => "syncing",
+        Some(TargetState::Suspect) => "suspect",
     }
 }
 
@@ -106,6 +137,10 @@ fn text_of(
         let unit = human_size(u64::from(segment.stripe_unit_bytes));
         let _ = write!(out, ", base {}, count {}, unit {unit}", layout.base, segment.columns.len());
     }
+    let copies = copies_of(layout);
+    if copies > 1 {
+        let _ = write!(out, ", {copies} copies, {}", duplication_name(layout.duplication));
+    }
     let _ = writeln!(out, ", {} segment(s), epoch {}", layout.segments.len(), layout.epoch);
     let titles = [
         "SEGMENT",
@@ -113,6 +148,7 @@ fn text_of(
         ">LENGTH",
         ">COLUMN",
         ">COPY",
+        "STATE",
         ">TARGET",
         ">BYTES",
         "SERVER",
@@ -128,6 +164,7 @@ fn text_of(
             length,
             object.column.to_string(),
             object.copy.to_string(),
+            state_of(segment, object, *target, places).to_owned(),
             target.to_string(),
             bytes.to_string(),
             places.server(*target),
@@ -157,6 +194,7 @@ fn value_of(
                         "object": object.to_string(),
                         "column": object.column.0,
                         "copy": object.copy.0,
+                        "state": state_of(Some(segment), object, *target, places),
                         "target": target.0,
                         "bytes": bytes,
                         "server": server.map(|s| s.server.0),
@@ -184,6 +222,8 @@ fn value_of(
         "base": layout.base,
         "count": layout.segments.first().map(|s| s.columns.len()),
         "stripe_unit_bytes": layout.segments.first().map(|s| s.stripe_unit_bytes),
+        "copies": copies_of(layout),
+        "duplication": duplication_name(layout.duplication),
         "epoch": layout.epoch.0,
         "segments": segments,
     })

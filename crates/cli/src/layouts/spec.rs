@@ -1,19 +1,21 @@
 //! A layout as flags, as text and as JSON.
 
-use crate::args::{Family, LayoutFlags};
+use crate::args::{Family, LayoutFlags, Protocol};
 use crate::failure::{Done, Failure};
 use crate::output::human_size;
 use serde_json::{Value, json};
-use weir_types::{LayoutKind, LayoutSpec};
+use weir_types::{Duplication, LayoutKind, LayoutSpec};
 
 /// What the flags ask for; nothing if there are none.
 pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
-    let LayoutFlags { layout, unit, count, base, chunk, sizes } = flags;
+    let LayoutFlags { layout, unit, count, base, chunk, sizes, copies, duplication } = flags;
     let given = layout.is_some()
         || unit.is_some()
         || count.is_some()
         || base.is_some()
         || chunk.is_some()
+        || copies.is_some()
+        || duplication.is_some()
         || !sizes.is_empty();
     if !given {
         return Ok(None);
@@ -40,6 +42,14 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
     if base.is_some() && kind == LayoutKind::Chunked {
         return misfit("--base", "striped and fragments");
     }
+    let copies = copies.unwrap_or(0);
+    if duplication.is_some() && copies < 2 {
+        return Err(Failure::new("--duplication is for files with several copies: add --copies 2"));
+    }
+    let duplication = match duplication {
+        None | Some(Protocol::ServerSync) => Duplication::ServerSync,
+        Some(Protocol::ServerAsync) => Duplication::ServerAsync,
+    };
     let unit = unit.map_or(0, |size| size.0);
     let spec = LayoutSpec {
         kind,
@@ -49,7 +59,8 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
             .map_err(|_| Failure::new("--unit: too large: at most 1G"))?,
         segment_bytes: chunk.map_or(0, |size| size.0),
         fragment_bytes: sizes.iter().map(|size| size.0).collect(),
-        copies: 0,
+        copies,
+        duplication,
     };
     weir_layout::check_spec(&spec)?;
     Ok(Some(spec))
@@ -61,6 +72,17 @@ pub fn family_name(kind: LayoutKind) -> &'static str {
         LayoutKind::Striped => "striped",
         LayoutKind::Fragments => "fragments",
         LayoutKind::Chunked => "chunked",
+    }
+}
+
+/// The name of a protocol of duplication.
+pub fn duplication_name(duplication: Duplication) -> &'static str {
+    match duplication {
+        Duplication::ServerSync => "server-sync",
+        Duplication::ServerAsync => "server-async",
+        Duplication::ClientSync => "client-sync",
+        Duplication::ClientAsync => "client-async",
+        Duplication::Hybrid => "hybrid",
     }
 }
 
@@ -89,6 +111,9 @@ pub fn text(spec: &LayoutSpec) -> String {
             words.push(format!("fragments of {}", sizes.join(",")));
         }
     }
+    if spec.copies > 1 {
+        words.push(format!("{} copies, {}", spec.copies, duplication_name(spec.duplication)));
+    }
     words.join(", ")
 }
 
@@ -101,6 +126,8 @@ pub fn describe(spec: &LayoutSpec) -> Value {
         "stripe_unit_bytes": spec.stripe_unit_bytes,
         "segment_bytes": spec.segment_bytes,
         "fragment_bytes": spec.fragment_bytes,
+        "copies": spec.copies,
+        "duplication": duplication_name(spec.duplication),
     })
 }
 
@@ -117,6 +144,12 @@ mod tests {
         assert_eq!((spec.kind, spec.stripe_unit_bytes), (LayoutKind::Striped, 8192));
         assert_eq!(text(&spec), "striped, on all targets, unit 8.0K");
 
+        let duplication = Some(Protocol::ServerAsync);
+        let flags = LayoutFlags { copies: Some(2), duplication, ..LayoutFlags::default() };
+        let spec = from_flags(&flags).unwrap().unwrap();
+        assert_eq!((spec.copies, spec.duplication), (2, Duplication::ServerAsync));
+        assert_eq!(text(&spec), "striped, on all targets, unit 64K, 2 copies, server-async");
+
         let sizes = vec![ByteSize(1 << 20), ByteSize(2 << 20)];
         let flags = LayoutFlags { sizes, ..LayoutFlags::default() };
         assert_eq!(from_flags(&flags).unwrap().unwrap().kind, LayoutKind::Fragments);
@@ -130,5 +163,10 @@ mod tests {
         assert!(from_flags(&flags).unwrap_err().message.contains("--unit"));
         let odd = LayoutFlags { unit: Some(ByteSize(1000)), ..LayoutFlags::default() };
         assert!(from_flags(&odd).is_err(), "a unit that is no multiple of 4 KiB");
+        let many = LayoutFlags { copies: Some(9), ..LayoutFlags::default() };
+        assert!(from_flags(&many).unwrap_err().message.contains("9 copies"));
+        let duplication = Some(Protocol::ServerSync);
+        let one = LayoutFlags { duplication, ..LayoutFlags::default() };
+        assert!(from_flags(&one).unwrap_err().message.contains("--copies"));
     }
 }

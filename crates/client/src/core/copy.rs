@@ -2,11 +2,12 @@
 //! that lie within one unit on both sides go from one object to another, and all
 //! that goes between the same two objects goes together.
 
+use super::plan::Place;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use weir_layout::{locate, segment_at};
 use weir_types::limits::{BLOCK_BYTES, MAX_COPY_BYTES, MAX_COPY_PIECES};
-use weir_types::{CopyIndex, Error, ErrorKind, FileId, FileLayout, ObjectId, Result, TargetId};
+use weir_types::{Error, ErrorKind, FileId, FileLayout, Result};
 use weir_wire::data::CopyPiece;
 
 /// The most bytes of one call: it ends in time, and holds its leases no longer.
@@ -16,9 +17,9 @@ pub const MAX_COPY_CALL_BYTES: u64 = 128 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyPart {
     /// What is read.
-    pub from: (ObjectId, TargetId),
+    pub from: Place,
     /// What is written.
-    pub to: (ObjectId, TargetId),
+    pub to: Place,
     /// Where the segment that is written begins in its file.
     pub segment_start: u64,
     /// Which bytes: within the limits of a request.
@@ -26,9 +27,8 @@ pub struct CopyPart {
 }
 
 /// Bytes of a file that lie in one object, one after another.
-struct Place {
-    object: ObjectId,
-    target: TargetId,
+struct Stretch {
+    place: Place,
     segment_start: u64,
     /// Of the object.
     offset: u64,
@@ -36,7 +36,7 @@ struct Place {
 }
 
 /// Where the bytes from `offset` on are, as far as they are in one place.
-fn place(file: FileId, layout: &FileLayout, offset: u64) -> Result<Place> {
+fn place(file: FileId, layout: &FileLayout, offset: u64) -> Result<Stretch> {
     let lacks = || {
         let what = format!("file {file}: the layout does not cover byte {offset}");
         Error::new(ErrorKind::Stale, what)
@@ -44,13 +44,11 @@ fn place(file: FileId, layout: &FileLayout, offset: u64) -> Result<Place> {
     let segment = &layout.segments[segment_at(layout, offset).ok_or_else(lacks)?];
     let stripe = segment.stripe();
     let found = locate(stripe, offset - segment.start);
-    let copy = CopyIndex(0);
-    let target = segment.target(usize::from(found.column.0), copy).ok_or_else(lacks)?;
+    let place = Place::of(file, segment, found.column).ok_or_else(lacks)?;
     let unit = u64::from(stripe.unit_bytes);
     let in_unit = if stripe.columns == 1 { u64::MAX } else { unit - found.object_offset % unit };
-    Ok(Place {
-        object: ObjectId { file, segment: segment.index, column: found.column, copy },
-        target,
+    Ok(Stretch {
+        place,
         segment_start: segment.start,
         offset: found.object_offset,
         len: in_unit.min(segment.end() - offset),
@@ -74,8 +72,8 @@ pub fn plan_copy(
         let source = place(from, from_layout, at)?;
         let dest = place(to, to_layout, to_offset + (at - range.start))?;
         let len = source.len.min(dest.len).min(range.end - at);
-        let (source_of, dest_of) = ((source.object, source.target), (dest.object, dest.target));
-        let parts = pairs.entry((source_of, dest_of)).or_default();
+        let (source_of, dest_of) = (source.place, dest.place);
+        let parts = pairs.entry((source_of.object, dest_of.object)).or_default();
         let fresh = || CopyPart {
             from: source_of,
             to: dest_of,
@@ -131,7 +129,9 @@ fn whole_blocks(to: u64, room: u64, len: u64) -> u64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use weir_types::{Column, Epoch, LayoutKind, Scheme, Segment, SegmentIndex, SegmentState};
+    use weir_types::{
+        Column, Epoch, LayoutKind, Scheme, Segment, SegmentIndex, SegmentState, TargetId,
+    };
 
     fn layout(units: &[(u64, u32, u16)]) -> FileLayout {
         let mut start = 0;
@@ -143,6 +143,7 @@ mod tests {
                 len: Some(len),
                 stripe_unit_bytes: unit,
                 columns: (0..columns).map(column).collect(),
+                filling: Vec::new(),
                 scheme: Scheme::Copies,
                 state: SegmentState::Open,
                 epoch: Epoch(1),
@@ -151,7 +152,13 @@ mod tests {
             segment
         });
         let segments = segments.collect();
-        FileLayout { kind: LayoutKind::Chunked, base: 0, epoch: Epoch(1), segments }
+        FileLayout {
+            kind: LayoutKind::Chunked,
+            base: 0,
+            epoch: Epoch(1),
+            duplication: weir_types::Duplication::default(),
+            segments,
+        }
     }
 
     #[test]
@@ -161,7 +168,7 @@ mod tests {
         assert_eq!(parts.len(), 4);
         for part in parts {
             assert_eq!(part.pieces, [CopyPiece { from: 0, to: 0, len: 2 << 20 }]);
-            assert_eq!(part.from.0.column, part.to.0.column);
+            assert_eq!(part.from.object.column, part.to.object.column);
         }
     }
 
@@ -170,7 +177,7 @@ mod tests {
         let (one, two) = (layout(&[(1 << 40, 65_536, 1)]), layout(&[(1 << 40, 65_536, 2)]));
         let parts =
             plan_copy((FileId(1), &one), 100..(32 << 20) + 100, (FileId(2), &two), 7).unwrap();
-        let order: Vec<_> = parts.iter().map(|part| part.to.1.0).collect();
+        let order: Vec<_> = parts.iter().map(|part| part.to.target.0).collect();
         assert_eq!(order[..6], [1, 2, 1, 2, 1, 2]);
         let beyond =
             plan_copy((FileId(1), &one), (1 << 40) - 1..(1 << 40) + 1, (FileId(2), &two), 0);
@@ -197,16 +204,16 @@ mod tests {
                 prop_assert!(part.pieces.len() <= MAX_COPY_PIECES && !part.pieces.is_empty());
                 prop_assert!(part.pieces.iter().map(|p| p.len).sum::<u64>() <= MAX_COPY_BYTES);
                 for piece in &part.pieces {
-                    seen.insert((part.to.0, piece.to), (part.from.0, piece.from, piece.len));
+                    seen.insert((part.to.object, piece.to), (part.from.object, piece.from, piece.len));
                 }
             }
             for n in (0..len).step_by(997).chain([len - 1]) {
                 let source = place(FileId(1), &one, start + n).unwrap();
                 let dest = place(FileId(2), &two, to + n).unwrap();
-                let found = seen.range(..=(dest.object, dest.offset)).next_back();
+                let found = seen.range(..=(dest.place.object, dest.offset)).next_back();
                 let ((object, at), (from, from_at, piece_len)) = found.unwrap();
-                prop_assert!(*object == dest.object && dest.offset < at + piece_len);
-                prop_assert_eq!((*from, from_at + (dest.offset - at)), (source.object, source.offset));
+                prop_assert!(*object == dest.place.object && dest.offset < at + piece_len);
+                prop_assert_eq!((*from, from_at + (dest.offset - at)), (source.place.object, source.offset));
             }
             let total: u64 = seen.values().map(|(.., len)| len).sum();
             prop_assert_eq!(total, len);

@@ -1,8 +1,10 @@
 //! The decisions of the client, without I/O or clocks: what to ask of whom,
 //! what to do about each answer, what to fetch ahead, what may be kept.
 
+pub mod copies;
 pub mod copy;
 pub mod departed;
+pub mod durable;
 pub mod gather;
 pub mod held;
 pub mod kept;

@@ -4,8 +4,8 @@
 use weir_layout::{Region, RegionList, columns_touched, segment_at, segment_ranges, split};
 use weir_types::limits::{BLOCK_BYTES, MAX_PAYLOAD_BYTES};
 use weir_types::{
-    ColumnIndex, CopyIndex, Error, ErrorKind, FileId, FileLayout, ObjectId, Result, StripeMap,
-    TargetId,
+    ColumnIndex, CopyIndex, Error, ErrorKind, FileId, FileLayout, ObjectId, Result, Segment,
+    StripeMap, TargetId,
 };
 
 /// The most bytes of one call: longer ones are made of several.
@@ -24,15 +24,40 @@ pub struct Chunk {
     pub buffer_offset: u64,
 }
 
+/// Where a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The object to ask for: its file, segment and column stay, its copy is chosen
+    /// whenever the request is sent.
+    pub object: ObjectId,
+    /// The target that has it.
+    pub target: TargetId,
+    /// Whether the column had several copies when this was last looked up.
+    pub mirrored: bool,
+}
+
+impl Place {
+    /// The first copy of a column; `None` if the segment lacks it.
+    pub fn of(file: FileId, segment: &Segment, column: ColumnIndex) -> Option<Self> {
+        let mut copies = segment.columns.get(usize::from(column.0))?.copies();
+        let (copy, target) = copies.next()?;
+        let object = ObjectId { file, segment: segment.index, column, copy };
+        Some(Self { object, target, mirrored: copies.next().is_some() })
+    }
+
+    /// The name of its column: that of its copy 0, whether there is one or not.
+    pub fn column(&self) -> ObjectId {
+        ObjectId { copy: CopyIndex(0), ..self.object }
+    }
+}
+
 /// One request: the share of one column of one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Position in [`Plan::chunks`].
     pub chunk: usize,
-    /// The object to ask for.
-    pub object: ObjectId,
-    /// The target that has it.
-    pub target: TargetId,
+    /// Where it goes.
+    pub place: Place,
 }
 
 /// The requests of a call.
@@ -56,7 +81,7 @@ impl Plan {
         if !matches!(error.kind, ErrorKind::Corrupt | ErrorKind::ChecksumMismatch) {
             return error;
         }
-        let (chunk, object) = (self.chunk(part), self.parts[part].object);
+        let (chunk, object) = (self.chunk(part), self.parts[part].place.object);
         let block = error.at.map(|at| at - at % BLOCK_BYTES as u64);
         let mut found = block.into_iter().flat_map(|block| {
             segment_ranges(chunk.stripe, object.column, block, BLOCK_BYTES as u64)
@@ -146,18 +171,32 @@ fn add_chunk(
     let stripe = segment.stripe();
     let chunk = plan.chunks.len();
     for column in columns_touched(&regions, stripe)?.iter() {
-        let target = segment
-            .target(usize::from(column.0), CopyIndex(0))
+        let place = Place::of(file, segment, column)
             .ok_or_else(|| Error::new(ErrorKind::Stale, "the layout lacks a column"))?;
-        let object = ObjectId { file, segment: segment.index, column, copy: CopyIndex(0) };
-        plan.parts.push(Part { chunk, object, target });
+        plan.parts.push(Part { chunk, place });
     }
     plan.chunks.push(Chunk { regions, stripe, segment_start: segment.start, buffer_offset });
     Ok(())
 }
 
+/// Every column of a file with the length that its objects have when the file is `size`
+/// bytes long: for truncation.
+pub fn columns(file: FileId, layout: &FileLayout, size: u64) -> Vec<(Place, u64)> {
+    let mut columns = Vec::new();
+    for segment in &layout.segments {
+        let within = size.clamp(segment.start, segment.end()) - segment.start;
+        let all = (0..segment.columns.len()).map(|number| ColumnIndex(number as u16));
+        let of = |column| {
+            let len = weir_layout::object_len(segment.stripe(), column, within);
+            Place::of(file, segment, column).map(|place| (place, len))
+        };
+        columns.extend(all.filter_map(of));
+    }
+    columns
+}
+
 /// Every object of a file with its target and the length it has when the file
-/// is `size` bytes long: for truncation.
+/// is `size` bytes long: all copies.
 pub fn objects(file: FileId, layout: &FileLayout, size: u64) -> Vec<(ObjectId, TargetId, u64)> {
     let mut objects = Vec::new();
     for segment in &layout.segments {
@@ -165,15 +204,8 @@ pub fn objects(file: FileId, layout: &FileLayout, size: u64) -> Vec<(ObjectId, T
         for (number, column) in segment.columns.iter().enumerate() {
             let index = ColumnIndex(number as u16);
             let len = weir_layout::object_len(segment.stripe(), index, within);
-            let id = |copy| ObjectId {
-                file,
-                segment: segment.index,
-                column: index,
-                copy: CopyIndex(copy),
-            };
-            objects.extend(
-                column.targets.iter().enumerate().map(|(copy, t)| (id(copy as u8), *t, len)),
-            );
+            let id = |copy| ObjectId { file, segment: segment.index, column: index, copy };
+            objects.extend(column.copies().map(|(copy, target)| (id(copy), target, len)));
         }
     }
     objects
@@ -186,7 +218,7 @@ fn not_covered(file: FileId, offset: u64) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_types::{Column, Epoch, LayoutKind, Scheme, Segment, SegmentIndex, SegmentState};
+    use weir_types::{Column, Epoch, LayoutKind, Scheme, SegmentIndex, SegmentState};
 
     fn segment(index: u32, start: u64, len: Option<u64>, targets: &[u32]) -> Segment {
         let column = |t: &u32| Column { targets: vec![TargetId(*t)] };
@@ -196,6 +228,7 @@ mod tests {
             len,
             stripe_unit_bytes: 65536,
             columns: targets.iter().map(column).collect(),
+            filling: Vec::new(),
             scheme: Scheme::Copies,
             state: SegmentState::Open,
             epoch: Epoch(1),
@@ -203,7 +236,13 @@ mod tests {
     }
 
     fn layout(segments: Vec<Segment>) -> FileLayout {
-        FileLayout { kind: LayoutKind::Striped, base: 0, epoch: Epoch(1), segments }
+        FileLayout {
+            kind: LayoutKind::Striped,
+            base: 0,
+            epoch: Epoch(1),
+            duplication: weir_types::Duplication::default(),
+            segments,
+        }
     }
 
     #[test]
@@ -212,7 +251,7 @@ mod tests {
         let plan = plan_range(FileId(5), &layout, 0, 1 << 20).unwrap();
         assert_eq!(plan.parts.len(), 4);
         let plan = plan_range(FileId(5), &layout, 65536, 65536).unwrap();
-        assert_eq!(plan.parts.iter().map(|p| p.target.0).collect::<Vec<_>>(), [11]);
+        assert_eq!(plan.parts.iter().map(|p| p.place.target.0).collect::<Vec<_>>(), [11]);
     }
 
     #[test]
@@ -223,7 +262,7 @@ mod tests {
         let chunks: Vec<_> =
             plan.chunks.iter().map(|c| (c.buffer_offset, c.regions.total_bytes())).collect();
         assert_eq!(chunks, [(0, 1000), (1000, 1000)]);
-        assert_eq!(plan.parts[1].object.segment, SegmentIndex(2));
+        assert_eq!(plan.parts[1].place.object.segment, SegmentIndex(2));
     }
 
     #[test]
@@ -231,7 +270,7 @@ mod tests {
         let layout =
             layout(vec![segment(1, 0, Some(100_000), &[7]), segment(2, 100_000, None, &[8, 9])]);
         let plan = plan_range(FileId(5), &layout, 100_000, 400_000).unwrap();
-        let part = plan.parts.iter().position(|p| p.target.0 == 9).unwrap();
+        let part = plan.parts.iter().position(|p| p.place.target.0 == 9).unwrap();
         let damage = Error::new(ErrorKind::Corrupt, "rot").at(65_536 + 5000);
         // The second unit of column 1 begins at byte 3 * 65,536 of the segment.
         let start = 100_000 + 3 * 65_536 + 4096;

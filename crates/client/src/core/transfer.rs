@@ -2,15 +2,27 @@
 //! when to try again and when to give up. Time comes in as milliseconds of any
 //! clock that never goes back.
 //!
-//! Invariant: every part is sent to the server at most once at a time, and the
-//! transfer ends, well or badly, at the latest at its deadline.
+//! A part of a column with several copies is read from another one when one fails, at
+//! once; when all have failed, again from the first, a little later. Changes are for the
+//! primary alone, and wait until there is one.
+//!
+//! Invariant: every part is sent to one server at a time, and the transfer ends, well or
+//! badly, at the latest at its deadline.
 
-use weir_types::{Error, ErrorKind, Retry};
+use super::copies::{Failure, Purpose, is_damage, is_elsewhere};
+use weir_types::{CopyIndex, Error, ErrorKind, Retry};
 
 /// First wait before a repetition; doubled each time.
 const FIRST_BACKOFF_MS: u64 = 10;
 /// Longest wait before a repetition.
 const MAX_BACKOFF_MS: u64 = 1000;
+/// The same of a change that waits for a new primary.
+const MAX_CHANGE_BACKOFF_MS: u64 = 500;
+/// A copy that others can stand in for is waited for so long at first; doubled when all
+/// have been asked in vain: they may just be slow.
+pub const FIRST_PATIENCE_MS: u64 = 1000;
+/// How often it is doubled at the most.
+const MAX_DOUBLINGS: u32 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PartState {
@@ -28,6 +40,32 @@ struct Part {
     refused: bool,
     /// Read again under the server's lock: a checksum did not match.
     locked: bool,
+    /// Which copy is asked, and what for; `None`: there is only one.
+    asked: Option<(CopyIndex, Purpose)>,
+    /// Copies that have failed since all were last to be asked.
+    tried: Vec<CopyIndex>,
+    /// The last failure of each copy.
+    told: Vec<Failure>,
+    /// How often all have failed.
+    rounds: u32,
+}
+
+impl Part {
+    fn remember(&mut self, copy: CopyIndex, error: &Error) {
+        let failure = Failure { copy, error: error.clone() };
+        match self.told.iter_mut().find(|told| told.copy == copy) {
+            Some(told) => *told = failure,
+            None => self.told.push(failure),
+        }
+    }
+
+    /// Whether the same would come of it another time. The target of a copy that cannot
+    /// write is taken out of service, and another copy orders the changes then.
+    fn gives_up(&self, kind: ErrorKind) -> bool {
+        let may_move = matches!(self.asked, Some((_, Purpose::Change)))
+            && matches!(kind, ErrorKind::Io | ErrorKind::ReadOnly);
+        kind.retry() == Retry::Never && !may_move
+    }
 }
 
 /// What the shell does next.
@@ -57,15 +95,89 @@ pub struct Transfer {
     deadline_ms: u64,
     refresh: bool,
     failure: Option<Error>,
+    /// The part whose failure that is, if its copies have not been named yet.
+    failed: Option<usize>,
 }
 
 impl Transfer {
     /// A call of so many parts.
     pub fn new(parts: usize, deadline_ms: u64) -> Self {
-        let parts = (0..parts)
-            .map(|_| Part { state: PartState::Ready, failures: 0, refused: false, locked: false })
-            .collect();
-        Self { parts, deadline_ms, refresh: false, failure: None }
+        let fresh = || Part {
+            state: PartState::Ready,
+            failures: 0,
+            refused: false,
+            locked: false,
+            asked: None,
+            tried: Vec::new(),
+            told: Vec::new(),
+            rounds: 0,
+        };
+        let parts = (0..parts).map(|_| fresh()).collect();
+        Self { parts, deadline_ms, refresh: false, failure: None, failed: None }
+    }
+
+    /// Whether its copy is to be chosen (again) before a part is sent: not if it is
+    /// read again from the same one. `mirrored`: it has several.
+    pub fn may_choose(&self, part: usize, mirrored: bool) -> bool {
+        let part = &self.parts[part];
+        (mirrored || part.failures > 0) && !part.locked
+    }
+
+    /// Whether the map may be out of date: the primary that it names has failed.
+    pub fn doubts_primary(&self, part: usize) -> bool {
+        let part = &self.parts[part];
+        part.failures > 0 && matches!(part.asked, Some((_, Purpose::Change)))
+    }
+
+    /// The copies that are not to be asked now: they have just failed.
+    pub fn tried(&self, part: usize) -> &[CopyIndex] {
+        &self.parts[part].tried
+    }
+
+    /// A copy was chosen for a part. `None`: its column has only one.
+    pub fn chosen(&mut self, part: usize, asked: Option<(CopyIndex, Purpose)>) {
+        self.parts[part].asked = asked;
+    }
+
+    /// What the part is sent for, if its column has several copies.
+    pub fn purpose(&self, part: usize) -> Option<Purpose> {
+        self.parts[part].asked.map(|(_, purpose)| purpose)
+    }
+
+    /// So long its server is waited for before another copy is thought of.
+    pub fn patience_ms(&self, part: usize) -> u64 {
+        let part = &self.parts[part];
+        let doublings = match part.asked {
+            Some((_, Purpose::Change)) => part.failures,
+            _ => part.rounds,
+        };
+        FIRST_PATIENCE_MS << doublings.min(MAX_DOUBLINGS)
+    }
+
+    /// What has come of asking the copies of a part.
+    pub fn told(&self, part: usize) -> &[Failure] {
+        &self.parts[part].told
+    }
+
+    /// No copy could be chosen for a part: all that are current have been tried, or
+    /// there is none. `hopeless`: nor will there be.
+    pub fn no_copy(&mut self, index: usize, error: Error, hopeless: bool, now_ms: u64) {
+        let part = &mut self.parts[index];
+        part.rounds += 1;
+        part.tried.clear();
+        let backoff = FIRST_BACKOFF_MS << (part.rounds - 1).min(10);
+        let until_ms = now_ms + backoff.min(MAX_BACKOFF_MS);
+        if hopeless || until_ms >= self.deadline_ms {
+            self.failure = Some(error);
+            return;
+        }
+        part.state = PartState::Waiting { until_ms };
+    }
+
+    /// The part whose failure ended the call, if it has copies that the error does not
+    /// name.
+    pub fn failed(&self) -> Option<usize> {
+        self.failed
     }
 
     /// Whether a part is to be read under the server's lock.
@@ -131,8 +243,18 @@ impl Transfer {
     fn on_error(&mut self, index: usize, error: Error, now_ms: u64) {
         let part = &mut self.parts[index];
         part.failures += 1;
-        let backoff =
-            (FIRST_BACKOFF_MS << part.failures.min(10).saturating_sub(2)).min(MAX_BACKOFF_MS);
+        let most = match part.asked {
+            Some((_, Purpose::Change)) => MAX_CHANGE_BACKOFF_MS,
+            _ => MAX_BACKOFF_MS,
+        };
+        if let Some((copy, purpose)) = part.asked {
+            part.remember(copy, &error);
+            if purpose == Purpose::Read && is_elsewhere(error.kind, part.locked) {
+                self.ask_another(index, copy, error, now_ms);
+                return;
+            }
+        }
+        let backoff = (FIRST_BACKOFF_MS << part.failures.min(10).saturating_sub(2)).min(most);
         // The first repetition is at once: most often a pooled connection was
         // closed, or a writer was at work on the block.
         // So is the first with a new capability, however long the server was
@@ -150,14 +272,29 @@ impl Transfer {
                 part.locked = true;
                 false
             }
-            kind => kind.retry() == Retry::Never,
+            kind => part.gives_up(kind),
         };
         if give_up || until_ms >= self.deadline_ms {
+            let named = give_up || part.asked.is_none();
+            self.failed = (!named).then_some(index);
             self.failure = Some(error);
             return;
         }
         part.state = PartState::Waiting { until_ms };
         self.refresh |= refused;
+    }
+
+    /// Another copy of the part is asked at once.
+    fn ask_another(&mut self, index: usize, copy: CopyIndex, error: Error, now_ms: u64) {
+        let part = &mut self.parts[index];
+        part.locked = false;
+        part.tried.push(copy);
+        part.state = PartState::Ready;
+        if now_ms >= self.deadline_ms {
+            let kind = if is_damage(error.kind) { ErrorKind::Corrupt } else { error.kind };
+            self.failed = Some(index);
+            self.failure = Some(Error { kind, ..error });
+        }
     }
 
     /// Layout, capability, map and tickets are new (or could not be had).
@@ -258,6 +395,98 @@ mod tests {
         assert_eq!(t.next(0), Next::Refresh);
         t.refreshed(Ok(()));
         assert_eq!(t.next(0), Next::Send(0));
+    }
+
+    const READ: Purpose = Purpose::Read;
+
+    fn sent(t: &mut Transfer, now: u64, copy: u8, purpose: Purpose) {
+        assert_eq!(t.next(now), Next::Send(0));
+        assert!(t.may_choose(0, true));
+        assert!(!t.tried(0).contains(&CopyIndex(copy)));
+        t.chosen(0, Some((CopyIndex(copy), purpose)));
+    }
+
+    #[test]
+    fn a_read_goes_to_another_copy_at_once_and_begins_anew_when_all_have_failed() {
+        let mut t = Transfer::new(1, 30_000);
+        let mut patience = Vec::new();
+        let mut now = 0;
+        for _ in 0..3 {
+            while let Next::Sleep { until_ms } = t.next(now) {
+                now = until_ms;
+            }
+            t.parts[0].state = PartState::Ready;
+            sent(&mut t, now, 0, READ);
+            t.on_result(0, fail(ErrorKind::Io), now);
+            sent(&mut t, now, 1, READ);
+            patience.push(t.patience_ms(0));
+            now += 1;
+            t.on_result(0, fail(ErrorKind::TimedOut), now);
+            assert_eq!(t.next(now), Next::Send(0));
+            assert_eq!(t.tried(0), [CopyIndex(0), CopyIndex(1)]);
+            t.no_copy(0, ErrorKind::NotCurrent.into(), false, now);
+            assert!(matches!(t.next(now), Next::Sleep { .. }), "not in a circle");
+        }
+        assert_eq!(patience, [1000, 2000, 4000]);
+        assert_eq!(t.told(0).len(), 2);
+    }
+
+    #[test]
+    fn damage_is_called_so_only_when_it_was_read_twice_and_then_another_copy_is_read() {
+        let mut t = Transfer::new(1, 1000);
+        sent(&mut t, 0, 0, READ);
+        t.on_result(0, fail(ErrorKind::ChecksumMismatch), 0);
+        assert_eq!(t.next(0), Next::Send(0));
+        assert!(t.locked(0) && !t.may_choose(0, true), "the same one");
+        t.on_result(0, fail(ErrorKind::ChecksumMismatch), 0);
+        sent(&mut t, 0, 1, READ);
+        assert!(!t.locked(0));
+        t.on_result(0, Ok(()), 0);
+        assert_eq!(t.next(0), Next::Done);
+    }
+
+    #[test]
+    fn nobody_waits_where_all_copies_are_damaged() {
+        let mut t = Transfer::new(1, 1000);
+        assert_eq!(t.next(0), Next::Send(0));
+        t.no_copy(0, ErrorKind::Corrupt.into(), true, 0);
+        assert!(matches!(t.next(0), Next::Fail(e) if e.kind == ErrorKind::Corrupt));
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_request_is_so_for_all_copies() {
+        let mut t = Transfer::new(1, 1000);
+        sent(&mut t, 0, 0, READ);
+        t.on_result(0, fail(ErrorKind::AccessDenied), 0);
+        assert!(matches!(t.next(0), Next::Fail(e) if e.kind == ErrorKind::AccessDenied));
+        assert_eq!(t.failed(), None);
+    }
+
+    #[test]
+    fn a_change_waits_for_another_primary_until_the_deadline() {
+        let kinds = [ErrorKind::NotCurrent, ErrorKind::Io, ErrorKind::TimedOut];
+        let mut t = Transfer::new(1, 5_000);
+        let (mut now, mut sends) = (0, 0);
+        let error = loop {
+            match t.next(now) {
+                Next::Send(0) => {
+                    assert!(t.tried(0).is_empty(), "changes are for the primary");
+                    t.chosen(0, Some((CopyIndex(0), Purpose::Change)));
+                    t.on_result(0, fail(kinds[sends % 3]), now);
+                    sends += 1;
+                }
+                Next::Refresh => t.refreshed(Ok(())),
+                Next::Sleep { until_ms } => now = until_ms,
+                Next::Fail(error) => break error,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(kinds.contains(&error.kind) && t.failed() == Some(0));
+        assert!(now > 3_000 && now < 5_000 && sends > 6, "{sends} sends until {now} ms");
+        let mut full = Transfer::new(1, 5_000);
+        sent(&mut full, 0, 0, Purpose::Change);
+        full.on_result(0, fail(ErrorKind::NoSpace), 0);
+        assert!(matches!(full.next(0), Next::Fail(e) if e.kind == ErrorKind::NoSpace));
     }
 
     #[test]

@@ -4,15 +4,19 @@
 use super::OpenState;
 use crate::client::Inner;
 use crate::context::Context;
-use crate::core::plan::{Part, Plan, plan_range};
+use crate::core::copies::is_mirrored;
+use crate::core::plan::{Place, Plan, plan_range};
 use crate::drive::Call;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_layout::covered_bytes;
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{Error, ErrorKind, FileLayout, Generation, Result, TargetId};
-use weir_wire::capability::{Capability, Rights, SignedCapability};
-use weir_wire::data::Access;
+use weir_types::{
+    CopyIndex, Duplication, Error, ErrorKind, FileLayout, Generation, ObjectId, Result, Segment,
+    SegmentIndex, TargetId,
+};
+use weir_wire::capability::{Rights, SignedCapability};
+use weir_wire::data::{Access, CopyAccess};
 use weir_wire::key::Mac;
 use weir_wire::meta::{ExtendRequest, GetAttrRequest, GetLayoutRequest, LayoutPage, OpenFile};
 
@@ -27,7 +31,46 @@ pub(super) struct Granted {
 
 /// What may be done on each target. Pages of a layout bring capabilities of
 /// their own, for their targets.
-pub(super) type Capabilities = BTreeMap<TargetId, (Arc<Capability>, Mac)>;
+#[derive(Clone, Debug, Default)]
+pub(super) struct Capabilities {
+    /// The last one that names a target, with its code there.
+    of_targets: BTreeMap<TargetId, (Arc<SignedCapability>, Mac)>,
+    /// Of segments with several copies: the one that came with them. A request shows the
+    /// codes of one capability for all copies, and the last ones of two targets may be of
+    /// two capabilities, neither of which names both.
+    of_segments: BTreeMap<SegmentIndex, Arc<SignedCapability>>,
+}
+
+impl Capabilities {
+    pub(super) fn is_empty(&self) -> bool {
+        self.of_targets.is_empty()
+    }
+
+    /// Takes a capability that came with these segments.
+    fn take(&mut self, signed: &Arc<SignedCapability>, segments: &[Segment]) {
+        self.of_targets.extend(signed.macs.iter().map(|(t, mac)| (*t, (signed.clone(), *mac))));
+        let mirrored = segments.iter().filter(|segment| may_be_mirrored(segment));
+        self.of_segments.extend(mirrored.map(|segment| (segment.index, signed.clone())));
+    }
+
+    /// Forgets segments that the layout does not have any more.
+    fn keep_only(&mut self, layout: &FileLayout) {
+        if self.of_segments.len() > layout.segments.len() {
+            self.of_segments.retain(|index, _| segment_of(layout, *index).is_some());
+        }
+    }
+}
+
+/// Whether its columns have places for several copies.
+fn may_be_mirrored(segment: &Segment) -> bool {
+    segment.columns.first().is_some_and(|column| column.targets.len() > 1)
+}
+
+/// The segment of this number: numbers grow with the offset.
+fn segment_of(layout: &FileLayout, index: SegmentIndex) -> Option<&Segment> {
+    let at = layout.segments.binary_search_by_key(&index, |segment| segment.index).ok()?;
+    Some(&layout.segments[at])
+}
 
 impl OpenState {
     /// Takes over what a later open, create or setattr of the file returned.
@@ -42,21 +85,22 @@ impl OpenState {
             }
             granted.generation = open.attr.generation;
         });
-        self.take_capability(&open.capability);
+        self.take_capability(&open.capability, &open.layout.segments);
         self.saw_attr(&open.attr);
         self.reader().clear();
     }
 
-    pub(super) fn take_capability(&self, capability: &SignedCapability) {
+    /// Takes a capability that came with these segments.
+    pub(super) fn take_capability(&self, capability: &SignedCapability, segments: &[Segment]) {
         let rights = capability.capability.rights;
+        let signed = Arc::new(capability.clone());
         self.change(|granted| {
-            let shared = Arc::new(capability.capability.clone());
-            let entries = || capability.macs.iter().map(|(t, mac)| (*t, (shared.clone(), *mac)));
-            if rights.allow(Rights::READ) {
-                granted.read.extend(entries());
-            }
-            if rights.allow(Rights::WRITE) {
-                granted.write.extend(entries());
+            let Granted { layout, read, write, .. } = granted;
+            for (held, right) in [(read, Rights::READ), (write, Rights::WRITE)] {
+                if rights.allow(right) {
+                    held.take(&signed, segments);
+                    held.keep_only(layout);
+                }
             }
         });
     }
@@ -84,8 +128,22 @@ impl OpenState {
         self.granted().generation
     }
 
-    /// What a request to a part's object shows. `Rights::NONE`: any right will do.
-    pub(crate) fn access(&self, part: &Part, needed: Rights) -> Result<Access> {
+    /// The segment of an object, as last seen.
+    pub(crate) fn with_segment<T>(
+        &self,
+        object: ObjectId,
+        look: impl FnOnce(&Segment) -> T,
+    ) -> Option<T> {
+        segment_of(&self.granted().layout, object.segment).map(look)
+    }
+
+    /// Whether changes are acknowledged before all copies have them.
+    pub(crate) fn hands_on_later(&self) -> bool {
+        self.granted().layout.duplication == Duplication::ServerAsync
+    }
+
+    /// What a request to an object shows. `Rights::NONE`: any right will do.
+    pub(crate) fn access(&self, place: &Place, needed: Rights) -> Result<Access> {
         let granted = self.granted();
         let held = match needed {
             Rights::READ => &granted.read,
@@ -98,13 +156,29 @@ impl OpenState {
             return Err(Error::new(ErrorKind::BadHandle, what));
         }
         // Known for other targets only: a page of the layout is missing.
-        let (capability, mac) = held.get(&part.target).ok_or(ErrorKind::BadCapability)?;
+        let missing = || Error::from(ErrorKind::BadCapability);
+        let segment = segment_of(&granted.layout, place.object.segment);
+        let mirrored =
+            segment.filter(|s| may_be_mirrored(s) && is_mirrored(s, place.object.column));
+        let (signed, mac, copies) = match mirrored {
+            None => {
+                let (signed, mac) = held.of_targets.get(&place.target).ok_or_else(missing)?;
+                (signed, *mac, Vec::new())
+            }
+            Some(segment) => {
+                let signed = held.of_segments.get(&segment.index).ok_or_else(missing)?;
+                let copies = copies_of(segment, place, signed)?;
+                (signed, signed.mac_for(place.target).ok_or_else(missing)?, copies)
+            }
+        };
         Ok(Access {
-            target: part.target,
-            object: part.object,
+            target: place.target,
+            object: place.object,
             generation: granted.generation,
-            capability: Capability::clone(capability),
-            mac: *mac,
+            capability: signed.capability.clone(),
+            mac,
+            copies,
+            relay: None,
         })
     }
 
@@ -115,7 +189,7 @@ impl OpenState {
 
     /// Gets layout, generation and capabilities anew, and the cluster map.
     pub(crate) fn refresh(&self, inner: &Inner, ctx: &Context) -> Result<()> {
-        inner.servers.refresh_map(&inner.session, false)?;
+        inner.servers.refresh_map(&inner.session, false, inner.config.request_timeout_ms)?;
         let attr = inner.session.call(ctx, &GetAttrRequest { file: self.id })?;
         let granted = self.granted();
         for rights in [Rights::READ, Rights::WRITE] {
@@ -154,10 +228,11 @@ impl OpenState {
             granted.layout.kind = page.layout.kind;
             granted.layout.base = page.layout.base;
             granted.layout.epoch = page.layout.epoch;
+            granted.layout.duplication = page.layout.duplication;
             granted.layout.segments.retain(|s| s.start < from);
             granted.layout.segments.extend(page.layout.segments.iter().cloned());
         });
-        self.take_capability(&page.capability);
+        self.take_capability(&page.capability, &page.layout.segments);
     }
 
     /// Sees to it that the layout covers what is about to be written.
@@ -178,5 +253,124 @@ impl OpenState {
             covered = now;
         }
         Ok(())
+    }
+}
+
+/// All copies of the column that a request goes to, with the codes of one capability.
+fn copies_of(
+    segment: &Segment,
+    place: &Place,
+    signed: &SignedCapability,
+) -> Result<Vec<CopyAccess>> {
+    let ObjectId { column, copy: asked, .. } = place.object;
+    if segment.target(usize::from(column.0), asked) != Some(place.target) {
+        // Moved since the copy was chosen.
+        return Err(ErrorKind::Stale.into());
+    }
+    let targets = segment.columns.get(usize::from(column.0)).map_or(&[][..], |c| &c.targets);
+    let copy = |(copy, target): (usize, &TargetId)| {
+        let mac = match *target {
+            // In the place of a copy that has gone.
+            TargetId::NONE => Mac::default(),
+            target => signed.mac_for(target).ok_or(ErrorKind::BadCapability)?,
+        };
+        let filling = segment.is_filling(column, CopyIndex(copy as u8));
+        Ok(CopyAccess { target: *target, mac, filling })
+    };
+    targets.iter().enumerate().map(copy).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::{
+        Column, ColumnIndex, Epoch, FileId, Filling, Scheme, SegmentState, SessionId,
+    };
+    use weir_wire::Key;
+    use weir_wire::capability::Capability;
+
+    fn segment(index: u32, targets: &[u32]) -> Segment {
+        Segment {
+            index: SegmentIndex(index),
+            start: u64::from(index) << 20,
+            len: Some(1 << 20),
+            stripe_unit_bytes: 65536,
+            columns: vec![Column { targets: targets.iter().map(|t| TargetId(*t)).collect() }],
+            filling: Vec::new(),
+            scheme: Scheme::Copies,
+            state: SegmentState::Open,
+            epoch: Epoch(1),
+        }
+    }
+
+    /// A capability of its own for a page of these segments.
+    fn signed(expires_unix_ms: u64, segments: &[Segment]) -> Arc<SignedCapability> {
+        let capability = Capability {
+            file: FileId(5),
+            session: SessionId(1),
+            rights: Rights::READ,
+            version: 1,
+            key_generation: weir_types::KeyGeneration(1),
+            expires_unix_ms,
+        };
+        let columns = segments.iter().flat_map(|segment| &segment.columns);
+        let targets: std::collections::BTreeSet<_> = columns.flat_map(|c| &c.targets).collect();
+        let key = Key::from_bytes([1; 32]);
+        let macs = targets.into_iter().map(|t| (*t, capability.sign(*t, &key))).collect();
+        Arc::new(SignedCapability { capability, macs })
+    }
+
+    fn shown(held: &Capabilities, segment: &Segment, copy: u8) -> Result<Vec<CopyAccess>> {
+        let mut place = Place::of(FileId(5), segment, ColumnIndex(0)).unwrap();
+        place.object.copy = CopyIndex(copy);
+        place.target = segment.columns[0].targets[usize::from(copy)];
+        copies_of(segment, &place, &held.of_segments[&segment.index])
+    }
+
+    /// Pages overlap in their targets, and neither capability is good for all of the other.
+    #[test]
+    fn all_copies_of_a_request_are_shown_with_the_codes_of_one_capability() {
+        let pages = [vec![segment(1, &[1, 2])], vec![segment(2, &[2, 3]), segment(3, &[3, 2])]];
+        let mut held = Capabilities::default();
+        for (n, page) in pages.iter().enumerate() {
+            held.take(&signed(n as u64 + 1, page), page);
+        }
+        for segment in pages.iter().flatten() {
+            let capability = &held.of_segments[&segment.index].capability;
+            for copy in shown(&held, segment, 1).unwrap() {
+                assert_eq!(copy.mac, capability.sign(copy.target, &Key::from_bytes([1; 32])));
+            }
+        }
+    }
+
+    #[test]
+    fn a_copy_that_has_moved_or_is_not_covered_is_not_asked_for() {
+        let old = segment(1, &[1, 2]);
+        let mut held = Capabilities::default();
+        let page = std::slice::from_ref(&old);
+        held.take(&signed(1, page), page);
+        let new = Segment {
+            filling: vec![Filling { column: ColumnIndex(0), copy: CopyIndex(2) }],
+            ..segment(1, &[3, 2, 4])
+        };
+        let mut place = Place::of(FileId(5), &old, ColumnIndex(0)).unwrap();
+        let error = copies_of(&new, &place, &held.of_segments[&new.index]).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Stale);
+        place.target = TargetId(3);
+        let error = copies_of(&new, &place, &held.of_segments[&new.index]).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::BadCapability);
+        let page = std::slice::from_ref(&new);
+        held.take(&signed(2, page), page);
+        let filling: Vec<_> =
+            shown(&held, &new, 0).unwrap().iter().map(|copy| copy.filling).collect();
+        assert_eq!(filling, [false, false, true]);
+    }
+
+    #[test]
+    fn segments_with_one_copy_cost_nothing_more() {
+        let mut held = Capabilities::default();
+        let one = [segment(1, &[1])];
+        held.take(&signed(1, &one), &one);
+        assert!(held.of_segments.is_empty() && held.of_targets.contains_key(&TargetId(1)));
     }
 }

@@ -49,8 +49,8 @@ impl OpenState {
         let granted = Granted {
             layout: open.layout.clone(),
             generation: open.attr.generation,
-            read: Capabilities::new(),
-            write: Capabilities::new(),
+            read: Capabilities::default(),
+            write: Capabilities::default(),
         };
         let made_empty = open.attr.size == 0;
         let state = Self {
@@ -75,7 +75,7 @@ impl OpenState {
             hint: open.consistency,
             unconfirmed: AtomicBool::new(false),
         };
-        state.take_capability(&open.capability);
+        state.take_capability(&open.capability, &open.layout.segments);
         if made_empty {
             state.writer().forget_objects();
         }

@@ -3,7 +3,7 @@
 
 use super::OpenState;
 use crate::control::{Control, run_control};
-use crate::core::plan::{Part, objects};
+use crate::core::plan::columns;
 use crate::drive::Call;
 use weir_types::{ErrorKind, Generation, Result};
 use weir_wire::capability::Rights;
@@ -22,12 +22,9 @@ impl OpenState {
         if pending.size == TO_THE_END {
             return self.recover(call, pending.generation);
         }
-        let list = objects(self.id, &self.layout(), pending.size)
+        let list = columns(self.id, &self.layout(), pending.size)
             .into_iter()
-            .map(|(object, target, len)| {
-                let cut = Control::Truncate { len, generation: pending.generation };
-                (Part { chunk: 0, object, target }, cut)
-            })
+            .map(|(place, len)| (place, Control::Truncate { len, generation: pending.generation }))
             .collect();
         match run_control(call, list) {
             Err(error) if error.kind == ErrorKind::Stale => {

@@ -2,10 +2,11 @@
 
 use super::{Writer, patient};
 use crate::control::{Control, run_control};
-use crate::core::plan::{Part, objects};
+use crate::core::copies::copies_of;
+use crate::core::durable::{Unsynced, require_kept};
+use crate::core::plan::columns;
 use crate::drive::Call;
-use std::collections::BTreeMap;
-use weir_types::{Error, ErrorKind, FileLayout, ObjectId, Result, TargetId};
+use weir_types::{ErrorKind, FileLayout, Result, Segment};
 use weir_wire::meta::{CommitSizeRequest, SetTime};
 
 impl Writer {
@@ -121,47 +122,45 @@ impl Writer {
         let mut unsynced = std::mem::take(&mut writer.unsynced);
         if !writer.complete {
             // Whoever wrote it, and whenever: fsync makes the whole file durable.
-            let all = objects(call.file.id, &call.file.layout(), call.file.size());
-            let with_data = all.into_iter().filter(|(_, _, len)| *len > 0);
-            for (object, target, _) in with_data {
-                unsynced.entry((object, target)).or_default();
-            }
+            let all = columns(call.file.id, &call.file.layout(), call.file.size());
+            let with_data = all.into_iter().filter(|(_, len)| *len > 0);
+            with_data.for_each(|(place, _)| unsynced.sent(place));
         }
-        let list = unsynced
-            .keys()
-            .map(|(object, target)| {
-                (Part { chunk: 0, object: *object, target: *target }, Control::Sync)
-            })
-            .collect();
-        let synced_by = match run_control(call, list) {
-            Ok(synced_by) => synced_by,
+        let list = unsynced.all().map(|changed| (changed.place, Control::Sync)).collect();
+        let synced = match run_control(call, list) {
+            Ok(synced) => synced,
             Err(error) => {
                 // They are still to be synced, should the program try again.
-                writer.unsynced.extend(unsynced);
+                writer.unsynced.put_back(unsynced);
                 return Err(error);
             }
         };
         writer.complete = true;
         drop(writer);
-        require_kept(&unsynced, &synced_by)?;
+        let synced_by: Vec<Option<u64>> =
+            synced.into_iter().map(|taken| taken.and_then(|taken| taken.by)).collect();
+        check_kept(call, &unsynced, &synced_by)?;
         call.inner.session.sync(call.ctx)
     }
 }
 
-/// What a machine confirmed before it started anew may be gone: the program is
-/// told, once.
-fn require_kept(
-    unsynced: &BTreeMap<(ObjectId, TargetId), Option<u64>>,
-    synced_by: &[u64],
-) -> Result<()> {
-    for (((_, target), confirmed_by), synced_by) in unsynced.iter().zip(synced_by) {
-        if confirmed_by.is_some_and(|by| by != *synced_by) {
-            let what = format!(
-                "target {target}: its machine was started anew since some of this was written, \
-                 and what was not synced before may be gone: write it again"
-            );
-            return Err(Error::new(ErrorKind::Io, what));
+/// What machines confirmed before they started anew may be gone: the program is told,
+/// once.
+fn check_kept(call: Call<'_>, unsynced: &Unsynced, synced_by: &[Option<u64>]) -> Result<()> {
+    let servers = &call.inner.servers;
+    let mut newest = false;
+    for changed in unsynced.in_doubt(synced_by) {
+        let object = changed.place.object;
+        let targets = |segment: &Segment| -> Vec<_> {
+            copies_of(segment, object.column).map(|(_, target)| target).collect()
+        };
+        let now = call.file.with_segment(object, targets).unwrap_or_default();
+        if !std::mem::replace(&mut newest, true) {
+            // One from after the answer: see `core::durable`.
+            let time_ms = call.inner.config.request_timeout_ms;
+            servers.refresh_map(&call.inner.session, true, time_ms)?;
         }
+        require_kept(changed, &now, |target| servers.online_since(target))?;
     }
     Ok(())
 }

@@ -67,16 +67,16 @@ impl Writer {
         let (of, range) = ((from.file.id, &layout), source.start..covered);
         let list = plan_copy(of, range, (call.file.id, &to_layout), to_offset)?;
         for part in &list {
-            self.unsynced.entry(part.to).or_default();
+            self.unsynced.sent(part.to);
         }
         let mut done = Vec::new();
         for batch in list.chunks(BATCH) {
             let result = run_copy(from, call, batch, &mut done);
             for (part, done) in batch.iter().zip(&done) {
-                let Some(Done { by, copied }) = done else { continue };
-                self.unsynced.entry(part.to).or_default().get_or_insert(*by);
+                let Some(Done { taken, copied }) = done else { continue };
+                self.unsynced.confirmed(part.to, taken.clone());
                 if copied.written > 0 {
-                    let object = part.to.0;
+                    let object = part.to.object;
                     self.written.note(object.segment, part.segment_start, object.column);
                 }
             }

@@ -111,7 +111,7 @@ impl Writer {
         slice: std::ops::Range<usize>,
     ) {
         for part in &plan.parts {
-            self.unsynced.entry((part.object, part.target)).or_default();
+            self.unsynced.sent(part.place);
         }
         let op = WriteOp::start(call, plan, offset, data, slice, self.losses);
         self.in_flight_bytes += op.len();
@@ -125,8 +125,8 @@ impl Writer {
             let Some(mut op) = self.in_flight.pop_front() else { return };
             self.in_flight_bytes -= op.len();
             let finished = op.finish(call, deadline_ms);
-            for (object, by) in op.confirmed() {
-                self.unsynced.entry(object).or_default().get_or_insert(by);
+            for (place, taken) in op.confirmed() {
+                self.unsynced.confirmed(place, taken);
             }
             match finished {
                 Ok(()) => self.note_written(op.plan()),
@@ -142,7 +142,8 @@ impl Writer {
     fn note_written(&mut self, plan: &Plan) {
         for part in &plan.parts {
             let start = plan.chunks[part.chunk].segment_start;
-            self.written.note(part.object.segment, start, part.object.column);
+            let object = part.place.object;
+            self.written.note(object.segment, start, object.column);
         }
     }
 

@@ -58,16 +58,17 @@ impl Writer {
         let layout = call.file.layout();
         for step in steps(space, range) {
             let list = space_requests(call.file.id, &layout, space, step);
-            for (part, ..) in &list {
-                self.unsynced.entry((part.object, part.target)).or_default();
+            for (place, ..) in &list {
+                self.unsynced.sent(*place);
             }
-            let requests = list.iter().map(|&(part, control, _)| (part, control)).collect();
-            let done_by = run_control(call, requests)?;
-            for ((part, _, start), by) in list.iter().zip(done_by) {
-                let object = (part.object, part.target);
-                self.unsynced.entry(object).or_default().get_or_insert(by);
+            let requests = list.iter().map(|&(place, control, _)| (place, control)).collect();
+            let done = run_control(call, requests)?;
+            for ((place, _, start), taken) in list.iter().zip(done) {
+                if let Some(taken) = taken {
+                    self.unsynced.confirmed(*place, taken);
+                }
                 if space == Space::Reserve {
-                    self.written.note(part.object.segment, *start, part.object.column);
+                    self.written.note(place.object.segment, *start, place.object.column);
                 }
             }
         }

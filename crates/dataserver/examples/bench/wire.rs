@@ -111,7 +111,7 @@ impl Client {
         let request = WriteRequest {
             access: self.accesses[n].clone(),
             stripe: STRIPE,
-            flags: WriteFlags { sync: false },
+            flags: WriteFlags::default(),
             regions: RegionList::contiguous(offset, STRIPE_BYTES).expect("a region"),
         };
         let conn = &mut self.conns[n];
@@ -221,5 +221,6 @@ fn access(n: u32) -> Access {
         column: ColumnIndex(n as u16),
         copy: CopyIndex(0),
     };
-    Access { target: TargetId(n), object, generation: Generation(0), capability, mac }
+    let (target, copies, relay) = (TargetId(n), Vec::new(), None);
+    Access { target, object, generation: Generation(0), capability, mac, copies, relay }
 }

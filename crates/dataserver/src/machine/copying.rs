@@ -23,11 +23,15 @@ impl<C: Copy> Machine<C> {
             return Err(Error::new(ErrorKind::BadCapability, message));
         }
         expect_no_payload(incoming.header)?;
+        if !access.copies.is_empty() || !source.copies.is_empty() {
+            let what = "of objects with several copies the client has to read and write itself";
+            return Err(Error::new(ErrorKind::Unsupported, what));
+        }
         check_copy(&pieces)?;
         let Access { object, generation, .. } = access;
         let work = Box::new(CopyWork { object, generation, source, local, pieces });
         let id = target.id;
-        let op = self.begin(incoming, target);
+        let op = self.begin(incoming, target, false);
         Ok(Action::Copy { op, conn: incoming.conn, target: id, work })
     }
 }

@@ -53,7 +53,9 @@ fn capability() -> Capability {
 
 fn access_with(capability: Capability) -> Access {
     let mac = capability.sign(TARGET, &key(TARGET));
-    Access { target: TARGET, object: object(), generation: Generation(5), capability, mac }
+    let (object, generation) = (object(), Generation(5));
+    let (copies, relay) = (Vec::new(), None);
+    Access { target: TARGET, object, generation, capability, mac, copies, relay }
 }
 
 fn access() -> Access {
@@ -191,7 +193,10 @@ fn the_other_operations_go_to_the_disk() {
     let truncate = TruncateRequest { access: access(), len: 10 };
     assert_eq!(work(ask(&mut m, &truncate)), Work::Truncate { object, len: 10, generation });
     assert_eq!(work(ask(&mut m, &SyncRequest { access: access() })), Work::Sync { object });
-    assert_eq!(work(ask(&mut m, &StatObjectRequest { access: access() })), Work::Stat { object });
+    assert_eq!(
+        work(ask(&mut m, &StatObjectRequest { access: access() })),
+        Work::Stat { object, of_copies: false }
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What disks are asked to do, and what comes of it.
 
-use weir_types::{Generation, ObjectId};
+use weir_types::{CopyIndex, Epoch, Generation, ObjectId, TargetId};
 use weir_wire::data::{Access, Copied, CopyPiece, ObjectPage, ObjectStat, ScrubCursor, ScrubPage};
 
 /// A read of an object.
@@ -8,6 +8,8 @@ use weir_wire::data::{Access, Copied, CopyPiece, ObjectPage, ObjectStat, ScrubCu
 pub struct ReadWork {
     /// The object; one that does not exist has length 0.
     pub object: ObjectId,
+    /// Refused if the object has a higher one.
+    pub generation: Generation,
     /// Offset and length of each piece of it, bytes; at most `MAX_PIECES`.
     pub pieces: Vec<(u64, u64)>,
     /// Bytes of all pieces: what the buffer must have room for.
@@ -16,6 +18,19 @@ pub struct ReadWork {
     pub locked: bool,
     /// Send no checksums.
     pub unchecked: bool,
+    /// There are other copies: this one may lack something.
+    pub of_copies: bool,
+}
+
+/// What has rotted in another copy and is to be replaced from this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepairWork {
+    /// What was shown: it names the copy here, and all others.
+    pub access: Access,
+    /// The one that has rotted.
+    pub copy: CopyIndex,
+    /// First byte, and the first one after.
+    pub bytes: (u64, u64),
 }
 
 /// A copy of pieces of one object to another.
@@ -93,6 +108,34 @@ pub enum Work {
         offset: u64,
         /// A hole.
         hole: bool,
+        /// Refused if the object has a higher one.
+        generation: Generation,
+        /// There are other copies.
+        of_copies: bool,
+    },
+    /// Give it the length and the fence of another copy.
+    Align {
+        /// The object; it is made if it is not there, unless it would be empty.
+        object: ObjectId,
+        /// Its length afterwards.
+        len: u64,
+        /// Its fence, at the least.
+        generation: Generation,
+    },
+    /// Note that a copy lacks something.
+    NoteGap {
+        /// The object here.
+        object: ObjectId,
+        /// Whose copy.
+        behind: TargetId,
+        /// Which.
+        copy: CopyIndex,
+        /// First byte, and the first one after.
+        bytes: (u64, u64),
+        /// The copy that lacks it knows.
+        told: bool,
+        /// Of the map that it was noted under.
+        epoch: Epoch,
     },
     /// Raise the fence, durably, and ask for the length.
     Fence {
@@ -105,6 +148,8 @@ pub enum Work {
     Stat {
         /// The object.
         object: ObjectId,
+        /// There are other copies.
+        of_copies: bool,
     },
     /// List objects.
     List {
@@ -135,7 +180,9 @@ impl Work {
             | Work::Truncate { .. }
             | Work::Punch { .. }
             | Work::Allocate { .. }
-            | Work::Fence { .. } => true,
+            | Work::Fence { .. }
+            | Work::Align { .. }
+            | Work::NoteGap { .. } => true,
             Work::Read(_)
             | Work::Sync { .. }
             | Work::Seek { .. }
@@ -164,6 +211,10 @@ pub enum Outcome {
     },
     /// The object is durable.
     Synced,
+    /// The gap is noted, durably.
+    Noted,
+    /// What had rotted was replaced.
+    Repaired,
     /// Length and fence are set.
     Truncated {
         /// Length of the object.

@@ -170,7 +170,16 @@ pub fn admin_access_with(target: TargetId, capability: Capability) -> AdminAcces
 /// Access to a file's object, with a capability signed for the target.
 pub fn access_with(target: TargetId, file: u64, capability: Capability) -> Access {
     let mac = capability.sign(target, &master().target(target, KeyGeneration(1)));
-    Access { target, object: object(file), generation: Generation(1), capability, mac }
+    let (copies, relay) = (Vec::new(), None);
+    Access {
+        target,
+        object: object(file),
+        generation: Generation(1),
+        capability,
+        mac,
+        copies,
+        relay,
+    }
 }
 
 pub fn access(file: u64) -> Access {

@@ -38,6 +38,8 @@ pub struct Bounds {
     pub listed: BTreeSet<TargetId>,
     /// The first id that was never reserved.
     pub ids_end: u64,
+    /// Targets that were removed from the cluster: what was there alone is lost.
+    pub removed: BTreeSet<TargetId>,
 }
 
 /// All facts of some files and names.

@@ -62,6 +62,7 @@ impl FileFacts {
         }
         self.judge_garbage(file, &in_use, problems);
         if let Some((inode, body)) = regular {
+            self.judge_copies(file, body, bounds, problems);
             self.judge_written(file, inode, body, bounds, problems);
             self.judge_size(file, inode, body, &in_use, problems);
         }
@@ -101,6 +102,36 @@ impl FileFacts {
         }
     }
 
+    /// Every column that was written has a copy on a target of the cluster.
+    fn judge_copies(
+        &self,
+        file: FileId,
+        body: &RegularFile,
+        bounds: &Bounds,
+        problems: &mut Vec<Problem>,
+    ) {
+        for (start, page) in self.pages_of(body.list) {
+            let Some(written) = self.written.get(&(body.list, start)) else { continue };
+            for (position, segment) in page.segments.iter().enumerate() {
+                for (column, placed) in segment.columns.iter().enumerate() {
+                    let gone = |t: &TargetId| *t == TargetId::NONE || bounds.removed.contains(t);
+                    if !written.has(position, column) || !placed.targets.iter().all(gone) {
+                        continue;
+                    }
+                    let was = placed.targets.iter().filter(|t| **t != TargetId::NONE);
+                    let was: Vec<String> = was.map(ToString::to_string).collect();
+                    let what = format!(
+                        "column {column} of segment {} is lost: it was on targets that were \
+                         removed from the cluster ({})",
+                        segment.index,
+                        was.join(", ")
+                    );
+                    problems.push(Problem::new(Kind::LostColumn, file, what));
+                }
+            }
+        }
+    }
+
     /// Every column that was written has an object.
     fn judge_written(
         &self,
@@ -114,22 +145,31 @@ impl FileFacts {
             let Some(written) = self.written.get(&(body.list, start)) else { continue };
             for (position, segment) in page.segments.iter().enumerate() {
                 for (column, placed) in segment.columns.iter().enumerate() {
-                    let target = placed.targets.first().copied();
-                    let Some(target) = target.filter(|t| bounds.listed.contains(t)) else {
-                        continue;
-                    };
                     let column_index = ColumnIndex(column as u16);
-                    let object = ObjectId {
+                    let object = |copy| ObjectId {
                         file,
                         segment: segment.index,
                         column: column_index,
-                        copy: CopyIndex(0),
+                        copy,
                     };
+                    let whole = |(copy, _): &(CopyIndex, TargetId)| {
+                        !segment.is_filling(column_index, *copy)
+                    };
+                    let places: Vec<_> = placed.copies().filter(whole).collect();
+                    let there = |&(copy, target): &(CopyIndex, TargetId)| {
+                        self.objects.contains_key(&(target, object(copy)))
+                    };
+                    // What others hold that did not say so nobody knows.
+                    let unheard =
+                        |(_, target): &(CopyIndex, TargetId)| !bounds.listed.contains(target);
+                    let Some(&(copy, target)) = places.first() else { continue };
                     if !written.has(position, column)
-                        || self.objects.contains_key(&(target, object))
+                        || places.iter().any(unheard)
+                        || places.iter().any(there)
                     {
                         continue;
                     }
+                    let object = object(copy);
                     // What was cut off again is not missed.
                     let Some((first, last)) = bytes_of(segment, column_index, inode.size) else {
                         continue;
@@ -212,6 +252,7 @@ fn place<'a>(
     let Some(segment) = in_use.get(&object.segment) else { return Place::NoSegment };
     match segment.target(usize::from(object.column.0), object.copy) {
         Some(placed) if placed == target => Place::Right(segment),
+        Some(TargetId::NONE) => Place::NoColumn,
         Some(placed) => Place::Elsewhere(placed),
         None => Place::NoColumn,
     }

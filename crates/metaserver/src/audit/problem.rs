@@ -9,6 +9,8 @@ pub enum Kind {
     OrphanObject,
     /// An object that was written and is not there.
     MissingObject,
+    /// A column of which every copy was on targets that were removed.
+    LostColumn,
     /// An object on a target, or with a number, where its file's layout has none.
     MisplacedObject,
     /// An object of a file that is on the list of objects to be removed.
@@ -36,6 +38,7 @@ impl Kind {
         match self {
             Kind::OrphanObject => "orphan-object",
             Kind::MissingObject => "missing-object",
+            Kind::LostColumn => "lost-column",
             Kind::MisplacedObject => "misplaced-object",
             Kind::DoomedObject => "doomed-object",
             Kind::Size => "size",

@@ -7,7 +7,7 @@ use crate::schema::{
     SessionRecord, SlotRecord, WrittenPage, key,
 };
 use std::collections::BTreeSet;
-use weir_types::{Epoch, Error, ErrorKind, FileId, FileKind, Result};
+use weir_types::{Epoch, Error, ErrorKind, FileId, FileKind, Result, TargetId};
 
 /// Directories whose way to the root is looked at; of more, none.
 const MAX_DIRECTORIES: usize = 8 << 20;
@@ -22,6 +22,7 @@ pub struct SnapshotReader {
     ids_end: u64,
     highest_id: u64,
     sessions: BTreeSet<FileId>,
+    removed: BTreeSet<TargetId>,
     /// Every directory with its parent, by number; `None`: too many.
     parents: Option<Vec<(FileId, FileId)>>,
     /// The directory whose names are being read, and how many of them are
@@ -46,6 +47,11 @@ impl SnapshotReader {
     /// The first id that was never reserved, once it has been read.
     pub fn ids_end(&self) -> u64 {
         self.ids_end
+    }
+
+    /// Targets that were removed from the cluster, once they have been read.
+    pub fn removed(&self) -> &BTreeSet<TargetId> {
+        &self.removed
     }
 
     /// Takes the next record; keys ascend.
@@ -190,7 +196,7 @@ impl SnapshotReader {
                 })?;
             }
             key::FORMAT => drop(schema::decode_format(value)?),
-            key::MAP_EPOCH | key::DIRECTORY_MOVES => {
+            key::MAP_EPOCH | key::DIRECTORY_MOVES | key::MIRRORED => {
                 schema::decode::<Epoch>(value, "of a counter")?;
             }
             _ => match key.first_chunk::<2>() {
@@ -208,6 +214,10 @@ impl SnapshotReader {
                         let what = format!("the last mutation of session {session}, which is gone");
                         self.problem(Kind::Leftover, what);
                     }
+                }
+                Some(b"u/") => {
+                    schema::decode::<Epoch>(value, "of a target that was removed")?;
+                    self.removed.insert(key::removed_target_id(key)?);
                 }
                 Some(b"t/") => drop(schema::decode::<ServerRecord>(value, "of a data server")?),
                 Some(b"k/") => drop(schema::decode::<ClientRecord>(value, "of a client")?),

@@ -150,7 +150,7 @@ impl<E: Engine> MetaMachine<E> {
 
     /// Whether [`MetaMachine::work`] has anything to do.
     pub fn has_work(&self) -> bool {
-        !self.background.is_idle()
+        !self.background.is_idle() || self.mover.has_work()
     }
 
     /// Does at most `steps` transactions of background work.
@@ -160,12 +160,14 @@ impl<E: Engine> MetaMachine<E> {
     /// alone until the next start: it must not stop the server.
     pub fn work(&mut self, steps: usize, now: Moment) -> Result<()> {
         for _ in 0..steps {
-            if self.background.is_idle() {
-                break;
-            }
-            match self.step(now) {
+            let step = match (self.background.is_idle(), self.mover.has_work()) {
+                (false, _) => self.step(now),
+                (true, true) => self.step_mover(now),
+                (true, false) => break,
+            };
+            match step {
                 Err(error) if matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Unsupported) => {
-                    tracing::error!("background deletion: {error}");
+                    tracing::error!("background work: {error}");
                 }
                 other => other?,
             }

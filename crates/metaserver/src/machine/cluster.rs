@@ -1,37 +1,49 @@
 //! Data servers and targets: who they are, and whether they live.
 
+use super::background::each;
+use super::flapping::Flapping;
+use super::standings::{
+    Around, Hearsay, Said, after_report, after_silence, joins, may_have_noted, steps_back,
+};
 use crate::ops::{ClusterView, Outcome};
 use crate::schema::{self, ServerRecord, TargetRecord, key};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_layout::TargetInfo;
 use weir_metastore::{Engine, Tx};
 use weir_types::{Epoch, Error, ErrorKind, FsUsage, Result, ServerId, TargetId};
-use weir_wire::map::{ClusterMap, ServerEntry, TargetEntry, TargetState};
-use weir_wire::peer::{RegisterRequest, TargetReport};
-
-/// The most data servers.
-const MAX_SERVERS: usize = 4096;
-/// The most targets of one data server.
-const MAX_TARGETS_PER_SERVER: usize = 1024;
-/// Servers read in one go at the start.
-const LOAD_PAGE: usize = 256;
+use weir_wire::map::{ClusterMap, ServerEntry, Standing, TargetEntry, TargetState};
+use weir_wire::peer::TargetReport;
 
 /// What is known of data servers.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
     pub epoch: Epoch,
-    servers: BTreeMap<ServerId, ServerRecord>,
-    heard: BTreeMap<TargetId, Heard>,
+    pub(super) servers: BTreeMap<ServerId, ServerRecord>,
+    pub(super) heard: BTreeMap<TargetId, Heard>,
+    pub(super) hearsay: Hearsay,
+    mirrored: bool,
+    /// Targets that were taken out of the cluster: nobody serves them again.
+    removed: BTreeSet<TargetId>,
+    /// When silent targets were last looked for.
+    pub(super) checked_ms: u64,
+    /// A target that is being removed, and until when: nothing is put there.
+    pub(super) leaving: Option<(TargetId, u64)>,
     /// What operations see of it; kept up to date here.
     pub view: ClusterView,
 }
 
+/// What this process has seen of a target.
 #[derive(Clone, Debug, Default)]
-struct Heard {
-    at_ms: u64,
-    usage: FsUsage,
+pub(super) struct Heard {
+    pub at_ms: u64,
+    pub usage: FsUsage,
     /// Why it is out of service; empty: it is not.
-    trouble: String,
+    pub trouble: String,
+    /// When its state changed; `None`: before this process began.
+    pub changed_ms: Option<u64>,
+    flapping: Flapping,
+    /// It is not online again before.
+    pub held_until_ms: u64,
 }
 
 /// A change of servers that is committed before it counts.
@@ -39,6 +51,8 @@ struct Heard {
 pub(super) struct Change {
     epoch: Epoch,
     servers: Vec<(ServerId, ServerRecord)>,
+    /// A target that is in no record any more.
+    removed: Option<TargetId>,
 }
 
 impl Change {
@@ -47,6 +61,9 @@ impl Change {
         tx.put(key::MAP_EPOCH, &schema::encode(&self.epoch))?;
         for (server, record) in &self.servers {
             tx.put(&key::server(*server), &schema::encode(record))?;
+        }
+        if let Some(target) = self.removed {
+            tx.put(&key::removed_target(target), &schema::encode(&self.epoch))?;
         }
         Ok(())
     }
@@ -61,107 +78,37 @@ impl Cluster {
         if let Some(bytes) = tx.get(key::MAP_EPOCH)? {
             cluster.epoch = schema::decode(&bytes, "of the map's epoch")?;
         }
-        let (mut start, end) = key::servers();
-        loop {
-            let page = tx.range(&start, &end, LOAD_PAGE)?;
-            for (key, bytes) in &page {
-                let record: ServerRecord = schema::decode(bytes, "of a server")?;
-                for target in &record.targets {
-                    let heard = Heard { at_ms: now_ms, ..Heard::default() };
-                    cluster.heard.insert(target.target, heard);
-                }
-                cluster.servers.insert(key::server_id(key)?, record);
+        cluster.hearsay = Hearsay::new(cluster.epoch);
+        cluster.mirrored = tx.get(key::MIRRORED)?.is_some();
+        let (start, end) = key::servers();
+        each(engine, start, &end, |at, bytes| {
+            let record: ServerRecord = schema::decode(bytes, "of a server")?;
+            for target in &record.targets {
+                let heard = Heard { at_ms: now_ms, ..Heard::default() };
+                cluster.heard.insert(target.target, heard);
             }
-            match page.last() {
-                Some((last, _)) if page.len() == LOAD_PAGE => {
-                    start = weir_metastore::key_after(last).into_vec();
-                }
-                _ => break,
-            }
-        }
+            cluster.servers.insert(key::server_id(at)?, record);
+            Ok(())
+        })?;
+        let (start, end) = key::removed_targets();
+        each(engine, start, &end, |at, _| {
+            cluster.removed.insert(key::removed_target_id(at)?);
+            Ok(())
+        })?;
+        let all = cluster.all();
+        cluster.hearsay.changed(&all, cluster.epoch);
         cluster.refresh();
         Ok(cluster)
     }
 
-    /// What a registration changes; `None` if nothing.
-    ///
-    /// # Errors
-    /// `Exists`: another server that lives serves one of the targets.
-    /// `TooBig`: too many servers or targets.
-    pub fn registration(
-        &self,
-        server: ServerId,
-        request: &RegisterRequest,
-    ) -> Result<Option<Change>> {
-        let known = self.servers.get(&server);
-        let full = self.servers.len() >= MAX_SERVERS && known.is_none();
-        if full || request.targets.len() > MAX_TARGETS_PER_SERVER {
-            let message = format!(
-                "a cluster has at most {MAX_SERVERS} data servers of {MAX_TARGETS_PER_SERVER} \
-                 targets"
-            );
-            return Err(Error::new(ErrorKind::TooBig, message));
-        }
-        let reports: Vec<&TargetReport> =
-            request.targets.iter().filter(|r| !self.is_elsewhere(server, r)).collect();
-        let mut others = self.taken_over(server, &reports)?;
-        let mut targets: Vec<TargetRecord> = known.map(|k| k.targets.clone()).unwrap_or_default();
-        for record in &mut targets {
-            // One that is not there now still has data of files.
-            let report = reports.iter().find(|r| r.target == record.target);
-            record.state = report.map_or(TargetState::Offline, |report| state_of(report));
-        }
-        for report in &reports {
-            if targets.iter().all(|record| record.target != report.target) {
-                targets.push(TargetRecord { target: report.target, state: state_of(report) });
-            }
-        }
-        targets.sort_by_key(|record| record.target);
-        let record = ServerRecord {
-            host: request.host.clone(),
-            tcp: request.tcp.clone(),
-            unix: request.unix.clone(),
-            targets,
-        };
-        if known == Some(&record) && others.is_empty() {
-            return Ok(None);
-        }
-        others.push((server, record));
-        Ok(Some(Change { epoch: Epoch(self.epoch.0 + 1), servers: others }))
-    }
-
-    /// Servers that lose targets to this one: a disk was moved to another node.
-    fn taken_over(
-        &self,
-        server: ServerId,
-        reports: &[&TargetReport],
-    ) -> Result<Vec<(ServerId, ServerRecord)>> {
-        let mut losers = Vec::new();
-        for (&other, record) in self.servers.iter().filter(|(id, _)| **id != server) {
-            let claimed = |t: &TargetRecord| reports.iter().any(|r| r.target == t.target);
-            let online = |t: &&TargetRecord| t.state == TargetState::Online && claimed(t);
-            if let Some(target) = record.targets.iter().find(online) {
-                let message = format!(
-                    "target {} is served by data server {other} on {}: stop that one first, or \
-                     check the target's directory",
-                    target.target, record.host
-                );
-                return Err(Error::new(ErrorKind::Exists, message));
-            }
-            if record.targets.iter().any(claimed) {
-                let mut record = record.clone();
-                record.targets.retain(|t| !claimed(t));
-                losers.push((other, record));
-            }
-        }
-        Ok(losers)
-    }
-
-    /// Whether a server reports trouble with a target that is another one's:
-    /// its disk was moved there, and is missing here.
-    fn is_elsewhere(&self, server: ServerId, report: &TargetReport) -> bool {
+    /// Whether a report is about a target that is not the server's: it was removed
+    /// from the cluster, or its disk was moved to another server, and is missing
+    /// here.
+    pub(super) fn is_foreign(&self, server: ServerId, report: &TargetReport) -> bool {
         let mut others = self.servers.keys().filter(|other| **other != server);
-        !report.trouble.is_empty() && others.any(|other| self.serves(*other, report.target))
+        let moved =
+            !report.trouble.is_empty() && others.any(|other| self.serves(*other, report.target));
+        moved || self.removed.contains(&report.target)
     }
 
     /// What a heartbeat changes: targets that were offline are back, or one
@@ -176,15 +123,16 @@ impl Cluster {
         };
         let mut record = self.servers.get(&server).ok_or_else(unknown)?.clone();
         let mut changed = false;
-        for report in reports.iter().filter(|r| !self.is_elsewhere(server, r)) {
+        for report in reports.iter().filter(|r| !self.is_foreign(server, r)) {
             let target = record.targets.iter_mut().find(|t| t.target == report.target);
             let target = target.ok_or_else(unknown)?;
-            let state = state_of(report);
-            if target.state != state {
-                changed = true;
-                note_change(server, report);
+            let said = Said { in_trouble: !report.trouble.is_empty(), lost_its_place: false };
+            let reported = after_report(*target, said, self.around(true));
+            if reported.state != target.state {
+                note_change(server, report, reported.state);
             }
-            target.state = state;
+            changed |= reported != *target;
+            *target = reported;
         }
         Ok(changed.then(|| self.change(vec![(server, record)])))
     }
@@ -203,8 +151,9 @@ impl Cluster {
             if lost > 0 {
                 count += lost;
                 let mut record = record.clone();
+                let told = self.hearsay.told(server);
                 for target in record.targets.iter_mut().filter(|t| silent(t)) {
-                    target.state = TargetState::Offline;
+                    *target = after_silence(*target, told, self.next_epoch());
                 }
                 servers.push((server, record));
             }
@@ -216,23 +165,186 @@ impl Cluster {
         (count > 0).then(|| (self.change(servers), count))
     }
 
-    fn change(&self, servers: Vec<(ServerId, ServerRecord)>) -> Change {
-        Change { epoch: Epoch(self.epoch.0 + 1), servers }
+    /// What has to change by all that was heard: a target that others cannot reach
+    /// is brought up to date later; those that have all that they missed are
+    /// online.
+    pub fn judge(&mut self, now_ms: u64) -> Option<Change> {
+        if self.hearsay.is_settled() {
+            return None;
+        }
+        let next = self.next_epoch();
+        if let Some(target) = self.hearsay.too_early() {
+            tracing::info!(target = target.0, "a target missed something as it came back");
+            return self.changed(&[target], |record| steps_back(record, next));
+        }
+        let all = self.all();
+        let in_effect = self.in_effect();
+        let known = |r: &&TargetRecord| r.joins.is_some() && r.since <= in_effect;
+        let known = all.iter().map(|(_, record)| record).filter(known);
+        let known: Vec<TargetId> = known.map(|record| record.target).collect();
+        if !known.is_empty() {
+            let change = self.changed(&known, |record| TargetRecord { joins: None, ..record });
+            // Nothing that anybody has to be told.
+            return change.map(|change| Change { epoch: self.epoch, ..change });
+        }
+        if let Some(target) = self.hearsay.cut_off(&all) {
+            tracing::warn!(target = target.0, "other data servers cannot reach a target");
+            return self.changed(&[target], |record| steps_back(record, next));
+        }
+        let heard = &self.heard;
+        let is_held = |target| heard.get(&target).is_some_and(|h| h.held_until_ms > now_ms);
+        let done = self.hearsay.complete(&all, is_held);
+        done.iter().for_each(|t| tracing::info!(target = t.0, "a target is up to date again"));
+        self.changed(&done, |record| joins(record, next))
+    }
+
+    /// Every target with its server.
+    pub(super) fn all(&self) -> Vec<(ServerId, TargetRecord)> {
+        let all = self.servers.iter();
+        all.flat_map(|(&server, r)| r.targets.iter().map(move |t| (server, *t))).collect()
+    }
+
+    /// A change of some targets; `None` of none.
+    pub(super) fn changed(
+        &self,
+        targets: &[TargetId],
+        to: impl Fn(TargetRecord) -> TargetRecord,
+    ) -> Option<Change> {
+        let meant = |t: &TargetRecord| targets.contains(&t.target);
+        let mut servers = Vec::new();
+        for (&server, record) in self.servers.iter().filter(|(_, r)| r.targets.iter().any(meant)) {
+            let mut record = record.clone();
+            record.targets.iter_mut().filter(|t| meant(t)).for_each(|t| *t = to(*t));
+            servers.push((server, record));
+        }
+        (!servers.is_empty()).then(|| self.change(servers))
+    }
+
+    /// A target goes for good.
+    pub(super) fn without(&self, target: TargetId) -> Change {
+        let serves =
+            |(_, r): &(&ServerId, &ServerRecord)| r.targets.iter().any(|t| t.target == target);
+        let mut servers = Vec::new();
+        for (&server, record) in self.servers.iter().filter(serves) {
+            let mut record = record.clone();
+            record.targets.retain(|t| t.target != target);
+            servers.push((server, record));
+        }
+        Change { removed: Some(target), ..self.change(servers) }
+    }
+
+    pub(super) fn around(&self, others_serve: bool) -> Around {
+        Around { mirrored: self.mirrored, others_serve, next: self.next_epoch() }
+    }
+
+    pub(super) fn next_epoch(&self) -> Epoch {
+        Epoch(self.epoch.0 + 1)
+    }
+
+    pub(super) fn change(&self, servers: Vec<(ServerId, ServerRecord)>) -> Change {
+        Change { epoch: self.next_epoch(), servers, removed: None }
     }
 
     /// A change has been committed.
-    pub fn apply(&mut self, change: Change) {
+    pub fn apply(&mut self, change: Change, now_ms: u64) {
         self.epoch = change.epoch;
+        for target in change.servers.iter().flat_map(|(_, record)| &record.targets) {
+            self.note_state(target, now_ms);
+        }
         self.servers.extend(change.servers);
+        if let Some(target) = change.removed {
+            self.removed.insert(target);
+            self.heard.remove(&target);
+            self.leaving = None;
+        }
+        let all = self.all();
+        self.hearsay.changed(&all, self.epoch);
         self.refresh();
     }
 
-    /// Targets of a server have been heard of.
-    pub fn heard(&mut self, server: ServerId, reports: &[TargetReport], now_ms: u64) {
+    /// Keeps in mind when a target's state changes, before it does.
+    fn note_state(&mut self, target: &TargetRecord, now_ms: u64) {
+        let before = self.record(target.target).map(|record| record.state);
+        if before == Some(target.state) {
+            return;
+        }
+        let heard = self.heard.entry(target.target).or_default();
+        heard.changed_ms = Some(now_ms);
+        if before == Some(TargetState::Online) {
+            heard.flapping.went(now_ms);
+        }
+        match target.state {
+            TargetState::Online | TargetState::Suspect => heard.flapping.online(now_ms),
+            TargetState::Syncing => heard.held_until_ms = now_ms + heard.flapping.hold_ms(),
+            TargetState::Offline | TargetState::OutOfService => {}
+        }
+    }
+
+    /// What is stored of a target.
+    pub(super) fn record(&self, target: TargetId) -> Option<&TargetRecord> {
+        let mut targets = self.servers.values().flat_map(|record| &record.targets);
+        targets.find(|record| record.target == target)
+    }
+
+    /// A target that is not up to date, and may lack what only this one knows of.
+    pub(super) fn knows_alone_of(&self, record: &TargetRecord) -> Option<TargetId> {
+        let mut others = self.servers.values().flat_map(|server| &server.targets);
+        let lacks = |other: &&TargetRecord| {
+            !other.serves() && may_have_noted(record, other.target, other.since)
+        };
+        others.find(lacks).map(|other| other.target).filter(|_| self.mirrored)
+    }
+
+    /// A file has several copies.
+    pub fn is_mirrored(&mut self) {
+        self.mirrored = true;
+        self.view.mirrored = true;
+    }
+
+    /// A server says under which epoch it acts.
+    pub fn acts(&mut self, server: ServerId, epoch: Epoch) {
+        self.hearsay.acts(server, epoch);
+    }
+
+    /// A server is told of the present epoch.
+    pub fn tell(&mut self, server: ServerId) {
+        self.hearsay.tell(server, self.epoch);
+    }
+
+    /// The epoch that everybody who may serve acts under, at the least.
+    pub fn in_effect(&self) -> Epoch {
+        let away = |t: &TargetRecord| t.state == TargetState::Offline;
+        let serving = self.servers.iter().filter(|(_, r)| !r.targets.iter().all(away));
+        self.hearsay.in_effect(serving.map(|(server, _)| *server), self.epoch)
+    }
+
+    /// What data servers have to know of all targets.
+    pub fn standings(&self) -> Vec<Standing> {
+        let targets = self.servers.values().flat_map(|record| &record.targets);
+        let standing = |t: &TargetRecord| {
+            let TargetRecord { target, state, since, .. } = *t;
+            Standing { target, state, since }
+        };
+        targets.map(standing).collect()
+    }
+
+    /// Targets of a server have been heard of. `started`: it has just started.
+    pub fn heard(
+        &mut self,
+        server: ServerId,
+        reports: &[TargetReport],
+        started: bool,
+        now_ms: u64,
+    ) {
         for report in reports {
-            if !self.is_elsewhere(server, report) {
-                let (usage, trouble) = (report.usage, report.trouble.clone());
-                self.heard.insert(report.target, Heard { at_ms: now_ms, usage, trouble });
+            if self.is_foreign(server, report) {
+                continue;
+            }
+            let heard = self.heard.entry(report.target).or_default();
+            (heard.at_ms, heard.usage) = (now_ms, report.usage);
+            heard.trouble.clone_from(&report.trouble);
+            if let Some(record) = self.record(report.target).copied() {
+                self.hearsay.said(server, &record, report, started);
             }
         }
         self.refresh();
@@ -243,32 +355,37 @@ impl Cluster {
         self.heard.values_mut().for_each(|heard| heard.at_ms = now_ms);
     }
 
-    fn usage(&self, target: TargetId) -> FsUsage {
+    pub(super) fn usage(&self, target: TargetId) -> FsUsage {
         self.heard.get(&target).map(|heard| heard.usage).unwrap_or_default()
     }
 
-    fn refresh(&mut self) {
-        let mut view = ClusterView::default();
+    pub(super) fn refresh(&mut self) {
+        let mut view = ClusterView { mirrored: self.mirrored, ..ClusterView::default() };
         let troubles = self.heard.iter().find(|(_, heard)| !heard.trouble.is_empty());
         view.trouble =
             troubles.map(|(target, heard)| format!("target {target}: {}", heard.trouble));
-        for (&server, record) in &self.servers {
-            for t in &record.targets {
-                let usage = self.usage(t.target);
-                let online = t.state == TargetState::Online;
+        let all = || self.servers.iter().flat_map(|(s, r)| r.targets.iter().map(move |t| (*s, t)));
+        let nobody = all().all(|(_, t)| t.state != TargetState::Online);
+        for (server, t) in all() {
+            let usage = self.usage(t.target);
+            let online = t.state == TargetState::Online;
+            let leaves = self.leaving.is_some_and(|(target, _)| target == t.target);
+            let free_bytes = match usage.total_bytes {
+                // It gets something only where there is nothing else left.
+                _ if t.draining => 0,
                 // Before the first report after a start nothing is known.
-                let free_bytes = if usage.total_bytes == 0 { u64::MAX } else { usage.free_bytes };
-                let local = false;
-                view.targets.push(TargetInfo {
-                    target: t.target,
-                    server,
-                    free_bytes,
-                    online,
-                    local,
-                });
-                if online {
-                    add(&mut view.usage, &usage);
-                }
+                0 => u64::MAX,
+                _ => usage.free_bytes,
+            };
+            view.targets.push(TargetInfo {
+                target: t.target,
+                server,
+                free_bytes,
+                online: (online || (nobody && t.state == TargetState::Syncing)) && !leaves,
+                local: false,
+            });
+            if online {
+                add(&mut view.usage, &usage);
             }
         }
         self.view = view;
@@ -305,6 +422,8 @@ impl Cluster {
                 .map(|t| TargetEntry {
                     target: t.target,
                     state: t.state,
+                    since: t.since,
+                    draining: t.draining,
                     usage: self.usage(t.target),
                 })
                 .collect(),
@@ -313,16 +432,14 @@ impl Cluster {
     }
 }
 
-/// What a target is good for, as its server says.
-fn state_of(report: &TargetReport) -> TargetState {
-    if report.trouble.is_empty() { TargetState::Online } else { TargetState::OutOfService }
-}
-
-fn note_change(server: ServerId, report: &TargetReport) {
-    let target = report.target.0;
-    match report.trouble.as_str() {
-        "" => tracing::info!(server = server.0, target, "a target is back"),
-        trouble => tracing::warn!(server = server.0, target, "a target fails: {trouble}"),
+fn note_change(server: ServerId, report: &TargetReport, state: TargetState) {
+    let (server, target) = (server.0, report.target.0);
+    match (report.trouble.as_str(), state) {
+        ("", TargetState::Syncing) => {
+            tracing::info!(server, target, "a target is back, and gets what it missed");
+        }
+        ("", _) => tracing::info!(server, target, "a target is back"),
+        (trouble, _) => tracing::warn!(server, target, "a target fails: {trouble}"),
     }
 }
 

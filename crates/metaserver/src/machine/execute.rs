@@ -187,6 +187,9 @@ impl<E: Engine> MetaMachine<E> {
         if effects.fresh_used {
             self.spare_id = None;
         }
+        if effects.mirrored {
+            self.cluster.is_mirrored();
+        }
         if let Some((file, rights)) = effects.opened {
             self.opens.open(session, file, rights);
         }
@@ -202,6 +205,9 @@ impl<E: Engine> MetaMachine<E> {
         }
         if let Some(file) = effects.orphaned {
             self.orphans.insert(file);
+        }
+        if let Some(file) = effects.copies {
+            self.mover.wished(file);
         }
         if effects.dead_list {
             self.background.dead_lists = true;

@@ -1,6 +1,7 @@
 //! Requests about leases and events, requests that wait, and what of an answer
 //! a client may keep.
 
+use super::mover::MOVER;
 use super::obstacles::{Obstacles, widened};
 use super::servers::fault;
 use super::waiting::{Asked, Parked, ParkedTicket, Waiting, Waits};
@@ -488,7 +489,7 @@ impl<E: Engine> MetaMachine<E> {
     }
 
     /// Takes a request out of those that wait, and wakes who waited behind it.
-    fn unpark(&mut self, ticket: ParkedTicket) -> Option<Parked> {
+    pub(super) fn unpark(&mut self, ticket: ParkedTicket) -> Option<Parked> {
         let parked = self.leases.waiting.take(ticket)?;
         for file in &parked.files {
             self.leases.waiting.file_changed(*file);
@@ -508,8 +509,15 @@ impl<E: Engine> MetaMachine<E> {
     /// were told to wait for. To be asked for at the end of each turn, before
     /// [`MetaMachine::flush`].
     pub fn take_ready(&mut self, now: Moment) -> Vec<(ParkedTicket, Answer)> {
+        let done = self.go_on_with_visits(now);
+        self.tell_of_visit(done, now);
         while let Some(ticket) = self.leases.waiting.next_ready() {
             let Some(mut parked) = self.leases.waiting.take(ticket) else { continue };
+            if parked.session == MOVER {
+                let done = self.resume_visit(ticket, parked, now);
+                self.tell_of_visit(done, now);
+                continue;
+            }
             let Parked { session, op, .. } = parked;
             let tried = self.try_run(session, op, &parked.body, ticket, &mut parked.asked, now);
             let answer = match tried {

@@ -11,18 +11,25 @@ mod cluster;
 mod counters;
 mod execute;
 mod export;
+mod find_copies;
+mod flapping;
 mod keep;
 mod late;
 mod lease_ops;
 mod lock_ops;
+mod membership;
+mod mover;
 mod obstacles;
+mod registration;
 mod restrictions;
 mod room;
 mod servers;
 mod sessions;
+mod standings;
 mod waiting;
 
 pub use counters::Counters;
+pub use mover::MoverSettings;
 pub use waiting::ParkedTicket;
 
 use crate::open_files::OpenFiles;
@@ -33,6 +40,7 @@ use cluster::Cluster;
 use execute::Done;
 use lease_ops::Leases;
 use lock_ops::LockTable;
+use mover::Mover;
 use sessions::{MAX_SESSIONS, Session, Sessions};
 use std::collections::BTreeSet;
 
@@ -49,8 +57,9 @@ use weir_wire::lock::TestLockRequest;
 use weir_wire::message::{Op, Request};
 use weir_wire::meta::{
     AdminCapabilityRequest, CountOpensRequest, ExportMetaRequest, GetMapRequest, GetTicketsRequest,
-    ListClientsRequest, MetaPrefix, SetClientRequest, VerifyMetaRequest,
+    ListClientsRequest, MetaPrefix, RebalanceRequest, SetClientRequest, VerifyMetaRequest,
 };
+use weir_wire::targets::ListTargetsRequest;
 use weir_wire::{Header, Key, SealedTicket, Ticket};
 
 /// Ids reserved at a time: more than are used while a reservation becomes
@@ -58,8 +67,9 @@ use weir_wire::{Header, Key, SealedTicket, Ticket};
 const ID_BLOCK: u64 = 1 << 17;
 /// The first id of a file after the root's.
 const FIRST_ID: u64 = 2;
-/// A longer time between two ticks means that the process was stopped.
-const LONG_TICK_MS: u64 = 4_000;
+/// A longer time between two ticks (there is one each second) means that the
+/// process was stopped.
+pub(crate) const LONG_TICK_MS: u64 = 2_000;
 /// The most servers that tickets are asked for at once.
 const MAX_TICKETS: usize = 4096;
 
@@ -87,12 +97,12 @@ impl Default for Times {
     fn default() -> Self {
         Self {
             session_timeout_ms: 30_000,
-            target_timeout_ms: 5_000,
+            target_timeout_ms: 4_000,
             grace_ms: 10_000,
             lease_ms: 10_000,
             capability_ms: 3_600_000,
             ticket_ms: 3_600_000,
-            heartbeat_ms: 1_000,
+            heartbeat_ms: 500,
         }
     }
 }
@@ -188,6 +198,7 @@ pub struct MetaMachine<E: Engine> {
     counters: Counters,
     leases: Leases,
     table: LockTable,
+    mover: Mover,
     nonces: Key,
     nonce_count: u64,
     instance: u64,
@@ -235,6 +246,7 @@ impl<E: Engine> MetaMachine<E> {
             counters: Counters::default(),
             leases: Leases::default(),
             table: LockTable::default(),
+            mover: Mover::default(),
             instance: u64::from_le_bytes(first_eight(&entropy.mac("weir 1 instance", &[]).0)),
             nonces: entropy,
             nonce_count: 0,
@@ -322,7 +334,7 @@ impl<E: Engine> MetaMachine<E> {
         self.notice_pause(now);
         let result = match peer {
             Peer::Client(session) => self.on_client(session, header.op, body, now),
-            Peer::Server(server) => self.on_server(server, header.op, body, now).map(Answer::Now),
+            Peer::Server(server) => self.on_server(server, header.op, body, now),
         };
         let answer = result.unwrap_or_else(|error| Answer::Now(Reply::error(&error)));
         self.stamped(peer, header.op, answer)
@@ -402,9 +414,25 @@ impl<E: Engine> MetaMachine<E> {
                 self.set_client(client, request::<SetClientRequest>(rest)?.info)?;
                 return Ok(self.after_sync(Reply::ok(&())));
             }
+            Op::Rebalance => {
+                self.rebalance(client, &request::<RebalanceRequest>(rest)?)?;
+                Reply::ok(&())
+            }
             Op::ListClients => {
                 let after = request::<ListClientsRequest>(rest)?.after;
                 Reply::ok(&self.list_clients(client, after)?)
+            }
+            Op::ListTargets => {
+                let after = request::<ListTargetsRequest>(rest)?.after;
+                Reply::ok(&self.list_targets(after, now))
+            }
+            Op::SetTarget => {
+                self.set_target(client, &request(rest)?, now)?;
+                return Ok(self.after_sync(Reply::ok(&())));
+            }
+            Op::RemoveTarget => {
+                let removal = self.remove_target(client, &request(rest)?, now)?;
+                return Ok(self.after_sync(Reply::ok(&removal)));
             }
             Op::SyncMeta => {
                 return Ok(self.after_sync(Reply::ok(&())));
@@ -491,6 +519,7 @@ impl<E: Engine> MetaMachine<E> {
         counters.push(("targets_out_of_service".into(), self.cluster.out_of_service()));
         counters.extend(self.leases.list(now.monotonic_ms));
         counters.extend(self.table.list());
+        counters.extend(self.mover.list());
         counters.push(("map_epoch".into(), self.cluster.epoch.0));
         counters.sort();
         ServerStatus {
@@ -527,6 +556,7 @@ impl<E: Engine> MetaMachine<E> {
         self.last_tick_ms = now.monotonic_ms;
         self.exports.forget_old(now.monotonic_ms);
         self.lose_silent_targets(now)?;
+        self.tick_mover(now)?;
         self.expire_sessions(now)?;
         self.tick_leases(now)?;
         self.tick_locks(now);

@@ -235,6 +235,11 @@ impl<E: Engine> MetaMachine<E> {
 }
 
 impl Obstacles {
+    /// Those who lose something.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
+        self.dead_leases.iter().chain(&self.dead_beliefs).map(|(who, _)| *who)
+    }
+
     /// Somebody does not answer.
     fn give_up(&mut self, (who, ask): (SessionId, Ask)) {
         match ask {

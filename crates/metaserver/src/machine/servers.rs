@@ -1,11 +1,13 @@
 //! Data servers: they register, report, and learn which objects to remove.
 
 use super::cluster::Change;
-use super::{MetaMachine, Moment, Reply, request};
+use super::standings::serve_ms;
+use super::{Answer, MetaMachine, Moment, Reply, request};
 use crate::schema::key;
 use weir_metastore::{Engine, Tx, key_after, transact};
 use weir_types::codec::Reader;
-use weir_types::{ClientId, Error, ErrorKind, ObjectId, Result, ServerId, TargetId};
+use weir_types::{ClientId, Epoch, Error, ErrorKind, ObjectId, Result, ServerId, TargetId};
+use weir_wire::map::TargetState;
 use weir_wire::message::Op;
 use weir_wire::peer::{
     FindPeerRequest, HeartbeatReply, HeartbeatRequest, Peer, RegisterRequest, TargetReport,
@@ -16,6 +18,8 @@ use weir_wire::ticket::OF_SERVERS;
 const MAX_REMOVALS: usize = 1024;
 /// Confirmations of removals handled in one transaction.
 const CONFIRM_PAGE: usize = 100;
+/// How often silent targets are looked for while others report.
+const LOOK_FOR_SILENT_MS: u64 = 250;
 /// How soon a data server reports again while there is more to remove.
 const BUSY_HEARTBEAT_MS: u32 = 100;
 
@@ -26,18 +30,27 @@ impl<E: Engine> MetaMachine<E> {
         op: Op,
         body: &[u8],
         now: Moment,
-    ) -> Result<Reply> {
+    ) -> Result<Answer> {
         let rest = Reader::new(body);
-        match op {
-            Op::Ping => Ok(Reply::ok(&())),
-            Op::Register => self.register(server, &request(rest)?, now),
-            Op::Heartbeat => self.heartbeat(server, &request(rest)?, now),
-            Op::FindPeer => self.find_peer(server, &request(rest)?, now),
+        let reply = match op {
+            Op::Ping => Reply::ok(&()),
+            Op::Register => self.register(server, &request(rest)?, now)?,
+            Op::Heartbeat => self.heartbeat(server, &request(rest)?, now)?,
+            Op::FindPeer => self.find_peer(server, &request(rest)?, now)?,
+            Op::FindCopies => {
+                let found = self.find_copies(server, &request(rest)?, now)?;
+                return Ok(self.after_sync(Reply::ok(&found)));
+            }
+            Op::ListCopies => {
+                let page = self.list_copies(server, &request(rest)?)?;
+                return Ok(self.after_sync(Reply::ok(&page)));
+            }
             _ => {
                 let message = format!("data servers do not ask for {}", op.label());
-                Err(Error::new(ErrorKind::Protocol, message))
+                return Err(Error::new(ErrorKind::Protocol, message));
             }
-        }
+        };
+        Ok(Answer::Now(reply))
     }
 
     fn register(
@@ -47,7 +60,7 @@ impl<E: Engine> MetaMachine<E> {
         now: Moment,
     ) -> Result<Reply> {
         if let Some(change) = self.cluster.registration(server, request)? {
-            self.commit_change(change)?;
+            self.commit_change(change, now)?;
             tracing::info!(
                 server = server.0,
                 host = request.host,
@@ -60,7 +73,12 @@ impl<E: Engine> MetaMachine<E> {
                 tracing::warn!(server, target, "a target fails: {trouble}");
             }
         }
-        self.report(server, &request.targets, now)
+        if request.first {
+            // It adopts the present epoch with the answer, and has no lease before.
+            self.cluster.acts(server, self.cluster.epoch);
+        }
+        self.cluster.heard(server, &request.targets, request.first, now.monotonic_ms);
+        self.report(server, &request.targets, Epoch(0), now)
     }
 
     fn heartbeat(
@@ -69,10 +87,15 @@ impl<E: Engine> MetaMachine<E> {
         request: &HeartbeatRequest,
         now: Moment,
     ) -> Result<Reply> {
-        if let Some(change) = self.cluster.heartbeat(server, &request.targets)? {
-            self.commit_change(change)?;
+        if now.monotonic_ms.saturating_sub(self.cluster.checked_ms) >= LOOK_FOR_SILENT_MS {
+            self.lose_silent_targets(now)?;
         }
-        self.report(server, &request.targets, now)
+        if let Some(change) = self.cluster.heartbeat(server, &request.targets)? {
+            self.commit_change(change, now)?;
+        }
+        self.cluster.acts(server, request.acting);
+        self.cluster.heard(server, &request.targets, false, now.monotonic_ms);
+        self.report(server, &request.targets, request.acting, now)
     }
 
     /// Where a target is, for a server that copies from it.
@@ -92,28 +115,56 @@ impl<E: Engine> MetaMachine<E> {
         Ok(Reply::ok(&Peer { entry, ticket }))
     }
 
-    fn commit_change(&mut self, change: Change) -> Result<()> {
+    pub(super) fn commit_change(&mut self, change: Change, now: Moment) -> Result<()> {
         transact(&mut self.engine, |tx| change.put(tx).map_err(fault))?;
-        self.cluster.apply(change);
+        self.cluster.apply(change, now.monotonic_ms);
         let targets = self.cluster.view.targets.iter().map(|t| t.target);
         self.signer.prepare(targets);
+        let all = self.cluster.all();
+        let online = all.iter().filter(|(_, t)| t.state == TargetState::Online);
+        self.mover.sites.keep_online(&online.map(|(_, t)| t.target).collect());
         Ok(())
     }
 
-    fn report(&mut self, server: ServerId, reports: &[TargetReport], now: Moment) -> Result<Reply> {
-        self.cluster.heard(server, reports, now.monotonic_ms);
+    fn report(
+        &mut self,
+        server: ServerId,
+        reports: &[TargetReport],
+        acting: Epoch,
+        now: Moment,
+    ) -> Result<Reply> {
+        if let Some(change) = self.cluster.judge(now.monotonic_ms) {
+            self.commit_change(change, now)?;
+        }
         for report in reports.iter().filter(|report| self.cluster.serves(server, report.target)) {
             for page in report.removed.chunks(CONFIRM_PAGE) {
                 let removed = confirm(&mut self.engine, report.target, page)?;
                 self.counters.objects_removed += removed;
             }
         }
+        self.take_filled(server, reports);
         let remove = self.removals(server, reports)?;
         let interval_ms = match remove.len() {
             MAX_REMOVALS => BUSY_HEARTBEAT_MS.min(self.times.heartbeat_ms),
             _ => self.times.heartbeat_ms,
         };
-        Ok(Reply::ok(&HeartbeatReply { epoch: self.cluster.epoch, remove, interval_ms }))
+        self.cluster.tell(server);
+        let (epoch, in_effect) = (self.cluster.epoch, self.cluster.in_effect());
+        let standings = if acting < epoch { self.cluster.standings() } else { Vec::new() };
+        // Nobody waits for a change longer than need be.
+        let interval_ms = match in_effect < epoch || self.cluster.hearsay.is_counting() {
+            true => BUSY_HEARTBEAT_MS.min(interval_ms),
+            false => interval_ms,
+        };
+        let fill = self.fills_for(server);
+        let interval_ms = match fill.is_empty() {
+            true => interval_ms,
+            false => BUSY_HEARTBEAT_MS.min(interval_ms),
+        };
+        let serve_ms = serve_ms(self.times.target_timeout_ms);
+        let reply =
+            HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, interval_ms };
+        Ok(Reply::ok(&reply))
     }
 
     /// Objects for the server to remove, a fair share for each target.
@@ -156,9 +207,10 @@ impl<E: Engine> MetaMachine<E> {
     }
 
     pub(super) fn lose_silent_targets(&mut self, now: Moment) -> Result<()> {
+        self.cluster.checked_ms = now.monotonic_ms;
         let deadline_ms = now.monotonic_ms.saturating_sub(self.times.target_timeout_ms);
         if let Some((change, count)) = self.cluster.lost(deadline_ms) {
-            self.commit_change(change)?;
+            self.commit_change(change, now)?;
             self.counters.targets_lost += count;
             tracing::warn!(count, "targets went offline: no heartbeat");
         }

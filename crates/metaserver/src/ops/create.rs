@@ -51,11 +51,12 @@ fn require_kind(ctx: &Context<'_>, kind: FileKind) -> Outcome<()> {
 
 fn make(
     tx: &mut Tx<'_>,
-    ctx: &Context<'_>,
+    ctx: &mut Context<'_>,
     request: &CreateRequest,
     parent: &mut Inode,
 ) -> Outcome<(Inode, Option<weir_types::FileLayout>)> {
-    let new = |body| Inode::new(request.kind, request.parent, ctx.now, body);
+    let now = ctx.now;
+    let new = |body| Inode::new(request.kind, request.parent, now, body);
     if request.kind != FileKind::File {
         let mut inode = new(Body::Other);
         if matches!(request.kind, FileKind::CharDevice | FileKind::BlockDevice) {
@@ -68,7 +69,8 @@ fn make(
         None => inodes::directory(parent)?.default_layout.clone(),
     };
     let mut body = RegularFile::unplaced(spec);
-    let layout = layouts::lay_out(tx, ctx, ctx.fresh, &mut body)?;
+    let file = ctx.fresh;
+    let layout = layouts::lay_out(tx, ctx, file, &mut body)?;
     Ok((new(Body::File(body)), Some(layout)))
 }
 

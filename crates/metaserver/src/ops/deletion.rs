@@ -7,7 +7,7 @@ use crate::ops::{Context, Outcome, layouts, links};
 use crate::schema::{self, Body, DeadList, Inode, Orphan, key};
 use weir_metastore::Tx;
 use weir_types::limits::SEGMENT_PAGE;
-use weir_types::{ColumnIndex, CopyIndex, FileId, FileKind, ObjectId, Segment, TargetId};
+use weir_types::{ColumnIndex, FileId, FileKind, ObjectId, Segment, TargetId};
 
 /// The most objects that become garbage in the transaction of an unlink; more
 /// are left to the background.
@@ -99,13 +99,9 @@ pub(crate) fn objects_of(
     segment: &Segment,
 ) -> impl Iterator<Item = (TargetId, ObjectId)> + '_ {
     segment.columns.iter().enumerate().flat_map(move |(column, placed)| {
-        placed.targets.iter().enumerate().map(move |(copy, &target)| {
-            let object = ObjectId {
-                file,
-                segment: segment.index,
-                column: ColumnIndex(column as u16),
-                copy: CopyIndex(copy as u8),
-            };
+        placed.copies().map(move |(copy, target)| {
+            let column = ColumnIndex(column as u16);
+            let object = ObjectId { file, segment: segment.index, column, copy };
             (target, object)
         })
     })

@@ -22,7 +22,7 @@ const MAX_GRANT: usize = 16 * SEGMENT_PAGE;
 /// had, in the list that `body` names. Returns the first page.
 pub(crate) fn lay_out(
     tx: &mut Tx<'_>,
-    ctx: &Context<'_>,
+    ctx: &mut Context<'_>,
     file: FileId,
     body: &mut RegularFile,
 ) -> Outcome<FileLayout> {
@@ -37,6 +37,11 @@ pub(crate) fn lay_out(
         .ok()
         .and_then(|count| body.next_segment.checked_add(count))
         .ok_or(ErrorKind::FileTooLarge)?;
+    if spec.copies > 1 && !ctx.cluster.mirrored {
+        // From now on a target that was away may have missed something.
+        tx.put(key::MIRRORED, &schema::encode(&Epoch(1)))?;
+        ctx.effects.mirrored = true;
+    }
     body.epoch = Epoch(body.epoch.0 + 1);
     layout.epoch = body.epoch;
     for segment in &mut layout.segments {
@@ -52,7 +57,12 @@ pub(crate) fn lay_out(
     Ok(layout)
 }
 
-fn put_page(tx: &mut Tx<'_>, file: FileId, list: u32, segments: &[Segment]) -> Outcome<()> {
+pub(crate) fn put_page(
+    tx: &mut Tx<'_>,
+    file: FileId,
+    list: u32,
+    segments: &[Segment],
+) -> Outcome<()> {
     let Some(first) = segments.first() else { return Ok(()) };
     let page = SegmentPage { segments: segments.to_vec() };
     Ok(tx.put(&key::segments(file, list, first.start), &schema::encode(&page))?)
@@ -67,7 +77,12 @@ pub(crate) fn first_page(tx: &mut Tx<'_>, file: FileId, list: u32) -> Outcome<Ve
 }
 
 /// The page that holds an offset, or the last one; empty if there is none.
-fn page_at(tx: &mut Tx<'_>, file: FileId, list: u32, offset: u64) -> Outcome<Vec<Segment>> {
+pub(crate) fn page_at(
+    tx: &mut Tx<'_>,
+    file: FileId,
+    list: u32,
+    offset: u64,
+) -> Outcome<Vec<Segment>> {
     let (_, end) = key::segments_of(file, list);
     let found = tx.range(&key::segments(file, list, offset), &end, 1)?;
     match found.first() {

@@ -9,6 +9,7 @@ pub mod access;
 pub mod acquire;
 pub mod close;
 pub mod collect;
+pub(crate) mod columns;
 pub mod commit_size;
 pub(crate) mod confine;
 pub mod create;
@@ -24,9 +25,11 @@ pub(crate) mod inodes;
 mod layouts;
 pub mod link;
 pub(crate) mod links;
+pub(crate) mod list_copies;
 pub mod list_xattr;
 pub mod lookup;
 pub mod mkdir;
+pub mod move_copies;
 mod names;
 pub mod open;
 pub mod readdir;
@@ -113,6 +116,10 @@ pub struct Effects {
     pub orphaned: Option<FileId>,
     /// A dead list has been queued.
     pub dead_list: bool,
+    /// A file has several copies, as none had before.
+    pub mirrored: bool,
+    /// Other copies of a file are wished.
+    pub copies: Option<FileId>,
     /// Objects will be changed by what the reply says: it must not be taken
     /// back by a power cut then, nor its numbers be given again.
     pub objects_follow: bool,
@@ -130,6 +137,8 @@ pub struct ClusterView {
     pub usage: FsUsage,
     /// A target that is out of service, and why.
     pub trouble: Option<String>,
+    /// There are, or were, files with several copies.
+    pub mirrored: bool,
 }
 
 /// Says of which files the attributes in the store may be out of date.

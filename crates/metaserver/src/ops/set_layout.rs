@@ -1,9 +1,10 @@
-//! Sets the default layout of a directory, or lays an empty file out anew.
+//! Sets the default layout of a directory, lays an empty file out anew, or says how many
+//! copies there are to be of a file with data: the mover sees to those.
 
-use crate::ops::{Context, Outcome, access, inodes, layouts, truncation};
-use crate::schema::{Body, Inode};
+use crate::ops::{Context, Outcome, access, inodes, layouts, move_copies, truncation};
+use crate::schema::{self, Body, Inode, key};
 use weir_metastore::Tx;
-use weir_types::{Error, ErrorKind, FileId, LayoutSpec};
+use weir_types::{Duplication, Epoch, Error, ErrorKind, FileId, LayoutSpec};
 use weir_wire::meta::SetLayoutRequest;
 
 /// Does it.
@@ -23,14 +24,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetLayoutRequest) -
             body.default_layout = spec;
             inode.changed(ctx.now);
         }
-        Body::File(_) if inode.size > 0 => {
-            let message = format!(
-                "the file has {} bytes, and a layout can be set only while a file is empty: set \
-                 it on the directory and copy the file",
-                inode.size
-            );
-            return Err(Error::new(ErrorKind::InvalidArgument, message).into());
-        }
+        Body::File(_) if inode.size > 0 => set_copies(tx, ctx, file, &mut inode, &spec)?,
         Body::File(body) => {
             body.spec = spec;
             truncation::empty(tx, ctx, file, &mut inode)?;
@@ -41,6 +35,47 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetLayoutRequest) -
         }
     }
     inodes::store(tx, file, &inode)
+}
+
+/// Of a file with data only the copies can be changed. The spec names those alone, or
+/// for the rest says what the file was laid out by.
+fn set_copies(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    file: FileId,
+    inode: &mut Inode,
+    spec: &LayoutSpec,
+) -> Outcome<()> {
+    let size = inode.size;
+    let rest = |spec: &LayoutSpec| LayoutSpec {
+        copies: 0,
+        duplication: Duplication::default(),
+        ..spec.clone()
+    };
+    let body = inodes::regular_mut(inode)?;
+    if spec.copies == 0 || ![rest(&body.spec), LayoutSpec::default()].contains(&rest(spec)) {
+        let message = format!(
+            "the file has {size} bytes: only the number of its copies can be changed; for another \
+             layout set it on the directory and copy the file"
+        );
+        return Err(Error::new(ErrorKind::InvalidArgument, message).into());
+    }
+    let other_protocol = body.spec.duplication != spec.duplication;
+    body.spec.copies = spec.copies;
+    body.spec.duplication = spec.duplication;
+    let epoch = Epoch(body.epoch.0 + 1);
+    if spec.copies > 1 && !ctx.cluster.mirrored {
+        // From now on a target that was away may have missed something.
+        tx.put(key::MIRRORED, &schema::encode(&Epoch(1)))?;
+        ctx.effects.mirrored = true;
+    }
+    if other_protocol {
+        // Copies are written in one way at a time.
+        move_copies::raise(inode, epoch)?;
+    }
+    ctx.effects.copies = Some(file);
+    inode.changed(ctx.now);
+    Ok(())
 }
 
 /// What the parent's default says; the cluster's if there is no parent.

@@ -1,7 +1,7 @@
 //! Records of servers, clients and the store itself.
 
 use weir_types::codec::{Bytes, DecodeError, Reader};
-use weir_types::{ClientStanding, Decode, Encode, LayoutSpec, Restrictions, TargetId};
+use weir_types::{ClientStanding, Decode, Encode, Epoch, LayoutSpec, Restrictions, TargetId};
 use weir_wire::map::TargetState;
 
 /// A target of a data server.
@@ -11,8 +11,22 @@ pub struct TargetRecord {
     pub target: TargetId,
     /// Whether it served when last heard of.
     pub state: TargetState,
+    /// Online: the epoch at which it became so; else the one at which it ceased
+    /// to be. 0: before there were copies.
+    pub since: Epoch,
+    /// It gets nothing new, and what it has is moved away.
+    pub draining: bool,
+    /// Online, and not everybody knows it yet: `since` as it was before. What others
+    /// did meanwhile it may lack; nothing is read from it.
+    pub joins: Option<Epoch>,
 }
-weir_types::codec_struct!(TargetRecord { target, state });
+
+impl TargetRecord {
+    /// Whether it serves, as far as everybody knows.
+    pub fn serves(&self) -> bool {
+        self.state == TargetState::Online && self.joins.is_none()
+    }
+}
 
 /// A data server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +40,64 @@ pub struct ServerRecord {
     /// Its targets.
     pub targets: Vec<TargetRecord>,
 }
-weir_types::codec_struct!(ServerRecord { host, tcp, unix, targets });
+
+/// The epochs come last, and only if there are any; after them which targets are
+/// draining, and then which join, again only if any does: so older records are
+/// good.
+impl Encode for ServerRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.host.encode(out);
+        self.tcp.encode(out);
+        self.unix.encode(out);
+        let states: Vec<_> = self.targets.iter().map(|t| (t.target, t.state)).collect();
+        states.encode(out);
+        let joins = self.targets.iter().any(|t| t.joins.is_some());
+        let draining = joins || self.targets.iter().any(|t| t.draining);
+        if draining || self.targets.iter().any(|t| t.since != Epoch(0)) {
+            let since: Vec<_> = self.targets.iter().map(|t| t.since).collect();
+            since.encode(out);
+        }
+        if draining {
+            let draining: Vec<_> = self.targets.iter().map(|t| t.draining).collect();
+            draining.encode(out);
+        }
+        if joins {
+            let joins: Vec<_> = self.targets.iter().map(|t| t.joins).collect();
+            joins.encode(out);
+        }
+    }
+}
+
+impl Decode for ServerRecord {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (host, tcp, unix) = (Decode::decode(r)?, Decode::decode(r)?, Decode::decode(r)?);
+        let states: Vec<(TargetId, TargetState)> = Decode::decode(r)?;
+        let since: Vec<Epoch> = match r.remaining() {
+            0 => vec![Epoch(0); states.len()],
+            _ => Decode::decode(r)?,
+        };
+        let draining: Vec<bool> = match r.remaining() {
+            0 => vec![false; states.len()],
+            _ => Decode::decode(r)?,
+        };
+        let joins: Vec<Option<Epoch>> = match r.remaining() {
+            0 => vec![None; states.len()],
+            _ => Decode::decode(r)?,
+        };
+        if [since.len(), draining.len(), joins.len()] != [states.len(); 3] {
+            return Err(DecodeError::BadValue);
+        }
+        let targets = states.into_iter().zip(since).zip(draining.into_iter().zip(joins));
+        let target = |(((target, state), since), (draining, joins))| TargetRecord {
+            target,
+            state,
+            since,
+            draining,
+            joins,
+        };
+        Ok(Self { host, tcp, unix, targets: targets.map(target).collect() })
+    }
+}
 
 /// What is known of a client. Its key is derived, not stored; a client without
 /// a record is an ordinary one.
@@ -82,6 +153,36 @@ weir_types::codec_struct!(FormatRecord { cluster, key_check, default_layout });
 mod tests {
     use super::*;
     use crate::schema;
+
+    #[test]
+    fn records_of_servers_from_before_there_were_copies_or_drains_are_good() {
+        let target = |target, since, draining| TargetRecord {
+            target: TargetId(target),
+            state: TargetState::Syncing,
+            since: Epoch(since),
+            draining,
+            joins: None,
+        };
+        let record = |targets| ServerRecord {
+            host: "h".into(),
+            tcp: "h:1".into(),
+            unix: String::new(),
+            targets,
+        };
+        let old = record(vec![target(1, 0, false), target(2, 0, false)]);
+        let middle = record(vec![target(1, 4, false), target(2, 0, false)]);
+        let new = record(vec![target(1, 4, false), target(2, 0, true)]);
+        let joins = TargetRecord { joins: Some(Epoch(3)), ..target(1, 4, false) };
+        let joins = record(vec![joins, target(2, 0, true)]);
+        let lens = [&old, &middle, &new, &joins].map(|record| {
+            let bytes = schema::encode(record);
+            assert_eq!(schema::decode::<ServerRecord>(&bytes, "of a server").unwrap(), *record);
+            bytes.len()
+        });
+        // Each list has its length in front.
+        let (second, third) = (lens[0] + 4 + 16, lens[0] + 4 + 16 + 4 + 2);
+        assert_eq!(lens, [lens[0], second, third, third + 4 + 9 + 1]);
+    }
 
     #[test]
     fn a_record_from_before_restrictions_is_one_of_a_client_without_any() {

@@ -120,7 +120,8 @@ impl RegularFile {
 
     /// The layout with these segments of it.
     pub fn layout(&self, segments: Vec<Segment>) -> FileLayout {
-        FileLayout { kind: self.spec.kind, base: self.base, epoch: self.epoch, segments }
+        let (kind, duplication) = (self.spec.kind, self.spec.duplication);
+        FileLayout { kind, base: self.base, epoch: self.epoch, duplication, segments }
     }
 
     /// Takes over what a new layout says, except its segments.

@@ -10,6 +10,8 @@ pub const IDS: &[u8] = b"m/ids";
 pub const FORMAT: &[u8] = b"m/format";
 /// The epoch of the cluster map.
 pub const MAP_EPOCH: &[u8] = b"m/epoch";
+/// There if any file ever had several copies.
+pub const MIRRORED: &[u8] = b"m/mirrored";
 /// Written by every move of a directory to another one: two such moves at a
 /// time could make a loop that neither of them sees.
 pub const DIRECTORY_MOVES: &[u8] = b"m/moves";
@@ -59,6 +61,16 @@ pub fn inode(file: FileId) -> Vec<u8> {
     Build::new(b"i/").u64(file.0).0
 }
 
+/// All inodes.
+pub fn inodes() -> Span {
+    all(b"i/")
+}
+
+/// The file of a key made by [`inode`].
+pub fn inode_file(key: &[u8]) -> Result<FileId, DecodeError> {
+    orphan_file(key)
+}
+
 /// `d/` directory, name: the [`super::Dentry`].
 pub fn dentry(dir: FileId, name: &[u8]) -> Vec<u8> {
     Build::new(b"d/").u64(dir.0).bytes(name).0
@@ -88,6 +100,11 @@ pub fn listing_cookie(key: &[u8]) -> Result<u64, DecodeError> {
 /// page that holds the offset.
 pub fn segments(file: FileId, list: u32, start: u64) -> Vec<u8> {
     Build::new(b"s/").u64(file.0).u32(list).u64(!start).0
+}
+
+/// All pages of segments of all files.
+pub fn all_segments() -> Span {
+    all(b"s/")
 }
 
 /// All pages of a list of segments, the last page first.
@@ -290,6 +307,22 @@ pub fn server_id(key: &[u8]) -> Result<ServerId, DecodeError> {
     let server = ServerId(u32::from_be_bytes(r.array()?));
     r.finish()?;
     Ok(server)
+}
+
+/// `u/` target: it was removed from the cluster (an [`weir_types::Epoch`]), and
+/// does not come back under its number.
+pub fn removed_target(target: TargetId) -> Vec<u8> {
+    Build::new(b"u/").u32(target.0).0
+}
+
+/// All targets that were removed.
+pub fn removed_targets() -> Span {
+    all(b"u/")
+}
+
+/// The target of a key made by [`removed_target`].
+pub fn removed_target_id(key: &[u8]) -> Result<TargetId, DecodeError> {
+    server_id(key).map(|server| TargetId(server.0))
 }
 
 /// `k/` client: its [`super::ClientRecord`].

@@ -7,9 +7,9 @@ use weir_metaserver::machine::{Answer, MetaMachine, Moment, Peer, Times};
 use weir_metaserver::{NewFileSystem, init::initialize};
 use weir_metastore::{Embedded, EmbeddedConfig, Engine, ModelEngine};
 use weir_types::{
-    Attr, Caller, ClientId, ClientStanding, Decode, Encode, Error, ErrorKind, FileId, FileKind,
-    FsUsage, LayoutSpec, RequestId, Restrictions, ServerId, SessionId, SlotId, SlotSequence,
-    TargetId, Timestamp,
+    Attr, Caller, ClientId, ClientStanding, Decode, Encode, Epoch, Error, ErrorKind, FileId,
+    FileKind, FsUsage, LayoutSpec, RequestId, Restrictions, ServerId, SessionId, SlotId,
+    SlotSequence, TargetId, Timestamp,
 };
 use weir_wire::handshake::{Hello, Identity};
 use weir_wire::key::MasterKey;
@@ -183,6 +183,9 @@ impl<E: Engine> Cluster<E> {
             usage,
             trouble: String::new(),
             removed: Vec::new(),
+            gaps: Vec::new(),
+            filled: Vec::new(),
+            unreachable: Vec::new(),
         }
     }
 
@@ -199,6 +202,7 @@ impl<E: Engine> Cluster<E> {
             host: format!("node-{server}"),
             tcp: format!("10.0.0.{server}:7701"),
             unix: String::new(),
+            first: true,
             targets,
         };
         self.serve(server, &request)
@@ -209,7 +213,17 @@ impl<E: Engine> Cluster<E> {
         server: u32,
         reports: Vec<TargetReport>,
     ) -> Result<HeartbeatReply, Error> {
-        self.serve(server, &HeartbeatRequest { targets: reports })
+        self.heartbeat_under(server, Epoch(0), reports)
+    }
+
+    /// A heartbeat of a server that acts under this epoch.
+    pub fn heartbeat_under(
+        &mut self,
+        server: u32,
+        acting: Epoch,
+        targets: Vec<TargetReport>,
+    ) -> Result<HeartbeatReply, Error> {
+        self.serve(server, &HeartbeatRequest { acting, targets })
     }
 
     fn serve<R: Request>(&mut self, server: u32, request: &R) -> Result<R::Reply, Error> {

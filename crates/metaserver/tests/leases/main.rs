@@ -10,6 +10,7 @@ mod beliefs;
 mod death;
 mod hints;
 mod model;
+mod moves;
 mod ranges;
 mod restart;
 mod room;

@@ -51,7 +51,7 @@ impl World {
     pub fn new() -> Self {
         let mut c = Cluster::new(1);
         // Data servers do not report in these tests.
-        c.times.target_timeout_ms = u64::MAX;
+        c.times.target_timeout_ms = u64::MAX / 8;
         let sessions = c.sessions.clone();
         let mut c = Cluster::open(c.machine.into_engine(), c.now, c.times, 1);
         c.sessions = sessions;

@@ -140,6 +140,17 @@ fn receive(socket: &Socket, iovecs: &mut [IoSliceMut<'_>], wait: &Wait) -> Resul
 }
 
 impl BlockingConn {
+    /// Waits until some of the next reply is there, or the connection is broken (to take
+    /// the reply then says so). The connection stays as it is.
+    ///
+    /// Errors: `TimedOut`, `Interrupted`.
+    pub fn wait_for_reply(&self, wait: &Wait) -> Result<()> {
+        if self.received.left() > 0 {
+            return Ok(());
+        }
+        wait.ready(&self.socket, Interest::READ).map_err(|e| e.context("wait for an answer"))
+    }
+
     /// Takes the answer to the only request that is outstanding, which brings
     /// no payload.
     ///

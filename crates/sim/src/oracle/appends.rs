@@ -5,7 +5,7 @@
 use super::data::NEVER;
 use super::data_ops::{Action, Asked, Op, Told};
 use super::{Violation, trouble_of};
-use crate::history::{CELL_BYTES, Call, History, Outcome, Position, What, tag_of_record};
+use crate::history::{CELL_BYTES, Call, History, Node, Outcome, Position, What, tag_of_record};
 use std::collections::BTreeMap;
 
 /// A record whose place its writer was told.
@@ -15,8 +15,16 @@ struct Placed<'a> {
     end: u32,
 }
 
+/// Whether what a data server forgets at a place of the history may be lost.
+type Gone<'a> = &'a dyn Fn(Position, u8) -> bool;
+
 /// Judges the places of records, and finds those of writers that were not told.
-pub(super) fn judge(history: &History, file: u8, asked: &mut Asked) -> Vec<Violation> {
+pub(super) fn judge(
+    history: &History,
+    file: u8,
+    asked: &mut Asked,
+    gone: Gone<'_>,
+) -> Vec<Violation> {
     let mut violations: Vec<Violation> = history.entries.iter().filter_map(crooked).collect();
     let seen = seen_at(asked);
     for op in &mut asked.ops {
@@ -25,7 +33,7 @@ pub(super) fn judge(history: &History, file: u8, asked: &mut Asked) -> Vec<Viola
             *first = seen.get(&tag).copied();
         }
     }
-    violations.extend(overlaps(history, file, asked));
+    violations.extend(overlaps(history, file, asked, gone));
     violations.truncate(1);
     violations
 }
@@ -57,7 +65,7 @@ fn seen_at(asked: &Asked) -> BTreeMap<u64, u32> {
     places
 }
 
-fn overlaps(history: &History, file: u8, asked: &Asked) -> Option<Violation> {
+fn overlaps(history: &History, file: u8, asked: &Asked, gone: Gone<'_>) -> Option<Violation> {
     let place = |op: &Op| match op.action {
         Action::Append { first: Some(first), cells } if op.end != NEVER => {
             Some((first, first + cells))
@@ -75,8 +83,8 @@ fn overlaps(history: &History, file: u8, asked: &Asked) -> Option<Violation> {
             let shared = a.first < b.end && b.first < a.end;
             let last = a.op.end.max(b.op.end);
             // Of two at once it may be either that came first and was lost.
-            let lost = may_be_gone(history, asked, a.op, last)
-                || !in_order && may_be_gone(history, asked, b.op, last);
+            let lost = may_be_gone(history, asked, a.op, last, gone)
+                || !in_order && may_be_gone(history, asked, b.op, last, gone);
             if (in_order && b.first < a.end || shared) && !lost {
                 let told = |p: &Placed<'_>| format!("#{} at cells {}..{}", p.op.id, p.first, p.end);
                 let what = format!(
@@ -106,10 +114,12 @@ fn is_about(history: &History, wanted: u32, file: u8) -> bool {
 
 /// Whether a record that was acknowledged may have been lost by then: by a
 /// crash, or with its client, or so that its client is told.
-fn may_be_gone(history: &History, asked: &Asked, op: &Op, by: Position) -> bool {
-    let crashed = history.entries[op.end..by]
-        .iter()
-        .any(|e| matches!(e.what, What::PowerCut(_) | What::DiskForgets(_)));
+fn may_be_gone(history: &History, asked: &Asked, op: &Op, by: Position, gone: Gone<'_>) -> bool {
+    let crashed = (op.end..by).any(|at| match history.entries[at].what {
+        What::PowerCut(Node::Data(n)) | What::DiskForgets(Node::Data(n)) => gone(at, n),
+        What::PowerCut(_) | What::DiskForgets(_) => true,
+        _ => false,
+    });
     let mut told = asked.told.iter().filter(|t| t.session == op.session && t.end > op.end);
     let settled = told.find(|t| t.kind != Told::Nothing);
     let lost = match settled {

@@ -4,9 +4,11 @@
 
 use super::data_cell::{CellOp, CellRun, Fate, Step};
 use super::data_ops::{Action, Asked, Op, Told, asked_of};
-use super::{Verdict, Violation, appends, trouble_of};
+use super::health::Health;
+use super::{Verdict, Violation, appends, trouble_unless};
 use crate::history::{Call, Entry, History, Node, Outcome, Position, TORN, What, tag_of_record};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
 
 /// No position: never.
 pub(super) const NEVER: Position = Position::MAX;
@@ -18,10 +20,33 @@ const MAX_VIOLATIONS: usize = 3;
 pub struct FileFacts {
     /// Its cells; of a file that is only appended to: more than it gets.
     pub cells: u32,
-    /// The data server that holds each cell.
-    pub node_of_cell: Vec<u8>,
+    /// The data servers that hold each cell.
+    pub nodes_of_cells: Vec<Vec<u8>>,
     /// Whether it begins empty and is only appended to.
     pub log: bool,
+}
+
+impl FileFacts {
+    /// Whether a server of each column must have served it all the time.
+    pub(super) fn are_served(&self, health: &Health, span: (Duration, Duration)) -> bool {
+        let columns: BTreeSet<&Vec<u8>> = self.nodes_of_cells.iter().collect();
+        columns.iter().all(|nodes| nodes.len() > 1 && health.is_served(nodes, span))
+    }
+}
+
+impl FileFacts {
+    /// Whether something of it was lost on all servers before this, or by the
+    /// metadata server.
+    pub(super) fn may_have_lost(&self, health: &Health, history: &History, by: Position) -> bool {
+        let gone = |at: Position, node: u8| {
+            self.nodes_of_cells.iter().any(|nodes| health.takes(history, nodes, at, node))
+        };
+        history.entries[..by].iter().enumerate().any(|(at, entry)| match entry.what {
+            What::PowerCut(Node::Data(n)) | What::DiskForgets(Node::Data(n)) => gone(at, n),
+            What::PowerCut(Node::Meta) => true,
+            _ => false,
+        })
+    }
 }
 
 /// What is known of the clients.
@@ -39,43 +64,54 @@ pub struct ClientFacts {
 /// Judges all files.
 pub fn judge(history: &History, files: &[FileFacts], clients: &[ClientFacts]) -> Verdict {
     let mut verdict = Verdict::default();
+    let health = Health::of(history);
     for (index, facts) in files.iter().enumerate() {
         let file = index as u8;
         let mut asked = asked_of(history, file, facts.log.then_some(facts.cells), clients);
         if facts.log {
-            verdict.violations.extend(appends::judge(history, file, &mut asked));
+            let gone = |at: Position, node: u8| {
+                facts.nodes_of_cells.iter().any(|nodes| health.takes(history, nodes, at, node))
+            };
+            verdict.violations.extend(appends::judge(history, file, &mut asked, &gone));
         }
-        judge_file(history, (file, facts), (&asked, clients), &mut verdict);
+        judge_file((history, &health), (file, facts), (&asked, clients), &mut verdict);
     }
     verdict
 }
 
 fn judge_file(
-    history: &History,
+    (history, health): (&History, &Health),
     (file, facts): (u8, &FileFacts),
     (asked, clients): (&Asked, &[ClientFacts]),
     verdict: &mut Verdict,
 ) {
     let ops = &asked.ops;
-    let happened = Happened {
+    let mut happened = Happened {
         crashes: crashes_of(history, facts.log.then_some(file)),
         doubtful: doubtful_cuts(history, ops),
-        trouble: (0..clients.len() as u8).map(|client| trouble_of(history, client)).collect(),
+        trouble: (0..clients.len() as u8)
+            .map(|client| trouble_unless(history, client, &|span| facts.are_served(health, span)))
+            .collect(),
     };
+    let all = happened.crashes.clone();
     let mut judged = HashSet::new();
     for cell in 0..facts.cells {
         if verdict.violations.len() >= MAX_VIOLATIONS {
             return;
         }
-        let node = facts.node_of_cell[cell as usize];
-        let run = steps_of(asked, cell, node, &happened, clients);
+        let nodes = &facts.nodes_of_cells[cell as usize];
+        let here = |(at, node, _): &&(Position, Option<u8>, Step)| {
+            node.is_none_or(|node| health.takes(history, nodes, *at, node))
+        };
+        happened.crashes = all.iter().filter(here).cloned().collect();
+        let run = steps_of(asked, cell, &happened, clients);
         // Neighbours mostly have the same story.
         if judged.contains(&run) {
             continue;
         }
         match run.check() {
             Ok(decided) => verdict.undecided += u64::from(!decided),
-            Err(at) => verdict.violations.push(violation(history, file, cell, node, ops, at)),
+            Err(at) => verdict.violations.push(violation(history, (file, cell), nodes, ops, at)),
         }
         judged.insert(run);
     }
@@ -120,7 +156,7 @@ fn short_read(
 
 /// What happens to all cells, besides calls.
 struct Happened {
-    /// Where: `None`: everywhere.
+    /// Where: `None`: everywhere. While a cell is judged: those that concern it.
     crashes: Vec<(Position, Option<u8>, Step)>,
     doubtful: Vec<(Position, usize)>,
     /// Of each client: when it may lose what it holds back.
@@ -200,13 +236,7 @@ fn synced_names(history: &History, from: Position, to: Position) -> bool {
 }
 
 /// What happens to one cell.
-fn steps_of(
-    asked: &Asked,
-    cell: u32,
-    node: u8,
-    happened: &Happened,
-    clients: &[ClientFacts],
-) -> CellRun {
+fn steps_of(asked: &Asked, cell: u32, happened: &Happened, clients: &[ClientFacts]) -> CellRun {
     let ops = &asked.ops;
     let mut run = CellRun { trouble: happened.trouble.clone(), ..CellRun::default() };
     let mut steps: Vec<(Position, u8, Step)> = Vec::new();
@@ -230,7 +260,7 @@ fn steps_of(
         let written = op.action.writes(op.id, cell);
         let Some(value) = written.or_else(|| op.action.read(cell)) else { continue };
         let lost_below =
-            || happened.crashes.iter().any(|(at, n, _)| *n == Some(node) && *at < op.end);
+            || happened.crashes.iter().any(|(at, node, _)| node.is_some() && *at < op.end);
         if written.is_none() && clients[usize::from(op.client)].keeps_pages && lost_below() {
             continue;
         }
@@ -280,8 +310,7 @@ fn steps_of(
         }
         steps.push((told.end, 1, Step::Answered { session, kind }));
     }
-    let here = happened.crashes.iter().filter(|(_, n, _)| n.is_none_or(|n| n == node));
-    steps.extend(here.map(|(at, _, step)| (*at, 4, step.clone())));
+    steps.extend(happened.crashes.iter().map(|(at, _, step)| (*at, 4, step.clone())));
     steps.sort_by_key(|(at, rank, step)| (*at, *rank, step.order()));
     run.steps = steps.into_iter().map(|(at, _, step)| (at, step)).collect();
     run
@@ -289,9 +318,8 @@ fn steps_of(
 
 fn violation(
     history: &History,
-    file: u8,
-    cell: u32,
-    node: u8,
+    (file, cell): (u8, u32),
+    nodes: &[u8],
     ops: &[Op],
     at: Position,
 ) -> Violation {
@@ -331,8 +359,10 @@ fn violation(
         }
     }
     let when = history.entries.get(at).map_or(0.0, |e| e.at.as_secs_f64());
+    let nodes: Vec<String> = nodes.iter().map(|n| Node::Data(*n).to_string()).collect();
+    let nodes = nodes.join(", ");
     let what = format!(
-        "file {file}, cell {cell} (on data{node}): no order of the calls explains what is seen at {when:.4} s"
+        "file {file}, cell {cell} (on {nodes}): no order of the calls explains what is seen at {when:.4} s"
     );
     Violation { what, evidence }
 }

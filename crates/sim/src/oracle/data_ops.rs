@@ -177,7 +177,7 @@ pub(super) fn asked_of(
                 reading.begin(at, *client, *id, call);
             }
             What::End { id, outcome } => reading.end((at, entry.at), *id, outcome),
-            What::Trouble { client, until, late } => {
+            What::Trouble { client, until, late, .. } => {
                 reading.troubled = true;
                 // It may come back after others were let in, to a metadata server
                 // that does not know that it held leases.

@@ -114,7 +114,12 @@ impl<'a> Facts<'a> {
             plan,
             // Without leases a write may meet a cut of another client.
             quiet: plan.shape.leases && plan.faults.is_empty() && plan.shape.reset_ppm == 0,
-            disk_errors: any(|fault| matches!(fault, Fault::DiskError { .. })),
+            disk_errors: any(|fault| {
+                matches!(
+                    fault,
+                    Fault::DiskError { .. } | Fault::DiskFails { .. } | Fault::DiskFull { .. }
+                )
+            }),
             power_cuts: any(|fault| matches!(fault, Fault::PowerCut { .. })),
         }
     }
@@ -144,6 +149,7 @@ impl<'a> Facts<'a> {
                     | K::Overloaded
                     | K::SessionExpired
                     | K::TargetMissing
+                    | K::NotCurrent
             ),
         }
     }

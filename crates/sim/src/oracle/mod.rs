@@ -9,10 +9,12 @@
 //! - a power cut takes back what no sync had made durable.
 
 mod appends;
+pub mod available;
 pub mod data;
 mod data_cell;
 mod data_ops;
 pub mod errors;
+pub mod health;
 pub mod names;
 mod names_model;
 pub mod published;
@@ -20,6 +22,7 @@ pub mod stats;
 
 use crate::history::{History, Position, What};
 use std::fmt;
+use std::time::Duration;
 
 /// Something that must not happen has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +50,19 @@ pub struct Verdict {
 
 /// When something kept a client from servers: from one position to another.
 fn trouble_of(history: &History, client: u8) -> Vec<(Position, Position)> {
+    trouble_unless(history, client, &|_| false)
+}
+
+/// As [`trouble_of`], without what was wrong with one data server only at times at
+/// which others served what it has.
+fn trouble_unless(
+    history: &History,
+    client: u8,
+    served: &dyn Fn((Duration, Duration)) -> bool,
+) -> Vec<(Position, Position)> {
     let entries = &history.entries;
     let trouble = |(at, entry): (Position, &crate::history::Entry)| match entry.what {
+        What::Trouble { until, one_data_server: true, .. } if served((entry.at, until)) => None,
         What::Trouble { client: who, until, .. } if who.is_none_or(|who| who == client) => {
             Some((at, entries.partition_point(|entry| entry.at <= until)))
         }

@@ -14,8 +14,8 @@ const LOG: u8 = 1;
 /// client 2 writes through; all hold leases.
 fn is_good(history: &History) -> bool {
     let files = [
-        FileFacts { cells: 4, node_of_cell: vec![0; 4], log: false },
-        FileFacts { cells: 20, node_of_cell: vec![0; 20], log: true },
+        FileFacts { cells: 4, nodes_of_cells: vec![vec![0]; 4], log: false },
+        FileFacts { cells: 20, nodes_of_cells: vec![vec![0]; 20], log: true },
     ];
     let clients = [true, true, false].map(|write_behind| ClientFacts {
         write_behind,
@@ -36,7 +36,7 @@ impl Story {
     }
     fn trouble_with(&mut self, client: u8, late: bool) {
         let until = Duration::from_secs(9);
-        self.push(What::Trouble { client: Some(client), until, late });
+        self.push(What::Trouble { client: Some(client), until, late, one_data_server: false });
     }
     fn append_at(&mut self, client: u8, cells: u32, at: u32) -> u32 {
         let id = self.begin(client, Call::Append { file: LOG, cells });
@@ -410,7 +410,8 @@ fn a_size_that_a_power_cut_took_back_is_gone_when_its_reader_has_heard_of_that()
         s.end(id, Outcome::Done);
         s.list(1, &[(a, 1)]);
         let until = Duration::from_millis(50);
-        s.push(What::Trouble { client: None, until, late: false });
+        let (client, late, one_data_server) = (None, false, false);
+        s.push(What::Trouble { client, until, late, one_data_server });
         s.power_cut(Node::Meta);
         s.list(1, &[(a, 1)]);
         if heard {

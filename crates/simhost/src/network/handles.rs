@@ -64,7 +64,7 @@ impl Socket for SimSocket {
     }
 
     fn wait(&self, interest: Interest, timeout: Duration) -> bool {
-        let deadline = self.world.enter().deadline(timeout);
+        let deadline = self.world.enter().deadline_here(timeout);
         wait_for(&self.world, self.id, interest, Some(deadline))
     }
 }
@@ -92,7 +92,7 @@ impl Poller for SimPoller {
 
     fn wait(&self, events: &mut Vec<Event>, max: usize, timeout: Duration) -> Result<()> {
         let world = self.world.enter();
-        let deadline = world.deadline(timeout);
+        let deadline = world.deadline_here(timeout);
         if timeout.is_zero() || world.may_have_events(self.id) {
             // Time passes even in a loop that never has to wait.
             self.world.give_way(world);
@@ -136,7 +136,7 @@ impl Signal for SimSignal {
     }
 
     fn wait(&self, timeout: Option<Duration>) -> bool {
-        let deadline = timeout.map(|time| self.world.enter().deadline(time));
+        let deadline = timeout.map(|time| self.world.enter().deadline_here(time));
         wait_for(&self.world, self.id, Interest::READ, deadline)
     }
 }

@@ -9,16 +9,20 @@
 //!   [`Intents::checkpoint`] begins an era, syncs, and then forgets what the
 //!   new era did not need again. Every change holds the gate from before its
 //!   look at the marks until it is done, so that none falls between two eras.
+//! - What is pledged (a change that is under way on other copies too) stays
+//!   marked: a checkpoint marks it in the new era, also what was young.
 //! - Locks in this order: gate, object, state. The state is never locked
 //!   across I/O.
 
 pub(crate) mod area;
+mod pledges;
 pub(crate) mod sector;
 pub(crate) mod table;
 
 use crate::site::Site;
 use crate::superblock::TargetIdentity;
 use area::{AREA_BYTES, AREA_SECTORS, sectors_of};
+use pledges::Pledges;
 pub(crate) use sector::Record;
 use sector::{SECTOR, SECTOR_RECORDS};
 use std::sync::Arc;
@@ -69,6 +73,8 @@ struct State {
     /// The era that the log says: everything from before it is durable. One
     /// lower than the present one while a checkpoint is made.
     since: u64,
+    /// Changes under way on several copies.
+    pledges: Pledges,
 }
 
 /// What is to be written where.
@@ -116,6 +122,7 @@ impl Intents {
             sequence,
             era,
             since: era,
+            pledges: Pledges::default(),
         };
         Ok(Self {
             site,
@@ -292,10 +299,36 @@ impl Intents {
             state = self.flushed.wait(state);
         }
         let era = state.era;
+        state.keep_pledged(era);
         // At once, so that nobody relies on a mark that the new area lacks.
         state.table.forget_before(era);
         let plan = self.rewritten(&mut state, era);
         self.carry_out(state, plan).1
+    }
+
+    /// Keeps the marks of pieces `(offset, length)` of an object of length
+    /// `len`, which are there, over every checkpoint until they are released by
+    /// this number. To be called within the era of the marks.
+    ///
+    /// Errors: `Overloaded` if there are more than an area has room for.
+    pub(crate) fn pledge(&self, id: ObjectId, pieces: &[(u64, u64)], len: u64) -> Result<u64> {
+        let mut state = self.state.lock();
+        let era = state.era;
+        let number = state.pledges.add(id, pieces, len, era, self.capacity() / 4);
+        number.ok_or_else(|| {
+            let what = "too many changes are under way on several copies";
+            self.site.error(ErrorKind::Overloaded, what)
+        })
+    }
+
+    /// The change is done.
+    pub(crate) fn release(&self, number: u64) {
+        self.state.lock().pledges.remove(number);
+    }
+
+    /// Whether changes are under way on several copies.
+    pub(crate) fn is_pledged(&self) -> bool {
+        !self.state.lock().pledges.is_empty()
     }
 
     /// Whether nothing is marked.
@@ -332,6 +365,18 @@ impl Intents {
 }
 
 impl State {
+    /// What is pledged since before this era will be marked in it.
+    fn keep_pledged(&mut self, era: u64) {
+        if planted(Bug::ForgetPledge) {
+            return;
+        }
+        for record in self.pledges.since_before(era) {
+            if !self.table.holds(&record, era) {
+                self.pending.push(record);
+            }
+        }
+    }
+
     fn close_batch(&mut self) -> (u64, Vec<Record>) {
         self.batch += 1;
         (self.batch - 1, std::mem::take(&mut self.pending))

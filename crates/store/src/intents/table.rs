@@ -18,6 +18,12 @@ pub(crate) fn window(file: FileId) -> u64 {
     file.0 / WINDOW_FILES
 }
 
+/// The numbers of the files that share a window.
+pub(crate) fn files_of(window: u64) -> std::ops::Range<u64> {
+    let first = window.saturating_mul(WINDOW_FILES);
+    first..first.saturating_add(WINDOW_FILES)
+}
+
 /// The marked parts of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Marks {

@@ -7,6 +7,7 @@
 //! that, and everything on it is read and held against the model.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub mod mirror;
 pub mod model;
 mod workload;
 

@@ -1,0 +1,38 @@
+//! `weir rebalance`.
+
+use crate::args::Rebalance;
+use crate::cluster::daemon::META;
+use crate::cluster::moving::Moving;
+use crate::failure::Done;
+use crate::files::remote::connect;
+use crate::output::print;
+use crate::settings;
+use std::time::Duration;
+
+/// Between looks at how far it is.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Runs it.
+pub fn run(order: &Rebalance) -> Done {
+    let cluster = settings::cluster(&order.client)?;
+    let client = connect(&cluster.credential()?, "rebalance")?;
+    client.administrator()?.rebalance(order.within, order.stop)?;
+    if !order.wait {
+        return Ok(());
+    }
+    let mut shown = String::new();
+    loop {
+        let moving = Moving::of(&[(META.to_owned(), client.metadata_status()?)]);
+        let moving = moving.unwrap_or_default();
+        let text = moving.text();
+        if text != shown {
+            print(text.trim_start())?;
+            shown = text;
+        }
+        if !moving.rebalancing {
+            return Ok(());
+        }
+        // Nothing tells when it ends.
+        std::thread::sleep(INTERVAL);
+    }
+}

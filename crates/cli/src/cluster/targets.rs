@@ -1,0 +1,159 @@
+//! `weir targets`, and `weir target drain`, `undrain` and `remove`.
+
+use crate::args::{TargetChoice, TargetRemove, Targets};
+use crate::cluster::daemon::data_name;
+use crate::failure::Done;
+use crate::files::remote::connect;
+use crate::layouts::df::{percent, state_name};
+use crate::output::{Table, human_duration, human_size, print, print_json};
+use crate::settings;
+use serde_json::{Value, json};
+use weir_types::TargetId;
+use weir_wire::map::TargetState;
+use weir_wire::targets::TargetView;
+
+/// Runs `weir targets`.
+pub fn list(asked: &Targets) -> Done {
+    let cluster = settings::cluster(&asked.client)?;
+    let views = connect(&cluster.credential()?, "targets")?.targets()?;
+    if asked.json {
+        return print_json(&views.iter().map(to_json).collect::<Vec<_>>());
+    }
+    let titles =
+        [">TARGET", "SERVER", "STATE", ">SINCE", ">SIZE", ">AVAIL", ">USE%", ">BEHIND", "TROUBLE"];
+    let mut table = Table::new(&titles);
+    for view in &views {
+        table.row(vec![
+            view.target.to_string(),
+            format!("{} ({})", data_name(view.server.0), view.host),
+            state_of(view),
+            view.since_ms.map_or("-".to_owned(), |ms| human_duration(ms / 1000)),
+            human_size(view.usage.total_bytes),
+            human_size(view.usage.free_bytes),
+            percent(&view.usage),
+            view.behind.to_string(),
+            view.trouble.clone(),
+        ]);
+    }
+    print(&table.render())
+}
+
+/// Runs `weir target drain` and `weir target undrain`.
+pub fn drain(choice: &TargetChoice, draining: bool) -> Done {
+    let cluster = settings::cluster(&choice.client)?;
+    let admin = connect(&cluster.credential()?, "target drain")?.administrator()?;
+    Ok(admin.set_target(TargetId(choice.target), draining)?)
+}
+
+/// Runs `weir target remove`.
+pub fn remove(remove: &TargetRemove) -> Done {
+    let cluster = settings::cluster(&remove.choice.client)?;
+    let admin = connect(&cluster.credential()?, "target remove")?.administrator()?;
+    let target = remove.choice.target;
+    let files = admin.remove_target(TargetId(target), remove.force)?;
+    match files {
+        0 => print(&format!("target {target} is removed\n")),
+        _ => print(&format!(
+            "target {target} is removed; {files} files had copies there: `weir fsck` lists those \
+             of which there is no other\n"
+        )),
+    }
+}
+
+/// The state of a target in words.
+pub fn state_of(view: &TargetView) -> String {
+    let state = if view.suspect { "suspect" } else { state_name(view.state) };
+    match view.draining {
+        true => format!("{state}, draining"),
+        false => state.to_owned(),
+    }
+}
+
+/// A target for programs.
+pub fn to_json(view: &TargetView) -> Value {
+    json!({
+        "target": view.target.0,
+        "server": view.server.0,
+        "host": view.host,
+        "state": if view.suspect { "suspect" } else { state_name(view.state) },
+        "draining": view.draining,
+        "since_s": view.since_ms.map(|ms| ms / 1000),
+        "heard_ms_ago": view.silent_ms,
+        "total_bytes": view.usage.total_bytes,
+        "free_bytes": view.usage.free_bytes,
+        "behind": view.behind,
+        "trouble": view.trouble,
+    })
+}
+
+/// What is wrong with a target, and what to do; `None`: nothing, or its server says
+/// it better.
+pub fn trouble_of(view: &TargetView) -> Option<String> {
+    let TargetView { target, host, behind, .. } = view;
+    let name = data_name(view.server.0);
+    let since =
+        view.since_ms.map_or(String::new(), |ms| format!(" since {}", human_duration(ms / 1000)));
+    let missing = match behind {
+        0 => String::new(),
+        _ => format!("; it lacks {behind} parts of objects, which it gets when it is back"),
+    };
+    match view.state {
+        TargetState::Offline => Some(format!(
+            "target {target} is offline{since}: {name} on {host} has not been heard of; files \
+             with copies elsewhere are served from those{missing}; start it anew, or, if it is \
+             lost for good, `weir target drain {target}` and then `weir target remove {target}`"
+        )),
+        TargetState::Syncing if view.held_ms > 0 => Some(format!(
+            "target {target} on {host} came and went too often: it is kept waiting for another \
+             {}; look at its machine, disk and network",
+            human_duration(view.held_ms.div_ceil(1000))
+        )),
+        TargetState::Syncing => Some(format!(
+            "target {target} on {host} is being brought up to date{since}: {behind} parts of \
+             objects to go; nothing needs to be done"
+        )),
+        TargetState::Online if view.suspect => Some(format!(
+            "target {target}: {name} on {host} has not been heard of for {} ms",
+            view.silent_ms
+        )),
+        TargetState::Online | TargetState::Suspect | TargetState::OutOfService => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::{FsUsage, ServerId};
+
+    fn view(state: TargetState) -> TargetView {
+        TargetView {
+            target: TargetId(3),
+            server: ServerId(2),
+            host: "node".into(),
+            state,
+            suspect: false,
+            draining: false,
+            since_ms: Some(12_000),
+            silent_ms: 0,
+            held_ms: 0,
+            usage: FsUsage::default(),
+            behind: 7,
+            trouble: String::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_to_do() {
+        let offline = trouble_of(&view(TargetState::Offline)).unwrap();
+        for part in ["target 3 is offline since", "on node", "lacks 7", "weir target remove 3"] {
+            assert!(offline.contains(part), "{offline}");
+        }
+        let syncing = trouble_of(&view(TargetState::Syncing)).unwrap();
+        assert!(syncing.contains("7 parts of objects to go"), "{syncing}");
+        let held = TargetView { held_ms: 4_100, ..view(TargetState::Syncing) };
+        assert!(trouble_of(&held).unwrap().contains("too often"));
+        assert_eq!(trouble_of(&view(TargetState::Online)), None);
+        let drained = TargetView { draining: true, suspect: true, ..view(TargetState::Online) };
+        assert_eq!(state_of(&drained), "suspect, draining");
+    }
+}

@@ -1,0 +1,234 @@
+//! Files with several copies: who uses them goes on when servers die, or are stopped.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod fault_load;
+mod harness;
+mod library;
+
+use fault_load::Program;
+use harness::{Cluster, Place, eventually, noise, root};
+use library::{client, counter};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use weir_client::{Client, Context, CreateOptions, File};
+use weir_types::{ErrorKind, FileId, LayoutSpec};
+
+/// A server is missed after 5 s, and whoever wrote to it asks the other one then: 1 s
+/// later, but this machine may be slow.
+const LONGEST_MS: u64 = 15_000;
+
+#[test]
+fn load_process() {
+    fault_load::run_if_asked();
+}
+
+/// A cluster of two data servers where everything has two copies.
+fn mounted(place: &Place) -> (Cluster<'_>, PathBuf) {
+    let at = place.path("m");
+    let cluster = place.up("copies", &["--targets", "2", "--mount", at.to_str().unwrap()]);
+    cluster.weir(&["setlayout", "weir:/", "--copies", "2"]).ok();
+    (cluster, at)
+}
+
+/// Programs that read, and that write and sync, each a file of its own.
+fn users(place: &Place, at: &Path) -> Vec<Program> {
+    let start = |call| Program::start(call, &at.join(call), place.path(call), false);
+    let users: Vec<_> = ["read", "write", "fsync"].into_iter().map(start).collect();
+    go_on(&users);
+    users
+}
+
+/// Each makes some more calls.
+fn go_on(users: &[Program]) {
+    let before: Vec<u64> = users.iter().map(|user| user.report().calls).collect();
+    let all = || users.iter().zip(&before).all(|(user, before)| user.report().calls > before + 3);
+    eventually("they go on", all);
+    none_failed(users);
+}
+
+fn none_failed(users: &[Program]) {
+    for user in users {
+        let report = user.report();
+        assert!(report.failed == 0, "{}: {report:?}: {}", user.call, user.log());
+        assert!(report.longest_ms < LONGEST_MS, "{}: {report:?}", user.call);
+    }
+}
+
+/// Waits until both copies of a file are online again.
+fn whole(cluster: &Cluster<'_>, name: &str) {
+    eventually("both copies are online", || {
+        let layout = cluster.weir(&["layout", "--json", name]).json();
+        let objects = layout[0]["segments"][0]["objects"].as_array().unwrap().clone();
+        objects.iter().all(|object| object["state"] == "online")
+    });
+}
+
+#[test]
+fn copies_are_asked_for_and_shown() {
+    let place = Place::new();
+    let cluster = place.up("shown", &["--targets", "2"]);
+    let bytes = noise(1_000_000, 6);
+    fs::write(place.path("data"), &bytes).unwrap();
+    cluster.weir(&["mkdir", "/d"]).ok();
+    cluster.weir(&["setlayout", "weir:/d", "--copies", "2"]).ok();
+    assert!(cluster.weir(&["setlayout", "weir:/d"]).ok().contains("2 copies, server-sync"));
+    cluster.weir(&["cp", "data", "weir:/d/data"]).ok();
+    let layout = cluster.weir(&["layout", "--json", "weir:/d/data"]).json();
+    assert_eq!(
+        (&layout[0]["copies"], &layout[0]["duplication"]),
+        (&2.into(), &"server-sync".into())
+    );
+    let objects = layout[0]["segments"][0]["objects"].as_array().unwrap().clone();
+    for column in 0..layout[0]["count"].as_u64().unwrap() {
+        let copies: Vec<_> = objects.iter().filter(|o| o["column"] == column).collect();
+        assert_eq!(copies.len(), 2, "{layout}");
+        assert_ne!(copies[0]["server"], copies[1]["server"], "{layout}");
+        assert!(copies.iter().all(|copy| copy["state"] == "online"), "{layout}");
+    }
+    let text = cluster.weir(&["layout", "weir:/d/data"]).ok();
+    assert!(text.contains("2 copies, server-sync"), "{text}");
+    cluster.weir(&["cp", "weir:/d/data", "back"]).ok();
+    assert!(fs::read(place.path("back")).unwrap() == bytes);
+    cluster.weir(&["mkfile", "weir:/bad", "--copies", "9"]).fails(&["9 copies"]);
+    cluster.weir(&["mkfile", "weir:/bad", "--duplication", "server-async"]).fails(&["--copies"]);
+}
+
+#[test]
+fn readers_and_writers_go_on_when_one_server_and_then_the_other_is_killed() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place);
+    let kept = noise(3_000_000, 3);
+    fs::write(at.join("kept"), &kept).unwrap();
+    fs::File::open(at.join("kept")).unwrap().sync_all().unwrap();
+    let users = users(&place, &at);
+    for daemon in ["data-1", "data-2"] {
+        cluster.kill(daemon);
+        go_on(&users);
+        cluster.weir(&["cp", "weir:/kept", "back"]).ok();
+        assert!(fs::read(place.path("back")).unwrap() == kept);
+        cluster.weir(&["up"]).ok();
+        for name in ["weir:/kept", "weir:/write/file", "weir:/fsync/file"] {
+            whole(&cluster, name);
+        }
+        go_on(&users);
+    }
+}
+
+#[test]
+fn a_stopped_server_keeps_readers_for_a_second_and_writers_until_it_is_missed() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place);
+    let users = users(&place, &at);
+    let stopped = cluster.stopped(&["data-1"]);
+    go_on(&users);
+    let reader = users[0].report();
+    assert!(reader.longest_ms < 4_000, "{reader:?}");
+    drop(stopped);
+    go_on(&users);
+}
+
+#[test]
+fn who_wants_what_has_no_current_copy_is_told_which_targets_are_missing() {
+    let place = Place::new();
+    let cluster = place.up("gone", &["--targets", "2"]);
+    fs::write(place.path("data"), noise(100_000, 6)).unwrap();
+    cluster.weir(&["mkfile", "weir:/data", "--copies", "2"]).ok();
+    cluster.weir(&["cp", "data", "weir:/data"]).ok();
+    cluster.kill("data-1");
+    cluster.kill("data-2");
+    let begin = Instant::now();
+    let words = ["no current copy", "target 1 on server", "target 2 on server", "is offline"];
+    cluster.weir(&["cat", "weir:/data"]).fails(&words);
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+    cluster.weir(&["up"]).ok();
+    eventually("it can be read again", || cluster.weir(&["cat", "weir:/data"]).code == Some(0));
+}
+
+/// A file of one column with two copies, the first on target 1.
+fn two_copies(client: &Client, data: &[u8]) -> File {
+    let ctx = Context::root();
+    let spec = LayoutSpec { base: Some(0), count: 1, copies: 2, ..LayoutSpec::default() };
+    let options = CreateOptions { layout: Some(spec), ..CreateOptions::default() };
+    let (file, _) = client.create(&ctx, FileId::ROOT, b"two", &options).unwrap();
+    file.write_at(&ctx, 0, data).unwrap();
+    file.sync(&ctx).unwrap();
+    file
+}
+
+/// Flips a bit in a block of a file's only object on a target (docs/format-store.md).
+fn flip(cluster: &Cluster<'_>, target: u32, file: FileId, block: u64) {
+    let objects = cluster.dir().join(format!("targets/{target}/objects"));
+    let prefix = format!("f{:x}.", file.0);
+    let hashes = fs::read_dir(objects).unwrap().map(|hash| hash.unwrap().path());
+    let mut files = hashes.flat_map(|hash| fs::read_dir(hash).unwrap().map(|f| f.unwrap().path()));
+    let is_its = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(&prefix);
+    let path = files.find(is_its).unwrap();
+    let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let (mut byte, at) = ([0], (32 + block) * 4096 + 7);
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
+}
+
+#[test]
+fn what_has_rotted_in_one_copy_is_read_from_the_other_and_counted() {
+    let place = Place::new();
+    let cluster = place.up("rot", &["--targets", "2"]);
+    let client = client(&cluster, false);
+    let ctx = Context::root();
+    let data = noise(500_000, 4);
+    let file = two_copies(&client, &data);
+    let read = |offset: usize, len: usize| {
+        let mut buffer = vec![0; len];
+        file.read_at(&ctx, offset as u64, &mut buffer).map(|_| buffer)
+    };
+    flip(&cluster, 1, file.id(), 5);
+    assert!(read(0, data.len()).unwrap() == data);
+    assert_eq!(counter(&client, "copies_damaged"), 1);
+    // In both: an error at once, and all else is there.
+    flip(&cluster, 1, file.id(), 9);
+    flip(&cluster, 2, file.id(), 9);
+    let begin = Instant::now();
+    let error = read(0, data.len()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
+    assert!(
+        ["target 1", "target 2", "bytes 36864-40959"].iter().all(|w| error.message.contains(w)),
+        "{error}"
+    );
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert!(read(40_960, 100_000).unwrap() == data[40_960..140_960]);
+    file.close(&ctx).unwrap();
+}
+
+#[test]
+fn a_file_with_two_copies_takes_as_many_requests_as_one_with_one() {
+    let place = Place::new();
+    let cluster = place.up("requests", &["--targets", "2"]);
+    let client = client(&cluster, false);
+    let ctx = Context::root();
+    let data = noise(500_000, 4);
+    let file = two_copies(&client, &data);
+    let requests = |call: &dyn Fn()| {
+        let before = counter(&client, "data_requests");
+        call();
+        counter(&client, "data_requests") - before
+    };
+    assert_eq!(requests(&|| file.write_at(&ctx, 0, &data[..100_000]).unwrap()), 1);
+    assert_eq!(requests(&|| file.sync(&ctx).unwrap()), 1);
+    let mut buffer = vec![0; data.len()];
+    assert_eq!(
+        requests(&|| assert_eq!(file.read_at(&ctx, 0, &mut buffer.clone()).unwrap(), data.len())),
+        1
+    );
+    file.read_at(&ctx, 0, &mut buffer).unwrap();
+    assert!(buffer == data);
+    file.close(&ctx).unwrap();
+}

@@ -1,0 +1,126 @@
+//! What goes wrong in a lab, and how it is mended.
+
+use super::{CLIENTS, Failure, Lab, META, SERVERS};
+use rustix::process::Signal;
+use std::time::Duration;
+use weir_conformance::Random;
+
+/// One thing that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// `kill -9`; mended by a new process.
+    Kill(&'static str),
+    /// SIGSTOP, and SIGCONT.
+    Stop(&'static str),
+    /// Its cable is out.
+    Unplug(&'static str),
+    /// Packets between two vanish.
+    Cut(&'static str, &'static str),
+    /// So many of a hundred packets to it vanish.
+    Loss(&'static str, u64),
+    /// Its disk is full.
+    Full(&'static str),
+    /// Its disk fails.
+    Disk(&'static str, Failure),
+}
+
+const FAILURES: [Failure; 3] = [Failure::Dead, Failure::DeadAndForgetful, Failure::ReadOnly];
+/// Kinds that [`Fault::choose`] knows.
+pub const KINDS: u64 = 11;
+
+fn any(random: &mut Random, of: &[&'static str]) -> &'static str {
+    of[random.below(of.len() as u64) as usize]
+}
+
+impl Fault {
+    /// A random one of a kind (below [`KINDS`]).
+    pub fn choose(kind: u64, random: &mut Random) -> Self {
+        let server = any(random, &SERVERS);
+        match kind {
+            0 | 1 => Self::Kill(server),
+            2 => Self::Stop(server),
+            3 => Self::Kill(META),
+            4 => Self::Unplug(server),
+            5 => {
+                let others: Vec<_> = SERVERS.into_iter().filter(|name| *name != server).collect();
+                Self::Cut(server, any(random, &others))
+            }
+            6 => Self::Cut(server, META),
+            7 => Self::Disk(server, FAILURES[random.below(3) as usize]),
+            8 => Self::Full(server),
+            9 => match random.below(3) {
+                0 => Self::Stop(META),
+                1 => Self::Cut(any(random, &CLIENTS), META),
+                _ => Self::Cut(any(random, &CLIENTS), server),
+            },
+            _ => {
+                let all = [&SERVERS[..], &CLIENTS, &[META]].concat();
+                Self::Loss(any(random, &all), 3 + random.below(20))
+            }
+        }
+    }
+
+    /// Whether who uses files with several copies has to go on meanwhile.
+    pub fn leaves_copies(self) -> bool {
+        match self {
+            Self::Kill(name) | Self::Stop(name) | Self::Unplug(name) => name != META,
+            Self::Cut(a, _) => !CLIENTS.contains(&a),
+            Self::Loss(..) => false,
+            Self::Full(_) | Self::Disk(..) => true,
+        }
+    }
+
+    /// Machines that have this trouble: no other may come to them at the same time.
+    pub fn machines(self) -> Vec<&'static str> {
+        match self {
+            Self::Cut(a, b) => vec![a, b],
+            Self::Kill(a) | Self::Stop(a) | Self::Unplug(a) | Self::Loss(a, _) | Self::Full(a) => {
+                vec![a]
+            }
+            Self::Disk(a, _) => vec![a],
+        }
+    }
+
+    /// Whether what was not synced may be lost.
+    pub fn forgets(self) -> bool {
+        matches!(self, Self::Disk(_, failure) if failure != Failure::Dead)
+    }
+
+    pub fn begin(self, lab: &mut Lab<'_>) {
+        match self {
+            Self::Kill(name) => lab.kill(name),
+            Self::Stop(name) => lab.signal(name, Signal::STOP),
+            Self::Unplug(name) => lab.network.plug(name, false),
+            Self::Cut(a, b) => lab.network.cut(a, b),
+            Self::Loss(name, percent) => lab.network.lose(name, percent),
+            Self::Full(name) => lab.disk(name).fill(),
+            Self::Disk(name, failure) => lab.disk(name).fail(failure),
+        }
+    }
+
+    pub fn end(self, lab: &mut Lab<'_>) {
+        match self {
+            Self::Kill(name) => lab.start(name),
+            Self::Stop(name) => lab.signal(name, Signal::CONT),
+            Self::Unplug(name) => lab.network.plug(name, true),
+            Self::Cut(name, _) | Self::Loss(name, _) => lab.network.mend(name),
+            Self::Full(name) => lab.disk(name).empty(),
+            Self::Disk(name, _) => {
+                lab.kill(name);
+                lab.disk(name).replace();
+                lab.start(name);
+            }
+        }
+    }
+
+    /// The longest that it may last, so that nobody gives up for whom nothing stands in.
+    pub fn longest(self, asked: Duration) -> Duration {
+        match self {
+            // A client that the metadata server does not hear of loses its leases.
+            Self::Cut(a, _) | Self::Loss(a, _) if CLIENTS.contains(&a) => {
+                asked.min(Duration::from_secs(4))
+            }
+            _ => asked,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! A cluster of real processes, each on a machine of its own: network namespaces,
+//! small disks for the targets, and two machines that mount it. Everything is gone
+//! when a [`Lab`] is dropped.
+
+#![allow(clippy::unwrap_used)] // A failed step fails the test.
+
+mod disk;
+mod faults;
+mod network;
+mod objects;
+
+pub use disk::{Disk, Failure};
+pub use faults::{Fault, KINDS};
+pub use network::Network;
+
+use crate::harness::{Place, said};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub const META: &str = "meta";
+pub const SERVERS: [&str; 4] = ["data-1", "data-2", "data-3", "data-4"];
+pub const CLIENTS: [&str; 2] = ["client-1", "client-2"];
+const MACHINES: [&str; 7] =
+    [META, SERVERS[0], SERVERS[1], SERVERS[2], SERVERS[3], CLIENTS[0], CLIENTS[1]];
+const PORT: u16 = 7700;
+/// A server is missed after this time.
+pub const DETECTION: Duration = Duration::from_secs(3);
+/// How long a mount's call waits for a server that is away.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
+
+struct Daemon {
+    name: &'static str,
+    process: Child,
+}
+
+/// The cluster, its machines and its mounts.
+pub struct Lab<'a> {
+    place: &'a Place,
+    dir: PathBuf,
+    daemons: Vec<Daemon>,
+    mounts: Vec<PathBuf>,
+    disks: Vec<Disk>,
+    pub network: Network,
+}
+
+/// Writes a configuration anew with other values.
+fn edit(path: &Path, change: impl FnOnce(&mut toml::Table)) {
+    let mut table: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
+    change(&mut table);
+    fs::write(path, toml::to_string(&table).unwrap()).unwrap();
+}
+
+impl<'a> Lab<'a> {
+    /// Nothing, and a word about it, where this machine does not have what it takes.
+    pub fn new(place: &'a Place) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: needs root");
+            return None;
+        }
+        let Some(network) = Network::new(&MACHINES) else {
+            eprintln!("skipped: needs network namespaces, bridges and iptables");
+            return None;
+        };
+        let dir = place.path("lab");
+        let dir_text = dir.to_str().unwrap();
+        place.weir(&["up", "--dir", dir_text, "--targets", "4"]).ok();
+        place.weir(&["down", "--dir", dir_text]).ok();
+        let mut lab = Self {
+            place,
+            dir,
+            daemons: Vec::new(),
+            mounts: Vec::new(),
+            disks: Vec::new(),
+            network,
+        };
+        for number in 1..=SERVERS.len() {
+            let image = place.path(&format!("disk-{number}"));
+            let Some(disk) = Disk::new(image, lab.dir.join(format!("targets/{number}"))) else {
+                eprintln!("skipped: needs mkfs.ext4 and loop devices");
+                return None;
+            };
+            lab.disks.push(disk);
+        }
+        lab.configure();
+        lab.start(META);
+        SERVERS.iter().for_each(|server| lab.start(server));
+        lab.all_online(Duration::from_secs(30));
+        CLIENTS.iter().for_each(|client| lab.mount(client));
+        Some(lab)
+    }
+
+    /// Every daemon on its machine: there are no sockets but those of the network.
+    fn configure(&self) {
+        let address = |name: &str| format!("{}:{PORT}", self.network.machine(name).address);
+        let metadata = toml::Value::from(vec![address(META)]);
+        edit(&self.dir.join("meta.toml"), |meta| {
+            meta.insert("listen".into(), metadata.clone());
+            let timeout = DETECTION.as_millis() as i64;
+            meta.insert("target_timeout_ms".into(), timeout.into());
+            meta.insert("heartbeat_ms".into(), (timeout / 6).into());
+        });
+        for server in SERVERS {
+            edit(&self.dir.join(format!("{server}.toml")), |data| {
+                data.insert("listen".into(), address(server).into());
+                data.insert("metadata".into(), metadata.clone());
+                data.remove("unix");
+            });
+        }
+        edit(&self.dir.join("client.toml"), |client| {
+            client.insert("metadata".into(), metadata.clone());
+        });
+    }
+
+    /// Starts a daemon that does not run.
+    pub fn start(&mut self, name: &'static str) {
+        let config = self.dir.join(format!("{name}.toml"));
+        let kind = if name == META { "meta" } else { "data" };
+        let mut command = self.place.command(&[kind, "--config", config.to_str().unwrap()]);
+        if let Some(level) = std::env::var_os("WEIR_LOG") {
+            command.env("WEIR_LOG", level);
+        }
+        let log = File::options().create(true).append(true).open(self.log_file(name)).unwrap();
+        let mut command = self.network.machine(name).command(&command);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let process = command.spawn().unwrap();
+        self.daemons.push(Daemon { name, process });
+    }
+
+    /// SIGKILL; returns when it is gone.
+    pub fn kill(&mut self, name: &str) {
+        let at = self.daemons.iter().position(|daemon| daemon.name == name).unwrap();
+        let mut daemon = self.daemons.swap_remove(at);
+        daemon.process.kill().unwrap();
+        daemon.process.wait().unwrap();
+    }
+
+    /// A daemon that has ended by itself: an error of this test.
+    pub fn check_daemons(&mut self) {
+        for daemon in &mut self.daemons {
+            let ended = daemon.process.try_wait().unwrap();
+            assert_eq!(ended, None, "{} has ended by itself", daemon.name);
+        }
+    }
+
+    pub fn signal(&self, name: &str, signal: Signal) {
+        let daemon = self.daemons.iter().find(|daemon| daemon.name == name).unwrap();
+        kill_process(Pid::from_child(&daemon.process), signal).unwrap();
+    }
+
+    /// The disk of a data server's target.
+    pub fn disk(&self, server: &str) -> &Disk {
+        &self.disks[SERVERS.iter().position(|name| *name == server).unwrap()]
+    }
+
+    pub fn log_file(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("log/{name}.log"))
+    }
+
+    /// The program, on the machine of the first client.
+    pub fn weir(&self, arguments: &[&str]) -> Command {
+        self.weir_on(CLIENTS[0], arguments)
+    }
+
+    fn weir_on(&self, machine: &str, arguments: &[&str]) -> Command {
+        let mut command = self.place.command(arguments);
+        command.env("WEIR_DIR", &self.dir);
+        self.network.machine(machine).command(&command)
+    }
+
+    fn mount(&mut self, client: &str) {
+        let at = self.place.path(client);
+        fs::create_dir(&at).unwrap();
+        let timeout = format!("tcp,timeout={}", TIMEOUT.as_secs());
+        self.mounts.push(at.clone());
+        said(self.weir_on(client, &["mount", at.to_str().unwrap(), "-o", &timeout])).ok();
+    }
+
+    /// Where it is mounted, by each client.
+    pub fn mounts(&self) -> &[PathBuf] {
+        &self.mounts
+    }
+
+    /// The states of all targets.
+    pub fn states(&self) -> Vec<String> {
+        let said = said(self.weir(&["df", "--json"]));
+        if said.code != Some(0) {
+            return vec![said.err];
+        }
+        let targets: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        let state = |target: &serde_json::Value| target["state"].as_str().unwrap().to_owned();
+        targets.as_array().unwrap().iter().map(state).collect()
+    }
+
+    /// Waits until all targets are online; how long that took.
+    pub fn all_online(&mut self, within: Duration) -> Duration {
+        let begin = Instant::now();
+        loop {
+            let states = self.states();
+            if states.len() == SERVERS.len() && states.iter().all(|state| state == "online") {
+                return begin.elapsed();
+            }
+            assert!(begin.elapsed() < within, "not all online within {within:?}: {states:?}");
+            self.check_daemons();
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Waits until all copies of every object hold the same. Nobody may write.
+    pub fn all_the_same(&self) {
+        let targets: Vec<PathBuf> =
+            (1..=SERVERS.len()).map(|n| self.dir.join(format!("targets/{n}"))).collect();
+        let mut differ = Vec::new();
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(20) {
+            differ = objects::differing(&targets);
+            if differ.is_empty() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        panic!("copies differ while all targets are online: {differ:#?}");
+    }
+
+    /// What a reader of a failure wants to have: everything that was logged.
+    pub fn keep_logs(&self) {
+        let kept = PathBuf::from(format!("/tmp/weir-kills-{}", std::process::id()));
+        let _ = Command::new("cp").arg("-r").arg(self.dir.join("log")).arg(&kept).status();
+        eprintln!("logs are kept in {}", kept.display());
+    }
+}
+
+impl Drop for Lab<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.keep_logs();
+        }
+        // By force, which ends every call that waits: whoever makes one can be killed then.
+        for at in &self.mounts {
+            let _ = Command::new("umount").arg("-f").arg(at).output();
+        }
+        for daemon in &mut self.daemons {
+            let _ = daemon.process.kill();
+            let _ = daemon.process.wait();
+        }
+        for at in &self.mounts {
+            let _ = Command::new("umount").arg("-l").arg(at).output();
+        }
+        let run = fs::read_dir(self.dir.join("run")).into_iter().flatten().flatten();
+        for file in run.filter(|f| f.path().extension().is_some_and(|e| e == "pid")) {
+            let text = fs::read_to_string(file.path()).unwrap_or_default();
+            let pid = text.split_whitespace().next().and_then(|word| word.parse().ok());
+            if let Some(pid) = pid.filter(|pid| crate::harness::is_ours(*pid)) {
+                crate::harness::kill_and_wait(pid);
+            }
+        }
+        self.disks.clear();
+    }
+}

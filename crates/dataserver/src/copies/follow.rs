@@ -1,0 +1,142 @@
+//! A follower's part: a change that another copy has ordered.
+
+use super::chain;
+use super::change::{Asked, Change};
+use super::lines::{Line, says_nothing};
+use super::roles::not_current;
+use crate::disk::{Data, Disk, perform};
+use crate::machine::Outcome;
+use crate::service::Shared;
+use std::time::Duration;
+use weir_host::clock;
+use weir_store::ELSEWHERE;
+use weir_types::{CopyIndex, Error, ErrorKind, Result};
+use weir_wire::data::Relay;
+
+/// One that does not answer for so long is told of to the metadata server.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the copies after this one may take: less than the one before waits.
+const FOLLOW_MS: u64 = 20_000;
+/// One step of the wait for another server; in between the map is looked at.
+const STEP_MS: u64 = 100;
+
+/// Applies a change, and hands it on if others come after this one.
+pub(super) fn follow(
+    shared: &Shared,
+    disk: &Disk,
+    change: &Change,
+    relay: &Relay,
+    data: &mut Data,
+) -> Result<Outcome> {
+    let (own, copies) = (disk.served.id, &shared.copies);
+    let all = &change.access.copies;
+    let Some(to) = chain::next(all, own, relay) else {
+        return apply(shared, disk, change, relay, data);
+    };
+    let mut under_way = copies.begun.begin(own, copies.standings.acting());
+    under_way.go_on(copies.standings.follows(own, relay.by, all)?);
+    let pledge = match change.range() {
+        Some(_) => Some(disk.store.pledge(change.access.object, &change.pieces())?),
+        None => None,
+    };
+    let wait = copies.lines.wait(FOLLOW_MS);
+    // Longer than that only with a look at the map.
+    let patience = copies.lines.wait(PATIENCE.as_millis() as u64);
+    let sent = copies.lines.take(all[to].target, &patience).and_then(|mut line| {
+        let payload = data.buf.as_deref().unwrap_or_default();
+        let patience = copies.lines.wait(PATIENCE.as_millis() as u64);
+        line.send(&patience, (payload, &data.checks), |parcel| change.send(to, relay, parcel))?;
+        Ok(line)
+    });
+    let applied = apply(shared, disk, change, relay, data);
+    let begun = clock::now();
+    let mut answer = |line: Line<'_>| {
+        while !line.is_ready(STEP_MS)? {
+            under_way.go_on(copies.standings.follows(own, relay.by, all)?);
+            wait.check()?;
+            // Who ordered it asks again, without that one.
+            if copies.standings.is_done_without(all[to].target) {
+                return Err(Error::new(ErrorKind::TimedOut, "no answer"));
+            }
+            let last = chain::next(all, all[to].target, relay).is_none();
+            if last && clock::elapsed(begun) > PATIENCE {
+                copies.unreachable.lock().insert((own, all[to].target));
+            }
+        }
+        change.receive(line, &wait)
+    };
+    let answered = sent.and_then(&mut answer);
+    copies.unreachable.lock().remove(&(own, all[to].target));
+    match answered {
+        Ok(()) => applied,
+        Err(error) => {
+            // Should the first one be lost now, this one knows that they differ.
+            if let Some(range) = change.range() {
+                let copy = CopyIndex(to as u8);
+                let noted =
+                    disk.store.gaps().note(change.access.object, all[to].target, copy, &range);
+                if let Err(failed) = noted {
+                    std::mem::forget(pledge);
+                    return Err(failed);
+                }
+            }
+            applied?;
+            let what = format!("target {}: {error}", all[to].target);
+            Err(match says_nothing(&error) {
+                true => not_current(own, &what),
+                false => Error { message: what, ..error },
+            })
+        }
+    }
+}
+
+/// The last copy of the chain: applies a change.
+pub(crate) fn follow_at_the_end(
+    shared: &Shared,
+    disk: &Disk,
+    change: &Change,
+    data: &mut Data,
+) -> Result<Outcome> {
+    let relay = change.access.relay.as_ref().ok_or(ErrorKind::Internal)?;
+    apply(shared, disk, change, relay, data)
+}
+
+/// Applies a change, under the epoch of now.
+fn apply(
+    shared: &Shared,
+    disk: &Disk,
+    change: &Change,
+    relay: &Relay,
+    data: &mut Data,
+) -> Result<Outcome> {
+    let (own, copies) = (disk.served.id, &shared.copies);
+    let all = &change.access.copies;
+    disk.store.gaps().keep()?;
+    let may = || copies.standings.follows(own, relay.by, all);
+    copies.turns.apply(own, may, || {
+        if let (false, Some(range)) = (relay.alone, change.range()) {
+            for away in &relay.lacking {
+                let at = chain::position(all, *away).ok_or(ErrorKind::Protocol)?;
+                let copy = CopyIndex(at as u8);
+                disk.store.gaps().note(change.access.object, *away, copy, &range)?;
+            }
+        }
+        let outcome = perform(&disk.store, change.work.clone(), data)?;
+        if relay.alone && relay.vouched {
+            got(disk, change)?;
+        }
+        Ok(outcome)
+    })
+}
+
+/// It has come from where it is current: this copy lacks it no more.
+fn got(disk: &Disk, change: &Change) -> Result<()> {
+    let range = match &change.asked {
+        Asked::Align { len } => Some(*len..u64::MAX),
+        _ => change.range(),
+    };
+    let own = disk.served.id;
+    let (Some(range), object) = (range, change.access.object) else { return Ok(()) };
+    disk.store.gaps().clear(object, own, &range)?;
+    disk.store.gaps().clear(object, ELSEWHERE, &range)
+}

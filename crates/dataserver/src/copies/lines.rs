@@ -1,0 +1,183 @@
+//! Connections on which changes are handed on. Each says in its Hello which
+//! attempt it belongs to (see [`crate::attempts`], of which this is the sending
+//! side): a connection that is given up with a change outstanding ends its attempt,
+//! so that the change does not come after what is sent next.
+
+use crate::peers::Peers;
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::sync::Arc;
+use weir_host::sync::Mutex;
+use weir_net::{BlockingConn, Wait};
+use weir_types::{Decode, Error, ErrorKind, Result, TargetId};
+use weir_wire::Header;
+use weir_wire::handshake::Attempt;
+use weir_wire::message::Request;
+
+/// Idle connections kept for each target.
+const MAX_IDLE: usize = 16;
+
+#[derive(Default)]
+struct Known {
+    /// The attempt of changes from now on.
+    attempt: u64,
+    idle: Vec<(u64, BlockingConn)>,
+}
+
+/// The connections to all targets.
+pub(crate) struct Lines {
+    peers: Arc<Peers>,
+    /// A random number of this process.
+    run: u64,
+    known: Mutex<BTreeMap<TargetId, Known>>,
+}
+
+/// A connection to one target in exclusive use.
+pub(crate) struct Line<'a> {
+    lines: &'a Lines,
+    target: TargetId,
+    attempt: u64,
+    /// `None` when it has been put back.
+    conn: Option<BlockingConn>,
+    /// A change was sent, and no answer has come.
+    owes: bool,
+}
+
+impl Lines {
+    /// `run`: random, so that nobody takes this process for the one before.
+    pub(crate) fn new(peers: Arc<Peers>, run: u64) -> Self {
+        Self { peers, run, known: Mutex::default() }
+    }
+
+    /// So long, or until the server stops.
+    pub(crate) fn wait(&self, ms: u64) -> Wait {
+        self.peers.wait(ms)
+    }
+
+    /// Where other servers are.
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// A connection to the server of a target.
+    pub(crate) fn take(&self, target: TargetId, wait: &Wait) -> Result<Line<'_>> {
+        let (attempt, idle) = {
+            let mut known = self.known.lock();
+            let known = known.entry(target).or_default();
+            let attempt = known.attempt;
+            known.idle.retain(|(of, _)| *of == attempt);
+            (attempt, known.idle.pop())
+        };
+        let conn = match idle {
+            Some((_, conn)) => conn,
+            // Runs of different targets differ, since their attempts do.
+            None => {
+                let run = self.run.wrapping_add(u64::from(target.0)) | 1 << 63;
+                self.peers.connect(target, Attempt { run, number: attempt }, wait)?
+            }
+        };
+        Ok(Line { lines: self, target, attempt, conn: Some(conn), owes: false })
+    }
+}
+
+impl Line<'_> {
+    /// Sends a change.
+    pub(crate) fn send(
+        &mut self,
+        wait: &Wait,
+        data: (&[u8], &[u32]),
+        send: impl FnOnce(&mut Parcel<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.owes = true;
+        let conn = self.conn.as_mut().ok_or(ErrorKind::Unreachable)?;
+        send(&mut Parcel { conn, wait, payload: data.0, checks: data.1 })
+    }
+
+    /// Whether an answer is there within this time.
+    pub(crate) fn is_ready(&self, ms: u64) -> Result<bool> {
+        let conn = self.conn.as_ref().ok_or(ErrorKind::Unreachable)?;
+        match conn.readable(&self.lines.wait(ms)) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind == ErrorKind::TimedOut => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Takes the answer.
+    pub(crate) fn receive<T: Decode>(mut self, wait: &Wait) -> Result<T> {
+        let conn = self.conn.as_mut().ok_or(ErrorKind::Unreachable)?;
+        let answer = conn.recv_reply(wait);
+        // An error that the other server answered with is an answer.
+        if conn.is_usable() {
+            self.owes = false;
+            self.put_back();
+        }
+        answer
+    }
+
+    /// Asks for something that may be done twice, and waits for the answer.
+    pub(crate) fn ask<T: Decode>(
+        mut self,
+        wait: &Wait,
+        data: (&[u8], &[u32]),
+        send: impl FnOnce(&mut Parcel<'_>) -> Result<()>,
+    ) -> Result<T> {
+        self.send(wait, data, send)?;
+        self.receive(wait)
+    }
+
+    fn put_back(&mut self) {
+        if let (Some(conn), Some(known)) =
+            (self.conn.take(), self.lines.known.lock().get_mut(&self.target))
+            && known.idle.len() < MAX_IDLE
+        {
+            known.idle.push((self.attempt, conn));
+        }
+    }
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        if self.owes
+            && let Some(known) = self.lines.known.lock().get_mut(&self.target)
+        {
+            known.attempt = known.attempt.max(self.attempt + 1);
+            known.idle.clear();
+        }
+    }
+}
+
+/// Whether an error says nothing of what the other server thinks of the change.
+pub(crate) fn says_nothing(error: &Error) -> bool {
+    matches!(
+        error.kind,
+        ErrorKind::Unreachable
+            | ErrorKind::TimedOut
+            | ErrorKind::Interrupted
+            | ErrorKind::NotCurrent
+            | ErrorKind::TargetMissing
+            | ErrorKind::BadTicket
+            | ErrorKind::Overloaded
+            | ErrorKind::Busy
+            | ErrorKind::TooManyOpen
+            | ErrorKind::AuthFailed
+            | ErrorKind::Protocol
+    )
+}
+
+/// A connection, and the bytes that go with a request.
+pub(crate) struct Parcel<'a> {
+    conn: &'a mut BlockingConn,
+    wait: &'a Wait,
+    payload: &'a [u8],
+    checks: &'a [u32],
+}
+
+impl Parcel<'_> {
+    pub(crate) fn send<R: Request>(&mut self, request: &R) -> Result<()> {
+        let header = Header::request(R::OP, self.conn.next_request_id());
+        let payload = [IoSlice::new(self.payload)];
+        let pieces = if self.payload.is_empty() { &[][..] } else { &payload[..] };
+        self.conn.send(header, request, self.checks, pieces, self.wait)
+    }
+}

@@ -1,0 +1,60 @@
+//! What a target does when it does not know what its copies lack: its gap log is
+//! lost, or its machine has lost new objects. All that it should have of those
+//! files is noted as lacking, and so brought anew from the copy that orders; if that
+//! is this one, what it has counts. Until then none of it is served from here.
+
+use super::resync::Resync;
+use weir_store::Note;
+use weir_types::limits::MAX_FILE_BYTES;
+use weir_types::{FileId, ObjectId, Result};
+use weir_wire::peer::{CopyPage, ListCopiesRequest};
+
+/// The metadata server answers within this time.
+const LIST_MS: u64 = 4_000;
+/// While so many objects have gaps of this target's own, no more are noted: the
+/// gap log has room for others.
+const MAX_NOTED: u64 = 1 << 18;
+
+/// How far it has come: ranges that are done, and the last object of the next one.
+#[derive(Default)]
+pub(super) struct Search {
+    done: usize,
+    after: Option<ObjectId>,
+}
+
+impl Resync {
+    /// Goes on until all is noted, or too much is to be worked off first.
+    pub(super) fn look_for_lost(&mut self) -> Result<()> {
+        let gaps = self.disk.store.gaps();
+        let own = self.own();
+        let files = gaps.lost_files();
+        while let Some(range) = files.get(self.search.done) {
+            let noted = gaps.counts().into_iter().find(|(behind, _)| *behind == own);
+            if noted.is_some_and(|(_, count)| count >= MAX_NOTED) {
+                return Ok(());
+            }
+            let request = ListCopiesRequest {
+                target: own,
+                start: FileId(range.start),
+                end: FileId(range.end),
+                after: self.search.after,
+            };
+            let lines = &self.shared.copies.lines;
+            let page: CopyPage = lines.peers().ask_metadata(&request, &lines.wait(LIST_MS))?;
+            let note = |&object: &ObjectId| {
+                let (behind, copy, bytes) = (own, object.copy, 0..MAX_FILE_BYTES);
+                Note { object, behind, copy, bytes }
+            };
+            let notes: Vec<Note> = page.objects.iter().map(note).collect();
+            gaps.note_all(&notes)?;
+            self.search.after = page.next;
+            self.search.done += usize::from(page.next.is_none());
+        }
+        // Until they have been looked at all of them count.
+        self.disk.progress.look_again();
+        gaps.found()?;
+        self.search = Search::default();
+        tracing::info!("{}: it is known again which copies are suspect", self.disk.store.name());
+        Ok(())
+    }
+}

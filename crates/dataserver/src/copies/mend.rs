@@ -1,0 +1,360 @@
+//! Makes good what has rotted in the copy here from another one.
+//!
+//! Blocks are replaced in place: the copy that orders changes sends them anew to
+//! another, or fetches its own from one that has all changes; both under the lock of
+//! the range, so that no change comes in between. An object whose header is damaged
+//! is not trusted at all: it is noted as lacking as a whole, thrown away, and brought
+//! anew like any copy that lacks something; the copy that orders is left as it is.
+//!
+//! Invariants
+//! - Nothing is thrown away, and no mark made, unless another copy says that it has
+//!   all of the object.
+//! - What is written was verified by the one who sent it and again here.
+
+use super::change::{Asked, Change, copy_of, others};
+use super::push::Push;
+use super::repair::Suspect;
+use super::roles::not_current;
+use crate::disk::Disk;
+use crate::machine::{Outcome, RepairWork, Work};
+use crate::pull::Pull;
+use crate::service::Shared;
+use std::ops::Range;
+use std::sync::Arc;
+use weir_store::{ELSEWHERE, Object};
+use weir_types::checksum::crc32c;
+use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES, MAX_REPAIR_BYTES};
+use weir_types::{CopyIndex, Error, ErrorKind, Generation, ObjectId, Result, TargetId};
+use weir_wire::data::{Access, CopyAccess, RepairRequest};
+use weir_wire::peer::{Copies as Column, FindCopiesRequest};
+
+/// The metadata server answers within this time.
+const FIND_MS: u64 = 4_000;
+/// The copy that orders replaces what has rotted within this time.
+const REPAIR_MS: u64 = 10_000;
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mend {
+    /// There is no other copy, or no file has the object any more.
+    Alone,
+    /// There was nothing wrong.
+    Sound,
+    /// These blocks are good again.
+    Blocks(u64),
+    /// It will be brought anew.
+    Anew,
+}
+
+/// One object of which the copy here is damaged.
+pub(crate) struct Mender<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) disk: &'a Disk,
+    pub(crate) object: ObjectId,
+}
+
+impl Mender<'_> {
+    fn own(&self) -> TargetId {
+        self.disk.served.id
+    }
+
+    /// Finds out what is wrong, and makes it good.
+    ///
+    /// # Errors
+    /// `Corrupt` where no other copy can help; why it cannot be done now.
+    pub(crate) fn mend(&self, suspect: &Suspect) -> Result<Mend> {
+        let Some(column) = self.find()? else { return Ok(Mend::Alone) };
+        let object = match self.disk.store.object(self.object) {
+            Ok(None) => return Ok(Mend::Sound),
+            Ok(Some(object)) => object,
+            Err(error) if error.kind == ErrorKind::Corrupt => return self.anew(&column),
+            Err(error) => return Err(error),
+        };
+        match suspect {
+            Suspect::Header => match object.check() {
+                Ok(()) => Ok(Mend::Sound),
+                Err(error) if error.kind == ErrorKind::Corrupt => {
+                    drop(object);
+                    self.anew(&column)
+                }
+                Err(error) => Err(error),
+            },
+            Suspect::Bytes(range) => self.blocks(&column, &object, range),
+        }
+    }
+
+    /// The column, if it has other copies.
+    fn find(&self) -> Result<Option<Column>> {
+        let lines = &self.shared.copies.lines;
+        let request = FindCopiesRequest { objects: vec![self.object] };
+        let mut found = lines.peers().ask_metadata(&request, &lines.wait(FIND_MS))?;
+        let is_other = |copy: &CopyAccess| ![self.own(), TargetId::NONE].contains(&copy.target);
+        let column = found.pop().flatten().filter(|column| column.copies.iter().any(is_other));
+        // It may have been taken away from here.
+        let here = usize::from(self.object.copy.0);
+        let is_here =
+            |column: &Column| column.copies.get(here).is_some_and(|copy| copy.target == self.own());
+        Ok(column.filter(is_here))
+    }
+
+    fn blocks(&self, column: &Column, object: &Arc<Object>, range: &Range<u64>) -> Result<Mend> {
+        let damaged = object.damaged(range);
+        let mut done = 0;
+        for part in together(&damaged) {
+            let standings = &self.shared.copies.standings;
+            match standings.who_orders(&column.copies) {
+                Some(orders) if orders == self.own() => self.fetch(column, &part, None)?,
+                Some(orders) => self.ask_for(column, orders, &part)?,
+                None => return Err(not_current(self.own(), "no copy is known to be online")),
+            }
+            let left = object.damaged(&part);
+            if let Some(block) = left.first() {
+                let what = format!("block at offset {} is damaged still", block.start);
+                return Err(Error::new(ErrorKind::Corrupt, what).at(block.start));
+            }
+            done += (part.end - part.start).div_ceil(BLOCK_BYTES as u64);
+        }
+        Ok(if done == 0 { Mend::Sound } else { Mend::Blocks(done) })
+    }
+
+    /// Has the copy that orders send blocks anew.
+    fn ask_for(&self, column: &Column, orders: TargetId, range: &Range<u64>) -> Result<()> {
+        let lines = &self.shared.copies.lines;
+        let wait = lines.wait(REPAIR_MS);
+        let access = self.access(column, orders)?;
+        let (copy, Range { start, end }) = (self.object.copy, range.clone());
+        let request = RepairRequest { access, copy, start, end };
+        lines.take(orders, &wait)?.ask(&wait, (&[], &[]), |parcel| parcel.send(&request))
+    }
+
+    /// This copy orders: fetches blocks from one that has all changes. Not from
+    /// `but`, which has damage of its own there.
+    pub(super) fn fetch(
+        &self,
+        column: &Column,
+        range: &Range<u64>,
+        but: Option<CopyIndex>,
+    ) -> Result<()> {
+        let copies = &self.shared.copies;
+        let _lock = copies.locks.lock(self.own(), self.object, range.clone());
+        let mut failure = Error::new(ErrorKind::Corrupt, "no other copy can replace it");
+        for target in self.current(column, range, but)? {
+            let access = self.access(column, target)?;
+            match self.fetch_from(column, access, range) {
+                Ok(()) => return Ok(()),
+                Err(error) => failure = cannot(error.context(format!("target {target}"))),
+            }
+        }
+        Err(failure)
+    }
+
+    /// Other copies that have all changes of a range, when this one orders.
+    ///
+    /// # Errors
+    /// `NotCurrent` if this one does not order, or one that has them is not known to
+    /// be current yet.
+    fn current(
+        &self,
+        column: &Column,
+        range: &Range<u64>,
+        but: Option<CopyIndex>,
+    ) -> Result<Vec<TargetId>> {
+        let orders = self.shared.copies.standings.orders(self.own(), &column.copies)?;
+        let gaps = self.disk.store.gaps();
+        let may_have_it = |&(at, _): &(usize, TargetId)| {
+            but != Some(CopyIndex(at as u8)) && !column.copies[at].filling
+        };
+        let is_behind = |target: &TargetId| {
+            orders.dispensable.contains(target) || gaps.lacks(self.object, *target, range)
+        };
+        let there = others(&column.copies, self.own(), &orders.lacking).filter(may_have_it);
+        let (later, now): (Vec<TargetId>, _) = there.map(|(_, target)| target).partition(is_behind);
+        match (now.is_empty(), later.first()) {
+            (true, Some(target)) => Err(not_current(*target, "it is not up to date yet")),
+            _ => Ok(now),
+        }
+    }
+
+    fn fetch_from(&self, column: &Column, access: Access, range: &Range<u64>) -> Result<()> {
+        let Some(object) = self.disk.store.object(self.object)? else { return Ok(()) };
+        // It may have been cut since.
+        let len = object.len().min(range.end).saturating_sub(range.start) as usize;
+        if len == 0 {
+            return Ok(());
+        }
+        let (mut bytes, mut checks) = (vec![0; len], Vec::new());
+        let mut pull = Pull::new(self.shared.copies.lines.peers(), &access);
+        let got = pull.read(range.start, &mut bytes, &mut checks, true)?;
+        pull.end();
+        let sums = |bytes: &[u8]| bytes.chunks(BLOCK_BYTES).map(crc32c).collect::<Vec<u32>>();
+        if sums(&bytes[..got]) != checks {
+            return Err(ErrorKind::ChecksumMismatch.into());
+        }
+        // What it does not have is zeros: this one is longer by what follows.
+        bytes[got..].fill(0);
+        let checks = if got == len { checks } else { sums(&bytes) };
+        let standings = &self.shared.copies.standings;
+        let may = || standings.orders(self.own(), &column.copies).map(|orders| orders.epoch);
+        self.shared.copies.turns.apply(self.own(), may, || {
+            let pieces = [(range.start, len as u64)];
+            object.write_pieces(&pieces, &bytes, &checks, object.generation()).map(drop)
+        })
+    }
+
+    /// Throws the object away, to be brought anew.
+    fn anew(&self, column: &Column) -> Result<Mend> {
+        let (own, copies) = (self.own(), &self.shared.copies);
+        match copies.standings.who_orders(&column.copies) {
+            // While it is brought anew another has to order.
+            Some(orders) if orders == own => {
+                let what = "it orders changes, and cannot be made anew before another copy does";
+                Err(Error::new(ErrorKind::Corrupt, what))
+            }
+            Some(orders) => {
+                copies.standings.follows(own, orders, &column.copies)?;
+                self.has_all(column, orders)?;
+                self.discard()
+            }
+            None => Err(not_current(own, "no copy is known to be online")),
+        }
+    }
+
+    /// Whether another copy has all of the object: it looks from end to end.
+    fn has_all(&self, column: &Column, target: TargetId) -> Result<()> {
+        let access = self.access(column, target)?;
+        let mut pull = Pull::new(self.shared.copies.lines.peers(), &access);
+        pull.seek(0, false)?;
+        pull.end();
+        Ok(())
+    }
+
+    fn discard(&self) -> Result<Mend> {
+        let store = &self.disk.store;
+        store.gaps().note(self.object, ELSEWHERE, self.object.copy, &(0..MAX_FILE_BYTES))?;
+        match store.discard(self.object) {
+            // Somebody was faster.
+            Err(error) if error.kind == ErrorKind::Exists => Ok(Mend::Anew),
+            other => other.map(|()| Mend::Anew),
+        }
+    }
+
+    fn access(&self, column: &Column, target: TargetId) -> Result<Access> {
+        let at = column.copies.iter().position(|copy| copy.target == target);
+        let at = at.ok_or(ErrorKind::TargetMissing)?;
+        Ok(Access {
+            target,
+            object: copy_of(self.object, at),
+            generation: Generation(u64::MAX),
+            capability: column.capability.clone(),
+            mac: column.copies[at].mac,
+            copies: column.copies.clone(),
+            relay: None,
+        })
+    }
+}
+
+/// Why another copy cannot help: it has rotted too, or may be able to later.
+fn cannot(error: Error) -> Error {
+    match error.kind {
+        ErrorKind::Corrupt | ErrorKind::ChecksumMismatch => {
+            Error { kind: ErrorKind::Corrupt, ..error }
+        }
+        _ => Error { kind: ErrorKind::NotCurrent, ..error },
+    }
+}
+
+/// Blocks that follow one another, as far as they are replaced at a time.
+fn together(blocks: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut parts: Vec<Range<u64>> = Vec::new();
+    for block in blocks {
+        match parts.last_mut() {
+            Some(last)
+                if last.end == block.start
+                    && block.start / MAX_REPAIR_BYTES == last.start / MAX_REPAIR_BYTES =>
+            {
+                last.end = block.end;
+            }
+            _ => parts.push(block.clone()),
+        }
+    }
+    parts
+}
+
+/// This copy orders: sends blocks anew to another that has found them damaged.
+pub(super) fn serve_repair(shared: &Shared, disk: &Disk, work: &RepairWork) -> Result<Outcome> {
+    let access = &work.access;
+    let column = Column {
+        copies: access.copies.clone(),
+        generation: access.generation,
+        capability: access.capability.clone(),
+    };
+    let (object, to) = (access.object, usize::from(work.copy.0));
+    let vouched = disk.store.gaps().of(object, disk.served.id).is_none();
+    let pace = &|_| Ok(());
+    let push = Push { shared, disk, object, column: &column, to, vouched, pace };
+    let range = work.bytes.0..work.bytes.1;
+    let sent = push.again(range.clone());
+    match sent {
+        // Here too: a third one may have it.
+        Err(error) if error.kind == ErrorKind::Corrupt => {
+            let mender = Mender { shared, disk, object };
+            let Some(here) = disk.store.object(object)? else { return Err(error) };
+            for block in here.damaged(&range) {
+                mender.fetch(&column, &block, Some(work.copy))?;
+            }
+            push.again(range)?;
+        }
+        other => other?,
+    }
+    Ok(Outcome::Repaired)
+}
+
+/// Before a change is ordered: what of it would be put into a damaged block, or into
+/// an object that cannot be opened, finds it made good, or changes nothing anywhere.
+///
+/// # Errors
+/// `Corrupt`; `NotCurrent` if the object is brought here anew.
+pub(super) fn before_change(shared: &Shared, disk: &Disk, change: &Change) -> Result<()> {
+    let object = change.access.object;
+    let mend = |suspect| {
+        // Whoever does not order leaves it to who does.
+        shared.copies.standings.orders(disk.served.id, &change.access.copies)?;
+        let mended = Mender { shared, disk, object }.mend(&suspect);
+        shared.copies.repairs.count(shared, disk, object, &suspect, &mended);
+        mended
+    };
+    let opened = match disk.store.object(object) {
+        Ok(opened) => opened,
+        Err(error) if error.kind == ErrorKind::Corrupt => match mend(Suspect::Header) {
+            Ok(Mend::Anew) => return Err(not_current(disk.served.id, "it is brought anew")),
+            Err(other) if other.kind == ErrorKind::NotCurrent => return Err(other),
+            _ => return Err(error),
+        },
+        Err(error) => return Err(error),
+    };
+    let (Some(opened), Asked::Write { .. }, Work::Write { pieces, .. }) =
+        (opened, &change.asked, &change.work)
+    else {
+        return Ok(());
+    };
+    match opened.damaged_edge(pieces) {
+        None => Ok(()),
+        Some(block) => mend(Suspect::Bytes(block)).map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_replaced_together_as_far_as_one_request_goes() {
+        const B: u64 = BLOCK_BYTES as u64;
+        let block = |n: u64| n * B..(n + 1) * B;
+        let last = MAX_REPAIR_BYTES / B - 1;
+        let blocks = [block(1), block(2), block(4), block(last), block(last + 1)];
+        let parts = together(&blocks);
+        assert_eq!(parts, [B..3 * B, block(4), block(last), block(last + 1)]);
+        assert!(together(&[]).is_empty());
+    }
+}

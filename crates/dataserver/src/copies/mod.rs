@@ -1,0 +1,93 @@
+//! Columns with several copies: the *primary* (the first copy that is online)
+//! orders changes and hands them on, copy by copy, before it acknowledges them.
+//! What a copy misses is noted in the gap logs of the others, and brought to it
+//! later.
+//!
+//! Invariants
+//! - Of the changes of one range, one is under way at a time; all copies that take
+//!   it have confirmed it, or have a gap for it that is durable, before it is
+//!   acknowledged.
+//! - Nothing is applied under an epoch once this server acts under a later one:
+//!   what began before has ended when the first change of the later one begins.
+//! - What may have reached some copies only is a gap of this target for itself, at
+//!   the latest when this server says under a later epoch what gaps there are.
+//! - A thread that waits for another server waits for one that is further down the
+//!   chain, and the last of a chain waits for its disk only: so there is no circle.
+
+mod chain;
+mod change;
+mod follow;
+mod lines;
+mod locks;
+mod lost;
+mod mend;
+mod order;
+mod pools;
+mod push;
+pub(crate) mod repair;
+mod resync;
+pub(crate) mod roles;
+pub(crate) mod standing;
+mod turns;
+
+pub use change::{Asked, Change};
+pub(crate) use follow::follow_at_the_end;
+pub(crate) use lines::Lines;
+pub(crate) use pools::{ChangeTask, MirrorJob};
+pub(crate) use resync::{Progress, Resync};
+
+use chain::next;
+use locks::RangeLocks;
+use pools::Pools;
+use repair::Repairs;
+use standing::Standings;
+use std::collections::BTreeSet;
+use turns::{Begun, Turns};
+use weir_host::sync::Mutex;
+use weir_types::{Epoch, TargetId};
+use weir_wire::data::Relay;
+
+/// What all threads of a server share for columns with several copies.
+pub(crate) struct Copies {
+    pub(crate) standings: Standings,
+    pub(crate) lines: Lines,
+    pub(crate) locks: RangeLocks,
+    pub(crate) turns: Turns,
+    pub(crate) begun: Begun,
+    pub(crate) pools: Pools,
+    pub(crate) repairs: Repairs,
+    /// Targets that have to take changes of that one, and cannot be reached.
+    pub(crate) unreachable: Mutex<BTreeSet<(TargetId, TargetId)>>,
+}
+
+impl Copies {
+    pub(crate) fn new(lines: Lines, queue_limit: usize) -> Self {
+        Self {
+            standings: Standings::default(),
+            lines,
+            locks: RangeLocks::default(),
+            turns: Turns::default(),
+            begun: Begun::default(),
+            pools: Pools::new(queue_limit),
+            repairs: Repairs::default(),
+            unreachable: Mutex::default(),
+        }
+    }
+}
+
+impl Copies {
+    /// The epoch that this server acts under: that of its map, or of the oldest
+    /// change that is still under way. What such a change notes is noted then.
+    pub(crate) fn acting(&self) -> Epoch {
+        // First: what begins after this begins under it.
+        let map = self.standings.acting();
+        let oldest = self.begun.oldest().into_iter().chain(self.turns.oldest());
+        oldest.fold(map, Epoch::min)
+    }
+}
+
+/// Whether a change goes no further than to the disk of `own`.
+pub(crate) fn ends_here(change: &Change, own: TargetId) -> bool {
+    let relay: Option<&Relay> = change.access.relay.as_ref();
+    relay.is_some_and(|relay| next(&change.access.copies, own, relay).is_none())
+}

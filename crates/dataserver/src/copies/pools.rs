@@ -1,0 +1,140 @@
+//! The threads that carry out changes of columns with several copies: they wait for
+//! other servers, and disk threads wait for nothing but their disk. For each place
+//! in the chain there are threads of their own, which wait only for those of places
+//! after theirs; the last of a chain is left to the disk threads. So servers that
+//! wait for each other get on.
+
+use super::change::Change;
+use super::follow::follow;
+use super::repair::serve_repair;
+use super::{chain, order};
+use crate::attempts::Sender;
+use crate::backlog::Backlog;
+use crate::disk::{Data, Disk};
+use crate::machine::{OpId, Outcome, RepairWork};
+use crate::queue::Admission;
+use crate::service::{Event, Shared};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
+use weir_host::sync::Mutex;
+use weir_host::thread::{self, JoinHandle};
+use weir_net::{AbortOnPanic, ConnId, LoopHandle};
+use weir_types::{Error, Result, TargetId};
+
+/// Threads for each place in the chain: changes under way at once.
+const THREADS: [usize; 8] = [16, 8, 4, 4, 4, 4, 4, 4];
+
+/// What a thread has to do.
+pub(crate) enum MirrorJob {
+    /// Order a change, or hand it on.
+    Change(Box<Change>),
+    /// Replace what has rotted in another copy.
+    Repair(Box<RepairWork>),
+}
+
+/// A change in the queue.
+pub(crate) struct ChangeTask {
+    pub(crate) op: OpId,
+    pub(crate) target: TargetId,
+    pub(crate) job: MirrorJob,
+    pub(crate) data: Data,
+    /// Who sent it.
+    pub(crate) sender: Option<Sender>,
+    pub(crate) reply_to: LoopHandle<Event>,
+}
+
+struct Pool {
+    backlog: Backlog<ChangeTask>,
+    started: AtomicBool,
+}
+
+/// See the top of the file. Threads are started when there is work for them.
+pub(crate) struct Pools {
+    pools: Vec<Pool>,
+    threads: Mutex<Vec<JoinHandle>>,
+}
+
+impl Pools {
+    pub(crate) fn new(queue_limit: usize) -> Self {
+        let pool = |_| Pool { backlog: Backlog::new(queue_limit), started: AtomicBool::new(false) };
+        Self { pools: THREADS.iter().map(pool).collect(), threads: Mutex::default() }
+    }
+
+    /// Takes a change; `Full` if its connection must pause.
+    ///
+    /// Errors: if no threads can be started.
+    pub(crate) fn submit(
+        &self,
+        shared: &Arc<Shared>,
+        task: ChangeTask,
+        conn: ConnId,
+    ) -> Result<Admission> {
+        let depth = match &task.job {
+            MirrorJob::Change(change) => match &change.access.relay {
+                Some(relay) => chain::depth(&change.access.copies, task.target, relay),
+                None => 0,
+            },
+            MirrorJob::Repair(_) => 0,
+        };
+        let depth = depth.min(self.pools.len() - 1);
+        self.start(shared, depth)?;
+        let resume = task.reply_to.clone();
+        Ok(self.pools[depth].backlog.submit(task, conn, resume, |_| ()))
+    }
+
+    fn start(&self, shared: &Arc<Shared>, depth: usize) -> Result<()> {
+        if self.pools[depth].started.swap(true, AcqRel) {
+            return Ok(());
+        }
+        for n in 0..THREADS[depth] {
+            let shared = shared.clone();
+            let body = move || {
+                let _guard = AbortOnPanic("a thread for copies");
+                shared.copies.pools.work_off(&shared, depth);
+            };
+            let thread = thread::spawn(&format!("weir-mirror-{depth}.{n}"), body)
+                .map_err(|e| Error::from(e).context("start a thread"))?;
+            self.threads.lock().push(thread);
+        }
+        Ok(())
+    }
+
+    fn work_off(&self, shared: &Shared, depth: usize) {
+        while let Some(task) = self.pools[depth].backlog.next(|_| ()) {
+            let ChangeTask { op, target, job, mut data, sender, reply_to } = task;
+            let result = match (shared.disk(target), &job) {
+                (Some(disk), MirrorJob::Change(change)) => {
+                    let result = in_turn(shared, disk, change, sender.as_ref(), &mut data);
+                    shared.copies.repairs.notice(disk, change, &result);
+                    result
+                }
+                (Some(disk), MirrorJob::Repair(work)) => serve_repair(shared, disk, work),
+                (None, _) => Err(Error::new(weir_types::ErrorKind::TargetMissing, "not open")),
+            };
+            reply_to.post(Event::Done { op, result, data });
+        }
+    }
+
+    /// Ends the threads once the queues are empty, and gives them to be waited for.
+    pub(crate) fn stop(&self) -> Vec<JoinHandle> {
+        self.pools.iter().for_each(|pool| pool.backlog.stop());
+        std::mem::take(&mut *self.threads.lock())
+    }
+}
+
+fn in_turn(
+    shared: &Shared,
+    disk: &Disk,
+    change: &Change,
+    sender: Option<&Sender>,
+    data: &mut Data,
+) -> Result<Outcome> {
+    let mut carry_out = || match &change.access.relay {
+        None => order::order(shared, disk, change, data),
+        Some(relay) => follow(shared, disk, change, relay, data),
+    };
+    match sender {
+        Some(sender) => sender.in_turn(disk.served.id, carry_out),
+        None => carry_out(),
+    }
+}

@@ -1,0 +1,302 @@
+//! Who may serve what of files with several copies: pure.
+//!
+//! The first copy whose target is online is the *primary*: it orders changes and
+//! hands them on to the others, the *followers*. Everybody works that out from the
+//! map that the metadata server gives to data servers; a server without a lease
+//! does nothing.
+//!
+//! Invariants
+//! - No two copies order changes of one column at a time: who takes over from
+//!   another does so when that has lost its lease, and who takes back its place
+//!   waits until everybody acts under a map that says so.
+//! - A follower takes changes only from who is primary under its own map.
+//! - A copy is read only while its target is online, and everybody knows it.
+
+use std::collections::BTreeMap;
+use weir_host::plant::{Bug, planted};
+use weir_types::{Epoch, Error, ErrorKind, Result, TargetId};
+use weir_wire::data::CopyAccess;
+use weir_wire::map::{Standing, TargetState};
+
+/// What a server knows of all targets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Map {
+    /// Of which epoch it is; 0: there is none yet.
+    pub(crate) epoch: Epoch,
+    /// Everybody acts under this epoch or a later one.
+    pub(crate) in_effect: Epoch,
+    pub(crate) targets: BTreeMap<TargetId, Standing>,
+}
+
+/// What the primary does about the other copies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Orders {
+    /// The epoch that they belong to.
+    pub(crate) epoch: Epoch,
+    /// They are away, and will lack the change.
+    pub(crate) lacking: Vec<TargetId>,
+    /// They take changes, and nobody reads them: if they cannot be reached they
+    /// lack the change.
+    pub(crate) dispensable: Vec<TargetId>,
+}
+
+impl Map {
+    fn state(&self, target: TargetId) -> TargetState {
+        self.targets.get(&target).map_or(TargetState::Offline, |standing| standing.state)
+    }
+
+    /// Whether everybody acts under a map that says what a target is good for now.
+    fn is_settled(&self, target: TargetId) -> bool {
+        self.targets.get(&target).is_some_and(|standing| standing.since <= self.in_effect)
+    }
+
+    /// Whether everybody knows that a target is back.
+    fn is_known(&self, own: TargetId) -> bool {
+        self.is_settled(own) || planted(Bug::RegrantBeforeReconcile)
+    }
+
+    fn primary(&self, copies: &[CopyAccess]) -> Option<TargetId> {
+        let online = |copy: &&CopyAccess| !copy.filling && self.is_online(copy.target);
+        copies.iter().find(online).map(|copy| copy.target)
+    }
+
+    fn is_online(&self, target: TargetId) -> bool {
+        self.state(target).is_online()
+    }
+
+    /// Whether a copy may be read.
+    ///
+    /// # Errors
+    /// `NotCurrent`.
+    pub(crate) fn may_read(&self, own: TargetId) -> Result<()> {
+        match self.state(own) {
+            // Until then others may take changes without it.
+            TargetState::Online | TargetState::Suspect if !self.is_known(own) => {
+                Err(not_current(own, "others may not know yet that it is back"))
+            }
+            TargetState::Online | TargetState::Suspect => Ok(()),
+            TargetState::Syncing => Err(not_current(own, "it is being brought up to date")),
+            _ => Err(not_current(own, "the metadata server has given it up, and is asked again")),
+        }
+    }
+
+    /// What the primary does about the other copies.
+    ///
+    /// # Errors
+    /// `NotCurrent` if this one is not the primary, or not yet.
+    pub(crate) fn orders(&self, own: TargetId, copies: &[CopyAccess]) -> Result<Orders> {
+        match self.primary(copies) {
+            Some(primary) if primary == own => {}
+            Some(primary) => {
+                return Err(not_current(own, &format!("target {primary} orders the changes now")));
+            }
+            None => return Err(not_current(own, "no copy is known to be online")),
+        }
+        if !self.is_known(own) {
+            return Err(not_current(own, "others may not know yet that it is back"));
+        }
+        // Those before it that have just lost their place may not know it.
+        let mut before = copies.iter().take_while(|copy| copy.target != own);
+        let may_order = |copy: &CopyAccess| {
+            !copy.filling
+                && copy.target != TargetId::NONE
+                && self.state(copy.target) != TargetState::Offline
+                && !self.is_settled(copy.target)
+        };
+        if before.any(may_order) {
+            return Err(not_current(own, "the copy before it may not know yet that it is not"));
+        }
+        let mut orders = Orders { epoch: self.epoch, ..Orders::default() };
+        for copy in copies.iter().filter(|copy| ![own, TargetId::NONE].contains(&copy.target)) {
+            // One that still takes itself for online must have every change.
+            let settled = self.is_settled(copy.target);
+            match self.state(copy.target) {
+                TargetState::Offline => orders.lacking.push(copy.target),
+                TargetState::OutOfService if settled => orders.lacking.push(copy.target),
+                TargetState::Syncing if settled => orders.dispensable.push(copy.target),
+                _ if copy.filling => orders.dispensable.push(copy.target),
+                _ => {}
+            }
+        }
+        Ok(orders)
+    }
+
+    /// Whether a follower takes what that copy has ordered.
+    ///
+    /// # Errors
+    /// `NotCurrent`.
+    pub(crate) fn follows(
+        &self,
+        own: TargetId,
+        ordered_by: TargetId,
+        copies: &[CopyAccess],
+    ) -> Result<()> {
+        match self.primary(copies) {
+            Some(primary) if primary == ordered_by => {}
+            Some(primary) => {
+                let what = format!("target {primary} orders the changes, not {ordered_by}");
+                return Err(not_current(own, &what));
+            }
+            None => return Err(not_current(own, "no copy is known to be online")),
+        }
+        match self.state(own) {
+            TargetState::Online | TargetState::Suspect | TargetState::Syncing => Ok(()),
+            _ => Err(not_current(own, "the metadata server has given it up, and is asked again")),
+        }
+    }
+
+    /// Whether everybody does without what a target would have to say.
+    pub(crate) fn is_done_without(&self, target: TargetId) -> bool {
+        match self.state(target) {
+            TargetState::Offline => true,
+            TargetState::OutOfService | TargetState::Syncing => self.is_settled(target),
+            TargetState::Online | TargetState::Suspect => false,
+        }
+    }
+
+    /// Who orders the changes of a column, if anybody does.
+    pub(crate) fn who_orders(&self, copies: &[CopyAccess]) -> Option<TargetId> {
+        self.primary(copies)
+    }
+}
+
+pub(crate) fn not_current(own: TargetId, why: &str) -> Error {
+    Error::new(ErrorKind::NotCurrent, format!("the copy on target {own}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use TargetState::{Offline, Online, OutOfService, Syncing};
+    use proptest::prelude::*;
+    use weir_wire::Mac;
+
+    const A: TargetId = TargetId(1);
+    const B: TargetId = TargetId(2);
+    const C: TargetId = TargetId(3);
+
+    fn copies(targets: &[TargetId]) -> Vec<CopyAccess> {
+        let copy = |t: &TargetId| CopyAccess { target: *t, mac: Mac([0; 16]), filling: false };
+        targets.iter().map(copy).collect()
+    }
+
+    fn map(epoch: u64, in_effect: u64, states: &[(TargetId, TargetState, u64)]) -> Map {
+        let standing = |(target, state, since): &(TargetId, TargetState, u64)| {
+            (*target, Standing { target: *target, state: *state, since: Epoch(*since) })
+        };
+        let targets = states.iter().map(standing).collect();
+        Map { epoch: Epoch(epoch), in_effect: Epoch(in_effect), targets }
+    }
+
+    fn orders(epoch: u64, lacking: &[TargetId], dispensable: &[TargetId]) -> Orders {
+        let (lacking, dispensable) = (lacking.to_vec(), dispensable.to_vec());
+        Orders { epoch: Epoch(epoch), lacking, dispensable }
+    }
+
+    #[test]
+    fn the_first_copy_that_is_online_orders() {
+        let (two, three) = (copies(&[A, B]), copies(&[A, B, C]));
+        let all = map(5, 5, &[(A, Online, 1), (B, Online, 1), (C, Online, 1)]);
+        assert_eq!(all.orders(A, &two).unwrap(), orders(5, &[], &[]));
+        assert_eq!(all.orders(B, &two).unwrap_err().kind, ErrorKind::NotCurrent);
+        all.follows(B, A, &two).unwrap();
+        assert!(all.follows(A, B, &two).is_err());
+        let gone = map(6, 5, &[(A, Offline, 6), (B, Online, 1), (C, Syncing, 2)]);
+        assert_eq!(gone.orders(B, &three).unwrap(), orders(6, &[A], &[C]));
+        assert!(gone.orders(A, &two).is_err());
+        gone.follows(C, B, &three).unwrap();
+        assert!(gone.may_read(C).is_err() && gone.may_read(A).is_err());
+        gone.may_read(B).unwrap();
+    }
+
+    #[test]
+    fn who_is_ill_is_done_without_when_it_knows_it() {
+        let two = copies(&[A, B]);
+        let states = [(A, OutOfService, 6), (B, Online, 1)];
+        assert!(map(6, 5, &states).orders(B, &two).is_err());
+        assert_eq!(map(6, 6, &states).orders(B, &two).unwrap(), orders(6, &[A], &[]));
+        let states = [(A, Online, 1), (B, Syncing, 6)];
+        assert_eq!(map(6, 5, &states).orders(A, &two).unwrap(), orders(6, &[], &[]));
+        assert_eq!(map(6, 6, &states).orders(A, &two).unwrap(), orders(6, &[], &[B]));
+    }
+
+    #[test]
+    fn a_copy_that_is_being_made_takes_changes_and_orders_none() {
+        let mut two = copies(&[A, B]);
+        two[0].filling = true;
+        let all = map(5, 5, &[(A, Online, 1), (B, Online, 1)]);
+        assert_eq!(all.orders(B, &two).unwrap(), orders(5, &[], &[A]));
+        assert!(all.orders(A, &two).is_err());
+        all.follows(A, B, &two).unwrap();
+    }
+
+    #[test]
+    fn who_is_back_orders_when_everybody_knows() {
+        let two = copies(&[A, B]);
+        let states = [(A, Online, 9), (B, Online, 1)];
+        assert!(map(9, 8, &states).orders(A, &two).is_err());
+        assert!(map(9, 8, &states).orders(B, &two).is_err());
+        assert!(map(9, 8, &states).may_read(A).is_err());
+        map(9, 9, &states).orders(A, &two).unwrap();
+        map(9, 9, &states).may_read(A).unwrap();
+    }
+
+    #[test]
+    fn without_a_map_nothing_is_done() {
+        let none = Map::default();
+        assert!(none.may_read(A).is_err());
+        assert!(none.orders(A, &copies(&[A, B])).is_err());
+        assert!(none.follows(A, B, &copies(&[A, B])).is_err());
+    }
+
+    fn state() -> impl Strategy<Value = TargetState> {
+        prop_oneof![Just(Online), Just(Offline), Just(OutOfService), Just(Syncing)]
+    }
+
+    proptest! {
+        /// Two servers act under maps that may be of different epochs; one that was
+        /// declared away in between has no lease. They never both order a column,
+        /// and what one of them may read has all that the other orders.
+        #[test]
+        fn never_do_two_order_at_a_time(
+            history in prop::collection::vec((0usize..3, state()), 1..12),
+            old_at in 0usize..12,
+        ) {
+            let (ids, all) = ([A, B, C], copies(&[A, B, C]));
+            let mut states = [(A, Online, 1), (B, Online, 1), (C, Online, 1)];
+            let mut maps = vec![states];
+            for (i, (which, state)) in history.into_iter().enumerate() {
+                let (target, was, since) = states[which];
+                let sides = (was == Online) != (state == Online);
+                states[which] = (target, state, if sides { i as u64 + 2 } else { since });
+                maps.push(states);
+            }
+            let newest = maps.len() - 1;
+            let old = old_at.min(newest);
+            // The one with the old map holds that epoch back, if it has a lease.
+            let of_old = map(old as u64 + 1, old as u64 + 1, &maps[old]);
+            let of_new = map(newest as u64 + 1, old as u64 + 1, &maps[newest]);
+            for first in ids {
+                let at = ids.iter().position(|t| *t == first).unwrap();
+                let lease = maps[old..].iter().all(|m| m[at].1 != Offline);
+                for second in ids.into_iter().filter(|t| *t != first && lease) {
+                    let misses = |orders: &Orders, who: TargetId| {
+                        orders.lacking.contains(&who) || orders.dispensable.contains(&who)
+                    };
+                    let missed = of_old.orders(first, &all).is_ok_and(|o| misses(&o, second));
+                    prop_assert!(
+                        !(missed && of_new.may_read(second).is_ok()),
+                        "{second} is read under {newest}, and misses what {first} orders under {old}"
+                    );
+                    let Ok(orders) = of_new.orders(second, &all) else { continue };
+                    let both = of_old.orders(first, &all).is_ok();
+                    prop_assert!(!both, "{first} under {old}, {second} under {newest}");
+                    prop_assert!(
+                        !(misses(&orders, first) && of_old.may_read(first).is_ok()),
+                        "{first} is read under {old}, and misses what {second} orders under {newest}"
+                    );
+                }
+            }
+        }
+    }
+}

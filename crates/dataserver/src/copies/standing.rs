@@ -1,0 +1,121 @@
+//! What this server may serve of files with several copies: its lease, and the
+//! map that it acts under.
+
+use super::roles::{Map, Orders, not_current};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use weir_host::clock;
+use weir_host::plant::{Bug, planted};
+use weir_host::sync::{Mutex, RwLock};
+use weir_types::{Epoch, Result, TargetId};
+use weir_wire::data::CopyAccess;
+use weir_wire::peer::HeartbeatReply;
+
+/// See the top of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Standings {
+    map: RwLock<Arc<Map>>,
+    /// The end of the lease, milliseconds on the clock that goes on in sleep.
+    serve_until_ms: AtomicU64,
+    /// When the metadata server was asked for the map last, on the same clock.
+    asked_ms: AtomicU64,
+    /// Targets that are not on the map, and when they were first named.
+    unknown: Mutex<BTreeMap<TargetId, u64>>,
+}
+
+/// The most of these that are remembered.
+const MAX_UNKNOWN: usize = 1024;
+
+impl Standings {
+    /// An answer of the metadata server to what was sent then.
+    pub(crate) fn adopt(&self, reply: &HeartbeatReply, sent: Duration) {
+        let mut map = self.map.write();
+        let targets = match reply.standings.is_empty() {
+            true => map.targets.clone(),
+            false => reply.standings.iter().map(|s| (s.target, s.clone())).collect(),
+        };
+        // A metadata server that was started anew has to be told first.
+        let in_effect = reply.in_effect.max(map.in_effect);
+        let fresh = Map { epoch: reply.epoch, in_effect, targets };
+        if **map != fresh {
+            *map = Arc::new(fresh);
+        }
+        self.asked_ms.store(sent.as_millis() as u64, Ordering::Release);
+        // A lease under this map, and no other.
+        let until = sent.as_millis() as u64 + u64::from(reply.serve_ms);
+        self.serve_until_ms.store(until, Ordering::Release);
+    }
+
+    /// The epoch of the map that this server acts under.
+    pub(crate) fn acting(&self) -> Epoch {
+        self.map.read().epoch
+    }
+
+    /// The map, while there is a lease.
+    fn leased(&self, own: TargetId) -> Result<Arc<Map>> {
+        let now = clock::since_boot().as_millis() as u64;
+        if now >= self.serve_until_ms.load(Ordering::Acquire) {
+            return Err(not_current(own, "its server has no lease from the metadata server"));
+        }
+        Ok(self.map.read().clone())
+    }
+
+    /// See [`Map::may_read`].
+    pub(crate) fn may_read(&self, own: TargetId) -> Result<()> {
+        if planted(Bug::ServeWithoutLease) {
+            return Ok(());
+        }
+        self.leased(own)?.may_read(own)
+    }
+
+    /// See [`Map::orders`].
+    pub(crate) fn orders(&self, own: TargetId, copies: &[CopyAccess]) -> Result<Orders> {
+        let map = self.leased(own)?;
+        let unknown = |copy: &&CopyAccess| {
+            copy.target != TargetId::NONE && !map.targets.contains_key(&copy.target)
+        };
+        for copy in copies.iter().filter(unknown) {
+            self.check_gone(own, copy.target)?;
+        }
+        // As it is since: those that have come meanwhile are on it.
+        self.leased(own)?.orders(own, copies)
+    }
+
+    /// A target that is not on the map has been removed, or has come since: that is
+    /// known when the metadata server has been asked after it was named.
+    fn check_gone(&self, own: TargetId, target: TargetId) -> Result<()> {
+        let now = clock::since_boot().as_millis() as u64;
+        let mut unknown = self.unknown.lock();
+        if unknown.len() >= MAX_UNKNOWN {
+            unknown.clear();
+        }
+        let named = *unknown.entry(target).or_insert(now);
+        match self.asked_ms.load(Ordering::Acquire) > named {
+            true => Ok(()),
+            false => Err(not_current(own, &format!("target {target} is not on its map yet"))),
+        }
+    }
+
+    /// See [`Map::follows`]. Returns the epoch.
+    pub(crate) fn follows(
+        &self,
+        own: TargetId,
+        ordered_by: TargetId,
+        copies: &[CopyAccess],
+    ) -> Result<Epoch> {
+        let map = self.leased(own)?;
+        map.follows(own, ordered_by, copies).map(|()| map.epoch)
+    }
+
+    /// See [`Map::is_done_without`].
+    pub(crate) fn is_done_without(&self, target: TargetId) -> bool {
+        self.map.read().is_done_without(target)
+    }
+
+    /// See [`Map::who_orders`]; for what is only to be told to somebody.
+    pub(crate) fn who_orders(&self, copies: &[CopyAccess]) -> Option<TargetId> {
+        self.map.read().who_orders(copies)
+    }
+}

@@ -1,0 +1,122 @@
+//! Requests that change something, of columns with one copy and with several.
+
+use super::{Action, Incoming, Machine, RepairWork, ServedTarget, Work, expect_no_payload};
+use crate::copies::{Asked, Change};
+use std::sync::Arc;
+use weir_types::codec::Decode;
+use weir_types::limits::{MAX_FILE_BYTES, MAX_REPAIR_BYTES};
+use weir_types::{Error, ErrorKind, Result, TargetId};
+use weir_wire::Rights;
+use weir_wire::data::{Access, AlignRequest, NoteGapRequest, RepairRequest};
+use weir_wire::ticket::OF_SERVERS;
+
+impl<C: Copy> Machine<C> {
+    /// A change of the only copy is a matter of its disk; one of several copies is
+    /// ordered or handed on.
+    pub(super) fn change(
+        &mut self,
+        incoming: &Incoming<'_, C>,
+        target: Arc<ServedTarget>,
+        access: Access,
+        asked: Asked,
+        work: Work,
+    ) -> Result<Action<C>> {
+        check_relay(incoming.session == OF_SERVERS, &access)?;
+        if access.copies.is_empty() {
+            return Ok(self.queue_work(incoming, target, work));
+        }
+        let id = target.id;
+        let op = self.begin(incoming, target, false);
+        let change = Box::new(Change { access, asked, work });
+        Ok(Action::Change { op, conn: incoming.conn, target: id, change })
+    }
+
+    pub(super) fn align(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let AlignRequest { access, len } = AlignRequest::from_bytes(incoming.body)?;
+        let target = self.admit(incoming, &access, Rights::WRITE)?;
+        expect_no_payload(incoming.header)?;
+        let Access { object, generation, .. } = access;
+        let work = Work::Align { object, len, generation };
+        self.change(incoming, target, access, Asked::Align { len }, work)
+    }
+
+    /// Another server knows of a gap. That it is one says its ticket.
+    pub(super) fn note_gap(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let note = NoteGapRequest::from_bytes(incoming.body)?;
+        expect_no_payload(incoming.header)?;
+        let target = self.served(note.target)?;
+        let NoteGapRequest { object, behind, copy, start, end, told, epoch, .. } = note;
+        if start >= end {
+            return Err(Error::new(ErrorKind::InvalidArgument, "a gap of nothing"));
+        }
+        let bytes = (start, end.min(MAX_FILE_BYTES));
+        let work = Work::NoteGap { object, behind, copy, bytes, told, epoch };
+        Ok(self.queue_work(incoming, target, work))
+    }
+
+    /// Another server has found that its copy has rotted.
+    pub(super) fn repair(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let RepairRequest { access, copy, start, end } = RepairRequest::from_bytes(incoming.body)?;
+        let target = self.admit(incoming, &access, Rights::WRITE)?;
+        expect_no_payload(incoming.header)?;
+        check_copies(&access)?;
+        let other = access.copies.get(usize::from(copy.0)).map(|copy| copy.target);
+        let is_other = other.is_some_and(|t| ![access.target, TargetId::NONE].contains(&t));
+        let is_range = start < end && end <= MAX_FILE_BYTES && end - start <= MAX_REPAIR_BYTES;
+        if !is_other || !is_range {
+            let what = "there is no such copy, or it is too much at once";
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
+        let id = target.id;
+        let op = self.begin(incoming, target, false);
+        let work = Box::new(RepairWork { access, copy, bytes: (start, end) });
+        Ok(Action::Repair { op, conn: incoming.conn, target: id, work })
+    }
+}
+
+/// What is said of the other copies fits together, and comes from whom it may come.
+fn check_relay(from_server: bool, access: &Access) -> Result<()> {
+    let bad = |what: &str| Err(Error::new(ErrorKind::InvalidArgument, what));
+    let copies = &access.copies;
+    if from_server && access.relay.is_none() {
+        let what = "a data server changes nothing for another but what that has ordered";
+        return Err(Error::new(ErrorKind::Unsupported, what));
+    }
+    if !from_server && access.relay.is_some() {
+        return bad("changes are handed on by data servers only");
+    }
+    if copies.is_empty() {
+        return match from_server {
+            true => bad("a change of the only copy is handed on"),
+            false => Ok(()),
+        };
+    }
+    check_copies(access)?;
+    if let Some(relay) = &access.relay
+        && (relay.by == access.target || !copies.iter().any(|copy| copy.target == relay.by))
+    {
+        return bad("a change is handed on by another copy of the column");
+    }
+    Ok(())
+}
+
+/// What is said of the other copies fits together.
+fn check_copies(access: &Access) -> Result<()> {
+    let bad = |what: &str| Err(Error::new(ErrorKind::InvalidArgument, what));
+    let copies = &access.copies;
+    let own = copies.get(usize::from(access.object.copy.0));
+    if own.is_none_or(|own| own.target != access.target) {
+        return bad("the copies that are named do not have this one in its place");
+    }
+    let twice = |at: usize| {
+        let target = copies[at].target;
+        target != TargetId::NONE && copies[..at].iter().any(|copy| copy.target == target)
+    };
+    if copies.len() > MAX_COPIES || (0..copies.len()).any(twice) {
+        return bad("the copies that are named are too many, or one is there twice");
+    }
+    Ok(())
+}
+
+/// The most copies of a column, with one that is being made.
+const MAX_COPIES: usize = weir_layout::MAX_COPIES as usize + 1;

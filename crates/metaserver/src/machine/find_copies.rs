@@ -1,0 +1,87 @@
+//! Where the copies of columns are, for data servers that bring one another up
+//! to date.
+
+use super::servers::fault;
+use super::{MetaMachine, Moment};
+use crate::ops::columns::{self, Placed};
+use crate::ops::list_copies::{Room, list_copies};
+use crate::signing::Grant;
+use weir_metastore::{Engine, Tx};
+use weir_types::limits::{MAX_COLUMNS, MAX_FIND_COPIES, MAX_OBJECT_PAGE};
+use weir_types::{CopyIndex, Error, ErrorKind, ObjectId, Result, ServerId};
+use weir_wire::Rights;
+use weir_wire::data::CopyAccess;
+use weir_wire::peer::{Copies, CopyPage, FindCopiesRequest, ListCopiesRequest};
+use weir_wire::ticket::OF_SERVERS;
+
+const _: () = assert!(MAX_COLUMNS < MAX_OBJECT_PAGE);
+/// The most records that are read for one page of a list.
+const MAX_LISTED_RECORDS: usize = 1024;
+
+impl<E: Engine> MetaMachine<E> {
+    /// The copies of the columns of some objects. The answer has to wait until
+    /// everything is durable that it says: whoever hears that a copy is gone
+    /// forgets what it lacked, and a power cut must not bring it back.
+    ///
+    /// # Errors
+    /// `TooBig`; `Corrupt`, naming the file.
+    pub(super) fn find_copies(
+        &self,
+        asking: ServerId,
+        request: &FindCopiesRequest,
+        now: Moment,
+    ) -> Result<Vec<Option<Copies>>> {
+        if request.objects.len() > MAX_FIND_COPIES {
+            let message = format!("ask for at most {MAX_FIND_COPIES} objects at a time");
+            return Err(Error::new(ErrorKind::TooBig, message));
+        }
+        let mut tx = Tx::new(&self.engine);
+        let mut found = Vec::with_capacity(request.objects.len());
+        for object in &request.objects {
+            let placed = columns::find(&mut tx, *object).map_err(fault)?;
+            found.push(placed.map(|placed| self.copies(asking, *object, &placed, now)));
+        }
+        Ok(found)
+    }
+
+    /// A page of the copies that a target should have. Durable as above: what is
+    /// not named is forgotten.
+    ///
+    /// # Errors
+    /// `TargetMissing`: the server does not serve it; `Corrupt`, naming the file.
+    pub(super) fn list_copies(
+        &self,
+        asking: ServerId,
+        request: &ListCopiesRequest,
+    ) -> Result<CopyPage> {
+        let ListCopiesRequest { target, start, end, after } = *request;
+        if !self.cluster.serves(asking, target) {
+            let message = format!("data server {asking} does not serve target {target}");
+            return Err(Error::new(ErrorKind::TargetMissing, message));
+        }
+        let mut tx = Tx::new(&self.engine);
+        let room = Room { objects: MAX_OBJECT_PAGE - MAX_COLUMNS, records: MAX_LISTED_RECORDS };
+        list_copies(&mut tx, target, start..end, after, room).map_err(fault)
+    }
+
+    fn copies(&self, asking: ServerId, object: ObjectId, placed: &Placed, now: Moment) -> Copies {
+        let targets = &placed.segment().columns[usize::from(object.column.0)].targets;
+        // A server that has no copy of the column learns whom to tell what is
+        // lacking, and no more.
+        let has_one = targets.iter().any(|target| self.cluster.serves(asking, *target));
+        let capability = self.signer.for_servers(Grant {
+            file: object.file,
+            version: placed.inode.capability_version,
+            session: OF_SERVERS,
+            rights: if has_one { Rights::READ_WRITE } else { Rights::NONE },
+            now_unix_ms: now.unix_ms(),
+        });
+        let copy = |(at, &target): (usize, _)| CopyAccess {
+            target,
+            mac: self.signer.code(&capability, target),
+            filling: placed.segment().is_filling(object.column, CopyIndex(at as u8)),
+        };
+        let copies = targets.iter().enumerate().map(copy).collect();
+        Copies { copies, generation: placed.inode.generation, capability }
+    }
+}

@@ -1,0 +1,214 @@
+//! Targets as people see them; and what administrators order: that one is drained,
+//! or taken out of the cluster.
+
+use super::servers::fault;
+use super::{MetaMachine, Moment};
+use crate::schema::{self, SegmentPage, TargetRecord, key};
+use weir_metastore::{Engine, Tx, key_after, transact};
+use weir_types::codec::Bytes;
+use weir_types::{ClientId, Error, ErrorKind, FileId, Result, ServerId, TargetId};
+use weir_wire::map::TargetState;
+use weir_wire::targets::{
+    Removal, RemovalPlace, RemoveTargetRequest, SetTargetRequest, TargetPage, TargetView,
+};
+
+/// Targets in one page of the list.
+const PAGE: usize = 1024;
+/// Pages of segments that one step of a removal looks at.
+const STEP_PAGES: usize = 512;
+/// Objects to be removed that one step forgets.
+const STEP_GARBAGE: usize = 256;
+/// A removal that is not gone on with for so long is given up.
+const STEP_MS: u64 = 60_000;
+
+impl<E: Engine> MetaMachine<E> {
+    /// A page of the targets, those after `after`.
+    pub(super) fn list_targets(&self, after: Option<TargetId>, now: Moment) -> TargetPage {
+        let all = self.cluster.servers.iter();
+        let all = all.flat_map(|(server, r)| r.targets.iter().map(move |t| (*server, r, t)));
+        let mut wanted: Vec<_> = all.filter(|(_, _, t)| after < Some(t.target)).collect();
+        wanted.sort_by_key(|(_, _, target)| target.target);
+        let end = wanted.len() <= PAGE;
+        let shown = wanted.into_iter().take(PAGE);
+        let targets = shown.map(|(server, r, t)| self.view_of(server, &r.host, t, now)).collect();
+        TargetPage { targets, end }
+    }
+
+    fn view_of(
+        &self,
+        server: ServerId,
+        host: &str,
+        record: &TargetRecord,
+        now: Moment,
+    ) -> TargetView {
+        let heard = self.cluster.heard.get(&record.target).cloned().unwrap_or_default();
+        let silent_ms = now.monotonic_ms.saturating_sub(heard.at_ms);
+        let half = silent_ms > self.times.target_timeout_ms / 2;
+        let syncing = record.state == TargetState::Syncing;
+        TargetView {
+            target: record.target,
+            server,
+            host: host.to_owned(),
+            state: record.state,
+            suspect: record.state == TargetState::Online && half,
+            draining: record.draining,
+            since_ms: heard.changed_ms.map(|at_ms| now.monotonic_ms.saturating_sub(at_ms)),
+            silent_ms,
+            held_ms: match syncing {
+                true => heard.held_until_ms.saturating_sub(now.monotonic_ms),
+                false => 0,
+            },
+            usage: heard.usage,
+            behind: self.cluster.hearsay.gaps_for(record.target),
+            trouble: heard.trouble,
+        }
+    }
+
+    fn known_target(&self, target: TargetId) -> Result<TargetRecord> {
+        self.cluster.record(target).copied().ok_or_else(|| {
+            let message = format!("there is no target {target}: see `weir targets`");
+            Error::new(ErrorKind::TargetMissing, message)
+        })
+    }
+
+    /// Says whether a target is being drained.
+    ///
+    /// # Errors
+    /// `NotAdministrator`, `TargetMissing`.
+    pub(super) fn set_target(
+        &mut self,
+        client: ClientId,
+        request: &SetTargetRequest,
+        now: Moment,
+    ) -> Result<()> {
+        self.require_administrator(client)?;
+        let &SetTargetRequest { target, draining } = request;
+        if self.known_target(target)?.draining != draining
+            && let Some(change) =
+                self.cluster.changed(&[target], |record| TargetRecord { draining, ..record })
+        {
+            self.commit_change(change, now)?;
+            tracing::info!(target = target.0, draining, "an administrator ordered it");
+        }
+        Ok(())
+    }
+
+    /// Takes the removal of a target a step further.
+    ///
+    /// # Errors
+    /// `NotAdministrator`, `TargetMissing`; `Busy` if it is in use, or another one
+    /// is being removed; `Stale` if the removal was given up meanwhile.
+    pub(super) fn remove_target(
+        &mut self,
+        client: ClientId,
+        request: &RemoveTargetRequest,
+        now: Moment,
+    ) -> Result<Removal> {
+        self.require_administrator(client)?;
+        let target = request.target;
+        self.begin_removal(request, now)?;
+        let (start, end) = key::all_segments();
+        let place = request.place.clone();
+        let place = place.unwrap_or(RemovalPlace { key: Bytes(start), last: FileId(0), files: 0 });
+        if place.key.0 < end {
+            let next = self.copies_on(target, request.force, place, &end)?;
+            return Ok(Removal { files: next.files, next: Some(next) });
+        }
+        let files = place.files;
+        if self.forget_garbage(target)? {
+            return Ok(Removal { files, next: Some(place) });
+        }
+        self.commit_change(self.cluster.without(target), now)?;
+        tracing::warn!(target = target.0, files, "a target was removed from the cluster");
+        Ok(Removal { files, next: None })
+    }
+
+    /// Sees to it that nothing is put on the target from now on.
+    fn begin_removal(&mut self, request: &RemoveTargetRequest, now: Moment) -> Result<()> {
+        let target = request.target;
+        let record = self.known_target(target)?;
+        let busy = |message| Err(Error::new(ErrorKind::Busy, message));
+        let served = matches!(record.state, TargetState::Online | TargetState::Syncing);
+        if served && request.force {
+            let message = format!(
+                "target {target} is being served, and its copies would be lost: stop its data \
+                 server first, or drain it and leave out --force"
+            );
+            return busy(message);
+        }
+        if let Some(behind) = self.cluster.knows_alone_of(&record).filter(|_| request.force) {
+            let message = format!(
+                "target {behind} was away while target {target} served, and only that one may know \
+                 what it lacks: without it, files would silently be what they were before. Bring \
+                 target {target} back; if target {behind} is lost too, remove that one first"
+            );
+            return busy(message);
+        }
+        if served && !record.draining {
+            return busy(format!("target {target} is in use: `weir target drain {target}` first"));
+        }
+        let under_way = self.cluster.leaving.filter(|(_, until)| *until > now.monotonic_ms);
+        match (under_way, &request.place) {
+            (Some((other, _)), _) if other != target => {
+                return busy(format!("target {other} is being removed: wait for that"));
+            }
+            (None, Some(_)) => {
+                let message = format!("the removal of target {target} was given up: begin anew");
+                return Err(Error::new(ErrorKind::Stale, message));
+            }
+            _ => {}
+        }
+        self.cluster.leaving = Some((target, now.monotonic_ms + STEP_MS));
+        self.cluster.refresh();
+        Ok(())
+    }
+
+    /// Looks for copies on the target in some pages of segments.
+    fn copies_on(
+        &mut self,
+        target: TargetId,
+        force: bool,
+        mut place: RemovalPlace,
+        end: &[u8],
+    ) -> Result<RemovalPlace> {
+        let found = Tx::new(&self.engine).range(&place.key.0, end, STEP_PAGES)?;
+        for (at, bytes) in &found {
+            let (file, ..) = key::list_page(at)?;
+            let page: SegmentPage = schema::decode(bytes, "of segments")?;
+            let mut columns = page.segments.iter().flat_map(|segment| &segment.columns);
+            if file == place.last || !columns.any(|column| column.targets.contains(&target)) {
+                continue;
+            }
+            if !force {
+                self.cluster.leaving = None;
+                self.cluster.refresh();
+                let message = format!(
+                    "files have copies on target {target}, one of them file {file}: drain it \
+                     (`weir target drain {target}`) and wait, or, if what it has is lost for \
+                     good, remove it with --force"
+                );
+                return Err(Error::new(ErrorKind::Busy, message));
+            }
+            (place.last, place.files) = (file, place.files + 1);
+        }
+        place.key = Bytes(match found.last() {
+            Some((last, _)) if found.len() == STEP_PAGES => key_after(last).into_vec(),
+            _ => end.to_vec(),
+        });
+        Ok(place)
+    }
+
+    /// Forgets some of what was to be removed from the target; returns whether there
+    /// may be more.
+    fn forget_garbage(&mut self, target: TargetId) -> Result<bool> {
+        let (start, end) = key::garbage_of(target);
+        let (count, _) = transact(&mut self.engine, |tx| {
+            let found = tx.range(&start, &end, STEP_GARBAGE).map_err(|e| fault(e.into()))?;
+            for (at, _) in &found {
+                tx.delete(at)?;
+            }
+            Ok::<usize, Error>(found.len())
+        })?;
+        Ok(count == STEP_GARBAGE)
+    }
+}

@@ -1,0 +1,329 @@
+//! The mover in the metadata server: finds the files whose copies are not as they are
+//! wished, changes their layouts, and has the copies filled.
+//!
+//! All that it does is in the layouts; what is in memory says only where to look, and
+//! is found again by a look at all files after a start.
+//!
+//! Invariants
+//! - A layout changes only when nobody has leases of the file, and leases are granted
+//!   again when the change is durable: so no write goes by the old one.
+//! - Copies are filled, and dropped copies removed, only by layouts that are durable.
+//! - The files that are worked on, and the copies that are filled, are bounded.
+
+use super::servers::fault;
+use super::{MetaMachine, Moment};
+use crate::mover::away::Away;
+use crate::mover::progress::Progress;
+use crate::mover::sites::{Differs, Sites};
+use crate::ops::move_copies::{self, Filled, Look, Means, Relieved};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use weir_metastore::{Engine, Sequence, Tx};
+use weir_types::{FileId, Generation, ObjectId, Result, ServerId, TargetId};
+use weir_wire::peer::{Fill, TargetReport};
+
+mod look;
+mod rebalance;
+mod visit;
+
+pub use look::Survey;
+use look::Walk;
+use rebalance::Rebalance;
+pub(super) use visit::MOVER;
+use visit::Visit;
+
+/// While so many files wait to be worked on no others are looked for.
+const MAX_QUEUE: usize = 256;
+/// The most files that wait; for more, all are looked at again.
+const MAX_QUEUED: usize = 16_384;
+/// Copies looked after at each tick: whether they are still to be filled.
+const CHECKS_PER_TICK: usize = 64;
+/// A file that could not be worked on is tried again after so long, by a look at all.
+const RETRY_MS: u64 = 30_000;
+
+/// How the mover works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoverSettings {
+    /// What has been away for so long is made anew elsewhere; 0: never.
+    pub rebuild_after_ms: u64,
+    /// Copies that one data server fills at a time.
+    pub rebuild_concurrency: u32,
+}
+
+impl Default for MoverSettings {
+    fn default() -> Self {
+        Self { rebuild_after_ms: 600_000, rebuild_concurrency: 256 }
+    }
+}
+
+/// A copy that is being filled.
+#[derive(Debug)]
+struct Job {
+    copy: Filled,
+    generation: Generation,
+    /// Ordered only when this is durable.
+    since: Sequence,
+    /// Its server has said that it is filled.
+    ready: bool,
+    /// So often it has said so since nobody writes to the file; `None`: somebody may.
+    confirmed: Option<u8>,
+}
+
+/// What is to be done, and what is under way.
+#[derive(Debug, Default)]
+pub(super) struct Mover {
+    settings: MoverSettings,
+    away: Away,
+    pub sites: Sites,
+    pub relieved: Relieved,
+    jobs: BTreeMap<ObjectId, Job>,
+    queue: VecDeque<(FileId, u64)>,
+    queued: BTreeSet<FileId>,
+    /// Those of them that no look at all has counted.
+    uncounted: BTreeSet<FileId>,
+    /// Files of which copies have been filled, and the first byte of those.
+    finish: BTreeMap<FileId, u64>,
+    visits: BTreeMap<super::ParkedTicket, Visit>,
+    /// Counts what is to be done.
+    survey: Option<(Walk, Survey)>,
+    /// Finds what is to be done.
+    search: Option<Walk>,
+    /// Look at all files once more after that.
+    again: bool,
+    /// Something could not be done for want of targets.
+    left: bool,
+    /// Clients have said what they hold, so that it can be asked for.
+    begun: bool,
+    retry_at_ms: Option<u64>,
+    /// The last job that was looked after.
+    checked: Option<ObjectId>,
+    rebalance: Option<Rebalance>,
+    pub counted: Survey,
+    pub progress: Progress,
+}
+
+impl Mover {
+    /// Whether one of its own transactions can be run now.
+    pub fn has_work(&self) -> bool {
+        let searching = self.search.is_some() && self.queue.len() < MAX_QUEUE;
+        let visiting =
+            (!self.queue.is_empty() && self.has_room()) || self.can_finish() || self.is_evening();
+        self.begun && (self.survey.is_some() || searching || visiting)
+    }
+
+    /// Whether a file can be looked at of which copies have been filled.
+    fn can_finish(&self) -> bool {
+        !self.finish.is_empty() && self.visits.len() < visit::MAX_VISITS
+    }
+
+    /// Whether more copies may be begun.
+    fn has_room(&self) -> bool {
+        self.visits.len() < visit::MAX_VISITS && self.jobs.len() < self.most_jobs()
+    }
+
+    fn most_jobs(&self) -> usize {
+        let online = self.sites.all().filter(|(_, site)| site.online);
+        let servers: BTreeSet<ServerId> = online.map(|(_, site)| site.server).collect();
+        servers.len() * self.settings.rebuild_concurrency as usize
+    }
+
+    /// Other copies of a file are wished.
+    pub fn wished(&mut self, file: FileId) {
+        if self.uncounted.len() < MAX_QUEUED {
+            self.uncounted.insert(file);
+        }
+        self.enqueue(file, 0);
+    }
+
+    /// A file may have to be worked on.
+    pub fn enqueue(&mut self, file: FileId, from: u64) {
+        if self.queued.len() >= MAX_QUEUED {
+            self.look_at_all();
+        } else if self.queued.insert(file) {
+            self.queue.push_back((file, from));
+        }
+    }
+
+    /// Takes over what there is to fill in a file.
+    fn adopt(&mut self, filling: Vec<Filled>, generation: Generation, since: Sequence) {
+        for copy in filling {
+            let known = self.jobs.get(&copy.object).is_some_and(|job| job.copy.to == copy.to);
+            if !known {
+                let (ready, confirmed) = (false, None);
+                let job = Job { copy, generation, since, ready, confirmed };
+                self.jobs.insert(job.copy.object, job);
+            }
+        }
+    }
+
+    fn jobs_of(&self, file: FileId) -> impl Iterator<Item = (&ObjectId, &Job)> {
+        self.jobs.range(of_file(file)).take_while(move |(object, _)| object.file == file)
+    }
+
+    /// Copies of a file that have been filled.
+    fn ready(&self, file: FileId) -> Vec<&Job> {
+        self.jobs_of(file).map(|(_, job)| job).filter(|job| job.ready).collect()
+    }
+
+    /// A copy is whole.
+    fn end_job(&mut self, object: ObjectId) {
+        let Some(job) = self.jobs.remove(&object) else { return };
+        let bytes = job.copy.bytes;
+        self.progress.copied(bytes);
+        self.counted.done(bytes);
+        if let Some((_, survey)) = &mut self.survey {
+            survey.done(bytes);
+        }
+    }
+
+    /// Where a copy is filled from: the first that is online.
+    fn source(&self, copy: &Filled) -> Option<TargetId> {
+        copy.sources.iter().copied().find(|target| self.sites.is_online(*target))
+    }
+
+    /// Names and values for people.
+    pub fn list(&self) -> Vec<(String, u64)> {
+        let Survey { copies, bytes, stuck, files, .. } = self.counted;
+        let speed = self.progress.bytes_per_s();
+        let away = self.jobs.values().filter(|job| self.source(&job.copy).is_none()).count();
+        vec![
+            ("mover.bytes_done".into(), self.progress.bytes_done),
+            ("mover.bytes_per_s".into(), speed),
+            ("mover.bytes_to_do".into(), bytes),
+            ("mover.copies_done".into(), self.progress.copies_done),
+            ("mover.copies_to_do".into(), copies),
+            ("mover.expected_s".into(), self.progress.expected_s(bytes)),
+            ("mover.files_looked_at".into(), files),
+            ("mover.filling".into(), self.jobs.len() as u64),
+            ("mover.rebalancing".into(), self.evening().0),
+            ("mover.uneven_percent".into(), self.evening().1),
+            ("mover.looking".into(), u64::from(self.survey.is_some() || self.search.is_some())),
+            ("mover.segments_stuck".into(), stuck),
+            ("mover.without_source".into(), away as u64),
+        ]
+    }
+}
+
+fn of_file(file: FileId) -> std::ops::RangeFrom<ObjectId> {
+    let (segment, column, copy) = Default::default();
+    ObjectId { file, segment, column, copy }..
+}
+
+impl<E: Engine> MetaMachine<E> {
+    /// How the mover works from now on.
+    pub fn set_mover(&mut self, settings: MoverSettings) {
+        self.mover.settings = settings;
+    }
+
+    /// About once a second: what targets have become, and whether copies are still to
+    /// be filled.
+    pub(super) fn tick_mover(&mut self, now: Moment) -> Result<()> {
+        let map = self.cluster.map();
+        let after_ms = self.mover.settings.rebuild_after_ms;
+        let sites = self.mover.away.sites(&map, after_ms, now.monotonic_ms);
+        match self.mover.sites.update(sites) {
+            Differs::Needs => self.mover.look_at_all(),
+            Differs::Helps if self.mover.left || self.mover.counted.stuck > 0 => {
+                self.mover.left = false;
+                self.mover.look_at_all();
+            }
+            Differs::Helps | Differs::Not => {}
+        }
+        self.mover.begun |= self.leases.grace.is_none();
+        if self.mover.retry_at_ms.is_some_and(|at_ms| now.monotonic_ms >= at_ms) {
+            self.mover.retry_at_ms = None;
+            self.mover.look_at_all();
+        }
+        self.mover.progress.sample(now.monotonic_ms);
+        let ready = self.mover.jobs.values().filter(|job| job.ready && job.confirmed.is_none());
+        let ready: Vec<_> =
+            ready.map(|job| (job.copy.object.file, job.copy.segment_start)).collect();
+        for (file, start) in ready {
+            self.mover.finish.entry(file).or_insert(start);
+        }
+        // No file has several copies, and all can stay where they are.
+        self.tick_rebalance(now);
+        let evens = self.mover.rebalance.is_some();
+        if !self.cluster.view.mirrored && !self.mover.sites.any_goes() && !evens {
+            self.mover.look_at_nothing();
+        }
+        self.check_jobs()
+    }
+
+    /// Forgets copies of files that are gone, or were laid out anew.
+    fn check_jobs(&mut self) -> Result<()> {
+        let after = |object: &ObjectId| self.mover.checked.is_none_or(|last| *object > last);
+        let mut next: Vec<ObjectId> =
+            self.mover.jobs.keys().copied().filter(after).take(CHECKS_PER_TICK).collect();
+        self.mover.checked = next.last().copied();
+        let synced = self.engine.synced();
+        next.retain(|object| self.mover.jobs.get(object).is_some_and(|job| job.since <= synced));
+        for object in next {
+            let Some(job) = self.mover.jobs.get(&object) else { continue };
+            let mut tx = Tx::new(&self.engine);
+            let now = move_copies::still_filling(&mut tx, &job.copy).map_err(fault)?;
+            match now.filter(|now| now.to == job.copy.to) {
+                Some(now) => {
+                    if let Some(job) = self.mover.jobs.get_mut(&object) {
+                        job.copy = now;
+                    }
+                }
+                None => drop(self.mover.jobs.remove(&object)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What a server is to fill: copies of columns whose first copy that is there it
+    /// serves.
+    pub(super) fn fills_for(&self, server: ServerId) -> Vec<Fill> {
+        let synced = self.engine.synced();
+        let most = self.mover.settings.rebuild_concurrency as usize;
+        let mut under_way = 0;
+        let mut order = |job: &Job| {
+            let from = self.mover.source(&job.copy)?;
+            let is_its = self.mover.sites.server(from) == Some(server);
+            let (object, to, generation) = (job.copy.object, job.copy.to, job.generation);
+            let is_its = is_its && job.since <= synced && (job.ready || under_way < most);
+            under_way += usize::from(is_its && !job.ready);
+            is_its.then_some(Fill { from, object, to, generation })
+        };
+        self.mover.jobs.values().filter_map(&mut order).collect()
+    }
+
+    /// A server says which copies have, as it says so, all that there is: it says it
+    /// again each time.
+    pub(super) fn take_filled(&mut self, server: ServerId, reports: &[TargetReport]) {
+        let all = reports.iter().filter(|report| self.cluster.serves(server, report.target));
+        let all: Vec<Fill> = all.flat_map(|report| report.filled.iter().cloned()).collect();
+        let of = |job: &Job| {
+            let from = self.mover.source(&job.copy)?;
+            (self.mover.sites.server(from) == Some(server)).then_some(from)
+        };
+        let its = self.mover.jobs.iter().filter_map(|(object, job)| Some((*object, of(job)?)));
+        for (object, from) in its.collect::<Vec<_>>() {
+            let Some(job) = self.mover.jobs.get_mut(&object) else { continue };
+            let (to, generation) = (job.copy.to, job.generation);
+            let filled = all.contains(&Fill { from, object, to, generation });
+            if !filled {
+                job.confirmed = job.confirmed.map(|_| 0);
+                continue;
+            }
+            job.confirmed = job.confirmed.map(|times| times.saturating_add(1));
+            let news = !std::mem::replace(&mut job.ready, true);
+            let start = job.copy.segment_start;
+            let waiting = self.mover.jobs_of(object.file).filter(|(_, job)| !job.ready).count();
+            // At the next tick the others are not waited for any more.
+            if news && waiting == 0 {
+                self.mover.finish.insert(object.file, start);
+            }
+        }
+    }
+
+    /// A look at a file that changes nothing.
+    fn look(&mut self, file: FileId, from: u64, scratch: &mut Sites) -> Result<Option<Look>> {
+        let relieved = &self.mover.relieved;
+        let mut means = Means { sites: scratch, relieved, most: usize::MAX, filled: &[] };
+        let mut tx = Tx::new(&self.engine);
+        move_copies::look(&mut tx, file, from, &mut means).map_err(fault)
+    }
+}

@@ -1,0 +1,203 @@
+//! Looks at all files: once to count what is to be done, and behind that once to do it.
+
+use super::{MAX_QUEUE, Mover, RETRY_MS};
+use crate::machine::{MetaMachine, Moment};
+use crate::mover::sites::Sites;
+use crate::ops::move_copies::Look;
+use crate::schema::key;
+use weir_metastore::{Engine, Tx, key_after};
+use weir_types::{ErrorKind, FileId, Result};
+
+/// Files looked at in one step.
+const FILES_PER_STEP: usize = 16;
+
+/// What is to be done, as far as was looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Files looked at.
+    pub files: u64,
+    /// Copies to be filled.
+    pub copies: u64,
+    /// About so many bytes of them.
+    pub bytes: u64,
+    /// Segments that lack a target for a copy, or have none to make one from.
+    pub stuck: u64,
+}
+
+impl Survey {
+    /// Of a file, what is to be done.
+    pub(super) fn add(&mut self, look: &Look) {
+        let filling: u64 = look.filling.iter().map(|copy| copy.bytes).sum();
+        let bytes = look.missing.1.saturating_add(filling);
+        self.files += 1;
+        self.copies += look.missing.0 + look.filling.len() as u64;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.stuck += look.stuck;
+    }
+
+    /// A copy has been filled.
+    pub(super) fn done(&mut self, bytes: u64) {
+        self.copies = self.copies.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+/// A way over all files.
+#[derive(Clone, Debug)]
+pub(super) struct Walk {
+    /// The next file, or the one that is looked at.
+    next: Vec<u8>,
+    /// From which byte on, in the first.
+    from: u64,
+    /// Some could not be worked on.
+    pub skipped: bool,
+}
+
+impl Walk {
+    fn new() -> Self {
+        Self { next: key::inode(FileId(0)), from: 0, skipped: false }
+    }
+}
+
+impl Mover {
+    /// All files may have to be worked on.
+    pub fn look_at_all(&mut self) {
+        if self.survey.is_some() || self.search.is_some() {
+            self.again = true;
+            return;
+        }
+        self.again = false;
+        self.survey = Some((Walk::new(), Survey::default()));
+        self.search = Some(Walk::new());
+    }
+
+    /// No file has anything to be done.
+    pub fn look_at_nothing(&mut self) {
+        self.survey = None;
+        self.search = None;
+        self.again = false;
+    }
+
+    /// A file could not be worked on: later.
+    pub fn skipped(&mut self, now: Moment) {
+        match &mut self.search {
+            Some(search) => search.skipped = true,
+            None => drop(self.retry_at_ms.get_or_insert(now.monotonic_ms + RETRY_MS)),
+        }
+    }
+}
+
+impl<E: Engine> MetaMachine<E> {
+    /// One step of the mover. What cannot be done now is done later.
+    pub(in crate::machine) fn step_mover(&mut self, now: Moment) -> Result<()> {
+        match self.step_of_mover(now) {
+            Err(error) if matches!(error.kind, ErrorKind::Busy | ErrorKind::TooBig) => {
+                tracing::warn!("copies: {error}");
+                self.mover.skipped(now);
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    fn step_of_mover(&mut self, now: Moment) -> Result<()> {
+        if self.mover.survey.is_some() {
+            self.step_survey()?;
+        }
+        if self.mover.can_finish()
+            && let Some((file, from)) = self.mover.finish.pop_first()
+        {
+            return self.begin_visit(file, from, now);
+        }
+        if self.mover.has_room()
+            && let Some((file, from)) = self.mover.queue.pop_front()
+        {
+            self.mover.queued.remove(&file);
+            return self.begin_visit(file, from, now);
+        }
+        if self.mover.is_evening() {
+            self.step_rebalance()?;
+        }
+        if self.mover.search.is_some() && self.mover.queue.len() < MAX_QUEUE {
+            self.step_search(now)?;
+        }
+        Ok(())
+    }
+
+    fn step_survey(&mut self) -> Result<()> {
+        let Some((mut walk, mut survey)) = self.mover.survey.take() else { return Ok(()) };
+        let mut scratch = self.mover.sites.clone();
+        for _ in 0..FILES_PER_STEP {
+            let Some((_, look)) = self.walk(&mut walk, &mut scratch)? else {
+                self.mover.counted = survey;
+                return Ok(());
+            };
+            if let Some(look) = look {
+                survey.add(&look);
+            }
+        }
+        self.mover.counted = survey;
+        self.mover.survey = Some((walk, survey));
+        Ok(())
+    }
+
+    fn step_search(&mut self, now: Moment) -> Result<()> {
+        let Some(mut walk) = self.mover.search.take() else { return Ok(()) };
+        // Not ahead of what counts.
+        if self.mover.survey.as_ref().is_some_and(|(ahead, _)| ahead.next <= walk.next) {
+            self.mover.search = Some(walk);
+            return Ok(());
+        }
+        let mut scratch = self.mover.sites.clone();
+        for _ in 0..FILES_PER_STEP {
+            let from = walk.from;
+            let Some((file, look)) = self.walk(&mut walk, &mut scratch)? else {
+                self.end_search(&walk, now);
+                return Ok(());
+            };
+            let Some(look) = look else { continue };
+            let synced = self.engine.sequence();
+            self.mover.adopt(look.filling, look.generation, synced);
+            if look.change_at.is_some() {
+                self.mover.enqueue(file, from);
+            }
+        }
+        self.mover.search = Some(walk);
+        Ok(())
+    }
+
+    fn end_search(&mut self, walk: &Walk, now: Moment) {
+        if walk.skipped {
+            self.mover.retry_at_ms.get_or_insert(now.monotonic_ms + RETRY_MS);
+        }
+        if self.mover.again {
+            self.mover.look_at_all();
+        }
+    }
+
+    /// The next file of a walk, or the next part of it; `None` at the end.
+    fn walk(
+        &mut self,
+        walk: &mut Walk,
+        scratch: &mut Sites,
+    ) -> Result<Option<(FileId, Option<Look>)>> {
+        let (_, end) = key::inodes();
+        let found = Tx::new(&self.engine).range(&walk.next, &end, 1)?;
+        let Some((at, _)) = found.first() else { return Ok(None) };
+        let file = key::inode_file(at)?;
+        let from = if **at == *walk.next { walk.from } else { 0 };
+        let look = match self.look(file, from, scratch) {
+            // The audit tells of it.
+            Err(error) if matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Unsupported) => {
+                tracing::error!(file = file.0, "copies: {error}");
+                None
+            }
+            look => look?,
+        };
+        (walk.next, walk.from) = match look.as_ref().and_then(|look| look.next) {
+            Some(next) => (at.to_vec(), next),
+            None => (key_after(at).into_vec(), 0),
+        };
+        Ok(Some((file, look)))
+    }
+}

@@ -1,0 +1,155 @@
+//! An administrator's order to even out the space that is used: in rounds, each of which
+//! moves half of what the fullest targets have too much, until none is further from the
+//! mean than is allowed. A restart of the server ends it; what was begun then is dropped.
+
+use super::{MAX_QUEUE, Mover};
+use crate::machine::servers::fault;
+use crate::machine::{MetaMachine, Moment};
+use crate::mover::even::Uneven;
+use crate::ops::move_copies;
+use crate::schema::key;
+use weir_metastore::{Engine, Tx, key_after};
+use weir_types::{ClientId, Error, ErrorKind, FileId, Result};
+use weir_wire::meta::RebalanceRequest;
+
+/// Files looked at in one step.
+const FILES_PER_STEP: usize = 16;
+/// Copies that are on their way at a time.
+const MAX_RELIEVED: usize = 4096;
+/// After a round targets have so long to tell what they hold.
+const SETTLE_MS: u64 = 5_000;
+/// Each round halves what is uneven.
+const MAX_ROUNDS: u32 = 24;
+
+/// What has been ordered.
+#[derive(Debug)]
+pub(super) struct Rebalance {
+    within_percent: u8,
+    rounds: u32,
+    /// The next file, while a round looks for copies to be moved.
+    walk: Option<(Vec<u8>, u64)>,
+    uneven: Uneven,
+    moved: u64,
+    /// The next round begins then.
+    next_ms: Option<u64>,
+}
+
+impl Mover {
+    /// Whether copies are to be looked for that can be moved.
+    pub(super) fn is_evening(&self) -> bool {
+        let looks = self.rebalance.as_ref().is_some_and(|order| order.walk.is_some());
+        looks && self.relieved.len() < MAX_RELIEVED && self.queue.len() < MAX_QUEUE
+    }
+
+    /// What there is to tell of it.
+    pub(super) fn evening(&self) -> (u64, u64) {
+        match &self.rebalance {
+            None => (0, 0),
+            Some(order) => (1, order.uneven.percent()),
+        }
+    }
+}
+
+impl<E: Engine> MetaMachine<E> {
+    /// Begins or ends it.
+    ///
+    /// # Errors
+    /// `NotAdministrator`, `InvalidArgument`.
+    pub(in crate::machine) fn rebalance(
+        &mut self,
+        client: ClientId,
+        request: &RebalanceRequest,
+    ) -> Result<()> {
+        self.require_administrator(client)?;
+        if !(1..=100).contains(&request.within_percent) {
+            let what = "targets are evened out to within 1 to 100 percent of their space";
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
+        self.end_rebalance(if request.stop { "stopped" } else { "begun anew" });
+        if !request.stop {
+            tracing::info!(within_percent = request.within_percent, "rebalancing");
+            self.mover.rebalance = Some(Rebalance {
+                within_percent: request.within_percent,
+                rounds: 0,
+                walk: None,
+                uneven: Uneven::default(),
+                moved: 0,
+                next_ms: Some(0),
+            });
+        }
+        Ok(())
+    }
+
+    fn end_rebalance(&mut self, why: &str) {
+        if self.mover.rebalance.take().is_some() {
+            tracing::info!("rebalancing ends: {why}");
+            // What is half done goes no further.
+            self.mover.relieved.clear();
+            self.mover.sites.close(Default::default());
+            self.mover.look_at_all();
+        }
+    }
+
+    /// Begins a round, or ends all of it.
+    pub(super) fn tick_rebalance(&mut self, now: Moment) {
+        let busy = !self.mover.jobs.is_empty()
+            || !self.mover.visits.is_empty()
+            || !self.mover.queue.is_empty()
+            || !self.mover.finish.is_empty();
+        let Some(order) = &mut self.mover.rebalance else { return };
+        if order.walk.is_some() || busy {
+            return;
+        }
+        let Some(at_ms) = order.next_ms else {
+            order.next_ms = Some(now.monotonic_ms + SETTLE_MS);
+            return;
+        };
+        if now.monotonic_ms < at_ms {
+            return;
+        }
+        order.uneven = Uneven::of(&self.cluster.map());
+        let even = order.uneven.percent() <= u64::from(order.within_percent);
+        let idle = order.rounds > 0 && order.moved == 0;
+        if even || idle || order.rounds == MAX_ROUNDS {
+            let why = if even { "targets are even" } else { "nothing more can be moved" };
+            return self.end_rebalance(why);
+        }
+        (order.rounds, order.moved, order.next_ms) = (order.rounds + 1, 0, None);
+        order.walk = Some((key::inode(FileId(0)), 0));
+        self.mover.relieved.clear();
+        self.mover.sites.close(order.uneven.full());
+    }
+
+    /// Looks at some files for copies to be moved.
+    pub(super) fn step_rebalance(&mut self) -> Result<()> {
+        let Some(mut order) = self.mover.rebalance.take() else { return Ok(()) };
+        let result = self.look_for_copies(&mut order);
+        self.mover.rebalance = Some(order);
+        result
+    }
+
+    fn look_for_copies(&mut self, order: &mut Rebalance) -> Result<()> {
+        let (_, end) = key::inodes();
+        for _ in 0..FILES_PER_STEP {
+            let Some((next, from)) = order.walk.take() else { return Ok(()) };
+            let mut tx = Tx::new(&self.engine);
+            let found = tx.range(&next, &end, 1)?;
+            let Some((at, _)) = found.first() else { return Ok(()) };
+            let file = key::inode_file(at)?;
+            let from = if **at == *next { from } else { 0 };
+            let sites = &self.mover.sites;
+            let found = move_copies::relieve(&mut tx, file, from, sites, &mut order.uneven);
+            let (found, more) = found.map_err(fault)?;
+            order.walk = Some(match more {
+                Some(more) => (at.to_vec(), more),
+                None => (key_after(at).into_vec(), 0),
+            });
+            if !found.is_empty() {
+                order.moved += found.len() as u64;
+                self.mover.relieved.extend(found);
+                self.mover.wished(file);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! Work on one file: everybody gives up the leases of it, then its layout changes, and
+//! when that is durable leases may be had again.
+//!
+//! A copy that has been filled is taken for whole only if its server says so once more
+//! when nobody writes to the file: what was written meanwhile may have missed it.
+
+use super::{Job, Means};
+use crate::leases::ranges::whole;
+use crate::machine::servers::fault;
+use crate::machine::waiting::{Asked, Parked, ParkedTicket, Waits};
+use crate::machine::{MetaMachine, Moment};
+use crate::ops::move_copies::{self, Filled, Made};
+use crate::ops::scope::Scope;
+use weir_layout::place::MAX_COPIES;
+use weir_metastore::{CommitOutcome, Engine, MAX_OPERATIONS, Sequence, Tx};
+use weir_types::{Caller, FileId, Result, SessionId};
+use weir_wire::lease::LeaseMode;
+use weir_wire::message::Op;
+
+/// So many times a server has to say it: what it says first it may have sent before.
+const CONFIRMATIONS: u8 = 2;
+/// So long they have to say it, while others wait for the file.
+const CONFIRM_MS: u64 = 5_000;
+/// Files whose layouts are being changed at a time.
+pub(super) const MAX_VISITS: usize = 512;
+/// When so many copies have been begun or dropped in a transaction it takes no further
+/// column, each of which has at most [`MAX_COPIES`] of both.
+const MAX_CHANGES: usize = 32;
+const _: () = assert!(2 * (MAX_CHANGES + 2 * MAX_COPIES as usize) < MAX_OPERATIONS);
+/// In whose name leases are asked back. No session: it holds none.
+pub(in crate::machine) const MOVER: SessionId = SessionId(u64::MAX);
+
+/// A file that is worked on, while requests about it wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Visit {
+    /// Leases have been asked back. From which byte on it is to be changed.
+    Asking(FileId, u64),
+    /// Nobody has leases: servers say once more which copies are whole.
+    Confirming(FileId, u64, u64),
+    /// It has been changed: until that is durable.
+    Syncing(FileId, Sequence),
+}
+
+/// How an attempt went.
+enum Tried {
+    Waits(Waits),
+    /// Nobody has leases.
+    Clear,
+    /// Not now.
+    No,
+}
+
+impl<E: Engine> MetaMachine<E> {
+    /// Begins to work on a file, if there is anything to do.
+    pub(super) fn begin_visit(&mut self, file: FileId, from: u64, now: Moment) -> Result<()> {
+        let mut scratch = self.mover.sites.clone();
+        let Some(look) = self.look(file, from, &mut scratch)? else { return Ok(()) };
+        self.mover.left |= look.stuck > 0;
+        if self.mover.uncounted.remove(&file) {
+            self.mover.counted.add(&look);
+        }
+        let ready = self.mover.ready(file).into_iter().map(|job| job.copy.segment_start).min();
+        let Some(at) = look.change_at.into_iter().chain(ready).min() else {
+            if let Some(next) = look.next {
+                self.mover.enqueue(file, next);
+            }
+            return Ok(());
+        };
+        let ticket = self.leases.waiting.ticket();
+        self.visit(ticket, Visit::Asking(file, at), Asked::new(), now)
+    }
+
+    /// One that waited may be able to go on.
+    pub(in crate::machine) fn resume_visit(
+        &mut self,
+        ticket: ParkedTicket,
+        parked: Parked,
+        now: Moment,
+    ) -> Result<()> {
+        let Some(visit) = self.mover.visits.remove(&ticket) else { return Ok(()) };
+        self.visit(ticket, visit, parked.asked, now)?;
+        if !self.mover.visits.contains_key(&ticket) {
+            parked.files.iter().for_each(|file| self.leases.waiting.file_changed(*file));
+        }
+        Ok(())
+    }
+
+    /// Visits that can go on: layouts that have become durable, and copies that have
+    /// been confirmed.
+    pub(in crate::machine) fn go_on_with_visits(&mut self, now: Moment) -> Result<()> {
+        let synced = self.engine.synced();
+        let can = |visit: &Visit| match visit {
+            Visit::Asking(..) => false,
+            Visit::Confirming(file, ..) => self.is_confirmed(*file),
+            Visit::Syncing(_, since) => *since <= synced,
+        };
+        let ready = self.mover.visits.iter().filter(|(_, visit)| can(visit));
+        let ready: Vec<(ParkedTicket, Visit)> = ready.map(|(t, visit)| (*t, *visit)).collect();
+        for (ticket, visit) in ready {
+            if matches!(visit, Visit::Syncing(..)) {
+                self.mover.visits.remove(&ticket);
+                self.unpark(ticket);
+            } else if let Some(parked) = self.leases.waiting.take(ticket) {
+                self.resume_visit(ticket, parked, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What has failed is tried again by the next look at all files.
+    pub(in crate::machine) fn tell_of_visit(&mut self, done: Result<()>, now: Moment) {
+        if let Err(error) = done {
+            tracing::error!("copies of a file: {error}");
+            self.mover.skipped(now);
+        }
+    }
+
+    fn visit(
+        &mut self,
+        ticket: ParkedTicket,
+        visit: Visit,
+        mut asked: Asked,
+        now: Moment,
+    ) -> Result<()> {
+        let (file, from) = match visit {
+            Visit::Asking(file, from) => (file, from),
+            Visit::Confirming(file, from, until_ms) => {
+                if !self.is_confirmed(file) && now.monotonic_ms < until_ms {
+                    self.park_visit(ticket, file, visit, asked, for_others(), now);
+                    return Ok(());
+                }
+                let made = self.change_layout(file, from, now)?;
+                self.made(ticket, file, made, now);
+                return Ok(());
+            }
+            // Until `go_on_with_visits`.
+            Visit::Syncing(file, _) => {
+                self.park_visit(ticket, file, visit, asked, for_others(), now);
+                return Ok(());
+            }
+        };
+        match self.clear(ticket, file, &mut asked, now)? {
+            Tried::No => self.mover.skipped(now),
+            Tried::Waits(waits) => self.park_visit(ticket, file, visit, asked, waits, now),
+            Tried::Clear if self.begin_confirming(file) => {
+                let visit = Visit::Confirming(file, from, now.monotonic_ms + CONFIRM_MS);
+                self.park_visit(ticket, file, visit, asked, for_others(), now);
+            }
+            Tried::Clear => {
+                let made = self.change_layout(file, from, now)?;
+                self.made(ticket, file, made, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether any copies have to be confirmed.
+    fn begin_confirming(&mut self, file: FileId) -> bool {
+        let mut jobs = self.mover.jobs.range_mut(super::of_file(file));
+        let of = jobs.by_ref().take_while(|(object, _)| object.file == file);
+        of.filter(|(_, job)| job.ready).map(|(_, job)| job.confirmed = Some(0)).count() > 0
+    }
+
+    /// Whether all that were ready when it began are: others have a visit of their own.
+    fn is_confirmed(&self, file: FileId) -> bool {
+        let mut asked = self.mover.jobs_of(file).filter_map(|(_, job)| job.confirmed);
+        asked.all(|times| times >= CONFIRMATIONS)
+    }
+
+    fn made(&mut self, ticket: ParkedTicket, file: FileId, made: Made, now: Moment) {
+        let of = self.mover.jobs.range_mut(super::of_file(file));
+        for (_, job) in of.take_while(|(object, _)| object.file == file) {
+            // What was not confirmed in time has to be said anew.
+            job.ready &= job.confirmed.is_none_or(|times| times >= CONFIRMATIONS);
+            job.confirmed = None;
+        }
+        made.filled.iter().for_each(|object| self.mover.end_job(*object));
+        self.mover.relieved.retain(|object| !made.dropped.contains(object));
+        // Those of other pages.
+        let left = self.mover.ready(file).into_iter().map(|job| job.copy.segment_start).min();
+        if let Some(start) = left {
+            self.mover.finish.insert(file, start);
+        }
+        let Some(at) = made.changed_at else { return };
+        let since = self.engine.sequence();
+        self.engine.request_sync(since);
+        self.mover.adopt(made.filling, made.generation, since);
+        self.mover.enqueue(file, at);
+        let visit = Visit::Syncing(file, since);
+        self.park_visit(ticket, file, visit, Asked::new(), for_others(), now);
+    }
+
+    fn park_visit(
+        &mut self,
+        ticket: ParkedTicket,
+        file: FileId,
+        visit: Visit,
+        asked: Asked,
+        waits: Waits,
+        now: Moment,
+    ) {
+        let Scope { claims, .. } = scope(file);
+        let (session, op, since_ms) = (MOVER, Op::SetLayout, now.monotonic_ms);
+        let (files, body) = (vec![file], Vec::new());
+        let parked = Parked { session, op, body, since_ms, files, claims, asked, waits };
+        self.leases.waiting.park(ticket, parked);
+        self.mover.visits.insert(ticket, visit);
+    }
+
+    fn clear(
+        &mut self,
+        ticket: ParkedTicket,
+        file: FileId,
+        asked: &mut Asked,
+        now: Moment,
+    ) -> Result<Tried> {
+        let found = self.obstacles(MOVER, ticket, &scope(file), asked, now);
+        if found.any() {
+            return Ok(Tried::Waits(self.ask(found, asked, now)));
+        }
+        // Nobody who lives loses anything for the sake of a copy.
+        if found.sessions().any(|who| !self.is_silent(who, now)) {
+            return Ok(Tried::No);
+        }
+        self.take_away(&found, now)?;
+        Ok(Tried::Clear)
+    }
+
+    fn change_layout(&mut self, file: FileId, from: u64, now: Moment) -> Result<Made> {
+        let room = self.mover.most_jobs().saturating_sub(self.mover.jobs.len());
+        let most = room.clamp(1, MAX_CHANGES);
+        let caller = Caller::ROOT;
+        let confirmed = |job: &Job| job.confirmed.is_some_and(|times| times >= CONFIRMATIONS);
+        let ready = self.mover.ready(file).into_iter().filter(|job| confirmed(job));
+        let filled: Vec<Filled> = ready.map(|job| job.copy.clone()).collect();
+        loop {
+            let mut sites = std::mem::take(&mut self.mover.sites);
+            let mut tx = Tx::new(&self.engine);
+            let mut ctx = self.context(MOVER, &caller, FileId(0), now);
+            let relieved = &self.mover.relieved;
+            let mut means = Means { sites: &mut sites, relieved, most, filled: &filled };
+            let made = move_copies::change(&mut tx, &mut ctx, file, from, &mut means);
+            let effects = ctx.effects;
+            let commit = made.and_then(|made| Ok((made, tx.into_commit()?)));
+            self.mover.sites = sites;
+            let (made, commit) = commit.map_err(fault)?;
+            if let CommitOutcome::Committed(_) = self.engine.commit(commit)? {
+                self.apply(MOVER, effects);
+                return Ok(made);
+            }
+            self.counters.conflicts += 1;
+        }
+    }
+}
+
+/// For the disk, or for servers.
+fn for_others() -> Waits {
+    Waits { other: true, ..Waits::default() }
+}
+
+/// What has to be given up: all leases, and what is known of the generation.
+fn scope(file: FileId) -> Scope {
+    let claims = vec![whole(file, LeaseMode::Write)];
+    Scope { attributes: vec![file], claims, ..Scope::default() }
+}

@@ -1,0 +1,134 @@
+//! Data servers present themselves with the targets that they have.
+
+use super::cluster::{Change, Cluster};
+use super::standings::{Said, after_report, after_silence};
+use crate::schema::{ServerRecord, TargetRecord};
+use std::collections::BTreeSet;
+use weir_types::{Error, ErrorKind, Result, ServerId, TargetId};
+use weir_wire::map::TargetState;
+use weir_wire::peer::{RegisterRequest, TargetReport};
+
+/// The most data servers.
+const MAX_SERVERS: usize = 4096;
+/// The most targets of one data server.
+const MAX_TARGETS_PER_SERVER: usize = 1024;
+
+impl Cluster {
+    /// What a registration changes; `None` if nothing.
+    ///
+    /// # Errors
+    /// `Exists`: another server that lives serves one of the targets.
+    /// `TooBig`: too many servers or targets.
+    pub fn registration(
+        &self,
+        server: ServerId,
+        request: &RegisterRequest,
+    ) -> Result<Option<Change>> {
+        let known = self.servers.get(&server);
+        let full = self.servers.len() >= MAX_SERVERS && known.is_none();
+        if full || request.targets.len() > MAX_TARGETS_PER_SERVER {
+            let message = format!(
+                "a cluster has at most {MAX_SERVERS} data servers of {MAX_TARGETS_PER_SERVER} \
+                 targets"
+            );
+            return Err(Error::new(ErrorKind::TooBig, message));
+        }
+        let reports: Vec<&TargetReport> =
+            request.targets.iter().filter(|r| !self.is_foreign(server, r)).collect();
+        let mut others = self.taken_over(server, &reports)?;
+        let mut targets: Vec<TargetRecord> = known.map(|k| k.targets.clone()).unwrap_or_default();
+        for report in &reports {
+            if targets.iter().all(|record| record.target != report.target) {
+                targets.push(self.elsewhere(server, report.target));
+            }
+        }
+        targets.sort_by_key(|record| record.target);
+        self.registered(server, &reports, request.first, &mut targets);
+        let record = ServerRecord {
+            host: request.host.clone(),
+            tcp: request.tcp.clone(),
+            unix: request.unix.clone(),
+            targets,
+        };
+        if known == Some(&record) && others.is_empty() {
+            return Ok(None);
+        }
+        others.push((server, record));
+        Ok(Some(self.change(others)))
+    }
+
+    /// What becomes of the targets of a server by its reports.
+    fn registered(
+        &self,
+        server: ServerId,
+        reports: &[&TargetReport],
+        started: bool,
+        targets: &mut [TargetRecord],
+    ) {
+        let all = self.servers.values().flat_map(|record| &record.targets);
+        let serving = all.filter(|record| record.serves());
+        let mut serving: BTreeSet<TargetId> = serving.map(|record| record.target).collect();
+        let said = |report: &TargetReport| {
+            let own = report.gaps.iter().any(|(t, count)| *t == report.target && *count > 0);
+            Said { in_trouble: !report.trouble.is_empty(), lost_its_place: started && own }
+        };
+        // Those that are well come last: so that it is known who else there is.
+        for well in [false, true] {
+            for record in &mut *targets {
+                let report = reports.iter().find(|r| r.target == record.target);
+                if well != report.is_some_and(|r| r.trouble.is_empty()) {
+                    continue;
+                }
+                let others = serving.iter().any(|target| *target != record.target);
+                *record = match report {
+                    Some(report) => after_report(*record, said(report), self.around(others)),
+                    // One that is not there now still has data of files.
+                    None => after_silence(*record, self.hearsay.told(server), self.next_epoch()),
+                };
+                match record.serves() {
+                    true => serving.insert(record.target),
+                    false => serving.remove(&record.target),
+                };
+            }
+        }
+    }
+
+    /// Servers that lose targets to this one: a disk was moved to another node.
+    fn taken_over(
+        &self,
+        server: ServerId,
+        reports: &[&TargetReport],
+    ) -> Result<Vec<(ServerId, ServerRecord)>> {
+        let mut losers = Vec::new();
+        for (&other, record) in self.servers.iter().filter(|(id, _)| **id != server) {
+            let claimed = |t: &TargetRecord| reports.iter().any(|r| r.target == t.target);
+            let serving = |t: &&TargetRecord| {
+                matches!(t.state, TargetState::Online | TargetState::Syncing) && claimed(t)
+            };
+            if let Some(target) = record.targets.iter().find(serving) {
+                let message = format!(
+                    "target {} is served by data server {other} on {}: stop that one first, or \
+                     check the target's directory",
+                    target.target, record.host
+                );
+                return Err(Error::new(ErrorKind::Exists, message));
+            }
+            if record.targets.iter().any(claimed) {
+                let mut record = record.clone();
+                record.targets.retain(|t| !claimed(t));
+                losers.push((other, record));
+            }
+        }
+        Ok(losers)
+    }
+
+    /// What is known of a target that a server has not served before: another
+    /// may have.
+    fn elsewhere(&self, server: ServerId, target: TargetId) -> TargetRecord {
+        let others = self.servers.iter().filter(|(id, _)| **id != server);
+        let mut known = others.flat_map(|(_, r)| &r.targets);
+        let (state, since) = (TargetState::Online, self.next_epoch());
+        let fresh = TargetRecord { target, state, since, draining: false, joins: None };
+        known.find(|t| t.target == target).copied().unwrap_or(fresh)
+    }
+}

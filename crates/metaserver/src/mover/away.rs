@@ -1,0 +1,54 @@
+//! Since when targets are away: pure. It is not kept over a restart of the server,
+//! after which they are waited for anew.
+
+use super::sites::{Fit, Site};
+use std::collections::BTreeMap;
+use weir_layout::place::FULL_BELOW_BYTES;
+use weir_types::TargetId;
+use weir_wire::map::{ClusterMap, TargetEntry, TargetState};
+
+/// Since when.
+#[derive(Debug, Default)]
+pub struct Away {
+    since_ms: BTreeMap<TargetId, u64>,
+}
+
+impl Away {
+    /// What the targets of a map are to the mover now. What has been away for
+    /// `rebuild_after_ms` is lost; 0: never.
+    pub fn sites(
+        &mut self,
+        map: &ClusterMap,
+        rebuild_after_ms: u64,
+        now_ms: u64,
+    ) -> BTreeMap<TargetId, Site> {
+        let gone =
+            |t: &TargetEntry| matches!(t.state, TargetState::Offline | TargetState::OutOfService);
+        let away: BTreeMap<TargetId, u64> = map
+            .targets()
+            .filter(|(_, entry)| gone(entry))
+            .map(|(_, t)| (t.target, self.since_ms.get(&t.target).copied().unwrap_or(now_ms)))
+            .collect();
+        self.since_ms = away;
+        let site = |t: &TargetEntry| {
+            let since_ms = self.since_ms.get(&t.target);
+            let is_lost = since_ms.is_some_and(|since_ms| {
+                rebuild_after_ms > 0 && now_ms.saturating_sub(*since_ms) >= rebuild_after_ms
+            });
+            match t.state {
+                // A disk that has failed may serve again when its server is restarted.
+                _ if is_lost => Fit::Lost,
+                _ if t.draining => Fit::Leaves,
+                TargetState::Online => Fit::Takes,
+                _ => Fit::Keeps,
+            }
+        };
+        let entry = |(server, t): (&weir_wire::map::ServerEntry, &TargetEntry)| {
+            let known = t.usage.total_bytes > 0;
+            let free_bytes = if known { t.usage.free_bytes } else { FULL_BELOW_BYTES };
+            let online = t.state == TargetState::Online;
+            (t.target, Site { server: server.server, fit: site(t), online, free_bytes })
+        };
+        map.targets().map(entry).collect()
+    }
+}

@@ -1,0 +1,95 @@
+//! How evenly space is used: pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use weir_types::TargetId;
+use weir_wire::map::{ClusterMap, TargetState};
+
+/// Targets beside their mean.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Uneven {
+    /// Bytes that are still to go from a target in this round; 0 or less: it has room.
+    surplus: BTreeMap<TargetId, i64>,
+    percent: u64,
+}
+
+impl Uneven {
+    /// Of the targets of a map that are in use.
+    pub fn of(map: &ClusterMap) -> Self {
+        let used = |(_, t): (_, &weir_wire::map::TargetEntry)| {
+            let takes = t.state == TargetState::Online && !t.draining && t.usage.total_bytes > 0;
+            let used = t.usage.total_bytes.saturating_sub(t.usage.free_bytes);
+            takes.then_some((t.target, used, t.usage.total_bytes))
+        };
+        let all: Vec<(TargetId, u64, u64)> = map.targets().filter_map(used).collect();
+        let sum = |of: fn(&(TargetId, u64, u64)) -> u64| -> u128 {
+            all.iter().map(|t| u128::from(of(t))).sum()
+        };
+        let (used, total) = (sum(|t| t.1), sum(|t| t.2).max(1));
+        let mut uneven = Self::default();
+        for (target, has, size) in &all {
+            let mean = (used * u128::from(*size) / total) as i64;
+            let over = i64::try_from(*has).unwrap_or(i64::MAX).saturating_sub(mean);
+            let percent = u128::from(over.unsigned_abs()) * 100 / u128::from(*size);
+            uneven.percent = uneven.percent.max(percent as u64);
+            // Half of it: what comes elsewhere is not known before it is there.
+            uneven.surplus.insert(*target, over - over / 2);
+        }
+        uneven
+    }
+
+    /// How far the furthest target is from the mean, in percent of its space.
+    pub fn percent(&self) -> u64 {
+        self.percent
+    }
+
+    /// Targets that have more than their share.
+    pub fn full(&self) -> BTreeSet<TargetId> {
+        self.surplus.iter().filter(|(_, bytes)| **bytes > 0).map(|(target, _)| *target).collect()
+    }
+
+    /// Takes a copy of so many bytes from a target; false: it has not that much too much.
+    pub fn take(&mut self, target: TargetId, bytes: u64) -> bool {
+        let Some(surplus) = self.surplus.get_mut(&target) else { return false };
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let takes = bytes > 0 && *surplus >= bytes;
+        *surplus -= if takes { bytes } else { 0 };
+        takes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::{Epoch, FsUsage, ServerId};
+    use weir_wire::map::{ServerEntry, TargetEntry};
+
+    fn map(used: &[(u64, u64)]) -> ClusterMap {
+        let target = |(n, (used, total)): (usize, &(u64, u64))| TargetEntry {
+            target: TargetId(n as u32),
+            state: TargetState::Online,
+            since: Epoch(0),
+            draining: false,
+            usage: FsUsage {
+                total_bytes: *total,
+                free_bytes: total - used,
+                total_files: 0,
+                free_files: 0,
+            },
+        };
+        let targets = used.iter().enumerate().map(target).collect();
+        let (host, tcp, unix) = Default::default();
+        let server = ServerEntry { server: ServerId(1), host, tcp, unix, targets };
+        ClusterMap { epoch: Epoch(1), servers: vec![server] }
+    }
+
+    #[test]
+    fn half_of_what_is_too_much_goes_in_a_round() {
+        let mut uneven = Uneven::of(&map(&[(80, 100), (20, 100), (100, 200)]));
+        assert_eq!(uneven.percent(), 30);
+        assert_eq!(uneven.full(), BTreeSet::from([TargetId(0)]));
+        assert!(uneven.take(TargetId(0), 10) && !uneven.take(TargetId(0), 6));
+        assert!(!uneven.take(TargetId(1), 1) && !uneven.take(TargetId(9), 1));
+        assert_eq!(Uneven::of(&map(&[(50, 100), (100, 200)])).percent(), 0);
+        assert_eq!(Uneven::of(&map(&[])).percent(), 0);
+    }
+}

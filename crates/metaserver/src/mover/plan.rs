@@ -1,0 +1,263 @@
+//! What a segment needs.
+
+use super::sites::{Fit, Sites};
+use std::collections::BTreeSet;
+use weir_types::{ColumnIndex, CopyIndex, Filling, Segment, ServerId, TargetId};
+
+/// The most places for copies in a column: the most copies, and as many that are being
+/// made in place of them.
+const MAX_PLACES: usize = 2 * weir_layout::place::MAX_COPIES as usize;
+
+/// A copy of a column, where it is or was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Of which column.
+    pub column: ColumnIndex,
+    /// Which copy.
+    pub copy: CopyIndex,
+    /// Where.
+    pub target: TargetId,
+}
+
+/// A layout that is nearer to what is wished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The segment as it becomes; its epoch is as before.
+    pub segment: Segment,
+    /// Copies that are to be filled.
+    pub added: Vec<Place>,
+    /// Copies that are no longer of the segment.
+    pub dropped: Vec<Place>,
+}
+
+/// What there is to do for a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing: it is as it is wished.
+    Fine,
+    /// Copies are being filled: nothing until they are.
+    Filling,
+    /// There is no target for a copy, or no copy to make one from.
+    Stuck,
+    /// This.
+    Change(Box<Change>),
+}
+
+/// What plays a part beside the segment and the targets.
+pub struct Wish<'a> {
+    /// Copies of each column.
+    pub copies: usize,
+    /// Copies that are to go elsewhere because their target has too much.
+    pub relieved: &'a BTreeSet<(ColumnIndex, CopyIndex)>,
+    /// Copies that cannot be made: an old object of that name is still to be removed.
+    pub barred: &'a BTreeSet<Place>,
+    /// Chooses among equals.
+    pub seed: u64,
+    /// When so many copies have been begun or dropped, other columns are left for later.
+    pub most: usize,
+}
+
+/// One place of a column.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    target: TargetId,
+    filling: bool,
+    fit: Option<Fit>,
+    online: bool,
+}
+
+impl Slot {
+    fn is_good(&self) -> bool {
+        matches!(self.fit, Some(Fit::Takes | Fit::Keeps))
+    }
+    fn is_current(&self) -> bool {
+        self.fit.is_some() && !self.filling && self.online
+    }
+    fn is_there(&self) -> bool {
+        self.fit.is_some()
+    }
+}
+
+/// What a column comes to.
+#[derive(Default)]
+struct Found {
+    added: Vec<Place>,
+    dropped: Vec<Place>,
+    filling: bool,
+    stuck: bool,
+}
+
+/// What there is to do for a segment. Targets that get something are counted in `sites`.
+pub fn improve(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict {
+    let mut all = Found::default();
+    let mut columns = Vec::with_capacity(segment.columns.len());
+    for number in 0..segment.columns.len() {
+        let column = ColumnIndex(number as u16);
+        let mut slots = slots_of(segment, column, wish, sites);
+        let found = match all.added.len() + all.dropped.len() < wish.most {
+            true => improve_column(column, &mut slots, wish, sites),
+            false => Found::default(),
+        };
+        all.added.extend(found.added);
+        all.dropped.extend(found.dropped);
+        all.filling |= found.filling;
+        all.stuck |= found.stuck;
+        columns.push(slots);
+    }
+    if all.added.is_empty() && all.dropped.is_empty() {
+        return match (all.filling, all.stuck) {
+            (true, _) => Verdict::Filling,
+            (false, true) => Verdict::Stuck,
+            (false, false) => Verdict::Fine,
+        };
+    }
+    let segment = with_columns(segment, &columns);
+    Verdict::Change(Box::new(Change { segment, added: all.added, dropped: all.dropped }))
+}
+
+fn slots_of(segment: &Segment, column: ColumnIndex, wish: &Wish<'_>, sites: &Sites) -> Vec<Slot> {
+    let targets = segment.columns[usize::from(column.0)].targets.iter().enumerate();
+    let slot = |(copy, &target): (usize, &TargetId)| {
+        let copy = CopyIndex(copy as u8);
+        let fit = match sites.fit(target) {
+            Fit::Takes | Fit::Keeps if wish.relieved.contains(&(column, copy)) => Fit::Leaves,
+            fit => fit,
+        };
+        Slot {
+            target,
+            filling: segment.is_filling(column, copy),
+            fit: (target != TargetId::NONE).then_some(fit),
+            online: sites.is_online(target),
+        }
+    };
+    targets.map(slot).collect()
+}
+
+fn improve_column(
+    column: ColumnIndex,
+    slots: &mut Vec<Slot>,
+    wish: &Wish<'_>,
+    sites: &mut Sites,
+) -> Found {
+    let mut found = Found::default();
+    let place = |copy: usize, target| Place { column, copy: CopyIndex(copy as u8), target };
+    while let Some(copy) = superfluous(slots, wish.copies, sites) {
+        found.dropped.push(place(copy, slots[copy].target));
+        slots[copy] = absent();
+    }
+    for _ in 0..missing(slots, wish.copies, sites) {
+        // A copy that cannot be made now may be later.
+        let has_source = slots.iter().any(Slot::is_current);
+        let next = if has_source { room_for_one(column, slots, wish, sites) } else { None };
+        let Some((copy, target)) = next else {
+            found.stuck = true;
+            break;
+        };
+        if copy == slots.len() {
+            slots.push(absent());
+        } else if slots[copy].is_there() {
+            found.dropped.push(place(copy, slots[copy].target));
+        }
+        slots[copy] =
+            Slot { target, filling: true, fit: Some(Fit::Takes), online: sites.is_online(target) };
+        sites.give(target);
+        found.added.push(place(copy, target));
+    }
+    found.filling = slots.iter().any(|s| s.is_there() && s.filling);
+    found.stuck |= slots.iter().any(|s| s.is_there() && !s.is_good()) && !found.filling;
+    found
+}
+
+fn good(slots: &[Slot]) -> impl Iterator<Item = &Slot> {
+    slots.iter().filter(|slot| slot.is_good())
+}
+
+fn servers(slots: &[Slot], sites: &Sites) -> BTreeSet<ServerId> {
+    good(slots).filter_map(|slot| sites.server(slot.target)).collect()
+}
+
+fn taken(slots: &[Slot]) -> BTreeSet<TargetId> {
+    slots.iter().filter(|s| s.is_there()).map(|s| s.target).collect()
+}
+
+/// How many copies are to be made: those that are missing, or one for one that shares
+/// a server with another.
+fn missing(slots: &[Slot], wished: usize, sites: &Sites) -> usize {
+    let count = good(slots).count();
+    let whole = good(slots).filter(|slot| slot.is_current()).count();
+    let on = servers(slots, sites);
+    let shared = count == wished && whole == wished && on.len() < wished;
+    match shared && sites.can_be_apart(&taken(slots), &on) {
+        true => 1,
+        false => wished.saturating_sub(count),
+    }
+}
+
+fn absent() -> Slot {
+    Slot { target: TargetId::NONE, filling: false, fit: None, online: false }
+}
+
+/// A copy that is not needed: as many others as are wished are good, whole and online.
+/// First those that are not good, then those that share a server with an earlier one,
+/// then those that are not whole or not there, then the last.
+fn superfluous(slots: &[Slot], wished: usize, sites: &Sites) -> Option<usize> {
+    let there = || (0..slots.len()).filter(|&i| slots[i].is_there());
+    let surplus = good(slots).count() > wished;
+    let shares = |&i: &usize| {
+        let server = sites.server(slots[i].target);
+        good(&slots[..i]).any(|earlier| sites.server(earlier.target) == server)
+    };
+    let rank = |i: &usize| (!shares(i), slots[*i].is_current(), std::cmp::Reverse(*i));
+    let bad = there().find(|&i| !slots[i].is_good());
+    let victim = bad.or_else(|| if surplus { there().min_by_key(rank) } else { None })?;
+    let others = good(slots).filter(|slot| slot.is_current()).count();
+    let itself = usize::from(slots[victim].is_good() && slots[victim].is_current());
+    (others - itself >= wished).then_some(victim)
+}
+
+/// Where the next copy goes: its place in the column and its target.
+fn room_for_one(
+    column: ColumnIndex,
+    slots: &[Slot],
+    wish: &Wish<'_>,
+    sites: &Sites,
+) -> Option<(usize, TargetId)> {
+    let candidates = sites.candidates(&taken(slots), &servers(slots, sites));
+    let is_lost = |i: &usize| slots[*i].fit == Some(Fit::Lost);
+    let is_free = |i: &usize| !slots[*i].is_there();
+    let all = 0..slots.len();
+    let places = all.clone().filter(is_lost).chain(all.filter(is_free));
+    for copy in places.chain([slots.len()]).filter(|copy| *copy < MAX_PLACES) {
+        let open = |target: &TargetId| {
+            let place = Place { column, copy: CopyIndex(copy as u8), target: *target };
+            !wish.barred.contains(&place)
+        };
+        let among: Vec<TargetId> = candidates.iter().copied().filter(open).collect();
+        let seed = wish.seed ^ u64::from(column.0) << 40;
+        if let Some(target) = sites.least_given(&among, seed) {
+            return Some((copy, target));
+        }
+    }
+    None
+}
+
+/// The segment with these columns; places that no column uses at the end are cut off.
+fn with_columns(segment: &Segment, columns: &[Vec<Slot>]) -> Segment {
+    let used = |slots: &Vec<Slot>| slots.iter().rposition(Slot::is_there).map_or(0, |at| at + 1);
+    let places = columns.iter().map(used).max().unwrap_or(0);
+    let mut segment = segment.clone();
+    segment.filling.clear();
+    for (number, slots) in columns.iter().enumerate() {
+        let mut targets: Vec<TargetId> = slots.iter().map(|s| s.target).collect();
+        targets.resize(places, TargetId::NONE);
+        segment.columns[number].targets = targets;
+        let filling = (0..slots.len()).filter(|&i| slots[i].is_there() && slots[i].filling);
+        let column = ColumnIndex(number as u16);
+        let entry = |copy: usize| Filling { column, copy: CopyIndex(copy as u8) };
+        segment.filling.extend(filling.map(entry));
+    }
+    segment
+}
+
+#[cfg(test)]
+mod tests;

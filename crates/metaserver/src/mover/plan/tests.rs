@@ -1,0 +1,268 @@
+use super::super::sites::Site;
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use weir_types::{Column, Decode, Encode, Epoch, Scheme, SegmentIndex, SegmentState};
+
+/// What may happen between two looks at a segment.
+#[derive(Clone, Debug)]
+enum Event {
+    Becomes(usize, Fit, bool),
+    Filled,
+    OneFilled,
+    Wished(usize),
+}
+
+const SERVERS: u32 = 4;
+const TARGETS: u32 = 7;
+
+fn site(target: u32) -> Site {
+    let server = ServerId(target % SERVERS);
+    Site { server, fit: Fit::Takes, online: true, free_bytes: u64::MAX }
+}
+
+fn sites(targets: u32) -> Sites {
+    Sites::new((0..targets).map(|t| (TargetId(t), site(t))).collect())
+}
+
+fn segment(columns: &[&[u32]]) -> Segment {
+    let column =
+        |targets: &&[u32]| Column { targets: targets.iter().map(|t| TargetId(*t)).collect() };
+    Segment {
+        index: SegmentIndex(3),
+        start: 0,
+        len: None,
+        stripe_unit_bytes: 65536,
+        columns: columns.iter().map(column).collect(),
+        scheme: Scheme::Copies,
+        state: SegmentState::Open,
+        epoch: Epoch(1),
+        filling: Vec::new(),
+    }
+}
+
+fn look(segment: &Segment, copies: usize, sites: &mut Sites) -> Verdict {
+    let (relieved, barred) = Default::default();
+    improve(
+        segment,
+        &Wish { copies, relieved: &relieved, barred: &barred, seed: 7, most: usize::MAX },
+        sites,
+    )
+}
+
+fn change(verdict: Verdict) -> Change {
+    match verdict {
+        Verdict::Change(change) => *change,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn targets(segment: &Segment) -> Vec<Vec<u32>> {
+    segment.columns.iter().map(|c| c.targets.iter().map(|t| t.0).collect()).collect()
+}
+
+fn set(sites: &mut Sites, target: u32, fit: Fit, online: bool) {
+    let mut all: BTreeMap<TargetId, Site> = sites.all().map(|(t, s)| (t, *s)).collect();
+    all.insert(TargetId(target), Site { fit, online, ..site(target) });
+    sites.update(all);
+}
+
+const NONE: u32 = TargetId::NONE.0;
+
+#[test]
+fn a_lost_copy_is_made_elsewhere_in_its_place() {
+    let mut sites = sites(4);
+    set(&mut sites, 1, Fit::Lost, false);
+    let change = change(look(&segment(&[&[1, 2], &[2, 3]]), 2, &mut sites));
+    let new = change.segment.columns[0].targets[0].0;
+    assert!([0, 3].contains(&new));
+    assert_eq!(targets(&change.segment), [[new, 2], [2, 3]]);
+    assert!(change.segment.is_filling(ColumnIndex(0), CopyIndex(0)));
+    assert_eq!(change.dropped[0].target, TargetId(1));
+    assert_eq!(look(&change.segment, 2, &mut sites), Verdict::Filling);
+    let whole = Segment { filling: Vec::new(), ..change.segment };
+    assert_eq!(look(&whole, 2, &mut sites), Verdict::Fine);
+}
+
+#[test]
+fn a_single_copy_is_moved_off_a_target_that_is_drained() {
+    let mut sites = sites(2);
+    set(&mut sites, 0, Fit::Leaves, true);
+    let moved = change(look(&segment(&[&[0], &[1]]), 1, &mut sites));
+    assert_eq!(targets(&moved.segment), [[0, 1], [1, NONE]]);
+    assert_eq!(look(&moved.segment, 1, &mut sites), Verdict::Filling);
+    let whole = Segment { filling: Vec::new(), ..moved.segment };
+    let done = change(look(&whole, 1, &mut sites));
+    assert_eq!(targets(&done.segment), [[NONE, 1], [1, NONE]]);
+    // And back: the free place is used, and the other one cut off.
+    set(&mut sites, 0, Fit::Takes, true);
+    set(&mut sites, 1, Fit::Leaves, true);
+    let back = change(look(&done.segment, 1, &mut sites));
+    assert_eq!(targets(&back.segment), [[0, 1], [1, 0]]);
+    let whole = Segment { filling: Vec::new(), ..back.segment };
+    let done = change(look(&whole, 1, &mut sites));
+    assert_eq!(targets(&done.segment), [[0, NONE], [NONE, 0]]);
+}
+
+#[test]
+fn copies_are_added_and_dropped_as_is_wished() {
+    let mut sites = sites(4);
+    let more = change(look(&segment(&[&[1]]), 3, &mut sites)).segment;
+    assert_eq!(more.filling.len(), 2);
+    let whole = Segment { filling: Vec::new(), ..more };
+    assert_eq!(look(&whole, 3, &mut sites), Verdict::Fine);
+    let less = change(look(&whole, 1, &mut sites));
+    assert_eq!((targets(&less.segment), less.dropped.len()), (vec![vec![1]], 2));
+}
+
+#[test]
+fn nothing_is_done_without_a_source_or_without_room() {
+    let mut sites = sites(2);
+    set(&mut sites, 0, Fit::Lost, false);
+    assert_eq!(look(&segment(&[&[0]]), 1, &mut sites), Verdict::Stuck, "the last copy");
+    assert_eq!(look(&segment(&[&[0, 1]]), 2, &mut sites), Verdict::Stuck, "no third target");
+    set(&mut sites, 0, Fit::Keeps, false);
+    assert_eq!(look(&segment(&[&[0, 1]]), 2, &mut sites), Verdict::Fine, "it may come back");
+}
+
+#[test]
+fn an_old_object_of_the_same_name_is_not_taken_for_the_new_one() {
+    let mut sites = sites(2);
+    let place = |copy| Place { column: ColumnIndex(0), copy: CopyIndex(copy), target: TargetId(1) };
+    let (relieved, barred) = (BTreeSet::new(), BTreeSet::from([place(0), place(1)]));
+    let from = segment(&[&[NONE, 0]]);
+    let wish = Wish { copies: 2, relieved: &relieved, barred: &barred, seed: 1, most: 9 };
+    let change = change(improve(&from, &wish, &mut sites));
+    assert_eq!(targets(&change.segment), [[NONE, 0, 1]]);
+}
+
+#[test]
+fn what_a_lost_target_had_goes_evenly_to_all_others() {
+    let mut sites = sites(10);
+    set(&mut sites, 0, Fit::Lost, false);
+    let mut got = BTreeMap::<TargetId, u64>::new();
+    for file in 0..900 {
+        let (relieved, barred) = Default::default();
+        let wish = Wish { copies: 2, relieved: &relieved, barred: &barred, seed: file, most: 9 };
+        let other = 1 + (file % 9) as u32;
+        let change = change(improve(&segment(&[&[0, other]]), &wish, &mut sites));
+        *got.entry(change.added[0].target).or_default() += 1;
+    }
+    assert!(got.len() == 9 && got.values().all(|n| (90..=110).contains(n)), "{got:?}");
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let fit = prop_oneof![
+        Just((Fit::Takes, true)),
+        Just((Fit::Takes, true)),
+        Just((Fit::Keeps, false)),
+        Just((Fit::Leaves, true)),
+        Just((Fit::Lost, false)),
+    ];
+    prop_oneof![
+        (0..TARGETS as usize, fit).prop_map(|(t, (fit, online))| Event::Becomes(t, fit, online)),
+        Just(Event::Filled),
+        Just(Event::OneFilled),
+        (1usize..4).prop_map(Event::Wished),
+    ]
+}
+
+/// Copies of a column that are whole and can be read.
+fn readable(segment: &Segment, column: usize, sites: &Sites) -> usize {
+    let whole = |(copy, target): &(CopyIndex, TargetId)| {
+        !segment.is_filling(ColumnIndex(column as u16), *copy) && sites.is_online(*target)
+    };
+    segment.columns[column].copies().filter(whole).count()
+}
+
+fn check_step(before: &Segment, after: &Change, wished: usize, sites: &Sites) {
+    let segment = &after.segment;
+    assert_eq!(&Segment::from_bytes(&segment.to_bytes()).unwrap(), segment);
+    for (number, column) in segment.columns.iter().enumerate() {
+        let on: Vec<TargetId> = column.copies().map(|(_, target)| target).collect();
+        let different: BTreeSet<&TargetId> = on.iter().collect();
+        assert_eq!(different.len(), on.len(), "two copies on a target: {on:?}");
+        let (was, is) = (readable(before, number, sites), readable(segment, number, sites));
+        assert!(is >= was.min(wished), "{was} could be read, now {is}: {before:?} {segment:?}");
+    }
+    for place in &after.added {
+        assert!(segment.is_filling(place.column, place.copy));
+        assert_eq!(sites.fit(place.target), Fit::Takes);
+    }
+    // Who stays is where it was.
+    for (number, column) in before.columns.iter().enumerate() {
+        for (copy, target) in column.copies() {
+            let place = Place { column: ColumnIndex(number as u16), copy, target };
+            let there = segment.target(number, copy) == Some(target);
+            assert!(there != after.dropped.contains(&place), "{place:?}");
+        }
+    }
+}
+
+fn fill(segment: &mut Segment, sites: &Sites, most: usize) {
+    let ready = |f: &Filling| {
+        let column = usize::from(f.column.0);
+        let to = segment.target(column, f.copy).unwrap();
+        sites.is_online(to) && readable(segment, column, sites) > 0
+    };
+    let ready: Vec<Filling> = segment.filling.iter().copied().filter(ready).take(most).collect();
+    segment.filling.retain(|f| !ready.contains(f));
+}
+
+/// Looks until nothing is left to do.
+fn settle(segment: &mut Segment, wished: usize, sites: &mut Sites) -> Verdict {
+    for _ in 0..20 {
+        match look(segment, wished, sites) {
+            Verdict::Change(change) => {
+                check_step(segment, &change, wished, sites);
+                *segment = change.segment;
+            }
+            Verdict::Filling => {
+                let before = segment.filling.len();
+                fill(segment, sites, usize::MAX);
+                if segment.filling.len() == before {
+                    return Verdict::Filling;
+                }
+            }
+            end => return end,
+        }
+    }
+    panic!("it does not end: {segment:?}");
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_nothing_is_lost_and_it_ends(
+        start in proptest::collection::vec((0..TARGETS, 1..TARGETS), 1..4),
+        events in proptest::collection::vec(any_event(), 0..30),
+    ) {
+        let columns: Vec<[u32; 2]> =
+            start.iter().map(|(a, step)| [*a, (a + step) % TARGETS]).collect();
+        let columns: Vec<&[u32]> = columns.iter().map(|c| &c[..]).collect();
+        let mut segment = segment(&columns);
+        let (mut sites, mut wished) = (sites(TARGETS), 2);
+        for event in events {
+            match event {
+                Event::Becomes(target, fit, online) => set(&mut sites, target as u32, fit, online),
+                Event::Filled => fill(&mut segment, &sites, usize::MAX),
+                Event::OneFilled => fill(&mut segment, &sites, 1),
+                Event::Wished(copies) => wished = copies,
+            }
+            if let Verdict::Change(change) = look(&segment, wished, &mut sites) {
+                check_step(&segment, &change, wished, &sites);
+                segment = change.segment;
+                let again = look(&segment, wished, &mut sites);
+                prop_assert!(!matches!(again, Verdict::Change(_)), "twice: {:?}", again);
+            }
+        }
+        settle(&mut segment, wished, &mut sites);
+        // All come back: then it is as it is wished.
+        (0..TARGETS).for_each(|target| set(&mut sites, target, Fit::Takes, true));
+        prop_assert_eq!(settle(&mut segment, wished, &mut sites), Verdict::Fine);
+        for column in &segment.columns {
+            let on: BTreeSet<u32> = column.copies().map(|(_, t)| t.0 % SERVERS).collect();
+            prop_assert_eq!(column.copies().count(), wished);
+            prop_assert_eq!(on.len(), wished, "not on one server while it can be avoided");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! How far the mover is, and how fast: pure.
+
+use std::collections::VecDeque;
+
+/// The speed is that of so many seconds.
+const WINDOW_S: usize = 30;
+
+/// What there was to do since there was last nothing to do, and what of it is done.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Segments that have been brought to what is wished.
+    pub segments_done: u64,
+    /// Copies that have been made.
+    pub copies_done: u64,
+    /// About so many bytes have been copied.
+    pub bytes_done: u64,
+    /// When, and how much had been copied then.
+    samples: VecDeque<(u64, u64)>,
+}
+
+impl Progress {
+    /// A copy has been made.
+    pub fn copied(&mut self, bytes: u64) {
+        self.copies_done += 1;
+        self.bytes_done = self.bytes_done.saturating_add(bytes);
+    }
+
+    /// To be called about once a second.
+    pub fn sample(&mut self, now_ms: u64) {
+        self.samples.push_back((now_ms, self.bytes_done));
+        if self.samples.len() > WINDOW_S {
+            self.samples.pop_front();
+        }
+    }
+
+    /// Bytes a second, of late.
+    pub fn bytes_per_s(&self) -> u64 {
+        match (self.samples.front(), self.samples.back()) {
+            (Some((from_ms, from)), Some((to_ms, to))) if to_ms > from_ms => {
+                let per_s = u128::from(to - from) * 1000 / u128::from(to_ms - from_ms);
+                u64::try_from(per_s).unwrap_or(u64::MAX)
+            }
+            _ => 0,
+        }
+    }
+
+    /// How long the rest will take at this speed; 0: not known, or nothing is left.
+    pub fn expected_s(&self, bytes_to_do: u64) -> u64 {
+        bytes_to_do.checked_div(self.bytes_per_s()).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_speed_is_that_of_late_and_says_when_it_ends() {
+        let mut progress = Progress::default();
+        assert_eq!((progress.bytes_per_s(), progress.expected_s(1000)), (0, 0));
+        for second in 0..100 {
+            progress.sample(second * 1000);
+            progress.copied(if second < 50 { 10 } else { 500 });
+        }
+        assert_eq!(progress.bytes_per_s(), 500);
+        assert_eq!(progress.expected_s(5000), 10);
+        assert_eq!(progress.copies_done, 100);
+    }
+}

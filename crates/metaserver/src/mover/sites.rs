@@ -1,0 +1,182 @@
+//! The targets as the mover sees them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use weir_layout::place::FULL_BELOW_BYTES;
+use weir_types::{ServerId, TargetId};
+
+/// What becomes of the copies of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// They stay, and more may come.
+    Takes,
+    /// They stay.
+    Keeps,
+    /// They are to go elsewhere, and can be read meanwhile.
+    Leaves,
+    /// They are given up.
+    Lost,
+}
+
+/// A target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The server that serves it: what fails as one.
+    pub server: ServerId,
+    /// What becomes of its copies.
+    pub fit: Fit,
+    /// Whether what it has is current, and can be read.
+    pub online: bool,
+    /// Free space; `u64::MAX`: not known.
+    pub free_bytes: u64,
+}
+
+impl Site {
+    fn has_room(&self) -> bool {
+        self.free_bytes >= FULL_BELOW_BYTES
+    }
+}
+
+/// How targets differ from before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Differs {
+    /// Not so that it matters.
+    Not,
+    /// What could not be done may be possible now.
+    Helps,
+    /// Copies may have to be moved or made.
+    Needs,
+}
+
+/// All targets, and how many copies each has been given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sites {
+    sites: BTreeMap<TargetId, Site>,
+    /// Counted anew when targets come, go or fill up: it is for evenness only.
+    given: BTreeMap<TargetId, u64>,
+    /// They get something only if no others can.
+    closed: BTreeSet<TargetId>,
+}
+
+impl Sites {
+    /// These.
+    pub fn new(sites: BTreeMap<TargetId, Site>) -> Self {
+        Self { sites, ..Self::default() }
+    }
+
+    /// Takes over how they are now; returns whether that may change what segments need.
+    pub fn update(&mut self, sites: BTreeMap<TargetId, Site>) -> Differs {
+        let mut differs = Differs::Not;
+        for (target, now) in &sites {
+            let Some(was) = self.sites.get(target) else {
+                differs = Differs::Needs;
+                break;
+            };
+            let went = was.fit != now.fit && matches!(now.fit, Fit::Leaves | Fit::Lost);
+            let fitter = was.fit != now.fit && !went;
+            if went || was.server != now.server {
+                differs = Differs::Needs;
+                break;
+            }
+            if fitter || (now.online && !was.online) || (now.has_room() && !was.has_room()) {
+                differs = Differs::Helps;
+            }
+        }
+        if self.sites.keys().any(|target| !sites.contains_key(target)) {
+            differs = Differs::Needs;
+        }
+        if differs != Differs::Not {
+            self.given.clear();
+        }
+        self.sites = sites;
+        differs
+    }
+
+    /// Only these are online from now on: nothing that matters is decided by what
+    /// targets were at the last look.
+    pub fn keep_online(&mut self, online: &BTreeSet<TargetId>) {
+        for (target, site) in &mut self.sites {
+            site.online &= online.contains(target);
+        }
+    }
+
+    /// What becomes of the copies of a target. One that is not known has been removed.
+    pub fn fit(&self, target: TargetId) -> Fit {
+        self.sites.get(&target).map_or(Fit::Lost, |site| site.fit)
+    }
+
+    /// Whether what a target has is current.
+    pub fn is_online(&self, target: TargetId) -> bool {
+        self.sites.get(&target).is_some_and(|site| site.online && site.fit != Fit::Lost)
+    }
+
+    /// The server of a target.
+    pub fn server(&self, target: TargetId) -> Option<ServerId> {
+        self.sites.get(&target).map(|site| site.server)
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = (TargetId, &Site)> {
+        self.sites.iter().map(|(target, site)| (*target, site))
+    }
+
+    /// Whether any copies are to be moved or made elsewhere.
+    pub fn any_goes(&self) -> bool {
+        self.sites.values().any(|site| matches!(site.fit, Fit::Leaves | Fit::Lost))
+    }
+
+    /// Where one more copy may go that is not on `taken`: those on servers without a
+    /// copy if there are any.
+    pub fn candidates(
+        &self,
+        taken: &BTreeSet<TargetId>,
+        servers: &BTreeSet<ServerId>,
+    ) -> Vec<TargetId> {
+        let takes = |(target, site): &(&TargetId, &Site)| {
+            site.fit == Fit::Takes && site.online && site.has_room() && !taken.contains(target)
+        };
+        let mut found: Vec<(&TargetId, &Site)> = self.sites.iter().filter(takes).collect();
+        let apart = |(_, site): &(&TargetId, &Site)| !servers.contains(&site.server);
+        if found.iter().any(apart) {
+            found.retain(apart);
+        }
+        if found.iter().any(|(target, _)| !self.closed.contains(*target)) {
+            found.retain(|(target, _)| !self.closed.contains(*target));
+        }
+        found.into_iter().map(|(target, _)| *target).collect()
+    }
+
+    /// These get something only if no others can.
+    pub fn close(&mut self, closed: BTreeSet<TargetId>) {
+        self.closed = closed;
+    }
+
+    /// Whether a target may get more than others.
+    pub fn is_open(&self, target: TargetId) -> bool {
+        !self.closed.contains(&target)
+    }
+
+    /// Whether one of the candidates is on a server without a copy.
+    pub fn can_be_apart(&self, taken: &BTreeSet<TargetId>, servers: &BTreeSet<ServerId>) -> bool {
+        let first = self.candidates(taken, servers).first().copied();
+        first.and_then(|target| self.server(target)).is_some_and(|s| !servers.contains(&s))
+    }
+
+    /// The one of them that has been given least; of several the one that `seed` says.
+    pub fn least_given(&self, among: &[TargetId], seed: u64) -> Option<TargetId> {
+        let given = |target: &TargetId| self.given.get(target).copied().unwrap_or(0);
+        among.iter().copied().min_by_key(|target| (given(target), mixed(seed, *target), *target))
+    }
+
+    /// A copy goes there.
+    pub fn give(&mut self, target: TargetId) {
+        *self.given.entry(target).or_default() += 1;
+    }
+}
+
+/// Spreads equal choices over the targets (SplitMix64).
+fn mixed(seed: u64, target: TargetId) -> u64 {
+    let mut z = seed ^ (u64::from(target.0) << 32 | u64::from(target.0));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

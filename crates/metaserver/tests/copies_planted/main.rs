@@ -1,0 +1,23 @@
+//! Bugs planted in the standings of targets are found. A process of its own: a bug
+//! is planted in all of it.
+#![allow(clippy::unwrap_used)]
+#![cfg(debug_assertions)]
+
+#[path = "../harness/mod.rs"]
+mod harness;
+#[path = "../copies/world.rs"]
+#[allow(dead_code)]
+mod world;
+
+use weir_host::plant::{Bug, plant};
+use world::{random_run, the_last_one_stays};
+
+#[test]
+fn each_planted_bug_is_found() {
+    assert!(plant(Some(Bug::MarkLastCopy)));
+    assert!(!the_last_one_stays());
+    assert!(plant(Some(Bug::OnlineTooEarly)));
+    let first = (0..1000).find(|seed| !random_run(*seed));
+    assert!(plant(None));
+    assert!(first.is_some());
+}

@@ -1,0 +1,357 @@
+//! Copies of files are made, moved and dropped while the files are in use.
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+use harness::*;
+use std::collections::{BTreeMap, BTreeSet};
+use weir_metaserver::machine::MoverSettings;
+use weir_metastore::ModelEngine;
+use weir_types::{
+    Epoch, ErrorKind, FileId, FsUsage, LayoutKind, LayoutSpec, ObjectId, Segment, TargetId,
+};
+use weir_wire::Rights;
+use weir_wire::map::TargetState;
+use weir_wire::meta::{
+    GetLayoutRequest, OpenFile, OpenRequest, RebalanceRequest, SetLayoutRequest,
+};
+use weir_wire::peer::{Fill, HeartbeatReply, TargetReport};
+
+type Model = Cluster<ModelEngine>;
+
+const REBUILD_AFTER_MS: u64 = 20_000;
+
+/// The size of targets whose use plays a part.
+const TOTAL: u64 = 1 << 30;
+
+/// Data servers of a target each, which do at once what they are told.
+struct Servers {
+    c: Model,
+    me: Client,
+    /// Those that do not answer.
+    dead: BTreeSet<u32>,
+    all: Vec<u32>,
+    /// What each was told to fill, until it says that it has.
+    filled: BTreeMap<u32, Vec<Fill>>,
+    removed: BTreeMap<u32, Vec<ObjectId>>,
+    ordered: Vec<Fill>,
+    /// Nothing is filled for now.
+    idle: bool,
+    /// Nothing is filled for now by this one.
+    slow: Option<u32>,
+    /// Bytes that each target uses, where that plays a part.
+    used: BTreeMap<u32, u64>,
+}
+
+impl Servers {
+    fn new(count: u32) -> Self {
+        let mut c = Model::new(1);
+        (2..=count).for_each(|server| drop(c.register(server, &[server]).unwrap()));
+        settings(&mut c);
+        let me = c.client(root());
+        let (dead, filled, removed) = Default::default();
+        let all = (1..=count).collect();
+        let mut new = Self {
+            c,
+            me,
+            dead,
+            all,
+            filled,
+            removed,
+            ordered: vec![],
+            idle: false,
+            slow: None,
+            used: BTreeMap::new(),
+        };
+        new.pass(1);
+        new
+    }
+
+    fn beat(&mut self, server: u32) -> HeartbeatReply {
+        let usage = self.used.get(&server).map(|used| FsUsage {
+            total_bytes: TOTAL,
+            free_bytes: TOTAL - used,
+            ..Model::report(server).usage
+        });
+        let report = TargetReport {
+            usage: usage.unwrap_or(Model::report(server).usage),
+            filled: self.filled.remove(&server).unwrap_or_default(),
+            removed: self.removed.remove(&server).unwrap_or_default(),
+            ..Model::report(server)
+        };
+        let reply = self.c.heartbeat_under(server, Epoch(u64::MAX), vec![report]).unwrap();
+        if !self.idle && self.slow != Some(server) {
+            let new = |fill: &&Fill| !self.ordered.contains(fill);
+            let new: Vec<Fill> = reply.fill.iter().filter(new).cloned().collect();
+            self.ordered.extend(new);
+            self.filled.insert(server, reply.fill.clone());
+        }
+        let removed = reply.remove.iter().map(|(_, object)| *object).collect();
+        self.removed.insert(server, removed);
+        reply
+    }
+
+    /// Seconds pass.
+    fn pass(&mut self, seconds: u64) {
+        (0..4 * seconds).for_each(|_| self.quarter());
+    }
+
+    /// A quarter of a second passes.
+    fn quarter(&mut self) {
+        for server in self.all.clone() {
+            if !self.dead.contains(&server) {
+                self.beat(server);
+            }
+        }
+        self.c.machine.take_ready(self.c.now);
+        self.c.getattr(&self.me, FileId::ROOT).unwrap();
+        self.c.pass_ms(250);
+    }
+
+    fn create(&mut self, name: &str, copies: u8) -> OpenFile {
+        let spec = LayoutSpec { copies, count: 2, ..LayoutSpec::default() };
+        self.create_of(name, spec)
+    }
+
+    fn create_of(&mut self, name: &str, spec: LayoutSpec) -> OpenFile {
+        let open = self.c.make(&mut self.me, &create_with(FileId::ROOT, name, spec)).unwrap();
+        self.c.make(&mut self.me, &commit(&open, 1 << 20)).unwrap();
+        open
+    }
+
+    fn segments(&mut self, open: &OpenFile) -> Vec<Segment> {
+        let request = GetLayoutRequest { file: open.attr.file, offset: 0, rights: Rights::READ };
+        self.c.ask(&self.me, &request).unwrap().layout.segments
+    }
+
+    fn copies(&mut self, open: &OpenFile) -> Vec<BTreeSet<u32>> {
+        let segments = self.segments(open);
+        assert!(segments.iter().all(|s| s.filling.is_empty()), "{segments:?}");
+        let columns = segments.iter().flat_map(|s| &s.columns);
+        columns.map(|c| c.copies().map(|(_, t)| t.0).collect()).collect()
+    }
+
+    fn set_copies(&mut self, open: &OpenFile, copies: u8) {
+        let layout = Some(LayoutSpec { copies, ..LayoutSpec::default() });
+        let request = SetLayoutRequest { file: open.attr.file, layout };
+        self.c.make(&mut self.me, &request).unwrap();
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let status = self.c.machine.status(self.c.now);
+        status.counters.iter().find(|(n, _)| n == name).unwrap().1
+    }
+
+    fn state(&mut self, server: u32, target: u32) -> TargetState {
+        let report = Model::report(server);
+        let reply = self.c.heartbeat_under(server, Epoch(0), vec![report]).unwrap();
+        reply.standings.iter().find(|s| s.target.0 == target).unwrap().state
+    }
+
+    fn restart(self) -> Self {
+        let mut c = self.c.restart();
+        settings(&mut c);
+        let (filled, removed) = Default::default();
+        Self { c, filled, removed, ..self }
+    }
+}
+
+fn settings(c: &mut Model) {
+    c.machine
+        .set_mover(MoverSettings { rebuild_after_ms: REBUILD_AFTER_MS, rebuild_concurrency: 4 });
+}
+
+#[test]
+fn copies_of_a_target_that_stays_away_are_made_elsewhere() {
+    let mut s = Servers::new(4);
+    let files: Vec<OpenFile> = (0..40).map(|n| s.create(&format!("f{n}"), 2)).collect();
+    s.dead.insert(1);
+    s.pass(15);
+    assert!(s.ordered.is_empty(), "it may come back");
+    s.pass(30);
+    for file in &files {
+        for column in s.copies(file) {
+            assert_eq!(column.len(), 2);
+            assert!(!column.contains(&1), "{column:?}");
+        }
+    }
+    // Each of the others has filled, and has been filled, about as much.
+    let mut to = BTreeMap::<TargetId, usize>::new();
+    s.ordered.iter().for_each(|fill| *to.entry(fill.to).or_default() += 1);
+    let all = s.ordered.len();
+    assert!(
+        to.len() == 3 && to.values().all(|n| n * 30 >= all * 9 && n * 30 <= all * 11),
+        "{to:?}"
+    );
+    assert_eq!(s.counter("mover.copies_to_do"), 0);
+    assert_eq!(s.counter("mover.copies_done"), all as u64);
+    // When it returns what it has is removed.
+    let garbage = s.c.keys("g/");
+    assert_eq!(garbage, all);
+    s.dead.clear();
+    s.c.register(1, &[1]).unwrap();
+    s.pass(3);
+    assert_eq!(s.c.keys("g/"), 0);
+}
+
+#[test]
+fn more_and_fewer_copies_are_made_of_a_file_with_data() {
+    let mut s = Servers::new(3);
+    let file = s.create("f", 1);
+    let generation = file.attr.generation;
+    s.set_copies(&file, 3);
+    s.pass(4);
+    assert_eq!(s.copies(&file), vec![BTreeSet::from([1, 2, 3]); 2]);
+    let open = s.c.make(&mut s.me, &OpenRequest { file: file.attr.file, rights: Rights::READ });
+    assert!(open.unwrap().attr.generation > generation, "old layouts are good no more");
+    s.set_copies(&file, 1);
+    s.pass(4);
+    assert!(s.copies(&file).iter().all(|column| column.len() == 1));
+    s.pass(2);
+    assert_eq!(s.c.keys("g/"), 0, "what was dropped is removed");
+    assert_eq!(s.state(1, 1), TargetState::Online);
+    let other = LayoutSpec { kind: LayoutKind::Chunked, copies: 2, ..LayoutSpec::default() };
+    let request = SetLayoutRequest { file: file.attr.file, layout: Some(other) };
+    assert_eq!(kind(s.c.make(&mut s.me, &request)), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn nothing_is_forgotten_when_the_server_dies_in_between() {
+    let mut s = Servers::new(3);
+    let files: Vec<OpenFile> = (0..20).map(|n| s.create(&format!("f{n}"), 1)).collect();
+    for file in &files {
+        s.set_copies(file, 2);
+    }
+    for round in 0..60 {
+        for _ in 0..round / 8 {
+            [1, 2, 3].into_iter().for_each(|server| drop(s.beat(server)));
+            s.c.machine.work(1, s.c.now).unwrap();
+            s.c.machine.take_ready(s.c.now);
+            s.c.machine.flush().unwrap();
+            s.c.pass_ms(100);
+        }
+        s = s.restart();
+    }
+    s.pass(20);
+    for file in &files {
+        assert!(s.copies(file).iter().all(|column| column.len() == 2));
+    }
+}
+
+#[test]
+fn a_copy_whose_target_dies_while_it_is_filled_is_filled_elsewhere() {
+    let mut s = Servers::new(4);
+    let file = s.create("f", 1);
+    s.idle = true;
+    s.set_copies(&file, 2);
+    s.pass(2);
+    let filling = s.segments(&file)[0].clone();
+    let to = filling.columns[0].targets[1].0;
+    s.dead.insert(to);
+    s.pass(40);
+    s.idle = false;
+    s.pass(3);
+    for column in s.copies(&file) {
+        assert!(column.len() == 2 && !column.contains(&to), "{column:?}");
+    }
+}
+
+#[test]
+fn a_file_is_not_held_up_by_a_copy_that_is_filled_while_others_are_confirmed() {
+    for quarters in 1..10 {
+        let mut s = Servers::new(4);
+        let file = s.create("f", 1);
+        s.slow = Some(s.segments(&file)[0].columns[1].targets[0].0);
+        s.set_copies(&file, 2);
+        (0..quarters).for_each(|_| s.quarter());
+        s.slow = None;
+        let mut waited = 0;
+        while !s.segments(&file)[0].filling.is_empty() {
+            s.quarter();
+            waited += 1;
+        }
+        assert!(waited < 8, "{quarters}: {waited} quarters of a second");
+    }
+}
+
+#[test]
+fn the_copy_that_is_left_is_not_dropped_just_when_the_other_goes_away() {
+    for quarters in 0..4 {
+        let mut s = Servers::new(3);
+        (0..quarters).for_each(|_| s.quarter());
+        let file = s.create("f", 2);
+        let first = s.segments(&file)[0].columns[0].targets[0].0;
+        let alive = *s.all.iter().find(|server| **server != first).unwrap();
+        s.dead.insert(first);
+        while s.state(alive, first) == TargetState::Online {
+            s.quarter();
+        }
+        s.set_copies(&file, 1);
+        s.pass(8);
+        let columns = s.segments(&file)[0].columns.clone();
+        let left =
+            |targets: &[TargetId]| targets.iter().any(|t| *t != TargetId::NONE && t.0 != first);
+        assert!(columns.iter().all(|column| left(&column.targets)), "{quarters}: {columns:?}");
+    }
+}
+
+#[test]
+fn many_segments_are_moved_page_by_page() {
+    let mut s = Servers::new(3);
+    let chunk = 1 << 20;
+    let spec = LayoutSpec {
+        kind: LayoutKind::Chunked,
+        segment_bytes: chunk,
+        copies: 1,
+        ..LayoutSpec::default()
+    };
+    let open = s.c.make(&mut s.me, &create_with(FileId::ROOT, "f", spec)).unwrap();
+    s.c.make(&mut s.me, &set_size(open.attr.file, 200 * chunk)).unwrap();
+    s.set_copies(&open, 2);
+    s.pass(60);
+    let mut offset = 0;
+    for _ in 0..4 {
+        let request = GetLayoutRequest { file: open.attr.file, offset, rights: Rights::READ };
+        let page = s.c.ask(&s.me, &request).unwrap();
+        for segment in &page.layout.segments {
+            assert_eq!((segment.filling.len(), segment.columns[0].copies().count()), (0, 2));
+            offset = segment.end();
+        }
+    }
+    assert_eq!(offset, 200 * chunk);
+}
+
+#[test]
+fn an_order_evens_out_what_targets_hold() {
+    let mut s = Servers::new(2);
+    let spec = |base| LayoutSpec { copies: 1, count: 1, base: Some(base), ..LayoutSpec::default() };
+    // Of 1 MiB each.
+    let files: Vec<OpenFile> = (0..300).map(|n| s.create_of(&format!("f{n}"), spec(0))).collect();
+    s.c.register(3, &[3]).unwrap();
+    s.all.push(3);
+    s.used.insert(3, 0);
+    let held = |s: &mut Servers| {
+        let mut held = BTreeMap::from([(1, 0), (2, 0), (3, 0)]);
+        for file in &files {
+            let segments = s.segments(file);
+            let column = &segments[0].columns[0];
+            column.copies().for_each(|(_, t)| *held.entry(t.0).or_default() += 1u64 << 20);
+        }
+        held
+    };
+    s.used = held(&mut s);
+    assert_eq!(s.used[&1], 300 << 20);
+    let order = RebalanceRequest { within_percent: 3, stop: false };
+    s.pass(1);
+    s.c.ask(&s.me, &order).unwrap();
+    for _ in 0..200 {
+        s.pass(1);
+        s.used = held(&mut s);
+        if s.counter("mover.rebalancing") == 0 {
+            break;
+        }
+    }
+    assert_eq!(s.counter("mover.rebalancing"), 0, "{:?}", s.used);
+    let mean = 100 << 20;
+    assert!(s.used.values().all(|used| used.abs_diff(mean) <= TOTAL * 3 / 100), "{:?}", s.used);
+    assert!(files.iter().all(|file| s.copies(file)[0].len() == 1));
+}

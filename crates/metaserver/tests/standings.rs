@@ -1,0 +1,191 @@
+//! Targets go, come back, and are online again when they have all that they
+//! missed; and servers know under which epoch the others act.
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+use harness::*;
+use weir_metastore::ModelEngine;
+use weir_types::{Epoch, FileId, LayoutSpec, TargetId};
+use weir_wire::map::TargetState;
+use weir_wire::peer::{HeartbeatReply, TargetReport};
+
+type Model = Cluster<ModelEngine>;
+
+/// Three servers with a target each, and a file with two copies.
+fn mirrored() -> Model {
+    let mut c = Model::new(1);
+    c.register(2, &[2]).unwrap();
+    c.register(3, &[3]).unwrap();
+    let me = &mut c.client(root());
+    let spec = LayoutSpec { copies: 2, ..LayoutSpec::default() };
+    c.make(me, &create_with(FileId::ROOT, "f", spec)).unwrap();
+    c
+}
+
+fn beat(c: &mut Model, server: u32, acting: u64, gaps: &[(u32, u64)]) -> HeartbeatReply {
+    let gaps = gaps.iter().map(|(target, count)| (TargetId(*target), *count)).collect();
+    let report = TargetReport { gaps, ..Model::report(server) };
+    c.heartbeat_under(server, Epoch(acting), vec![report]).unwrap()
+}
+
+fn state(reply: &HeartbeatReply, target: u32) -> TargetState {
+    reply.standings.iter().find(|s| s.target.0 == target).unwrap().state
+}
+
+/// Everybody but server 1 is heard of until that is given up.
+fn lose_the_first(c: &mut Model) -> HeartbeatReply {
+    for _ in 0..6 {
+        c.pass_ms(1000);
+        beat(c, 2, 0, &[]);
+        beat(c, 3, 0, &[]);
+    }
+    let reply = beat(c, 2, 0, &[]);
+    assert_eq!(state(&reply, 1), TargetState::Offline);
+    reply
+}
+
+/// Everybody says, as often as it takes, that there are no gaps but these.
+fn rounds(c: &mut Model, servers: &[u32], acting: u64, gaps: &[(u32, &[(u32, u64)])]) {
+    for _ in 0..4 {
+        for server in servers {
+            let gaps = gaps.iter().find(|(of, _)| of == server).map_or(&[][..], |g| g.1);
+            beat(c, *server, acting, gaps);
+        }
+    }
+}
+
+#[test]
+fn a_target_that_was_away_is_online_when_nobody_has_a_gap_for_it() {
+    let mut c = mirrored();
+    let away = lose_the_first(&mut c).epoch.0;
+    beat(&mut c, 2, away, &[(1, 3)]);
+    beat(&mut c, 3, away, &[]);
+    let back = c.register(1, &[1]).unwrap();
+    assert_eq!(state(&back, 1), TargetState::Syncing);
+    let syncing = back.epoch.0;
+    // Who does not know yet that it takes writes may note more.
+    rounds(&mut c, &[1, 3], syncing, &[]);
+    rounds(&mut c, &[2], away, &[]);
+    assert_eq!(state(&beat(&mut c, 3, 0, &[]), 1), TargetState::Syncing);
+    rounds(&mut c, &[1, 2, 3], syncing, &[(2, &[(1, 1)])]);
+    assert_eq!(state(&beat(&mut c, 1, 0, &[]), 1), TargetState::Syncing);
+    rounds(&mut c, &[1, 2, 3], syncing, &[]);
+    let online = beat(&mut c, 1, syncing, &[]);
+    assert_eq!(state(&online, 1), TargetState::Online);
+    assert_eq!(beat(&mut c, 1, online.epoch.0, &[]).standings, [], "known already");
+    // One that did not know has noted a gap for it: nothing was read from it yet.
+    beat(&mut c, 2, syncing, &[(1, 1)]);
+    assert_eq!(state(&beat(&mut c, 1, 0, &[]), 1), TargetState::Syncing);
+}
+
+#[test]
+fn who_may_have_noted_gaps_has_to_come_back_first() {
+    let mut c = mirrored();
+    let away = lose_the_first(&mut c).epoch.0;
+    // The second one goes too, later.
+    beat(&mut c, 2, away, &[]);
+    for _ in 0..6 {
+        c.pass_ms(1000);
+        beat(&mut c, 3, away, &[]);
+    }
+    let back = c.register(1, &[1]).unwrap();
+    assert_eq!(state(&back, 2), TargetState::Offline);
+    rounds(&mut c, &[1, 3], back.epoch.0, &[]);
+    assert_eq!(state(&beat(&mut c, 1, 0, &[]), 1), TargetState::Syncing);
+    // All of it outlives a restart, after which everybody says it again.
+    let mut c = c.restart();
+    let epoch = beat(&mut c, 3, back.epoch.0, &[]).epoch.0;
+    rounds(&mut c, &[1, 3], epoch, &[]);
+    assert_eq!(state(&beat(&mut c, 1, 0, &[]), 1), TargetState::Syncing);
+    c.register(2, &[2]).unwrap();
+    let now = beat(&mut c, 2, 0, &[]).epoch.0;
+    assert!(now > epoch);
+    // The third was there all the time.
+    rounds(&mut c, &[1, 2, 3], now, &[(3, &[(1, 2)])]);
+    let back = beat(&mut c, 1, 0, &[]);
+    assert_eq!([1, 2].map(|t| state(&back, t)), [TargetState::Syncing, TargetState::Online]);
+    let now = back.epoch.0;
+    rounds(&mut c, &[1, 2, 3], now, &[]);
+    assert_eq!(state(&beat(&mut c, 1, 0, &[]), 1), TargetState::Online);
+}
+
+#[test]
+fn one_that_restarts_and_cannot_vouch_for_what_it_has_gives_way_at_once() {
+    let mut c = mirrored();
+    let own =
+        |target: u32| TargetReport { gaps: vec![(TargetId(target), 2)], ..Model::report(target) };
+    let back = c.register_reports(1, vec![own(1)]).unwrap();
+    assert_eq!(state(&back, 1), TargetState::Syncing);
+    // One that has been there all the time may have own gaps.
+    let here = c.heartbeat_under(2, Epoch(0), vec![own(2)]).unwrap();
+    assert_eq!(state(&here, 2), TargetState::Online);
+    c.register_reports(2, vec![own(2)]).unwrap();
+    let last = c.register_reports(3, vec![own(3)]).unwrap();
+    let states = [1, 2, 3].map(|target| state(&last, target));
+    assert_eq!(states, [TargetState::Syncing, TargetState::Syncing, TargetState::Online]);
+}
+
+#[test]
+fn of_several_targets_of_one_server_that_restarts_the_last_stays() {
+    let mut c = Model::new(2);
+    let spec = LayoutSpec { copies: 2, ..LayoutSpec::default() };
+    let me = &mut c.client(root());
+    c.make(me, &create_with(FileId::ROOT, "f", spec)).unwrap();
+    let own =
+        |target: u32| TargetReport { gaps: vec![(TargetId(target), 2)], ..Model::report(target) };
+    let back = c.register_reports(1, vec![own(1), own(2)]).unwrap();
+    assert_eq!([1, 2].map(|t| state(&back, t)), [TargetState::Syncing, TargetState::Online]);
+    // If that one is out of service, the other is the last.
+    let mut c = c.restart();
+    let ill = TargetReport { trouble: "its disk is gone".into(), ..own(2) };
+    c.register_reports(1, vec![Model::report(1), Model::report(2)]).unwrap();
+    let mut now = Epoch(0);
+    for _ in 0..6 {
+        let both = vec![Model::report(1), Model::report(2)];
+        now = c.heartbeat_under(1, now, both).unwrap().epoch;
+    }
+    let back = c.register_reports(1, vec![own(1), ill]).unwrap();
+    assert_eq!([1, 2].map(|t| state(&back, t)), [TargetState::Online, TargetState::OutOfService]);
+}
+
+#[test]
+fn a_target_that_comes_and_goes_is_kept_waiting() {
+    let mut c = mirrored();
+    let mut waits = Vec::new();
+    for _ in 0..5 {
+        let own = TargetReport { gaps: vec![(TargetId(1), 1)], ..Model::report(1) };
+        let mut now = c.register_reports(1, vec![own]).unwrap();
+        let mut waited_ms = 0;
+        while state(&now, 1) != TargetState::Online {
+            c.pass_ms(200);
+            waited_ms += 200;
+            assert!(waited_ms < 60_000);
+            [2, 3, 1].into_iter().for_each(|n| drop(beat(&mut c, n, now.epoch.0, &[])));
+            now = beat(&mut c, 1, 0, &[]);
+        }
+        waits.push(waited_ms / 1000);
+    }
+    assert_eq!(waits, [0, 0, 0, 5, 10]);
+}
+
+#[test]
+fn an_epoch_is_in_effect_when_all_who_have_a_lease_act_under_it() {
+    let mut c = mirrored();
+    let away = lose_the_first(&mut c);
+    assert!(away.in_effect < away.epoch);
+    assert!(away.interval_ms <= 100, "it shall be soon");
+    assert!(u64::from(away.serve_ms) < 5000, "less than after which it is given up");
+    beat(&mut c, 2, away.epoch.0, &[]);
+    let reply = beat(&mut c, 3, away.epoch.0, &[]);
+    assert_eq!(reply.in_effect, away.epoch, "the one that is gone has no lease");
+    assert_eq!(reply.interval_ms, 500);
+}
+
+#[test]
+fn without_copies_a_target_that_comes_back_has_missed_nothing() {
+    let mut c = Model::new(1);
+    c.register(2, &[2]).unwrap();
+    c.register(3, &[3]).unwrap();
+    lose_the_first(&mut c);
+    assert_eq!(state(&c.register(1, &[1]).unwrap(), 1), TargetState::Online);
+}

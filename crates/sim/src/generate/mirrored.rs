@@ -1,0 +1,234 @@
+//! Plans of clusters that keep several copies of files. Some runs are patient:
+//! one thing goes wrong at a time, and there is time to notice it and to mend
+//! it, so that a single failure may not be felt. In others as much goes wrong at
+//! once as elsewhere.
+
+use super::{client, fault, time};
+use crate::plan::{
+    ClientPlan, EngineKind, Fault, FileShape, NodeName, Plan, PlannedFault, Protocol, Shape,
+};
+use fastrand::Rng;
+
+/// Time to bring a server up to date that was away, milliseconds.
+const MEND_MS: u32 = 12_000;
+
+/// The plan of a seed.
+pub(super) fn plan(seed: u64, duration_ms: u32) -> Plan {
+    let mut rng = Rng::with_seed(seed ^ 0x6d69_7272_6f72);
+    let shape = shape(&mut rng);
+    let clients = rng.u8(2..=3);
+    let clients: Vec<ClientPlan> = (0..clients)
+        .map(|index| client(&mut rng, &shape, (index, clients), 0..=3, duration_ms))
+        .collect();
+    let number = clients.len() as u8;
+    let mut faults = match rng.u8(0..8) {
+        0..3 => patient(&mut rng, &shape, number, duration_ms),
+        3..6 => pairs(&mut rng, &shape, number, duration_ms),
+        6 => blackouts(&mut rng, &shape, duration_ms),
+        _ => storms(&mut rng, &shape, number, duration_ms),
+    };
+    faults.retain(|fault| fault.at_ms < duration_ms);
+    faults.sort_by_key(|fault| fault.at_ms);
+    Plan { seed, duration_ms, shape, clients, faults }
+}
+
+fn shape(rng: &mut Rng) -> Shape {
+    let usual = super::shape(rng);
+    let data_servers = rng.u8(3..=5);
+    let copies: [&[u8]; 6] = [&[2], &[2], &[3], &[2, 3], &[2, 1], &[3, 2, 1]];
+    let layouts =
+        [FileShape::Striped, FileShape::Striped, FileShape::OneTarget, FileShape::Fragments];
+    let leases = usual.leases;
+    Shape {
+        data_servers,
+        targets_each: if rng.u8(0..4) == 0 { 2 } else { 1 },
+        // The model forgets nothing else than the real one.
+        engine: if rng.u8(0..4) == 0 { EngineKind::Model } else { EngineKind::Embedded },
+        layout: layouts[rng.usize(0..layouts.len())],
+        copies: copies[rng.usize(0..copies.len())].to_vec(),
+        protocol: Protocol::ServerSync,
+        target_timeout_ms: [2_500, 3_000, 4_000][rng.usize(0..3)],
+        // Longer than it takes to notice that a server is away.
+        request_timeout_ms: 12_000,
+        session_ms: 30_000,
+        grace_ms: if leases { usual.lease_ms.max(2_000) } else { 7_000 },
+        reset_ppm: [0, 0, 0, 500][rng.usize(0..4)],
+        conflict_ppm: [0, 0, 50_000][rng.usize(0..3)],
+        ..usual
+    }
+}
+
+fn data(rng: &mut Rng, shape: &Shape) -> u8 {
+    rng.u8(0..shape.data_servers)
+}
+
+/// Another one.
+fn other(rng: &mut Rng, shape: &Shape, than: u8) -> u8 {
+    (than + rng.u8(1..shape.data_servers)) % shape.data_servers
+}
+
+/// Too short to be noticed, or long enough.
+fn away(rng: &mut Rng, shape: &Shape) -> u32 {
+    match rng.u8(0..4) {
+        0 => rng.u32(1..shape.target_timeout_ms / 2),
+        1 => rng.u32(shape.target_timeout_ms / 2..shape.target_timeout_ms * 3 / 2),
+        _ => rng.u32(shape.target_timeout_ms..shape.target_timeout_ms * 3),
+    }
+}
+
+/// One after the other.
+fn patient(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<PlannedFault> {
+    let mut faults = Vec::new();
+    let mut at_ms = rng.u32(500..3_000);
+    // Each run has its own favourites.
+    let kinds: Vec<u8> = (0..rng.u8(1..=3)).map(|_| rng.u8(0..KINDS)).collect();
+    while at_ms < duration_ms {
+        let (kind, node) = (kinds[rng.usize(0..kinds.len())], data(rng, shape));
+        let ms = away(rng, shape);
+        let fault = data_fault(rng, kind, shape, clients, (node, ms));
+        faults.push(PlannedFault { at_ms, fault });
+        at_ms += ms + MEND_MS + rng.u32(0..2_000);
+    }
+    faults
+}
+
+/// Two servers, the second while the first is away, or when it is back but has
+/// not got all that it missed. Then there is time again.
+fn pairs(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<PlannedFault> {
+    let mut faults = Vec::new();
+    let mut at_ms = rng.u32(500..3_000);
+    let kinds: Vec<u8> = (0..rng.u8(1..=4)).map(|_| rng.u8(0..KINDS)).collect();
+    while at_ms < duration_ms {
+        let first = data(rng, shape);
+        let (one, two) = (kinds[rng.usize(0..kinds.len())], kinds[rng.usize(0..kinds.len())]);
+        let (ms, ms_two) = (away(rng, shape), away(rng, shape));
+        let node_two = other(rng, shape, first);
+        let fault = data_fault(rng, one, shape, clients, (first, ms));
+        faults.push(PlannedFault { at_ms, fault });
+        let after_ms = match rng.u8(0..3) {
+            0 => rng.u32(0..ms),
+            _ => ms + rng.u32(0..2 * shape.target_timeout_ms),
+        };
+        let fault = match rng.u8(0..8) {
+            0 => meta_fault(rng, shape),
+            2 => Fault::LoseGaps {
+                node: NodeName::Data(node_two),
+                damaged: rng.bool(),
+                down_ms: rng.u32(1..shape.target_timeout_ms),
+            },
+            1 => Fault::Kill {
+                node: NodeName::Client(rng.u8(0..clients)),
+                down_ms: rng.u32(1..2_000),
+            },
+            _ => data_fault(rng, two, shape, clients, (node_two, ms_two)),
+        };
+        faults.push(PlannedFault { at_ms: at_ms + after_ms, fault });
+        let rest_ms = if rng.bool() { MEND_MS } else { 4_000 };
+        at_ms += ms.max(after_ms + ms_two) + rest_ms + rng.u32(0..2_000);
+    }
+    faults
+}
+
+/// Several machines, or all of them, lose their power at about the same time, and
+/// have it again at different times.
+fn blackouts(rng: &mut Rng, shape: &Shape, duration_ms: u32) -> Vec<PlannedFault> {
+    let mut faults = Vec::new();
+    let mut at_ms = rng.u32(500..6_000);
+    while at_ms < duration_ms {
+        let nodes: Vec<NodeName> = match rng.u8(0..3) {
+            0 => (0..shape.data_servers).map(NodeName::Data).chain([NodeName::Meta]).collect(),
+            1 => (0..shape.data_servers).map(NodeName::Data).collect(),
+            _ => {
+                let first = data(rng, shape);
+                vec![NodeName::Data(first), NodeName::Data(other(rng, shape, first))]
+            }
+        };
+        let apart_ms = [1, 100, 2_000][rng.usize(0..3)];
+        for node in nodes {
+            let fault = Fault::PowerCut { node, down_ms: away(rng, shape) };
+            faults.push(PlannedFault { at_ms: at_ms + rng.u32(0..apart_ms), fault });
+        }
+        at_ms += rng.u32(4_000..MEND_MS);
+    }
+    faults
+}
+
+/// Anything at any time.
+fn storms(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<PlannedFault> {
+    let count = [3, 6, 12][rng.usize(0..3)] * duration_ms / 20_000;
+    let kinds: Vec<u8> = (0..rng.u8(2..=5)).map(|_| rng.u8(0..KINDS + 6)).collect();
+    let fault = |_| {
+        let kind = kinds[rng.usize(0..kinds.len())];
+        let at_ms = rng.u32(0..duration_ms);
+        let fault = if kind < KINDS {
+            let (node, ms) = (data(rng, shape), away(rng, shape));
+            data_fault(rng, kind, shape, clients, (node, ms))
+        } else if kind == KINDS {
+            meta_fault(rng, shape)
+        } else {
+            let kind = rng.u8(0..18);
+            fault(rng, kind, shape, clients)
+        };
+        PlannedFault { at_ms, fault }
+    };
+    (0..count).map(fault).collect()
+}
+
+/// Numbers of what may befall a data server.
+const KINDS: u8 = 20;
+
+/// Something goes wrong with one data server, for so long.
+fn data_fault(
+    rng: &mut Rng,
+    kind: u8,
+    shape: &Shape,
+    clients: u8,
+    (number, ms): (u8, u32),
+) -> Fault {
+    let node = NodeName::Data(number);
+    let peer = NodeName::Data(other(rng, shape, number));
+    let client = NodeName::Client(rng.u8(0..clients));
+    let cut = |rng: &mut Rng, with: NodeName| {
+        let both = rng.u8(0..3) > 0;
+        let (a, b) = if rng.bool() { (node, with) } else { (with, node) };
+        Fault::Partition { a, b, both, ms }
+    };
+    match kind {
+        0..3 => Fault::Kill { node, down_ms: ms },
+        3..6 => Fault::PowerCut { node, down_ms: ms },
+        6..9 => Fault::Stop { node, ms },
+        9..11 => cut(rng, NodeName::Meta),
+        11..13 => cut(rng, peer),
+        13 => cut(rng, client),
+        14 => Fault::Isolate { node, ms },
+        15 => {
+            let ppm = [-150_000, 150_000, 300_000][rng.usize(0..3)];
+            Fault::Pace { node, ppm, ms: ms * 2 }
+        }
+        16 => Fault::DiskFails { node, ms },
+        17 => Fault::DiskFull { node, ms },
+        18 => match rng.u8(0..3) {
+            0 => Fault::Break { a: node, b: peer },
+            1 => Fault::Slow { a: node, b: peer, extra_ms: rng.u32(1..2_000), ms },
+            _ => Fault::SlowDisk { node, operation_ms: rng.u32(1..50), ms },
+        },
+        _ => Fault::Clock {
+            node,
+            offset_ms: rng.i32(-20_000..20_000),
+            drift_ppm: rng.i32(-500..500),
+        },
+    }
+}
+
+fn meta_fault(rng: &mut Rng, shape: &Shape) -> Fault {
+    let node = NodeName::Meta;
+    let ms = match rng.bool() {
+        true => rng.u32(1..shape.target_timeout_ms),
+        false => time(rng),
+    };
+    match rng.u8(0..4) {
+        0 => Fault::Stop { node, ms },
+        1 => Fault::PowerCut { node, down_ms: ms },
+        _ => Fault::Kill { node, down_ms: ms },
+    }
+}

@@ -1,0 +1,102 @@
+//! What a single failure must not be felt as: calls on files with several copies
+//! succeed, and in time, while one server of each column has been well, and so
+//! have the clients and the metadata server.
+
+use super::Violation;
+use super::data::FileFacts;
+use super::health::Health;
+use crate::history::{Call, History, Outcome, Position, What};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use weir_types::ErrorKind;
+
+/// Until a client that was told of another way has gone it.
+const FEW_SECONDS: Duration = Duration::from_secs(5);
+/// Violations told of one run.
+const MAX_VIOLATIONS: usize = 3;
+
+/// What may be expected of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// Clients hold leases: otherwise a write may meet a cut of another client.
+    pub leases: bool,
+    /// Until a data server that is silent counts as away.
+    pub detection: Duration,
+    /// Until everybody has leases and servers again after trouble with clients or
+    /// the metadata server.
+    pub recovery: Duration,
+}
+
+/// Judges every call on files all of whose columns have several copies.
+pub fn judge(history: &History, files: &[FileFacts], expected: Expected) -> Vec<Violation> {
+    let health = Health::of(history);
+    // A client may give a lease up only when it has written back: twice that.
+    let limit = 2 * expected.detection + FEW_SECONDS;
+    let mut begun: BTreeMap<u32, (Position, u8, &Call)> = BTreeMap::new();
+    let mut violations = Vec::new();
+    for (position, entry) in history.entries.iter().enumerate() {
+        match &entry.what {
+            What::Begin { id, client, call } => {
+                begun.insert(*id, (position, *client, call));
+            }
+            What::End { id, outcome } => {
+                let Some((from, client, call)) = begun.get(id).copied() else { continue };
+                let Some(file) = file_of(call) else { continue };
+                let span = (history.entries[from].at, entry.at);
+                let took = span.1 - span.0;
+                let failed = match outcome {
+                    // One that is full can still be read.
+                    Outcome::Unknown(error) if error.kind == ErrorKind::NoSpace => continue,
+                    Outcome::Unknown(error)
+                        if error.kind == ErrorKind::Stale && !expected.leases =>
+                    {
+                        continue;
+                    }
+                    // What every copy may have lost its client is told of.
+                    Outcome::Unknown(error)
+                        if error.kind == ErrorKind::Io
+                            && files[usize::from(file)]
+                                .may_have_lost(&health, history, position) =>
+                    {
+                        continue;
+                    }
+                    Outcome::Unknown(error) => {
+                        Some(format!("failed with {:?}: {error}", error.kind))
+                    }
+                    _ if took > limit => Some("came too late".to_owned()),
+                    _ => None,
+                };
+                let Some(failed) = failed else { continue };
+                let served = files[usize::from(file)].are_served(&health, span);
+                if !served || health.is_troubled(expected.recovery, span) {
+                    continue;
+                }
+                let what = format!(
+                    "#{id} of client{client} ({call:?}) {failed}, after {:.3} s, although a copy of \
+                     each column was there all the time",
+                    took.as_secs_f64()
+                );
+                violations
+                    .push(Violation { what, evidence: history.excerpt(|other| other == *id) });
+            }
+            _ => {}
+        }
+        if violations.len() >= MAX_VIOLATIONS {
+            break;
+        }
+    }
+    violations
+}
+
+fn file_of(call: &Call) -> Option<u8> {
+    match call {
+        Call::Write { file, .. }
+        | Call::Read { file, .. }
+        | Call::Append { file, .. }
+        | Call::Stat { file }
+        | Call::Cut { file, .. }
+        | Call::Sync { file }
+        | Call::Flush { file } => Some(*file),
+        _ => None,
+    }
+}

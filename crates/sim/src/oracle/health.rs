@@ -1,0 +1,108 @@
+//! Which data servers may not have everything that was acknowledged, and when:
+//! from the moment at which something goes wrong with one until nothing has been
+//! wrong with any server for so long that it must be up to date again.
+
+use crate::history::{Entry, History, Node, Position, What};
+use std::time::Duration;
+
+/// A server that was away has all that it missed when nothing has been wrong with
+/// any server for so long.
+pub const MENDED: Duration = Duration::from_secs(10);
+
+/// From when until when, both included.
+type Span = (Duration, Duration);
+
+fn overlap(a: Span, b: Span) -> bool {
+    a.0 <= b.1 && b.0 <= a.1
+}
+
+/// What is known of the servers' health.
+#[derive(Clone, Debug, Default)]
+pub struct Health {
+    /// Nodes and ways that were ill, and when.
+    ill: Vec<(Node, Option<Node>, Span)>,
+}
+
+fn is_server(node: Node) -> bool {
+    !matches!(node, Node::Client(_))
+}
+
+impl Health {
+    /// As a history tells.
+    pub fn of(history: &History) -> Self {
+        let ill = |entry: &Entry| match entry.what {
+            What::Ill { node, peer, until } => Some((node, peer, (entry.at, until))),
+            _ => None,
+        };
+        Self { ill: history.entries.iter().filter_map(ill).collect() }
+    }
+
+    /// What is wrong with servers or between them.
+    fn of_servers(&self) -> impl Iterator<Item = &(Node, Option<Node>, Span)> {
+        self.ill.iter().filter(|(node, peer, _)| is_server(*node) && peer.is_none_or(is_server))
+    }
+
+    /// When the first quiet time after this is over.
+    fn mended(&self, from: Duration) -> Duration {
+        let mut quiet = from;
+        while let Some((_, _, span)) =
+            self.of_servers().find(|(_, _, span)| span.1 > quiet && span.0 < quiet + MENDED)
+        {
+            quiet = span.1;
+        }
+        quiet + MENDED
+    }
+
+    /// When a data server may not have everything. `alone`: something was wrong
+    /// with it, not only with the way to another data server.
+    fn doubts(&self, server: u8, alone: bool) -> impl Iterator<Item = Span> + '_ {
+        let this = Node::Data(server);
+        let concerns = move |(node, peer, _): &&(Node, Option<Node>, Span)| {
+            let between = matches!((node, peer), (Node::Data(_), Some(Node::Data(_))));
+            (*node == this || *peer == Some(this)) && !(alone && between)
+        };
+        self.of_servers().filter(concerns).map(|(_, _, (from, until))| (*from, self.mended(*until)))
+    }
+
+    /// Whether what one server forgets at this place of the history may be lost
+    /// altogether, where these servers have copies of it.
+    pub(super) fn takes(&self, history: &History, nodes: &[u8], at: Position, lost: u8) -> bool {
+        if !nodes.contains(&lost) {
+            return false;
+        }
+        let at = history.entries[at].at;
+        let doubtful = |node: u8| self.doubts(node, false).any(|doubt| overlap(doubt, (at, at)));
+        nodes.iter().filter(|node| **node != lost).all(|node| doubtful(*node))
+    }
+
+    /// Whether one of these servers must have had everything and served it all
+    /// the time.
+    pub(super) fn is_served(&self, nodes: &[u8], span: Span) -> bool {
+        let is_sound = |node: u8| !self.doubts(node, true).any(|doubt| overlap(doubt, span));
+        let sound: Vec<u8> = nodes.iter().copied().filter(|node| is_sound(*node)).collect();
+        // Of two that do not reach each other one may be given up.
+        let touches = |node: Node| matches!(node, Node::Data(n) if sound.contains(&n));
+        let mut apart: Vec<(Node, Node)> = self
+            .of_servers()
+            .filter(|(_, _, (from, until))| overlap((*from, self.mended(*until)), span))
+            .filter_map(|(a, b, _)| Some((*a, (*b)?)))
+            .filter(|(a, b)| matches!((a, b), (Node::Data(_), Node::Data(_))))
+            .filter(|(a, b)| touches(*a) || touches(*b))
+            .map(|(a, b)| (a.min(b), a.max(b)))
+            .collect();
+        apart.sort_unstable();
+        apart.dedup();
+        sound.len() > apart.len()
+    }
+
+    /// Whether something was wrong with the metadata server, a client or the way
+    /// to one, at most `after` before this.
+    pub(super) fn is_troubled(&self, after: Duration, span: Span) -> bool {
+        self.ill.iter().any(|(node, peer, (from, until))| {
+            let data = |node: Node| matches!(node, Node::Data(_));
+            let only_data = data(*node) && peer.is_none_or(is_server);
+            let only_data = only_data || *node == Node::Meta && peer.is_some_and(data);
+            !only_data && overlap((*from, *until + after), span)
+        })
+    }
+}

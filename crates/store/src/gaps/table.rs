@@ -1,0 +1,132 @@
+//! What the gap log says, in memory: pure bookkeeping. Only what is durable is
+//! in the table.
+
+use super::record::Record;
+use super::{Gap, RangeSet};
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::Range;
+use weir_types::{CopyIndex, ObjectId, TargetId};
+
+/// Every file.
+pub(super) const ALL_FILES: Range<u64> = 0..u64::MAX;
+
+type Objects = BTreeMap<ObjectId, (CopyIndex, RangeSet)>;
+
+/// What copies lack.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    behind: BTreeMap<TargetId, Objects>,
+    /// Files of which it is not known what is lacking.
+    lost: RangeSet,
+    /// The run of the machine that the log was written in last.
+    run: Option<u128>,
+    objects: usize,
+    ranges: usize,
+}
+
+impl Table {
+    pub(super) fn apply(&mut self, record: &Record) {
+        match record {
+            Record::Note { object, behind, copy, bytes } => {
+                self.change((*behind, *object, *copy), |set| set.insert(bytes.clone()));
+            }
+            Record::Clear { object, behind, copy, bytes } => {
+                self.change((*behind, *object, *copy), |set| set.remove(bytes));
+            }
+            Record::Lost { files } => self.lost.insert(files.clone()),
+            Record::Found => self.lost = RangeSet::default(),
+            Record::Run { boot } => self.run = Some(*boot),
+        }
+    }
+
+    fn change(
+        &mut self,
+        (behind, object, copy): (TargetId, ObjectId, CopyIndex),
+        change: impl FnOnce(&mut RangeSet),
+    ) {
+        let objects = self.behind.entry(behind).or_default();
+        let before = objects.len();
+        let (_, set) = objects.entry(object).or_insert_with(|| (copy, RangeSet::default()));
+        self.ranges -= set.len();
+        change(set);
+        self.ranges += set.len();
+        if set.is_empty() {
+            objects.remove(&object);
+        }
+        self.objects = self.objects + objects.len() - before;
+        if objects.is_empty() {
+            self.behind.remove(&behind);
+        }
+    }
+
+    /// Records that say the same.
+    pub(super) fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        let run = self.run.map(|boot| Record::Run { boot });
+        let lost = self.lost.iter().map(|files| Record::Lost { files });
+        let gaps = self.behind.iter().flat_map(|(&behind, objects)| {
+            objects.iter().flat_map(move |(&object, &(copy, ref set))| {
+                set.iter().map(move |bytes| Record::Note { object, behind, copy, bytes })
+            })
+        });
+        run.into_iter().chain(lost).chain(gaps)
+    }
+
+    /// Objects with gaps, each counted for every target that lacks some of it.
+    pub(super) fn objects(&self) -> usize {
+        self.objects
+    }
+
+    /// Ranges of all gaps.
+    pub(super) fn ranges(&self) -> usize {
+        self.ranges
+    }
+
+    /// Whether nothing is lacking.
+    pub(super) fn is_empty(&self) -> bool {
+        self.behind.is_empty() && self.lost.is_empty()
+    }
+
+    pub(super) fn run(&self) -> Option<u128> {
+        self.run
+    }
+
+    pub(super) fn lost(&self) -> &RangeSet {
+        &self.lost
+    }
+
+    pub(super) fn get(&self, behind: TargetId, object: ObjectId) -> Option<&(CopyIndex, RangeSet)> {
+        self.behind.get(&behind)?.get(&object)
+    }
+
+    /// Targets that lack something of an object, each with its copy.
+    pub(super) fn behind(&self, object: ObjectId) -> Vec<(TargetId, CopyIndex)> {
+        let of_it = |objects: &Objects| objects.get(&object).map(|(copy, _)| *copy);
+        let found = self.behind.iter().filter_map(|(t, objects)| of_it(objects).map(|c| (*t, c)));
+        found.collect()
+    }
+
+    pub(super) fn counts(&self) -> Vec<(TargetId, u64)> {
+        self.behind.iter().map(|(target, objects)| (*target, objects.len() as u64)).collect()
+    }
+
+    /// Targets with objects that count, each with their number.
+    pub(super) fn count(
+        &self,
+        counts: impl Fn(TargetId, ObjectId, &RangeSet) -> bool,
+    ) -> Vec<(TargetId, u64)> {
+        let of = |(target, objects): (&TargetId, &Objects)| {
+            let counted =
+                objects.iter().filter(|(object, (_, set))| counts(*target, **object, set));
+            (*target, counted.count() as u64)
+        };
+        self.behind.iter().map(of).filter(|(_, count)| *count > 0).collect()
+    }
+
+    pub(super) fn next(&self, behind: TargetId, after: Option<ObjectId>) -> Option<Gap> {
+        let objects = self.behind.get(&behind)?;
+        let from = after.map_or(Unbounded, Excluded);
+        let (object, (copy, bytes)) = objects.range((from, Unbounded)).next()?;
+        Some(Gap { object: *object, copy: *copy, bytes: bytes.clone() })
+    }
+}

@@ -1,0 +1,86 @@
+//! What has rotted, for whoever has another copy of it.
+
+use crate::blocks::Slots;
+use crate::geometry::{BLOCK, Run};
+use crate::object::Object;
+use std::ops::Range;
+use weir_types::limits::MAX_FILE_BYTES;
+use weir_types::{ErrorKind, Result};
+
+impl Object {
+    /// The blocks of a range that do not match their checksums or cannot be read,
+    /// each up to the end of the object. Waits for writers, and keeps them waiting.
+    pub fn damaged(&self, bytes: &Range<u64>) -> Vec<Range<u64>> {
+        let _lock = self.lock_for_reading();
+        let len = self.len();
+        let mut found = Vec::new();
+        let start = bytes.start / BLOCK * BLOCK;
+        for run in Run::split(start, bytes.end.min(len).max(start)) {
+            self.damaged_of(run, len, &mut found);
+        }
+        found
+    }
+
+    fn damaged_of(&self, run: Run, len: u64, found: &mut Vec<Range<u64>>) {
+        match Slots::read(&self.file, run, len) {
+            Ok(slots) => found.extend(
+                slots.mismatches().map(|block| block * BLOCK..((block + 1) * BLOCK).min(len)),
+            ),
+            Err(_) if run.block_count() > 1 => {
+                for block in run.first_block()..=run.last_block() {
+                    let (start, end) = (block * BLOCK, ((block + 1) * BLOCK).min(run.end));
+                    self.damaged_of(Run { start, end }, len, found);
+                }
+            }
+            Err(_) => found.push(run.start..run.end),
+        }
+    }
+
+    /// Whether the header on disk is still that of this object.
+    ///
+    /// # Errors
+    /// `Corrupt`: it is not; `Io`.
+    pub fn check(&self) -> Result<()> {
+        let _lock = self.lock_for_reading();
+        self.check_header()
+    }
+
+    /// Of pieces `(offset, length)` that are to be changed, those blocks that would
+    /// be changed in part: the first that does not verify.
+    pub fn damaged_edge(&self, pieces: &[(u64, u64)]) -> Option<Range<u64>> {
+        let len = self.len();
+        let edges = pieces.iter().flat_map(|&(start, size)| {
+            let end = start.saturating_add(size).min(MAX_FILE_BYTES);
+            [(start, start, end), (end.saturating_sub(1), start, end)]
+        });
+        let in_part = |&(at, start, end): &(u64, u64, u64)| {
+            let block = at / BLOCK * BLOCK;
+            let block_end = (block + BLOCK).min(len);
+            start < end && block < len && start < block_end && (start > block || end < block_end)
+        };
+        let mut edges = edges.filter(in_part).map(|(at, ..)| at / BLOCK * BLOCK);
+        edges.find_map(|block| self.damaged(&(block..block + BLOCK)).pop())
+    }
+}
+
+impl crate::Target {
+    /// Throws away the file of an object that has a damaged header, durably. What
+    /// it lacks has been noted before, and stays so.
+    ///
+    /// # Errors
+    /// `Exists` if it can be opened; `Io`.
+    pub fn discard(&self, id: weir_types::ObjectId) -> Result<()> {
+        let damaged = match self.object(id) {
+            Ok(None) => return Ok(()),
+            Ok(Some(object)) => object.check().is_err_and(|e| e.kind == ErrorKind::Corrupt),
+            Err(error) if error.kind == ErrorKind::Corrupt => true,
+            Err(error) => return Err(error),
+        };
+        if !damaged {
+            let what = format!("object {id} is not damaged");
+            return Err(weir_types::Error::new(ErrorKind::Exists, what));
+        }
+        self.unlink(id)?;
+        self.sync_removals()
+    }
+}

@@ -1,0 +1,196 @@
+//! What other copies lack is remembered over any end of the process.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::disallowed_methods, reason = "tests use the real one")]
+#![allow(clippy::single_range_in_vec_init, reason = "one range is meant")]
+
+mod support;
+
+use std::ops::Range;
+use std::path::Path;
+use weir_store::{Target, TargetIdentity, TargetOptions};
+use weir_types::{ColumnIndex, CopyIndex, FileId, ObjectId, SegmentIndex};
+use weir_types::{ServerId, TargetId};
+
+const MIB: u64 = 1 << 20;
+const AWAY: TargetId = TargetId(7);
+const SECOND: CopyIndex = CopyIndex(1);
+
+fn object(file: u64) -> ObjectId {
+    ObjectId {
+        file: FileId(file),
+        segment: SegmentIndex(0),
+        column: ColumnIndex(0),
+        copy: CopyIndex(0),
+    }
+}
+
+fn made(dir: &Path) -> Target {
+    let identity = TargetIdentity { cluster: [1; 16], target: TargetId(1), server: ServerId(1) };
+    Target::create(dir, identity).unwrap();
+    Target::open(dir).unwrap()
+}
+
+fn gaps_of(target: &Target, file: u64) -> Vec<Range<u64>> {
+    let mut after = None;
+    while let Some(gap) = target.gaps().next(AWAY, after) {
+        if gap.object == object(file) {
+            assert_eq!(gap.copy, SECOND);
+            return gap.bytes.iter().collect();
+        }
+        after = Some(gap.object);
+    }
+    Vec::new()
+}
+
+#[test]
+fn what_was_noted_is_there_after_a_kill_and_what_was_cleared_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = made(dir.path());
+    target.gaps().note(object(1), AWAY, SECOND, &(5..10)).unwrap();
+    target.gaps().note(object(1), AWAY, SECOND, &(3 * MIB..3 * MIB + 1)).unwrap();
+    target.gaps().note(object(2), AWAY, SECOND, &(0..u64::MAX)).unwrap();
+    target.gaps().note(object(2), TargetId(9), CopyIndex(2), &(0..1)).unwrap();
+    target.gaps().clear(object(2), AWAY, &(0..2 * MIB)).unwrap();
+    target.drop_unclosed();
+    let target = Target::open(dir.path()).unwrap();
+    assert_eq!(gaps_of(&target, 1), [0..MIB, 3 * MIB..4 * MIB], "whole MiB");
+    assert_eq!(gaps_of(&target, 2), [2 * MIB..u64::MAX]);
+    assert_eq!(target.gaps().counts(), [(AWAY, 2), (TargetId(9), 1)]);
+    target.gaps().clear(object(1), AWAY, &(0..u64::MAX)).unwrap();
+    assert_eq!(target.gaps().counts(), [(AWAY, 1), (TargetId(9), 1)]);
+    // Of an object that is removed nobody lacks anything.
+    target.remove(object(2)).unwrap();
+    assert_eq!(target.gaps().counts(), []);
+    assert_eq!(target.gaps().next(AWAY, None), None);
+}
+
+#[test]
+fn a_log_that_is_written_anew_says_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(made(dir.path()));
+    let options = TargetOptions { max_log_sectors: 64, ..TargetOptions::default() };
+    let target = Target::open_with(dir.path(), options).unwrap();
+    target.gaps().note(object(1), AWAY, SECOND, &(0..MIB)).unwrap();
+    for round in 0..1000 {
+        let at = (round % 7 + 2) * MIB;
+        target.gaps().note(object(2), AWAY, SECOND, &(at..at + 1)).unwrap();
+        target.gaps().clear(object(2), AWAY, &(at..at + MIB)).unwrap();
+    }
+    let size = std::fs::metadata(dir.path().join("gaps")).unwrap().len();
+    assert!(size < 70_000, "{size}");
+    drop(target);
+    let target = Target::open(dir.path()).unwrap();
+    assert_eq!(gaps_of(&target, 1), [0..MIB]);
+    assert_eq!(gaps_of(&target, 2), []);
+}
+
+/// A target with a gap of another one, closed.
+fn with_a_log(dir: &Path) -> Vec<u8> {
+    let target = made(dir);
+    target.gaps().note(object(1), AWAY, SECOND, &(0..MIB)).unwrap();
+    drop(target);
+    std::fs::read(dir.join("gaps")).unwrap()
+}
+
+#[test]
+fn a_damaged_log_is_not_taken_for_one_that_says_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = with_a_log(dir.path());
+    for at in [3, 70, 515, 600, 1030, 9000] {
+        let mut rotten = whole.clone();
+        rotten[at] ^= 4;
+        std::fs::write(dir.path().join("gaps"), rotten).unwrap();
+        knows_nothing(dir.path(), at);
+    }
+    for len in [0, 100, whole.len() - 5] {
+        std::fs::write(dir.path().join("gaps"), &whole[..len]).unwrap();
+        knows_nothing(dir.path(), len);
+    }
+}
+
+#[test]
+fn a_log_that_has_vanished_is_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    with_a_log(dir.path());
+    std::fs::remove_file(dir.path().join("gaps")).unwrap();
+    knows_nothing(dir.path(), 0);
+}
+
+/// Also the second time, until everything is found.
+fn knows_nothing(dir: &Path, case: usize) {
+    for _ in 0..2 {
+        let target = Target::open(dir).unwrap();
+        assert!(target.gaps().lost(), "{case}");
+        assert_eq!(target.gaps().lost_files(), [0..u64::MAX], "{case}");
+        assert!(target.gaps().lacks(object(77), TargetId(1), &(5..6)), "{case}");
+        assert!(!target.gaps().lacks(object(77), TargetId(9), &(5..6)), "{case}");
+        target.gaps().note(object(9), AWAY, SECOND, &(0..MIB)).unwrap();
+        target.drop_unclosed();
+    }
+    let target = Target::open(dir).unwrap();
+    target.gaps().found().unwrap();
+    target.gaps().found().unwrap();
+    assert!(!target.gaps().lost() && !target.gaps().lacks(object(77), TargetId(1), &(5..6)));
+    assert_eq!(gaps_of(&target, 9), [0..MIB]);
+    drop(target);
+    assert!(!Target::open(dir).unwrap().gaps().lost(), "{case}");
+}
+
+#[test]
+fn a_log_that_never_was_is_not_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = made(dir.path());
+    target.object_or_create(object(1)).unwrap().sync().unwrap();
+    target.drop_unclosed();
+    let target = Target::open(dir.path()).unwrap();
+    assert!(!target.gaps().lost());
+    assert!(!dir.path().join("gaps").exists());
+}
+
+#[test]
+fn what_is_lacking_is_told_of_each_byte_and_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = made(dir.path());
+    let lacks = |file, of, range| target.gaps().lacks(object(file), of, &range);
+    assert!(!lacks(1, AWAY, 0..u64::MAX));
+    target.gaps().note(object(1), AWAY, SECOND, &(MIB..3 * MIB)).unwrap();
+    assert!(lacks(1, AWAY, 0..MIB + 1) && lacks(1, AWAY, 3 * MIB - 1..4 * MIB));
+    assert!(!lacks(1, AWAY, 0..MIB) && !lacks(1, AWAY, 3 * MIB..u64::MAX));
+    assert!(!lacks(1, AWAY, MIB + 5..MIB + 5), "nothing is not lacking");
+    assert!(!lacks(1, TargetId(9), 0..u64::MAX) && !lacks(2, AWAY, 0..u64::MAX));
+    for _ in 0..2 {
+        target.gaps().clear(object(1), AWAY, &(0..2 * MIB)).unwrap();
+        assert!(!lacks(1, AWAY, 0..2 * MIB) && lacks(1, AWAY, 2 * MIB..2 * MIB + 1));
+    }
+    target.gaps().clear(object(1), AWAY, &(0..u64::MAX)).unwrap();
+    assert!(!lacks(1, AWAY, 0..u64::MAX));
+}
+
+#[test]
+fn threads_that_note_and_clear_at_once_lose_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = made(dir.path());
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let gaps = target.gaps();
+            scope.spawn(move || {
+                for i in 0..150 {
+                    let (file, at) = (i % 7, (thread * 1000 + i) * 2 * MIB);
+                    gaps.note(object(file), AWAY, SECOND, &(at..at + 1)).unwrap();
+                    assert!(gaps.lacks(object(file), AWAY, &(at..at + 1)));
+                    if i % 3 > 0 {
+                        gaps.clear(object(file), AWAY, &(at..at + MIB)).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    target.drop_unclosed();
+    let target = Target::open(dir.path()).unwrap();
+    for (thread, i) in (0..4).flat_map(|thread| (0..150).map(move |i| (thread, i))) {
+        let at = (thread * 1000 + i) * 2 * MIB;
+        let lacks = target.gaps().lacks(object(i % 7), AWAY, &(at..at + 1));
+        // Where there are many ranges, what lies between two may be taken in.
+        assert!(lacks || i % 3 > 0, "{thread} {i}");
+    }
+}
