@@ -25,7 +25,7 @@ for part in $parts; do
       WEIR_CYCLES=$cycles "$cargo" test --locked -p weir --test cycles -- --nocapture
       ;;
     kills)
-      WEIR_KILL_CYCLES=$kills WEIR_KILL_LONG=1 "$cargo" test --locked -p weir --test kills -- --nocapture --include-ignored
+      WEIR_KILL_CYCLES=$kills WEIR_KILL_LONG=1 "$cargo" test --locked -p weir --test kills -- --nocapture
       ;;
     sim)
       "$cargo" build --release --locked -p weir

@@ -1,8 +1,8 @@
 //! The command line.
 
 use crate::failure::{Done, Failure};
-use crate::rows::{Row, Via};
-use clap::{Parser, Subcommand};
+use crate::ways::{Row, Via};
+use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,12 +44,14 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
     #[command(subcommand)]
-    pub hidden: Option<Hidden>,
+    pub other: Option<Other>,
 }
 
-/// What the benchmark starts of itself.
+/// What is not in the table, and what the benchmark starts of itself.
 #[derive(Subcommand)]
-pub enum Hidden {
+pub enum Other {
+    /// How long it takes until there are two copies of everything again when a server is lost
+    Redundancy(Redundancy),
     /// A load generator
     #[command(hide = true)]
     Worker,
@@ -68,6 +70,33 @@ pub enum Hidden {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<std::ffi::OsString>,
     },
+}
+
+/// What is written before a server is lost.
+#[derive(Args)]
+pub struct Redundancy {
+    /// Bytes of big files; 0: none
+    #[arg(long, value_parser = parse_bytes, default_value = "10GiB")]
+    pub size: u64,
+    /// Small files
+    #[arg(long, default_value_t = 100_000)]
+    pub files: u64,
+    /// Data servers, with a target each
+    #[arg(long, value_parser = clap::value_parser!(u8).range(3..=64), default_value_t = 6)]
+    pub targets: u8,
+    /// Where copies go: `random`, or beside one another (`chained`): then those beside the lost
+    /// server have all that it had
+    #[arg(long, default_value = "random", value_parser = ["chained", "groups", "random"])]
+    pub placement: String,
+    /// Clients that write and read meanwhile, a stream each
+    #[arg(long, default_value_t = 0)]
+    pub clients: u8,
+    /// The share of the time that servers work on it while clients ask [default: theirs]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub busy_percent: Option<u8>,
+    /// Also write what was measured as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 /// What is to be measured and how much of it.
@@ -96,12 +125,8 @@ pub struct Plan {
 }
 
 impl Arguments {
-    /// Fills in the defaults and checks.
-    pub fn plan(&self) -> Done<Plan> {
-        let quick = self.quick;
-        let default_size: u64 = if quick { 512 << 20 } else { 2 << 30 };
-        // Whole calls for each of four streams.
-        let size_bytes = self.size.unwrap_or(default_size).next_multiple_of(4 << 20);
+    /// The `weir` program, and where everything is put.
+    pub fn places(&self) -> Done<(PathBuf, PathBuf)> {
         let weir = match &self.weir {
             Some(path) => path.clone(),
             None => std::env::current_exe()
@@ -115,6 +140,16 @@ impl Arguments {
             )));
         }
         let base_dir = self.dir.canonicalize().map_err(|e| Failure::file(&self.dir, e))?;
+        Ok((weir, base_dir))
+    }
+
+    /// Fills in the defaults and checks.
+    pub fn plan(&self) -> Done<Plan> {
+        let quick = self.quick;
+        let default_size: u64 = if quick { 512 << 20 } else { 2 << 30 };
+        // Whole calls for each of four streams.
+        let size_bytes = self.size.unwrap_or(default_size).next_multiple_of(4 << 20);
+        let (weir, base_dir) = self.places()?;
         Ok(Plan {
             rows: if self.only.is_empty() { Row::ALL.to_vec() } else { self.only.clone() },
             ways: self.way.clone(),
@@ -131,6 +166,14 @@ impl Arguments {
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    match (16 << 20..=1 << 40).contains(&bytes) {
+        true => Ok(bytes),
+        false => Err("must be 16MiB to 1TiB".to_owned()),
+    }
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[digits.len()..].trim_end_matches("iB").trim_end_matches('B') {
         "" => 1,
@@ -140,10 +183,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
         other => return Err(format!("unknown unit {other}")),
     };
     let number: u64 = digits.parse().map_err(|_| "not a number: try 2GiB".to_owned())?;
-    number
-        .checked_mul(unit)
-        .filter(|n| (16 << 20..=1 << 40).contains(n))
-        .ok_or_else(|| "must be 16MiB to 1TiB".to_owned())
+    number.checked_mul(unit).ok_or_else(|| "too much".to_owned())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::failure::{Done, Failure};
 use crate::stop;
 use crate::worker_process::end;
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -19,14 +20,21 @@ pub struct Cluster {
     state: PathBuf,
     mountpoint: PathBuf,
     mount: Option<Child>,
+    targets: usize,
     data_pids: Vec<u32>,
 }
 
 impl Cluster {
-    /// Starts one below a directory; mounts nothing yet.
-    pub fn start(weir: &Path, dir: &Path, accounting: &mut Accounting) -> Done<Self> {
-        let cluster = Self {
+    /// Starts one of so many data servers below a directory; mounts nothing yet.
+    pub fn start(
+        weir: &Path,
+        dir: &Path,
+        targets: usize,
+        accounting: &mut Accounting,
+    ) -> Done<Self> {
+        let mut cluster = Self {
             weir: weir.to_owned(),
+            targets,
             state: dir.join("cluster"),
             mountpoint: dir.join("mnt"),
             mount: None,
@@ -34,13 +42,73 @@ impl Cluster {
         };
         std::fs::create_dir(&cluster.mountpoint)
             .map_err(|e| Failure::file(&cluster.mountpoint, e))?;
-        let mut up = accounting.command(Group::Data, weir)?;
-        up.args(["up", "--name", "bench", "--targets", "4", "--dir"]).arg(&cluster.state);
-        run(up, "weir up")?;
-        cluster.with_pids(accounting)
+        cluster.up(accounting)?;
+        Ok(cluster)
     }
 
-    fn with_pids(mut self, accounting: &mut Accounting) -> Done<Self> {
+    fn up(&mut self, accounting: &mut Accounting) -> Done {
+        let mut up = accounting.command(Group::Data, &self.weir)?;
+        up.args(["up", "--name", "bench", "--targets", &self.targets.to_string(), "--dir"]);
+        up.arg(&self.state);
+        run(up, "weir up")?;
+        self.find_pids(accounting)
+    }
+
+    /// Kills a data server.
+    pub fn kill_one(&mut self) -> Done {
+        let pid = self.data_pids.first().and_then(|pid| i32::try_from(*pid).ok());
+        let pid = pid.and_then(Pid::from_raw).ok_or_else(|| Failure::other("no data server"))?;
+        kill_process(pid, Signal::KILL).map_err(|e| Failure::system("kill", e))
+    }
+
+    /// Kills a daemon by its name.
+    pub fn kill(&self, daemon: &str) -> Done {
+        let path = self.state.join("run").join(format!("{daemon}.pid"));
+        let text = std::fs::read_to_string(&path).map_err(|e| Failure::file(&path, e))?;
+        let pid = text.split_whitespace().next().and_then(|pid| pid.parse().ok());
+        let pid = pid.and_then(Pid::from_raw).ok_or_else(|| Failure::other("no number"))?;
+        kill_process(pid, Signal::KILL).map_err(|e| Failure::system("kill", e))
+    }
+
+    /// Changes settings of a daemon, and starts all anew.
+    pub fn configure(
+        &mut self,
+        daemon: &str,
+        settings: &[(&str, String)],
+        accounting: &mut Accounting,
+    ) -> Done {
+        let mut down = Command::new(&self.weir);
+        down.arg("down").arg("--dir").arg(&self.state);
+        run(down, "weir down")?;
+        let path = self.state.join(format!("{daemon}.toml"));
+        let text = std::fs::read_to_string(&path).map_err(|e| Failure::file(&path, e))?;
+        let is_set = |line: &&str| settings.iter().any(|(name, _)| line.starts_with(name));
+        let others = text.lines().filter(|line| !is_set(line)).map(str::to_owned);
+        let own = settings.iter().map(|(name, value)| format!("{name} = {value}"));
+        // First: what follows may belong to a table.
+        let text = own.chain(others).collect::<Vec<_>>().join("\n");
+        std::fs::write(&path, text + "\n").map_err(|e| Failure::file(&path, e))?;
+        self.start_again(accounting)
+    }
+
+    /// What `weir status` says, with all counters.
+    pub fn status(&self) -> Done<serde_json::Value> {
+        let mut command = Command::new(&self.weir);
+        command.args(["status", "--json", "--counters", "--dir"]).arg(&self.state);
+        let output = command.output().map_err(|e| Failure::system("weir status", e))?;
+        serde_json::from_slice(&output.stdout)
+            .map_err(|e| Failure::other(format!("weir status: {e}")))
+    }
+
+    /// Starts what does not run, and waits until all targets are up to date.
+    pub fn start_again(&mut self, accounting: &mut Accounting) -> Done {
+        for pid in std::mem::take(&mut self.data_pids) {
+            accounting.forget(Group::Data, pid);
+        }
+        self.up(accounting)
+    }
+
+    fn find_pids(&mut self, accounting: &mut Accounting) -> Done {
         let run_dir = self.state.join("run");
         let files = std::fs::read_dir(&run_dir).map_err(|e| Failure::file(&run_dir, e))?;
         for path in files.flatten().map(|entry| entry.path()) {
@@ -57,11 +125,11 @@ impl Cluster {
                 self.data_pids.push(pid);
             }
         }
-        if self.data_pids.len() != 4 {
+        if self.data_pids.len() != self.targets {
             let found = self.data_pids.len();
-            return Err(Failure::other(format!("{found} data servers run, not 4")));
+            return Err(Failure::other(format!("{found} data servers run, not {}", self.targets)));
         }
-        Ok(self)
+        Ok(())
     }
 
     /// The processes of the data servers.
@@ -77,6 +145,26 @@ impl Cluster {
     /// Where the cluster is mounted.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
+    }
+
+    /// Makes a directory whose files have two copies, written by a protocol.
+    pub fn make_mirrored(&self, dir: &str, protocol: &str) -> Done {
+        let path = format!("weir:/{dir}");
+        let layout = ["--copies", "2", "--duplication", protocol, &path];
+        for (verb, rest) in [("mkdir", &layout[4..]), ("setlayout", &layout[..])] {
+            let mut command = Command::new(&self.weir);
+            command.arg(verb).arg("--dir").arg(&self.state).args(rest);
+            run(command, &format!("weir {verb}"))?;
+        }
+        Ok(())
+    }
+
+    /// Says where the copies of a directory's files go.
+    pub fn place(&self, dir: &str, placement: &str) -> Done {
+        let mut command = Command::new(&self.weir);
+        command.arg("setlayout").arg("--dir").arg(&self.state);
+        command.args(["--copies", "2", "--placement", placement, &format!("weir:/{dir}")]);
+        run(command, "weir setlayout")
     }
 
     /// Mounts it, if it is not.

@@ -109,6 +109,15 @@ pub fn prepare<F: Files + 'static>(files: F, order: Order) -> Done<Prepared> {
                 Ok(work)
             })
         }
+        Order::Steady { path, bytes, ms, write, .. } => {
+            let file =
+                if write { files.open_write(&path)? } else { files.open_read(&path, true)? };
+            Box::new(move |buffer| {
+                let work = steady(&files, &file, bytes, (ms, write), buffer.bytes())?;
+                files.close(file)?;
+                Ok(work)
+            })
+        }
         Order::MakeDir { dir, .. } => Box::new(move |_| {
             files.make_dir(&dir)?;
             Ok(Work { ops: 1, ..Work::default() })
@@ -208,6 +217,32 @@ fn random<F: Files>(
     }
     work.bytes = work.ops * BLOCK_BYTES as u64;
     Ok(work)
+}
+
+fn steady<F: Files>(
+    files: &F,
+    file: &F::File,
+    bytes: u64,
+    (ms, write): (u64, bool),
+    buffer: &mut [u8],
+) -> Done<Work> {
+    let end = Instant::now() + Duration::from_millis(ms);
+    let (mut work, mut at) = (Work::default(), 0);
+    loop {
+        let begin = Instant::now();
+        if begin >= end {
+            return Ok(work);
+        }
+        let len = (bytes - at).min(CALL_BYTES as u64) as usize;
+        let data = &mut buffer[..len];
+        match write {
+            true => files.write(file, at, data)?,
+            false => drop(files.read(file, at, data)?),
+        }
+        work.longest_ns = work.longest_ns.max(begin.elapsed().as_nanos() as u64);
+        (work.ops, work.bytes) = (work.ops + 1, work.bytes + len as u64);
+        at = (at + len as u64) % bytes;
+    }
 }
 
 fn check_stamp(data: &[u8], offset: u64) -> Done {

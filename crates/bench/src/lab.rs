@@ -9,10 +9,15 @@ use crate::machine::{Meters, disk_read_bytes};
 use crate::memory;
 use crate::order::{Order, Work};
 use crate::sample::Sample;
+use crate::ways::Via;
 use crate::worker_process::WorkerProcess;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 use tempfile::TempDir;
+
+/// Data servers of the cluster, with a target each.
+const TARGETS: usize = 4;
 
 /// A worker: its group and its number in it.
 type Name = (Group, usize);
@@ -42,7 +47,7 @@ impl Lab {
             .map_err(|e| Failure::file(&plan.base_dir, e))?;
         let mut accounting = Accounting::new();
         let cluster = match plan.with_weir {
-            true => Some(Cluster::start(&plan.weir, dir.path(), &mut accounting)?),
+            true => Some(Cluster::start(&plan.weir, dir.path(), TARGETS, &mut accounting)?),
             false => None,
         };
         Ok(Self { workers: BTreeMap::new(), fuse: None, cluster, accounting, dir })
@@ -57,6 +62,12 @@ impl Lab {
     pub fn credential(&self) -> Done<PathBuf> {
         let cluster = self.cluster.as_ref().ok_or_else(no_cluster)?;
         Ok(cluster.credential())
+    }
+
+    /// Makes a directory whose files have two copies, written by a protocol.
+    pub fn make_mirrored(&mut self, dir: &str, protocol: &str) -> Done {
+        let cluster = self.cluster.as_ref().ok_or_else(no_cluster)?;
+        cluster.make_mirrored(dir, protocol)
     }
 
     /// Where the cluster is mounted; mounts it.
@@ -86,6 +97,28 @@ impl Lab {
     /// Begins to prepare a run.
     pub fn job(&mut self) -> Job<'_> {
         Job { lab: self, prepared: Vec::new() }
+    }
+
+    /// Has two workers do something, kills a data server after some time, and starts it
+    /// again when they have ended.
+    pub fn kill_within(
+        &mut self,
+        orders: &[(usize, Order)],
+        via: Via,
+        after: Duration,
+    ) -> Done<(Sample, Vec<Work>)> {
+        let mut job = self.job();
+        for (index, order) in orders {
+            job.prepare((via.worker_group(), *index), order)?;
+        }
+        let done = job.run_and(via.groups(), 0, |lab| {
+            std::thread::sleep(after);
+            lab.cluster.as_mut().ok_or_else(no_cluster)?.kill_one()
+        });
+        self.workers.clear();
+        let cluster = self.cluster.as_mut().ok_or_else(no_cluster)?;
+        cluster.start_again(&mut self.accounting)?;
+        done
     }
 
     /// Does one thing without measuring it.
@@ -123,7 +156,17 @@ impl Job<'_> {
 
     /// Runs what was prepared: the CPU of these groups counts. So many bytes
     /// of fresh memory will be needed.
-    pub fn run(mut self, groups: &[Group], fresh_bytes: u64) -> Done<(Sample, Vec<Work>)> {
+    pub fn run(self, groups: &[Group], fresh_bytes: u64) -> Done<(Sample, Vec<Work>)> {
+        self.run_and(groups, fresh_bytes, |_| Ok(()))
+    }
+
+    /// The same, and meanwhile does something else.
+    fn run_and(
+        mut self,
+        groups: &[Group],
+        fresh_bytes: u64,
+        meanwhile: impl FnOnce(&mut Lab) -> Done,
+    ) -> Done<(Sample, Vec<Work>)> {
         memory::warm(fresh_bytes);
         let disk_before = disk_read_bytes(self.lab.data_pids());
         let meters = Meters::read();
@@ -131,6 +174,7 @@ impl Job<'_> {
         for name in self.prepared.clone() {
             self.lab.worker(name)?.go()?;
         }
+        meanwhile(self.lab)?;
         let mut works = Vec::with_capacity(self.prepared.len());
         for name in self.prepared.clone() {
             works.push(self.lab.worker(name)?.finish()?);
@@ -155,6 +199,7 @@ impl Job<'_> {
             others_share: (others / seconds / processors).max(0.0),
             loopback_bytes: meters_after.loopback_bytes - meters.loopback_bytes,
             disk_read_bytes: disk_read_bytes(self.lab.data_pids()).saturating_sub(disk_before),
+            longest_s: works.iter().map(|w| w.longest_ns as f64 / 1e9).collect(),
         };
         Ok((sample, works))
     }

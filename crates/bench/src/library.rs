@@ -56,6 +56,15 @@ impl Library {
         Ok(self.client.resolve(&self.context, path.as_bytes(), true)?.file)
     }
 
+    /// Makes a file of so many bytes, of copies of `data`.
+    pub fn write_file(&self, path: &str, data: &[u8], len: u64) -> Done {
+        let file = self.open_write(path)?;
+        for offset in (0..len).step_by(data.len()) {
+            self.write(&file, offset, data)?;
+        }
+        self.close(file)
+    }
+
     /// The directory of a path and the last name in it.
     fn parent<'a>(&self, path: &'a str) -> Done<(FileId, &'a str)> {
         match path.rsplit_once('/') {

@@ -25,24 +25,27 @@ mod memory;
 mod order;
 mod posix;
 mod raw;
+mod redundancy;
 mod report;
 mod rows;
 mod sample;
 mod stop;
+mod ways;
 mod worker;
 mod worker_process;
 
-use args::{Arguments, Hidden};
+use args::{Arguments, Other, Redundancy};
 use clap::Parser;
 use failure::Done;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let done = match &arguments.hidden {
-        Some(Hidden::Worker) => worker::run(),
-        Some(Hidden::FuseLimit { mountpoint }) => fuse_limit::serve(mountpoint),
-        Some(Hidden::InGroup { group, command }) => accounting::exec_in_group(group, command),
+    let done = match &arguments.other {
+        Some(Other::Worker) => worker::run(),
+        Some(Other::FuseLimit { mountpoint }) => fuse_limit::serve(mountpoint),
+        Some(Other::InGroup { group, command }) => accounting::exec_in_group(group, command),
+        Some(Other::Redundancy(redundancy)) => lose_a_server(&arguments, redundancy),
         None => bench(&arguments),
     };
     match done {
@@ -52,6 +55,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn lose_a_server(arguments: &Arguments, redundancy: &Redundancy) -> Done {
+    stop::catch_signals();
+    let (weir, dir) = arguments.places()?;
+    let _alone = machine::alone()?;
+    println!("{}", machine::Machine::look(&dir));
+    redundancy::run(redundancy, &weir, &dir)
 }
 
 fn bench(arguments: &Arguments) -> Done {

@@ -61,6 +61,8 @@ pub enum Order {
         seed: u64,
         check: bool,
     },
+    /// Read or write a file from its beginning to its end again and again, for some time.
+    Steady { place: Place, path: String, bytes: u64, ms: u64, write: bool },
     /// Make a directory.
     MakeDir { place: Place, dir: String },
     /// Create empty files `PREFIX000000`...
@@ -125,4 +127,6 @@ pub struct Work {
     pub written_ns: u64,
     /// Rewrites: CPU of the worker until then.
     pub written_cpu_ns: u64,
+    /// Steady work: its longest call.
+    pub longest_ns: u64,
 }

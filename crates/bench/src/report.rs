@@ -4,8 +4,8 @@ use crate::accounting::Group;
 use crate::args::Plan;
 use crate::judge::{Bound, Orientation, Ratio, Verdicts, disturbance};
 use crate::machine::Machine;
-use crate::rows::{Row, Via};
 use crate::sample::{Results, Sample, Series};
+use crate::ways::{Row, Via};
 use serde_json::json;
 use std::fmt::Write;
 

@@ -7,188 +7,18 @@ use crate::lab::Lab;
 use crate::order::{BLOCK_BYTES, Names, Order, Place, SyncKind, Work};
 use crate::sample::{Results, Sample, Series};
 use crate::stop;
-use clap::ValueEnum;
-use serde::Serialize;
+use crate::ways::{MANY, Row, Via};
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Processes of rows with more than one.
-const MANY: usize = 4;
 /// Data servers, and raw servers in their place.
 const SERVERS: usize = 4;
 /// The file that is read and rewritten.
 const FILE: &str = "bench.dat";
+/// How long there is load around a kill: it is noticed within a third of that.
+const KILL_MS: u64 = 16_000;
 /// Bytes of a request, about as many as Weir's.
 const REQUEST_BYTES: usize = 256;
-
-/// A row of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Row {
-    /// Sequential read, one stream
-    Read1,
-    /// Sequential read, four disjoint streams
-    Read4,
-    /// Rewrite and fsync, one stream
-    Rewrite1,
-    /// Rewrite and fsync, four disjoint streams
-    Rewrite4,
-    /// Random reads of 4 KiB, four jobs
-    Random,
-    /// Create empty files, one process
-    Create1,
-    /// Create empty files, four processes
-    Create4,
-    /// Stat files that are not cached, one process
-    Stat,
-    /// Remove files, one process
-    Unlink,
-}
-
-/// A way of doing it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Via {
-    /// TCP on loopback from warm memory.
-    Tcp,
-    /// `pread` from the page cache and `send`.
-    PreadSend,
-    /// The same; the receiver computes CRC-32C.
-    PreadSendCrc,
-    /// Requests of 256 bytes and replies of 4 KiB between as many processes.
-    PingPong,
-    /// 256 bytes there and back between two processes.
-    RoundTrip,
-    /// The local disk's file system: reads from the page cache; rewrites end
-    /// with `fdatasync`.
-    Disk,
-    /// Rewrites of the local disk's page cache until the `fdatasync`.
-    PageCache,
-    /// The trivial FUSE server.
-    Fuse,
-    /// The trivial FUSE server with `O_DIRECT`.
-    FuseDirect,
-    /// Weir's client library.
-    Library,
-    /// Weir's client library without checking checksums.
-    LibraryUnchecked,
-    /// Weir's mount.
-    Mount,
-    /// Weir's mount with `O_DIRECT`.
-    MountDirect,
-}
-
-impl Row {
-    /// All rows, in order.
-    pub const ALL: [Row; 9] = [
-        Row::Read1,
-        Row::Read4,
-        Row::Rewrite1,
-        Row::Rewrite4,
-        Row::Random,
-        Row::Create1,
-        Row::Create4,
-        Row::Stat,
-        Row::Unlink,
-    ];
-
-    /// What it is, for people.
-    pub fn title(self) -> &'static str {
-        match self {
-            Row::Read1 => "read, 1 stream",
-            Row::Read4 => "read, 4 disjoint streams",
-            Row::Rewrite1 => "rewrite + fsync, 1 stream",
-            Row::Rewrite4 => "rewrite + fsync, 4 disjoint streams",
-            Row::Random => "random 4 KiB reads, 4 jobs",
-            Row::Create1 => "create empty files, 1 process",
-            Row::Create4 => "create empty files, 4 processes",
-            Row::Stat => "stat (cold), 1 process",
-            Row::Unlink => "unlink, 1 process",
-        }
-    }
-
-    /// Whether calls are counted, not bytes.
-    pub fn counts_calls(self) -> bool {
-        self >= Row::Random
-    }
-
-    fn processes(self) -> usize {
-        match self {
-            Row::Read4 | Row::Rewrite4 | Row::Random | Row::Create4 => MANY,
-            Row::Read1 | Row::Rewrite1 | Row::Create1 | Row::Stat | Row::Unlink => 1,
-        }
-    }
-
-    /// The ways of doing it: limits first.
-    fn ways(self) -> &'static [Via] {
-        use Via::{
-            Disk, Fuse, FuseDirect, Library, LibraryUnchecked, Mount, MountDirect, PingPong,
-            PreadSend, PreadSendCrc, RoundTrip, Tcp,
-        };
-        match self {
-            Row::Read1 | Row::Read4 => &[
-                Tcp,
-                PreadSend,
-                PreadSendCrc,
-                Disk,
-                Fuse,
-                FuseDirect,
-                Library,
-                LibraryUnchecked,
-                Mount,
-                MountDirect,
-            ],
-            Row::Rewrite1 | Row::Rewrite4 => {
-                &[Tcp, Disk, Fuse, FuseDirect, Library, Mount, MountDirect]
-            }
-            Row::Random => &[PingPong, Disk, Fuse, Library, Mount],
-            Row::Create1 | Row::Create4 | Row::Stat | Row::Unlink => {
-                &[RoundTrip, Disk, Fuse, Library, Mount]
-            }
-        }
-    }
-}
-
-impl Via {
-    /// What it is, for people.
-    pub fn title(self) -> &'static str {
-        match self {
-            Via::Tcp => "raw loopback TCP",
-            Via::PreadSend => "raw pread+send",
-            Via::PreadSendCrc => "raw pread+send, CRC-32C",
-            Via::PingPong => "raw 4 KiB ping-pong",
-            Via::RoundTrip => "raw TCP round trip",
-            Via::Disk => "local disk",
-            Via::PageCache => "local page cache",
-            Via::Fuse => "trivial FUSE server",
-            Via::FuseDirect => "trivial FUSE server, O_DIRECT",
-            Via::Library => "Weir library",
-            Via::LibraryUnchecked => "Weir library, checksums off",
-            Via::Mount => "Weir mount",
-            Via::MountDirect => "Weir mount, O_DIRECT",
-        }
-    }
-
-    /// Whether it is Weir that is measured.
-    pub fn is_weir(self) -> bool {
-        self >= Via::Library
-    }
-
-    /// Whose CPU counts.
-    fn groups(self) -> &'static [Group] {
-        match self {
-            Via::Tcp | Via::PreadSend | Via::PreadSendCrc | Via::PingPong | Via::RoundTrip => {
-                &[Group::RawServer, Group::RawClient]
-            }
-            Via::Disk | Via::PageCache => &[Group::Posix],
-            Via::Fuse | Via::FuseDirect => &[Group::RawFuse, Group::Posix],
-            Via::Library | Via::LibraryUnchecked => &[Group::Data, Group::Meta, Group::Library],
-            Via::Mount | Via::MountDirect => {
-                &[Group::Data, Group::Meta, Group::Mount, Group::Posix]
-            }
-        }
-    }
-}
 
 /// Measures all rows of a plan.
 pub fn run(plan: &Plan) -> Done<Results> {
@@ -226,7 +56,7 @@ impl Bench<'_> {
         let mut list: Vec<(Via, Series)> = Vec::new();
         for via in ways {
             list.push((*via, Series::default()));
-            if *via == Via::Disk && matches!(row, Row::Rewrite1 | Row::Rewrite4) {
+            if *via == Via::Disk && row.writes() {
                 list.push((Via::PageCache, Series::default()));
             }
         }
@@ -273,12 +103,11 @@ impl Bench<'_> {
             Via::PingPong => self.ping(via, SERVERS, MANY, BLOCK_BYTES, self.plan.random_ms),
             Via::RoundTrip => self.ping(via, 1, 1, REQUEST_BYTES, self.plan.random_ms / 2),
             _ => match row {
-                Row::Read1 | Row::Read4 | Row::Rewrite1 | Row::Rewrite4 | Row::Random => {
-                    self.data(row, via)
-                }
                 Row::Create1 | Row::Create4 | Row::Stat | Row::Unlink => {
                     self.names(row, via, round)
                 }
+                Row::Kill => self.kill(via),
+                _ => self.data(row, via),
             },
         }
     }
@@ -331,9 +160,9 @@ impl Bench<'_> {
     fn data(&mut self, row: Row, via: Via) -> Done<(Sample, Vec<Work>)> {
         self.have_file(via)?;
         let place = self.place(via)?;
-        let (group, count) = (worker_group(via), row.processes());
+        let (group, count) = (via.worker_group(), row.processes());
         let is_fuse = matches!(via, Via::Fuse | Via::FuseDirect);
-        let path = if is_fuse { "data".to_owned() } else { FILE.to_owned() };
+        let path = if is_fuse { "data".to_owned() } else { self.path(via, FILE)? };
         let share = self.plan.size_bytes / count as u64;
         self.seed += 1;
         let (plan, seed) = (self.plan, self.seed);
@@ -342,7 +171,7 @@ impl Bench<'_> {
             let (place, path, check) = (place.clone(), path.clone(), !is_fuse);
             let (from, to) = (share * i as u64, share * (i as u64 + 1));
             let order = match row {
-                Row::Rewrite1 | Row::Rewrite4 => {
+                _ if row.writes() => {
                     let sync = if via == Via::Disk { SyncKind::Data } else { SyncKind::Full };
                     Order::Rewrite { place, path, from, to, sync }
                 }
@@ -358,19 +187,33 @@ impl Bench<'_> {
                 },
                 _ => Order::Read { place, path, from, to, check },
             };
-            job.prepare((group, worker_index(via, i)), &order)?;
+            job.prepare((group, via.worker_index(i)), &order)?;
         }
         // The kernel's cache of a FUSE file was dropped and is filled anew.
-        let cached = matches!(via, Via::Fuse | Via::Mount) && row != Row::Random;
+        let cached = matches!(via, Via::Fuse | Via::Mount | Via::MountTwo) && row != Row::Random;
         let (sample, works) = job.run(via.groups(), if cached { plan.size_bytes } else { 0 })?;
         check_cold(row, via, &sample)?;
         Ok((sample, works))
     }
 
+    /// One reads and one writes while a data server is killed, and started again.
+    fn kill(&mut self, via: Via) -> Done<(Sample, Vec<Work>)> {
+        let mut job = Vec::new();
+        for (i, write) in [(0, false), (1, true)] {
+            let name = if write { "written.dat" } else { FILE };
+            self.have_file_named(via, name)?;
+            let (place, path) = (self.place(via)?, self.path(via, name)?);
+            let (bytes, ms) = (self.plan.size_bytes, KILL_MS);
+            job.push((i, Order::Steady { place, path, bytes, ms, write }));
+        }
+        self.lab.kill_within(&job, via, Duration::from_millis(KILL_MS / 4))
+    }
+
     /// Creates, stats and unlinks of small files.
     fn names(&mut self, row: Row, via: Via, round: u32) -> Done<(Sample, Vec<Work>)> {
         let count = row.processes();
-        let dir = format!("{}-{count}-{round}", if via == Via::Library { "lib" } else { "posix" });
+        let kind = if via.worker_group() == Group::Library { "lib" } else { "posix" };
+        let dir = self.path(via, &format!("{kind}-{count}-{round}"))?;
         if matches!(row, Row::Create1 | Row::Create4) {
             self.make_dir(via, &dir)?;
         } else {
@@ -394,7 +237,7 @@ impl Bench<'_> {
                 Row::Unlink => Order::Unlink { place, names },
                 _ => Order::Create { place, names },
             };
-            job.prepare((worker_group(via), i as usize), &order)?;
+            job.prepare((via.worker_group(), i as usize), &order)?;
         }
         let done = job.run(via.groups(), 0)?;
         if row == Row::Unlink {
@@ -409,42 +252,57 @@ impl Bench<'_> {
         let posix = |root, cold, direct| Place::Posix { root, cold, direct };
         Ok(match via {
             Via::Fuse | Via::FuseDirect => {
-                posix(self.lab.fuse_mountpoint()?, true, via == Via::FuseDirect)
+                posix(self.lab.fuse_mountpoint()?, true, via.is_direct())
             }
-            Via::Mount | Via::MountDirect => {
-                posix(self.lab.mountpoint()?, true, via == Via::MountDirect)
-            }
-            Via::Library | Via::LibraryUnchecked => {
-                Place::Library { credential: self.lab.credential()?, verify: via == Via::Library }
-            }
+            _ if via.is_mount() => posix(self.lab.mountpoint()?, true, via.is_direct()),
+            _ if via.is_weir() => Place::Library {
+                credential: self.lab.credential()?,
+                verify: via != Via::LibraryUnchecked,
+            },
             _ => posix(self.lab.local_dir(), false, false),
         })
+    }
+
+    /// Where a way has its files of a name. Sees to it that the directory exists.
+    fn path(&mut self, via: Via, name: &str) -> Done<String> {
+        let Some((dir, protocol)) = via.copies() else { return Ok(name.to_owned()) };
+        let made = (via.owner(), dir.to_owned());
+        if !self.made.contains(&made) {
+            self.lab.make_mirrored(dir, protocol)?;
+            self.made.insert(made);
+        }
+        Ok(format!("{dir}/{name}"))
     }
 
     /// Sees to it that the big file exists, and is in the page cache of its
     /// disk's machine.
     fn have_file(&mut self, via: Via) -> Done {
-        let writer = match via {
-            Via::Fuse | Via::FuseDirect => return Ok(()),
-            Via::Disk => Via::Disk,
-            _ => Via::Library,
-        };
-        if self.made.contains(&(writer, FILE.to_owned())) {
+        self.have_file_named(via, FILE)
+    }
+
+    fn have_file_named(&mut self, via: Via, name: &str) -> Done {
+        if matches!(via, Via::Fuse | Via::FuseDirect) {
             return Ok(());
         }
-        let (place, path) = (self.place(writer)?, FILE.to_owned());
+        let writer = via.owner();
+        let path = self.path(writer, name)?;
+        let made = (writer, path.clone());
+        if self.made.contains(&made) {
+            return Ok(());
+        }
+        let place = self.place(writer)?;
         let (from, to, sync) = (0, self.plan.size_bytes, SyncKind::Full);
-        let group = worker_group(writer);
+        let group = writer.worker_group();
         let order = Order::Rewrite { place: place.clone(), path: path.clone(), from, to, sync };
         self.lab.once(group, &order)?;
         self.lab.once(group, &Order::Read { place, path, from, to, check: true })?;
-        self.made.insert((writer, FILE.to_owned()));
+        self.made.insert(made);
         Ok(())
     }
 
     fn make_dir(&mut self, via: Via, dir: &str) -> Done {
         let order = Order::MakeDir { place: self.place(via)?, dir: dir.to_owned() };
-        self.lab.once(worker_group(via), &order)
+        self.lab.once(via.worker_group(), &order)
     }
 
     /// Sees to it that the small files of a round exist.
@@ -457,7 +315,7 @@ impl Bench<'_> {
             let to = self.plan.files;
             let names = Names { dir: dir.to_owned(), prefix: "f".into(), from: 0, to };
             let order = Order::Create { place: self.place(via)?, names };
-            self.lab.once(worker_group(via), &order)?;
+            self.lab.once(via.worker_group(), &order)?;
         }
         self.made.insert((via, dir.to_owned()));
         Ok(())
@@ -466,18 +324,6 @@ impl Bench<'_> {
 
 fn no_port() -> Failure {
     Failure::other("a raw server has no port")
-}
-
-fn worker_group(via: Via) -> Group {
-    match via {
-        Via::Library | Via::LibraryUnchecked => Group::Library,
-        _ => Group::Posix,
-    }
-}
-
-/// Workers keep their session: those that check nothing are others.
-fn worker_index(via: Via, index: usize) -> usize {
-    if via == Via::LibraryUnchecked { index + MANY } else { index }
 }
 
 /// The part of a rewrite before its sync. Only the workers' own CPU is known.

@@ -1,7 +1,7 @@
 //! What was measured: samples, and their medians.
 
 use crate::accounting::Group;
-use crate::rows::{Row, Via};
+use crate::ways::{Row, Via};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -23,6 +23,8 @@ pub struct Sample {
     pub loopback_bytes: u64,
     /// Bytes that the data servers read from their disks.
     pub disk_read_bytes: u64,
+    /// The longest call of each load generator, if that is measured.
+    pub longest_s: Vec<f64>,
 }
 
 impl Sample {

@@ -59,6 +59,7 @@ impl Worker {
             Order::Read { place, .. }
             | Order::Rewrite { place, .. }
             | Order::Random { place, .. }
+            | Order::Steady { place, .. }
             | Order::MakeDir { place, .. }
             | Order::Create { place, .. }
             | Order::Stat { place, .. }

@@ -7,7 +7,7 @@ mod files;
 mod keys;
 mod layouts;
 
-pub use checks::{Fsck, Scrub, Sim};
+pub use checks::{AcceptLoss, Fsck, Scrub, Sim};
 pub use cluster::{Down, Rebalance, Status, Up};
 pub use daemons::{Daemon, Detach, Meta, MetaCommand, MetaExport, MetaImport, Mount, Umount};
 pub use files::{Cat, Cp, Ls, Mkdir, Rm, Stat};
@@ -15,7 +15,7 @@ pub use keys::{
     Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice, Target, TargetChoice, TargetCreate,
     TargetRemove, Targets,
 };
-pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, Protocol, SetLayout};
+pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, Places, Protocol, SetLayout};
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -74,6 +74,8 @@ pub enum Command {
     Scrub(Scrub),
     /// Check that names, files and objects belong together
     Fsck(Fsck),
+    /// Go on with what is left of files of which the last current copy is lost for good
+    AcceptLoss(AcceptLoss),
     /// Run whole clusters on simulated machines, and make go wrong what can
     Sim(Sim),
     /// Compute how long data lasts, for layouts, codes, protocols and rebuild speeds

@@ -58,6 +58,7 @@ fn run(command: &Command) -> Done {
         Command::Setlayout(set) => layouts::set::set_layout(set),
         Command::Scrub(scrub) => check::scrub::run(scrub),
         Command::Fsck(fsck) => check::fsck::run(fsck),
+        Command::AcceptLoss(accept) => check::accept::run(accept),
         Command::Sim(sim) => sim::run(sim),
         Command::Reliability(asked) => reliability::run(asked),
         Command::Key(key) => keys::run(key),

@@ -3,7 +3,7 @@
 use crate::failure::{Done, Failure};
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{BufRead, IsTerminal, Write as _};
 use weir_types::Timestamp;
 
 /// A number of bytes given on the command line.
@@ -30,6 +30,27 @@ pub fn parse_size(text: &str) -> Result<ByteSize, String> {
     };
     let number: u64 = number.parse().map_err(|_| "not a size: try 64K or 1G".to_owned())?;
     number.checked_mul(factor).map(ByteSize).ok_or_else(|| "too large".to_owned())
+}
+
+/// Asks whether to go on, unless `yes` was said already.
+///
+/// # Errors
+/// The answer is not yes, or there is nobody to be asked.
+pub fn confirmed(question: &str, yes: bool) -> Done {
+    if yes {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::new(question).hint("say --yes if that is meant"));
+    }
+    eprint!("{question} Go on? [y/N] ");
+    let _ = std::io::stderr().flush();
+    let mut answer = String::new();
+    let _ = std::io::stdin().lock().read_line(&mut answer);
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::new("nothing was changed")),
+    }
 }
 
 /// A size as `ls -h` and `df -h` write it: 1.5K, 20M, 3.0G.

@@ -13,7 +13,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use weir_client::{Client, Context, CreateOptions, File};
+use weir_client::{Client, ClientConfig, Context, CreateOptions, File};
 use weir_types::{ErrorKind, FileId, LayoutSpec};
 
 /// A server is missed after 5 s, and whoever wrote to it asks the other one then: 1 s
@@ -96,6 +96,57 @@ fn copies_are_asked_for_and_shown() {
     cluster.weir(&["mkfile", "weir:/bad", "--duplication", "server-async"]).fails(&["--copies"]);
 }
 
+/// CEFT-PVFS: servers 1 and 3 are one group, 2 and 4 the other; 1 and 2 are partners.
+#[test]
+fn of_two_groups_any_one_of_each_pair_may_die() {
+    let place = Place::new();
+    for dead in [["data-1", "data-4"], ["data-3", "data-2"]] {
+        two_groups_without(&place, dead);
+    }
+}
+
+fn two_groups_without(place: &Place, dead: [&str; 2]) {
+    let cluster = place.up(dead[0], &["--targets", "4"]);
+    let bytes = noise(1_000_000, 6);
+    fs::write(place.path("data"), &bytes).unwrap();
+    cluster.weir(&["mkdir", "/d"]).ok();
+    cluster.weir(&["setlayout", "weir:/d", "--copies", "2", "--placement", "groups"]).ok();
+    cluster.weir(&["mkdir", "/d/below"]).ok();
+    let text = cluster.weir(&["setlayout", "weir:/d/below"]).ok();
+    assert!(text.contains("2 copies, server-sync, groups"), "{text}");
+    let mut first_group_leads = Vec::new();
+    for name in ["weir:/d/a", "weir:/d/below/b"] {
+        cluster.weir(&["cp", "data", name]).ok();
+        let layout = cluster.weir(&["layout", "--json", name]).json();
+        assert_eq!(layout[0]["placement"], "groups");
+        let objects = layout[0]["segments"][0]["objects"].as_array().unwrap().clone();
+        let servers = |copy: u64| -> Vec<u64> {
+            let of = objects.iter().filter(|o| o["copy"] == copy);
+            of.map(|o| o["server"].as_u64().unwrap()).collect()
+        };
+        let (primaries, mirrors) = (servers(0), servers(1));
+        assert_eq!(primaries.len(), 2, "{layout}");
+        let partner = |server: &u64| if server % 2 == 1 { server + 1 } else { server - 1 };
+        assert_eq!(mirrors, primaries.iter().map(partner).collect::<Vec<_>>(), "{layout}");
+        first_group_leads.push(primaries.iter().all(|server| server % 2 == 1));
+        assert!(cluster.weir(&["layout", name]).ok().contains("2 copies, server-sync, groups"));
+    }
+    assert_ne!(first_group_leads[0], first_group_leads[1], "the one that was given less");
+    dead.iter().for_each(|daemon| cluster.kill(daemon));
+    for name in ["weir:/d/a", "weir:/d/below/b"] {
+        cluster.weir(&["cp", name, "back"]).ok();
+        assert!(fs::read(place.path("back")).unwrap() == bytes);
+        cluster.weir(&["cp", "data", name]).ok();
+    }
+    cluster.weir(&["up"]).ok();
+    whole(&cluster, "weir:/d/a");
+    whole(&cluster, "weir:/d/below/b");
+    for (flags, why) in [(["--copies", "3"], "2"), (["--layout", "chunked"], "copies")] {
+        let arguments = [&["mkfile", "weir:/bad", "--placement", "groups"][..], &flags].concat();
+        cluster.weir(&arguments).fails(&[why]);
+    }
+}
+
 #[test]
 fn readers_and_writers_go_on_when_one_server_and_then_the_other_is_killed() {
     if !root() {
@@ -110,6 +161,8 @@ fn readers_and_writers_go_on_when_one_server_and_then_the_other_is_killed() {
     for daemon in ["data-1", "data-2"] {
         cluster.kill(daemon);
         go_on(&users);
+        let reader = users[0].report();
+        assert!(reader.longest_ms < 4_000, "{reader:?}");
         cluster.weir(&["cp", "weir:/kept", "back"]).ok();
         assert!(fs::read(place.path("back")).unwrap() == kept);
         cluster.weir(&["up"]).ok();
@@ -153,27 +206,97 @@ fn who_wants_what_has_no_current_copy_is_told_which_targets_are_missing() {
     eventually("it can be read again", || cluster.weir(&["cat", "weir:/data"]).code == Some(0));
 }
 
+#[test]
+fn what_has_lost_all_copies_is_named_and_all_else_of_an_open_file_is_read_and_written() {
+    const UNIT: u64 = 65_536;
+    let place = Place::new();
+    let cluster = place.up("some", &["--targets", "4"]);
+    let config = ClientConfig { request_timeout_ms: 12_000, ..library::config(&cluster) };
+    let client = Client::connect(config.without_cache()).unwrap();
+    let ctx = Context::root();
+    let spec = LayoutSpec { base: Some(0), count: 4, copies: 2, ..LayoutSpec::default() };
+    let options = CreateOptions { layout: Some(spec), ..CreateOptions::default() };
+    let (file, _) = client.create(&ctx, FileId::ROOT, b"four", &options).unwrap();
+    let mut data = noise(4 * UNIT as usize, 9);
+    file.write_at(&ctx, 0, &data).unwrap();
+    file.sync(&ctx).unwrap();
+    // Each column is on a target and the next one: the first is on these two.
+    cluster.kill("data-1");
+    cluster.kill("data-2");
+    let read = |offset: u64, len: u64| {
+        let mut buffer = vec![0; len as usize];
+        file.read_at(&ctx, offset, &mut buffer).map(|_| buffer)
+    };
+    let begin = Instant::now();
+    assert!(read(UNIT, 3 * UNIT).unwrap() == data[UNIT as usize..]);
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    for column in 1..4 {
+        let (at, new) = (column * UNIT + 100, noise(5_000, column));
+        file.write_at(&ctx, at, &new).unwrap();
+        data[at as usize..][..new.len()].copy_from_slice(&new);
+    }
+    let begin = Instant::now();
+    let error = read(0, UNIT).unwrap_err();
+    let words = ["no current copy", "target 1 on server 1", "target 2 on server 2"];
+    assert!(words.iter().all(|word| error.message.contains(word)), "{error}");
+    assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
+    assert!(read(UNIT, 3 * UNIT).unwrap() == data[UNIT as usize..]);
+    cluster.weir(&["up"]).ok();
+    eventually("all of it can be read again", || read(0, 4 * UNIT).is_ok());
+    assert!(read(0, 4 * UNIT).unwrap() == data);
+    file.sync(&ctx).unwrap();
+    file.close(&ctx).unwrap();
+}
+
+#[test]
+fn new_files_are_made_while_a_server_is_away_and_it_gets_them() {
+    let place = Place::new();
+    let cluster = place.up("new", &["--targets", "2"]);
+    let client = client(&cluster, false);
+    let first = two_copies(&client, b"before", &noise(10_000, 7));
+    first.close(&Context::root()).unwrap();
+    cluster.kill("data-1");
+    let offline = || cluster.weir(&["df", "--json"]).json()[0]["state"] == "offline";
+    eventually("it is missed", offline);
+    let bytes = noise(700_000, 8);
+    let file = two_copies(&client, b"meanwhile", &bytes);
+    cluster.weir(&["up"]).ok();
+    whole(&cluster, "weir:/meanwhile");
+    // What the copy there holds, after its header.
+    let copy = fs::read(object_on(&cluster, 1, file.id())).unwrap();
+    assert!(copy[DATA as usize..][..bytes.len()] == bytes);
+    file.close(&Context::root()).unwrap();
+}
+
 /// A file of one column with two copies, the first on target 1.
-fn two_copies(client: &Client, data: &[u8]) -> File {
+fn two_copies(client: &Client, name: &[u8], data: &[u8]) -> File {
     let ctx = Context::root();
     let spec = LayoutSpec { base: Some(0), count: 1, copies: 2, ..LayoutSpec::default() };
     let options = CreateOptions { layout: Some(spec), ..CreateOptions::default() };
-    let (file, _) = client.create(&ctx, FileId::ROOT, b"two", &options).unwrap();
+    let (file, _) = client.create(&ctx, FileId::ROOT, name, &options).unwrap();
     file.write_at(&ctx, 0, data).unwrap();
     file.sync(&ctx).unwrap();
     file
 }
 
-/// Flips a bit in a block of a file's only object on a target (docs/format-store.md).
-fn flip(cluster: &Cluster<'_>, target: u32, file: FileId, block: u64) {
+/// Where the data of an object begins in its file (docs/format-store.md).
+const DATA: u64 = 32 * 4096;
+
+/// A file's only object on a target.
+fn object_on(cluster: &Cluster<'_>, target: u32, file: FileId) -> PathBuf {
     let objects = cluster.dir().join(format!("targets/{target}/objects"));
     let prefix = format!("f{:x}.", file.0);
     let hashes = fs::read_dir(objects).unwrap().map(|hash| hash.unwrap().path());
     let mut files = hashes.flat_map(|hash| fs::read_dir(hash).unwrap().map(|f| f.unwrap().path()));
     let is_its = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(&prefix);
-    let path = files.find(is_its).unwrap();
+    files.find(is_its).unwrap()
+}
+
+/// Flips a bit in a block of it.
+fn flip(cluster: &Cluster<'_>, target: u32, file: FileId, block: u64) {
+    let path = object_on(cluster, target, file);
     let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
-    let (mut byte, at) = ([0], (32 + block) * 4096 + 7);
+    let (mut byte, at) = ([0], DATA + block * 4096 + 7);
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
 }
@@ -185,7 +308,7 @@ fn what_has_rotted_in_one_copy_is_read_from_the_other_and_counted() {
     let client = client(&cluster, false);
     let ctx = Context::root();
     let data = noise(500_000, 4);
-    let file = two_copies(&client, &data);
+    let file = two_copies(&client, b"two", &data);
     let read = |offset: usize, len: usize| {
         let mut buffer = vec![0; len];
         file.read_at(&ctx, offset as u64, &mut buffer).map(|_| buffer)
@@ -215,7 +338,7 @@ fn a_file_with_two_copies_takes_as_many_requests_as_one_with_one() {
     let client = client(&cluster, false);
     let ctx = Context::root();
     let data = noise(500_000, 4);
-    let file = two_copies(&client, &data);
+    let file = two_copies(&client, b"two", &data);
     let requests = |call: &dyn Fn()| {
         let before = counter(&client, "data_requests");
         call();

@@ -13,7 +13,7 @@ use library::client;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -177,7 +177,14 @@ impl<'a> Files<'a> {
         for (name, _) in &all {
             eventually("all copies are the same", || copies_agree(cluster, name));
         }
-        cluster.weir(&["fsck"]).ok();
+        // What was being moved when servers died may be found for a while.
+        eventually("fsck finds nothing", || {
+            let said = cluster.weir(&["fsck"]);
+            if said.code != Some(0) {
+                eprintln!("{}{}", said.out, said.err);
+            }
+            said.code == Some(0)
+        });
     }
 }
 
@@ -320,13 +327,16 @@ impl Drop for Disk {
 }
 
 #[test]
-fn targets_are_evened_out_while_files_are_used() {
+fn targets_are_evened_out_while_files_are_used_and_servers_die() {
     if !root() {
         return;
     }
     let place = Place::new();
     let cluster = place.up("uneven", &["--targets", "3"]);
     cluster.weir(&["down"]).ok();
+    for server in 1..=3 {
+        configure(&cluster, &format!("data-{server}"), "resync_bytes_per_s = 12000000");
+    }
     let disks: Vec<Disk> = (1..=3).map(|target| Disk::of(&cluster, target)).collect();
     cluster.weir(&["up"]).ok();
     let mut files = Files::new(&cluster, false);
@@ -347,6 +357,19 @@ fn targets_are_evened_out_while_files_are_used() {
         used.clone().max().unwrap() - used.min().unwrap()
     };
     assert!(uneven() > 15, "{}", uneven());
+    // Whoever has to do with it dies in the middle.
+    cluster.weir(&["rebalance", "--within", "4"]).ok();
+    eventually("copies move", || filling(&cluster) > 0);
+    cluster.kill("meta");
+    cluster.weir(&["up"]).ok();
+    files.go_on();
+    for server in ["data-1", "data-3"] {
+        cluster.weir(&["rebalance", "--within", "4"]).ok();
+        eventually("copies move", || filling(&cluster) > 0);
+        cluster.kill(server);
+        cluster.weir(&["up"]).ok();
+        files.go_on();
+    }
     // Once more if the last heartbeats did not tell of all yet.
     eventually("they are even", || {
         cluster.weir(&["rebalance", "--within", "4", "--wait"]).ok();
@@ -370,5 +393,94 @@ fn more_and_fewer_copies_of_files_in_use() {
         eventually("there are as many", || files.are_whole(|_| copies));
         files.go_on();
     }
+    files.end();
+}
+
+/// A data server of another machine, with target 10, which `weir up` knows nothing of.
+struct Added<'a> {
+    cluster: &'a Cluster<'a>,
+    process: Option<Child>,
+}
+
+impl<'a> Added<'a> {
+    fn new(cluster: &'a Cluster<'a>) -> Self {
+        let new = ["key", "server", "--server", "10", "--targets", "10", "-o", "node"];
+        let said = cluster.weir(&[&new[..], &["--listen", "127.0.0.1:0"]].concat()).ok();
+        let line = said.lines().find(|line| line.contains("weir target create")).unwrap();
+        let mut create: Vec<String> = line.split_whitespace().skip(1).map(str::to_owned).collect();
+        // Among the others, where its objects are looked for.
+        let dir = cluster.dir().join("targets/10").display().to_string();
+        *create.iter_mut().find(|word| *word == "target-10").unwrap() = dir.clone();
+        cluster.place.weir(&create).ok();
+        let config = cluster.place.path("node/data-10.toml");
+        let text = fs::read_to_string(&config).unwrap();
+        assert!(text.contains("\"target-10\""), "{text}");
+        fs::write(&config, text.replace("\"target-10\"", &format!("{dir:?}"))).unwrap();
+        let mut added = Self { cluster, process: None };
+        added.start();
+        added
+    }
+
+    fn start(&mut self) {
+        let mut server = self.cluster.place.command(&["data", "--config", "data-10.toml"]);
+        server.current_dir(self.cluster.place.path("node")).stderr(Stdio::null());
+        self.process = Some(server.spawn().unwrap());
+    }
+
+    /// SIGKILL.
+    fn kill(&mut self) {
+        let Some(mut process) = self.process.take() else { return };
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+}
+
+impl Drop for Added<'_> {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[test]
+fn a_server_is_replaced_by_another_though_all_of_them_die_meanwhile() {
+    let place = Place::new();
+    let cluster = place.up("replaced", &["--targets", "3"]);
+    cluster.weir(&["down"]).ok();
+    for server in 1..=3 {
+        configure(&cluster, &format!("data-{server}"), "resync_bytes_per_s = 500000");
+    }
+    cluster.weir(&["up"]).ok();
+    let files = Files::new(&cluster, true);
+    let single = |name: &str| if name.ends_with(['1', '3', '5']) { 1 } else { 2 };
+    let mut added = Added::new(&cluster);
+    let is_there = |target: u64| {
+        let views = cluster.weir(&["targets", "--json"]).json();
+        let mut views = views.as_array().unwrap().iter();
+        views.any(|view| view["target"] == target && view["state"] == "online")
+    };
+    eventually("it has joined", || is_there(10));
+    cluster.weir(&["target", "drain", "2"]).ok();
+    let mut kill = |daemon: &str| {
+        eventually("copies are made", || filling(&cluster) > 0);
+        match daemon {
+            "data-10" => {
+                added.kill();
+                added.start();
+            }
+            daemon => cluster.kill(daemon),
+        }
+        cluster.weir(&["up"]).ok();
+        eventually("it is back", || is_there(10));
+    };
+    // Who decides, who gives, who gets.
+    ["meta", "data-2", "data-10"].iter().for_each(|daemon| kill(daemon));
+    files.go_on();
+    eventually("nothing is there", || files.objects().iter().all(|o| o.target != 2));
+    eventually("all is whole", || files.are_whole(single));
+    assert!(files.objects().iter().any(|o| o.target == 10), "the new one has got something");
+    cluster.weir(&["target", "remove", "2"]).ok();
+    cluster.kill("data-2");
+    forget(&cluster, 2);
+    files.go_on();
     files.end();
 }

@@ -38,10 +38,16 @@ fn up<'a>(place: &'a Place, name: &str) -> Cluster<'a> {
 
 fn all_online(cluster: &Cluster<'_>) {
     eventually("all targets are online", || {
-        let status = cluster.weir(&["status", "--json"]).json();
+        let status = status(cluster, &["status", "--json"]);
         let targets = status["targets"].as_array().unwrap();
         targets.iter().all(|target| target["state"] == "online")
     });
+}
+
+/// What a command says, whether all is well or not.
+fn status(cluster: &Cluster<'_>, arguments: &[&str]) -> Value {
+    let said = cluster.weir(arguments);
+    serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {} {}", said.out, said.err))
 }
 
 /// A file of one column with two copies, the first on target 1.
@@ -128,8 +134,7 @@ fn read(file: &File, offset: u64, len: usize) -> weir_types::Result<Vec<u8>> {
 
 /// The sum of a counter over both data servers.
 fn counter(cluster: &Cluster<'_>, name: &str) -> u64 {
-    let status = cluster.weir(&["status", "--json", "--counters"]).json();
-    let text = status.to_string();
+    let text = status(cluster, &["status", "--json", "--counters"]).to_string();
     let marked = format!("\"{name}\":");
     let after = text.match_indices(&marked).map(|(at, _)| &text[at + marked.len()..]);
     after.map(|rest| rest.split([',', '}']).next().unwrap().parse::<u64>().unwrap()).sum()
@@ -150,6 +155,8 @@ fn whoever_reads_gets_the_bytes_of_the_other_copy_and_has_this_one_repaired() {
     is_sound(&cluster, &file, &data);
     assert_eq!(counter(&cluster, "rot.found"), 4);
     assert_eq!(counter(&cluster, "rot.repaired"), 4);
+    let said = cluster.weir(&["status"]).ok();
+    assert!(said.contains("Rot: 4 blocks found, 4 repaired from other copies"), "{said}");
     assert_eq!(counter(&cluster, "rot.unrepairable"), 0);
     // A part of a block, which the server verifies itself.
     flip(&cluster, 1, &file, DATA + 30 * BLOCK);
@@ -202,24 +209,121 @@ fn a_scrub_repairs_what_nobody_reads_in_either_copy() {
     file.close(&Context::root()).unwrap();
 }
 
+/// Stops the server of a target, has something done to its disk, and starts it again.
+fn while_away(cluster: &Cluster<'_>, target: u32, work: impl FnOnce()) {
+    cluster.kill(&format!("data-{target}"));
+    work();
+    cluster.weir(&["up"]).ok();
+    all_online(cluster);
+}
+
 #[test]
-fn an_object_with_a_damaged_header_is_made_anew_from_the_other_copy() {
+fn an_object_with_a_damaged_header_is_made_good_in_either_copy() {
     let place = Place::new();
     let cluster = up(&place, "header");
     let client = client(&cluster, false);
-    let data = noise(2_500_000, 4);
+    let ctx = Context::root();
+    let mut data = noise(2_500_000, 4);
     let file = put(&cluster, &client, "data", &data);
-    flip(&cluster, 2, &file, HEADER);
-    let (code, found) = scrub(&cluster);
     let header = |target: u64, became: &str| (target, json!("header"), json!([]), json!(became));
-    assert_eq!((code, findings(&found)), (0, vec![header(2, "under-way")]), "{found:#}");
+    // While it is open its server knows what it was.
+    for target in [1, 2] {
+        flip(&cluster, target, &file, HEADER);
+        let (code, found) = scrub(&cluster);
+        let done = header(target.into(), "done");
+        assert_eq!((code, findings(&found)), (0, vec![done]), "{found:#}");
+        is_sound(&cluster, &file, &data);
+    }
+    // Else the copy that does not order is made anew,
+    while_away(&cluster, 2, || flip(&cluster, 2, &file, HEADER));
     is_sound(&cluster, &file, &data);
-    // The one that orders changes stays as it is, and nobody gets anything wrong.
-    flip(&cluster, 1, &file, HEADER);
-    let (code, found) = scrub(&cluster);
-    assert_eq!((code, findings(&found)), (1, vec![header(1, "failed")]), "{found:#}");
+    // and the one that orders gets its fence from the other one.
+    while_away(&cluster, 1, || flip(&cluster, 1, &file, HEADER));
+    is_sound(&cluster, &file, &data);
+    // Whoever writes or reads finds it so too.
+    while_away(&cluster, 1, || flip(&cluster, 1, &file, HEADER));
+    file.write_at(&ctx, 1000, &[7; 100]).unwrap();
+    data[1000..1100].fill(7);
+    is_sound(&cluster, &file, &data);
+    while_away(&cluster, 1, || flip(&cluster, 1, &file, HEADER));
     is_as_written(&file, &data);
+    is_sound(&cluster, &file, &data);
+    assert_eq!(counter(&cluster, "rot.unrepairable"), 0);
+    file.close(&ctx).unwrap();
+}
+
+#[test]
+fn what_cannot_be_repaired_now_is_repaired_later() {
+    let place = Place::new();
+    let cluster = up(&place, "later");
+    let client = client(&cluster, false);
+    let data = noise(200_000, 4);
+    let file = put(&cluster, &client, "data", &data);
+    cluster.kill("data-2");
+    flip(&cluster, 1, &file, DATA + 5 * BLOCK);
+    let said = cluster.weir(&["scrub", "--json", "1"]);
+    assert!(said.out.contains("\"failed\""), "{}", said.out);
+    cluster.weir(&["up"]).ok();
+    eventually("it is repaired, though nobody looks", || are_equal(&cluster, &file));
+    assert_eq!(counter(&cluster, "rot.repaired"), 1);
+    is_sound(&cluster, &file, &data);
     file.close(&Context::root()).unwrap();
+}
+
+#[test]
+fn rot_within_what_the_other_copy_lacks_costs_no_more_than_those_blocks() {
+    let place = Place::new();
+    let cluster = up(&place, "gap");
+    let client = client(&cluster, false);
+    let ctx = Context::root();
+    let mut data = noise(3_000_000, 4);
+    let file = put(&cluster, &client, "data", &data);
+    while_away(&cluster, 2, || {
+        // Two blocks of different parts are changed, and rot; and so does one beside each,
+        // of which the other copy has what it was.
+        for block in [5u64, 300] {
+            let at = (block * BLOCK) as usize;
+            file.write_at(&ctx, at as u64, &[7; 4096]).unwrap();
+            data[at..at + 4096].fill(7);
+        }
+        for block in [5, 7, 300, 302] {
+            flip(&cluster, 1, &file, DATA + block * BLOCK + 99);
+        }
+    });
+    // So the other target is not held up by them, and the copy there serves the rest.
+    let rest = |file: &File| {
+        for (from, to) in [(0, 5), (6, 300), (301, 732)] {
+            let (start, len) = (from * BLOCK, ((to - from) * BLOCK) as usize);
+            let found = read(file, start, len).unwrap();
+            assert!(found == data[start as usize..][..len], "blocks {from} to {to}");
+        }
+    };
+    rest(&file);
+    let block = |target: u64, n: u64| {
+        let bytes = json!([[n * BLOCK, (n + 1) * BLOCK - 1]]);
+        (target, json!("block"), bytes, json!("failed"))
+    };
+    // What the other copy has of before is known to be right by its checksum.
+    eventually("two are repaired", || counter(&cluster, "rot.repaired") == 2);
+    let mut left = vec![block(1, 5), block(1, 300)];
+    left.sort_by_key(|found| format!("{found:?}"));
+    eventually("two are left", || findings(&scrub(&cluster).1) == left);
+    // Beside them the other copy serves, and helps, as ever.
+    for block in [20, 310] {
+        flip(&cluster, 1, &file, DATA + block * BLOCK + 99);
+    }
+    rest(&file);
+    eventually("these are repaired", || findings(&scrub(&cluster).1) == left);
+    assert_eq!(counter(&cluster, "rot.repaired"), 4);
+    // A part of such a block cannot be written, all of it can.
+    let error = file.write_at(&ctx, 5 * BLOCK + 10, &[1; 10]).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
+    for block in [5u64, 300] {
+        let at = (block * BLOCK) as usize;
+        file.write_at(&ctx, at as u64, &data[at..at + 4096]).unwrap();
+    }
+    is_sound(&cluster, &file, &data);
+    file.close(&ctx).unwrap();
 }
 
 #[test]
@@ -297,6 +401,8 @@ fn a_target_that_has_lost_its_gap_log_is_brought_up_to_date_anew() {
         fs::remove_file(&log).unwrap();
         fs::remove_file(object_file(&cluster, target, &files[3]).unwrap()).unwrap();
         cluster.weir(&["up"]).ok();
+        // Of two that do not know what they have none would have it.
+        all_online(&cluster);
         for file in &files {
             is_as_written(file, &data);
         }

@@ -15,15 +15,19 @@ use weir_types::{
 };
 use weir_wire::capability::{ANY_FILE, Rights, SignedCapability};
 use weir_wire::data::{
-    Access, AdminAccess, ListObjectsRequest, ObjectPage, ObjectStat, RemoveObjectsRequest,
-    ScrubCursor, ScrubPage, ScrubRequest, StatObjectRequest,
+    AcceptLossRequest, Access, AdminAccess, LackingPage, ListLackingRequest, ListObjectsRequest,
+    ObjectPage, ObjectStat, RemoveObjectsRequest, ScrubCursor, ScrubPage, ScrubRequest,
+    StatObjectRequest,
 };
 use weir_wire::meta::{
     AdminCapabilityRequest, ClientInfo, CommitSizeRequest, CountOpensRequest, ExportMetaRequest,
     ExportPlace, ExportRecord, GetLayoutRequest, ListClientsRequest, RebalanceRequest,
     SetClientRequest, VerifiedMeta, VerifyMetaRequest,
 };
-use weir_wire::targets::{ListTargetsRequest, RemoveTargetRequest, SetTargetRequest, TargetView};
+use weir_wire::targets::{
+    AcceptLossesRequest, ListTargetsRequest, LostColumn, RemoveTargetRequest, SetTargetRequest,
+    TargetView,
+};
 use weir_wire::{Header, Request};
 
 /// No record of the metadata is longer.
@@ -163,6 +167,38 @@ impl Administrator {
         }
     }
 
+    /// What a target does not serve of its copies, from an object on.
+    pub fn list_lacking(
+        &self,
+        target: TargetId,
+        from: ObjectId,
+        max_objects: u32,
+    ) -> Result<LackingPage> {
+        self.ask(target, |access| ListLackingRequest { access, from, max_objects })
+    }
+
+    /// Has a target serve what its copy of an object has in a range, though another
+    /// copy, that is lost for good, had something else.
+    pub fn accept_loss(&self, target: TargetId, object: ObjectId, bytes: (u64, u64)) -> Result<()> {
+        let (start, end) = bytes;
+        self.ask(target, |access| AcceptLossRequest { access, object, start, end })
+    }
+
+    /// Gives columns of a file of which no copy is left new, empty ones. Whoever keeps
+    /// anything of the file looks again.
+    pub fn accept_losses(&self, file: FileId) -> Result<Vec<LostColumn>> {
+        let (mut all, mut from) = (Vec::new(), 0);
+        loop {
+            let request = AcceptLossesRequest { file, from, accept: true };
+            let page = self.inner.session.call(&Context::root(), &request)?;
+            all.extend(page.columns);
+            match page.next {
+                Some(next) => from = next,
+                None => return Ok(all),
+            }
+        }
+    }
+
     /// Lets the metadata server move copies until all targets use about the same share
     /// of their space. It goes on in the background.
     pub fn rebalance(&self, within_percent: u8, stop: bool) -> Result<()> {
@@ -178,6 +214,16 @@ impl Administrator {
         let request = GetLayoutRequest { file, offset, rights: Rights::NONE };
         let page = self.inner.session.call(&Context::root(), &request)?;
         Ok(page.layout.segments.into_iter().next().filter(|segment| segment.start <= offset))
+    }
+
+    /// Segments of a file from one that holds a byte on, and whether there are more.
+    ///
+    /// # Errors
+    /// `Stale` if the file does not exist any more.
+    pub fn segments_from(&self, file: FileId, offset: u64) -> Result<(Vec<Segment>, bool)> {
+        let request = GetLayoutRequest { file, offset, rights: Rights::NONE };
+        let page = self.inner.session.call(&Context::root(), &request)?;
+        Ok((page.layout.segments, page.more_segments))
     }
 
     /// Makes a file at least so long, unless it was truncated since it had this

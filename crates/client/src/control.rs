@@ -136,7 +136,7 @@ impl Parts for ControlParts<'_> {
     fn send(&mut self, part: usize, _locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()> {
         let (place, control) = self.list[part];
         let access = self.call.file.access(&place, control.needed())?;
-        self.sent[part] = Sent::of(&access, &self.call.inner.servers);
+        self.sent[part] = Sent::of(&access, false, &self.call.inner.servers);
         match control {
             Control::Sync => ask(conn, &SyncRequest { access }, wait),
             Control::Truncate { len, generation } => {

@@ -114,7 +114,7 @@ impl Parts for CopyParts<'_> {
         self.choose_source(part);
         let CopyPart { from, to, pieces, .. } = &self.list[part];
         let access = self.to.file.access(to, Rights::WRITE)?;
-        self.sent[part] = Sent::of(&access, &self.to.inner.servers);
+        self.sent[part] = Sent::of(&access, false, &self.to.inner.servers);
         let request = CopyRequest {
             access,
             source: self.from.file.access(from, Rights::READ)?,

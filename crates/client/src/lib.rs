@@ -41,6 +41,7 @@ mod servers;
 mod session;
 mod slots;
 mod space;
+mod stage;
 mod unsynced;
 mod write;
 mod writer;

@@ -84,7 +84,11 @@ impl Parts for ReadParts<'_> {
         let request = ReadRequest {
             access: self.call.file.access(&self.plan.parts[part].place, Rights::READ)?,
             stripe: chunk.stripe,
-            flags: ReadFlags { locked, unchecked: !self.call.inner.config.verify && !locked },
+            flags: ReadFlags {
+                locked,
+                unchecked: !self.call.inner.config.verify && !locked,
+                as_is: false,
+            },
             regions: chunk.regions.clone(),
         };
         conn.request_id = conn.conn.next_request_id();

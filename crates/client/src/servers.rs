@@ -152,7 +152,6 @@ struct Known {
 struct Target {
     server: ServerId,
     state: TargetState,
-    since: Epoch,
 }
 
 /// All data servers.
@@ -166,6 +165,8 @@ pub(crate) struct Servers {
     run: u64,
     /// It uses files with several copies.
     chooses: AtomicBool,
+    /// Of bytes that are left with copies.
+    tickets_used: AtomicU64,
 }
 
 impl Servers {
@@ -184,6 +185,7 @@ impl Servers {
             tickets: Mutex::default(),
             run: u64::from_le_bytes(random_bytes()?),
             chooses: AtomicBool::new(false),
+            tickets_used: AtomicU64::new(0),
         })
     }
 
@@ -199,8 +201,9 @@ impl Servers {
         }
         let taken = self.take_known(session, target, wait);
         if taken.as_ref().is_err_and(|e| e.kind != ErrorKind::TooManyOpen)
-            // The map may be out of reach just now: the error at hand says more.
-            && let Err(e) = self.refresh_map(session, false, self.within(wait))
+            // The map may be out of reach just now: the error at hand says more. Often
+            // nothing is left of the wait, which says nothing of the metadata server.
+            && let Err(e) = self.refresh_map(session, false, MAP_WAIT_MS)
         {
             tracing::debug!("cluster map not refreshed: {e}");
         }
@@ -315,11 +318,18 @@ impl Servers {
         self.known.read().map.as_ref().map_or(Epoch(0), |map| map.epoch)
     }
 
-    /// Since when a target is online, if it is, by the map as last seen.
-    pub(crate) fn online_since(&self, target: TargetId) -> Option<Epoch> {
+    /// When a target was online, by the map as last seen.
+    pub(crate) fn online(&self, target: TargetId) -> Vec<(Epoch, Option<Epoch>)> {
         let known = self.known.read();
-        let target = known.targets.get(&target).filter(|t| t.state.is_online());
-        target.map(|target| target.since)
+        let entry = known.map.as_ref().and_then(|map| map.target(target));
+        entry.map_or(Vec::new(), |entry| entry.online().collect())
+    }
+
+    /// The epoch since which a target is known to have kept what it confirmed, by the map
+    /// as last seen.
+    pub(crate) fn anew(&self, target: TargetId) -> Option<Epoch> {
+        let known = self.known.read();
+        known.map.as_ref().and_then(|map| map.target(target)).map(|entry| entry.anew)
     }
 
     /// The copy of a column to ask next.
@@ -334,6 +344,17 @@ impl Servers {
         let chosen = next_copy(purpose, segment, column, tried, |target| known.of(target));
         self.chooses.store(true, Relaxed);
         chosen
+    }
+
+    /// Whether a target is online, and its server has answered of late.
+    pub(crate) fn is_ready(&self, target: TargetId) -> bool {
+        let known = self.known.read().of(target);
+        known.is_some_and(|known| known.state.is_online() && !known.doubtful)
+    }
+
+    /// A number that this client has not used.
+    pub(crate) fn next_ticket(&self) -> u64 {
+        self.tickets_used.fetch_add(1, Relaxed)
     }
 
     /// Why no copy of an object's column can be used.
@@ -433,7 +454,7 @@ fn is_there(path: &str) -> bool {
 
 impl Known {
     fn of(&self, target: TargetId) -> Option<copies::Known> {
-        let Target { server, state, .. } = *self.targets.get(&target)?;
+        let Target { server, state } = *self.targets.get(&target)?;
         let silent = || self.pools.get(&server).is_some_and(|pool| pool.is_doubtful());
         let doubtful = state == TargetState::Suspect || silent();
         Some(copies::Known { state, doubtful })
@@ -453,7 +474,7 @@ impl Known {
             return;
         }
         let target = |(s, t): (&ServerEntry, &TargetEntry)| {
-            (t.target, Target { server: s.server, state: t.state, since: t.since })
+            (t.target, Target { server: s.server, state: t.state })
         };
         self.targets = map.targets().map(target).collect();
         let (mut pools, attempts) = (BTreeMap::new(), &mut self.attempts);

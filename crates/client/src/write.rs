@@ -9,6 +9,7 @@ use crate::core::transfer::Transfer;
 use crate::counters::add;
 use crate::drive::{Call, Parts, Until, drive, now_ms};
 use crate::servers::{DataConn, Servers};
+use crate::stage::{gather_answers, leave};
 use std::io::IoSlice;
 use std::ops::Range;
 use weir_host::plant::{Bug, planted};
@@ -49,6 +50,8 @@ pub(crate) struct WriteOp {
     taken: Vec<Option<Taken>>,
     /// Which copies each part was for when it was sent last.
     sent: Vec<Sent>,
+    /// Connections on which bytes of each part were left with copies.
+    left: Vec<Vec<DataConn>>,
     /// How often the leases had been lost when it was written.
     losses: u64,
     /// What it was written under.
@@ -63,12 +66,16 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// What a request is about to show.
-    pub(crate) fn of(access: &Access, servers: &Servers) -> Self {
+    /// What a request is about to show. `later`: the others get it when it has been
+    /// confirmed, if they do.
+    pub(crate) fn of(access: &Access, later: bool, servers: &Servers) -> Self {
         let copies = match &access.copies[..] {
             [] => vec![access.target],
+            _ if later => vec![access.target],
             copies => {
-                let targets = copies.iter().map(|copy| copy.target);
+                // One that is being made may lack anything.
+                let whole = copies.iter().filter(|copy| !copy.filling);
+                let targets = whole.map(|copy| copy.target);
                 targets.filter(|target| *target != TargetId::NONE).collect()
             }
         };
@@ -88,6 +95,7 @@ struct WriteParts<'a> {
     conns: &'a mut Vec<Option<DataConn>>,
     taken: &'a mut Vec<Option<Taken>>,
     sent: &'a mut Vec<Sent>,
+    left: &'a mut Vec<Vec<DataConn>>,
     data: &'a [u8],
     losses: u64,
     generation: Generation,
@@ -112,6 +120,7 @@ impl WriteOp {
             conns: plan.parts.iter().map(|_| None).collect(),
             taken: vec![None; plan.parts.len()],
             sent: vec![Sent::default(); plan.parts.len()],
+            left: Vec::new(),
             plan,
             losses,
             generation: call.file.generation(),
@@ -153,6 +162,7 @@ impl WriteOp {
             conns: &mut self.conns,
             taken: &mut self.taken,
             sent: &mut self.sent,
+            left: &mut self.left,
             data,
             losses: self.losses,
             generation: self.generation,
@@ -198,13 +208,28 @@ impl Parts for WriteParts<'_> {
             checksums(bytes_of(source, run), run, &mut checks);
         }
         let access = self.call.file.access(&self.plan.parts[part].place, Rights::WRITE)?;
-        self.sent[part] = Sent::of(&access, &self.call.inner.servers);
-        let later = !access.copies.is_empty() && self.call.file.hands_on_later();
+        let protocol = self.call.file.protocol();
+        let several = !access.copies.is_empty();
+        // What failed is sent again to the one that orders, and that one sees to the others.
+        let first = self.sent[part].copies.is_empty();
+        let later = several && protocol.is_later();
+        self.sent[part] = Sent::of(&access, later, &self.call.inner.servers);
+        let staged = match several && first && protocol.is_by_client() && bytes > 0 {
+            true => {
+                self.left.resize_with(self.plan.parts.len(), Vec::new);
+                leave(self.call, &access, chunk, (&checks, &slices), &mut self.left[part])
+            }
+            false => {
+                self.left.get_mut(part).into_iter().for_each(Vec::clear);
+                None
+            }
+        };
         let request = WriteRequest {
             access,
             stripe: chunk.stripe,
             flags: WriteFlags { later, ..WriteFlags::default() },
             regions: chunk.regions.clone(),
+            staged,
         };
         let mut header = Header::request(WriteRequest::OP, conn.conn.next_request_id());
         header.job = self.call.ctx.job;
@@ -220,6 +245,9 @@ impl Parts for WriteParts<'_> {
             return Ok(());
         }
         reply.map_err(|e| self.plan.locate_damage(part, e))?;
+        if let Some(left) = self.left.get_mut(part) {
+            gather_answers(self.call, std::mem::take(left));
+        }
         self.taken[part] = Some(self.sent[part].taken_by(conn.instance));
         Ok(())
     }

@@ -68,8 +68,8 @@ impl Drop for Sequence {
 #[derive(Debug, Default)]
 struct State {
     newest: u64,
-    /// Changes being carried out, by target and attempt; as many as disk
-    /// threads at the most.
+    /// Changes being carried out, by target and attempt; as many as threads that
+    /// change something at the most.
     running: BTreeMap<(TargetId, u64), u32>,
 }
 
@@ -115,8 +115,8 @@ pub(crate) struct Sender {
 
 impl Sender {
     /// Does a change when it is its turn, which is when those that are being
-    /// carried out for older attempts have ended: they wait for nothing but the
-    /// disk.
+    /// carried out for older attempts have ended: they wait for the disk, and for other
+    /// copies until these are known to be away.
     ///
     /// Errors: `Unreachable` if it comes too late; those of the change.
     pub(crate) fn in_turn<T>(

@@ -29,6 +29,8 @@ counters! {
     list_objects = "op.list_objects";
     scrub = "op.scrub";
     remove_objects = "op.remove_objects";
+    list_lacking = "op.list_lacking";
+    accept_loss = "op.accept_loss";
     punch = "op.punch";
     allocate = "op.allocate";
     seek = "op.seek";
@@ -41,10 +43,23 @@ counters! {
     read_bytes = "bytes.read";
     /// Bytes of payloads that were stored.
     written_bytes = "bytes.written";
+    /// Bytes of payloads that clients have left for a write to come.
+    staged_bytes = "bytes.staged";
+    /// Such payloads for which there was no room.
+    staged_refused = "staged.refused";
+    /// Writes handed on without their bytes to who did not have them, and again with them.
+    staged_in_vain = "staged.in_vain";
     /// Bytes that copies have written.
     copied_bytes = "bytes.copied";
     /// Bytes that were brought to copies that lacked them.
     resynced_bytes = "bytes.resynced";
+    /// How long that has paused for a rate that is set, or for clients.
+    resync_paused_ms = "resync.paused_ms";
+    /// Requests that came from clients, or from servers that ordered them, and of which
+    /// others are spared.
+    asked_begun = "asked.begun";
+    /// Those of them that have ended.
+    asked_ended = "asked.ended";
     /// Bytes of those that came from other servers.
     pulled_bytes = "bytes.pulled";
     /// Reads answered from the page cache, without a thread hop.
@@ -102,6 +117,16 @@ pub(crate) fn add(counter: &AtomicU64, n: u64) {
 }
 
 impl Counters {
+    /// How often clients have asked for something.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked_begun.load(Relaxed)
+    }
+
+    /// Whether something that clients have asked for is under way.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked_begun.load(Relaxed) > self.asked_ended.load(Relaxed)
+    }
+
     pub(crate) fn count_op(&self, op: Op) {
         let counter = match op {
             Op::Read => &self.read,
@@ -112,6 +137,8 @@ impl Counters {
             Op::ListObjects => &self.list_objects,
             Op::Scrub => &self.scrub,
             Op::RemoveObjects => &self.remove_objects,
+            Op::ListLacking => &self.list_lacking,
+            Op::AcceptLoss => &self.accept_loss,
             Op::Punch => &self.punch,
             Op::Allocate => &self.allocate,
             Op::Seek => &self.seek,

@@ -195,6 +195,10 @@ pub(crate) fn read_cached(
 /// Under an older map it may seem void.
 fn check_epoch(shared: &Shared, work: &Work) -> Result<()> {
     match work {
+        // From who ordered when that was so.
+        Work::NoteGap { epoch, filled: true, .. } if *epoch != shared.copies.standings.acting() => {
+            Err(Error::new(ErrorKind::Busy, "it acts under another map than who says so"))
+        }
         Work::NoteGap { epoch, .. } if *epoch > shared.copies.standings.acting() => {
             Err(Error::new(ErrorKind::Busy, "its map is older than the one of who has noted it"))
         }
@@ -214,19 +218,26 @@ fn check_generation(object: &Object, generation: Generation) -> Result<()> {
 /// Whether this copy has what was read. After the read: who changes something here
 /// or elsewhere has noted the gap by then, or waits for nobody who reads.
 fn check_gaps(store: &Target, work: &ReadWork) -> Result<()> {
-    if !work.of_copies {
-        return Ok(());
-    }
     let start = work.pieces.iter().map(|piece| piece.0).min().unwrap_or_default();
     let end = work.pieces.iter().map(|piece| piece.0 + piece.1).max().unwrap_or_default();
-    check_gap(store, work.object, start..end)
+    match work.of_copies {
+        true => check_gap(store, work.object, start..end),
+        false if work.as_is => Ok(()),
+        // The others have gone since, and it is lost.
+        false if store.gaps().lacks(work.object, ELSEWHERE, &(start..end)) => Err(lacks(store)),
+        false => Ok(()),
+    }
 }
 
 fn check_gap(store: &Target, object: ObjectId, range: Range<u64>) -> Result<()> {
     match store.gaps().lacks(object, store.id(), &range) {
-        true => Err(not_current(store.id(), "it does not have the last changes of these bytes")),
+        true => Err(lacks(store)),
         false => Ok(()),
     }
+}
+
+fn lacks(store: &Target) -> Error {
+    not_current(store.id(), "it does not have the last changes of these bytes")
 }
 
 fn finish_read(work: &ReadWork, data: &mut Data, bytes: usize, object_len: u64) -> Outcome {
@@ -300,6 +311,10 @@ pub(crate) fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Out
             let object_len = object.map_or(Ok(0), |object| object.align(len, generation))?;
             Ok(Outcome::Reshaped { object_len })
         }
+        Work::NoteGap { object, bytes, filled: true, .. } => {
+            store.gaps().clear(object, ELSEWHERE, &(bytes.0..bytes.1))?;
+            Ok(Outcome::Noted)
+        }
         Work::NoteGap { object, behind, copy, bytes, told, .. } => {
             let (gaps, bytes) = (store.gaps(), bytes.0..bytes.1);
             // It could not fill that.
@@ -307,10 +322,30 @@ pub(crate) fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Out
                 return Err(not_current(store.id(), "it lacks that itself"));
             }
             match behind == store.id() {
-                true => gaps.note(object, ELSEWHERE, copy, &bytes)?,
+                true => {
+                    if !gaps.is_noted(object, ELSEWHERE, &bytes) {
+                        gaps.note(object, ELSEWHERE, copy, &bytes)?;
+                    }
+                    // Whether it had what others have is not in doubt any more.
+                    gaps.clear(object, behind, &bytes)?;
+                }
+                // It would be noted as whole parts, and brought over again.
+                false if told && gaps.is_told(object, behind, &bytes) => {}
                 false if told => gaps.note_told(object, behind, copy, &bytes)?,
                 false => gaps.note(object, behind, copy, &bytes)?,
             }
+            Ok(Outcome::Noted)
+        }
+        Work::ListLacking { from, max } => Ok(Outcome::Lacking(inspect::lacking(store, from, max))),
+        Work::AcceptLoss { object, bytes } => {
+            store.gaps().accept(object, &(bytes.0..bytes.1))?;
+            tracing::warn!(
+                "{}: an administrator has accepted that bytes {} to {} of object {object}, as \
+                 another copy had them, are lost: what is here is served",
+                store.name(),
+                bytes.0,
+                bytes.1
+            );
             Ok(Outcome::Noted)
         }
         Work::Stat { object: id, of_copies } => {

@@ -1,11 +1,15 @@
 //! What administrators ask of a target's store, in the words of the protocol.
 
 use crate::copies::repair::MAX_REASON;
-use weir_store::{Damage as StoreDamage, ScrubCursor as StoreCursor, Target};
-use weir_types::limits::{MAX_BODY_BYTES, MAX_OBJECT_PAGE, MAX_SCRUB_BYTES};
+use weir_store::{Damage as StoreDamage, ELSEWHERE, Gap, RangeSet};
+use weir_store::{ScrubCursor as StoreCursor, Target};
+use weir_types::limits::{
+    MAX_BODY_BYTES, MAX_LACKING_OBJECTS, MAX_LACKING_RANGES, MAX_OBJECT_PAGE, MAX_SCRUB_BYTES,
+};
 use weir_types::{ObjectId, Result};
 use weir_wire::data::{
-    Damage, Mended, ObjectEntry, ObjectPage, ScrubCursor, ScrubFinding, ScrubPage,
+    Damage, Lacking, LackingPage, Mended, ObjectEntry, ObjectPage, ScrubCursor, ScrubFinding,
+    ScrubPage,
 };
 
 const _: () = {
@@ -13,6 +17,7 @@ const _: () = {
     // 300 for a finding and why it was not repaired, of which there is at most one for each 4 KiB that is
     // verified (and one run more than was asked for).
     assert!(MAX_OBJECT_PAGE * 23 < MAX_BODY_BYTES / 2);
+    assert!(MAX_LACKING_OBJECTS * (32 + MAX_LACKING_RANGES * 16) < MAX_BODY_BYTES / 2);
     assert!((MAX_SCRUB_BYTES as usize + (4 << 20)) / 4096 * (300 + MAX_REASON) < MAX_BODY_BYTES);
     assert!(weir_store::HASH_DIRECTORIES <= 1 << 16);
 };
@@ -23,6 +28,34 @@ pub(crate) fn list(store: &Target, after: Option<ObjectId>, max: usize) -> Resul
     let entry = |(object, len)| ObjectEntry { object, len };
     let objects = listing.objects.into_iter().map(entry).collect();
     Ok(ObjectPage { objects, strays: listing.strays, next: listing.next })
+}
+
+/// What copies do not serve because another has other bytes.
+pub(crate) fn lacking(store: &Target, from: ObjectId, max: usize) -> LackingPage {
+    let mut page = LackingPage { objects: Vec::new(), next: None };
+    let mut gap = match store.gaps().of(from, ELSEWHERE) {
+        Some(bytes) => Some(Gap { object: from, copy: from.copy, bytes }),
+        None => store.gaps().next(ELSEWHERE, Some(from)),
+    };
+    while let Some(Gap { object, bytes, .. }) = gap {
+        if page.objects.len() == max {
+            page.next = Some(object);
+            break;
+        }
+        page.objects.push(Lacking { object, ranges: ranges(&bytes) });
+        gap = store.gaps().next(ELSEWHERE, Some(object));
+    }
+    page
+}
+
+/// The last of them holds what would be too many.
+fn ranges(bytes: &RangeSet) -> Vec<(u64, u64)> {
+    let mut all: Vec<(u64, u64)> = bytes.iter().map(|range| (range.start, range.end)).collect();
+    if let (true, Some(last)) = (all.len() > MAX_LACKING_RANGES, all.last().copied()) {
+        all.truncate(MAX_LACKING_RANGES);
+        all[MAX_LACKING_RANGES - 1].1 = last.1;
+    }
+    all
 }
 
 /// Verifies some of the objects.

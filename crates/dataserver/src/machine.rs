@@ -8,6 +8,7 @@
 //! of the regions is within the limits; payload and checksums are as long as
 //! the share. Generations are compared in the store, under the object's lock.
 
+mod action;
 mod changing;
 mod copying;
 mod work;
@@ -16,23 +17,25 @@ mod work;
 mod tests;
 
 pub use crate::counters::Counters;
+pub use action::{Action, Body};
 pub use work::{CopyWork, Outcome, ReadWork, RepairWork, Work};
 
-use crate::copies::{Asked, Change};
+use crate::copies::Asked;
 use crate::counters::add;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use weir_layout::{Piece, cut_count, share};
-use weir_types::codec::{Decode, Encode};
+use weir_types::codec::Decode;
 use weir_types::limits::{
-    MAX_ALLOCATE_BYTES, MAX_FILE_BYTES, MAX_OBJECT_PAGE, MAX_PAYLOAD_BYTES, MAX_SCRUB_BYTES,
+    MAX_ALLOCATE_BYTES, MAX_FILE_BYTES, MAX_LACKING_OBJECTS, MAX_OBJECT_PAGE, MAX_PAYLOAD_BYTES,
+    MAX_SCRUB_BYTES,
 };
 use weir_types::{Error, ErrorKind, FileId, Result, ServerId, SessionId, StripeMap, TargetId};
 use weir_wire::capability::{ANY_FILE, Check};
 use weir_wire::data::{
-    Access, AdminAccess, AllocateRequest, Copied, FenceRequest, ListObjectsRequest, ObjectLen,
-    ObjectPage, ObjectStat, PunchRequest, ReadRequest, RemoveObjectsRequest, ScrubPage,
-    ScrubRequest, SeekRequest, StatObjectRequest, SyncRequest, TruncateRequest, WriteRequest,
+    AcceptLossRequest, Access, AdminAccess, AllocateRequest, FenceRequest, ListLackingRequest,
+    ListObjectsRequest, ObjectLen, PunchRequest, ReadRequest, RemoveObjectsRequest, ScrubRequest,
+    SeekRequest, StatObjectRequest, SyncRequest, TruncateRequest, WriteRequest,
 };
 use weir_wire::ticket::OF_SERVERS;
 use weir_wire::{Capability, Header, Key, Mac, Op, Rights};
@@ -85,123 +88,6 @@ pub struct Incoming<'a, C> {
     pub now_unix_ms: u64,
 }
 
-/// What the shell has to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action<C> {
-    /// Try to read from the page cache, at once, into a buffer for
-    /// `work.bytes`; then call [`Machine::on_done`] or [`Machine::on_miss`].
-    Probe {
-        /// For.
-        op: OpId,
-        /// Who pauses if there is no buffer.
-        conn: C,
-        /// From.
-        target: TargetId,
-        /// What.
-        work: ReadWork,
-    },
-    /// Put into the target's queue; when done, call [`Machine::on_done`].
-    Disk {
-        /// For.
-        op: OpId,
-        /// Who pauses if the queue is full.
-        conn: C,
-        /// Whose queue.
-        target: TargetId,
-        /// What.
-        work: Work,
-    },
-    /// Change an object of which there are several copies; when done, call
-    /// [`Machine::on_done`].
-    Change {
-        /// For.
-        op: OpId,
-        /// Who pauses if too many changes wait.
-        conn: C,
-        /// The copy here.
-        target: TargetId,
-        /// What.
-        change: Box<Change>,
-    },
-    /// Replace what has rotted in another copy; when done, call
-    /// [`Machine::on_done`].
-    Repair {
-        /// For.
-        op: OpId,
-        /// Who pauses if too many changes wait.
-        conn: C,
-        /// The copy here.
-        target: TargetId,
-        /// What.
-        work: Box<RepairWork>,
-    },
-    /// Copy; when done, call [`Machine::on_done`].
-    Copy {
-        /// For.
-        op: OpId,
-        /// Who pauses if too many copies wait.
-        conn: C,
-        /// What is written to.
-        target: TargetId,
-        /// What.
-        work: Box<CopyWork>,
-    },
-    /// Answer. The lengths in the header are not filled in.
-    Reply {
-        /// On this connection.
-        conn: C,
-        /// With this header.
-        header: Header,
-        /// And this body.
-        body: Body,
-        /// And the payload and checksums filed under this number.
-        data_of: Option<OpId>,
-    },
-    /// Answer with counters and state.
-    Status {
-        /// On this connection.
-        conn: C,
-        /// With this header.
-        header: Header,
-    },
-}
-
-/// The body of a reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Body {
-    /// Nothing to say.
-    Empty,
-    /// Of reads, writes and truncations.
-    Len(ObjectLen),
-    /// Of [`StatObjectRequest`] and [`FenceRequest`].
-    Stat(ObjectStat),
-    /// Of [`SeekRequest`].
-    Found(Option<u64>),
-    /// Of copies.
-    Copied(Copied),
-    /// Of [`ListObjectsRequest`].
-    Objects(ObjectPage),
-    /// Of [`ScrubRequest`].
-    Scrub(ScrubPage),
-    /// Of failures.
-    Error(Error),
-}
-
-impl Encode for Body {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Body::Empty => {}
-            Body::Len(len) => len.encode(out),
-            Body::Stat(stat) => stat.encode(out),
-            Body::Found(found) => found.encode(out),
-            Body::Copied(copied) => copied.encode(out),
-            Body::Objects(page) => page.encode(out),
-            Body::Scrub(page) => page.encode(out),
-            Body::Error(error) => error.encode(out),
-        }
-    }
-}
-
 /// Who waits for an operation.
 #[derive(Debug)]
 struct Pending<C> {
@@ -210,6 +96,8 @@ struct Pending<C> {
     target: Arc<ServedTarget>,
     /// It reads one of several copies, which may cease to be current meanwhile.
     of_copies: bool,
+    /// A client waits for it: what is done in the background makes room.
+    asked: bool,
 }
 
 /// The requests of one event loop.
@@ -261,10 +149,13 @@ impl<C: Copy> Machine<C> {
             Op::Align => self.align(incoming),
             Op::NoteGap => self.note_gap(incoming),
             Op::Repair => self.repair(incoming),
+            Op::Stage => self.stage(incoming),
             Op::StatObject => self.stat(incoming),
             Op::ListObjects => self.list_objects(incoming),
             Op::Scrub => self.scrub(incoming),
             Op::RemoveObjects => self.remove_objects(incoming),
+            Op::ListLacking => self.list_lacking(incoming),
+            Op::AcceptLoss => self.accept_loss(incoming),
             Op::Ping => Ok(self.answer_at_once(incoming)),
             Op::Status => Ok(Action::Status { conn, header: Header::reply_to(header, None) }),
             op => Err(Error::new(
@@ -297,7 +188,8 @@ impl<C: Copy> Machine<C> {
             return;
         };
         self.free.push(op);
-        let Pending { conn, header: request, target, .. } = pending;
+        let Pending { conn, header: request, target, asked, .. } = pending;
+        add(&self.counters.asked_ended, u64::from(asked));
         target.load.in_flight.fetch_sub(1, Relaxed);
         let mut data_of = None;
         let body = match result {
@@ -321,6 +213,7 @@ impl<C: Copy> Machine<C> {
             Ok(Outcome::Synced | Outcome::Noted | Outcome::Repaired) => Body::Empty,
             Ok(Outcome::Stat(stat)) => Body::Stat(stat),
             Ok(Outcome::Listed(page)) => Body::Objects(page),
+            Ok(Outcome::Lacking(page)) => Body::Lacking(page),
             Ok(Outcome::Scrubbed(page)) => {
                 add(&self.counters.scrubbed_bytes, page.bytes);
                 add(&self.counters.scrub_findings, page.findings.len() as u64);
@@ -359,6 +252,10 @@ impl<C: Copy> Machine<C> {
         expect_no_payload(incoming.header)?;
         let Access { object, generation, ref copies, .. } = request.access;
         let of_copies = !copies.is_empty();
+        if request.flags.as_is && (incoming.session != OF_SERVERS || of_copies) {
+            let what = "only data servers read a copy as it is";
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
         let (pieces, bytes) = self.share(&request.regions, request.stripe, &request.access)?;
         let work = ReadWork {
             object,
@@ -368,6 +265,7 @@ impl<C: Copy> Machine<C> {
             locked: request.flags.locked,
             unchecked: request.flags.unchecked,
             of_copies,
+            as_is: request.flags.as_is,
         };
         let id = target.id;
         let op = self.begin(incoming, target, of_copies);
@@ -385,19 +283,19 @@ impl<C: Copy> Machine<C> {
         let (pieces, bytes) = self.share(&request.regions, request.stripe, &request.access)?;
         let cuts = cut_count(&self.pieces);
         let header = incoming.header;
-        if u64::from(header.payload_len) != bytes || u64::from(header.checks) != cuts {
-            return Err(Error::new(
-                ErrorKind::Protocol,
-                format!(
-                    "a write of {bytes} bytes in {cuts} blocks came with {} bytes and {} checksums",
-                    header.payload_len, header.checks
-                ),
-            ));
+        // Its client has left them here.
+        let left = header.payload_len == 0
+            && request.staged.is_some()
+            && incoming.session == OF_SERVERS
+            && u64::from(header.checks) == cuts;
+        if !left {
+            expect_payload(header, bytes, cuts)?;
         }
-        let WriteRequest { access, stripe, flags, regions } = request;
+        let WriteRequest { access, stripe, flags, regions, staged } = request;
         let Access { object, generation, .. } = access;
+        let staged = staged.filter(|_| bytes > 0);
         let work = Work::Write { object, pieces, generation, sync: flags.sync };
-        self.change(incoming, target, access, Asked::Write { stripe, flags, regions }, work)
+        self.change(incoming, target, access, Asked::Write { stripe, flags, regions, staged }, work)
     }
 
     fn sync(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
@@ -506,6 +404,24 @@ impl<C: Copy> Machine<C> {
         Ok(self.queue_work(incoming, target, Work::Remove { objects }))
     }
 
+    fn list_lacking(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let ListLackingRequest { access, from, max_objects } =
+            ListLackingRequest::from_bytes(incoming.body)?;
+        let target = self.admit_administrator(incoming, &access)?;
+        expect_no_payload(incoming.header)?;
+        let max = (max_objects as usize).clamp(1, MAX_LACKING_OBJECTS);
+        Ok(self.queue_work(incoming, target, Work::ListLacking { from, max }))
+    }
+
+    fn accept_loss(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let AcceptLossRequest { access, object, start, end } =
+            AcceptLossRequest::from_bytes(incoming.body)?;
+        let target = self.admit_administrator(incoming, &access)?;
+        expect_no_payload(incoming.header)?;
+        let bytes = (start, end);
+        Ok(self.queue_work(incoming, target, Work::AcceptLoss { object, bytes }))
+    }
+
     fn answer_at_once(&self, incoming: &Incoming<'_, C>) -> Action<C> {
         let header = Header::reply_to(incoming.header, None);
         Action::Reply { conn: incoming.conn, header, body: Body::Empty, data_of: None }
@@ -596,6 +512,15 @@ impl<C: Copy> Machine<C> {
         Ok((pieces, bytes))
     }
 
+    /// A client waits for what another server has handed on.
+    fn is_asked(&mut self, op: OpId) {
+        if let Some(Some(pending)) = self.pending.get_mut(op.index())
+            && !std::mem::replace(&mut pending.asked, true)
+        {
+            add(&self.counters.asked_begun, 1);
+        }
+    }
+
     fn queue_work(
         &mut self,
         incoming: &Incoming<'_, C>,
@@ -626,7 +551,9 @@ impl<C: Copy> Machine<C> {
     ) -> OpId {
         target.load.in_flight.fetch_add(1, Relaxed);
         let (conn, header) = (incoming.conn, *incoming.header);
-        let pending = Some(Pending { conn, header, target, of_copies });
+        let asked = incoming.session != OF_SERVERS;
+        add(&self.counters.asked_begun, u64::from(asked));
+        let pending = Some(Pending { conn, header, target, of_copies, asked });
         if let Some(op) = self.free.pop() {
             self.pending[op.index()] = pending;
             return op;
@@ -634,6 +561,19 @@ impl<C: Copy> Machine<C> {
         self.pending.push(pending);
         OpId((self.pending.len() - 1) as u32)
     }
+}
+
+fn expect_payload(header: &Header, bytes: u64, cuts: u64) -> Result<()> {
+    if u64::from(header.payload_len) == bytes && u64::from(header.checks) == cuts {
+        return Ok(());
+    }
+    let what = format!(
+        "`{}` of {bytes} bytes in {cuts} blocks came with {} bytes and {} checksums",
+        header.op.label(),
+        header.payload_len,
+        header.checks
+    );
+    Err(Error::new(ErrorKind::Protocol, what))
 }
 
 fn expect_no_payload(header: &Header) -> Result<()> {
@@ -646,7 +586,7 @@ fn expect_no_payload(header: &Header) -> Result<()> {
 
 /// Another data server reads, and hands on what a client has asked of it.
 fn may_servers_ask(op: Op) -> bool {
-    let reads = matches!(op, Op::Read | Op::Seek | Op::Ping);
+    let reads = matches!(op, Op::Read | Op::Seek | Op::StatObject | Op::Ping);
     let hands_on =
         matches!(op, Op::Write | Op::Sync | Op::Truncate | Op::Punch | Op::Allocate | Op::Fence);
     reads || hands_on || only_servers_ask(op)

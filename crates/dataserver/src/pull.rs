@@ -7,7 +7,9 @@ use weir_net::{BlockingConn, Wait};
 use weir_types::limits::MAX_STRIPE_UNIT_BYTES;
 use weir_types::{Error, ErrorKind, Result, StripeMap};
 use weir_wire::Header;
-use weir_wire::data::{Access, ObjectLen, ReadFlags, ReadRequest, SeekRequest};
+use weir_wire::data::{
+    Access, ObjectLen, ObjectStat, ReadFlags, ReadRequest, SeekRequest, StatObjectRequest,
+};
 use weir_wire::handshake::Attempt;
 use weir_wire::message::Request;
 
@@ -25,11 +27,18 @@ pub(crate) struct Pull<'a> {
     access: &'a Access,
     conn: Option<BlockingConn>,
     wait: Wait,
+    /// See [`ReadFlags`].
+    as_is: bool,
 }
 
 impl<'a> Pull<'a> {
     pub(crate) fn new(peers: &'a Peers, access: &'a Access) -> Self {
-        Self { peers, access, conn: None, wait: peers.wait(PULL_MS) }
+        Self { peers, access, conn: None, wait: peers.wait(PULL_MS), as_is: false }
+    }
+
+    /// One whose copy may lack something: `access` names no others.
+    pub(crate) fn as_is(peers: &'a Peers, access: &'a Access) -> Self {
+        Self { as_is: true, ..Self::new(peers, access) }
     }
 
     /// The connection may serve the next.
@@ -42,6 +51,15 @@ impl<'a> Pull<'a> {
     /// Where data or a hole begins: see [`SeekRequest`].
     pub(crate) fn seek(&mut self, offset: u64, hole: bool) -> Result<Option<u64>> {
         let request = SeekRequest { access: self.access.clone(), offset, hole };
+        self.ask(|conn, wait| {
+            send(conn, &request, wait)?;
+            conn.recv_reply(wait)
+        })
+    }
+
+    /// What is known of the object.
+    pub(crate) fn stat(&mut self) -> Result<ObjectStat> {
+        let request = StatObjectRequest { access: self.access.clone() };
         self.ask(|conn, wait| {
             send(conn, &request, wait)?;
             conn.recv_reply(wait)
@@ -67,7 +85,7 @@ impl<'a> Pull<'a> {
             let request = ReadRequest {
                 access: self.access.clone(),
                 stripe,
-                flags: ReadFlags { locked, unchecked: false },
+                flags: ReadFlags { locked, unchecked: false, as_is: self.as_is },
                 regions: RegionList::contiguous(start, len as u64)?,
             };
             let room = &mut buffer[done..done + len];

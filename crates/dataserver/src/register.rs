@@ -7,11 +7,12 @@ use crate::service::Shared;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::net::Signal;
 use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
-use weir_store::ELSEWHERE;
+use weir_store::{ELSEWHERE, Note};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, FsUsage, ObjectId, Result, SessionId, TargetId};
 use weir_wire::Header;
@@ -39,6 +40,8 @@ pub(crate) struct Registrar {
     shutdown: Signal,
     to_remove: VecDeque<(TargetId, ObjectId)>,
     removed: Vec<(TargetId, ObjectId)>,
+    /// Those of the last answer that are noted as not current.
+    distrusted: Vec<(TargetId, ObjectId)>,
     /// No registration of this process was answered yet.
     first: bool,
     /// The last state that was logged.
@@ -54,9 +57,18 @@ impl Registrar {
         unix: String,
         shutdown: Signal,
     ) -> Self {
-        let (to_remove, removed) = (VecDeque::new(), Vec::new());
-        let (first, registered) = (true, None);
-        Self { shared, metadata, tcp, unix, shutdown, to_remove, removed, first, registered }
+        Self {
+            shared,
+            metadata,
+            tcp,
+            unix,
+            shutdown,
+            to_remove: VecDeque::new(),
+            removed: Vec::new(),
+            distrusted: Vec::new(),
+            first: true,
+            registered: None,
+        }
     }
 
     /// Stays registered until the server stops.
@@ -98,6 +110,7 @@ impl Registrar {
             tcp: self.tcp.clone(),
             unix: self.unix.clone(),
             first: self.first,
+            run: self.shared.instance,
             targets: self.report(),
         };
         let mut reply = self.exchange(&mut conn, &request)?;
@@ -142,10 +155,12 @@ impl Registrar {
         conn.send(header, request, &[], &[], &wait)?;
         let reply: HeartbeatReply = conn.recv_reply(&wait)?;
         self.shared.copies.standings.adopt(&reply, sent);
+        self.shared.busy_percent.store(reply.busy_percent, Relaxed);
         for disk in &self.shared.disks {
             disk.progress.ordered(disk.served.id, &reply.fill);
         }
         self.removed.drain(..reported);
+        self.distrusted = self.distrust(&reply.distrust);
         // What was named before and is not removed yet is named again.
         if self.to_remove.is_empty() && self.removed.is_empty() {
             self.to_remove.extend(&reply.remove);
@@ -204,6 +219,26 @@ impl Registrar {
         }
     }
 
+    /// Nobody is left who knows what these copies may lack: another has other bytes, or
+    /// had. Returns those of which that is noted durably.
+    fn distrust(&self, copies: &[(TargetId, ObjectId)]) -> Vec<(TargetId, ObjectId)> {
+        let mut noted = Vec::new();
+        for disk in &self.shared.disks {
+            let target = disk.served.id;
+            let note = |&(_, object): &(TargetId, ObjectId)| {
+                let (behind, copy, bytes) = (ELSEWHERE, object.copy, 0..MAX_FILE_BYTES);
+                Note { object, behind, copy, bytes }
+            };
+            let mine = copies.iter().filter(|(of, _)| *of == target);
+            let notes: Vec<Note> = mine.clone().map(note).collect();
+            match disk.store.gaps().note_all(&notes) {
+                Ok(()) => noted.extend(mine),
+                Err(error) => tracing::warn!("{}: {error}", disk.store.name()),
+            }
+        }
+        noted
+    }
+
     fn report(&self) -> Vec<TargetReport> {
         let reported = &self.removed[..self.removed.len().min(MAX_REPORTED)];
         let targets = self.shared.disks.iter().map(|disk| {
@@ -217,7 +252,9 @@ impl Registrar {
             let unreachable = self.shared.copies.unreachable.lock();
             let unreachable = unreachable.iter().filter(|(of, _)| *of == target);
             let unreachable = unreachable.map(|(_, to)| *to).collect();
-            TargetReport { target, usage, trouble, removed, gaps, filled, unreachable }
+            let mine = self.distrusted.iter().filter(|(t, _)| *t == target);
+            let distrusted = mine.map(|(_, object)| *object).collect();
+            TargetReport { target, usage, trouble, removed, gaps, filled, unreachable, distrusted }
         });
         let unopened = self.shared.unopened.iter().map(|unopened| TargetReport {
             target: unopened.served.id,
@@ -227,6 +264,7 @@ impl Registrar {
             gaps: Vec::new(),
             filled: Vec::new(),
             unreachable: Vec::new(),
+            distrusted: Vec::new(),
         });
         targets.chain(unopened).collect()
     }
@@ -237,6 +275,7 @@ impl Registrar {
         let acting = copies.standings.acting();
         // One more for all that is not known; first, since it becomes gaps.
         let unknown = u64::from(disk.store.gaps().lost());
+        let unknown_of_others = disk.store.gaps().lost_others();
         let mut gaps = disk.store.gaps().untold();
         gaps.retain(|(behind, _)| *behind != ELSEWHERE);
         let at = gaps.iter().position(|(behind, _)| *behind == own);
@@ -244,6 +283,9 @@ impl Registrar {
         match disk.progress.to_be_filled(noted, acting) + unknown {
             0 => {}
             count => gaps.push((own, count)),
+        }
+        if unknown_of_others {
+            gaps.push((TargetId::NONE, 1));
         }
         gaps
     }

@@ -12,6 +12,7 @@ use crate::peers::Peers;
 use crate::register::Registrar;
 use crate::service::{DataService, Shared};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
 use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::net::Signal;
@@ -24,6 +25,9 @@ use weir_types::{Error, ErrorKind, Result, ServerId, TargetId};
 
 /// The longest body that a data request can have: regions and a capability.
 const MAX_BODY_BYTES: usize = 64 << 10;
+
+/// Until the metadata server says what is set.
+const BUSY_PERCENT: u8 = 25;
 
 /// How long to wait in all for targets that another process still holds.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -78,8 +82,9 @@ pub fn run(
         unopened,
         counters: Arc::new(Counters::default()),
         attempts: Arc::default(),
-        copies: Copies::new(lines, config.queue_limit),
+        copies: Copies::new(lines, config.queue_limit, config.buffer_bytes),
         resync_bytes_per_s: config.resync_bytes_per_s,
+        busy_percent: AtomicU8::new(BUSY_PERCENT),
         copier: Copier::new(&config, peers),
     });
     let mut threads = Vec::new();
@@ -90,6 +95,7 @@ pub fn run(
     }
     shared.copier.stop();
     shared.copies.repairs.stop();
+    shared.copies.staged.stop();
     threads.extend(shared.copies.pools.stop());
     for thread in threads {
         if thread.join().is_err() {

@@ -2,6 +2,7 @@
 
 use crate::attempts::{Attempts, Sender};
 use crate::copier::{Copier, CopyTask};
+use crate::copies::staged::{Found, Left, Ticket};
 use crate::copies::{ChangeTask, Copies, MirrorJob, ends_here};
 use crate::counters::{Counters, add};
 use crate::disk::{Data, Disk, Job, Task, Unopened, read_cached};
@@ -9,11 +10,12 @@ use crate::machine::{Action, Body, Incoming, Machine, OpId, Outcome, ReadWork, W
 use crate::queue::Admission;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::Instant;
 use weir_host::clock;
 use weir_net::server::ServerCounters;
 use weir_net::{ConnId, Frame, LoopHandle, Outbox, PooledBuf, Service};
+use weir_store::ELSEWHERE;
 use weir_types::{Error, ErrorKind, FsUsage, Result, ServerId, TargetId};
 use weir_wire::data::{ServerStatus, TargetStatus};
 use weir_wire::frame::decode_checks;
@@ -31,6 +33,8 @@ pub(crate) enum Event {
     Done { op: OpId, result: Result<Outcome>, data: Data },
     /// There is room in a queue again.
     Resume(ConnId),
+    /// What a change has waited for has come.
+    Staged(ConnId, Box<ChangeTask>),
 }
 
 /// What all loops share.
@@ -50,6 +54,9 @@ pub(crate) struct Shared {
     pub(crate) copies: Copies,
     /// Other copies are brought up to date so fast at the most; 0: as fast as can be.
     pub(crate) resync_bytes_per_s: u64,
+    /// The share of the time for that while clients ask for something, as the metadata
+    /// server says, percent.
+    pub(crate) busy_percent: AtomicU8,
     pub(crate) copier: Copier,
 }
 
@@ -61,6 +68,20 @@ impl Shared {
 }
 
 impl Shared {
+    /// Objects of which copies lack something, for the counters.
+    fn gaps(&self) -> Vec<(String, u64)> {
+        let (mut others, mut own) = (0, 0);
+        for disk in &self.disks {
+            for (behind, count) in disk.store.gaps().counts() {
+                match [disk.served.id, ELSEWHERE].contains(&behind) {
+                    true => own += count,
+                    false => others += count,
+                }
+            }
+        }
+        vec![("gaps.of_others".into(), others), ("gaps.own".into(), own)]
+    }
+
     /// What the opening of all targets found, for the counters.
     fn recovery(&self) -> Vec<(String, u64)> {
         let mut sum = [
@@ -173,6 +194,10 @@ impl DataService {
                         out,
                     );
                 }
+                Action::Stage { conn, header, ticket, pieces } => {
+                    let left = Left { pieces, data: std::mem::take(&mut arrived), conn };
+                    self.stage(conn, header, ticket, left, out);
+                }
                 Action::Repair { op, conn, target, work } => {
                     let (job, data) = (MirrorJob::Repair(work), Data::default());
                     let reply_to = self.handle.clone();
@@ -255,8 +280,58 @@ impl DataService {
         }
     }
 
+    /// Keeps bytes for a change to come, or lets it go on that has come.
+    fn stage(
+        &mut self,
+        conn: ConnId,
+        header: Header,
+        ticket: Ticket,
+        left: Left<ConnId>,
+        out: &mut Outbox,
+    ) {
+        let bytes = left.data.buf.as_ref().map_or(0, |buf| buf.len());
+        let copies = &self.shared.copies;
+        let watched = copies.pools.watch_staged(&self.shared);
+        match watched.and_then(|()| copies.staged.leave(ticket, left)) {
+            Ok(waiting) => {
+                add(&self.shared.counters.staged_bytes, bytes as u64);
+                out.reply(conn, header, &Body::Empty, &[], None);
+                if let Some((of, task)) = waiting {
+                    let loop_of_it = task.reply_to.clone();
+                    loop_of_it.post(Event::Staged(of, Box::new(task)));
+                }
+            }
+            Err(error) => {
+                add(&self.shared.counters.staged_refused, 1);
+                let header = Header { status: Some(error.kind), ..header };
+                out.reply(conn, header, &Body::Error(error), &[], None);
+            }
+        }
+    }
+
+    /// Gets the bytes of a change that its client has left here; `None`: it waits for
+    /// them, or has been refused.
+    fn fetch(&mut self, mut task: ChangeTask, conn: ConnId) -> Option<ChangeTask> {
+        let MirrorJob::Change(change) = &task.job else { return Some(task) };
+        let Some(ticket) = change.left_under(&task.data) else { return Some(task) };
+        let pieces = change.pieces();
+        let Copies { staged, pools, .. } = &self.shared.copies;
+        if let Err(error) = pools.watch_staged(&self.shared) {
+            self.machine.on_done(task.op, Err(error), &mut self.actions);
+            return None;
+        }
+        task = match staged.take(ticket, &pieces, (conn, task), |(_, task)| &mut task.data) {
+            Found::Here((_, task)) => return Some(task),
+            Found::Waits => return None,
+            Found::Nothing((_, task)) => task,
+        };
+        self.machine.on_done(task.op, Err(ErrorKind::NotStaged.into()), &mut self.actions);
+        None
+    }
+
     /// Has a change of several copies ordered, or handed on.
     fn change(&mut self, task: ChangeTask, conn: ConnId, out: &mut Outbox) {
+        let Some(task) = self.fetch(task, conn) else { return };
         match task {
             ChangeTask { op, target, job: MirrorJob::Change(change), data, sender, reply_to }
                 if ends_here(&change, target) =>
@@ -339,6 +414,7 @@ impl DataService {
         let mut counters = self.shared.counters.snapshot();
         counters.extend(self.net_counters.snapshot());
         counters.extend(self.shared.recovery());
+        counters.extend(self.shared.gaps());
         let opened = self.shared.disks.iter().map(|disk| {
             let health = disk.health();
             TargetStatus {
@@ -433,11 +509,16 @@ impl Service for DataService {
                 self.data_of(op).buf = None;
             }
             Event::Resume(conn) => out.resume(conn),
+            Event::Staged(conn, task) => {
+                self.change(*task, conn, out);
+                self.carry_out(Data::default(), out);
+            }
         }
     }
 
     fn on_closed(&mut self, conn: ConnId) {
         self.senders.remove(&conn);
+        self.shared.copies.staged.closed(conn);
     }
 
     fn on_turn_end(&mut self, out: &mut Outbox) {

@@ -64,11 +64,14 @@ fn a_strided_request_touches_only_the_share_of_its_column() {
     assert_eq!(reply.len, pieces.last().unwrap().end());
     for flags in [
         ReadFlags::default(),
-        ReadFlags { locked: true, unchecked: false },
-        ReadFlags { locked: false, unchecked: true },
+        ReadFlags { locked: true, ..ReadFlags::default() },
+        ReadFlags { unchecked: true, ..ReadFlags::default() },
     ] {
         assert_eq!(client.read_with(&access, stripe, &list, flags).unwrap(), data);
     }
+    let as_is = ReadFlags { as_is: true, ..ReadFlags::default() };
+    let refused = client.read_with(&access, stripe, &list, as_is).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::InvalidArgument, "that is for data servers");
     // What lies between reads as zeros.
     let between = regions(7168, 16);
     let gap = client.read_with(&access, stripe, &between, ReadFlags::default()).unwrap();
@@ -179,6 +182,7 @@ fn data_damaged_on_its_way_is_refused_and_the_connection_goes_on() {
         stripe: WHOLE,
         flags: weir_wire::data::WriteFlags { sync: true, later: false },
         regions: regions(0, 4096),
+        staged: None,
     };
     let header = weir_wire::Header::request(weir_wire::Op::Write, client.conn.next_request_id());
     let payload = vec![1; 4096];

@@ -177,6 +177,7 @@ fn client_half_write(client: &mut Client) -> TcpStream {
         stripe: WHOLE,
         flags: Default::default(),
         regions: list,
+        staged: None,
     };
     let header = Header::request(Op::Write, client.conn.next_request_id());
     let slices = [std::io::IoSlice::new(&payload[..payload.len()])];

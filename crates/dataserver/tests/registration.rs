@@ -57,6 +57,8 @@ impl Metadata {
             serve_ms: 60_000,
             remove: heard.remove.clone(),
             fill: Vec::new(),
+            distrust: Vec::new(),
+            busy_percent: 100,
             interval_ms: 20,
         }
     }

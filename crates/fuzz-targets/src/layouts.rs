@@ -9,8 +9,8 @@ use weir_layout::{
 };
 use weir_types::limits::{MAX_FILE_BYTES, MAX_PAYLOAD_BYTES, MAX_PIECES};
 use weir_types::{
-    ColumnIndex, Decode, Duplication, Encode, FileLayout, LayoutKind, LayoutSpec, SegmentIndex,
-    ServerId, StripeMap, TargetId,
+    ColumnIndex, Decode, Duplication, Encode, FileLayout, LayoutKind, LayoutSpec, Placement,
+    SegmentIndex, ServerId, StripeMap, TargetId,
 };
 
 type Descriptor = ((StripeMap, ColumnIndex), RegionList);
@@ -88,7 +88,9 @@ fn target(number: u32) -> TargetInfo {
         server: ServerId(number / 2),
         free_bytes: u64::from(number) << 40,
         online: number != 3,
+        returns: number == 3,
         local: number == 1,
+        primaries: u64::from(number % 3),
     }
 }
 
@@ -105,6 +107,7 @@ pub(crate) fn layout_spec_example(g: &mut Gen) -> Vec<u8> {
         fragment_bytes: (0..fragments).map(|_| 1 + g.below(1 << 30)).collect(),
         copies: g.below(3) as u8,
         duplication: Duplication::sample(g),
+        placement: Placement::sample(g),
     };
     spec.to_bytes()
 }

@@ -4,9 +4,10 @@ use crate::random::Gen;
 use crate::sample::Sample;
 use weir_metaserver::schema::{
     self, Body, ClientRecord, DeadList, Dentry, Directory, FormatRecord, Inode, ListEntry, Orphan,
-    RegularFile, SegmentPage, ServerRecord, SessionRecord, SlotRecord, TargetRecord, WrittenPage,
-    key,
+    Past, RegularFile, SegmentPage, ServerRecord, SessionRecord, SlotRecord, TargetRecord,
+    WrittenPage, key,
 };
+use weir_types::limits::MAX_PAST;
 use weir_types::{Decode, Encode, FileKind, FileLayout, ObjectId, TargetId};
 
 /// Decodes a record with its version byte.
@@ -97,6 +98,13 @@ impl Sample for SegmentPage {
     }
 }
 
+impl Sample for Past {
+    fn sample(g: &mut Gen) -> Self {
+        let online = (0..g.below(MAX_PAST as u64 + 2)).map(|_| Sample::sample(g));
+        online.fold(Past::default(), Past::and)
+    }
+}
+
 crate::sample::sample_struct! {
     WrittenPage { columns }
     Directory { next_cookie, default_layout }
@@ -107,7 +115,7 @@ crate::sample::sample_struct! {
     DeadList { xattrs, objects_done }
     SessionRecord { client, name, ended }
     SlotRecord { sequence, status, body }
-    TargetRecord { target, state, since, draining, joins }
+    TargetRecord { target, state, since, draining, joins, past, run, anew }
     ServerRecord { host, tcp, unix, targets }
     ClientRecord { standing, name, restrictions }
     FormatRecord { cluster, key_check, default_layout }

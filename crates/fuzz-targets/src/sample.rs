@@ -7,18 +7,19 @@ use weir_types::codec::Bytes;
 use weir_types::{
     Attr, Caller, ClientId, ClientStanding, Column, ColumnIndex, Consistency, CopyIndex,
     Duplication, Epoch, Error, ErrorKind, FileId, FileKind, FileLayout, Filling, FsUsage,
-    Generation, KeyGeneration, LayoutKind, LayoutSpec, ObjectId, Restrictions, Scheme, Segment,
-    SegmentIndex, SegmentState, ServerId, SessionId, SlotId, SlotSequence, Squash, StripeMap,
-    TargetId, Timestamp,
+    Generation, KeyGeneration, LayoutKind, LayoutSpec, ObjectId, Placement, Restrictions, Scheme,
+    Segment, SegmentIndex, SegmentState, ServerId, SessionId, SlotId, SlotSequence, Squash,
+    StripeMap, TargetId, Timestamp,
 };
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::{
-    Access, AdminAccess, AlignRequest, AllocateRequest, Copied, CopyAccess, CopyPiece, CopyRequest,
-    Damage, FenceRequest, ListObjectsRequest, Mended, NoteGapRequest, ObjectEntry, ObjectLen,
-    ObjectPage, ObjectStat, PingRequest, PunchRequest, ReadFlags, ReadRequest, Relay,
-    RemoveObjectsRequest, RepairRequest, ScrubCursor, ScrubFinding, ScrubPage, ScrubRequest,
-    SeekRequest, ServerStatus, StatObjectRequest, StatusRequest, SyncRequest, TargetStatus,
-    TruncateRequest, WriteFlags, WriteRequest,
+    AcceptLossRequest, Access, AdminAccess, AlignRequest, AllocateRequest, Copied, CopyAccess,
+    CopyPiece, CopyRequest, Damage, FenceRequest, Lacking, LackingPage, ListLackingRequest,
+    ListObjectsRequest, Mended, NoteGapRequest, ObjectEntry, ObjectLen, ObjectPage, ObjectStat,
+    PingRequest, PunchRequest, ReadFlags, ReadRequest, Relay, RemoveObjectsRequest, RepairRequest,
+    ScrubCursor, ScrubFinding, ScrubPage, ScrubRequest, SeekRequest, ServerStatus, StageRequest,
+    Staged, StatObjectRequest, StatusRequest, SyncRequest, TargetStatus, TruncateRequest,
+    WriteFlags, WriteRequest,
 };
 use weir_wire::handshake::{Attempt, Challenge, Hello, Identity, Proof, Welcome};
 use weir_wire::lease::{
@@ -29,7 +30,7 @@ use weir_wire::lock::{
     CancelLockRequest, Lock, LockMode, LockOutcome, LockWait, ReassertLocksRequest, SetLockRequest,
     TestLockRequest,
 };
-use weir_wire::map::{ClusterMap, ServerEntry, Standing, TargetEntry, TargetState};
+use weir_wire::map::{ClusterMap, Online, ServerEntry, Standing, TargetEntry, TargetState};
 use weir_wire::meta::{
     AdminCapabilityRequest, ClientInfo, ClientPage, CloseRequest, CommitSizeRequest,
     CountOpensRequest, CreateRequest, DirEntry, DirPage, ExportMetaRequest, ExportPage,
@@ -47,8 +48,8 @@ use weir_wire::peer::{
     ListCopiesRequest, Peer, RegisterRequest, TargetReport,
 };
 use weir_wire::targets::{
-    ListTargetsRequest, Removal, RemovalPlace, RemoveTargetRequest, SetTargetRequest, TargetPage,
-    TargetView,
+    AcceptLossesRequest, ListTargetsRequest, LossPage, LostColumn, Removal, RemovalPlace,
+    RemoveTargetRequest, SetTargetRequest, TargetPage, TargetView,
 };
 use weir_wire::ticket::{SealedTicket, Ticket};
 use weir_wire::{Key, Mac};
@@ -107,6 +108,7 @@ sample_one_of! {
     Consistency: Consistency::ALL;
     Rights: [Rights::READ, Rights::WRITE, Rights::READ_WRITE];
     Scheme: [Scheme::Copies];
+    Placement: [Placement::Usual, Placement::Chained, Placement::Groups, Placement::Random];
     Duplication: [
         Duplication::ServerSync,
         Duplication::ServerAsync,
@@ -217,6 +219,8 @@ impl Sample for FileLayout {
             base: Sample::sample(g),
             epoch: Sample::sample(g),
             duplication: Sample::sample(g),
+            acting: Sample::sample(g),
+            placement: Sample::sample(g),
             segments,
         }
     }
@@ -306,18 +310,19 @@ sample_struct! {
     Caller { uid, gid, groups }
     ObjectId { file, segment, column, copy }
     LayoutSpec {
-        kind, base, count, stripe_unit_bytes, segment_bytes, fragment_bytes, copies, duplication
+        kind, base, count, stripe_unit_bytes, segment_bytes, fragment_bytes, copies, duplication,
+        placement
     }
     Capability { file, session, rights, version, key_generation, expires_unix_ms }
     Ticket { server, client, session, expires_unix_ms, nonce }
     MutationId { slot, sequence }
     MetaPrefix { caller, mutation }
-    ReadFlags { locked, unchecked }
+    ReadFlags { locked, unchecked, as_is }
     WriteFlags { sync, later }
     Access { target, object, generation, capability, mac, copies, relay }
     CopyAccess { target, mac, filling }
     Relay { by, lacking, alone, vouched }
-    NoteGapRequest { target, object, behind, copy, start, end, told, epoch }
+    NoteGapRequest { target, object, behind, copy, start, end, told, filled, epoch }
     AlignRequest { access, len }
     RepairRequest { access, copy, start, end }
     Filling { column, copy }
@@ -326,7 +331,9 @@ sample_struct! {
     TargetStatus { target, dir, usage, in_flight, queue_depth, trouble }
     ServerStatus { version, uptime_ms, connections, counters, targets }
     ReadRequest { access, stripe, flags, regions }
-    WriteRequest { access, stripe, flags, regions }
+    WriteRequest { access, stripe, flags, regions, staged }
+    StageRequest { access, stripe, regions, ticket }
+    Staged { ticket, copies }
     SyncRequest { access }
     TruncateRequest { access, len }
     StatObjectRequest { access }
@@ -352,7 +359,7 @@ sample_struct! {
     OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate }
     DirEntry { name, file, kind, cookie, attr }
     DirPage { entries, end }
-    LayoutPage { layout, more_segments, capability }
+    LayoutPage { layout, more_segments, generation, capability }
     Removed { attr }
     GetMapRequest { have }
     GetTicketsRequest { servers }
@@ -415,7 +422,7 @@ sample_struct! {
     ListClientsRequest { after }
     TargetView {
         target, server, host, state, suspect, draining, since_ms, silent_ms, held_ms, usage,
-        behind, trouble
+        behind, behind_per_s, behind_expected_s, trouble
     }
     TargetPage { targets, end }
     RemovalPlace { key, last, files }
@@ -424,18 +431,26 @@ sample_struct! {
     SetTargetRequest { target, draining }
     RemoveTargetRequest { target, force, place }
     RebalanceRequest { within_percent, stop }
-    TargetEntry { target, state, since, draining, usage }
+    Online { from, until }
+    TargetEntry { target, state, since, past, anew, draining, usage }
     ServerEntry { server, host, tcp, unix, targets }
     ClusterMap { epoch, servers }
-    TargetReport { target, usage, trouble, removed, gaps, filled, unreachable }
+    LostColumn { segment, start, column, targets }
+    LossPage { columns, next }
+    AcceptLossesRequest { file, from, accept }
+    Lacking { object, ranges }
+    LackingPage { objects, next }
+    ListLackingRequest { access, from, max_objects }
+    AcceptLossRequest { access, object, start, end }
+    TargetReport { target, usage, trouble, removed, gaps, filled, unreachable, distrusted }
     Fill { from, object, to, generation }
     Copies { copies, generation, capability }
     FindCopiesRequest { objects }
     CopyPage { objects, next }
     ListCopiesRequest { target, start, end, after }
-    Standing { target, state, since }
-    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, interval_ms }
-    RegisterRequest { host, tcp, unix, first, targets }
+    Standing { target, state, since, forgot }
+    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, distrust, busy_percent, interval_ms }
+    RegisterRequest { host, tcp, unix, first, run, targets }
     HeartbeatRequest { acting, targets }
     Peer { entry, ticket }
     FindPeerRequest { target }

@@ -15,7 +15,9 @@ use weir_wire::map::ClusterMap;
 use weir_wire::message::Op;
 use weir_wire::meta::*;
 use weir_wire::peer::*;
-use weir_wire::targets::{ListTargetsRequest, RemoveTargetRequest, SetTargetRequest};
+use weir_wire::targets::{
+    AcceptLossesRequest, ListTargetsRequest, RemoveTargetRequest, SetTargetRequest,
+};
 
 /// A decoder under test.
 #[derive(Clone, Copy, Debug)]
@@ -174,6 +176,9 @@ targets! {
         align_request / align_reply: AlignRequest;
         note_gap_request / note_gap_reply: NoteGapRequest;
         repair_request / repair_reply: RepairRequest;
+        stage_request / stage_reply: StageRequest;
+        list_lacking_request / list_lacking_reply: ListLackingRequest;
+        accept_loss_request / accept_loss_reply: AcceptLossRequest;
     }
     metadata {
         get_map_request / get_map_reply: GetMapRequest;
@@ -224,6 +229,7 @@ targets! {
         set_target_request / set_target_reply: SetTargetRequest;
         remove_target_request / remove_target_reply: RemoveTargetRequest;
         rebalance_request / rebalance_reply: RebalanceRequest;
+        accept_losses_request / accept_losses_reply: AcceptLossesRequest;
     }
     others {
         frame_header: frames::header, frames::header_example;

@@ -6,7 +6,9 @@
 
 use crate::simulated;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::fs::{
+    AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxFlags,
+};
 use rustix::io::{Errno, ReadWriteFlags, Result, retry_on_intr};
 use std::any::Any;
 use std::fmt;
@@ -266,6 +268,18 @@ impl Directory {
             total_files: stat.f_files,
             free_files: stat.f_favail,
         })
+    }
+
+    /// Which mount it is on: another one whenever its file system is mounted anew, and
+    /// never that of before while the machine runs. `None` if the kernel does not say
+    /// (before Linux 6.8).
+    pub fn mount_id(&self) -> Option<u64> {
+        /// `STATX_MNT_ID_UNIQUE`.
+        const UNIQUE: u32 = 0x4000;
+        let DirectoryKind::Os(fd) = &self.0 else { return None };
+        let wanted = StatxFlags::from_bits_retain(UNIQUE);
+        let stat = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, wanted).ok()?;
+        (stat.stx_mask & UNIQUE != 0).then_some(stat.stx_mnt_id)
     }
 
     /// Makes the file if need be and locks it, until the lock is dropped or

@@ -2,8 +2,13 @@
 //!
 //! The candidates come in target order, which must be the same at every call:
 //! it is what `base` counts in (PVFS's ordered set of iods). Offline targets
-//! are passed over, and so are full ones while enough others are left. Pure:
-//! the caller brings the randomness as a seed.
+//! are passed over, and so are full ones while enough others are left. Where too
+//! few are online for all copies, further copies go to targets that are away and
+//! get them when they are back. Pure: the caller brings the randomness as a seed.
+
+mod groups;
+
+pub use groups::Groups;
 
 use crate::file::covered_bytes;
 use std::collections::HashMap;
@@ -12,8 +17,8 @@ use weir_types::limits::{
     MIN_STRIPE_UNIT_BYTES, SEGMENT_PAGE,
 };
 use weir_types::{
-    Column, Epoch, Error, ErrorKind, FileLayout, LayoutKind, LayoutSpec, Result, Scheme, Segment,
-    SegmentIndex, SegmentState, ServerId, StripeMap, TargetId,
+    Column, Epoch, Error, ErrorKind, FileLayout, LayoutKind, LayoutSpec, Placement, Result, Scheme,
+    Segment, SegmentIndex, SegmentState, ServerId, StripeMap, TargetId,
 };
 
 /// The stripe unit when the spec names none (PVFS's).
@@ -24,6 +29,9 @@ pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
 pub const MAX_FRAGMENTS: usize = MAX_COLUMNS;
 /// The most copies of a column.
 pub const MAX_COPIES: u8 = 8;
+/// The most places for copies in a column: the most copies, and as many that are being
+/// made in place of them.
+pub const MAX_PLACES: usize = 2 * MAX_COPIES as usize;
 /// The most segments that one [`grant`] makes.
 pub const GRANT_BATCH: usize = SEGMENT_PAGE;
 /// A target with less free space than this takes new data only when there are
@@ -46,8 +54,12 @@ pub struct TargetInfo {
     pub free_bytes: u64,
     /// Whether it can be written now.
     pub online: bool,
+    /// It cannot, but is to come back with all that it had.
+    pub returns: bool,
     /// Whether it is on the writer's node.
     pub local: bool,
+    /// First copies that it was given of late, of files in two groups.
+    pub primaries: u64,
 }
 
 impl TargetInfo {
@@ -75,7 +87,22 @@ pub fn check_spec(spec: &LayoutSpec) -> Result<()> {
     if spec.copies > MAX_COPIES {
         return Err(invalid(format!("{} copies: use at most {MAX_COPIES}", spec.copies)));
     }
+    if spec.placement == Placement::Groups {
+        check_groups(spec)?;
+    }
     check_sizes(spec)
+}
+
+fn check_groups(spec: &LayoutSpec) -> Result<()> {
+    if spec.copies != 2 {
+        return Err(invalid("two groups keep two copies: ask for 2"));
+    }
+    if spec.kind == LayoutKind::Chunked {
+        return Err(invalid(
+            "chunks go to random targets: choose the striped or the fragments layout for two groups",
+        ));
+    }
+    Ok(())
 }
 
 fn check_sizes(spec: &LayoutSpec) -> Result<()> {
@@ -131,12 +158,17 @@ fn check_sizes(spec: &LayoutSpec) -> Result<()> {
 /// targets than there are; `Unreachable` if too few of them are online.
 pub fn place(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Result<FileLayout> {
     check_spec(spec)?;
-    let ring = Ring::choose(spec, targets, spec.base, seed)?;
+    let ring = match spec.placement {
+        Placement::Groups => groups::ring(spec, targets, seed)?,
+        _ => Ring::choose(spec, targets, spec.base, seed)?,
+    };
     let mut layout = FileLayout {
         kind: spec.kind,
         base: ring.base,
         epoch: FIRST_EPOCH,
         duplication: spec.duplication,
+        acting: spec.duplication.acting(0, 1),
+        placement: spec.placement.of(spec.kind),
         segments: Vec::new(),
     };
     layout.segments = match spec.kind {
@@ -267,10 +299,14 @@ struct Ring {
     /// Position of the first of them in target order.
     base: u32,
     /// The first `primaries` hold primary copies, unless chosen at random; the
-    /// rest may hold further copies.
+    /// rest may hold further copies. Those that are away come last.
     targets: Vec<TargetInfo>,
     primaries: usize,
+    /// So many after them are of the other group.
+    mirrors: usize,
     copies: usize,
+    placement: Placement,
+    seed: u64,
 }
 
 impl Ring {
@@ -283,18 +319,13 @@ impl Ring {
         let copies = usize::from(spec.copies.max(1));
         let wanted = usize::from(spec.count.max(1));
         let needed = wanted.max(copies);
-        check_enough(spec, targets, needed)?;
+        check_enough(spec, targets, wanted, needed)?;
         let roomy = targets.iter().filter(|t| t.online && t.has_room()).count();
         let usable = |t: &TargetInfo| t.online && (roomy < needed || t.has_room());
         let usable_positions: Vec<usize> =
             (0..targets.len()).filter(|&i| usable(&targets[i])).collect();
+        check_base(base, targets)?;
         let first = match base {
-            Some(base) if base as usize >= targets.len() => {
-                return Err(invalid(format!(
-                    "base {base}, but the targets are 0 to {}",
-                    targets.len() - 1
-                )));
-            }
             // The next usable one, around the end if need be.
             Some(base) => usable_positions.partition_point(|&i| i < base as usize),
             None => Random::new(seed).below(usable_positions.len() as u64) as usize,
@@ -303,31 +334,41 @@ impl Ring {
             0 => usable_positions.len().min(MAX_COLUMNS),
             count => usize::from(count),
         };
+        let turned = (0..usable_positions.len())
+            .map(|i| targets[usable_positions[(first + i) % usable_positions.len()]]);
+        let away =
+            targets.iter().filter(|t| copies > usable_positions.len() && !t.online && t.returns);
         Ok(Self {
             base: usable_positions[first] as u32,
-            targets: (0..usable_positions.len())
-                .map(|i| targets[usable_positions[(first + i) % usable_positions.len()]])
-                .collect(),
+            targets: turned.chain(away.copied()).collect(),
             primaries: count,
+            mirrors: 0,
             copies,
+            placement: spec.placement.of(spec.kind),
+            seed,
         })
     }
 
     /// `count` columns, primaries round robin. Further copies go to the
     /// targets that follow, on servers not yet used by the column while there
     /// are any, and evenly: with one target per server, copy j of column i is
-    /// on target i + j (chained declustering).
+    /// on target i + j (chained declustering). In two groups they go to those of the
+    /// other group, in the same way: copy 1 of column i is on its target i.
     fn columns(&self, count: usize) -> Vec<Column> {
         // How many columns have this copy (1, 2..) on this target.
         let mut placed: HashMap<(usize, TargetId), usize> = HashMap::new();
+        let mut random = Random::new(self.seed);
         let column = |i: usize| {
             let position = i % self.primaries;
             let mut chosen = vec![self.targets[position]];
             for copy in 1..self.copies {
                 let load = |t: &TargetInfo| placed.get(&(copy, t.target)).copied().unwrap_or(0);
-                let Some(next) = self.after(position, &chosen).into_iter().min_by_key(load) else {
-                    break;
+                let candidates = self.after(position, &chosen);
+                let next = match self.placement {
+                    Placement::Random => random.by_free_space(&candidates),
+                    _ => candidates.into_iter().min_by_key(load),
                 };
+                let Some(next) = next else { break };
                 *placed.entry((copy, next.target)).or_default() += 1;
                 chosen.push(next);
             }
@@ -338,31 +379,50 @@ impl Ring {
 
     /// The candidates for the next copy of a column whose primary is at
     /// `position`, nearest first: around the primaries, then the others. Only
-    /// those on servers without a copy of the column, if there are any.
+    /// those online, and of these those on servers without a copy of the column, if
+    /// there are any. Only those of the other group, if there are two.
     fn after(&self, position: usize, chosen: &[TargetInfo]) -> Vec<TargetInfo> {
-        let n = self.primaries;
-        let order = (1..n).map(|j| (position + j) % n).chain(n..self.targets.len());
+        let (n, m) = (self.primaries, self.mirrors);
+        let mirrors = (0..m).map(|j| self.targets[n + (position + j) % m]);
+        let mirrors = others(mirrors, chosen);
+        if !mirrors.is_empty() {
+            return mirrors;
+        }
+        // A chunk's primary may be on any of them.
+        let around = if position < n { n } else { self.targets.len() };
+        let order = (1..around).map(|j| (position + j) % around).chain(around..self.targets.len());
         others(order.map(|i| self.targets[i]), chosen)
     }
 
     /// The column of one chunk.
     fn chunk(&self, random: &mut Random) -> Column {
         let pool = || self.targets.iter().take(self.primaries.max(self.copies)).copied();
-        let local: Vec<TargetInfo> = pool().filter(|t| t.local && t.has_room()).collect();
-        let first = if local.is_empty() { pool().collect() } else { local };
+        let online = || pool().filter(|t| t.online);
+        let local: Vec<TargetInfo> = online().filter(|t| t.local && t.has_room()).collect();
+        let first = if local.is_empty() { online().collect() } else { local };
         let mut chosen: Vec<TargetInfo> = random.by_free_space(&first).into_iter().collect();
+        let at = |t: &TargetInfo| self.targets.iter().position(|other| other.target == t.target);
+        let position = chosen.first().and_then(at).unwrap_or_default();
         while chosen.len() < self.copies {
-            let Some(next) = random.by_free_space(&others(pool(), &chosen)) else { break };
+            let next = match self.placement {
+                Placement::Chained => self.after(position, &chosen).first().copied(),
+                _ => random.by_free_space(&others(pool(), &chosen)),
+            };
+            let Some(next) = next else { break };
             chosen.push(next);
         }
         Column { targets: chosen.iter().map(|t| t.target).collect() }
     }
 }
 
-/// The candidates that are not chosen yet: on other servers if there are any.
+/// The candidates that are not chosen yet: online, and on other servers, if there are
+/// any.
 fn others(candidates: impl Iterator<Item = TargetInfo>, chosen: &[TargetInfo]) -> Vec<TargetInfo> {
     let mut free: Vec<TargetInfo> =
         candidates.filter(|t| chosen.iter().all(|c| c.target != t.target)).collect();
+    if free.iter().any(|t| t.online) {
+        free.retain(|t| t.online);
+    }
     let elsewhere = |t: &TargetInfo| chosen.iter().all(|c| c.server != t.server);
     if free.iter().any(elsewhere) {
         free.retain(elsewhere);
@@ -370,7 +430,22 @@ fn others(candidates: impl Iterator<Item = TargetInfo>, chosen: &[TargetInfo]) -
     free
 }
 
-fn check_enough(spec: &LayoutSpec, targets: &[TargetInfo], needed: usize) -> Result<()> {
+fn check_base(base: Option<u32>, targets: &[TargetInfo]) -> Result<()> {
+    match base {
+        Some(base) if base as usize >= targets.len() => {
+            Err(invalid(format!("base {base}, but the targets are 0 to {}", targets.len() - 1)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `wanted` primaries, and with further copies `needed` targets.
+fn check_enough(
+    spec: &LayoutSpec,
+    targets: &[TargetInfo],
+    wanted: usize,
+    needed: usize,
+) -> Result<()> {
     let what = if usize::from(spec.count) >= usize::from(spec.copies) {
         format!("the layout asks for {needed} targets")
     } else {
@@ -389,7 +464,8 @@ fn check_enough(spec: &LayoutSpec, targets: &[TargetInfo], needed: usize) -> Res
             targets.len()
         )));
     }
-    if online < needed {
+    let returning = targets.iter().filter(|t| !t.online && t.returns).count();
+    if online < wanted || online + returning < needed {
         return Err(Error::new(
             ErrorKind::Unreachable,
             format!(

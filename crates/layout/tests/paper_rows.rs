@@ -15,7 +15,9 @@ fn io_nodes(n: u32) -> Vec<TargetInfo> {
             server: ServerId(i),
             free_bytes: u64::MAX,
             online: true,
+            returns: false,
             local: false,
+            primaries: 0,
         })
         .collect()
 }

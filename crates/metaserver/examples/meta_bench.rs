@@ -61,6 +61,7 @@ impl Bench {
                 gaps: Vec::new(),
                 filled: Vec::new(),
                 unreachable: Vec::new(),
+                distrusted: Vec::new(),
             })
             .collect();
         let register = RegisterRequest {
@@ -68,6 +69,7 @@ impl Bench {
             tcp: "h:1".into(),
             unix: String::new(),
             first: true,
+            run: 1,
             targets,
         };
         bench.send::<RegisterRequest>(Peer::Server(ServerId(1)), &register.to_bytes())?;

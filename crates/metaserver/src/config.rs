@@ -59,6 +59,10 @@ pub struct MetaServerConfig {
     /// Copies that one data server makes at a time.
     #[serde(default = "default_rebuild_concurrency")]
     pub rebuild_concurrency: u32,
+    /// While clients ask a data server for something, it makes copies and brings them up
+    /// to date for this share of the time, percent; else all of it.
+    #[serde(default = "default_rebuild_busy_percent")]
+    pub rebuild_busy_percent: u8,
     /// From the first change to the sync that makes it durable: what a power
     /// cut may lose.
     #[serde(default = "default_sync_delay_ms")]
@@ -98,6 +102,9 @@ fn default_heartbeat_ms() -> u32 {
 fn default_rebuild_after_ms() -> u64 {
     MoverSettings::default().rebuild_after_ms
 }
+fn default_rebuild_busy_percent() -> u8 {
+    MoverSettings::default().busy_percent
+}
 fn default_rebuild_concurrency() -> u32 {
     MoverSettings::default().rebuild_concurrency
 }
@@ -129,6 +136,7 @@ impl MetaServerConfig {
             heartbeat_ms: default_heartbeat_ms(),
             rebuild_after_ms: default_rebuild_after_ms(),
             rebuild_concurrency: default_rebuild_concurrency(),
+            rebuild_busy_percent: default_rebuild_busy_percent(),
             sync_delay_ms: default_sync_delay_ms(),
             cache_bytes: default_cache_bytes(),
             max_connections: default_max_connections(),
@@ -173,6 +181,9 @@ impl MetaServerConfig {
         if self.capability_ms < 1000 || self.ticket_ms < 1000 {
             return bad("`capability_ms` and `ticket_ms` must be at least 1000");
         }
+        if !(1..=100).contains(&self.rebuild_busy_percent) {
+            return bad("`rebuild_busy_percent` must be from 1 to 100");
+        }
         if self.rebuild_concurrency == 0 || self.rebuild_concurrency > MAX_CONCURRENCY {
             return bad("`rebuild_concurrency` must be from 1 to 1024");
         }
@@ -181,7 +192,8 @@ impl MetaServerConfig {
 
     pub(crate) fn mover(&self) -> MoverSettings {
         let Self { rebuild_after_ms, rebuild_concurrency, .. } = *self;
-        MoverSettings { rebuild_after_ms, rebuild_concurrency }
+        let busy_percent = self.rebuild_busy_percent;
+        MoverSettings { rebuild_after_ms, rebuild_concurrency, busy_percent }
     }
 
     pub(crate) fn times(&self) -> Times {

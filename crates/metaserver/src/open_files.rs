@@ -15,12 +15,23 @@ struct Opened {
     rights: Rights,
 }
 
+/// In how many sessions a file is open.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sessions {
+    all: u32,
+    /// To write.
+    writing: u32,
+}
+
+fn writes(rights: Rights) -> bool {
+    rights.allow(Rights::WRITE)
+}
+
 /// The open files of all sessions.
 #[derive(Debug, Default)]
 pub struct OpenFiles {
     by_session: BTreeMap<SessionId, BTreeMap<FileId, Opened>>,
-    /// In how many sessions each file is open.
-    sessions: BTreeMap<FileId, u32>,
+    sessions: BTreeMap<FileId, Sessions>,
     /// Some may be open that nobody has told of yet.
     settling: bool,
 }
@@ -44,14 +55,21 @@ impl OpenFiles {
     /// How many sessions have a file open; as long as some have not said what
     /// they have open, at least one.
     pub fn sessions_with(&self, file: FileId) -> u32 {
-        let known = self.sessions.get(&file).copied().unwrap_or(0);
+        let known = self.sessions.get(&file).map_or(0, |sessions| sessions.all);
         known.max(u32::from(self.settling))
     }
 
     /// Whether any other session has a file open, as far as is known.
     pub fn is_open_elsewhere(&self, session: SessionId, file: FileId) -> bool {
         let own = u32::from(self.rights(session, file).is_some());
-        self.sessions.get(&file).copied().unwrap_or(0) > own
+        self.sessions.get(&file).map_or(0, |sessions| sessions.all) > own
+    }
+
+    /// How many sessions write a file, once this one has it open with these rights, too.
+    pub fn writers_with(&self, session: SessionId, file: FileId, rights: Rights) -> u32 {
+        let known = self.sessions.get(&file).map_or(0, |sessions| sessions.writing);
+        let counted = self.rights(session, file).is_some_and(writes);
+        known + u32::from(writes(rights) && !counted)
     }
 
     /// The rights with which a session has a file open.
@@ -79,11 +97,14 @@ impl OpenFiles {
     /// A file was opened once more.
     pub fn open(&mut self, session: SessionId, file: FileId, rights: Rights) {
         let files = self.by_session.entry(session).or_default();
+        let sessions = self.sessions.entry(file).or_default();
         let opened = files.entry(file).or_insert_with(|| {
-            *self.sessions.entry(file).or_default() += 1;
+            sessions.all += 1;
+            sessions.writing += u32::from(writes(rights));
             Opened { times: 0, rights }
         });
         opened.times = opened.times.saturating_add(1);
+        sessions.writing += u32::from(writes(rights) && !writes(opened.rights));
         opened.rights = opened.rights.union(rights);
     }
 
@@ -95,8 +116,9 @@ impl OpenFiles {
             opened.times -= 1;
             return false;
         }
+        let rights = opened.rights;
         files.remove(&file);
-        self.leave(file)
+        self.leave(file, rights)
     }
 
     /// A session begins to say what it has open: what it said before counts no more,
@@ -113,23 +135,25 @@ impl OpenFiles {
         let mut closed = Vec::new();
         files.retain(|file, opened| {
             if opened.times == 0 {
-                closed.push(*file);
+                closed.push((*file, opened.rights));
             }
             opened.times > 0
         });
-        closed.into_iter().map(|file| (file, self.leave(file))).collect()
+        closed.into_iter().map(|(file, rights)| (file, self.leave(file, rights))).collect()
     }
 
     /// A session has ended; returns the files that nobody has open any more.
     pub fn end(&mut self, session: SessionId) -> Vec<FileId> {
         let files = self.by_session.remove(&session).unwrap_or_default();
-        files.into_keys().filter(|&file| self.leave(file)).collect()
+        let left = files.into_iter().filter(|&(file, opened)| self.leave(file, opened.rights));
+        left.map(|(file, _)| file).collect()
     }
 
-    fn leave(&mut self, file: FileId) -> bool {
+    fn leave(&mut self, file: FileId, rights: Rights) -> bool {
         let Some(sessions) = self.sessions.get_mut(&file) else { return true };
-        *sessions -= 1;
-        if *sessions > 0 {
+        sessions.all -= 1;
+        sessions.writing -= u32::from(writes(rights));
+        if sessions.all > 0 {
             return false;
         }
         self.sessions.remove(&file);
@@ -185,5 +209,25 @@ mod tests {
         opens.settled();
         assert_eq!(opens.sessions_with(FileId(7)), 0);
         assert!(!opens.may_be_open(FileId(7)));
+    }
+
+    #[test]
+    fn who_writes_is_counted_once_and_with_who_is_about_to() {
+        let (a, b, file) = (SessionId(1), SessionId(2), FileId(7));
+        let mut opens = OpenFiles::new(false);
+        opens.open(a, file, Rights::READ);
+        let writers = |opens: &OpenFiles, rights| opens.writers_with(b, file, rights);
+        assert_eq!([writers(&opens, Rights::READ), writers(&opens, Rights::WRITE)], [0, 1]);
+        opens.open(a, file, Rights::WRITE);
+        opens.open(a, file, Rights::READ_WRITE);
+        opens.open(b, file, Rights::READ);
+        assert_eq!([writers(&opens, Rights::READ), writers(&opens, Rights::WRITE)], [1, 2]);
+        opens.open(b, file, Rights::WRITE);
+        assert_eq!(writers(&opens, Rights::WRITE), 2);
+        assert_eq!(opens.end(a), []);
+        assert_eq!(writers(&opens, Rights::READ), 1);
+        opens.close(b, file);
+        opens.close(b, file);
+        assert_eq!(writers(&opens, Rights::READ), 0);
     }
 }

@@ -45,7 +45,7 @@ fn check(records: &Records, objects: &[(u32, ObjectId, u64)]) -> Vec<Problem> {
         deal(Fact::Object { target: TargetId(target), object, len });
     }
     let listed = (1..=9).map(TargetId).collect();
-    let bounds = Bounds { listed, ids_end, removed };
+    let bounds = Bounds { listed, ids_end, removed, ..Bounds::default() };
     problems.extend(parts.into_iter().flat_map(|part| part.judge(&bounds)));
     problems
 }

@@ -3,8 +3,10 @@
 
 mod harness;
 use harness::*;
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use weir_metastore::ModelEngine;
-use weir_types::{ClientId, ErrorKind, FileId, LayoutKind, LayoutSpec, Result, TargetId};
+use weir_types::{ClientId, ErrorKind, FileId, LayoutKind, LayoutSpec, ObjectId, Result, TargetId};
 use weir_wire::map::TargetState;
 use weir_wire::meta::{ExtendRequest, GetMapRequest, OpenFile};
 use weir_wire::peer::TargetReport;
@@ -149,7 +151,7 @@ fn a_target_is_removed_when_no_file_has_a_copy_there() {
 }
 
 #[test]
-fn a_lost_target_that_alone_knows_what_another_lacks_is_not_removed_by_force() {
+fn what_only_a_removed_target_knew_the_others_know_before_they_are_online() {
     let mut c = three_servers();
     let two = LayoutSpec { copies: 2, count: 3, ..LayoutSpec::default() };
     for n in 0..40 {
@@ -166,27 +168,39 @@ fn a_lost_target_that_alone_knows_what_another_lacks_is_not_removed_by_force() {
         c.pass_ms(1000);
         beat(&mut c, &[3]);
     });
-    now = c.register(1, &[1]).unwrap().epoch;
-    let mut rounds = |c: &mut Model| {
+    let now = Cell::new(c.register(1, &[1]).unwrap().epoch);
+    let mut named = BTreeSet::new();
+    // The first one says what it has noted of what it was told.
+    let mut rounds = |c: &mut Model, noted: &BTreeSet<ObjectId>| {
         for _ in 0..6 {
             for n in [1, 3] {
-                now = c.heartbeat_under(n, now, vec![Model::report(n)]).unwrap().epoch;
+                let distrusted = if n == 1 { noted.iter().copied().collect() } else { vec![] };
+                let report = TargetReport { distrusted, ..Model::report(n) };
+                let reply = c.heartbeat_under(n, now.get(), vec![report]).unwrap();
+                now.set(reply.epoch);
+                named.extend(reply.distrust);
             }
         }
-        views(c)[0].state
+        (views(c)[0].state, std::mem::take(&mut named))
     };
-    assert_eq!(rounds(&mut c), TargetState::Syncing);
+    let none = BTreeSet::new();
+    assert_eq!(rounds(&mut c, &none), (TargetState::Syncing, BTreeSet::new()));
     assert_eq!(kind(remove(&mut c, 2, false)), ErrorKind::Busy);
-    // Files would go back to what the first one has, and nobody would notice.
-    assert_eq!(kind(remove(&mut c, 2, true)), ErrorKind::Busy);
-    assert_eq!(rounds(&mut c), TargetState::Syncing);
-    // The other way round nothing is lost that is not lost already.
-    (0..6).for_each(|_| {
-        c.pass_ms(1000);
-        beat(&mut c, &[3]);
-    });
-    assert_eq!(remove(&mut c, 1, true).unwrap(), 40);
     assert_eq!(remove(&mut c, 2, true).unwrap(), 40);
+    // Files would go back to what the first one has, and nobody would notice.
+    let (state, told) = rounds(&mut c, &none);
+    assert_eq!((state, told.len()), (TargetState::Syncing, 40), "a column of each file");
+    let is_it = |(target, object): &(TargetId, ObjectId)| (target.0, object.copy.0) == (1, 0);
+    assert!(told.iter().all(is_it), "of which it and the removed one had copies: {told:?}");
+    let mut c = c.restart();
+    now.set(c.register(1, &[1]).unwrap().epoch);
+    c.register(3, &[3]).unwrap();
+    let all: BTreeSet<ObjectId> = told.iter().map(|(_, object)| *object).collect();
+    let half = all.iter().copied().take(20).collect();
+    let (state, left) = rounds(&mut c, &half);
+    assert_eq!((state, left.len()), (TargetState::Syncing, 20), "the others");
+    assert_eq!(rounds(&mut c, &all).0, TargetState::Online);
+    assert_eq!((rounds(&mut c, &none).1.len(), c.keys("v/")), (0, 0));
 }
 
 #[test]

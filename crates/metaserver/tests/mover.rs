@@ -156,8 +156,11 @@ impl Servers {
 }
 
 fn settings(c: &mut Model) {
-    c.machine
-        .set_mover(MoverSettings { rebuild_after_ms: REBUILD_AFTER_MS, rebuild_concurrency: 4 });
+    c.machine.set_mover(MoverSettings {
+        rebuild_after_ms: REBUILD_AFTER_MS,
+        rebuild_concurrency: 4,
+        ..MoverSettings::default()
+    });
 }
 
 #[test]

@@ -157,12 +157,14 @@ fn register(address: &str, server: u32) -> Result<()> {
         gaps: Vec::new(),
         filled: Vec::new(),
         unreachable: Vec::new(),
+        distrusted: Vec::new(),
     };
     let request = RegisterRequest {
         host: "node".into(),
         tcp: "node:7701".into(),
         unix: String::new(),
         first: true,
+        run: 1,
         targets: vec![target],
     };
     let header = Header::request(RegisterRequest::OP, conn.next_request_id());

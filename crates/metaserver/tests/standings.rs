@@ -189,3 +189,44 @@ fn without_copies_a_target_that_comes_back_has_missed_nothing() {
     lose_the_first(&mut c);
     assert_eq!(state(&c.register(1, &[1]).unwrap(), 1), TargetState::Online);
 }
+
+#[test]
+fn of_those_that_went_at_once_the_one_that_kept_its_memory_is_back_first() {
+    let mut c = mirrored();
+    let epoch = beat(&mut c, 3, 0, &[]).epoch.0;
+    for server in [1, 2, 3] {
+        beat(&mut c, server, epoch, &[]);
+    }
+    // The machine of the first starts anew, before anybody misses it; the second stands still.
+    let own = TargetReport { gaps: vec![(TargetId(1), 1)], ..Model::report(1) };
+    let back = c.register_anew(1, vec![own]).unwrap();
+    assert_eq!(state(&back, 1), TargetState::Syncing);
+    let mut now = back.epoch.0;
+    for _ in 0..6 {
+        c.pass_ms(1000);
+        now = beat(&mut c, 3, now, &[]).epoch.0;
+        beat(&mut c, 1, now, &[]);
+    }
+    rounds(&mut c, &[1, 3], now, &[]);
+    let states = beat(&mut c, 3, 0, &[]);
+    assert_eq!([1, 2].map(|t| state(&states, t)), [TargetState::Syncing, TargetState::Offline]);
+    // What it cannot vouch for the other one has.
+    let back = c.register(2, &[2]).unwrap().epoch.0;
+    rounds(&mut c, &[1, 2, 3], back, &[(1, &[(1, 1)])]);
+    let states = beat(&mut c, 3, 0, &[]);
+    assert_eq!([1, 2].map(|t| state(&states, t)), [TargetState::Syncing, TargetState::Online]);
+}
+
+#[test]
+fn one_that_has_lost_its_notes_may_have_noted_something_for_everybody() {
+    let mut c = mirrored();
+    let away = lose_the_first(&mut c).epoch.0;
+    beat(&mut c, 2, away, &[]);
+    beat(&mut c, 3, away, &[]);
+    let syncing = c.register(1, &[1]).unwrap().epoch.0;
+    // None stands for whoever it is.
+    rounds(&mut c, &[1, 2, 3], syncing, &[(2, &[(u32::MAX, 1)])]);
+    assert_eq!(state(&beat(&mut c, 3, 0, &[]), 1), TargetState::Syncing);
+    rounds(&mut c, &[1, 2, 3], syncing, &[]);
+    assert_eq!(state(&beat(&mut c, 3, 0, &[]), 1), TargetState::Online);
+}

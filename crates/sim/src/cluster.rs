@@ -18,6 +18,7 @@ use weir_metaserver::{MetaServerConfig, NewFileSystem};
 use weir_simhost::disk::SimDisk;
 use weir_simhost::{NodeId, Options, ProcessId, Simulation};
 use weir_store::{ScrubCursor, Target, TargetIdentity};
+use weir_types::limits::BLOCK_BYTES;
 use weir_types::{
     ClientId, Duplication, Error, ErrorKind, FileId, KeyGeneration, LayoutKind, LayoutSpec, Result,
     ServerId, TargetId, Timestamp,
@@ -33,6 +34,11 @@ const META_DIR: &str = "/meta";
 /// The notes of a target of what other copies lack, and a byte in them.
 const GAP_LOG: &str = "gaps";
 const GAP_LOG_BYTE: u64 = 9;
+/// Of the file of a small object: the header, the slots of checksums behind it, and what
+/// both take, before the data (`format-store.md`).
+const HEADER_BYTES: usize = 512;
+const SLOT_BYTES: usize = 4;
+const SLOTS_BYTES: usize = 32 * BLOCK_BYTES;
 /// Verified at a time.
 const SCRUB_BYTES: u64 = 16 << 20;
 /// A server is heard of so often before it is away.
@@ -146,7 +152,9 @@ impl Cluster {
 
     /// What the kernel calls this run of a machine.
     pub fn write_boot_id(&self, node: NodeName, boot: u64) {
-        let id = format!("00000000-0000-4000-8000-{:012x}\n", boot + 1);
+        // No two runs of machines have the same.
+        let machine = self.nodes.keys().position(|name| *name == node).unwrap_or_default();
+        let id = format!("00000000-0000-4000-{:04x}-{:012x}\n", 0x8000 + machine, boot + 1);
         // The disk has just been made, or healed by the power cut.
         let _ = self.disk(node).write_file("proc/sys/kernel/random/boot_id", id.as_bytes());
     }
@@ -212,12 +220,40 @@ impl Cluster {
         }
     }
 
+    /// Turns a bit over on the disk of a data server, in an object that has other copies:
+    /// in data that is not a hole, or in the header or the checksums; says where.
+    pub fn rot(&self, server: u8, pick: u32) -> Option<String> {
+        let mut rng = fastrand::Rng::with_seed(pick.into());
+        let shape = &self.shared.plan.shape;
+        let made = self.shared.made.borrow();
+        let mirrored = made.files.iter().enumerate().filter(|(at, _)| shape.copies_of(*at) > 1);
+        let prefixes: Vec<String> = mirrored.map(|(_, id)| format!("f{id}.")).collect();
+        let is_object = |path: &str| {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            path.starts_with("target-") && prefixes.iter().any(|of| name.starts_with(of.as_str()))
+        };
+        let disk = self.disk(NodeName::Data(server));
+        let objects = disk.files().into_iter().map(|(path, _)| path);
+        let path = rng.choice(objects.filter(|path| is_object(path)).collect::<Vec<_>>())?;
+        let bytes = disk.read_file(&path).ok()?;
+        let data = bytes.get(SLOTS_BYTES..).unwrap_or_default().chunks(BLOCK_BYTES);
+        let slots = HEADER_BYTES + SLOT_BYTES * data.len();
+        let used = data.enumerate().filter(|(_, block)| block.iter().any(|byte| *byte != 0));
+        let used: Vec<usize> = used.map(|(at, _)| SLOTS_BYTES + at * BLOCK_BYTES).collect();
+        let byte = match (rng.u8(0..4), rng.choice(used)) {
+            (1.., Some(block)) => block + rng.usize(0..BLOCK_BYTES),
+            _ => rng.usize(0..slots),
+        };
+        let flipped = disk.flip_bit(&path, byte as u64, rng.u32(0..8)).ok()?;
+        flipped.then(|| format!("{path} of data{server} rots at byte {byte}"))
+    }
+
     /// Keeps that node from a data server, or does not any more.
     pub fn cut_off_auditor(&self, from: NodeName, on: bool) {
         self.sim.network().partition(self.auditor, self.nodes[&from], on);
     }
 
-    fn client_config(&self, write_behind: bool) -> ClientConfig {
+    pub fn client_config(&self, write_behind: bool) -> ClientConfig {
         let mut config = ClientConfig::new(META_ADDRESS, CLIENT, master().client(CLIENT));
         config.transport = Transport::Tcp;
         config.request_timeout_ms = self.shared.plan.shape.request_timeout_ms.into();
@@ -366,7 +402,7 @@ fn serve(node: NodeName, shape: &Shape, shared: &Shared, model: &SharedModel) ->
 /// A striped layout, with the copies of a file.
 fn spec(shape: &Shape, file: usize) -> LayoutSpec {
     let spec = LayoutSpec { stripe_unit_bytes: 4096, ..LayoutSpec::default() };
-    let duplication = match shape.protocol {
+    let duplication = match shape.protocol_of(file) {
         Protocol::ServerSync => Duplication::ServerSync,
         Protocol::ServerAsync => Duplication::ServerAsync,
         Protocol::ClientSync => Duplication::ClientSync,

@@ -21,6 +21,11 @@ use weir_wire::map::TargetState;
 
 /// After the last fault all targets are back after so long.
 const BACK: Duration = Duration::from_secs(60);
+/// What a scrub has found is mended after so long: it may have been tried in vain before,
+/// and is tried again every minute at least.
+const MENDED: Duration = Duration::from_secs(90);
+/// Verified at a time.
+const SCRUB_BYTES: u32 = 16 << 20;
 /// Between looks at the map.
 const PAUSE: Duration = Duration::from_millis(250);
 /// Read at a time.
@@ -52,7 +57,7 @@ pub(crate) fn wait_for_all(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<
 }
 
 /// Ends when all targets are online.
-fn watch(shared: Rc<Shared>, config: ClientConfig) {
+pub(crate) fn watch(shared: Rc<Shared>, config: ClientConfig) {
     let client = loop {
         match Client::connect(config.clone()) {
             Ok(client) => break client,
@@ -75,6 +80,60 @@ fn watch(shared: Rc<Shared>, config: ClientConfig) {
         if map.is_ok_and(|map| online(&map)) {
             client.shutdown();
             return;
+        }
+        sleep(PAUSE);
+    }
+}
+
+/// Has everything verified, as `weir scrub` does, until nothing rotten is left.
+pub(crate) fn wait_for_sound(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {
+    let scrubber = cluster.start_auditor(scrub_all);
+    let deadline = cluster.sim.now() + MENDED;
+    while cluster.sim.is_running(scrubber) && cluster.sim.now() < deadline {
+        let next = cluster.sim.now() + PAUSE;
+        nemesis.run_until(cluster, next);
+    }
+    if !cluster.sim.is_running(scrubber) {
+        return Vec::new();
+    }
+    cluster.sim.kill(scrubber);
+    let found = cluster.shared.states.borrow().clone();
+    let what = format!("what has rotted is not mended {MENDED:?} after it was found: {found}");
+    vec![Violation { what, evidence: String::new() }]
+}
+
+/// Ends when nothing is found.
+fn scrub_all(shared: Rc<Shared>, config: ClientConfig) {
+    let scrub = |client: &Client| -> Result<Vec<String>> {
+        let administrator = client.administrator()?;
+        let mut found = Vec::new();
+        for (_, target) in client.cluster_map()?.targets() {
+            let mut cursor = None;
+            loop {
+                let page = administrator.scrub(target.target, cursor, SCRUB_BYTES)?;
+                found.extend(page.findings.iter().map(|finding| format!("{finding:?}")));
+                cursor = page.next;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    };
+    loop {
+        let client = match Client::connect(config.clone()) {
+            Ok(client) => client,
+            Err(_) => {
+                sleep(PAUSE);
+                continue;
+            }
+        };
+        let found = scrub(&client);
+        client.shutdown();
+        match found {
+            Ok(found) if found.is_empty() => return,
+            Ok(found) => *shared.states.borrow_mut() = found.join("; "),
+            Err(error) => *shared.states.borrow_mut() = error.to_string(),
         }
         sleep(PAUSE);
     }

@@ -5,7 +5,7 @@ mod mirrored;
 use crate::history::RenameMode;
 use crate::plan::{
     ClientPlan, DiskErrorKind, DiskOperation, EngineKind, Fault, FileShape, NodeName, Op, Place,
-    Plan, PlannedFault, PlannedOp, Protocol, Shape,
+    Plan, PlannedFault, PlannedOp, Shape,
 };
 use fastrand::Rng;
 use std::ops::RangeInclusive;
@@ -62,7 +62,7 @@ fn shape(rng: &mut Rng) -> Shape {
         reset_ppm: [0, 0, 500, 5_000][rng.usize(0..4)],
         conflict_ppm: [0, 50_000, 200_000][rng.usize(0..3)],
         copies: Vec::new(),
-        protocol: Protocol::ServerSync,
+        protocols: Vec::new(),
         target_timeout_ms: 0,
         rebuild_after_ms: 0,
     }

@@ -14,6 +14,7 @@ pub mod batch;
 mod cells;
 mod cluster;
 mod copies;
+pub mod crash_points;
 mod engine;
 pub mod generate;
 pub mod history;

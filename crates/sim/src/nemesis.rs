@@ -17,6 +17,8 @@ const RESTART: Duration = Duration::from_millis(500);
 const PLENTY_BYTES: u64 = 1 << 40;
 /// After trouble, until everybody has servers again.
 pub(crate) const RECOVERY: Duration = Duration::from_secs(3);
+/// What has rotted may be found so late.
+const ROT: Duration = Duration::from_secs(60);
 /// Messages that take so much longer may come too late.
 const MUCH_MS: u32 = 400;
 
@@ -77,6 +79,8 @@ fn ill(fault: &Fault) -> Vec<(NodeName, Option<NodeName>, Duration)> {
             let meta = NodeName::Meta;
             vec![(meta, None, ms(down_ms)), (client, Some(meta), ms(down_ms + time))]
         }
+        // Until somebody reads it.
+        Fault::Rot { server, .. } => vec![(NodeName::Data(server), None, ROT)],
         Fault::Partition { a, b, ms: time, .. } => vec![(a, Some(b), ms(time))],
         Fault::Slow { a, b, extra_ms, ms: time } => vec![(a, Some(b), ms(time + extra_ms))],
         Fault::Break { a, b } => vec![(a, Some(b), Duration::ZERO)],
@@ -118,6 +122,7 @@ fn trouble(fault: &Fault) -> Option<(Option<u8>, Duration)> {
         | Fault::PowerCut { node: NodeName::Client(_), .. }
         | Fault::ForgetLeases { .. }
         | Fault::Break { .. }
+        | Fault::Rot { .. }
         | Fault::Pace { .. }
         | Fault::Clock { .. } => None,
         Fault::Kill { node, down_ms: time }
@@ -449,6 +454,10 @@ impl Nemesis {
                 // Whoever syncs now does not know what is on the disk.
                 cluster.shared.record_at(now, What::DiskForgets(node.into()));
                 self.later(now + ms(time), Later::Reboot(node));
+            }
+            Fault::Rot { server, pick } => {
+                let what = cluster.rot(server, pick).unwrap_or_else(|| "nothing to rot".into());
+                self.note(cluster, what);
             }
             Fault::DiskFull { node, ms: time } => {
                 cluster.disk(node).set_space(cluster.disk(node).used_bytes());

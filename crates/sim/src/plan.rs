@@ -30,6 +30,13 @@ pub enum Protocol {
     Hybrid,
 }
 
+impl Protocol {
+    /// Whether a write may be acknowledged when the first copy alone has it.
+    pub fn is_early(self) -> bool {
+        matches!(self, Self::ServerAsync | Self::ClientAsync | Self::Hybrid)
+    }
+}
+
 /// The cluster of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
@@ -68,9 +75,9 @@ pub struct Shape {
     /// Copies of the files, in turn; none: one of each.
     #[serde(default)]
     pub copies: Vec<u8>,
-    /// How copies are written.
+    /// How the copies of the files are written, in turn; none: `server-sync`.
     #[serde(default)]
-    pub protocol: Protocol,
+    pub protocols: Vec<Protocol>,
     /// A data server that was silent for so long is away; 0: the usual time.
     #[serde(default)]
     pub target_timeout_ms: u32,
@@ -86,6 +93,14 @@ impl Shape {
         match self.copies.len() {
             0 => 1,
             kinds => self.copies[file % kinds],
+        }
+    }
+
+    /// How the copies of a file are written.
+    pub fn protocol_of(&self, file: usize) -> Protocol {
+        match self.protocols.len() {
+            0 => Protocol::ServerSync,
+            kinds => self.protocols[file % kinds],
         }
     }
 
@@ -405,6 +420,14 @@ pub enum Fault {
         damaged: bool,
         /// Until it starts again.
         down_ms: u32,
+    },
+    /// A bit turns over on the disk of a data server, in an object of a file with
+    /// several copies. All in one plan are of one server, so that one copy is sound.
+    Rot {
+        /// Which.
+        server: u8,
+        /// Which bit.
+        pick: u32,
     },
     /// The disk has no room left.
     DiskFull {

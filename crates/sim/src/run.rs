@@ -75,6 +75,7 @@ pub fn run_with(plan: &Plan, print: bool) -> (Report, History) {
             cells: plan.cells(file as u8),
             nodes_of_cells: cluster.nodes_of_cells(file),
             log: file >= usize::from(plan.first_log()),
+            early: plan.shape.copies_of(file) > 1 && plan.shape.protocol_of(file).is_early(),
         })
         .collect();
     let mut report = Report {
@@ -177,6 +178,9 @@ fn carry_out(cluster: &mut Cluster) -> Vec<Violation> {
     let mut violations = Vec::new();
     if mirrored {
         violations.extend(copies::wait_for_all(cluster, &mut nemesis));
+        if plan.faults.iter().any(|planned| matches!(planned.fault, Fault::Rot { .. })) {
+            violations.extend(copies::wait_for_sound(cluster, &mut nemesis));
+        }
     }
     // Only what is there at the end counts.
     cluster.shared.found.borrow_mut().clear();
@@ -285,7 +289,7 @@ fn audit(shared: Rc<Shared>, config: ClientConfig) {
 }
 
 /// Servers end when asked, without complaint.
-fn shut_down(cluster: &mut Cluster) -> Vec<Violation> {
+pub(crate) fn shut_down(cluster: &mut Cluster) -> Vec<Violation> {
     let before = cluster.shared.ended.borrow().len();
     for signal in cluster.shared.signals.borrow().values() {
         signal.raise();

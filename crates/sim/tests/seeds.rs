@@ -82,16 +82,16 @@ fn clusters_that_keep_several_copies_keep_their_promises_whatever_goes_wrong() {
     keep_their_promises(first, number("WEIR_SIM_MIRRORED", CLEAN_MIRRORED));
 }
 
-/// So many seeds from the first on are clean. Of the 450 after them these are not:
-/// disks of several servers that fail in turn (156, 257), and a sync that is said to
-/// have failed though nothing was lost, because each machine was away once since the
-/// write (209, 221, 391, 412, 420, 479, 573).
+/// So many seeds from the first on are clean. Of the next 160 these were not when they were
+/// last looked at: columns that are there more than 10 s later than their servers after all
+/// machines lost their power (181, 204), and a wrong read after a primary lost its gap log
+/// while another copy was away (206).
 const CLEAN_MIRRORED: u64 = 150;
 
 #[test]
 #[ignore = "known: see CLEAN_MIRRORED"]
 fn clusters_that_keep_several_copies_keep_their_promises_also_here() {
-    for seed in [156, 209, 221, 257, 391, 412, 420, 479, 573] {
+    for seed in [181, 204, 206] {
         keep_their_promises(MIRRORED + seed, 1);
     }
 }
@@ -216,7 +216,11 @@ const MAX_SEEDS: u64 = 500;
 /// later than everything else that its client ever sent. One more takes writes
 /// that come late and are overtaken by newer ones: `late.rs`.
 /// What is known of gaps after a crash the store's crash images judge, and who is
-/// online when the metadata server's model (`metaserver/tests/copies_planted`).
+/// online when the metadata server's model (`metaserver/tests/copies_planted`). A server
+/// that serves without a lease shows to clients that still reach it (`standings.rs`). In
+/// which order changes are applied, and who may be read as it is back, the data server's
+/// own tests judge (`dataserver/src/copies/planted.rs`): whole clusters need several
+/// rare things at once for them, and 20 runs of `standings.rs` did not show them.
 const FOUND_ELSEWHERE: &[Bug] = &[
     Bug::ServeUnverified,
     Bug::ForgetGeneration,
@@ -224,12 +228,10 @@ const FOUND_ELSEWHERE: &[Bug] = &[
     Bug::LoseGapLog,
     Bug::ForgetPledge,
     Bug::MarkLastCopy,
+    Bug::ServeWithoutLease,
+    Bug::ApplyOldEpoch,
+    Bug::RegrantBeforeReconcile,
 ];
-
-/// Bugs that no test finds yet: faults have to come together for them that the
-/// simulator does not bring together often enough.
-const NOT_FOUND_YET: &[Bug] =
-    &[Bug::ServeWithoutLease, Bug::ApplyOldEpoch, Bug::RegrantBeforeReconcile];
 
 /// Bugs that show on files with several copies only.
 const OF_COPIES: &[Bug] =
@@ -242,7 +244,7 @@ fn every_bug_that_can_be_planted_is_found() {
     }
     let mut missed = Vec::new();
     for (bug, name) in Bug::ALL {
-        if FOUND_ELSEWHERE.contains(bug) || NOT_FOUND_YET.contains(bug) {
+        if FOUND_ELSEWHERE.contains(bug) {
             continue;
         }
         // Among seeds that are clean without it.

@@ -86,7 +86,7 @@ pub fn gap_sector_bytes(
             0 => record::Record::Note { object, behind, copy, bytes },
             1 => record::Record::Clear { object, behind: TargetId(start as u32), copy, bytes },
             2 => record::Record::Lost { files: bytes },
-            _ => record::Record::Run { boot: u128::from(start) },
+            _ => record::Record::Run { id: u128::from(start) },
         }
     };
     let records: Vec<_> =

@@ -1,11 +1,12 @@
 //! What has rotted, for whoever has another copy of it.
 
 use crate::blocks::Slots;
-use crate::geometry::{BLOCK, Run};
+use crate::geometry::{BLOCK, Run, SLOT_BYTES};
 use crate::object::Object;
+use crate::piece::slot_of;
 use std::ops::Range;
-use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{ErrorKind, Result};
+use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
+use weir_types::{ErrorKind, ObjectId, Result};
 
 impl Object {
     /// The blocks of a range that do not match their checksums or cannot be read,
@@ -45,6 +46,33 @@ impl Object {
         self.check_header()
     }
 
+    /// Writes the header anew if it has rotted on the disk since this was opened.
+    ///
+    /// # Errors
+    /// `Io`, `ReadOnly`, `NoSpace`.
+    pub fn rewrite_header(&self) -> Result<()> {
+        let change = self.begin_change()?;
+        match self.check_header() {
+            Err(error) if error.kind == ErrorKind::Corrupt => self.put_header(&change),
+            other => other,
+        }
+    }
+
+    /// Whether the stored checksum of the block that begins there is that of these
+    /// bytes, the last ones of an object followed by zeros: then they are what was
+    /// written, wherever they come from.
+    ///
+    /// # Errors
+    /// `Io`: the checksum cannot be read.
+    pub fn vouches_for(&self, offset: u64, bytes: &[u8]) -> Result<bool> {
+        let _lock = self.lock_for_reading();
+        let (mut slot, mut block) = ([0; SLOT_BYTES], [0; BLOCK_BYTES]);
+        let Some(start) = block.get_mut(..bytes.len()) else { return Ok(false) };
+        start.copy_from_slice(bytes);
+        self.read_slots(offset / BLOCK, &mut slot)?;
+        Ok(slot_of(&block) == u32::from_le_bytes(slot))
+    }
+
     /// Of pieces `(offset, length)` that are to be changed, those blocks that would
     /// be changed in part: the first that does not verify.
     pub fn damaged_edge(&self, pieces: &[(u64, u64)]) -> Option<Range<u64>> {
@@ -69,7 +97,7 @@ impl crate::Target {
     ///
     /// # Errors
     /// `Exists` if it can be opened; `Io`.
-    pub fn discard(&self, id: weir_types::ObjectId) -> Result<()> {
+    pub fn discard(&self, id: ObjectId) -> Result<()> {
         let damaged = match self.object(id) {
             Ok(None) => return Ok(()),
             Ok(Some(object)) => object.check().is_err_and(|e| e.kind == ErrorKind::Corrupt),

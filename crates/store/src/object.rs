@@ -100,6 +100,48 @@ impl Object {
         }))
     }
 
+    /// Opens the object, whose header may have rotted: it gets one with this fence
+    /// then.
+    pub(crate) fn open_headless(
+        backing: &Arc<Backing>,
+        id: ObjectId,
+        generation: Generation,
+    ) -> Result<Option<Self>> {
+        match Self::open(backing, id, false) {
+            Err(error) if error.kind == ErrorKind::Corrupt => {}
+            other => return other,
+        }
+        let Some((file, read_only)) = backing.directories.open(id, false)? else {
+            return Ok(None);
+        };
+        let failed = |e| backing.site.os_error(format!("open object {id}"), e);
+        let mut bytes = [0; HEADER_BYTES];
+        file.read_full(&mut bytes, 0).map_err(failed)?;
+        if !matches!(Header::from_disk(&bytes), Err(BadHeader::Damaged | BadHeader::Empty)) {
+            return Self::open(backing, id, false);
+        }
+        let size = file.size().map_err(failed)?;
+        let object = Self {
+            id,
+            backing: backing.clone(),
+            file,
+            read_only,
+            // As of one that has been there for ever.
+            writer: RwLock::new(Writer { has_header: true, born: 0, untidy: true }),
+            len: AtomicU64::new(object_bytes(size)),
+            generation: AtomicU64::new(generation.0),
+        };
+        object.put_header(&object.begin_change()?)?;
+        Ok(Some(object))
+    }
+
+    /// Writes the header as it should be.
+    pub(crate) fn put_header(&self, change: &Change<'_>) -> Result<()> {
+        let header = self.header(&change.writer, self.generation());
+        self.write_all(&mut [IoSlice::new(&header)], 0)
+            .map_err(|(_, e)| self.failed_change("write the header", e))
+    }
+
     pub(crate) fn backing(&self) -> &Arc<Backing> {
         &self.backing
     }
@@ -144,10 +186,8 @@ impl Object {
         self.resize(len, generation, Resize::Cut)
     }
 
-    /// Gives it length and fence of another copy, whatever its own length is, also
-    /// if it has that fence already.
-    ///
-    /// Errors: `Stale` if its fence is higher.
+    /// Gives it length and fence of another copy, whatever its own are: where that has
+    /// lost a truncation, this one was not truncated either.
     pub fn align(&self, len: u64, generation: Generation) -> Result<u64> {
         self.resize(len, generation, Resize::Align)
     }
@@ -186,8 +226,9 @@ impl Object {
         }
         let mut change = self.begin_change()?;
         match generation.cmp(&self.generation()) {
+            _ if how == Resize::Align => {}
             Order::Less => return Err(self.stale(generation)),
-            Order::Equal if generation.0 > 0 && how != Resize::Align => return Ok(self.len()),
+            Order::Equal if generation.0 > 0 => return Ok(self.len()),
             _ => {}
         }
         let old_len = self.len();

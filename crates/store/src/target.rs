@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_host::fs::{Directory, File, Lock, OpenHow};
-use weir_types::{Error, ErrorKind, FsUsage, ObjectId, Result, TargetId};
+use weir_types::{Error, ErrorKind, FsUsage, Generation, ObjectId, Result, TargetId};
 
 /// The directory of objects.
 const OBJECTS: &str = "objects";
@@ -269,6 +269,20 @@ impl Target {
     /// `Unsupported` if its format is of another version, `Io`.
     pub fn object(&self, id: ObjectId) -> Result<Option<Arc<Object>>> {
         self.open_files.get_or_open(id, || Object::open(&self.backing, id, false))
+    }
+
+    /// Opens an object that cannot be opened, since its header has rotted, and gives
+    /// it one again. The fence is what the header alone says, and what another copy
+    /// has to say. Blocks have checksums of their own, and the file has a name. Not
+    /// durable at once: it is found damaged again then.
+    ///
+    /// # Errors
+    /// `Corrupt` if it has the header of another object: nothing of it can be
+    /// trusted then; `Io`, `ReadOnly`.
+    pub fn restore_header(&self, id: ObjectId, generation: Generation) -> Result<()> {
+        self.open_files
+            .get_or_open(id, || Object::open_headless(&self.backing, id, generation))
+            .map(drop)
     }
 
     /// The object; an empty one is made if there is none. Errors as for

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use support::*;
 use weir_store::ReadMode;
-use weir_types::ErrorKind;
+use weir_types::{ErrorKind, Generation};
 
 fn flip(file: &Path, position: u64) {
     let file = std::fs::File::options().read(true).write(true).open(file).unwrap();
@@ -87,6 +87,52 @@ fn a_damaged_header_is_not_believed() {
 }
 
 #[test]
+fn a_header_that_has_rotted_is_written_anew() {
+    let store = damaged(16);
+    let error = store.target.object(object_id(0x1f)).err().unwrap();
+    assert_eq!(error.kind, ErrorKind::Corrupt);
+    // By what another copy says.
+    store.target.restore_header(object_id(0x1f), Generation(7)).unwrap();
+    let object = store.target.object(object_id(0x1f)).unwrap().unwrap();
+    let data = pattern(1, PAGE_BORDER as usize + 10_000);
+    assert_eq!((object.len(), object.generation()), (data.len() as u64, Generation(7)));
+    assert!(read(&object, 0, data.len() as u64) == data);
+    assert_eq!(write_pieces(&object, &[(0, 1)], &[1], G0).unwrap_err().kind, ErrorKind::Stale);
+    drop(object);
+    // One that is sound stays as it is.
+    store.target.restore_header(object_id(0x1f), Generation(9)).unwrap();
+    let store = store.reopen();
+    let object = store.target.object(object_id(0x1f)).unwrap().unwrap();
+    assert_eq!(object.generation(), Generation(7));
+    // By what is known as long as it is open.
+    flip(&store.only_file(), 33);
+    assert_eq!(object.check().unwrap_err().kind, ErrorKind::Corrupt);
+    object.rewrite_header().unwrap();
+    object.check().unwrap();
+    object.rewrite_header().unwrap();
+    drop(object);
+    let store = store.reopen();
+    let object = store.target.object(object_id(0x1f)).unwrap().unwrap();
+    assert_eq!(object.generation(), Generation(7));
+    assert!(read(&object, 0, data.len() as u64) == data);
+}
+
+#[test]
+fn a_stored_checksum_tells_what_was_written() {
+    let end = (PAGE_BORDER + 10_000) / 4096 * 4096;
+    let store = damaged(4096 * 37 + 17);
+    let object = store.target.object(object_id(0x1f)).unwrap().unwrap();
+    let data = pattern(1, PAGE_BORDER as usize + 10_000);
+    let block = &data[5 * 4096..6 * 4096];
+    assert!(object.vouches_for(5 * 4096, block).unwrap());
+    assert!(object.vouches_for(end, &data[end as usize..]).unwrap(), "the last one");
+    let mut other = block.to_vec();
+    other[100] ^= 1;
+    assert!(!object.vouches_for(5 * 4096, &other).unwrap());
+    assert!(!object.vouches_for(6 * 4096, block).unwrap());
+}
+
+#[test]
 fn an_object_under_a_wrong_name_is_refused() {
     let store = TestTarget::new();
     write(&store.target.object_or_create(object_id(0x1f)).unwrap(), 0, b"mine");
@@ -98,6 +144,8 @@ fn an_object_under_a_wrong_name_is_refused() {
     let error = store.target.object(id).err().unwrap();
     assert_eq!(error.kind, ErrorKind::Corrupt);
     assert!(error.message.contains("object 1f.0.1.0 has the header of object 1f.0.0.0"), "{error}");
+    let error = store.target.restore_header(id, Generation(1)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Corrupt, "whose bytes these are is not known");
 }
 
 #[test]

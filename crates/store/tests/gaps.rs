@@ -194,3 +194,36 @@ fn threads_that_note_and_clear_at_once_lose_nothing() {
         assert!(lacks || i % 3 > 0, "{thread} {i}");
     }
 }
+
+#[test]
+fn of_what_was_put_off_it_is_known_which_bytes_are_left_until_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = made(dir.path());
+    let gaps = target.gaps();
+    let left = || gaps.left(object(1), AWAY).map(|left| left.iter().collect::<Vec<_>>());
+    gaps.put_off(object(1), AWAY, SECOND, &(100..200)).unwrap();
+    assert_eq!(gaps_of(&target, 1), [0..MIB], "whole MiB");
+    assert!(gaps.untold().is_empty(), "it has been told");
+    assert!(gaps.put_off_again(object(1), AWAY, &(300..400)));
+    assert!(!gaps.put_off_again(object(1), AWAY, &(MIB..MIB + 1)), "nobody knows of that");
+    gaps.got(object(1), AWAY, &[(100, 50), (300, 100)]);
+    assert_eq!(left(), Some(vec![150..200]));
+    // While it is being cleared, more of it is put off: that stays.
+    gaps.got(object(1), AWAY, &[(150, 50)]);
+    gaps.sent(object(1), AWAY, &(0..MIB));
+    assert!(!gaps.put_off_again(object(1), AWAY, &(500..600)));
+    gaps.put_off(object(1), AWAY, SECOND, &(500..600)).unwrap();
+    gaps.clear_sent(object(1), AWAY).unwrap();
+    assert_eq!((gaps_of(&target, 1), left()), (vec![0..MIB], Some(vec![500..600])));
+    // Of anything else that is lacking nobody knows it so well.
+    gaps.note(object(1), AWAY, SECOND, &(700..800)).unwrap();
+    assert_eq!((left(), gaps.untold()), (None, vec![(AWAY, 1)]));
+    gaps.put_off(object(1), AWAY, SECOND, &(900..901)).unwrap();
+    assert_eq!(left(), None);
+    gaps.clear(object(1), AWAY, &(0..MIB)).unwrap();
+    gaps.put_off(object(1), AWAY, SECOND, &(900..901)).unwrap();
+    assert_eq!(left(), Some(vec![900..901]));
+    target.drop_unclosed();
+    let target = Target::open(dir.path()).unwrap();
+    assert_eq!((gaps_of(&target, 1), target.gaps().left(object(1), AWAY)), (vec![0..MIB], None));
+}

@@ -111,6 +111,7 @@ error_kinds! {
     NoLocks = 43, ENOLCK, Never, "too many locks";
     WouldBlock = 44, EAGAIN, Never, "another process holds a lock";
     NotCurrent = 45, EIO, Refresh, "this copy cannot be used now";
+    NotStaged = 46, EIO, Later, "the bytes of a write were not left here";
 }
 
 /// Linux error numbers, so that this crate needs no libc.

@@ -95,6 +95,16 @@ pub struct ObjectId {
     pub copy: CopyIndex,
 }
 
+impl ObjectId {
+    /// None comes before this one.
+    pub const FIRST: ObjectId = ObjectId {
+        file: FileId(0),
+        segment: SegmentIndex(0),
+        column: ColumnIndex(0),
+        copy: CopyIndex(0),
+    };
+}
+
 crate::codec_struct!(ObjectId { file, segment, column, copy });
 
 impl fmt::Display for ObjectId {

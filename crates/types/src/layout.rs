@@ -34,13 +34,35 @@ pub enum Duplication {
     ServerSync,
     /// It acknowledges them at once, and hands them on later.
     ServerAsync,
-    /// The client writes to all copies and waits for all.
+    /// The client sends the bytes to all copies and waits for all.
     ClientSync,
-    /// The client writes to all copies and waits for one of each column.
+    /// The client sends the bytes to all copies and waits for the primary.
     ClientAsync,
     /// `ServerSync` while a group has more servers than the file has writers, else
     /// `ClientAsync`.
     Hybrid,
+}
+
+impl Duplication {
+    /// What it comes to for a file of so many columns, which are a group of servers, and
+    /// so many clients that have it open to write.
+    pub fn acting(self, columns: usize, writers: usize) -> Self {
+        match self {
+            Duplication::Hybrid if columns > writers => Duplication::ServerSync,
+            Duplication::Hybrid => Duplication::ClientAsync,
+            other => other,
+        }
+    }
+
+    /// Whether clients send the bytes to all copies.
+    pub fn is_by_client(self) -> bool {
+        matches!(self, Duplication::ClientSync | Duplication::ClientAsync)
+    }
+
+    /// Whether a write is acknowledged before all copies have it.
+    pub fn is_later(self) -> bool {
+        matches!(self, Duplication::ServerAsync | Duplication::ClientAsync)
+    }
 }
 crate::codec_tag!(Duplication {
     ServerSync = 0,
@@ -49,6 +71,33 @@ crate::codec_tag!(Duplication {
     ClientAsync = 3,
     Hybrid = 4,
 });
+
+/// Where the copies of a column go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// As usual: `Random` for chunked files, `Chained` for others.
+    #[default]
+    Usual,
+    /// On the nodes that follow that of the first copy (River's chained declustering).
+    Chained,
+    /// The nodes are in two groups: first copies on one, second ones on the other
+    /// (CEFT-PVFS).
+    Groups,
+    /// On random nodes, each on another (HDFS).
+    Random,
+}
+crate::codec_tag!(Placement { Usual = 0, Chained = 1, Groups = 2, Random = 3 });
+
+impl Placement {
+    /// What it comes to for this family.
+    pub fn of(self, kind: LayoutKind) -> Self {
+        match (self, kind) {
+            (Self::Usual, LayoutKind::Chunked) => Self::Random,
+            (Self::Usual, _) => Self::Chained,
+            (chosen, _) => chosen,
+        }
+    }
+}
 
 /// One column: where its copies are, the primary first. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -257,11 +306,14 @@ pub struct LayoutSpec {
     pub copies: u8,
     /// How they are written.
     pub duplication: Duplication,
+    /// Where they go.
+    pub placement: Placement,
 }
 
 impl Encode for LayoutSpec {
     fn encode(&self, out: &mut Vec<u8>) {
-        self.kind.encode(out);
+        // One byte for both, as below.
+        (self.kind as u8 | (self.placement as u8) << 4).encode(out);
         self.base.encode(out);
         self.count.encode(out);
         self.stripe_unit_bytes.encode(out);
@@ -269,21 +321,25 @@ impl Encode for LayoutSpec {
         self.fragment_bytes.encode(out);
         // One byte for both, the protocol in its upper half: so records from before
         // there were protocols are good.
-        (self.copies & COPIES | (self.duplication as u8) << 4).encode(out);
+        (self.copies & LOWER_HALF | (self.duplication as u8) << 4).encode(out);
     }
 }
 
-/// The bits of the last byte that are the number of copies.
-const COPIES: u8 = 0x0f;
+/// The bits of the last byte that are the number of copies, and of the first one that
+/// are the family.
+const LOWER_HALF: u8 = 0x0f;
 
 impl Decode for LayoutSpec {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let (kind, base, count) = (Decode::decode(r)?, Decode::decode(r)?, Decode::decode(r)?);
+        let both = u8::decode(r)?;
+        let kind = LayoutKind::from_bytes(&[both & LOWER_HALF])?;
+        let placement = Placement::from_bytes(&[both >> 4])?;
+        let (base, count) = (Decode::decode(r)?, Decode::decode(r)?);
         let (stripe_unit_bytes, segment_bytes) = (Decode::decode(r)?, Decode::decode(r)?);
         let fragment_bytes = Decode::decode(r)?;
         let both = u8::decode(r)?;
         let duplication = Duplication::from_bytes(&[both >> 4])?;
-        let copies = both & COPIES;
+        let copies = both & LOWER_HALF;
         Ok(Self {
             kind,
             base,
@@ -293,6 +349,7 @@ impl Decode for LayoutSpec {
             fragment_bytes,
             copies,
             duplication,
+            placement,
         })
     }
 }
@@ -307,9 +364,13 @@ pub struct FileLayout {
     pub base: u32,
     /// Grows at each change of any segment.
     pub epoch: Epoch,
-    /// How copies are written.
+    /// How copies are to be written.
     pub duplication: Duplication,
+    /// What that comes to now; never [`Duplication::Hybrid`].
+    pub acting: Duplication,
+    /// Where they go; never `Usual`.
+    pub placement: Placement,
     /// Sorted by start, without gaps or overlaps, from byte 0.
     pub segments: Vec<Segment>,
 }
-crate::codec_struct!(FileLayout { kind, base, epoch, duplication, segments });
+crate::codec_struct!(FileLayout { kind, base, epoch, duplication, acting, placement, segments });

@@ -17,7 +17,7 @@ pub use consistency::{CONSISTENCY_XATTR, Consistency};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use id::*;
 pub use layout::{
-    Column, Duplication, FileLayout, Filling, LayoutKind, LayoutSpec, Scheme, Segment,
+    Column, Duplication, FileLayout, Filling, LayoutKind, LayoutSpec, Placement, Scheme, Segment,
     SegmentState, StripeMap,
 };
 pub use restrictions::{ClientStanding, Restrictions, Squash};

@@ -55,10 +55,17 @@ pub const MAX_ALLOCATE_BYTES: u64 = 1 << 30;
 pub const MAX_COPY_BYTES: u64 = MAX_PAYLOAD_BYTES as u64;
 /// The most pieces that one request copies.
 pub const MAX_COPY_PIECES: usize = 1024;
+/// Times in which a target was online that are remembered.
+pub const MAX_PAST: usize = 4;
 /// Objects of which one request asks where the copies are.
 pub const MAX_FIND_COPIES: usize = 256;
 /// The most bytes of an object that one request replaces where they have rotted.
 pub const MAX_REPAIR_BYTES: u64 = 1 << 20;
+/// Parts of an object in one answer that says what a copy of it lacks.
+pub const MAX_LACKING_RANGES: usize = 256;
+/// Objects in one such answer.
+pub const MAX_LACKING_OBJECTS: usize = 64;
+
 /// Directory entries in one readdir reply.
 pub const MAX_READDIR_ENTRIES: usize = 1024;
 

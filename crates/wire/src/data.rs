@@ -15,6 +15,8 @@ pub struct ReadFlags {
     pub locked: bool,
     /// Send no checksums.
     pub unchecked: bool,
+    /// Whatever this copy lacks: another server knows by checksums what of it counts.
+    pub as_is: bool,
 }
 /// How a write is to be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +48,7 @@ macro_rules! flags_codec {
         }
     };
 }
-flags_codec!(ReadFlags { locked = 1, unchecked = 2 });
+flags_codec!(ReadFlags { locked = 1, unchecked = 2, as_is = 4 });
 flags_codec!(WriteFlags { sync = 1, later = 2 });
 
 /// What verification found wrong in a place.
@@ -132,6 +134,13 @@ records! {
         /// more, whatever it has noted of itself.
         vouched: bool,
     }
+    /// Bytes that the client itself has sent to other copies ([`StageRequest`]).
+    Staged {
+        /// Under which number, of those of its session.
+        ticket: u64,
+        /// To which copies: bit n stands for copy n.
+        copies: u16,
+    }
     /// Length of an object.
     ObjectLen {
         /// Bytes; what lies beyond reads as zeros.
@@ -188,6 +197,23 @@ records! {
         /// is wrong about each.
         strays: Vec<String>,
         /// Continue after this one; `None`: the target has no more.
+        next: Option<ObjectId>,
+    }
+    /// What the copy of an object on a target does not serve, because another copy has
+    /// other bytes there.
+    Lacking {
+        /// The object.
+        object: ObjectId,
+        /// First byte, and the first one after, of each part; at most
+        /// [`weir_types::limits::MAX_LACKING_RANGES`], the last of which may hold
+        /// others.
+        ranges: Vec<(u64, u64)>,
+    }
+    /// Some of the objects of a target of which it does not serve all.
+    LackingPage {
+        /// In the order of their names.
+        objects: Vec<Lacking>,
+        /// Continue with this one; `None`: there are no more.
         next: Option<ObjectId>,
     }
     /// How far a verification has come.
@@ -281,7 +307,8 @@ requests! {
         regions: RegionList,
     }
     /// Writes the part of some regions that lies on one column; the payload
-    /// carries the pieces in order, with one checksum for each block cut.
+    /// carries the pieces in order, with one checksum for each block cut. Between data
+    /// servers the payload may be missing, if the copy that is asked has had it staged.
     WriteRequest(Write) -> ObjectLen {
         /// What to write to.
         access: Access,
@@ -291,6 +318,20 @@ requests! {
         flags: WriteFlags,
         /// Which bytes of the segment.
         regions: RegionList,
+        /// Which copies have the payload from the client, before they are told to use it.
+        staged: Option<Staged>,
+    }
+    /// Payload and checksums of a write, for a copy that will be told of it by the one
+    /// that orders. Nothing is changed. They are kept for a short time, if there is room.
+    StageRequest(Stage) -> () {
+        /// The copy that is asked; as for the write.
+        access: Access,
+        /// As in the write.
+        stripe: StripeMap,
+        /// As in the write.
+        regions: RegionList,
+        /// As in the write.
+        ticket: u64,
     }
     /// Makes an object durable. One that does not exist is no error: nothing
     /// was written to it.
@@ -338,6 +379,28 @@ requests! {
         access: AdminAccess,
         /// Which.
         objects: Vec<ObjectId>,
+    }
+    /// Lists what copies on a target do not serve, because other copies have other
+    /// bytes there (administrators).
+    ListLackingRequest(ListLacking) -> LackingPage {
+        /// Whose.
+        access: AdminAccess,
+        /// This object and those after it.
+        from: ObjectId,
+        /// The most objects to return.
+        max_objects: u32,
+    }
+    /// What the other copies had of a range of an object is lost for good: the copy
+    /// here serves what it has (administrators). Logged.
+    AcceptLossRequest(AcceptLoss) -> () {
+        /// Whose.
+        access: AdminAccess,
+        /// Which object.
+        object: ObjectId,
+        /// The first byte.
+        start: u64,
+        /// The first byte after them.
+        end: u64,
     }
     /// Makes a range of an object zeros and gives its room back; the length
     /// stays. An object that does not exist is all zeros already.
@@ -411,6 +474,8 @@ requests! {
         end: u64,
         /// The copy that lacks it has noted that itself.
         told: bool,
+        /// It has got there since, to the copy that is asked: that one lacks it no more.
+        filled: bool,
         /// The epoch that the one who tells acts under: who has an older map may take
         /// it for void, and refuses it.
         epoch: Epoch,

@@ -1,6 +1,7 @@
 //! The cluster map: which servers and targets there are.
 
 use crate::message::records;
+use weir_types::limits::MAX_PAST;
 use weir_types::{Epoch, FsUsage, ServerId, TargetId};
 
 /// What a target is good for now.
@@ -34,6 +35,16 @@ impl TargetState {
     }
 }
 
+/// A time in which a target was online.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Online {
+    /// The epoch at which it became so.
+    pub from: Epoch,
+    /// The one at which it ceased to be, or began anew without a part of what it had.
+    pub until: Epoch,
+}
+weir_types::codec_struct!(Online { from, until });
+
 records! {
     /// What a data server has to know of a target, its own or another's.
     Standing {
@@ -44,6 +55,8 @@ records! {
         /// Online: the epoch at which it became so; else the one at which it
         /// ceased to be.
         since: Epoch,
+        /// It is not online, and may have lost since then what it had confirmed.
+        forgot: bool,
     }
     /// One target.
     TargetEntry {
@@ -54,6 +67,12 @@ records! {
         /// Online: the epoch at which it became so; else the one at which it
         /// ceased to be.
         since: Epoch,
+        /// When it was online before that: the last times, the latest last, at most
+        /// [`MAX_PAST`] of them.
+        past: Vec<Online>,
+        /// The epoch from which on it is known to have kept all that it confirmed:
+        /// its machine started anew, or its disk failed, before that.
+        anew: Epoch,
         /// It gets nothing new, and what it has is moved away.
         draining: bool,
         /// Its space when last heard of.
@@ -82,10 +101,25 @@ records! {
     }
 }
 
+impl TargetEntry {
+    /// When it is known to have been online, the last time included if it is now: that
+    /// has no end.
+    pub fn online(&self) -> impl Iterator<Item = (Epoch, Option<Epoch>)> + '_ {
+        let past = self.past.iter().rev().take(MAX_PAST);
+        let now = self.state.is_online().then_some((self.since, None));
+        past.map(|online| (online.from, Some(online.until))).chain(now)
+    }
+}
+
 impl ClusterMap {
     /// The server of a target.
     pub fn server_of(&self, target: TargetId) -> Option<&ServerEntry> {
         self.servers.iter().find(|s| s.targets.iter().any(|t| t.target == target))
+    }
+
+    /// What it says of a target.
+    pub fn target(&self, target: TargetId) -> Option<&TargetEntry> {
+        self.targets().map(|(_, entry)| entry).find(|entry| entry.target == target)
     }
 
     /// Every target with its server, in target order.

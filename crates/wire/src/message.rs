@@ -74,6 +74,12 @@ ops! {
     Align = 0x10e, "align";
     /// Has what has rotted in a copy replaced by the one that orders (data servers).
     Repair = 0x10f, "repair";
+    /// Leaves the bytes of a write with a copy that will be told of it.
+    Stage = 0x110, "stage";
+    /// A page of what copies on a target do not serve (administrators).
+    ListLacking = 0x118, "list_lacking";
+    /// Has a copy serve what it has, where what it lacks is lost (administrators).
+    AcceptLoss = 0x119, "accept_loss";
     /// The cluster map.
     GetMap = 0x200, "get_map";
     /// Tickets for data servers.
@@ -170,6 +176,8 @@ ops! {
     RemoveTarget = 0x24a, "remove_target";
     /// Evens out the space that targets use.
     Rebalance = 0x24c, "rebalance";
+    /// Gives columns of a file of which no copy is left new ones (administrators).
+    AcceptLosses = 0x24d, "accept_losses";
     /// A data server presents itself.
     Register = 0x300, "register";
     /// A data server lives; it learns what to remove.

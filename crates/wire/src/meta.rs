@@ -128,6 +128,8 @@ records! {
         layout: FileLayout,
         /// Whether there are more.
         more_segments: bool,
+        /// The file's generation.
+        generation: Generation,
         /// The right to the file's objects, with codes for every target of the page.
         capability: SignedCapability,
     }

@@ -21,13 +21,18 @@ records! {
         removed: Vec<ObjectId>,
         /// Other targets that have missed something of what this one has, each
         /// with the number of gaps noted for it. Itself is among them if there is
-        /// something that it does not serve until it has got it anew.
+        /// something that it does not serve until it has got it anew; and
+        /// [`TargetId::NONE`] if it has lost what it had noted, and so any other may
+        /// have missed something.
         gaps: Vec<(TargetId, u64)>,
         /// Copies that have been made as [`HeartbeatReply::fill`] told.
         filled: Vec<Fill>,
         /// Targets that should have taken changes of this one, and could not be
         /// reached for too long.
         unreachable: Vec<TargetId>,
+        /// Objects of [`HeartbeatReply::distrust`] that are noted durably as not
+        /// current, and not served.
+        distrusted: Vec<ObjectId>,
     }
     /// A copy of a column that is to be made from what a target has.
     Fill {
@@ -80,6 +85,12 @@ records! {
         remove: Vec<(TargetId, ObjectId)>,
         /// Copies to be made, until they are reported.
         fill: Vec<Fill>,
+        /// Copies that may lack what only a target knew that has been removed, until
+        /// they are reported.
+        distrust: Vec<(TargetId, ObjectId)>,
+        /// Copies are made and brought up to date for this share of the time, percent,
+        /// while clients ask for something.
+        busy_percent: u8,
         /// Report again after so long.
         interval_ms: u32,
     }
@@ -97,6 +108,9 @@ requests! {
         /// Its process has just started, and has not been answered yet: it has
         /// nothing under way, and no lease.
         first: bool,
+        /// The same as long as nothing that was confirmed can have been lost: until
+        /// its machine starts anew.
+        run: u64,
         /// Its targets.
         targets: Vec<TargetReport>,
     }

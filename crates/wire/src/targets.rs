@@ -3,7 +3,7 @@
 use crate::map::TargetState;
 use crate::message::{records, requests};
 use weir_types::codec::Bytes;
-use weir_types::{FileId, FsUsage, ServerId, TargetId};
+use weir_types::{ColumnIndex, FileId, FsUsage, SegmentIndex, ServerId, TargetId};
 
 records! {
     /// A target as the metadata server sees it.
@@ -34,6 +34,10 @@ records! {
         /// Gaps that others have noted for it, or it for itself: parts of objects
         /// that it lacks.
         behind: u64,
+        /// How many of them it gets in a second, of late.
+        behind_per_s: u64,
+        /// How long the rest will take at that speed, seconds; 0: not known.
+        behind_expected_s: u64,
         /// Why it is out of service; empty: it is not.
         trouble: String,
     }
@@ -43,6 +47,24 @@ records! {
         targets: Vec<TargetView>,
         /// Whether the list ends here.
         end: bool,
+    }
+    /// A column of a file of which no copy is left.
+    LostColumn {
+        /// The segment.
+        segment: SegmentIndex,
+        /// The first byte of the file in the segment.
+        start: u64,
+        /// The column.
+        column: ColumnIndex,
+        /// Where its copies were.
+        targets: Vec<TargetId>,
+    }
+    /// Some of the columns of a file of which no copy is left.
+    LossPage {
+        /// In order.
+        columns: Vec<LostColumn>,
+        /// Go on from this byte of the file; `None`: these were the last.
+        next: Option<u64>,
     }
     /// How far the removal of a target has come.
     RemovalPlace {
@@ -74,6 +96,17 @@ requests! {
         target: TargetId,
         /// It gets nothing new, and what it has is moved away.
         draining: bool,
+    }
+    /// Some of the columns of a file of which all copies were on targets that have been
+    /// removed; with `accept` they get new, empty copies, so that they are zeros, and
+    /// nobody keeps what was read of the file before (administrators). Logged.
+    AcceptLossesRequest(AcceptLosses) -> LossPage {
+        /// The file.
+        file: FileId,
+        /// From this byte on.
+        from: u64,
+        /// Do it; else only say which.
+        accept: bool,
     }
     /// Takes a target out of the cluster for good, a step at a time: its number does
     /// not come back (administrators). `Busy`: it is in use.

@@ -3,6 +3,7 @@
 use super::ClientChoice;
 use crate::output::{ByteSize, parse_size};
 use clap::Args;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Verify all data and metadata against their checksums
@@ -44,6 +45,29 @@ pub struct Fsck {
     /// No progress line
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// Go on with what is left of files of which the last current copy is lost for good
+#[derive(Args)]
+#[command(
+    after_help = "Shows what is lost and what is left, older bytes or zeros, and asks. While \
+    copies may come back nothing is given up: bring their targets back, or, if those are lost, \
+    take them out of the cluster first (`weir target remove N --force`). `weir fsck` lists the \
+    files. It is logged by the servers. It needs an administrator's credential, such as the one \
+    that `weir up` made."
+)]
+pub struct AcceptLoss {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// Files: weir:/path, or paths in a mounted Weir
+    #[arg(required = true)]
+    pub paths: Vec<OsString>,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Run whole clusters on simulated machines, and make go wrong what can

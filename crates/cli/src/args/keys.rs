@@ -65,6 +65,9 @@ pub struct TargetRemove {
     /// lost with them
     #[arg(long)]
     pub force: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
 }
 
 /// Show the targets: their states, and what they lack

@@ -74,6 +74,20 @@ pub struct LayoutFlags {
     /// Who writes the copies, and when a write is acknowledged [default: server-sync]
     #[arg(long, value_enum)]
     pub duplication: Option<Protocol>,
+    /// Where the copies go [default: chained; chunked: random]
+    #[arg(long, value_enum)]
+    pub placement: Option<Places>,
+}
+
+/// Where the copies of a file go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Places {
+    /// On the servers that follow that of the first copy (chained declustering)
+    Chained,
+    /// Two copies, on two groups of servers: one mirrors the other (CEFT-PVFS)
+    Groups,
+    /// On random servers (HDFS)
+    Random,
 }
 
 /// Who writes the copies.
@@ -83,6 +97,12 @@ pub enum Protocol {
     ServerSync,
     /// The first copy's server; acknowledged before the other copies have it
     ServerAsync,
+    /// The client, to all at once; acknowledged when all copies have it
+    ClientSync,
+    /// The client, to all at once; acknowledged when the first copy has it
+    ClientAsync,
+    /// server-sync while a group has more servers than the file has writers, else client-async
+    Hybrid,
 }
 
 /// Make an empty file with a layout of its own

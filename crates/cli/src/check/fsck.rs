@@ -5,6 +5,7 @@
 //! wrong and is repaired, 4 something is wrong, 8 something could not be looked at.
 
 use crate::args::Fsck;
+use crate::check::losses::{self, States};
 use crate::check::progress::Progress;
 use crate::check::repair::{self, Outcome, Verdict, confirm, is_repairable, why_left};
 use crate::check::snapshot::{self, Paths};
@@ -17,10 +18,10 @@ use crate::settings;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
-use weir_client::{Administrator, Client};
+use weir_client::{Administrator, Client, Context};
 use weir_metaserver::audit::{Bounds, Fact, Kind, Part, Problem, Subject};
-use weir_types::limits::MAX_OBJECT_PAGE;
-use weir_types::{Error, TargetId};
+use weir_types::limits::{MAX_LACKING_OBJECTS, MAX_OBJECT_PAGE};
+use weir_types::{Error, ObjectId, TargetId};
 use weir_wire::map::{ClusterMap, TargetState};
 
 const REPAIRED: u8 = 1;
@@ -58,7 +59,8 @@ fn look(fsck: &Fsck) -> Done<Report> {
     let taken = snapshot::take(&admin, &mut spool, &progress)?;
     report.records = taken.records;
     let (listed, ids_end, removed) = (report.listed.clone(), taken.ids_end, taken.removed);
-    let bounds = Bounds { listed, ids_end, removed };
+    let (away, stale) = unreadable(&map);
+    let bounds = Bounds { listed, ids_end, removed, away, stale };
     for problem in taken.problems {
         report.settle(&client, &admin, problem)?;
     }
@@ -73,6 +75,11 @@ fn look(fsck: &Fsck) -> Done<Report> {
             report.settle(&client, &admin, problem)?;
         }
     }
+    progress.say(|| "looking for what copies lack".to_owned());
+    let states = map.targets().map(|(_, entry)| (entry.target, entry.state)).collect();
+    for problem in lacking(&client, &admin, &mut spool, &states)? {
+        report.keep(problem);
+    }
     if fsck.repair {
         progress.say(|| "repairing".to_owned());
         report.outcomes = repair::repair(&admin, &report.problems);
@@ -82,6 +89,55 @@ fn look(fsck: &Fsck) -> Done<Report> {
     report.paths = Paths::find(&mut spool, report.problems.iter().filter_map(|p| p.file))?;
     progress.finish();
     Ok(report)
+}
+
+/// Targets that cannot be read, and those that serve only what has no other copies.
+pub fn unreadable(map: &ClusterMap) -> (BTreeSet<TargetId>, BTreeSet<TargetId>) {
+    let others = map.targets().filter(|(_, entry)| !entry.state.is_online());
+    let all = others.map(|(_, entry)| (entry.target, entry.state));
+    let (away, stale): (Vec<_>, Vec<_>) =
+        all.partition(|(_, state)| *state == TargetState::Offline);
+    let targets = |all: Vec<(TargetId, TargetState)>| all.into_iter().map(|(t, _)| t).collect();
+    (targets(away), targets(stale))
+}
+
+/// Parts of columns of which the copies that are there lack the last changes.
+fn lacking(
+    client: &Client,
+    admin: &Administrator,
+    spool: &mut Spool,
+    states: &States,
+) -> Done<Vec<Problem>> {
+    let mut lacking = BTreeMap::new();
+    for (&target, _) in states.iter().filter(|(_, state)| state.is_online()) {
+        let mut next = Some(ObjectId::FIRST);
+        while let Some(from) = next {
+            // One that does not answer was told of already.
+            let Ok(page) = admin.list_lacking(target, from, MAX_LACKING_OBJECTS as u32) else {
+                break;
+            };
+            lacking.extend(page.objects.into_iter().map(|o| ((target, o.object), o.ranges)));
+            next = page.next;
+        }
+    }
+    let columns = lacking.keys().map(|(_, o)| (o.file, o.segment, o.column));
+    let columns: BTreeSet<_> = columns.collect();
+    let files = columns.iter().map(|(file, ..)| *file).collect();
+    let segments = snapshot::segments(spool, &files)?;
+    let mut problems = Vec::new();
+    for (file, segment, column) in columns {
+        let Some(segment) = segments.get(&(file, segment)) else { continue };
+        let Ok(attr) = client.getattr(&Context::root(), file) else { continue };
+        let of = |target, object| Ok(lacking.get(&(target, object)).cloned().unwrap_or_default());
+        let losses = losses::column((file, attr.size), (segment, column), states, of)?;
+        for loss in losses.into_iter().filter(|loss| loss.bytes.is_some()) {
+            let what = loss.text(|target| losses::named(target, states));
+            let subject = Subject::Column { targets: loss.missing };
+            let (kind, file) = (Kind::LackingColumn, Some(file));
+            problems.push(Problem { kind, file, what, subject });
+        }
+    }
+    Ok(problems)
 }
 
 fn server_names(map: &ClusterMap) -> BTreeMap<TargetId, String> {
@@ -214,7 +270,7 @@ impl Report {
     fn line(&self, problem: &Problem, outcome: &Outcome) -> String {
         let file = problem.file.map(|file| self.paths.shown(file));
         let mut text = match &problem.subject {
-            Subject::File | Subject::Short(_) => String::new(),
+            Subject::File | Subject::Short(_) | Subject::Column { .. } => String::new(),
             Subject::Object { target, object, len } => {
                 format!("{}: object {object}, {len} bytes: ", self.place(*target))
             }
@@ -279,7 +335,7 @@ impl Report {
     fn json(&self) -> Value {
         let problem = |(problem, outcome): (&Problem, &Outcome)| {
             let (target, object, bytes) = match &problem.subject {
-                Subject::File => (None, None, None),
+                Subject::File | Subject::Column { .. } => (None, None, None),
                 Subject::Object { target, object, .. } => (Some(*target), Some(*object), None),
                 Subject::Lost(l) => (Some(l.target), Some(l.object), Some([l.first, l.last])),
                 Subject::Short(s) => (Some(s.target), Some(s.object), Some([s.size, s.found - 1])),

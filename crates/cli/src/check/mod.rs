@@ -1,9 +1,11 @@
 //! `weir scrub` and `weir fsck`: whether what the servers keep is what was
 //! written, and whether it all belongs together.
 
+pub mod accept;
 pub mod fsck;
-mod progress;
+pub mod losses;
+pub mod progress;
 mod repair;
 pub mod scrub;
-mod snapshot;
-mod spool;
+pub mod snapshot;
+pub mod spool;

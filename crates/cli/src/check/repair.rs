@@ -48,7 +48,7 @@ pub fn confirm(client: &Client, admin: &Administrator, problem: &Problem) -> Res
             Ok(if same { Verdict::Confirmed } else { Verdict::Passed })
         }
         Subject::Short(short) => confirm_short(client, admin, short),
-        Subject::File => Ok(Verdict::Confirmed),
+        Subject::File | Subject::Column { .. } => Ok(Verdict::Confirmed),
     }
 }
 
@@ -134,7 +134,18 @@ pub fn why_left(problem: &Problem) -> String {
         }
         Kind::Size => "the layout may be an old one: see where the metadata came from",
         Kind::MissingObject => "copy the file anew from where it came; other bytes of it are good",
-        Kind::LostColumn => "copy the file anew from where it came; other columns of it are good",
+        Kind::LostColumn => {
+            "copy the file anew from where it came; other columns of it are good; or go on with \
+             zeros there: `weir accept-loss`"
+        }
+        Kind::AwayColumn => {
+            "bring one of the targets back; if they are lost for good: `weir target remove N \
+             --force`, then `weir accept-loss` for the file"
+        }
+        Kind::LackingColumn => {
+            "bring back what is away; if it is lost for good: `weir target remove N --force`, \
+             then `weir accept-loss` for the file"
+        }
         Kind::MisplacedObject => "nobody reads it; it may be a column of a lost layout",
         Kind::DoomedObject => "stop the data server, and restore the metadata from a good copy",
         Kind::StrayFile => "nobody reads it; look at it and move it away",

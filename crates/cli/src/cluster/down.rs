@@ -7,16 +7,15 @@ use crate::cluster::mounting::{MountFiles, mounts_of, unmount};
 use crate::cluster::process::Process;
 use crate::cluster::state::{Description, StateDir};
 use crate::failure::{Done, Failure};
-use crate::output::print;
+use crate::output::{confirmed, print};
 use crate::settings::{self, Cluster};
-use std::io::{BufRead, IsTerminal, Write};
 
 /// Runs `weir down`.
 pub fn run(down: &Down) -> Done {
     let state = settings::state_dir(&down.cluster)?;
     let description = state.description()?;
-    if down.purge && !down.yes {
-        ask(&state, &description)?;
+    if down.purge {
+        ask(&state, &description, down.yes)?;
     }
     let lock = state.lock()?;
     leave_mounts(&state, down.force)?;
@@ -39,23 +38,13 @@ pub fn run(down: &Down) -> Done {
     })
 }
 
-fn ask(state: &StateDir, description: &Description) -> Done {
+fn ask(state: &StateDir, description: &Description, yes: bool) -> Done {
     let question = format!(
         "This deletes cluster {} with all its files, in {}.",
         description.name,
         state.dir().display()
     );
-    if !std::io::stdin().is_terminal() {
-        return Err(Failure::new(question).hint("say --yes if that is meant"));
-    }
-    eprint!("{question} Go on? [y/N] ");
-    let _ = std::io::stderr().flush();
-    let mut answer = String::new();
-    let _ = std::io::stdin().lock().read_line(&mut answer);
-    match answer.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => Ok(()),
-        _ => Err(Failure::new("nothing was changed")),
-    }
+    confirmed(&question, yes)
 }
 
 fn leave_mounts(state: &StateDir, force: bool) -> Done {

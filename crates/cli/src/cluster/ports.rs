@@ -1,43 +1,70 @@
 //! Free TCP ports of an address of this machine.
+//!
+//! A port that was found free is held until its server listens, so that two
+//! clusters made at the same moment do not choose the same: a socket that is
+//! bound without `SO_REUSEADDR` shuts out everybody who chooses in this way,
+//! and once it has the option itself, it does not hinder the server, whose
+//! listening socket has it too.
 
 use crate::cluster::secret;
 use crate::failure::{Done, Failure};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io::ErrorKind;
-use std::net::{IpAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 
 /// Ports to choose from: below the range from which the kernel takes the local
 /// ports of outgoing connections (32768 and up), so that a port is still free
 /// when its server starts again.
 const RANGE: std::ops::Range<u16> = 20_000..32_700;
 
-/// Chooses `count` free ports.
-pub fn free(address: IpAddr, count: usize) -> Done<Vec<u16>> {
-    let width = u32::from(RANGE.end - RANGE.start);
-    let start = u32::from(u16::from_le_bytes(secret::random()?));
-    let candidates = (start..start + width).map(|n| RANGE.start + (n % width) as u16);
-    let ports: Vec<u16> =
-        candidates.filter(|port| bind(address, *port).is_ok()).take(count).collect();
-    if ports.len() < count {
-        // Where no port is free, the address itself is wrong.
-        bind(address, 0).map_err(|e| failed(address, e))?;
-        return Err(Failure::new(format!("there are no {count} free TCP ports on {address}")));
-    }
-    Ok(ports)
+/// Ports that nobody else chooses while this is kept.
+#[derive(Debug, Default)]
+pub struct Held {
+    pub ports: Vec<u16>,
+    _sockets: Vec<OwnedFd>,
 }
 
-/// The ports from `base` on, all of which have to be free.
-pub fn from_base(address: IpAddr, base: u16, count: usize) -> Done<Vec<u16>> {
+impl Held {
+    fn add(&mut self, port: u16, socket: OwnedFd) {
+        self.ports.push(port);
+        self._sockets.push(socket);
+    }
+}
+
+/// Chooses `count` free ports.
+pub fn free(address: IpAddr, count: usize) -> Done<Held> {
+    let width = u32::from(RANGE.end - RANGE.start);
+    let start = u32::from(u16::from_le_bytes(secret::random()?));
+    let mut held = Held::default();
+    for port in (start..start + width).map(|n| RANGE.start + (n % width) as u16) {
+        if held.ports.len() == count {
+            return Ok(held);
+        }
+        if let Ok(socket) = hold(address, port) {
+            held.add(port, socket);
+        }
+    }
+    // Where no port is free, the address itself is wrong.
+    hold(address, 0).map_err(|e| failed(address, e))?;
+    Err(Failure::new(format!("there are no {count} free TCP ports on {address}")))
+}
+
+/// The ports from `base` on, all of which have to be free. They are not held:
+/// who names ports may name those of a cluster that has just gone, which only
+/// listeners can have again at once.
+pub fn from_base(address: IpAddr, base: u16, count: usize) -> Done<Held> {
     let ports: Vec<u16> = (base..=u16::MAX).take(count).collect();
     if ports.len() < count {
         return Err(Failure::new(format!("{count} ports from {base} on go beyond 65535")));
     }
     for port in &ports {
-        match bind(address, *port) {
+        match TcpListener::bind((address, *port)) {
             Err(e) if e.kind() == ErrorKind::AddrInUse => return Err(taken(address, *port)),
             bound => bound.map_err(|e| failed(address, e))?,
         };
     }
-    Ok(ports)
+    Ok(Held { ports, _sockets: Vec::new() })
 }
 
 fn taken(address: IpAddr, port: u16) -> Failure {
@@ -49,8 +76,13 @@ fn failed(address: IpAddr, error: std::io::Error) -> Failure {
     Failure::from(weir_types::Error::from(error)).about(format!("cannot listen on {address}"))
 }
 
-fn bind(address: IpAddr, port: u16) -> std::io::Result<TcpListener> {
-    TcpListener::bind((address, port))
+/// Binds a port for oneself alone, then lets its server listen on it.
+fn hold(address: IpAddr, port: u16) -> std::io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::bind(&socket, &SocketAddr::new(address, port))?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    Ok(socket)
 }
 
 #[cfg(test)]
@@ -61,14 +93,23 @@ mod tests {
 
     #[test]
     fn free_ports_are_distinct_and_a_taken_one_is_named() {
-        let ports = free(LOOPBACK, 20).unwrap();
+        let ports = free(LOOPBACK, 20).unwrap().ports;
         let distinct: std::collections::BTreeSet<_> = ports.iter().collect();
         assert_eq!(distinct.len(), 20);
 
-        let holder = bind(LOOPBACK, 0).unwrap();
+        let holder = TcpListener::bind((LOOPBACK, 0)).unwrap();
         let port = holder.local_addr().unwrap().port();
         let message = from_base(LOOPBACK, port, 1).unwrap_err().to_string();
         assert!(message.contains(&format!("port {port}")), "{message}");
         assert!(from_base(LOOPBACK, 65_530, 20).is_err());
+    }
+
+    #[test]
+    fn a_held_port_is_chosen_by_nobody_else_and_its_server_can_listen() {
+        let held = free(LOOPBACK, 5).unwrap();
+        for port in &held.ports {
+            assert!(hold(LOOPBACK, *port).is_err(), "{port} was chosen twice");
+            TcpListener::bind((LOOPBACK, *port)).unwrap();
+        }
     }
 }

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use weir_client::Client;
 use weir_wire::data::ServerStatus;
 use weir_wire::map::ClusterMap;
+use weir_wire::targets::TargetView;
 
 /// The longest to wait for a server's status.
 const STATUS_TIMEOUT_MS: u64 = 3_000;
@@ -47,6 +48,8 @@ struct Picture {
     daemons: Vec<DaemonState>,
     mounts: Vec<MountState>,
     map: Option<ClusterMap>,
+    /// What the metadata server says of each target.
+    views: Vec<TargetView>,
     /// Name of each server that answered, with its status.
     servers: Vec<(String, ServerStatus)>,
     /// What is wrong, with what to do.
@@ -74,6 +77,7 @@ fn look(cluster: &Cluster) -> Done<Picture> {
         daemons: Vec::new(),
         mounts: Vec::new(),
         map: None,
+        views: Vec::new(),
         servers: Vec::new(),
         trouble: Vec::new(),
     };
@@ -173,7 +177,10 @@ impl Picture {
             }
         }
         match client.targets() {
-            Ok(views) => self.trouble.extend(views.iter().filter_map(targets::trouble_of)),
+            Ok(views) => {
+                self.trouble.extend(views.iter().filter_map(targets::trouble_of));
+                self.views = views;
+            }
             Err(e) => self.trouble.push(format!("metadata server: {e}")),
         }
         self.map = Some(map);
@@ -204,6 +211,7 @@ impl Picture {
         }
         text += &self.targets_text();
         text += &Moving::of(&self.servers).map(|moving| moving.text()).unwrap_or_default();
+        text += &rot_text(&self.servers);
         for mount in &self.mounts {
             let MountState { mountpoint, pid, log } = mount;
             let by = pid.map(|pid| format!(" by process {pid}")).unwrap_or_default();
@@ -272,8 +280,12 @@ impl Picture {
             .map(|(server, target)| {
                 let all = self.servers.iter().flat_map(|(_, status)| &status.targets);
                 let status = all.into_iter().find(|t| t.target == target.target);
+                let view = self.views.iter().find(|view| view.target == target.target);
                 json!({
                     "target": target.target.0,
+                    "behind": view.map(|view| view.behind),
+                    "behind_per_s": view.map(|view| view.behind_per_s),
+                    "behind_expected_s": view.map(|view| view.behind_expected_s),
                     "server": server.server.0,
                     "host": server.host,
                     "address": server.tcp,
@@ -313,5 +325,23 @@ impl Picture {
             "copies": Moving::of(&self.servers).map(|moving| moving.json()),
             "trouble": self.trouble,
         })
+    }
+}
+
+/// What was found to have rotted since the servers started, if anything.
+fn rot_text(servers: &[(String, ServerStatus)]) -> String {
+    let sum = |name: &str| -> u64 {
+        let counters = servers.iter().flat_map(|(_, status)| &status.counters);
+        counters.filter(|(counter, _)| counter == name).map(|(_, value)| value).sum()
+    };
+    match (sum("rot.found"), sum("rot.repaired"), sum("rot.unrepairable")) {
+        (0, ..) => String::new(),
+        (found, repaired, 0) => {
+            format!("\nRot: {found} blocks found, {repaired} repaired from other copies\n")
+        }
+        (found, repaired, lost) => format!(
+            "\nRot: {found} blocks found, {repaired} repaired from other copies, {lost} not: `weir \
+             scrub` names their files\n"
+        ),
     }
 }

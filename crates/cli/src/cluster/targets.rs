@@ -1,16 +1,26 @@
 //! `weir targets`, and `weir target drain`, `undrain` and `remove`.
 
 use crate::args::{TargetChoice, TargetRemove, Targets};
+use crate::check::fsck::unreadable;
+use crate::check::progress::Progress;
+use crate::check::snapshot::{self, Paths};
+use crate::check::spool::Spool;
 use crate::cluster::daemon::data_name;
 use crate::failure::Done;
 use crate::files::remote::connect;
 use crate::layouts::df::{percent, state_name};
-use crate::output::{Table, human_duration, human_size, print, print_json};
+use crate::output::{Table, confirmed, human_duration, human_size, print, print_json};
 use crate::settings;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use weir_client::{Administrator, Client};
+use weir_metaserver::audit::{Bounds, Part, Problem, Subject};
 use weir_types::TargetId;
 use weir_wire::map::TargetState;
 use weir_wire::targets::TargetView;
+
+/// The most files that are named before a target is removed that may be all that has them.
+const MAX_SHOWN: usize = 100;
 
 /// Runs `weir targets`.
 pub fn list(asked: &Targets) -> Done {
@@ -48,16 +58,58 @@ pub fn drain(choice: &TargetChoice, draining: bool) -> Done {
 /// Runs `weir target remove`.
 pub fn remove(remove: &TargetRemove) -> Done {
     let cluster = settings::cluster(&remove.choice.client)?;
-    let admin = connect(&cluster.credential()?, "target remove")?.administrator()?;
+    let client = connect(&cluster.credential()?, "target remove")?;
+    let admin = client.administrator()?;
     let target = remove.choice.target;
+    if remove.force {
+        let lost = only_there(&client, &admin, TargetId(target))?;
+        if !lost.is_empty() {
+            ask(target, &lost, remove.yes)?;
+        }
+    }
     let files = admin.remove_target(TargetId(target), remove.force)?;
     match files {
         0 => print(&format!("target {target} is removed\n")),
         _ => print(&format!(
             "target {target} is removed; {files} files had copies there: `weir fsck` lists those \
-             of which there is no other\n"
+             of which nothing current is left, `weir accept-loss` goes on with what there is\n"
         )),
     }
+}
+
+fn ask(target: u32, lost: &[String], yes: bool) -> Done {
+    let mut text = String::new();
+    lost.iter().take(MAX_SHOWN).for_each(|path| text += &format!("  {path}\n"));
+    if lost.len() > MAX_SHOWN {
+        text += &format!("  and {} more\n", lost.len() - MAX_SHOWN);
+    }
+    print(&text)?;
+    let count = lost.len();
+    let question = format!("Target {target} may be all that has the last bytes of {count} files.");
+    confirmed(&question, yes)
+}
+
+/// Files of which a target may have the only current copies, by name.
+fn only_there(client: &Client, admin: &Administrator, target: TargetId) -> Done<Vec<String>> {
+    let (mut away, stale) = unreadable(&client.cluster_map()?);
+    away.insert(target);
+    let mut spool = Spool::new();
+    let taken = snapshot::take(admin, &mut spool, &Progress::start(true, 0))?;
+    let (ids_end, removed, listed) = (taken.ids_end, taken.removed, BTreeSet::new());
+    let bounds = Bounds { listed, ids_end, removed, away, stale };
+    let mut files = BTreeSet::new();
+    for part in spool.parts() {
+        let mut facts = Part::default();
+        spool.read(part, |fact| facts.add(fact))?;
+        let is_there = |problem: &Problem| match &problem.subject {
+            Subject::Column { targets } => targets.contains(&target),
+            _ => false,
+        };
+        let problems = facts.judge(&bounds).into_iter().filter(is_there);
+        files.extend(problems.filter_map(|problem| problem.file));
+    }
+    let paths = Paths::find(&mut spool, files.iter().copied())?;
+    Ok(files.iter().map(|file| paths.shown(*file)).collect())
 }
 
 /// The state of a target in words.
@@ -82,6 +134,8 @@ pub fn to_json(view: &TargetView) -> Value {
         "total_bytes": view.usage.total_bytes,
         "free_bytes": view.usage.free_bytes,
         "behind": view.behind,
+        "behind_per_s": view.behind_per_s,
+        "behind_expected_s": view.behind_expected_s,
         "trouble": view.trouble,
     })
 }
@@ -110,7 +164,12 @@ pub fn trouble_of(view: &TargetView) -> Option<String> {
         )),
         TargetState::Syncing => Some(format!(
             "target {target} on {host} is being brought up to date{since}: {behind} parts of \
-             objects to go; nothing needs to be done"
+             objects to go, {}/s{}; nothing needs to be done",
+            view.behind_per_s,
+            match view.behind_expected_s {
+                0 => String::new(),
+                seconds => format!(", {} left", human_duration(seconds)),
+            }
         )),
         TargetState::Online if view.suspect => Some(format!(
             "target {target}: {name} on {host} has not been heard of for {} ms",
@@ -138,6 +197,8 @@ mod tests {
             held_ms: 0,
             usage: FsUsage::default(),
             behind: 7,
+            behind_per_s: 2,
+            behind_expected_s: 3,
             trouble: String::new(),
         }
     }
@@ -149,7 +210,7 @@ mod tests {
             assert!(offline.contains(part), "{offline}");
         }
         let syncing = trouble_of(&view(TargetState::Syncing)).unwrap();
-        assert!(syncing.contains("7 parts of objects to go"), "{syncing}");
+        assert!(syncing.contains("7 parts of objects to go, 2/s, "), "{syncing}");
         let held = TargetView { held_ms: 4_100, ..view(TargetState::Syncing) };
         assert!(trouble_of(&held).unwrap().contains("too often"));
         assert_eq!(trouble_of(&view(TargetState::Online)), None);

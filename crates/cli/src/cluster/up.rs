@@ -72,14 +72,15 @@ pub fn run(up: &Up) -> Done {
 
 fn bring_up(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mut Undo) -> Done {
     let state = undo.state.clone();
-    let mut description = if undo.fresh {
+    let (mut description, held) = if undo.fresh {
         make(&state, up, defaults)?
     } else {
         let description = state.description()?;
         check_same(&description, up)?;
-        description
+        (description, ports::Held::default())
     };
     let started = start_daemons(&state, &description, undo)?;
+    drop(held);
     let mut out_of_service = 0;
     if started > 0 {
         let client = connect(&Credential::read(&state.credential_file())?, "up")?;
@@ -92,8 +93,8 @@ fn bring_up(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mu
 }
 
 /// Makes keys, configuration files, target directories and the namespace.
-fn make(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Description> {
-    let description = plan(state, up, defaults)?;
+fn make(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<(Description, ports::Held)> {
+    let (description, held) = plan(state, up, defaults)?;
     let master = MasterKey(secret::fresh_key()?);
     secret::write_key(&state.key_file("master"), &master.0)?;
     let metadata: Vec<String> = state
@@ -125,11 +126,11 @@ fn make(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Description> {
     keys::write_first_credential(state, &description, &master, metadata)?;
     // Last: from here on the directory holds a cluster.
     state.set_description(&description)?;
-    Ok(description)
+    Ok((description, held))
 }
 
 /// Decides on servers, targets and ports.
-fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Description> {
+fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<(Description, ports::Held)> {
     let targets = up.targets.or(defaults.targets).unwrap_or(DEFAULT_TARGETS);
     let per_server = up.targets_per_server.or(defaults.targets_per_server).unwrap_or(1);
     if !(1..=256).contains(&targets) || !(1..=256).contains(&per_server) {
@@ -142,11 +143,11 @@ fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Description> {
     };
     let servers = targets.div_ceil(per_server);
     let count = servers as usize + 1;
-    let ports = match up.port.or(defaults.port) {
+    let held = match up.port.or(defaults.port) {
         Some(base) => ports::from_base(up.listen, base, count)?,
         None => ports::free(up.listen, count)?,
     };
-    let mut addresses = ports.iter().map(|port| SocketAddr::new(up.listen, *port).to_string());
+    let mut addresses = held.ports.iter().map(|port| SocketAddr::new(up.listen, *port).to_string());
     let metadata = addresses.next().unwrap_or_default();
     let servers = addresses
         .zip(1..)
@@ -162,14 +163,15 @@ fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Description> {
     };
     let stripe_unit_bytes = u32::try_from(unit.0).map_err(|_| Failure::new("--unit: too large"))?;
     weir_layout::check_spec(&LayoutSpec { stripe_unit_bytes, ..LayoutSpec::default() })?;
-    Ok(Description {
+    let description = Description {
         name,
         id: cluster_id_text(secret::random()?),
         metadata,
         stripe_unit_bytes,
         made_mountpoints: Vec::new(),
         servers,
-    })
+    };
+    Ok((description, held))
 }
 
 fn make_server(

@@ -2,7 +2,7 @@
 
 use crate::args::Layout;
 use crate::failure::{Done, Failures};
-use crate::layouts::spec::{describe, duplication_name, family_name, text};
+use crate::layouts::spec::{describe, duplication_name, family_name, placement_name, text};
 use crate::layouts::whereabouts::{Finder, Found};
 use crate::output::{Table, human_size, print, print_json};
 use serde_json::{Value, json};
@@ -139,7 +139,9 @@ fn text_of(
     }
     let copies = copies_of(layout);
     if copies > 1 {
-        let _ = write!(out, ", {copies} copies, {}", duplication_name(layout.duplication));
+        let (protocol, placement) =
+            (duplication_name(layout.duplication), placement_name(layout.placement));
+        let _ = write!(out, ", {copies} copies, {protocol}, {placement}");
     }
     let _ = writeln!(out, ", {} segment(s), epoch {}", layout.segments.len(), layout.epoch);
     let titles = [
@@ -224,6 +226,7 @@ fn value_of(
         "stripe_unit_bytes": layout.segments.first().map(|s| s.stripe_unit_bytes),
         "copies": copies_of(layout),
         "duplication": duplication_name(layout.duplication),
+        "placement": placement_name(layout.placement),
         "epoch": layout.epoch.0,
         "segments": segments,
     })

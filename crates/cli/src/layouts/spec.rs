@@ -1,14 +1,15 @@
 //! A layout as flags, as text and as JSON.
 
-use crate::args::{Family, LayoutFlags, Protocol};
+use crate::args::{Family, LayoutFlags, Places, Protocol};
 use crate::failure::{Done, Failure};
 use crate::output::human_size;
 use serde_json::{Value, json};
-use weir_types::{Duplication, LayoutKind, LayoutSpec};
+use weir_types::{Duplication, LayoutKind, LayoutSpec, Placement};
 
 /// What the flags ask for; nothing if there are none.
 pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
-    let LayoutFlags { layout, unit, count, base, chunk, sizes, copies, duplication } = flags;
+    let LayoutFlags { layout, unit, count, base, chunk, sizes, copies, duplication, placement } =
+        flags;
     let given = layout.is_some()
         || unit.is_some()
         || count.is_some()
@@ -16,6 +17,7 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
         || chunk.is_some()
         || copies.is_some()
         || duplication.is_some()
+        || placement.is_some()
         || !sizes.is_empty();
     if !given {
         return Ok(None);
@@ -46,9 +48,21 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
     if duplication.is_some() && copies < 2 {
         return Err(Failure::new("--duplication is for files with several copies: add --copies 2"));
     }
+    if placement.is_some() && copies < 2 {
+        return Err(Failure::new("--placement is for files with several copies: add --copies 2"));
+    }
+    let placement = match placement {
+        None => Placement::Usual,
+        Some(Places::Chained) => Placement::Chained,
+        Some(Places::Groups) => Placement::Groups,
+        Some(Places::Random) => Placement::Random,
+    };
     let duplication = match duplication {
         None | Some(Protocol::ServerSync) => Duplication::ServerSync,
         Some(Protocol::ServerAsync) => Duplication::ServerAsync,
+        Some(Protocol::ClientSync) => Duplication::ClientSync,
+        Some(Protocol::ClientAsync) => Duplication::ClientAsync,
+        Some(Protocol::Hybrid) => Duplication::Hybrid,
     };
     let unit = unit.map_or(0, |size| size.0);
     let spec = LayoutSpec {
@@ -61,6 +75,7 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
         fragment_bytes: sizes.iter().map(|size| size.0).collect(),
         copies,
         duplication,
+        placement,
     };
     weir_layout::check_spec(&spec)?;
     Ok(Some(spec))
@@ -83,6 +98,16 @@ pub fn duplication_name(duplication: Duplication) -> &'static str {
         Duplication::ClientSync => "client-sync",
         Duplication::ClientAsync => "client-async",
         Duplication::Hybrid => "hybrid",
+    }
+}
+
+/// Where copies go, in words.
+pub fn placement_name(placement: Placement) -> &'static str {
+    match placement {
+        Placement::Usual => "usual",
+        Placement::Chained => "chained",
+        Placement::Groups => "groups",
+        Placement::Random => "random",
     }
 }
 
@@ -112,7 +137,9 @@ pub fn text(spec: &LayoutSpec) -> String {
         }
     }
     if spec.copies > 1 {
-        words.push(format!("{} copies, {}", spec.copies, duplication_name(spec.duplication)));
+        let protocol = duplication_name(spec.duplication);
+        let placement = placement_name(spec.placement.of(spec.kind));
+        words.push(format!("{} copies, {protocol}, {placement}", spec.copies));
     }
     words.join(", ")
 }
@@ -128,6 +155,7 @@ pub fn describe(spec: &LayoutSpec) -> Value {
         "fragment_bytes": spec.fragment_bytes,
         "copies": spec.copies,
         "duplication": duplication_name(spec.duplication),
+        "placement": placement_name(spec.placement.of(spec.kind)),
     })
 }
 
@@ -148,7 +176,14 @@ mod tests {
         let flags = LayoutFlags { copies: Some(2), duplication, ..LayoutFlags::default() };
         let spec = from_flags(&flags).unwrap().unwrap();
         assert_eq!((spec.copies, spec.duplication), (2, Duplication::ServerAsync));
-        assert_eq!(text(&spec), "striped, on all targets, unit 64K, 2 copies, server-async");
+        assert_eq!(
+            text(&spec),
+            "striped, on all targets, unit 64K, 2 copies, server-async, chained"
+        );
+
+        let placement = Some(Places::Groups);
+        let flags = LayoutFlags { copies: Some(2), placement, ..LayoutFlags::default() };
+        assert_eq!(from_flags(&flags).unwrap().unwrap().placement, Placement::Groups);
 
         let sizes = vec![ByteSize(1 << 20), ByteSize(2 << 20)];
         let flags = LayoutFlags { sizes, ..LayoutFlags::default() };
@@ -163,6 +198,11 @@ mod tests {
         assert!(from_flags(&flags).unwrap_err().message.contains("--unit"));
         let odd = LayoutFlags { unit: Some(ByteSize(1000)), ..LayoutFlags::default() };
         assert!(from_flags(&odd).is_err(), "a unit that is no multiple of 4 KiB");
+        let placement = Some(Places::Groups);
+        for copies in [None, Some(3)] {
+            let groups = LayoutFlags { copies, placement, ..LayoutFlags::default() };
+            assert!(from_flags(&groups).is_err(), "two groups, two copies");
+        }
         let many = LayoutFlags { copies: Some(9), ..LayoutFlags::default() };
         assert!(from_flags(&many).unwrap_err().message.contains("9 copies"));
         let duplication = Some(Protocol::ServerSync);

@@ -120,6 +120,9 @@ pub fn run_if_asked() -> bool {
     let Some(call) = std::env::var_os("WEIR_FAULT_CALL") else { return false };
     let dir = PathBuf::from(std::env::var_os("WEIR_FAULT_DIR").unwrap());
     let report = PathBuf::from(std::env::var_os("WEIR_FAULT_REPORT").unwrap());
+    // A shell has what it starts in the background ignore it, and so the tests and this.
+    // SAFETY: no handler is installed; the usual effect is.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
     if std::env::var_os("WEIR_FAULT_HANDLER").is_some() {
         handle_interrupts();
     }

@@ -8,6 +8,8 @@ mod stopped;
 pub use stopped::Stopped;
 
 use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -44,7 +46,7 @@ impl Place {
         let mut command = Command::new(WEIR);
         command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
         for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("WEIR_") {
+            if name.to_string_lossy().starts_with("WEIR_") && name != "WEIR_LOG" {
                 command.env_remove(name);
             }
         }
@@ -64,10 +66,23 @@ impl Place {
     /// Makes a cluster with `--name NAME` and some more arguments.
     pub fn up(&self, name: &str, more: &[&str]) -> Cluster<'_> {
         let cluster = self.cluster(name);
+        let address = self.address().to_string();
         let mut arguments = vec!["up", "--name", name];
+        if !more.contains(&"--listen") {
+            arguments.extend(["--listen", &address]);
+        }
         arguments.extend(more);
         self.weir(&arguments).ok();
         cluster
+    }
+
+    /// A loopback address of this place's own: while a test has stopped one of
+    /// its servers, no cluster of another test can take the port.
+    fn address(&self) -> Ipv4Addr {
+        let mut hasher = DefaultHasher::new();
+        self.dir.path().hash(&mut hasher);
+        let [_, a, b, c, ..] = hasher.finish().to_le_bytes();
+        Ipv4Addr::new(127, a, b, c.clamp(1, 254))
     }
 
     /// A cluster that a test makes by itself; it too is gone in the end.

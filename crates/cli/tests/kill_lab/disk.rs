@@ -46,6 +46,8 @@ impl Disk {
         }
         let contents = format!("{}/.", old.display());
         assert!(run("cp", &["-a", &contents, &disk.at.to_string_lossy()]));
+        // A disk that forgets is not to forget that.
+        assert!(run("sync", &["-f", &disk.at.to_string_lossy()]));
         std::fs::remove_dir_all(old).unwrap();
         Some(disk)
     }

@@ -16,6 +16,8 @@ pub enum Fault {
     Unplug(&'static str),
     /// Packets between two vanish.
     Cut(&'static str, &'static str),
+    /// A server and a mount reach each other, and nobody else.
+    Island(&'static str, &'static str),
     /// So many of a hundred packets to it vanish.
     Loss(&'static str, u64),
     /// Its disk is full.
@@ -26,7 +28,7 @@ pub enum Fault {
 
 const FAILURES: [Failure; 3] = [Failure::Dead, Failure::DeadAndForgetful, Failure::ReadOnly];
 /// Kinds that [`Fault::choose`] knows.
-pub const KINDS: u64 = 11;
+pub const KINDS: u64 = 12;
 
 fn any(random: &mut Random, of: &[&'static str]) -> &'static str {
     of[random.below(of.len() as u64) as usize]
@@ -53,6 +55,7 @@ impl Fault {
                 1 => Self::Cut(any(random, &CLIENTS), META),
                 _ => Self::Cut(any(random, &CLIENTS), server),
             },
+            10 => Self::Island(server, any(random, &CLIENTS)),
             _ => {
                 let all = [&SERVERS[..], &CLIENTS, &[META]].concat();
                 Self::Loss(any(random, &all), 3 + random.below(20))
@@ -65,7 +68,7 @@ impl Fault {
         match self {
             Self::Kill(name) | Self::Stop(name) | Self::Unplug(name) => name != META,
             Self::Cut(a, _) => !CLIENTS.contains(&a),
-            Self::Loss(..) => false,
+            Self::Loss(..) | Self::Island(..) => false,
             Self::Full(_) | Self::Disk(..) => true,
         }
     }
@@ -73,7 +76,7 @@ impl Fault {
     /// Machines that have this trouble: no other may come to them at the same time.
     pub fn machines(self) -> Vec<&'static str> {
         match self {
-            Self::Cut(a, b) => vec![a, b],
+            Self::Cut(a, b) | Self::Island(a, b) => vec![a, b],
             Self::Kill(a) | Self::Stop(a) | Self::Unplug(a) | Self::Loss(a, _) | Self::Full(a) => {
                 vec![a]
             }
@@ -83,7 +86,11 @@ impl Fault {
 
     /// Whether what was not synced may be lost.
     pub fn forgets(self) -> bool {
-        matches!(self, Self::Disk(_, failure) if failure != Failure::Dead)
+        match self {
+            Self::Disk(_, failure) => failure != Failure::Dead,
+            Self::Island(..) => true,
+            _ => false,
+        }
     }
 
     pub fn begin(self, lab: &mut Lab<'_>) {
@@ -92,6 +99,7 @@ impl Fault {
             Self::Stop(name) => lab.signal(name, Signal::STOP),
             Self::Unplug(name) => lab.network.plug(name, false),
             Self::Cut(a, b) => lab.network.cut(a, b),
+            Self::Island(a, b) => lab.network.part(&[a, b]),
             Self::Loss(name, percent) => lab.network.lose(name, percent),
             Self::Full(name) => lab.disk(name).fill(),
             Self::Disk(name, failure) => lab.disk(name).fail(failure),
@@ -104,6 +112,7 @@ impl Fault {
             Self::Stop(name) => lab.signal(name, Signal::CONT),
             Self::Unplug(name) => lab.network.plug(name, true),
             Self::Cut(name, _) | Self::Loss(name, _) => lab.network.mend(name),
+            Self::Island(a, b) => [a, b].iter().for_each(|name| lab.network.mend(name)),
             Self::Full(name) => lab.disk(name).empty(),
             Self::Disk(name, _) => {
                 lab.kill(name);

@@ -13,6 +13,8 @@ pub use disk::{Disk, Failure};
 pub use faults::{Fault, KINDS};
 pub use network::Network;
 
+use network::through;
+
 use crate::harness::{Place, said};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -116,14 +118,31 @@ impl<'a> Lab<'a> {
 
     /// Starts a daemon that does not run.
     pub fn start(&mut self, name: &'static str) {
+        let command = self.daemon(name);
+        self.spawn(name, &command);
+    }
+
+    /// The same, where the clock since the start of the machine shows so much more.
+    pub fn start_ahead(&mut self, name: &'static str, seconds: u64) {
+        let mut ahead = Command::new("unshare");
+        ahead.args(["--time", &format!("--boottime={seconds}"), &format!("--monotonic={seconds}")]);
+        let command = through(ahead, &self.daemon(name));
+        self.spawn(name, &command);
+    }
+
+    fn daemon(&self, name: &str) -> Command {
         let config = self.dir.join(format!("{name}.toml"));
         let kind = if name == META { "meta" } else { "data" };
         let mut command = self.place.command(&[kind, "--config", config.to_str().unwrap()]);
         if let Some(level) = std::env::var_os("WEIR_LOG") {
             command.env("WEIR_LOG", level);
         }
+        command
+    }
+
+    fn spawn(&mut self, name: &'static str, command: &Command) {
         let log = File::options().create(true).append(true).open(self.log_file(name)).unwrap();
-        let mut command = self.network.machine(name).command(&command);
+        let mut command = self.network.machine(name).command(command);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let process = command.spawn().unwrap();
         self.daemons.push(Daemon { name, process });
@@ -183,23 +202,33 @@ impl<'a> Lab<'a> {
         &self.mounts
     }
 
-    /// The states of all targets.
-    pub fn states(&self) -> Vec<String> {
-        let said = said(self.weir(&["df", "--json"]));
-        if said.code != Some(0) {
-            return vec![said.err];
-        }
-        let targets: serde_json::Value = serde_json::from_str(&said.out).unwrap();
-        let state = |target: &serde_json::Value| target["state"].as_str().unwrap().to_owned();
-        targets.as_array().unwrap().iter().map(state).collect()
+    /// The states of all targets, and how long ago each was heard of.
+    fn states(&self) -> Result<Vec<(String, Duration)>, String> {
+        let said = said(self.weir(&["targets", "--json"]));
+        let targets = match said.code {
+            Some(0) => serde_json::from_str::<Vec<serde_json::Value>>(&said.out).unwrap(),
+            _ => return Err(said.err),
+        };
+        let state = |target: &serde_json::Value| {
+            let heard = Duration::from_millis(target["heard_ms_ago"].as_u64().unwrap());
+            (target["state"].as_str().unwrap().to_owned(), heard)
+        };
+        Ok(targets.iter().map(state).collect())
     }
 
-    /// Waits until all targets are online; how long that took.
+    /// Waits until all targets are online, and have been heard of since this was called;
+    /// how long that took.
     pub fn all_online(&mut self, within: Duration) -> Duration {
         let begin = Instant::now();
         loop {
+            let since = begin.elapsed();
             let states = self.states();
-            if states.len() == SERVERS.len() && states.iter().all(|state| state == "online") {
+            let are_online = states.as_ref().is_ok_and(|states| {
+                let is_online =
+                    |(state, heard): &(String, Duration)| state == "online" && *heard < since;
+                states.len() == SERVERS.len() && states.iter().all(is_online)
+            });
+            if are_online {
                 return begin.elapsed();
             }
             assert!(begin.elapsed() < within, "not all online within {within:?}: {states:?}");

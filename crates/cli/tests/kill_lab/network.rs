@@ -1,6 +1,7 @@
 //! A network namespace for each machine, and one with a bridge that joins them.
 
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The name of each virtual cable's end in its machine.
 const CABLE: &str = "cable";
@@ -28,7 +29,9 @@ fn run(command: &str) -> bool {
 impl Network {
     /// Nothing where namespaces, bridges or packet filters are missing.
     pub fn new(names: &[&'static str]) -> Option<Self> {
-        let id = format!("weir-k{}", std::process::id());
+        static LABS: AtomicU32 = AtomicU32::new(0);
+        let lab = LABS.fetch_add(1, Ordering::Relaxed);
+        let id = format!("weir-k{}.{lab}", std::process::id());
         let machine = |(i, name): (usize, &&'static str)| Machine {
             name,
             address: format!("10.214.9.{}", i + 1),
@@ -78,12 +81,18 @@ impl Network {
         assert!(a.filter(&format!("-A OUTPUT -d {b} -j DROP")));
     }
 
+    /// These reach each other, and nobody else.
+    pub fn part(&self, island: &[&str]) {
+        let rest = || self.machines.iter().filter(|other| !island.contains(&other.name));
+        island.iter().for_each(|name| rest().for_each(|other| self.cut(name, other.name)));
+    }
+
     /// So many of a hundred packets to a machine vanish.
     pub fn lose(&self, name: &str, percent: u64) {
         assert!(self.machine(name).filter(&loss('A', percent)));
     }
 
-    /// Takes back what [`Network::cut`] and [`Network::lose`] did to a machine.
+    /// Takes back what was done to the packets of a machine.
     pub fn mend(&self, name: &str) {
         assert!(self.machine(name).filter("-F"));
     }
@@ -104,18 +113,23 @@ impl Machine {
     pub fn command(&self, command: &Command) -> Command {
         let mut inside = Command::new("nsenter");
         inside.arg(format!("--net=/run/netns/{}", self.namespace));
-        inside.arg(command.get_program()).args(command.get_args());
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => inside.env(name, value),
-                None => inside.env_remove(name),
-            };
-        }
-        if let Some(dir) = command.get_current_dir() {
-            inside.current_dir(dir);
-        }
-        inside
+        through(inside, command)
     }
+}
+
+/// A command that another one starts.
+pub fn through(mut starter: Command, command: &Command) -> Command {
+    starter.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => starter.env(name, value),
+            None => starter.env_remove(name),
+        };
+    }
+    if let Some(dir) = command.get_current_dir() {
+        starter.current_dir(dir);
+    }
+    starter
 }
 
 impl Drop for Network {

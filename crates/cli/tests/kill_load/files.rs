@@ -26,6 +26,7 @@ pub struct Files {
     made: u64,
     steps: u64,
     lost: u64,
+    risks: u64,
 }
 
 impl Files {
@@ -39,6 +40,7 @@ impl Files {
             made: 0,
             steps: 0,
             lost: 0,
+            risks: 0,
         }
     }
 
@@ -73,12 +75,12 @@ impl Files {
     /// What is on its way while disks fail may fail later.
     fn note_trouble(&mut self) {
         let lost = self.judge.policy().lost(self.judge.copies);
-        let may_fail = self.judge.may_fail();
+        let (may_fail, risks) = (self.judge.may_fail(), self.judge.risks());
         for known in self.files.values_mut().filter(|known| known.has_unsynced()) {
-            known.risky |= may_fail;
+            known.risky |= may_fail || risks > self.risks;
             known.damaged |= lost > self.lost || !lost.is_multiple_of(2);
         }
-        self.lost = lost;
+        (self.lost, self.risks) = (lost, risks);
     }
 
     fn name_call<T>(&self, what: &str, call: impl FnOnce() -> std::io::Result<T>) -> Option<T> {
@@ -161,6 +163,17 @@ impl Files {
             None => known.damaged = true,
         }
         known.remember(&format!("{} {what}", clock()));
+        if known.open.is_none() {
+            self.was_closed(name);
+        }
+    }
+
+    /// What could not be written the last `close` says, and not to us: a file that is
+    /// dropped keeps it to itself.
+    fn was_closed(&mut self, name: &str) {
+        self.note_trouble();
+        let known = self.files.get_mut(name).unwrap();
+        known.damaged |= known.risky && known.has_unsynced();
     }
 
     fn read(&mut self, name: &str) {
@@ -225,7 +238,10 @@ impl Files {
     }
 
     fn close(&mut self, name: &str) {
-        drop(self.files.get_mut(name).unwrap().open.take());
+        let known = self.files.get_mut(name).unwrap();
+        drop(known.open.take());
+        known.remember(&format!("{} close {name}", clock()));
+        self.was_closed(name);
         let path = self.dir.join(name);
         let what = format!("stat {}", path.display());
         let Some(stat) = self.name_call(&what, || fs::metadata(&path)) else { return };
@@ -275,8 +291,17 @@ impl Files {
         let Some(found) = self.judge.call(Kind::Read, &what, false, || fs::read(&path)) else {
             return;
         };
-        let wrong = self.files[name].contradiction(&found);
-        assert_eq!(wrong, None, "{what}: synced, and not there after an error: the byte at");
+        let known = &self.files[name];
+        if let Some(wrong) = known.contradiction(&found) {
+            panic!(
+                "{} {what}: byte {wrong} was synced and is another after an error; {} bytes were \
+                 synced, and {} are there; calls, the last first: {:#?}",
+                clock(),
+                known.synced_len(),
+                found.len(),
+                known.history
+            );
+        }
         self.unlink(name);
     }
 

@@ -56,6 +56,10 @@ impl Known {
         self.unsynced.clear();
     }
 
+    pub fn synced_len(&self) -> usize {
+        self.synced.len()
+    }
+
     pub fn has_unsynced(&self) -> bool {
         !self.unsynced.is_empty()
     }

@@ -12,6 +12,11 @@ pub struct Policy {
     pub may_fail: u64,
     /// Writing may fail because a disk is full.
     pub full: bool,
+    /// So often a time has begun or ended in which calls for files with one copy may fail:
+    /// odd while they may.
+    pub risks_single: u64,
+    /// The same for files with several copies.
+    pub risks_all: u64,
     /// So often a disk has begun or ended to lose what was not synced, and files with one
     /// copy with it: odd while it does.
     pub lost_single: u64,
@@ -32,6 +37,8 @@ impl Policy {
         let numbers = [
             self.may_fail,
             self.full.into(),
+            self.risks_single,
+            self.risks_all,
             self.lost_single,
             self.lost_all,
             self.mirrored.as_millis() as u64,
@@ -51,6 +58,8 @@ impl Policy {
         Self {
             may_fail: next(),
             full: next() != 0,
+            risks_single: next(),
+            risks_all: next(),
             lost_single: next(),
             lost_all: next(),
             mirrored: Duration::from_millis(next()),
@@ -64,5 +73,11 @@ impl Policy {
     /// copies.
     pub fn lost(&self, copies: u64) -> u64 {
         if copies == 1 { self.lost_single } else { self.lost_all }
+    }
+
+    /// How often a time began or ended in which calls for files with so many copies may
+    /// fail.
+    pub fn risks(&self, copies: u64) -> u64 {
+        if copies == 1 { self.risks_single } else { self.risks_all }
     }
 }

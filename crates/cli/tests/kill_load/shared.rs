@@ -1,12 +1,12 @@
 //! Files that both mounts use: a board, on which each writes what the other reads, and
 //! a log, to which both append.
 
-use super::judge::{Judge, Kind};
+use super::judge::{Judge, Kind, clock};
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use weir_conformance::Random;
 
 const SLOTS: u64 = 8;
@@ -17,24 +17,53 @@ const SYNC_EVERY: u64 = 16;
 /// the other mount's reader looks at before it reads.
 pub struct BoardWriter {
     board: File,
-    acknowledged: File,
+    promised: File,
     first: u64,
     judge: Judge,
     random: Random,
     values: [u64; SLOTS as usize],
+    /// What is in the slots if no call fails before the next sync.
+    written: [u64; SLOTS as usize],
     steps: u64,
+    /// As the policy had it before the last sync: what was written since is certain as
+    /// long as it has not changed.
+    risks: u64,
 }
 
 fn local(path: &Path) -> File {
     File::options().create(true).truncate(false).read(true).write(true).open(path).unwrap()
 }
 
+/// What is certain of a slot, in the local file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Promise {
+    synced: u64,
+    /// Written, and it may be with the writer only: if that is cut off, it is lost.
+    written: u64,
+    /// When it was: see [`BoardWriter::risks`].
+    risks: u64,
+}
+
+const PROMISE_BYTES: usize = 24;
+
+impl Promise {
+    /// Nothing is certain of what was never written.
+    fn read(file: &File, slot: u64) -> Self {
+        let mut bytes = [0; PROMISE_BYTES];
+        if file.read_exact_at(&mut bytes, slot * PROMISE_BYTES as u64).is_err() {
+            return Self::default();
+        }
+        let word = |n: usize| u64::from_le_bytes(bytes[n * 8..][..8].try_into().unwrap());
+        Self { synced: word(0), written: word(1), risks: word(2) }
+    }
+}
+
 impl BoardWriter {
-    pub fn new(board: &Path, acknowledged: &Path, first: u64, judge: Judge, seed: u64) -> Self {
+    pub fn new(board: &Path, promised: &Path, first: u64, judge: Judge, seed: u64) -> Self {
         let board = File::options().write(true).open(board).unwrap();
-        let values = [0; SLOTS as usize];
-        let random = Random::new(seed);
-        Self { board, acknowledged: local(acknowledged), first, judge, random, values, steps: 0 }
+        let (values, written) = ([0; SLOTS as usize], [0; SLOTS as usize]);
+        let (random, promised) = (Random::new(seed), local(promised));
+        Self { board, promised, first, judge, random, values, written, steps: 0, risks: 0 }
     }
 
     pub fn step(&mut self) {
@@ -45,58 +74,94 @@ impl BoardWriter {
         let at = (self.first + slot) * SLOT_BYTES as u64;
         let page = value.to_le_bytes().repeat(SLOT_BYTES / 8);
         let what = format!("write {value} to slot {} of the board", self.first + slot);
-        let written =
-            self.judge.call(Kind::Write, &what, false, || self.board.write_all_at(&page, at));
-        if written.is_some() {
-            self.acknowledged.write_all_at(&value.to_le_bytes(), slot * 8).unwrap();
+        let write = || self.board.write_all_at(&page, at);
+        match self.judge.call(Kind::Write, &what, self.is_risky(), write) {
+            Some(()) => {
+                self.written[slot as usize] = value;
+                self.promise(slot, |before| Promise { written: value, ..before });
+            }
+            None => self.forget(),
         }
         if self.steps.is_multiple_of(SYNC_EVERY) {
-            self.judge.call(Kind::Write, "fsync the board", false, || self.board.sync_all());
+            self.sync();
         }
+    }
+
+    fn sync(&mut self) {
+        let risks = self.judge.risks();
+        let sync = || self.board.sync_all();
+        match self.judge.call(Kind::Write, "fsync the board", self.is_risky(), sync) {
+            Some(()) => {
+                self.risks = risks;
+                for slot in 0..SLOTS {
+                    let synced = self.written[slot as usize];
+                    self.promise(slot, |before| Promise {
+                        synced: synced.max(before.synced),
+                        ..before
+                    });
+                }
+            }
+            None => self.forget(),
+        }
+    }
+
+    /// Something failed, or may have, since the last sync: an error may still come of it.
+    fn is_risky(&self) -> bool {
+        self.judge.risks() != self.risks
+    }
+
+    fn promise(&self, slot: u64, change: impl Fn(Promise) -> Promise) {
+        let promise = change(Promise::read(&self.promised, slot));
+        let promise = Promise { risks: self.risks, ..promise };
+        let words = [promise.synced, promise.written, promise.risks].map(u64::to_le_bytes);
+        self.promised.write_all_at(&words.concat(), slot * PROMISE_BYTES as u64).unwrap();
+    }
+
+    /// After an error only what was synced is certain, now and by the next sync.
+    fn forget(&mut self) {
+        self.written = [0; SLOTS as usize];
+        (0..SLOTS).for_each(|slot| self.promise(slot, |before| Promise { written: 0, ..before }));
     }
 }
 
 /// Reads what the other mount has written.
 pub struct BoardReader {
     board: File,
-    acknowledged: PathBuf,
+    promised: File,
     first: u64,
     judge: Judge,
     random: Random,
 }
 
 impl BoardReader {
-    pub fn new(board: &Path, acknowledged: &Path, first: u64, judge: Judge, seed: u64) -> Self {
-        let board = File::open(board).unwrap();
-        let random = Random::new(seed);
-        Self { board, acknowledged: acknowledged.to_owned(), first, judge, random }
-    }
-
-    fn acknowledged(&self, slot: u64) -> u64 {
-        let mut value = [0; 8];
-        // Nothing has been acknowledged yet.
-        let read =
-            File::open(&self.acknowledged).and_then(|f| f.read_exact_at(&mut value, slot * 8));
-        read.map_or(0, |()| u64::from_le_bytes(value))
+    pub fn new(board: &Path, promised: &Path, first: u64, judge: Judge, seed: u64) -> Self {
+        let (board, promised) = (File::open(board).unwrap(), local(promised));
+        Self { board, promised, first, judge, random: Random::new(seed) }
     }
 
     pub fn step(&mut self) {
         let slot = self.random.below(SLOTS);
         let at = (self.first + slot) * SLOT_BYTES as u64;
-        let least = self.acknowledged(slot);
+        let promise = Promise::read(&self.promised, slot);
         let mut page = vec![0; SLOT_BYTES];
         let what = format!("read slot {} of the board", self.first + slot);
-        if self
-            .judge
-            .call(Kind::Read, &what, false, || self.board.read_exact_at(&mut page, at))
-            .is_none()
-        {
+        let read = || self.board.read_exact_at(&mut page, at);
+        if self.judge.call(Kind::Read, &what, false, read).is_none() {
             return;
         }
+        let risks = self.judge.risks();
+        let least = match promise.risks == risks && risks.is_multiple_of(2) {
+            true => promise.synced.max(promise.written),
+            false => promise.synced,
+        };
         let words = page.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
         // A failed write may have been done or not, so several are possible beyond.
         for word in words {
-            assert!(word >= least, "{what}: {word} is stale, {least} had been acknowledged");
+            assert!(
+                word >= least,
+                "{} {what}: {word} is stale, {least} is certain: {promise:?}, risks {risks}",
+                clock()
+            );
         }
     }
 }
@@ -109,6 +174,11 @@ pub struct Appender {
     judge: Judge,
     /// Numbers of lines that may be there or not.
     doubtful: BTreeSet<u64>,
+    /// The first line that is not synced: a failed call says that it may be lost, and
+    /// those after it.
+    unsynced: u64,
+    /// As for [`BoardWriter`].
+    risks: u64,
 }
 
 /// So long is each line.
@@ -117,7 +187,7 @@ const LINE_BYTES: usize = 24;
 impl Appender {
     pub fn new(log: &Path, who: u64, judge: Judge) -> Self {
         let log = OpenOptions::new().append(true).create(true).read(true).open(log).unwrap();
-        Self { log, who, next: 0, judge, doubtful: BTreeSet::new() }
+        Self { log, who, next: 0, judge, doubtful: BTreeSet::new(), unsynced: 0, risks: 0 }
     }
 
     pub fn step(&mut self) {
@@ -126,31 +196,69 @@ impl Appender {
         let line = format!("{line}\n");
         let what = format!("append {} to the log", self.next);
         let mut log = &self.log;
-        if self.judge.call(Kind::Write, &what, false, || log.write_all(line.as_bytes())).is_none() {
-            self.doubtful.insert(self.next);
-        }
+        let append = || log.write_all(line.as_bytes());
+        let appended = self.judge.call(Kind::Write, &what, self.is_risky(), append);
         self.next += 1;
+        if appended.is_none() {
+            self.is_told();
+        }
         if self.next.is_multiple_of(SYNC_EVERY) {
-            self.judge.call(Kind::Write, "fsync the log", false, || self.log.sync_all());
+            self.sync();
         }
     }
 
+    fn sync(&mut self) {
+        let risks = self.judge.risks();
+        let sync = || self.log.sync_all();
+        match self.judge.call(Kind::Write, "fsync the log", self.is_risky(), sync) {
+            Some(()) => (self.unsynced, self.risks) = (self.next, risks),
+            None => self.is_told(),
+        }
+    }
+
+    fn is_risky(&self) -> bool {
+        self.judge.risks() != self.risks
+    }
+
+    /// A call has failed: what is not synced may be lost.
+    fn is_told(&mut self) {
+        self.doubtful.extend(self.unsynced..self.next);
+        self.unsynced = self.next;
+    }
+
     /// Its lines are there, each once, in their order.
-    pub fn verify(&self, log: &Path) {
+    pub fn verify(&mut self, log: &Path) {
+        self.sync();
         let text = self.judge.call(Kind::Read, "read the log", false, || fs::read(log));
         let Some(text) = text else { return };
         let mine = format!("{:03} ", self.who);
         let lines = text.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
-        let numbers = lines.filter_map(|line| Some(line.strip_prefix(&mine)?.parse::<u64>()));
+        let numbers = lines.filter_map(|line| {
+            // Zeros are where a line was lost.
+            Some(line.trim_start_matches('\0').strip_prefix(&mine)?.parse::<u64>())
+        });
         let found: Vec<u64> = numbers.map(|number| number.unwrap()).collect();
         let sure: Vec<u64> = (0..self.next).filter(|n| !self.doubtful.contains(n)).collect();
         let kept: Vec<u64> = found.iter().copied().filter(|n| !self.doubtful.contains(n)).collect();
-        let first = sure.iter().zip(&kept).position(|(s, k)| s != k);
-        assert!(
-            sure == kept,
-            "the log: {} lines of {} acknowledged, and another at {first:?}",
-            kept.len(),
-            sure.len()
-        );
+        if sure != kept {
+            let first = sure.iter().zip(&kept).find(|(s, k)| s != k);
+            // Whether there is nothing where a line was, or what another wrote.
+            let at = first.and_then(|(s, _)| {
+                text.windows(mine.len() + 18).position(|w| {
+                    w.starts_with(mine.as_bytes())
+                        && w.ends_with(format!("{:018}", s - 1).as_bytes())
+                })
+            });
+            let around = at.map(|at| {
+                let part = &text[at..text.len().min(at + 8 * LINE_BYTES)];
+                (at, String::from_utf8_lossy(part).into_owned())
+            });
+            panic!(
+                "the log: {} lines of {} acknowledged; line and what is there instead: {first:?}; \
+                 from the line before it on: {around:?}",
+                kept.len(),
+                sure.len()
+            );
+        }
     }
 }

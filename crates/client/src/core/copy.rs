@@ -157,6 +157,8 @@ mod tests {
             base: 0,
             epoch: Epoch(1),
             duplication: weir_types::Duplication::default(),
+            acting: weir_types::Duplication::default(),
+            placement: weir_types::Placement::Chained,
             segments,
         }
     }

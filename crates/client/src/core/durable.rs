@@ -4,19 +4,23 @@
 //! machine start anew before the sync, the change is lost, and the sync has to say so.
 //!
 //! Of a column with several copies, every copy that was online when the change was made
-//! has it, and the change is lost only if all of them lost it. A copy has not, if its
-//! target has been online without a break from before the change until after the sync was
-//! answered: a target whose machine started anew is brought up to date before it is online
-//! again, and that is at a later epoch ([`TargetEntry::since`]). What such a copy has, the
-//! others have or are given before they are online, so the primary that answered the sync
-//! had it, and has made it durable everywhere.
+//! has it, and a target that comes online again has been brought up to date by one that
+//! was online meanwhile. So the change is lost only if there was a moment since at which
+//! none of these targets was online: while there always is one, it has the change, what
+//! it has the others have or are given before they are online, and the primary that
+//! answered the sync had it, and has made it durable everywhere. (A target that is the
+//! last one online, and whose machine starts anew, counts as one that was away.) The map
+//! says when each target was online ([`TargetEntry::online`]). And where none of the targets
+//! has lost anything since ([`TargetEntry::anew`]), the first that is back has all.
+//! Otherwise the sync fails. Of a change that was put off for the others only the target
+//! that took it is sure to have it.
 //!
-//! That holds only under a map from after the sync was answered, and for copies that the
-//! column had when the change was made. It does not help a column whose only copy is where
-//! it was: a target with nothing to be brought up to date with may be online again before
-//! anybody missed it. Only the run of its machine tells.
+//! That holds only under a map from after the sync was answered, and for whole copies that
+//! the column had when the change was made. It does not help a column whose only copy is
+//! where it was: a target with nothing to be brought up to date with may be online again
+//! before anybody missed it. Only the run of its machine tells.
 //!
-//! [`TargetEntry::since`]: weir_wire::map::TargetEntry
+//! [`TargetEntry::online`]: weir_wire::map::TargetEntry::online
 
 use super::plan::Place;
 use std::collections::BTreeMap;
@@ -29,7 +33,8 @@ pub struct Taken {
     pub by: Option<u64>,
     /// The epoch of the map when the (first) change was sent.
     pub epoch: Epoch,
-    /// The targets of all copies then.
+    /// The targets of all copies then; of the one that took it if it was put off for the
+    /// others.
     pub copies: Vec<TargetId>,
 }
 
@@ -106,24 +111,49 @@ impl Unsynced {
     }
 }
 
+/// A time in which a target was online: from this epoch on until that one, if it is over.
+pub type Online = (Epoch, Option<Epoch>);
+
+/// Whether one of these targets, or another, was online at every moment since an epoch:
+/// before one went another had come.
+fn always_one(online: &[Online], since: Epoch) -> bool {
+    let mut at = since;
+    loop {
+        let here = |(from, until): &&Online| *from <= at && until.is_none_or(|until| until > at);
+        let ends = online.iter().filter(here).map(|(_, until)| *until);
+        // No end is the latest.
+        let last = ends.max_by_key(|until| until.map_or(u64::MAX, |until| until.0));
+        match last {
+            None => return false,
+            Some(None) => return true,
+            // At the last epoch of that one.
+            Some(Some(until)) if until.0 - 1 > at.0 => at = Epoch(until.0 - 1),
+            Some(Some(_)) => return false,
+        }
+    }
+}
+
 /// Whether what was changed is durable after a sync that another machine answered. `now`:
-/// the targets of the column's copies. `online_since` says of a target since when it is
-/// online, by a map from after the answer; `None`: it is not.
+/// the targets of the column's copies. `online` says when a target was online, and `anew`
+/// since when it is known to have kept everything, by a map from after the answer.
 ///
 /// # Errors
 /// `Io` if it may be lost.
 pub fn require_kept(
     changed: &Changed,
     now: &[TargetId],
-    online_since: impl Fn(TargetId) -> Option<Epoch>,
+    online: impl Fn(TargetId) -> Vec<Online>,
+    anew: impl Fn(TargetId) -> Option<Epoch>,
 ) -> Result<()> {
     let Some(taken) = &changed.taken else { return Ok(()) };
     let only = match (&taken.copies[..], now) {
         ([then], [now]) if then == now => Some(*now),
         _ => None,
     };
-    let kept = |target: &TargetId| online_since(*target).is_some_and(|since| since <= taken.epoch);
-    if only.is_none() && taken.copies.iter().any(kept) {
+    let times = || taken.copies.iter().flat_map(|target| online(*target)).collect::<Vec<_>>();
+    let keeps = |target: &TargetId| anew(*target).is_some_and(|anew| anew <= taken.epoch);
+    let all_keep = || taken.copies.iter().all(keeps);
+    if only.is_none() && (all_keep() || always_one(&times(), taken.epoch)) {
         return Ok(());
     }
     let what = match only {
@@ -133,8 +163,8 @@ pub fn require_kept(
         ),
         None => format!(
             "file {}, column {}: the machines of all its copies were started anew, or were away, \
-             since some of this was written, and what was not synced before may be gone: write \
-             it again",
+             at the same time since some of this was written, and what was not synced before may \
+             be gone: write it again",
             changed.place.object.file, changed.place.object.column
         ),
     };
@@ -161,8 +191,12 @@ mod tests {
     /// online since `since[n - 1]`.
     fn sync(unsynced: &Unsynced, by: u64, since: &[Option<u64>]) -> Result<()> {
         let now: Vec<_> = (1..=since.len() as u32).map(TargetId).collect();
-        let since = |target: TargetId| since[target.0 as usize - 1].map(Epoch);
-        unsynced.in_doubt(&[Some(by)]).try_for_each(|changed| require_kept(changed, &now, since))
+        let online = |target: TargetId| {
+            since[target.0 as usize - 1].map(|since| (Epoch(since), None)).into_iter().collect()
+        };
+        unsynced
+            .in_doubt(&[Some(by)])
+            .try_for_each(|changed| require_kept(changed, &now, online, |_| None))
     }
 
     #[test]
@@ -172,6 +206,20 @@ mod tests {
         sync(&unsynced, 7, &[Some(9)]).unwrap();
         let error = sync(&unsynced, 8, &[Some(1)]).unwrap_err();
         assert!(error.kind == ErrorKind::Io && error.message.starts_with("target 1: its machine"));
+    }
+
+    #[test]
+    fn a_write_that_was_put_off_is_lost_if_the_machine_that_took_it_started_anew() {
+        let mut unsynced = Unsynced::default();
+        unsynced.confirmed(place(0), taken(7, 3, &[1]));
+        let error = sync(&unsynced, 8, &[Some(9), Some(1)]).unwrap_err();
+        assert!(error.kind == ErrorKind::Io, "the other copy may never have got it");
+        sync(&unsynced, 8, &[Some(1), Some(9)]).unwrap();
+        let changed = unsynced.in_doubt(&[Some(8)]).next().unwrap();
+        let (now, away) = ([TargetId(1), TargetId(2)], |_| Vec::new());
+        let kept = |anew| require_kept(changed, &now, away, move |_| Some(Epoch(anew)));
+        kept(2).unwrap();
+        kept(4).unwrap_err();
     }
 
     #[test]
@@ -186,16 +234,37 @@ mod tests {
         sync(&unsynced, 7, &[None, None]).unwrap();
     }
 
+    #[test]
+    fn a_write_is_kept_while_one_of_its_copies_was_there_at_any_moment() {
+        let always = |online: &[(u64, u64)], since: u64| {
+            let online = online.iter().map(|(from, until)| {
+                (Epoch(*from), Some(Epoch(*until)).filter(|until| until.0 > 0))
+            });
+            always_one(&online.collect::<Vec<_>>(), Epoch(since))
+        };
+        assert!(always(&[(1, 4), (6, 0), (1, 8), (9, 0)], 3), "each was away once");
+        assert!(always(&[(1, 4), (3, 6), (5, 8), (7, 0)], 3), "one came before another went");
+        assert!(!always(&[(1, 4), (4, 0)], 3), "it began anew");
+        assert!(!always(&[(1, 4), (6, 0), (1, 6), (9, 0)], 3), "as one came the other went");
+        assert!(!always(&[(1, 4), (6, 0), (1, 5), (9, 0)], 3));
+        assert!(always(&[(1, 4), (6, 0), (1, 5), (9, 0)], 6));
+        assert!(!always(&[(4, 0)], 3) && always(&[(3, 0)], 3) && !always(&[(1, 3)], 3));
+        assert!(!always(&[], 0) && !always(&[(0, 1)], 0) && always(&[(0, 0)], 0));
+    }
+
     /// As when the target of a file with one copy is drained while it is written.
     #[test]
     fn a_write_whose_only_copy_has_moved_is_not_lost() {
         let mut unsynced = Unsynced::default();
         unsynced.confirmed(Place { mirrored: false, ..place(0) }, taken(7, 3, &[1]));
         unsynced.confirmed(place(0), taken(7, 4, &[1, 2]));
-        let since = |target: TargetId| (target.0 == 1).then_some(Epoch(2));
+        let online = |target: TargetId| match target.0 {
+            1 => vec![(Epoch(2), None)],
+            _ => Vec::new(),
+        };
         for changed in unsynced.in_doubt(&[Some(8)]) {
-            require_kept(changed, &[TargetId(2)], since).unwrap();
-            assert!(require_kept(changed, &[TargetId(2)], |_| None).is_err());
+            require_kept(changed, &[TargetId(2)], online, |_| None).unwrap();
+            assert!(require_kept(changed, &[TargetId(2)], |_| Vec::new(), |_| None).is_err());
         }
     }
 

@@ -18,7 +18,7 @@ use weir_types::{
 use weir_wire::capability::{Rights, SignedCapability};
 use weir_wire::data::{Access, CopyAccess};
 use weir_wire::key::Mac;
-use weir_wire::meta::{ExtendRequest, GetAttrRequest, GetLayoutRequest, LayoutPage, OpenFile};
+use weir_wire::meta::{ExtendRequest, GetLayoutRequest, LayoutPage, OpenFile};
 
 /// What the metadata server granted.
 #[derive(Clone, Debug)]
@@ -137,9 +137,9 @@ impl OpenState {
         segment_of(&self.granted().layout, object.segment).map(look)
     }
 
-    /// Whether changes are acknowledged before all copies have them.
-    pub(crate) fn hands_on_later(&self) -> bool {
-        self.granted().layout.duplication == Duplication::ServerAsync
+    /// How its copies are written now.
+    pub(crate) fn protocol(&self) -> Duplication {
+        self.granted().layout.acting
     }
 
     /// What a request to an object shows. `Rights::NONE`: any right will do.
@@ -187,36 +187,44 @@ impl OpenState {
         !self.granted().write.is_empty()
     }
 
-    /// Gets layout, generation and capabilities anew, and the cluster map.
+    /// Gets layout, generation and capabilities anew, and the cluster map. Not the
+    /// attributes: those wait for clients that give up a lease, and this one may have to
+    /// write before it gives up its own.
     pub(crate) fn refresh(&self, inner: &Inner, ctx: &Context) -> Result<()> {
         inner.servers.refresh_map(&inner.session, false, inner.config.request_timeout_ms)?;
-        let attr = inner.session.call(ctx, &GetAttrRequest { file: self.id })?;
         let granted = self.granted();
+        let mut oldest = None;
         for rights in [Rights::READ, Rights::WRITE] {
             let had = if rights == Rights::READ { &granted.read } else { &granted.write };
             if !had.is_empty() {
-                self.fetch_layout(inner, ctx, 0, rights)?;
+                let generation = self.fetch_layout(inner, ctx, 0, rights)?;
+                oldest.get_or_insert(generation);
             }
         }
-        self.change(|granted| granted.generation = attr.generation);
+        if let Some(generation) = oldest {
+            self.change(|granted| granted.generation = generation);
+        }
         Ok(())
     }
 
-    /// Fetches the layout page by page from `offset` on.
+    /// Fetches the layout page by page from `offset` on; returns the generation that the
+    /// file had before.
     pub(crate) fn fetch_layout(
         &self,
         inner: &Inner,
         ctx: &Context,
         mut offset: u64,
         rights: Rights,
-    ) -> Result<()> {
+    ) -> Result<Generation> {
+        let mut first = None;
         loop {
             let request = GetLayoutRequest { file: self.id, offset, rights };
             let page = inner.session.call(ctx, &request)?;
             let end = covered_bytes(&page.layout);
             self.take_page(&page, offset);
+            let before = *first.get_or_insert(page.generation);
             if !page.more_segments || end <= offset {
-                return Ok(());
+                return Ok(before);
             }
             offset = end;
         }
@@ -229,6 +237,7 @@ impl OpenState {
             granted.layout.base = page.layout.base;
             granted.layout.epoch = page.layout.epoch;
             granted.layout.duplication = page.layout.duplication;
+            granted.layout.acting = page.layout.acting;
             granted.layout.segments.retain(|s| s.start < from);
             granted.layout.segments.extend(page.layout.segments.iter().cloned());
         });

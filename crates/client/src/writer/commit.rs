@@ -160,7 +160,8 @@ fn check_kept(call: Call<'_>, unsynced: &Unsynced, synced_by: &[Option<u64>]) ->
             let time_ms = call.inner.config.request_timeout_ms;
             servers.refresh_map(&call.inner.session, true, time_ms)?;
         }
-        require_kept(changed, &now, |target| servers.online_since(target))?;
+        let (online, anew) = (|target| servers.online(target), |target| servers.anew(target));
+        require_kept(changed, &now, online, anew)?;
     }
     Ok(())
 }

@@ -113,6 +113,7 @@ impl Client {
             stripe: STRIPE,
             flags: WriteFlags::default(),
             regions: RegionList::contiguous(offset, STRIPE_BYTES).expect("a region"),
+            staged: None,
         };
         let conn = &mut self.conns[n];
         let header = Header::request(Op::Write, conn.next_request_id());
@@ -139,7 +140,7 @@ impl Client {
         let request = ReadRequest {
             access: self.accesses[n].clone(),
             stripe: STRIPE,
-            flags: ReadFlags { locked: false, unchecked: !verify },
+            flags: ReadFlags { locked: false, unchecked: !verify, as_is: false },
             regions: RegionList::contiguous(offset, len).expect("a region"),
         };
         let conn = &mut self.conns[n];

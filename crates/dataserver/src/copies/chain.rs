@@ -21,6 +21,12 @@ pub(crate) fn next(copies: &[CopyAccess], own: TargetId, relay: &Relay) -> Optio
     after.find(|(_, copy)| takes(copy, relay)).map(|(at, _)| at)
 }
 
+/// All who come after `own`.
+pub(crate) fn after(copies: &[CopyAccess], own: TargetId, relay: &Relay) -> Vec<TargetId> {
+    let following = |at: &TargetId| next(copies, *at, relay).map(|at| copies[at].target);
+    std::iter::successors(following(&own), following).collect()
+}
+
 /// How many have a change before `own` has it; the first has it from its client.
 pub(crate) fn depth(copies: &[CopyAccess], own: TargetId, relay: &Relay) -> usize {
     let Some(first) = position(copies, relay.by) else { return 0 };
@@ -60,6 +66,9 @@ mod tests {
         assert_eq!(next(3, &relay(2, &[])), Some(0), "the first takes changes again");
         assert_eq!(next(1, &relay(2, &[])), None);
         assert_eq!(next(2, &relay(2, &[1, 3])), None);
+        let after = |own, relay: &Relay| after(&all, TargetId(own), relay);
+        assert_eq!(after(2, &relay(2, &[])), [TargetId(3), TargetId(1)]);
+        assert_eq!(after(3, &relay(2, &[1])), []);
         assert_eq!(next(1, &Relay { alone: true, ..relay(1, &[]) }), None);
         assert_eq!(depth(&all, TargetId(1), &relay(2, &[])), 2);
         assert_eq!(depth(&all, TargetId(1), &relay(2, &[3])), 1);

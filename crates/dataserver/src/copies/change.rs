@@ -2,6 +2,8 @@
 //! handed on.
 
 use super::lines::{Line, Parcel};
+use super::staged::Ticket;
+use crate::disk::Data;
 use crate::machine::Work;
 use std::ops::Range;
 use weir_layout::RegionList;
@@ -10,7 +12,7 @@ use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{CopyIndex, ObjectId, Result, StripeMap, TargetId};
 use weir_wire::data::{
     Access, AlignRequest, AllocateRequest, CopyAccess, FenceRequest, ObjectLen, ObjectStat,
-    PunchRequest, Relay, SyncRequest, TruncateRequest, WriteFlags, WriteRequest,
+    PunchRequest, Relay, Staged, SyncRequest, TruncateRequest, WriteFlags, WriteRequest,
 };
 
 /// What was asked for, without the access.
@@ -24,6 +26,8 @@ pub enum Asked {
         flags: WriteFlags,
         /// Which bytes of the segment.
         regions: RegionList,
+        /// Which copies have had the bytes from the client.
+        staged: Option<Staged>,
     },
     /// Durability.
     Sync,
@@ -84,6 +88,13 @@ impl Change {
         }
     }
 
+    /// What a copy lacks that does not take it. Of a sync that is not any bytes, but that
+    /// they are durable: the last one that there can be stands for that, since who brings
+    /// it there makes all of the object durable.
+    pub(crate) fn lacked(&self) -> Range<u64> {
+        self.range().unwrap_or(MAX_FILE_BYTES - 1..MAX_FILE_BYTES)
+    }
+
     /// The pieces of the object that its disk changes, for the intent log.
     pub(crate) fn pieces(&self) -> Vec<(u64, u64)> {
         match (&self.work, self.range()) {
@@ -95,9 +106,33 @@ impl Change {
         }
     }
 
-    /// Whether it is to be acknowledged before the other copies have it.
+    /// Whether it is to be acknowledged before the other copies have it. What is to be
+    /// durable is to be so on all of them.
     pub(crate) fn is_later(&self) -> bool {
-        matches!(self.asked, Asked::Write { flags: WriteFlags { later: true, .. }, .. })
+        matches!(self.asked, Asked::Write { flags: WriteFlags { later: true, sync: false }, .. })
+    }
+
+    fn staged(&self) -> Option<&Staged> {
+        match &self.asked {
+            Asked::Write { staged, .. } => staged.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether any other copy has had the bytes from the client.
+    pub(crate) fn is_staged_anywhere(&self) -> bool {
+        self.staged().is_some()
+    }
+
+    /// Whether another copy has had the bytes from the client.
+    pub(crate) fn is_staged(&self, to: usize) -> bool {
+        self.staged().is_some_and(|staged| staged.copies & 1 << to != 0)
+    }
+
+    /// Under what its bytes were left here, if it has come without them.
+    pub(crate) fn left_under(&self, data: &Data) -> Option<Ticket> {
+        let staged = self.staged().filter(|_| self.access.relay.is_some() && data.buf.is_none())?;
+        Some((self.access.capability.session, staged.ticket, self.access.object))
     }
 
     /// Takes the answer of another copy.
@@ -125,10 +160,10 @@ impl Change {
     pub(crate) fn send(&self, to: usize, relay: &Relay, parcel: &mut Parcel<'_>) -> Result<()> {
         let access = self.access_for(to, relay);
         match &self.asked {
-            Asked::Write { stripe, flags, regions } => {
+            Asked::Write { stripe, flags, regions, staged } => {
                 let flags = WriteFlags { later: false, ..*flags };
-                let (stripe, regions) = (*stripe, regions.clone());
-                parcel.send(&WriteRequest { access, stripe, flags, regions })
+                let (stripe, regions, staged) = (*stripe, regions.clone(), staged.clone());
+                parcel.send(&WriteRequest { access, stripe, flags, regions, staged })
             }
             Asked::Sync => parcel.send(&SyncRequest { access }),
             Asked::Truncate { len } => parcel.send(&TruncateRequest { access, len: *len }),

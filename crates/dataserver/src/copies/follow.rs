@@ -3,9 +3,11 @@
 use super::chain;
 use super::change::{Asked, Change};
 use super::lines::{Line, says_nothing};
+use super::order::{require_all, wants_bytes};
 use super::roles::not_current;
+use crate::counters::add;
 use crate::disk::{Data, Disk, perform};
-use crate::machine::Outcome;
+use crate::machine::{Outcome, Work};
 use crate::service::Shared;
 use std::time::Duration;
 use weir_host::clock;
@@ -42,12 +44,22 @@ pub(super) fn follow(
     let wait = copies.lines.wait(FOLLOW_MS);
     // Longer than that only with a look at the map.
     let patience = copies.lines.wait(PATIENCE.as_millis() as u64);
-    let sent = copies.lines.take(all[to].target, &patience).and_then(|mut line| {
-        let payload = data.buf.as_deref().unwrap_or_default();
+    let silent = copies.standings.is_done_without(all[to].target)
+        && !copies.lines.is_worth_trying(all[to].target);
+    let send = |staged: bool, data: &Data| -> Result<Line<'_>> {
+        if silent {
+            return Err(Error::new(ErrorKind::Unreachable, "it does not answer"));
+        }
+        let payload = match staged && change.is_staged(to) {
+            true => &[],
+            false => data.buf.as_deref().unwrap_or_default(),
+        };
+        let mut line = copies.lines.take(all[to].target, &patience)?;
         let patience = copies.lines.wait(PATIENCE.as_millis() as u64);
         line.send(&patience, (payload, &data.checks), |parcel| change.send(to, relay, parcel))?;
         Ok(line)
-    });
+    };
+    let sent = send(true, data);
     let applied = apply(shared, disk, change, relay, data);
     let begun = clock::now();
     let mut answer = |line: Line<'_>| {
@@ -65,7 +77,14 @@ pub(super) fn follow(
         }
         change.receive(line, &wait)
     };
-    let answered = sent.and_then(&mut answer);
+    let answered = match sent.and_then(&mut answer) {
+        // With the bytes then.
+        Err(error) if wants_bytes(change, to, &error) => {
+            add(&shared.counters.staged_in_vain, 1);
+            send(false, data).and_then(&mut answer)
+        }
+        answered => answered,
+    };
     copies.unreachable.lock().remove(&(own, all[to].target));
     match answered {
         Ok(()) => applied,
@@ -82,9 +101,12 @@ pub(super) fn follow(
             }
             applied?;
             let what = format!("target {}: {error}", all[to].target);
-            Err(match says_nothing(&error) {
-                true => not_current(own, &what),
-                false => Error { message: what, ..error },
+            Err(match error.kind {
+                // Its map, or that of one behind it, is another.
+                ErrorKind::NotCurrent => not_current(own, &what),
+                // It could not be asked: who ordered it may do without.
+                _ if says_nothing(&error) => Error::new(ErrorKind::Unreachable, what),
+                _ => Error { message: what, ..error },
             })
         }
     }
@@ -112,9 +134,14 @@ fn apply(
     let (own, copies) = (disk.served.id, &shared.copies);
     let all = &change.access.copies;
     disk.store.gaps().keep()?;
+    if change.asked == Asked::Sync && !relay.alone && copies.standings.may_read(own).is_ok() {
+        // The copy that orders may be one that never had them.
+        require_all(disk, change)?;
+    }
     let may = || copies.standings.follows(own, relay.by, all);
     copies.turns.apply(own, may, || {
-        if let (false, Some(range)) = (relay.alone, change.range()) {
+        if !relay.alone {
+            let range = change.lacked();
             for away in &relay.lacking {
                 let at = chain::position(all, *away).ok_or(ErrorKind::Protocol)?;
                 let copy = CopyIndex(at as u8);
@@ -122,11 +149,22 @@ fn apply(
             }
         }
         let outcome = perform(&disk.store, change.work.clone(), data)?;
-        if relay.alone && relay.vouched {
-            got(disk, change)?;
+        match (relay.vouched, relay.alone) {
+            (true, true) => got(disk, change)?,
+            (true, false) => replaced(disk, change)?,
+            _ => {}
         }
         Ok(outcome)
     })
+}
+
+/// The copy that orders lacked what was there before, and maybe so did this one.
+fn replaced(disk: &Disk, change: &Change) -> Result<()> {
+    let Work::Write { pieces, .. } = &change.work else { return Ok(()) };
+    let clear = |&(start, len): &(u64, u64)| {
+        disk.store.gaps().clear(change.access.object, ELSEWHERE, &(start..start + len))
+    };
+    pieces.iter().try_for_each(clear)
 }
 
 /// It has come from where it is current: this copy lacks it no more.

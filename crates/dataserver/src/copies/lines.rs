@@ -7,6 +7,8 @@ use crate::peers::Peers;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weir_host::clock;
 use weir_host::sync::Mutex;
 use weir_net::{BlockingConn, Wait};
 use weir_types::{Decode, Error, ErrorKind, Result, TargetId};
@@ -16,12 +18,16 @@ use weir_wire::message::Request;
 
 /// Idle connections kept for each target.
 const MAX_IDLE: usize = 16;
+/// How often one that does not answer is tried by those who can do without it.
+const TRY_EVERY: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 struct Known {
     /// The attempt of changes from now on.
     attempt: u64,
     idle: Vec<(u64, BlockingConn)>,
+    /// When it was tried last, as long as it does not answer.
+    silent: Option<Instant>,
 }
 
 /// The connections to all targets.
@@ -73,10 +79,37 @@ impl Lines {
             // Runs of different targets differ, since their attempts do.
             None => {
                 let run = self.run.wrapping_add(u64::from(target.0)) | 1 << 63;
-                self.peers.connect(target, Attempt { run, number: attempt }, wait)?
+                let attempt = Attempt { run, number: attempt };
+                self.peers.connect(target, attempt, wait).inspect_err(|_| self.failed(target))?
             }
         };
         Ok(Line { lines: self, target, attempt, conn: Some(conn), owes: false })
+    }
+
+    /// Sees to it that there is a connection, for somebody who does not want to wait for
+    /// one later.
+    pub(crate) fn reach(&self, target: TargetId, wait: &Wait) -> Result<()> {
+        self.take(target, wait).map(|mut line| line.put_back())
+    }
+
+    /// Whether who can do without a target should try it: always while it answers, and
+    /// one from time to time while it does not.
+    pub(crate) fn is_worth_trying(&self, target: TargetId) -> bool {
+        let mut known = self.known.lock();
+        let Some(tried) = known.get_mut(&target).and_then(|known| known.silent.as_mut()) else {
+            return true;
+        };
+        let due = clock::elapsed(*tried) >= TRY_EVERY;
+        if due {
+            *tried = clock::now();
+        }
+        due
+    }
+
+    fn failed(&self, target: TargetId) {
+        if let Some(known) = self.known.lock().get_mut(&target) {
+            known.silent = Some(clock::now());
+        }
     }
 }
 
@@ -110,6 +143,9 @@ impl Line<'_> {
         // An error that the other server answered with is an answer.
         if conn.is_usable() {
             self.owes = false;
+            if let Some(known) = self.lines.known.lock().get_mut(&self.target) {
+                known.silent = None;
+            }
             self.put_back();
         }
         answer
@@ -143,6 +179,7 @@ impl Drop for Line<'_> {
         {
             known.attempt = known.attempt.max(self.attempt + 1);
             known.idle.clear();
+            known.silent = Some(clock::now());
         }
     }
 }

@@ -2,11 +2,13 @@
 //! lost, or its machine has lost new objects. All that it should have of those
 //! files is noted as lacking, and so brought anew from the copy that orders; if that
 //! is this one, what it has counts. Until then none of it is served from here.
+//! If the log is gone, what it said of others is, too: those that are not online may
+//! lack all of it.
 
 use super::resync::Resync;
 use weir_store::Note;
-use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{FileId, ObjectId, Result};
+use weir_types::limits::{MAX_FILE_BYTES, MAX_FIND_COPIES};
+use weir_types::{CopyIndex, Epoch, FileId, ObjectId, Result, TargetId};
 use weir_wire::peer::{CopyPage, ListCopiesRequest};
 
 /// The metadata server answers within this time.
@@ -27,7 +29,11 @@ impl Resync {
     pub(super) fn look_for_lost(&mut self) -> Result<()> {
         let gaps = self.disk.store.gaps();
         let own = self.own();
-        let files = gaps.lost_files();
+        // Without a map nobody knows who is away.
+        if self.shared.copies.standings.acting() == Epoch(0) {
+            return Ok(());
+        }
+        let (files, lost_others) = (gaps.lost_files(), gaps.lost_others());
         while let Some(range) = files.get(self.search.done) {
             let noted = gaps.counts().into_iter().find(|(behind, _)| *behind == own);
             if noted.is_some_and(|(_, count)| count >= MAX_NOTED) {
@@ -45,7 +51,10 @@ impl Resync {
                 let (behind, copy, bytes) = (own, object.copy, 0..MAX_FILE_BYTES);
                 Note { object, behind, copy, bytes }
             };
-            let notes: Vec<Note> = page.objects.iter().map(note).collect();
+            let mut notes: Vec<Note> = page.objects.iter().map(note).collect();
+            if lost_others {
+                notes.extend(self.lacking_elsewhere(&page.objects)?);
+            }
             gaps.note_all(&notes)?;
             self.search.after = page.next;
             self.search.done += usize::from(page.next.is_none());
@@ -56,5 +65,24 @@ impl Resync {
         self.search = Search::default();
         tracing::info!("{}: it is known again which copies are suspect", self.disk.store.name());
         Ok(())
+    }
+
+    /// What others may lack of these objects: those that are online lack nothing.
+    fn lacking_elsewhere(&self, objects: &[ObjectId]) -> Result<Vec<Note>> {
+        let (own, standings) = (self.own(), &self.shared.copies.standings);
+        let mut notes = Vec::new();
+        for page in objects.chunks(MAX_FIND_COPIES) {
+            for (object, column) in page.iter().zip(self.find(page.to_vec())?) {
+                let copies = column.into_iter().flat_map(|column| column.copies).enumerate();
+                let lacks = |target| {
+                    ![own, TargetId::NONE].contains(&target) && !standings.is_online(target)
+                };
+                notes.extend(copies.filter(|(_, copy)| lacks(copy.target)).map(|(at, copy)| {
+                    let (behind, copy) = (copy.target, CopyIndex(at as u8));
+                    Note { object: *object, behind, copy, bytes: 0..MAX_FILE_BYTES }
+                }));
+            }
+        }
+        Ok(notes)
     }
 }

@@ -4,15 +4,18 @@
 //! another, or fetches its own from one that has all changes; both under the lock of
 //! the range, so that no change comes in between. An object whose header is damaged
 //! is not trusted at all: it is noted as lacking as a whole, thrown away, and brought
-//! anew like any copy that lacks something; the copy that orders is left as it is.
+//! anew like any copy that lacks something; only the copy that orders, and one that
+//! was open before, get their header back ([`super::header`]).
 //!
 //! Invariants
 //! - Nothing is thrown away, and no mark made, unless another copy says that it has
 //!   all of the object.
 //! - What is written was verified by the one who sent it and again here.
+//! - Of a copy that lacks changes nothing is taken, but what has the checksum that
+//!   is stored here.
 
 use super::change::{Asked, Change, copy_of, others};
-use super::push::Push;
+use super::push::{Push, column_of};
 use super::repair::Suspect;
 use super::roles::not_current;
 use crate::disk::Disk;
@@ -21,7 +24,7 @@ use crate::pull::Pull;
 use crate::service::Shared;
 use std::ops::Range;
 use std::sync::Arc;
-use weir_store::{ELSEWHERE, Object};
+use weir_store::{ELSEWHERE, Object, ReadMode};
 use weir_types::checksum::crc32c;
 use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES, MAX_REPAIR_BYTES};
 use weir_types::{CopyIndex, Error, ErrorKind, Generation, ObjectId, Result, TargetId};
@@ -42,6 +45,8 @@ pub(crate) enum Mend {
     Sound,
     /// These blocks are good again.
     Blocks(u64),
+    /// The header is good again.
+    Header,
     /// It will be brought anew.
     Anew,
 }
@@ -54,7 +59,7 @@ pub(crate) struct Mender<'a> {
 }
 
 impl Mender<'_> {
-    fn own(&self) -> TargetId {
+    pub(super) fn own(&self) -> TargetId {
         self.disk.served.id
     }
 
@@ -73,9 +78,9 @@ impl Mender<'_> {
         match suspect {
             Suspect::Header => match object.check() {
                 Ok(()) => Ok(Mend::Sound),
+                // It was sound when it was opened.
                 Err(error) if error.kind == ErrorKind::Corrupt => {
-                    drop(object);
-                    self.anew(&column)
+                    object.rewrite_header().map(|()| Mend::Header)
                 }
                 Err(error) => Err(error),
             },
@@ -98,23 +103,55 @@ impl Mender<'_> {
     }
 
     fn blocks(&self, column: &Column, object: &Arc<Object>, range: &Range<u64>) -> Result<Mend> {
-        let damaged = object.damaged(range);
-        let mut done = 0;
-        for part in together(&damaged) {
-            let standings = &self.shared.copies.standings;
-            match standings.who_orders(&column.copies) {
-                Some(orders) if orders == self.own() => self.fetch(column, &part, None)?,
-                Some(orders) => self.ask_for(column, orders, &part)?,
-                None => return Err(not_current(self.own(), "no copy is known to be online")),
+        let found = object.damaged(range);
+        let mut result = Ok(());
+        for part in together(&found) {
+            match self.part(column, object, &part) {
+                Ok(()) => {}
+                // Others may have one of them and not the other.
+                Err(error) if error.kind == ErrorKind::Corrupt => {
+                    for block in object.damaged(&part) {
+                        result = result.and(self.part(column, object, &block));
+                    }
+                }
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
             }
-            let left = object.damaged(&part);
-            if let Some(block) = left.first() {
-                let what = format!("block at offset {} is damaged still", block.start);
-                return Err(Error::new(ErrorKind::Corrupt, what).at(block.start));
-            }
-            done += (part.end - part.start).div_ceil(BLOCK_BYTES as u64);
         }
-        Ok(if done == 0 { Mend::Sound } else { Mend::Blocks(done) })
+        let done = (found.len() - object.damaged(range).len().min(found.len())) as u64;
+        match (result, done) {
+            (Ok(()), 0) => Ok(Mend::Sound),
+            (Ok(()), done) => Ok(Mend::Blocks(done)),
+            (Err(error), 0) => Err(error),
+            (Err(error), done) => {
+                let (suspect, done) = (Suspect::Bytes(range.clone()), Ok(Mend::Blocks(done)));
+                let repairs = &self.shared.copies.repairs;
+                repairs.count(self.shared, self.disk, self.object, &suspect, &done);
+                Err(error)
+            }
+        }
+    }
+
+    /// Replaces blocks that follow one another.
+    fn part(&self, column: &Column, object: &Arc<Object>, range: &Range<u64>) -> Result<()> {
+        let standings = &self.shared.copies.standings;
+        match standings.who_orders(&column.copies) {
+            Some(orders) if orders == self.own() => match self.fetch(column, range, None) {
+                Err(error) if !self.fetch_proven(column, object, range)? => return Err(error),
+                _ => {}
+            },
+            Some(orders) => self.ask_for(column, orders, range)?,
+            None => return Err(not_current(self.own(), "no copy is known to be online")),
+        }
+        match object.damaged(range).first() {
+            None => Ok(()),
+            Some(block) => {
+                let what = format!("block at offset {} is damaged still", block.start);
+                Err(Error::new(ErrorKind::Corrupt, what).at(block.start))
+            }
+        }
     }
 
     /// Has the copy that orders send blocks anew.
@@ -151,9 +188,9 @@ impl Mender<'_> {
     /// Other copies that have all changes of a range, when this one orders.
     ///
     /// # Errors
-    /// `NotCurrent` if this one does not order, or one that has them is not known to
-    /// be current yet.
-    fn current(
+    /// `NotCurrent` if this one does not order, or one that may have them is away or
+    /// not known to be current yet; `Corrupt`: all others are there, and lack them.
+    pub(super) fn current(
         &self,
         column: &Column,
         range: &Range<u64>,
@@ -161,18 +198,70 @@ impl Mender<'_> {
     ) -> Result<Vec<TargetId>> {
         let orders = self.shared.copies.standings.orders(self.own(), &column.copies)?;
         let gaps = self.disk.store.gaps();
-        let may_have_it = |&(at, _): &(usize, TargetId)| {
-            but != Some(CopyIndex(at as u8)) && !column.copies[at].filling
-        };
-        let is_behind = |target: &TargetId| {
-            orders.dispensable.contains(target) || gaps.lacks(self.object, *target, range)
-        };
-        let there = others(&column.copies, self.own(), &orders.lacking).filter(may_have_it);
-        let (later, now): (Vec<TargetId>, _) = there.map(|(_, target)| target).partition(is_behind);
-        match (now.is_empty(), later.first()) {
-            (true, Some(target)) => Err(not_current(*target, "it is not up to date yet")),
+        let (mut now, mut later, mut behind) = (Vec::new(), None, None);
+        for (at, target) in others(&column.copies, self.own(), &[]) {
+            if but == Some(CopyIndex(at as u8)) || column.copies[at].filling {
+                continue;
+            }
+            let away = orders.lacking.contains(&target) || orders.dispensable.contains(&target);
+            match (gaps.lacks(self.object, target, range), away) {
+                (true, _) => behind = Some(target),
+                (false, true) => later = Some(target),
+                (false, false) => now.push(target),
+            }
+        }
+        match (now.is_empty(), later, behind) {
+            (true, Some(target), _) => Err(not_current(target, "it is not up to date yet")),
+            (true, None, Some(target)) => {
+                let what = format!("the copy on target {target} lacks its last changes");
+                Err(Error::new(ErrorKind::Corrupt, what))
+            }
             _ => Ok(now),
         }
+    }
+
+    /// This copy orders, and no other is current: takes from others what has the
+    /// checksums that are stored here, so was not changed since; whether that is all.
+    ///
+    /// # Errors
+    /// `NotCurrent` if this one does not order any more; why it cannot be written.
+    fn fetch_proven(&self, column: &Column, object: &Object, range: &Range<u64>) -> Result<bool> {
+        let standings = &self.shared.copies.standings;
+        let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
+        let orders = standings.orders(self.own(), &column.copies)?;
+        for (_, target) in others(&column.copies, self.own(), &orders.lacking) {
+            for block in object.damaged(range) {
+                let mut bytes = vec![0; (block.end - block.start) as usize];
+                let access = Access { copies: Vec::new(), ..self.access(column, target)? };
+                let mut pull = Pull::as_is(self.shared.copies.lines.peers(), &access);
+                // What it does not have is zeros.
+                if pull.read(block.start, &mut bytes, &mut Vec::new(), true).is_err() {
+                    continue;
+                }
+                pull.end();
+                if object.vouches_for(block.start, &bytes)? {
+                    self.put(column, object, block.start, &bytes, &[crc32c(&bytes)])?;
+                }
+            }
+        }
+        Ok(object.damaged(range).is_empty())
+    }
+
+    /// Writes what was fetched.
+    fn put(
+        &self,
+        column: &Column,
+        object: &Object,
+        start: u64,
+        bytes: &[u8],
+        checks: &[u32],
+    ) -> Result<()> {
+        let standings = &self.shared.copies.standings;
+        let may = || standings.orders(self.own(), &column.copies).map(|orders| orders.epoch);
+        self.shared.copies.turns.apply(self.own(), may, || {
+            let pieces = [(start, bytes.len() as u64)];
+            object.write_pieces(&pieces, bytes, checks, object.generation()).map(drop)
+        })
     }
 
     fn fetch_from(&self, column: &Column, access: Access, range: &Range<u64>) -> Result<()> {
@@ -193,23 +282,15 @@ impl Mender<'_> {
         // What it does not have is zeros: this one is longer by what follows.
         bytes[got..].fill(0);
         let checks = if got == len { checks } else { sums(&bytes) };
-        let standings = &self.shared.copies.standings;
-        let may = || standings.orders(self.own(), &column.copies).map(|orders| orders.epoch);
-        self.shared.copies.turns.apply(self.own(), may, || {
-            let pieces = [(range.start, len as u64)];
-            object.write_pieces(&pieces, &bytes, &checks, object.generation()).map(drop)
-        })
+        self.put(column, &object, range.start, &bytes, &checks)
     }
 
-    /// Throws the object away, to be brought anew.
+    /// The object cannot be opened: throws it away, to be brought anew.
     fn anew(&self, column: &Column) -> Result<Mend> {
         let (own, copies) = (self.own(), &self.shared.copies);
         match copies.standings.who_orders(&column.copies) {
-            // While it is brought anew another has to order.
-            Some(orders) if orders == own => {
-                let what = "it orders changes, and cannot be made anew before another copy does";
-                Err(Error::new(ErrorKind::Corrupt, what))
-            }
+            // While it is brought anew another would have to order.
+            Some(orders) if orders == own => self.restore_header(column),
             Some(orders) => {
                 copies.standings.follows(own, orders, &column.copies)?;
                 self.has_all(column, orders)?;
@@ -238,7 +319,7 @@ impl Mender<'_> {
         }
     }
 
-    fn access(&self, column: &Column, target: TargetId) -> Result<Access> {
+    pub(super) fn access(&self, column: &Column, target: TargetId) -> Result<Access> {
         let at = column.copies.iter().position(|copy| copy.target == target);
         let at = at.ok_or(ErrorKind::TargetMissing)?;
         Ok(Access {
@@ -254,7 +335,7 @@ impl Mender<'_> {
 }
 
 /// Why another copy cannot help: it has rotted too, or may be able to later.
-fn cannot(error: Error) -> Error {
+pub(super) fn cannot(error: Error) -> Error {
     match error.kind {
         ErrorKind::Corrupt | ErrorKind::ChecksumMismatch => {
             Error { kind: ErrorKind::Corrupt, ..error }
@@ -283,15 +364,9 @@ fn together(blocks: &[Range<u64>]) -> Vec<Range<u64>> {
 /// This copy orders: sends blocks anew to another that has found them damaged.
 pub(super) fn serve_repair(shared: &Shared, disk: &Disk, work: &RepairWork) -> Result<Outcome> {
     let access = &work.access;
-    let column = Column {
-        copies: access.copies.clone(),
-        generation: access.generation,
-        capability: access.capability.clone(),
-    };
+    let column = column_of(access);
     let (object, to) = (access.object, usize::from(work.copy.0));
-    let vouched = disk.store.gaps().of(object, disk.served.id).is_none();
-    let pace = &|_| Ok(());
-    let push = Push { shared, disk, object, column: &column, to, vouched, pace };
+    let push = Push { shared, disk, object, column: &column, to, pace: &|_| Ok(()) };
     let range = work.bytes.0..work.bytes.1;
     let sent = push.again(range.clone());
     match sent {
@@ -324,13 +399,13 @@ pub(super) fn before_change(shared: &Shared, disk: &Disk, change: &Change) -> Re
         mended
     };
     let opened = match disk.store.object(object) {
-        Ok(opened) => opened,
         Err(error) if error.kind == ErrorKind::Corrupt => match mend(Suspect::Header) {
             Ok(Mend::Anew) => return Err(not_current(disk.served.id, "it is brought anew")),
+            Ok(Mend::Header) => disk.store.object(object)?,
             Err(other) if other.kind == ErrorKind::NotCurrent => return Err(other),
             _ => return Err(error),
         },
-        Err(error) => return Err(error),
+        other => other?,
     };
     let (Some(opened), Asked::Write { .. }, Work::Write { pieces, .. }) =
         (opened, &change.asked, &change.work)
@@ -339,7 +414,23 @@ pub(super) fn before_change(shared: &Shared, disk: &Disk, change: &Change) -> Re
     };
     match opened.damaged_edge(pieces) {
         None => Ok(()),
-        Some(block) => mend(Suspect::Bytes(block)).map(drop),
+        Some(block) => match mend(Suspect::Bytes(block.clone())) {
+            Err(error) if error.kind == ErrorKind::Corrupt => {
+                Err(unreadable(&opened, &block, error))
+            }
+            mended => mended.map(drop),
+        },
+    }
+}
+
+/// Why a block cannot be used that no other copy can replace: it may be the disk that
+/// fails.
+fn unreadable(object: &Object, block: &Range<u64>, damaged: Error) -> Error {
+    let pieces = [(block.start, block.end - block.start)];
+    let mut bytes = vec![0; (block.end - block.start) as usize];
+    match object.read_pieces(&pieces, &mut bytes, &mut Vec::new(), ReadMode::Locked) {
+        Err(error) if error.kind == ErrorKind::Io => error,
+        _ => damaged,
     }
 }
 

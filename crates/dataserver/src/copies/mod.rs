@@ -6,7 +6,7 @@
 //! Invariants
 //! - Of the changes of one range, one is under way at a time; all copies that take
 //!   it have confirmed it, or have a gap for it that is durable, before it is
-//!   acknowledged.
+//!   acknowledged. Who has the gap and is read from has noted it itself.
 //! - Nothing is applied under an epoch once this server acts under a later one:
 //!   what began before has ended when the first change of the later one begins.
 //! - What may have reached some copies only is a gap of this target for itself, at
@@ -17,17 +17,25 @@
 mod chain;
 mod change;
 mod follow;
+mod header;
+mod later;
 mod lines;
 mod locks;
 mod lost;
 mod mend;
 mod order;
+pub(crate) mod pace;
+#[cfg(test)]
+mod planted;
 mod pools;
 mod push;
 pub(crate) mod repair;
 mod resync;
 pub(crate) mod roles;
+pub(crate) mod staged;
 pub(crate) mod standing;
+mod take;
+mod tell;
 mod turns;
 
 pub use change::{Asked, Change};
@@ -37,13 +45,16 @@ pub(crate) use pools::{ChangeTask, MirrorJob};
 pub(crate) use resync::{Progress, Resync};
 
 use chain::next;
+use later::Resting;
 use locks::RangeLocks;
 use pools::Pools;
 use repair::Repairs;
+use staged::Staged;
 use standing::Standings;
 use std::collections::BTreeSet;
 use turns::{Begun, Turns};
 use weir_host::sync::Mutex;
+use weir_net::ConnId;
 use weir_types::{Epoch, TargetId};
 use weir_wire::data::Relay;
 
@@ -56,12 +67,14 @@ pub(crate) struct Copies {
     pub(crate) begun: Begun,
     pub(crate) pools: Pools,
     pub(crate) repairs: Repairs,
+    pub(crate) staged: Staged<ConnId, (ConnId, ChangeTask)>,
+    resting: Resting,
     /// Targets that have to take changes of that one, and cannot be reached.
     pub(crate) unreachable: Mutex<BTreeSet<(TargetId, TargetId)>>,
 }
 
 impl Copies {
-    pub(crate) fn new(lines: Lines, queue_limit: usize) -> Self {
+    pub(crate) fn new(lines: Lines, queue_limit: usize, buffer_bytes: usize) -> Self {
         Self {
             standings: Standings::default(),
             lines,
@@ -70,6 +83,8 @@ impl Copies {
             begun: Begun::default(),
             pools: Pools::new(queue_limit),
             repairs: Repairs::default(),
+            staged: Staged::new(buffer_bytes),
+            resting: Resting::default(),
             unreachable: Mutex::default(),
         }
     }

@@ -4,10 +4,11 @@ use super::chain;
 use super::change::{Change, copy_of, others};
 use super::follow::PATIENCE;
 use super::lines::{Line, Parcel, says_nothing};
-use super::push::Push;
+use super::push::{Push, column_of, tell_gap};
 use super::repair::before_change;
 use super::roles::{Orders, not_current};
 use super::turns::UnderWay;
+use crate::counters::add;
 use crate::disk::{Data, Disk, perform};
 use crate::machine::{Outcome, Work};
 use crate::service::Shared;
@@ -16,28 +17,31 @@ use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::plant::{Bug, planted};
 use weir_store::ELSEWHERE;
-use weir_types::limits::BLOCK_BYTES;
-use weir_types::{CopyIndex, Epoch, Error, ErrorKind, Result, TargetId};
-use weir_wire::data::{NoteGapRequest, Relay};
-use weir_wire::peer::Copies as Column;
+use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
+use weir_types::{CopyIndex, Error, ErrorKind, Result, TargetId};
+use weir_wire::data::{CopyAccess, Relay};
 
 /// How long a change may take on all copies: less than clients wait for an answer.
 const ORDER_MS: u64 = 25_000;
 /// One step of the wait for another server; in between the map is looked at.
-const STEP_MS: u64 = 100;
+pub(super) const STEP_MS: u64 = 100;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Between attempts to reach one.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A change that this server orders.
-struct Order<'a> {
-    shared: &'a Shared,
-    disk: &'a Disk,
-    change: &'a Change,
+pub(super) struct Order<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) disk: &'a Disk,
+    pub(super) change: &'a Change,
     data: &'a mut Data,
-    own: TargetId,
-    range: Option<Range<u64>>,
-    under_way: UnderWay<'a>,
+    pub(super) own: TargetId,
+    pub(super) range: Option<Range<u64>>,
+    pub(super) under_way: UnderWay<'a>,
+    /// Copies that have the bytes from the client are sent none.
+    pub(super) staged: bool,
+    /// Who gets it when it has been acknowledged.
+    pub(super) later: Vec<TargetId>,
     /// What came of it here.
     applied: Option<Result<Outcome>>,
     /// Others may have it.
@@ -46,6 +50,8 @@ struct Order<'a> {
     settled: bool,
     /// One has refused it, which was logged.
     refused: bool,
+    /// It takes the place of what this copy lacks.
+    replaces: bool,
     since: Instant,
 }
 
@@ -59,7 +65,8 @@ enum Others {
     Unknown,
 }
 
-/// Carries a change out on all copies.
+/// Carries a change out on all copies. `early` is told what came of it if the others
+/// get it only then.
 ///
 /// # Errors
 /// `NotCurrent` if this is not the copy that orders; those of the change.
@@ -68,6 +75,7 @@ pub(super) fn order(
     disk: &Disk,
     change: &Change,
     data: &mut Data,
+    early: impl FnOnce(&Outcome),
 ) -> Result<Outcome> {
     let own = disk.served.id;
     let copies = &shared.copies;
@@ -80,6 +88,7 @@ pub(super) fn order(
     under_way.go_on(orders.epoch);
     refuse_elsewhere(disk, change, range.as_ref())?;
     if range.is_none() {
+        require_all(disk, change)?;
         bring_all(shared, disk, change, &orders)?;
     }
     let pledge = match range {
@@ -88,6 +97,10 @@ pub(super) fn order(
     };
     let since = clock::now();
     let (applied, sent, settled, refused) = (None, false, false, false);
+    let (staged, later) = (change.is_staged_anywhere(), Vec::new());
+    // Meanwhile nothing is put off in the same parts.
+    let gaps = disk.store.gaps();
+    let replaces = range.as_ref().is_some_and(|r| !gaps.may_put_off(change.access.object, r));
     let mut order = Order {
         shared,
         disk,
@@ -96,16 +109,29 @@ pub(super) fn order(
         own,
         range,
         under_way,
+        staged,
+        later,
         applied,
         sent,
         settled,
         refused,
+        replaces,
         since,
     };
-    let done = order.carry_out(orders);
+    let done = order.carry_out(orders).and_then(|()| order.replaced());
     copies.unreachable.lock().retain(|(of, _)| *of != own);
     match done {
-        Ok(()) => order.applied.unwrap_or_else(|| Err(ErrorKind::Internal.into())),
+        Ok(()) => {
+            let outcome =
+                order.applied.take().unwrap_or_else(|| Err(ErrorKind::Internal.into()))?;
+            if !order.later.is_empty() {
+                // Here it is for certain.
+                drop(pledge);
+                early(&outcome);
+                order.hand_on_later();
+            }
+            Ok(outcome)
+        }
         Err(error) => {
             if let Err(failed) = order.doubt() {
                 // The intent log says it then, as long as this server runs.
@@ -145,9 +171,18 @@ impl<'a> Order<'a> {
 
     /// Applies it here if that has not been done, and hands it on.
     fn once(&mut self, orders: &Orders) -> Result<Others> {
-        let mut relay =
-            Relay { by: self.own, lacking: orders.lacking.clone(), alone: false, vouched: false };
+        let mut relay = Relay {
+            by: self.own,
+            lacking: orders.lacking.clone(),
+            alone: false,
+            vouched: self.replaces,
+        };
         let all = &self.change.access.copies;
+        let silent = |target: &&TargetId| {
+            !orders.lacking.contains(target) && !self.shared.copies.lines.is_worth_trying(**target)
+        };
+        let silent: Vec<TargetId> = orders.dispensable.iter().filter(silent).copied().collect();
+        self.go_on_without(&silent, &mut relay)?;
         loop {
             let to = chain::next(all, self.own, &relay);
             self.sent |= to.is_some();
@@ -161,6 +196,12 @@ impl<'a> Order<'a> {
             let error = match answer {
                 Ok(()) => return Ok(Others::Have),
                 Err(error) if error.kind == ErrorKind::Interrupted => return Err(error),
+                // With the bytes then.
+                Err(error) if self.staged && wants_bytes(self.change, to, &error) => {
+                    add(&self.shared.counters.staged_in_vain, 1);
+                    self.staged = false;
+                    continue;
+                }
                 Err(error) => error,
             };
             if !says_nothing(&error) {
@@ -168,32 +209,51 @@ impl<'a> Order<'a> {
             }
             let target = all[to].target;
             tracing::debug!("target {target} does not confirm a change: {error}");
-            // Nobody reads it: it gets what it lacks later. Unless it knows better.
-            if orders.dispensable.contains(&target) && error.kind != ErrorKind::NotCurrent {
-                // One that is being made is not read before it is whole.
-                match all[to].filling {
-                    true => self.note_told(target)?,
-                    false => self.note_gap(target)?,
-                }
-                relay.lacking.push(target);
+            let spared = spared(all, target, &relay, orders, error.kind);
+            if !spared.is_empty() {
+                self.go_on_without(&spared, &mut relay)?;
                 continue;
             }
             // Who waits for others after it is not the one that is away.
             let last = chain::next(all, target, &relay).is_none();
-            if last && clock::elapsed(self.since) > PATIENCE {
+            let answers = self.range.is_none() && error.kind == ErrorKind::NotCurrent;
+            if last && !answers && clock::elapsed(self.since) > PATIENCE {
                 self.shared.copies.unreachable.lock().insert((self.own, target));
             }
             return Ok(Others::Unknown);
         }
     }
 
-    fn send(&self, to: usize, relay: &Relay) -> Result<Line<'a>> {
+    /// These are not waited for: they get what they lack later.
+    fn go_on_without(&self, targets: &[TargetId], relay: &mut Relay) -> Result<()> {
+        for &target in targets {
+            self.note_lacking(target)?;
+            relay.lacking.push(target);
+        }
+        Ok(())
+    }
+
+    /// Notes durably that a copy lacks it that nobody reads. It is not told: it is to be
+    /// online, and may order, only when it has all.
+    fn note_lacking(&self, target: TargetId) -> Result<()> {
+        let copies = &self.change.access.copies;
+        // One that is being made is not read before it is whole, wherever its target stands.
+        match copies.iter().any(|copy| copy.target == target && copy.filling) {
+            true => self.note_told(target),
+            false => self.note_gap(target),
+        }
+    }
+
+    pub(super) fn send(&self, to: usize, relay: &Relay) -> Result<Line<'a>> {
         let copies = &self.shared.copies;
         let target = self.change.access.copies[to].target;
         let connecting = copies.lines.wait(PATIENCE.as_millis() as u64);
         let mut line = copies.lines.take(target, &connecting)?;
         let wait = copies.lines.wait(PATIENCE.as_millis() as u64);
-        let payload = self.data.buf.as_deref().unwrap_or_default();
+        let payload = match self.staged && self.change.is_staged(to) {
+            true => &[],
+            false => self.data.buf.as_deref().unwrap_or_default(),
+        };
         line.send(&wait, (payload, &self.data.checks), |parcel: &mut Parcel<'_>| {
             self.change.send(to, relay, parcel)
         })?;
@@ -235,12 +295,7 @@ impl<'a> Order<'a> {
         let (copies, all) = (&self.shared.copies, &self.change.access.copies);
         let may = || copies.standings.orders(self.own, all).map(|orders| orders.epoch);
         let (disk, data, work) = (self.disk, &mut *self.data, self.change.work.clone());
-        let (change, range) = (self.change, self.range.as_ref());
-        let result = copies.turns.apply(self.own, may, || {
-            let outcome = perform(&disk.store, work, data)?;
-            replaced(disk, change, range)?;
-            Ok(outcome)
-        });
+        let result = copies.turns.apply(self.own, may, || perform(&disk.store, work, data));
         match result {
             // It has lost its place.
             Err(error) if error.kind == ErrorKind::NotCurrent => Err(error),
@@ -254,12 +309,17 @@ impl<'a> Order<'a> {
     /// Others have it, or a gap; if this one has failed, they may differ.
     fn settle_own(&mut self, orders: &Orders) -> Result<()> {
         let failed = match &self.applied {
+            // The others may have had the bytes from elsewhere.
+            Some(Err(error)) if error.kind == ErrorKind::ChecksumMismatch && self.staged => {
+                error.clone()
+            }
             Some(Err(error)) if !is_harmless(error.kind) && self.range.is_some() => error.clone(),
             _ => return Ok(()),
         };
-        // A disk that is full has what it had. Of one that has failed nothing is known:
-        // others count then.
-        match failed.kind == ErrorKind::NoSpace && self.make_gaps(orders)? {
+        // A disk that is full has what it had, and so has one whose bytes were damaged on
+        // the way here. Of one that has failed nothing is known: others count then.
+        let unchanged = matches!(failed.kind, ErrorKind::NoSpace | ErrorKind::ChecksumMismatch);
+        match unchanged && self.make_gaps(orders)? {
             true => Ok(()),
             false => Err(failed),
         }
@@ -292,10 +352,14 @@ impl<'a> Order<'a> {
     }
 
     /// All others that take changes serve the range no more until they have got it
-    /// from here; false if one of them cannot be told now.
+    /// from here; false if one of them that may be read cannot be told now.
     fn make_gaps(&mut self, orders: &Orders) -> Result<bool> {
         let all = self.change.access.copies.clone();
         for (at, target) in others(&all, self.own, &orders.lacking) {
+            if orders.dispensable.contains(&target) {
+                self.note_lacking(target)?;
+                continue;
+            }
             // First, so that somebody knows who has it.
             self.note_gap(target)?;
             if let Err(error) = self.tell_gap(at, target) {
@@ -311,60 +375,40 @@ impl<'a> Order<'a> {
         Ok(true)
     }
 
-    /// `later`: the others note that they lack it, and get it afterwards.
-    fn put_off(&mut self, orders: &mut Orders) -> Result<()> {
-        let all = &self.change.access.copies;
-        let (object, range) = (self.change.access.object, self.range.clone());
-        let Some(range) = range else { return Ok(()) };
-        for (at, target) in others(all, self.own, &orders.lacking).collect::<Vec<_>>() {
-            // Known to both already.
-            if self.disk.store.gaps().is_told(object, target, &range) {
-                orders.lacking.push(target);
-                continue;
-            }
-            self.note_gap(target)?;
-            if self.tell_gap(at, target).is_ok() {
-                self.note_told(target)?;
-                orders.lacking.push(target);
-            }
-            // Else it gets it now, or is found to be away.
-        }
-        Ok(())
-    }
-
-    fn tell_gap(&self, at: usize, target: TargetId) -> Result<()> {
+    pub(super) fn tell_gap(&self, at: usize, target: TargetId) -> Result<()> {
         let Some(range) = &self.range else { return Ok(()) };
         let object = copy_of(self.change.access.object, at);
-        let note = NoteGapRequest {
-            target,
-            object,
-            behind: target,
-            copy: object.copy,
-            start: range.start,
-            end: range.end,
-            told: true,
-            // It notes it in any case.
-            epoch: Epoch(0),
-        };
         let lines = &self.shared.copies.lines;
-        let wait = lines.wait(PATIENCE.as_millis() as u64);
-        lines.take(target, &wait)?.ask(&wait, (&[], &[]), |parcel| parcel.send(&note))
+        tell_gap(lines, &lines.wait(PATIENCE.as_millis() as u64), object, target, range)
     }
 
     /// Notes durably that another copy lacks it.
     fn note_gap(&self, behind: TargetId) -> Result<()> {
-        let Some(range) = &self.range else { return Ok(()) };
         let at = chain::position(&self.change.access.copies, behind).unwrap_or_default();
-        let object = self.change.access.object;
-        self.disk.store.gaps().note(object, behind, CopyIndex(at as u8), range)
+        let (object, range) = (self.change.access.object, self.change.lacked());
+        self.disk.store.gaps().note(object, behind, CopyIndex(at as u8), &range)
     }
 
     /// As above, of one that knows it.
     fn note_told(&self, behind: TargetId) -> Result<()> {
-        let Some(range) = &self.range else { return Ok(()) };
         let at = chain::position(&self.change.access.copies, behind).unwrap_or_default();
-        let object = self.change.access.object;
-        self.disk.store.gaps().note_told(object, behind, CopyIndex(at as u8), range)
+        let (object, range) = (self.change.access.object, self.change.lacked());
+        self.disk.store.gaps().note_told(object, behind, CopyIndex(at as u8), &range)
+    }
+
+    /// What this copy lacked, and the change has taken the place of, is lacking no more: when
+    /// all have it.
+    fn replaced(&self) -> Result<()> {
+        match (&self.change.work, self.replaces, &self.applied) {
+            (Work::Write { pieces, .. }, true, Some(Ok(_))) => {
+                let clear = |&(start, len): &(u64, u64)| {
+                    let (gaps, object) = (self.disk.store.gaps(), self.change.access.object);
+                    gaps.clear(object, ELSEWHERE, &(start..start + len))
+                };
+                pieces.iter().try_for_each(clear)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Nobody knows who has it. This copy, or another, may have what no other has:
@@ -374,6 +418,35 @@ impl<'a> Order<'a> {
         let (true, Some(range)) = (anywhere, &self.range) else { return Ok(()) };
         let object = self.change.access.object;
         self.disk.store.gaps().note(object, self.own, object.copy, range)
+    }
+}
+
+/// Whether another copy would take a change if it came with its bytes: those that its
+/// client has left there are not there, or damaged.
+pub(super) fn wants_bytes(change: &Change, to: usize, error: &Error) -> bool {
+    let missing = matches!(error.kind, ErrorKind::NotStaged | ErrorKind::ChecksumMismatch);
+    missing && change.is_staged(to)
+}
+
+/// Who is done without when `target` does not confirm a change: itself, if nobody reads
+/// it, unless it knows better; or those behind it that nobody reads: it may wait for one of
+/// them, which it cannot do without by itself. Not if it follows another map: then one of
+/// them may be read by now.
+fn spared(
+    copies: &[CopyAccess],
+    target: TargetId,
+    relay: &Relay,
+    orders: &Orders,
+    error: ErrorKind,
+) -> Vec<TargetId> {
+    let is_dispensable = |target: &TargetId| orders.dispensable.contains(target);
+    match (is_dispensable(&target), error) {
+        (_, ErrorKind::NotCurrent) => Vec::new(),
+        (true, _) => vec![target],
+        (false, ErrorKind::Unreachable) => {
+            chain::after(copies, target, relay).into_iter().filter(is_dispensable).collect()
+        }
+        (false, _) => Vec::new(),
     }
 }
 
@@ -395,33 +468,30 @@ fn refuse_elsewhere(disk: &Disk, change: &Change, range: Option<&Range<u64>>) ->
     }
 }
 
-/// What was lacking and has been replaced is lacking no more.
-fn replaced(disk: &Disk, change: &Change, range: Option<&Range<u64>>) -> Result<()> {
-    let (gaps, object) = (disk.store.gaps(), change.access.object);
-    match (&change.work, range) {
-        (Work::Write { pieces, .. }, Some(range)) if gaps.lacks(object, ELSEWHERE, range) => pieces
-            .iter()
-            .try_for_each(|&(start, len)| gaps.clear(object, ELSEWHERE, &(start..start + len))),
-        _ => Ok(()),
-    }
-}
-
 /// Before anything is promised to be durable, all copies get what was put off.
 fn bring_all(shared: &Shared, disk: &Disk, change: &Change, orders: &Orders) -> Result<()> {
     let access = &change.access;
     let away: Vec<TargetId> = orders.lacking.iter().chain(&orders.dispensable).copied().collect();
     for (to, target) in others(&access.copies, disk.served.id, &away) {
         let Some(lacking) = disk.store.gaps().of(access.object, target) else { continue };
-        let column = Column {
-            copies: access.copies.clone(),
-            generation: access.generation,
-            capability: access.capability.clone(),
-        };
-        let (object, column) = (access.object, &column);
-        let push = Push { shared, disk, object, column, to, vouched: true, pace: &|_| Ok(()) };
-        push.bring(&lacking, &mut Vec::new())?;
+        let (object, column) = (access.object, &column_of(access));
+        let push = Push { shared, disk, object, column, to, pace: &|_| Ok(()) };
+        push.catch_up(&lacking, &mut Vec::new())?;
     }
     Ok(())
+}
+
+/// What another copy alone has, nobody can promise here.
+pub(super) fn require_all(disk: &Disk, change: &Change) -> Result<()> {
+    let everything = 0..MAX_FILE_BYTES;
+    match disk.store.gaps().of(change.access.object, ELSEWHERE) {
+        Some(lacking) if lacking.touches(&everything) => {
+            let what = "it does not have the last changes: another copy has, and brings them when \
+                        it can be reached";
+            Err(not_current(disk.served.id, what))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether such an error says that nothing was changed.
@@ -433,4 +503,30 @@ fn is_harmless(kind: ErrorKind) -> bool {
             | ErrorKind::InvalidArgument
             | ErrorKind::FileTooLarge
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ErrorKind::{NotCurrent, TimedOut, Unreachable};
+    use weir_wire::Mac;
+
+    #[test]
+    fn who_is_not_read_is_done_without_but_not_by_who_has_an_old_map() {
+        let copy = |t| CopyAccess { target: TargetId(t), mac: Mac([0; 16]), filling: false };
+        let copies: Vec<CopyAccess> = (1..=3).map(copy).collect();
+        let relay = Relay { by: TargetId(1), lacking: vec![], alone: false, vouched: false };
+        let spared = |target, dispensable: &[u32], error| {
+            let dispensable = dispensable.iter().map(|t| TargetId(*t)).collect();
+            let orders = Orders { dispensable, ..Orders::default() };
+            let all = spared(&copies, TargetId(target), &relay, &orders, error);
+            all.into_iter().map(|target| target.0).collect::<Vec<_>>()
+        };
+        assert_eq!(spared(2, &[2], TimedOut), [2]);
+        assert_eq!(spared(2, &[3], Unreachable), [3], "it waits for that one");
+        assert_eq!(spared(2, &[], Unreachable), []);
+        // The third may be read under the map of the second.
+        assert_eq!(spared(2, &[3], NotCurrent), []);
+        assert_eq!(spared(2, &[2, 3], NotCurrent), []);
+    }
 }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use weir_host::sync::Mutex;
 use weir_host::thread::{self, JoinHandle};
 use weir_net::{AbortOnPanic, ConnId, LoopHandle};
-use weir_types::{Error, Result, TargetId};
+use weir_types::{Error, ErrorKind, Result, TargetId};
 
 /// Threads for each place in the chain: changes under way at once.
 const THREADS: [usize; 8] = [16, 8, 4, 4, 4, 4, 4, 4];
@@ -51,13 +51,16 @@ struct Pool {
 /// See the top of the file. Threads are started when there is work for them.
 pub(crate) struct Pools {
     pools: Vec<Pool>,
+    /// There is a thread for what clients have left.
+    watches: AtomicBool,
     threads: Mutex<Vec<JoinHandle>>,
 }
 
 impl Pools {
     pub(crate) fn new(queue_limit: usize) -> Self {
         let pool = |_| Pool { backlog: Backlog::new(queue_limit), started: AtomicBool::new(false) };
-        Self { pools: THREADS.iter().map(pool).collect(), threads: Mutex::default() }
+        let pools = THREADS.iter().map(pool).collect();
+        Self { pools, watches: AtomicBool::new(false), threads: Mutex::default() }
     }
 
     /// Takes a change; `Full` if its connection must pause.
@@ -99,19 +102,47 @@ impl Pools {
         Ok(())
     }
 
+    /// Starts the thread that sees to what clients have left, if it is not there.
+    ///
+    /// Errors: if it cannot be started.
+    pub(crate) fn watch_staged(&self, shared: &Arc<Shared>) -> Result<()> {
+        if self.watches.swap(true, AcqRel) {
+            return Ok(());
+        }
+        let of = shared.clone();
+        let body = move || {
+            let _guard = AbortOnPanic("a thread for copies");
+            of.copies.staged.watch(give_up);
+        };
+        let thread = thread::spawn("weir-staged", body);
+        let thread = thread.map_err(|e| Error::from(e).context("start a thread"))?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+
     fn work_off(&self, shared: &Shared, depth: usize) {
         while let Some(task) = self.pools[depth].backlog.next(|_| ()) {
             let ChangeTask { op, target, job, mut data, sender, reply_to } = task;
+            let mut answered = false;
             let result = match (shared.disk(target), &job) {
                 (Some(disk), MirrorJob::Change(change)) => {
-                    let result = in_turn(shared, disk, change, sender.as_ref(), &mut data);
+                    let early = |outcome: &Outcome| {
+                        let (result, data) = (Ok(outcome.clone()), Data::default());
+                        reply_to.post(Event::Done { op, result, data });
+                        answered = true;
+                    };
+                    let change = (&**change, sender.as_ref());
+                    let result = in_turn(shared, disk, change, &mut data, early);
+                    let change = change.0;
                     shared.copies.repairs.notice(disk, change, &result);
                     result
                 }
                 (Some(disk), MirrorJob::Repair(work)) => serve_repair(shared, disk, work),
-                (None, _) => Err(Error::new(weir_types::ErrorKind::TargetMissing, "not open")),
+                (None, _) => Err(Error::new(ErrorKind::TargetMissing, "not open")),
             };
-            reply_to.post(Event::Done { op, result, data });
+            if !answered {
+                reply_to.post(Event::Done { op, result, data });
+            }
         }
     }
 
@@ -122,15 +153,21 @@ impl Pools {
     }
 }
 
+/// What a change was to be done with has not come.
+fn give_up((_, task): (ConnId, ChangeTask)) {
+    let ChangeTask { op, data, reply_to, .. } = task;
+    reply_to.post(Event::Done { op, result: Err(ErrorKind::NotStaged.into()), data });
+}
+
 fn in_turn(
     shared: &Shared,
     disk: &Disk,
-    change: &Change,
-    sender: Option<&Sender>,
+    (change, sender): (&Change, Option<&Sender>),
     data: &mut Data,
+    early: impl FnOnce(&Outcome),
 ) -> Result<Outcome> {
-    let mut carry_out = || match &change.access.relay {
-        None => order::order(shared, disk, change, data),
+    let carry_out = || match &change.access.relay {
+        None => order::order(shared, disk, change, data, early),
         Some(relay) => follow(shared, disk, change, relay, data),
     };
     match sender {

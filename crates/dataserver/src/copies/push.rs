@@ -1,7 +1,9 @@
 //! Brings one copy of an object to what the copy here has, while both take changes.
+//! What has rotted here is left out: the other copy is told that it lacks that, and
+//! nothing else, and serves the rest.
 
 use super::change::{Asked, Change, copy_of};
-use super::lines::Parcel;
+use super::lines::{Lines, Parcel};
 use super::repair::Suspect;
 use crate::disk::Disk;
 use crate::machine::Work;
@@ -10,12 +12,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use weir_host::plant::{Bug, planted};
 use weir_layout::{RegionList, segment_offset};
+use weir_net::Wait;
 use weir_store::{ELSEWHERE, Object, RangeSet, ReadMode, ReadOutcome};
 use weir_types::limits::{MAX_FILE_BYTES, MAX_STRIPE_UNIT_BYTES};
-use weir_types::{Error, ErrorKind, Generation, ObjectId, Result, StripeMap, TargetId};
+use weir_types::{
+    CopyIndex, Epoch, Error, ErrorKind, Generation, ObjectId, Result, StripeMap, TargetId,
+};
 use weir_wire::data::{
-    Access, AlignRequest, CopyAccess, ObjectLen, PunchRequest, Relay, SyncRequest, WriteFlags,
-    WriteRequest,
+    Access, AlignRequest, CopyAccess, NoteGapRequest, ObjectLen, PunchRequest, Relay, SyncRequest,
+    WriteFlags, WriteRequest,
 };
 use weir_wire::peer::Copies as Column;
 
@@ -23,6 +28,10 @@ use weir_wire::peer::Copies as Column;
 pub(crate) const STEP_BYTES: u64 = 1 << 20;
 /// One step ends within this time, or is done again.
 const STEP_MS: u64 = 8_000;
+/// The same of what has got there otherwise.
+const FILLED_BYTES: u64 = 16 << 20;
+/// It is connected to within this time: before anything is locked.
+const REACH_MS: u64 = 2_000;
 /// After so many bytes they are made durable where they were lacking.
 const SYNC_BYTES: u64 = 64 << 20;
 /// That may take so long.
@@ -37,9 +46,8 @@ pub(crate) struct Push<'a> {
     pub(crate) column: &'a Column,
     /// The position of the other copy.
     pub(crate) to: usize,
-    /// What is here is current for certain.
-    pub(crate) vouched: bool,
-    /// Told of the bytes of each step before it is made.
+    /// Told of the bytes of each step before it is made, or after it where it is not known
+    /// before.
     pub(crate) pace: &'a dyn Fn(u64) -> Result<()>,
 }
 
@@ -56,21 +64,40 @@ impl Push<'_> {
     /// step by step.
     ///
     /// # Errors
-    /// `NotCurrent` if this copy does not order changes, or the other takes none.
+    /// `NotCurrent` if this copy does not order changes, or the other takes none;
+    /// `Corrupt`: some of it has rotted here, and the rest has been brought over.
     pub(crate) fn bring(&self, lacking: &RangeSet, buffer: &mut Vec<u8>) -> Result<()> {
         let len = match self.disk.store.gaps().of(self.object, ELSEWHERE) {
             // It may be longer there.
             Some(_) => self.check().map(|()| MAX_FILE_BYTES)?,
-            None => self.align()?,
+            None => self.align().or_else(|error| match error.kind {
+                ErrorKind::Corrupt => {
+                    self.leave_out(Suspect::Header, lacking)?;
+                    Err(error)
+                }
+                _ => Err(error),
+            })?,
         };
-        let mut unsynced = 0;
+        let here = self.disk.store.object(self.object)?.map_or(0, |object| object.len());
+        let (mut unsynced, mut rotten) = (0, Ok(()));
         for range in lacking.iter() {
             let (mut at, end) = (range.start, range.end.min(len));
             while at < end {
-                let next = (at - at % STEP_BYTES + STEP_BYTES).min(end);
-                (self.pace)(next - at)?;
-                self.step(at..next, buffer)?;
-                unsynced += next - at;
+                // Behind the end here there is nothing to send, however far it goes.
+                let next = match at < here {
+                    true => (at - at % STEP_BYTES + STEP_BYTES).min(end),
+                    false => end,
+                };
+                let bytes = next.min(here).saturating_sub(at);
+                (self.pace)(bytes)?;
+                match self.step(at..next, buffer) {
+                    Err(error) if error.kind == ErrorKind::Corrupt => {
+                        self.step_around(at..next, buffer)?;
+                        rotten = Err(error);
+                    }
+                    other => other?,
+                }
+                unsynced += bytes;
                 at = next;
                 if unsynced >= SYNC_BYTES {
                     self.sync()?;
@@ -78,7 +105,91 @@ impl Push<'_> {
                 }
             }
         }
+        if rotten.is_err() {
+            // It has noted more as lacking than there is.
+            self.align()?;
+        }
+        self.sync().and(rotten)
+    }
+
+    /// Where there is nothing here, there is to be nothing either: of ranges behind the end
+    /// of the copy here, of which it lacks nothing.
+    pub(crate) fn clear_away(&self, ranges: &RangeSet) -> Result<()> {
+        let lines = &self.shared.copies.lines;
+        lines.reach(self.behind(), &lines.wait(REACH_MS))?;
+        for range in ranges.iter() {
+            let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
+            self.check()?;
+            let here = self.disk.store.object(self.object)?.map_or(0, |object| object.len());
+            if here > range.start {
+                return Err(Error::new(ErrorKind::Busy, "it has become longer since"));
+            }
+            self.punch(range.start..range.end.min(MAX_FILE_BYTES))?;
+            self.sent(range);
+        }
         self.sync()
+    }
+
+    /// As [`Push::bring`]; of what was put off in this run of the server no more than what
+    /// has not got there.
+    pub(crate) fn catch_up(&self, lacking: &RangeSet, buffer: &mut Vec<u8>) -> Result<()> {
+        for range in lacking.iter() {
+            let mut at = range.start;
+            while at < range.end {
+                let Some(left) = self.left() else { return self.bring(lacking, buffer) };
+                // In long steps: most of it has got there.
+                let mut next = range.end.min(at.saturating_add(FILLED_BYTES));
+                if left.touches(&(at..next)) {
+                    next = next.min(at - at % STEP_BYTES + STEP_BYTES);
+                }
+                // By then most of it has got there in other ways.
+                match self.fill_in(at..next, buffer) {
+                    // Around what has rotted.
+                    Err(error) if error.kind == ErrorKind::Corrupt => {
+                        return self.bring(lacking, buffer);
+                    }
+                    sent => (self.pace)(sent?)?,
+                }
+                at = next;
+            }
+        }
+        self.sync()
+    }
+
+    fn left(&self) -> Option<RangeSet> {
+        self.disk.store.gaps().left(self.object, self.behind())
+    }
+
+    /// Returns how many bytes it had to send.
+    fn fill_in(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<u64> {
+        let mut sent = 0;
+        let lines = &self.shared.copies.lines;
+        lines.reach(self.behind(), &lines.wait(REACH_MS))?;
+        let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
+        self.check()?;
+        let Some(left) = self.left() else {
+            return Err(Error::new(ErrorKind::Busy, "more is lacking since"));
+        };
+        for part in left.iter() {
+            let start = part.start.max(range.start);
+            let end = part.end.min(range.end).max(start);
+            for at in (start..end).step_by(STEP_BYTES as usize) {
+                let len = STEP_BYTES.min(end - at);
+                self.send(at..at + len, buffer)?;
+                self.disk.store.gaps().got(self.object, self.behind(), &[(at, len)]);
+                sent += len;
+            }
+        }
+        self.tell_filled(&range)?;
+        self.sent(range);
+        Ok(sent)
+    }
+
+    /// The other copy lacks nothing of a range any more.
+    fn tell_filled(&self, range: &Range<u64>) -> Result<()> {
+        let object = copy_of(self.object, self.to);
+        let (lines, acting) = (&self.shared.copies.lines, self.shared.copies.standings.acting());
+        tell(lines, &lines.wait(STEP_MS), object, self.behind(), range, Some(acting))
     }
 
     /// What the other copy has got it must not lose any more before it is forgotten
@@ -96,6 +207,7 @@ impl Push<'_> {
     /// is the same then: nothing.
     fn align(&self) -> Result<u64> {
         let copies = &self.shared.copies;
+        copies.lines.reach(self.behind(), &copies.lines.wait(REACH_MS))?;
         let _lock = copies.locks.lock(self.own(), self.object, 0..MAX_FILE_BYTES);
         self.check()?;
         let object = self.disk.store.object(self.object)?;
@@ -114,21 +226,64 @@ impl Push<'_> {
     }
 
     fn step(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<()> {
+        let lines = &self.shared.copies.lines;
+        lines.reach(self.behind(), &lines.wait(REACH_MS))?;
         let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
         self.check()?;
         if planted(Bug::ClearGapEarly) {
             return self.disk.store.gaps().clear(self.object, self.behind(), &range);
         }
-        // What this one lacks the other may have.
+        for part in self.here(&range).iter() {
+            self.send(part, buffer)?;
+        }
+        self.sent(range);
+        Ok(())
+    }
+
+    /// What this one has of a range. What it lacks the other may have.
+    fn here(&self, range: &Range<u64>) -> RangeSet {
         let mut here = RangeSet::default();
         here.insert(range.clone());
         if let Some(elsewhere) = self.disk.store.gaps().of(self.object, ELSEWHERE) {
             elsewhere.iter().for_each(|lacking| here.remove(&lacking));
         }
+        here
+    }
+
+    /// As [`Push::step`], of what has not rotted.
+    fn step_around(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<()> {
+        let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
+        self.check()?;
+        let Some(object) = self.disk.store.object(self.object)? else { return Ok(()) };
+        let (mut here, mut rotten) = (self.here(&range), RangeSet::default());
+        object.damaged(&range).into_iter().for_each(|block| rotten.insert(block));
+        let mut sent = RangeSet::default();
+        sent.insert(range.clone());
+        for block in rotten.iter() {
+            here.remove(&block);
+            sent.remove(&block);
+        }
+        // First: it notes whole parts, and strikes out what comes then.
+        self.leave_out(Suspect::Bytes(range), &rotten)?;
         for part in here.iter() {
             self.send(part, buffer)?;
         }
-        self.sent(range);
+        sent.iter().for_each(|part| self.sent(part));
+        Ok(())
+    }
+
+    /// The other copy knows that it lacks what has rotted here, and may be online
+    /// without it. What is only in doubt here it may have.
+    fn leave_out(&self, suspect: Suspect, rotten: &RangeSet) -> Result<()> {
+        let (gaps, behind) = (self.disk.store.gaps(), self.behind());
+        self.shared.copies.repairs.suspect(self.own(), self.object, suspect);
+        for range in rotten.iter().filter(|range| gaps.lacks(self.object, behind, range)) {
+            let (lines, copy) = (&self.shared.copies.lines, CopyIndex(self.to as u8));
+            tell_gap(lines, &lines.wait(STEP_MS), copy_of(self.object, self.to), behind, &range)?;
+            if !gaps.is_told(self.object, behind, &range) {
+                gaps.note_told(self.object, behind, copy, &range)?;
+            }
+        }
         Ok(())
     }
 
@@ -160,13 +315,7 @@ impl Push<'_> {
         buffer.resize(len, 0);
         let mut checks = Vec::new();
         let pieces = [(range.start, len as u64)];
-        let read = object.read_pieces(&pieces, buffer, &mut checks, ReadMode::Locked);
-        if read.as_ref().is_err_and(|e| e.kind == ErrorKind::Corrupt) {
-            // A third copy may have it.
-            let suspect = Suspect::Bytes(range.clone());
-            self.shared.copies.repairs.suspect(self.own(), self.object, suspect);
-        }
-        let n = match read? {
+        let n = match object.read_pieces(&pieces, buffer, &mut checks, ReadMode::Locked)? {
             ReadOutcome::Done { bytes, .. } => bytes,
             ReadOutcome::WouldBlock => return Err(ErrorKind::Internal.into()),
         };
@@ -184,6 +333,7 @@ impl Push<'_> {
             stripe,
             flags: WriteFlags::default(),
             regions: RegionList::contiguous(start, len as u64)?,
+            staged: None,
         };
         self.ask((buffer, &checks), |parcel| parcel.send(&request))
     }
@@ -208,7 +358,8 @@ impl Push<'_> {
     }
 
     fn access(&self) -> Access {
-        let vouched = self.vouched;
+        // Nobody can vouch for what may be different elsewhere.
+        let vouched = self.disk.store.gaps().of(self.object, self.own()).is_none();
         let CopyAccess { target, mac, .. } = self.column.copies[self.to];
         Access {
             target,
@@ -229,6 +380,50 @@ impl Push<'_> {
         let lines = &self.shared.copies.lines;
         let wait = lines.wait(STEP_MS);
         lines.take(self.behind(), &wait)?.ask::<ObjectLen>(&wait, data, send).map(drop)
+    }
+}
+
+/// Another copy notes that it lacks a range, and does not serve it then.
+pub(super) fn tell_gap(
+    lines: &Lines,
+    wait: &Wait,
+    object: ObjectId,
+    target: TargetId,
+    range: &Range<u64>,
+) -> Result<()> {
+    tell(lines, wait, object, target, range, None)
+}
+
+/// What another copy lacks, or, `filled` under that epoch, lacks no more.
+fn tell(
+    lines: &Lines,
+    wait: &Wait,
+    object: ObjectId,
+    target: TargetId,
+    range: &Range<u64>,
+    filled: Option<Epoch>,
+) -> Result<()> {
+    let note = NoteGapRequest {
+        target,
+        object,
+        behind: target,
+        copy: object.copy,
+        start: range.start,
+        end: range.end,
+        told: true,
+        filled: filled.is_some(),
+        // A gap it notes in any case.
+        epoch: filled.unwrap_or(Epoch(0)),
+    };
+    lines.take(target, wait)?.ask(wait, (&[], &[]), |parcel| parcel.send(&note))
+}
+
+/// A column as a request to one of its copies shows it.
+pub(crate) fn column_of(access: &Access) -> Column {
+    Column {
+        copies: access.copies.clone(),
+        generation: access.generation,
+        capability: access.capability.clone(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What was found to be damaged in copies that have others, by reads and by scrubs,
-//! is made good by a thread of its own: disk threads wait for nobody.
+//! is made good by a thread of its own: disk threads wait for nobody. What cannot be
+//! done now, since another copy is away or has rotted too, is tried again later.
 
 use super::change::Change;
 use super::mend::{Mend, Mender};
@@ -20,8 +21,11 @@ use weir_wire::data::{Damage, Mended, ScrubFinding, ScrubPage};
 
 /// Suspects that wait; more than these are found again.
 const MAX_SUSPECTS: usize = 1024;
-/// One answer to a scrub waits so long for repairs; what is left is found by the
-/// next scrub.
+/// After the first failure one waits so long, then twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// At the most.
+const MAX_PAUSE: Duration = Duration::from_secs(64);
+/// One answer to a scrub waits so long for repairs; what is left is done after it.
 const SCRUB_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Of the reason why something was not made good, so many bytes are told.
@@ -45,13 +49,30 @@ pub(crate) struct Scrubbed {
 }
 
 enum Task {
-    Suspect(TargetId, ObjectId, Suspect),
+    Suspect(Case),
     Scrubbed(Box<Scrubbed>),
+}
+
+/// Something to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Case {
+    target: TargetId,
+    object: ObjectId,
+    suspect: Suspect,
+}
+
+/// A case that could not be settled.
+struct Later {
+    case: Case,
+    at: Instant,
+    pause: Duration,
 }
 
 #[derive(Default)]
 struct State {
     queue: VecDeque<Task>,
+    /// Together with the queue no more than [`MAX_SUSPECTS`].
+    later: Vec<Later>,
     stopped: bool,
 }
 
@@ -95,6 +116,20 @@ fn suspect_of(finding: &ScrubFinding) -> Option<(ObjectId, Suspect)> {
     }
 }
 
+impl State {
+    fn has_room(&self) -> bool {
+        self.queue.len() + self.later.len() < MAX_SUSPECTS
+    }
+
+    /// It could not be done now.
+    fn put_off(&mut self, case: Case, paused: Duration) {
+        if self.has_room() && !self.later.iter().any(|later| later.case == case) {
+            let pause = (paused * 2).clamp(FIRST_PAUSE, MAX_PAUSE);
+            self.later.push(Later { case, at: clock::now() + pause, pause });
+        }
+    }
+}
+
 impl Repairs {
     /// A read has failed.
     pub(crate) fn failed(&self, target: TargetId, looked_at: (ObjectId, Suspect), error: &Error) {
@@ -113,13 +148,13 @@ impl Repairs {
 
     /// Something may be damaged.
     pub(crate) fn suspect(&self, target: TargetId, object: ObjectId, suspect: Suspect) {
+        let case = Case { target, object, suspect };
         let mut state = self.state.lock();
-        let known = |task: &Task| match task {
-            Task::Suspect(t, o, s) => (*t, *o) == (target, object) && *s == suspect,
-            Task::Scrubbed(_) => false,
-        };
-        if state.queue.len() < MAX_SUSPECTS && !state.queue.iter().any(known) {
-            state.queue.push_back(Task::Suspect(target, object, suspect));
+        let known = |task: &Task| matches!(task, Task::Suspect(known) if *known == case);
+        // What has failed of late waits for its time, however often it is read.
+        let waits = state.later.iter().any(|later| later.case == case);
+        if !waits && state.has_room() && !state.queue.iter().any(known) {
+            state.queue.push_back(Task::Suspect(case));
             self.changed.notify_one();
         }
     }
@@ -148,12 +183,17 @@ impl Repairs {
 
     /// The life of the thread.
     pub(crate) fn work_off(&self, shared: &Shared) {
-        while let Some(task) = self.next() {
+        while let Some((task, pause)) = self.next() {
             match task {
-                Task::Suspect(target, object, suspect) => {
-                    if let Some(disk) = shared.disk(target) {
-                        // It is logged and counted; who reads it next asks again.
-                        let _ = self.mend(shared, disk, object, &suspect);
+                Task::Suspect(case) => {
+                    let Some(disk) = shared.disk(case.target) else { continue };
+                    let mended = Mender { shared, disk, object: case.object }.mend(&case.suspect);
+                    // What fails again has been counted.
+                    if pause == Duration::ZERO || mended.is_ok() {
+                        self.count(shared, disk, case.object, &case.suspect, &mended);
+                    }
+                    if mended.is_err() {
+                        self.state.lock().put_off(case, pause);
                     }
                 }
                 Task::Scrubbed(scrubbed) => {
@@ -168,16 +208,25 @@ impl Repairs {
         }
     }
 
-    fn next(&self) -> Option<Task> {
+    /// What is to be done next, and for how long it has been put off.
+    fn next(&self) -> Option<(Task, Duration)> {
         let mut state = self.state.lock();
         loop {
             if let Some(task) = state.queue.pop_front() {
-                return Some(task);
+                return Some((task, Duration::ZERO));
             }
             if state.stopped {
                 return None;
             }
-            state = self.changed.wait(state);
+            let now = clock::now();
+            if let Some(due) = state.later.iter().position(|later| later.at <= now) {
+                let Later { case, pause, .. } = state.later.swap_remove(due);
+                return Some((Task::Suspect(case), pause));
+            }
+            state = match state.later.iter().map(|later| later.at).min() {
+                Some(at) => self.changed.wait_timeout(state, at.saturating_duration_since(now)),
+                None => self.changed.wait(state),
+            };
         }
     }
 
@@ -188,36 +237,29 @@ impl Repairs {
             if clock::elapsed(begun) > SCRUB_PATIENCE {
                 finding.mended = Mended::Failed;
                 finding.what += "; not repaired yet";
+                self.suspect(disk.served.id, object, suspect);
                 continue;
             }
-            finding.mended = match self.mend(shared, disk, object, &suspect) {
+            let mended = Mender { shared, disk, object }.mend(&suspect);
+            self.count(shared, disk, object, &suspect, &mended);
+            finding.mended = match mended {
                 Ok(Mend::Alone) => Mended::No,
                 // It was made good since.
-                Ok(Mend::Sound | Mend::Blocks(_)) => Mended::Done,
+                Ok(Mend::Sound | Mend::Header | Mend::Blocks(_)) => Mended::Done,
                 Ok(Mend::Anew) => Mended::UnderWay,
                 Err(why) => {
                     finding.what += "; ";
                     let mut room = MAX_REASON;
-                    finding.what.extend(why.chars().take_while(|c| {
+                    finding.what.extend(why.message.chars().take_while(|c| {
                         room = room.saturating_sub(c.len_utf8());
                         room > 0
                     }));
+                    let case = Case { target: disk.served.id, object, suspect };
+                    self.state.lock().put_off(case, Duration::ZERO);
                     Mended::Failed
                 }
             };
         }
-    }
-
-    fn mend(
-        &self,
-        shared: &Shared,
-        disk: &Disk,
-        object: ObjectId,
-        suspect: &Suspect,
-    ) -> Result<Mend, String> {
-        let mended = Mender { shared, disk, object }.mend(suspect);
-        self.count(shared, disk, object, suspect, &mended);
-        mended.map_err(|error| error.message)
     }
 
     /// Counts and logs what came of a repair.
@@ -244,12 +286,16 @@ impl Repairs {
                 return;
             }
             // At least.
-            Ok(Mend::Anew) | Err(_) => 1,
+            Ok(Mend::Header | Mend::Anew) | Err(_) => 1,
         };
         add(&counters.rot_found, blocks);
         match mended {
             Ok(Mend::Blocks(count)) => {
                 tracing::warn!("{what}: {count} blocks had rotted, and were repaired");
+                add(&counters.rot_repaired, blocks);
+            }
+            Ok(Mend::Header) => {
+                tracing::warn!("{what}: it had rotted, and was written anew");
                 add(&counters.rot_repaired, blocks);
             }
             Ok(_) => {

@@ -8,32 +8,30 @@
 use super::change::copy_of;
 use super::lost::Search;
 use super::order::order;
+use super::pace::{Pace, Step};
 use super::push::{Push, fence};
+use super::tell::Told;
 use crate::counters::add;
 use crate::disk::{Data, Disk};
 use crate::service::Shared;
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::net::Signal;
 use weir_host::sync::Mutex;
-use weir_store::{ELSEWHERE, Gap};
+use weir_store::{ELSEWHERE, Gap, RangeSet};
 use weir_types::limits::{MAX_FILE_BYTES, MAX_FIND_COPIES};
 use weir_types::{CopyIndex, Epoch, ErrorKind, ObjectId, Result, TargetId};
-use weir_wire::data::NoteGapRequest;
+use weir_wire::data::CopyAccess;
 use weir_wire::peer::{Copies as Column, Fill, FindCopiesRequest};
 
 /// Between looks at the log.
 const INTERVAL: Duration = Duration::from_millis(250);
 /// The metadata server answers within this time.
 const FIND_MS: u64 = 4_000;
-/// What has not been filled so long after it was told is told again: the other one
-/// could not vouch for what it had, or took the gap for void.
-const TELL_AGAIN: Duration = Duration::from_secs(2);
-/// Another server notes a gap within this time.
-const NOTE_MS: u64 = 4_000;
 /// Orders to fill that are remembered for one target.
 const MAX_FILLS: usize = 4096;
 
@@ -98,9 +96,6 @@ fn copies_in(column: &Column) -> usize {
     column.copies.iter().filter(|copy| copy.target != TargetId::NONE).count()
 }
 
-/// To whom a gap was told, under which epoch, and what it was.
-type Told = (TargetId, Epoch, Vec<Range<u64>>);
-
 /// The thread of one target.
 pub(crate) struct Resync {
     pub(super) shared: Arc<Shared>,
@@ -108,14 +103,29 @@ pub(crate) struct Resync {
     shutdown: Signal,
     buffer: Vec<u8>,
     /// Gaps of this copy that were told: to whom, under which epoch.
-    told: BTreeMap<ObjectId, (Told, Instant)>,
+    pub(super) told: BTreeMap<ObjectId, (Told, Instant)>,
+    /// Under which epoch those who order were told of all that is elsewhere. What came
+    /// before that was said by one that may not order any more, or have forgotten it.
+    pub(super) confirmed: Epoch,
     pub(super) search: Search,
+    last: Cell<Last>,
+}
+
+/// When the step that is under way began, and what it is.
+#[derive(Clone, Copy)]
+struct Last {
+    bytes: u64,
+    /// So often clients had asked for something then.
+    asked: u64,
+    since: Instant,
 }
 
 impl Resync {
     pub(crate) fn new(shared: Arc<Shared>, disk: Arc<Disk>, shutdown: Signal) -> Self {
         let (buffer, told, search) = (Vec::new(), BTreeMap::new(), Search::default());
-        Self { shared, disk, shutdown, buffer, told, search }
+        let last = Cell::new(Last { bytes: 0, asked: 0, since: clock::now() });
+        let confirmed = Epoch(0);
+        Self { shared, disk, shutdown, buffer, told, confirmed, search, last }
     }
 
     /// Until the server stops.
@@ -132,15 +142,24 @@ impl Resync {
             {
                 tracing::debug!("{}: what was lost: {error}", self.disk.store.name());
             }
+            let mut confirmed = acting;
             for (behind, _) in self.disk.store.gaps().counts() {
+                // Nothing can be done for it now, however much it lacks.
+                if behind != self.own() && self.shared.copies.standings.is_away(behind) {
+                    continue;
+                }
                 match self.work_off(behind) {
                     Ok(count) => to_be_filled += count,
                     Err(error) => {
                         tracing::debug!("{}: gaps of {behind}: {error}", self.disk.store.name());
                         to_be_filled += u64::from(behind == self.own());
+                        if behind == ELSEWHERE {
+                            confirmed = self.confirmed;
+                        }
                     }
                 }
             }
+            self.confirmed = confirmed;
             self.disk.progress.state.lock().seen = Some((acting, to_be_filled));
         }
     }
@@ -177,7 +196,7 @@ impl Resync {
         result.map(|()| to_be_filled)
     }
 
-    fn find(&self, objects: Vec<ObjectId>) -> Result<Vec<Option<Column>>> {
+    pub(super) fn find(&self, objects: Vec<ObjectId>) -> Result<Vec<Option<Column>>> {
         let lines = &self.shared.copies.lines;
         let count = objects.len();
         let request = FindCopiesRequest { objects };
@@ -194,49 +213,74 @@ impl Resync {
         let who = if behind == ELSEWHERE { own } else { behind };
         let place = column.and_then(|column| {
             let at = |target| column.copies.iter().position(|copy| copy.target == target);
-            Some((column, at(own)?, at(who)?)).filter(|(c, ..)| copies_in(c) > 1)
+            Some((column, at(own)?, at(who)?))
         });
+        // No other copy is left that could have it.
+        if behind == ELSEWHERE && place.is_some_and(|(column, ..)| copies_in(column) == 1) {
+            return Ok(false);
+        }
+        let place = place.filter(|(column, ..)| copies_in(column) > 1);
         // No file needs it any more, here or there.
         let Some((column, here, there)) = place else {
             self.disk.store.gaps().clear(gap.object, behind, &(0..u64::MAX))?;
             return Ok(false);
         };
         match self.shared.copies.standings.who_orders(&column.copies) {
-            None => Ok(false),
+            // Who went later may have what this one has lost.
+            None => {
+                Ok(behind == own && self.shared.copies.standings.comes_later(own, &column.copies))
+            }
             Some(orders) if orders == own && behind == own => {
                 self.give_to_others(gap, column, here)?;
                 Ok(false)
             }
-            // Another should order, which has it.
-            Some(orders) if orders == own && behind == ELSEWHERE => Ok(true),
+            // One behind it may have it; else another should order, which has it. One that is
+            // not back yet waits for nothing here: it is to come back first.
+            Some(orders) if orders == own && behind == ELSEWHERE => {
+                let back = |target: TargetId| {
+                    ![own, TargetId::NONE].contains(&target)
+                        && !self.shared.copies.standings.is_done_without(target)
+                };
+                if !column.copies.iter().any(|copy| back(copy.target)) {
+                    return Ok(false);
+                }
+                if !self.is_to_be_taken(gap, own) {
+                    return Ok(true);
+                }
+                let taken = self.take(gap, column);
+                if let Err(error) = &taken {
+                    let name = self.disk.store.name();
+                    tracing::debug!("{name}: what {} lacks: {error}", gap.object);
+                }
+                Ok(taken.is_err())
+            }
             Some(orders) if orders == own => {
-                // Nobody can vouch for what may be different elsewhere.
-                let vouched = self.disk.store.gaps().of(gap.object, own).is_none();
-                self.push(gap, column, there, vouched)?;
+                self.push(gap, column, there)?;
                 Ok(false)
             }
-            // It says itself what is so.
+            // It says itself what is so, when everybody has said what it missed before. Who is
+            // not online may be the one that has it.
             Some(orders) if orders == who => {
-                self.disk.store.gaps().clear(gap.object, behind, &(0..u64::MAX))?;
+                let standings = &self.shared.copies.standings;
+                if standings.is_settled(who) && standings.is_online(own) {
+                    self.disk.store.gaps().clear(gap.object, behind, &(0..u64::MAX))?;
+                }
                 Ok(false)
             }
             Some(orders) => {
-                match self.tell(orders, who, gap, column, there) {
-                    // It lacks that itself, so what this one has is what there is.
-                    Err(error)
-                        if error.kind == ErrorKind::NotCurrent
-                            && behind == own
-                            && copies_in(column) == 2 =>
-                    {
-                        self.disk.store.gaps().clear(gap.object, own, &(0..u64::MAX))?;
-                        return Ok(false);
-                    }
-                    told => told?,
-                }
+                let refused = self.tell(orders, (behind, who), gap, column, there)?;
                 if who != own {
-                    self.disk.store.gaps().clear(gap.object, behind, &(0..u64::MAX))?;
+                    if refused.is_empty() {
+                        self.disk.store.gaps().clear(gap.object, behind, &(0..u64::MAX))?;
+                    }
+                    return Ok(false);
                 }
-                Ok(behind == own)
+                if behind != own {
+                    return Ok(false);
+                }
+                let counts =
+                    !refused.is_empty() && self.counts(gap.object, &refused, column, orders)?;
+                Ok(!counts || self.disk.store.gaps().of(gap.object, own).is_some())
             }
         }
     }
@@ -251,7 +295,7 @@ impl Resync {
             let away =
                 orders.lacking.contains(&copy.target) || orders.dispensable.contains(&copy.target);
             if !away {
-                self.push(gap, column, at, false)?;
+                self.bring(gap, column, at)?;
                 continue;
             }
             let index = CopyIndex(at as u8);
@@ -265,63 +309,62 @@ impl Resync {
         Ok(())
     }
 
-    fn push(&mut self, gap: &Gap, column: &Column, to: usize, vouched: bool) -> Result<()> {
+    fn push(&mut self, gap: &Gap, column: &Column, to: usize) -> Result<()> {
+        match self.disk.store.gaps().of(gap.object, ELSEWHERE) {
+            None => {
+                let catch_up = |push: &Push<'_>, buffer: &mut _| push.catch_up(&gap.bytes, buffer);
+                self.with_push(gap, column, to, catch_up)
+            }
+            Some(elsewhere) => self.push_what_is_here(gap, &elsewhere, column, to),
+        }
+    }
+
+    /// What this copy lacks itself the other may have, and knows if it has not: but not
+    /// one that is being made, which has it from nobody else. That stays noted.
+    fn push_what_is_here(
+        &mut self,
+        gap: &Gap,
+        elsewhere: &RangeSet,
+        column: &Column,
+        to: usize,
+    ) -> Result<()> {
+        let mut here = gap.bytes.clone();
+        elsewhere.iter().for_each(|lacking| here.remove(&lacking));
+        let len = self.disk.store.object(gap.object)?.map_or(0, |object| object.len());
+        let mut there_is = here.clone();
+        there_is.remove(&(len..u64::MAX));
+        if !there_is.is_empty() {
+            self.bring(&Gap { bytes: there_is, ..gap.clone() }, column, to)?;
+        }
+        let mut behind_end = here.clone();
+        behind_end.remove(&(0..len));
+        if !behind_end.is_empty() {
+            self.with_push(gap, column, to, |push, _| push.clear_away(&behind_end))?;
+        }
+        let CopyAccess { target, filling, .. } = column.copies[to];
+        let done = if filling { &here } else { &gap.bytes };
+        let clear = |range| self.disk.store.gaps().clear(gap.object, target, &range);
+        done.iter().try_for_each(clear)
+    }
+
+    fn bring(&mut self, gap: &Gap, column: &Column, to: usize) -> Result<()> {
+        self.with_push(gap, column, to, |push, buffer| push.bring(&gap.bytes, buffer))
+    }
+
+    fn with_push(
+        &mut self,
+        gap: &Gap,
+        column: &Column,
+        to: usize,
+        bring: impl FnOnce(&Push<'_>, &mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let (shared, disk, object) = (&*self.shared, &*self.disk, gap.object);
         let pace = |bytes| self.pace(bytes);
-        let push = Push { shared, disk, object, column, to, vouched, pace: &pace };
-        let brought = push.bring(&gap.bytes, &mut buffer);
+        let push = Push { shared, disk, object, column, to, pace: &pace };
+        let brought = bring(&push, &mut buffer);
         self.buffer = buffer;
         brought
-    }
-
-    /// Tells the copy that orders. What others lack is its business then; what this
-    /// one lacks stays noted here until it has come.
-    fn tell(
-        &mut self,
-        orders: TargetId,
-        behind: TargetId,
-        gap: &Gap,
-        column: &Column,
-        there: usize,
-    ) -> Result<()> {
-        let (own, acting) = (self.own(), self.shared.copies.standings.acting());
-        let ranges: Vec<Range<u64>> = gap.bytes.iter().collect();
-        let told = (orders, acting, ranges.clone());
-        let known = self.told.get(&gap.object).filter(|(before, _)| *before == told);
-        if behind == own && known.is_some_and(|(_, at)| clock::elapsed(*at) < TELL_AGAIN) {
-            return Ok(());
-        }
-        let at = column.copies.iter().position(|copy| copy.target == orders);
-        let object = copy_of(gap.object, at.unwrap_or_default());
-        for range in ranges {
-            self.note_at(orders, object, (behind, there), range)?;
-        }
-        if behind != own {
-            return Ok(());
-        }
-        if self.told.len() > MAX_FIND_COPIES * 64 {
-            self.told.clear();
-        }
-        self.told.insert(gap.object, (told, clock::now()));
-        Ok(())
-    }
-
-    fn note_at(
-        &self,
-        target: TargetId,
-        object: ObjectId,
-        (behind, copy): (TargetId, usize),
-        range: Range<u64>,
-    ) -> Result<()> {
-        let copy = CopyIndex(copy as u8);
-        let Range { start, end } = range;
-        let told = behind == target || behind == self.own();
-        let epoch = self.shared.copies.standings.acting();
-        let note = NoteGapRequest { target, object, behind, copy, start, end, told, epoch };
-        let lines = &self.shared.copies.lines;
-        let wait = lines.wait(NOTE_MS);
-        lines.take(target, &wait)?.ask(&wait, (&[], &[]), |parcel| parcel.send(&note))
     }
 
     /// Orders to make copies: the old ones are fenced off from clients that do not
@@ -376,7 +419,7 @@ impl Resync {
         }
         // From here on nobody changes it who does not know of the new copy.
         let change = fence(column, object, here, fill.generation.max(column.generation));
-        order(&self.shared, &self.disk, &change, &mut Data::default())?;
+        order(&self.shared, &self.disk, &change, &mut Data::default(), |_| ())?;
         if let Some((_, begun)) =
             self.disk.progress.state.lock().fills.get_mut(&(fill.object, fill.to))
         {
@@ -385,14 +428,28 @@ impl Resync {
         Ok(only_fence)
     }
 
-    /// Keeps to the rate that is set for such work.
-    fn pace(&self, bytes: u64) -> Result<()> {
-        add(&self.shared.counters.resynced_bytes, bytes);
-        let rate = self.shared.resync_bytes_per_s;
-        if rate == 0 {
-            return Ok(());
+    /// Keeps to what is set for such work: told of the bytes of each step before it.
+    pub(super) fn pace(&self, bytes: u64) -> Result<()> {
+        let counters = &self.shared.counters;
+        add(&counters.resynced_bytes, bytes);
+        let asked = counters.asked();
+        let Last { bytes: before, asked: asked_before, since } = self.last.get();
+        let busy = asked != asked_before || counters.is_asked();
+        let step = Step { took: clock::elapsed(since), bytes: before, busy };
+        let pace = Pace {
+            bytes_per_s: self.shared.resync_bytes_per_s,
+            busy_percent: self.shared.busy_percent.load(Relaxed),
+        };
+        let pause = pace.pause(step);
+        if !pause.is_zero() {
+            add(&counters.resync_paused_ms, pause.as_millis() as u64);
+            self.pause(pause)?;
         }
-        let time = Duration::from_secs_f64(bytes as f64 / rate as f64);
+        self.last.set(Last { bytes, asked: counters.asked(), since: clock::now() });
+        Ok(())
+    }
+
+    fn pause(&self, time: Duration) -> Result<()> {
         match self.shutdown.wait(Some(time)) {
             Ok(false) => Ok(()),
             Ok(true) => Err(ErrorKind::Interrupted.into()),

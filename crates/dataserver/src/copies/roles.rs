@@ -12,6 +12,7 @@
 //! - A follower takes changes only from who is primary under its own map.
 //! - A copy is read only while its target is online, and everybody knows it.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use weir_host::plant::{Bug, planted};
 use weir_types::{Epoch, Error, ErrorKind, Result, TargetId};
@@ -46,7 +47,7 @@ impl Map {
     }
 
     /// Whether everybody acts under a map that says what a target is good for now.
-    fn is_settled(&self, target: TargetId) -> bool {
+    pub(crate) fn is_settled(&self, target: TargetId) -> bool {
         self.targets.get(&target).is_some_and(|standing| standing.since <= self.in_effect)
     }
 
@@ -60,7 +61,8 @@ impl Map {
         copies.iter().find(online).map(|copy| copy.target)
     }
 
-    fn is_online(&self, target: TargetId) -> bool {
+    /// Whether it is, as far as is known here; others may not know it yet.
+    pub(crate) fn is_online(&self, target: TargetId) -> bool {
         self.state(target).is_online()
     }
 
@@ -154,6 +156,39 @@ impl Map {
         }
     }
 
+    /// Whether a target takes nothing now, and may come back: one that has been
+    /// removed is not on the map.
+    pub(crate) fn is_away(&self, target: TargetId) -> bool {
+        let standing = self.targets.get(&target);
+        let away = |state| matches!(state, TargetState::Offline | TargetState::OutOfService);
+        standing.is_some_and(|standing| away(standing.state))
+    }
+
+    /// Of a column that nobody orders: whether another copy went later than this one,
+    /// and so has what this one had, and is not back yet. Of those that went at one
+    /// time one that may have lost what was not durable has the least.
+    pub(crate) fn comes_later(&self, own: TargetId, copies: &[CopyAccess]) -> bool {
+        let back =
+            |target| matches!(self.state(target), TargetState::Syncing | TargetState::OutOfService);
+        let mut others = copies.iter().filter(|copy| !copy.filling && back(copy.target));
+        others.any(|copy| copy.target != own && self.went(copy.target) > self.went(own))
+    }
+
+    /// The order in which those that are away went.
+    fn went(&self, target: TargetId) -> Option<(Epoch, bool, Reverse<TargetId>)> {
+        self.targets.get(&target).map(|s| (s.since, !s.forgot, Reverse(target)))
+    }
+
+    /// Whether what a copy has may be what counts where the one that orders lacks it: it is
+    /// not online, so nobody has seen anything else of it, and no other went later, which
+    /// would have more.
+    pub(crate) fn may_count(&self, own: TargetId, copies: &[CopyAccess]) -> bool {
+        let later = |copy: &&CopyAccess| {
+            !copy.filling && !self.is_online(copy.target) && self.went(copy.target) > self.went(own)
+        };
+        !self.is_online(own) && !copies.iter().any(|copy| later(&copy))
+    }
+
     /// Who orders the changes of a column, if anybody does.
     pub(crate) fn who_orders(&self, copies: &[CopyAccess]) -> Option<TargetId> {
         self.primary(copies)
@@ -182,7 +217,10 @@ mod tests {
 
     fn map(epoch: u64, in_effect: u64, states: &[(TargetId, TargetState, u64)]) -> Map {
         let standing = |(target, state, since): &(TargetId, TargetState, u64)| {
-            (*target, Standing { target: *target, state: *state, since: Epoch(*since) })
+            (
+                *target,
+                Standing { target: *target, state: *state, since: Epoch(*since), forgot: false },
+            )
         };
         let targets = states.iter().map(standing).collect();
         Map { epoch: Epoch(epoch), in_effect: Epoch(in_effect), targets }
@@ -204,6 +242,8 @@ mod tests {
         let gone = map(6, 5, &[(A, Offline, 6), (B, Online, 1), (C, Syncing, 2)]);
         assert_eq!(gone.orders(B, &three).unwrap(), orders(6, &[A], &[C]));
         assert!(gone.orders(A, &two).is_err());
+        assert!(gone.is_away(A) && !gone.is_away(B) && !gone.is_away(C));
+        assert!(!gone.is_away(TargetId(9)), "it was removed");
         gone.follows(C, B, &three).unwrap();
         assert!(gone.may_read(C).is_err() && gone.may_read(A).is_err());
         gone.may_read(B).unwrap();
@@ -232,6 +272,7 @@ mod tests {
 
     #[test]
     fn who_is_back_orders_when_everybody_knows() {
+        crate::copies::planted::plant_if_asked();
         let two = copies(&[A, B]);
         let states = [(A, Online, 9), (B, Online, 1)];
         assert!(map(9, 8, &states).orders(A, &two).is_err());
@@ -239,6 +280,37 @@ mod tests {
         assert!(map(9, 8, &states).may_read(A).is_err());
         map(9, 9, &states).orders(A, &two).unwrap();
         map(9, 9, &states).may_read(A).unwrap();
+    }
+
+    #[test]
+    fn of_copies_that_are_all_away_the_one_that_went_last_is_waited_for() {
+        let (two, three) = (copies(&[A, B]), copies(&[A, B, C]));
+        let all = map(9, 9, &[(A, Syncing, 5), (B, Syncing, 7), (C, Syncing, 7)]);
+        assert!(all.comes_later(A, &two) && !all.comes_later(B, &two));
+        assert!(!all.comes_later(B, &three) && all.comes_later(C, &three), "one of two");
+        let ill = map(9, 9, &[(A, Syncing, 5), (B, OutOfService, 7)]);
+        assert!(ill.comes_later(A, &two));
+        let mut filling = copies(&[A, B]);
+        filling[1].filling = true;
+        assert!(!all.comes_later(A, &filling), "it has nothing yet");
+        let mut cut = map(9, 9, &[(A, Syncing, 5), (B, Syncing, 5)]);
+        assert!(!cut.comes_later(A, &two) && cut.comes_later(B, &two));
+        cut.targets.get_mut(&A).unwrap().forgot = true;
+        assert!(cut.comes_later(A, &two) && !cut.comes_later(B, &two), "it kept its memory");
+    }
+
+    #[test]
+    fn of_those_that_are_away_only_the_one_that_went_last_may_count() {
+        let three = copies(&[A, B, C]);
+        let one = map(9, 9, &[(A, Syncing, 5), (B, Online, 1), (C, Online, 1)]);
+        assert!(one.may_count(A, &three) && !one.may_count(B, &three), "who is online is seen");
+        let two = map(9, 9, &[(A, Syncing, 5), (B, Offline, 7), (C, Online, 1)]);
+        assert!(!two.may_count(A, &three) && two.may_count(B, &three));
+        let removed = map(9, 9, &[(A, Syncing, 5), (C, Online, 1)]);
+        assert!(removed.may_count(A, &three), "it never comes back");
+        let mut filling = copies(&[A, B, C]);
+        filling[1].filling = true;
+        assert!(two.may_count(A, &filling), "it had nothing");
     }
 
     #[test]

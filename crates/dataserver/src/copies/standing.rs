@@ -114,6 +114,31 @@ impl Standings {
         self.map.read().is_done_without(target)
     }
 
+    /// See [`Map::is_settled`].
+    pub(crate) fn is_settled(&self, target: TargetId) -> bool {
+        self.map.read().is_settled(target)
+    }
+
+    /// Whether a target takes nothing now, and may come back.
+    pub(crate) fn is_away(&self, target: TargetId) -> bool {
+        self.map.read().is_away(target)
+    }
+
+    /// See [`Map::is_online`].
+    pub(crate) fn is_online(&self, target: TargetId) -> bool {
+        self.map.read().is_online(target)
+    }
+
+    /// See [`Map::may_count`].
+    pub(crate) fn may_count(&self, own: TargetId, copies: &[CopyAccess]) -> bool {
+        self.map.read().may_count(own, copies)
+    }
+
+    /// See [`Map::comes_later`].
+    pub(crate) fn comes_later(&self, own: TargetId, copies: &[CopyAccess]) -> bool {
+        self.map.read().comes_later(own, copies)
+    }
+
     /// See [`Map::who_orders`]; for what is only to be told to somebody.
     pub(crate) fn who_orders(&self, copies: &[CopyAccess]) -> Option<TargetId> {
         self.map.read().who_orders(copies)

@@ -108,12 +108,14 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::sync::mpsc::channel;
+    use std::time::Duration;
     use weir_types::ErrorKind;
 
     const TARGET: TargetId = TargetId(1);
 
     #[test]
     fn a_later_epoch_waits_for_what_was_begun_before() {
+        crate::copies::planted::plant_if_asked();
         let turns = Arc::new(Turns::default());
         let ((began, has_begun), (go, may_go)) = (channel(), channel::<()>());
         let order = Arc::new(Mutex::new(Vec::new()));
@@ -135,6 +137,7 @@ mod tests {
         turns.apply(TargetId(2), || Ok(Epoch(2)), || Ok(())).unwrap();
         let refused = turns.apply(TARGET, || Err(ErrorKind::NotCurrent.into()), || Ok(()));
         assert_eq!(refused.unwrap_err().kind, ErrorKind::NotCurrent);
+        let (ended, has_ended) = channel();
         let new = {
             let (turns, order) = (turns.clone(), order.clone());
             weir_host::thread::spawn("new", move || {
@@ -143,8 +146,11 @@ mod tests {
                     Ok(())
                 };
                 turns.apply(TARGET, || Ok(Epoch(2)), change).unwrap();
+                ended.send(()).unwrap();
             })
         };
+        // However long the first one takes.
+        assert!(has_ended.recv_timeout(Duration::from_millis(500)).is_err(), "it did not wait");
         go.send(()).unwrap();
         old.unwrap().join().unwrap();
         new.unwrap().join().unwrap();

@@ -1,14 +1,18 @@
 //! Requests that change something, of columns with one copy and with several.
 
-use super::{Action, Incoming, Machine, RepairWork, ServedTarget, Work, expect_no_payload};
+use super::{
+    Action, Incoming, Machine, RepairWork, ServedTarget, Work, expect_no_payload, expect_payload,
+};
 use crate::copies::{Asked, Change};
 use std::sync::Arc;
+use weir_layout::cut_count;
+use weir_layout::place::MAX_PLACES;
 use weir_types::codec::Decode;
 use weir_types::limits::{MAX_FILE_BYTES, MAX_REPAIR_BYTES};
 use weir_types::{Error, ErrorKind, Result, TargetId};
-use weir_wire::Rights;
-use weir_wire::data::{Access, AlignRequest, NoteGapRequest, RepairRequest};
+use weir_wire::data::{Access, AlignRequest, NoteGapRequest, RepairRequest, StageRequest};
 use weir_wire::ticket::OF_SERVERS;
+use weir_wire::{Header, Rights};
 
 impl<C: Copy> Machine<C> {
     /// A change of the only copy is a matter of its disk; one of several copies is
@@ -27,6 +31,9 @@ impl<C: Copy> Machine<C> {
         }
         let id = target.id;
         let op = self.begin(incoming, target, false);
+        if access.relay.as_ref().is_some_and(|relay| !relay.alone) {
+            self.is_asked(op);
+        }
         let change = Box::new(Change { access, asked, work });
         Ok(Action::Change { op, conn: incoming.conn, target: id, change })
     }
@@ -40,17 +47,35 @@ impl<C: Copy> Machine<C> {
         self.change(incoming, target, access, Asked::Align { len }, work)
     }
 
+    /// Bytes of a write that this copy will be told of.
+    pub(super) fn stage(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let request = StageRequest::from_bytes(incoming.body)?;
+        let StageRequest { access, stripe, regions, ticket } = request;
+        self.admit(incoming, &access, Rights::WRITE)?;
+        check_relay(false, &access)?;
+        let (pieces, bytes) = self.share(&regions, stripe, &access)?;
+        expect_payload(incoming.header, bytes, cut_count(&self.pieces))?;
+        if access.copies.is_empty() || bytes == 0 {
+            let what = "there is nothing to be left, or no other copy that would ask for it";
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
+        let ticket = (access.capability.session, ticket, access.object);
+        let header = Header::reply_to(incoming.header, None);
+        Ok(Action::Stage { conn: incoming.conn, header, ticket, pieces })
+    }
+
     /// Another server knows of a gap. That it is one says its ticket.
     pub(super) fn note_gap(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
         let note = NoteGapRequest::from_bytes(incoming.body)?;
         expect_no_payload(incoming.header)?;
         let target = self.served(note.target)?;
-        let NoteGapRequest { object, behind, copy, start, end, told, epoch, .. } = note;
-        if start >= end {
-            return Err(Error::new(ErrorKind::InvalidArgument, "a gap of nothing"));
+        let NoteGapRequest { object, behind, copy, start, end, told, filled, epoch, .. } = note;
+        if start >= end || filled && behind != note.target {
+            let what = "a gap of nothing, or one that another target has filled";
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
         }
         let bytes = (start, end.min(MAX_FILE_BYTES));
-        let work = Work::NoteGap { object, behind, copy, bytes, told, epoch };
+        let work = Work::NoteGap { object, behind, copy, bytes, told, filled, epoch };
         Ok(self.queue_work(incoming, target, work))
     }
 
@@ -112,11 +137,8 @@ fn check_copies(access: &Access) -> Result<()> {
         let target = copies[at].target;
         target != TargetId::NONE && copies[..at].iter().any(|copy| copy.target == target)
     };
-    if copies.len() > MAX_COPIES || (0..copies.len()).any(twice) {
+    if copies.len() > MAX_PLACES || (0..copies.len()).any(twice) {
         return bad("the copies that are named are too many, or one is there twice");
     }
     Ok(())
 }
-
-/// The most copies of a column, with one that is being made.
-const MAX_COPIES: usize = weir_layout::MAX_COPIES as usize + 1;

@@ -2,11 +2,12 @@
 
 use super::*;
 use weir_layout::{Region, RegionList};
+use weir_types::codec::Encode;
 use weir_types::{
     ColumnIndex, CopyIndex, FileId, Generation, KeyGeneration, ObjectId, RequestId, SegmentIndex,
 };
 use weir_wire::Capability;
-use weir_wire::data::{CopyPiece, CopyRequest};
+use weir_wire::data::{Copied, CopyPiece, CopyRequest};
 use weir_wire::data::{PingRequest, ReadFlags, StatusRequest, WriteFlags};
 use weir_wire::message::Request;
 
@@ -69,7 +70,7 @@ fn read_of(access: Access) -> ReadRequest {
 
 fn write_of(access: Access) -> WriteRequest {
     let regions = RegionList::contiguous(65_536 + 100, 200).unwrap();
-    WriteRequest { access, stripe: STRIPE, flags: WriteFlags::default(), regions }
+    WriteRequest { access, stripe: STRIPE, flags: WriteFlags::default(), regions, staged: None }
 }
 
 fn header<R: Request>(_: &R) -> Header {

@@ -1,7 +1,9 @@
 //! What disks are asked to do, and what comes of it.
 
 use weir_types::{CopyIndex, Epoch, Generation, ObjectId, TargetId};
-use weir_wire::data::{Access, Copied, CopyPiece, ObjectPage, ObjectStat, ScrubCursor, ScrubPage};
+use weir_wire::data::{
+    Access, Copied, CopyPiece, LackingPage, ObjectPage, ObjectStat, ScrubCursor, ScrubPage,
+};
 
 /// A read of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub struct ReadWork {
     pub unchecked: bool,
     /// There are other copies: this one may lack something.
     pub of_copies: bool,
+    /// That is known.
+    pub as_is: bool,
 }
 
 /// What has rotted in another copy and is to be replaced from this one.
@@ -134,6 +138,8 @@ pub enum Work {
         bytes: (u64, u64),
         /// The copy that lacks it knows.
         told: bool,
+        /// It lacks it no more.
+        filled: bool,
         /// Of the map that it was noted under.
         epoch: Epoch,
     },
@@ -170,6 +176,20 @@ pub enum Work {
         /// Which.
         objects: Vec<ObjectId>,
     },
+    /// List what copies here do not serve.
+    ListLacking {
+        /// From this object on.
+        from: ObjectId,
+        /// So many objects at the most.
+        max: usize,
+    },
+    /// Serve what the copy here has, durably, though another had something else.
+    AcceptLoss {
+        /// The object.
+        object: ObjectId,
+        /// First byte, and the first one after.
+        bytes: (u64, u64),
+    },
 }
 
 impl Work {
@@ -182,14 +202,16 @@ impl Work {
             | Work::Allocate { .. }
             | Work::Fence { .. }
             | Work::Align { .. }
-            | Work::NoteGap { .. } => true,
+            | Work::NoteGap { .. }
+            | Work::AcceptLoss { .. } => true,
             Work::Read(_)
             | Work::Sync { .. }
             | Work::Seek { .. }
             | Work::Stat { .. }
             | Work::List { .. }
             | Work::Scrub { .. }
-            | Work::Remove { .. } => false,
+            | Work::Remove { .. }
+            | Work::ListLacking { .. } => false,
         }
     }
 }
@@ -233,6 +255,8 @@ pub enum Outcome {
     Stat(ObjectStat),
     /// The objects.
     Listed(ObjectPage),
+    /// What copies here do not serve.
+    Lacking(LackingPage),
     /// What is wrong.
     Scrubbed(ScrubPage),
     /// The objects are gone.

@@ -255,6 +255,7 @@ impl Client {
             stripe,
             flags: WriteFlags::default(),
             regions: regions.clone(),
+            staged: None,
         };
         let header = Header::request(Op::Write, self.conn.next_request_id());
         self.conn.send(header, &request, &checks, &[IoSlice::new(data)], &self.wait).unwrap();

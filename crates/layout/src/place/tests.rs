@@ -11,7 +11,9 @@ fn cluster(n: u32, per_server: u32) -> Vec<TargetInfo> {
             server: ServerId(i / per_server),
             free_bytes: 1 << 40,
             online: true,
+            returns: false,
             local: false,
+            primaries: 0,
         })
         .collect()
 }
@@ -30,16 +32,18 @@ fn all_ids(segments: &[Segment]) -> Vec<Vec<u32>> {
 }
 
 fn any_cluster() -> impl Strategy<Value = Vec<TargetInfo>> {
-    let target = (0u32..6, any::<bool>(), 0u64..1 << 30, any::<bool>());
+    let target = (0u32..6, any::<bool>(), any::<bool>(), 0u64..1 << 30, any::<bool>());
     proptest::collection::vec(target, 1..12).prop_map(|raw| {
         raw.into_iter()
             .enumerate()
-            .map(|(i, (server, online, free_bytes, local))| TargetInfo {
+            .map(|(i, (server, online, returns, free_bytes, local))| TargetInfo {
                 target: TargetId(100 + i as u32),
                 server: ServerId(server),
                 free_bytes,
                 online,
+                returns: returns && !online,
                 local,
+                primaries: u64::from(server) * 3,
             })
             .collect()
     })
@@ -64,16 +68,86 @@ fn any_spec() -> impl Strategy<Value = LayoutSpec> {
     )
 }
 
+/// One of two groups, for what there is.
+fn any_groups() -> impl Strategy<Value = LayoutSpec> {
+    let kind = prop_oneof![Just(LayoutKind::Striped), Just(LayoutKind::Fragments)];
+    (kind, proptest::option::of(0u32..14), 0u16..4).prop_map(|(kind, base, count)| LayoutSpec {
+        kind,
+        base,
+        count,
+        copies: 2,
+        placement: Placement::Groups,
+        ..LayoutSpec::default()
+    })
+}
+
 proptest! {
+    #[test]
+    fn one_group_mirrors_the_other_as_far_as_it_is_there(
+        targets in any_cluster(), spec in any_groups(), seed in any::<u64>(),
+    ) {
+        let Ok(layout) = place(&spec, &targets, seed) else { return Ok(()) };
+        prop_assert_eq!(check_layout(&layout), Ok(()));
+        prop_assert_eq!(layout.placement, Placement::Groups);
+        let groups = Groups::of(targets.iter().map(|t| t.server));
+        let info = |id: &TargetId| targets.iter().find(|t| t.target == *id).unwrap();
+        let second = |id: &TargetId| groups.is_second(info(id).server);
+        let columns = || layout.segments.iter().flat_map(|s| &s.columns);
+        let first = &columns().next().unwrap().targets[0];
+        prop_assert_eq!(targets[layout.base as usize].target, *first);
+        let other = |t: &&TargetInfo| t.online && second(&t.target) != second(first);
+        let mirrored = targets.iter().filter(|t| other(t)).any(TargetInfo::has_room);
+        let mut mirrors: HashMap<TargetId, usize> = HashMap::new();
+        for column in columns() {
+            prop_assert_eq!(column.targets.len(), 2);
+            let (a, b) = (info(&column.targets[0]), info(&column.targets[1]));
+            prop_assert!(a.online && a.target != b.target);
+            prop_assert_eq!(second(&a.target), second(first), "first copies are in one group");
+            if mirrored {
+                prop_assert!(second(&b.target) != second(first) && b.online);
+            }
+            *mirrors.entry(b.target).or_default() += 1;
+        }
+        // Each has a partner of its own.
+        if mirrored && spec.count == 0 {
+            prop_assert!(mirrors.values().all(|count| *count == 1), "{mirrors:?}");
+        }
+    }
+
+    #[test]
+    fn copies_on_random_targets_are_apart(
+        targets in any_cluster(), spec in any_spec(), seed in any::<u64>(),
+    ) {
+        for placement in [Placement::Random, Placement::Chained] {
+            let spec = LayoutSpec { placement, ..spec.clone() };
+            let Ok(layout) = place(&spec, &targets, seed) else { return Ok(()) };
+            prop_assert_eq!(check_layout(&layout), Ok(()));
+            let server = |id: &TargetId| targets.iter().find(|t| t.target == *id).unwrap().server;
+            let online: HashSet<ServerId> =
+                targets.iter().filter(|t| t.online).map(|t| t.server).collect();
+            let roomy = targets.iter().filter(|t| t.online).all(TargetInfo::has_room);
+            for column in layout.segments.iter().flat_map(|s| &s.columns) {
+                let different: HashSet<&TargetId> = column.targets.iter().collect();
+                prop_assert_eq!(different.len(), usize::from(spec.copies.max(1)));
+                let on: HashSet<ServerId> = column.targets.iter().map(server).collect();
+                if roomy && online.len() >= different.len() && spec.kind != LayoutKind::Chunked {
+                    prop_assert_eq!(on.len(), different.len());
+                }
+            }
+        }
+    }
+
     #[test]
     fn whatever_is_placed_is_well_formed_online_and_spread(
         targets in any_cluster(), spec in any_spec(), seed in any::<u64>(),
     ) {
         let online: Vec<&TargetInfo> = targets.iter().filter(|t| t.online).collect();
+        let returning = targets.iter().filter(|t| t.returns).count();
         let copies = usize::from(spec.copies.max(1));
-        let needed = usize::from(spec.count.max(1)).max(copies);
+        let wanted = usize::from(spec.count.max(1));
+        let enough = online.len() >= wanted && online.len() + returning >= wanted.max(copies);
         let possible =
-            online.len() >= needed && spec.base.is_none_or(|b| (b as usize) < targets.len());
+            enough && spec.base.is_none_or(|b| (b as usize) < targets.len());
         let layout = match place(&spec, &targets, seed) {
             Ok(layout) => layout,
             Err(error) => {
@@ -90,8 +164,14 @@ proptest! {
         let roomy = online.iter().filter(|t| t.has_room()).count();
         for column in layout.segments.iter().flat_map(|s| &s.columns) {
             prop_assert_eq!(column.targets.len(), copies);
-            let on: HashSet<_> = column.targets.iter().map(server_of).collect();
-            prop_assert!(!on.contains(&None), "an offline target was chosen");
+            let all: HashSet<_> = column.targets.iter().collect();
+            prop_assert_eq!(all.len(), copies);
+            let of = |id: &TargetId| targets.iter().find(|t| t.target == *id).unwrap();
+            prop_assert!(column.targets.iter().all(|id| of(id).online || of(id).returns));
+            // Those that are away take what is left.
+            let there = column.targets.iter().take_while(|id| of(id).online).count();
+            prop_assert_eq!(there, copies.min(online.len()));
+            let on: HashSet<_> = column.targets.iter().filter_map(server_of).collect();
             // Full targets are spared, which may leave fewer servers.
             if roomy == online.len() && spec.kind != LayoutKind::Chunked {
                 prop_assert_eq!(on.len(), copies.min(servers.len()));
@@ -123,6 +203,22 @@ fn an_offline_target_is_passed_over() {
     let layout = place(&spec, &targets, 0).unwrap();
     assert_eq!(layout.base, 2);
     assert_eq!(all_ids(&layout.segments), [[2], [3], [0]]);
+}
+
+#[test]
+fn further_copies_wait_for_targets_that_are_away_if_there_is_no_other_place() {
+    let mut targets = cluster(3, 1);
+    for target in &mut targets[..2] {
+        (target.online, target.returns) = (false, true);
+    }
+    let two = LayoutSpec { count: 1, copies: 2, ..spec(LayoutKind::Striped) };
+    let layout = place(&two, &targets, 1).unwrap();
+    assert_eq!(ids(&layout.segments[0].columns[0]), [2, 0]);
+    targets[1].online = true;
+    let layout = place(&two, &targets, 1).unwrap();
+    assert!(!ids(&layout.segments[0].columns[0]).contains(&0), "{layout:?}");
+    let wide = LayoutSpec { count: 3, copies: 2, ..spec(LayoutKind::Striped) };
+    assert_eq!(place(&wide, &targets, 1).unwrap_err().kind, ErrorKind::Unreachable);
 }
 
 #[test]
@@ -195,6 +291,72 @@ fn one_column_finds_its_copy_outside_the_stripe() {
     let spec = LayoutSpec { base: Some(3), count: 1, copies: 2, ..spec(LayoutKind::Striped) };
     let layout = place(&spec, &cluster(4, 1), 0).unwrap();
     assert_eq!(all_ids(&layout.segments), [[3, 0]]);
+}
+
+fn groups_spec() -> LayoutSpec {
+    LayoutSpec { copies: 2, placement: Placement::Groups, ..spec(LayoutKind::Striped) }
+}
+
+/// CEFT-PVFS: nodes 0, 2, 4 and 1, 3, 5.
+#[test]
+fn each_node_of_a_group_has_its_partner_in_the_other() {
+    let columns = |base: u32, count: u16| {
+        let spec = LayoutSpec { base: Some(base), count, ..groups_spec() };
+        all_ids(&place(&spec, &cluster(6, 1), 0).unwrap().segments)
+    };
+    assert_eq!(columns(0, 0), [[0, 1], [2, 3], [4, 5]]);
+    assert_eq!(columns(2, 0), [[2, 3], [4, 5], [0, 1]]);
+    assert_eq!(columns(5, 2), [[5, 4], [1, 0]]);
+    // Nodes of several disks; the fifth node has no partner.
+    let spec = LayoutSpec { base: Some(0), ..groups_spec() };
+    let layout = place(&spec, &cluster(10, 2), 0).unwrap();
+    assert_eq!(all_ids(&layout.segments), [[0, 2], [1, 3], [4, 6], [5, 7]]);
+}
+
+#[test]
+fn the_less_loaded_group_becomes_the_primary_one() {
+    let mut targets = cluster(6, 1);
+    let first = |targets: &[TargetInfo], seed| {
+        all_ids(&place(&groups_spec(), targets, seed).unwrap().segments)[0][0] % 2
+    };
+    let both: HashSet<u32> = (0..20).map(|seed| first(&targets, seed)).collect();
+    assert_eq!(both.len(), 2, "any, if they are equal");
+    targets[2].free_bytes /= 2;
+    assert!((0..20).all(|seed| first(&targets, seed) == 1), "the one with more room");
+    targets[5].primaries = 1;
+    assert!((0..20).all(|seed| first(&targets, seed) == 0), "the one that was given less");
+    // One that is too small now is not.
+    (targets[0].online, targets[2].online) = (false, false);
+    let spec = LayoutSpec { count: 2, ..groups_spec() };
+    let layout = place(&spec, &targets, 3).unwrap();
+    assert!(all_ids(&layout.segments).iter().all(|c| c[0] % 2 == 1 && c[1] == 4), "{layout:?}");
+}
+
+#[test]
+fn while_a_group_is_away_the_other_one_holds_both_copies() {
+    let mut targets = cluster(6, 1);
+    targets.iter_mut().step_by(2).for_each(|t| (t.online, t.returns) = (false, true));
+    let spec = LayoutSpec { base: Some(1), ..groups_spec() };
+    let layout = place(&spec, &targets, 0).unwrap();
+    assert_eq!(all_ids(&layout.segments), [[1, 3], [3, 5], [5, 1]]);
+    let many = LayoutSpec { count: 4, ..groups_spec() };
+    assert_eq!(place(&many, &cluster(6, 1), 0).unwrap_err().kind, ErrorKind::InvalidArgument);
+    for bad in [
+        LayoutSpec { copies: 3, ..groups_spec() },
+        LayoutSpec { kind: LayoutKind::Chunked, ..groups_spec() },
+    ] {
+        assert!(check_spec(&bad).is_err());
+    }
+}
+
+#[test]
+fn chunks_may_be_chained_too() {
+    let spec = LayoutSpec { placement: Placement::Chained, ..chunk_spec(3) };
+    for seed in 0..50 {
+        let layout = place(&spec, &cluster(5, 1), seed).unwrap();
+        let ids = all_ids(&layout.segments).remove(0);
+        assert!((1..3).all(|i| ids[i] == (ids[0] + i as u32) % 5), "{ids:?}");
+    }
 }
 
 fn chunk_spec(copies: u8) -> LayoutSpec {

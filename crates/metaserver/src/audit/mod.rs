@@ -40,6 +40,10 @@ pub struct Bounds {
     pub ids_end: u64,
     /// Targets that were removed from the cluster: what was there alone is lost.
     pub removed: BTreeSet<TargetId>,
+    /// Targets of the cluster that cannot be read.
+    pub away: BTreeSet<TargetId>,
+    /// Those that serve only what has no other copies.
+    pub stale: BTreeSet<TargetId>,
 }
 
 /// All facts of some files and names.

@@ -114,19 +114,18 @@ impl FileFacts {
             let Some(written) = self.written.get(&(body.list, start)) else { continue };
             for (position, segment) in page.segments.iter().enumerate() {
                 for (column, placed) in segment.columns.iter().enumerate() {
-                    let gone = |t: &TargetId| *t == TargetId::NONE || bounds.removed.contains(t);
-                    if !written.has(position, column) || !placed.targets.iter().all(gone) {
-                        continue;
+                    let column = ColumnIndex(column as u16);
+                    let whole =
+                        |(copy, _): &(CopyIndex, TargetId)| !segment.is_filling(column, *copy);
+                    let targets = placed.copies().filter(whole).map(|(_, target)| target);
+                    let targets: Vec<TargetId> = targets.collect();
+                    let away = |t: &TargetId| {
+                        let stale = targets.len() > 1 && bounds.stale.contains(t);
+                        stale || bounds.removed.contains(t) || bounds.away.contains(t)
+                    };
+                    if written.has(position, usize::from(column.0)) && targets.iter().all(away) {
+                        problems.push(unreadable(file, segment, column, targets, bounds));
                     }
-                    let was = placed.targets.iter().filter(|t| **t != TargetId::NONE);
-                    let was: Vec<String> = was.map(ToString::to_string).collect();
-                    let what = format!(
-                        "column {column} of segment {} is lost: it was on targets that were \
-                         removed from the cluster ({})",
-                        segment.index,
-                        was.join(", ")
-                    );
-                    problems.push(Problem::new(Kind::LostColumn, file, what));
                 }
             }
         }
@@ -256,6 +255,35 @@ fn place<'a>(
         Some(placed) => Place::Elsewhere(placed),
         None => Place::NoColumn,
     }
+}
+
+/// A column of which no copy is on a target that can be read.
+fn unreadable(
+    file: FileId,
+    segment: &Segment,
+    column: ColumnIndex,
+    targets: Vec<TargetId>,
+    bounds: &Bounds,
+) -> Problem {
+    let names: Vec<String> = targets.iter().map(ToString::to_string).collect();
+    let (index, names) = (segment.index, names.join(", "));
+    let (kind, what) = match targets.iter().all(|target| bounds.removed.contains(target)) {
+        true => (
+            Kind::LostColumn,
+            format!(
+                "column {column} of segment {index} is lost: it was on targets that were removed \
+                 from the cluster ({names})"
+            ),
+        ),
+        false => (
+            Kind::AwayColumn,
+            format!(
+                "column {column} of segment {index} cannot be read: none of its copies (targets \
+                 {names}) is current and online"
+            ),
+        ),
+    };
+    Problem { kind, file: Some(file), what, subject: Subject::Column { targets } }
 }
 
 /// First and last byte of the file that a column of a segment holds when the

@@ -11,6 +11,10 @@ pub enum Kind {
     MissingObject,
     /// A column of which every copy was on targets that were removed.
     LostColumn,
+    /// A column of which no copy can be read now.
+    AwayColumn,
+    /// A part of a column of which the copies that are there do not have the last changes.
+    LackingColumn,
     /// An object on a target, or with a number, where its file's layout has none.
     MisplacedObject,
     /// An object of a file that is on the list of objects to be removed.
@@ -39,6 +43,8 @@ impl Kind {
             Kind::OrphanObject => "orphan-object",
             Kind::MissingObject => "missing-object",
             Kind::LostColumn => "lost-column",
+            Kind::AwayColumn => "away-column",
+            Kind::LackingColumn => "lacking-column",
             Kind::MisplacedObject => "misplaced-object",
             Kind::DoomedObject => "doomed-object",
             Kind::Size => "size",
@@ -105,6 +111,11 @@ pub enum Subject {
     Lost(Lost),
     /// A file that is too short.
     Short(Short),
+    /// A column that cannot be read.
+    Column {
+        /// Where its copies are or were.
+        targets: Vec<TargetId>,
+    },
 }
 
 /// Something that is wrong.

@@ -220,6 +220,7 @@ impl SnapshotReader {
                     self.removed.insert(key::removed_target_id(key)?);
                 }
                 Some(b"t/") => drop(schema::decode::<ServerRecord>(value, "of a data server")?),
+                Some(b"v/") => drop(key::distrust_object(key)?),
                 Some(b"k/") => drop(schema::decode::<ClientRecord>(value, "of a client")?),
                 _ => return Err(Error::new(ErrorKind::Corrupt, "no record has such a key")),
             },

@@ -3,8 +3,9 @@
 use super::background::each;
 use super::flapping::Flapping;
 use super::standings::{
-    Around, Hearsay, Said, after_report, after_silence, joins, may_have_noted, steps_back,
+    Around, Hearsay, Said, after_report, after_silence, joins, may_have_noted, steps_back, went,
 };
+use crate::mover::progress::Shrinking;
 use crate::ops::{ClusterView, Outcome};
 use crate::schema::{self, ServerRecord, TargetRecord, key};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,9 @@ use weir_metastore::{Engine, Tx};
 use weir_types::{Epoch, Error, ErrorKind, FsUsage, Result, ServerId, TargetId};
 use weir_wire::map::{ClusterMap, ServerEntry, Standing, TargetEntry, TargetState};
 use weir_wire::peer::TargetReport;
+
+/// First copies that are counted together; then each counts half.
+const MAX_PRIMARIES: u64 = 4096;
 
 /// What is known of data servers.
 #[derive(Debug, Default)]
@@ -28,6 +32,8 @@ pub(super) struct Cluster {
     pub(super) checked_ms: u64,
     /// A target that is being removed, and until when: nothing is put there.
     pub(super) leaving: Option<(TargetId, u64)>,
+    /// First copies that targets were given of late, of files in two groups.
+    primaries: BTreeMap<TargetId, u64>,
     /// What operations see of it; kept up to date here.
     pub view: ClusterView,
 }
@@ -44,6 +50,8 @@ pub(super) struct Heard {
     flapping: Flapping,
     /// It is not online again before.
     pub held_until_ms: u64,
+    /// What it lacks.
+    pub behind: Shrinking,
 }
 
 /// A change of servers that is committed before it counts.
@@ -126,7 +134,7 @@ impl Cluster {
         for report in reports.iter().filter(|r| !self.is_foreign(server, r)) {
             let target = record.targets.iter_mut().find(|t| t.target == report.target);
             let target = target.ok_or_else(unknown)?;
-            let said = Said { in_trouble: !report.trouble.is_empty(), lost_its_place: false };
+            let said = Said { in_trouble: !report.trouble.is_empty(), lost_its_place: None };
             let reported = after_report(*target, said, self.around(true));
             if reported.state != target.state {
                 note_change(server, report, reported.state);
@@ -168,7 +176,8 @@ impl Cluster {
     /// What has to change by all that was heard: a target that others cannot reach
     /// is brought up to date later; those that have all that they missed are
     /// online.
-    pub fn judge(&mut self, now_ms: u64) -> Option<Change> {
+    /// Those that `distrust` do not know yet what they may lack.
+    pub fn judge(&mut self, now_ms: u64, distrust: &BTreeSet<TargetId>) -> Option<Change> {
         if self.hearsay.is_settled() {
             return None;
         }
@@ -193,9 +202,17 @@ impl Cluster {
         }
         let heard = &self.heard;
         let is_held = |target| heard.get(&target).is_some_and(|h| h.held_until_ms > now_ms);
-        let done = self.hearsay.complete(&all, is_held);
+        let mut done = self.hearsay.complete(&all, is_held);
+        done.retain(|target| !distrust.contains(target));
         done.iter().for_each(|t| tracing::info!(target = t.0, "a target is up to date again"));
         self.changed(&done, |record| joins(record, next))
+    }
+
+    /// About once a second: how much targets lack.
+    pub fn sample(&mut self, now_ms: u64) {
+        for (target, heard) in &mut self.heard {
+            heard.behind.sample(now_ms, self.hearsay.gaps_for(*target));
+        }
     }
 
     /// Every target with its server.
@@ -286,13 +303,22 @@ impl Cluster {
         targets.find(|record| record.target == target)
     }
 
-    /// A target that is not up to date, and may lack what only this one knows of.
-    pub(super) fn knows_alone_of(&self, record: &TargetRecord) -> Option<TargetId> {
-        let mut others = self.servers.values().flat_map(|server| &server.targets);
-        let lacks = |other: &&TargetRecord| {
-            !other.serves() && may_have_noted(record, other.target, other.since)
+    /// Targets that are not up to date, and may lack what only this one knows of.
+    pub(super) fn behind(&self, target: TargetId) -> BTreeSet<TargetId> {
+        let Some(record) = self.record(target).filter(|_| self.mirrored) else {
+            return BTreeSet::new();
         };
-        others.find(lacks).map(|other| other.target).filter(|_| self.mirrored)
+        let others = self.servers.values().flat_map(|server| &server.targets);
+        let lacks = |other: &&TargetRecord| {
+            !other.serves() && may_have_noted(record, other.target, went(other))
+        };
+        others.filter(lacks).map(|other| other.target).collect()
+    }
+
+    /// Targets that are being brought up to date.
+    pub(super) fn syncing(&self) -> impl Iterator<Item = TargetId> {
+        let targets = self.servers.values().flat_map(|server| &server.targets);
+        targets.filter(|t| t.state == TargetState::Syncing).map(|t| t.target)
     }
 
     /// A file has several copies.
@@ -323,7 +349,7 @@ impl Cluster {
         let targets = self.servers.values().flat_map(|record| &record.targets);
         let standing = |t: &TargetRecord| {
             let TargetRecord { target, state, since, .. } = *t;
-            Standing { target, state, since }
+            Standing { target, state, since, forgot: t.forgot() }
         };
         targets.map(standing).collect()
     }
@@ -377,18 +403,35 @@ impl Cluster {
                 0 => u64::MAX,
                 _ => usage.free_bytes,
             };
+            let away = matches!(t.state, TargetState::Offline | TargetState::Syncing);
             view.targets.push(TargetInfo {
                 target: t.target,
                 server,
                 free_bytes,
                 online: (online || (nobody && t.state == TargetState::Syncing)) && !leaves,
+                returns: away && !leaves && !t.draining,
                 local: false,
+                primaries: self.primaries.get(&t.target).copied().unwrap_or(0),
             });
             if online {
                 add(&mut view.usage, &usage);
             }
         }
         self.view = view;
+    }
+
+    /// Targets were given first copies. What was long ago counts less and less.
+    pub(super) fn given(&mut self, targets: &[TargetId]) {
+        for target in targets {
+            *self.primaries.entry(*target).or_default() += 1;
+        }
+        if self.primaries.values().sum::<u64>() > MAX_PRIMARIES {
+            self.primaries.values_mut().for_each(|count| *count /= 2);
+            self.primaries.retain(|_, count| *count > 0);
+        }
+        for info in self.view.targets.iter_mut().filter(|_| !targets.is_empty()) {
+            info.primaries = self.primaries.get(&info.target).copied().unwrap_or(0);
+        }
     }
 
     /// Targets that their servers report trouble with.
@@ -423,6 +466,8 @@ impl Cluster {
                     target: t.target,
                     state: t.state,
                     since: t.since,
+                    past: t.past.times().collect(),
+                    anew: t.anew,
                     draining: t.draining,
                     usage: self.usage(t.target),
                 })

@@ -190,6 +190,7 @@ impl<E: Engine> MetaMachine<E> {
         if effects.mirrored {
             self.cluster.is_mirrored();
         }
+        self.cluster.given(&effects.primaries);
         if let Some((file, rights)) = effects.opened {
             self.opens.open(session, file, rights);
         }
@@ -208,6 +209,10 @@ impl<E: Engine> MetaMachine<E> {
         }
         if let Some(file) = effects.copies {
             self.mover.wished(file);
+        }
+        if let Some((file, columns)) = effects.losses_accepted {
+            let what = "an administrator has accepted what of a file is lost";
+            tracing::warn!(file = file.0, columns_without_a_copy = columns, "{what}");
         }
         if effects.dead_list {
             self.background.dead_lists = true;

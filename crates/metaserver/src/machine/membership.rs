@@ -4,9 +4,12 @@
 use super::servers::fault;
 use super::{MetaMachine, Moment};
 use crate::schema::{self, SegmentPage, TargetRecord, key};
-use weir_metastore::{Engine, Tx, key_after, transact};
+use std::collections::BTreeSet;
+use weir_metastore::{Engine, MAX_OPERATIONS, Tx, key_after, transact};
 use weir_types::codec::Bytes;
-use weir_types::{ClientId, Error, ErrorKind, FileId, Result, ServerId, TargetId};
+use weir_types::{
+    ClientId, ColumnIndex, Error, ErrorKind, FileId, ObjectId, Result, ServerId, TargetId,
+};
 use weir_wire::map::TargetState;
 use weir_wire::targets::{
     Removal, RemovalPlace, RemoveTargetRequest, SetTargetRequest, TargetPage, TargetView,
@@ -16,8 +19,8 @@ use weir_wire::targets::{
 const PAGE: usize = 1024;
 /// Pages of segments that one step of a removal looks at.
 const STEP_PAGES: usize = 512;
-/// Objects to be removed that one step forgets.
-const STEP_GARBAGE: usize = 256;
+/// Records of objects that one step forgets.
+const STEP_GARBAGE: usize = 96;
 /// A removal that is not gone on with for so long is given up.
 const STEP_MS: u64 = 60_000;
 
@@ -44,13 +47,19 @@ impl<E: Engine> MetaMachine<E> {
         let heard = self.cluster.heard.get(&record.target).cloned().unwrap_or_default();
         let silent_ms = now.monotonic_ms.saturating_sub(heard.at_ms);
         let half = silent_ms > self.times.target_timeout_ms / 2;
-        let syncing = record.state == TargetState::Syncing;
+        // Until everybody knows that it is back it may have to go again: it is not called
+        // online before.
+        let state = match record.joins {
+            Some(_) if record.state == TargetState::Online => TargetState::Syncing,
+            _ => record.state,
+        };
+        let syncing = state == TargetState::Syncing;
         TargetView {
             target: record.target,
             server,
             host: host.to_owned(),
-            state: record.state,
-            suspect: record.state == TargetState::Online && half,
+            state,
+            suspect: state == TargetState::Online && half,
             draining: record.draining,
             since_ms: heard.changed_ms.map(|at_ms| now.monotonic_ms.saturating_sub(at_ms)),
             silent_ms,
@@ -60,6 +69,8 @@ impl<E: Engine> MetaMachine<E> {
             },
             usage: heard.usage,
             behind: self.cluster.hearsay.gaps_for(record.target),
+            behind_per_s: heard.behind.per_s(),
+            behind_expected_s: heard.behind.expected_s(),
             trouble: heard.trouble,
         }
     }
@@ -115,7 +126,8 @@ impl<E: Engine> MetaMachine<E> {
             return Ok(Removal { files: next.files, next: Some(next) });
         }
         let files = place.files;
-        if self.forget_garbage(target)? {
+        let more = self.forget(key::garbage_of(target))?;
+        if self.forget(key::distrust_of(target))? || more {
             return Ok(Removal { files, next: Some(place) });
         }
         self.commit_change(self.cluster.without(target), now)?;
@@ -133,14 +145,6 @@ impl<E: Engine> MetaMachine<E> {
             let message = format!(
                 "target {target} is being served, and its copies would be lost: stop its data \
                  server first, or drain it and leave out --force"
-            );
-            return busy(message);
-        }
-        if let Some(behind) = self.cluster.knows_alone_of(&record).filter(|_| request.force) {
-            let message = format!(
-                "target {behind} was away while target {target} served, and only that one may know \
-                 what it lacks: without it, files would silently be what they were before. Bring \
-                 target {target} back; if target {behind} is lost too, remove that one first"
             );
             return busy(message);
         }
@@ -172,9 +176,11 @@ impl<E: Engine> MetaMachine<E> {
         end: &[u8],
     ) -> Result<RemovalPlace> {
         let found = Tx::new(&self.engine).range(&place.key.0, end, STEP_PAGES)?;
+        let behind = self.cluster.behind(target);
         for (at, bytes) in &found {
             let (file, ..) = key::list_page(at)?;
             let page: SegmentPage = schema::decode(bytes, "of segments")?;
+            self.distrust(file, &page, target, &behind)?;
             let mut columns = page.segments.iter().flat_map(|segment| &segment.columns);
             if file == place.last || !columns.any(|column| column.targets.contains(&target)) {
                 continue;
@@ -198,10 +204,37 @@ impl<E: Engine> MetaMachine<E> {
         Ok(place)
     }
 
-    /// Forgets some of what was to be removed from the target; returns whether there
-    /// may be more.
-    fn forget_garbage(&mut self, target: TargetId) -> Result<bool> {
-        let (start, end) = key::garbage_of(target);
+    /// What other copies may lack that only this target knows of they are not to serve
+    /// when it has gone.
+    fn distrust(
+        &mut self,
+        file: FileId,
+        page: &SegmentPage,
+        target: TargetId,
+        behind: &BTreeSet<TargetId>,
+    ) -> Result<()> {
+        let mut marks = Vec::new();
+        for segment in page.segments.iter().filter(|_| !behind.is_empty()) {
+            let columns = segment.columns.iter().enumerate();
+            for (at, column) in columns.filter(|(_, column)| column.targets.contains(&target)) {
+                let others = column.copies().filter(|(_, other)| behind.contains(other));
+                marks.extend(others.map(|(copy, other)| {
+                    let (segment, column) = (segment.index, ColumnIndex(at as u16));
+                    key::distrust(other, ObjectId { file, segment, column, copy })
+                }));
+            }
+        }
+        for some in marks.chunks(MAX_OPERATIONS / 2) {
+            transact(&mut self.engine, |tx| {
+                some.iter().try_for_each(|mark| Ok::<_, Error>(tx.put(mark, &[])?))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Forgets some of what is kept about the objects of the target; returns whether
+    /// there may be more.
+    fn forget(&mut self, (start, end): key::Span) -> Result<bool> {
         let (count, _) = transact(&mut self.engine, |tx| {
             let found = tx.range(&start, &end, STEP_GARBAGE).map_err(|e| fault(e.into()))?;
             for (at, _) in &found {

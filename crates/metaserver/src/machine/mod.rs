@@ -9,6 +9,7 @@ mod admin;
 mod background;
 mod cluster;
 mod counters;
+mod distrust;
 mod execute;
 mod export;
 mod find_copies;
@@ -434,6 +435,10 @@ impl<E: Engine> MetaMachine<E> {
                 let removal = self.remove_target(client, &request(rest)?, now)?;
                 return Ok(self.after_sync(Reply::ok(&removal)));
             }
+            Op::AcceptLosses => {
+                self.require_administrator(client)?;
+                return self.consider(session, op, body, now);
+            }
             Op::SyncMeta => {
                 return Ok(self.after_sync(Reply::ok(&())));
             }
@@ -556,6 +561,7 @@ impl<E: Engine> MetaMachine<E> {
         self.last_tick_ms = now.monotonic_ms;
         self.exports.forget_old(now.monotonic_ms);
         self.lose_silent_targets(now)?;
+        self.cluster.sample(now.monotonic_ms);
         self.tick_mover(now)?;
         self.expire_sessions(now)?;
         self.tick_leases(now)?;

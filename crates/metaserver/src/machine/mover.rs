@@ -47,11 +47,14 @@ pub struct MoverSettings {
     pub rebuild_after_ms: u64,
     /// Copies that one data server fills at a time.
     pub rebuild_concurrency: u32,
+    /// Copies are made and brought up to date for this share of the time while clients
+    /// ask for something, percent.
+    pub busy_percent: u8,
 }
 
 impl Default for MoverSettings {
     fn default() -> Self {
-        Self { rebuild_after_ms: 600_000, rebuild_concurrency: 256 }
+        Self { rebuild_after_ms: 600_000, rebuild_concurrency: 256, busy_percent: 25 }
     }
 }
 
@@ -102,6 +105,11 @@ pub(super) struct Mover {
 }
 
 impl Mover {
+    /// See [`MoverSettings::busy_percent`].
+    pub fn busy_percent(&self) -> u8 {
+        self.settings.busy_percent
+    }
+
     /// Whether one of its own transactions can be run now.
     pub fn has_work(&self) -> bool {
         let searching = self.search.is_some() && self.queue.len() < MAX_QUEUE;

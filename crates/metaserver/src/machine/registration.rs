@@ -2,7 +2,7 @@
 
 use super::cluster::{Change, Cluster};
 use super::standings::{Said, after_report, after_silence};
-use crate::schema::{ServerRecord, TargetRecord};
+use crate::schema::{Past, ServerRecord, TargetRecord};
 use std::collections::BTreeSet;
 use weir_types::{Error, ErrorKind, Result, ServerId, TargetId};
 use weir_wire::map::TargetState;
@@ -43,7 +43,7 @@ impl Cluster {
             }
         }
         targets.sort_by_key(|record| record.target);
-        self.registered(server, &reports, request.first, &mut targets);
+        self.registered(server, &reports, request, &mut targets);
         let record = ServerRecord {
             host: request.host.clone(),
             tcp: request.tcp.clone(),
@@ -62,15 +62,17 @@ impl Cluster {
         &self,
         server: ServerId,
         reports: &[&TargetReport],
-        started: bool,
+        request: &RegisterRequest,
         targets: &mut [TargetRecord],
     ) {
+        let told = self.hearsay.told(server);
         let all = self.servers.values().flat_map(|record| &record.targets);
         let serving = all.filter(|record| record.serves());
         let mut serving: BTreeSet<TargetId> = serving.map(|record| record.target).collect();
         let said = |report: &TargetReport| {
             let own = report.gaps.iter().any(|(t, count)| *t == report.target && *count > 0);
-            Said { in_trouble: !report.trouble.is_empty(), lost_its_place: started && own }
+            let lost_its_place = (request.first && own).then_some(told);
+            Said { in_trouble: !report.trouble.is_empty(), lost_its_place }
         };
         // Those that are well come last: so that it is known who else there is.
         for well in [false, true] {
@@ -83,8 +85,11 @@ impl Cluster {
                 *record = match report {
                     Some(report) => after_report(*record, said(report), self.around(others)),
                     // One that is not there now still has data of files.
-                    None => after_silence(*record, self.hearsay.told(server), self.next_epoch()),
+                    None => after_silence(*record, told, self.next_epoch()),
                 };
+                if report.is_some() && record.run != request.run {
+                    (record.run, record.anew) = (request.run, self.next_epoch());
+                }
                 match record.serves() {
                     true => serving.insert(record.target),
                     false => serving.remove(&record.target),
@@ -128,7 +133,9 @@ impl Cluster {
         let others = self.servers.iter().filter(|(id, _)| **id != server);
         let mut known = others.flat_map(|(_, r)| &r.targets);
         let (state, since) = (TargetState::Online, self.next_epoch());
-        let fresh = TargetRecord { target, state, since, draining: false, joins: None };
+        let (draining, joins, past) = (false, None, Past::default());
+        let (run, anew) = (0, since);
+        let fresh = TargetRecord { target, state, since, draining, joins, past, run, anew };
         known.find(|t| t.target == target).copied().unwrap_or(fresh)
     }
 }

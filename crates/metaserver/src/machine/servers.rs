@@ -17,7 +17,7 @@ use weir_wire::ticket::OF_SERVERS;
 /// The most objects named for removal in one reply.
 const MAX_REMOVALS: usize = 1024;
 /// Confirmations of removals handled in one transaction.
-const CONFIRM_PAGE: usize = 100;
+pub(super) const CONFIRM_PAGE: usize = 100;
 /// How often silent targets are looked for while others report.
 const LOOK_FOR_SILENT_MS: u64 = 250;
 /// How soon a data server reports again while there is more to remove.
@@ -133,12 +133,15 @@ impl<E: Engine> MetaMachine<E> {
         acting: Epoch,
         now: Moment,
     ) -> Result<Reply> {
-        if let Some(change) = self.cluster.judge(now.monotonic_ms) {
+        self.take_distrusted(server, reports)?;
+        let distrust = self.distrusting()?;
+        if let Some(change) = self.cluster.judge(now.monotonic_ms, &distrust) {
             self.commit_change(change, now)?;
         }
         for report in reports.iter().filter(|report| self.cluster.serves(server, report.target)) {
             for page in report.removed.chunks(CONFIRM_PAGE) {
-                let removed = confirm(&mut self.engine, report.target, page)?;
+                let keys = page.iter().map(|object| key::garbage(report.target, *object));
+                let removed = confirm(&mut self.engine, keys.collect())?;
                 self.counters.objects_removed += removed;
             }
         }
@@ -161,10 +164,23 @@ impl<E: Engine> MetaMachine<E> {
             true => interval_ms,
             false => BUSY_HEARTBEAT_MS.min(interval_ms),
         };
+        let distrust = self.distrust_for(server, reports)?;
+        let interval_ms = match distrust.is_empty() {
+            true => interval_ms,
+            false => BUSY_HEARTBEAT_MS.min(interval_ms),
+        };
         let serve_ms = serve_ms(self.times.target_timeout_ms);
-        let reply =
-            HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, interval_ms };
-        Ok(Reply::ok(&reply))
+        Ok(Reply::ok(&HeartbeatReply {
+            epoch,
+            in_effect,
+            standings,
+            serve_ms,
+            remove,
+            fill,
+            distrust,
+            busy_percent: self.mover.busy_percent(),
+            interval_ms,
+        }))
     }
 
     /// Objects for the server to remove, a fair share for each target.
@@ -218,14 +234,13 @@ impl<E: Engine> MetaMachine<E> {
     }
 }
 
-/// Forgets garbage that is gone; returns how much of it was garbage.
-fn confirm(engine: &mut dyn Engine, target: TargetId, objects: &[ObjectId]) -> Result<u64> {
+/// Forgets what has been done; returns how much of it was known.
+pub(super) fn confirm(engine: &mut dyn Engine, keys: Vec<Vec<u8>>) -> Result<u64> {
     let (count, _) = transact(engine, |tx: &mut Tx<'_>| {
         let mut count = 0;
-        for &object in objects {
-            let key = key::garbage(target, object);
-            if tx.get(&key)?.is_some() {
-                tx.delete(&key)?;
+        for key in &keys {
+            if tx.get(key)?.is_some() {
+                tx.delete(key)?;
                 count += 1;
             }
         }

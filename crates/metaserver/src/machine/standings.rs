@@ -21,15 +21,16 @@
 //!   them up: it is syncing until it is reached.
 //! - Own gaps, and being out of reach, take nobody away who is the last that
 //!   is online.
-//! - Nobody waits for itself: a target waits for those online, and for those that
-//!   went later than it; of those that have own gaps one comes at a time.
+//! - Nobody waits for itself: a target waits for those online, for those that
+//!   went later than it, and, if its machine started anew since, for those that went
+//!   with it and kept their memory; of those that have own gaps one comes at a time.
 
-use crate::schema::TargetRecord;
+use crate::schema::{Past, TargetRecord};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_host::plant::{Bug, planted};
 use weir_types::{Epoch, ServerId, TargetId};
-use weir_wire::map::TargetState;
+use weir_wire::map::{Online, TargetState};
 use weir_wire::peer::TargetReport;
 
 /// How much of the time until a target is declared away its server may serve
@@ -53,8 +54,8 @@ pub struct Said {
     /// It is out of service.
     pub in_trouble: bool,
     /// It cannot vouch for all that it has, and its server has just started: so
-    /// nothing is served under what was known before.
-    pub lost_its_place: bool,
+    /// nothing is served under what was known before, the last epoch that it was told.
+    pub lost_its_place: Option<Epoch>,
 }
 
 /// What is so around a target.
@@ -74,17 +75,25 @@ pub fn after_report(record: TargetRecord, said: Said, around: Around) -> TargetR
     let can_go = around.others_serve || planted(Bug::MarkLastCopy);
     let state = match (said.in_trouble, was_online, around.mirrored) {
         (true, ..) => TargetState::OutOfService,
-        (false, true, true) if said.lost_its_place && can_go => TargetState::Syncing,
+        (false, true, true) if said.lost_its_place.is_some() && can_go => TargetState::Syncing,
         (false, true, _) | (false, false, false) => TargetState::Online,
         (false, false, true) => TargetState::Syncing,
     };
+    // What a disk had accepted that fails now may be gone.
+    let anew = if said.in_trouble && was_online { around.next } else { record.anew };
+    let record = TargetRecord { anew, ..record };
     match (was_online, state == TargetState::Online) {
-        (true, false) => leaves(record, state, around.next),
+        (true, false) => {
+            // Under later epochs it has noted nothing.
+            let told = said.lost_its_place.filter(|_| !said.in_trouble);
+            let since = told.map_or(around.next, |told| around.next.min(Epoch(told.0 + 1)));
+            leaves(record, state, since)
+        }
         (false, true) => TargetRecord { state, since: around.next, ..record },
         // It has nobody to take its place, and may have lost what was not synced:
         // clients go by the epoch since when it has been there.
-        (true, true) if said.lost_its_place && around.mirrored => {
-            TargetRecord { state, since: around.next, ..record }
+        (true, true) if said.lost_its_place.is_some() && around.mirrored => {
+            TargetRecord { state, since: around.next, past: past(&record, around.next), ..record }
         }
         _ => TargetRecord { state, ..record },
     }
@@ -93,7 +102,15 @@ pub fn after_report(record: TargetRecord, said: Said, around: Around) -> TargetR
 /// A target is not online any more. If not everybody knew that it was, it never was
 /// as good as one.
 fn leaves(record: TargetRecord, state: TargetState, since: Epoch) -> TargetRecord {
-    TargetRecord { state, since: record.joins.unwrap_or(since), joins: None, ..record }
+    match record.joins {
+        Some(since) => TargetRecord { state, since, joins: None, ..record },
+        None => TargetRecord { state, since, past: past(&record, since), ..record },
+    }
+}
+
+/// When it was online, if it is so no more, or in another way, from this epoch on.
+fn past(record: &TargetRecord, until: Epoch) -> Past {
+    record.past.and(Online { from: record.since, until })
 }
 
 /// What a target becomes that has all that it missed.
@@ -148,18 +165,21 @@ pub struct Hearsay {
 /// How often all have said something.
 #[derive(Clone, Debug, Default)]
 struct Rounds {
-    /// From when on the target was away.
-    since: Epoch,
+    /// When the target went.
+    went: Went,
     done: u8,
     /// Who has said it in this round.
     heard: BTreeSet<TargetId>,
 }
 
 /// What was heard since a target joined.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Joining {
     /// From when on it was away.
     since: Epoch,
+    /// Those that were away when it joined, and have been since: they had said that
+    /// they had noted nothing for it.
+    away: BTreeSet<TargetId>,
     /// A gap was noted for it.
     missed: bool,
 }
@@ -217,19 +237,19 @@ impl Hearsay {
         let is_all = !(online && self.doubtful.contains(&record.target));
         let counts = is_all && self.acts_under(server, self.epoch);
         for (target, rounds) in &mut self.syncing {
-            let none = gaps.iter().all(|(behind, _)| behind != target);
-            if !(record.target == *target || may_have_noted(record, *target, rounds.since)) {
+            let none = !is_behind(gaps, *target);
+            if !(record.target == *target || may_have_noted(record, *target, rounds.went)) {
                 continue;
             }
             if !none && !planted(Bug::OnlineTooEarly) {
-                *rounds = Rounds { since: rounds.since, ..Rounds::default() };
+                *rounds = Rounds { went: rounds.went, ..Rounds::default() };
             } else if counts {
                 rounds.heard.insert(record.target);
             }
         }
         for (target, joining) in &mut self.joining {
-            let behind = gaps.iter().any(|(behind, _)| behind == target);
-            joining.missed |= behind && may_have_noted(record, *target, joining.since);
+            let behind = is_behind(gaps, *target);
+            joining.missed |= behind && may_have_noted(record, *target, (joining.since, true));
         }
     }
 
@@ -249,28 +269,46 @@ impl Hearsay {
         for (_, record) in all {
             known.insert(record.target);
             if record.state == TargetState::Syncing {
-                let since = record.since;
-                let fresh = Rounds { since, ..Rounds::default() };
+                let fresh = Rounds { went: went(record), ..Rounds::default() };
                 let rounds = counted.remove(&record.target).unwrap_or(fresh);
                 self.syncing.insert(record.target, rounds);
             }
             if let Some(since) = record.joins {
-                // Who goes before it has said, knowing of it, what it noted until then,
-                // may have noted something for it.
-                let went_untold = |(server, other): &(ServerId, TargetRecord)| {
-                    let gone =
-                        matches!(other.state, TargetState::Offline | TargetState::OutOfService);
-                    gone && may_have_noted(other, record.target, since)
-                        && !self.acts_under(*server, record.since)
-                };
-                let missed = joined.get(&record.target).is_some_and(|joined| joined.missed)
-                    || all.iter().any(went_untold);
-                self.joining.insert(record.target, Joining { since, missed });
+                let joining = self.joining(&joined, (record, since), all);
+                self.joining.insert(record.target, joining);
             }
         }
         self.words.retain(|target, _| known.contains(target));
         self.doubtful.retain(|target| known.contains(target));
         self.accusing.retain(|target| known.contains(target));
+    }
+
+    /// What becomes of a target that joins, and was away since then, as records change.
+    fn joining(
+        &self,
+        before: &BTreeMap<TargetId, Joining>,
+        (record, since): (&TargetRecord, Epoch),
+        all: &[(ServerId, TargetRecord)],
+    ) -> Joining {
+        let gone = |other: &TargetRecord| {
+            matches!(other.state, TargetState::Offline | TargetState::OutOfService)
+        };
+        let before = before.get(&record.target);
+        // Of what was before this process began nothing is known.
+        let joins_now = before.is_none() && record.since > self.began_at;
+        let was_away = |target: &TargetId| before.is_some_and(|b| b.away.contains(target));
+        let away = all.iter().filter(|(_, other)| gone(other)).map(|(_, other)| other.target);
+        let away: BTreeSet<TargetId> = away.filter(|t| joins_now || was_away(t)).collect();
+        // Who goes before it has said, knowing of it, what it noted until then, may have
+        // noted something for it.
+        let went_untold = |(server, other): &(ServerId, TargetRecord)| {
+            gone(other)
+                && !away.contains(&other.target)
+                && may_have_noted(other, record.target, (since, true))
+                && !self.acts_under(*server, record.since)
+        };
+        let missed = before.is_some_and(|b| b.missed) || all.iter().any(went_untold);
+        Joining { since, away, missed }
     }
 
     /// Gaps noted for a target, by all.
@@ -342,8 +380,13 @@ impl Hearsay {
         let nobody = all.iter().all(|(_, record)| record.state != TargetState::Online);
         let mut done: Vec<&TargetRecord> = Vec::new();
         for (_, record) in all.iter().filter(|(_, r)| r.state == TargetState::Syncing) {
-            // Where nobody serves there is nobody to be spared.
-            let free = nobody || !is_held(record.target);
+            // Where nobody serves there is nobody to be spared; and of several one may be
+            // the only hope of those that went before it.
+            let order = |r: &TargetRecord| (went(r), Reverse(r.target));
+            let waits = |(_, other): &(ServerId, TargetRecord)| {
+                other.state == TargetState::Syncing && order(other) < order(record)
+            };
+            let free = nobody || !is_held(record.target) || all.iter().any(waits);
             if self.rounds_are_over(record, all)
                 && free
                 && self.accusers(record.target, all).is_empty()
@@ -358,7 +401,7 @@ impl Hearsay {
             return certain;
         }
         // The others may have to take over from it what they cannot vouch for.
-        let latest = done.iter().max_by_key(|r| (r.since, Reverse(r.target)));
+        let latest = done.iter().max_by_key(|r| (went(r), Reverse(r.target)));
         latest.map(|record| record.target).into_iter().collect()
     }
 
@@ -367,7 +410,7 @@ impl Hearsay {
     fn rounds_are_over(&mut self, record: &TargetRecord, all: &[(ServerId, TargetRecord)]) -> bool {
         let Some(rounds) = self.syncing.get_mut(&record.target) else { return false };
         let asked = |other: &TargetRecord| {
-            other.target == record.target || may_have_noted(other, record.target, record.since)
+            other.target == record.target || may_have_noted(other, record.target, went(record))
         };
         let mut asked = all.iter().filter(|(_, other)| asked(other));
         if rounds.done < ROUNDS && asked.all(|(_, other)| rounds.heard.contains(&other.target)) {
@@ -384,279 +427,26 @@ impl Hearsay {
     }
 }
 
-/// Whether a target was there at some time while another was away, since then.
-pub(super) fn may_have_noted(other: &TargetRecord, away: TargetId, since: Epoch) -> bool {
-    other.target != away && (other.state == TargetState::Online || other.since > since)
+/// Whether a target has missed something, by what another says, or may have: that one
+/// has lost what it had noted.
+fn is_behind(gaps: &[(TargetId, u64)], target: TargetId) -> bool {
+    gaps.iter().any(|(behind, _)| [target, TargetId::NONE].contains(behind))
+}
+
+/// When a target went, and whether it has kept what it had then: of those that went at
+/// one time, so that none was without the other, it has more that did.
+type Went = (Epoch, bool);
+
+/// See [`Went`].
+pub(super) fn went(record: &TargetRecord) -> Went {
+    (record.since, !record.forgot())
+}
+
+/// Whether a target was there at some time while another was away that went then, or has
+/// kept what that one has lost.
+pub(super) fn may_have_noted(other: &TargetRecord, away: TargetId, gone: Went) -> bool {
+    other.target != away && (other.state == TargetState::Online || went(other) > gone)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use TargetState::{Offline, Online, OutOfService, Syncing};
-    use weir_types::FsUsage;
-
-    fn record(target: u32, state: TargetState, since: u64) -> TargetRecord {
-        let (target, since, joins) = (TargetId(target), Epoch(since), None);
-        TargetRecord { target, state, since, draining: false, joins }
-    }
-
-    const WELL: Said = Said { in_trouble: false, lost_its_place: false };
-    const ILL: Said = Said { in_trouble: true, lost_its_place: false };
-    const BEHIND: Said = Said { in_trouble: false, lost_its_place: true };
-
-    fn around(next: u64) -> Around {
-        Around { mirrored: true, others_serve: true, next: Epoch(next) }
-    }
-
-    fn report(target: u32, gaps: &[(u32, u64)], unreachable: &[u32]) -> TargetReport {
-        TargetReport {
-            target: TargetId(target),
-            usage: FsUsage::default(),
-            trouble: String::new(),
-            removed: Vec::new(),
-            gaps: gaps.iter().map(|(t, n)| (TargetId(*t), *n)).collect(),
-            filled: Vec::new(),
-            unreachable: unreachable.iter().map(|t| TargetId(*t)).collect(),
-        }
-    }
-
-    /// Target n is on server n.
-    fn placed(records: &[TargetRecord]) -> Vec<(ServerId, TargetRecord)> {
-        records.iter().map(|r| (ServerId(r.target.0), *r)).collect()
-    }
-
-    /// All act under the epoch, and say these gaps.
-    fn heard(records: &[TargetRecord], epoch: u64, gaps: &[(u32, &[(u32, u64)])]) -> Hearsay {
-        let mut hearsay = Hearsay::new(Epoch(1));
-        hearsay.changed(&placed(records), Epoch(epoch));
-        for record in records {
-            hearsay.acts(ServerId(record.target.0), Epoch(epoch));
-        }
-        say(&mut hearsay, records, gaps);
-        hearsay
-    }
-
-    fn say(hearsay: &mut Hearsay, records: &[TargetRecord], gaps: &[(u32, &[(u32, u64)])]) {
-        for record in records {
-            let gaps = gaps.iter().find(|(t, _)| *t == record.target.0).map_or(&[][..], |g| g.1);
-            let word = report(record.target.0, gaps, &[]);
-            hearsay.said(ServerId(record.target.0), record, &word, false);
-        }
-    }
-
-    /// Who is online after some rounds in which those that are not offline say that
-    /// there are no gaps but these.
-    fn complete(
-        hearsay: &mut Hearsay,
-        records: &[TargetRecord],
-        gaps: &[(u32, &[(u32, u64)])],
-    ) -> Vec<u32> {
-        let heard = records.iter().filter(|r| r.state != Offline);
-        let heard: Vec<TargetRecord> = heard.copied().collect();
-        let mut done = Vec::new();
-        for _ in 0..ROUNDS {
-            assert_eq!(done, [], "not before all rounds are over");
-            say(hearsay, &heard, gaps);
-            done = hearsay.complete(&placed(records), |_| false);
-        }
-        done.iter().map(|t| t.0).collect()
-    }
-
-    #[test]
-    fn a_target_that_was_away_is_behind_until_it_has_been_brought_up_to_date() {
-        let online = record(1, Online, 3);
-        let away = after_silence(online, Epoch(6), Epoch(7));
-        assert_eq!(away, record(1, Offline, 7));
-        assert_eq!(after_silence(away, Epoch(8), Epoch(9)), away, "since the first time");
-        let back = after_report(away, WELL, around(10));
-        assert_eq!(back, record(1, Syncing, 7));
-        assert_eq!(after_report(back, ILL, around(11)), record(1, OutOfService, 7));
-        let alone = Around { mirrored: false, ..around(10) };
-        assert_eq!(after_report(away, WELL, alone), record(1, Online, 10));
-        assert_eq!(after_report(online, WELL, around(10)), online);
-        assert_eq!(after_report(online, ILL, around(10)), record(1, OutOfService, 10));
-    }
-
-    #[test]
-    fn who_went_and_was_not_told_of_it_has_noted_nothing_under_it() {
-        let died_with_the_first = after_silence(record(2, Online, 1), Epoch(6), Epoch(9));
-        assert_eq!(died_with_the_first, record(2, Offline, 7));
-        assert!(!may_have_noted(&died_with_the_first, TargetId(1), Epoch(7)));
-        let died_later = after_silence(record(2, Online, 1), Epoch(7), Epoch(9));
-        assert!(may_have_noted(&died_later, TargetId(1), Epoch(7)));
-    }
-
-    #[test]
-    fn who_lost_its_place_gives_way_to_another_copy_if_there_is_one() {
-        let online = record(1, Online, 3);
-        assert_eq!(after_report(online, BEHIND, around(9)), record(1, Syncing, 9));
-        let last = Around { others_serve: false, ..around(9) };
-        // It may have lost what was not synced, and stays all the same.
-        assert_eq!(after_report(online, BEHIND, last), record(1, Online, 9));
-        let alone = Around { mirrored: false, ..around(9) };
-        assert_eq!(after_report(online, BEHIND, alone), online);
-    }
-
-    #[test]
-    fn who_was_there_meanwhile_has_to_say_that_nothing_is_missing() {
-        let back = record(1, Syncing, 7);
-        // The third went before it, and did not come back since.
-        let all = [back, record(2, Online, 1), record(3, Offline, 6), record(4, Offline, 7)];
-        let mut hearsay = heard(&all, 10, &[]);
-        assert_eq!(complete(&mut hearsay, &all, &[]), [1]);
-        let mut old = heard(&all, 10, &[]);
-        old.acts(ServerId(2), Epoch(9));
-        old.changed(&placed(&all), Epoch(10));
-        assert_eq!(complete(&mut old, &all, &[]), [], "it may note another one yet");
-        let mut behind = heard(&all, 10, &[]);
-        assert_eq!(complete(&mut behind, &all, &[(2, &[(1, 5), (9, 1)])]), []);
-        assert_eq!(behind.gaps_for(TargetId(1)), 5);
-        assert_eq!(complete(&mut behind, &all, &[(2, &[(1, 0), (9, 4)])]), [1]);
-        // One that went after it may have noted something, and has to come back.
-        let later = [back, record(5, Offline, 8)];
-        let mut hearsay = heard(&later, 10, &[]);
-        hearsay.changed(&placed(&later), Epoch(10));
-        assert_eq!(complete(&mut hearsay, &later, &[]), []);
-        let returned = [back, record(5, Syncing, 8)];
-        hearsay.changed(&placed(&returned), Epoch(10));
-        assert_eq!(complete(&mut hearsay, &returned, &[(5, &[(1, 1)])]), [5], "it waits for none");
-        let held = hearsay.complete(&placed(&all), |target| target == TargetId(1));
-        assert_eq!(held, []);
-    }
-
-    #[test]
-    fn a_gap_that_is_handed_from_one_to_another_meanwhile_is_not_missed() {
-        let all = [record(1, Syncing, 7), record(2, Online, 1), record(3, Online, 1)];
-        let gap: [(u32, &[(u32, u64)]); 1] = [(3, &[(1, 1)])];
-        // The second has none yet; the third hands it over before it reports.
-        let mut hearsay = heard(&all, 10, &[]);
-        assert_eq!(hearsay.complete(&placed(&all), |_| false), []);
-        // The second made this report before it got the gap.
-        say(&mut hearsay, &all, &[]);
-        assert_eq!(hearsay.complete(&placed(&all), |_| false), []);
-        say(&mut hearsay, &all, &[(2, &[(1, 1)])]);
-        assert_eq!(hearsay.complete(&placed(&all), |_| false), []);
-        assert_eq!(complete(&mut hearsay, &all, &gap), []);
-        assert_eq!(complete(&mut hearsay, &all, &[]), [1]);
-    }
-
-    #[test]
-    fn who_has_own_gaps_waits_for_whoever_is_online_to_take_them_over() {
-        let all = [record(1, Syncing, 7), record(2, Online, 5)];
-        let mut hearsay = heard(&all, 10, &[]);
-        assert_eq!(complete(&mut hearsay, &all, &[(1, &[(1, 2)])]), []);
-        assert_eq!(complete(&mut hearsay, &all, &[]), [1]);
-        // That there is nobody, it has to say knowing who is online.
-        let newer = [all[0], record(2, Online, 11)];
-        hearsay.changed(&placed(&newer), Epoch(11));
-        hearsay.acts(ServerId(2), Epoch(11));
-        assert_eq!(complete(&mut hearsay, &newer, &[]), []);
-        hearsay.acts(ServerId(1), Epoch(11));
-        assert_eq!(complete(&mut hearsay, &newer, &[]), [1]);
-    }
-
-    #[test]
-    fn of_those_with_own_gaps_one_comes_at_a_time_and_then_its_word_does_not_count() {
-        let all = [record(1, Syncing, 7), record(2, Syncing, 7), record(3, Syncing, 7)];
-        let own: [(u32, &[(u32, u64)]); 2] = [(1, &[(1, 2)]), (2, &[(2, 2)])];
-        let mut hearsay = heard(&all, 10, &[]);
-        assert_eq!(complete(&mut hearsay, &all, &own), [3], "it has none");
-        let two = [all[0], all[1]];
-        assert_eq!(complete(&mut hearsay, &two, &[]), [1]);
-        let two = [record(1, Online, 11), all[1]];
-        hearsay.changed(&placed(&two), Epoch(11));
-        hearsay.acts(ServerId(2), Epoch(11));
-        assert_eq!(complete(&mut hearsay, &two, &[]), [], "the first may note gaps for it yet");
-        hearsay.acts(ServerId(1), Epoch(11));
-        assert_eq!(complete(&mut hearsay, &two, &[(1, &[(1, 2)])]), [], "still");
-        assert_eq!(complete(&mut hearsay, &two, &[(1, &[(2, 3)])]), []);
-        assert_eq!(complete(&mut hearsay, &two, &[]), [2]);
-    }
-
-    #[test]
-    fn a_gap_noted_by_one_that_did_not_know_takes_a_target_back() {
-        let joined = joins(record(1, Syncing, 4), Epoch(9));
-        assert_eq!(joined, TargetRecord { joins: Some(Epoch(4)), ..record(1, Online, 9) });
-        let all = [joined, record(2, Online, 1)];
-        let mut hearsay = heard(&all, 9, &[(1, &[(2, 1), (1, 1)])]);
-        assert_eq!(hearsay.too_early(), None);
-        // Whoever has noted it may have gone meanwhile.
-        say(&mut hearsay, &all, &[(2, &[(1, 1)])]);
-        hearsay.changed(&placed(&all), Epoch(10));
-        assert_eq!(hearsay.too_early(), Some(TargetId(1)));
-        // So does one that went before it knew.
-        let gone = [joined, record(2, Offline, 10)];
-        let mut hearsay = heard(&all, 9, &[]);
-        hearsay.changed(&placed(&gone), Epoch(10));
-        assert_eq!(hearsay.too_early(), None, "it knew, and had none");
-        hearsay.acts(ServerId(2), Epoch(8));
-        hearsay.changed(&placed(&gone), Epoch(10));
-        assert_eq!(hearsay.too_early(), Some(TargetId(1)));
-        // It waits for the same as before.
-        assert_eq!(steps_back(joined, Epoch(11)), record(1, Syncing, 4));
-        assert_eq!(after_silence(joined, Epoch(8), Epoch(11)), record(1, Offline, 4));
-        assert_eq!(after_report(joined, ILL, around(11)), record(1, OutOfService, 4));
-        assert_eq!(after_report(joined, BEHIND, around(11)), record(1, Syncing, 4));
-    }
-
-    #[test]
-    fn who_cannot_be_reached_goes_one_at_a_time_and_never_the_last() {
-        let mut all = [record(1, Online, 1), record(2, Online, 1), record(3, Online, 1)];
-        let mut hearsay = heard(&all, 5, &[]);
-        let accuse = |hearsay: &mut Hearsay, of: &TargetRecord, whom: &[u32]| {
-            let word = report(of.target.0, &[], whom);
-            hearsay.said(ServerId(of.target.0), of, &word, false);
-        };
-        assert!(hearsay.is_settled());
-        accuse(&mut hearsay, &all[1], &[1, 3]);
-        accuse(&mut hearsay, &all[2], &[2]);
-        accuse(&mut hearsay, &all[0], &[2]);
-        assert_eq!(hearsay.cut_off(&placed(&all)), Some(TargetId(2)), "two say so");
-        all[1] = steps_back(all[1], Epoch(6));
-        hearsay.changed(&placed(&all), Epoch(6));
-        assert_eq!(hearsay.cut_off(&placed(&all)), None, "its word is void");
-        [1, 2, 3].into_iter().for_each(|server| hearsay.acts(ServerId(server), Epoch(6)));
-        let say = |hearsay: &mut Hearsay, first: &[u32], third: &[u32]| {
-            let mut done = Vec::new();
-            for _ in 0..ROUNDS {
-                accuse(hearsay, &all[0], first);
-                accuse(hearsay, &all[1], &[]);
-                accuse(hearsay, &all[2], third);
-                done = hearsay.complete(&placed(&all), |_| false);
-            }
-            done
-        };
-        assert_eq!(say(&mut hearsay, &[2], &[2]), []);
-        assert_eq!(say(&mut hearsay, &[], &[2]), [], "one cannot reach it still");
-        assert_eq!(say(&mut hearsay, &[], &[]), [TargetId(2)]);
-        // Of two that cannot reach each other one stays.
-        let two = [record(1, Online, 1), record(2, Online, 1)];
-        let mut hearsay = heard(&two, 5, &[]);
-        accuse(&mut hearsay, &two[0], &[2]);
-        accuse(&mut hearsay, &two[1], &[1]);
-        assert_eq!(hearsay.cut_off(&placed(&two)), Some(TargetId(2)));
-        assert_eq!(hearsay.cut_off(&placed(&[two[0], record(2, Offline, 1)])), None);
-        // What a server says of its own targets is its own affair.
-        let same = [(ServerId(1), two[0]), (ServerId(1), two[1])];
-        assert_eq!(hearsay.cut_off(&same), None);
-    }
-
-    #[test]
-    fn an_epoch_is_in_effect_when_all_who_serve_act_under_it() {
-        let mut hearsay = Hearsay::new(Epoch(1));
-        let serving = || [ServerId(1), ServerId(2)].into_iter();
-        assert_eq!(hearsay.in_effect(serving(), Epoch(5)), Epoch(0));
-        hearsay.acts(ServerId(1), Epoch(5));
-        hearsay.acts(ServerId(2), Epoch(3));
-        assert_eq!(hearsay.in_effect(serving(), Epoch(5)), Epoch(3));
-        assert_eq!(hearsay.in_effect([ServerId(1)].into_iter(), Epoch(5)), Epoch(5));
-        assert_eq!(hearsay.in_effect(std::iter::empty(), Epoch(5)), Epoch(5), "nobody serves");
-    }
-
-    #[test]
-    fn a_lease_ends_before_its_holder_is_given_up() {
-        for timeout in [2, 1000, 5000, u64::from(u32::MAX)] {
-            assert!(u64::from(serve_ms(timeout)) < timeout);
-        }
-    }
-}
+mod tests;

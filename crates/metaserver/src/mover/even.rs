@@ -68,6 +68,8 @@ mod tests {
             target: TargetId(n as u32),
             state: TargetState::Online,
             since: Epoch(0),
+            past: Vec::new(),
+            anew: Epoch(0),
             draining: false,
             usage: FsUsage {
                 total_bytes: *total,

@@ -2,11 +2,8 @@
 
 use super::sites::{Fit, Sites};
 use std::collections::BTreeSet;
+use weir_layout::place::MAX_PLACES;
 use weir_types::{ColumnIndex, CopyIndex, Filling, Segment, ServerId, TargetId};
-
-/// The most places for copies in a column: the most copies, and as many that are being
-/// made in place of them.
-const MAX_PLACES: usize = 2 * weir_layout::place::MAX_COPIES as usize;
 
 /// A copy of a column, where it is or was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +44,8 @@ pub enum Verdict {
 pub struct Wish<'a> {
     /// Copies of each column.
     pub copies: usize,
+    /// They are to be in different groups of nodes.
+    pub in_groups: bool,
     /// Copies that are to go elsewhere because their target has too much.
     pub relieved: &'a BTreeSet<(ColumnIndex, CopyIndex)>,
     /// Copies that cannot be made: an old object of that name is still to be removed.
@@ -222,12 +221,18 @@ fn room_for_one(
     wish: &Wish<'_>,
     sites: &Sites,
 ) -> Option<(usize, TargetId)> {
-    let candidates = sites.candidates(&taken(slots), &servers(slots, sites));
+    let servers = servers(slots, sites);
+    let mut candidates = sites.candidates(&taken(slots), &servers);
+    if wish.in_groups {
+        sites.keep_other_group(&mut candidates, &servers);
+    }
     let is_lost = |i: &usize| slots[*i].fit == Some(Fit::Lost);
     let is_free = |i: &usize| !slots[*i].is_there();
     let all = 0..slots.len();
-    let places = all.clone().filter(is_lost).chain(all.filter(is_free));
-    for copy in places.chain([slots.len()]).filter(|copy| *copy < MAX_PLACES) {
+    // What is lost keeps its place until another is whole: it may come back and be all
+    // that has the last changes, and people are told where those were.
+    let places = all.clone().filter(is_free).chain([slots.len()]).chain(all.filter(is_lost));
+    for copy in places.filter(|copy| *copy < MAX_PLACES) {
         let open = |target: &TargetId| {
             let place = Place { column, copy: CopyIndex(copy as u8), target: *target };
             !wish.barred.contains(&place)

@@ -50,9 +50,57 @@ impl Progress {
     }
 }
 
+/// How fast something that is left gets less.
+#[derive(Clone, Debug, Default)]
+pub struct Shrinking {
+    /// When, and how much was left then.
+    samples: VecDeque<(u64, u64)>,
+}
+
+impl Shrinking {
+    /// To be called about once a second. What has become more is looked at anew.
+    pub fn sample(&mut self, now_ms: u64, left: u64) {
+        if self.samples.back().is_some_and(|(_, before)| left > *before) {
+            self.samples.clear();
+        }
+        self.samples.push_back((now_ms, left));
+        if self.samples.len() > WINDOW_S {
+            self.samples.pop_front();
+        }
+    }
+
+    /// How much less a second, of late.
+    pub fn per_s(&self) -> u64 {
+        match (self.samples.front(), self.samples.back()) {
+            (Some((from_ms, from)), Some((to_ms, to))) if to_ms > from_ms => {
+                (from - to).saturating_mul(1000) / (to_ms - from_ms)
+            }
+            _ => 0,
+        }
+    }
+
+    /// How long the rest will take at this speed; 0: not known, or nothing is left.
+    pub fn expected_s(&self) -> u64 {
+        let left = self.samples.back().map_or(0, |(_, left)| *left);
+        left.checked_div(self.per_s()).unwrap_or(0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_says_how_fast_it_gets_less_and_when_it_ends() {
+        let mut left = Shrinking::default();
+        assert_eq!((left.per_s(), left.expected_s()), (0, 0));
+        (0..5u64).for_each(|second| left.sample(second * 1000, 1000 - second * 10));
+        assert_eq!((left.per_s(), left.expected_s()), (10, 96));
+        left.sample(6000, 2000);
+        assert_eq!((left.per_s(), left.expected_s()), (0, 0), "there is more to do");
+        left.sample(7000, 1000);
+        assert_eq!((left.per_s(), left.expected_s()), (1000, 1));
+    }
 
     #[test]
     fn the_speed_is_that_of_late_and_says_when_it_ends() {

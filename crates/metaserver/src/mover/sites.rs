@@ -1,6 +1,7 @@
 //! The targets as the mover sees them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use weir_layout::Groups;
 use weir_layout::place::FULL_BELOW_BYTES;
 use weir_types::{ServerId, TargetId};
 
@@ -143,6 +144,19 @@ impl Sites {
             found.retain(|(target, _)| !self.closed.contains(*target));
         }
         found.into_iter().map(|(target, _)| *target).collect()
+    }
+
+    /// Of candidates those in another group of nodes than all of these servers, if there
+    /// are any.
+    pub fn keep_other_group(&self, candidates: &mut Vec<TargetId>, servers: &BTreeSet<ServerId>) {
+        let groups = Groups::of(self.sites.values().map(|site| site.server));
+        let is_apart = |target: &TargetId| {
+            let own = self.server(*target).map(|server| groups.is_second(server));
+            servers.iter().all(|server| Some(groups.is_second(*server)) != own)
+        };
+        if candidates.iter().any(is_apart) {
+            candidates.retain(is_apart);
+        }
     }
 
     /// These get something only if no others can.

@@ -20,6 +20,7 @@ use weir_wire::lease::LeaseRange;
 use weir_wire::lease::{AcquireRequest, Granted, LeaseMode, RecoveredRequest};
 use weir_wire::message::Op;
 use weir_wire::meta::*;
+use weir_wire::targets::{AcceptLossesRequest, LossPage};
 
 /// The deepest directory that is found to be inside.
 const MAX_DEPTH: usize = 8192;
@@ -89,6 +90,7 @@ confined! {
     TruncateDoneRequest { file } |_| true;
     SetLayoutRequest { file } |_| true;
     RecoveredRequest { file } |_| true;
+    AcceptLossesRequest { file } |r| r.accept;
 }
 
 impl Confined for AcquireRequest {
@@ -137,6 +139,7 @@ impl Shown for Granted {}
 impl Shown for Bytes {}
 impl Shown for Vec<Bytes> {}
 impl Shown for Vec<LeaseRange> {}
+impl Shown for LossPage {}
 impl Shown for () {}
 
 /// Refuses what the client may not ask, and translates the numbers of the rest.
@@ -186,6 +189,7 @@ pub(crate) fn is_change(op: Op, body: Reader<'_>) -> bool {
         Op::SetXattr => asks::<SetXattrRequest>(body),
         Op::RemoveXattr => asks::<RemoveXattrRequest>(body),
         Op::SetLayout => asks::<SetLayoutRequest>(body),
+        Op::AcceptLosses => asks::<AcceptLossesRequest>(body),
         _ => false,
     }
 }

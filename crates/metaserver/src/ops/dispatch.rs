@@ -8,6 +8,7 @@ use weir_types::{Encode, ErrorKind};
 use weir_wire::lease::{AcquireRequest, RecoveredRequest};
 use weir_wire::message::{Op, Request};
 use weir_wire::meta::*;
+use weir_wire::targets::AcceptLossesRequest;
 
 /// How a request has to be protected against being done twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,7 @@ pub fn repeat_of(op: Op) -> Option<Repeat> {
         | Op::Statfs
         | Op::GetLayout
         | Op::Acquire
+        | Op::AcceptLosses
         | Op::GetDefaultLayout => Repeat::Harmless,
         Op::Open
         | Op::Close
@@ -98,6 +100,7 @@ pub fn dispatch(
         Op::Acquire => serve::<AcquireRequest>(tx, ctx, body, ops::acquire::run),
         Op::Recovered => serve::<RecoveredRequest>(tx, ctx, body, ops::recovered::run),
         Op::SetLayout => serve::<SetLayoutRequest>(tx, ctx, body, ops::set_layout::run),
+        Op::AcceptLosses => serve::<AcceptLossesRequest>(tx, ctx, body, ops::accept_losses::run),
         Op::GetDefaultLayout => {
             serve::<GetDefaultLayoutRequest>(tx, ctx, body, ops::get_default_layout::run)
         }

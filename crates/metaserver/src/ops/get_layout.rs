@@ -30,5 +30,7 @@ pub(crate) fn page(
 ) -> Outcome<LayoutPage> {
     let (segments, more_segments) = layouts::segments_from(tx, file, body.list, offset)?;
     let capability = ctx.sign(file, inode.capability_version, rights, &segments);
-    Ok(LayoutPage { layout: body.layout(segments), more_segments, capability })
+    let layout = layouts::acting_now(ctx, file, body, body.layout(segments), rights);
+    let generation = inode.generation;
+    Ok(LayoutPage { layout, more_segments, generation, capability })
 }

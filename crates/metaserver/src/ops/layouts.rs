@@ -8,8 +8,8 @@ use weir_layout::{grant, place};
 use weir_metastore::Tx;
 use weir_types::limits::{MAX_FILE_BYTES, MAX_SEGMENTS, SEGMENT_PAGE};
 use weir_types::{
-    Encode, Epoch, Error, ErrorKind, FileId, FileLayout, LayoutKind, LayoutSpec, Segment,
-    SegmentIndex,
+    Encode, Epoch, Error, ErrorKind, FileId, FileLayout, LayoutKind, LayoutSpec, Placement,
+    Segment, SegmentIndex,
 };
 use weir_wire::Rights;
 use weir_wire::lease::TO_THE_END;
@@ -28,11 +28,16 @@ pub(crate) fn lay_out(
 ) -> Outcome<FileLayout> {
     let targets = &ctx.cluster.targets;
     let mut spec = body.spec.clone();
-    if spec.base.is_none() && !targets.is_empty() {
+    let in_groups = spec.placement == Placement::Groups;
+    if spec.base.is_none() && !targets.is_empty() && !in_groups {
         // File ids follow one another, so the bases of new files go round.
         spec.base = Some((file.0 % targets.len() as u64) as u32);
     }
     let mut layout = place(&spec, targets, file.0).map_err(|e| explain(ctx, e))?;
+    if in_groups {
+        let columns = layout.segments.iter().flat_map(|segment| &segment.columns);
+        ctx.effects.primaries = columns.filter_map(|c| c.targets.first().copied()).collect();
+    }
     let next = u32::try_from(layout.segments.len())
         .ok()
         .and_then(|count| body.next_segment.checked_add(count))
@@ -111,6 +116,21 @@ pub(crate) fn note_written(
         tx.put(&key, &schema::encode(&record))?;
     }
     Ok(())
+}
+
+/// Columns of a page that are empty again.
+pub(crate) fn forget_written(
+    tx: &mut Tx<'_>,
+    (file, list): (FileId, u32),
+    page: &[Segment],
+    columns: &[(usize, usize)],
+) -> Outcome<()> {
+    let Some(first) = page.first() else { return Ok(()) };
+    let key = key::written(file, list, first.start);
+    let Some(bytes) = tx.get(&key)? else { return Ok(()) };
+    let mut record: WrittenPage = schema::decode(&bytes, "of written columns")?;
+    columns.iter().for_each(|&(position, column)| record.remove(position, column));
+    Ok(tx.put(&key, &schema::encode(&record))?)
 }
 
 /// A page and its key.
@@ -221,6 +241,7 @@ pub(crate) fn open_file(
         Some(layout) => layout,
         None => body.layout(first_page(tx, file, body.list)?),
     };
+    let layout = acting_now(ctx, file, body, layout, rights);
     let more_segments = has_more(tx, file, body.list, &layout.segments)?;
     let capability = ctx.sign(file, inode.capability_version, rights, &layout.segments);
     // Who only reads need not, and may not, carry a truncation out: what lies
@@ -234,6 +255,25 @@ pub(crate) fn open_file(
     // Whoever is told of it carries it out.
     ctx.effects.objects_follow |= pending_truncate.is_some();
     Ok(OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate })
+}
+
+/// With how its copies are written now, by this client and all others.
+pub(crate) fn acting_now(
+    ctx: &Context<'_>,
+    file: FileId,
+    body: &RegularFile,
+    layout: FileLayout,
+    rights: Rights,
+) -> FileLayout {
+    let columns = match (body.spec.kind, body.spec.count) {
+        (LayoutKind::Striped, _) => layout.segments.first().map_or(0, |s| s.columns.len()),
+        // Segments on one server each: those that they go to.
+        (_, 0) => ctx.cluster.targets.len(),
+        (_, count) => usize::from(count),
+    };
+    let writers = ctx.opens.writers_with(ctx.session, file, rights);
+    let acting = layout.duplication.acting(columns, writers as usize);
+    FileLayout { acting, ..layout }
 }
 
 /// The attributes alone, in the form of an [`OpenFile`].

@@ -5,6 +5,7 @@
 //! the transaction stands is returned there too ([`Effects`]): a transaction
 //! that meets a conflict is run again, and must have changed nothing.
 
+pub mod accept_losses;
 pub mod access;
 pub mod acquire;
 pub mod close;
@@ -57,7 +58,7 @@ use weir_layout::TargetInfo;
 use weir_metastore::TxError;
 use weir_types::{
     Caller, Error, ErrorKind, FileId, FsUsage, LayoutSpec, Restrictions, Segment, SessionId,
-    Timestamp,
+    TargetId, Timestamp,
 };
 use weir_wire::{Rights, SignedCapability};
 
@@ -118,8 +119,13 @@ pub struct Effects {
     pub dead_list: bool,
     /// A file has several copies, as none had before.
     pub mirrored: bool,
+    /// Targets that hold first copies of a new file in two groups, each as often as it
+    /// does.
+    pub primaries: Vec<TargetId>,
     /// Other copies of a file are wished.
     pub copies: Option<FileId>,
+    /// An administrator has accepted that so many columns of a file are lost.
+    pub losses_accepted: Option<(FileId, u64)>,
     /// Objects will be changed by what the reply says: it must not be taken
     /// back by a power cut then, nor its numbers be given again.
     pub objects_follow: bool,

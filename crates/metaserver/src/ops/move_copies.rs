@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use weir_layout::object_len;
 use weir_metastore::Tx;
 use weir_types::{
-    ColumnIndex, CopyIndex, Epoch, FileId, Filling, Generation, ObjectId, Segment, SegmentIndex,
-    TargetId,
+    ColumnIndex, CopyIndex, Epoch, FileId, Filling, Generation, ObjectId, Placement, Segment,
+    SegmentIndex, TargetId,
 };
 use weir_wire::meta::PendingTruncate;
 
@@ -269,7 +269,8 @@ fn verdict(
     loop {
         let copies = usize::from(body.spec.copies.max(1));
         let seed = file.0 ^ u64::from(segment.index.0) << 48;
-        let wish = Wish { copies, relieved: &relieved, barred: &barred, seed, most };
+        let in_groups = body.spec.placement == Placement::Groups;
+        let wish = Wish { copies, in_groups, relieved: &relieved, barred: &barred, seed, most };
         let verdict = improve(segment, &wish, means.sites);
         let Verdict::Change(change) = &verdict else { return Ok(verdict) };
         // An object that is still to be removed would take the new one with it.

@@ -15,6 +15,7 @@ use weir_wire::Rights;
 use weir_wire::lease::{AcquireRequest, LeaseMode, LeaseRange, RecoveredRequest};
 use weir_wire::message::{Op, Request};
 use weir_wire::meta::*;
+use weir_wire::targets::AcceptLossesRequest;
 
 /// What an operation will touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -130,6 +131,13 @@ pub fn of(
             scope.attributes.push(file);
             // Only an empty file is laid out anew: is it?
             scope.claims.push(whole(file, LeaseMode::Write));
+        }
+        Op::AcceptLosses => {
+            let asked = decode::<AcceptLossesRequest>(body, root)?;
+            if asked.accept {
+                scope.attributes.push(asked.file);
+                scope.claims.push(whole(asked.file, LeaseMode::Write));
+            }
         }
         Op::CommitSize => {
             let asked = decode::<CommitSizeRequest>(body, root)?;

@@ -4,7 +4,7 @@
 use crate::ops::{Context, Outcome, access, inodes, layouts, move_copies, truncation};
 use crate::schema::{self, Body, Inode, key};
 use weir_metastore::Tx;
-use weir_types::{Duplication, Epoch, Error, ErrorKind, FileId, LayoutSpec};
+use weir_types::{Duplication, Epoch, Error, ErrorKind, FileId, LayoutSpec, Placement};
 use weir_wire::meta::SetLayoutRequest;
 
 /// Does it.
@@ -50,6 +50,7 @@ fn set_copies(
     let rest = |spec: &LayoutSpec| LayoutSpec {
         copies: 0,
         duplication: Duplication::default(),
+        placement: Placement::default(),
         ..spec.clone()
     };
     let body = inodes::regular_mut(inode)?;
@@ -63,6 +64,10 @@ fn set_copies(
     let other_protocol = body.spec.duplication != spec.duplication;
     body.spec.copies = spec.copies;
     body.spec.duplication = spec.duplication;
+    // Unless another one is asked for it stays, where it can.
+    if spec.placement != Placement::Usual || spec.copies != 2 {
+        body.spec.placement = spec.placement;
+    }
     let epoch = Epoch(body.epoch.0 + 1);
     if spec.copies > 1 && !ctx.cluster.mirrored {
         // From now on a target that was away may have missed something.

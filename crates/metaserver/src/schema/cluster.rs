@@ -1,8 +1,48 @@
 //! Records of servers, clients and the store itself.
 
 use weir_types::codec::{Bytes, DecodeError, Reader};
+use weir_types::limits::MAX_PAST;
 use weir_types::{ClientStanding, Decode, Encode, Epoch, LayoutSpec, Restrictions, TargetId};
-use weir_wire::map::TargetState;
+use weir_wire::map::{Online, TargetState};
+
+/// When a target was online, the last times: the latest last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Past([Option<Online>; MAX_PAST]);
+
+impl Past {
+    /// It was online once more.
+    pub fn and(mut self, online: Online) -> Self {
+        if online.from < online.until {
+            if self.0[MAX_PAST - 1].is_some() {
+                self.0.rotate_left(1);
+            }
+            let free = self.0.iter().position(Option::is_none).unwrap_or(MAX_PAST - 1);
+            self.0[free] = Some(online);
+        }
+        self
+    }
+
+    /// The times.
+    pub fn times(&self) -> impl Iterator<Item = Online> + '_ {
+        self.0.iter().flatten().copied()
+    }
+}
+
+impl Encode for Past {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.times().collect::<Vec<_>>().encode(out);
+    }
+}
+
+impl Decode for Past {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let times: Vec<Online> = Decode::decode(r)?;
+        match times.len() <= MAX_PAST && times.iter().all(|online| online.from < online.until) {
+            true => Ok(times.into_iter().fold(Self::default(), Self::and)),
+            false => Err(DecodeError::BadValue),
+        }
+    }
+}
 
 /// A target of a data server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +59,24 @@ pub struct TargetRecord {
     /// Online, and not everybody knows it yet: `since` as it was before. What others
     /// did meanwhile it may lack; nothing is read from it.
     pub joins: Option<Epoch>,
+    /// When it was online before `since`.
+    pub past: Past,
+    /// The run of its server's machine; 0: not known.
+    pub run: u64,
+    /// The epoch from which on it is known to have kept what it confirmed: before,
+    /// its machine started anew, or its disk failed.
+    pub anew: Epoch,
 }
 
 impl TargetRecord {
     /// Whether it serves, as far as everybody knows.
     pub fn serves(&self) -> bool {
         self.state == TargetState::Online && self.joins.is_none()
+    }
+
+    /// Whether it is not online, and may have lost since then what it had confirmed.
+    pub fn forgot(&self) -> bool {
+        self.state != TargetState::Online && self.anew >= self.since
     }
 }
 
@@ -42,8 +94,8 @@ pub struct ServerRecord {
 }
 
 /// The epochs come last, and only if there are any; after them which targets are
-/// draining, and then which join, again only if any does: so older records are
-/// good.
+/// draining, then which join, then when each was online, and then the runs of machines,
+/// again only if any does or was, or is known: so older records are good.
 impl Encode for ServerRecord {
     fn encode(&self, out: &mut Vec<u8>) {
         self.host.encode(out);
@@ -51,20 +103,43 @@ impl Encode for ServerRecord {
         self.unix.encode(out);
         let states: Vec<_> = self.targets.iter().map(|t| (t.target, t.state)).collect();
         states.encode(out);
-        let joins = self.targets.iter().any(|t| t.joins.is_some());
-        let draining = joins || self.targets.iter().any(|t| t.draining);
-        if draining || self.targets.iter().any(|t| t.since != Epoch(0)) {
+        let lists = self.lists();
+        if lists > 0 {
             let since: Vec<_> = self.targets.iter().map(|t| t.since).collect();
             since.encode(out);
         }
-        if draining {
+        if lists > 1 {
             let draining: Vec<_> = self.targets.iter().map(|t| t.draining).collect();
             draining.encode(out);
         }
-        if joins {
+        if lists > 2 {
             let joins: Vec<_> = self.targets.iter().map(|t| t.joins).collect();
             joins.encode(out);
         }
+        if lists > 3 {
+            let past: Vec<_> = self.targets.iter().map(|t| t.past).collect();
+            past.encode(out);
+        }
+        if lists > 4 {
+            let runs: Vec<_> = self.targets.iter().map(|t| (t.run, t.anew)).collect();
+            runs.encode(out);
+        }
+    }
+}
+
+impl ServerRecord {
+    /// How many of the lists that may be missing it takes: those after the last one that
+    /// says something are left out.
+    fn lists(&self) -> usize {
+        let any = |says: fn(&TargetRecord) -> bool| self.targets.iter().any(says);
+        let says = [
+            any(|t| t.since != Epoch(0)),
+            any(|t| t.draining),
+            any(|t| t.joins.is_some()),
+            any(|t| t.past != Past::default()),
+            any(|t| (t.run, t.anew) != (0, Epoch(0))),
+        ];
+        says.iter().rposition(|says| *says).map_or(0, |last| last + 1)
     }
 }
 
@@ -72,31 +147,48 @@ impl Decode for ServerRecord {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (host, tcp, unix) = (Decode::decode(r)?, Decode::decode(r)?, Decode::decode(r)?);
         let states: Vec<(TargetId, TargetState)> = Decode::decode(r)?;
-        let since: Vec<Epoch> = match r.remaining() {
-            0 => vec![Epoch(0); states.len()],
-            _ => Decode::decode(r)?,
-        };
-        let draining: Vec<bool> = match r.remaining() {
-            0 => vec![false; states.len()],
-            _ => Decode::decode(r)?,
-        };
-        let joins: Vec<Option<Epoch>> = match r.remaining() {
-            0 => vec![None; states.len()],
-            _ => Decode::decode(r)?,
-        };
-        if [since.len(), draining.len(), joins.len()] != [states.len(); 3] {
+        let (count, mut lists) = (states.len(), 0);
+        let since = list(r, count, Epoch(0), &mut lists)?;
+        let draining = list(r, count, false, &mut lists)?;
+        let joins = list(r, count, None, &mut lists)?;
+        let past = list(r, count, Past::default(), &mut lists)?;
+        let runs = list(r, count, (0, Epoch(0)), &mut lists)?;
+        let lens = [since.len(), draining.len(), joins.len(), past.len(), runs.len()];
+        if lens != [states.len(); 5] {
             return Err(DecodeError::BadValue);
         }
-        let targets = states.into_iter().zip(since).zip(draining.into_iter().zip(joins));
-        let target = |(((target, state), since), (draining, joins))| TargetRecord {
+        let target = |(at, (target, state)): (usize, (TargetId, TargetState))| TargetRecord {
             target,
             state,
-            since,
-            draining,
-            joins,
+            since: since[at],
+            draining: draining[at],
+            joins: joins[at],
+            past: past[at],
+            run: runs[at].0,
+            anew: runs[at].1,
         };
-        Ok(Self { host, tcp, unix, targets: targets.map(target).collect() })
+        let targets = states.into_iter().enumerate().map(target).collect();
+        let record = Self { host, tcp, unix, targets };
+        // It has one form only.
+        match record.lists() == lists {
+            true => Ok(record),
+            false => Err(DecodeError::BadValue),
+        }
     }
+}
+
+/// One of the lists that may be missing: `without`, for each, if it is.
+fn list<T: Decode + Clone>(
+    r: &mut Reader<'_>,
+    count: usize,
+    without: T,
+    lists: &mut usize,
+) -> Result<Vec<T>, DecodeError> {
+    if r.remaining() == 0 {
+        return Ok(vec![without; count]);
+    }
+    *lists += 1;
+    Decode::decode(r)
 }
 
 /// What is known of a client. Its key is derived, not stored; a client without
@@ -155,6 +247,29 @@ mod tests {
     use crate::schema;
 
     #[test]
+    fn a_record_of_a_server_with_a_list_that_says_nothing_is_refused() {
+        let record = ServerRecord {
+            host: "h".into(),
+            tcp: "h:1".into(),
+            unix: String::new(),
+            targets: vec![TargetRecord {
+                target: TargetId(1),
+                state: TargetState::Online,
+                since: Epoch(2),
+                draining: false,
+                joins: None,
+                past: Past::default(),
+                run: 0,
+                anew: Epoch(0),
+            }],
+        };
+        let mut bytes = schema::encode(&record);
+        assert_eq!(schema::decode::<ServerRecord>(&bytes, "it").unwrap(), record);
+        vec![false].encode(&mut bytes);
+        schema::decode::<ServerRecord>(&bytes, "it").unwrap_err();
+    }
+
+    #[test]
     fn records_of_servers_from_before_there_were_copies_or_drains_are_good() {
         let target = |target, since, draining| TargetRecord {
             target: TargetId(target),
@@ -162,6 +277,9 @@ mod tests {
             since: Epoch(since),
             draining,
             joins: None,
+            past: Past::default(),
+            run: 0,
+            anew: Epoch(0),
         };
         let record = |targets| ServerRecord {
             host: "h".into(),
@@ -174,14 +292,30 @@ mod tests {
         let new = record(vec![target(1, 4, false), target(2, 0, true)]);
         let joins = TargetRecord { joins: Some(Epoch(3)), ..target(1, 4, false) };
         let joins = record(vec![joins, target(2, 0, true)]);
-        let lens = [&old, &middle, &new, &joins].map(|record| {
+        let past = Past::default().and(Online { from: Epoch(1), until: Epoch(4) });
+        let was = record(vec![TargetRecord { past, ..target(1, 4, false) }, target(2, 0, false)]);
+        let run = TargetRecord { run: 7, anew: Epoch(2), ..target(1, 0, false) };
+        let run = record(vec![run, target(2, 0, false)]);
+        let lens = [&old, &middle, &new, &joins, &was, &run].map(|record| {
             let bytes = schema::encode(record);
             assert_eq!(schema::decode::<ServerRecord>(&bytes, "of a server").unwrap(), *record);
             bytes.len()
         });
         // Each list has its length in front.
         let (second, third) = (lens[0] + 4 + 16, lens[0] + 4 + 16 + 4 + 2);
-        assert_eq!(lens, [lens[0], second, third, third + 4 + 9 + 1]);
+        let last = third + 4 + 2;
+        let was = last + 4 + (4 + 16) + 4;
+        let run = last + 4 + 2 * 4 + 4 + 2 * 16;
+        assert_eq!(lens, [lens[0], second, third, third + 4 + 9 + 1, was, run]);
+    }
+
+    #[test]
+    fn of_the_times_in_which_a_target_was_online_the_last_are_remembered() {
+        let online = |n: u64| Online { from: Epoch(2 * n), until: Epoch(2 * n + 1) };
+        let all = MAX_PAST as u64 + 3;
+        let past = (0..all).fold(Past::default(), |past, n| past.and(online(n)));
+        assert!(past.times().eq((3..all).map(online)));
+        assert_eq!(past.and(Online { from: Epoch(99), until: Epoch(99) }), past, "never");
     }
 
     #[test]

@@ -118,10 +118,14 @@ impl RegularFile {
         }
     }
 
-    /// The layout with these segments of it.
+    /// The layout with these segments of it, for a file that nobody else writes.
     pub fn layout(&self, segments: Vec<Segment>) -> FileLayout {
         let (kind, duplication) = (self.spec.kind, self.spec.duplication);
-        FileLayout { kind, base: self.base, epoch: self.epoch, duplication, segments }
+        let placement = self.spec.placement.of(kind);
+        let columns = segments.first().map_or(0, |segment| segment.columns.len());
+        let acting = duplication.acting(columns, 1);
+        let (base, epoch) = (self.base, self.epoch);
+        FileLayout { kind, base, epoch, duplication, acting, placement, segments }
     }
 
     /// Takes over what a new layout says, except its segments.

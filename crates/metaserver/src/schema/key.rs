@@ -325,6 +325,26 @@ pub fn removed_target_id(key: &[u8]) -> Result<TargetId, DecodeError> {
     server_id(key).map(|server| TargetId(server.0))
 }
 
+/// `v/` target, object: a copy there may lack what only a target knew that has been
+/// removed, and does not know that yet. No value.
+pub fn distrust(target: TargetId, object: ObjectId) -> Vec<u8> {
+    let mut key = garbage(target, object);
+    key[0] = b'v';
+    key
+}
+
+/// All of a target.
+pub fn distrust_of(target: TargetId) -> Span {
+    let (mut start, mut end) = garbage_of(target);
+    (start[0], end[0]) = (b'v', b'v');
+    (start, end)
+}
+
+/// The object of a key made by [`distrust`].
+pub fn distrust_object(key: &[u8]) -> Result<ObjectId, DecodeError> {
+    garbage_object(key)
+}
+
 /// `k/` client: its [`super::ClientRecord`].
 pub fn client(client: ClientId) -> Vec<u8> {
     Build::new(b"k/").u64(client.0).0

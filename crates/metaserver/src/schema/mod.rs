@@ -11,7 +11,7 @@ pub mod key;
 mod namespace;
 mod session;
 
-pub use cluster::{ClientRecord, FormatRecord, ServerRecord, TargetRecord};
+pub use cluster::{ClientRecord, FormatRecord, Past, ServerRecord, TargetRecord};
 pub use inode::{Body, Directory, Inode, RegularFile};
 pub use namespace::{DeadList, Dentry, ListEntry, Orphan, SegmentPage, WrittenPage};
 pub use session::{SessionRecord, SlotRecord};

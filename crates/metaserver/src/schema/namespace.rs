@@ -75,6 +75,14 @@ impl WrittenPage {
         }
         new
     }
+
+    /// A column of the segment at a position is empty again.
+    pub fn remove(&mut self, position: usize, column: usize) {
+        let bits = self.columns.get_mut(position).and_then(|bits| bits.0.get_mut(column / 8));
+        if let Some(byte) = bits {
+            *byte &= !(1 << (column % 8));
+        }
+    }
 }
 
 /// A file without a name that may be open.

@@ -186,6 +186,7 @@ impl<E: Engine> Cluster<E> {
             gaps: Vec::new(),
             filled: Vec::new(),
             unreachable: Vec::new(),
+            distrusted: Vec::new(),
         }
     }
 
@@ -198,11 +199,30 @@ impl<E: Engine> Cluster<E> {
         server: u32,
         targets: Vec<TargetReport>,
     ) -> Result<HeartbeatReply, Error> {
+        self.register_in_run(server, 1, targets)
+    }
+
+    /// After its machine has started anew.
+    pub fn register_anew(
+        &mut self,
+        server: u32,
+        targets: Vec<TargetReport>,
+    ) -> Result<HeartbeatReply, Error> {
+        self.register_in_run(server, 2, targets)
+    }
+
+    fn register_in_run(
+        &mut self,
+        server: u32,
+        run: u64,
+        targets: Vec<TargetReport>,
+    ) -> Result<HeartbeatReply, Error> {
         let request = RegisterRequest {
             host: format!("node-{server}"),
             tcp: format!("10.0.0.{server}:7701"),
             unix: String::new(),
             first: true,
+            run,
             targets,
         };
         self.serve(server, &request)

@@ -15,7 +15,9 @@ const MEND_MS: u32 = 12_000;
 /// The plan of a seed.
 pub(super) fn plan(seed: u64, duration_ms: u32) -> Plan {
     let mut rng = Rng::with_seed(seed ^ 0x6d69_7272_6f72);
-    let shape = shape(&mut rng);
+    let mut shape = shape(&mut rng);
+    // Chosen apart: the rest of a plan is the same whatever they are.
+    shape.protocols = protocols(&mut Rng::with_seed(seed ^ 0x6475_706c));
     let clients = rng.u8(2..=3);
     let clients: Vec<ClientPlan> = (0..clients)
         .map(|index| client(&mut rng, &shape, (index, clients), 0..=3, duration_ms))
@@ -27,6 +29,12 @@ pub(super) fn plan(seed: u64, duration_ms: u32) -> Plan {
         6 => blackouts(&mut rng, &shape, duration_ms),
         _ => storms(&mut rng, &shape, number, duration_ms),
     };
+    // Chance of its own, so that the other plans stay what they were without it.
+    let mut rng = Rng::with_seed(seed ^ 0x0072_6f74);
+    if rng.u8(0..8) == 0 {
+        faults.retain(|planned| is_gentle(&planned.fault));
+        faults.extend(rots(&mut rng, &shape, duration_ms));
+    }
     faults.retain(|fault| fault.at_ms < duration_ms);
     faults.sort_by_key(|fault| fault.at_ms);
     Plan { seed, duration_ms, shape, clients, faults }
@@ -46,7 +54,6 @@ fn shape(rng: &mut Rng) -> Shape {
         engine: if rng.u8(0..4) == 0 { EngineKind::Model } else { EngineKind::Embedded },
         layout: layouts[rng.usize(0..layouts.len())],
         copies: copies[rng.usize(0..copies.len())].to_vec(),
-        protocol: Protocol::ServerSync,
         target_timeout_ms: [2_500, 3_000, 4_000][rng.usize(0..3)],
         // Longer than it takes to notice that a server is away.
         request_timeout_ms: 12_000,
@@ -56,6 +63,19 @@ fn shape(rng: &mut Rng) -> Shape {
         conflict_ppm: [0, 0, 50_000][rng.usize(0..3)],
         ..usual
     }
+}
+
+/// Half of the plans have the usual one only.
+fn protocols(rng: &mut Rng) -> Vec<Protocol> {
+    const ALL: [Protocol; 5] = [
+        Protocol::ServerSync,
+        Protocol::ServerAsync,
+        Protocol::ClientSync,
+        Protocol::ClientAsync,
+        Protocol::Hybrid,
+    ];
+    let count = [0, 0, 0, 1, 2, 3][rng.usize(0..6)];
+    (0..count).map(|_| ALL[rng.usize(0..ALL.len())]).collect()
 }
 
 fn data(rng: &mut Rng, shape: &Shape) -> u8 {
@@ -172,6 +192,37 @@ fn storms(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<Pl
         PlannedFault { at_ms, fault }
     };
     (0..count).map(fault).collect()
+}
+
+/// Whether all data servers stay: what is changed in a block that has rotted while the other
+/// copies are away is lost, and a start after an unclean stop takes for data what has rotted
+/// of the last changes.
+fn is_gentle(fault: &Fault) -> bool {
+    let data = |node: &NodeName| matches!(node, NodeName::Data(_));
+    let client = |node: &NodeName| matches!(node, NodeName::Client(_));
+    match fault {
+        Fault::LoseGaps { .. } => false,
+        Fault::Kill { node, .. }
+        | Fault::PowerCut { node, .. }
+        | Fault::Stop { node, .. }
+        | Fault::Isolate { node, .. }
+        | Fault::Pace { node, .. }
+        | Fault::DiskError { node, .. }
+        | Fault::DiskFails { node, .. }
+        | Fault::DiskFull { node, .. } => !data(node),
+        Fault::Partition { a, b, .. } | Fault::Slow { a, b, .. } => client(a) || client(b),
+        _ => true,
+    }
+}
+
+/// One disk rots.
+fn rots(rng: &mut Rng, shape: &Shape, duration_ms: u32) -> Vec<PlannedFault> {
+    let server = data(rng, shape);
+    let rot = |rng: &mut Rng| PlannedFault {
+        at_ms: rng.u32(1_000..duration_ms),
+        fault: Fault::Rot { server, pick: rng.u32(..) },
+    };
+    (0..rng.u8(1..=6)).map(|_| rot(rng)).collect()
 }
 
 /// Numbers of what may befall a data server.

@@ -24,13 +24,36 @@ pub struct FileFacts {
     pub nodes_of_cells: Vec<Vec<u8>>,
     /// Whether it begins empty and is only appended to.
     pub log: bool,
+    /// Whether a write may be acknowledged when one copy alone has it.
+    pub early: bool,
 }
 
 impl FileFacts {
-    /// Whether a server of each column must have served it all the time.
+    /// Whether a server of each column must have served it all the time: any of them, unless
+    /// one may have what no other has.
     pub(super) fn are_served(&self, health: &Health, span: (Duration, Duration)) -> bool {
         let columns: BTreeSet<&Vec<u8>> = self.nodes_of_cells.iter().collect();
-        columns.iter().all(|nodes| nodes.len() > 1 && health.is_served(nodes, span))
+        let is_served = |nodes: &[u8]| match self.early {
+            false => health.is_served(nodes, span),
+            true => nodes.iter().all(|node| health.is_served(&[*node], span)),
+        };
+        columns.iter().all(|nodes| nodes.len() > 1 && is_served(nodes))
+    }
+
+    /// Whether what one server forgets at this place of the history may be lost
+    /// altogether, where these servers have copies of it.
+    fn takes(
+        &self,
+        (history, health): (&History, &Health),
+        nodes: &[u8],
+        at: Position,
+        lost: u8,
+    ) -> bool {
+        match self.early {
+            // It may have been the only one that had it.
+            true => nodes.contains(&lost),
+            false => health.takes(history, nodes, at, lost),
+        }
     }
 }
 
@@ -39,7 +62,7 @@ impl FileFacts {
     /// metadata server.
     pub(super) fn may_have_lost(&self, health: &Health, history: &History, by: Position) -> bool {
         let gone = |at: Position, node: u8| {
-            self.nodes_of_cells.iter().any(|nodes| health.takes(history, nodes, at, node))
+            self.nodes_of_cells.iter().any(|nodes| self.takes((history, health), nodes, at, node))
         };
         history.entries[..by].iter().enumerate().any(|(at, entry)| match entry.what {
             What::PowerCut(Node::Data(n)) | What::DiskForgets(Node::Data(n)) => gone(at, n),
@@ -70,7 +93,10 @@ pub fn judge(history: &History, files: &[FileFacts], clients: &[ClientFacts]) ->
         let mut asked = asked_of(history, file, facts.log.then_some(facts.cells), clients);
         if facts.log {
             let gone = |at: Position, node: u8| {
-                facts.nodes_of_cells.iter().any(|nodes| health.takes(history, nodes, at, node))
+                facts
+                    .nodes_of_cells
+                    .iter()
+                    .any(|nodes| facts.takes((history, &health), nodes, at, node))
             };
             verdict.violations.extend(appends::judge(history, file, &mut asked, &gone));
         }
@@ -101,9 +127,13 @@ fn judge_file(
         }
         let nodes = &facts.nodes_of_cells[cell as usize];
         let here = |(at, node, _): &&(Position, Option<u8>, Step)| {
-            node.is_none_or(|node| health.takes(history, nodes, *at, node))
+            node.is_none_or(|node| facts.takes((history, health), nodes, *at, node))
         };
-        happened.crashes = all.iter().filter(here).cloned().collect();
+        let of_copies = |(at, node, step): &(Position, Option<u8>, Step)| match step {
+            Step::Crash | Step::Forget if nodes.len() > 1 => (*at, *node, Step::CrashOfOne),
+            other => (*at, *node, other.clone()),
+        };
+        happened.crashes = all.iter().filter(here).map(of_copies).collect();
         let run = steps_of(asked, cell, &happened, clients);
         // Neighbours mostly have the same story.
         if judged.contains(&run) {

@@ -8,10 +8,14 @@
 
 use super::data_ops::Told;
 use crate::history::Position;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
+use std::ops::RangeInclusive;
 
 /// States followed at once.
 const MAX_STATES: usize = 20_000;
+/// With so many it is worth while to look for those that say nothing new.
+const MANY_STATES: RangeInclusive<usize> = 16..=1_000;
 /// Calls under way at once.
 const MAX_UNDER_WAY: usize = 64;
 
@@ -104,6 +108,9 @@ pub enum Step {
     },
     /// What was not durable may be gone.
     Crash,
+    /// As [`Step::Crash`], of one of several copies: what is left may still be in the
+    /// memory of the others alone, and be gone when they crash.
+    CrashOfOne,
     /// What was not durable may be gone, or only seem to be there until the
     /// next crash.
     Forget,
@@ -120,6 +127,10 @@ impl Step {
             Step::Begin(i) | Step::End(i) => *i,
             _ => 0,
         }
+    }
+
+    fn is_crash(&self) -> bool {
+        matches!(self, Step::Crash | Step::CrashOfOne | Step::Forget | Step::ForgetSize)
     }
 }
 
@@ -173,6 +184,8 @@ struct Follow<'a> {
     /// Everything that is ever read.
     read: HashSet<u64>,
     trouble: &'a [Vec<(Position, Position)>],
+    /// Of each client: when a sync says for the last time that nothing was lost.
+    last_sync: BTreeMap<u8, Position>,
     now: Position,
 }
 
@@ -181,12 +194,14 @@ impl CellRun {
     /// `Ok(false)`: too many to follow.
     pub fn check(&self) -> Result<bool, Position> {
         let start = State { kept: vec![0], ..State::default() };
-        let crashes = self
-            .steps
-            .iter()
-            .filter(|(_, s)| matches!(s, Step::Crash | Step::Forget | Step::ForgetSize))
-            .count();
+        let crashes = self.steps.iter().filter(|(_, s)| s.is_crash()).count();
+        let syncs = self.steps.iter().filter_map(|(at, step)| match step {
+            Step::Sync { client, .. } => Some((*client, *at)),
+            _ => None,
+        });
+        let last_sync = syncs.collect();
         let mut follow = Follow {
+            last_sync,
             ops: &self.ops,
             states: HashSet::from([start]),
             slots: [None; MAX_UNDER_WAY],
@@ -199,6 +214,9 @@ impl CellRun {
         for (at, step) in &self.steps {
             follow.now = *at;
             let decided = follow.step(step);
+            if MANY_STATES.contains(&follow.states.len()) {
+                follow.leave_out();
+            }
             if !decided || follow.states.len() > MAX_STATES {
                 return Ok(false);
             }
@@ -230,7 +248,8 @@ impl Follow<'_> {
             Step::Asks { session } => self.asks(*session),
             Step::Answered { session, kind } => self.answered(*session, *kind),
             Step::Fence { begin, cell } => self.fence(*begin, *cell),
-            Step::Crash => self.crash(),
+            Step::Crash => self.crash(false),
+            Step::CrashOfOne => self.crash(true),
             Step::Forget => self.forget(true),
             Step::ForgetSize => self.forget(false),
         }
@@ -556,7 +575,7 @@ impl Follow<'_> {
             for i in 0..state.kept.len() {
                 let (mut kept, mut lost) = (state.kept.clone(), state.lost.clone());
                 if is_told {
-                    lost.extend(&kept[i + 1..]);
+                    self.lose(&mut lost, &kept[i + 1..]);
                 }
                 let stays = i + 1 == kept.len();
                 let seen = kept.remove(i);
@@ -567,7 +586,51 @@ impl Follow<'_> {
         }
     }
 
-    fn crash(&mut self) {
+    /// Values are lost, of which a later sync may say that they are not.
+    fn lose(&self, lost: &mut Vec<Value>, values: &[Value]) {
+        lost.extend(values.iter().filter(|value| self.matters(**value)));
+        lost.sort_unstable();
+        lost.dedup();
+    }
+
+    /// Whether a sync is still to come of who wrote it.
+    fn matters(&self, value: Value) -> bool {
+        let client = value.checked_sub(1).map(|op| self.ops[op as usize].client);
+        let last = client.and_then(|client| self.last_sync.get(&client));
+        last.is_some_and(|last| *last > self.now)
+    }
+
+    /// Forgets states of which another one allows all that they allow.
+    fn leave_out(&mut self) {
+        let mut all: Vec<State> = self.states.drain().collect();
+        // Those that allow more come first.
+        all.sort_by_key(|state| (Reverse(state.kept.len()), state.lost.len()));
+        let mut stay: Vec<State> = Vec::new();
+        for state in all {
+            if !stay.iter().any(|other| self.allows(other, &state)) {
+                stay.push(state);
+            }
+        }
+        self.states.extend(stay);
+    }
+
+    /// Whether the first state allows all that the second one does: a crash may bring
+    /// back the same and more, and no sync says more of what was lost.
+    fn allows(&self, more: &State, less: &State) -> bool {
+        let same = |state: &State| (state.value(), state.done, state.held, state.freed);
+        let mut rest = less.kept.iter().rev().peekable();
+        let all_there = more.kept.iter().rev().all(|value| match rest.next_if_eq(&value) {
+            Some(_) => true,
+            None => !self.matters(*value),
+        });
+        same(more) == same(less)
+            && more.missing == less.missing
+            && all_there
+            && rest.next().is_none()
+            && more.lost.iter().all(|value| less.lost.contains(value))
+    }
+
+    fn crash(&mut self, others_have_it: bool) {
         self.explore(None);
         self.crashes -= 1;
         let states = std::mem::take(&mut self.states);
@@ -576,16 +639,22 @@ impl Follow<'_> {
             let base = state.kept.len() - state.held;
             for (i, value) in state.kept.iter().enumerate() {
                 let mut lost = state.lost.clone();
-                lost.extend(&state.kept[i + 1..]);
+                self.lose(&mut lost, &state.kept[i + 1..]);
                 if i < base {
-                    let kept = vec![*value];
+                    let kept = match others_have_it {
+                        true => state.kept[..=i].to_vec(),
+                        false => vec![*value],
+                    };
                     self.states.insert(State { kept, lost, held: 0, ..state.clone() });
                     continue;
                 }
-                for below in &state.kept[..base] {
-                    let mut kept = vec![*below];
+                for (last, below) in state.kept[..base].iter().enumerate() {
+                    let mut kept = match others_have_it {
+                        true => state.kept[..=last].to_vec(),
+                        false => vec![*below],
+                    };
                     kept.extend(&state.kept[base..=i]);
-                    let held = kept.len() - 1;
+                    let held = i + 1 - base;
                     self.states.insert(State { kept, lost: lost.clone(), held, ..state.clone() });
                 }
             }

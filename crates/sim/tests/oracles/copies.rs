@@ -10,7 +10,7 @@ use weir_types::ErrorKind;
 /// Of one file with 4 cells that two data servers have; two clients write
 /// through.
 fn files() -> [FileFacts; 1] {
-    [FileFacts { cells: 4, nodes_of_cells: vec![vec![0, 1]; 4], log: false }]
+    [FileFacts { cells: 4, nodes_of_cells: vec![vec![0, 1]; 4], log: false, early: false }]
 }
 
 fn is_safe(history: &History) -> bool {

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use table::Table;
+use table::{ALL_FILES, Table};
 use weir_host::fs::Directory;
 use weir_host::plant::{Bug, planted};
 use weir_host::sync::{Condvar, Mutex, MutexGuard};
@@ -76,7 +76,7 @@ pub struct Gaps {
     root: Directory,
     identity: TargetIdentity,
     /// The present run of the machine, if it says.
-    boot: Option<u128>,
+    run: Option<u128>,
     /// Sectors of history that the log lets be.
     history: usize,
     /// The superblock says that there is a log.
@@ -97,6 +97,11 @@ struct State {
     sent: BTreeMap<(TargetId, ObjectId), RangeSet>,
     /// What those who lack it have noted themselves. Bounded by what they lack.
     told: BTreeMap<(TargetId, ObjectId), RangeSet>,
+    /// Of gaps of which all parts were noted by [`Gaps::put_off`]: the very bytes that
+    /// have not got there. No gap has more than is lacking by this. Bounded as `sent`.
+    left: BTreeMap<(TargetId, ObjectId), RangeSet>,
+    /// Notes of other kinds that are not in the table yet.
+    notes: usize,
     /// Clears that are not in the table yet.
     clears: usize,
     /// Someone writes to the log.
@@ -112,6 +117,8 @@ struct Batch {
     records: Vec<Record>,
     /// They are the last that there is to say: they may use the reserve.
     last: bool,
+    /// They are to be durable, whatever they say.
+    durable: bool,
     outcome: Arc<OnceLock<Result<()>>>,
 }
 
@@ -130,10 +137,62 @@ impl Gaps {
         copy: CopyIndex,
         bytes: &Range<u64>,
     ) -> Result<()> {
-        self.note(object, behind, copy, bytes)?;
+        self.write_notes(&[Note { object, behind, copy, bytes: bytes.clone() }], true)?;
         let bytes = parts(bytes);
-        self.state.lock().told.entry((behind, object)).or_default().insert(bytes);
+        self.state.lock().told.entry((behind, object)).or_default().insert_if_room(bytes);
         Ok(())
+    }
+
+    /// Whether changes of these bytes may be put off: of what both sides note, all of their
+    /// parts, this one lacks nothing that is elsewhere. Else each could come to believe
+    /// that the other has it.
+    pub fn may_put_off(&self, object: ObjectId, bytes: &Range<u64>) -> bool {
+        !self.lacks(object, ELSEWHERE, &parts(bytes))
+    }
+
+    /// Notes, durably, that another copy gets these bytes of a change later. It has noted
+    /// that it lacks them: them, and all of their parts. Which bytes those are is
+    /// remembered until a restart: see [`Gaps::left`].
+    pub fn put_off(
+        &self,
+        object: ObjectId,
+        behind: TargetId,
+        copy: CopyIndex,
+        bytes: &Range<u64>,
+    ) -> Result<()> {
+        let note = Note { object, behind, copy, bytes: bytes.clone() };
+        let mut state = self.state.lock();
+        state.put_off(&note);
+        state.told.entry((behind, object)).or_default().insert_if_room(parts(bytes));
+        self.note_records(state, std::slice::from_ref(&note))
+    }
+
+    /// As [`Gaps::put_off`] if both have noted it already: returns whether that is so.
+    /// Nothing of it may have been sent meanwhile, since that is forgotten soon.
+    pub fn put_off_again(&self, object: ObjectId, behind: TargetId, bytes: &Range<u64>) -> bool {
+        let (mut state, key) = (self.state.lock(), (behind, object));
+        let known = state.clears == 0
+            && state.table.get(behind, object).is_some_and(|(_, set)| set.covers(bytes))
+            && state.told.get(&key).is_some_and(|told| told.covers(bytes))
+            && !state.sent.get(&key).is_some_and(|sent| sent.touches(&parts(bytes)));
+        if known && let Some(left) = state.left.get_mut(&key) {
+            left.insert(bytes.clone());
+        }
+        known
+    }
+
+    /// What was put off has got there, but for what was put off since. The gap stays
+    /// until it is cleared.
+    pub fn got(&self, object: ObjectId, behind: TargetId, bytes: &[(u64, u64)]) {
+        if let Some(left) = self.state.lock().left.get_mut(&(behind, object)) {
+            bytes.iter().for_each(|&(start, len)| left.remove(&(start..start + len)));
+        }
+    }
+
+    /// The bytes of a gap that have not got there, if that is known more exactly than
+    /// what the gap says.
+    pub fn left(&self, object: ObjectId, behind: TargetId) -> Option<RangeSet> {
+        self.state.lock().left.get(&(behind, object)).cloned()
     }
 
     /// Notes, durably, that another copy will not have what is going to be
@@ -152,13 +211,29 @@ impl Gaps {
 
     /// As [`Gaps::note`], several with one sync.
     pub fn note_all(&self, notes: &[Note]) -> Result<()> {
+        self.write_notes(notes, false)
+    }
+
+    fn write_notes(&self, notes: &[Note], told: bool) -> Result<()> {
+        let mut state = self.state.lock();
+        for note in notes {
+            // Of an untold gap the whole object counts, and of one that was not put off.
+            if !told {
+                state.told.remove(&(note.behind, note.object));
+            }
+            state.left.remove(&(note.behind, note.object));
+        }
+        state.notes += 1;
+        let noted = self.note_records(state, notes);
+        self.state.lock().notes -= 1;
+        noted
+    }
+
+    fn note_records(&self, mut state: MutexGuard<'_, State>, notes: &[Note]) -> Result<()> {
         if planted(Bug::SkipGapNote) {
             return Ok(());
         }
-        let mut state = self.state.lock();
         notes.iter().for_each(|note| state.forget_sent(note));
-        // Of an untold gap the whole object counts.
-        notes.iter().for_each(|note| drop(state.told.remove(&(note.behind, note.object))));
         let records: Vec<Record> = notes.iter().filter_map(|note| state.record_of(note)).collect();
         if records.is_empty() {
             return Ok(());
@@ -187,13 +262,24 @@ impl Gaps {
         }
     }
 
+    /// What another copy had of a range, and this one lacks, is lost for good, and
+    /// somebody has accepted that: what this copy has counts. Durable.
+    pub fn accept(&self, object: ObjectId, bytes: &Range<u64>) -> Result<()> {
+        let mut state = self.state.lock();
+        let Some(&(copy, _)) = state.table.get(ELSEWHERE, object) else { return Ok(()) };
+        state.batch.durable = true;
+        let (behind, bytes) = (ELSEWHERE, bytes.clone());
+        self.submit(state, vec![Record::Clear { object, behind, copy, bytes }], false)
+    }
+
     /// The copy that lacks these bytes has got them, and may lose them again until
     /// it has made them durable: see [`Gaps::clear_sent`]. What is noted anew
     /// meanwhile has not been sent.
     pub fn sent(&self, object: ObjectId, behind: TargetId, bytes: &Range<u64>) {
         let mut state = self.state.lock();
         if state.table.get(behind, object).is_some_and(|(_, set)| set.touches(bytes)) {
-            state.sent.entry((behind, object)).or_default().insert(bytes.clone());
+            // Beyond what is remembered exactly it is sent once more.
+            state.sent.entry((behind, object)).or_default().insert_if_room(bytes.clone());
         }
     }
 
@@ -234,6 +320,14 @@ impl Gaps {
         lacks(of) || own && (lacks(ELSEWHERE) || unknown())
     }
 
+    /// Whether a whole range is noted as lacking. [`Gaps::note`] would note all of the
+    /// parts that it touches.
+    pub fn is_noted(&self, object: ObjectId, of: TargetId, range: &Range<u64>) -> bool {
+        let state = self.state.lock();
+        // What is being cleared is still in the table.
+        state.clears == 0 && state.table.get(of, object).is_some_and(|(_, set)| set.covers(range))
+    }
+
     /// Whether a whole range is noted as lacking, here and by the copy that lacks it,
     /// and nothing of it has been sent there.
     pub fn is_told(&self, object: ObjectId, of: TargetId, range: &Range<u64>) -> bool {
@@ -256,6 +350,11 @@ impl Gaps {
     /// all its copies of [`Gaps::lost_files`] have to be compared.
     pub fn lost(&self) -> bool {
         self.any.load(Ordering::Acquire) && !self.state.lock().table.lost().is_empty()
+    }
+
+    /// Whether it is not known either what others lack: the gap log was lost.
+    pub fn lost_others(&self) -> bool {
+        self.any.load(Ordering::Acquire) && self.state.lock().table.lost().covers(&ALL_FILES)
     }
 
     /// The files, by ranges of their numbers, whose copies here have to be
@@ -328,7 +427,7 @@ impl Gaps {
         let mut batch = std::mem::take(&mut state.batch);
         let log = state.log.take();
         if log.is_none() && state.table.run().is_none() {
-            batch.records.extend(self.boot.map(|boot| Record::Run { boot }));
+            batch.records.extend(self.run.map(|id| Record::Run { id }));
         }
         let all = log.is_none().then(|| state.table.records().chain(batch.records.clone()));
         let all: Vec<Record> = all.into_iter().flatten().collect();
@@ -340,6 +439,7 @@ impl Gaps {
         state.clears -= batch.records.iter().filter(|r| is_clear(r)).count();
         if result.is_ok() {
             batch.records.iter().for_each(|record| state.table.apply(record));
+            batch.records.iter().for_each(|record| state.forget_cleared(record));
             self.any.store(!state.table.is_empty(), Ordering::Release);
         }
         // Nobody else ever sets it.
@@ -366,7 +466,8 @@ impl Gaps {
             return (Some(log), Err(e));
         }
         // The loss of the others costs work and nothing else.
-        let sync = batch.records.iter().any(|r| !is_clear(r) && *r != Record::Found);
+        let says_more = |r: &Record| !is_clear(r) && *r != Record::Found;
+        let sync = batch.durable || batch.records.iter().any(says_more);
         match log.append(&self.site, &batch.records, sync) {
             Ok(()) => (Some(log), Ok(())),
             Err(e) => (None, Err(e)),
@@ -401,11 +502,33 @@ impl Gaps {
 }
 
 impl State {
-    /// What was sent of it before is not what counts now.
+    /// These very bytes are lacking. As long as nothing else is, that is remembered.
+    fn put_off(&mut self, note: &Note) {
+        let key = (note.behind, note.object);
+        let first = self.notes == 0 && self.table.get(note.behind, note.object).is_none();
+        match self.left.get_mut(&key) {
+            Some(left) => left.insert(note.bytes.clone()),
+            None if first => self.left.entry(key).or_default().insert(note.bytes.clone()),
+            None => {}
+        }
+    }
+
+    /// Of a gap that is not there any more nothing is remembered.
+    fn forget_cleared(&mut self, record: &Record) {
+        let Record::Clear { object, behind, .. } = record else { return };
+        if self.table.get(*behind, *object).is_none() {
+            let key = (*behind, *object);
+            self.sent.remove(&key);
+            self.told.remove(&key);
+            self.left.remove(&key);
+        }
+    }
+
+    /// What was sent of its parts before is not what counts now.
     fn forget_sent(&mut self, note: &Note) {
         let key = (note.behind, note.object);
         if let Some(sent) = self.sent.get_mut(&key) {
-            sent.remove(&note.bytes);
+            sent.forget(&parts(&note.bytes));
             if sent.is_empty() {
                 self.sent.remove(&key);
             }

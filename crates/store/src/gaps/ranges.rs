@@ -40,7 +40,23 @@ impl RangeSet {
     }
 
     /// Takes a range in, and maybe more.
-    pub fn insert(&mut self, mut range: Range<u64>) {
+    pub fn insert(&mut self, range: Range<u64>) {
+        self.merge(range);
+        if self.ranges.len() > MAX_RANGES {
+            self.coarsen();
+        }
+    }
+
+    /// Takes a range in, or nothing if there is no room: never more.
+    pub fn insert_if_room(&mut self, range: Range<u64>) {
+        let before = self.ranges.clone();
+        self.merge(range);
+        if self.ranges.len() > MAX_RANGES {
+            self.ranges = before;
+        }
+    }
+
+    fn merge(&mut self, mut range: Range<u64>) {
         if range.is_empty() {
             return;
         }
@@ -53,28 +69,33 @@ impl RangeSet {
         });
         let at = self.ranges.partition_point(|r| r.start < range.start);
         self.ranges.insert(at, range);
-        if self.ranges.len() > MAX_RANGES {
-            self.coarsen();
-        }
     }
 
     /// Takes a range out, exactly, if there is room for what is left.
     pub fn remove(&mut self, range: &Range<u64>) {
-        if range.is_empty() {
-            return;
+        let left = self.without(range);
+        if left.len() <= MAX_RANGES {
+            self.ranges = left;
         }
+    }
+
+    /// Takes a range out, and maybe more.
+    pub fn forget(&mut self, range: &Range<u64>) {
+        self.ranges = self.without(range);
+        self.ranges.truncate(MAX_RANGES);
+    }
+
+    fn without(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut left = Vec::with_capacity(self.ranges.len() + 1);
         for r in &self.ranges {
             let parts = [r.start..r.end.min(range.start), r.start.max(range.end)..r.end];
-            let apart = r.end <= range.start || range.end <= r.start;
+            let apart = range.is_empty() || r.end <= range.start || range.end <= r.start;
             match apart {
                 true => left.push(r.clone()),
                 false => left.extend(parts.into_iter().filter(|p| p.start < p.end)),
             }
         }
-        if left.len() <= MAX_RANGES {
-            self.ranges = left;
-        }
+        left
     }
 
     fn coarsen(&mut self) {
@@ -114,6 +135,30 @@ mod tests {
                 prop_assert!(set.len() <= MAX_RANGES);
                 let ranges: Vec<_> = set.iter().collect();
                 prop_assert!(ranges.windows(2).all(|w| w[0].end < w[1].start));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn of_what_must_not_be_more_there_is_never_more(
+            steps in prop::collection::vec((any::<bool>(), 0u64..600, 0u64..40), 1..300)
+        ) {
+            let mut set = RangeSet::default();
+            let mut model = std::collections::BTreeSet::new();
+            for (insert, start, len) in steps {
+                let range = start..start + len;
+                if insert {
+                    set.insert_if_room(range.clone());
+                    model.extend(range);
+                } else {
+                    set.forget(&range);
+                    range.for_each(|b| { model.remove(&b); });
+                }
+                for byte in 0..640 {
+                    prop_assert!(!set.covers(&(byte..byte + 1)) || model.contains(&byte), "{byte}");
+                }
+                prop_assert!(set.len() <= MAX_RANGES);
             }
         }
     }

@@ -32,7 +32,7 @@ pub(crate) enum Record {
     /// Now it is, of all of them.
     Found,
     /// The run of the machine in which the log is written from here on.
-    Run { boot: u128 },
+    Run { id: u128 },
 }
 
 const NOTE: u8 = 1;
@@ -63,7 +63,7 @@ impl Record {
             }
             Record::Lost { files } => plain(LOST, (files.start, files.end)),
             Record::Found => plain(FOUND, (0, 0)),
-            Record::Run { boot } => plain(RUN, (*boot as u64, (*boot >> 64) as u64)),
+            Record::Run { id } => plain(RUN, (*id as u64, (*id >> 64) as u64)),
         }
     }
 
@@ -75,7 +75,7 @@ impl Record {
             CLEAR if a < b => Record::Clear { object, behind, copy, bytes: a..b },
             LOST if a < b => Record::Lost { files: a..b },
             FOUND => Record::Found,
-            RUN => Record::Run { boot: u128::from(b) << 64 | u128::from(a) },
+            RUN => Record::Run { id: u128::from(b) << 64 | u128::from(a) },
             _ => return None,
         };
         (record.to_fields() == fields).then_some(record)
@@ -203,7 +203,7 @@ mod tests {
             Record::Clear { object, behind, copy, bytes },
             Record::Lost { files: 0..1 << 16 },
             Record::Found,
-            Record::Run { boot: 7 << 64 | 8 },
+            Record::Run { id: 7 << 64 | 8 },
         ]
     }
 

@@ -73,8 +73,8 @@ impl Gaps {
         }
         let any = AtomicBool::new(!state.table.is_empty());
         let (kept, written) = (AtomicBool::new(kept), Condvar::new());
-        let (boot, state) = (weir_host::boot_id(), Mutex::new(state));
-        Ok(Self { site, root, identity, boot, history, kept, any, state, written })
+        let (run, state) = (run_of(&root), Mutex::new(state));
+        Ok(Self { site, root, identity, run, history, kept, any, state, written })
     }
 
     /// Whether the target has, or had, a gap log.
@@ -89,7 +89,7 @@ impl Gaps {
             return Ok(());
         }
         let state = self.state.lock();
-        let same_run = self.boot.is_some() && state.table.run() == self.boot;
+        let same_run = self.run.is_some() && state.table.run() == self.run;
         let mut records = Vec::new();
         if suspects.unknown || state.table.objects() + suspects.objects.len() > MAX_OBJECTS {
             records.push(Record::Lost { files: ALL_FILES });
@@ -103,7 +103,7 @@ impl Gaps {
                 records.extend(suspects.young.into_iter().map(|files| Record::Lost { files }));
             }
         }
-        records.extend(self.boot.filter(|_| !same_run).map(|boot| Record::Run { boot }));
+        records.extend(self.run.filter(|_| !same_run).map(|id| Record::Run { id }));
         if records.is_empty() && state.log.is_some() {
             return Ok(());
         }
@@ -135,4 +135,10 @@ impl Gaps {
             self.any.store(true, Ordering::Release);
         }
     }
+}
+
+/// In which what was written and not synced is still in memory: a run of the kernel, in
+/// which the file system was mounted once. `None` if the kernel does not say.
+fn run_of(root: &Directory) -> Option<u128> {
+    weir_host::boot_id().map(|boot| boot ^ u128::from(root.mount_id().unwrap_or(0)))
 }

@@ -36,7 +36,7 @@ impl Table {
             }
             Record::Lost { files } => self.lost.insert(files.clone()),
             Record::Found => self.lost = RangeSet::default(),
-            Record::Run { boot } => self.run = Some(*boot),
+            Record::Run { id } => self.run = Some(*id),
         }
     }
 
@@ -62,7 +62,7 @@ impl Table {
 
     /// Records that say the same.
     pub(super) fn records(&self) -> impl Iterator<Item = Record> + '_ {
-        let run = self.run.map(|boot| Record::Run { boot });
+        let run = self.run.map(|id| Record::Run { id });
         let lost = self.lost.iter().map(|files| Record::Lost { files });
         let gaps = self.behind.iter().flat_map(|(&behind, objects)| {
             objects.iter().flat_map(move |(&object, &(copy, ref set))| {

@@ -45,7 +45,14 @@ fn look(segment: &Segment, copies: usize, sites: &mut Sites) -> Verdict {
     let (relieved, barred) = Default::default();
     improve(
         segment,
-        &Wish { copies, relieved: &relieved, barred: &barred, seed: 7, most: usize::MAX },
+        &Wish {
+            copies,
+            in_groups: false,
+            relieved: &relieved,
+            barred: &barred,
+            seed: 7,
+            most: usize::MAX,
+        },
         sites,
     )
 }
@@ -70,18 +77,21 @@ fn set(sites: &mut Sites, target: u32, fit: Fit, online: bool) {
 const NONE: u32 = TargetId::NONE.0;
 
 #[test]
-fn a_lost_copy_is_made_elsewhere_in_its_place() {
+fn a_lost_copy_keeps_its_place_until_another_is_whole() {
     let mut sites = sites(4);
     set(&mut sites, 1, Fit::Lost, false);
-    let change = change(look(&segment(&[&[1, 2], &[2, 3]]), 2, &mut sites));
-    let new = change.segment.columns[0].targets[0].0;
+    let begun = change(look(&segment(&[&[1, 2], &[2, 3]]), 2, &mut sites));
+    let new = begun.segment.columns[0].targets[2].0;
     assert!([0, 3].contains(&new));
-    assert_eq!(targets(&change.segment), [[new, 2], [2, 3]]);
-    assert!(change.segment.is_filling(ColumnIndex(0), CopyIndex(0)));
-    assert_eq!(change.dropped[0].target, TargetId(1));
-    assert_eq!(look(&change.segment, 2, &mut sites), Verdict::Filling);
-    let whole = Segment { filling: Vec::new(), ..change.segment };
-    assert_eq!(look(&whole, 2, &mut sites), Verdict::Fine);
+    assert_eq!(targets(&begun.segment), [[1, 2, new], [2, 3, NONE]]);
+    assert!(begun.segment.is_filling(ColumnIndex(0), CopyIndex(2)));
+    assert!(begun.dropped.is_empty());
+    assert_eq!(look(&begun.segment, 2, &mut sites), Verdict::Filling);
+    let whole = Segment { filling: Vec::new(), ..begun.segment };
+    let done = change(look(&whole, 2, &mut sites));
+    assert_eq!(targets(&done.segment), [[NONE, 2, new], [2, 3, NONE]]);
+    assert_eq!(done.dropped[0].target, TargetId(1));
+    assert_eq!(look(&done.segment, 2, &mut sites), Verdict::Fine);
 }
 
 #[test]
@@ -131,7 +141,14 @@ fn an_old_object_of_the_same_name_is_not_taken_for_the_new_one() {
     let place = |copy| Place { column: ColumnIndex(0), copy: CopyIndex(copy), target: TargetId(1) };
     let (relieved, barred) = (BTreeSet::new(), BTreeSet::from([place(0), place(1)]));
     let from = segment(&[&[NONE, 0]]);
-    let wish = Wish { copies: 2, relieved: &relieved, barred: &barred, seed: 1, most: 9 };
+    let wish = Wish {
+        copies: 2,
+        in_groups: false,
+        relieved: &relieved,
+        barred: &barred,
+        seed: 1,
+        most: 9,
+    };
     let change = change(improve(&from, &wish, &mut sites));
     assert_eq!(targets(&change.segment), [[NONE, 0, 1]]);
 }
@@ -143,7 +160,14 @@ fn what_a_lost_target_had_goes_evenly_to_all_others() {
     let mut got = BTreeMap::<TargetId, u64>::new();
     for file in 0..900 {
         let (relieved, barred) = Default::default();
-        let wish = Wish { copies: 2, relieved: &relieved, barred: &barred, seed: file, most: 9 };
+        let wish = Wish {
+            copies: 2,
+            in_groups: false,
+            relieved: &relieved,
+            barred: &barred,
+            seed: file,
+            most: 9,
+        };
         let other = 1 + (file % 9) as u32;
         let change = change(improve(&segment(&[&[0, other]]), &wish, &mut sites));
         *got.entry(change.added[0].target).or_default() += 1;
@@ -264,5 +288,29 @@ proptest! {
             prop_assert_eq!(column.copies().count(), wished);
             prop_assert_eq!(on.len(), wished, "not on one server while it can be avoided");
         }
+    }
+}
+
+/// Nodes 0 and 2 are one group, 1 and 3 the other.
+#[test]
+fn a_copy_in_place_of_a_lost_one_stays_in_its_group_if_it_can() {
+    let (relieved, barred) = Default::default();
+    let new_one = |lost: u32, away: &[u32], seed: u64| {
+        let mut sites = sites(4);
+        away.iter().chain([&lost]).for_each(|t| set(&mut sites, *t, Fit::Lost, false));
+        let wish = Wish {
+            copies: 2,
+            in_groups: true,
+            relieved: &relieved,
+            barred: &barred,
+            seed,
+            most: usize::MAX,
+        };
+        change(improve(&segment(&[&[0, 1]]), &wish, &mut sites)).added[0].target.0
+    };
+    for seed in 0..20 {
+        assert_eq!(new_one(1, &[], seed), 3);
+        assert_eq!(new_one(0, &[], seed), 2);
+        assert_eq!(new_one(1, &[3], seed), 2, "better than none");
     }
 }

@@ -1,0 +1,271 @@
+//! What can be measured: the rows of the table, and the ways of doing each.
+
+use crate::accounting::Group;
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// Processes of rows with more than one.
+pub const MANY: usize = 4;
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Row {
+    /// Sequential read, one stream
+    Read1,
+    /// Sequential read, four disjoint streams
+    Read4,
+    /// Rewrite and fsync, one stream
+    Rewrite1,
+    /// Rewrite and fsync, four disjoint streams
+    Rewrite4,
+    /// Rewrite and fsync of two copies by each protocol, one stream
+    Protocols1,
+    /// Rewrite and fsync of two copies by each protocol, four disjoint streams
+    Protocols4,
+    /// Random reads of 4 KiB, four jobs
+    Random,
+    /// Create empty files, one process
+    Create1,
+    /// Create empty files, four processes
+    Create4,
+    /// Stat files that are not cached, one process
+    Stat,
+    /// Remove files, one process
+    Unlink,
+    /// Read one file and write another while a data server is killed
+    Kill,
+}
+
+/// A way of doing it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Via {
+    /// TCP on loopback from warm memory.
+    Tcp,
+    /// `pread` from the page cache and `send`.
+    PreadSend,
+    /// The same; the receiver computes CRC-32C.
+    PreadSendCrc,
+    /// Requests of 256 bytes and replies of 4 KiB between as many processes.
+    PingPong,
+    /// 256 bytes there and back between two processes.
+    RoundTrip,
+    /// The local disk's file system: reads from the page cache; rewrites end
+    /// with `fdatasync`.
+    Disk,
+    /// Rewrites of the local disk's page cache until the `fdatasync`.
+    PageCache,
+    /// The trivial FUSE server.
+    Fuse,
+    /// The trivial FUSE server with `O_DIRECT`.
+    FuseDirect,
+    /// Weir's client library.
+    Library,
+    /// Weir's client library without checking checksums.
+    LibraryUnchecked,
+    /// Weir's mount.
+    Mount,
+    /// Weir's mount with `O_DIRECT`.
+    MountDirect,
+    /// Weir's client library, two copies of everything, by the protocol that is the
+    /// default: the server that takes a write hands it on before it confirms.
+    LibraryTwo,
+    /// Weir's mount, two copies of everything.
+    MountTwo,
+    /// Weir's mount with `O_DIRECT`, two copies of everything.
+    MountTwoDirect,
+    /// Weir's client library; the server hands writes on after it has confirmed.
+    ServerAsync,
+    /// Weir's client library, which sends both copies and waits for both.
+    ClientSync,
+    /// Weir's client library, which sends both copies and waits for the one
+    /// that orders.
+    ClientAsync,
+    /// Weir's client library, by the rule of the paper.
+    Hybrid,
+}
+
+impl Row {
+    /// All rows, in order.
+    pub const ALL: [Row; 12] = [
+        Row::Read1,
+        Row::Read4,
+        Row::Rewrite1,
+        Row::Rewrite4,
+        Row::Protocols1,
+        Row::Protocols4,
+        Row::Random,
+        Row::Create1,
+        Row::Create4,
+        Row::Stat,
+        Row::Unlink,
+        Row::Kill,
+    ];
+
+    /// What it is, for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Row::Read1 => "read, 1 stream",
+            Row::Read4 => "read, 4 disjoint streams",
+            Row::Rewrite1 => "rewrite + fsync, 1 stream",
+            Row::Rewrite4 => "rewrite + fsync, 4 disjoint streams",
+            Row::Protocols1 => "protocols: rewrite + fsync, 1",
+            Row::Protocols4 => "protocols: rewrite + fsync, 4",
+            Row::Random => "random 4 KiB reads, 4 jobs",
+            Row::Create1 => "create empty files, 1 process",
+            Row::Create4 => "create empty files, 4 processes",
+            Row::Stat => "stat (cold), 1 process",
+            Row::Unlink => "unlink, 1 process",
+            Row::Kill => "1 reads, 1 writes; kill -9",
+        }
+    }
+
+    /// Whether calls are counted, not bytes.
+    pub fn counts_calls(self) -> bool {
+        self >= Row::Random
+    }
+
+    /// Whether a big file is written.
+    pub fn writes(self) -> bool {
+        use Row::{Protocols1, Protocols4, Rewrite1, Rewrite4};
+        matches!(self, Rewrite1 | Rewrite4 | Protocols1 | Protocols4)
+    }
+
+    /// How many load generators there are.
+    pub fn processes(self) -> usize {
+        match self {
+            Row::Read4 | Row::Rewrite4 | Row::Protocols4 | Row::Random | Row::Create4 => MANY,
+            _ => 1,
+        }
+    }
+
+    /// The ways of doing it: limits first.
+    pub fn ways(self) -> &'static [Via] {
+        use Via::{
+            ClientAsync, ClientSync, Disk, Fuse, FuseDirect, Hybrid, Library, LibraryTwo,
+            LibraryUnchecked, Mount, MountDirect, MountTwo, MountTwoDirect, PingPong, PreadSend,
+            PreadSendCrc, RoundTrip, ServerAsync, Tcp,
+        };
+        match self {
+            Row::Read1 | Row::Read4 => &[
+                Tcp,
+                PreadSend,
+                PreadSendCrc,
+                Disk,
+                Fuse,
+                FuseDirect,
+                Library,
+                LibraryUnchecked,
+                Mount,
+                MountDirect,
+                LibraryTwo,
+                MountTwo,
+            ],
+            Row::Rewrite1 | Row::Rewrite4 => {
+                &[Tcp, Disk, Fuse, FuseDirect, Library, Mount, MountDirect, LibraryTwo, MountTwo]
+            }
+            Row::Protocols1 | Row::Protocols4 => {
+                &[Library, LibraryTwo, ServerAsync, ClientSync, ClientAsync, Hybrid]
+            }
+            Row::Random => &[PingPong, Disk, Fuse, Library, Mount],
+            Row::Create1 | Row::Create4 => {
+                &[RoundTrip, Disk, Fuse, Library, Mount, LibraryTwo, MountTwo]
+            }
+            Row::Stat | Row::Unlink => &[RoundTrip, Disk, Fuse, Library, Mount],
+            Row::Kill => &[LibraryTwo, MountTwo, MountTwoDirect],
+        }
+    }
+}
+
+impl Via {
+    /// What it is, for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Via::Tcp => "raw loopback TCP",
+            Via::PreadSend => "raw pread+send",
+            Via::PreadSendCrc => "raw pread+send, CRC-32C",
+            Via::PingPong => "raw 4 KiB ping-pong",
+            Via::RoundTrip => "raw TCP round trip",
+            Via::Disk => "local disk",
+            Via::PageCache => "local page cache",
+            Via::Fuse => "trivial FUSE server",
+            Via::FuseDirect => "trivial FUSE server, O_DIRECT",
+            Via::Library => "Weir library",
+            Via::LibraryUnchecked => "Weir library, checksums off",
+            Via::Mount => "Weir mount",
+            Via::MountDirect => "Weir mount, O_DIRECT",
+            Via::LibraryTwo => "Weir library, 2 copies",
+            Via::MountTwo => "Weir mount, 2 copies",
+            Via::MountTwoDirect => "Weir mount, O_DIRECT, 2 copies",
+            Via::ServerAsync => "Weir library, server-async",
+            Via::ClientSync => "Weir library, client-sync",
+            Via::ClientAsync => "Weir library, client-async",
+            Via::Hybrid => "Weir library, hybrid",
+        }
+    }
+
+    /// Whether it is Weir that is measured.
+    pub fn is_weir(self) -> bool {
+        self >= Via::Library
+    }
+
+    /// Whose CPU counts.
+    pub fn groups(self) -> &'static [Group] {
+        match self {
+            Via::Tcp | Via::PreadSend | Via::PreadSendCrc | Via::PingPong | Via::RoundTrip => {
+                &[Group::RawServer, Group::RawClient]
+            }
+            Via::Disk | Via::PageCache => &[Group::Posix],
+            Via::Fuse | Via::FuseDirect => &[Group::RawFuse, Group::Posix],
+            Via::Mount | Via::MountDirect | Via::MountTwo | Via::MountTwoDirect => {
+                &[Group::Data, Group::Meta, Group::Mount, Group::Posix]
+            }
+            _ => &[Group::Data, Group::Meta, Group::Library],
+        }
+    }
+
+    /// Where its files are, if they have two copies, and the protocol that writes them.
+    pub fn copies(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Via::LibraryTwo | Via::MountTwo | Via::MountTwoDirect => Some(("two", "server-sync")),
+            Via::ServerAsync => Some(("server-async", "server-async")),
+            Via::ClientSync => Some(("client-sync", "client-sync")),
+            Via::ClientAsync => Some(("client-async", "client-async")),
+            Via::Hybrid => Some(("hybrid", "hybrid")),
+            _ => None,
+        }
+    }
+
+    /// Whose files it uses: there is a set of them for the local disk, and one for each
+    /// layout of Weir's.
+    pub fn owner(self) -> Via {
+        match self {
+            via if !via.is_weir() => via,
+            Via::MountTwo | Via::MountTwoDirect => Via::LibraryTwo,
+            via if via.copies().is_some() => via,
+            _ => Via::Library,
+        }
+    }
+
+    /// Whether it goes through the mount.
+    pub fn is_mount(self) -> bool {
+        matches!(self, Via::Mount | Via::MountDirect | Via::MountTwo | Via::MountTwoDirect)
+    }
+
+    /// Whether the kernel's page cache is passed by.
+    pub fn is_direct(self) -> bool {
+        matches!(self, Via::FuseDirect | Via::MountDirect | Via::MountTwoDirect)
+    }
+
+    /// Where its load generators count.
+    pub fn worker_group(self) -> Group {
+        if self.is_weir() && !self.is_mount() { Group::Library } else { Group::Posix }
+    }
+
+    /// The number of a load generator. They keep their session: those that check
+    /// nothing are others.
+    pub fn worker_index(self, index: usize) -> usize {
+        if self == Via::LibraryUnchecked { index + MANY } else { index }
+    }
+}

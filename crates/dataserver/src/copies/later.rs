@@ -1,0 +1,131 @@
+//! Changes that are acknowledged before the other copies have them (`server-async`,
+//! `client-async`). Both sides know, durably, what those lack before the acknowledgement;
+//! after it the change is handed on at once, in the order of the locks. What comes of that
+//! is only noted: the gap stays until the thread for gaps has looked ([`super::resync`]),
+//! which brings what has not got there.
+
+use super::chain;
+use super::change::others;
+use super::follow::PATIENCE;
+use super::lines::Line;
+use super::order::{Order, STEP_MS, wants_bytes};
+use super::roles::Orders;
+use crate::counters::add;
+use crate::machine::Work;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use weir_host::clock;
+use weir_host::sync::Mutex;
+use weir_types::{CopyIndex, Error, ErrorKind, Result, TargetId};
+use weir_wire::data::Relay;
+
+/// A target that has not taken such a change gets none for so long: threads are for
+/// those that answer.
+const REST: Duration = Duration::from_secs(2);
+
+/// Targets that have not taken a change, each with its copy's, and until when they rest.
+#[derive(Debug, Default)]
+pub(crate) struct Resting(Mutex<BTreeMap<TargetId, Instant>>);
+
+impl Resting {
+    fn is_resting(&self, target: TargetId) -> bool {
+        let mut resting = self.0.lock();
+        let rests = resting.get(&target).is_some_and(|until| clock::now() < *until);
+        if !rests {
+            resting.remove(&target);
+        }
+        rests
+    }
+
+    fn rest(&self, target: TargetId) {
+        self.0.lock().insert(target, clock::now() + REST);
+    }
+}
+
+impl Order<'_> {
+    /// The others note that they lack it, and get it afterwards: they count as lacking
+    /// now. One that is being brought up to date, or made, gets it now; so does one that
+    /// cannot be told, or is found to be away, and all where this copy itself lacks
+    /// something that is elsewhere.
+    pub(super) fn put_off(&mut self, orders: &mut Orders) -> Result<()> {
+        let all = &self.change.access.copies;
+        let (object, Some(range)) = (self.change.access.object, self.range.clone()) else {
+            return Ok(());
+        };
+        let gaps = self.disk.store.gaps();
+        if !gaps.may_put_off(object, &range) {
+            return Ok(());
+        }
+        for (at, target) in others(all, self.own, &orders.lacking).collect::<Vec<_>>() {
+            // It would never have all that it lacks; and should it order then, nobody would
+            // bring it what it has been told that it lacks.
+            if orders.dispensable.contains(&target) {
+                continue;
+            }
+            // Known to both already, as a rule.
+            if !gaps.put_off_again(object, target, &range) {
+                // It first: should this server end in between, that one lacks what is
+                // nowhere, and gets what is here.
+                if let Err(error) = self.tell_gap(at, target) {
+                    tracing::debug!("target {target} cannot be told of a gap: {error}");
+                    continue;
+                }
+                gaps.put_off(object, target, CopyIndex(at as u8), &range)?;
+            }
+            orders.lacking.push(target);
+            self.later.push(target);
+        }
+        Ok(())
+    }
+
+    /// Hands it on to those that were put off. Nobody waits for it any more.
+    pub(super) fn hand_on_later(&mut self) {
+        let copies = &self.shared.copies;
+        if self.later.iter().any(|target| copies.resting.is_resting(*target)) {
+            return;
+        }
+        if let Err(error) = self.try_later() {
+            tracing::debug!("target {}: put off for longer: {error}", self.own);
+            self.later.iter().for_each(|target| copies.resting.rest(*target));
+        }
+    }
+
+    fn try_later(&mut self) -> Result<()> {
+        let (copies, all) = (&self.shared.copies, &self.change.access.copies);
+        let orders = copies.standings.orders(self.own, all)?;
+        self.under_way.go_on(orders.epoch);
+        // Who has it already gets the same once more, in the same order.
+        let relay = Relay { by: self.own, lacking: orders.lacking, alone: false, vouched: false };
+        let Some(to) = chain::next(all, self.own, &relay) else { return Ok(()) };
+        let line = self.send(to, &relay)?;
+        let answer = self.answer_soon(line, all[to].target);
+        match answer {
+            Err(error) if self.staged && wants_bytes(self.change, to, &error) => {
+                add(&self.shared.counters.staged_in_vain, 1);
+                self.staged = false;
+                let line = self.send(to, &relay)?;
+                self.answer_soon(line, all[to].target)?;
+            }
+            answer => answer?,
+        }
+        let Work::Write { pieces, .. } = &self.change.work else { return Ok(()) };
+        let takes = |target: &&TargetId| !relay.lacking.contains(target);
+        for target in self.later.iter().filter(takes) {
+            self.disk.store.gaps().got(self.change.access.object, *target, pieces);
+        }
+        Ok(())
+    }
+
+    fn answer_soon(&mut self, line: Line<'_>, target: TargetId) -> Result<()> {
+        let copies = &self.shared.copies;
+        let begun = clock::now();
+        while !line.is_ready(STEP_MS)? {
+            let orders = copies.standings.orders(self.own, &self.change.access.copies)?;
+            self.under_way.go_on(orders.epoch);
+            if orders.lacking.contains(&target) || clock::elapsed(begun) > PATIENCE {
+                return Err(Error::new(ErrorKind::TimedOut, "no answer"));
+            }
+        }
+        self.change.receive(line, &copies.lines.wait(PATIENCE.as_millis() as u64))
+    }
+}

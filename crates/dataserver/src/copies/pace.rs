@@ -1,0 +1,103 @@
+//! How fast copies are made and brought up to date beside what clients ask for: pure.
+//!
+//! Between two steps of such work its thread pauses: so long that a rate is kept, and,
+//! while clients ask for something, so long that it works for a share of the time only.
+//! The share is one of time, so nobody has to know how fast disks and networks are; it is
+//! a floor too, so a copy is whole some day however busy the clients are.
+
+use std::time::Duration;
+
+/// A step that took longer counts as one that took so long: what held it up was not the
+/// step, and nobody is made to wait for minutes.
+const LONGEST_STEP: Duration = Duration::from_millis(500);
+
+/// What is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// Bytes a second at the most; 0: any.
+    pub(crate) bytes_per_s: u64,
+    /// While clients ask for something it works for this share of the time, 1 to 100.
+    pub(crate) busy_percent: u8,
+}
+
+/// What has been done since the last pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// How long it took.
+    pub(crate) took: Duration,
+    /// Bytes that were brought over.
+    pub(crate) bytes: u64,
+    /// Clients asked for something meanwhile.
+    pub(crate) busy: bool,
+}
+
+impl Pace {
+    /// How long to pause after a step.
+    pub(crate) fn pause(&self, step: Step) -> Duration {
+        let by_rate = match self.bytes_per_s {
+            0 => Duration::ZERO,
+            rate => Duration::from_secs_f64(step.bytes as f64 / rate as f64),
+        };
+        let by_rate = by_rate.saturating_sub(step.took);
+        let share = u32::from(self.busy_percent.clamp(1, 100));
+        match step.busy {
+            true => by_rate.max(step.took.min(LONGEST_STEP) * (100 - share) / share),
+            false => by_rate,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn step(took_ms: u64, bytes: u64, busy: bool) -> Step {
+        Step { took: Duration::from_millis(took_ms), bytes, busy }
+    }
+
+    #[test]
+    fn all_is_given_when_nobody_asks_and_a_share_when_somebody_does() {
+        let pace = Pace { bytes_per_s: 0, busy_percent: 25 };
+        assert_eq!(pace.pause(step(10, 1 << 20, false)), Duration::ZERO);
+        assert_eq!(pace.pause(step(10, 1 << 20, true)), Duration::from_millis(30));
+        let slow = Pace { bytes_per_s: 1 << 20, ..pace };
+        assert_eq!(slow.pause(step(10, 1 << 20, false)), Duration::from_millis(990));
+        assert_eq!(slow.pause(step(400, 1 << 20, true)), Duration::from_millis(1200));
+    }
+
+    proptest! {
+        #[test]
+        fn rate_and_share_are_kept_and_the_work_goes_on(
+            rate in prop_oneof![Just(0u64), 1_000u64..10_000_000_000],
+            percent in 1u8..=100,
+            steps in prop::collection::vec((1u64..500, 0u64..(1 << 20), any::<bool>()), 1..50),
+        ) {
+            let pace = Pace { bytes_per_s: rate, busy_percent: percent };
+            let (mut busy, mut busy_worked, mut all, mut bytes) =
+                (Duration::ZERO, Duration::ZERO, Duration::ZERO, 0);
+            for (took, len, is_busy) in steps {
+                let step = step(took, len, is_busy);
+                let pause = pace.pause(step);
+                all += step.took + pause;
+                bytes += len;
+                if is_busy {
+                    busy += step.took + pause;
+                    busy_worked += step.took;
+                } else if rate == 0 {
+                    prop_assert_eq!(pause, Duration::ZERO);
+                }
+                // It goes on: by its share, or by its rate.
+                let share = step.took * 100 / u32::from(percent);
+                let by_rate = if rate == 0 { 0.0 } else { len as f64 / rate as f64 };
+                let most = share.as_secs_f64().max(by_rate) + 1e-6;
+                prop_assert!(pause.as_secs_f64() <= most);
+            }
+            let allowed = busy.as_secs_f64() * f64::from(percent) / 100.0;
+            prop_assert!(busy_worked.as_secs_f64() <= allowed + 1e-6);
+            if rate > 0 {
+                prop_assert!(bytes as f64 <= all.as_secs_f64() * rate as f64 * 1.000_001 + 1.0);
+            }
+        }
+    }
+}

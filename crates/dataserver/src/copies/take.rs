@@ -1,0 +1,122 @@
+//! The copy that orders lacks what another had for certain that is away now: it takes that
+//! from a copy behind it which has it, too. A write that was put off may have got to one of
+//! two others, or only one of them may have been told that it lacks it.
+//!
+//! Invariants
+//! - Nothing is taken from a copy that lacks anything of it, by its own word or by what is
+//!   noted here.
+//! - What was taken is durable before it is forgotten that it was lacking, and that is
+//!   forgotten only as long as this copy orders: whoever orders later may say so anew.
+
+use super::mend::{Mender, cannot};
+use super::push::STEP_BYTES;
+use super::resync::Resync;
+use super::roles::not_current;
+use crate::pull::Pull;
+use std::ops::Range;
+use weir_store::{ELSEWHERE, Gap};
+use weir_types::limits::MAX_FILE_BYTES;
+use weir_types::{Error, ErrorKind, Generation, ObjectId, Result};
+use weir_wire::peer::Copies as Column;
+
+impl Resync {
+    /// Takes all that this copy lacks of an object.
+    ///
+    /// # Errors
+    /// `NotCurrent`: nobody who is there has it.
+    pub(super) fn take(&self, gap: &Gap, column: &Column) -> Result<()> {
+        for range in gap.bytes.iter() {
+            self.take_range(gap.object, column, range)?;
+        }
+        Ok(())
+    }
+
+    fn take_range(&self, id: ObjectId, column: &Column, range: Range<u64>) -> Result<()> {
+        let (mut at, end) = (range.start, range.end.min(MAX_FILE_BYTES));
+        while at < end {
+            let next = (at - at % STEP_BYTES + STEP_BYTES).min(end);
+            self.pace(next - at)?;
+            at += self.step(id, column, at..next)?;
+            if at < next {
+                self.tail(id, column, at..end)?;
+                break;
+            }
+        }
+        if let Some(object) = self.disk.store.object(id)? {
+            object.sync()?;
+        }
+        self.apply(column, || self.disk.store.gaps().clear(id, ELSEWHERE, &range))
+    }
+
+    /// Takes a part; returns how far the other copy goes.
+    fn step(&self, id: ObjectId, column: &Column, range: Range<u64>) -> Result<u64> {
+        let _lock = self.shared.copies.locks.lock(self.own(), id, range.clone());
+        let (mut bytes, mut checks) = (vec![0; (range.end - range.start) as usize], Vec::new());
+        let got = self.ask(id, column, &range, |pull| {
+            checks.clear();
+            pull.read(range.start, &mut bytes, &mut checks, true)
+        })?;
+        if got > 0 {
+            let pieces = [(range.start, got as u64)];
+            let object = self.disk.store.object_or_create(id)?;
+            self.apply(column, || {
+                object.write_pieces(&pieces, &bytes[..got], &checks, object.generation()).map(drop)
+            })?;
+        }
+        Ok(got as u64)
+    }
+
+    /// The other copy has nothing from here on.
+    fn tail(&self, id: ObjectId, column: &Column, range: Range<u64>) -> Result<()> {
+        let _lock = self.shared.copies.locks.lock(self.own(), id, range.start..MAX_FILE_BYTES);
+        // That of one that lacks nothing at all.
+        let there = self.ask(id, column, &range, |pull| {
+            pull.seek(0, false)?;
+            pull.stat()
+        })?;
+        let here = self.disk.store.object(id)?;
+        let (len, own) =
+            here.as_ref().map_or((0, Generation(0)), |here| (here.len(), here.generation()));
+        if there.len > range.start || len > range.end {
+            return Err(Error::new(ErrorKind::Busy, "the other copy has changed meanwhile"));
+        }
+        // A fence is lacking as far as there can be bytes.
+        let generation = if range.end < MAX_FILE_BYTES { own } else { there.generation };
+        if (len, own) != (there.len, generation) {
+            let object = self.disk.store.object_or_create(id)?;
+            self.apply(column, || object.align(there.len, generation).map(drop))?;
+        }
+        Ok(())
+    }
+
+    /// Asks others that have all of a range until one answers.
+    fn ask<T>(
+        &self,
+        id: ObjectId,
+        column: &Column,
+        range: &Range<u64>,
+        mut ask: impl FnMut(&mut Pull<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let mender = Mender { shared: &self.shared, disk: &self.disk, object: id };
+        let mut failure = not_current(self.own(), "no other copy has what it lacks");
+        for target in mender.current(column, range, None)? {
+            let access = mender.access(column, target)?;
+            let mut pull = Pull::new(self.shared.copies.lines.peers(), &access);
+            match ask(&mut pull) {
+                Ok(answer) => {
+                    pull.end();
+                    return Ok(answer);
+                }
+                Err(error) => failure = cannot(error.context(format!("target {target}"))),
+            }
+        }
+        Err(failure)
+    }
+
+    /// Changes something here as long as this copy orders.
+    fn apply(&self, column: &Column, change: impl FnOnce() -> Result<()>) -> Result<()> {
+        let copies = &self.shared.copies;
+        let may = || copies.standings.orders(self.own(), &column.copies).map(|orders| orders.epoch);
+        copies.turns.apply(self.own(), may, change)
+    }
+}

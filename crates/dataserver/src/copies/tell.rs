@@ -1,0 +1,202 @@
+//! What one copy knows that another lacks, or this one, is said to the copy that orders.
+
+use super::change::copy_of;
+use super::push::STEP_BYTES;
+use super::resync::Resync;
+use std::ops::Range;
+use std::time::Duration;
+use weir_host::clock;
+use weir_store::{ELSEWHERE, Gap, RangeSet};
+use weir_types::limits::MAX_FIND_COPIES;
+use weir_types::{CopyIndex, Epoch, ErrorKind, ObjectId, Result, TargetId};
+use weir_wire::data::NoteGapRequest;
+use weir_wire::peer::Copies as Column;
+
+/// What has not been filled so long after it was told is told again: the other one
+/// could not vouch for what it had, or took the gap for void. Nor is it told of what it
+/// has said itself under the present map before it had as much time to bring it.
+const TELL_AGAIN: Duration = Duration::from_secs(2);
+/// What no other copy had is asked for again after so long, or under another map.
+const TAKE_AGAIN: Duration = Duration::from_secs(10);
+/// So often at the most another server is asked what it lacks of one object at a time.
+const MAX_ASKED: usize = 1024;
+/// Another server notes a gap within this time.
+const NOTE_MS: u64 = 4_000;
+
+/// To whom a gap was told, under which epoch, and what it was.
+pub(super) type Told = (TargetId, Epoch, Vec<Range<u64>>);
+
+impl Resync {
+    /// Tells the copy that orders; returns what that one lacks itself. What others lack is
+    /// its business then; what this one lacks stays noted here until it has come.
+    pub(super) fn tell(
+        &mut self,
+        orders: TargetId,
+        (of, behind): (TargetId, TargetId),
+        gap: &Gap,
+        column: &Column,
+        there: usize,
+    ) -> Result<Vec<Range<u64>>> {
+        let (own, acting) = (self.own(), self.shared.copies.standings.acting());
+        let mut bytes = gap.bytes.clone();
+        if behind != own {
+            // What it lacks itself it can say nothing about.
+            let elsewhere = self.disk.store.gaps().of(gap.object, ELSEWHERE);
+            elsewhere.iter().flat_map(RangeSet::iter).for_each(|lacking| bytes.remove(&lacking));
+        }
+        let ranges: Vec<Range<u64>> = bytes.iter().collect();
+        let told = (orders, acting, ranges.clone());
+        if behind == own && self.was_told(gap.object, &told, TELL_AGAIN) {
+            return Ok(Vec::new());
+        }
+        let is_new = self.told.get(&gap.object).is_none_or(|(before, _)| *before != told);
+        if of == ELSEWHERE && is_new && self.confirmed == acting {
+            self.remember(gap.object, told);
+            return Ok(Vec::new());
+        }
+        let refused = self.note_there(orders, gap.object, (behind, there), column, &ranges)?;
+        // Who may have to count itself asks again soon.
+        if behind == own && (refused.is_empty() || of == ELSEWHERE) {
+            self.remember(gap.object, told);
+        }
+        Ok(refused)
+    }
+
+    /// Whether what this copy, which orders, lacks is to be asked for of others now.
+    pub(super) fn is_to_be_taken(&mut self, gap: &Gap, own: TargetId) -> bool {
+        let acting = self.shared.copies.standings.acting();
+        let asked = (own, acting, gap.bytes.iter().collect());
+        let is_due = !self.was_told(gap.object, &asked, TAKE_AGAIN);
+        if is_due {
+            self.remember(gap.object, asked);
+        }
+        is_due
+    }
+
+    /// Of what this copy is in doubt about, and the one that orders lacks: whether what is
+    /// here counts. It does if nobody went later, and nobody who is there has it. The others are
+    /// to get all of it from here.
+    pub(super) fn counts(
+        &self,
+        object: ObjectId,
+        ranges: &[Range<u64>],
+        column: &Column,
+        orders: TargetId,
+    ) -> Result<bool> {
+        let (own, standings) = (self.own(), &self.shared.copies.standings);
+        if !standings.may_count(own, &column.copies) {
+            return Ok(false);
+        }
+        // One whose header is damaged does not.
+        self.disk.store.object(object)?;
+        let others = || {
+            let copies = column.copies.iter().enumerate();
+            let is_other = |target| ![own, TargetId::NONE].contains(&target);
+            copies.filter(move |(_, copy)| is_other(copy.target) && !copy.filling)
+        };
+        let here = usize::from(object.copy.0);
+        for (_, copy) in others().filter(|(_, copy)| copy.target != orders) {
+            if standings.is_online(copy.target) {
+                let lacks = self.note_there(copy.target, object, (own, here), column, ranges)?;
+                // The one that orders takes it from there.
+                if lacks != ranges {
+                    return Ok(false);
+                }
+            }
+        }
+        let gaps = self.disk.store.gaps();
+        for (at, copy) in others() {
+            for range in ranges {
+                gaps.note(object, copy.target, CopyIndex(at as u8), range)?;
+            }
+        }
+        ranges.iter().try_for_each(|range| gaps.clear(object, own, range))?;
+        Ok(true)
+    }
+
+    fn was_told(&self, object: ObjectId, told: &Told, within: Duration) -> bool {
+        let known = self.told.get(&object).filter(|(before, _)| before == told);
+        known.is_some_and(|(_, at)| clock::elapsed(*at) < within)
+    }
+
+    fn remember(&mut self, object: ObjectId, told: Told) {
+        if self.told.len() > MAX_FIND_COPIES * 64 {
+            self.told.clear();
+        }
+        self.told.insert(object, (told, clock::now()));
+    }
+
+    /// Has another copy note what one of them lacks; returns what it lacks itself.
+    fn note_there(
+        &self,
+        target: TargetId,
+        object: ObjectId,
+        (behind, copy): (TargetId, usize),
+        column: &Column,
+        ranges: &[Range<u64>],
+    ) -> Result<Vec<Range<u64>>> {
+        let len = match self.disk.store.object(object) {
+            // It can be brought anew all the same.
+            Err(error) if error.kind == ErrorKind::Corrupt => 0,
+            found => found?.map_or(0, |object| object.len()),
+        };
+        let at = column.copies.iter().position(|copy| copy.target == target);
+        let object = copy_of(object, at.unwrap_or_default());
+        let copy = CopyIndex(copy as u8);
+        let told = behind == target || behind == self.own();
+        let epoch = self.shared.copies.standings.acting();
+        let (filled, lines) = (false, &self.shared.copies.lines);
+        let (mut refused, mut asked) = (Vec::new(), 0);
+        let mut left: Vec<Range<u64>> = ranges.iter().rev().cloned().collect();
+        while let Some(range) = left.pop() {
+            let Range { start, end } = range;
+            let note =
+                NoteGapRequest { target, object, behind, copy, start, end, told, filled, epoch };
+            let wait = lines.wait(NOTE_MS);
+            let noted = lines.take(target, &wait)?.ask(&wait, (&[], &[]), |p| p.send(&note));
+            asked += 1;
+            match noted {
+                // Of the rest later: what was refused is settled until then.
+                Err(error) if error.kind == ErrorKind::NotCurrent && asked > MAX_ASKED => break,
+                Err(error) if error.kind == ErrorKind::NotCurrent => match halves(&range, len) {
+                    Some([first, second]) => left.extend([second, first]),
+                    None => refused.push(range),
+                },
+                other => other?,
+            }
+        }
+        Ok(refused)
+    }
+}
+
+/// The halves of a range that another copy lacks some of: in whole parts, as they are noted;
+/// what lies behind the end is one.
+fn halves(range: &Range<u64>, len: u64) -> Option<[Range<u64>; 2]> {
+    let end = len.next_multiple_of(STEP_BYTES).max(STEP_BYTES);
+    let middle = match (range.start < end, range.end > end) {
+        (false, _) => return None,
+        (true, true) => end,
+        (true, false) => {
+            let (first, last) = (range.start / STEP_BYTES, (range.end - 1) / STEP_BYTES);
+            (first + (last - first).div_ceil(2)) * STEP_BYTES
+        }
+    };
+    let inside = range.start < middle && middle < range.end;
+    inside.then_some([range.start..middle, middle..range.end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_halved_down_to_parts_and_not_behind_the_end() {
+        const P: u64 = STEP_BYTES;
+        assert_eq!(halves(&(0..4 * P), 9 * P), Some([0..2 * P, 2 * P..4 * P]));
+        assert_eq!(halves(&(P..3 * P + 1), 9 * P), Some([P..2 * P, 2 * P..3 * P + 1]));
+        assert_eq!(halves(&(5..P), 9 * P), None);
+        assert_eq!(halves(&(0..u64::MAX), P + 1), Some([0..2 * P, 2 * P..u64::MAX]));
+        assert_eq!(halves(&(2 * P..u64::MAX), P + 1), None);
+        assert_eq!(halves(&(0..u64::MAX), 0), Some([0..P, P..u64::MAX]));
+    }
+}

@@ -1,0 +1,134 @@
+//! Two groups of nodes (CEFT-PVFS): a file is striped over one, and the other one
+//! mirrors it. The less loaded group becomes the primary one of a new file.
+
+use super::{LayoutSpec, MAX_COLUMNS, Random, Ring, TargetInfo, check_base, check_enough};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use weir_types::{Error, ErrorKind, Placement, Result, ServerId};
+
+/// Which nodes are in which group: of the nodes in the order of their numbers every
+/// second one is in the second group. So those that are added change nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    second: BTreeSet<ServerId>,
+}
+
+impl Groups {
+    /// Of these nodes; each may come several times.
+    pub fn of(servers: impl Iterator<Item = ServerId>) -> Self {
+        let all: BTreeSet<ServerId> = servers.collect();
+        Self { second: all.into_iter().skip(1).step_by(2).collect() }
+    }
+
+    /// Whether a node is in the second group.
+    pub fn is_second(&self, server: ServerId) -> bool {
+        self.second.contains(&server)
+    }
+}
+
+/// The targets of a new file with two copies: first those of the primary group, then
+/// those of the other one, in pairs; then what else there is.
+pub(super) fn ring(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Result<Ring> {
+    let wanted = usize::from(spec.count.max(1));
+    let copies = usize::from(spec.copies.max(1));
+    check_enough(spec, targets, wanted, wanted.max(copies))?;
+    check_base(spec.base, targets)?;
+    let groups = Groups::of(targets.iter().map(|t| t.server));
+    let is_there =
+        |second: bool| targets.iter().any(|t| t.online && groups.is_second(t.server) == second);
+    let halves = [false, true].map(|second| {
+        // Without the other one it has all copies.
+        let needed = if is_there(!second) { wanted } else { wanted.max(copies) };
+        Half::of(targets, &groups, second, needed)
+    });
+    let primary = match spec.base {
+        Some(base) => usize::from(groups.is_second(targets[base as usize].server)),
+        None => less_loaded(&halves, wanted, seed),
+    };
+    let chosen = if halves[primary].usable.is_empty() { 1 - primary } else { primary };
+    let (own, other) = (&halves[chosen].usable, &halves[1 - chosen].usable);
+    if own.len() < wanted {
+        let what = format!(
+            "{wanted} targets of one group are asked for, and {} of {} can be written to: ask for \
+             fewer",
+            own.len(),
+            halves[chosen].all
+        );
+        let kind = match halves[chosen].all < wanted {
+            true => ErrorKind::InvalidArgument,
+            false => ErrorKind::Unreachable,
+        };
+        return Err(Error::new(kind, what));
+    }
+    // As many as have a partner of their own.
+    let pairs = if other.is_empty() { own.len() } else { own.len().min(other.len()) };
+    let count = if spec.count == 0 { pairs.min(MAX_COLUMNS) } else { wanted };
+    let first = match spec.base {
+        Some(base) => own.partition_point(|&i| i < base as usize),
+        None => Random::new(seed).below(own.len() as u64) as usize,
+    } % own.len();
+    let turned = |half: &[usize], n: usize| -> Vec<TargetInfo> {
+        (0..half.len()).map(|i| targets[half[(n + i) % half.len()]]).collect()
+    };
+    let mut ring = turned(own, first);
+    let rest = ring.split_off(count);
+    // The partner of a target is the same for all files.
+    let mut mirrors = turned(other, first % other.len().max(1));
+    // Else copies are chained within the group, as long as the other one is away.
+    if mirrors.is_empty() && own.len() < copies {
+        let second = chosen == 0;
+        mirrors = targets.iter().filter(|t| !t.online && t.returns).copied().collect();
+        let is_partner = |t: &TargetInfo| groups.is_second(t.server) == second;
+        if mirrors.iter().any(is_partner) {
+            mirrors.retain(is_partner);
+        }
+    }
+    ring.extend(&mirrors);
+    ring.extend(rest);
+    let (primaries, mirrors, base) = (count, mirrors.len(), own[first] as u32);
+    Ok(Ring { base, targets: ring, primaries, mirrors, copies, placement: Placement::Groups, seed })
+}
+
+/// One group.
+struct Half {
+    /// How many targets it has.
+    all: usize,
+    /// The positions of those that can be written to, full ones only where there are
+    /// not enough others.
+    usable: Vec<usize>,
+    /// How busy they are known to be.
+    primaries: u64,
+    free_bytes: u64,
+}
+
+impl Half {
+    fn of(targets: &[TargetInfo], groups: &Groups, second: bool, needed: usize) -> Self {
+        let mine = || {
+            let all = targets.iter().enumerate();
+            all.filter(move |(_, t)| groups.is_second(t.server) == second)
+        };
+        let online = || mine().filter(|(_, t)| t.online);
+        let roomy = online().filter(|(_, t)| t.has_room()).count();
+        let usable = online().filter(|(_, t)| roomy < needed || t.has_room());
+        Self {
+            all: mine().count(),
+            usable: usable.map(|(i, _)| i).collect(),
+            primaries: mine().map(|(_, t)| t.primaries).fold(0, u64::saturating_add),
+            free_bytes: online().map(|(_, t)| t.free_bytes).fold(0, u64::saturating_add),
+        }
+    }
+}
+
+/// Which group gets the first copies of a new file: of those with enough targets the
+/// one that has been given fewer, then the one with more room, then any.
+fn less_loaded(halves: &[Half; 2], wanted: usize, seed: u64) -> usize {
+    let any = Random::new(seed ^ HALVES).below(2) as usize;
+    let rank = |&i: &usize| {
+        let half = &halves[i];
+        (half.usable.len() < wanted, half.primaries, Reverse(half.free_bytes), i != any)
+    };
+    [0, 1].into_iter().min_by_key(rank).unwrap_or_default()
+}
+
+/// So that the choice of the half has nothing to do with that of the first target.
+const HALVES: u64 = 0x5bd1_e995;

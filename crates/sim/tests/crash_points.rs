@@ -1,0 +1,197 @@
+//! Which acknowledged writes which failure can lose, protocol by protocol: the table in
+//! `docs/semantics.md`. Each test tries a failure at many moments of a write.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+use weir_sim::crash_points::{Failure, Found, Layout, Point, Seen, Victim, try_point};
+use weir_sim::plan::Protocol;
+
+use Failure::{Kill, Loss, PowerCut};
+use Protocol::{ClientAsync, ClientSync, Hybrid, ServerAsync, ServerSync};
+use Victim::{All, Client, Follower, Primary};
+
+/// Moments of a write that are tried, and as many right after it.
+const MOMENTS: u32 = 10;
+/// What was put off has got everywhere so long after a write.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Two copies, of one server each.
+fn pair(protocol: Protocol) -> Layout {
+    Layout { protocol, copies: 2, columns: 1 }
+}
+
+/// How long a write takes when nothing fails.
+fn usual(layout: Layout, sync: bool) -> Duration {
+    let (victim, after) = (None, Duration::from_secs(1));
+    let seen = try_point(Point { layout, sync, victim, failure: Kill, after }).unwrap();
+    assert_eq!((&seen.after, &seen.differences[..]), (&Found::New, &[][..]), "{seen:?}");
+    seen.acknowledged.unwrap()
+}
+
+/// One moment, and what was seen.
+struct Moment {
+    what: String,
+    seen: Seen,
+    /// It was after the window.
+    late: bool,
+}
+
+impl Moment {
+    fn was_acknowledged(&self) -> bool {
+        self.seen.acknowledged.is_some()
+    }
+
+    /// While those that failed are away, and afterwards.
+    fn found(&self) -> (Option<&Found>, &Found) {
+        (self.seen.meanwhile.as_ref(), &self.seen.after)
+    }
+}
+
+/// All moments of one failure, each with what was seen. Whatever fails, all targets are
+/// online in the end, nobody lacks anything, and all copies are the same.
+fn at_all_moments(layout: Layout, sync: bool, victim: Victim, failure: Failure) -> Vec<Moment> {
+    let usual = usual(layout, sync);
+    let during = (0..2 * MOMENTS).map(|n| (usual * n / MOMENTS, false));
+    let moments = during.chain([(usual + WINDOW, true)]);
+    let seen = moments.map(|(after, late)| {
+        let point = Point { layout, sync, victim: Some(victim), failure, after };
+        let seen = try_point(point).unwrap_or_else(|what| panic!("{point:?}: {what}"));
+        let what = format!("{point:?}: {seen:?}");
+        assert!(seen.differences.is_empty(), "copies diverge: {what}");
+        Moment { what, seen, late }
+    });
+    let seen: Vec<Moment> = seen.collect();
+    // Else nothing is shown.
+    assert!(seen.iter().any(Moment::was_acknowledged), "{layout:?} {victim:?} {failure:?}");
+    seen
+}
+
+/// Whatever was acknowledged is there, while servers are away and afterwards.
+fn nothing_is_lost(layout: Layout, sync: bool, cases: &[(Victim, Failure)]) {
+    for &(victim, failure) in cases {
+        let all = at_all_moments(layout, sync, victim, failure);
+        for moment in all.iter().filter(|moment| moment.was_acknowledged()) {
+            let (meanwhile, after) = moment.found();
+            assert!(meanwhile.is_none_or(|found| *found == Found::New), "{}", moment.what);
+            assert_eq!(after, &Found::New, "{}", moment.what);
+        }
+    }
+}
+
+/// Failures that leave a copy of what was written only.
+const BORNE: [(Victim, Failure); 8] = [
+    (Client, Kill),
+    (Primary, Kill),
+    (Primary, PowerCut),
+    (Primary, Loss),
+    (Follower, Kill),
+    (Follower, PowerCut),
+    (Follower, Loss),
+    (All, Kill),
+];
+/// The same of what was synced.
+const BORNE_SYNCED: [(Victim, Failure); 9] = [
+    (Client, Kill),
+    (Primary, Kill),
+    (Primary, PowerCut),
+    (Primary, Loss),
+    (Follower, Kill),
+    (Follower, PowerCut),
+    (Follower, Loss),
+    (All, Kill),
+    (All, PowerCut),
+];
+/// Those of `BORNE` that lose nothing whoever has the bytes when a write is acknowledged.
+const NOT_OF_THE_PRIMARY: [(Victim, Failure); 5] =
+    [(Client, Kill), (Follower, Kill), (Follower, PowerCut), (Follower, Loss), (All, Kill)];
+
+/// What the `sync` column says.
+fn is_sync(layout: Layout) {
+    nothing_is_lost(layout, false, &BORNE);
+    nothing_is_lost(layout, true, &BORNE_SYNCED);
+    at_all_moments(layout, false, All, PowerCut);
+}
+
+/// What the `async` column says.
+fn is_async(layout: Layout) {
+    nothing_is_lost(layout, false, &NOT_OF_THE_PRIMARY);
+    nothing_is_lost(layout, true, &BORNE_SYNCED);
+    at_all_moments(layout, false, All, PowerCut);
+    for failure in [Kill, PowerCut, Loss] {
+        let all = at_all_moments(layout, false, Primary, failure);
+        let mut windows = 0;
+        for moment in all.iter().filter(|moment| moment.was_acknowledged()) {
+            let (meanwhile, after) = moment.found();
+            let meanwhile = meanwhile.expect("somebody is there");
+            assert_ne!(meanwhile, &Found::Old, "old data, without a word: {}", moment.what);
+            let away = *meanwhile != Found::New;
+            windows += usize::from(away);
+            assert!(!(away && moment.late), "the window is longer: {}", moment.what);
+            match failure {
+                // It has all that nobody else has.
+                Kill => assert_eq!(after, &Found::New, "{}", moment.what),
+                // What it had not made durable.
+                PowerCut => assert!(away || *after == Found::New, "{}", moment.what),
+                // It stays so.
+                Loss => assert_eq!(after, meanwhile, "{}", moment.what),
+            }
+        }
+        assert!(windows > 0, "{layout:?} {failure:?}: the window was never met");
+    }
+}
+
+#[test]
+fn server_sync_loses_nothing() {
+    is_sync(pair(ServerSync));
+}
+
+#[test]
+fn client_sync_loses_nothing() {
+    is_sync(pair(ClientSync));
+}
+
+#[test]
+fn server_async_loses_what_the_primary_alone_has() {
+    is_async(pair(ServerAsync));
+}
+
+#[test]
+fn client_async_loses_what_the_primary_alone_has() {
+    is_async(pair(ClientAsync));
+}
+
+/// One of two others may have got it, or only one may have been told that it lacks it.
+#[test]
+fn with_three_copies_no_more_is_lost() {
+    for protocol in [ServerAsync, ClientAsync] {
+        is_async(Layout { protocol, copies: 3, columns: 1 });
+    }
+}
+
+/// One server in a group, and one writer.
+#[test]
+fn hybrid_is_as_client_async_where_a_group_has_no_more_servers_than_writers() {
+    is_async(pair(Hybrid));
+}
+
+#[test]
+fn hybrid_is_as_server_sync_where_a_group_has_more_servers_than_writers() {
+    is_sync(Layout { protocol: Hybrid, copies: 2, columns: 2 });
+}
+
+/// A write is retried when they are back, and put off while one is not up to date: what
+/// that one lacked was noted as if it knew, so that it was online, and ordered, before it
+/// had got it; and then nobody brought it.
+#[test]
+fn both_copies_get_what_they_lack_when_both_servers_are_killed() {
+    for protocol in [ServerAsync, ClientAsync] {
+        let layout = pair(protocol);
+        let usual = usual(layout, false);
+        for n in 0..60 {
+            let (victim, after) = (Some(All), usual * n / 60);
+            let point = Point { layout, sync: false, victim, failure: Kill, after };
+            let seen = try_point(point).unwrap_or_else(|what| panic!("{point:?}: {what}"));
+            assert_eq!(seen.differences, [] as [&str; 0], "{point:?}: {seen:?}");
+        }
+    }
+}
