@@ -175,6 +175,9 @@ pub(crate) fn read_cached(
     data: &mut Data,
 ) -> Option<Result<Outcome>> {
     let object = store.open_object(work.object)?;
+    if let Err(error) = check_gaps(store, work) {
+        return Some(Err(error));
+    }
     if work.of_copies
         && let Err(error) = check_generation(&object, work.generation)
     {
@@ -215,8 +218,9 @@ fn check_generation(object: &Object, generation: Generation) -> Result<()> {
     Ok(())
 }
 
-/// Whether this copy has what was read. After the read: who changes something here
-/// or elsewhere has noted the gap by then, or waits for nobody who reads.
+/// Whether this copy has what is read. Before the read, since what is lacking may come,
+/// and be struck out, in the middle of it; and after it: who changes something here or
+/// elsewhere has noted the gap by then, or waits for nobody who reads.
 fn check_gaps(store: &Target, work: &ReadWork) -> Result<()> {
     let start = work.pieces.iter().map(|piece| piece.0).min().unwrap_or_default();
     let end = work.pieces.iter().map(|piece| piece.0 + piece.1).max().unwrap_or_default();
@@ -290,10 +294,13 @@ pub(crate) fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Out
         }
         Work::Seek { object, offset, hole, generation, of_copies } => {
             let generation = of_copies.then_some(generation);
+            let check = || match of_copies {
+                true => check_gap(store, object, 0..MAX_FILE_BYTES),
+                false => Ok(()),
+            };
+            check()?;
             let found = seek(store, object, offset, hole, generation)?;
-            if of_copies {
-                check_gap(store, object, 0..MAX_FILE_BYTES)?;
-            }
+            check()?;
             Ok(found)
         }
         Work::Fence { object, generation } => {
@@ -315,8 +322,12 @@ pub(crate) fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Out
             store.gaps().clear(object, ELSEWHERE, &(bytes.0..bytes.1))?;
             Ok(Outcome::Noted)
         }
-        Work::NoteGap { object, behind, copy, bytes, told, .. } => {
+        Work::NoteGap { object, behind, copy, bytes, told, first, .. } => {
             let (gaps, bytes) = (store.gaps(), bytes.0..bytes.1);
+            if first && gaps.lacks(object, behind, &bytes) {
+                let what = "it lacks some of that already, for another reason";
+                return Err(Error::new(ErrorKind::Busy, what));
+            }
             // It could not fill that.
             if behind != store.id() && gaps.lacks(object, ELSEWHERE, &bytes) {
                 return Err(not_current(store.id(), "it lacks that itself"));
@@ -395,6 +406,7 @@ fn seek(
 
 fn read(store: &Target, work: &ReadWork, data: &mut Data) -> Result<Outcome> {
     data.checks.clear();
+    check_gaps(store, work)?;
     let Some(object) = store.object(work.object)? else {
         check_gaps(store, work)?;
         return Ok(finish_read(work, data, 0, 0));

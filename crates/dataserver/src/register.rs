@@ -249,9 +249,7 @@ impl Registrar {
             let gaps = self.gaps(disk);
             let lacks = |from, to| disk.store.gaps().lacks(from, to, &(0..MAX_FILE_BYTES));
             let filled = disk.progress.filled(lacks);
-            let unreachable = self.shared.copies.unreachable.lock();
-            let unreachable = unreachable.iter().filter(|(of, _)| *of == target);
-            let unreachable = unreachable.map(|(_, to)| *to).collect();
+            let unreachable = self.shared.copies.unreachable.of(target);
             let mine = self.distrusted.iter().filter(|(t, _)| *t == target);
             let distrusted = mine.map(|(_, object)| *object).collect();
             TargetReport { target, usage, trouble, removed, gaps, filled, unreachable, distrusted }

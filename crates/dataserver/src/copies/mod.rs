@@ -37,6 +37,7 @@ pub(crate) mod standing;
 mod take;
 mod tell;
 mod turns;
+mod unreachable;
 
 pub use change::{Asked, Change};
 pub(crate) use follow::follow_at_the_end;
@@ -51,9 +52,8 @@ use pools::Pools;
 use repair::Repairs;
 use staged::Staged;
 use standing::Standings;
-use std::collections::BTreeSet;
 use turns::{Begun, Turns};
-use weir_host::sync::Mutex;
+use unreachable::Unreachable;
 use weir_net::ConnId;
 use weir_types::{Epoch, TargetId};
 use weir_wire::data::Relay;
@@ -70,7 +70,7 @@ pub(crate) struct Copies {
     pub(crate) staged: Staged<ConnId, (ConnId, ChangeTask)>,
     resting: Resting,
     /// Targets that have to take changes of that one, and cannot be reached.
-    pub(crate) unreachable: Mutex<BTreeSet<(TargetId, TargetId)>>,
+    pub(crate) unreachable: Unreachable,
 }
 
 impl Copies {
@@ -85,7 +85,7 @@ impl Copies {
             repairs: Repairs::default(),
             staged: Staged::new(buffer_bytes),
             resting: Resting::default(),
-            unreachable: Mutex::default(),
+            unreachable: Unreachable::default(),
         }
     }
 }

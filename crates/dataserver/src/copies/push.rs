@@ -13,7 +13,7 @@ use std::sync::Arc;
 use weir_host::plant::{Bug, planted};
 use weir_layout::{RegionList, segment_offset};
 use weir_net::Wait;
-use weir_store::{ELSEWHERE, Object, RangeSet, ReadMode, ReadOutcome};
+use weir_store::{ELSEWHERE, Object, RangeSet, ReadMode, ReadOutcome, gap_parts};
 use weir_types::limits::{MAX_FILE_BYTES, MAX_STRIPE_UNIT_BYTES};
 use weir_types::{
     CopyIndex, Epoch, Error, ErrorKind, Generation, ObjectId, Result, StripeMap, TargetId,
@@ -124,6 +124,7 @@ impl Push<'_> {
             if here > range.start {
                 return Err(Error::new(ErrorKind::Busy, "it has become longer since"));
             }
+            self.begins(&range);
             self.punch(range.start..range.end.min(MAX_FILE_BYTES))?;
             self.sent(range);
         }
@@ -170,6 +171,7 @@ impl Push<'_> {
         let Some(left) = self.left() else {
             return Err(Error::new(ErrorKind::Busy, "more is lacking since"));
         };
+        self.begins(&range);
         for part in left.iter() {
             let start = part.start.max(range.start);
             let end = part.end.min(range.end).max(start);
@@ -189,7 +191,7 @@ impl Push<'_> {
     fn tell_filled(&self, range: &Range<u64>) -> Result<()> {
         let object = copy_of(self.object, self.to);
         let (lines, acting) = (&self.shared.copies.lines, self.shared.copies.standings.acting());
-        tell(lines, &lines.wait(STEP_MS), object, self.behind(), range, Some(acting))
+        tell(lines, &lines.wait(STEP_MS), object, self.behind(), range, What::Filled(acting))
     }
 
     /// What the other copy has got it must not lose any more before it is forgotten
@@ -215,6 +217,7 @@ impl Push<'_> {
             .as_ref()
             .map_or((0, Generation(0)), |object| (object.len(), object.generation()));
         let access = Access { generation, ..self.access() };
+        self.begins(&(len..u64::MAX));
         self.ask((&[], &[]), |parcel| parcel.send(&AlignRequest { access, len }))?;
         self.sent(len..u64::MAX);
         Ok(len)
@@ -233,6 +236,7 @@ impl Push<'_> {
         if planted(Bug::ClearGapEarly) {
             return self.disk.store.gaps().clear(self.object, self.behind(), &range);
         }
+        self.begins(&range);
         for part in self.here(&range).iter() {
             self.send(part, buffer)?;
         }
@@ -264,7 +268,8 @@ impl Push<'_> {
             sent.remove(&block);
         }
         // First: it notes whole parts, and strikes out what comes then.
-        self.leave_out(Suspect::Bytes(range), &rotten)?;
+        self.leave_out(Suspect::Bytes(range.clone()), &rotten)?;
+        self.begins(&range);
         for part in here.iter() {
             self.send(part, buffer)?;
         }
@@ -279,7 +284,8 @@ impl Push<'_> {
         self.shared.copies.repairs.suspect(self.own(), self.object, suspect);
         for range in rotten.iter().filter(|range| gaps.lacks(self.object, behind, range)) {
             let (lines, copy) = (&self.shared.copies.lines, CopyIndex(self.to as u8));
-            tell_gap(lines, &lines.wait(STEP_MS), copy_of(self.object, self.to), behind, &range)?;
+            let object = copy_of(self.object, self.to);
+            tell_gap(lines, &lines.wait(STEP_MS), object, behind, &range, false)?;
             if !gaps.is_told(self.object, behind, &range) {
                 gaps.note_told(self.object, behind, copy, &range)?;
             }
@@ -303,7 +309,7 @@ impl Push<'_> {
                 continue;
             }
             let Some(object) = &object else { break };
-            let hole = object.next_hole(at)?.clamp(at + 1, end);
+            let hole = object.next_hole(at)?.clamp(at + 1, end).min(at + STEP_BYTES);
             self.write(object, at..hole, buffer)?;
             at = hole;
         }
@@ -353,6 +359,11 @@ impl Push<'_> {
         }
     }
 
+    /// From now on the other copy strikes out, piece by piece, what it has noted as lacking.
+    fn begins(&self, range: &Range<u64>) {
+        self.disk.store.gaps().begins(self.object, self.behind(), range);
+    }
+
     fn sent(&self, range: Range<u64>) {
         self.disk.store.gaps().sent(self.object, self.behind(), &range);
     }
@@ -368,7 +379,13 @@ impl Push<'_> {
             capability: self.column.capability.clone(),
             mac,
             copies: self.column.copies.clone(),
-            relay: Some(Relay { by: self.own(), lacking: Vec::new(), alone: true, vouched }),
+            relay: Some(Relay {
+                by: self.own(),
+                epoch: self.shared.copies.standings.acting(),
+                lacking: Vec::new(),
+                alone: true,
+                vouched,
+            }),
         }
     }
 
@@ -383,26 +400,42 @@ impl Push<'_> {
     }
 }
 
-/// Another copy notes that it lacks a range, and does not serve it then.
+/// Another copy notes that it lacks a range, in whole parts, and does not serve it then;
+/// `first`: or refuses, if it lacked any of it before.
 pub(super) fn tell_gap(
     lines: &Lines,
     wait: &Wait,
     object: ObjectId,
     target: TargetId,
     range: &Range<u64>,
+    first: bool,
 ) -> Result<()> {
-    tell(lines, wait, object, target, range, None)
+    // What is noted here as told are whole parts.
+    tell(lines, wait, object, target, &gap_parts(range), What::Lacks { first })
 }
 
-/// What another copy lacks, or, `filled` under that epoch, lacks no more.
+/// What another copy is told of a range.
+enum What {
+    Lacks {
+        first: bool,
+    },
+    /// It lacks it no more, under that epoch.
+    Filled(Epoch),
+}
+
 fn tell(
     lines: &Lines,
     wait: &Wait,
     object: ObjectId,
     target: TargetId,
     range: &Range<u64>,
-    filled: Option<Epoch>,
+    what: What,
 ) -> Result<()> {
+    let (first, filled, epoch) = match what {
+        // A gap it notes in any case.
+        What::Lacks { first } => (first, false, Epoch(0)),
+        What::Filled(epoch) => (false, true, epoch),
+    };
     let note = NoteGapRequest {
         target,
         object,
@@ -411,9 +444,9 @@ fn tell(
         start: range.start,
         end: range.end,
         told: true,
-        filled: filled.is_some(),
-        // A gap it notes in any case.
-        epoch: filled.unwrap_or(Epoch(0)),
+        first,
+        filled,
+        epoch,
     };
     lines.take(target, wait)?.ask(wait, (&[], &[]), |parcel| parcel.send(&note))
 }

@@ -290,6 +290,9 @@ impl Resync {
     fn give_to_others(&mut self, gap: &Gap, column: &Column, here: usize) -> Result<()> {
         let copies = &self.shared.copies;
         let orders = copies.standings.orders(self.own(), &column.copies)?;
+        let (gaps, own) = (self.disk.store.gaps(), self.own());
+        // What comes to be in doubt anew from here on stays so.
+        gap.bytes.iter().for_each(|range| gaps.sent(gap.object, own, &range));
         let others = column.copies.iter().enumerate();
         for (at, copy) in others.filter(|(at, c)| *at != here && c.target != TargetId::NONE) {
             let away =
@@ -303,10 +306,7 @@ impl Resync {
                 self.disk.store.gaps().note(gap.object, copy.target, index, &range)?;
             }
         }
-        for range in gap.bytes.iter() {
-            self.disk.store.gaps().clear(gap.object, self.own(), &range)?;
-        }
-        Ok(())
+        self.disk.store.gaps().clear_sent(gap.object, self.own())
     }
 
     fn push(&mut self, gap: &Gap, column: &Column, to: usize) -> Result<()> {
@@ -342,9 +342,30 @@ impl Resync {
             self.with_push(gap, column, to, |push, _| push.clear_away(&behind_end))?;
         }
         let CopyAccess { target, filling, .. } = column.copies[to];
-        let done = if filling { &here } else { &gap.bytes };
-        let clear = |range| self.disk.store.gaps().clear(gap.object, target, &range);
-        done.iter().try_for_each(clear)
+        // What was brought has been struck out by that.
+        match filling {
+            true => Ok(()),
+            false => self.leave_to(target, gap, &here),
+        }
+    }
+
+    /// Of a gap the other copy is not brought what this one lacks itself, as long as it
+    /// does: what has been changed since is another gap.
+    fn leave_to(&self, target: TargetId, gap: &Gap, here: &RangeSet) -> Result<()> {
+        let (gaps, locks) = (self.disk.store.gaps(), &self.shared.copies.locks);
+        let mut lacking = gap.bytes.clone();
+        here.iter().for_each(|range| lacking.remove(&range));
+        for range in lacking.iter() {
+            let _lock = locks.lock(self.own(), gap.object, range.clone());
+            let elsewhere = gaps.of(gap.object, ELSEWHERE).unwrap_or_default();
+            for part in elsewhere.iter() {
+                let part = part.start.max(range.start)..part.end.min(range.end);
+                if !part.is_empty() {
+                    gaps.clear(gap.object, target, &part)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn bring(&mut self, gap: &Gap, column: &Column, to: usize) -> Result<()> {

@@ -102,11 +102,11 @@ impl Standings {
     pub(crate) fn follows(
         &self,
         own: TargetId,
-        ordered_by: TargetId,
+        ordered: (TargetId, Epoch),
         copies: &[CopyAccess],
     ) -> Result<Epoch> {
         let map = self.leased(own)?;
-        map.follows(own, ordered_by, copies).map(|()| map.epoch)
+        map.follows(own, ordered, copies).map(|()| map.epoch)
     }
 
     /// See [`Map::is_done_without`].

@@ -150,8 +150,18 @@ impl Resync {
         let mut left: Vec<Range<u64>> = ranges.iter().rev().cloned().collect();
         while let Some(range) = left.pop() {
             let Range { start, end } = range;
-            let note =
-                NoteGapRequest { target, object, behind, copy, start, end, told, filled, epoch };
+            let note = NoteGapRequest {
+                target,
+                object,
+                behind,
+                copy,
+                start,
+                end,
+                told,
+                first: false,
+                filled,
+                epoch,
+            };
             let wait = lines.wait(NOTE_MS);
             let noted = lines.take(target, &wait)?.ask(&wait, (&[], &[]), |p| p.send(&note));
             asked += 1;

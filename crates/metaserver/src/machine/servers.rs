@@ -34,8 +34,14 @@ impl<E: Engine> MetaMachine<E> {
         let rest = Reader::new(body);
         let reply = match op {
             Op::Ping => Reply::ok(&()),
-            Op::Register => self.register(server, &request(rest)?, now)?,
-            Op::Heartbeat => self.heartbeat(server, &request(rest)?, now)?,
+            Op::Register => {
+                let reply = self.register(server, &request(rest)?, now)?;
+                return Ok(self.after_map(reply));
+            }
+            Op::Heartbeat => {
+                let reply = self.heartbeat(server, &request(rest)?, now)?;
+                return Ok(self.after_map(reply));
+            }
             Op::FindPeer => self.find_peer(server, &request(rest)?, now)?,
             Op::FindCopies => {
                 let found = self.find_copies(server, &request(rest)?, now)?;
@@ -116,7 +122,7 @@ impl<E: Engine> MetaMachine<E> {
     }
 
     pub(super) fn commit_change(&mut self, change: Change, now: Moment) -> Result<()> {
-        transact(&mut self.engine, |tx| change.put(tx).map_err(fault))?;
+        ((), self.map_at) = transact(&mut self.engine, |tx| change.put(tx).map_err(fault))?;
         self.cluster.apply(change, now.monotonic_ms);
         let targets = self.cluster.view.targets.iter().map(|t| t.target);
         self.signer.prepare(targets);

@@ -39,7 +39,7 @@ use weir_host::sync::{Condvar, Mutex, MutexGuard};
 use weir_types::{CopyIndex, ErrorKind, ObjectId, Result, TargetId};
 
 /// Gaps are noted in parts of this size, so that a stream is noted seldom.
-const PART_BYTES: u64 = 1 << 20;
+pub const PART_BYTES: u64 = 1 << 20;
 /// The most objects with gaps: 1 KiB of memory each at the most. Beyond that
 /// writes without the other copy fail.
 const MAX_OBJECTS: usize = 1 << 20;
@@ -97,6 +97,9 @@ struct State {
     sent: BTreeMap<(TargetId, ObjectId), RangeSet>,
     /// What those who lack it have noted themselves. Bounded by what they lack.
     told: BTreeMap<(TargetId, ObjectId), RangeSet>,
+    /// Of what was told, the parts of which they have been sent something since: they have
+    /// struck that out, and nobody here knows how much. Bounded as `told`.
+    begun: BTreeMap<(TargetId, ObjectId), RangeSet>,
     /// Of gaps of which all parts were noted by [`Gaps::put_off`]: the very bytes that
     /// have not got there. No gap has more than is lacking by this. Bounded as `sent`.
     left: BTreeMap<(TargetId, ObjectId), RangeSet>,
@@ -138,8 +141,7 @@ impl Gaps {
         bytes: &Range<u64>,
     ) -> Result<()> {
         self.write_notes(&[Note { object, behind, copy, bytes: bytes.clone() }], true)?;
-        let bytes = parts(bytes);
-        self.state.lock().told.entry((behind, object)).or_default().insert_if_room(bytes);
+        self.state.lock().is_told((behind, object), bytes);
         Ok(())
     }
 
@@ -147,7 +149,7 @@ impl Gaps {
     /// parts, this one lacks nothing that is elsewhere. Else each could come to believe
     /// that the other has it.
     pub fn may_put_off(&self, object: ObjectId, bytes: &Range<u64>) -> bool {
-        !self.lacks(object, ELSEWHERE, &parts(bytes))
+        !self.lacks(object, ELSEWHERE, &gap_parts(bytes))
     }
 
     /// Notes, durably, that another copy gets these bytes of a change later. It has noted
@@ -163,8 +165,23 @@ impl Gaps {
         let note = Note { object, behind, copy, bytes: bytes.clone() };
         let mut state = self.state.lock();
         state.put_off(&note);
-        state.told.entry((behind, object)).or_default().insert_if_room(parts(bytes));
-        self.note_records(state, std::slice::from_ref(&note))
+        state.is_told((behind, object), bytes);
+        let noted = self.note_records(state, std::slice::from_ref(&note));
+        if noted.is_err() {
+            let (mut state, key) = (self.state.lock(), (behind, object));
+            state.told.remove(&key);
+            state.left.remove(&key);
+        }
+        noted
+    }
+
+    /// Something of these bytes is sent now to the copy that lacks them, which strikes it out
+    /// at once: what it has noted itself is not known any more.
+    pub fn begins(&self, object: ObjectId, behind: TargetId, bytes: &Range<u64>) {
+        let (mut state, key) = (self.state.lock(), (behind, object));
+        if state.told.contains_key(&key) {
+            state.begun.entry(key).or_default().insert(gap_parts(bytes));
+        }
     }
 
     /// As [`Gaps::put_off`] if both have noted it already: returns whether that is so.
@@ -174,7 +191,8 @@ impl Gaps {
         let known = state.clears == 0
             && state.table.get(behind, object).is_some_and(|(_, set)| set.covers(bytes))
             && state.told.get(&key).is_some_and(|told| told.covers(bytes))
-            && !state.sent.get(&key).is_some_and(|sent| sent.touches(&parts(bytes)));
+            && !state.begun.get(&key).is_some_and(|begun| begun.touches(&gap_parts(bytes)))
+            && !state.sent.get(&key).is_some_and(|sent| sent.touches(&gap_parts(bytes)));
         if known && let Some(left) = state.left.get_mut(&key) {
             left.insert(bytes.clone());
         }
@@ -334,6 +352,7 @@ impl Gaps {
         let (state, key) = (self.state.lock(), (of, object));
         state.table.get(of, object).is_some_and(|(_, set)| set.covers(range))
             && state.told.get(&key).is_some_and(|told| told.covers(range))
+            && !state.begun.get(&key).is_some_and(|begun| begun.touches(range))
             && !state.sent.get(&key).is_some_and(|sent| sent.touches(range))
     }
 
@@ -520,15 +539,25 @@ impl State {
             let key = (*behind, *object);
             self.sent.remove(&key);
             self.told.remove(&key);
+            self.begun.remove(&key);
             self.left.remove(&key);
         }
+    }
+
+    /// A copy has noted these bytes, and all of their parts, itself.
+    fn is_told(&mut self, key: (TargetId, ObjectId), bytes: &Range<u64>) {
+        let bytes = gap_parts(bytes);
+        if let Some(begun) = self.begun.get_mut(&key) {
+            begun.remove(&bytes);
+        }
+        self.told.entry(key).or_default().insert_if_room(bytes);
     }
 
     /// What was sent of its parts before is not what counts now.
     fn forget_sent(&mut self, note: &Note) {
         let key = (note.behind, note.object);
         if let Some(sent) = self.sent.get_mut(&key) {
-            sent.forget(&parts(&note.bytes));
+            sent.forget(&gap_parts(&note.bytes));
             if sent.is_empty() {
                 self.sent.remove(&key);
             }
@@ -541,7 +570,7 @@ impl State {
         if bytes.is_empty() {
             return None;
         }
-        let mut bytes = parts(bytes);
+        let mut bytes = gap_parts(bytes);
         let known = self.table.get(*behind, *object);
         // What is being cleared is still in the table, and not for long.
         if self.clears == 0 && known.is_some_and(|(_, set)| set.covers(&bytes)) {
@@ -554,8 +583,8 @@ impl State {
     }
 }
 
-/// The parts that these bytes touch.
-fn parts(bytes: &Range<u64>) -> Range<u64> {
+/// The parts that these bytes touch: gaps are noted in whole ones.
+pub fn gap_parts(bytes: &Range<u64>) -> Range<u64> {
     let end = bytes.end.checked_next_multiple_of(PART_BYTES).unwrap_or(u64::MAX);
     bytes.start / PART_BYTES * PART_BYTES..end
 }
