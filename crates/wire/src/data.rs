@@ -474,7 +474,8 @@ requests! {
         end: u64,
         /// The copy that lacks it has noted that itself.
         told: bool,
-        /// It has got there since, to the copy that is asked: that one lacks it no more.
+        /// It has got there since, to the copy that is asked: that one lacks it no more. Of
+        /// another one: it is only asked whether it was noted that it lacks any of it.
         filled: bool,
         /// The epoch that the one who tells acts under: who has an older map may take
         /// it for void, and refuses it.

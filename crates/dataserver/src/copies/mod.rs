@@ -37,6 +37,7 @@ pub(crate) mod standing;
 mod take;
 mod tell;
 mod turns;
+mod unheard;
 
 pub use change::{Asked, Change};
 pub(crate) use follow::follow_at_the_end;

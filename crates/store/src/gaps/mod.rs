@@ -127,6 +127,10 @@ struct Batch {
 /// known to be the same everywhere.
 pub const ELSEWHERE: TargetId = TargetId::NONE;
 
+/// Stands for this target where it has lost its notes of what it lacked, and the other copies
+/// have not said yet what they had noted. All of it is noted as [`ELSEWHERE`], too.
+pub const UNHEARD: TargetId = TargetId(TargetId::NONE.0 - 1);
+
 impl Gaps {
     /// As [`Gaps::note`], of a copy that has noted it too: it does not serve what it
     /// lacks. That it has is not remembered beyond a restart.
