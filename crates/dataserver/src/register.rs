@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_host::clock;
 use weir_host::net::Signal;
 use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
-use weir_store::{ELSEWHERE, Note};
+use weir_store::{ELSEWHERE, Note, UNHEARD};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, FsUsage, ObjectId, Result, SessionId, TargetId};
 use weir_wire::Header;
@@ -275,7 +275,7 @@ impl Registrar {
         let unknown = u64::from(disk.store.gaps().lost());
         let unknown_of_others = disk.store.gaps().lost_others();
         let mut gaps = disk.store.gaps().untold();
-        gaps.retain(|(behind, _)| *behind != ELSEWHERE);
+        gaps.retain(|(behind, _)| ![ELSEWHERE, UNHEARD].contains(behind));
         let at = gaps.iter().position(|(behind, _)| *behind == own);
         let noted = at.map_or(0, |at| gaps.swap_remove(at).1);
         match disk.progress.to_be_filled(noted, acting) + unknown {

@@ -479,7 +479,8 @@ requests! {
         told: bool,
         /// Refused by the one that lacks it if it lacked any of it, or of its parts, before.
         first: bool,
-        /// It has got there since, to the copy that is asked: that one lacks it no more.
+        /// It has got there since, to the copy that is asked: that one lacks it no more. Of
+        /// another one: it is only asked whether it was noted that it lacks any of it.
         filled: bool,
         /// The epoch that the one who tells acts under: who has an older map may take
         /// it for void, and refuses it.

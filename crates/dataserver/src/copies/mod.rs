@@ -37,6 +37,7 @@ pub(crate) mod standing;
 mod take;
 mod tell;
 mod turns;
+mod unheard;
 mod unreachable;
 
 pub use change::{Asked, Change};

@@ -10,13 +10,15 @@ use crate::machine::Work;
 use crate::service::Shared;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
+use weir_host::clock;
 use weir_host::plant::{Bug, planted};
 use weir_layout::{RegionList, segment_offset};
 use weir_net::Wait;
 use weir_store::{ELSEWHERE, Object, RangeSet, ReadMode, ReadOutcome, gap_parts};
 use weir_types::limits::{MAX_FILE_BYTES, MAX_STRIPE_UNIT_BYTES};
 use weir_types::{
-    CopyIndex, Epoch, Error, ErrorKind, Generation, ObjectId, Result, StripeMap, TargetId,
+    CopyIndex, Decode, Epoch, Error, ErrorKind, Generation, ObjectId, Result, StripeMap, TargetId,
 };
 use weir_wire::data::{
     Access, AlignRequest, CopyAccess, NoteGapRequest, ObjectLen, PunchRequest, Relay, SyncRequest,
@@ -36,6 +38,8 @@ const REACH_MS: u64 = 2_000;
 const SYNC_BYTES: u64 = 64 << 20;
 /// That may take so long.
 const SYNC_MS: u64 = 30_000;
+/// Between looks whether the other copy is still there.
+const LOOK_MS: u64 = 100;
 
 /// One object that another copy lacks something of.
 pub(crate) struct Push<'a> {
@@ -190,18 +194,16 @@ impl Push<'_> {
     /// The other copy lacks nothing of a range any more.
     fn tell_filled(&self, range: &Range<u64>) -> Result<()> {
         let object = copy_of(self.object, self.to);
-        let (lines, acting) = (&self.shared.copies.lines, self.shared.copies.standings.acting());
-        tell(lines, &lines.wait(STEP_MS), object, self.behind(), range, What::Filled(acting))
+        let acting = self.shared.copies.standings.acting();
+        let note = note(object, self.behind(), range, What::Filled(acting));
+        self.ask_while_there(STEP_MS, (&[], &[]), |parcel| parcel.send(&note))
     }
 
     /// What the other copy has got it must not lose any more before it is forgotten
     /// here that it lacked it: it may be durable here.
     fn sync(&self) -> Result<()> {
         let request = SyncRequest { access: self.access() };
-        let lines = &self.shared.copies.lines;
-        let wait = lines.wait(SYNC_MS);
-        let line = lines.take(self.behind(), &wait)?;
-        line.ask::<()>(&wait, (&[], &[]), |parcel| parcel.send(&request))?;
+        self.ask_while_there::<()>(SYNC_MS, (&[], &[]), |parcel| parcel.send(&request))?;
         self.disk.store.gaps().clear_sent(self.object, self.behind())
     }
 
@@ -394,9 +396,30 @@ impl Push<'_> {
         data: (&[u8], &[u32]),
         send: impl FnOnce(&mut Parcel<'_>) -> Result<()>,
     ) -> Result<()> {
-        let lines = &self.shared.copies.lines;
-        let wait = lines.wait(STEP_MS);
-        lines.take(self.behind(), &wait)?.ask::<ObjectLen>(&wait, data, send).map(drop)
+        self.ask_while_there::<ObjectLen>(STEP_MS, data, send).map(drop)
+    }
+
+    /// Waits for the answer so long at the most, and no longer than the other copy is
+    /// there: as long as a change waits here, the epoch in which that is away does not come.
+    fn ask_while_there<T: Decode>(
+        &self,
+        ms: u64,
+        data: (&[u8], &[u32]),
+        send: impl FnOnce(&mut Parcel<'_>) -> Result<()>,
+    ) -> Result<T> {
+        let (lines, standings) = (&self.shared.copies.lines, &self.shared.copies.standings);
+        let was_online = standings.is_online(self.behind());
+        let mut line = lines.take(self.behind(), &lines.wait(REACH_MS))?;
+        let begun = clock::now();
+        line.send(&lines.wait(STEP_MS), data, send)?;
+        while !line.is_ready(LOOK_MS)? {
+            let lost_its_place = was_online && !standings.is_online(self.behind());
+            let has_gone = lost_its_place || standings.is_away(self.behind());
+            if has_gone || clock::elapsed(begun) > Duration::from_millis(ms) {
+                return Err(Error::new(ErrorKind::TimedOut, "no answer"));
+            }
+        }
+        line.receive(&lines.wait(STEP_MS))
     }
 }
 
@@ -411,7 +434,8 @@ pub(super) fn tell_gap(
     first: bool,
 ) -> Result<()> {
     // What is noted here as told are whole parts.
-    tell(lines, wait, object, target, &gap_parts(range), What::Lacks { first })
+    let note = note(object, target, &gap_parts(range), What::Lacks { first });
+    lines.take(target, wait)?.ask(wait, (&[], &[]), |parcel| parcel.send(&note))
 }
 
 /// What another copy is told of a range.
@@ -423,20 +447,13 @@ enum What {
     Filled(Epoch),
 }
 
-fn tell(
-    lines: &Lines,
-    wait: &Wait,
-    object: ObjectId,
-    target: TargetId,
-    range: &Range<u64>,
-    what: What,
-) -> Result<()> {
+fn note(object: ObjectId, target: TargetId, range: &Range<u64>, what: What) -> NoteGapRequest {
     let (first, filled, epoch) = match what {
         // A gap it notes in any case.
         What::Lacks { first } => (first, false, Epoch(0)),
         What::Filled(epoch) => (false, true, epoch),
     };
-    let note = NoteGapRequest {
+    NoteGapRequest {
         target,
         object,
         behind: target,
@@ -447,8 +464,7 @@ fn tell(
         first,
         filled,
         epoch,
-    };
-    lines.take(target, wait)?.ask(wait, (&[], &[]), |parcel| parcel.send(&note))
+    }
 }
 
 /// A column as a request to one of its copies shows it.

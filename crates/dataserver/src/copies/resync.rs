@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::net::Signal;
 use weir_host::sync::Mutex;
-use weir_store::{ELSEWHERE, Gap, RangeSet};
+use weir_store::{ELSEWHERE, Gap, RangeSet, UNHEARD};
 use weir_types::limits::{MAX_FILE_BYTES, MAX_FIND_COPIES};
 use weir_types::{CopyIndex, Epoch, ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::data::CopyAccess;
@@ -210,7 +210,7 @@ impl Resync {
     /// Does about one gap what can be done now; whether another copy has to fill it.
     fn gap(&mut self, behind: TargetId, gap: &Gap, column: Option<&Column>) -> Result<bool> {
         let own = self.own();
-        let who = if behind == ELSEWHERE { own } else { behind };
+        let who = if [ELSEWHERE, UNHEARD].contains(&behind) { own } else { behind };
         let place = column.and_then(|column| {
             let at = |target| column.copies.iter().position(|copy| copy.target == target);
             Some((column, at(own)?, at(who)?))
@@ -225,6 +225,9 @@ impl Resync {
             self.disk.store.gaps().clear(gap.object, behind, &(0..u64::MAX))?;
             return Ok(false);
         };
+        if behind == UNHEARD {
+            return self.hear(gap, column, here);
+        }
         match self.shared.copies.standings.who_orders(&column.copies) {
             // Who went later may have what this one has lost.
             None => {
@@ -244,6 +247,10 @@ impl Resync {
                 if !column.copies.iter().any(|copy| back(copy.target)) {
                     return Ok(false);
                 }
+                // What is lacking is to be known first.
+                if self.is_unheard(gap.object) {
+                    return Ok(false);
+                }
                 if !self.is_to_be_taken(gap, own) {
                     return Ok(true);
                 }
@@ -255,6 +262,9 @@ impl Resync {
                 Ok(taken.is_err())
             }
             Some(orders) if orders == own => {
+                if self.is_unheard(gap.object) {
+                    return Ok(false);
+                }
                 self.push(gap, column, there)?;
                 Ok(false)
             }

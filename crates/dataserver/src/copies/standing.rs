@@ -119,6 +119,11 @@ impl Standings {
         self.map.read().is_settled(target)
     }
 
+    /// Whether a target is on the map: one that has been removed is not.
+    pub(crate) fn is_known(&self, target: TargetId) -> bool {
+        self.map.read().targets.contains_key(&target)
+    }
+
     /// Whether a target takes nothing now, and may come back.
     pub(crate) fn is_away(&self, target: TargetId) -> bool {
         self.map.read().is_away(target)

@@ -258,7 +258,8 @@ impl Cluster {
     }
 
     pub(super) fn around(&self, others_serve: bool) -> Around {
-        Around { mirrored: self.mirrored, others_serve, next: self.next_epoch() }
+        let (mirrored, next) = (self.mirrored, self.next_epoch());
+        Around { mirrored, others_serve, another_kept_it: false, next }
     }
 
     pub(super) fn next_epoch(&self) -> Epoch {

@@ -230,7 +230,12 @@ impl<E: Engine> MetaMachine<E> {
         let sites = self.mover.away.sites(&map, after_ms, now.monotonic_ms);
         match self.mover.sites.update(sites) {
             Differs::Needs => self.mover.look_at_all(),
-            Differs::Helps if self.mover.left || self.mover.counted.stuck > 0 => {
+            // Less may be to be done, too: a target is kept after all, or is back.
+            Differs::Helps
+                if self.mover.left
+                    || self.mover.counted.stuck > 0
+                    || self.mover.counted.copies > 0 =>
+            {
                 self.mover.left = false;
                 self.mover.look_at_all();
             }

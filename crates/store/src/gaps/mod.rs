@@ -39,7 +39,7 @@ use weir_host::sync::{Condvar, Mutex, MutexGuard};
 use weir_types::{CopyIndex, ErrorKind, ObjectId, Result, TargetId};
 
 /// Gaps are noted in parts of this size, so that a stream is noted seldom.
-pub const PART_BYTES: u64 = 1 << 20;
+const PART_BYTES: u64 = 1 << 20;
 /// The most objects with gaps: 1 KiB of memory each at the most. Beyond that
 /// writes without the other copy fail.
 const MAX_OBJECTS: usize = 1 << 20;
@@ -129,6 +129,10 @@ struct Batch {
 /// that has said so. What it notes of itself may be had by nobody: it is only not
 /// known to be the same everywhere.
 pub const ELSEWHERE: TargetId = TargetId::NONE;
+
+/// Stands for this target where it has lost its notes of what it lacked, and the other copies
+/// have not said yet what they had noted. All of it is noted as [`ELSEWHERE`], too.
+pub const UNHEARD: TargetId = TargetId(TargetId::NONE.0 - 1);
 
 impl Gaps {
     /// As [`Gaps::note`], of a copy that has noted it too: it does not serve what it
