@@ -424,7 +424,8 @@ fn spec(shape: &Shape, file: usize) -> LayoutSpec {
     }
 }
 
-fn layout(shape: &Shape, file: usize) -> LayoutSpec {
+/// How a file is laid out.
+pub(crate) fn layout(shape: &Shape, file: usize) -> LayoutSpec {
     let spec = spec(shape, file);
     match shape.layout {
         FileShape::Striped => spec,

@@ -27,7 +27,7 @@ fn plan(seed: u64) -> Plan {
     shape.protocols = vec![Protocol::ServerAsync];
     (shape.shared_files, shape.logs, shape.leases) = (FILES, 0, true);
     (shape.target_timeout_ms, shape.lease_ms, shape.grace_ms) = (TIMEOUT_MS, 1_000, 2_000);
-    (shape.reset_ppm, shape.conflict_ppm) = (0, 0);
+    (shape.reset_ppm, shape.conflict_ppm, shape.rebuild_after_ms) = (0, 0, 0);
     let op = |rng: &mut fastrand::Rng| {
         let (file, first, cells) = (rng.u8(0..FILES), rng.u32(0..CELLS), 1);
         let op = match rng.u8(0..3) {

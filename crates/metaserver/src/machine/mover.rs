@@ -110,6 +110,11 @@ impl Mover {
         self.settings.busy_percent
     }
 
+    /// Whether something is to be done as far as is known, or counted just now.
+    fn may_have_work(&self) -> bool {
+        self.counted.stuck > 0 || self.counted.copies > 0 || self.survey.is_some()
+    }
+
     /// Whether one of its own transactions can be run now.
     pub fn has_work(&self) -> bool {
         let searching = self.search.is_some() && self.queue.len() < MAX_QUEUE;
@@ -231,11 +236,7 @@ impl<E: Engine> MetaMachine<E> {
         match self.mover.sites.update(sites) {
             Differs::Needs => self.mover.look_at_all(),
             // Less may be to be done, too: a target is kept after all, or is back.
-            Differs::Helps
-                if self.mover.left
-                    || self.mover.counted.stuck > 0
-                    || self.mover.counted.copies > 0 =>
-            {
+            Differs::Helps if self.mover.left || self.mover.may_have_work() => {
                 self.mover.left = false;
                 self.mover.look_at_all();
             }
