@@ -211,6 +211,8 @@ fn more_and_fewer_copies_are_made_of_a_file_with_data() {
     s.pass(4);
     assert!(s.copies(&file).iter().all(|column| column.len() == 1));
     s.pass(2);
+    assert_eq!(s.c.keys("g/"), 4, "who had looked before may make it anew");
+    s.pass(10);
     assert_eq!(s.c.keys("g/"), 0, "what was dropped is removed");
     assert_eq!(s.state(1, 1), TargetState::Online);
     let other = LayoutSpec { kind: LayoutKind::Chunked, copies: 2, ..LayoutSpec::default() };

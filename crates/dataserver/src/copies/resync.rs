@@ -32,6 +32,9 @@ use weir_wire::peer::{Copies as Column, Fill, FindCopiesRequest};
 const INTERVAL: Duration = Duration::from_millis(250);
 /// The metadata server answers within this time.
 const FIND_MS: u64 = 4_000;
+/// Where copies are is asked anew after this time: those that have moved are removed for
+/// good some seconds later.
+const FRESH: Duration = Duration::from_secs(2);
 /// Orders to fill that are remembered for one target.
 const MAX_FILLS: usize = 4096;
 
@@ -184,9 +187,16 @@ impl Resync {
             if page.is_empty() {
                 break;
             }
-            let columns = self.find(page.iter().map(|gap| gap.object).collect())?;
-            for (gap, column) in page.iter().zip(&columns) {
-                match self.gap(behind, gap, column.as_ref()) {
+            let mut columns = self.find(page.iter().map(|gap| gap.object).collect())?;
+            let mut found = clock::now();
+            for (at, gap) in page.iter().enumerate() {
+                if clock::elapsed(found) > FRESH {
+                    // A copy that has moved meanwhile would be made anew where it was.
+                    let rest = page[at..].iter().map(|gap| gap.object).collect();
+                    columns.splice(at.., self.find(rest)?);
+                    found = clock::now();
+                }
+                match self.gap(behind, gap, columns[at].as_ref()) {
                     Ok(waits) => to_be_filled += u64::from(waits),
                     Err(error) if error.kind == ErrorKind::Interrupted => return Err(error),
                     Err(error) => result = result.and(Err(error)),

@@ -21,10 +21,12 @@ use weir_metastore::{Engine, Sequence, Tx};
 use weir_types::{FileId, Generation, ObjectId, Result, ServerId, TargetId};
 use weir_wire::peer::{Fill, TargetReport};
 
+mod dropped;
 mod look;
 mod rebalance;
 mod visit;
 
+use dropped::Dropped;
 pub use look::Survey;
 use look::Walk;
 use rebalance::Rebalance;
@@ -78,6 +80,7 @@ pub(super) struct Mover {
     away: Away,
     pub sites: Sites,
     pub relieved: Relieved,
+    pub dropped: Dropped,
     jobs: BTreeMap<ObjectId, Job>,
     queue: VecDeque<(FileId, u64)>,
     queued: BTreeSet<FileId>,
