@@ -192,6 +192,7 @@ impl Registrar {
             return false;
         };
         // What is not confirmed will be named again.
+        self.shared.copies.removed.add(disk.served.id, object);
         let result = disk.store.remove(object);
         // Of a disk that has failed it was said already.
         let told = !disk.health().trouble.is_empty();

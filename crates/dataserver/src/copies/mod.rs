@@ -29,6 +29,7 @@ pub(crate) mod pace;
 mod planted;
 mod pools;
 mod push;
+mod removed;
 pub(crate) mod repair;
 mod resync;
 pub(crate) mod roles;
@@ -50,6 +51,7 @@ use chain::next;
 use later::Resting;
 use locks::RangeLocks;
 use pools::Pools;
+use removed::Removed;
 use repair::Repairs;
 use staged::Staged;
 use standing::Standings;
@@ -72,6 +74,7 @@ pub(crate) struct Copies {
     resting: Resting,
     /// Targets that have to take changes of that one, and cannot be reached.
     pub(crate) unreachable: Unreachable,
+    pub(crate) removed: Removed,
 }
 
 impl Copies {
@@ -87,6 +90,7 @@ impl Copies {
             staged: Staged::new(buffer_bytes),
             resting: Resting::default(),
             unreachable: Unreachable::default(),
+            removed: Removed::default(),
         }
     }
 }

@@ -82,7 +82,7 @@ impl Push<'_> {
                 _ => Err(error),
             })?,
         };
-        let here = self.disk.store.object(self.object)?.map_or(0, |object| object.len());
+        let here = self.found()?.map_or(0, |object| object.len());
         let (mut unsynced, mut rotten) = (0, Ok(()));
         for range in lacking.iter() {
             let (mut at, end) = (range.start, range.end.min(len));
@@ -124,7 +124,7 @@ impl Push<'_> {
         for range in ranges.iter() {
             let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
             self.check()?;
-            let here = self.disk.store.object(self.object)?.map_or(0, |object| object.len());
+            let here = self.found()?.map_or(0, |object| object.len());
             if here > range.start {
                 return Err(Error::new(ErrorKind::Busy, "it has become longer since"));
             }
@@ -214,7 +214,7 @@ impl Push<'_> {
         copies.lines.reach(self.behind(), &copies.lines.wait(REACH_MS))?;
         let _lock = copies.locks.lock(self.own(), self.object, 0..MAX_FILE_BYTES);
         self.check()?;
-        let object = self.disk.store.object(self.object)?;
+        let object = self.found()?;
         let (len, generation) = object
             .as_ref()
             .map_or((0, Generation(0)), |object| (object.len(), object.generation()));
@@ -260,7 +260,7 @@ impl Push<'_> {
     fn step_around(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<()> {
         let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
         self.check()?;
-        let Some(object) = self.disk.store.object(self.object)? else { return Ok(()) };
+        let Some(object) = self.found()? else { return Ok(()) };
         let (mut here, mut rotten) = (self.here(&range), RangeSet::default());
         object.damaged(&range).into_iter().for_each(|block| rotten.insert(block));
         let mut sent = RangeSet::default();
@@ -296,7 +296,7 @@ impl Push<'_> {
     }
 
     fn send(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<()> {
-        let object = self.disk.store.object(self.object)?;
+        let object = self.found()?;
         // It may have been cut since.
         let end = object.as_ref().map_or(0, |object| object.len()).min(range.end);
         let mut at = range.start;
@@ -350,6 +350,17 @@ impl Push<'_> {
         let access = Access { generation: Generation(u64::MAX), ..self.access() };
         let (offset, len) = (range.start, range.end - range.start);
         self.ask((&[], &[]), |parcel| parcel.send(&PunchRequest { access, offset, len }))
+    }
+
+    /// The object here; `None`: it was never made.
+    fn found(&self) -> Result<Option<Arc<Object>>> {
+        let found = self.disk.store.object(self.object)?;
+        // The layout that this goes by is one of before.
+        if found.is_none() && self.shared.copies.removed.contains(self.own(), self.object) {
+            let what = "the copy here has gone, and was removed";
+            return Err(super::roles::not_current(self.own(), what));
+        }
+        Ok(found)
     }
 
     /// Whether this copy orders, and the other takes what it orders.

@@ -141,9 +141,11 @@ impl Map {
             }
             None => return Err(not_current(own, "no copy is known to be online")),
         }
-        // Others may have ordered since.
-        if self.targets.get(&ordered_by).is_some_and(|standing| under < standing.since) {
-            let what = format!("target {ordered_by} has been away since it ordered that");
+        // Others may have ordered since; or this one was away, and what it missed, and more,
+        // has been brought.
+        let is_before = |target| self.targets.get(&target).is_some_and(|s| under < s.since);
+        for target in [ordered_by, own].into_iter().filter(|target| is_before(*target)) {
+            let what = format!("target {target} has been away since that was ordered");
             return Err(not_current(own, &what));
         }
         match self.state(own) {
@@ -251,6 +253,9 @@ mod tests {
         assert!(!gone.is_away(TargetId(9)), "it was removed");
         gone.follows(C, (B, Epoch(9)), &three).unwrap();
         assert!(all.follows(B, (A, Epoch(0)), &two).is_err(), "it has been away since");
+        let back = map(9, 9, &[(A, Online, 1), (B, Online, 7)]);
+        back.follows(B, (A, Epoch(7)), &two).unwrap();
+        assert!(back.follows(B, (A, Epoch(6)), &two).is_err(), "it was away, and that came late");
         assert!(gone.may_read(C).is_err() && gone.may_read(A).is_err());
         gone.may_read(B).unwrap();
     }
