@@ -2,39 +2,38 @@
 //! layout of before could take such a copy, of which there is nothing, for an empty one, and
 //! bring the others to that.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use weir_host::clock;
 use weir_host::sync::Mutex;
 use weir_types::{ObjectId, TargetId};
 
-/// Those that are remembered. Layouts are looked up anew every few seconds.
+/// Much longer than a layout is gone by without a new look; and not for ever, since a copy
+/// may come to be there again, and be empty.
+const KEPT: Duration = Duration::from_secs(60);
+/// Those that are remembered; of more, the last ones.
 const MOST: usize = 1 << 16;
 
 #[derive(Debug, Default)]
-pub(crate) struct Removed(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    known: BTreeSet<(TargetId, ObjectId)>,
-    order: VecDeque<(TargetId, ObjectId)>,
-}
+pub(crate) struct Removed(Mutex<BTreeMap<(TargetId, ObjectId), Instant>>);
 
 impl Removed {
     /// To be called before it is removed: who does not find it finds it here.
     pub(crate) fn add(&self, target: TargetId, object: ObjectId) {
-        let mut state = self.0.lock();
-        if !state.known.insert((target, object)) {
-            return;
+        let mut known = self.0.lock();
+        if known.len() >= MOST {
+            // Seldom: the older half goes.
+            let mut times: Vec<Instant> = known.values().copied().collect();
+            times.sort_unstable();
+            let middle = times[times.len() / 2];
+            known.retain(|_, at| *at > middle && clock::elapsed(*at) < KEPT);
         }
-        state.order.push_back((target, object));
-        if state.order.len() > MOST
-            && let Some(oldest) = state.order.pop_front()
-        {
-            state.known.remove(&oldest);
-        }
+        known.insert((target, object), clock::now());
     }
 
     pub(crate) fn contains(&self, target: TargetId, object: ObjectId) -> bool {
-        self.0.lock().known.contains(&(target, object))
+        let at = self.0.lock().get(&(target, object)).copied();
+        at.is_some_and(|at| clock::elapsed(at) < KEPT)
     }
 }
 
@@ -44,7 +43,7 @@ mod tests {
     use weir_types::{ColumnIndex, CopyIndex, FileId, SegmentIndex};
 
     #[test]
-    fn the_last_ones_are_remembered() {
+    fn the_last_ones_are_remembered_of_their_targets_and_not_for_ever() {
         let object = |file| ObjectId {
             file: FileId(file),
             segment: SegmentIndex(1),
@@ -52,8 +51,12 @@ mod tests {
             copy: CopyIndex(0),
         };
         let (removed, target) = (Removed::default(), TargetId(1));
-        (0..=MOST as u64).for_each(|file| removed.add(target, object(file)));
-        assert!(!removed.contains(target, object(0)) && removed.contains(target, object(1)));
-        assert!(!removed.contains(TargetId(2), object(1)));
+        (0..3 * MOST as u64).for_each(|file| removed.add(target, object(file)));
+        assert!(removed.0.lock().len() <= MOST);
+        let last = object(3 * MOST as u64 - 1);
+        assert!(removed.contains(target, last) && !removed.contains(TargetId(2), last));
+        let before = clock::now().checked_sub(KEPT).unwrap();
+        removed.0.lock().insert((target, last), before);
+        assert!(!removed.contains(target, last));
     }
 }

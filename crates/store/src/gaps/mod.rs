@@ -145,7 +145,7 @@ impl Gaps {
         bytes: &Range<u64>,
     ) -> Result<()> {
         self.write_notes(&[Note { object, behind, copy, bytes: bytes.clone() }], true)?;
-        self.state.lock().is_told((behind, object), bytes);
+        self.state.lock().tells((behind, object), bytes);
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl Gaps {
         let note = Note { object, behind, copy, bytes: bytes.clone() };
         let mut state = self.state.lock();
         state.put_off(&note);
-        state.is_told((behind, object), bytes);
+        state.tells((behind, object), bytes);
         let noted = self.note_records(state, std::slice::from_ref(&note));
         if noted.is_err() {
             let (mut state, key) = (self.state.lock(), (behind, object));
@@ -549,7 +549,7 @@ impl State {
     }
 
     /// A copy has noted these bytes, and all of their parts, itself.
-    fn is_told(&mut self, key: (TargetId, ObjectId), bytes: &Range<u64>) {
+    fn tells(&mut self, key: (TargetId, ObjectId), bytes: &Range<u64>) {
         let bytes = gap_parts(bytes);
         if let Some(begun) = self.begun.get_mut(&key) {
             begun.remove(&bytes);
