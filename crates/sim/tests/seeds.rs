@@ -86,8 +86,9 @@ fn clusters_that_keep_several_copies_keep_their_promises_whatever_goes_wrong() {
 const CLEAN_MIRRORED: u64 = 365;
 
 /// Of those behind them that have been looked at these are not clean: what a lost gap log said
-/// is refused until somebody accepts the loss, which nobody does in a run (2461).
-const NOT_CLEAN: [u64; 1] = [2461];
+/// is refused until somebody accepts the loss, which nobody does in a run (2461, 3488); targets
+/// that wait for one another after all machines of a file have lost their power in turn (3411).
+const NOT_CLEAN: [u64; 3] = [2461, 3411, 3488];
 
 #[test]
 #[ignore = "known: see CLEAN_MIRRORED"]
