@@ -137,9 +137,17 @@ impl Gaps {
         copy: CopyIndex,
         bytes: &Range<u64>,
     ) -> Result<()> {
-        self.write_notes(&[Note { object, behind, copy, bytes: bytes.clone() }], true)?;
-        let bytes = parts(bytes);
-        self.state.lock().told.entry((behind, object)).or_default().insert_if_room(bytes);
+        self.note_all_told(&[Note { object, behind, copy, bytes: bytes.clone() }])
+    }
+
+    /// As [`Gaps::note_told`], several with one sync.
+    pub fn note_all_told(&self, notes: &[Note]) -> Result<()> {
+        self.write_notes(notes, true)?;
+        let mut state = self.state.lock();
+        for Note { object, behind, bytes, .. } in notes {
+            let told = state.told.entry((*behind, *object)).or_default();
+            told.insert_if_room(parts(bytes));
+        }
         Ok(())
     }
 
