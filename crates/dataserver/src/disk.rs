@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use weir_host::sync::Mutex;
 use weir_net::{ConnId, LoopHandle, PooledBuf};
-use weir_store::{ELSEWHERE, Object, ReadMode, ReadOutcome, Target};
+use weir_store::{ELSEWHERE, Object, ReadMode, ReadOutcome, Target, UNHEARD};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, FsUsage, Generation, ObjectId, Result};
 use weir_wire::data::ObjectStat;
@@ -175,6 +175,9 @@ pub(crate) fn read_cached(
     data: &mut Data,
 ) -> Option<Result<Outcome>> {
     let object = store.open_object(work.object)?;
+    if let Err(error) = check_gaps(store, work) {
+        return Some(Err(error));
+    }
     if work.of_copies
         && let Err(error) = check_generation(&object, work.generation)
     {
@@ -215,8 +218,9 @@ fn check_generation(object: &Object, generation: Generation) -> Result<()> {
     Ok(())
 }
 
-/// Whether this copy has what was read. After the read: who changes something here
-/// or elsewhere has noted the gap by then, or waits for nobody who reads.
+/// Whether this copy has what is read. Before the read, since what is lacking may come,
+/// and be struck out, in the middle of it; and after it: who changes something here or
+/// elsewhere has noted the gap by then, or waits for nobody who reads.
 fn check_gaps(store: &Target, work: &ReadWork) -> Result<()> {
     let start = work.pieces.iter().map(|piece| piece.0).min().unwrap_or_default();
     let end = work.pieces.iter().map(|piece| piece.0 + piece.1).max().unwrap_or_default();
@@ -224,13 +228,18 @@ fn check_gaps(store: &Target, work: &ReadWork) -> Result<()> {
         true => check_gap(store, work.object, start..end),
         false if work.as_is => Ok(()),
         // The others have gone since, and it is lost.
-        false if store.gaps().lacks(work.object, ELSEWHERE, &(start..end)) => Err(lacks(store)),
+        false if store.gaps().lacks(work.object, ELSEWHERE, &(start..end)) => {
+            Err(lacks_what_is_elsewhere(store))
+        }
         false => Ok(()),
     }
 }
 
 fn check_gap(store: &Target, object: ObjectId, range: Range<u64>) -> Result<()> {
     match store.gaps().lacks(object, store.id(), &range) {
+        true if store.gaps().lacks(object, ELSEWHERE, &range) => {
+            Err(lacks_what_is_elsewhere(store))
+        }
         true => Err(lacks(store)),
         false => Ok(()),
     }
@@ -238,6 +247,13 @@ fn check_gap(store: &Target, object: ObjectId, range: Range<u64>) -> Result<()> 
 
 fn lacks(store: &Target) -> Error {
     not_current(store.id(), "it does not have the last changes of these bytes")
+}
+
+/// What is to be done about it.
+fn lacks_what_is_elsewhere(store: &Target) -> Error {
+    let what = "it does not have the last changes of these bytes: bring the other copies back, or \
+                accept the loss (`weir accept-loss`)";
+    not_current(store.id(), what)
 }
 
 fn finish_read(work: &ReadWork, data: &mut Data, bytes: usize, object_len: u64) -> Outcome {
@@ -290,10 +306,13 @@ pub(crate) fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Out
         }
         Work::Seek { object, offset, hole, generation, of_copies } => {
             let generation = of_copies.then_some(generation);
+            let check = || match of_copies {
+                true => check_gap(store, object, 0..MAX_FILE_BYTES),
+                false => Ok(()),
+            };
+            check()?;
             let found = seek(store, object, offset, hole, generation)?;
-            if of_copies {
-                check_gap(store, object, 0..MAX_FILE_BYTES)?;
-            }
+            check()?;
             Ok(found)
         }
         Work::Fence { object, generation } => {
@@ -311,12 +330,31 @@ pub(crate) fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Out
             let object_len = object.map_or(Ok(0), |object| object.align(len, generation))?;
             Ok(Outcome::Reshaped { object_len })
         }
+        // It is only asked what it has noted.
+        Work::NoteGap { object, behind, bytes, filled: true, .. } if behind != store.id() => {
+            if store.gaps().lost_others() {
+                return Err(Error::new(ErrorKind::Busy, "it has lost its own notes"));
+            }
+            match store.gaps().lacks(object, behind, &(bytes.0..bytes.1)) {
+                true => Err(not_current(store.id(), "it has noted that the other one lacks it")),
+                false => Ok(Outcome::Noted),
+            }
+        }
         Work::NoteGap { object, bytes, filled: true, .. } => {
             store.gaps().clear(object, ELSEWHERE, &(bytes.0..bytes.1))?;
             Ok(Outcome::Noted)
         }
-        Work::NoteGap { object, behind, copy, bytes, told, .. } => {
+        Work::NoteGap { object, behind, copy, bytes, told, first, .. } => {
             let (gaps, bytes) = (store.gaps(), bytes.0..bytes.1);
+            if first && gaps.lacks(object, behind, &bytes) {
+                let what = "it lacks some of that already, for another reason";
+                return Err(Error::new(ErrorKind::Busy, what));
+            }
+            // Else what it is in doubt about would count there.
+            if behind != store.id() && gaps.of(object, UNHEARD).is_some() {
+                let what = "it has lost its own notes, and does not know yet what it lacks";
+                return Err(Error::new(ErrorKind::Busy, what));
+            }
             // It could not fill that.
             if behind != store.id() && gaps.lacks(object, ELSEWHERE, &bytes) {
                 return Err(not_current(store.id(), "it lacks that itself"));
@@ -395,6 +433,7 @@ fn seek(
 
 fn read(store: &Target, work: &ReadWork, data: &mut Data) -> Result<Outcome> {
     data.checks.clear();
+    check_gaps(store, work)?;
     let Some(object) = store.object(work.object)? else {
         check_gaps(store, work)?;
         return Ok(finish_read(work, data, 0, 0));

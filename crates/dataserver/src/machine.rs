@@ -418,6 +418,10 @@ impl<C: Copy> Machine<C> {
             AcceptLossRequest::from_bytes(incoming.body)?;
         let target = self.admit_administrator(incoming, &access)?;
         expect_no_payload(incoming.header)?;
+        if start >= end {
+            let what = "the loss of nothing";
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
         let bytes = (start, end);
         Ok(self.queue_work(incoming, target, Work::AcceptLoss { object, bytes }))
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_host::clock;
 use weir_host::net::Signal;
 use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
-use weir_store::{ELSEWHERE, Note};
+use weir_store::{ELSEWHERE, Note, UNHEARD};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, FsUsage, ObjectId, Result, SessionId, TargetId};
 use weir_wire::Header;
@@ -192,6 +192,7 @@ impl Registrar {
             return false;
         };
         // What is not confirmed will be named again.
+        self.shared.copies.removed.add(disk.served.id, object);
         let result = disk.store.remove(object);
         // Of a disk that has failed it was said already.
         let told = !disk.health().trouble.is_empty();
@@ -249,9 +250,7 @@ impl Registrar {
             let gaps = self.gaps(disk);
             let lacks = |from, to| disk.store.gaps().lacks(from, to, &(0..MAX_FILE_BYTES));
             let filled = disk.progress.filled(lacks);
-            let unreachable = self.shared.copies.unreachable.lock();
-            let unreachable = unreachable.iter().filter(|(of, _)| *of == target);
-            let unreachable = unreachable.map(|(_, to)| *to).collect();
+            let unreachable = self.shared.copies.unreachable.of(target);
             let mine = self.distrusted.iter().filter(|(t, _)| *t == target);
             let distrusted = mine.map(|(_, object)| *object).collect();
             TargetReport { target, usage, trouble, removed, gaps, filled, unreachable, distrusted }
@@ -277,7 +276,7 @@ impl Registrar {
         let unknown = u64::from(disk.store.gaps().lost());
         let unknown_of_others = disk.store.gaps().lost_others();
         let mut gaps = disk.store.gaps().untold();
-        gaps.retain(|(behind, _)| *behind != ELSEWHERE);
+        gaps.retain(|(behind, _)| ![ELSEWHERE, UNHEARD].contains(behind));
         let at = gaps.iter().position(|(behind, _)| *behind == own);
         let noted = at.map_or(0, |at| gaps.swap_remove(at).1);
         match disk.progress.to_be_filled(noted, acting) + unknown {

@@ -15,7 +15,7 @@ use std::time::Instant;
 use weir_host::clock;
 use weir_net::server::ServerCounters;
 use weir_net::{ConnId, Frame, LoopHandle, Outbox, PooledBuf, Service};
-use weir_store::ELSEWHERE;
+use weir_store::{ELSEWHERE, UNHEARD};
 use weir_types::{Error, ErrorKind, FsUsage, Result, ServerId, TargetId};
 use weir_wire::data::{ServerStatus, TargetStatus};
 use weir_wire::frame::decode_checks;
@@ -73,7 +73,7 @@ impl Shared {
         let (mut others, mut own) = (0, 0);
         for disk in &self.disks {
             for (behind, count) in disk.store.gaps().counts() {
-                match [disk.served.id, ELSEWHERE].contains(&behind) {
+                match [disk.served.id, ELSEWHERE, UNHEARD].contains(&behind) {
                     true => own += count,
                     false => others += count,
                 }

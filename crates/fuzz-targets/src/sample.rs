@@ -321,8 +321,8 @@ sample_struct! {
     WriteFlags { sync, later }
     Access { target, object, generation, capability, mac, copies, relay }
     CopyAccess { target, mac, filling }
-    Relay { by, lacking, alone, vouched }
-    NoteGapRequest { target, object, behind, copy, start, end, told, filled, epoch }
+    Relay { by, epoch, lacking, alone, vouched }
+    NoteGapRequest { target, object, behind, copy, start, end, told, first, filled, epoch }
     AlignRequest { access, len }
     RepairRequest { access, copy, start, end }
     Filling { column, copy }

@@ -216,3 +216,52 @@ fn only_administrators_may() {
     assert_eq!(kind(c.ask(&me, &request)), ErrorKind::NotAdministrator);
     assert_eq!(c.ask(&me, &ListTargetsRequest { after: Some(target) }).unwrap().targets.len(), 2);
 }
+
+#[test]
+fn nobody_learns_of_a_map_before_it_survives_a_power_cut() {
+    let mut c = three_servers();
+    make(&mut c, "f", LayoutSpec { copies: 2, ..LayoutSpec::default() }).unwrap();
+    c.pass_ms(1_000);
+    beat(&mut c, &[1, 2, 3]);
+    assert!(!c.waited_for_disk, "nothing has changed");
+    // Target 1 has never reported again: it is missed.
+    c.pass_ms(3_000);
+    beat(&mut c, &[2, 3]);
+    c.pass_ms(3_000);
+    c.heartbeat(2, vec![Model::report(2)]).unwrap();
+    assert!(c.waited_for_disk, "a heartbeat's answer has the new epoch");
+}
+
+#[test]
+fn a_removal_that_is_given_up_leaves_the_target_in_use() {
+    let mut c = three_servers();
+    let two = || LayoutSpec { copies: 2, ..LayoutSpec::default() };
+    make(&mut c, "before", two()).unwrap();
+    let me = c.client(root());
+    drain(&mut c, 1, true);
+    // Begun, and never gone on with.
+    let first = RemoveTargetRequest { target: TargetId(1), force: false, place: None };
+    let _ = c.ask(&me, &first);
+    drain(&mut c, 1, false);
+    let used = |c: &mut Model, name: &str| {
+        let all = (0..12).flat_map(|n| targets_of(&make(c, &format!("{name}{n}"), two()).unwrap()));
+        all.collect::<BTreeSet<u32>>()
+    };
+    assert!(used(&mut c, "undrained").contains(&1));
+    // One that comes back in the middle.
+    c.pass_ms(3_000);
+    beat(&mut c, &[2, 3]);
+    c.pass_ms(3_000);
+    beat(&mut c, &[2, 3]);
+    let forced = RemoveTargetRequest { target: TargetId(1), force: true, place: None };
+    let _ = c.ask(&me, &forced);
+    let mut acting = [weir_types::Epoch(0); 3];
+    for _ in 0..70 {
+        for (server, acting) in (1..).zip(&mut acting) {
+            let report = vec![Model::report(server)];
+            *acting = c.heartbeat_under(server, *acting, report).unwrap().epoch;
+        }
+        c.pass_ms(1_000);
+    }
+    assert!(used(&mut c, "back").contains(&1), "after a minute it is in use again");
+}

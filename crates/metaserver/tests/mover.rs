@@ -15,6 +15,7 @@ use weir_wire::meta::{
     GetLayoutRequest, OpenFile, OpenRequest, RebalanceRequest, SetLayoutRequest,
 };
 use weir_wire::peer::{Fill, HeartbeatReply, TargetReport};
+use weir_wire::targets::SetTargetRequest;
 
 type Model = Cluster<ModelEngine>;
 
@@ -210,6 +211,8 @@ fn more_and_fewer_copies_are_made_of_a_file_with_data() {
     s.pass(4);
     assert!(s.copies(&file).iter().all(|column| column.len() == 1));
     s.pass(2);
+    assert_eq!(s.c.keys("g/"), 4, "who had looked before may make it anew");
+    s.pass(10);
     assert_eq!(s.c.keys("g/"), 0, "what was dropped is removed");
     assert_eq!(s.state(1, 1), TargetState::Online);
     let other = LayoutSpec { kind: LayoutKind::Chunked, copies: 2, ..LayoutSpec::default() };
@@ -238,6 +241,25 @@ fn nothing_is_forgotten_when_the_server_dies_in_between() {
     for file in &files {
         assert!(s.copies(file).iter().all(|column| column.len() == 2));
     }
+}
+
+#[test]
+fn what_is_not_to_be_done_any_more_is_not_counted() {
+    let mut s = Servers::new(4);
+    (0..40).for_each(|n| drop(s.create(&format!("f{n}"), 2)));
+    s.idle = true;
+    let drain = |s: &mut Servers, draining| {
+        let request = SetTargetRequest { target: TargetId(1), draining };
+        s.c.ask(&s.me, &request).unwrap();
+    };
+    drain(&mut s, true);
+    s.pass(3);
+    assert!(s.counter("mover.copies_to_do") > 8);
+    // An administrator thinks better of it.
+    drain(&mut s, false);
+    s.idle = false;
+    s.pass(10);
+    assert_eq!((s.counter("mover.filling"), s.counter("mover.copies_to_do")), (0, 0));
 }
 
 #[test]

@@ -218,6 +218,32 @@ fn of_those_that_went_at_once_the_one_that_kept_its_memory_is_back_first() {
 }
 
 #[test]
+fn who_lost_its_memory_waits_for_one_that_was_there_longer_and_kept_it() {
+    let mut c = Model::new(1);
+    c.register(2, &[2]).unwrap();
+    let me = &mut c.client(root());
+    let spec = LayoutSpec { copies: 2, ..LayoutSpec::default() };
+    c.make(me, &create_with(FileId::ROOT, "f", spec)).unwrap();
+    let epoch = beat(&mut c, 1, 0, &[]).epoch.0;
+    for server in [1, 2] {
+        beat(&mut c, server, epoch, &[]);
+    }
+    let doubtful = |target| {
+        let gaps = vec![(TargetId(target), 1)];
+        vec![TargetReport { gaps, ..Model::report(target) }]
+    };
+    // The second machine has lost its power, and nobody knows it yet. The first server is
+    // started anew, and makes way.
+    let reply = c.register_reports(1, doubtful(1)).unwrap();
+    assert_eq!(state(&reply, 1), TargetState::Syncing);
+    let reply = c.register_anew(2, doubtful(2)).unwrap();
+    assert_eq!([1, 2].map(|t| state(&reply, t)), [TargetState::Syncing; 2]);
+    rounds(&mut c, &[1, 2], reply.epoch.0, &[]);
+    let reply = beat(&mut c, 2, 0, &[]);
+    assert_eq!([1, 2].map(|t| state(&reply, t)), [TargetState::Online, TargetState::Syncing]);
+}
+
+#[test]
 fn one_that_has_lost_its_notes_may_have_noted_something_for_everybody() {
     let mut c = mirrored();
     let away = lose_the_first(&mut c).epoch.0;

@@ -7,7 +7,7 @@ use crate::history::CELL_BYTES;
 use crate::plan::{EngineKind, FileShape, NodeName, Protocol, Shape};
 use crate::shared::{Made, Shared};
 use crate::worker::Worker;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use weir_simhost::{NodeId, Options, ProcessId, Simulation};
 use weir_store::{ScrubCursor, Target, TargetIdentity};
 use weir_types::limits::BLOCK_BYTES;
 use weir_types::{
-    ClientId, Duplication, Error, ErrorKind, FileId, KeyGeneration, LayoutKind, LayoutSpec, Result,
-    ServerId, TargetId, Timestamp,
+    ClientId, Column, Duplication, Error, ErrorKind, FileId, KeyGeneration, LayoutKind, LayoutSpec,
+    Result, ServerId, TargetId, Timestamp,
 };
 use weir_wire::Key;
 use weir_wire::key::MasterKey;
@@ -292,12 +292,6 @@ impl Cluster {
     /// The data servers that have each cell of a file, the first copy first.
     pub fn nodes_of_cells(&self, file: usize) -> Vec<Vec<u8>> {
         let made = self.shared.made.borrow();
-        let shape = &self.shared.plan.shape;
-        let server_of = |target: TargetId| {
-            (0..shape.data_servers)
-                .find(|server| targets_of(shape, *server).contains(&target.0))
-                .unwrap_or_default()
-        };
         let layout = &made.layouts[file];
         let targets_of = |cell: u32| {
             let offset = u64::from(cell) * CELL_BYTES as u64;
@@ -307,9 +301,24 @@ impl Cluster {
         };
         let nodes_of = |cell: u32| {
             let targets = targets_of(cell).unwrap_or_default();
-            targets.into_iter().map(server_of).collect()
+            targets.into_iter().map(|target| self.server_of(target)).collect()
         };
         (0..self.shared.plan.cells(file as u8)).map(nodes_of).collect()
+    }
+
+    /// The data servers that have each column of a file, the first copy first.
+    pub fn nodes_of_columns(&self, file: usize) -> BTreeSet<Vec<u8>> {
+        let made = self.shared.made.borrow();
+        let columns = made.layouts[file].segments.iter().flat_map(|segment| &segment.columns);
+        let nodes_of =
+            |column: &Column| column.copies().map(|(_, target)| self.server_of(target)).collect();
+        columns.map(nodes_of).collect()
+    }
+
+    fn server_of(&self, target: TargetId) -> u8 {
+        let shape = &self.shared.plan.shape;
+        let serves = |server: &u8| targets_of(shape, *server).contains(&target.0);
+        (0..shape.data_servers).find(serves).unwrap_or_default()
     }
 }
 
@@ -415,7 +424,8 @@ fn spec(shape: &Shape, file: usize) -> LayoutSpec {
     }
 }
 
-fn layout(shape: &Shape, file: usize) -> LayoutSpec {
+/// How a file is laid out.
+pub(crate) fn layout(shape: &Shape, file: usize) -> LayoutSpec {
     let spec = spec(shape, file);
     match shape.layout {
         FileShape::Striped => spec,

@@ -1,6 +1,7 @@
 //! The end of a run with several copies: every target comes back, nobody lacks
 //! anything any more, and all copies of a column are equal to the last byte.
 
+use crate::administer;
 use crate::cluster::{Cluster, targets_of};
 use crate::nemesis::Nemesis;
 use crate::oracle::Violation;
@@ -24,6 +25,8 @@ const BACK: Duration = Duration::from_secs(60);
 /// What a scrub has found is mended after so long: it may have been tried in vain before,
 /// and is tried again every minute at least.
 const MENDED: Duration = Duration::from_secs(90);
+/// After the last fault all copies that were to be made are made after so long.
+const MOVED: Duration = Duration::from_secs(90);
 /// Verified at a time.
 const SCRUB_BYTES: u32 = 16 << 20;
 /// Between looks at the map.
@@ -53,6 +56,23 @@ pub(crate) fn wait_for_all(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<
     cluster.sim.kill(watcher);
     let states = cluster.shared.states.borrow().clone();
     let what = format!("not all targets are online {BACK:?} after the last fault: {states}");
+    vec![Violation { what, evidence: String::new() }]
+}
+
+/// Waits until nothing is moved any more.
+pub(crate) fn wait_for_moves(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {
+    let watcher = cluster.start_auditor(administer::wait_for_moves);
+    let deadline = cluster.sim.now() + MOVED;
+    while cluster.sim.is_running(watcher) && cluster.sim.now() < deadline {
+        let next = cluster.sim.now() + PAUSE;
+        nemesis.run_until(cluster, next);
+    }
+    if !cluster.sim.is_running(watcher) {
+        return Vec::new();
+    }
+    cluster.sim.kill(watcher);
+    let counters = cluster.shared.states.borrow().clone();
+    let what = format!("copies are still being moved {MOVED:?} after the last fault: {counters}");
     vec![Violation { what, evidence: String::new() }]
 }
 
@@ -212,12 +232,13 @@ fn read_whole(object: &Object) -> Result<Vec<u8>> {
 fn differing(held: &Held, file: FileId, layout: &FileLayout) -> Option<Violation> {
     for segment in &layout.segments {
         for (index, column) in segment.columns.iter().enumerate() {
-            let copies = column.targets.iter().enumerate().map(|(copy, target)| {
-                let column = ColumnIndex(index as u16);
-                let copy = CopyIndex(copy as u8);
-                let object = ObjectId { file, segment: segment.index, column, copy };
-                let bytes = held.objects.get(&(*target, object));
-                (*target, object, bytes.map_or(&[] as &[u8], |bytes| bytes))
+            let column_index = ColumnIndex(index as u16);
+            let whole =
+                |(copy, _): &(CopyIndex, TargetId)| !segment.is_filling(column_index, *copy);
+            let copies = column.copies().filter(whole).map(|(copy, target)| {
+                let object = ObjectId { file, segment: segment.index, column: column_index, copy };
+                let bytes = held.objects.get(&(target, object));
+                (target, object, bytes.map_or(&[] as &[u8], |bytes| bytes))
             });
             let copies: Vec<(TargetId, ObjectId, &[u8])> = copies.collect();
             let (_, _, first) = copies[0];

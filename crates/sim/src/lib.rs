@@ -10,6 +10,7 @@
 //!
 //! Equal plans have equal histories, and equal trace hashes.
 
+mod administer;
 pub mod batch;
 mod cells;
 mod cluster;

@@ -1,5 +1,6 @@
 //! Makes go wrong what the plan says, and heals it.
 
+use crate::administer::{self, Order};
 use crate::cluster::Cluster;
 use crate::history::{Node, What};
 use crate::plan::{DiskErrorKind, DiskOperation, EngineKind, Fault, NodeName};
@@ -8,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weir_simhost::disk::{Operation, SimDisk};
 use weir_simhost::{ClockSkew, Simulation};
+use weir_types::TargetId;
 
 /// A server that ends by itself is started again after this time, as an init
 /// system does.
@@ -43,6 +45,8 @@ enum Later {
     Connect(NodeName),
     /// Time passes as it should.
     Pace(NodeName),
+    /// A target is not drained any more.
+    Keep(TargetId),
 }
 
 /// What is wrong now, and what comes.
@@ -87,7 +91,11 @@ fn ill(fault: &Fault) -> Vec<(NodeName, Option<NodeName>, Duration)> {
         Fault::Late { client, server, extra_ms, ms: time } => {
             vec![(NodeName::Client(client), Some(server), ms(time + extra_ms))]
         }
-        Fault::Pace { .. } | Fault::Clock { .. } => Vec::new(),
+        Fault::Pace { .. }
+        | Fault::Clock { .. }
+        | Fault::Drain { .. }
+        | Fault::Copies { .. }
+        | Fault::Even => Vec::new(),
     }
 }
 
@@ -124,7 +132,10 @@ fn trouble(fault: &Fault) -> Option<(Option<u8>, Duration)> {
         | Fault::Break { .. }
         | Fault::Rot { .. }
         | Fault::Pace { .. }
-        | Fault::Clock { .. } => None,
+        | Fault::Clock { .. }
+        | Fault::Drain { .. }
+        | Fault::Copies { .. }
+        | Fault::Even => None,
         Fault::Kill { node, down_ms: time }
         | Fault::LoseGaps { node, down_ms: time, .. }
         | Fault::PowerCut { node, down_ms: time }
@@ -326,6 +337,7 @@ impl Nemesis {
                 self.note(cluster, format!("{} is connected again", Node::from(node)));
             }
             Later::Pace(node) => cluster.sim.set_pace(cluster.nodes[&node], 0),
+            Later::Keep(target) => order(cluster, Order::Drain { target, on: false }),
         }
     }
 
@@ -413,6 +425,13 @@ impl Nemesis {
                 let skew = ClockSkew { offset_ms: offset_ms.into(), drift_ppm: drift_ppm.into() };
                 cluster.sim.set_clock(cluster.nodes[&node], skew);
             }
+            Fault::Drain { target, ms: time } => {
+                let target = TargetId(target);
+                order(cluster, Order::Drain { target, on: true });
+                self.later(now + ms(time), Later::Keep(target));
+            }
+            Fault::Copies { file, copies } => order(cluster, Order::Copies { file, copies }),
+            Fault::Even => order(cluster, Order::Even),
             fault => self.begin_on_disk(cluster, fault),
         }
     }
@@ -530,11 +549,17 @@ impl Nemesis {
             match what {
                 Later::Start(node) => self.start(cluster, node),
                 // A server whose disk failed may be out of service until then.
-                Later::Restart(_) | Later::Reboot(_) => self.perform(cluster, what),
+                Later::Restart(_) | Later::Reboot(_) | Later::Keep(_) => {
+                    self.perform(cluster, what);
+                }
                 _ => {}
             }
         }
     }
+}
+
+fn order(cluster: &mut Cluster, order: Order) {
+    cluster.start_auditor(move |shared, config| administer::carry_out(order, &shared, &config));
 }
 
 /// Whether a client has done all that it was to do, and ended.

@@ -452,6 +452,22 @@ pub enum Fault {
         /// For so long.
         ms: u32,
     },
+    /// An administrator drains a target, and takes that back.
+    Drain {
+        /// Which.
+        target: u32,
+        /// After so long.
+        ms: u32,
+    },
+    /// An administrator wants another number of copies of a file that is in use.
+    Copies {
+        /// Which file.
+        file: u8,
+        /// How many.
+        copies: u8,
+    },
+    /// An administrator wants targets to be equally full.
+    Even,
     /// The clock goes wrong from now on.
     Clock {
         /// Whose.
@@ -520,6 +536,14 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether copies are made on other targets while they are in use.
+    pub fn moves(&self) -> bool {
+        let orders = |planned: &PlannedFault| {
+            matches!(planned.fault, Fault::Drain { .. } | Fault::Copies { .. } | Fault::Even)
+        };
+        self.shape.rebuild_after_ms > 0 || self.faults.iter().any(orders)
+    }
+
     /// Number of files.
     pub fn files(&self) -> u8 {
         self.first_log() + self.shape.logs

@@ -74,6 +74,11 @@ pub fn run_with(plan: &Plan, print: bool) -> (Report, History) {
         .map(|file| FileFacts {
             cells: plan.cells(file as u8),
             nodes_of_cells: cluster.nodes_of_cells(file),
+            nodes_of_columns: match plan.moves() {
+                // Nobody knows who had which copy when, and so who had to serve it.
+                true => [Vec::new()].into(),
+                false => cluster.nodes_of_columns(file),
+            },
             log: file >= usize::from(plan.first_log()),
             early: plan.shape.copies_of(file) > 1 && plan.shape.protocol_of(file).is_early(),
         })
@@ -139,8 +144,9 @@ fn judge(
         let ms = |ms: u32| Duration::from_millis(ms.into());
         let detection = ms(plan.shape.target_timeout_ms);
         let recovery = RECOVERY + 2 * detection + ms(2 * plan.shape.lease_ms + plan.shape.grace_ms);
-        let expected = available::Expected { leases, detection, recovery };
-        report.violations.extend(available::judge(history, files, expected));
+        let request = ms(plan.shape.request_timeout_ms);
+        let expected = available::Expected { leases, detection, recovery, request };
+        report.violations.extend(available::judge(history, files, &clients, expected));
     }
 }
 
@@ -178,6 +184,9 @@ fn carry_out(cluster: &mut Cluster) -> Vec<Violation> {
     let mut violations = Vec::new();
     if mirrored {
         violations.extend(copies::wait_for_all(cluster, &mut nemesis));
+        if plan.moves() {
+            violations.extend(copies::wait_for_moves(cluster, &mut nemesis));
+        }
         if plan.faults.iter().any(|planned| matches!(planned.fault, Fault::Rot { .. })) {
             violations.extend(copies::wait_for_sound(cluster, &mut nemesis));
         }

@@ -82,16 +82,24 @@ fn clusters_that_keep_several_copies_keep_their_promises_whatever_goes_wrong() {
     keep_their_promises(first, number("WEIR_SIM_MIRRORED", CLEAN_MIRRORED));
 }
 
-/// So many seeds from the first on are clean. Of the next 160 these were not when they were
-/// last looked at: columns that are there more than 10 s later than their servers after all
-/// machines lost their power (181, 204), and a wrong read after a primary lost its gap log
-/// while another copy was away (206).
-const CLEAN_MIRRORED: u64 = 150;
+/// So many seeds from the first on are clean.
+const CLEAN_MIRRORED: u64 = 365;
+
+/// Of those behind them that have been looked at these are not clean: disks that fail in turn
+/// under three copies (828); the only copy that has the last changes is dropped, since fewer
+/// are wanted, while the others have not got them (1192); an fsync that says that something may
+/// be lost after the gap log of one and the power of two were lost (1901); wrong reads, and
+/// targets that wait for one another, after all machines lost their power several times under
+/// writes that are put off (2255, 3322); what a lost gap log said is refused until somebody
+/// accepts the loss, which nobody does in a run (2461); a block that rots in the copy that
+/// alone has its last change, which was put off for the others (1411); an append that fails
+/// after 12 s when all machines lose their power within five (366).
+const NOT_CLEAN: [u64; 8] = [366, 828, 1192, 1411, 1901, 2255, 2461, 3322];
 
 #[test]
 #[ignore = "known: see CLEAN_MIRRORED"]
 fn clusters_that_keep_several_copies_keep_their_promises_also_here() {
-    for seed in [181, 204, 206] {
+    for seed in NOT_CLEAN {
         keep_their_promises(MIRRORED + seed, 1);
     }
 }
@@ -163,6 +171,15 @@ const HAVE_FAILED: &[(u64, u64)] = &[
     (61173, 10),
     (81938, 10),
     (82038, 10),
+    (1_000_000_023, 30),
+    (1_000_000_050, 30),
+    (1_000_000_181, 30),
+    (1_000_000_204, 30),
+    (1_000_000_206, 30),
+    (1_000_000_375, 30),
+    (1_000_001_444, 30),
+    (1_000_001_731, 30),
+    (1_000_001_911, 30),
 ];
 
 #[test]

@@ -28,7 +28,7 @@ fn plan(seed: u64) -> Plan {
     (shape.copies, shape.protocols, shape.layout) = (vec![2], Vec::new(), FileShape::OneTarget);
     (shape.shared_files, shape.logs, shape.leases) = (FILES, 0, true);
     (shape.target_timeout_ms, shape.lease_ms, shape.grace_ms) = (TIMEOUT_MS, 1_000, 2_000);
-    (shape.reset_ppm, shape.conflict_ppm) = (0, 0);
+    (shape.reset_ppm, shape.conflict_ppm, shape.rebuild_after_ms) = (0, 0, 0);
     let op = |rng: &mut fastrand::Rng| {
         let (file, first, cells) = (rng.u8(0..FILES), 0, 2);
         let op = match rng.u8(0..3) {

@@ -125,6 +125,9 @@ records! {
     Relay {
         /// The copy that ordered it.
         by: TargetId,
+        /// Under which epoch: what has been waiting since before that copy was away is
+        /// not done any more.
+        epoch: Epoch,
         /// Copies that will not have it for now: whoever has it notes a gap for
         /// each.
         lacking: Vec<TargetId>,
@@ -474,7 +477,10 @@ requests! {
         end: u64,
         /// The copy that lacks it has noted that itself.
         told: bool,
-        /// It has got there since, to the copy that is asked: that one lacks it no more.
+        /// Refused by the one that lacks it if it lacked any of it, or of its parts, before.
+        first: bool,
+        /// It has got there since, to the copy that is asked: that one lacks it no more. Of
+        /// another one: it is only asked whether it was noted that it lacks any of it.
         filled: bool,
         /// The epoch that the one who tells acts under: who has an older map may take
         /// it for void, and refuses it.

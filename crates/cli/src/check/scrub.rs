@@ -139,7 +139,9 @@ fn verify_targets(
     let done = std::thread::scope(|scope| {
         let one = &one;
         let threads: Vec<_> = targets.iter().map(|t| scope.spawn(move || one(t))).collect();
-        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        // One that has not been verified to its end must not be missing in the report.
+        let ended = threads.into_iter().map(|thread| thread.join());
+        ended.map(|found| found.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
     progress.finish();
     done

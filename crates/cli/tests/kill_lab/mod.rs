@@ -130,6 +130,21 @@ impl<'a> Lab<'a> {
         self.spawn(name, &command);
     }
 
+    /// The same, where every clock runs so much faster (or slower) than elsewhere.
+    pub fn start_at_rate(&mut self, name: &'static str, rate: f64) {
+        let library = self.place.path("clock.so");
+        if !library.exists() {
+            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kill_lab/clock.c");
+            let mut cc = Command::new("cc");
+            cc.args(["-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o"])
+                .args([&library, &source]);
+            said(cc).ok();
+        }
+        let mut command = self.daemon(name);
+        command.env("LD_PRELOAD", library).env("CLOCK_RATE", rate.to_string());
+        self.spawn(name, &command);
+    }
+
     fn daemon(&self, name: &str) -> Command {
         let config = self.dir.join(format!("{name}.toml"));
         let kind = if name == META { "meta" } else { "data" };

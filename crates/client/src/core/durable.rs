@@ -98,14 +98,17 @@ impl Unsynced {
     }
 
     /// The columns of which the machine that answered the sync is not the one that took
-    /// the changes. `synced_by`: one for each of [`Unsynced::all`].
+    /// the changes, and those that several copies have: the one that took them may have been away
+    /// meanwhile, and have been given what another one had that has lost them. `synced_by`:
+    /// one for each of [`Unsynced::all`].
     pub fn in_doubt<'a>(
         &'a self,
         synced_by: &'a [Option<u64>],
     ) -> impl Iterator<Item = &'a Changed> {
         let pairs = self.0.values().zip(synced_by);
         let doubtful = |(changed, by): &(&Changed, &Option<u64>)| {
-            changed.taken.as_ref().is_some_and(|taken| taken.by.is_none() || taken.by != **by)
+            let is_other = |taken: &Taken| taken.by.is_none() || taken.by != **by;
+            changed.taken.as_ref().is_some_and(|t| t.copies.len() > 1 || is_other(t))
         };
         pairs.filter(doubtful).map(|(changed, _)| changed)
     }
@@ -231,7 +234,24 @@ mod tests {
         sync(&unsynced, 8, &[Some(2), Some(6)]).unwrap();
         assert!(sync(&unsynced, 8, &[None, Some(4)]).is_err(), "back since, without the write");
         assert!(sync(&unsynced, 8, &[None, None]).is_err());
-        sync(&unsynced, 7, &[None, None]).unwrap();
+    }
+
+    /// As when the first one is away, the other one loses its machine, and is the one that
+    /// has more by the map as both are back.
+    #[test]
+    fn the_run_of_the_machine_does_not_vouch_for_a_copy_that_was_away_meanwhile() {
+        let mut unsynced = Unsynced::default();
+        unsynced.confirmed(place(0), taken(7, 3, &[1, 2]));
+        assert!(sync(&unsynced, 7, &[Some(9), Some(8)]).is_err());
+        sync(&unsynced, 7, &[Some(3), Some(8)]).unwrap();
+        // One that is being made has nothing of it.
+        let mut single = Unsynced::default();
+        single.confirmed(place(0), taken(7, 3, &[1]));
+        assert!(single.in_doubt(&[Some(7)]).next().is_none());
+        // Nobody has lost anything.
+        let (now, away) = ([TargetId(1), TargetId(2)], |_| Vec::new());
+        let changed = unsynced.in_doubt(&[Some(7)]).next().unwrap();
+        require_kept(changed, &now, away, |_| Some(Epoch(3))).unwrap();
     }
 
     #[test]

@@ -139,27 +139,36 @@ impl Writer {
         drop(writer);
         let synced_by: Vec<Option<u64>> =
             synced.into_iter().map(|taken| taken.and_then(|taken| taken.by)).collect();
+        if let Err(error) = newest_map(call, &unsynced, &synced_by) {
+            // Whether they were kept is still to be found out.
+            call.file.writer().unsynced.put_back(unsynced);
+            return Err(error);
+        }
         check_kept(call, &unsynced, &synced_by)?;
         call.inner.session.sync(call.ctx)
     }
+}
+
+/// Sees to it that the map is one from after the answers, if anything is to be judged by
+/// it: see `core::durable`.
+fn newest_map(call: Call<'_>, unsynced: &Unsynced, synced_by: &[Option<u64>]) -> Result<()> {
+    if unsynced.in_doubt(synced_by).next().is_none() {
+        return Ok(());
+    }
+    let time_ms = call.inner.config.request_timeout_ms;
+    call.inner.servers.refresh_map(&call.inner.session, true, time_ms)
 }
 
 /// What machines confirmed before they started anew may be gone: the program is told,
 /// once.
 fn check_kept(call: Call<'_>, unsynced: &Unsynced, synced_by: &[Option<u64>]) -> Result<()> {
     let servers = &call.inner.servers;
-    let mut newest = false;
     for changed in unsynced.in_doubt(synced_by) {
         let object = changed.place.object;
         let targets = |segment: &Segment| -> Vec<_> {
             copies_of(segment, object.column).map(|(_, target)| target).collect()
         };
         let now = call.file.with_segment(object, targets).unwrap_or_default();
-        if !std::mem::replace(&mut newest, true) {
-            // One from after the answer: see `core::durable`.
-            let time_ms = call.inner.config.request_timeout_ms;
-            servers.refresh_map(&call.inner.session, true, time_ms)?;
-        }
         let (online, anew) = (|target| servers.online(target), |target| servers.anew(target));
         require_kept(changed, &now, online, anew)?;
     }

@@ -43,6 +43,7 @@ fn takes(copy: &CopyAccess, relay: &Relay) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use weir_types::Epoch;
     use weir_wire::Mac;
 
     fn copies(targets: &[u32]) -> Vec<CopyAccess> {
@@ -52,7 +53,7 @@ mod tests {
 
     fn relay(by: u32, lacking: &[u32]) -> Relay {
         let lacking = lacking.iter().map(|t| TargetId(*t)).collect();
-        Relay { by: TargetId(by), lacking, alone: false, vouched: false }
+        Relay { by: TargetId(by), epoch: Epoch(1), lacking, alone: false, vouched: false }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use weir_host::net::Signal;
 use weir_host::sync::Mutex;
 use weir_host::thread::spawn;
 use weir_net::AbortOnPanic;
-use weir_store::Note;
+use weir_store::{ELSEWHERE, Note, UNHEARD};
 use weir_types::limits::{MAX_FILE_BYTES, MAX_FIND_COPIES};
 use weir_types::{CopyIndex, ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::peer::{Copies as Column, Fill};
@@ -159,7 +159,7 @@ impl Page {
             // Also for what has no bytes.
             let paced = pacer.pace(0);
             // The rest stays ordered, and is asked for anew.
-            if !std::mem::replace(&mut first, false) && clock::elapsed(self.found) > FRESH {
+            if !std::mem::replace(&mut first, false) && !self.is_fresh() {
                 self.left.lock().clear();
                 return;
             }
@@ -175,6 +175,14 @@ impl Page {
         }
     }
 
+    fn is_fresh(&self) -> bool {
+        clock::elapsed(self.found) <= FRESH
+    }
+
+    fn len(&self, object: ObjectId) -> Result<u64> {
+        Ok(self.disk.store.object(object)?.map_or(0, |object| object.len()))
+    }
+
     fn make(&self, item: &Item, pacer: &Pacer, buffer: &mut Vec<u8>) -> Result<()> {
         let Item { fill, column, object, here, there } = item;
         let (shared, disk) = (&*self.shared, &*self.disk);
@@ -188,10 +196,12 @@ impl Page {
             return Ok(());
         }
         disk.progress.has_come(fill, Stage::Begun(*object));
-        let len = disk.store.object(*object)?.map_or(0, |object| object.len());
-        let lacking = disk.store.gaps().of(*object, fill.to);
-        match lacking {
-            Some(lacking) if len <= STEP_BYTES => {
+        let (len, gaps) = (self.len(*object)?, disk.store.gaps());
+        // Else it is brought as all that is noted is: so far as it is here, and to where it
+        // is then.
+        let is_whole = [ELSEWHERE, UNHEARD].iter().all(|of| gaps.of(*object, *of).is_none());
+        match gaps.of(*object, fill.to) {
+            Some(lacking) if len <= STEP_BYTES && is_whole && self.is_fresh() => {
                 let pace = |bytes| pacer.pace(bytes);
                 let (object, to) = (*object, *there);
                 Push { shared, disk, object, column, to, pace: &pace }.bring(&lacking, buffer)

@@ -32,11 +32,12 @@ pub(super) fn follow(
 ) -> Result<Outcome> {
     let (own, copies) = (disk.served.id, &shared.copies);
     let all = &change.access.copies;
+    let ordered = (relay.by, relay.epoch);
     let Some(to) = chain::next(all, own, relay) else {
         return apply(shared, disk, change, relay, data);
     };
     let mut under_way = copies.begun.begin(own, copies.standings.acting());
-    under_way.go_on(copies.standings.follows(own, relay.by, all)?);
+    under_way.go_on(copies.standings.follows(own, ordered, all)?);
     let pledge = match change.range() {
         Some(_) => Some(disk.store.pledge(change.access.object, &change.pieces())?),
         None => None,
@@ -64,7 +65,7 @@ pub(super) fn follow(
     let begun = clock::now();
     let mut answer = |line: Line<'_>| {
         while !line.is_ready(STEP_MS)? {
-            under_way.go_on(copies.standings.follows(own, relay.by, all)?);
+            under_way.go_on(copies.standings.follows(own, ordered, all)?);
             wait.check()?;
             // Who ordered it asks again, without that one.
             if copies.standings.is_done_without(all[to].target) {
@@ -72,7 +73,7 @@ pub(super) fn follow(
             }
             let last = chain::next(all, all[to].target, relay).is_none();
             if last && clock::elapsed(begun) > PATIENCE {
-                copies.unreachable.lock().insert((own, all[to].target));
+                copies.unreachable.add(own, all[to].target);
             }
         }
         change.receive(line, &wait)
@@ -85,9 +86,20 @@ pub(super) fn follow(
         }
         answered => answered,
     };
-    copies.unreachable.lock().remove(&(own, all[to].target));
     match answered {
-        Ok(()) => applied,
+        Ok(()) => {
+            copies.unreachable.answered(own, all[to].target);
+            // Those behind have what this one has not: should it order next, before the one
+            // that orders now says what counts, it has to bring them all to one.
+            if let (Err(_), Some(range)) = (&applied, change.range()) {
+                let object = change.access.object;
+                if let Err(failed) = disk.store.gaps().note(object, own, object.copy, &range) {
+                    std::mem::forget(pledge);
+                    return Err(failed);
+                }
+            }
+            applied
+        }
         Err(error) => {
             // Should the first one be lost now, this one knows that they differ.
             if let Some(range) = change.range() {
@@ -133,12 +145,13 @@ fn apply(
 ) -> Result<Outcome> {
     let (own, copies) = (disk.served.id, &shared.copies);
     let all = &change.access.copies;
+    let ordered = (relay.by, relay.epoch);
     disk.store.gaps().keep()?;
     if change.asked == Asked::Sync && !relay.alone && copies.standings.may_read(own).is_ok() {
         // The copy that orders may be one that never had them.
         require_all(disk, change)?;
     }
-    let may = || copies.standings.follows(own, relay.by, all);
+    let may = || copies.standings.follows(own, ordered, all);
     copies.turns.apply(own, may, || {
         if !relay.alone {
             let range = change.lacked();

@@ -13,10 +13,12 @@ use super::roles::Orders;
 use crate::counters::add;
 use crate::machine::Work;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::sync::Mutex;
-use weir_types::{CopyIndex, Error, ErrorKind, Result, TargetId};
+use weir_store::gap_parts;
+use weir_types::{CopyIndex, Error, ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::data::Relay;
 
 /// A target that has not taken such a change gets none for so long: threads are for
@@ -62,20 +64,41 @@ impl Order<'_> {
             if orders.dispensable.contains(&target) {
                 continue;
             }
-            // Known to both already, as a rule.
-            if !gaps.put_off_again(object, target, &range) {
-                // It first: should this server end in between, that one lacks what is
-                // nowhere, and gets what is here.
-                if let Err(error) = self.tell_gap(at, target) {
-                    tracing::debug!("target {target} cannot be told of a gap: {error}");
-                    continue;
-                }
-                gaps.put_off(object, target, CopyIndex(at as u8), &range)?;
+            if self.is_put_off_for(object, &range, (at, target))? {
+                orders.lacking.push(target);
+                self.later.push(target);
             }
-            orders.lacking.push(target);
-            self.later.push(target);
         }
         Ok(())
+    }
+
+    /// Part by part: false if one of them cannot be told.
+    fn is_put_off_for(
+        &self,
+        object: ObjectId,
+        range: &Range<u64>,
+        (at, target): (usize, TargetId),
+    ) -> Result<bool> {
+        let gaps = self.disk.store.gaps();
+        let mut start = range.start;
+        while start < range.end {
+            let end = range.end.min(gap_parts(&(start..start + 1)).end);
+            let piece = start..end;
+            start = end;
+            // Known to both already, as a rule.
+            if gaps.put_off_again(object, target, &piece) {
+                continue;
+            }
+            // It first: should this server end in between, that one lacks what is nowhere,
+            // and gets what is here. What it lacked before, from one that ordered before,
+            // is not known here: then nothing more is put off.
+            if let Err(error) = self.tell_first_gap(at, target, &piece) {
+                tracing::debug!("target {target} cannot be told of a gap: {error}");
+                return Ok(false);
+            }
+            gaps.put_off(object, target, CopyIndex(at as u8), &piece)?;
+        }
+        Ok(true)
     }
 
     /// Hands it on to those that were put off. Nobody waits for it any more.
@@ -95,7 +118,8 @@ impl Order<'_> {
         let orders = copies.standings.orders(self.own, all)?;
         self.under_way.go_on(orders.epoch);
         // Who has it already gets the same once more, in the same order.
-        let relay = Relay { by: self.own, lacking: orders.lacking, alone: false, vouched: false };
+        let Orders { epoch, lacking, .. } = orders;
+        let relay = Relay { by: self.own, epoch, lacking, alone: false, vouched: false };
         let Some(to) = chain::next(all, self.own, &relay) else { return Ok(()) };
         let line = self.send(to, &relay)?;
         let answer = self.answer_soon(line, all[to].target);

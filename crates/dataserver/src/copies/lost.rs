@@ -3,10 +3,10 @@
 //! files is noted as lacking, and so brought anew from the copy that orders; if that
 //! is this one, what it has counts. Until then none of it is served from here.
 //! If the log is gone, what it said of others is, too: those that are not online may
-//! lack all of it.
+//! lack all of it. And what this one lacked is not known either: see `unheard.rs`.
 
 use super::resync::Resync;
-use weir_store::Note;
+use weir_store::{Note, UNHEARD};
 use weir_types::limits::{MAX_FILE_BYTES, MAX_FIND_COPIES};
 use weir_types::{CopyIndex, Epoch, FileId, ObjectId, Result, TargetId};
 use weir_wire::peer::{CopyPage, ListCopiesRequest};
@@ -35,8 +35,9 @@ impl Resync {
         }
         let (files, lost_others) = (gaps.lost_files(), gaps.lost_others());
         while let Some(range) = files.get(self.search.done) {
-            let noted = gaps.counts().into_iter().find(|(behind, _)| *behind == own);
-            if noted.is_some_and(|(_, count)| count >= MAX_NOTED) {
+            let of_own = |(behind, _): &(TargetId, u64)| [own, UNHEARD].contains(behind);
+            let noted = gaps.counts().into_iter().filter(of_own).map(|(_, count)| count);
+            if noted.sum::<u64>() >= MAX_NOTED {
                 return Ok(());
             }
             let request = ListCopiesRequest {
@@ -51,10 +52,10 @@ impl Resync {
                 let (behind, copy, bytes) = (own, object.copy, 0..MAX_FILE_BYTES);
                 Note { object, behind, copy, bytes }
             };
-            let mut notes: Vec<Note> = page.objects.iter().map(note).collect();
-            if lost_others {
-                notes.extend(self.lacking_elsewhere(&page.objects)?);
-            }
+            let notes = match lost_others {
+                true => self.lost_of_all(&page.objects)?,
+                false => page.objects.iter().map(note).collect(),
+            };
             gaps.note_all(&notes)?;
             self.search.after = page.next;
             self.search.done += usize::from(page.next.is_none());
@@ -67,12 +68,14 @@ impl Resync {
         Ok(())
     }
 
-    /// What others may lack of these objects: those that are online lack nothing.
-    fn lacking_elsewhere(&self, objects: &[ObjectId]) -> Result<Vec<Note>> {
+    /// What this target may lack of these objects, and what others may: those that are online
+    /// lack nothing.
+    fn lost_of_all(&self, objects: &[ObjectId]) -> Result<Vec<Note>> {
         let (own, standings) = (self.own(), &self.shared.copies.standings);
         let mut notes = Vec::new();
         for page in objects.chunks(MAX_FIND_COPIES) {
             for (object, column) in page.iter().zip(self.find(page.to_vec())?) {
+                notes.extend(self.suspect(*object, column.as_ref()));
                 let copies = column.into_iter().flat_map(|column| column.copies).enumerate();
                 let lacks = |target| {
                     ![own, TargetId::NONE].contains(&target) && !standings.is_online(target)

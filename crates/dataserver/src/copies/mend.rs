@@ -292,7 +292,11 @@ impl Mender<'_> {
             // While it is brought anew another would have to order.
             Some(orders) if orders == own => self.restore_header(column),
             Some(orders) => {
-                copies.standings.follows(own, orders, &column.copies)?;
+                copies.standings.follows(
+                    own,
+                    (orders, copies.standings.acting()),
+                    &column.copies,
+                )?;
                 self.has_all(column, orders)?;
                 self.discard()
             }

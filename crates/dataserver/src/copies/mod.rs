@@ -31,6 +31,7 @@ mod pacer;
 mod planted;
 mod pools;
 mod push;
+mod removed;
 pub(crate) mod repair;
 mod resync;
 pub(crate) mod roles;
@@ -39,6 +40,8 @@ pub(crate) mod standing;
 mod take;
 mod tell;
 mod turns;
+mod unheard;
+mod unreachable;
 
 pub use change::{Asked, Change};
 pub(crate) use follow::follow_at_the_end;
@@ -50,12 +53,12 @@ use chain::next;
 use later::Resting;
 use locks::RangeLocks;
 use pools::Pools;
+use removed::Removed;
 use repair::Repairs;
 use staged::Staged;
 use standing::Standings;
-use std::collections::BTreeSet;
 use turns::{Begun, Turns};
-use weir_host::sync::Mutex;
+use unreachable::Unreachable;
 use weir_net::ConnId;
 use weir_types::{Epoch, TargetId};
 use weir_wire::data::Relay;
@@ -72,7 +75,8 @@ pub(crate) struct Copies {
     pub(crate) staged: Staged<ConnId, (ConnId, ChangeTask)>,
     resting: Resting,
     /// Targets that have to take changes of that one, and cannot be reached.
-    pub(crate) unreachable: Mutex<BTreeSet<(TargetId, TargetId)>>,
+    pub(crate) unreachable: Unreachable,
+    pub(crate) removed: Removed,
 }
 
 impl Copies {
@@ -87,7 +91,8 @@ impl Copies {
             repairs: Repairs::default(),
             staged: Staged::new(buffer_bytes),
             resting: Resting::default(),
-            unreachable: Mutex::default(),
+            unreachable: Unreachable::default(),
+            removed: Removed::default(),
         }
     }
 }

@@ -82,6 +82,10 @@ pub(super) fn order(
     let range = change.range();
     let all = &change.access.copies;
     before_change(shared, disk, change)?;
+    if range.is_none() {
+        // As long as that takes: no epoch waits for it.
+        bring_all(shared, disk, change, &copies.standings.orders(own, all)?)?;
+    }
     let _lock = range.clone().map(|r| copies.locks.lock(own, change.access.object, r));
     let mut under_way = copies.begun.begin(own, copies.standings.acting());
     let orders = copies.standings.orders(own, all)?;
@@ -89,7 +93,6 @@ pub(super) fn order(
     refuse_elsewhere(disk, change, range.as_ref())?;
     if range.is_none() {
         require_all(disk, change)?;
-        bring_all(shared, disk, change, &orders)?;
     }
     let pledge = match range {
         Some(_) => Some(disk.store.pledge(change.access.object, &change.pieces())?),
@@ -119,7 +122,6 @@ pub(super) fn order(
         since,
     };
     let done = order.carry_out(orders).and_then(|()| order.replaced());
-    copies.unreachable.lock().retain(|(of, _)| *of != own);
     match done {
         Ok(()) => {
             let outcome =
@@ -173,6 +175,7 @@ impl<'a> Order<'a> {
     fn once(&mut self, orders: &Orders) -> Result<Others> {
         let mut relay = Relay {
             by: self.own,
+            epoch: orders.epoch,
             lacking: orders.lacking.clone(),
             alone: false,
             vouched: self.replaces,
@@ -194,7 +197,10 @@ impl<'a> Order<'a> {
             }
             let answer = line.and_then(|line| self.answer(line, all[to].target, &relay));
             let error = match answer {
-                Ok(()) => return Ok(Others::Have),
+                Ok(()) => {
+                    self.shared.copies.unreachable.answered(self.own, all[to].target);
+                    return Ok(Others::Have);
+                }
                 Err(error) if error.kind == ErrorKind::Interrupted => return Err(error),
                 // With the bytes then.
                 Err(error) if self.staged && wants_bytes(self.change, to, &error) => {
@@ -204,6 +210,14 @@ impl<'a> Order<'a> {
                 }
                 Err(error) => error,
             };
+            if error.kind == ErrorKind::NoSpace {
+                // Room is lacking where a copy is being made, maybe: that concerns nobody else.
+                let made = being_made(all, &relay);
+                if !made.is_empty() {
+                    self.go_on_without(&made, &mut relay)?;
+                    continue;
+                }
+            }
             if !says_nothing(&error) {
                 return self.refused(orders, error);
             }
@@ -218,7 +232,7 @@ impl<'a> Order<'a> {
             let last = chain::next(all, target, &relay).is_none();
             let answers = self.range.is_none() && error.kind == ErrorKind::NotCurrent;
             if last && !answers && clock::elapsed(self.since) > PATIENCE {
-                self.shared.copies.unreachable.lock().insert((self.own, target));
+                self.shared.copies.unreachable.add(self.own, target);
             }
             return Ok(Others::Unknown);
         }
@@ -280,7 +294,7 @@ impl<'a> Order<'a> {
                     return Err(Error::new(ErrorKind::TimedOut, "no answer"));
                 }
                 if last {
-                    copies.unreachable.lock().insert((self.own, target));
+                    copies.unreachable.add(self.own, target);
                 }
             }
         }
@@ -308,9 +322,11 @@ impl<'a> Order<'a> {
 
     /// Others have it, or a gap; if this one has failed, they may differ.
     fn settle_own(&mut self, orders: &Orders) -> Result<()> {
+        // Whether or not it was sent to some of them afterwards.
+        let was_left = self.change.is_staged_anywhere();
         let failed = match &self.applied {
             // The others may have had the bytes from elsewhere.
-            Some(Err(error)) if error.kind == ErrorKind::ChecksumMismatch && self.staged => {
+            Some(Err(error)) if error.kind == ErrorKind::ChecksumMismatch && was_left => {
                 error.clone()
             }
             Some(Err(error)) if !is_harmless(error.kind) && self.range.is_some() => error.clone(),
@@ -375,11 +391,25 @@ impl<'a> Order<'a> {
         Ok(true)
     }
 
-    pub(super) fn tell_gap(&self, at: usize, target: TargetId) -> Result<()> {
-        let Some(range) = &self.range else { return Ok(()) };
+    fn tell_gap(&self, at: usize, target: TargetId) -> Result<()> {
+        self.range.as_ref().map_or(Ok(()), |range| self.tell(at, target, range, false))
+    }
+
+    /// Another copy notes that it lacks these bytes, or refuses if it lacked any before.
+    pub(super) fn tell_first_gap(
+        &self,
+        at: usize,
+        target: TargetId,
+        range: &Range<u64>,
+    ) -> Result<()> {
+        self.tell(at, target, range, true)
+    }
+
+    fn tell(&self, at: usize, target: TargetId, range: &Range<u64>, first: bool) -> Result<()> {
         let object = copy_of(self.change.access.object, at);
         let lines = &self.shared.copies.lines;
-        tell_gap(lines, &lines.wait(PATIENCE.as_millis() as u64), object, target, range)
+        let wait = lines.wait(PATIENCE.as_millis() as u64);
+        tell_gap(lines, &wait, object, target, range, first)
     }
 
     /// Notes durably that another copy lacks it.
@@ -450,6 +480,13 @@ fn spared(
     }
 }
 
+/// Copies that nobody reads yet, of those that get a change.
+fn being_made(copies: &[CopyAccess], relay: &Relay) -> Vec<TargetId> {
+    let gets = |copy: &&CopyAccess| copy.filling && !relay.lacking.contains(&copy.target);
+    let made = copies.iter().filter(gets).map(|copy| copy.target);
+    made.filter(|target| ![relay.by, TargetId::NONE].contains(target)).collect()
+}
+
 /// What another copy has, and this one lacks, can be replaced in whole blocks only,
 /// until it has come or an administrator has accepted the loss.
 fn refuse_elsewhere(disk: &Disk, change: &Change, range: Option<&Range<u64>>) -> Result<()> {
@@ -509,13 +546,20 @@ fn is_harmless(kind: ErrorKind) -> bool {
 mod tests {
     use super::*;
     use ErrorKind::{NotCurrent, TimedOut, Unreachable};
+    use weir_types::Epoch;
     use weir_wire::Mac;
 
     #[test]
     fn who_is_not_read_is_done_without_but_not_by_who_has_an_old_map() {
         let copy = |t| CopyAccess { target: TargetId(t), mac: Mac([0; 16]), filling: false };
         let copies: Vec<CopyAccess> = (1..=3).map(copy).collect();
-        let relay = Relay { by: TargetId(1), lacking: vec![], alone: false, vouched: false };
+        let relay = Relay {
+            by: TargetId(1),
+            lacking: vec![],
+            alone: false,
+            vouched: false,
+            epoch: Epoch(0),
+        };
         let spared = |target, dispensable: &[u32], error| {
             let dispensable = dispensable.iter().map(|t| TargetId(*t)).collect();
             let orders = Orders { dispensable, ..Orders::default() };

@@ -15,7 +15,10 @@ use crate::machine::{OpId, Outcome, RepairWork};
 use crate::queue::Admission;
 use crate::service::{Event, Shared};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{AcqRel, Release},
+};
 use weir_host::sync::Mutex;
 use weir_host::thread::{self, JoinHandle};
 use weir_net::{AbortOnPanic, ConnId, LoopHandle};
@@ -95,9 +98,18 @@ impl Pools {
                 let _guard = AbortOnPanic("a thread for copies");
                 shared.copies.pools.work_off(&shared, depth);
             };
-            let thread = thread::spawn(&format!("weir-mirror-{depth}.{n}"), body)
-                .map_err(|e| Error::from(e).context("start a thread"))?;
-            self.threads.lock().push(thread);
+            match thread::spawn(&format!("weir-mirror-{depth}.{n}"), body) {
+                Ok(thread) => self.threads.lock().push(thread),
+                // The next change tries again.
+                Err(error) if n == 0 => {
+                    self.pools[depth].started.store(false, Release);
+                    return Err(Error::from(error).context("start a thread"));
+                }
+                Err(error) => {
+                    tracing::warn!("fewer threads for copies than there should be: {error}");
+                    break;
+                }
+            }
         }
         Ok(())
     }
@@ -114,10 +126,16 @@ impl Pools {
             let _guard = AbortOnPanic("a thread for copies");
             of.copies.staged.watch(give_up);
         };
-        let thread = thread::spawn("weir-staged", body);
-        let thread = thread.map_err(|e| Error::from(e).context("start a thread"))?;
-        self.threads.lock().push(thread);
-        Ok(())
+        match thread::spawn("weir-staged", body) {
+            Ok(thread) => {
+                self.threads.lock().push(thread);
+                Ok(())
+            }
+            Err(error) => {
+                self.watches.store(false, Release);
+                Err(Error::from(error).context("start a thread"))
+            }
+        }
     }
 
     fn work_off(&self, shared: &Shared, depth: usize) {

@@ -10,13 +10,15 @@ use crate::machine::Work;
 use crate::service::Shared;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
+use weir_host::clock;
 use weir_host::plant::{Bug, planted};
 use weir_layout::{RegionList, segment_offset};
 use weir_net::Wait;
-use weir_store::{ELSEWHERE, Object, RangeSet, ReadMode, ReadOutcome};
+use weir_store::{ELSEWHERE, Object, RangeSet, ReadMode, ReadOutcome, gap_parts};
 use weir_types::limits::{MAX_FILE_BYTES, MAX_STRIPE_UNIT_BYTES};
 use weir_types::{
-    CopyIndex, Epoch, Error, ErrorKind, Generation, ObjectId, Result, StripeMap, TargetId,
+    CopyIndex, Decode, Epoch, Error, ErrorKind, Generation, ObjectId, Result, StripeMap, TargetId,
 };
 use weir_wire::data::{
     Access, AlignRequest, CopyAccess, NoteGapRequest, ObjectLen, PunchRequest, Relay, SyncRequest,
@@ -36,6 +38,8 @@ const REACH_MS: u64 = 2_000;
 const SYNC_BYTES: u64 = 64 << 20;
 /// That may take so long.
 const SYNC_MS: u64 = 30_000;
+/// Between looks whether the other copy is still there.
+const LOOK_MS: u64 = 100;
 
 /// One object that another copy lacks something of.
 pub(crate) struct Push<'a> {
@@ -78,7 +82,7 @@ impl Push<'_> {
                 _ => Err(error),
             })?,
         };
-        let here = self.disk.store.object(self.object)?.map_or(0, |object| object.len());
+        let here = self.found()?.map_or(0, |object| object.len());
         let (mut unsynced, mut rotten) = (0, Ok(()));
         for range in lacking.iter() {
             let (mut at, end) = (range.start, range.end.min(len));
@@ -120,10 +124,11 @@ impl Push<'_> {
         for range in ranges.iter() {
             let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
             self.check()?;
-            let here = self.disk.store.object(self.object)?.map_or(0, |object| object.len());
+            let here = self.found()?.map_or(0, |object| object.len());
             if here > range.start {
                 return Err(Error::new(ErrorKind::Busy, "it has become longer since"));
             }
+            self.begins(&range);
             self.punch(range.start..range.end.min(MAX_FILE_BYTES))?;
             self.sent(range);
         }
@@ -170,6 +175,7 @@ impl Push<'_> {
         let Some(left) = self.left() else {
             return Err(Error::new(ErrorKind::Busy, "more is lacking since"));
         };
+        self.begins(&range);
         for part in left.iter() {
             let start = part.start.max(range.start);
             let end = part.end.min(range.end).max(start);
@@ -188,18 +194,16 @@ impl Push<'_> {
     /// The other copy lacks nothing of a range any more.
     fn tell_filled(&self, range: &Range<u64>) -> Result<()> {
         let object = copy_of(self.object, self.to);
-        let (lines, acting) = (&self.shared.copies.lines, self.shared.copies.standings.acting());
-        tell(lines, &lines.wait(STEP_MS), object, self.behind(), range, Some(acting))
+        let acting = self.shared.copies.standings.acting();
+        let note = note(object, self.behind(), range, What::Filled(acting));
+        self.ask_while_there(STEP_MS, (&[], &[]), |parcel| parcel.send(&note))
     }
 
     /// What the other copy has got it must not lose any more before it is forgotten
     /// here that it lacked it: it may be durable here.
     fn sync(&self) -> Result<()> {
         let request = SyncRequest { access: self.access() };
-        let lines = &self.shared.copies.lines;
-        let wait = lines.wait(SYNC_MS);
-        let line = lines.take(self.behind(), &wait)?;
-        line.ask::<()>(&wait, (&[], &[]), |parcel| parcel.send(&request))?;
+        self.ask_while_there::<()>(SYNC_MS, (&[], &[]), |parcel| parcel.send(&request))?;
         self.disk.store.gaps().clear_sent(self.object, self.behind())
     }
 
@@ -210,11 +214,12 @@ impl Push<'_> {
         copies.lines.reach(self.behind(), &copies.lines.wait(REACH_MS))?;
         let _lock = copies.locks.lock(self.own(), self.object, 0..MAX_FILE_BYTES);
         self.check()?;
-        let object = self.disk.store.object(self.object)?;
+        let object = self.found()?;
         let (len, generation) = object
             .as_ref()
             .map_or((0, Generation(0)), |object| (object.len(), object.generation()));
         let access = Access { generation, ..self.access() };
+        self.begins(&(len..u64::MAX));
         self.ask((&[], &[]), |parcel| parcel.send(&AlignRequest { access, len }))?;
         self.sent(len..u64::MAX);
         Ok(len)
@@ -233,6 +238,7 @@ impl Push<'_> {
         if planted(Bug::ClearGapEarly) {
             return self.disk.store.gaps().clear(self.object, self.behind(), &range);
         }
+        self.begins(&range);
         for part in self.here(&range).iter() {
             self.send(part, buffer)?;
         }
@@ -254,7 +260,7 @@ impl Push<'_> {
     fn step_around(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<()> {
         let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
         self.check()?;
-        let Some(object) = self.disk.store.object(self.object)? else { return Ok(()) };
+        let Some(object) = self.found()? else { return Ok(()) };
         let (mut here, mut rotten) = (self.here(&range), RangeSet::default());
         object.damaged(&range).into_iter().for_each(|block| rotten.insert(block));
         let mut sent = RangeSet::default();
@@ -264,7 +270,8 @@ impl Push<'_> {
             sent.remove(&block);
         }
         // First: it notes whole parts, and strikes out what comes then.
-        self.leave_out(Suspect::Bytes(range), &rotten)?;
+        self.leave_out(Suspect::Bytes(range.clone()), &rotten)?;
+        self.begins(&range);
         for part in here.iter() {
             self.send(part, buffer)?;
         }
@@ -279,7 +286,8 @@ impl Push<'_> {
         self.shared.copies.repairs.suspect(self.own(), self.object, suspect);
         for range in rotten.iter().filter(|range| gaps.lacks(self.object, behind, range)) {
             let (lines, copy) = (&self.shared.copies.lines, CopyIndex(self.to as u8));
-            tell_gap(lines, &lines.wait(STEP_MS), copy_of(self.object, self.to), behind, &range)?;
+            let object = copy_of(self.object, self.to);
+            tell_gap(lines, &lines.wait(STEP_MS), object, behind, &range, false)?;
             if !gaps.is_told(self.object, behind, &range) {
                 gaps.note_told(self.object, behind, copy, &range)?;
             }
@@ -288,7 +296,7 @@ impl Push<'_> {
     }
 
     fn send(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<()> {
-        let object = self.disk.store.object(self.object)?;
+        let object = self.found()?;
         // It may have been cut since.
         let end = object.as_ref().map_or(0, |object| object.len()).min(range.end);
         let mut at = range.start;
@@ -303,7 +311,7 @@ impl Push<'_> {
                 continue;
             }
             let Some(object) = &object else { break };
-            let hole = object.next_hole(at)?.clamp(at + 1, end);
+            let hole = object.next_hole(at)?.clamp(at + 1, end).min(at + STEP_BYTES);
             self.write(object, at..hole, buffer)?;
             at = hole;
         }
@@ -344,6 +352,17 @@ impl Push<'_> {
         self.ask((&[], &[]), |parcel| parcel.send(&PunchRequest { access, offset, len }))
     }
 
+    /// The object here; `None`: it was never made.
+    fn found(&self) -> Result<Option<Arc<Object>>> {
+        let found = self.disk.store.object(self.object)?;
+        // The layout that this goes by is one of before.
+        if found.is_none() && self.shared.copies.removed.contains(self.own(), self.object) {
+            let what = "the copy here has gone, and was removed";
+            return Err(super::roles::not_current(self.own(), what));
+        }
+        Ok(found)
+    }
+
     /// Whether this copy orders, and the other takes what it orders.
     fn check(&self) -> Result<()> {
         let orders = self.shared.copies.standings.orders(self.own(), &self.column.copies)?;
@@ -351,6 +370,11 @@ impl Push<'_> {
             true => Err(super::roles::not_current(self.behind(), "it is away")),
             false => Ok(()),
         }
+    }
+
+    /// From now on the other copy strikes out, piece by piece, what it has noted as lacking.
+    fn begins(&self, range: &Range<u64>) {
+        self.disk.store.gaps().begins(self.object, self.behind(), range);
     }
 
     fn sent(&self, range: Range<u64>) {
@@ -368,7 +392,13 @@ impl Push<'_> {
             capability: self.column.capability.clone(),
             mac,
             copies: self.column.copies.clone(),
-            relay: Some(Relay { by: self.own(), lacking: Vec::new(), alone: true, vouched }),
+            relay: Some(Relay {
+                by: self.own(),
+                epoch: self.shared.copies.standings.acting(),
+                lacking: Vec::new(),
+                alone: true,
+                vouched,
+            }),
         }
     }
 
@@ -377,33 +407,64 @@ impl Push<'_> {
         data: (&[u8], &[u32]),
         send: impl FnOnce(&mut Parcel<'_>) -> Result<()>,
     ) -> Result<()> {
-        let lines = &self.shared.copies.lines;
-        let wait = lines.wait(STEP_MS);
-        lines.take(self.behind(), &wait)?.ask::<ObjectLen>(&wait, data, send).map(drop)
+        self.ask_while_there::<ObjectLen>(STEP_MS, data, send).map(drop)
+    }
+
+    /// Waits for the answer so long at the most, and no longer than the other copy is
+    /// there: as long as a change waits here, the epoch in which that is away does not come.
+    fn ask_while_there<T: Decode>(
+        &self,
+        ms: u64,
+        data: (&[u8], &[u32]),
+        send: impl FnOnce(&mut Parcel<'_>) -> Result<()>,
+    ) -> Result<T> {
+        let (lines, standings) = (&self.shared.copies.lines, &self.shared.copies.standings);
+        let was_online = standings.is_online(self.behind());
+        let mut line = lines.take(self.behind(), &lines.wait(REACH_MS))?;
+        let begun = clock::now();
+        line.send(&lines.wait(STEP_MS), data, send)?;
+        while !line.is_ready(LOOK_MS)? {
+            let lost_its_place = was_online && !standings.is_online(self.behind());
+            let has_gone = lost_its_place || standings.is_away(self.behind());
+            if has_gone || clock::elapsed(begun) > Duration::from_millis(ms) {
+                return Err(Error::new(ErrorKind::TimedOut, "no answer"));
+            }
+        }
+        line.receive(&lines.wait(STEP_MS))
     }
 }
 
-/// Another copy notes that it lacks a range, and does not serve it then.
+/// Another copy notes that it lacks a range, in whole parts, and does not serve it then;
+/// `first`: or refuses, if it lacked any of it before.
 pub(super) fn tell_gap(
     lines: &Lines,
     wait: &Wait,
     object: ObjectId,
     target: TargetId,
     range: &Range<u64>,
+    first: bool,
 ) -> Result<()> {
-    tell(lines, wait, object, target, range, None)
+    // What is noted here as told are whole parts.
+    let note = note(object, target, &gap_parts(range), What::Lacks { first });
+    lines.take(target, wait)?.ask(wait, (&[], &[]), |parcel| parcel.send(&note))
 }
 
-/// What another copy lacks, or, `filled` under that epoch, lacks no more.
-fn tell(
-    lines: &Lines,
-    wait: &Wait,
-    object: ObjectId,
-    target: TargetId,
-    range: &Range<u64>,
-    filled: Option<Epoch>,
-) -> Result<()> {
-    let note = NoteGapRequest {
+/// What another copy is told of a range.
+enum What {
+    Lacks {
+        first: bool,
+    },
+    /// It lacks it no more, under that epoch.
+    Filled(Epoch),
+}
+
+fn note(object: ObjectId, target: TargetId, range: &Range<u64>, what: What) -> NoteGapRequest {
+    let (first, filled, epoch) = match what {
+        // A gap it notes in any case.
+        What::Lacks { first } => (first, false, Epoch(0)),
+        What::Filled(epoch) => (false, true, epoch),
+    };
+    NoteGapRequest {
         target,
         object,
         behind: target,
@@ -411,11 +472,10 @@ fn tell(
         start: range.start,
         end: range.end,
         told: true,
-        filled: filled.is_some(),
-        // A gap it notes in any case.
-        epoch: filled.unwrap_or(Epoch(0)),
-    };
-    lines.take(target, wait)?.ask(wait, (&[], &[]), |parcel| parcel.send(&note))
+        first,
+        filled,
+        epoch,
+    }
 }
 
 /// A column as a request to one of its copies shows it.

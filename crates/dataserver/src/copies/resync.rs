@@ -15,9 +15,10 @@ use crate::service::Shared;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weir_host::clock;
 use weir_host::net::Signal;
 use weir_host::sync::Mutex;
-use weir_store::{ELSEWHERE, Gap, RangeSet};
+use weir_store::{ELSEWHERE, Gap, RangeSet, UNHEARD};
 use weir_types::limits::MAX_FIND_COPIES;
 use weir_types::{CopyIndex, Epoch, ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::data::CopyAccess;
@@ -25,12 +26,13 @@ use weir_wire::peer::{Copies as Column, Fill, FindCopiesRequest};
 
 /// Between looks at the log.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// So long what was found counts of where copies are.
-pub(super) const FRESH: Duration = Duration::from_millis(250);
 /// While copies are made one after the other.
 const SHORT_INTERVAL: Duration = Duration::from_millis(20);
 /// The metadata server answers within this time.
 const FIND_MS: u64 = 4_000;
+/// Where copies are is asked anew after this time: those that have moved are removed for
+/// good some seconds later.
+pub(super) const FRESH: Duration = Duration::from_secs(2);
 /// Orders to fill that are remembered for one target.
 const MAX_FILLS: usize = 4096;
 
@@ -224,9 +226,16 @@ impl Resync {
             if page.is_empty() {
                 break;
             }
-            let columns = self.find(page.iter().map(|gap| gap.object).collect())?;
-            for (gap, column) in page.iter().zip(&columns) {
-                match self.gap(behind, gap, column.as_ref()) {
+            let mut columns = self.find(page.iter().map(|gap| gap.object).collect())?;
+            let mut found = clock::now();
+            for (at, gap) in page.iter().enumerate() {
+                if clock::elapsed(found) > FRESH {
+                    // A copy that has moved meanwhile would be made anew where it was.
+                    let rest = page[at..].iter().map(|gap| gap.object).collect();
+                    columns.splice(at.., self.find(rest)?);
+                    found = clock::now();
+                }
+                match self.gap(behind, gap, columns[at].as_ref()) {
                     Ok(waits) => to_be_filled += u64::from(waits),
                     Err(error) if error.kind == ErrorKind::Interrupted => return Err(error),
                     Err(error) => result = result.and(Err(error)),
@@ -243,7 +252,7 @@ impl Resync {
     /// Does about one gap what can be done now; whether another copy has to fill it.
     fn gap(&mut self, behind: TargetId, gap: &Gap, column: Option<&Column>) -> Result<bool> {
         let own = self.own();
-        let who = if behind == ELSEWHERE { own } else { behind };
+        let who = if [ELSEWHERE, UNHEARD].contains(&behind) { own } else { behind };
         let place = column.and_then(|column| {
             let at = |target| column.copies.iter().position(|copy| copy.target == target);
             Some((column, at(own)?, at(who)?))
@@ -258,6 +267,9 @@ impl Resync {
             self.disk.store.gaps().clear(gap.object, behind, &(0..u64::MAX))?;
             return Ok(false);
         };
+        if behind == UNHEARD {
+            return self.hear(gap, column, here);
+        }
         match self.shared.copies.standings.who_orders(&column.copies) {
             // Who went later may have what this one has lost.
             None => {
@@ -277,6 +289,10 @@ impl Resync {
                 if !column.copies.iter().any(|copy| back(copy.target)) {
                     return Ok(false);
                 }
+                // What is lacking is to be known first.
+                if self.is_unheard(gap.object) {
+                    return Ok(false);
+                }
                 if !self.is_to_be_taken(gap, own) {
                     return Ok(true);
                 }
@@ -288,6 +304,9 @@ impl Resync {
                 Ok(taken.is_err())
             }
             Some(orders) if orders == own => {
+                if self.is_unheard(gap.object) {
+                    return Ok(false);
+                }
                 self.push(gap, column, there)?;
                 Ok(false)
             }
@@ -323,6 +342,9 @@ impl Resync {
     fn give_to_others(&mut self, gap: &Gap, column: &Column, here: usize) -> Result<()> {
         let copies = &self.shared.copies;
         let orders = copies.standings.orders(self.own(), &column.copies)?;
+        let (gaps, own) = (self.disk.store.gaps(), self.own());
+        // What comes to be in doubt anew from here on stays so.
+        gap.bytes.iter().for_each(|range| gaps.sent(gap.object, own, &range));
         let others = column.copies.iter().enumerate();
         for (at, copy) in others.filter(|(at, c)| *at != here && c.target != TargetId::NONE) {
             let away =
@@ -336,10 +358,7 @@ impl Resync {
                 self.disk.store.gaps().note(gap.object, copy.target, index, &range)?;
             }
         }
-        for range in gap.bytes.iter() {
-            self.disk.store.gaps().clear(gap.object, self.own(), &range)?;
-        }
-        Ok(())
+        self.disk.store.gaps().clear_sent(gap.object, self.own())
     }
 
     fn push(&mut self, gap: &Gap, column: &Column, to: usize) -> Result<()> {
@@ -375,9 +394,30 @@ impl Resync {
             self.with_push(gap, column, to, |push, _| push.clear_away(&behind_end))?;
         }
         let CopyAccess { target, filling, .. } = column.copies[to];
-        let done = if filling { &here } else { &gap.bytes };
-        let clear = |range| self.disk.store.gaps().clear(gap.object, target, &range);
-        done.iter().try_for_each(clear)
+        // What was brought has been struck out by that.
+        match filling {
+            true => Ok(()),
+            false => self.leave_to(target, gap, &here),
+        }
+    }
+
+    /// Of a gap the other copy is not brought what this one lacks itself, as long as it
+    /// does: what has been changed since is another gap.
+    fn leave_to(&self, target: TargetId, gap: &Gap, here: &RangeSet) -> Result<()> {
+        let (gaps, locks) = (self.disk.store.gaps(), &self.shared.copies.locks);
+        let mut lacking = gap.bytes.clone();
+        here.iter().for_each(|range| lacking.remove(&range));
+        for range in lacking.iter() {
+            let _lock = locks.lock(self.own(), gap.object, range.clone());
+            let elsewhere = gaps.of(gap.object, ELSEWHERE).unwrap_or_default();
+            for part in elsewhere.iter() {
+                let part = part.start.max(range.start)..part.end.min(range.end);
+                if !part.is_empty() {
+                    gaps.clear(gap.object, target, &part)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn bring(&mut self, gap: &Gap, column: &Column, to: usize) -> Result<()> {

@@ -123,14 +123,14 @@ impl Map {
         Ok(orders)
     }
 
-    /// Whether a follower takes what that copy has ordered.
+    /// Whether a follower takes what that copy has ordered, under that epoch.
     ///
     /// # Errors
     /// `NotCurrent`.
     pub(crate) fn follows(
         &self,
         own: TargetId,
-        ordered_by: TargetId,
+        (ordered_by, under): (TargetId, Epoch),
         copies: &[CopyAccess],
     ) -> Result<()> {
         match self.primary(copies) {
@@ -140,6 +140,13 @@ impl Map {
                 return Err(not_current(own, &what));
             }
             None => return Err(not_current(own, "no copy is known to be online")),
+        }
+        // Others may have ordered since; or this one was away, and what it missed, and more,
+        // has been brought.
+        let is_before = |target| self.targets.get(&target).is_some_and(|s| under < s.since);
+        if let Some(target) = [ordered_by, own].into_iter().find(|target| is_before(*target)) {
+            let what = format!("target {target} has been away since that was ordered");
+            return Err(not_current(own, &what));
         }
         match self.state(own) {
             TargetState::Online | TargetState::Suspect | TargetState::Syncing => Ok(()),
@@ -237,14 +244,18 @@ mod tests {
         let all = map(5, 5, &[(A, Online, 1), (B, Online, 1), (C, Online, 1)]);
         assert_eq!(all.orders(A, &two).unwrap(), orders(5, &[], &[]));
         assert_eq!(all.orders(B, &two).unwrap_err().kind, ErrorKind::NotCurrent);
-        all.follows(B, A, &two).unwrap();
-        assert!(all.follows(A, B, &two).is_err());
+        all.follows(B, (A, Epoch(9)), &two).unwrap();
+        assert!(all.follows(A, (B, Epoch(9)), &two).is_err());
         let gone = map(6, 5, &[(A, Offline, 6), (B, Online, 1), (C, Syncing, 2)]);
         assert_eq!(gone.orders(B, &three).unwrap(), orders(6, &[A], &[C]));
         assert!(gone.orders(A, &two).is_err());
         assert!(gone.is_away(A) && !gone.is_away(B) && !gone.is_away(C));
         assert!(!gone.is_away(TargetId(9)), "it was removed");
-        gone.follows(C, B, &three).unwrap();
+        gone.follows(C, (B, Epoch(9)), &three).unwrap();
+        assert!(all.follows(B, (A, Epoch(0)), &two).is_err(), "it has been away since");
+        let back = map(9, 9, &[(A, Online, 1), (B, Online, 7)]);
+        back.follows(B, (A, Epoch(7)), &two).unwrap();
+        assert!(back.follows(B, (A, Epoch(6)), &two).is_err(), "it was away, and that came late");
         assert!(gone.may_read(C).is_err() && gone.may_read(A).is_err());
         gone.may_read(B).unwrap();
     }
@@ -267,7 +278,7 @@ mod tests {
         let all = map(5, 5, &[(A, Online, 1), (B, Online, 1)]);
         assert_eq!(all.orders(B, &two).unwrap(), orders(5, &[], &[A]));
         assert!(all.orders(A, &two).is_err());
-        all.follows(A, B, &two).unwrap();
+        all.follows(A, (B, Epoch(9)), &two).unwrap();
     }
 
     #[test]
@@ -318,7 +329,7 @@ mod tests {
         let none = Map::default();
         assert!(none.may_read(A).is_err());
         assert!(none.orders(A, &copies(&[A, B])).is_err());
-        assert!(none.follows(A, B, &copies(&[A, B])).is_err());
+        assert!(none.follows(A, (B, Epoch(9)), &copies(&[A, B])).is_err());
     }
 
     fn state() -> impl Strategy<Value = TargetState> {

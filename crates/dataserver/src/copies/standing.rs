@@ -102,11 +102,11 @@ impl Standings {
     pub(crate) fn follows(
         &self,
         own: TargetId,
-        ordered_by: TargetId,
+        ordered: (TargetId, Epoch),
         copies: &[CopyAccess],
     ) -> Result<Epoch> {
         let map = self.leased(own)?;
-        map.follows(own, ordered_by, copies).map(|()| map.epoch)
+        map.follows(own, ordered, copies).map(|()| map.epoch)
     }
 
     /// See [`Map::is_done_without`].
@@ -117,6 +117,11 @@ impl Standings {
     /// See [`Map::is_settled`].
     pub(crate) fn is_settled(&self, target: TargetId) -> bool {
         self.map.read().is_settled(target)
+    }
+
+    /// Whether a target is on the map: one that has been removed is not.
+    pub(crate) fn is_known(&self, target: TargetId) -> bool {
+        self.map.read().targets.contains_key(&target)
     }
 
     /// Whether a target takes nothing now, and may come back.

@@ -54,7 +54,8 @@ impl Resync {
             self.remember(gap.object, told);
             return Ok(Vec::new());
         }
-        let refused = self.note_there(orders, gap.object, (behind, there), column, &ranges)?;
+        let behind_at = (behind, there);
+        let refused = self.note_there(orders, gap.object, behind_at, column, &ranges, false)?;
         // Who may have to count itself asks again soon.
         if behind == own && (refused.is_empty() || of == ELSEWHERE) {
             self.remember(gap.object, told);
@@ -97,7 +98,8 @@ impl Resync {
         let here = usize::from(object.copy.0);
         for (_, copy) in others().filter(|(_, copy)| copy.target != orders) {
             if standings.is_online(copy.target) {
-                let lacks = self.note_there(copy.target, object, (own, here), column, ranges)?;
+                let lacks =
+                    self.note_there(copy.target, object, (own, here), column, ranges, false)?;
                 // The one that orders takes it from there.
                 if lacks != ranges {
                     return Ok(false);
@@ -126,14 +128,16 @@ impl Resync {
         self.told.insert(object, (told, clock::now()));
     }
 
-    /// Has another copy note what one of them lacks; returns what it lacks itself.
-    fn note_there(
+    /// Has another copy note what one of them lacks; returns what it lacks itself. `filled`: has
+    /// it say that this one lacks nothing; returns what it has noted otherwise.
+    pub(super) fn note_there(
         &self,
         target: TargetId,
         object: ObjectId,
         (behind, copy): (TargetId, usize),
         column: &Column,
         ranges: &[Range<u64>],
+        filled: bool,
     ) -> Result<Vec<Range<u64>>> {
         let len = match self.disk.store.object(object) {
             // It can be brought anew all the same.
@@ -145,13 +149,23 @@ impl Resync {
         let copy = CopyIndex(copy as u8);
         let told = behind == target || behind == self.own();
         let epoch = self.shared.copies.standings.acting();
-        let (filled, lines) = (false, &self.shared.copies.lines);
+        let lines = &self.shared.copies.lines;
         let (mut refused, mut asked) = (Vec::new(), 0);
         let mut left: Vec<Range<u64>> = ranges.iter().rev().cloned().collect();
         while let Some(range) = left.pop() {
             let Range { start, end } = range;
-            let note =
-                NoteGapRequest { target, object, behind, copy, start, end, told, filled, epoch };
+            let note = NoteGapRequest {
+                target,
+                object,
+                behind,
+                copy,
+                start,
+                end,
+                told,
+                first: false,
+                filled,
+                epoch,
+            };
             let wait = lines.wait(NOTE_MS);
             let noted = lines.take(target, &wait)?.ask(&wait, (&[], &[]), |p| p.send(&note));
             asked += 1;

@@ -69,13 +69,14 @@ impl<C: Copy> Machine<C> {
         let note = NoteGapRequest::from_bytes(incoming.body)?;
         expect_no_payload(incoming.header)?;
         let target = self.served(note.target)?;
-        let NoteGapRequest { object, behind, copy, start, end, told, filled, epoch, .. } = note;
-        if start >= end || filled && behind != note.target {
-            let what = "a gap of nothing, or one that another target has filled";
+        let NoteGapRequest { object, behind, copy, start, end, told, first, filled, epoch, .. } =
+            note;
+        if start >= end {
+            let what = "a gap of nothing";
             return Err(Error::new(ErrorKind::InvalidArgument, what));
         }
         let bytes = (start, end.min(MAX_FILE_BYTES));
-        let work = Work::NoteGap { object, behind, copy, bytes, told, filled, epoch };
+        let work = Work::NoteGap { object, behind, copy, bytes, told, first, filled, epoch };
         Ok(self.queue_work(incoming, target, work))
     }
 

@@ -138,6 +138,8 @@ pub enum Work {
         bytes: (u64, u64),
         /// The copy that lacks it knows.
         told: bool,
+        /// Only if it lacked nothing of it before.
+        first: bool,
         /// It lacks it no more.
         filled: bool,
         /// Of the map that it was noted under.

@@ -15,6 +15,9 @@ use weir_types::{Epoch, Error, ErrorKind, FsUsage, Result, ServerId, TargetId};
 use weir_wire::map::{ClusterMap, ServerEntry, Standing, TargetEntry, TargetState};
 use weir_wire::peer::TargetReport;
 
+/// Of one change: a transaction has its limits.
+const MAX_SERVERS: usize = 64;
+const MAX_TARGETS: usize = 4096;
 /// First copies that are counted together; then each counts half.
 const MAX_PRIMARIES: u64 = 4096;
 
@@ -165,8 +168,8 @@ impl Cluster {
                 }
                 servers.push((server, record));
             }
-            // More at the next tick: a transaction has its limit.
-            if servers.len() == 64 {
+            // More at the next tick.
+            if is_enough(&servers) {
                 break;
             }
         }
@@ -221,7 +224,8 @@ impl Cluster {
         all.flat_map(|(&server, r)| r.targets.iter().map(move |t| (server, *t))).collect()
     }
 
-    /// A change of some targets; `None` of none.
+    /// A change of some targets; `None` of none. Of very many, it is of some of them: who
+    /// judges again finds the others.
     pub(super) fn changed(
         &self,
         targets: &[TargetId],
@@ -233,6 +237,9 @@ impl Cluster {
             let mut record = record.clone();
             record.targets.iter_mut().filter(|t| meant(t)).for_each(|t| *t = to(*t));
             servers.push((server, record));
+            if is_enough(&servers) {
+                break;
+            }
         }
         (!servers.is_empty()).then(|| self.change(servers))
     }
@@ -251,7 +258,8 @@ impl Cluster {
     }
 
     pub(super) fn around(&self, others_serve: bool) -> Around {
-        Around { mirrored: self.mirrored, others_serve, next: self.next_epoch() }
+        let (mirrored, next) = (self.mirrored, self.next_epoch());
+        Around { mirrored, others_serve, another_kept_it: false, next }
     }
 
     pub(super) fn next_epoch(&self) -> Epoch {
@@ -376,6 +384,22 @@ impl Cluster {
         self.refresh();
     }
 
+    /// A removal that nobody goes on with is none any more.
+    pub fn give_up_removal(&mut self, now_ms: u64) {
+        if self.leaving.is_some_and(|(_, until_ms)| until_ms <= now_ms) {
+            self.leaving = None;
+            self.refresh();
+        }
+    }
+
+    /// A target is not to be removed after all.
+    pub fn stays(&mut self, target: TargetId) {
+        if self.leaving.is_some_and(|(leaving, _)| leaving == target) {
+            self.leaving = None;
+            self.refresh();
+        }
+    }
+
     /// The process itself was away: that was nobody else's silence.
     pub fn forgive(&mut self, now_ms: u64) {
         self.heard.values_mut().for_each(|heard| heard.at_ms = now_ms);
@@ -475,6 +499,11 @@ impl Cluster {
         };
         ClusterMap { epoch: self.epoch, servers: self.servers.iter().map(entry).collect() }
     }
+}
+
+fn is_enough(servers: &[(ServerId, ServerRecord)]) -> bool {
+    let targets: usize = servers.iter().map(|(_, record)| record.targets.len()).sum();
+    servers.len() >= MAX_SERVERS || targets >= MAX_TARGETS
 }
 
 fn note_change(server: ServerId, report: &TargetReport, state: TargetState) {

@@ -101,6 +101,9 @@ impl<E: Engine> MetaMachine<E> {
             self.commit_change(change, now)?;
             tracing::info!(target = target.0, draining, "an administrator ordered it");
         }
+        if !draining {
+            self.cluster.stays(target);
+        }
         Ok(())
     }
 
@@ -140,8 +143,10 @@ impl<E: Engine> MetaMachine<E> {
         let target = request.target;
         let record = self.known_target(target)?;
         let busy = |message| Err(Error::new(ErrorKind::Busy, message));
+        self.cluster.give_up_removal(now.monotonic_ms);
         let served = matches!(record.state, TargetState::Online | TargetState::Syncing);
         if served && request.force {
+            self.cluster.stays(target);
             let message = format!(
                 "target {target} is being served, and its copies would be lost: stop its data \
                  server first, or drain it and leave out --force"
@@ -149,10 +154,10 @@ impl<E: Engine> MetaMachine<E> {
             return busy(message);
         }
         if served && !record.draining {
+            self.cluster.stays(target);
             return busy(format!("target {target} is in use: `weir target drain {target}` first"));
         }
-        let under_way = self.cluster.leaving.filter(|(_, until)| *until > now.monotonic_ms);
-        match (under_way, &request.place) {
+        match (self.cluster.leaving, &request.place) {
             (Some((other, _)), _) if other != target => {
                 return busy(format!("target {other} is being removed: wait for that"));
             }
@@ -180,14 +185,15 @@ impl<E: Engine> MetaMachine<E> {
         for (at, bytes) in &found {
             let (file, ..) = key::list_page(at)?;
             let page: SegmentPage = schema::decode(bytes, "of segments")?;
-            self.distrust(file, &page, target, &behind)?;
+            if force {
+                self.distrust(file, &page, target, &behind)?;
+            }
             let mut columns = page.segments.iter().flat_map(|segment| &segment.columns);
             if file == place.last || !columns.any(|column| column.targets.contains(&target)) {
                 continue;
             }
             if !force {
-                self.cluster.leaving = None;
-                self.cluster.refresh();
+                self.cluster.stays(target);
                 let message = format!(
                     "files have copies on target {target}, one of them file {file}: drain it \
                      (`weir target drain {target}`) and wait, or, if what it has is lost for \

@@ -200,6 +200,8 @@ pub struct MetaMachine<E: Engine> {
     leases: Leases,
     table: LockTable,
     mover: Mover,
+    /// The commit of the map as it is now.
+    map_at: Sequence,
     nonces: Key,
     nonce_count: u64,
     instance: u64,
@@ -248,6 +250,7 @@ impl<E: Engine> MetaMachine<E> {
             leases: Leases::default(),
             table: LockTable::default(),
             mover: Mover::default(),
+            map_at: engine.sequence(),
             instance: u64::from_le_bytes(first_eight(&entropy.mac("weir 1 instance", &[]).0)),
             nonces: entropy,
             nonce_count: 0,
@@ -389,7 +392,8 @@ impl<E: Engine> MetaMachine<E> {
             Op::GetMap => {
                 let have = request::<GetMapRequest>(rest)?.have;
                 let newer = self.cluster.epoch > have;
-                Reply::ok(&newer.then(|| self.cluster.map()))
+                let reply = Reply::ok(&newer.then(|| self.cluster.map()));
+                return Ok(self.after_map(reply));
             }
             Op::GetTickets => {
                 let servers = request::<GetTicketsRequest>(rest)?.servers;
@@ -471,6 +475,16 @@ impl<E: Engine> MetaMachine<E> {
     /// The answer that an operation came to.
     fn answer(&mut self, done: Done) -> Answer {
         if done.objects_follow { self.after_sync(done.reply) } else { Answer::Now(done.reply) }
+    }
+
+    /// An answer that tells of the map: not before the map survives a power cut. Else its
+    /// epoch might come again, for another map.
+    fn after_map(&mut self, reply: Reply) -> Answer {
+        if self.engine.synced() >= self.map_at {
+            return Answer::Now(reply);
+        }
+        self.engine.request_sync(self.map_at);
+        Answer::AfterSync(self.map_at, reply)
     }
 
     fn after_sync(&mut self, reply: Reply) -> Answer {
@@ -561,6 +575,7 @@ impl<E: Engine> MetaMachine<E> {
         self.last_tick_ms = now.monotonic_ms;
         self.exports.forget_old(now.monotonic_ms);
         self.lose_silent_targets(now)?;
+        self.cluster.give_up_removal(now.monotonic_ms);
         self.cluster.sample(now.monotonic_ms);
         self.tick_mover(now)?;
         self.expire_sessions(now)?;

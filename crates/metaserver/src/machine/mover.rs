@@ -21,10 +21,12 @@ use weir_metastore::{Engine, Sequence, Tx};
 use weir_types::{FileId, Generation, ObjectId, Result, ServerId, TargetId};
 use weir_wire::peer::{Fill, TargetReport};
 
+mod dropped;
 mod look;
 mod rebalance;
 mod visit;
 
+use dropped::Dropped;
 pub use look::Survey;
 use look::Walk;
 use rebalance::Rebalance;
@@ -78,6 +80,7 @@ pub(super) struct Mover {
     away: Away,
     pub sites: Sites,
     pub relieved: Relieved,
+    pub dropped: Dropped,
     jobs: BTreeMap<ObjectId, Job>,
     queue: VecDeque<(FileId, u64)>,
     queued: BTreeSet<FileId>,
@@ -108,6 +111,11 @@ impl Mover {
     /// See [`MoverSettings::busy_percent`].
     pub fn busy_percent(&self) -> u8 {
         self.settings.busy_percent
+    }
+
+    /// Whether something is to be done as far as is known, or counted just now.
+    fn may_have_work(&self) -> bool {
+        self.counted.stuck > 0 || self.counted.copies > 0 || self.survey.is_some()
     }
 
     /// Whether one of its own transactions can be run now.
@@ -230,7 +238,8 @@ impl<E: Engine> MetaMachine<E> {
         let sites = self.mover.away.sites(&map, after_ms, now.monotonic_ms);
         match self.mover.sites.update(sites) {
             Differs::Needs => self.mover.look_at_all(),
-            Differs::Helps if self.mover.left || self.mover.counted.stuck > 0 => {
+            // Less may be to be done, too: a target is kept after all, or is back.
+            Differs::Helps if self.mover.left || self.mover.may_have_work() => {
                 self.mover.left = false;
                 self.mover.look_at_all();
             }

@@ -1,7 +1,7 @@
 //! Data servers present themselves with the targets that they have.
 
 use super::cluster::{Change, Cluster};
-use super::standings::{Said, after_report, after_silence};
+use super::standings::{Around, Said, after_report, after_silence, has_kept};
 use crate::schema::{Past, ServerRecord, TargetRecord};
 use std::collections::BTreeSet;
 use weir_types::{Error, ErrorKind, Result, ServerId, TargetId};
@@ -66,8 +66,8 @@ impl Cluster {
         targets: &mut [TargetRecord],
     ) {
         let told = self.hearsay.told(server);
-        let all = self.servers.values().flat_map(|record| &record.targets);
-        let serving = all.filter(|record| record.serves());
+        let all = || self.servers.values().flat_map(|record| &record.targets);
+        let serving = all().filter(|record| record.serves());
         let mut serving: BTreeSet<TargetId> = serving.map(|record| record.target).collect();
         let said = |report: &TargetReport| {
             let own = report.gaps.iter().any(|(t, count)| *t == report.target && *count > 0);
@@ -82,8 +82,12 @@ impl Cluster {
                     continue;
                 }
                 let others = serving.iter().any(|target| *target != record.target);
+                let kept =
+                    |other: &TargetRecord| other.target != record.target && has_kept(other, told);
+                let another_kept_it = record.run != request.run && all().any(kept);
+                let around = Around { another_kept_it, ..self.around(others) };
                 *record = match report {
-                    Some(report) => after_report(*record, said(report), self.around(others)),
+                    Some(report) => after_report(*record, said(report), around),
                     // One that is not there now still has data of files.
                     None => after_silence(*record, told, self.next_epoch()),
                 };

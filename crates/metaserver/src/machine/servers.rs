@@ -34,8 +34,14 @@ impl<E: Engine> MetaMachine<E> {
         let rest = Reader::new(body);
         let reply = match op {
             Op::Ping => Reply::ok(&()),
-            Op::Register => self.register(server, &request(rest)?, now)?,
-            Op::Heartbeat => self.heartbeat(server, &request(rest)?, now)?,
+            Op::Register => {
+                let reply = self.register(server, &request(rest)?, now)?;
+                return Ok(self.after_map(reply));
+            }
+            Op::Heartbeat => {
+                let reply = self.heartbeat(server, &request(rest)?, now)?;
+                return Ok(self.after_map(reply));
+            }
             Op::FindPeer => self.find_peer(server, &request(rest)?, now)?,
             Op::FindCopies => {
                 let found = self.find_copies(server, &request(rest)?, now)?;
@@ -116,7 +122,7 @@ impl<E: Engine> MetaMachine<E> {
     }
 
     pub(super) fn commit_change(&mut self, change: Change, now: Moment) -> Result<()> {
-        transact(&mut self.engine, |tx| change.put(tx).map_err(fault))?;
+        ((), self.map_at) = transact(&mut self.engine, |tx| change.put(tx).map_err(fault))?;
         self.cluster.apply(change, now.monotonic_ms);
         let targets = self.cluster.view.targets.iter().map(|t| t.target);
         self.signer.prepare(targets);
@@ -140,13 +146,15 @@ impl<E: Engine> MetaMachine<E> {
         }
         for report in reports.iter().filter(|report| self.cluster.serves(server, report.target)) {
             for page in report.removed.chunks(CONFIRM_PAGE) {
-                let keys = page.iter().map(|object| key::garbage(report.target, *object));
-                let removed = confirm(&mut self.engine, keys.collect())?;
+                let dropped = &mut self.mover.dropped;
+                let done = page.iter().filter(|object| dropped.removed(**object, now.monotonic_ms));
+                let keys = done.map(|object| key::garbage(report.target, *object)).collect();
+                let removed = confirm(&mut self.engine, keys)?;
                 self.counters.objects_removed += removed;
             }
         }
         self.take_filled(server, reports);
-        let remove = self.removals(server, reports)?;
+        let remove = self.removals(server, reports, now)?;
         let interval_ms = match remove.len() {
             MAX_REMOVALS => BUSY_HEARTBEAT_MS.min(self.times.heartbeat_ms),
             _ => self.times.heartbeat_ms,
@@ -188,6 +196,7 @@ impl<E: Engine> MetaMachine<E> {
         &mut self,
         server: ServerId,
         reports: &[TargetReport],
+        now: Moment,
     ) -> Result<Vec<(TargetId, ObjectId)>> {
         let mut remove = Vec::new();
         for (done, report) in reports.iter().enumerate() {
@@ -195,7 +204,7 @@ impl<E: Engine> MetaMachine<E> {
                 continue;
             }
             let share = (MAX_REMOVALS - remove.len()) / (reports.len() - done);
-            let objects = self.garbage(report.target, share)?;
+            let objects = self.garbage(report.target, share, now)?;
             remove.extend(objects.into_iter().map(|object| (report.target, object)));
         }
         Ok(remove)
@@ -203,15 +212,16 @@ impl<E: Engine> MetaMachine<E> {
 
     /// The next garbage of a target. Only what is durably garbage: after a
     /// power cut a file may have its name again, and needs its objects.
-    fn garbage(&mut self, target: TargetId, limit: usize) -> Result<Vec<ObjectId>> {
+    fn garbage(&mut self, target: TargetId, limit: usize, now: Moment) -> Result<Vec<ObjectId>> {
         let (start, end) = key::garbage_of(target);
         let synced = self.engine.synced();
         let from = self.background.garbage_from.remove(&target).unwrap_or(start);
         let found = self.engine.range(&from, &end, limit).map_err(weir_metastore::TxError::from)?;
         let mut objects = Vec::with_capacity(found.len());
         for (key, value) in &found {
-            if value.version <= synced {
-                objects.push(key::garbage_object(key)?);
+            let object = key::garbage_object(key)?;
+            if value.version <= synced && self.mover.dropped.is_due(object, now.monotonic_ms) {
+                objects.push(object);
             }
         }
         // Round and round, so that an object that cannot be removed does not

@@ -20,7 +20,8 @@
 //! - Who cannot be reached by those whose changes it should take does not hold
 //!   them up: it is syncing until it is reached.
 //! - Own gaps, and being out of reach, take nobody away who is the last that
-//!   is online.
+//!   is online; but one whose machine started anew, and that was not there any more when
+//!   another went that has kept its memory, waits for that one.
 //! - Nobody waits for itself: a target waits for those online, for those that
 //!   went later than it, and, if its machine started anew since, for those that went
 //!   with it and kept their memory; of those that have own gaps one comes at a time.
@@ -65,6 +66,9 @@ pub struct Around {
     pub mirrored: bool,
     /// Another target serves.
     pub others_serve: bool,
+    /// This one's machine started anew, and another target that is not online went with
+    /// it or later, and may have kept what this one has lost.
+    pub another_kept_it: bool,
     /// The epoch at which a change would be so.
     pub next: Epoch,
 }
@@ -72,7 +76,7 @@ pub struct Around {
 /// What a target becomes by what its server says of it.
 pub fn after_report(record: TargetRecord, said: Said, around: Around) -> TargetRecord {
     let was_online = record.state == TargetState::Online;
-    let can_go = around.others_serve || planted(Bug::MarkLastCopy);
+    let can_go = around.others_serve || around.another_kept_it || planted(Bug::MarkLastCopy);
     let state = match (said.in_trouble, was_online, around.mirrored) {
         (true, ..) => TargetState::OutOfService,
         (false, true, true) if said.lost_its_place.is_some() && can_go => TargetState::Syncing,
@@ -111,6 +115,13 @@ fn leaves(record: TargetRecord, state: TargetState, since: Epoch) -> TargetRecor
 /// When it was online, if it is so no more, or in another way, from this epoch on.
 fn past(record: &TargetRecord, until: Epoch) -> Past {
     record.past.and(Online { from: record.since, until })
+}
+
+/// Whether a target that was told of no epoch after `told`, and has lost its memory since,
+/// may have lost what another has: one that is not online, and went when this one was not
+/// there any more.
+pub fn has_kept(other: &TargetRecord, told: Epoch) -> bool {
+    other.state != TargetState::Online && went(other) > (Epoch(told.0.saturating_add(1)), false)
 }
 
 /// What a target becomes that has all that it missed.

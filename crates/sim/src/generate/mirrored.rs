@@ -35,6 +35,12 @@ pub(super) fn plan(seed: u64, duration_ms: u32) -> Plan {
         faults.retain(|planned| is_gentle(&planned.fault));
         faults.extend(rots(&mut rng, &shape, duration_ms));
     }
+    // Again, of chance of its own.
+    let mut rng = Rng::with_seed(seed ^ 0x6d6f_7665);
+    if rng.u8(0..8) == 0 && shape.leases {
+        faults.retain(|planned| keeps_memory(&planned.fault));
+        faults.extend(moves(&mut rng, &mut shape, duration_ms));
+    }
     faults.retain(|fault| fault.at_ms < duration_ms);
     faults.sort_by_key(|fault| fault.at_ms);
     Plan { seed, duration_ms, shape, clients, faults }
@@ -213,6 +219,40 @@ fn is_gentle(fault: &Fault) -> bool {
         Fault::Partition { a, b, .. } | Fault::Slow { a, b, .. } => client(a) || client(b),
         _ => true,
     }
+}
+
+/// Whether all data servers keep what they have confirmed, and noted: where copies move the
+/// judges do not know which of them had it.
+fn keeps_memory(fault: &Fault) -> bool {
+    let data = |node: &NodeName| matches!(node, NodeName::Data(_));
+    match fault {
+        Fault::LoseGaps { .. } | Fault::Rot { .. } => false,
+        Fault::PowerCut { node, .. }
+        | Fault::DiskError { node, .. }
+        | Fault::DiskFails { node, .. } => !data(node),
+        _ => true,
+    }
+}
+
+/// Copies move while they are used: targets are drained and kept after all, or are lost and
+/// what they had is made anew elsewhere, other numbers of copies are wanted, targets evened out.
+fn moves(rng: &mut Rng, shape: &mut Shape, duration_ms: u32) -> Vec<PlannedFault> {
+    let targets = u32::from(shape.data_servers) * u32::from(shape.targets_each);
+    let mut faults = Vec::new();
+    if rng.u8(0..3) == 0 {
+        shape.rebuild_after_ms = rng.u32(1_000..8_000);
+        let (node, at_ms) = (NodeName::Data(data(rng, shape)), rng.u32(500..duration_ms));
+        faults.push(PlannedFault { at_ms, fault: Fault::Kill { node, down_ms: duration_ms } });
+    }
+    for _ in 0..rng.u8(1..=4) {
+        let fault = match rng.u8(0..6) {
+            0..3 => Fault::Drain { target: rng.u32(1..=targets), ms: rng.u32(500..duration_ms) },
+            3 | 4 => Fault::Copies { file: rng.u8(0..shape.shared_files), copies: rng.u8(2..=3) },
+            _ => Fault::Even,
+        };
+        faults.push(PlannedFault { at_ms: rng.u32(500..duration_ms), fault });
+    }
+    faults
 }
 
 /// One disk rots.

@@ -3,7 +3,7 @@
 //! have the clients and the metadata server.
 
 use super::Violation;
-use super::data::FileFacts;
+use super::data::{ClientFacts, FileFacts};
 use super::health::Health;
 use crate::history::{Call, History, Outcome, Position, What};
 use std::collections::BTreeMap;
@@ -25,10 +25,17 @@ pub struct Expected {
     /// Until everybody has leases and servers again after trouble with clients or
     /// the metadata server.
     pub recovery: Duration,
+    /// A client gives up a request after so long.
+    pub request: Duration,
 }
 
 /// Judges every call on files all of whose columns have several copies.
-pub fn judge(history: &History, files: &[FileFacts], expected: Expected) -> Vec<Violation> {
+pub fn judge(
+    history: &History,
+    files: &[FileFacts],
+    clients: &[ClientFacts],
+    expected: Expected,
+) -> Vec<Violation> {
     let health = Health::of(history);
     // A client may give a lease up only when it has written back: twice that.
     let limit = 2 * expected.detection + FEW_SECONDS;
@@ -42,8 +49,14 @@ pub fn judge(history: &History, files: &[FileFacts], expected: Expected) -> Vec<
             What::End { id, outcome } => {
                 let Some((from, client, call)) = begun.get(id).copied() else { continue };
                 let Some(file) = file_of(call) else { continue };
-                let span = (history.entries[from].at, entry.at);
-                let took = span.1 - span.0;
+                let begun_at = history.entries[from].at;
+                let took = entry.at - begun_at;
+                // It may be told what became of what was written behind before.
+                let before = match clients[usize::from(client)].write_behind {
+                    true => expected.request,
+                    false => Duration::ZERO,
+                };
+                let span = (begun_at.saturating_sub(before), entry.at);
                 let failed = match outcome {
                     // One that is full can still be read.
                     Outcome::Unknown(error) if error.kind == ErrorKind::NoSpace => continue,

@@ -22,6 +22,9 @@ pub struct FileFacts {
     pub cells: u32,
     /// The data servers that hold each cell.
     pub nodes_of_cells: Vec<Vec<u8>>,
+    /// The data servers that hold each column: also those in which no cell is, which are
+    /// asked all the same when a file is cut, or its attributes are needed.
+    pub nodes_of_columns: BTreeSet<Vec<u8>>,
     /// Whether it begins empty and is only appended to.
     pub log: bool,
     /// Whether a write may be acknowledged when one copy alone has it.
@@ -32,12 +35,11 @@ impl FileFacts {
     /// Whether a server of each column must have served it all the time: any of them, unless
     /// one may have what no other has.
     pub(super) fn are_served(&self, health: &Health, span: (Duration, Duration)) -> bool {
-        let columns: BTreeSet<&Vec<u8>> = self.nodes_of_cells.iter().collect();
         let is_served = |nodes: &[u8]| match self.early {
             false => health.is_served(nodes, span),
             true => nodes.iter().all(|node| health.is_served(&[*node], span)),
         };
-        columns.iter().all(|nodes| nodes.len() > 1 && is_served(nodes))
+        self.nodes_of_columns.iter().all(|nodes| nodes.len() > 1 && is_served(nodes))
     }
 
     /// Whether what one server forgets at this place of the history may be lost

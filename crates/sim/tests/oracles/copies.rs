@@ -10,7 +10,13 @@ use weir_types::ErrorKind;
 /// Of one file with 4 cells that two data servers have; two clients write
 /// through.
 fn files() -> [FileFacts; 1] {
-    [FileFacts { cells: 4, nodes_of_cells: vec![vec![0, 1]; 4], log: false, early: false }]
+    [FileFacts {
+        cells: 4,
+        nodes_of_cells: vec![vec![0, 1]; 4],
+        nodes_of_columns: [vec![0, 1]].into(),
+        log: false,
+        early: false,
+    }]
 }
 
 fn is_safe(history: &History) -> bool {
@@ -20,9 +26,15 @@ fn is_safe(history: &History) -> bool {
 }
 
 fn is_available(history: &History) -> bool {
+    is_available_to(history, &files(), false)
+}
+
+fn is_available_to(history: &History, files: &[FileFacts], write_behind: bool) -> bool {
     let (detection, recovery) = (Duration::from_secs(2), Duration::from_secs(4));
-    let expected = Expected { leases: true, detection, recovery };
-    available::judge(history, &files(), expected).is_empty()
+    let request = Duration::from_secs(12);
+    let expected = Expected { leases: true, detection, recovery, request };
+    let client = ClientFacts { write_behind, leases: true, keeps_pages: false };
+    available::judge(history, files, &[client.clone(), client], expected).is_empty()
 }
 
 impl Story {
@@ -47,6 +59,36 @@ impl Story {
 const A: Node = Node::Data(0);
 const B: Node = Node::Data(1);
 const C: Node = Node::Data(2);
+
+#[test]
+fn a_column_without_cells_may_be_missed_too() {
+    let files = || {
+        let [file] = files();
+        [FileFacts { nodes_of_columns: [vec![0, 1], vec![2, 3]].into(), ..file }]
+    };
+    let away = |other: Node| {
+        Story::told(|s| {
+            s.ill_while(C, None, 60_000);
+            s.ill_while(other, None, 60_000);
+            s.wait_ms(30_000);
+            s.fails_now();
+        })
+    };
+    assert!(is_available_to(&away(Node::Data(3)), &files(), false));
+    assert!(!is_available_to(&away(C), &files(), false));
+}
+
+#[test]
+fn who_writes_behind_may_be_told_later_that_a_write_has_failed() {
+    let story = Story::told(|s| {
+        s.ill_while(A, None, 10);
+        s.ill(B, None, 10);
+        s.wait_ms(15_000);
+        s.fails_now();
+    });
+    assert!(!is_available_to(&story, &files(), false));
+    assert!(is_available_to(&story, &files(), true));
+}
 
 #[test]
 fn what_one_machine_forgets_the_other_copy_still_has() {

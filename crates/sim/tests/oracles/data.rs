@@ -10,8 +10,13 @@ const DATA: Node = Node::Data(0);
 /// Of one file with 4 cells on data server 0; client 0 writes through, client 1
 /// writes behind.
 fn is_good(history: &History) -> bool {
-    let files =
-        [FileFacts { cells: 4, nodes_of_cells: vec![vec![0]; 4], log: false, early: false }];
+    let files = [FileFacts {
+        cells: 4,
+        nodes_of_cells: vec![vec![0]; 4],
+        nodes_of_columns: [vec![0]].into(),
+        log: false,
+        early: false,
+    }];
     let clients = [false, true].map(|write_behind| ClientFacts {
         write_behind,
         leases: false,

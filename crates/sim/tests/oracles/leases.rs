@@ -14,8 +14,20 @@ const LOG: u8 = 1;
 /// client 2 writes through; all hold leases.
 fn is_good(history: &History) -> bool {
     let files = [
-        FileFacts { cells: 4, nodes_of_cells: vec![vec![0]; 4], log: false, early: false },
-        FileFacts { cells: 20, nodes_of_cells: vec![vec![0]; 20], log: true, early: false },
+        FileFacts {
+            cells: 4,
+            nodes_of_cells: vec![vec![0]; 4],
+            nodes_of_columns: [vec![0]].into(),
+            log: false,
+            early: false,
+        },
+        FileFacts {
+            cells: 20,
+            nodes_of_cells: vec![vec![0]; 20],
+            nodes_of_columns: [vec![0]].into(),
+            log: true,
+            early: false,
+        },
     ];
     let clients = [true, true, false].map(|write_behind| ClientFacts {
         write_behind,

@@ -97,6 +97,9 @@ struct State {
     sent: BTreeMap<(TargetId, ObjectId), RangeSet>,
     /// What those who lack it have noted themselves. Bounded by what they lack.
     told: BTreeMap<(TargetId, ObjectId), RangeSet>,
+    /// Of what was told, the parts of which they have been sent something since: they have
+    /// struck that out, and nobody here knows how much. Bounded as `told`.
+    begun: BTreeMap<(TargetId, ObjectId), RangeSet>,
     /// Of gaps of which all parts were noted by [`Gaps::put_off`]: the very bytes that
     /// have not got there. No gap has more than is lacking by this. Bounded as `sent`.
     left: BTreeMap<(TargetId, ObjectId), RangeSet>,
@@ -127,6 +130,10 @@ struct Batch {
 /// known to be the same everywhere.
 pub const ELSEWHERE: TargetId = TargetId::NONE;
 
+/// Stands for this target where it has lost its notes of what it lacked, and the other copies
+/// have not said yet what they had noted. All of it is noted as [`ELSEWHERE`], too.
+pub const UNHEARD: TargetId = TargetId(TargetId::NONE.0 - 1);
+
 impl Gaps {
     /// As [`Gaps::note`], of a copy that has noted it too: it does not serve what it
     /// lacks. That it has is not remembered beyond a restart.
@@ -144,10 +151,7 @@ impl Gaps {
     pub fn note_all_told(&self, notes: &[Note]) -> Result<()> {
         self.write_notes(notes, true)?;
         let mut state = self.state.lock();
-        for Note { object, behind, bytes, .. } in notes {
-            let told = state.told.entry((*behind, *object)).or_default();
-            told.insert_if_room(parts(bytes));
-        }
+        notes.iter().for_each(|note| state.tells((note.behind, note.object), &note.bytes));
         Ok(())
     }
 
@@ -155,7 +159,7 @@ impl Gaps {
     /// parts, this one lacks nothing that is elsewhere. Else each could come to believe
     /// that the other has it.
     pub fn may_put_off(&self, object: ObjectId, bytes: &Range<u64>) -> bool {
-        !self.lacks(object, ELSEWHERE, &parts(bytes))
+        !self.lacks(object, ELSEWHERE, &gap_parts(bytes))
     }
 
     /// Notes, durably, that another copy gets these bytes of a change later. It has noted
@@ -171,8 +175,23 @@ impl Gaps {
         let note = Note { object, behind, copy, bytes: bytes.clone() };
         let mut state = self.state.lock();
         state.put_off(&note);
-        state.told.entry((behind, object)).or_default().insert_if_room(parts(bytes));
-        self.note_records(state, std::slice::from_ref(&note))
+        state.tells((behind, object), bytes);
+        let noted = self.note_records(state, std::slice::from_ref(&note));
+        if noted.is_err() {
+            let (mut state, key) = (self.state.lock(), (behind, object));
+            state.told.remove(&key);
+            state.left.remove(&key);
+        }
+        noted
+    }
+
+    /// Something of these bytes is sent now to the copy that lacks them, which strikes it out
+    /// at once: what it has noted itself is not known any more.
+    pub fn begins(&self, object: ObjectId, behind: TargetId, bytes: &Range<u64>) {
+        let (mut state, key) = (self.state.lock(), (behind, object));
+        if state.told.contains_key(&key) {
+            state.begun.entry(key).or_default().insert(gap_parts(bytes));
+        }
     }
 
     /// As [`Gaps::put_off`] if both have noted it already: returns whether that is so.
@@ -182,7 +201,8 @@ impl Gaps {
         let known = state.clears == 0
             && state.table.get(behind, object).is_some_and(|(_, set)| set.covers(bytes))
             && state.told.get(&key).is_some_and(|told| told.covers(bytes))
-            && !state.sent.get(&key).is_some_and(|sent| sent.touches(&parts(bytes)));
+            && !state.begun.get(&key).is_some_and(|begun| begun.touches(&gap_parts(bytes)))
+            && !state.sent.get(&key).is_some_and(|sent| sent.touches(&gap_parts(bytes)));
         if known && let Some(left) = state.left.get_mut(&key) {
             left.insert(bytes.clone());
         }
@@ -342,6 +362,7 @@ impl Gaps {
         let (state, key) = (self.state.lock(), (of, object));
         state.table.get(of, object).is_some_and(|(_, set)| set.covers(range))
             && state.told.get(&key).is_some_and(|told| told.covers(range))
+            && !state.begun.get(&key).is_some_and(|begun| begun.touches(range))
             && !state.sent.get(&key).is_some_and(|sent| sent.touches(range))
     }
 
@@ -528,15 +549,25 @@ impl State {
             let key = (*behind, *object);
             self.sent.remove(&key);
             self.told.remove(&key);
+            self.begun.remove(&key);
             self.left.remove(&key);
         }
+    }
+
+    /// A copy has noted these bytes, and all of their parts, itself.
+    fn tells(&mut self, key: (TargetId, ObjectId), bytes: &Range<u64>) {
+        let bytes = gap_parts(bytes);
+        if let Some(begun) = self.begun.get_mut(&key) {
+            begun.remove(&bytes);
+        }
+        self.told.entry(key).or_default().insert_if_room(bytes);
     }
 
     /// What was sent of its parts before is not what counts now.
     fn forget_sent(&mut self, note: &Note) {
         let key = (note.behind, note.object);
         if let Some(sent) = self.sent.get_mut(&key) {
-            sent.forget(&parts(&note.bytes));
+            sent.forget(&gap_parts(&note.bytes));
             if sent.is_empty() {
                 self.sent.remove(&key);
             }
@@ -549,7 +580,7 @@ impl State {
         if bytes.is_empty() {
             return None;
         }
-        let mut bytes = parts(bytes);
+        let mut bytes = gap_parts(bytes);
         let known = self.table.get(*behind, *object);
         // What is being cleared is still in the table, and not for long.
         if self.clears == 0 && known.is_some_and(|(_, set)| set.covers(&bytes)) {
@@ -562,8 +593,8 @@ impl State {
     }
 }
 
-/// The parts that these bytes touch.
-fn parts(bytes: &Range<u64>) -> Range<u64> {
+/// The parts that these bytes touch: gaps are noted in whole ones.
+pub fn gap_parts(bytes: &Range<u64>) -> Range<u64> {
     let end = bytes.end.checked_next_multiple_of(PART_BYTES).unwrap_or(u64::MAX);
     bytes.start / PART_BYTES * PART_BYTES..end
 }

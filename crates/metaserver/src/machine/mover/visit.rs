@@ -176,6 +176,7 @@ impl<E: Engine> MetaMachine<E> {
         }
         made.filled.iter().for_each(|object| self.mover.end_job(*object));
         self.mover.relieved.retain(|object| !made.dropped.contains(object));
+        self.mover.dropped.went(&made.dropped, now.monotonic_ms);
         // Those of other pages.
         let left = self.mover.ready(file).into_iter().map(|job| job.copy.segment_start).min();
         if let Some(start) = left {

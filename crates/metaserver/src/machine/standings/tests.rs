@@ -21,7 +21,7 @@ const ILL: Said = Said { in_trouble: true, lost_its_place: None };
 const BEHIND: Said = Said { in_trouble: false, lost_its_place: Some(Epoch(u64::MAX - 1)) };
 
 fn around(next: u64) -> Around {
-    Around { mirrored: true, others_serve: true, next: Epoch(next) }
+    Around { mirrored: true, others_serve: true, another_kept_it: false, next: Epoch(next) }
 }
 
 fn report(target: u32, gaps: &[(u32, u64)], unreachable: &[u32]) -> TargetReport {

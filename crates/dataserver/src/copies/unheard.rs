@@ -1,0 +1,102 @@
+//! A target has lost its gap log while no other copy of a column was online: what it lacked,
+//! and others had, nobody who is there knows. All of the column counts as lacking, known to be
+//! elsewhere ([`ELSEWHERE`]), until the other copies have said what they had noted
+//! ([`UNHEARD`]). What they noted stays lacking, here and there: it may have been changed here
+//! since, and which of the two is newer nobody knows. An administrator accepts what is here.
+//!
+//! Invariants
+//! - Until all others have been heard nothing of the object is brought to them, and nothing
+//!   is taken from them.
+//! - What is not taken for lacking any more was said by all of them not to be.
+
+use super::resync::Resync;
+use std::ops::Range;
+use weir_store::{ELSEWHERE, Gap, Note, RangeSet, UNHEARD};
+use weir_types::limits::MAX_FILE_BYTES;
+use weir_types::{ObjectId, Result, TargetId};
+use weir_wire::data::CopyAccess;
+use weir_wire::peer::Copies as Column;
+
+/// All of an object.
+const WHOLE: Range<u64> = 0..MAX_FILE_BYTES;
+
+impl Resync {
+    /// What is noted of an object of which this target has lost what it lacked.
+    pub(super) fn suspect(&self, object: ObjectId, column: Option<&Column>) -> Vec<Note> {
+        let standings = &self.shared.copies.standings;
+        let note = |behind| Note { object, behind, copy: object.copy, bytes: WHOLE };
+        let others: Vec<TargetId> =
+            column.into_iter().flat_map(|column| self.others(column)).map(|(_, t)| t).collect();
+        let knows = |target: &TargetId| standings.is_online(*target);
+        let waits = column.is_some_and(|c| standings.comes_later(self.own(), &c.copies));
+        match others.is_empty() || others.iter().any(knows) || waits {
+            // Another copy has all that counts, and brings it.
+            true => vec![note(self.own())],
+            false => vec![note(ELSEWHERE), note(UNHEARD)],
+        }
+    }
+
+    /// Whether it is not known yet what this copy lacks.
+    pub(super) fn is_unheard(&self, object: ObjectId) -> bool {
+        self.disk.store.gaps().of(object, UNHEARD).is_some()
+    }
+
+    /// Asks the other copies what they had noted; whether that is to be waited for.
+    pub(super) fn hear(&self, gap: &Gap, column: &Column, here: usize) -> Result<bool> {
+        let (gaps, standings) = (self.disk.store.gaps(), &self.shared.copies.standings);
+        if standings.who_orders(&column.copies).is_some_and(|orders| orders != self.own()) {
+            gaps.note(gap.object, self.own(), gap.copy, &WHOLE)?;
+            gaps.clear(gap.object, ELSEWHERE, &(0..u64::MAX))?;
+            gaps.clear(gap.object, UNHEARD, &(0..u64::MAX))?;
+            return Ok(true);
+        }
+        let others: Vec<(usize, TargetId)> = self.others(column).collect();
+        if others.iter().any(|(_, target)| standings.is_away(*target)) {
+            return Ok(false);
+        }
+        let mut noted = RangeSet::default();
+        for (_, target) in &others {
+            match standings.is_known(*target) {
+                true => {
+                    let own = (self.own(), here);
+                    let refused =
+                        self.note_there(*target, gap.object, own, column, &[WHOLE], true)?;
+                    refused.into_iter().for_each(|range| noted.insert(range));
+                }
+                // It has been removed, and what it knew with it.
+                false => noted.insert(WHOLE),
+            }
+        }
+        let lacking: Vec<Range<u64>> = noted.iter().collect();
+        for (at, target) in others.iter().filter(|(_, target)| standings.is_known(*target)) {
+            // Of these two nobody knows which is newer.
+            self.note_there(*target, gap.object, (*target, *at), column, &lacking, false)?;
+        }
+        let mut known = RangeSet::default();
+        known.insert(0..u64::MAX);
+        lacking.iter().for_each(|range| known.remove(range));
+        for range in known.iter() {
+            gaps.clear(gap.object, ELSEWHERE, &range)?;
+        }
+        gaps.clear(gap.object, UNHEARD, &(0..u64::MAX))?;
+        if !lacking.is_empty() {
+            tracing::error!(
+                "{}: of object {} another copy had changes that this one lacked, and it is not known \
+                 any more which: what is here is served when somebody accepts the loss \
+                 (`weir accept-loss`)",
+                self.disk.store.name(),
+                gap.object
+            );
+        }
+        Ok(false)
+    }
+
+    /// The other copies of a column that are whole, each with its place.
+    fn others<'a>(&self, column: &'a Column) -> impl Iterator<Item = (usize, TargetId)> + use<'a> {
+        let own = self.own();
+        let is_other =
+            move |copy: &CopyAccess| ![own, TargetId::NONE].contains(&copy.target) && !copy.filling;
+        let copies = column.copies.iter().enumerate();
+        copies.filter(move |(_, copy)| is_other(copy)).map(|(at, copy)| (at, copy.target))
+    }
+}

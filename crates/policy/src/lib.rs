@@ -1,0 +1,27 @@
+//! Policies: who is read from, who is served next, where a block is written.
+//! Pure: events and the time come in, decisions go out; the client, the data
+//! servers, the simulator and the tests run the same code.
+//!
+//! ```text
+//! client       route      from which copy the next block comes
+//!              credits    on which disk the next block goes
+//! data server  queue      whose request the disk does next
+//! both         progress, watermarks
+//! tests        bound      what is possible at best
+//! ```
+//! The papers: graduated declustering and the distributed queue are River's, the
+//! watermarks Treuhaft's, halves and skipping CEFT-PVFS's.
+
+mod bound;
+mod credits;
+mod progress;
+mod queue;
+mod route;
+mod watermarks;
+
+pub use bound::best_common_rate;
+pub use credits::Credits;
+pub use progress::Progress;
+pub use queue::{DiskQueue, Full, JobKey, Limits, Micros, Request, StreamKey, Ticket};
+pub use route::{CopyView, ReadPolicy, Router};
+pub use watermarks::{Diverting, Watermarks};

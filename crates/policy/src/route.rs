@@ -1,0 +1,283 @@
+//! From which copy a reader takes its next block.
+//!
+//! ```text
+//! primary            the first copy
+//! halves             block by block in turn (CEFT-PVFS, 2.12)
+//! skip-hot           halves, without a copy that is predicted to take twice as long (2.14)
+//! graduated          all copies at once, as they can (graduated declustering, 1.08)
+//! graduated-primary  the first; another while its disk's own reader is ahead (1.19)
+//! proportional       the first; another while that is sooner, or its reader ahead
+//! ```
+//! Invariants: a copy that is not usable is never chosen; if one is, the last
+//! usable one is never skipped (2.15); a copy has no more requests outstanding
+//! than the window.
+
+use crate::queue::run_bytes;
+use crate::{Diverting, Progress, Watermarks};
+
+/// How reads choose among copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadPolicy {
+    /// The first copy.
+    Primary,
+    /// Blocks in turn.
+    Halves,
+    /// Blocks in turn, without hot copies.
+    SkipHot,
+    /// All copies at once.
+    Graduated,
+    /// The first, others by the watermarks.
+    GraduatedPrimary,
+    /// The default.
+    Proportional,
+}
+
+/// What is known of one copy when a block is to be asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyView {
+    /// Current, and its server there.
+    pub is_usable: bool,
+    /// Requests of this reader that it has not answered.
+    pub in_flight: u32,
+    /// Requests of others that its disk had when it was last heard of.
+    pub queued: u32,
+    /// Time it takes for a block, by what was seen; 0: nothing was.
+    pub service_us: f64,
+    /// The progress of the reader whose own disk it is, if that is of the same job.
+    pub peer: Option<Progress>,
+}
+
+/// A copy is hot from this many times the service time of the best one on,
+const HOT: f64 = 2.0;
+/// and until it is less than this.
+const NOT_HOT: f64 = 1.5;
+/// So much sooner another copy has to be than the first one, so that none is used
+/// without need: requests that take turns at a disk cost seeks.
+const SOONER: f64 = 0.75;
+
+/// Chooses for one reader and one column; remembers which copies it uses.
+#[derive(Clone, Debug)]
+pub struct Router {
+    policy: ReadPolicy,
+    /// Bytes outstanding at each copy.
+    window_bytes: u64,
+    block_bytes: u64,
+    marks: Watermarks,
+    diverting: Vec<Diverting>,
+    hot: Vec<bool>,
+}
+
+impl Router {
+    /// For `copies` copies and requests of so many bytes, with `window_bytes` outstanding at
+    /// each at most.
+    pub fn new(
+        policy: ReadPolicy,
+        copies: usize,
+        block_bytes: u64,
+        window_bytes: u64,
+        marks: Watermarks,
+    ) -> Self {
+        let diverting = vec![Diverting::default(); copies];
+        let block_bytes = block_bytes.max(1);
+        Self { policy, window_bytes, block_bytes, marks, diverting, hot: vec![false; copies] }
+    }
+
+    /// Requests outstanding at each copy, for one who is so far: two at least, so that a
+    /// disk has the next when it has done one.
+    fn window(&self, own: Progress) -> u32 {
+        let bytes = 2 * run_bytes(self.window_bytes / 2, Some(own));
+        u32::try_from(bytes / self.block_bytes).unwrap_or(u32::MAX).max(2)
+    }
+
+    /// The copy that is to be asked for block number `block`; `None`: none now, but
+    /// again when an answer or news have come. `copies`: in the order of the layout,
+    /// as many as the router was made for.
+    pub fn choose(&mut self, block: u64, own: Progress, copies: &[CopyView]) -> Option<usize> {
+        let first = copies.iter().position(|copy| copy.is_usable)?;
+        let window = self.window(own);
+        let has_room = |n: &usize| copies[*n].is_usable && copies[*n].in_flight < window;
+        match self.policy {
+            ReadPolicy::Primary => Some(first).filter(has_room),
+            ReadPolicy::Halves => in_turn(block, copies, |n| copies[n].is_usable).filter(has_room),
+            ReadPolicy::SkipHot => {
+                self.find_hot(copies);
+                let hot = &self.hot;
+                in_turn(block, copies, |n| copies[n].is_usable && !hot[n]).filter(has_room)
+            }
+            ReadPolicy::Graduated => {
+                (0..copies.len()).filter(has_room).min_by_key(|n| copies[*n].in_flight)
+            }
+            ReadPolicy::GraduatedPrimary => self.by_progress(own, first, copies),
+            ReadPolicy::Proportional if copies.iter().any(|copy| copy.peer.is_some()) => {
+                self.by_progress(own, first, copies)
+            }
+            ReadPolicy::Proportional => soonest(first, copies).filter(has_room),
+        }
+    }
+
+    /// The first copy, and others while their own readers are ahead.
+    fn by_progress(&mut self, own: Progress, first: usize, copies: &[CopyView]) -> Option<usize> {
+        self.divert(own, first, copies);
+        let window = self.window(own);
+        (first..copies.len()).find(|n| {
+            let is_used = *n == first || self.diverting[*n].is_on();
+            is_used && copies[*n].is_usable && copies[*n].in_flight < window
+        })
+    }
+
+    /// Which of the others are used, by how far their own readers are.
+    fn divert(&mut self, own: Progress, first: usize, copies: &[CopyView]) {
+        for (n, copy) in copies.iter().enumerate() {
+            match copy.peer.filter(|_| copy.is_usable && n != first) {
+                Some(peer) => _ = self.diverting[n].update(&self.marks, own, peer),
+                None => self.diverting[n] = Diverting::default(),
+            }
+        }
+    }
+
+    fn find_hot(&mut self, copies: &[CopyView]) {
+        let known = |copy: &&CopyView| copy.is_usable && copy.service_us > 0.0;
+        let best = copies.iter().filter(known).map(predicted_us).min_by(f64::total_cmp);
+        let Some(best) = best else { return self.hot.fill(false) };
+        for (hot, copy) in self.hot.iter_mut().zip(copies) {
+            let times = predicted_us(copy) / best;
+            *hot = copy.service_us > 0.0 && times > if *hot { NOT_HOT } else { HOT };
+        }
+    }
+}
+
+/// Time until a block is there, not counting this reader's own requests: they are
+/// where it sent them.
+fn predicted_us(copy: &CopyView) -> f64 {
+    copy.service_us * f64::from(copy.queued.saturating_add(1))
+}
+
+/// The copy that answers first, unless that is hardly sooner than `first` does.
+fn soonest(first: usize, copies: &[CopyView]) -> Option<usize> {
+    let answer_us = |n: usize| {
+        let CopyView { in_flight, queued, service_us, .. } = copies[n];
+        service_us * f64::from(in_flight.saturating_add(queued).saturating_add(1))
+    };
+    let others = (first + 1..copies.len()).filter(|n| copies[*n].is_usable);
+    let best = others.min_by(|a, b| answer_us(*a).total_cmp(&answer_us(*b)));
+    best.filter(|other| answer_us(*other) < answer_us(first) * SOONER).or(Some(first))
+}
+
+fn in_turn(block: u64, copies: &[CopyView], may: impl Fn(usize) -> bool) -> Option<usize> {
+    let able: Vec<usize> = (0..copies.len()).filter(|n| may(*n)).collect();
+    let turn = block.checked_rem(able.len() as u64)?;
+    able.get(turn as usize).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ALL: [ReadPolicy; 6] = [
+        ReadPolicy::Primary,
+        ReadPolicy::Halves,
+        ReadPolicy::SkipHot,
+        ReadPolicy::Graduated,
+        ReadPolicy::GraduatedPrimary,
+        ReadPolicy::Proportional,
+    ];
+    const OWN: Progress = Progress { done_bytes: 500 << 20, work_bytes: 1 << 30 };
+
+    fn router(policy: ReadPolicy, copies: usize) -> Router {
+        Router::new(policy, copies, 64 << 10, 1 << 20, Watermarks::default())
+    }
+
+    fn copy(service_us: f64) -> CopyView {
+        CopyView { is_usable: true, in_flight: 0, queued: 0, service_us, peer: None }
+    }
+
+    fn choices(policy: ReadPolicy, copies: &[CopyView]) -> Vec<Option<usize>> {
+        let mut router = router(policy, copies.len());
+        (0..6).map(|block| router.choose(block, OWN, copies)).collect()
+    }
+
+    #[test]
+    fn halves_take_turns_and_go_on_with_what_is_there() {
+        let mut copies = [copy(1.0), copy(1.0)];
+        let turns = [Some(0), Some(1), Some(0), Some(1), Some(0), Some(1)];
+        assert_eq!(choices(ReadPolicy::Halves, &copies), turns);
+        copies[0].is_usable = false;
+        assert_eq!(choices(ReadPolicy::Halves, &copies), [Some(1); 6]);
+    }
+
+    #[test]
+    fn a_hot_copy_is_skipped_until_it_is_clearly_cooler_and_never_both() {
+        let mut router = router(ReadPolicy::SkipHot, 2);
+        let mut uses_first = |first: f64, second: f64| {
+            let copies = [copy(first), copy(second)];
+            (0..4).any(|block| router.choose(block, OWN, &copies) == Some(0))
+        };
+        assert!(uses_first(190.0, 100.0));
+        assert!(!uses_first(210.0, 100.0));
+        assert!(!uses_first(160.0, 100.0));
+        assert!(uses_first(140.0, 100.0));
+        // Both are slow: compared with each other, none is.
+        assert!(uses_first(900.0, 900.0));
+    }
+
+    #[test]
+    fn without_a_job_the_first_copy_serves_unless_another_is_clearly_sooner() {
+        let policy = ReadPolicy::Proportional;
+        assert_eq!(choices(policy, &[copy(100.0), copy(90.0)]), [Some(0); 6]);
+        assert_eq!(choices(policy, &[copy(200.0), copy(100.0)]), [Some(1); 6]);
+        let queued = CopyView { queued: 4, ..copy(100.0) };
+        assert_eq!(choices(policy, &[queued, copy(100.0)]), [Some(1); 6]);
+        // Nothing was seen of any yet.
+        assert_eq!(choices(policy, &[copy(0.0), copy(0.0)]), [Some(0); 6]);
+    }
+
+    #[test]
+    fn requests_are_shared_in_proportion_to_the_speeds_of_disks() {
+        let (mut router, mut counts) = (router(ReadPolicy::Proportional, 2), [0u32; 2]);
+        // Each answers as fast as it can; the first needs three times as long.
+        let (mut copies, mut left) = ([copy(300.0), copy(100.0)], [0u64; 2]);
+        for _ in 0..40_000 {
+            while let Some(n) = router.choose(0, OWN, &copies) {
+                copies[n].in_flight += 1;
+                counts[n] += 1;
+            }
+            for n in 0..2 {
+                left[n] += 10;
+                if left[n] as f64 >= copies[n].service_us {
+                    left[n] = 0;
+                    copies[n].in_flight = copies[n].in_flight.saturating_sub(1);
+                }
+            }
+        }
+        let share = f64::from(counts[1]) / f64::from(counts[0] + counts[1]);
+        assert!((0.70..0.80).contains(&share), "{counts:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_unusable_copy_is_chosen_none_beyond_its_window_and_the_last_one_always(
+            blocks in prop::collection::vec(
+                prop::collection::vec((any::<bool>(), 0u32..40, 0u32..9, 0f64..1e6, prop::option::of(0u64..1 << 30)), 3),
+                1..30,
+            ),
+            policy in prop::sample::select(&ALL),
+        ) {
+            let mut router = router(policy, 3);
+            for (block, copies) in blocks.iter().enumerate() {
+                let copies: Vec<_> = copies.iter().map(|(is_usable, in_flight, queued, service_us, peer)| {
+                    let peer = peer.map(|done_bytes| Progress { done_bytes, ..OWN });
+                    let (in_flight, queued) = (*in_flight, *queued);
+                    CopyView { is_usable: *is_usable, in_flight, queued, service_us: *service_us, peer }
+                }).collect();
+                let usable: Vec<_> = (0..3).filter(|n| copies[*n].is_usable).collect();
+                let window = router.window(OWN);
+                match router.choose(block as u64, OWN, &copies) {
+                    Some(n) => prop_assert!(copies[n].is_usable && copies[n].in_flight < window),
+                    None if usable.len() == 1 => prop_assert!(copies[usable[0]].in_flight >= window),
+                    None => {}
+                }
+            }
+        }
+    }
+}

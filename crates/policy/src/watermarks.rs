@@ -1,0 +1,101 @@
+//! When a reader turns to a copy on somebody else's disk, and when it leaves it
+//! alone again (1.19 of graduated declustering).
+
+use crate::Progress;
+
+/// Leads, as shares of the whole, of the one whose own disk it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Watermarks {
+    /// The copy is used from a greater lead than this on.
+    pub high: f64,
+    /// And until the lead is smaller than this.
+    pub low: f64,
+    /// Whether the high one comes down towards the low one as the reader's own
+    /// work comes to its end (1.W3): early differences have time to even out,
+    /// late ones have not.
+    pub adapts: bool,
+}
+
+impl Default for Watermarks {
+    /// Found with the model in `tests/paces.rs`: greater ones react later, smaller ones
+    /// make readers turn to and fro.
+    fn default() -> Self {
+        Self { high: 0.01, low: 0.001, adapts: true }
+    }
+}
+
+impl Watermarks {
+    /// The high one for a reader that has come so far.
+    pub fn high_at(&self, own: Progress) -> f64 {
+        if !self.adapts {
+            return self.high;
+        }
+        self.low + (self.high - self.low) * (1.0 - own.share())
+    }
+}
+
+/// Whether one copy is in use; remembers it between the two marks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Diverting(bool);
+
+impl Diverting {
+    /// Whether the copy is in use.
+    pub fn is_on(self) -> bool {
+        self.0
+    }
+
+    /// Decides anew: `own` is the reader's progress, `peer` that of the one
+    /// whose disk has the copy.
+    pub fn update(&mut self, marks: &Watermarks, own: Progress, peer: Progress) -> bool {
+        let lead = peer.ahead_of(own);
+        if lead > marks.high_at(own) {
+            self.0 = true;
+        } else if lead < marks.low {
+            self.0 = false;
+        }
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MARKS: Watermarks = Watermarks { high: 0.1, low: 0.04, adapts: false };
+
+    fn at(percent: u64) -> Progress {
+        Progress { done_bytes: percent, work_bytes: 100 }
+    }
+
+    #[test]
+    fn it_begins_above_the_high_mark_and_ends_below_the_low_one() {
+        let mut diverting = Diverting::default();
+        let uses: Vec<bool> = [5, 9, 11, 7, 5, 3, 7, 9, 12]
+            .map(|lead| diverting.update(&MARKS, at(50), at(50 + lead)))
+            .to_vec();
+        assert_eq!(uses, [false, false, true, true, true, false, false, false, true]);
+    }
+
+    #[test]
+    fn the_high_mark_comes_down_towards_the_end() {
+        let marks = Watermarks { adapts: true, ..MARKS };
+        assert!((marks.high_at(at(0)) - 0.1).abs() < 1e-9);
+        assert!((marks.high_at(at(50)) - 0.07).abs() < 1e-9);
+        assert!((marks.high_at(at(100)) - 0.04).abs() < 1e-9);
+    }
+
+    proptest! {
+        #[test]
+        fn who_is_not_behind_uses_no_copy(own in 0u64..=100, peer in 0u64..=100, was: bool) {
+            let mut diverting = Diverting(was);
+            let uses = diverting.update(&Watermarks::default(), at(own), at(peer));
+            if peer <= own {
+                prop_assert!(!uses);
+            }
+            if peer > own + 1 {
+                prop_assert!(uses);
+            }
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! A model of a parallel read: readers in a ring, each with its copies on the
+//! disks from its own on; the decisions are those of the policies. Time is
+//! virtual, the network has no cost, a disk has a rate and a cost for turning to
+//! another place.
+
+use std::collections::BinaryHeap;
+use weir_policy::{
+    CopyView, DiskQueue, JobKey, Limits, Progress, ReadPolicy, Request, Router, StreamKey, Ticket,
+    Watermarks,
+};
+
+/// What is modelled.
+#[derive(Clone)]
+pub struct Ring {
+    pub policy: ReadPolicy,
+    pub copies: usize,
+    pub block_bytes: u32,
+    pub work_bytes: Vec<u64>,
+    pub bytes_per_s: Vec<f64>,
+    pub seek_us: f64,
+    pub window_bytes: u64,
+    pub marks: Watermarks,
+    pub run_bytes: u64,
+    /// How often a disk tells those who do not read from it how far its reader is.
+    pub push_us: u64,
+    /// A disk that is slow by this factor for this time, then not, and so on.
+    pub comes_and_goes: Option<(usize, f64, u64)>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// When the last reader was done.
+    pub slowest_s: f64,
+    /// Of all bytes, those that did not come from the first copy.
+    pub diverted: f64,
+    /// Whether each block was read exactly once.
+    pub is_complete: bool,
+    /// What each disk served.
+    pub disk_bytes: Vec<u64>,
+    /// How often each disk turned to another place.
+    pub turns: Vec<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Served { disk: usize },
+    Push { disk: usize },
+}
+
+struct Reader {
+    router: Router,
+    next_block: u64,
+    blocks: u64,
+    in_flight: Vec<u32>,
+    peers: Vec<Option<Progress>>,
+    done_bytes: u64,
+    times_read: Vec<u8>,
+    /// What is asked for and not answered: block, copy, ticket.
+    asked: Vec<(u64, usize, Ticket)>,
+    end_us: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    reader: usize,
+    copy: usize,
+    block: u64,
+    len: u32,
+}
+
+struct Disk {
+    queue: DiskQueue<Asked>,
+    now: Option<Asked>,
+    at: Option<(usize, u64)>,
+    served_bytes: u64,
+    turns: u64,
+    known: Vec<Progress>,
+}
+
+struct Model<'a> {
+    ring: &'a Ring,
+    readers: Vec<Reader>,
+    disks: Vec<Disk>,
+    events: BinaryHeap<std::cmp::Reverse<(u64, u64, Event)>>,
+    number: u64,
+    own_bytes: u64,
+}
+
+impl Ring {
+    pub fn run(&self) -> Outcome {
+        let n = self.work_bytes.len();
+        let reader = |work: &u64| {
+            let blocks = work.div_ceil(self.block_bytes.into());
+            Reader {
+                router: Router::new(
+                    self.policy,
+                    self.copies,
+                    self.block_bytes.into(),
+                    self.window_bytes,
+                    self.marks,
+                ),
+                next_block: 0,
+                blocks,
+                in_flight: vec![0; self.copies],
+                peers: vec![None; self.copies],
+                done_bytes: 0,
+                times_read: vec![0; blocks as usize],
+                asked: Vec::new(),
+                end_us: None,
+            }
+        };
+        let limits = Limits { run_bytes: self.run_bytes, ..Limits::default() };
+        let limits = Limits { longest_wait: 60_000_000, ..limits };
+        let disk = |_| Disk {
+            queue: DiskQueue::new(limits),
+            now: None,
+            at: None,
+            served_bytes: 0,
+            turns: 0,
+            known: self
+                .work_bytes
+                .iter()
+                .map(|w| Progress { done_bytes: 0, work_bytes: *w })
+                .collect(),
+        };
+        let mut model = Model {
+            ring: self,
+            readers: self.work_bytes.iter().map(reader).collect(),
+            disks: (0..n).map(disk).collect(),
+            events: BinaryHeap::new(),
+            number: 0,
+            own_bytes: 0,
+        };
+        model.run()
+    }
+}
+
+impl Model<'_> {
+    fn run(&mut self) -> Outcome {
+        let n = self.readers.len();
+        for disk in 0..n {
+            self.at(self.ring.push_us, Event::Push { disk });
+        }
+        (0..n).for_each(|reader| self.ask(0, reader));
+        (0..n).for_each(|disk| self.serve(0, disk));
+        while let Some(std::cmp::Reverse((now, _, event))) = self.events.pop() {
+            match event {
+                Event::Served { disk } => self.served(now, disk),
+                Event::Push { disk } => self.push(now, disk),
+            }
+            if self.readers.iter().all(|reader| reader.end_us.is_some()) {
+                break;
+            }
+        }
+        let slowest = self.readers.iter().filter_map(|r| r.end_us).max().unwrap_or(0);
+        let all: u64 = self.ring.work_bytes.iter().sum();
+        Outcome {
+            slowest_s: slowest as f64 / 1e6,
+            diverted: 1.0 - self.own_bytes as f64 / all as f64,
+            is_complete: self.readers.iter().all(|r| r.times_read.iter().all(|n| *n == 1)),
+            disk_bytes: self.disks.iter().map(|disk| disk.served_bytes).collect(),
+            turns: self.disks.iter().map(|d| d.turns).collect(),
+        }
+    }
+
+    fn at(&mut self, at: u64, event: Event) {
+        self.number += 1;
+        self.events.push(std::cmp::Reverse((at, self.number, event)));
+    }
+
+    fn progress(&self, reader: usize) -> Progress {
+        let work_bytes = self.ring.work_bytes[reader];
+        Progress { done_bytes: self.readers[reader].done_bytes, work_bytes }
+    }
+
+    /// The reader asks for as many blocks as its policy lets it.
+    fn ask(&mut self, now: u64, reader: usize) {
+        let own = self.progress(reader);
+        loop {
+            let this = &mut self.readers[reader];
+            let view = |copy: usize| CopyView {
+                is_usable: true,
+                in_flight: this.in_flight[copy],
+                queued: 0,
+                service_us: 0.0,
+                peer: this.peers[copy],
+            };
+            let views: Vec<_> = (0..this.in_flight.len()).map(view).collect();
+            let block = this.next_block;
+            let Some(copy) = this.router.choose(block, own, &views) else { return };
+            let block = if block < this.blocks {
+                this.next_block += 1;
+                block
+            } else if let Some(block) = self.take_back(reader, copy) {
+                block
+            } else {
+                return;
+            };
+            self.readers[reader].in_flight[copy] += 1;
+            let offset = block * u64::from(self.ring.block_bytes);
+            let left = own.work_bytes - offset;
+            let len = u64::from(self.ring.block_bytes).min(left) as u32;
+            let at = (reader + copy) % self.disks.len();
+            let disk = &mut self.disks[at];
+            disk.known[reader] = own;
+            let request = Request {
+                job: JobKey(1),
+                stream: StreamKey(reader as u64),
+                progress: Some(own),
+                offset,
+                len_bytes: len,
+            };
+            let asked = Asked { reader, copy, block, len };
+            let ticket = disk.queue.push(now, request, asked);
+            let ticket = ticket.expect("windows are smaller than the queue");
+            self.readers[reader].asked.push((block, copy, ticket));
+            self.serve(now, at);
+        }
+    }
+
+    /// A block that another copy was asked for, and has not begun with: all have been
+    /// asked for, and this copy has room.
+    fn take_back(&mut self, reader: usize, copy: usize) -> Option<u64> {
+        let n = self.disks.len();
+        let Reader { asked, in_flight, .. } = &mut self.readers[reader];
+        for at in (0..asked.len()).rev() {
+            let (block, from, ticket) = asked[at];
+            // No further than evening out what is outstanding.
+            let is_longer = in_flight[from] > in_flight[copy] + 1;
+            if from != copy
+                && is_longer
+                && self.disks[(reader + from) % n].queue.cancel(ticket).is_some()
+            {
+                asked.remove(at);
+                in_flight[from] -= 1;
+                return Some(block);
+            }
+        }
+        None
+    }
+
+    fn serve(&mut self, now: u64, at: usize) {
+        let disk = &mut self.disks[at];
+        if disk.now.is_some() {
+            return;
+        }
+        let Some(asked) = disk.queue.pop(now) else { return };
+        let offset = asked.block * u64::from(self.ring.block_bytes);
+        let turns = disk.at.is_some_and(|(reader, _)| reader != asked.reader);
+        disk.turns += u64::from(turns);
+        disk.at = Some((asked.reader, offset));
+        disk.now = Some(asked);
+        let slower = match self.ring.comes_and_goes {
+            Some((slow, factor, us)) if slow == at && (now / us) % 2 == 1 => factor,
+            _ => 1.0,
+        };
+        let rate = self.ring.bytes_per_s[at] / slower;
+        let seek = if turns { self.ring.seek_us } else { 0.0 };
+        let takes = f64::from(asked.len) / rate * 1e6 + seek;
+        self.at(now + takes.ceil() as u64, Event::Served { disk: at });
+    }
+
+    fn served(&mut self, now: u64, at: usize) {
+        let Some(Asked { reader, copy, block, len }) = self.disks[at].now.take() else { return };
+        self.disks[at].served_bytes += u64::from(len);
+        if copy == 0 {
+            self.own_bytes += u64::from(len);
+        }
+        // What the disk knows of its own reader goes with the answer.
+        let peer = self.disks[at].known[at];
+        let this = &mut self.readers[reader];
+        this.times_read[block as usize] += 1;
+        this.in_flight[copy] -= 1;
+        this.asked.retain(|(asked, _, _)| *asked != block);
+        this.done_bytes += u64::from(len);
+        if copy > 0 {
+            this.peers[copy] = Some(peer);
+        }
+        if this.done_bytes == self.ring.work_bytes[reader] {
+            this.end_us = Some(now);
+            // Its last word to its own disk.
+            let done = self.progress(reader);
+            self.disks[reader].known[reader] = done;
+        }
+        self.ask(now, reader);
+        self.serve(now, at);
+    }
+
+    /// The disk tells the readers of its other copies how far its own one is.
+    fn push(&mut self, now: u64, disk: usize) {
+        let n = self.disks.len();
+        for copy in 1..self.ring.copies {
+            let reader = (disk + n - copy) % n;
+            self.readers[reader].peers[copy] = Some(self.disks[disk].known[disk]);
+            self.ask(now, reader);
+        }
+        self.at(now + self.ring.push_us, Event::Push { disk });
+    }
+}
