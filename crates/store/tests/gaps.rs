@@ -56,6 +56,8 @@ fn what_was_noted_is_there_after_a_kill_and_what_was_cleared_is_not() {
     assert_eq!(gaps_of(&target, 1), [0..MIB, 3 * MIB..4 * MIB], "whole MiB");
     assert_eq!(gaps_of(&target, 2), [2 * MIB..u64::MAX]);
     assert_eq!(target.gaps().counts(), [(AWAY, 2), (TargetId(9), 1)]);
+    // To the end, wherever that is, is one part.
+    assert_eq!(target.gaps().untold(), [(AWAY, 3), (TargetId(9), 1)]);
     target.gaps().clear(object(1), AWAY, &(0..u64::MAX)).unwrap();
     assert_eq!(target.gaps().counts(), [(AWAY, 1), (TargetId(9), 1)]);
     // Of an object that is removed nobody lacks anything.

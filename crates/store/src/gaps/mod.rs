@@ -401,15 +401,15 @@ impl Gaps {
         }
     }
 
-    /// Targets that lack something and have not noted it themselves, each with the
-    /// number of objects.
+    /// Targets that lack something and have not noted it themselves, each with the number of
+    /// parts of 1 MiB.
     pub fn untold(&self) -> Vec<(TargetId, u64)> {
         let state = self.state.lock();
         let told = |behind: TargetId, object: ObjectId, set: &RangeSet| {
             let told = state.told.get(&(behind, object));
             told.is_some_and(|told| set.iter().all(|range| told.covers(&range)))
         };
-        state.table.count(|behind, object, set| !told(behind, object, set))
+        state.table.parts(|behind, object, set| !told(behind, object, set))
     }
 
     /// Targets that lack something, each with the number of objects.
