@@ -323,10 +323,7 @@ fn who_stood_still_or_was_cut_off_or_has_another_time_serves_nothing_old() {
     run.finish();
 }
 
-/// In one of four runs a mount that was cut off together with the server of the slow clock
-/// read what another had replaced, and synced, before: not explained yet.
 #[test]
-#[ignore = "known: a stale read in one of four runs, see docs/copies.md"]
 fn clocks_that_run_fast_or_slowly_make_nobody_serve_what_is_old() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     if !cfg!(target_arch = "x86_64") {

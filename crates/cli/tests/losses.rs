@@ -42,15 +42,6 @@ fn read(client: &Client, name: &str) -> Result<Vec<u8>, weir_types::Error> {
     Ok(data)
 }
 
-/// `weir up` starts this one no more: its machine is gone.
-fn forget(cluster: &Cluster<'_>, server: i64) {
-    let path = cluster.dir().join("cluster.toml");
-    let mut text: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
-    let servers = text["server"].as_array_mut().unwrap();
-    servers.retain(|entry| entry["id"].as_integer() != Some(server));
-    fs::write(path, text.to_string()).unwrap();
-}
-
 /// `weir up`, which waits until all targets are online.
 fn up(cluster: &Cluster<'_>) -> Child {
     let mut command = cluster.command(&["up"]);
@@ -91,7 +82,7 @@ fn what_only_a_lost_target_had_is_given_up_for_each_file_when_somebody_says_so()
     cluster.kill("data-2");
     write(&file, 70_000, &new);
     cluster.kill("data-1");
-    forget(&cluster, 1);
+    cluster.forget(1);
     let mut up = up(&cluster);
     eventually("it is back", || is(&cluster, 2, "syncing"));
 
@@ -160,7 +151,7 @@ fn where_nothing_is_left_there_are_zeros_when_somebody_says_so() {
     write(&file, 0, &data);
     write(&create(&writer, "other", 1, 2), 0, &data);
     cluster.kill("data-2");
-    forget(&cluster, 2);
+    cluster.forget(2);
     eventually("it is missed", || is(&cluster, 2, "offline"));
     // Every other stripe unit was there: those on other targets go on.
     let mut first = vec![0; 65_536];

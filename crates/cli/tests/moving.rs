@@ -237,15 +237,6 @@ fn configure(cluster: &Cluster<'_>, daemon: &str, setting: &str) {
     fs::write(path, format!("{setting}\n{}\n", rest.join("\n"))).unwrap();
 }
 
-/// `weir up` starts this one no more: its machine is gone.
-fn forget(cluster: &Cluster<'_>, server: i64) {
-    let path = cluster.dir().join("cluster.toml");
-    let mut text: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
-    let servers = text["server"].as_array_mut().unwrap();
-    servers.retain(|entry| entry["id"].as_integer() != Some(server));
-    fs::write(path, text.to_string()).unwrap();
-}
-
 fn filling(cluster: &Cluster<'_>) -> u64 {
     let said = cluster.weir(&["status", "--json"]);
     let status: serde_json::Value = serde_json::from_str(&said.out).unwrap_or_default();
@@ -280,7 +271,7 @@ fn copies_of_a_lost_server_are_made_anew_though_others_die_meanwhile() {
     cluster.weir(&["up"]).ok();
     let files = Files::new(&cluster, false);
     cluster.kill("data-2");
-    forget(&cluster, 2);
+    cluster.forget(2);
     eventually("copies are made", || filling(&cluster) > 0);
     cluster.kill("meta");
     cluster.weir(&["up"]).ok();
@@ -480,7 +471,7 @@ fn a_server_is_replaced_by_another_though_all_of_them_die_meanwhile() {
     assert!(files.objects().iter().any(|o| o.target == 10), "the new one has got something");
     cluster.weir(&["target", "remove", "2"]).ok();
     cluster.kill("data-2");
-    forget(&cluster, 2);
+    cluster.forget(2);
     files.go_on();
     files.end();
 }

@@ -11,8 +11,10 @@ mod harness;
 use fault_load::{CALLS, Program};
 use harness::{Cluster, Place, eventually, noise, root, said};
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const SERVERS: &str = "10.213.7.1";
@@ -139,11 +141,22 @@ fn mounted<'a>(
     let cluster = place.cluster(name);
     let up = place.command(&["up", "--name", name, "--targets", "4", "--listen", SERVERS]);
     said(Network::inside(&network.servers, &up)).ok();
-    let at = place.path("m");
+    // The metadata server, too, is at the other end of the cable only.
+    let config = cluster.dir().join("client.toml");
+    let mut client: toml::Table = fs::read_to_string(&config).unwrap().parse().unwrap();
+    client["metadata"].as_array_mut().unwrap().retain(|at| !at.as_str().unwrap().starts_with('/'));
+    fs::write(&config, client.to_string()).unwrap();
+    let at = mount(place, &cluster, &network.client, options);
+    (cluster, at)
+}
+
+/// Mounts on one side.
+fn mount(place: &Place, cluster: &Cluster<'_>, side: &str, options: &str) -> PathBuf {
+    let at = place.path(side);
     fs::create_dir(&at).unwrap();
     let mount = cluster.command(&["mount", at.to_str().unwrap(), "-o", options]);
-    said(Network::inside(&network.client, &mount)).ok();
-    (cluster, at)
+    said(Network::inside(side, &mount)).ok();
+    at
 }
 
 fn programs(place: &Place, at: &Path) -> Vec<Program> {
@@ -226,4 +239,42 @@ fn a_program_that_waits_for_an_unplugged_server_can_be_killed() {
     let begin = Instant::now();
     eventually("all are gone", || programs.iter_mut().all(Program::is_gone));
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn who_is_cut_off_is_shown_nothing_that_others_have_changed() {
+    let Some(network) = Network::new("old") else { return };
+    let place = Place::new();
+    let (cluster, cut_off) = mounted(&place, &network, "old", "tcp,timeout=30");
+    let other = mount(&place, &cluster, &network.servers, "tcp,timeout=30");
+    fs::write(cut_off.join("f"), [1; 8192]).unwrap();
+    let file = fs::File::open(cut_off.join("f")).unwrap();
+    file.sync_all().unwrap();
+    let first = |file: &fs::File| {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 4096).map(|()| byte[0])
+    };
+    assert_eq!(first(&file).unwrap(), 1);
+    let changed = AtomicBool::new(false);
+    let mend = network.cut(Cut::BlackHole);
+    std::thread::scope(|scope| {
+        // From the kernel's pages, as long as they may be shown.
+        let reader = scope.spawn(|| {
+            loop {
+                let late = changed.load(Ordering::SeqCst);
+                match first(&file) {
+                    Ok(1) => assert!(!late, "others have changed it"),
+                    // It is mended before the call fails.
+                    Ok(byte) => return byte,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+        fs::write(other.join("f"), [2; 8192]).unwrap();
+        fs::File::open(other.join("f")).unwrap().sync_all().unwrap();
+        changed.store(true, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_secs(1));
+        drop(mend);
+        assert_eq!(reader.join().unwrap(), 2);
+    });
 }

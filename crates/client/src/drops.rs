@@ -3,12 +3,17 @@
 //! on. A thread of its own does it, since those that carry out events may be
 //! waiting for servers.
 //!
+//! The same when nothing was heard of the metadata server for so long that leases may soon be
+//! taken away: the layer above shows what it caches without asking, so it is gone before.
+//!
 //! Pages of shared mappings that are written back do not wait here: what drops
 //! pages waits for them.
 
 use crate::client::Inner;
+use crate::lease_clock::LeaseClock;
 use std::sync::Arc;
 use std::time::Duration;
+use weir_host::clock::since_boot;
 use weir_host::sync::{Condvar, Mutex};
 use weir_net::Wait;
 use weir_types::Result;
@@ -33,6 +38,9 @@ impl State {
         !self.served || self.losing == 0 && !self.wanted && !self.dropping
     }
 }
+
+/// Longest wait without a look at the clock, which goes on while the machine sleeps.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What the layer above has still to drop.
 #[derive(Debug, Default)]
@@ -83,11 +91,19 @@ impl Drops {
         Ok(())
     }
 
-    /// Waits for something to drop; false: the client ends.
-    fn next(&self) -> bool {
+    /// Waits for something to drop, which the end of the time may be for which what is kept
+    /// is good (each once: `ended` is the last one); false: the client ends.
+    fn next(&self, clock: &LeaseClock, ended: &mut Duration) -> bool {
         let mut state = self.state.lock();
         while state.served && !state.wanted {
-            state = self.changed.wait(state);
+            let until = clock.good_until();
+            let left = until.saturating_sub(since_boot());
+            if left.is_zero() && until > *ended {
+                *ended = until;
+                return true;
+            }
+            let longest = if left.is_zero() { SLICE } else { left.min(LOOK) };
+            state = self.changed.wait_timeout(state, longest);
         }
         (state.wanted, state.dropping) = (false, state.served);
         state.served
@@ -100,10 +116,11 @@ impl Drops {
 }
 
 impl Inner {
-    /// Has the layer above drop everything whenever leases were lost.
+    /// Has the layer above drop everything whenever leases were lost, or may be soon.
     pub(crate) fn drop_lost(self: &Arc<Self>) {
         let Some(upper) = &self.upper else { return };
-        while self.holdings.drops.next() {
+        let mut ended = Duration::ZERO;
+        while self.holdings.drops.next(&self.holdings.clock, &mut ended) {
             upper.drop_everything();
             self.holdings.drops.done();
         }
@@ -120,30 +137,46 @@ mod tests {
 
     #[test]
     fn calls_wait_until_everything_that_was_kept_under_lost_leases_is_dropped() {
-        let drops = Drops::default();
+        let (drops, clock, mut ended) = (Drops::default(), LeaseClock::default(), Duration::ZERO);
         drops.serve();
         assert!(is_open(&drops));
         drops.after(|| assert!(!is_open(&drops), "leases are being lost"));
         assert!(!is_open(&drops), "the layer above has not been told");
-        assert!(drops.next());
+        assert!(drops.next(&clock, &mut ended));
         assert!(!is_open(&drops), "it is dropping");
         // Lost once more meanwhile: what was read since has to go, too.
         drops.after(|| ());
         drops.done();
         assert!(!is_open(&drops));
-        assert!(drops.next());
+        assert!(drops.next(&clock, &mut ended));
         drops.done();
         assert!(is_open(&drops));
     }
 
     #[test]
+    fn everything_is_dropped_once_before_leases_may_be_taken_away() {
+        let (drops, clock, mut ended) = (Drops::default(), LeaseClock::default(), Duration::ZERO);
+        drops.serve();
+        let sent = since_boot();
+        clock.polled(sent, 1_000);
+        assert!(drops.next(&clock, &mut ended));
+        assert!(!clock.is_good() && since_boot() < sent + Duration::from_secs(1));
+        drops.done();
+        assert!(is_open(&drops), "calls wait for the clock, and for nothing else");
+        let again = clock.good_until();
+        assert_eq!(ended, again, "not again for this time");
+        clock.polled(since_boot(), 1_000);
+        assert!(drops.next(&clock, &mut ended) && ended > again);
+    }
+
+    #[test]
     fn nobody_waits_without_a_layer_above_or_when_the_client_ends() {
-        let drops = Drops::default();
+        let (drops, clock, mut ended) = (Drops::default(), LeaseClock::default(), Duration::ZERO);
         drops.after(|| ());
         assert!(is_open(&drops));
         drops.serve();
         assert!(!is_open(&drops));
         drops.stop();
-        assert!(is_open(&drops) && !drops.next());
+        assert!(is_open(&drops) && !drops.next(&clock, &mut ended));
     }
 }

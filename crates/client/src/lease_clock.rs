@@ -1,5 +1,7 @@
 //! Until when what this client keeps may be used: the metadata server takes
-//! leases away from a client of which it has heard nothing for so long.
+//! leases away from a client of which it has heard nothing for so long. It is used for
+//! four fifths of that time only: what the layer above keeps has to be gone at its end, and
+//! clocks do not run alike.
 //!
 //! Invariant: the time counts from the moment a request was sent that was
 //! answered while the time was not over, or that was a poll, whose answer says
@@ -16,6 +18,8 @@ use weir_types::Result;
 
 /// Taken for the lease time until the server has told.
 const FIRST_LEASE_MS: u64 = 1_000;
+/// The last part of the lease time, in which nothing is used that is kept.
+const LAST_PART: u64 = 5;
 /// Longest wait without a look at the caller's deadline.
 const SLICE: Duration = Duration::from_millis(50);
 
@@ -37,8 +41,18 @@ fn ms(time: Duration) -> u64 {
 impl LeaseClock {
     /// Whether what is kept may be used.
     pub(crate) fn is_good(&self) -> bool {
+        since_boot() < self.good_until() || self.was_good() && planted(Bug::IgnoreLeaseClock)
+    }
+
+    fn was_good(&self) -> bool {
+        self.until_ms.load(Ordering::Acquire) > 0
+    }
+
+    /// Until when it may be if nothing more is heard (time since boot); 0: it never might.
+    pub(crate) fn good_until(&self) -> Duration {
         let until_ms = self.until_ms.load(Ordering::Acquire);
-        ms(since_boot()) < until_ms || until_ms > 0 && planted(Bug::IgnoreLeaseClock)
+        let lease_ms = self.lease_ms().unwrap_or(FIRST_LEASE_MS);
+        Duration::from_millis(until_ms.saturating_sub(lease_ms / LAST_PART))
     }
 
     /// The lease time, if the server has told.
@@ -101,6 +115,17 @@ mod tests {
         assert_eq!(until, ms(now) + 60_000);
         clock.answered(now + Duration::from_secs(1));
         assert_eq!(clock.until_ms.load(Ordering::Acquire), until + 1_000);
+    }
+
+    #[test]
+    fn in_the_last_part_nothing_is_used_and_any_answer_renews() {
+        let clock = LeaseClock::default();
+        assert_eq!(clock.good_until(), Duration::ZERO);
+        let now = since_boot();
+        clock.polled(now.saturating_sub(Duration::from_secs(9)), 10_000);
+        assert!(!clock.is_good() && clock.good_until() < now);
+        clock.answered(now);
+        assert!(clock.is_good() && clock.good_until() > now);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The kernel's page cache, as the client sees it: something that has to give
 //! up pages when a lease is recalled, and before a size is shown.
 
-use crate::dropper::Dropper;
+use crate::dropper::{Dropper, Dropping};
 use crate::file_pages::{Drop as PageDrop, FilePages, without};
 use crate::fuse::{MAX_STORE_BYTES, Notifier};
 use crate::handles::Seen;
@@ -20,6 +20,8 @@ const FIRST_LOOK: Duration = Duration::from_millis(3);
 const LAST_LOOK: Duration = Duration::from_millis(200);
 /// A drop gives up after this: longer than any request of the kernel is served.
 const GIVE_UP: Duration = Duration::from_secs(60);
+/// Files of which all is dropped side by side.
+const DROPS_AT_ONCE: usize = 64;
 /// How often a size is asked for again because another one was told meanwhile.
 const MAX_ASKS: usize = 16;
 /// A write reaches us so long at the most after the kernel has put its bytes
@@ -212,7 +214,12 @@ impl KernelCache {
     }
 
     fn carry_out(&self, file: FileId, pages: &OpenPages, drop: &PageDrop) {
-        if self.drop_now(file, pages, &drop.bytes) {
+        let whole = self.dropper.start(file, drop.bytes.clone());
+        self.carry_on(file, pages, drop, &whole);
+    }
+
+    fn carry_on(&self, file: FileId, pages: &OpenPages, drop: &PageDrop, whole: &Dropping) {
+        if self.drop_now(file, pages, &drop.bytes, whole) {
             pages.was_dropped(drop);
         } else {
             tracing::error!(
@@ -225,9 +232,14 @@ impl KernelCache {
     /// The kernel waits for locked pages. Those that a request holds which itself
     /// may be waiting for the lease that is being given up are let be: see
     /// [`FilePages::held`].
-    fn drop_now(&self, file: FileId, pages: &OpenPages, bytes: &Range<u64>) -> bool {
+    fn drop_now(
+        &self,
+        file: FileId,
+        pages: &OpenPages,
+        bytes: &Range<u64>,
+        whole: &Dropping,
+    ) -> bool {
         let begin = Instant::now();
-        let whole = self.dropper.start(file, bytes.clone());
         let mut look = FIRST_LOOK;
         while !whole.wait(Instant::now() + look) {
             if begin.elapsed() > GIVE_UP {
@@ -276,12 +288,29 @@ impl UpperCache for KernelCache {
     fn drop_everything(&self) {
         // What is not open is not read before it has been opened: as unseen.
         self.seen.clear();
-        let open: Vec<FileId> = {
+        let open: Vec<(FileId, Arc<OpenPages>)> = {
             let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-            open.keys().copied().collect()
+            open.iter().map(|(file, open)| (*file, open.pages.clone())).collect()
         };
-        for file in open {
-            self.drop_range(file, 0..u64::MAX);
+        // Some may have to wait for pages that are locked: others do not wait for them.
+        let mut late = Vec::new();
+        for some in open.chunks(DROPS_AT_ONCE) {
+            let begin = |(file, pages): &(FileId, Arc<OpenPages>)| {
+                let drop = pages.lock().drop_begins(0..u64::MAX);
+                let whole = self.dropper.start(*file, drop.bytes.clone());
+                (*file, pages.clone(), drop, whole)
+            };
+            let until = Instant::now() + LAST_LOOK;
+            let begun: Vec<_> = some.iter().map(begin).collect();
+            for (file, pages, drop, whole) in begun {
+                match whole.wait(until) {
+                    true => pages.was_dropped(&drop),
+                    false => late.push((file, pages, drop, whole)),
+                }
+            }
+        }
+        for (file, pages, drop, whole) in late {
+            self.carry_on(file, &pages, &drop, &whole);
         }
     }
 }

@@ -24,9 +24,10 @@ const HOLD_TRIES: usize = 64;
 const HELD_FOR: Duration = Duration::from_secs(1);
 /// Files held at once; the oldest make room.
 const MAX_HELD: usize = 256;
-/// How often a thread then looks its file up: the name that the kernel has,
-/// which has become another's, and the file that it is now.
-const LOOKUPS: u8 = 2;
+/// How often a thread then looks its file up, at most: the name that the kernel has,
+/// which has become another's, and the file that it is now; and both again if other
+/// threads were looking for it too, since the kernel then takes what they have found.
+const LOOKUPS: u8 = 4;
 /// Threads that may have been told `ESTALE` and not have come back.
 const MAX_UNLUCKY: usize = 1024;
 
@@ -163,7 +164,7 @@ impl WeirFs {
         found
     }
 
-    /// The answer about a file that the kernel has found.
+    /// The answer about a file that the kernel has found, or is told of.
     pub(crate) fn found<T>(&self, ctx: &RequestContext<'_>, answer: Result<T>) -> Reply<T> {
         if answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Stale) {
             self.pins.missed(ctx.pid);

@@ -78,7 +78,8 @@ impl WeirFs {
 
     /// Attributes that may be told.
     fn tell(&self, ctx: &RequestContext<'_>, question: Question, attr: Attr) -> Reply<Attr> {
-        Ok(self.cache.tell(question, attr, |file| self.client.getattr(&context(ctx), file))?)
+        let again = |file| self.client.getattr(&context(ctx), file);
+        self.found(ctx, self.cache.tell(question, attr, again))
     }
 
     fn entry(&self, ctx: &RequestContext<'_>, attr: Attr) -> Reply<Entry> {

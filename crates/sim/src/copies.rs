@@ -44,25 +44,31 @@ pub(crate) struct Held {
 
 /// Waits until every target is online again.
 pub(crate) fn wait_for_all(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {
-    let watcher = cluster.start_auditor(watch);
-    let deadline = cluster.sim.now() + BACK;
-    while cluster.sim.is_running(watcher) && cluster.sim.now() < deadline {
-        let next = cluster.sim.now() + PAUSE;
-        nemesis.run_until(cluster, next);
-    }
-    if !cluster.sim.is_running(watcher) {
-        return Vec::new();
-    }
-    cluster.sim.kill(watcher);
-    let states = cluster.shared.states.borrow().clone();
-    let what = format!("not all targets are online {BACK:?} after the last fault: {states}");
-    vec![Violation { what, evidence: String::new() }]
+    wait_for(cluster, nemesis, watch, BACK, "not all targets are online")
 }
 
 /// Waits until nothing is moved any more.
 pub(crate) fn wait_for_moves(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {
-    let watcher = cluster.start_auditor(administer::wait_for_moves);
-    let deadline = cluster.sim.now() + MOVED;
+    let watcher = administer::wait_for_moves;
+    wait_for(cluster, nemesis, watcher, MOVED, "copies are still being moved")
+}
+
+/// Has everything verified, as `weir scrub` does, until nothing rotten is left.
+pub(crate) fn wait_for_sound(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {
+    wait_for(cluster, nemesis, scrub_all, MENDED, "what has rotted is not mended")
+}
+
+/// Lets a client look until it ends, and the faults go on; what is wrong if it does not in
+/// time.
+fn wait_for(
+    cluster: &mut Cluster,
+    nemesis: &mut Nemesis,
+    watch: fn(Rc<Shared>, ClientConfig),
+    within: Duration,
+    wrong: &str,
+) -> Vec<Violation> {
+    let watcher = cluster.start_auditor(watch);
+    let deadline = cluster.sim.now() + within;
     while cluster.sim.is_running(watcher) && cluster.sim.now() < deadline {
         let next = cluster.sim.now() + PAUSE;
         nemesis.run_until(cluster, next);
@@ -71,8 +77,8 @@ pub(crate) fn wait_for_moves(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Ve
         return Vec::new();
     }
     cluster.sim.kill(watcher);
-    let counters = cluster.shared.states.borrow().clone();
-    let what = format!("copies are still being moved {MOVED:?} after the last fault: {counters}");
+    let seen = cluster.shared.states.borrow().clone();
+    let what = format!("{wrong} {within:?} after the last fault: {seen}");
     vec![Violation { what, evidence: String::new() }]
 }
 
@@ -103,23 +109,6 @@ pub(crate) fn watch(shared: Rc<Shared>, config: ClientConfig) {
         }
         sleep(PAUSE);
     }
-}
-
-/// Has everything verified, as `weir scrub` does, until nothing rotten is left.
-pub(crate) fn wait_for_sound(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {
-    let scrubber = cluster.start_auditor(scrub_all);
-    let deadline = cluster.sim.now() + MENDED;
-    while cluster.sim.is_running(scrubber) && cluster.sim.now() < deadline {
-        let next = cluster.sim.now() + PAUSE;
-        nemesis.run_until(cluster, next);
-    }
-    if !cluster.sim.is_running(scrubber) {
-        return Vec::new();
-    }
-    cluster.sim.kill(scrubber);
-    let found = cluster.shared.states.borrow().clone();
-    let what = format!("what has rotted is not mended {MENDED:?} after it was found: {found}");
-    vec![Violation { what, evidence: String::new() }]
 }
 
 /// Ends when nothing is found.

@@ -22,13 +22,13 @@ const RANGE: std::ops::Range<u16> = 20_000..32_700;
 #[derive(Debug, Default)]
 pub struct Held {
     pub ports: Vec<u16>,
-    _sockets: Vec<OwnedFd>,
+    _bound: Vec<OwnedFd>,
 }
 
 impl Held {
     fn add(&mut self, port: u16, socket: OwnedFd) {
         self.ports.push(port);
-        self._sockets.push(socket);
+        self._bound.push(socket);
     }
 }
 
@@ -64,7 +64,7 @@ pub fn from_base(address: IpAddr, base: u16, count: usize) -> Done<Held> {
             bound => bound.map_err(|e| failed(address, e))?,
         };
     }
-    Ok(Held { ports, _sockets: Vec::new() })
+    Ok(Held { ports, _bound: Vec::new() })
 }
 
 fn taken(address: IpAddr, port: u16) -> Failure {

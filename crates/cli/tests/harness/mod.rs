@@ -115,6 +115,15 @@ impl Cluster<'_> {
         command
     }
 
+    /// `weir up` starts this data server no more: its machine is gone.
+    pub fn forget(&self, server: i64) {
+        let path = self.dir().join("cluster.toml");
+        let mut text: toml::Table = std::fs::read_to_string(&path).unwrap().parse().unwrap();
+        let servers = text["server"].as_array_mut().unwrap();
+        servers.retain(|entry| entry["id"].as_integer() != Some(server));
+        std::fs::write(path, text.to_string()).unwrap();
+    }
+
     /// Mounts it (once more), with options.
     pub fn mount(&self, name: &str, options: &str) -> PathBuf {
         let at = self.place.path(name);

@@ -26,8 +26,8 @@ use weir_wire::meta::{MetaPrefix, ReassertRequest};
 const FENCES_PER_TICK: usize = 256;
 /// No session: it holds what nobody holds any more that has still to be fenced.
 pub(super) const NOBODY: SessionId = SessionId(0);
-/// A poll waits for this part of the lease time.
-const POLL_PART: u64 = 3;
+/// A poll waits for this part of the lease time: clients use the first four fifths of it only.
+const POLL_PART: u64 = 4;
 
 /// What the server has done about leases.
 #[derive(Debug, Default)]

@@ -119,7 +119,7 @@ fn a_poll_waits_for_news_and_ends_in_time() {
     assert_eq!(news.events.len(), 1);
     let have = news.events[0].number;
     let third = w.waits(&mut b, &PollEventsRequest { have });
-    w.pass(3_000, &mut [&mut a]);
+    w.pass(2_000, &mut [&mut a]);
     assert!(w.later::<PollEventsRequest>(third).is_none());
     w.pass(1_000, &mut [&mut a]);
     assert!(w.later::<PollEventsRequest>(third).unwrap().said.unwrap().events.is_empty());
