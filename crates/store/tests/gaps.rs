@@ -198,6 +198,25 @@ fn threads_that_note_and_clear_at_once_lose_nothing() {
 }
 
 #[test]
+fn what_is_left_of_a_gap_gets_less_with_each_part_that_is_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = made(dir.path());
+    let gaps = target.gaps();
+    gaps.note(object(1), AWAY, SECOND, &(0..u64::MAX)).unwrap();
+    gaps.note(object(2), AWAY, SECOND, &(5..2 * MIB + 5)).unwrap();
+    assert_eq!(gaps.untold(), [(AWAY, 4)]);
+    // It ends there.
+    gaps.sent(object(1), AWAY, &(2 * MIB + 1..u64::MAX));
+    assert_eq!(gaps.untold(), [(AWAY, 6)]);
+    gaps.sent(object(1), AWAY, &(0..MIB));
+    assert_eq!(gaps.untold(), [(AWAY, 5)]);
+    gaps.sent(object(1), AWAY, &(MIB..2 * MIB + 1));
+    assert_eq!(gaps.untold(), [(AWAY, 4)], "it is not durable there");
+    gaps.clear_sent(object(1), AWAY).unwrap();
+    assert_eq!(gaps.untold(), [(AWAY, 3)]);
+}
+
+#[test]
 fn of_what_was_put_off_it_is_known_which_bytes_are_left_until_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let target = made(dir.path());

@@ -44,8 +44,8 @@ pub(crate) struct Progress {
 
 #[derive(Default)]
 struct State {
-    /// Under which epoch it was seen which gaps of this target keep it from being
-    /// online: those that another copy can fill.
+    /// Under which epoch it was seen how many parts of gaps of this target keep it from
+    /// being online: those that another copy can fill.
     seen: Option<(Epoch, u64)>,
     /// The copies to be made. No more than [`MAX_FILLS`].
     fills: BTreeMap<(ObjectId, TargetId), Making>,
@@ -116,7 +116,7 @@ impl Progress {
         state.fills.values().filter(|m| whole(m)).map(|making| making.fill.clone()).collect()
     }
 
-    /// Gaps of this target that another copy has to fill; `count`, as long as
+    /// Parts of gaps of this target that another copy has to fill; `count`, as long as
     /// nobody has looked under this epoch.
     pub(crate) fn to_be_filled(&self, count: u64, acting: Epoch) -> u64 {
         match self.state.lock().seen {
@@ -210,7 +210,7 @@ impl Resync {
         self.disk.served.id
     }
 
-    /// Goes through what one target lacks; returns the gaps of this one that another
+    /// Goes through what one target lacks; returns the parts of gaps of this one that another
     /// has to fill before it is online. The first error counts, and does not end it:
     /// other objects may be on other servers.
     fn work_off(&mut self, behind: TargetId) -> Result<u64> {
@@ -236,7 +236,7 @@ impl Resync {
                     found = clock::now();
                 }
                 match self.gap(behind, gap, columns[at].as_ref()) {
-                    Ok(waits) => to_be_filled += u64::from(waits),
+                    Ok(waits) => to_be_filled += if waits { gap.parts() } else { 0 },
                     Err(error) if error.kind == ErrorKind::Interrupted => return Err(error),
                     Err(error) => result = result.and(Err(error)),
                 }
