@@ -322,6 +322,9 @@ fn retry(
         if matches!(error.kind, ErrorKind::Unreachable | ErrorKind::TimedOut) {
             call.inner.servers.doubt(target, true);
         }
+        if error.kind == ErrorKind::NotCurrent {
+            call.inner.servers.seems_outdated();
+        }
         if is_elsewhere(error.kind, transfer.locked(part)) {
             add(&call.inner.counters.copies_failed, 1);
             if is_damage(error.kind) {

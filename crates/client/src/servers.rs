@@ -165,6 +165,8 @@ pub(crate) struct Servers {
     run: u64,
     /// It uses files with several copies.
     chooses: AtomicBool,
+    /// A target has turned out not to be what the map says.
+    outdated: AtomicBool,
     /// Of bytes that are left with copies.
     tickets_used: AtomicU64,
 }
@@ -185,6 +187,7 @@ impl Servers {
             tickets: Mutex::default(),
             run: u64::from_le_bytes(random_bytes()?),
             chooses: AtomicBool::new(false),
+            outdated: AtomicBool::new(false),
             tickets_used: AtomicU64::new(0),
         })
     }
@@ -297,6 +300,12 @@ impl Servers {
         Ok(())
     }
 
+    /// A target was not current though it is by the map: each read of it would take another
+    /// round until the map is asked for.
+    pub(crate) fn seems_outdated(&self) {
+        self.outdated.store(true, Relaxed);
+    }
+
     /// Asks for the map if a server is in doubt, so that it is not asked first for longer
     /// than it takes to find out about it; and now and then while one is away, so that it
     /// is asked again when it is back.
@@ -305,7 +314,8 @@ impl Servers {
             let known = self.known.read();
             let old = known.asked.is_some_and(|at| clock::elapsed(at) >= MAP_AGE);
             let away = || known.targets.values().any(|t| !t.state.is_online());
-            known.pools.values().any(|pool| pool.is_doubtful())
+            self.outdated.swap(false, Relaxed)
+                || known.pools.values().any(|pool| pool.is_doubtful())
                 || self.chooses.load(Relaxed) && old && away()
         };
         if wanted && let Err(error) = self.refresh_map(session, false, MAP_WAIT_MS) {

@@ -39,6 +39,8 @@ struct Servers {
     idle: bool,
     /// Nothing is filled for now by this one.
     slow: Option<u32>,
+    /// Nothing that is to go to this target is filled.
+    full: Option<u32>,
     /// Bytes that each target uses, where that plays a part.
     used: BTreeMap<u32, u64>,
 }
@@ -61,6 +63,7 @@ impl Servers {
             ordered: vec![],
             idle: false,
             slow: None,
+            full: None,
             used: BTreeMap::new(),
         };
         new.pass(1);
@@ -84,7 +87,8 @@ impl Servers {
             let new = |fill: &&Fill| !self.ordered.contains(fill);
             let new: Vec<Fill> = reply.fill.iter().filter(new).cloned().collect();
             self.ordered.extend(new);
-            self.filled.insert(server, reply.fill.clone());
+            let can = reply.fill.iter().filter(|fill| Some(fill.to.0) != self.full);
+            self.filled.insert(server, can.cloned().collect());
         }
         let removed = reply.remove.iter().map(|(_, object)| *object).collect();
         self.removed.insert(server, removed);
@@ -278,6 +282,96 @@ fn a_copy_whose_target_dies_while_it_is_filled_is_filled_elsewhere() {
     for column in s.copies(&file) {
         assert!(column.len() == 2 && !column.contains(&to), "{column:?}");
     }
+}
+
+#[test]
+fn copies_that_cannot_be_filled_do_not_keep_others_from_being_made() {
+    let mut s = Servers::new(4);
+    // Of one copy, on a target that is drained and dies: there is nothing to fill theirs from.
+    let spec = |base| LayoutSpec { count: 1, base: Some(base), ..LayoutSpec::default() };
+    let single: Vec<OpenFile> =
+        (0..60).map(|n| s.create_of(&format!("single{n}"), spec(0))).collect();
+    let held = |s: &mut Servers, file: &OpenFile| s.segments(file)[0].columns[0].targets[0].0;
+    assert!(single.iter().all(|file| held(&mut s, file) == 1));
+    let file = s.create_of("f", LayoutSpec { copies: 2, ..spec(1) });
+    s.idle = true;
+    s.c.ask(&s.me, &SetTargetRequest { target: TargetId(1), draining: true }).unwrap();
+    s.pass(5);
+    assert!(s.counter("mover.filling") >= 12, "as many as there may be");
+    s.dead.insert(1);
+    s.pass(2);
+    s.idle = false;
+    let lost = s.copies(&file)[0].iter().copied().next().unwrap();
+    s.dead.insert(lost);
+    s.pass(60);
+    let copies = s.copies(&file);
+    assert!(copies[0].len() == 2 && !copies[0].contains(&lost), "{copies:?}");
+}
+
+#[test]
+fn a_copy_on_a_target_that_is_full_is_made_elsewhere() {
+    let mut s = Servers::new(4);
+    s.used = (1..=4).map(|target| (target, 0)).collect();
+    let files: Vec<OpenFile> = (0..12).map(|n| s.create(&format!("f{n}"), 1)).collect();
+    s.idle = true;
+    files.iter().for_each(|file| s.set_copies(file, 2));
+    s.pass(2);
+    let to: u32 = s.segments(&files[0])[0].columns[0].targets[1].0;
+    // It has no room left, and says of no copy that it is whole.
+    s.used.insert(to, TOTAL);
+    s.full = Some(to);
+    s.idle = false;
+    s.pass(20);
+    for file in &files {
+        let all: Vec<_> = s.segments(file)[0].columns.iter().map(|c| c.targets.clone()).collect();
+        assert!(s.segments(file)[0].filling.is_empty(), "{all:?}");
+    }
+}
+
+#[test]
+fn copies_that_had_to_share_a_server_are_parted_when_others_are_back() {
+    let mut s = Servers::new(1);
+    let reports = [5, 6].map(Model::report).to_vec();
+    s.c.register(2, &[5, 6]).unwrap();
+    s.dead.insert(1);
+    let beat = |s: &mut Servers| {
+        s.c.heartbeat_under(2, Epoch(u64::MAX), reports.clone()).unwrap();
+        s.quarter();
+    };
+    (0..40).for_each(|_| beat(&mut s));
+    let spec = LayoutSpec { copies: 2, count: 1, ..LayoutSpec::default() };
+    let file = s.create_of("f", spec);
+    assert_eq!(s.copies(&file)[0], BTreeSet::from([5, 6]));
+    s.dead.clear();
+    let mut reports = reports.clone();
+    for _ in 0..80 {
+        let reply = s.c.heartbeat_under(2, Epoch(u64::MAX), reports.clone()).unwrap();
+        reports[0].filled = reply.fill.clone();
+        reports[0].removed = reply.remove.iter().map(|(_, object)| *object).collect();
+        s.quarter();
+    }
+    assert!(s.copies(&file)[0].contains(&1), "{:?}", s.copies(&file));
+}
+
+#[test]
+fn a_round_of_rebalancing_goes_on_without_files_that_are_removed_meanwhile() {
+    let mut s = Servers::new(2);
+    let spec = |base| LayoutSpec { count: 1, base: Some(base), ..LayoutSpec::default() };
+    let files: Vec<OpenFile> = (0..40).map(|n| s.create_of(&format!("f{n}"), spec(0))).collect();
+    s.c.register(3, &[3]).unwrap();
+    s.all.push(3);
+    s.used = BTreeMap::from([(1, TOTAL / 2), (2, 0), (3, 0)]);
+    s.pass(1);
+    s.idle = true;
+    s.c.ask(&s.me, &RebalanceRequest { within_percent: 3, stop: false }).unwrap();
+    s.pass(3);
+    assert!(s.counter("mover.relieved") > 0);
+    for (n, file) in files.iter().enumerate() {
+        s.c.close(&mut s.me, file.attr.file);
+        s.c.unlink(&mut s.me, FileId::ROOT, &format!("f{n}")).unwrap();
+    }
+    s.pass(5);
+    assert_eq!(s.counter("mover.relieved"), 0);
 }
 
 #[test]

@@ -77,9 +77,7 @@ fn look(fsck: &Fsck) -> Done<Report> {
     }
     progress.say(|| "looking for what copies lack".to_owned());
     let states = map.targets().map(|(_, entry)| (entry.target, entry.state)).collect();
-    for problem in lacking(&client, &admin, &mut spool, &states)? {
-        report.keep(problem);
-    }
+    lacking(&client, &admin, &mut spool, &states, &mut report)?;
     if fsck.repair {
         progress.say(|| "repairing".to_owned());
         report.outcomes = repair::repair(&admin, &report.problems);
@@ -107,24 +105,30 @@ fn lacking(
     admin: &Administrator,
     spool: &mut Spool,
     states: &States,
-) -> Done<Vec<Problem>> {
+    report: &mut Report,
+) -> Done {
     let mut lacking = BTreeMap::new();
     for (&target, _) in states.iter().filter(|(_, state)| state.is_online()) {
         let mut next = Some(ObjectId::FIRST);
         while let Some(from) = next {
-            // One that does not answer was told of already.
-            let Ok(page) = admin.list_lacking(target, from, MAX_LACKING_OBJECTS as u32) else {
-                break;
-            };
-            lacking.extend(page.objects.into_iter().map(|o| ((target, o.object), o.ranges)));
-            next = page.next;
+            match admin.list_lacking(target, from, MAX_LACKING_OBJECTS as u32) {
+                Ok(page) => {
+                    let ranges = page.objects.into_iter().map(|o| ((target, o.object), o.ranges));
+                    lacking.extend(ranges);
+                    next = page.next;
+                }
+                Err(error) => {
+                    let what = format!("what target {target} lacks: {error}");
+                    report.not_looked_at.push(what);
+                    break;
+                }
+            }
         }
     }
     let columns = lacking.keys().map(|(_, o)| (o.file, o.segment, o.column));
     let columns: BTreeSet<_> = columns.collect();
     let files = columns.iter().map(|(file, ..)| *file).collect();
     let segments = snapshot::segments(spool, &files)?;
-    let mut problems = Vec::new();
     for (file, segment, column) in columns {
         let Some(segment) = segments.get(&(file, segment)) else { continue };
         let Ok(attr) = client.getattr(&Context::root(), file) else { continue };
@@ -134,10 +138,10 @@ fn lacking(
             let what = loss.text(|target| losses::named(target, states));
             let subject = Subject::Column { targets: loss.missing };
             let (kind, file) = (Kind::LackingColumn, Some(file));
-            problems.push(Problem { kind, file, what, subject });
+            report.keep(Problem { kind, file, what, subject });
         }
     }
-    Ok(problems)
+    Ok(())
 }
 
 fn server_names(map: &ClusterMap) -> BTreeMap<TargetId, String> {

@@ -221,7 +221,10 @@ impl<E: Engine> MetaMachine<E> {
         let first = Tx::new(&self.engine).range(&start, &end, 1)?;
         let Some((at, _)) = first.first() else { return Ok(false) };
         let (file, list) = key::dead_list(at)?;
-        self.own(|tx| ops::collect::dead_list(tx, file, list))?;
+        let cluster = &self.cluster.view;
+        let mut step =
+            |tx: &mut Tx<'_>| ops::collect::dead_list(tx, cluster, file, list).map_err(fault);
+        transact(&mut self.engine, &mut step)?;
         Ok(true)
     }
 

@@ -210,6 +210,9 @@ impl<E: Engine> MetaMachine<E> {
         if let Some(file) = effects.copies {
             self.mover.wished(file);
         }
+        if effects.makeshift {
+            self.mover.makeshift();
+        }
         if let Some((file, columns)) = effects.losses_accepted {
             let what = "an administrator has accepted what of a file is lost";
             tracing::warn!(file = file.0, columns_without_a_copy = columns, "{what}");

@@ -39,6 +39,8 @@ const MAX_QUEUE: usize = 256;
 const MAX_QUEUED: usize = 16_384;
 /// Copies looked after at each tick: whether they are still to be filled.
 const CHECKS_PER_TICK: usize = 64;
+/// Copies that cannot be filled, for each one that a server fills at a time.
+const MOST_IDLE: usize = 64;
 /// A file that could not be worked on is tried again after so long, by a look at all.
 const RETRY_MS: u64 = 30_000;
 
@@ -82,6 +84,8 @@ pub(super) struct Mover {
     pub relieved: Relieved,
     pub dropped: Dropped,
     jobs: BTreeMap<ObjectId, Job>,
+    /// So many of them could not be filled at the last tick.
+    idle_jobs: usize,
     queue: VecDeque<(FileId, u64)>,
     queued: BTreeSet<FileId>,
     /// Those of them that no look at all has counted.
@@ -133,13 +137,30 @@ impl Mover {
 
     /// Whether more copies may be begun.
     fn has_room(&self) -> bool {
-        self.visits.len() < visit::MAX_VISITS && self.jobs.len() < self.most_jobs()
+        self.visits.len() < visit::MAX_VISITS && self.room() > 0
     }
 
-    fn most_jobs(&self) -> usize {
+    /// So many more copies may be begun. Those that cannot be filled are in nobody's way,
+    /// as long as they are not too many.
+    fn room(&self) -> usize {
+        let concurrency = self.settings.rebuild_concurrency as usize;
         let online = self.sites.all().filter(|(_, site)| site.online);
         let servers: BTreeSet<ServerId> = online.map(|(_, site)| site.server).collect();
-        servers.len() * self.settings.rebuild_concurrency as usize
+        let under_way = self.jobs.len().saturating_sub(self.idle_jobs);
+        let most_idle = MOST_IDLE * concurrency.max(1);
+        (servers.len() * concurrency)
+            .saturating_sub(under_way)
+            .min((servers.len() * concurrency + most_idle).saturating_sub(self.jobs.len()))
+    }
+
+    /// Whether a copy can be filled as targets are: it has a source, and room where it goes.
+    fn can_be_filled(&self, copy: &Filled) -> bool {
+        self.source(copy).is_some() && self.sites.can_be_filled(copy.to)
+    }
+
+    /// The copies of a new file are not where they should be, for want of targets.
+    pub fn makeshift(&mut self) {
+        self.left = true;
     }
 
     /// Other copies of a file are wished.
@@ -211,6 +232,7 @@ impl Mover {
             ("mover.files_looked_at".into(), files),
             ("mover.filling".into(), self.jobs.len() as u64),
             ("mover.rebalancing".into(), self.evening().0),
+            ("mover.relieved".into(), self.relieved.len() as u64),
             ("mover.uneven_percent".into(), self.evening().1),
             ("mover.looking".into(), u64::from(self.survey.is_some() || self.search.is_some())),
             ("mover.segments_stuck".into(), stuck),
@@ -251,6 +273,8 @@ impl<E: Engine> MetaMachine<E> {
             self.mover.look_at_all();
         }
         self.mover.progress.sample(now.monotonic_ms);
+        let idle = self.mover.jobs.values().filter(|job| !self.mover.can_be_filled(&job.copy));
+        self.mover.idle_jobs = idle.count();
         let ready = self.mover.jobs.values().filter(|job| job.ready && job.confirmed.is_none());
         let ready: Vec<_> =
             ready.map(|job| (job.copy.object.file, job.copy.segment_start)).collect();
@@ -284,7 +308,11 @@ impl<E: Engine> MetaMachine<E> {
                         job.copy = now;
                     }
                 }
-                None => drop(self.mover.jobs.remove(&object)),
+                None => {
+                    self.mover.jobs.remove(&object);
+                    // There may be nothing left to be relieved of.
+                    self.mover.enqueue(object.file, 0);
+                }
             }
         }
         Ok(())
@@ -300,7 +328,8 @@ impl<E: Engine> MetaMachine<E> {
             let from = self.mover.source(&job.copy)?;
             let is_its = self.mover.sites.server(from) == Some(server);
             let (object, to, generation) = (job.copy.object, job.copy.to, job.generation);
-            let is_its = is_its && job.since <= synced && (job.ready || under_way < most);
+            let can = job.ready || under_way < most && self.mover.can_be_filled(&job.copy);
+            let is_its = is_its && job.since <= synced && can;
             under_way += usize::from(is_its && !job.ready);
             is_its.then_some(Fill { from, object, to, generation })
         };

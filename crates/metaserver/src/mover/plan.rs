@@ -63,11 +63,14 @@ struct Slot {
     filling: bool,
     fit: Option<Fit>,
     online: bool,
+    /// Its target has no room for more.
+    full: bool,
 }
 
 impl Slot {
+    /// What is being made where there is no room does not become whole.
     fn is_good(&self) -> bool {
-        matches!(self.fit, Some(Fit::Takes | Fit::Keeps))
+        matches!(self.fit, Some(Fit::Takes | Fit::Keeps)) && !(self.filling && self.full)
     }
     fn is_current(&self) -> bool {
         self.fit.is_some() && !self.filling && self.online
@@ -127,6 +130,7 @@ fn slots_of(segment: &Segment, column: ColumnIndex, wish: &Wish<'_>, sites: &Sit
             filling: segment.is_filling(column, copy),
             fit: (target != TargetId::NONE).then_some(fit),
             online: sites.is_online(target),
+            full: sites.is_full(target),
         }
     };
     targets.map(slot).collect()
@@ -157,8 +161,8 @@ fn improve_column(
         } else if slots[copy].is_there() {
             found.dropped.push(place(copy, slots[copy].target));
         }
-        slots[copy] =
-            Slot { target, filling: true, fit: Some(Fit::Takes), online: sites.is_online(target) };
+        let (fit, online) = (Some(Fit::Takes), sites.is_online(target));
+        slots[copy] = Slot { target, filling: true, fit, online, full: false };
         sites.give(target);
         found.added.push(place(copy, target));
     }
@@ -193,7 +197,7 @@ fn missing(slots: &[Slot], wished: usize, sites: &Sites) -> usize {
 }
 
 fn absent() -> Slot {
-    Slot { target: TargetId::NONE, filling: false, fit: None, online: false }
+    Slot { target: TargetId::NONE, filling: false, fit: None, online: false, full: false }
 }
 
 /// A copy that is not needed: as many others as are wished are good, whole and online.

@@ -110,6 +110,16 @@ impl Sites {
         self.sites.get(&target).is_some_and(|site| site.online && site.fit != Fit::Lost)
     }
 
+    /// Whether a copy that is being made there can be: it is there, and has room.
+    pub fn can_be_filled(&self, target: TargetId) -> bool {
+        self.is_online(target) && self.sites.get(&target).is_some_and(Site::has_room)
+    }
+
+    /// Whether there is no room for more on a target, as far as is known.
+    pub fn is_full(&self, target: TargetId) -> bool {
+        self.sites.get(&target).is_some_and(|site| !site.has_room())
+    }
+
     /// The server of a target.
     pub fn server(&self, target: TargetId) -> Option<ServerId> {
         self.sites.get(&target).map(|site| site.server)

@@ -1,6 +1,6 @@
 //! Background deletion, a bounded transaction at a time.
 
-use crate::ops::{Context, Outcome, deletion, inodes, layouts};
+use crate::ops::{ClusterView, Context, Outcome, deletion, inodes, layouts};
 use crate::schema::{self, DeadList, key};
 use weir_metastore::Tx;
 use weir_types::{FileId, SessionId};
@@ -18,7 +18,7 @@ pub fn orphan(tx: &mut Tx<'_>, ctx: &mut Context<'_>, file: FileId) -> Outcome<(
 }
 
 /// Takes a dead list one step further; returns whether nothing is left of it.
-pub fn dead_list(tx: &mut Tx<'_>, file: FileId, list: u32) -> Outcome<bool> {
+pub fn dead_list(tx: &mut Tx<'_>, cluster: &ClusterView, file: FileId, list: u32) -> Outcome<bool> {
     let at = key::dead(file, list);
     let Some(bytes) = tx.get(&at)? else { return Ok(true) };
     let mut record: DeadList = schema::decode(&bytes, "of a dead list")?;
@@ -38,7 +38,7 @@ pub fn dead_list(tx: &mut Tx<'_>, file: FileId, list: u32) -> Outcome<bool> {
         .flat_map(|segment| deletion::objects_of(file, segment))
         .skip(record.objects_done as usize);
     for (target, object) in objects.by_ref().take(PAGE) {
-        tx.put(&key::garbage(target, object), &[])?;
+        deletion::note_garbage(tx, cluster, target, object)?;
     }
     if objects.next().is_some() {
         record.objects_done += PAGE as u32;

@@ -3,7 +3,7 @@
 //! heartbeats carry it to them.
 
 use crate::ops::inodes;
-use crate::ops::{Context, Outcome, layouts, links};
+use crate::ops::{ClusterView, Context, Outcome, layouts, links};
 use crate::schema::{self, Body, DeadList, Inode, Orphan, key};
 use weir_metastore::Tx;
 use weir_types::limits::SEGMENT_PAGE;
@@ -71,10 +71,24 @@ pub(crate) fn discard(
         return queue(tx, ctx, file, list, xattrs);
     }
     for (target, object) in page.iter().flat_map(|segment| objects_of(file, segment)) {
-        tx.put(&key::garbage(target, object), &[])?;
+        note_garbage(tx, ctx.cluster, target, object)?;
     }
     tx.delete(&key::written(file, list, 0))?;
     Ok(tx.delete(&key::segments(file, list, 0))?)
+}
+
+/// An object is to be removed; if its target has been taken out of the cluster there is
+/// nobody to do it, or to say that it is done.
+pub(crate) fn note_garbage(
+    tx: &mut Tx<'_>,
+    cluster: &ClusterView,
+    target: TargetId,
+    object: ObjectId,
+) -> Outcome<()> {
+    if cluster.targets.binary_search_by_key(&target, |info| info.target).is_ok() {
+        tx.put(&key::garbage(target, object), &[])?;
+    }
+    Ok(())
 }
 
 fn queue(

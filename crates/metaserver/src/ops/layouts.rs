@@ -3,13 +3,14 @@
 
 use crate::ops::{Context, Outcome, hints, inodes};
 use crate::schema::{self, Body, Inode, RegularFile, SegmentPage, WrittenPage, key};
+use std::collections::BTreeSet;
 use weir_layout::place::DEFAULT_SEGMENT_BYTES;
-use weir_layout::{grant, place};
+use weir_layout::{TargetInfo, grant, place};
 use weir_metastore::Tx;
 use weir_types::limits::{MAX_FILE_BYTES, MAX_SEGMENTS, SEGMENT_PAGE};
 use weir_types::{
     Encode, Epoch, Error, ErrorKind, FileId, FileLayout, LayoutKind, LayoutSpec, Placement,
-    Segment, SegmentIndex,
+    Segment, SegmentIndex, TargetId,
 };
 use weir_wire::Rights;
 use weir_wire::lease::TO_THE_END;
@@ -47,6 +48,7 @@ pub(crate) fn lay_out(
         tx.put(key::MIRRORED, &schema::encode(&Epoch(1)))?;
         ctx.effects.mirrored = true;
     }
+    ctx.effects.makeshift |= is_makeshift(&layout.segments, targets);
     body.epoch = Epoch(body.epoch.0 + 1);
     layout.epoch = body.epoch;
     for segment in &mut layout.segments {
@@ -60,6 +62,17 @@ pub(crate) fn lay_out(
     }
     layout.segments.truncate(SEGMENT_PAGE);
     Ok(layout)
+}
+
+/// Whether copies share a server, or are where nothing new should be.
+fn is_makeshift(segments: &[Segment], targets: &[TargetInfo]) -> bool {
+    let of = |id: TargetId| targets.iter().find(|info| info.target == id);
+    segments.iter().flat_map(|segment| &segment.columns).any(|column| {
+        let mut servers = BTreeSet::new();
+        let mut all = column.copies().map(|(_, target)| of(target));
+        column.targets.len() > 1
+            && !all.all(|info| info.is_some_and(|i| i.online && servers.insert(i.server)))
+    })
 }
 
 pub(crate) fn put_page(
@@ -178,7 +191,7 @@ pub(crate) fn segments_from(
 /// everything from the start. The caller stores the inode, which is changed.
 pub(crate) fn extend(
     tx: &mut Tx<'_>,
-    ctx: &Context<'_>,
+    ctx: &mut Context<'_>,
     file: FileId,
     body: &mut RegularFile,
     up_to: u64,
@@ -209,6 +222,7 @@ pub(crate) fn extend(
             return put_page(tx, file, body.list, &page);
         }
         body.next_segment += granted.len() as u32;
+        ctx.effects.makeshift |= is_makeshift(&granted, &ctx.cluster.targets);
         for segment in granted {
             if page.len() == SEGMENT_PAGE {
                 put_page(tx, file, body.list, &page)?;

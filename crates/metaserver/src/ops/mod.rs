@@ -124,6 +124,8 @@ pub struct Effects {
     pub primaries: Vec<TargetId>,
     /// Other copies of a file are wished.
     pub copies: Option<FileId>,
+    /// Copies of a file are not where they should be, for want of targets.
+    pub makeshift: bool,
     /// An administrator has accepted that so many columns of a file are lost.
     pub losses_accepted: Option<(FileId, u64)>,
     /// Objects will be changed by what the reply says: it must not be taken

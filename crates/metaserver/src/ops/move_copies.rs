@@ -4,7 +4,7 @@
 use crate::mover::even::Uneven;
 use crate::mover::plan::{Change, Place, Verdict, Wish, improve};
 use crate::mover::sites::Sites;
-use crate::ops::{Context, Outcome, inodes, layouts};
+use crate::ops::{Context, Outcome, deletion, inodes, layouts};
 use crate::schema::{self, Inode, RegularFile, key};
 use std::collections::BTreeSet;
 use weir_layout::object_len;
@@ -292,10 +292,8 @@ fn verdict(
 /// that has been removed nothing is to be had any more.
 fn note_dropped(tx: &mut Tx<'_>, ctx: &Context<'_>, file: FileId, change: &Change) -> Outcome<()> {
     for place in &change.dropped {
-        if ctx.cluster.targets.iter().any(|t| t.target == place.target) {
-            let object = object(file, change.segment.index, place.column, place.copy);
-            tx.put(&key::garbage(place.target, object), &[])?;
-        }
+        let object = object(file, change.segment.index, place.column, place.copy);
+        deletion::note_garbage(tx, ctx.cluster, place.target, object)?;
     }
     Ok(())
 }

@@ -41,6 +41,11 @@ impl Mover {
         looks && self.relieved.len() < MAX_RELIEVED && self.queue.len() < MAX_QUEUE
     }
 
+    /// Nothing of the file is to go, or can go, because its targets have too much.
+    pub(super) fn forget_relieved(&mut self, file: FileId) {
+        self.relieved.retain(|object| object.file != file);
+    }
+
     /// What there is to tell of it.
     pub(super) fn evening(&self) -> (u64, u64) {
         match &self.rebalance {
@@ -139,7 +144,14 @@ impl<E: Engine> MetaMachine<E> {
             let from = if **at == *next { from } else { 0 };
             let sites = &self.mover.sites;
             let found = move_copies::relieve(&mut tx, file, from, sites, &mut order.uneven);
-            let (found, more) = found.map_err(fault)?;
+            let (found, more) = match found.map_err(fault) {
+                // The audit tells of it.
+                Err(error) if matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Unsupported) => {
+                    tracing::error!(file = file.0, "rebalancing goes on without it: {error}");
+                    (Vec::new(), None)
+                }
+                found => found?,
+            };
             order.walk = Some(match more {
                 Some(more) => (at.to_vec(), more),
                 None => (key_after(at).into_vec(), 0),

@@ -54,15 +54,22 @@ impl<E: Engine> MetaMachine<E> {
     /// Begins to work on a file, if there is anything to do.
     pub(super) fn begin_visit(&mut self, file: FileId, from: u64, now: Moment) -> Result<()> {
         let mut scratch = self.mover.sites.clone();
-        let Some(look) = self.look(file, from, &mut scratch)? else { return Ok(()) };
+        let Some(look) = self.look(file, from, &mut scratch)? else {
+            self.mover.forget_relieved(file);
+            return Ok(());
+        };
         self.mover.left |= look.stuck > 0;
         if self.mover.uncounted.remove(&file) {
             self.mover.counted.add(&look);
         }
         let ready = self.mover.ready(file).into_iter().map(|job| job.copy.segment_start).min();
         let Some(at) = look.change_at.into_iter().chain(ready).min() else {
-            if let Some(next) = look.next {
-                self.mover.enqueue(file, next);
+            match look.next {
+                Some(next) => self.mover.enqueue(file, next),
+                None if self.mover.jobs_of(file).next().is_none() => {
+                    self.mover.forget_relieved(file);
+                }
+                None => {}
             }
             return Ok(());
         };
@@ -228,8 +235,7 @@ impl<E: Engine> MetaMachine<E> {
     }
 
     fn change_layout(&mut self, file: FileId, from: u64, now: Moment) -> Result<Made> {
-        let room = self.mover.most_jobs().saturating_sub(self.mover.jobs.len());
-        let most = room.clamp(1, MAX_CHANGES);
+        let most = self.mover.room().clamp(1, MAX_CHANGES);
         let caller = Caller::ROOT;
         let confirmed = |job: &Job| job.confirmed.is_some_and(|times| times >= CONFIRMATIONS);
         let ready = self.mover.ready(file).into_iter().filter(|job| confirmed(job));
