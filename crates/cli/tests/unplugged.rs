@@ -268,6 +268,7 @@ fn who_is_cut_off_is_shown_nothing_that_others_have_changed() {
                     Ok(byte) => return byte,
                     Err(error) => panic!("{error}"),
                 }
+                std::thread::sleep(Duration::from_millis(1));
             }
         });
         fs::write(other.join("f"), [2; 8192]).unwrap();

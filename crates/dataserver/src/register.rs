@@ -248,7 +248,11 @@ impl Registrar {
             let removed = mine.map(|(_, object)| *object).collect();
             let Health { usage, trouble } = disk.check_health();
             let gaps = self.gaps(disk);
-            let lacks = |from, to| disk.store.gaps().lacks(from, to, &(0..MAX_FILE_BYTES));
+            // What is lacking here others may lack, too.
+            let lacks = |from, to| {
+                let of = |target| disk.store.gaps().lacks(from, target, &(0..MAX_FILE_BYTES));
+                of(to) || of(target)
+            };
             let filled = disk.progress.filled(lacks);
             let unreachable = self.shared.copies.unreachable.of(target);
             let mine = self.distrusted.iter().filter(|(t, _)| *t == target);

@@ -225,6 +225,34 @@ fn more_and_fewer_copies_are_made_of_a_file_with_data() {
     assert_eq!(kind(s.c.make(&mut s.me, &request)), ErrorKind::InvalidArgument);
 }
 
+/// What was put off, and is said to be done, only the first may have.
+#[test]
+fn a_copy_that_is_one_too_many_goes_only_when_another_has_everything() {
+    let mut s = Servers::new(3);
+    let file = s.create("f", 3);
+    let all = vec![BTreeSet::from([1, 2, 3]); 2];
+    s.idle = true;
+    s.set_copies(&file, 2);
+    s.pass(60);
+    assert_eq!(s.copies(&file), all, "nobody has said so");
+    assert!(s.ordered.is_empty());
+    s.idle = false;
+    s.pass(4);
+    assert!(s.copies(&file).iter().all(|column| column.len() == 2));
+    assert!(!s.ordered.is_empty());
+    s.pass(1);
+    assert_eq!(s.counter("mover.filling"), 0);
+    // Nothing has to be done any more for one that is kept after all.
+    s.idle = true;
+    s.set_copies(&file, 1);
+    s.pass(1);
+    s.set_copies(&file, 2);
+    s.idle = false;
+    s.pass(3);
+    assert!(s.copies(&file).iter().all(|column| column.len() == 2));
+    assert_eq!(s.counter("mover.filling"), 0);
+}
+
 #[test]
 fn nothing_is_forgotten_when_the_server_dies_in_between() {
     let mut s = Servers::new(3);

@@ -201,3 +201,17 @@ fn a_file_of_many_segments_and_attributes_goes_page_by_page() {
     assert_eq!(c.keys("g/"), 400, "two copies of 200 fragments");
     assert_eq!((c.keys("s/"), c.keys("x/"), c.keys("q/")), (0, 0, 0));
 }
+
+#[test]
+fn every_target_has_its_objects_removed_in_whatever_order_servers_have_them() {
+    let mut c = Cluster::new(1);
+    c.register(2, &[30, 31]).unwrap();
+    c.register(3, &[20, 21]).unwrap();
+    let me = &mut c.client(root());
+    let open = c.make(me, &create_with(ROOT, "f", LayoutSpec::default())).unwrap();
+    let count = open.layout.segments[0].columns.len();
+    assert!(count >= 4);
+    c.close(me, open.attr.file);
+    c.unlink(me, ROOT, "f").unwrap();
+    assert_eq!(c.keys("g/"), count);
+}

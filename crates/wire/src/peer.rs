@@ -34,7 +34,8 @@ records! {
         /// current, and not served.
         distrusted: Vec<ObjectId>,
     }
-    /// A copy of a column that is to be made from what a target has.
+    /// A copy of a column that is to be made from what a target has; or that is whole, and
+    /// it is to be said when it has everything, before another goes.
     Fill {
         /// Where the column is whole: it orders changes.
         from: TargetId,

@@ -247,10 +247,11 @@ impl Picture {
         for (server, target) in map.targets() {
             let all = self.servers.iter().flat_map(|(_, status)| &status.targets);
             let status = all.into_iter().find(|t| t.target == target.target);
+            let view = self.views.iter().find(|view| view.target == target.target);
             table.row(vec![
                 target.target.to_string(),
                 format!("{} ({})", data_name(server.server.0), server.host),
-                state_name(target.state).to_owned(),
+                view.map_or(state_name(target.state).to_owned(), targets::state_of),
                 human_size(target.usage.total_bytes),
                 human_size(used(&target.usage)),
                 human_size(target.usage.free_bytes),
@@ -283,6 +284,7 @@ impl Picture {
                 let view = self.views.iter().find(|view| view.target == target.target);
                 json!({
                     "target": target.target.0,
+                    "draining": view.map(|view| view.draining),
                     "behind": view.map(|view| view.behind),
                     "behind_per_s": view.map(|view| view.behind_per_s),
                     "behind_expected_s": view.map(|view| view.behind_expected_s),

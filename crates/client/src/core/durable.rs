@@ -10,8 +10,9 @@
 //! it has the others have or are given before they are online, and the primary that
 //! answered the sync had it, and has made it durable everywhere. (A target that is the
 //! last one online, and whose machine starts anew, counts as one that was away.) The map
-//! says when each target was online ([`TargetEntry::online`]). And where none of the targets
-//! has lost anything since ([`TargetEntry::anew`]), the first that is back has all.
+//! says when each target was online ([`TargetEntry::online`]). And from when on none of the
+//! targets has lost anything any more ([`TargetEntry::anew`]), they may all have been away:
+//! the first that is back has all.
 //! Otherwise the sync fails. Of a change that was put off for the others only the target
 //! that took it is sure to have it.
 //!
@@ -25,6 +26,9 @@
 use super::plan::Place;
 use std::collections::BTreeMap;
 use weir_types::{Epoch, Error, ErrorKind, ObjectId, Result, TargetId};
+
+/// So many changes of a column that not the same copies got are kept apart.
+const MAX_KEPT_APART: usize = 16;
 
 /// Which server has taken a change, and which copies got it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +44,7 @@ pub struct Taken {
 
 impl Taken {
     /// A later change of the same column. What is said of both is what holds for both.
-    fn and(&mut self, later: Taken) {
+    fn and(&mut self, later: &Taken) {
         if self.by != later.by {
             self.by = None;
         }
@@ -54,8 +58,20 @@ impl Taken {
 pub struct Changed {
     /// Where it is.
     pub place: Place,
-    /// `None`: nobody has confirmed anything.
-    pub taken: Option<Taken>,
+    /// What was confirmed. Changes that not the same copies got are kept apart, as those
+    /// that were put off under one primary and under the next: each is lost by itself.
+    pub taken: Vec<Taken>,
+}
+
+impl Changed {
+    fn confirmed(&mut self, taken: Taken) {
+        let same = self.taken.iter().position(|before| before.copies == taken.copies);
+        let is_full = self.taken.len() >= MAX_KEPT_APART;
+        match same.or(is_full.then_some(MAX_KEPT_APART - 1)) {
+            Some(at) => self.taken[at].and(&taken),
+            None => self.taken.push(taken),
+        }
+    }
 }
 
 /// The columns of a file that were changed since the last sync, by their first object.
@@ -65,16 +81,13 @@ pub struct Unsynced(BTreeMap<ObjectId, Changed>);
 impl Unsynced {
     /// A change of a column is about to be sent.
     pub fn sent(&mut self, place: Place) {
-        self.0.entry(place.column()).or_insert(Changed { place, taken: None });
+        self.0.entry(place.column()).or_insert(Changed { place, taken: Vec::new() });
     }
 
     /// A change of a column was confirmed.
     pub fn confirmed(&mut self, place: Place, taken: Taken) {
-        let changed = self.0.entry(place.column()).or_insert(Changed { place, taken: None });
-        match &mut changed.taken {
-            Some(before) => before.and(taken),
-            none => *none = Some(taken),
-        }
+        let changed = self.0.entry(place.column());
+        changed.or_insert(Changed { place, taken: Vec::new() }).confirmed(taken);
     }
 
     /// All, in order of their objects.
@@ -86,9 +99,7 @@ impl Unsynced {
     pub fn put_back(&mut self, all: Unsynced) {
         for Changed { place, taken } in all.0.into_values() {
             self.sent(place);
-            if let Some(taken) = taken {
-                self.confirmed(place, taken);
-            }
+            taken.into_iter().for_each(|taken| self.confirmed(place, taken));
         }
     }
 
@@ -97,29 +108,28 @@ impl Unsynced {
         self.0.clear();
     }
 
-    /// The columns of which the machine that answered the sync is not the one that took
-    /// the changes, and those that several copies have: the one that took them may have been away
-    /// meanwhile, and have been given what another one had that has lost them. `synced_by`:
-    /// one for each of [`Unsynced::all`].
+    /// Changes that the machine that answered the sync has not taken itself, and those that
+    /// several copies have: the one that took them may have been away meanwhile, and have been
+    /// given what another one had that has lost them. `synced_by`: one for each of
+    /// [`Unsynced::all`].
     pub fn in_doubt<'a>(
         &'a self,
         synced_by: &'a [Option<u64>],
-    ) -> impl Iterator<Item = &'a Changed> {
-        let pairs = self.0.values().zip(synced_by);
-        let doubtful = |(changed, by): &(&Changed, &Option<u64>)| {
-            let is_other = |taken: &Taken| taken.by.is_none() || taken.by != **by;
-            changed.taken.as_ref().is_some_and(|t| t.copies.len() > 1 || is_other(t))
-        };
-        pairs.filter(doubtful).map(|(changed, _)| changed)
+    ) -> impl Iterator<Item = (Place, &'a Taken)> {
+        self.0.values().zip(synced_by).flat_map(|(changed, by)| {
+            let is_other = |taken: &Taken| taken.by.is_none() || taken.by != *by;
+            let doubtful = move |taken: &&Taken| taken.copies.len() > 1 || is_other(taken);
+            changed.taken.iter().filter(doubtful).map(|taken| (changed.place, taken))
+        })
     }
 }
 
 /// A time in which a target was online: from this epoch on until that one, if it is over.
 pub type Online = (Epoch, Option<Epoch>);
 
-/// Whether one of these targets, or another, was online at every moment since an epoch:
-/// before one went another had come.
-fn always_one(online: &[Online], since: Epoch) -> bool {
+/// Whether one of these targets, or another, was online at every moment from an epoch on,
+/// until another one if that is named: before one went another had come.
+fn always_one(online: &[Online], since: Epoch, until: Option<Epoch>) -> bool {
     let mut at = since;
     loop {
         let here = |(from, until): &&Online| *from <= at && until.is_none_or(|until| until > at);
@@ -129,8 +139,9 @@ fn always_one(online: &[Online], since: Epoch) -> bool {
         match last {
             None => return false,
             Some(None) => return true,
+            Some(Some(end)) if until.is_some_and(|until| end > until) => return true,
             // At the last epoch of that one.
-            Some(Some(until)) if until.0 - 1 > at.0 => at = Epoch(until.0 - 1),
+            Some(Some(end)) if end.0 - 1 > at.0 => at = Epoch(end.0 - 1),
             Some(Some(_)) => return false,
         }
     }
@@ -143,20 +154,25 @@ fn always_one(online: &[Online], since: Epoch) -> bool {
 /// # Errors
 /// `Io` if it may be lost.
 pub fn require_kept(
-    changed: &Changed,
+    (place, taken): (Place, &Taken),
     now: &[TargetId],
     online: impl Fn(TargetId) -> Vec<Online>,
     anew: impl Fn(TargetId) -> Option<Epoch>,
 ) -> Result<()> {
-    let Some(taken) = &changed.taken else { return Ok(()) };
     let only = match (&taken.copies[..], now) {
         ([then], [now]) if then == now => Some(*now),
         _ => None,
     };
     let times = || taken.copies.iter().flat_map(|target| online(*target)).collect::<Vec<_>>();
-    let keeps = |target: &TargetId| anew(*target).is_some_and(|anew| anew <= taken.epoch);
-    let all_keep = || taken.copies.iter().all(keeps);
-    if only.is_none() && (all_keep() || always_one(&times(), taken.epoch)) {
+    // Since then none of them has lost anything. `None`: that is not known of all.
+    let kept_since: Option<Vec<Epoch>> =
+        taken.copies.iter().chain(now).map(|target| anew(*target)).collect();
+    let last_loss = kept_since.and_then(|epochs| epochs.into_iter().max());
+    let is_kept = || {
+        let before = last_loss.is_some_and(|loss| loss <= taken.epoch);
+        before || always_one(&times(), taken.epoch, last_loss)
+    };
+    if only.is_none() && !taken.copies.is_empty() && is_kept() {
         return Ok(());
     }
     let what = match only {
@@ -168,7 +184,7 @@ pub fn require_kept(
             "file {}, column {}: the machines of all its copies were started anew, or were away, \
              at the same time since some of this was written, and what was not synced before may \
              be gone: write it again",
-            changed.place.object.file, changed.place.object.column
+            place.object.file, place.object.column
         ),
     };
     Err(Error::new(ErrorKind::Io, what))
@@ -188,6 +204,47 @@ mod tests {
     fn taken(by: u64, epoch: u64, copies: &[u32]) -> Taken {
         let copies = copies.iter().map(|t| TargetId(*t)).collect();
         Taken { by: Some(by), epoch: Epoch(epoch), copies }
+    }
+
+    /// As when the primary goes after it has put a write off, and the next one puts one off,
+    /// too: each of the two is on one target.
+    #[test]
+    fn writes_that_were_put_off_on_two_targets_need_both_of_them() {
+        let mut unsynced = Unsynced::default();
+        unsynced.confirmed(place(0), taken(7, 3, &[1]));
+        unsynced.confirmed(place(1), taken(8, 4, &[2]));
+        unsynced.confirmed(place(1), taken(8, 5, &[2]));
+        sync(&unsynced, 8, &[Some(3), Some(4)]).unwrap();
+        sync(&unsynced, 8, &[Some(3), Some(9)]).unwrap();
+        assert!(sync(&unsynced, 9, &[Some(3), Some(9)]).is_err(), "the second was lost");
+        assert!(sync(&unsynced, 8, &[Some(9), Some(4)]).is_err(), "the first was lost");
+        let keeps = |anew: [u64; 2]| {
+            let anew = move |target: TargetId| Some(Epoch(anew[target.0 as usize - 1]));
+            let now = [TargetId(1), TargetId(2)];
+            let mut in_doubt = unsynced.in_doubt(&[None]);
+            in_doubt.try_for_each(|taken| require_kept(taken, &now, |_| Vec::new(), anew))
+        };
+        keeps([1, 1]).unwrap();
+        assert!(keeps([9, 9]).is_err() && keeps([1, 9]).is_err() && keeps([9, 1]).is_err());
+    }
+
+    /// As when a file has one writer, and then another, under `hybrid`.
+    #[test]
+    fn a_write_that_is_put_off_does_not_vouch_for_one_before_it_that_was_not() {
+        let mut unsynced = Unsynced::default();
+        unsynced.confirmed(place(0), taken(7, 3, &[1, 2]));
+        unsynced.confirmed(place(0), taken(7, 3, &[1]));
+        sync(&unsynced, 7, &[Some(3), Some(9)]).unwrap();
+        assert!(sync(&unsynced, 7, &[Some(9), Some(8)]).is_err(), "1 was given what 2 had lost");
+    }
+
+    #[test]
+    fn beyond_what_is_kept_apart_what_holds_for_all_counts() {
+        let mut unsynced = Unsynced::default();
+        (1..=40).for_each(|target| unsynced.confirmed(place(0), taken(7, 3, &[target])));
+        let [changed] = &unsynced.all().collect::<Vec<_>>()[..] else { panic!("one column") };
+        assert_eq!(changed.taken.len(), MAX_KEPT_APART);
+        assert!(sync(&unsynced, 8, &[Some(1); 40]).is_err(), "nothing holds for the last of them");
     }
 
     /// The result of a sync that machine `by` answered; copy n is on target n, which is
@@ -260,7 +317,7 @@ mod tests {
             let online = online.iter().map(|(from, until)| {
                 (Epoch(*from), Some(Epoch(*until)).filter(|until| until.0 > 0))
             });
-            always_one(&online.collect::<Vec<_>>(), Epoch(since))
+            always_one(&online.collect::<Vec<_>>(), Epoch(since), None)
         };
         assert!(always(&[(1, 4), (6, 0), (1, 8), (9, 0)], 3), "each was away once");
         assert!(always(&[(1, 4), (3, 6), (5, 8), (7, 0)], 3), "one came before another went");
@@ -270,6 +327,31 @@ mod tests {
         assert!(always(&[(1, 4), (6, 0), (1, 5), (9, 0)], 6));
         assert!(!always(&[(4, 0)], 3) && always(&[(3, 0)], 3) && !always(&[(1, 3)], 3));
         assert!(!always(&[], 0) && !always(&[(0, 1)], 0) && always(&[(0, 0)], 0));
+    }
+
+    /// As when the first loses its machine and is brought up to date, and then both are
+    /// away whose machines run on.
+    #[test]
+    fn a_write_is_kept_if_nobody_loses_anything_from_when_all_were_away() {
+        let mut unsynced = Unsynced::default();
+        unsynced.confirmed(place(0), taken(7, 3, &[1, 2]));
+        let online = |target: TargetId| match target.0 {
+            1 => vec![(Epoch(1), Some(Epoch(4))), (Epoch(6), Some(Epoch(9))), (Epoch(12), None)],
+            _ => vec![(Epoch(1), Some(Epoch(8))), (Epoch(14), None)],
+        };
+        let kept = |anew: [u64; 3], now: &[u32]| {
+            let now: Vec<TargetId> = now.iter().map(|target| TargetId(*target)).collect();
+            let anew = move |target: TargetId| {
+                Some(Epoch(anew[target.0 as usize - 1])).filter(|anew| anew.0 > 0)
+            };
+            let mut in_doubt = unsynced.in_doubt(&[Some(8)]);
+            in_doubt.try_for_each(|taken| require_kept(taken, &now, online, anew)).is_ok()
+        };
+        assert!(kept([5, 1, 1], &[1, 2]), "the other one had it as the first lost it");
+        assert!(kept([5, 8, 1], &[1, 2]), "the first had it again");
+        assert!(!kept([5, 9, 1], &[1, 2]), "nobody was there");
+        assert!(!kept([12, 1, 1], &[1, 2]) && !kept([5, 0, 1], &[1, 2]));
+        assert!(!kept([5, 1, 12], &[1, 3]), "the one that has it now");
     }
 
     /// As when the target of a file with one copy is drained while it is written.
@@ -293,7 +375,8 @@ mod tests {
         let mut unsynced = Unsynced::default();
         unsynced.confirmed(place(0), taken(7, 5, &[1, 2]));
         unsynced.confirmed(place(0), taken(7, 6, &[1, 3]));
-        assert!(sync(&unsynced, 8, &[None, Some(1), Some(1)]).is_err());
+        assert!(sync(&unsynced, 8, &[None, None, Some(1)]).is_err());
+        sync(&unsynced, 8, &[None, Some(1), Some(1)]).unwrap();
         sync(&unsynced, 8, &[Some(5), None, None]).unwrap();
     }
 

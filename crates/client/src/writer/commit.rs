@@ -4,7 +4,7 @@ use super::{Writer, patient};
 use crate::control::{Control, run_control};
 use crate::core::copies::copies_of;
 use crate::core::durable::{Unsynced, require_kept};
-use crate::core::plan::columns;
+use crate::core::plan::{Place, columns};
 use crate::drive::Call;
 use weir_types::{ErrorKind, FileLayout, Result, Segment};
 use weir_wire::meta::{CommitSizeRequest, SetTime};
@@ -126,7 +126,12 @@ impl Writer {
             let with_data = all.into_iter().filter(|(_, len)| *len > 0);
             with_data.for_each(|(place, _)| unsynced.sent(place));
         }
-        let list = unsynced.all().map(|changed| (changed.place, Control::Sync)).collect();
+        // A column may have moved since the first of its changes, and not since the last.
+        let now = |place: Place| {
+            let of = |segment: &Segment| Place::of(call.file.id, segment, place.object.column);
+            call.file.with_segment(place.object, of).flatten().unwrap_or(place)
+        };
+        let list = unsynced.all().map(|changed| (now(changed.place), Control::Sync)).collect();
         let synced = match run_control(call, list) {
             Ok(synced) => synced,
             Err(error) => {
@@ -163,14 +168,14 @@ fn newest_map(call: Call<'_>, unsynced: &Unsynced, synced_by: &[Option<u64>]) ->
 /// once.
 fn check_kept(call: Call<'_>, unsynced: &Unsynced, synced_by: &[Option<u64>]) -> Result<()> {
     let servers = &call.inner.servers;
-    for changed in unsynced.in_doubt(synced_by) {
-        let object = changed.place.object;
+    for (place, taken) in unsynced.in_doubt(synced_by) {
+        let object = place.object;
         let targets = |segment: &Segment| -> Vec<_> {
             copies_of(segment, object.column).map(|(_, target)| target).collect()
         };
         let now = call.file.with_segment(object, targets).unwrap_or_default();
         let (online, anew) = (|target| servers.online(target), |target| servers.anew(target));
-        require_kept(changed, &now, online, anew)?;
+        require_kept((place, taken), &now, online, anew)?;
     }
     Ok(())
 }

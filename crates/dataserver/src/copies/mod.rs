@@ -29,6 +29,7 @@ pub(crate) mod pace;
 mod planted;
 mod pools;
 mod push;
+mod refused;
 mod removed;
 pub(crate) mod repair;
 mod resync;

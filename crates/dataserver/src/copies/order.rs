@@ -43,20 +43,20 @@ pub(super) struct Order<'a> {
     /// Who gets it when it has been acknowledged.
     pub(super) later: Vec<TargetId>,
     /// What came of it here.
-    applied: Option<Result<Outcome>>,
+    pub(super) applied: Option<Result<Outcome>>,
     /// Others may have it.
     sent: bool,
     /// All others have a gap for it.
-    settled: bool,
+    pub(super) settled: bool,
     /// One has refused it, which was logged.
-    refused: bool,
+    pub(super) refused: bool,
     /// It takes the place of what this copy lacks.
     replaces: bool,
     since: Instant,
 }
 
 /// What came of the other copies.
-enum Others {
+pub(super) enum Others {
     /// They have it, or nobody takes them to.
     Have,
     /// One refuses it; all of them have a gap now.
@@ -249,7 +249,7 @@ impl<'a> Order<'a> {
 
     /// Notes durably that a copy lacks it that nobody reads. It is not told: it is to be
     /// online, and may order, only when it has all.
-    fn note_lacking(&self, target: TargetId) -> Result<()> {
+    pub(super) fn note_lacking(&self, target: TargetId) -> Result<()> {
         let copies = &self.change.access.copies;
         // One that is being made is not read before it is whole, wherever its target stands.
         match copies.iter().any(|copy| copy.target == target && copy.filling) {
@@ -275,7 +275,7 @@ impl<'a> Order<'a> {
     }
 
     /// Waits for an answer as long as it is wanted.
-    fn answer(&mut self, line: Line<'_>, target: TargetId, relay: &Relay) -> Result<()> {
+    pub(super) fn answer(&mut self, line: Line<'_>, target: TargetId, relay: &Relay) -> Result<()> {
         let copies = &self.shared.copies;
         let last = chain::next(&self.change.access.copies, target, relay).is_none();
         let begun = clock::now();
@@ -341,57 +341,7 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// Another copy does not take it. If it does not exist here either, nothing has
-    /// happened; else all others are to get what is here.
-    fn refused(&mut self, orders: &Orders, error: Error) -> Result<Others> {
-        if let Some(Err(own)) = &self.applied
-            && own.kind == error.kind
-            && is_harmless(own.kind)
-        {
-            return Ok(Others::Have);
-        }
-        if !std::mem::replace(&mut self.refused, true) {
-            let object = self.change.access.object;
-            tracing::warn!("object {object}: another copy refuses a change: {error}");
-        }
-        if self.range.is_none() {
-            // What could not be made durable there is not promised.
-            return match error.kind {
-                ErrorKind::Io | ErrorKind::ReadOnly => Ok(Others::Unknown),
-                _ => Err(error),
-            };
-        }
-        match self.make_gaps(orders)? {
-            true => Ok(Others::Refused(error)),
-            false => Ok(Others::Unknown),
-        }
-    }
-
-    /// All others that take changes serve the range no more until they have got it
-    /// from here; false if one of them that may be read cannot be told now.
-    fn make_gaps(&mut self, orders: &Orders) -> Result<bool> {
-        let all = self.change.access.copies.clone();
-        for (at, target) in others(&all, self.own, &orders.lacking) {
-            if orders.dispensable.contains(&target) {
-                self.note_lacking(target)?;
-                continue;
-            }
-            // First, so that somebody knows who has it.
-            self.note_gap(target)?;
-            if let Err(error) = self.tell_gap(at, target) {
-                tracing::debug!("target {target} cannot be told of a gap: {error}");
-                return match error.kind {
-                    ErrorKind::Interrupted => Err(error),
-                    _ => Ok(false),
-                };
-            }
-            self.note_told(target)?;
-        }
-        self.settled = true;
-        Ok(true)
-    }
-
-    fn tell_gap(&self, at: usize, target: TargetId) -> Result<()> {
+    pub(super) fn tell_gap(&self, at: usize, target: TargetId) -> Result<()> {
         self.range.as_ref().map_or(Ok(()), |range| self.tell(at, target, range, false))
     }
 
@@ -413,14 +363,14 @@ impl<'a> Order<'a> {
     }
 
     /// Notes durably that another copy lacks it.
-    fn note_gap(&self, behind: TargetId) -> Result<()> {
+    pub(super) fn note_gap(&self, behind: TargetId) -> Result<()> {
         let at = chain::position(&self.change.access.copies, behind).unwrap_or_default();
         let (object, range) = (self.change.access.object, self.change.lacked());
         self.disk.store.gaps().note(object, behind, CopyIndex(at as u8), &range)
     }
 
     /// As above, of one that knows it.
-    fn note_told(&self, behind: TargetId) -> Result<()> {
+    pub(super) fn note_told(&self, behind: TargetId) -> Result<()> {
         let at = chain::position(&self.change.access.copies, behind).unwrap_or_default();
         let (object, range) = (self.change.access.object, self.change.lacked());
         self.disk.store.gaps().note_told(object, behind, CopyIndex(at as u8), &range)
@@ -532,7 +482,7 @@ pub(super) fn require_all(disk: &Disk, change: &Change) -> Result<()> {
 }
 
 /// Whether such an error says that nothing was changed.
-fn is_harmless(kind: ErrorKind) -> bool {
+pub(super) fn is_harmless(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::Stale

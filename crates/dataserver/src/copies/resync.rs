@@ -261,15 +261,23 @@ impl Resync {
                 if self.is_unheard(gap.object) {
                     return Ok(false);
                 }
-                if !self.is_to_be_taken(gap, own) {
-                    return Ok(true);
+                if self.is_to_be_taken(gap, own) {
+                    match self.take(gap, column) {
+                        Ok(()) => return Ok(false),
+                        Err(error) => {
+                            let name = self.disk.store.name();
+                            tracing::debug!("{name}: what {} lacks: {error}", gap.object);
+                        }
+                    }
                 }
-                let taken = self.take(gap, column);
-                if let Err(error) = &taken {
-                    let name = self.disk.store.name();
-                    tracing::debug!("{name}: what {} lacks: {error}", gap.object);
-                }
-                Ok(taken.is_err())
+                // One that is coming back may have it, and must not wait for this one.
+                let standings = &self.shared.copies.standings;
+                let comes = |target: TargetId| {
+                    standings.is_known(target)
+                        && !standings.is_online(target)
+                        && !standings.is_away(target)
+                };
+                Ok(!column.copies.iter().any(|copy| comes(copy.target)))
             }
             Some(orders) if orders == own => {
                 if self.is_unheard(gap.object) {
@@ -409,7 +417,8 @@ impl Resync {
     }
 
     /// Orders to make copies: the old ones are fenced off from clients that do not
-    /// know of the new one, and it gets all that is here.
+    /// know of the new one, and it gets all that is here. Of one that is whole it is only to
+    /// be said when it has everything.
     fn fills(&mut self) -> Result<()> {
         let fills: Vec<(Fill, bool)> = {
             let state = self.disk.progress.state.lock();
@@ -449,15 +458,17 @@ impl Resync {
         let at = |target| column.copies.iter().position(|copy| copy.target == target);
         let here = at(own).ok_or(ErrorKind::TargetMissing)?;
         let object = copy_of(fill.object, here);
-        if begun {
+        let there = at(fill.to).ok_or(ErrorKind::TargetMissing)?;
+        let is_whole = !column.copies[there].filling;
+        if is_whole {
+            // Who does not order does not know what the others lack.
+            self.shared.copies.standings.orders(own, &column.copies)?;
+        }
+        if begun || is_whole {
             return Ok(!self.disk.store.gaps().lacks(object, fill.to, &(0..MAX_FILE_BYTES)));
         }
-        let only_fence = fill.to == own;
-        if !only_fence {
-            let there = at(fill.to).ok_or(ErrorKind::TargetMissing)?;
-            let copy = CopyIndex(there as u8);
-            self.disk.store.gaps().note_told(object, fill.to, copy, &(0..MAX_FILE_BYTES))?;
-        }
+        let copy = CopyIndex(there as u8);
+        self.disk.store.gaps().note_told(object, fill.to, copy, &(0..MAX_FILE_BYTES))?;
         // From here on nobody changes it who does not know of the new copy.
         let change = fence(column, object, here, fill.generation.max(column.generation));
         order(&self.shared, &self.disk, &change, &mut Data::default(), |_| ())?;
@@ -466,7 +477,7 @@ impl Resync {
         {
             *begun = true;
         }
-        Ok(only_fence)
+        Ok(false)
     }
 
     /// Keeps to what is set for such work: told of the bytes of each step before it.

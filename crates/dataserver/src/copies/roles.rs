@@ -143,7 +143,10 @@ impl Map {
         }
         // Others may have ordered since; or this one was away, and what it missed, and more,
         // has been brought.
-        let is_before = |target| self.targets.get(&target).is_some_and(|s| under < s.since);
+        let is_before = |target| {
+            let since = self.targets.get(&target).map(|standing| standing.since);
+            since.is_some_and(|since| under < since) && !planted(Bug::ApplyOldEpoch)
+        };
         if let Some(target) = [ordered_by, own].into_iter().find(|target| is_before(*target)) {
             let what = format!("target {target} has been away since that was ordered");
             return Err(not_current(own, &what));

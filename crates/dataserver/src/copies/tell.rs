@@ -39,10 +39,16 @@ impl Resync {
     ) -> Result<Vec<Range<u64>>> {
         let (own, acting) = (self.own(), self.shared.copies.standings.acting());
         let mut bytes = gap.bytes.clone();
-        if behind != own {
-            // What it lacks itself it can say nothing about.
+        if of != ELSEWHERE {
             let elsewhere = self.disk.store.gaps().of(gap.object, ELSEWHERE);
-            elsewhere.iter().flat_map(RangeSet::iter).for_each(|lacking| bytes.remove(&lacking));
+            for lacking in elsewhere.iter().flat_map(RangeSet::iter) {
+                // What it lacks itself it can say nothing about, and is not in doubt about: it
+                // must not count as it is here.
+                bytes.remove(&lacking);
+                if behind == own {
+                    self.disk.store.gaps().clear(gap.object, own, &lacking)?;
+                }
+            }
         }
         let ranges: Vec<Range<u64>> = bytes.iter().collect();
         let told = (orders, acting, ranges.clone());

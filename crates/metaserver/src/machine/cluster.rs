@@ -443,6 +443,7 @@ impl Cluster {
                 add(&mut view.usage, &usage);
             }
         }
+        view.targets.sort_by_key(|info| info.target);
         self.view = view;
     }
 

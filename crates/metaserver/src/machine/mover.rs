@@ -8,6 +8,8 @@
 //! - A layout changes only when nobody has leases of the file, and leases are granted
 //!   again when the change is durable: so no write goes by the old one.
 //! - Copies are filled, and dropped copies removed, only by layouts that are durable.
+//! - A copy that is whole goes only when its column's first copy has said, while nobody has
+//!   leases, that one of those that stay has everything: what was put off may be nowhere else.
 //! - The files that are worked on, and the copies that are filled, are bounded.
 
 use super::servers::fault;
@@ -41,7 +43,9 @@ const MAX_QUEUED: usize = 16_384;
 const CHECKS_PER_TICK: usize = 64;
 /// Copies that cannot be filled, for each one that a server fills at a time.
 const MOST_IDLE: usize = 64;
-/// A file that could not be worked on is tried again after so long, by a look at all.
+/// A file that could not be worked on is tried again after so long, by a look at all. So long
+/// a copy is waited for that is to have everything while it is written to, before leases are
+/// asked back: without those it soon has.
 const RETRY_MS: u64 = 30_000;
 
 /// How the mover works.
@@ -62,15 +66,17 @@ impl Default for MoverSettings {
     }
 }
 
-/// A copy that is being filled.
+/// A copy that is being filled, or that is to have everything.
 #[derive(Debug)]
 struct Job {
     copy: Filled,
     generation: Generation,
     /// Ordered only when this is durable.
     since: Sequence,
-    /// Its server has said that it is filled.
+    /// Its server has said that it is filled, or it is to be asked back who writes.
     ready: bool,
+    /// Since when it has not.
+    waits_since_ms: u64,
     /// So often it has said so since nobody writes to the file; `None`: somebody may.
     confirmed: Option<u8>,
 }
@@ -155,7 +161,7 @@ impl Mover {
 
     /// Whether a copy can be filled as targets are: it has a source, and room where it goes.
     fn can_be_filled(&self, copy: &Filled) -> bool {
-        self.source(copy).is_some() && self.sites.can_be_filled(copy.to)
+        self.source(copy).is_some() && (copy.is_whole || self.sites.can_be_filled(copy.to))
     }
 
     /// The copies of a new file are not where they should be, for want of targets.
@@ -181,12 +187,18 @@ impl Mover {
     }
 
     /// Takes over what there is to fill in a file.
-    fn adopt(&mut self, filling: Vec<Filled>, generation: Generation, since: Sequence) {
-        for copy in filling {
-            let known = self.jobs.get(&copy.object).is_some_and(|job| job.copy.to == copy.to);
-            if !known {
+    fn adopt(
+        &mut self,
+        copies: Vec<Filled>,
+        generation: Generation,
+        since: Sequence,
+        waits_since_ms: u64,
+    ) {
+        for copy in copies {
+            let same = |job: &Job| (job.copy.to, job.copy.is_whole) == (copy.to, copy.is_whole);
+            if !self.jobs.get(&copy.object).is_some_and(same) {
                 let (ready, confirmed) = (false, None);
-                let job = Job { copy, generation, since, ready, confirmed };
+                let job = Job { copy, generation, since, ready, waits_since_ms, confirmed };
                 self.jobs.insert(job.copy.object, job);
             }
         }
@@ -273,6 +285,9 @@ impl<E: Engine> MetaMachine<E> {
             self.mover.look_at_all();
         }
         self.mover.progress.sample(now.monotonic_ms);
+        for job in self.mover.jobs.values_mut().filter(|job| job.copy.is_whole) {
+            job.ready |= now.monotonic_ms.saturating_sub(job.waits_since_ms) > RETRY_MS;
+        }
         let idle = self.mover.jobs.values().filter(|job| !self.mover.can_be_filled(&job.copy));
         self.mover.idle_jobs = idle.count();
         let ready = self.mover.jobs.values().filter(|job| job.ready && job.confirmed.is_none());
@@ -368,7 +383,8 @@ impl<E: Engine> MetaMachine<E> {
     /// A look at a file that changes nothing.
     fn look(&mut self, file: FileId, from: u64, scratch: &mut Sites) -> Result<Option<Look>> {
         let relieved = &self.mover.relieved;
-        let mut means = Means { sites: scratch, relieved, most: usize::MAX, filled: &[] };
+        let (most, room, filled) = (usize::MAX, usize::MAX, &[][..]);
+        let mut means = Means { sites: scratch, relieved, most, room, filled };
         let mut tx = Tx::new(&self.engine);
         move_copies::look(&mut tx, file, from, &mut means).map_err(fault)
     }

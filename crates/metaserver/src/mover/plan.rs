@@ -26,6 +26,8 @@ pub struct Change {
     pub added: Vec<Place>,
     /// Copies that are no longer of the segment.
     pub dropped: Vec<Place>,
+    /// See [`Verdict::Unsettled`].
+    pub unsettled: Vec<Place>,
 }
 
 /// What there is to do for a segment.
@@ -37,6 +39,9 @@ pub enum Verdict {
     Filling,
     /// There is no target for a copy, or no copy to make one from.
     Stuck,
+    /// Others can go when it is known that these have all that there is: a write that was
+    /// put off, and is said to be done, only one copy may have.
+    Unsettled(Vec<Place>),
     /// This.
     Change(Box<Change>),
 }
@@ -51,10 +56,15 @@ pub struct Wish<'a> {
     pub relieved: &'a BTreeSet<(ColumnIndex, CopyIndex)>,
     /// Copies that cannot be made: an old object of that name is still to be removed.
     pub barred: &'a BTreeSet<Place>,
+    /// Copies that have all that there is: their column's first copy has said so while nobody
+    /// wrote.
+    pub settled: &'a BTreeSet<(ColumnIndex, CopyIndex)>,
     /// Chooses among equals.
     pub seed: u64,
     /// When so many copies have been begun or dropped, other columns are left for later.
     pub most: usize,
+    /// The most copies to begin.
+    pub room: usize,
 }
 
 /// One place of a column.
@@ -86,6 +96,7 @@ impl Slot {
 struct Found {
     added: Vec<Place>,
     dropped: Vec<Place>,
+    unsettled: Vec<Place>,
     filling: bool,
     stuck: bool,
 }
@@ -98,16 +109,20 @@ pub fn improve(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict
         let column = ColumnIndex(number as u16);
         let mut slots = slots_of(segment, column, wish, sites);
         let found = match all.added.len() + all.dropped.len() < wish.most {
-            true => improve_column(column, &mut slots, wish, sites),
+            true => improve_column(column, &mut slots, wish, wish.room - all.added.len(), sites),
             false => Found::default(),
         };
         all.added.extend(found.added);
         all.dropped.extend(found.dropped);
+        all.unsettled.extend(found.unsettled);
         all.filling |= found.filling;
         all.stuck |= found.stuck;
         columns.push(slots);
     }
     if all.added.is_empty() && all.dropped.is_empty() {
+        if !all.unsettled.is_empty() {
+            return Verdict::Unsettled(all.unsettled);
+        }
         return match (all.filling, all.stuck) {
             (true, _) => Verdict::Filling,
             (false, true) => Verdict::Stuck,
@@ -115,7 +130,8 @@ pub fn improve(segment: &Segment, wish: &Wish<'_>, sites: &mut Sites) -> Verdict
         };
     }
     let segment = with_columns(segment, &columns);
-    Verdict::Change(Box::new(Change { segment, added: all.added, dropped: all.dropped }))
+    let Found { added, dropped, unsettled, .. } = all;
+    Verdict::Change(Box::new(Change { segment, added, dropped, unsettled }))
 }
 
 fn slots_of(segment: &Segment, column: ColumnIndex, wish: &Wish<'_>, sites: &Sites) -> Vec<Slot> {
@@ -141,15 +157,20 @@ fn improve_column(
     column: ColumnIndex,
     slots: &mut Vec<Slot>,
     wish: &Wish<'_>,
+    room: usize,
     sites: &mut Sites,
 ) -> Found {
     let mut found = Found::default();
     let place = |copy: usize, target| Place { column, copy: CopyIndex(copy as u8), target };
     while let Some(copy) = superfluous(slots, wish.copies, sites) {
+        if let Some(heir) = heir(column, copy, slots, wish) {
+            found.unsettled.push(place(heir, slots[heir].target));
+            break;
+        }
         found.dropped.push(place(copy, slots[copy].target));
         slots[copy] = absent();
     }
-    for _ in 0..missing(slots, wish.copies, sites) {
+    for _ in 0..missing(slots, wish.copies, sites).min(room) {
         // A copy that cannot be made now may be later.
         let has_source = slots.iter().any(Slot::is_current);
         let next = if has_source { room_for_one(column, slots, wish, sites) } else { None };
@@ -224,6 +245,17 @@ fn superfluous(slots: &[Slot], wished: usize, sites: &Sites) -> Option<usize> {
 
 fn has_surplus(slots: &[Slot], wished: usize) -> bool {
     good(slots).count() > wished
+}
+
+/// Which copy has to have everything before another goes; `None`: one has, or nobody could
+/// have it from that one.
+fn heir(column: ColumnIndex, goes: usize, slots: &[Slot], wish: &Wish<'_>) -> Option<usize> {
+    let others = || (0..slots.len()).filter(|i| *i != goes && slots[*i].is_current());
+    let settled = |i: usize| wish.settled.contains(&(column, CopyIndex(i as u8)));
+    match slots[goes].filling || others().any(settled) {
+        true => None,
+        false => others().next(),
+    }
 }
 
 /// Where the next copy goes: its place in the column and its target.

@@ -10,13 +10,15 @@ use std::collections::BTreeSet;
 use weir_layout::{Apart, object_len};
 use weir_metastore::Tx;
 use weir_types::{
-    ColumnIndex, CopyIndex, Epoch, FileId, Filling, Generation, ObjectId, Placement, Segment,
-    SegmentIndex, TargetId,
+    Column, ColumnIndex, CopyIndex, Epoch, FileId, Filling, Generation, ObjectId, Placement,
+    Segment, SegmentIndex, TargetId,
 };
 use weir_wire::meta::PendingTruncate;
 
 /// Pages of segments that are looked at in one transaction.
 const MAX_PAGES: usize = 32;
+/// Copies of a file that are asked at a time whether they have everything.
+const MAX_UNSETTLED: usize = 64;
 
 /// Copies that are to go elsewhere because their targets have too much.
 pub type Relieved = BTreeSet<ObjectId>;
@@ -29,11 +31,14 @@ pub struct Means<'a> {
     pub relieved: &'a Relieved,
     /// When so many copies have been begun or dropped the rest is left for later.
     pub most: usize,
-    /// Copies that have been filled: they are as good as the others.
+    /// The most copies to begin.
+    pub room: usize,
+    /// Copies that have been filled, or are whole and have everything: as their servers have
+    /// said while nobody wrote.
     pub filled: &'a [Filled],
 }
 
-/// A copy that is being filled.
+/// A copy that is being filled, or that is to be known to have everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filled {
     /// Its object.
@@ -44,8 +49,10 @@ pub struct Filled {
     pub sources: Vec<TargetId>,
     /// Where its segment begins in the file.
     pub segment_start: u64,
-    /// About so many bytes.
+    /// About so many bytes are to be copied.
     pub bytes: u64,
+    /// It is one of the others: another one is to go.
+    pub is_whole: bool,
 }
 
 /// What is to be done for a file, from some byte on.
@@ -57,6 +64,8 @@ pub struct Look {
     pub missing: (u64, u64),
     /// Copies that are being filled.
     pub filling: Vec<Filled>,
+    /// Some of the copies that are to have everything before others go.
+    pub unsettled: Vec<Filled>,
     /// Segments for which nothing can be done now.
     pub stuck: u64,
     /// There is more of the file from this byte on.
@@ -116,10 +125,12 @@ fn look_at(
     look: &mut Look,
 ) -> Outcome<()> {
     look.filling.extend(filling(file, inode, segment));
-    match verdict(tx, file, body, segment, (means, usize::MAX))? {
+    match verdict(tx, file, body, segment, (means, usize::MAX, usize::MAX))? {
         Verdict::Fine | Verdict::Filling => {}
         Verdict::Stuck => look.stuck += 1,
+        Verdict::Unsettled(places) => look.ask(file, segment, &places),
         Verdict::Change(change) => {
+            look.ask(file, segment, &change.unsettled);
             look.change_at.get_or_insert(segment.start);
             let bytes = |place: &Place| bytes_of(inode, segment, place.column);
             look.missing.0 += change.added.len() as u64;
@@ -127,6 +138,15 @@ fn look_at(
         }
     }
     Ok(())
+}
+
+impl Look {
+    /// Copies that are to have everything.
+    fn ask(&mut self, file: FileId, segment: &Segment, places: &[Place]) {
+        let room = MAX_UNSETTLED.saturating_sub(self.unsettled.len());
+        let asked = places.iter().take(room).filter_map(|p| whole(file, segment, p.column, p.copy));
+        self.unsettled.extend(asked);
+    }
 }
 
 /// Changes the first page from `from` on that is not as it is wished. Nobody may have
@@ -151,7 +171,8 @@ pub fn change(
         let mut segment = page[position].clone();
         let before = made.filled.len();
         made.filled.extend(end_filling(file, &mut segment, means.filled));
-        let verdict = verdict(tx, file, &body, &segment, (means, left))?;
+        let room = means.room.saturating_sub(made.added);
+        let verdict = verdict(tx, file, &body, &segment, (means, left, room))?;
         if let Verdict::Change(change) = verdict {
             note_dropped(tx, ctx, file, &change)?;
             made.added += change.added.len();
@@ -208,7 +229,7 @@ fn end_filling(file: FileId, segment: &mut Segment, filled: &[Filled]) -> Vec<Ob
     done
 }
 
-/// Whether a copy is still to be filled; `None`: it is not.
+/// Whether a copy is still to be filled, or to have everything; `None`: it is not.
 pub fn still_filling(tx: &mut Tx<'_>, copy: &Filled) -> Outcome<Option<Filled>> {
     let file = copy.object.file;
     let Some(inode) = inodes::find(tx, file)? else { return Ok(None) };
@@ -217,7 +238,12 @@ pub fn still_filling(tx: &mut Tx<'_>, copy: &Filled) -> Outcome<Option<Filled>> 
     let Some(segment) = page.iter().find(|s| s.index == copy.object.segment) else {
         return Ok(None);
     };
-    Ok(filling(file, &inode, segment).find(|f| f.object == copy.object))
+    let ObjectId { column, copy: index, .. } = copy.object;
+    let mut filling = filling(file, &inode, segment);
+    Ok(match copy.is_whole {
+        true => whole(file, segment, column, index),
+        false => filling.find(|f| f.object == copy.object),
+    })
 }
 
 /// Copies of a file, from some byte on, that can go from targets with too much to others
@@ -262,17 +288,34 @@ fn verdict(
     file: FileId,
     body: &RegularFile,
     segment: &Segment,
-    (means, most): (&mut Means<'_>, usize),
+    (means, most, room): (&mut Means<'_>, usize, usize),
 ) -> Outcome<Verdict> {
     let of = |copy: u8| object(file, segment.index, ColumnIndex(0), CopyIndex(copy));
     let last = ObjectId { column: ColumnIndex(u16::MAX), ..of(u8::MAX) };
     let relieved = means.relieved.range(of(0)..=last).map(|o| (o.column, o.copy)).collect();
+    let is_there = |f: &&Filled| {
+        let ObjectId { column, copy, .. } = f.object;
+        (of(0)..=last).contains(&f.object)
+            && segment.target(usize::from(column.0), copy) == Some(f.to)
+            && !segment.is_filling(column, copy)
+    };
+    let settled = means.filled.iter().filter(is_there);
+    let settled = settled.map(|f| (f.object.column, f.object.copy)).collect();
     let mut barred = BTreeSet::new();
     loop {
         let copies = usize::from(body.spec.copies.max(1));
         let seed = file.0 ^ u64::from(segment.index.0) << 48;
         let in_groups = body.spec.placement == Placement::Groups;
-        let wish = Wish { copies, in_groups, relieved: &relieved, barred: &barred, seed, most };
+        let wish = Wish {
+            copies,
+            in_groups,
+            relieved: &relieved,
+            barred: &barred,
+            settled: &settled,
+            seed,
+            most,
+            room,
+        };
         let verdict = improve(segment, &wish, means.sites);
         let Verdict::Change(change) = &verdict else { return Ok(verdict) };
         // An object that is still to be removed would take the new one with it.
@@ -311,15 +354,36 @@ fn filling<'a>(
 ) -> impl Iterator<Item = Filled> + 'a {
     segment.filling.iter().filter_map(move |f| {
         let column = segment.columns.get(usize::from(f.column.0))?;
-        let whole = |(copy, _): &(CopyIndex, TargetId)| !segment.is_filling(f.column, *copy);
         Some(Filled {
             object: object(file, segment.index, f.column, f.copy),
             to: segment.target(usize::from(f.column.0), f.copy)?,
-            sources: column.copies().filter(whole).map(|(_, target)| target).collect(),
+            sources: sources(segment, f.column, column),
             segment_start: segment.start,
             bytes: bytes_of(inode, segment, f.column),
+            is_whole: false,
         })
     })
+}
+
+/// A copy that is whole; `None`: there is none, or it is not.
+fn whole(file: FileId, segment: &Segment, column: ColumnIndex, copy: CopyIndex) -> Option<Filled> {
+    let number = usize::from(column.0);
+    let to = segment.target(number, copy)?;
+    let is_whole = to != TargetId::NONE && !segment.is_filling(column, copy);
+    is_whole.then(|| Filled {
+        object: object(file, segment.index, column, copy),
+        to,
+        sources: sources(segment, column, &segment.columns[number]),
+        segment_start: segment.start,
+        bytes: 0,
+        is_whole: true,
+    })
+}
+
+/// Where the copies of a column are that are whole, in order.
+fn sources(segment: &Segment, column: ColumnIndex, placed: &Column) -> Vec<TargetId> {
+    let whole = |(copy, _): &(CopyIndex, TargetId)| !segment.is_filling(column, *copy);
+    placed.copies().filter(whole).map(|(_, target)| target).collect()
 }
 
 /// How much a column holds if it has no holes.

@@ -157,8 +157,8 @@ impl<E: Engine> MetaMachine<E> {
             };
             let Some(look) = look else { continue };
             let synced = self.engine.sequence();
-            self.mover.adopt(look.filling, look.generation, synced);
-            if look.change_at.is_some() {
+            self.mover.adopt(look.filling, look.generation, synced, now.monotonic_ms);
+            if look.change_at.is_some() || !look.unsettled.is_empty() {
                 self.mover.enqueue(file, from);
             }
         }

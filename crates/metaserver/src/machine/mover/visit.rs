@@ -62,6 +62,12 @@ impl<E: Engine> MetaMachine<E> {
         if self.mover.uncounted.remove(&file) {
             self.mover.counted.add(&look);
         }
+        if !look.unsettled.is_empty() {
+            let since = self.engine.sequence();
+            self.engine.request_sync(since);
+            let waits_since_ms = now.monotonic_ms;
+            self.mover.adopt(look.unsettled, look.generation, since, waits_since_ms);
+        }
         let ready = self.mover.ready(file).into_iter().map(|job| job.copy.segment_start).min();
         let Some(at) = look.change_at.into_iter().chain(ready).min() else {
             match look.next {
@@ -176,10 +182,20 @@ impl<E: Engine> MetaMachine<E> {
 
     fn made(&mut self, ticket: ParkedTicket, file: FileId, made: Made, now: Moment) {
         let of = self.mover.jobs.range_mut(super::of_file(file));
-        for (_, job) in of.take_while(|(object, _)| object.file == file) {
+        let mut used = Vec::new();
+        for (object, job) in of.take_while(|(object, _)| object.file == file) {
             // What was not confirmed in time has to be said anew.
-            job.ready &= job.confirmed.is_none_or(|times| times >= CONFIRMATIONS);
-            job.confirmed = None;
+            let Some(times) = job.confirmed.take() else { continue };
+            if times < CONFIRMATIONS {
+                (job.ready, job.waits_since_ms) = (false, now.monotonic_ms);
+            } else if job.copy.is_whole {
+                used.push((*object, job.copy.segment_start));
+            }
+        }
+        // It was so for as long as nobody wrote.
+        for (object, start) in used {
+            self.mover.jobs.remove(&object);
+            self.mover.enqueue(file, start);
         }
         made.filled.iter().for_each(|object| self.mover.end_job(*object));
         self.mover.relieved.retain(|object| !made.dropped.contains(object));
@@ -192,7 +208,7 @@ impl<E: Engine> MetaMachine<E> {
         let Some(at) = made.changed_at else { return };
         let since = self.engine.sequence();
         self.engine.request_sync(since);
-        self.mover.adopt(made.filling, made.generation, since);
+        self.mover.adopt(made.filling, made.generation, since, now.monotonic_ms);
         self.mover.enqueue(file, at);
         let visit = Visit::Syncing(file, since);
         self.park_visit(ticket, file, visit, Asked::new(), for_others(), now);
@@ -235,7 +251,8 @@ impl<E: Engine> MetaMachine<E> {
     }
 
     fn change_layout(&mut self, file: FileId, from: u64, now: Moment) -> Result<Made> {
-        let most = self.mover.room().clamp(1, MAX_CHANGES);
+        // One more than there is room for, so that it ends.
+        let (most, room) = (MAX_CHANGES, self.mover.room().max(1));
         let caller = Caller::ROOT;
         let confirmed = |job: &Job| job.confirmed.is_some_and(|times| times >= CONFIRMATIONS);
         let ready = self.mover.ready(file).into_iter().filter(|job| confirmed(job));
@@ -245,7 +262,7 @@ impl<E: Engine> MetaMachine<E> {
             let mut tx = Tx::new(&self.engine);
             let mut ctx = self.context(MOVER, &caller, FileId(0), now);
             let relieved = &self.mover.relieved;
-            let mut means = Means { sites: &mut sites, relieved, most, filled: &filled };
+            let mut means = Means { sites: &mut sites, relieved, most, room, filled: &filled };
             let made = move_copies::change(&mut tx, &mut ctx, file, from, &mut means);
             let effects = ctx.effects;
             let commit = made.and_then(|made| Ok((made, tx.into_commit()?)));

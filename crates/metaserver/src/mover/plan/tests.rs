@@ -53,6 +53,12 @@ fn segment(columns: &[&[u32]]) -> Segment {
     }
 }
 
+/// All copies have everything.
+fn all() -> BTreeSet<(ColumnIndex, CopyIndex)> {
+    let columns = (0..4).map(ColumnIndex);
+    columns.flat_map(|column| (0..16).map(move |copy| (column, CopyIndex(copy)))).collect()
+}
+
 fn look(segment: &Segment, copies: usize, sites: &mut Sites) -> Verdict {
     let (relieved, barred) = Default::default();
     improve(
@@ -62,8 +68,10 @@ fn look(segment: &Segment, copies: usize, sites: &mut Sites) -> Verdict {
             in_groups: false,
             relieved: &relieved,
             barred: &barred,
+            settled: &all(),
             seed: 7,
             most: usize::MAX,
+            room: usize::MAX,
         },
         sites,
     )
@@ -149,6 +157,33 @@ fn nothing_is_done_without_a_source_or_without_room() {
 }
 
 #[test]
+fn a_copy_goes_only_when_another_is_known_to_have_everything() {
+    let look = |from: &Segment, leaves: Option<u32>, settled: &[u8]| {
+        let mut sites = sites(3);
+        leaves.into_iter().for_each(|target| set(&mut sites, target, Fit::Leaves, true));
+        let (relieved, barred) = Default::default();
+        let settled = settled.iter().map(|copy| (ColumnIndex(0), CopyIndex(*copy))).collect();
+        let (seed, most, room, in_groups) = (7, 9, 9, false);
+        let (relieved, barred, settled) = (&relieved, &barred, &settled);
+        let wish = Wish { copies: 2, in_groups, relieved, barred, settled, seed, most, room };
+        improve(from, &wish, &mut sites)
+    };
+    let from = segment(&[&[0, 1, 2]]);
+    let asked = |copy, target| {
+        let (column, copy, target) = (ColumnIndex(0), CopyIndex(copy), TargetId(target));
+        Verdict::Unsettled(vec![Place { column, copy, target }])
+    };
+    assert_eq!(look(&from, None, &[]), asked(0, 0));
+    assert_eq!(look(&from, None, &[2]), asked(0, 0), "that one goes");
+    assert_eq!(look(&from, Some(0), &[0]), asked(1, 1));
+    assert_eq!(targets(&change(look(&from, None, &[0])).segment), [[0, 1]]);
+    assert_eq!(targets(&change(look(&from, Some(0), &[2])).segment), [[NONE, 1, 2]]);
+    let mut filling = from.clone();
+    filling.filling.push(Filling { column: ColumnIndex(0), copy: CopyIndex(2) });
+    assert_eq!(targets(&change(look(&filling, None, &[])).segment), [[0, 1]], "it has nothing");
+}
+
+#[test]
 fn an_old_object_of_the_same_name_is_not_taken_for_the_new_one() {
     let mut sites = sites(2);
     let place = |copy| Place { column: ColumnIndex(0), copy: CopyIndex(copy), target: TargetId(1) };
@@ -159,8 +194,10 @@ fn an_old_object_of_the_same_name_is_not_taken_for_the_new_one() {
         in_groups: false,
         relieved: &relieved,
         barred: &barred,
+        settled: &BTreeSet::new(),
         seed: 1,
         most: 9,
+        room: 9,
     };
     let change = change(improve(&from, &wish, &mut sites));
     assert_eq!(targets(&change.segment), [[NONE, 0, 1]]);
@@ -178,8 +215,10 @@ fn what_a_lost_target_had_goes_evenly_to_all_others() {
             in_groups: false,
             relieved: &relieved,
             barred: &barred,
+            settled: &BTreeSet::new(),
             seed: file,
             most: 9,
+            room: 9,
         };
         let other = 1 + (file % 9) as u32;
         let change = change(improve(&segment(&[&[0, other]]), &wish, &mut sites));
@@ -340,8 +379,10 @@ fn a_copy_in_place_of_a_lost_one_stays_in_its_group_if_it_can() {
             in_groups: true,
             relieved: &relieved,
             barred: &barred,
+            settled: &BTreeSet::new(),
             seed,
             most: usize::MAX,
+            room: usize::MAX,
         };
         change(improve(&segment(&[&[0, 1]]), &wish, &mut sites)).added[0].target.0
     };
