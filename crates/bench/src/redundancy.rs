@@ -44,7 +44,8 @@ struct Found {
     /// Of data servers and metadata server, for each 10^9 bytes.
     cpu_s_per_gb: f64,
     disk_read_bytes: u64,
-    /// What clients wrote and read before the kill and from then on, if there were any.
+    /// What clients wrote and read before the kill, and from when it is missed until all
+    /// copies are there, if there were any.
     clients_bytes_per_s: Option<(f64, f64)>,
     /// What each server that is left has sent, and written.
     sent_bytes: BTreeMap<String, u64>,
@@ -137,10 +138,11 @@ fn measure(
     let (cpu, read) = (cpu_s(&accounting), disk_read_bytes(cluster.data_pids()));
     cluster.kill(LOST)?;
     let begin = Instant::now();
-    let (mut missed_after_s, mut copies) = (0.0, 0);
+    let mut copies = 0;
+    // Until then whoever wants something of its files waits, rebuild or not.
+    stop::wait_until("the server is missed", PATIENCE, || is_missed(&cluster))?;
+    let missed_after_s = begin.elapsed().as_secs_f64();
     let rate_meanwhile = clients.rate(|| {
-        stop::wait_until("the server is missed", PATIENCE, || is_missed(&cluster))?;
-        missed_after_s = begin.elapsed().as_secs_f64();
         stop::wait_until("all copies are there again", PATIENCE, || {
             let status = cluster.status().unwrap_or_default();
             let of = |name: &str| status["copies"][name].as_u64().unwrap_or(0);
@@ -278,7 +280,7 @@ impl Found {
         );
         if let Some((before, meanwhile)) = self.clients_bytes_per_s {
             println!(
-                "  clients: {:.0} MB/s before, {:.0} MB/s from the kill on",
+                "  clients: {:.0} MB/s before, {:.0} MB/s while copies are made",
                 before / 1e6,
                 meanwhile / 1e6
             );

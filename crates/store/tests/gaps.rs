@@ -56,6 +56,8 @@ fn what_was_noted_is_there_after_a_kill_and_what_was_cleared_is_not() {
     assert_eq!(gaps_of(&target, 1), [0..MIB, 3 * MIB..4 * MIB], "whole MiB");
     assert_eq!(gaps_of(&target, 2), [2 * MIB..u64::MAX]);
     assert_eq!(target.gaps().counts(), [(AWAY, 2), (TargetId(9), 1)]);
+    // To the end, wherever that is, is one part.
+    assert_eq!(target.gaps().untold(), [(AWAY, 3), (TargetId(9), 1)]);
     target.gaps().clear(object(1), AWAY, &(0..u64::MAX)).unwrap();
     assert_eq!(target.gaps().counts(), [(AWAY, 1), (TargetId(9), 1)]);
     // Of an object that is removed nobody lacks anything.
@@ -193,6 +195,25 @@ fn threads_that_note_and_clear_at_once_lose_nothing() {
         // Where there are many ranges, what lies between two may be taken in.
         assert!(lacks || i % 3 > 0, "{thread} {i}");
     }
+}
+
+#[test]
+fn what_is_left_of_a_gap_gets_less_with_each_part_that_is_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = made(dir.path());
+    let gaps = target.gaps();
+    gaps.note(object(1), AWAY, SECOND, &(0..u64::MAX)).unwrap();
+    gaps.note(object(2), AWAY, SECOND, &(5..2 * MIB + 5)).unwrap();
+    assert_eq!(gaps.untold(), [(AWAY, 4)]);
+    // It ends there.
+    gaps.sent(object(1), AWAY, &(2 * MIB + 1..u64::MAX));
+    assert_eq!(gaps.untold(), [(AWAY, 6)]);
+    gaps.sent(object(1), AWAY, &(0..MIB));
+    assert_eq!(gaps.untold(), [(AWAY, 5)]);
+    gaps.sent(object(1), AWAY, &(MIB..2 * MIB + 1));
+    assert_eq!(gaps.untold(), [(AWAY, 4)], "it is not durable there");
+    gaps.clear_sent(object(1), AWAY).unwrap();
+    assert_eq!(gaps.untold(), [(AWAY, 3)]);
 }
 
 #[test]

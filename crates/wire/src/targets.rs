@@ -32,7 +32,7 @@ records! {
         /// Its space when last heard of.
         usage: FsUsage,
         /// Gaps that others have noted for it, or it for itself: parts of objects
-        /// that it lacks.
+        /// that it lacks, of 1 MiB at the most, or of an object from some place to its end.
         behind: u64,
         /// How many of them it gets in a second, of late.
         behind_per_s: u64,

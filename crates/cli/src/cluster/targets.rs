@@ -29,8 +29,10 @@ pub fn list(asked: &Targets) -> Done {
     if asked.json {
         return print_json(&views.iter().map(to_json).collect::<Vec<_>>());
     }
-    let titles =
-        [">TARGET", "SERVER", "STATE", ">SINCE", ">SIZE", ">AVAIL", ">USE%", ">BEHIND", "TROUBLE"];
+    let titles = [
+        ">TARGET", "SERVER", "STATE", ">SINCE", ">SIZE", ">AVAIL", ">USE%", ">BEHIND", ">PER S",
+        ">LEFT", "TROUBLE",
+    ];
     let mut table = Table::new(&titles);
     for view in &views {
         table.row(vec![
@@ -42,6 +44,8 @@ pub fn list(asked: &Targets) -> Done {
             human_size(view.usage.free_bytes),
             percent(&view.usage),
             view.behind.to_string(),
+            if syncs(view) { view.behind_per_s.to_string() } else { "-".to_owned() },
+            left(view).unwrap_or_else(|| "-".to_owned()),
             view.trouble.clone(),
         ]);
     }
@@ -121,6 +125,17 @@ pub fn state_of(view: &TargetView) -> String {
     }
 }
 
+/// Whether it gets what it lacks.
+fn syncs(view: &TargetView) -> bool {
+    view.state == TargetState::Syncing
+}
+
+/// How long it will take until a target that is syncing has all, in words.
+fn left(view: &TargetView) -> Option<String> {
+    let known = syncs(view) && view.behind_expected_s > 0;
+    known.then(|| human_duration(view.behind_expected_s))
+}
+
 /// A target for programs.
 pub fn to_json(view: &TargetView) -> Value {
     json!({
@@ -166,10 +181,7 @@ pub fn trouble_of(view: &TargetView) -> Option<String> {
             "target {target} on {host} is being brought up to date{since}: {behind} parts of \
              objects to go, {}/s{}; nothing needs to be done",
             view.behind_per_s,
-            match view.behind_expected_s {
-                0 => String::new(),
-                seconds => format!(", {} left", human_duration(seconds)),
-            }
+            left(view).map_or(String::new(), |left| format!(", {left} left"))
         )),
         TargetState::Online if view.suspect => Some(format!(
             "target {target}: {name} on {host} has not been heard of for {} ms",
@@ -211,6 +223,8 @@ mod tests {
         }
         let syncing = trouble_of(&view(TargetState::Syncing)).unwrap();
         assert!(syncing.contains("7 parts of objects to go, 2/s, "), "{syncing}");
+        assert!(left(&view(TargetState::Syncing)).is_some_and(|left| syncing.contains(&left)));
+        assert_eq!(left(&view(TargetState::Offline)), None, "it gets nothing");
         let held = TargetView { held_ms: 4_100, ..view(TargetState::Syncing) };
         assert!(trouble_of(&held).unwrap().contains("too often"));
         assert_eq!(trouble_of(&view(TargetState::Online)), None);

@@ -16,6 +16,7 @@
 
 mod chain;
 mod change;
+mod fill;
 mod follow;
 mod header;
 mod later;
@@ -25,6 +26,7 @@ mod lost;
 mod mend;
 mod order;
 pub(crate) mod pace;
+mod pacer;
 #[cfg(test)]
 mod planted;
 mod pools;

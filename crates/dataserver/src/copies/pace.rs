@@ -18,6 +18,8 @@ pub(crate) struct Pace {
     pub(crate) bytes_per_s: u64,
     /// While clients ask for something it works for this share of the time, 1 to 100.
     pub(crate) busy_percent: u8,
+    /// Threads that share both, at least one: each has its part of them.
+    pub(crate) threads: u32,
 }
 
 /// What has been done since the last pause.
@@ -34,14 +36,16 @@ pub(crate) struct Step {
 impl Pace {
     /// How long to pause after a step.
     pub(crate) fn pause(&self, step: Step) -> Duration {
+        let threads = self.threads.max(1);
         let by_rate = match self.bytes_per_s {
             0 => Duration::ZERO,
-            rate => Duration::from_secs_f64(step.bytes as f64 / rate as f64),
+            rate => Duration::from_secs_f64(step.bytes as f64 / rate as f64) * threads,
         };
         let by_rate = by_rate.saturating_sub(step.took);
         let share = u32::from(self.busy_percent.clamp(1, 100));
+        let rest = threads * 100 - share;
         match step.busy {
-            true => by_rate.max(step.took.min(LONGEST_STEP) * (100 - share) / share),
+            true => by_rate.max(step.took.min(LONGEST_STEP / threads) * rest / share),
             false => by_rate,
         }
     }
@@ -58,12 +62,18 @@ mod tests {
 
     #[test]
     fn all_is_given_when_nobody_asks_and_a_share_when_somebody_does() {
-        let pace = Pace { bytes_per_s: 0, busy_percent: 25 };
+        let pace = Pace { bytes_per_s: 0, busy_percent: 25, threads: 1 };
         assert_eq!(pace.pause(step(10, 1 << 20, false)), Duration::ZERO);
         assert_eq!(pace.pause(step(10, 1 << 20, true)), Duration::from_millis(30));
         let slow = Pace { bytes_per_s: 1 << 20, ..pace };
         assert_eq!(slow.pause(step(10, 1 << 20, false)), Duration::from_millis(990));
         assert_eq!(slow.pause(step(400, 1 << 20, true)), Duration::from_millis(1200));
+        // Two threads together do what one would.
+        let two = Pace { threads: 2, ..pace };
+        assert_eq!(two.pause(step(10, 1 << 20, true)), Duration::from_millis(70));
+        assert_eq!(two.pause(step(10, 1 << 20, false)), Duration::ZERO);
+        let two = Pace { threads: 2, ..slow };
+        assert_eq!(two.pause(step(10, 1 << 20, false)), Duration::from_millis(1990));
     }
 
     proptest! {
@@ -73,7 +83,7 @@ mod tests {
             percent in 1u8..=100,
             steps in prop::collection::vec((1u64..500, 0u64..(1 << 20), any::<bool>()), 1..50),
         ) {
-            let pace = Pace { bytes_per_s: rate, busy_percent: percent };
+            let pace = Pace { bytes_per_s: rate, busy_percent: percent, threads: 1 };
             let (mut busy, mut busy_worked, mut all, mut bytes) =
                 (Duration::ZERO, Duration::ZERO, Duration::ZERO, 0);
             for (took, len, is_busy) in steps {

@@ -5,36 +5,34 @@
 //! told to the one that orders; if that is this one, what it has counts, and the
 //! others have the gap.
 
-use super::change::copy_of;
+use super::fill;
 use super::lost::Search;
-use super::order::order;
-use super::pace::{Pace, Step};
-use super::push::{Push, fence};
+use super::pacer::Pacer;
+use super::push::Push;
 use super::tell::Told;
-use crate::counters::add;
-use crate::disk::{Data, Disk};
+use crate::disk::Disk;
 use crate::service::Shared;
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::net::Signal;
 use weir_host::sync::Mutex;
 use weir_store::{ELSEWHERE, Gap, RangeSet, UNHEARD};
-use weir_types::limits::{MAX_FILE_BYTES, MAX_FIND_COPIES};
+use weir_types::limits::MAX_FIND_COPIES;
 use weir_types::{CopyIndex, Epoch, ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::data::CopyAccess;
 use weir_wire::peer::{Copies as Column, Fill, FindCopiesRequest};
 
 /// Between looks at the log.
 const INTERVAL: Duration = Duration::from_millis(250);
+/// While copies are made one after the other.
+const SHORT_INTERVAL: Duration = Duration::from_millis(20);
 /// The metadata server answers within this time.
 const FIND_MS: u64 = 4_000;
 /// Where copies are is asked anew after this time: those that have moved are removed for
 /// good some seconds later.
-const FRESH: Duration = Duration::from_secs(2);
+pub(super) const FRESH: Duration = Duration::from_secs(2);
 /// Orders to fill that are remembered for one target.
 const MAX_FILLS: usize = 4096;
 
@@ -46,27 +44,59 @@ pub(crate) struct Progress {
 
 #[derive(Default)]
 struct State {
-    /// Under which epoch it was seen which gaps of this target keep it from being
-    /// online: those that another copy can fill.
+    /// Under which epoch it was seen how many parts of gaps of this target keep it from
+    /// being online: those that another copy can fill.
     seen: Option<(Epoch, u64)>,
-    /// What was ordered, and whether its gap has been noted.
-    fills: BTreeMap<(ObjectId, TargetId), (Fill, bool)>,
-    /// With the object that each was filled from, if there is anything to fill.
-    filled: Vec<(Fill, Option<ObjectId>)>,
+    /// The copies to be made. No more than [`MAX_FILLS`].
+    fills: BTreeMap<(ObjectId, TargetId), Making>,
+}
+
+/// A copy that is to be made.
+struct Making {
+    fill: Fill,
+    stage: Stage,
+}
+
+/// How far a copy is that is being made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Nothing is noted yet of what it lacks.
+    Ordered,
+    /// What this object has, and it lacks, is noted.
+    Begun(ObjectId),
+    /// It had all at some time: what it lacks since is noted for this object, if there is one.
+    Filled(Option<ObjectId>),
 }
 
 impl Progress {
     /// What the metadata server orders now; what it does not any more is done.
     pub(crate) fn ordered(&self, target: TargetId, fills: &[Fill]) {
+        let mine = fills.iter().filter(|fill| fill.from == target).take(MAX_FILLS);
         let mut state = self.state.lock();
-        let mine = || fills.iter().filter(|fill| fill.from == target).take(MAX_FILLS);
-        state.fills.retain(|_, (fill, _)| mine().any(|ordered| ordered == fill));
-        state.filled.retain(|(fill, _)| mine().any(|ordered| ordered == fill));
-        for fill in mine() {
-            if !state.filled.iter().any(|(filled, _)| filled == fill) {
+        let mut before = std::mem::take(&mut state.fills);
+        state.fills = mine
+            .map(|fill| {
                 let key = (fill.object, fill.to);
-                state.fills.entry(key).or_insert_with(|| (fill.clone(), false));
-            }
+                let known = before.remove(&key).filter(|making| making.fill == *fill);
+                let new = || Making { fill: fill.clone(), stage: Stage::Ordered };
+                (key, known.unwrap_or_else(new))
+            })
+            .collect();
+    }
+
+    /// What is to be made and is not filled yet.
+    pub(super) fn to_fill(&self) -> Vec<(Fill, Stage)> {
+        let state = self.state.lock();
+        let left = state.fills.values().filter(|m| !matches!(m.stage, Stage::Filled(_)));
+        left.map(|making| (making.fill.clone(), making.stage)).collect()
+    }
+
+    /// One has come so far, if it is still to be made.
+    pub(super) fn has_come(&self, fill: &Fill, stage: Stage) {
+        let mut state = self.state.lock();
+        let making = state.fills.get_mut(&(fill.object, fill.to));
+        if let Some(making) = making.filter(|making| making.fill == *fill) {
+            making.stage = stage;
         }
     }
 
@@ -78,13 +108,15 @@ impl Progress {
     /// Copies that have been made, and that have all there is at this moment:
     /// `lacks` says whether the copy of an object on a target does not.
     pub(crate) fn filled(&self, lacks: impl Fn(ObjectId, TargetId) -> bool) -> Vec<Fill> {
-        let all = self.state.lock().filled.clone();
-        let whole =
-            |(fill, from): &(Fill, Option<ObjectId>)| from.is_none_or(|from| !lacks(from, fill.to));
-        all.into_iter().filter(whole).map(|(fill, _)| fill).collect()
+        let whole = |making: &Making| match making.stage {
+            Stage::Filled(from) => from.is_none_or(|from| !lacks(from, making.fill.to)),
+            Stage::Ordered | Stage::Begun(_) => false,
+        };
+        let state = self.state.lock();
+        state.fills.values().filter(|m| whole(m)).map(|making| making.fill.clone()).collect()
     }
 
-    /// Gaps of this target that another copy has to fill; `count`, as long as
+    /// Parts of gaps of this target that another copy has to fill; `count`, as long as
     /// nobody has looked under this epoch.
     pub(crate) fn to_be_filled(&self, count: u64, acting: Epoch) -> u64 {
         match self.state.lock().seen {
@@ -99,6 +131,18 @@ fn copies_in(column: &Column) -> usize {
     column.copies.iter().filter(|copy| copy.target != TargetId::NONE).count()
 }
 
+/// Asks the metadata server for the columns of objects, at most [`MAX_FIND_COPIES`].
+pub(super) fn find(shared: &Shared, objects: Vec<ObjectId>) -> Result<Vec<Option<Column>>> {
+    let lines = &shared.copies.lines;
+    let count = objects.len();
+    let request = FindCopiesRequest { objects };
+    let columns = lines.peers().ask_metadata(&request, &lines.wait(FIND_MS))?;
+    match columns.len() == count {
+        true => Ok(columns),
+        false => Err(ErrorKind::Protocol.into()),
+    }
+}
+
 /// The thread of one target.
 pub(crate) struct Resync {
     pub(super) shared: Arc<Shared>,
@@ -111,32 +155,27 @@ pub(crate) struct Resync {
     /// before that was said by one that may not order any more, or have forgotten it.
     pub(super) confirmed: Epoch,
     pub(super) search: Search,
-    last: Cell<Last>,
-}
-
-/// When the step that is under way began, and what it is.
-#[derive(Clone, Copy)]
-struct Last {
-    bytes: u64,
-    /// So often clients had asked for something then.
-    asked: u64,
-    since: Instant,
+    pub(super) pacer: Pacer,
 }
 
 impl Resync {
     pub(crate) fn new(shared: Arc<Shared>, disk: Arc<Disk>, shutdown: Signal) -> Self {
         let (buffer, told, search) = (Vec::new(), BTreeMap::new(), Search::default());
-        let last = Cell::new(Last { bytes: 0, asked: 0, since: clock::now() });
+        let pacer = Pacer::new(shared.clone(), shutdown.clone(), 1);
         let confirmed = Epoch(0);
-        Self { shared, disk, shutdown, buffer, told, confirmed, search, last }
+        Self { shared, disk, shutdown, buffer, told, confirmed, search, pacer }
     }
 
     /// Until the server stops.
     pub(crate) fn run(mut self) {
-        while matches!(self.shutdown.wait(Some(INTERVAL)), Ok(false)) {
-            if let Err(error) = self.fills() {
+        let mut interval = INTERVAL;
+        while matches!(self.shutdown.wait(Some(interval)), Ok(false)) {
+            let filled = fill::fill_all(&self.shared, &self.disk, &self.shutdown);
+            if let Err(error) = &filled {
                 tracing::debug!("{}: copies to be made: {error}", self.disk.store.name());
             }
+            // More of them will have been ordered meanwhile.
+            interval = if matches!(filled, Ok(true)) { SHORT_INTERVAL } else { INTERVAL };
             // What is noted later is noted under a later epoch, or this one is not said.
             let acting = self.shared.copies.acting();
             let mut to_be_filled = 0;
@@ -171,7 +210,7 @@ impl Resync {
         self.disk.served.id
     }
 
-    /// Goes through what one target lacks; returns the gaps of this one that another
+    /// Goes through what one target lacks; returns the parts of gaps of this one that another
     /// has to fill before it is online. The first error counts, and does not end it:
     /// other objects may be on other servers.
     fn work_off(&mut self, behind: TargetId) -> Result<u64> {
@@ -197,7 +236,7 @@ impl Resync {
                     found = clock::now();
                 }
                 match self.gap(behind, gap, columns[at].as_ref()) {
-                    Ok(waits) => to_be_filled += u64::from(waits),
+                    Ok(waits) => to_be_filled += if waits { gap.parts() } else { 0 },
                     Err(error) if error.kind == ErrorKind::Interrupted => return Err(error),
                     Err(error) => result = result.and(Err(error)),
                 }
@@ -207,14 +246,7 @@ impl Resync {
     }
 
     pub(super) fn find(&self, objects: Vec<ObjectId>) -> Result<Vec<Option<Column>>> {
-        let lines = &self.shared.copies.lines;
-        let count = objects.len();
-        let request = FindCopiesRequest { objects };
-        let columns = lines.peers().ask_metadata(&request, &lines.wait(FIND_MS))?;
-        match columns.len() == count {
-            true => Ok(columns),
-            false => Err(ErrorKind::Protocol.into()),
-        }
+        find(&self.shared, objects)
     }
 
     /// Does about one gap what can be done now; whether another copy has to fill it.
@@ -409,103 +441,10 @@ impl Resync {
     ) -> Result<()> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let (shared, disk, object) = (&*self.shared, &*self.disk, gap.object);
-        let pace = |bytes| self.pace(bytes);
+        let pace = |bytes| self.pacer.pace(bytes);
         let push = Push { shared, disk, object, column, to, pace: &pace };
         let brought = bring(&push, &mut buffer);
         self.buffer = buffer;
         brought
-    }
-
-    /// Orders to make copies: the old ones are fenced off from clients that do not
-    /// know of the new one, and it gets all that is here. Of one that is whole it is only to
-    /// be said when it has everything.
-    fn fills(&mut self) -> Result<()> {
-        let fills: Vec<(Fill, bool)> = {
-            let state = self.disk.progress.state.lock();
-            state.fills.values().cloned().collect()
-        };
-        let mut result = Ok(());
-        for page in fills.chunks(MAX_FIND_COPIES) {
-            let columns = self.find(page.iter().map(|(fill, _)| fill.object).collect())?;
-            for ((fill, begun), column) in page.iter().zip(&columns) {
-                let done = match column {
-                    Some(column) => self.fill(fill, *begun, column),
-                    // There is nothing to be copied any more.
-                    None => Ok(true),
-                };
-                match done {
-                    Ok(false) => {}
-                    Ok(true) => {
-                        let mut state = self.disk.progress.state.lock();
-                        if state.fills.remove(&(fill.object, fill.to)).is_some() {
-                            let at =
-                                |c: &Column| c.copies.iter().position(|c| c.target == fill.from);
-                            let here = column.as_ref().and_then(at);
-                            let from = here.map(|here| copy_of(fill.object, here));
-                            state.filled.push((fill.clone(), from));
-                        }
-                    }
-                    Err(error) => result = result.and(Err(error)),
-                }
-            }
-        }
-        result
-    }
-
-    /// Whether it is done.
-    fn fill(&self, fill: &Fill, begun: bool, column: &Column) -> Result<bool> {
-        let own = self.own();
-        let at = |target| column.copies.iter().position(|copy| copy.target == target);
-        let here = at(own).ok_or(ErrorKind::TargetMissing)?;
-        let object = copy_of(fill.object, here);
-        let there = at(fill.to).ok_or(ErrorKind::TargetMissing)?;
-        let is_whole = !column.copies[there].filling;
-        if is_whole {
-            // Who does not order does not know what the others lack.
-            self.shared.copies.standings.orders(own, &column.copies)?;
-        }
-        if begun || is_whole {
-            return Ok(!self.disk.store.gaps().lacks(object, fill.to, &(0..MAX_FILE_BYTES)));
-        }
-        let copy = CopyIndex(there as u8);
-        self.disk.store.gaps().note_told(object, fill.to, copy, &(0..MAX_FILE_BYTES))?;
-        // From here on nobody changes it who does not know of the new copy.
-        let change = fence(column, object, here, fill.generation.max(column.generation));
-        order(&self.shared, &self.disk, &change, &mut Data::default(), |_| ())?;
-        if let Some((_, begun)) =
-            self.disk.progress.state.lock().fills.get_mut(&(fill.object, fill.to))
-        {
-            *begun = true;
-        }
-        Ok(false)
-    }
-
-    /// Keeps to what is set for such work: told of the bytes of each step before it.
-    pub(super) fn pace(&self, bytes: u64) -> Result<()> {
-        let counters = &self.shared.counters;
-        add(&counters.resynced_bytes, bytes);
-        let asked = counters.asked();
-        let Last { bytes: before, asked: asked_before, since } = self.last.get();
-        let busy = asked != asked_before || counters.is_asked();
-        let step = Step { took: clock::elapsed(since), bytes: before, busy };
-        let pace = Pace {
-            bytes_per_s: self.shared.resync_bytes_per_s,
-            busy_percent: self.shared.busy_percent.load(Relaxed),
-        };
-        let pause = pace.pause(step);
-        if !pause.is_zero() {
-            add(&counters.resync_paused_ms, pause.as_millis() as u64);
-            self.pause(pause)?;
-        }
-        self.last.set(Last { bytes, asked: counters.asked(), since: clock::now() });
-        Ok(())
-    }
-
-    fn pause(&self, time: Duration) -> Result<()> {
-        match self.shutdown.wait(Some(time)) {
-            Ok(false) => Ok(()),
-            Ok(true) => Err(ErrorKind::Interrupted.into()),
-            Err(e) => Err(std::io::Error::from(e).into()),
-        }
     }
 }

@@ -35,7 +35,7 @@ impl Resync {
         let (mut at, end) = (range.start, range.end.min(MAX_FILE_BYTES));
         while at < end {
             let next = (at - at % STEP_BYTES + STEP_BYTES).min(end);
-            self.pace(next - at)?;
+            self.pacer.pace(next - at)?;
             at += self.step(id, column, at..next)?;
             if at < next {
                 self.tail(id, column, at..end)?;

@@ -355,7 +355,9 @@ impl<E: Engine> MetaMachine<E> {
     /// again each time.
     pub(super) fn take_filled(&mut self, server: ServerId, reports: &[TargetReport]) {
         let all = reports.iter().filter(|report| self.cluster.serves(server, report.target));
-        let all: Vec<Fill> = all.flat_map(|report| report.filled.iter().cloned()).collect();
+        let all = all.flat_map(|report| &report.filled);
+        let all: BTreeMap<(ObjectId, TargetId), &Fill> =
+            all.map(|fill| ((fill.object, fill.to), fill)).collect();
         let of = |job: &Job| {
             let from = self.mover.source(&job.copy)?;
             (self.mover.sites.server(from) == Some(server)).then_some(from)
@@ -364,7 +366,7 @@ impl<E: Engine> MetaMachine<E> {
         for (object, from) in its.collect::<Vec<_>>() {
             let Some(job) = self.mover.jobs.get_mut(&object) else { continue };
             let (to, generation) = (job.copy.to, job.generation);
-            let filled = all.contains(&Fill { from, object, to, generation });
+            let filled = all.get(&(object, to)) == Some(&&Fill { from, object, to, generation });
             if !filled {
                 job.confirmed = job.confirmed.map(|_| 0);
                 continue;

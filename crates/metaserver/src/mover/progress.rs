@@ -58,22 +58,21 @@ pub struct Shrinking {
 }
 
 impl Shrinking {
-    /// To be called about once a second. What has become more is looked at anew.
+    /// To be called about once a second.
     pub fn sample(&mut self, now_ms: u64, left: u64) {
-        if self.samples.back().is_some_and(|(_, before)| left > *before) {
-            self.samples.clear();
-        }
         self.samples.push_back((now_ms, left));
         if self.samples.len() > WINDOW_S {
             self.samples.pop_front();
         }
     }
 
-    /// How much less a second, of late.
+    /// How much less a second, of late; whatever was added meanwhile.
     pub fn per_s(&self) -> u64 {
+        let pairs = self.samples.iter().zip(self.samples.iter().skip(1));
+        let done: u64 = pairs.map(|((_, before), (_, left))| before.saturating_sub(*left)).sum();
         match (self.samples.front(), self.samples.back()) {
-            (Some((from_ms, from)), Some((to_ms, to))) if to_ms > from_ms => {
-                (from - to).saturating_mul(1000) / (to_ms - from_ms)
+            (Some((from_ms, _)), Some((to_ms, _))) if to_ms > from_ms => {
+                done.saturating_mul(1000) / (to_ms - from_ms)
             }
             _ => 0,
         }
@@ -96,10 +95,12 @@ mod tests {
         assert_eq!((left.per_s(), left.expected_s()), (0, 0));
         (0..5u64).for_each(|second| left.sample(second * 1000, 1000 - second * 10));
         assert_eq!((left.per_s(), left.expected_s()), (10, 96));
+        left.sample(5000, 2010);
+        assert_eq!((left.per_s(), left.expected_s()), (8, 251), "there is more to do");
         left.sample(6000, 2000);
-        assert_eq!((left.per_s(), left.expected_s()), (0, 0), "there is more to do");
-        left.sample(7000, 1000);
-        assert_eq!((left.per_s(), left.expected_s()), (1000, 1));
+        assert_eq!((left.per_s(), left.expected_s()), (8, 250));
+        (7..100u64).for_each(|second| left.sample(second * 1000, 2000));
+        assert_eq!((left.per_s(), left.expected_s()), (0, 0), "nothing happens");
     }
 
     #[test]

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use table::{ALL_FILES, Table};
+use table::{ALL_FILES, Table, parts_in};
 use weir_host::fs::Directory;
 use weir_host::plant::{Bug, planted};
 use weir_host::sync::{Condvar, Mutex, MutexGuard};
@@ -55,6 +55,13 @@ pub struct Gap {
     pub copy: CopyIndex,
     /// What it lacks.
     pub bytes: RangeSet,
+}
+
+impl Gap {
+    /// Its parts of 1 MiB; what goes on to the end of all that there can be is one.
+    pub fn parts(&self) -> u64 {
+        parts_in(&self.bytes)
+    }
 }
 
 /// Bytes of an object that one copy is going to lack.
@@ -144,8 +151,14 @@ impl Gaps {
         copy: CopyIndex,
         bytes: &Range<u64>,
     ) -> Result<()> {
-        self.write_notes(&[Note { object, behind, copy, bytes: bytes.clone() }], true)?;
-        self.state.lock().tells((behind, object), bytes);
+        self.note_all_told(&[Note { object, behind, copy, bytes: bytes.clone() }])
+    }
+
+    /// As [`Gaps::note_told`], several with one sync.
+    pub fn note_all_told(&self, notes: &[Note]) -> Result<()> {
+        self.write_notes(notes, true)?;
+        let mut state = self.state.lock();
+        notes.iter().for_each(|note| state.tells((note.behind, note.object), &note.bytes));
         Ok(())
     }
 
@@ -395,15 +408,22 @@ impl Gaps {
         }
     }
 
-    /// Targets that lack something and have not noted it themselves, each with the
-    /// number of objects.
+    /// Targets that lack something and have not noted it themselves, each with the number of
+    /// parts of 1 MiB that have not been sent to it; one at least as long as something of an
+    /// object is not durable there.
     pub fn untold(&self) -> Vec<(TargetId, u64)> {
         let state = self.state.lock();
-        let told = |behind: TargetId, object: ObjectId, set: &RangeSet| {
-            let told = state.told.get(&(behind, object));
-            told.is_some_and(|told| set.iter().all(|range| told.covers(&range)))
-        };
-        state.table.count(|behind, object, set| !told(behind, object, set))
+        state.table.sum(|behind, object, set| {
+            let key = (behind, object);
+            let told = state.told.get(&key);
+            if told.is_some_and(|told| set.iter().all(|range| told.covers(&range))) {
+                return 0;
+            }
+            let Some(sent) = state.sent.get(&key) else { return parts_in(set) };
+            let mut left = set.clone();
+            sent.iter().for_each(|range| left.remove(&range));
+            parts_in(&left).max(1)
+        })
     }
 
     /// Targets that lack something, each with the number of objects.

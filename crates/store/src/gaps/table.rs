@@ -2,16 +2,27 @@
 //! in the table.
 
 use super::record::Record;
-use super::{Gap, RangeSet};
+use super::{Gap, PART_BYTES, RangeSet};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::Range;
+use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{CopyIndex, ObjectId, TargetId};
 
 /// Every file.
 pub(super) const ALL_FILES: Range<u64> = 0..u64::MAX;
 
 type Objects = BTreeMap<ObjectId, (CopyIndex, RangeSet)>;
+
+/// Parts of a set. What goes on to the end of all that there can be is one: where the
+/// object ends nobody knows here.
+pub(super) fn parts_in(set: &RangeSet) -> u64 {
+    let of = |range: Range<u64>| match range.end < MAX_FILE_BYTES {
+        true => (range.end - range.start).div_ceil(PART_BYTES),
+        false => 1,
+    };
+    set.iter().map(of).sum()
+}
 
 /// What copies lack.
 #[derive(Debug, Default)]
@@ -110,17 +121,17 @@ impl Table {
         self.behind.iter().map(|(target, objects)| (*target, objects.len() as u64)).collect()
     }
 
-    /// Targets with objects that count, each with their number.
-    pub(super) fn count(
+    /// Targets that lack something, each with the sum of what `parts` says of its objects,
+    /// if that is anything.
+    pub(super) fn sum(
         &self,
-        counts: impl Fn(TargetId, ObjectId, &RangeSet) -> bool,
+        parts: impl Fn(TargetId, ObjectId, &RangeSet) -> u64,
     ) -> Vec<(TargetId, u64)> {
         let of = |(target, objects): (&TargetId, &Objects)| {
-            let counted =
-                objects.iter().filter(|(object, (_, set))| counts(*target, **object, set));
-            (*target, counted.count() as u64)
+            let all = objects.iter().map(|(object, (_, set))| parts(*target, *object, set));
+            (*target, all.sum())
         };
-        self.behind.iter().map(of).filter(|(_, count)| *count > 0).collect()
+        self.behind.iter().map(of).filter(|(_, sum)| *sum > 0).collect()
     }
 
     pub(super) fn next(&self, behind: TargetId, after: Option<ObjectId>) -> Option<Gap> {

@@ -1,0 +1,71 @@
+//! Keeps a thread that makes copies, or brings them up to date, to its pace.
+
+use super::pace::{Pace, Step};
+use crate::counters::add;
+use crate::service::Shared;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use weir_host::clock;
+use weir_host::net::Signal;
+use weir_types::{ErrorKind, Result};
+
+/// The pace of one thread.
+pub(super) struct Pacer {
+    shared: Arc<Shared>,
+    shutdown: Signal,
+    /// Threads that share what is allowed, this one among them.
+    threads: u32,
+    last: Cell<Last>,
+}
+
+/// When the step that is under way began, and what it is.
+#[derive(Clone, Copy)]
+struct Last {
+    bytes: u64,
+    /// So often clients had asked for something then.
+    asked: u64,
+    since: Instant,
+}
+
+impl Pacer {
+    pub(super) fn new(shared: Arc<Shared>, shutdown: Signal, threads: u32) -> Self {
+        let asked = shared.counters.asked();
+        let last = Cell::new(Last { bytes: 0, asked, since: clock::now() });
+        Self { shared, shutdown, threads, last }
+    }
+
+    /// Keeps to what is set for such work: told of the bytes of each step before it.
+    ///
+    /// # Errors
+    /// `Interrupted` when the server stops.
+    pub(super) fn pace(&self, bytes: u64) -> Result<()> {
+        let counters = &self.shared.counters;
+        add(&counters.resynced_bytes, bytes);
+        let asked = counters.asked();
+        let Last { bytes: before, asked: asked_before, since } = self.last.get();
+        let busy = asked != asked_before || counters.is_asked();
+        let step = Step { took: clock::elapsed(since), bytes: before, busy };
+        let pace = Pace {
+            bytes_per_s: self.shared.resync_bytes_per_s,
+            busy_percent: self.shared.busy_percent.load(Relaxed),
+            threads: self.threads,
+        };
+        let pause = pace.pause(step);
+        if !pause.is_zero() {
+            add(&counters.resync_paused_ms, pause.as_millis() as u64);
+            self.pause(pause)?;
+        }
+        self.last.set(Last { bytes, asked: counters.asked(), since: clock::now() });
+        Ok(())
+    }
+
+    fn pause(&self, time: Duration) -> Result<()> {
+        match self.shutdown.wait(Some(time)) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(ErrorKind::Interrupted.into()),
+            Err(e) => Err(std::io::Error::from(e).into()),
+        }
+    }
+}
