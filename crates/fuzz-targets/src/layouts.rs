@@ -4,8 +4,9 @@
 use crate::random::Gen;
 use crate::sample::Sample;
 use weir_layout::{
-    MAX_ELEMENTS, MAX_RUNS, RegionList, TargetInfo, check_layout, check_spec, columns_touched,
-    covered_bytes, cut_count, grant, place, preferred_io_bytes, scatter, segment_at, share, split,
+    Domain, MAX_ELEMENTS, MAX_RUNS, RegionList, TargetInfo, check_layout, check_spec,
+    columns_touched, covered_bytes, cut_count, grant, place, preferred_io_bytes, scatter,
+    segment_at, share, split,
 };
 use weir_types::limits::{MAX_FILE_BYTES, MAX_PAYLOAD_BYTES, MAX_PIECES};
 use weir_types::{
@@ -86,6 +87,7 @@ fn target(number: u32) -> TargetInfo {
     TargetInfo {
         target: TargetId(number),
         server: ServerId(number / 2),
+        domain: Domain(ServerId(number / 4 * 2)),
         free_bytes: u64::from(number) << 40,
         online: number != 3,
         returns: number == 3,

@@ -23,7 +23,9 @@ pub use checks::{Cut, clip, cut_count, cuts};
 pub use file::{
     Span, check_layout, covered_bytes, file_len, preferred_io_bytes, segment_at, split,
 };
-pub use place::{Groups, MAX_COPIES, TargetInfo, check_spec, grant, place};
+pub use place::{
+    Apart, Domain, Groups, Home, MAX_COPIES, TargetInfo, check_spec, domains, grant, place,
+};
 pub use region::{MAX_ELEMENTS, Region, RegionList};
 pub use share::{ColumnSet, MAX_RUNS, Piece, Run, columns_touched, scatter, share};
 pub use stripe::{

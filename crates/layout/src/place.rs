@@ -6,8 +6,10 @@
 //! few are online for all copies, further copies go to targets that are away and
 //! get them when they are back. Pure: the caller brings the randomness as a seed.
 
+mod domains;
 mod groups;
 
+pub use domains::{Apart, Domain, Home, domains};
 pub use groups::Groups;
 
 use crate::file::covered_bytes;
@@ -48,8 +50,10 @@ const _: () = {
 pub struct TargetInfo {
     /// The target.
     pub target: TargetId,
-    /// The server that serves it: what fails as one.
+    /// The server that serves it.
     pub server: ServerId,
+    /// What fails with that server.
+    pub domain: Domain,
     /// Free space in bytes; `u64::MAX` if it is not known.
     pub free_bytes: u64,
     /// Whether it can be written now.
@@ -63,6 +67,11 @@ pub struct TargetInfo {
 }
 
 impl TargetInfo {
+    /// What fails with it.
+    pub fn home(&self) -> Home {
+        (self.server, self.domain)
+    }
+
     fn has_room(&self) -> bool {
         self.free_bytes >= FULL_BELOW_BYTES
     }
@@ -189,7 +198,8 @@ pub fn place(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Result<Fil
 ///
 /// The new segments are numbered from `next_index` on. The first copy goes to
 /// a local target if there is one; the others (and the first otherwise) to
-/// random targets on servers of their own, in proportion to their free space.
+/// random targets in domains and on servers of their own, in proportion to their free
+/// space.
 ///
 /// # Errors
 /// As [`place`]; `FileTooLarge` beyond the largest file or number of segments.
@@ -350,8 +360,8 @@ impl Ring {
     }
 
     /// `count` columns, primaries round robin. Further copies go to the
-    /// targets that follow, on servers not yet used by the column while there
-    /// are any, and evenly: with one target per server, copy j of column i is
+    /// targets that follow, in domains and on servers not yet used by the column while
+    /// there are any, and evenly: with one target per server, copy j of column i is
     /// on target i + j (chained declustering). In two groups they go to those of the
     /// other group, in the same way: copy 1 of column i is on its target i.
     fn columns(&self, count: usize) -> Vec<Column> {
@@ -377,10 +387,9 @@ impl Ring {
         (0..count).map(column).collect()
     }
 
-    /// The candidates for the next copy of a column whose primary is at
+    /// The best candidates for the next copy of a column whose primary is at
     /// `position`, nearest first: around the primaries, then the others. Only
-    /// those online, and of these those on servers without a copy of the column, if
-    /// there are any. Only those of the other group, if there are two.
+    /// those of the other group, if there are two.
     fn after(&self, position: usize, chosen: &[TargetInfo]) -> Vec<TargetInfo> {
         let (n, m) = (self.primaries, self.mirrors);
         let mirrors = (0..m).map(|j| self.targets[n + (position + j) % m]);
@@ -394,10 +403,11 @@ impl Ring {
         others(order.map(|i| self.targets[i]), chosen)
     }
 
-    /// The column of one chunk.
+    /// The column of one chunk: on as many targets as the file is to be on, and on others
+    /// where these share what may fail.
     fn chunk(&self, random: &mut Random) -> Column {
-        let pool = || self.targets.iter().take(self.primaries.max(self.copies)).copied();
-        let online = || pool().filter(|t| t.online);
+        let pool = &self.targets[..self.targets.len().min(self.primaries.max(self.copies))];
+        let online = || pool.iter().filter(|t| t.online).copied();
         let local: Vec<TargetInfo> = online().filter(|t| t.local && t.has_room()).collect();
         let first = if local.is_empty() { online().collect() } else { local };
         let mut chosen: Vec<TargetInfo> = random.by_free_space(&first).into_iter().collect();
@@ -406,7 +416,14 @@ impl Ring {
         while chosen.len() < self.copies {
             let next = match self.placement {
                 Placement::Chained => self.after(position, &chosen).first().copied(),
-                _ => random.by_free_space(&others(pool(), &chosen)),
+                _ => {
+                    let mut next = others(self.targets.iter().copied(), &chosen);
+                    // Others only where that is better.
+                    if next.iter().any(|t| pool.contains(t)) {
+                        next.retain(|t| pool.contains(t));
+                    }
+                    random.by_free_space(&next)
+                }
             };
             let Some(next) = next else { break };
             chosen.push(next);
@@ -415,18 +432,15 @@ impl Ring {
     }
 }
 
-/// The candidates that are not chosen yet: online, and on other servers, if there are
-/// any.
+/// Of the candidates that are not chosen yet the best ones: online, then in other
+/// domains than all that are chosen, then on other servers.
 fn others(candidates: impl Iterator<Item = TargetInfo>, chosen: &[TargetInfo]) -> Vec<TargetInfo> {
     let mut free: Vec<TargetInfo> =
         candidates.filter(|t| chosen.iter().all(|c| c.target != t.target)).collect();
-    if free.iter().any(|t| t.online) {
-        free.retain(|t| t.online);
-    }
-    let elsewhere = |t: &TargetInfo| chosen.iter().all(|c| c.server != t.server);
-    if free.iter().any(elsewhere) {
-        free.retain(elsewhere);
-    }
+    let rank =
+        |t: &TargetInfo| (t.online, Apart::of(t.home(), chosen.iter().map(TargetInfo::home)));
+    let best = free.iter().map(rank).max();
+    free.retain(|t| Some(rank(t)) == best);
     free
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use weir_layout::{
-    Piece, Region, RegionList, Run, TargetInfo, columns_touched, locate, object_len, place,
+    Domain, Piece, Region, RegionList, Run, TargetInfo, columns_touched, locate, object_len, place,
     scatter, share,
 };
 use weir_types::codec::{Decode, Encode};
@@ -13,6 +13,7 @@ fn io_nodes(n: u32) -> Vec<TargetInfo> {
         .map(|i| TargetInfo {
             target: TargetId(i),
             server: ServerId(i),
+            domain: Domain(ServerId(i)),
             free_bytes: u64::MAX,
             online: true,
             returns: false,

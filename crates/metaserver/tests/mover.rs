@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_metaserver::machine::MoverSettings;
 use weir_metastore::ModelEngine;
 use weir_types::{
-    Epoch, ErrorKind, FileId, FsUsage, LayoutKind, LayoutSpec, ObjectId, Segment, TargetId,
+    Epoch, ErrorKind, FileId, FsUsage, LayoutKind, LayoutSpec, ObjectId, Placement, Segment,
+    TargetId,
 };
 use weir_wire::Rights;
 use weir_wire::map::TargetState;
@@ -379,6 +380,81 @@ fn copies_that_had_to_share_a_server_are_parted_when_others_are_back() {
         s.quarter();
     }
     assert!(s.copies(&file)[0].contains(&1), "{:?}", s.copies(&file));
+}
+
+/// Servers 1 and 2 are on one machine, each other one is on its own.
+fn two_on_a_machine(count: u32) -> Servers {
+    let mut s = Servers::new(count);
+    s.c.register_on("node-1", 2, &[2]).unwrap();
+    s.pass(1);
+    s
+}
+
+#[test]
+fn copies_are_on_other_machines() {
+    let mut s = two_on_a_machine(3);
+    let layouts = [
+        LayoutSpec { copies: 2, count: 1, ..LayoutSpec::default() },
+        LayoutSpec { copies: 2, ..LayoutSpec::default() },
+        LayoutSpec { copies: 2, count: 2, kind: LayoutKind::Chunked, ..LayoutSpec::default() },
+        LayoutSpec { copies: 2, placement: Placement::Groups, ..LayoutSpec::default() },
+    ];
+    for (n, spec) in layouts.into_iter().cycle().take(24).enumerate() {
+        let file = s.create_of(&format!("f{n}"), spec.clone());
+        let copies = s.copies(&file);
+        assert!(copies.iter().all(|on| on.len() == 2 && on.contains(&3)), "{spec:?} {copies:?}");
+    }
+    // Not where there is no other.
+    let three = s.create("three", 3);
+    assert_eq!(s.copies(&three)[0], BTreeSet::from([1, 2, 3]));
+}
+
+#[test]
+fn copies_that_had_to_share_a_machine_are_parted_when_another_is_back() {
+    let mut s = two_on_a_machine(3);
+    s.dead.insert(3);
+    s.pass(10);
+    let files: Vec<OpenFile> = (0..4).map(|n| s.create(&format!("f{n}"), 2)).collect();
+    assert!(files.iter().all(|f| s.copies(f) == [BTreeSet::from([1, 2]), BTreeSet::from([1, 2])]));
+    s.dead.clear();
+    s.pass(20);
+    for file in &files {
+        let copies = s.copies(file);
+        assert!(copies.iter().all(|on| on.len() == 2 && on.contains(&3)), "{copies:?}");
+    }
+    // Nothing goes on moving.
+    let moved = s.counter("mover.copies_done");
+    s.pass(20);
+    assert_eq!(s.counter("mover.copies_done"), moved);
+}
+
+#[test]
+fn copies_on_one_machine_are_parted_when_the_cluster_gets_a_second_one() {
+    let mut s = two_on_a_machine(2);
+    let files: Vec<OpenFile> = (0..4).map(|n| s.create(&format!("f{n}"), 2)).collect();
+    s.pass(10);
+    assert_eq!(s.counter("mover.copies_done"), 0);
+    s.c.register(3, &[3]).unwrap();
+    s.all.push(3);
+    s.pass(20);
+    for file in &files {
+        let copies = s.copies(file);
+        assert!(copies.iter().all(|on| on.len() == 2 && on.contains(&3)), "{copies:?}");
+    }
+}
+
+#[test]
+fn what_had_to_be_made_on_a_target_that_is_drained_moves_when_another_is_back() {
+    let mut s = Servers::new(3);
+    s.dead.insert(3);
+    s.pass(10);
+    s.c.ask(&s.me, &SetTargetRequest { target: TargetId(2), draining: true }).unwrap();
+    s.pass(5);
+    let file = s.create("f", 2);
+    assert_eq!(s.copies(&file)[0], BTreeSet::from([1, 2]));
+    s.dead.clear();
+    s.pass(20);
+    assert_eq!(s.copies(&file)[0], BTreeSet::from([1, 3]));
 }
 
 #[test]

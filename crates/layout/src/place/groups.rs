@@ -1,13 +1,18 @@
 //! Two groups of nodes (CEFT-PVFS): a file is striped over one, and the other one
 //! mirrors it. The less loaded group becomes the primary one of a new file.
 
-use super::{LayoutSpec, MAX_COLUMNS, Random, Ring, TargetInfo, check_base, check_enough};
+use super::{
+    Domain, Home, LayoutSpec, MAX_COLUMNS, Random, Ring, TargetInfo, check_base, check_enough,
+};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{Error, ErrorKind, Placement, Result, ServerId};
 
-/// Which nodes are in which group: of the nodes in the order of their numbers every
-/// second one is in the second group. So those that are added change nothing.
+/// Which nodes are in which group. Those of a domain are in one: in the order of their
+/// numbers each goes where the others of its domain are, and the first of a domain where
+/// there are fewer. So every second one is in the second group if each has a domain of
+/// its own, and also if all of them have the same. Nodes that are added change nothing,
+/// but if they are in a second domain for the first time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
     second: BTreeSet<ServerId>,
@@ -15,9 +20,19 @@ pub struct Groups {
 
 impl Groups {
     /// Of these nodes; each may come several times.
-    pub fn of(servers: impl Iterator<Item = ServerId>) -> Self {
-        let all: BTreeSet<ServerId> = servers.collect();
-        Self { second: all.into_iter().skip(1).step_by(2).collect() }
+    pub fn of(homes: impl Iterator<Item = Home>) -> Self {
+        let all: BTreeMap<ServerId, Domain> = homes.collect();
+        let several = all.values().min() != all.values().max();
+        let mut second = BTreeSet::new();
+        let mut halves: BTreeMap<Domain, bool> = BTreeMap::new();
+        for (done, (server, own)) in all.into_iter().enumerate() {
+            let domain = if several { own } else { Domain(server) };
+            let fewer = second.len() < done - second.len();
+            if *halves.entry(domain).or_insert(fewer) {
+                second.insert(server);
+            }
+        }
+        Self { second }
     }
 
     /// Whether a node is in the second group.
@@ -33,7 +48,7 @@ pub(super) fn ring(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Resu
     let copies = usize::from(spec.copies.max(1));
     check_enough(spec, targets, wanted, wanted.max(copies))?;
     check_base(spec.base, targets)?;
-    let groups = Groups::of(targets.iter().map(|t| t.server));
+    let groups = Groups::of(targets.iter().map(TargetInfo::home));
     let is_there =
         |second: bool| targets.iter().any(|t| t.online && groups.is_second(t.server) == second);
     let halves = [false, true].map(|second| {

@@ -3,12 +3,13 @@ use crate::file::check_layout;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-/// `n` empty targets, `per_server` on each server.
+/// `n` empty targets, `per_server` on each server, each server on a machine of its own.
 fn cluster(n: u32, per_server: u32) -> Vec<TargetInfo> {
     (0..n)
         .map(|i| TargetInfo {
             target: TargetId(100 + i),
             server: ServerId(i / per_server),
+            domain: Domain(ServerId(i / per_server)),
             free_bytes: 1 << 40,
             online: true,
             returns: false,
@@ -31,14 +32,26 @@ fn all_ids(segments: &[Segment]) -> Vec<Vec<u32>> {
     segments.iter().flat_map(|s| &s.columns).map(ids).collect()
 }
 
+/// So many servers follow each other on each machine.
+fn on_machines(mut targets: Vec<TargetInfo>, servers: u32) -> Vec<TargetInfo> {
+    targets.iter_mut().for_each(|t| t.domain = Domain(ServerId(t.server.0 / servers * servers)));
+    targets
+}
+
+/// Of up to six servers, on one machine or several.
 fn any_cluster() -> impl Strategy<Value = Vec<TargetInfo>> {
     let target = (0u32..6, any::<bool>(), any::<bool>(), 0u64..1 << 30, any::<bool>());
-    proptest::collection::vec(target, 1..12).prop_map(|raw| {
+    let machines = proptest::collection::vec(0u32..6, 6);
+    (proptest::collection::vec(target, 1..12), machines).prop_map(|(raw, machines)| {
+        let machine = |server: u32| machines[server as usize];
+        let first = |server: u32| (0..6).find(|other| machine(*other) == machine(server));
+        let domain = |server: u32| Domain(ServerId(first(server).unwrap()));
         raw.into_iter()
             .enumerate()
             .map(|(i, (server, online, returns, free_bytes, local))| TargetInfo {
                 target: TargetId(100 + i as u32),
                 server: ServerId(server),
+                domain: domain(server),
                 free_bytes,
                 online,
                 returns: returns && !online,
@@ -81,6 +94,21 @@ fn any_groups() -> impl Strategy<Value = LayoutSpec> {
     })
 }
 
+/// Copies are in as many domains, and on as many servers, as they can be, of those
+/// that are online.
+fn check_apart(column: &Column, targets: &[TargetInfo]) -> Result<(), TestCaseError> {
+    let online = || targets.iter().filter(|t| t.online);
+    let on = || online().filter(|t| column.targets.contains(&t.target));
+    let domains: [HashSet<Domain>; 2] =
+        [on().map(|t| t.domain).collect(), online().map(|t| t.domain).collect()];
+    let servers: [HashSet<ServerId>; 2] =
+        [on().map(|t| t.server).collect(), online().map(|t| t.server).collect()];
+    let copies = on().count();
+    prop_assert_eq!(domains[0].len(), copies.min(domains[1].len()), "{:?}", column);
+    prop_assert_eq!(servers[0].len(), copies.min(servers[1].len()), "{:?}", column);
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn one_group_mirrors_the_other_as_far_as_it_is_there(
@@ -89,7 +117,7 @@ proptest! {
         let Ok(layout) = place(&spec, &targets, seed) else { return Ok(()) };
         prop_assert_eq!(check_layout(&layout), Ok(()));
         prop_assert_eq!(layout.placement, Placement::Groups);
-        let groups = Groups::of(targets.iter().map(|t| t.server));
+        let groups = Groups::of(targets.iter().map(TargetInfo::home));
         let info = |id: &TargetId| targets.iter().find(|t| t.target == *id).unwrap();
         let second = |id: &TargetId| groups.is_second(info(id).server);
         let columns = || layout.segments.iter().flat_map(|s| &s.columns);
@@ -105,6 +133,9 @@ proptest! {
             prop_assert_eq!(second(&a.target), second(first), "first copies are in one group");
             if mirrored {
                 prop_assert!(second(&b.target) != second(first) && b.online);
+                let domains: HashSet<Domain> = targets.iter().map(|t| t.domain).collect();
+                prop_assert!(domains.len() == 1 || a.domain != b.domain);
+                prop_assert!(a.server != b.server);
             }
             *mirrors.entry(b.target).or_default() += 1;
         }
@@ -122,16 +153,12 @@ proptest! {
             let spec = LayoutSpec { placement, ..spec.clone() };
             let Ok(layout) = place(&spec, &targets, seed) else { return Ok(()) };
             prop_assert_eq!(check_layout(&layout), Ok(()));
-            let server = |id: &TargetId| targets.iter().find(|t| t.target == *id).unwrap().server;
-            let online: HashSet<ServerId> =
-                targets.iter().filter(|t| t.online).map(|t| t.server).collect();
             let roomy = targets.iter().filter(|t| t.online).all(TargetInfo::has_room);
             for column in layout.segments.iter().flat_map(|s| &s.columns) {
                 let different: HashSet<&TargetId> = column.targets.iter().collect();
                 prop_assert_eq!(different.len(), usize::from(spec.copies.max(1)));
-                let on: HashSet<ServerId> = column.targets.iter().map(server).collect();
-                if roomy && online.len() >= different.len() && spec.kind != LayoutKind::Chunked {
-                    prop_assert_eq!(on.len(), different.len());
+                if roomy {
+                    check_apart(column, &targets)?;
                 }
             }
         }
@@ -159,8 +186,6 @@ proptest! {
         prop_assert_eq!(check_layout(&layout), Ok(()));
         prop_assert_eq!(place(&spec, &targets, seed).unwrap(), layout.clone());
 
-        let server_of = |id: &TargetId| online.iter().find(|t| t.target == *id).map(|t| t.server);
-        let servers: HashSet<ServerId> = online.iter().map(|t| t.server).collect();
         let roomy = online.iter().filter(|t| t.has_room()).count();
         for column in layout.segments.iter().flat_map(|s| &s.columns) {
             prop_assert_eq!(column.targets.len(), copies);
@@ -171,10 +196,9 @@ proptest! {
             // Those that are away take what is left.
             let there = column.targets.iter().take_while(|id| of(id).online).count();
             prop_assert_eq!(there, copies.min(online.len()));
-            let on: HashSet<_> = column.targets.iter().filter_map(server_of).collect();
             // Full targets are spared, which may leave fewer servers.
-            if roomy == online.len() && spec.kind != LayoutKind::Chunked {
-                prop_assert_eq!(on.len(), copies.min(servers.len()));
+            if roomy == online.len() {
+                check_apart(column, &targets)?;
             }
         }
         let first = &layout.segments[0].columns[0].targets[0];
@@ -287,6 +311,27 @@ fn copies_are_on_other_servers_and_spread_over_their_disks() {
 }
 
 #[test]
+fn copies_are_on_other_machines_then_on_other_servers() {
+    let targets = on_machines(cluster(8, 2), 2);
+    let spec = LayoutSpec { base: Some(0), copies: 2, ..spec(LayoutKind::Striped) };
+    let columns = |spec: &LayoutSpec| all_ids(&place(spec, &targets, 0).unwrap().segments);
+    let two = columns(&spec);
+    assert!(two.iter().all(|c| c[0] / 4 != c[1] / 4), "{two:?}");
+    let three = columns(&LayoutSpec { copies: 3, ..spec });
+    let servers = |c: &Vec<u32>| c.iter().map(|t| t / 2).collect::<HashSet<_>>().len();
+    assert!(three.iter().all(|c| c[0] / 4 != c[1] / 4 && servers(c) == 3), "{three:?}");
+}
+
+#[test]
+fn chunks_of_few_targets_have_their_copies_on_other_servers() {
+    let spec = LayoutSpec { count: 2, ..chunk_spec(2) };
+    for seed in 0..50 {
+        let ids = all_ids(&place(&spec, &cluster(6, 2), seed).unwrap().segments).remove(0);
+        assert!(ids[0] / 2 != ids[1] / 2, "{ids:?}");
+    }
+}
+
+#[test]
 fn one_column_finds_its_copy_outside_the_stripe() {
     let spec = LayoutSpec { base: Some(3), count: 1, copies: 2, ..spec(LayoutKind::Striped) };
     let layout = place(&spec, &cluster(4, 1), 0).unwrap();
@@ -311,6 +356,29 @@ fn each_node_of_a_group_has_its_partner_in_the_other() {
     let spec = LayoutSpec { base: Some(0), ..groups_spec() };
     let layout = place(&spec, &cluster(10, 2), 0).unwrap();
     assert_eq!(all_ids(&layout.segments), [[0, 2], [1, 3], [4, 6], [5, 7]]);
+}
+
+/// Two servers on the first machine, then one each.
+#[test]
+fn a_machine_is_in_one_group_while_there_are_others() {
+    let groups = |machines: &[u32]| -> Vec<bool> {
+        let first = |m: &u32| machines.iter().position(|other| other == m).unwrap() as u32;
+        let homes = || {
+            let all = machines.iter().enumerate();
+            all.map(|(n, m)| (ServerId(n as u32), Domain(ServerId(first(m)))))
+        };
+        let groups = Groups::of(homes());
+        homes().map(|(server, _)| groups.is_second(server)).collect()
+    };
+    assert_eq!(groups(&[0, 0, 1]), [false, false, true]);
+    assert_eq!(groups(&[0, 0, 1, 2]), [false, false, true, true], "as many in each");
+    assert_eq!(groups(&[0, 0, 1, 2, 3, 1]), [false, false, true, true, false, true]);
+    assert_eq!(groups(&[0, 1, 2, 3]), [false, true, false, true]);
+    assert_eq!(groups(&[0, 0, 0, 0]), [false, true, false, true], "one machine: by server");
+    let targets = on_machines(cluster(4, 1), 2);
+    let spec = LayoutSpec { base: Some(0), ..groups_spec() };
+    let layout = place(&spec, &targets, 0).unwrap();
+    assert_eq!(all_ids(&layout.segments), [[0, 2], [1, 3]]);
 }
 
 #[test]

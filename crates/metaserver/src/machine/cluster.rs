@@ -9,7 +9,7 @@ use crate::mover::progress::Shrinking;
 use crate::ops::{ClusterView, Outcome};
 use crate::schema::{self, ServerRecord, TargetRecord, key};
 use std::collections::{BTreeMap, BTreeSet};
-use weir_layout::TargetInfo;
+use weir_layout::{Domain, TargetInfo, domains};
 use weir_metastore::{Engine, Tx};
 use weir_types::{Epoch, Error, ErrorKind, FsUsage, Result, ServerId, TargetId};
 use weir_wire::map::{ClusterMap, ServerEntry, Standing, TargetEntry, TargetState};
@@ -415,6 +415,7 @@ impl Cluster {
         view.trouble =
             troubles.map(|(target, heard)| format!("target {target}: {}", heard.trouble));
         let all = || self.servers.iter().flat_map(|(s, r)| r.targets.iter().map(move |t| (*s, t)));
+        let domains = domains(self.servers.iter().map(|(s, r)| (*s, r.host.as_str())));
         let nobody = all().all(|(_, t)| t.state != TargetState::Online);
         for (server, t) in all() {
             let usage = self.usage(t.target);
@@ -431,6 +432,7 @@ impl Cluster {
             view.targets.push(TargetInfo {
                 target: t.target,
                 server,
+                domain: domains.get(&server).copied().unwrap_or(Domain(server)),
                 free_bytes,
                 online: (online || (nobody && t.state == TargetState::Syncing)) && !leaves,
                 returns: away && !leaves && !t.draining,

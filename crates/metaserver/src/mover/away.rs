@@ -4,6 +4,7 @@
 use super::sites::{Fit, Site};
 use std::collections::BTreeMap;
 use weir_layout::place::FULL_BELOW_BYTES;
+use weir_layout::{Domain, domains};
 use weir_types::TargetId;
 use weir_wire::map::{ClusterMap, TargetEntry, TargetState};
 
@@ -43,11 +44,14 @@ impl Away {
                 _ => Fit::Keeps,
             }
         };
+        let domains = domains(map.servers.iter().map(|s| (s.server, s.host.as_str())));
         let entry = |(server, t): (&weir_wire::map::ServerEntry, &TargetEntry)| {
             let known = t.usage.total_bytes > 0;
             let free_bytes = if known { t.usage.free_bytes } else { FULL_BELOW_BYTES };
             let online = t.state == TargetState::Online;
-            (t.target, Site { server: server.server, fit: site(t), online, free_bytes })
+            let server = server.server;
+            let domain = domains.get(&server).copied().unwrap_or(Domain(server));
+            (t.target, Site { server, domain, fit: site(t), online, free_bytes })
         };
         map.targets().map(entry).collect()
     }

@@ -1,9 +1,10 @@
 //! What a segment needs.
 
 use super::sites::{Fit, Sites};
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use weir_layout::place::MAX_PLACES;
-use weir_types::{ColumnIndex, CopyIndex, Filling, Segment, ServerId, TargetId};
+use weir_types::{ColumnIndex, CopyIndex, Filling, Segment, TargetId};
 
 /// A copy of a column, where it is or was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -188,7 +189,9 @@ fn improve_column(
         found.added.push(place(copy, target));
     }
     found.filling = slots.iter().any(|s| s.is_there() && s.filling);
-    found.stuck |= slots.iter().any(|s| s.is_there() && !s.is_good()) && !found.filling;
+    let bad = slots.iter().any(|s| s.is_there() && !s.is_good());
+    // What is too much may go when others are back.
+    found.stuck |= (bad || has_surplus(slots, wish.copies)) && !found.filling;
     found
 }
 
@@ -196,8 +199,9 @@ fn good(slots: &[Slot]) -> impl Iterator<Item = &Slot> {
     slots.iter().filter(|slot| slot.is_good())
 }
 
-fn servers(slots: &[Slot], sites: &Sites) -> BTreeSet<ServerId> {
-    good(slots).filter_map(|slot| sites.server(slot.target)).collect()
+/// The targets of those that stay.
+fn stay(slots: &[Slot]) -> BTreeSet<TargetId> {
+    good(slots).map(|slot| slot.target).collect()
 }
 
 fn taken(slots: &[Slot]) -> BTreeSet<TargetId> {
@@ -205,15 +209,14 @@ fn taken(slots: &[Slot]) -> BTreeSet<TargetId> {
 }
 
 /// How many copies are to be made: those that are missing, or one for one that shares
-/// a server with another.
+/// a domain or a server with another.
 fn missing(slots: &[Slot], wished: usize, sites: &Sites) -> usize {
-    let count = good(slots).count();
+    let stay = stay(slots);
     let whole = good(slots).filter(|slot| slot.is_current()).count();
-    let on = servers(slots, sites);
-    let shared = count == wished && whole == wished && on.len() < wished;
-    match shared && sites.can_be_apart(&taken(slots), &on) {
+    let complete = stay.len() == wished && whole == wished;
+    match complete && sites.can_be_further_apart(&taken(slots), &stay) {
         true => 1,
-        false => wished.saturating_sub(count),
+        false => wished.saturating_sub(stay.len()),
     }
 }
 
@@ -222,21 +225,26 @@ fn absent() -> Slot {
 }
 
 /// A copy that is not needed: as many others as are wished are good, whole and online.
-/// First those that are not good, then those that share a server with an earlier one,
+/// First those that are not good, then those without which the others are furthest apart,
 /// then those that are not whole or not there, then the last.
 fn superfluous(slots: &[Slot], wished: usize, sites: &Sites) -> Option<usize> {
     let there = || (0..slots.len()).filter(|&i| slots[i].is_there());
-    let surplus = good(slots).count() > wished;
-    let shares = |&i: &usize| {
-        let server = sites.server(slots[i].target);
-        good(&slots[..i]).any(|earlier| sites.server(earlier.target) == server)
+    let rank = |i: &usize| {
+        let mut others = stay(slots);
+        others.remove(&slots[*i].target);
+        let (domains, servers) = sites.spread(&others);
+        (Reverse((domains, servers)), slots[*i].is_current(), Reverse(*i))
     };
-    let rank = |i: &usize| (!shares(i), slots[*i].is_current(), std::cmp::Reverse(*i));
     let bad = there().find(|&i| !slots[i].is_good());
+    let surplus = has_surplus(slots, wished);
     let victim = bad.or_else(|| if surplus { there().min_by_key(rank) } else { None })?;
     let others = good(slots).filter(|slot| slot.is_current()).count();
     let itself = usize::from(slots[victim].is_good() && slots[victim].is_current());
     (others - itself >= wished).then_some(victim)
+}
+
+fn has_surplus(slots: &[Slot], wished: usize) -> bool {
+    good(slots).count() > wished
 }
 
 /// Which copy has to have everything before another goes; `None`: one has, or nobody could
@@ -257,10 +265,10 @@ fn room_for_one(
     wish: &Wish<'_>,
     sites: &Sites,
 ) -> Option<(usize, TargetId)> {
-    let servers = servers(slots, sites);
-    let mut candidates = sites.candidates(&taken(slots), &servers);
+    let stay = stay(slots);
+    let mut candidates = sites.candidates(&taken(slots), &stay);
     if wish.in_groups {
-        sites.keep_other_group(&mut candidates, &servers);
+        sites.keep_other_group(&mut candidates, &stay);
     }
     let is_lost = |i: &usize| slots[*i].fit == Some(Fit::Lost);
     let is_free = |i: &usize| !slots[*i].is_there();

@@ -1,8 +1,8 @@
 //! The targets as the mover sees them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use weir_layout::Groups;
 use weir_layout::place::FULL_BELOW_BYTES;
+use weir_layout::{Apart, Domain, Groups, Home};
 use weir_types::{ServerId, TargetId};
 
 /// What becomes of the copies of a target.
@@ -21,8 +21,10 @@ pub enum Fit {
 /// A target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The server that serves it: what fails as one.
+    /// The server that serves it.
     pub server: ServerId,
+    /// What fails with that server.
+    pub domain: Domain,
     /// What becomes of its copies.
     pub fit: Fit,
     /// Whether what it has is current, and can be read.
@@ -32,6 +34,10 @@ pub struct Site {
 }
 
 impl Site {
+    fn home(&self) -> Home {
+        (self.server, self.domain)
+    }
+
     fn has_room(&self) -> bool {
         self.free_bytes >= FULL_BELOW_BYTES
     }
@@ -74,7 +80,7 @@ impl Sites {
             };
             let went = was.fit != now.fit && matches!(now.fit, Fit::Leaves | Fit::Lost);
             let fitter = was.fit != now.fit && !went;
-            if went || was.server != now.server {
+            if went || was.home() != now.home() {
                 differs = Differs::Needs;
                 break;
             }
@@ -135,35 +141,38 @@ impl Sites {
         self.sites.values().any(|site| matches!(site.fit, Fit::Leaves | Fit::Lost))
     }
 
-    /// Where one more copy may go that is not on `taken`: those on servers without a
-    /// copy if there are any.
+    /// How far a copy on a target is from others.
+    pub fn apart(&self, target: TargetId, others: &BTreeSet<TargetId>) -> Apart {
+        let homes = others.iter().filter_map(|other| self.sites.get(other)).map(Site::home);
+        self.sites.get(&target).map_or(Apart::Target, |site| Apart::of(site.home(), homes))
+    }
+
+    /// Where one more copy may go that is not on `taken`: those that are furthest from
+    /// the copies that stay.
     pub fn candidates(
         &self,
         taken: &BTreeSet<TargetId>,
-        servers: &BTreeSet<ServerId>,
+        stay: &BTreeSet<TargetId>,
     ) -> Vec<TargetId> {
         let takes = |(target, site): &(&TargetId, &Site)| {
             site.fit == Fit::Takes && site.online && site.has_room() && !taken.contains(target)
         };
-        let mut found: Vec<(&TargetId, &Site)> = self.sites.iter().filter(takes).collect();
-        let apart = |(_, site): &(&TargetId, &Site)| !servers.contains(&site.server);
-        if found.iter().any(apart) {
-            found.retain(apart);
+        let mut found: Vec<TargetId> =
+            self.sites.iter().filter(takes).map(|(target, _)| *target).collect();
+        let furthest = found.iter().map(|target| self.apart(*target, stay)).max();
+        found.retain(|target| Some(self.apart(*target, stay)) == furthest);
+        if found.iter().any(|target| self.is_open(*target)) {
+            found.retain(|target| self.is_open(*target));
         }
-        if found.iter().any(|(target, _)| !self.closed.contains(*target)) {
-            found.retain(|(target, _)| !self.closed.contains(*target));
-        }
-        found.into_iter().map(|(target, _)| *target).collect()
+        found
     }
 
-    /// Of candidates those in another group of nodes than all of these servers, if there
+    /// Of candidates those in another group of nodes than all copies that stay, if there
     /// are any.
-    pub fn keep_other_group(&self, candidates: &mut Vec<TargetId>, servers: &BTreeSet<ServerId>) {
-        let groups = Groups::of(self.sites.values().map(|site| site.server));
-        let is_apart = |target: &TargetId| {
-            let own = self.server(*target).map(|server| groups.is_second(server));
-            servers.iter().all(|server| Some(groups.is_second(*server)) != own)
-        };
+    pub fn keep_other_group(&self, candidates: &mut Vec<TargetId>, stay: &BTreeSet<TargetId>) {
+        let groups = Groups::of(self.sites.values().map(Site::home));
+        let group = |target: &TargetId| self.server(*target).map(|s| groups.is_second(s));
+        let is_apart = |target: &TargetId| stay.iter().all(|other| group(other) != group(target));
         if candidates.iter().any(is_apart) {
             candidates.retain(is_apart);
         }
@@ -179,10 +188,32 @@ impl Sites {
         !self.closed.contains(&target)
     }
 
-    /// Whether one of the candidates is on a server without a copy.
-    pub fn can_be_apart(&self, taken: &BTreeSet<TargetId>, servers: &BTreeSet<ServerId>) -> bool {
-        let first = self.candidates(taken, servers).first().copied();
-        first.and_then(|target| self.server(target)).is_some_and(|s| !servers.contains(&s))
+    /// In how many domains, and on how many servers, these are.
+    pub fn spread(&self, copies: &BTreeSet<TargetId>) -> (usize, usize) {
+        let homes = || copies.iter().filter_map(|target| self.sites.get(target)).map(Site::home);
+        let servers: BTreeSet<ServerId> = homes().map(|(server, _)| server).collect();
+        let domains: BTreeSet<Domain> = homes().map(|(_, domain)| domain).collect();
+        (domains.len(), servers.len())
+    }
+
+    /// Whether these copies would be in more domains, or on more servers, with one of the
+    /// candidates in place of one of them.
+    pub fn can_be_further_apart(
+        &self,
+        taken: &BTreeSet<TargetId>,
+        copies: &BTreeSet<TargetId>,
+    ) -> bool {
+        let (domains, servers) = self.spread(copies);
+        // That is so for most.
+        if domains == copies.len() {
+            return false;
+        }
+        let first = self.candidates(taken, copies).first().copied();
+        first.is_some_and(|target| match self.apart(target, copies) {
+            Apart::Domain => true,
+            Apart::Server => servers < copies.len(),
+            Apart::Target => false,
+        })
     }
 
     /// The one of them that has been given least; of several the one that `seed` says.

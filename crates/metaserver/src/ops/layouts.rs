@@ -3,9 +3,9 @@
 
 use crate::ops::{Context, Outcome, hints, inodes};
 use crate::schema::{self, Body, Inode, RegularFile, SegmentPage, WrittenPage, key};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_layout::place::DEFAULT_SEGMENT_BYTES;
-use weir_layout::{TargetInfo, grant, place};
+use weir_layout::{Domain, TargetInfo, grant, place};
 use weir_metastore::Tx;
 use weir_types::limits::{MAX_FILE_BYTES, MAX_SEGMENTS, SEGMENT_PAGE};
 use weir_types::{
@@ -64,14 +64,21 @@ pub(crate) fn lay_out(
     Ok(layout)
 }
 
-/// Whether copies share a server, or are where nothing new should be.
+/// Whether copies share a server, or a domain though there are enough, or are where
+/// nothing new should be.
 fn is_makeshift(segments: &[Segment], targets: &[TargetInfo]) -> bool {
-    let of = |id: TargetId| targets.iter().find(|info| info.target == id);
+    let known: BTreeMap<TargetId, &TargetInfo> = targets.iter().map(|t| (t.target, t)).collect();
+    let all_domains: BTreeSet<Domain> = targets.iter().map(|t| t.domain).collect();
     segments.iter().flat_map(|segment| &segment.columns).any(|column| {
-        let mut servers = BTreeSet::new();
-        let mut all = column.copies().map(|(_, target)| of(target));
-        column.targets.len() > 1
-            && !all.all(|info| info.is_some_and(|i| i.online && servers.insert(i.server)))
+        let (mut servers, mut domains) = (BTreeSet::new(), BTreeSet::new());
+        let mut is_fine = |target| {
+            let Some(info) = known.get(&target) else { return false };
+            domains.insert(info.domain);
+            // A target that is full, or is being drained, has nothing free.
+            info.online && info.free_bytes > 0 && servers.insert(info.server)
+        };
+        let fine = column.copies().all(|(_, target)| is_fine(target));
+        !fine || domains.len() < servers.len().min(all_domains.len())
     })
 }
 

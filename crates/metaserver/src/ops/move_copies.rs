@@ -7,7 +7,7 @@ use crate::mover::sites::Sites;
 use crate::ops::{Context, Outcome, deletion, inodes, layouts};
 use crate::schema::{self, Inode, RegularFile, key};
 use std::collections::BTreeSet;
-use weir_layout::object_len;
+use weir_layout::{Apart, object_len};
 use weir_metastore::Tx;
 use weir_types::{
     Column, ColumnIndex, CopyIndex, Epoch, FileId, Filling, Generation, ObjectId, Placement,
@@ -266,12 +266,14 @@ pub fn relieve(
             let bytes = bytes_of(&inode, segment, column);
             let taken = placed.copies().map(|(_, target)| target).collect();
             let may_go = |(_, target): &(CopyIndex, TargetId)| {
-                let others = placed.copies().filter(|(_, other)| other != target);
-                let servers = others.filter_map(|(_, other)| sites.server(other)).collect();
-                let first = sites.candidates(&taken, &servers).first().copied();
-                let apart =
-                    first.and_then(|t| sites.server(t)).is_some_and(|s| !servers.contains(&s));
-                apart && first.is_some_and(|t| sites.is_open(t)) && uneven.take(*target, bytes)
+                let all = placed.copies().map(|(_, target)| target);
+                let others = all.filter(|other| other != target).collect();
+                let Some(to) = sites.candidates(&taken, &others).first().copied() else {
+                    return false;
+                };
+                let apart = sites.apart(*target, &others).max(Apart::Server);
+                let keeps = sites.apart(to, &others) >= apart;
+                keeps && sites.is_open(to) && uneven.take(*target, bytes)
             };
             let copy = placed.copies().find(may_go).map(|(copy, _)| copy);
             found.extend(copy.map(|copy| object(file, segment.index, column, copy)));

@@ -202,6 +202,17 @@ impl<E: Engine> Cluster<E> {
         self.register_in_run(server, 1, targets)
     }
 
+    /// On a machine with others.
+    pub fn register_on(
+        &mut self,
+        host: &str,
+        server: u32,
+        targets: &[u32],
+    ) -> Result<HeartbeatReply, Error> {
+        let targets = targets.iter().map(|&t| Self::report(t)).collect();
+        self.register_as(host.to_owned(), server, 1, targets)
+    }
+
     /// After its machine has started anew.
     pub fn register_anew(
         &mut self,
@@ -217,8 +228,18 @@ impl<E: Engine> Cluster<E> {
         run: u64,
         targets: Vec<TargetReport>,
     ) -> Result<HeartbeatReply, Error> {
+        self.register_as(format!("node-{server}"), server, run, targets)
+    }
+
+    fn register_as(
+        &mut self,
+        host: String,
+        server: u32,
+        run: u64,
+        targets: Vec<TargetReport>,
+    ) -> Result<HeartbeatReply, Error> {
         let request = RegisterRequest {
-            host: format!("node-{server}"),
+            host,
             tcp: format!("10.0.0.{server}:7701"),
             unix: String::new(),
             first: true,

@@ -2,7 +2,8 @@ use super::super::sites::Site;
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use weir_types::{Column, Decode, Encode, Epoch, Scheme, SegmentIndex, SegmentState};
+use weir_layout::Domain;
+use weir_types::{Column, Decode, Encode, Epoch, Scheme, SegmentIndex, SegmentState, ServerId};
 
 /// What may happen between two looks at a segment.
 #[derive(Clone, Debug)]
@@ -16,13 +17,24 @@ enum Event {
 const SERVERS: u32 = 4;
 const TARGETS: u32 = 7;
 
+/// On a server that is a machine.
 fn site(target: u32) -> Site {
-    let server = ServerId(target % SERVERS);
-    Site { server, fit: Fit::Takes, online: true, free_bytes: u64::MAX }
+    site_of(target, SERVERS)
+}
+
+/// The servers are on so many machines.
+fn site_of(target: u32, machines: u32) -> Site {
+    let server = target % SERVERS;
+    let (server, domain) = (ServerId(server), Domain(ServerId(server % machines)));
+    Site { server, domain, fit: Fit::Takes, online: true, free_bytes: u64::MAX }
 }
 
 fn sites(targets: u32) -> Sites {
-    Sites::new((0..targets).map(|t| (TargetId(t), site(t))).collect())
+    sites_of(targets, SERVERS)
+}
+
+fn sites_of(targets: u32, machines: u32) -> Sites {
+    Sites::new((0..targets).map(|t| (TargetId(t), site_of(t, machines))).collect())
 }
 
 fn segment(columns: &[&[u32]]) -> Segment {
@@ -78,7 +90,8 @@ fn targets(segment: &Segment) -> Vec<Vec<u32>> {
 
 fn set(sites: &mut Sites, target: u32, fit: Fit, online: bool) {
     let mut all: BTreeMap<TargetId, Site> = sites.all().map(|(t, s)| (t, *s)).collect();
-    all.insert(TargetId(target), Site { fit, online, ..site(target) });
+    let site = all.get(&TargetId(target)).copied().unwrap_or(site(target));
+    all.insert(TargetId(target), Site { fit, online, ..site });
     sites.update(all);
 }
 
@@ -298,12 +311,13 @@ proptest! {
     fn whatever_happens_nothing_is_lost_and_it_ends(
         start in proptest::collection::vec((0..TARGETS, 1..TARGETS), 1..4),
         events in proptest::collection::vec(any_event(), 0..30),
+        machines in 1..=SERVERS,
     ) {
         let columns: Vec<[u32; 2]> =
             start.iter().map(|(a, step)| [*a, (a + step) % TARGETS]).collect();
         let columns: Vec<&[u32]> = columns.iter().map(|c| &c[..]).collect();
         let mut segment = segment(&columns);
-        let (mut sites, mut wished) = (sites(TARGETS), 2);
+        let (mut sites, mut wished) = (sites_of(TARGETS, machines), 2);
         for event in events {
             match event {
                 Event::Becomes(target, fit, online) => set(&mut sites, target as u32, fit, online),
@@ -324,10 +338,33 @@ proptest! {
         prop_assert_eq!(settle(&mut segment, wished, &mut sites), Verdict::Fine);
         for column in &segment.columns {
             let on: BTreeSet<u32> = column.copies().map(|(_, t)| t.0 % SERVERS).collect();
+            let machines_on: BTreeSet<u32> = on.iter().map(|server| server % machines).collect();
             prop_assert_eq!(column.copies().count(), wished);
             prop_assert_eq!(on.len(), wished, "not on one server while it can be avoided");
+            prop_assert_eq!(machines_on.len(), wished.min(machines as usize));
         }
     }
+}
+
+/// Servers 0 and 2 are on one machine, 1 and 3 on the other.
+#[test]
+fn copies_on_one_machine_are_parted_where_one_is_too_many() {
+    let mut sites = sites_of(4, 2);
+    let begun = change(look(&segment(&[&[0, 2]]), 2, &mut sites));
+    let new = begun.added[0].target;
+    assert!([1, 3].contains(&new.0), "{new:?}");
+    let whole = Segment { filling: Vec::new(), ..begun.segment };
+    let parted = change(look(&whole, 2, &mut sites)).segment;
+    assert_eq!(targets(&parted), [[0, NONE, new.0]]);
+    assert_eq!(look(&parted, 2, &mut sites), Verdict::Fine);
+    // Not by what costs the copy that is elsewhere.
+    assert_eq!(
+        targets(&change(look(&segment(&[&[0, 2, 1]]), 2, &mut sites)).segment),
+        [[0, NONE, 1]]
+    );
+    // The one that is elsewhere is waited for, and looked at again.
+    set(&mut sites, 1, Fit::Keeps, false);
+    assert_eq!(look(&segment(&[&[0, 2, 1]]), 2, &mut sites), Verdict::Stuck);
 }
 
 /// Nodes 0 and 2 are one group, 1 and 3 the other.
