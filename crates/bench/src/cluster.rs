@@ -22,6 +22,8 @@ pub struct Cluster {
     mount: Option<Child>,
     targets: usize,
     data_pids: Vec<u32>,
+    /// The number of the server that was killed last; 0: none.
+    killed: usize,
 }
 
 impl Cluster {
@@ -39,6 +41,7 @@ impl Cluster {
             mountpoint: dir.join("mnt"),
             mount: None,
             data_pids: Vec::new(),
+            killed: 0,
         };
         std::fs::create_dir(&cluster.mountpoint)
             .map_err(|e| Failure::file(&cluster.mountpoint, e))?;
@@ -54,11 +57,11 @@ impl Cluster {
         self.find_pids(accounting)
     }
 
-    /// Kills a data server.
-    pub fn kill_one(&mut self) -> Done {
-        let pid = self.data_pids.first().and_then(|pid| i32::try_from(*pid).ok());
-        let pid = pid.and_then(Pid::from_raw).ok_or_else(|| Failure::other("no data server"))?;
-        kill_process(pid, Signal::KILL).map_err(|e| Failure::system("kill", e))
+    /// Kills one data server after the other, since one that goes often is kept out for
+    /// a while when it comes back.
+    pub fn kill_next(&mut self) -> Done {
+        self.killed = self.killed % self.targets + 1;
+        self.kill(&format!("data-{}", self.killed))
     }
 
     /// Kills a daemon by its name.

@@ -1,7 +1,7 @@
 //! What the figures are held against: the same run's limits, and orientation
 //! figures of one machine (two cores of an AMD EPYC, Linux 6.18).
 
-use crate::sample::{Results, Series};
+use crate::sample::{Results, Sample, Series};
 use crate::ways::{Row, Via};
 use serde::Serialize;
 
@@ -183,8 +183,10 @@ fn ratios(results: &Results, row: Row, out: &mut Vec<Ratio>) {
     }
     if let Row::Protocols1 | Row::Protocols4 = row {
         for &via in &row.ways()[1..] {
-            let (Some(value), Some(one)) = (speed(via), speed(Via::Library)) else { continue };
-            let what = format!("GB/s: {} / one copy{}", via.title(), paper(via));
+            // The paper's servers kept what was written in their caches.
+            let written = |via| results.series(row, via)?.median(Sample::written_gb_per_s);
+            let (Some(value), Some(one)) = (written(via), written(Via::Library)) else { continue };
+            let what = format!("GB/s before sync: {} / one copy{}", via.title(), paper(via));
             out.push(Ratio { row, what, value: value / one, bound: Bound::None });
         }
     }
@@ -203,7 +205,7 @@ fn ratios(results: &Results, row: Row, out: &mut Vec<Ratio>) {
 /// CPU of a write of two copies that both have before it is confirmed, to that of one.
 const WRITE_TWO: f64 = 2.1;
 
-/// Seconds until a data server is missed (`target_timeout_ms`).
+/// Seconds until a data server is missed, mostly (`target_timeout_ms`, and until somebody looks).
 const MISSED_S: f64 = 4.0;
 
 fn two_copies(via: Via) -> Bound {

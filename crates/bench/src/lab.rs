@@ -113,7 +113,7 @@ impl Lab {
         }
         let done = job.run_and(via.groups(), 0, |lab| {
             std::thread::sleep(after);
-            lab.cluster.as_mut().ok_or_else(no_cluster)?.kill_one()
+            lab.cluster.as_mut().ok_or_else(no_cluster)?.kill_next()
         });
         self.workers.clear();
         let cluster = self.cluster.as_mut().ok_or_else(no_cluster)?;
@@ -199,6 +199,7 @@ impl Job<'_> {
             others_share: (others / seconds / processors).max(0.0),
             loopback_bytes: meters_after.loopback_bytes - meters.loopback_bytes,
             disk_read_bytes: disk_read_bytes(self.lab.data_pids()).saturating_sub(disk_before),
+            written_s: 0.0,
             longest_s: works.iter().map(|w| w.longest_ns as f64 / 1e9).collect(),
         };
         Ok((sample, works))

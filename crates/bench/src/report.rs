@@ -38,6 +38,11 @@ fn split(row: Row, series: &Series) -> String {
     if let Some(wire) = wire.filter(|wire| !row.counts_calls() && *wire > 1.02) {
         shares.push(format!("(on the wire {wire:.2}×)"));
     }
+    if let Row::Protocols1 | Row::Protocols4 = row
+        && let Some(written) = series.median(Sample::written_gb_per_s)
+    {
+        shares.push(format!("(written at {written:.2} GB/s before the sync)"));
+    }
     shares.join("  ")
 }
 

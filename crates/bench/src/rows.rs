@@ -191,7 +191,11 @@ impl Bench<'_> {
         }
         // The kernel's cache of a FUSE file was dropped and is filled anew.
         let cached = matches!(via, Via::Fuse | Via::Mount | Via::MountTwo) && row != Row::Random;
-        let (sample, works) = job.run(via.groups(), if cached { plan.size_bytes } else { 0 })?;
+        let (mut sample, works) =
+            job.run(via.groups(), if cached { plan.size_bytes } else { 0 })?;
+        if row.writes() {
+            sample.written_s = written_s(&works);
+        }
         check_cold(row, via, &sample)?;
         Ok((sample, works))
     }
@@ -328,14 +332,19 @@ fn no_port() -> Failure {
 
 /// The part of a rewrite before its sync. Only the workers' own CPU is known.
 fn before_sync(sample: &Sample, works: &[Work]) -> Sample {
-    let begin = works.iter().map(|w| w.begin_ns).min().unwrap_or(0);
-    let end = works.iter().map(|w| w.written_ns).max().unwrap_or(0);
     let cpu_ns: u64 = works.iter().map(|w| w.written_cpu_ns).sum();
     Sample {
-        seconds: end.saturating_sub(begin) as f64 / 1e9,
+        seconds: written_s(works),
         cpu_s: [(Group::Posix, cpu_ns as f64 / 1e9)].into(),
         ..sample.clone()
     }
+}
+
+/// How long it took until all was written.
+fn written_s(works: &[Work]) -> f64 {
+    let begin = works.iter().map(|w| w.begin_ns).min().unwrap_or(0);
+    let end = works.iter().map(|w| w.written_ns).max().unwrap_or(0);
+    end.saturating_sub(begin) as f64 / 1e9
 }
 
 /// What Weir delivered must have come from its servers, and to them from

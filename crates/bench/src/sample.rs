@@ -23,6 +23,8 @@ pub struct Sample {
     pub loopback_bytes: u64,
     /// Bytes that the data servers read from their disks.
     pub disk_read_bytes: u64,
+    /// How long it took until all was written, if it was synced after that; else 0.
+    pub written_s: f64,
     /// The longest call of each load generator, if that is measured.
     pub longest_s: Vec<f64>,
 }
@@ -36,6 +38,11 @@ impl Sample {
     /// Throughput.
     pub fn gb_per_s(&self) -> f64 {
         self.bytes as f64 / 1e9 / self.seconds
+    }
+
+    /// Throughput without the sync.
+    pub fn written_gb_per_s(&self) -> f64 {
+        self.bytes as f64 / 1e9 / self.written_s
     }
 
     /// CPU s/GB.

@@ -6,16 +6,18 @@ mod daemons;
 mod files;
 mod keys;
 mod layouts;
+mod members;
 
 pub use checks::{AcceptLoss, Fsck, Scrub, Sim};
 pub use cluster::{Down, Rebalance, Status, Up};
 pub use daemons::{Daemon, Detach, Meta, MetaCommand, MetaExport, MetaImport, Mount, Umount};
 pub use files::{Cat, Cp, Ls, Mkdir, Rm, Stat};
-pub use keys::{
-    Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice, Target, TargetChoice, TargetCreate,
-    TargetRemove, Targets,
-};
+pub use keys::{Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice};
 pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, Places, Protocol, SetLayout};
+pub use members::{
+    Server, ServerAdd, ServerChoice, ServerDrain, ServerList, ServerRemove, Target, TargetAdd,
+    TargetChoice, TargetCreate, TargetDrain, TargetRemove, TargetReplace, Targets,
+};
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -85,9 +87,12 @@ pub enum Command {
     Key(Key),
     /// Show the targets: their states, and what they lack
     Targets(Targets),
-    /// Make targets for data servers that `weir up` did not make; drain and remove targets
+    /// Add, drain, remove and replace targets
     #[command(subcommand)]
     Target(Target),
+    /// Show, add, drain and remove data servers
+    #[command(subcommand)]
+    Server(Server),
 }
 
 /// Which cluster. Flags win over the environment, which wins over the

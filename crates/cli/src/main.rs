@@ -18,9 +18,11 @@ mod signals;
 mod sim;
 mod version;
 
-use args::{Arguments, Command, Target};
+use args::{Arguments, Command, Server, Target};
 use clap::Parser;
-use cluster::{down, keys, rebalance, status, targets, up};
+use cluster::{
+    adding, down, draining, keys, rebalance, removal, replacing, servers, status, targets, up,
+};
 use failure::Done;
 use std::process::ExitCode;
 
@@ -64,9 +66,16 @@ fn run(command: &Command) -> Done {
         Command::Key(key) => keys::run(key),
         Command::Targets(asked) => targets::list(asked),
         Command::Target(Target::Create(create)) => keys::create_target(create),
-        Command::Target(Target::Drain(choice)) => targets::drain(choice, true),
-        Command::Target(Target::Undrain(choice)) => targets::drain(choice, false),
-        Command::Target(Target::Remove(remove)) => targets::remove(remove),
+        Command::Target(Target::Add(add)) => adding::add_targets(add),
+        Command::Target(Target::Drain(drain)) => draining::drain_target(drain),
+        Command::Target(Target::Undrain(choice)) => draining::undrain_target(choice),
+        Command::Target(Target::Remove(remove)) => removal::remove_target(remove),
+        Command::Target(Target::Replace(replace)) => replacing::run(replace),
+        Command::Server(Server::List(list)) => servers::list(list),
+        Command::Server(Server::Add(add)) => adding::add_server(add),
+        Command::Server(Server::Drain(drain)) => draining::drain_server(drain),
+        Command::Server(Server::Undrain(choice)) => draining::undrain_server(choice),
+        Command::Server(Server::Remove(remove)) => removal::remove_server(remove),
     }
 }
 

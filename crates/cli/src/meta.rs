@@ -21,7 +21,7 @@ pub fn run(meta: &Meta) -> Done {
         Some(MetaCommand::Import(import)) => run_import(import),
         None => {
             let none = || Failure::new("which configuration? give one with --config");
-            serve::meta(meta.config.as_deref().ok_or_else(none)?, meta.detach)
+            serve::meta(meta.config.as_deref().ok_or_else(none)?, &meta.detach)
         }
     }
 }

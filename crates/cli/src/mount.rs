@@ -31,7 +31,7 @@ pub fn mount(mount: &Mount) -> Done {
     if mount.foreground {
         // Whoever starts a daemon holds the lock for it.
         let alone = !mount.detach.detached;
-        return serve(mount.detach, |ready| run(&cluster, &path, &options, alone, ready));
+        return serve(&mount.detach, |ready| run(&cluster, &path, &options, alone, ready));
     }
     mounting::mount(&cluster, &path, &options).map(drop)
 }

@@ -10,6 +10,11 @@ use weir_types::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
 
+/// Reads the name of a failure domain.
+pub fn parse_domain(text: &str) -> Result<String, String> {
+    weir_types::check_domain(text).map(|()| text.to_owned()).map_err(|error| error.message)
+}
+
 /// Reads a size: bytes, or with K, M, G, T (or KiB..: powers of 1024), or with
 /// kB, MB, GB, TB (powers of 1000).
 pub fn parse_size(text: &str) -> Result<ByteSize, String> {

@@ -2,9 +2,10 @@
 
 use crate::args::{Daemon, Detach};
 use crate::cluster::daemon;
-use crate::cluster::process::Report;
+use crate::cluster::process::{Process, Report};
 use crate::failure::{Done, Failure};
 use crate::signals::Signals;
+use rustix::process::{Signal as Ending, getpid, kill_process};
 use std::cell::Cell;
 use std::io;
 use std::path::Path;
@@ -13,7 +14,7 @@ use weir_host::net::Signal;
 use weir_metaserver::MetaServerConfig;
 
 /// Runs what serves; tells whoever started it that it is ready, or why not.
-pub fn serve(detach: Detach, run: impl FnOnce(&dyn Fn(&str)) -> Done) -> Done {
+pub fn serve(detach: &Detach, run: impl FnOnce(&dyn Fn(&str)) -> Done) -> Done {
     if detach.detached {
         // A session of its own: no terminal's signals, no terminal at all. It
         // fails only if it leads one already.
@@ -22,21 +23,37 @@ pub fn serve(detach: Detach, run: impl FnOnce(&dyn Fn(&str)) -> Done) -> Done {
     let is_ready = Cell::new(false);
     let done = run(&|what| {
         is_ready.set(true);
-        if detach.detached {
-            Report::Ready.send();
+        if detach.detached && !Report::Ready.send() {
+            end_if_unknown(detach);
         }
         tracing::info!("{what}");
     });
     if let (Err(failure), true, false) = (&done, detach.detached, is_ready.get()) {
         let (message, hint) = (failure.message.clone(), failure.hint.clone());
-        Report::Failed { message, hint }.send();
+        // Nobody may be listening any more; the log has it too.
+        let _ = Report::Failed { message, hint }.send();
     }
     done
 }
 
+/// Whoever started this daemon was killed. If that was before it could note which process it
+/// is, nobody would find it, and its port would be taken.
+fn end_if_unknown(detach: &Detach) {
+    let noted = detach.pid_file.as_deref().and_then(Process::from_file);
+    if noted.is_some_and(|process| process.id() == getpid().as_raw_nonzero().get()) {
+        return;
+    }
+    tracing::warn!(
+        "the command that started this process is gone, and nobody knows of it: it ends"
+    );
+    if let Err(e) = kill_process(getpid(), Ending::TERM) {
+        tracing::error!("it cannot end itself: {e}");
+    }
+}
+
 /// Runs `weir data`.
 pub fn data(daemon: &Daemon) -> Done {
-    serve(daemon.detach, |ready| {
+    serve(&daemon.detach, |ready| {
         let shutdown = shutdown_on_signal()?;
         let config: DataServerConfig = daemon::read(&daemon.config)?;
         weir_dataserver::run(config, &shutdown, |info| {
@@ -47,7 +64,7 @@ pub fn data(daemon: &Daemon) -> Done {
 }
 
 /// Runs `weir meta`.
-pub fn meta(config: &Path, detach: Detach) -> Done {
+pub fn meta(config: &Path, detach: &Detach) -> Done {
     serve(detach, |ready| {
         let shutdown = shutdown_on_signal()?;
         let config: MetaServerConfig = daemon::read(config)?;

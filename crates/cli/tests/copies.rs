@@ -268,6 +268,29 @@ fn new_files_are_made_while_a_server_is_away_and_it_gets_them() {
     file.close(&Context::root()).unwrap();
 }
 
+#[test]
+fn what_is_started_again_and_lacks_much_is_left_to_get_it() {
+    let place = Place::new();
+    let cluster = place.up("slow", &["--targets", "2"]);
+    cluster.weir(&["down"]).ok();
+    let config = cluster.dir().join("data-2.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let slow = text.replace("resync_bytes_per_s = 0", "resync_bytes_per_s = 1000000");
+    assert_ne!(slow, text);
+    fs::write(&config, slow).unwrap();
+    cluster.weir(&["up"]).ok();
+    let client = client(&cluster, false);
+    cluster.kill("data-1");
+    let offline = || cluster.weir(&["df", "--json"]).json()[0]["state"] == "offline";
+    eventually("it is missed", offline);
+    let file = two_copies(&client, b"big", &noise(40_000_000, 9));
+    let said = cluster.weir(&["up"]).ok();
+    assert!(said.contains("1 targets are not up to date yet"), "{said}");
+    let state = cluster.weir(&["targets", "--json"]).json()[0]["state"].clone();
+    assert_eq!((state, cluster.pids().len()), ("syncing".into(), 3));
+    file.close(&Context::root()).unwrap();
+}
+
 /// A file of one column with two copies, the first on target 1.
 fn two_copies(client: &Client, name: &[u8], data: &[u8]) -> File {
     let ctx = Context::root();

@@ -110,7 +110,8 @@ impl Run<'_> {
         let is_disk = faults.iter().any(|fault| matches!(fault, Fault::Disk(..)));
         let forgets = u64::from(faults.iter().any(|fault| fault.forgets()));
         // A mount that is cut off for longer than its lease loses what it has not sent.
-        let fences = faults.iter().any(|fault| matches!(fault, Fault::Island(..)));
+        let fences =
+            faults.iter().any(|fault| matches!(fault, Fault::Island(..)) || fault.ends_a_mount());
         let several = faults.len() > 1 || fences;
         let full = faults.iter().any(|fault| matches!(fault, Fault::Full(_)));
         Policy {
@@ -157,6 +158,8 @@ impl Run<'_> {
             self.loads.iter_mut().for_each(MountLoad::check);
         }
         faults.iter().for_each(|fault| fault.end(&mut self.lab));
+        let ended = faults.iter().filter(|fault| fault.ends_a_mount()).count();
+        self.set(Policy { remounts: self.policy.remounts + ended as u64, ..self.policy });
         let online = self.lab.all_online(PATIENCE);
         println!("  mended after {:.1?}, all online {online:.1?} later", begin.elapsed());
         self.set(calm(&self.policy));
@@ -220,10 +223,22 @@ impl<'a> Run<'a> {
     /// Both loads run. Nothing where that is not possible.
     fn begin(place: &'a Place, seed: u64) -> Option<Self> {
         let lab = Lab::new(place)?;
+        let mut random = Random::new(seed);
         for (directory, copies) in DIRECTORIES {
             let name = format!("weir:/{directory}");
             said(lab.weir(&["mkdir", &name])).ok();
-            said(lab.weir(&["setlayout", &name, "--copies", &copies.to_string()])).ok();
+            let (copies, several) = (copies.to_string(), copies > 1);
+            let mut wish = vec!["setlayout", &name, "--copies", &copies];
+            if several {
+                let placements: &[_] = match copies.as_str() {
+                    "2" => &["chained", "random", "groups"],
+                    _ => &["chained", "random"],
+                };
+                wish.extend(["--placement", pick(&mut random, placements)]);
+                wish.extend(["--duplication", pick(&mut random, &["server-sync", "client-sync"])]);
+                println!("{wish:?}");
+            }
+            said(lab.weir(&wish)).ok();
         }
         kill_load::prepare(&lab.mounts()[0]);
         let nothing = Policy {
@@ -235,6 +250,7 @@ impl<'a> Run<'a> {
             lost_all: 0,
             mirrored: Duration::ZERO,
             other: Duration::ZERO,
+            remounts: 0,
             pause: 0,
             stop: false,
         };
@@ -248,7 +264,6 @@ impl<'a> Run<'a> {
         };
         let loads = vec![start(1), start(2)];
         let is_long = number("WEIR_KILL_LONG") == Some(1);
-        let random = Random::new(seed);
         let mut run = Self { lab, loads, policy, policy_file, random, is_long };
         run.go_on(0, 1, PATIENCE);
         Some(run)
@@ -267,6 +282,10 @@ impl<'a> Run<'a> {
     }
 }
 
+fn pick<'a>(random: &mut Random, of: &[&'a str]) -> &'a str {
+    of[random.below(of.len() as u64) as usize]
+}
+
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
@@ -281,7 +300,7 @@ fn nothing_acknowledged_is_lost_whatever_fails() {
     let mut kinds: Vec<u64> = Vec::new();
     for cycle in 1..=cycles {
         if kinds.is_empty() {
-            kinds = (0..KINDS + 3).collect();
+            kinds = (0..=KINDS).collect();
         }
         let at = run.random.below(kinds.len() as u64) as usize;
         let kind = kinds.swap_remove(at);

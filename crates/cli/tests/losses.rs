@@ -182,3 +182,52 @@ fn where_nothing_is_left_there_are_zeros_when_somebody_says_so() {
     let said = cluster.weir(&["accept-loss", "weir:/file"]).ok();
     assert!(said.contains("nothing is lost"), "{said}");
 }
+
+#[test]
+fn bytes_of_which_only_a_lost_target_had_the_last_are_named_before_it_is_removed() {
+    let place = Place::new();
+    let cluster = place.up("put-off", &["--targets", "3"]);
+    let writer = client(&cluster, false);
+    let (old, new) = (noise(BYTES, 5), noise(5000, 6));
+    let duplication = weir_types::Duplication::ServerAsync;
+    let layout = LayoutSpec {
+        copies: 2,
+        count: 1,
+        base: Some(0),
+        duplication: Some(duplication),
+        ..LayoutSpec::default()
+    };
+    let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
+    let create = |name: &str| {
+        let made = writer.create(&Context::root(), FileId::ROOT, name.as_bytes(), &options);
+        let file = made.unwrap().0;
+        write(&file, 0, &old);
+        file
+    };
+    create("untouched");
+    let files: Vec<File> = (0..10).map(|n| create(&format!("file{n}"))).collect();
+    // Acknowledged, and the other copy knows that it lacks that.
+    for file in &files {
+        file.write_at(&Context::root(), 70_000, &new).unwrap();
+    }
+    cluster.kill("data-1");
+    cluster.forget(1);
+    eventually("it is missed", || is(&cluster, 1, "offline"));
+    let lacking = problems(&cluster, "lacking-column");
+    assert!(lacking.contains(&"/file9".to_owned()), "{lacking:?}");
+    let asked = cluster.weir(&["target", "remove", "1", "--force"]);
+    let named: Vec<&str> = asked.out.lines().map(str::trim).collect();
+    assert_eq!(named.len(), lacking.len(), "{asked:?}");
+    for path in &lacking {
+        let line = format!("weir:{path}: bytes ");
+        assert!(named.iter().any(|named| named.starts_with(&line)), "{path}: {asked:?}");
+    }
+    asked.fails(&[&format!("last bytes of {} files", lacking.len()), "--yes"]);
+    assert!(is(&cluster, 1, "offline"), "nothing was changed");
+    cluster.weir(&["target", "remove", "1", "--force", "--yes"]).ok();
+    for path in &lacking {
+        cluster.weir(&["accept-loss", &format!("weir:{path}"), "--yes"]).ok();
+    }
+    assert_eq!(read(&writer, "untouched").unwrap(), old);
+    eventually("all is well again", || cluster.weir(&["fsck"]).code == Some(0));
+}

@@ -24,8 +24,13 @@ const ALL: [(&str, Duplication); 5] = [
 
 /// A file of one column with two copies, the first on target 1.
 fn two_copies(client: &Client, name: &str, duplication: Duplication) -> File {
-    let spec =
-        LayoutSpec { base: Some(0), count: 1, copies: 2, duplication, ..LayoutSpec::default() };
+    let spec = LayoutSpec {
+        base: Some(0),
+        count: 1,
+        copies: 2,
+        duplication: Some(duplication),
+        ..LayoutSpec::default()
+    };
     let options = CreateOptions { layout: Some(spec), ..CreateOptions::default() };
     client.create(&Context::root(), FileId::ROOT, name.as_bytes(), &options).unwrap().0
 }
@@ -188,7 +193,7 @@ fn hybrid_goes_by_the_servers_and_those_who_write() {
     let cluster = place.up("hybrid", &["--targets", "2"]);
     let ctx = Context::root();
     let (one, two) = (client(&cluster, false), client(&cluster, false));
-    let duplication = Duplication::Hybrid;
+    let duplication = Some(Duplication::Hybrid);
     let spec = LayoutSpec { count: 2, copies: 2, duplication, ..LayoutSpec::default() };
     let options = CreateOptions { layout: Some(spec), ..CreateOptions::default() };
     let (file, _) = one.create(&ctx, FileId::ROOT, b"file", &options).unwrap();

@@ -11,7 +11,7 @@ use weir_net::Wait;
 use weir_types::codec::Bytes;
 use weir_types::{
     Attr, ClientId, Error, ErrorKind, FileId, Generation, ObjectId, Result, Retry, Segment,
-    TargetId,
+    ServerId, TargetId,
 };
 use weir_wire::capability::{ANY_FILE, Rights, SignedCapability};
 use weir_wire::data::{
@@ -25,8 +25,8 @@ use weir_wire::meta::{
     SetClientRequest, VerifiedMeta, VerifyMetaRequest,
 };
 use weir_wire::targets::{
-    AcceptLossesRequest, ListTargetsRequest, LostColumn, RemoveTargetRequest, SetTargetRequest,
-    TargetView,
+    AcceptLossesRequest, CountCopiesRequest, FreeNumbersRequest, ListTargetsRequest, LostColumn,
+    Numbers, RemoveServerRequest, RemoveTargetRequest, SetTargetRequest, TargetView,
 };
 use weir_wire::{Header, Request};
 
@@ -159,6 +159,32 @@ impl Administrator {
         let mut place = None;
         loop {
             let request = RemoveTargetRequest { target, force, place };
+            let step = self.inner.session.call(&Context::root(), &request)?;
+            match step.next {
+                None => return Ok(step.files),
+                next => place = next,
+            }
+        }
+    }
+
+    /// Takes a data server without targets out of the cluster for good.
+    ///
+    /// # Errors
+    /// `TargetMissing`: there is no such server; `Busy` if it has targets, or is the last.
+    pub fn remove_server(&self, server: ServerId) -> Result<()> {
+        self.inner.session.call(&Context::root(), &RemoveServerRequest { server })
+    }
+
+    /// Numbers that no data server and no target has or had.
+    pub fn free_numbers(&self) -> Result<Numbers> {
+        self.inner.session.call(&Context::root(), &FreeNumbersRequest {})
+    }
+
+    /// How many files have copies on any of these targets.
+    pub fn count_copies(&self, targets: &[TargetId]) -> Result<u64> {
+        let mut place = None;
+        loop {
+            let request = CountCopiesRequest { targets: targets.to_vec(), place };
             let step = self.inner.session.call(&Context::root(), &request)?;
             match step.next {
                 None => return Ok(step.files),

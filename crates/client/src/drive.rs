@@ -4,7 +4,7 @@ use crate::client::Inner;
 use crate::context::Context;
 use crate::core::copies::{Purpose, is_damage, is_elsewhere, is_hopeless, is_mirrored};
 use crate::core::plan::Place;
-use crate::core::transfer::{FIRST_PATIENCE_MS, Next, Transfer};
+use crate::core::transfer::{Next, Transfer};
 use crate::counters::add;
 use crate::file::OpenState;
 use crate::presence::Peer;
@@ -17,6 +17,8 @@ use weir_types::{Error, ErrorKind, ObjectId, Result, Segment};
 
 /// An answer that may have come while others were waited for is looked for so long.
 const LAST_LOOK_MS: u64 = 100;
+/// Who waits for the answer to a change looks at the map so often.
+const LOOK_MS: u64 = 500;
 /// To connect takes no longer where another server may be asked instead.
 const MAX_CONNECT_MS: u64 = 2000;
 
@@ -241,28 +243,26 @@ fn receive(
         .ok_or_else(|| Error::new(ErrorKind::Internal, "no connection to receive from"))?;
     let target = parts.place(part).target;
     let patience_ms = transfer.patience_ms(part);
-    let patient = match transfer.purpose(part) {
-        None => None,
+    let purpose = transfer.purpose(part);
+    let began = match purpose {
+        None => Ok(()),
         Some(Purpose::Read) => {
             // Those that were sent together are waited for together.
             let left_ms = (sent_ms + patience_ms).saturating_sub(now_ms()).max(LAST_LOOK_MS);
-            let began = conn.conn.wait_for_reply(&at_most(call, wait, left_ms));
-            began.map_err(|e| conn.in_context(target, e))?;
-            Some(at_most(call, wait, patience_ms))
+            conn.conn.wait_for_reply(&at_most(call, wait, left_ms))
         }
-        Some(Purpose::Change) => {
-            let began = await_change(call, parts, part, &conn, wait);
-            began.map_err(|e| conn.in_context(target, e))?;
-            None
-        }
+        Some(Purpose::Change) => await_change(call, parts, part, &conn, wait),
     };
+    began.map_err(|e| conn.in_context(target, e))?;
+    // Who has begun to answer may be cut off before the end of it.
+    let patient = purpose.map(|_| at_most(call, wait, patience_ms));
     let result = parts.receive(part, &mut conn, patient.as_ref().unwrap_or(wait));
     if result.is_ok() || conn.conn.is_usable() {
         conn.owes_change(false);
         call.inner.counters.presence.heard(conn.peer());
         add(&call.inner.counters.data_replies, 1);
         if result.is_ok() {
-            if patient.is_some() {
+            if purpose == Some(Purpose::Read) {
                 call.inner.servers.doubt(target, false);
             }
             conn.put_back();
@@ -290,7 +290,7 @@ fn await_change(
     let servers = &call.inner.servers;
     let Place { object, target, .. } = *parts.place(part);
     loop {
-        let error = match conn.conn.wait_for_reply(&at_most(call, wait, FIRST_PATIENCE_MS)) {
+        let error = match conn.conn.wait_for_reply(&at_most(call, wait, LOOK_MS)) {
             Err(error) if error.kind == ErrorKind::TimedOut && !wait.expired() => error,
             result => return result,
         };

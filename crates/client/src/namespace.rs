@@ -272,7 +272,8 @@ impl Client {
         self.inner.session.call(ctx, &StatfsRequest {})
     }
 
-    /// Sets the default layout of a directory or lays an empty file out anew.
+    /// Sets the default layout of a directory, lays an empty file out anew, or says which
+    /// copies there are to be of a file with data: what is not named of those stays.
     pub fn set_layout(
         &self,
         ctx: &Context,

@@ -420,6 +420,7 @@ impl Servers {
             identity: Identity::Ticket(ticket.ticket, Attempt { run: self.run, number: attempt }),
             nonce: random_bytes()?,
             name: self.config.name.clone(),
+            host: self.host.clone(),
         };
         let (conn, welcome) = BlockingConn::connect(&address, key, &hello, wait)
             .map_err(|e| e.context(format!("{address}")))?;

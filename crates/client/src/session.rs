@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::plant::{Bug, planted};
 use weir_host::sync::{Mutex, MutexGuard};
-use weir_net::{Address, BlockingConn, Wait, random_bytes};
+use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
 use weir_types::{Error, ErrorKind, Result, Retry, SessionId};
 use weir_wire::data::PingRequest;
 use weir_wire::frame::VERSION;
@@ -368,6 +368,7 @@ impl MetaSession {
             nonce: random_bytes()?,
             session,
             name: self.config.name.clone(),
+            host: host_name(),
         };
         BlockingConn::connect(address, self.config.key.clone(), &hello, wait)
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use weir_types::{Error, ErrorKind, Result};
+use weir_types::{Error, ErrorKind, Result, check_domain};
 use weir_wire::Key;
 
 /// One target to serve.
@@ -30,6 +30,10 @@ pub struct DataServerConfig {
     /// listens on, or this host's name if that is every address.
     #[serde(default)]
     pub advertise: Option<String>,
+    /// What fails as one with it and others, such as a rack: copies are kept apart by that
+    /// first, then by host; `None`: its host alone.
+    #[serde(default)]
+    pub domain: Option<String>,
     /// The path of a Unix socket for clients on this host.
     #[serde(default)]
     pub unix: Option<PathBuf>,
@@ -89,6 +93,7 @@ impl DataServerConfig {
             server,
             listen: listen.into(),
             advertise: None,
+            domain: None,
             unix: None,
             targets: Vec::new(),
             server_key_file,
@@ -122,6 +127,9 @@ impl DataServerConfig {
         }
         if self.queue_limit == 0 {
             return bad("`queue_limit` must be at least 1");
+        }
+        if let Some(domain) = &self.domain {
+            check_domain(domain).map_err(|error| error.context("`domain`"))?;
         }
         Ok(())
     }
@@ -187,6 +195,14 @@ mod tests {
         config.check().unwrap();
         config.queue_limit = 0;
         assert!(config.check().unwrap_err().message.contains("queue_limit"));
+        (config.queue_limit, config.domain) = (1, Some("rack 7".into()));
+        let error = config.check().unwrap_err();
+        assert!(
+            error.message.contains("`domain`") && error.message.contains("`rack 7`"),
+            "{error}"
+        );
+        config.domain = Some("rack7".into());
+        config.check().unwrap();
     }
 
     #[test]

@@ -17,7 +17,7 @@ use weir_host::sync::Mutex;
 use weir_net::{ConnId, LoopHandle, PooledBuf};
 use weir_store::{ELSEWHERE, Object, ReadMode, ReadOutcome, Target, UNHEARD};
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{Error, ErrorKind, FsUsage, Generation, ObjectId, Result};
+use weir_types::{Epoch, Error, ErrorKind, FsUsage, Generation, ObjectId, Result, TargetId};
 use weir_wire::data::ObjectStat;
 
 /// The bulk data of an operation.
@@ -107,7 +107,17 @@ impl Disk {
             let carry_out = || match work {
                 Job::Plain(work) => {
                     check_epoch(shared, &work)?;
-                    perform(&self.store, work, &mut data)
+                    let now = told_under(&work, self.served.id);
+                    let carry_out = || perform(&self.store, work, &mut data);
+                    match now {
+                        // Once it acts under a later epoch it may have ordered changes since.
+                        Some(epoch) => {
+                            let copies = &shared.copies;
+                            let may = || copies.standings.is_acting(epoch).map(|()| epoch);
+                            copies.turns.apply(self.served.id, may, carry_out)
+                        }
+                        None => carry_out(),
+                    }
                 }
                 Job::Follow(change) => follow_at_the_end(shared, self, &change, &mut data),
             };
@@ -192,6 +202,14 @@ pub(crate) fn read_cached(
             Some(current.map(|()| finish_read(work, data, bytes, object_bytes)))
         }
         Err(e) => Some(Err(e)),
+    }
+}
+
+/// Under which epoch another one says that this target lacks something.
+fn told_under(work: &Work, own: TargetId) -> Option<Epoch> {
+    match work {
+        Work::NoteGap { behind, epoch, filled: false, .. } if *behind == own => Some(*epoch),
+        _ => None,
     }
 }
 

@@ -50,6 +50,9 @@ pub(crate) struct Peers {
     state: Mutex<State>,
 }
 
+/// A connection, and the run of the machine that it leads to.
+pub(crate) type Connected = (BlockingConn, u64);
+
 impl Peers {
     pub(crate) fn new(
         server: ServerId,
@@ -82,7 +85,7 @@ impl Peers {
         target: TargetId,
         attempt: Attempt,
         wait: &Wait,
-    ) -> Result<BlockingConn> {
+    ) -> Result<Connected> {
         if let Some((at, error)) = self.state.lock().failed.get(&target)
             && clock::elapsed(*at) < PATIENCE
         {
@@ -129,12 +132,7 @@ impl Peers {
         self.state.lock().known.remove(&target);
     }
 
-    fn connect_known(
-        &self,
-        target: TargetId,
-        attempt: Attempt,
-        wait: &Wait,
-    ) -> Result<BlockingConn> {
+    fn connect_known(&self, target: TargetId, attempt: Attempt, wait: &Wait) -> Result<Connected> {
         let peer = self.state.lock().known.get(&target).map(|known| known.peer.clone());
         self.open(&peer.ok_or(ErrorKind::TargetMissing)?, attempt, wait)
     }
@@ -170,7 +168,7 @@ impl Peers {
         conn.recv_reply(&wait)
     }
 
-    fn open(&self, peer: &Peer, attempt: Attempt, wait: &Wait) -> Result<BlockingConn> {
+    fn open(&self, peer: &Peer, attempt: Attempt, wait: &Wait) -> Result<Connected> {
         let key = peer.ticket.open(&self.key);
         let identity = Identity::Ticket(peer.ticket.ticket.clone(), attempt);
         let mut failure = None;
@@ -178,7 +176,7 @@ impl Peers {
             // The nonce is fresh for each.
             let hello = self.hello(identity.clone())?;
             match BlockingConn::connect(&address, key.clone(), &hello, wait) {
-                Ok((conn, _)) => return Ok(conn),
+                Ok((conn, welcome)) => return Ok((conn, welcome.instance)),
                 Err(error) => failure = Some(error.context(format!("{address}"))),
             }
         }
@@ -204,6 +202,7 @@ impl Peers {
             nonce: random_bytes()?,
             session,
             name: format!("data server {} on {}", self.server, host_name()),
+            host: host_name(),
         })
     }
 }

@@ -128,7 +128,7 @@ impl<'a> Pull<'a> {
             // The server may have been started anew since.
         }
         let mut fresh = || {
-            let mut conn = self.peers.connect(target, READS_ONLY, &self.wait)?;
+            let (mut conn, _) = self.peers.connect(target, READS_ONLY, &self.wait)?;
             let result = exchange(&mut conn, &self.wait);
             if !conn.is_usable() {
                 self.peers.forget(target);

@@ -36,6 +36,8 @@ pub(crate) struct Registrar {
     metadata: Vec<Address>,
     tcp: String,
     unix: String,
+    /// Empty: none but its host.
+    domain: String,
     /// Raised when the server stops.
     shutdown: Signal,
     to_remove: VecDeque<(TargetId, ObjectId)>,
@@ -55,6 +57,7 @@ impl Registrar {
         metadata: Vec<Address>,
         tcp: String,
         unix: String,
+        domain: String,
         shutdown: Signal,
     ) -> Self {
         Self {
@@ -62,6 +65,7 @@ impl Registrar {
             metadata,
             tcp,
             unix,
+            domain,
             shutdown,
             to_remove: VecDeque::new(),
             removed: Vec::new(),
@@ -107,6 +111,7 @@ impl Registrar {
         let mut conn = self.connect(address)?;
         let request = RegisterRequest {
             host: host_name(),
+            domain: self.domain.clone(),
             tcp: self.tcp.clone(),
             unix: self.unix.clone(),
             first: self.first,
@@ -132,6 +137,7 @@ impl Registrar {
             nonce: random_bytes()?,
             session: SessionId(0),
             name: format!("data server {} on {}", self.shared.server, host_name()),
+            host: host_name(),
         };
         let wait = self.wait(Duration::from_millis(EXCHANGE_MS));
         let key = self.shared.server_key.clone();

@@ -147,8 +147,9 @@ impl Serve<'_> {
             Ok(DataService::new(shared.clone(), handle, net_counters.clone()))
         })?;
         let (tcp_told, unix_told) = (tcp.clone(), unix.clone());
+        let (domain, until) = (config.domain.clone().unwrap_or_default(), shutdown.clone());
         let registrar =
-            Registrar::new(shared.clone(), metadata, tcp_told, unix_told, shutdown.clone());
+            Registrar::new(shared.clone(), metadata, tcp_told, unix_told, domain, until);
         threads.push(spawn("weir-register", move || registrar.run())?);
         let (of, interval_ms, until) = (shared.clone(), config.checkpoint_ms, shutdown.clone());
         threads.push(spawn("weir-checkpoint", move || checkpoint::run(&of, interval_ms, &until))?);

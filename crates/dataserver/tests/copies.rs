@@ -52,6 +52,7 @@ impl Metadata {
         let entry = ServerEntry {
             server: ready.server,
             host: String::new(),
+            domain: String::new(),
             tcp: ready.tcp.clone(),
             unix: ready.unix.clone(),
             targets: Vec::new(),

@@ -106,6 +106,7 @@ fn hello() -> Hello {
         nonce: [1; 32],
         session: SessionId(0),
         name: "fuzz".into(),
+        host: "node".into(),
     }
 }
 

@@ -4,14 +4,14 @@
 use crate::random::Gen;
 use crate::sample::Sample;
 use weir_layout::{
-    Domain, MAX_ELEMENTS, MAX_RUNS, RegionList, TargetInfo, check_layout, check_spec,
+    Domain, Home, Host, MAX_ELEMENTS, MAX_RUNS, RegionList, TargetInfo, check_layout, check_spec,
     columns_touched, covered_bytes, cut_count, grant, place, preferred_io_bytes, scatter,
     segment_at, share, split,
 };
 use weir_types::limits::{MAX_FILE_BYTES, MAX_PAYLOAD_BYTES, MAX_PIECES};
 use weir_types::{
-    ColumnIndex, Decode, Duplication, Encode, FileLayout, LayoutKind, LayoutSpec, Placement,
-    SegmentIndex, ServerId, StripeMap, TargetId,
+    ColumnIndex, Decode, Encode, FileLayout, LayoutKind, LayoutSpec, Placement, SegmentIndex,
+    ServerId, StripeMap, TargetId,
 };
 
 type Descriptor = ((StripeMap, ColumnIndex), RegionList);
@@ -86,8 +86,11 @@ pub(crate) fn layout_spec(data: &[u8]) {
 fn target(number: u32) -> TargetInfo {
     TargetInfo {
         target: TargetId(number),
-        server: ServerId(number / 2),
-        domain: Domain(ServerId(number / 4 * 2)),
+        home: Home {
+            server: ServerId(number / 2),
+            host: Host(ServerId(number / 4 * 2)),
+            domain: Domain(ServerId(number / 8 * 4)),
+        },
         free_bytes: u64::from(number) << 40,
         online: number != 3,
         returns: number == 3,
@@ -108,7 +111,7 @@ pub(crate) fn layout_spec_example(g: &mut Gen) -> Vec<u8> {
         segment_bytes: if kind == LayoutKind::Striped { 0 } else { size(g) },
         fragment_bytes: (0..fragments).map(|_| 1 + g.below(1 << 30)).collect(),
         copies: g.below(3) as u8,
-        duplication: Duplication::sample(g),
+        duplication: Option::sample(g),
         placement: Placement::sample(g),
     };
     spec.to_bytes()

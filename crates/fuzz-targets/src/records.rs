@@ -116,7 +116,7 @@ crate::sample::sample_struct! {
     SessionRecord { client, name, ended }
     SlotRecord { sequence, status, body }
     TargetRecord { target, state, since, draining, joins, past, run, anew }
-    ServerRecord { host, tcp, unix, targets }
+    ServerRecord { host, domain, tcp, unix, targets }
     ClientRecord { standing, name, restrictions }
     FormatRecord { cluster, key_check, default_layout }
 }

@@ -48,8 +48,9 @@ use weir_wire::peer::{
     ListCopiesRequest, Peer, RegisterRequest, TargetReport,
 };
 use weir_wire::targets::{
-    AcceptLossesRequest, ListTargetsRequest, LossPage, LostColumn, Removal, RemovalPlace,
-    RemoveTargetRequest, SetTargetRequest, TargetPage, TargetView,
+    AcceptLossesRequest, CountCopiesRequest, FreeNumbersRequest, ListTargetsRequest, LossPage,
+    LostColumn, Numbers, Removal, RemovalPlace, RemoveServerRequest, RemoveTargetRequest,
+    SetTargetRequest, TargetPage, TargetView,
 };
 use weir_wire::ticket::{SealedTicket, Ticket};
 use weir_wire::{Key, Mac};
@@ -321,7 +322,7 @@ sample_struct! {
     WriteFlags { sync, later }
     Access { target, object, generation, capability, mac, copies, relay }
     CopyAccess { target, mac, filling }
-    Relay { by, epoch, lacking, alone, vouched }
+    Relay { by, epoch, lacking, alone, vouched, way }
     NoteGapRequest { target, object, behind, copy, start, end, told, first, filled, epoch }
     AlignRequest { access, len }
     RepairRequest { access, copy, start, end }
@@ -421,7 +422,7 @@ sample_struct! {
     SetClientRequest { info }
     ListClientsRequest { after }
     TargetView {
-        target, server, host, state, suspect, draining, since_ms, silent_ms, held_ms, usage,
+        target, server, host, domain, state, suspect, draining, since_ms, silent_ms, held_ms, usage,
         behind, behind_per_s, behind_expected_s, trouble
     }
     TargetPage { targets, end }
@@ -430,10 +431,14 @@ sample_struct! {
     ListTargetsRequest { after }
     SetTargetRequest { target, draining }
     RemoveTargetRequest { target, force, place }
+    Numbers { server, target }
+    CountCopiesRequest { targets, place }
+    FreeNumbersRequest {}
+    RemoveServerRequest { server }
     RebalanceRequest { within_percent, stop }
     Online { from, until }
     TargetEntry { target, state, since, past, anew, draining, usage }
-    ServerEntry { server, host, tcp, unix, targets }
+    ServerEntry { server, host, domain, tcp, unix, targets }
     ClusterMap { epoch, servers }
     LostColumn { segment, start, column, targets }
     LossPage { columns, next }
@@ -450,12 +455,12 @@ sample_struct! {
     ListCopiesRequest { target, start, end, after }
     Standing { target, state, since, forgot }
     HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, distrust, busy_percent, interval_ms }
-    RegisterRequest { host, tcp, unix, first, run, targets }
+    RegisterRequest { host, domain, tcp, unix, first, run, targets }
     HeartbeatRequest { acting, targets }
     Peer { entry, ticket }
     FindPeerRequest { target }
     Attempt { run, number }
-    Hello { version, identity, nonce, session, name }
+    Hello { version, identity, nonce, session, name, host }
     Challenge { nonce, proof }
     Proof { proof }
     Welcome { session, cluster, instance }

@@ -16,7 +16,8 @@ use weir_wire::message::Op;
 use weir_wire::meta::*;
 use weir_wire::peer::*;
 use weir_wire::targets::{
-    AcceptLossesRequest, ListTargetsRequest, RemoveTargetRequest, SetTargetRequest,
+    AcceptLossesRequest, CountCopiesRequest, FreeNumbersRequest, ListTargetsRequest,
+    RemoveServerRequest, RemoveTargetRequest, SetTargetRequest,
 };
 
 /// A decoder under test.
@@ -228,8 +229,11 @@ targets! {
         list_targets_request / list_targets_reply: ListTargetsRequest;
         set_target_request / set_target_reply: SetTargetRequest;
         remove_target_request / remove_target_reply: RemoveTargetRequest;
+        remove_server_request / remove_server_reply: RemoveServerRequest;
         rebalance_request / rebalance_reply: RebalanceRequest;
         accept_losses_request / accept_losses_reply: AcceptLossesRequest;
+        free_numbers_request / free_numbers_reply: FreeNumbersRequest;
+        count_copies_request / count_copies_reply: CountCopiesRequest;
     }
     others {
         frame_header: frames::header, frames::header_example;

@@ -9,7 +9,7 @@
 mod domains;
 mod groups;
 
-pub use domains::{Apart, Domain, Home, domains};
+pub use domains::{Apart, Domain, Home, Host, Spread, Whereabouts, homes};
 pub use groups::Groups;
 
 use crate::file::covered_bytes;
@@ -20,7 +20,7 @@ use weir_types::limits::{
 };
 use weir_types::{
     Column, Epoch, Error, ErrorKind, FileLayout, LayoutKind, LayoutSpec, Placement, Result, Scheme,
-    Segment, SegmentIndex, SegmentState, ServerId, StripeMap, TargetId,
+    Segment, SegmentIndex, SegmentState, StripeMap, TargetId,
 };
 
 /// The stripe unit when the spec names none (PVFS's).
@@ -50,10 +50,8 @@ const _: () = {
 pub struct TargetInfo {
     /// The target.
     pub target: TargetId,
-    /// The server that serves it.
-    pub server: ServerId,
-    /// What fails with that server.
-    pub domain: Domain,
+    /// The server that serves it, and what fails with that.
+    pub home: Home,
     /// Free space in bytes; `u64::MAX` if it is not known.
     pub free_bytes: u64,
     /// Whether it can be written now.
@@ -67,11 +65,6 @@ pub struct TargetInfo {
 }
 
 impl TargetInfo {
-    /// What fails with it.
-    pub fn home(&self) -> Home {
-        (self.server, self.domain)
-    }
-
     fn has_room(&self) -> bool {
         self.free_bytes >= FULL_BELOW_BYTES
     }
@@ -175,8 +168,8 @@ pub fn place(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Result<Fil
         kind: spec.kind,
         base: ring.base,
         epoch: FIRST_EPOCH,
-        duplication: spec.duplication,
-        acting: spec.duplication.acting(0, 1),
+        duplication: spec.duplication.unwrap_or_default(),
+        acting: spec.duplication.unwrap_or_default().acting(0, 1),
         placement: spec.placement.of(spec.kind),
         segments: Vec::new(),
     };
@@ -198,8 +191,8 @@ pub fn place(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Result<Fil
 ///
 /// The new segments are numbered from `next_index` on. The first copy goes to
 /// a local target if there is one; the others (and the first otherwise) to
-/// random targets in domains and on servers of their own, in proportion to their free
-/// space.
+/// random targets in domains, on machines and on servers of their own, in proportion to
+/// their free space.
 ///
 /// # Errors
 /// As [`place`]; `FileTooLarge` beyond the largest file or number of segments.
@@ -360,8 +353,8 @@ impl Ring {
     }
 
     /// `count` columns, primaries round robin. Further copies go to the
-    /// targets that follow, in domains and on servers not yet used by the column while
-    /// there are any, and evenly: with one target per server, copy j of column i is
+    /// targets that follow, in domains, on machines and on servers not yet used by the
+    /// column while there are any, and evenly: with one target per server, copy j of column i is
     /// on target i + j (chained declustering). In two groups they go to those of the
     /// other group, in the same way: copy 1 of column i is on its target i.
     fn columns(&self, count: usize) -> Vec<Column> {
@@ -433,12 +426,12 @@ impl Ring {
 }
 
 /// Of the candidates that are not chosen yet the best ones: online, then in other
-/// domains than all that are chosen, then on other servers.
+/// domains than all that are chosen, then on other machines, then on other servers.
 fn others(candidates: impl Iterator<Item = TargetInfo>, chosen: &[TargetInfo]) -> Vec<TargetInfo> {
     let mut free: Vec<TargetInfo> =
         candidates.filter(|t| chosen.iter().all(|c| c.target != t.target)).collect();
     let rank =
-        |t: &TargetInfo| (t.online, Apart::of(t.home(), chosen.iter().map(TargetInfo::home)));
+        |t: &TargetInfo| (t.online, Apart::of(t.home, chosen.iter().map(|chosen| chosen.home)));
     let best = free.iter().map(rank).max();
     free.retain(|t| Some(rank(t)) == best);
     free

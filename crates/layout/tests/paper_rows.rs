@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use weir_layout::{
-    Domain, Piece, Region, RegionList, Run, TargetInfo, columns_touched, locate, object_len, place,
+    Home, Piece, Region, RegionList, Run, TargetInfo, columns_touched, locate, object_len, place,
     scatter, share,
 };
 use weir_types::codec::{Decode, Encode};
@@ -12,8 +12,7 @@ fn io_nodes(n: u32) -> Vec<TargetInfo> {
     (0..n)
         .map(|i| TargetInfo {
             target: TargetId(i),
-            server: ServerId(i),
-            domain: Domain(ServerId(i)),
+            home: Home::alone(ServerId(i)),
             free_bytes: u64::MAX,
             online: true,
             returns: false,

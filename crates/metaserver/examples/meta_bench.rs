@@ -47,6 +47,7 @@ impl Bench {
             nonce: [0; 32],
             session: SessionId(0),
             name: "bench".into(),
+            host: String::new(),
         };
         let session = machine.welcome(&hello, now)?.session;
         let caller = Caller { uid: 0, gid: 0, groups: vec![4, 27] };
@@ -66,6 +67,7 @@ impl Bench {
             .collect();
         let register = RegisterRequest {
             host: "h".into(),
+            domain: String::new(),
             tcp: "h:1".into(),
             unix: String::new(),
             first: true,

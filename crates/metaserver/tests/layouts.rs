@@ -3,11 +3,16 @@
 
 mod harness;
 use harness::*;
+use std::collections::BTreeSet;
 use weir_layout::check_layout;
 use weir_metastore::{Engine, ModelEngine};
-use weir_types::{ErrorKind, FileId, Generation, KeyGeneration, LayoutKind, LayoutSpec, TargetId};
+use weir_types::{
+    ErrorKind, FileId, FsUsage, Generation, KeyGeneration, LayoutKind, LayoutSpec, Segment,
+    TargetId,
+};
 use weir_wire::capability::Check;
 use weir_wire::meta::*;
+use weir_wire::peer::TargetReport;
 use weir_wire::{Rights, SignedCapability};
 
 const ROOT: FileId = FileId::ROOT;
@@ -291,5 +296,89 @@ fn what_objects_will_follow_is_durable_before_anybody_is_told() {
     for _ in 0..2 {
         c.make_as(me, 3, 1, &request).unwrap();
         assert!(c.waited_for_disk);
+    }
+}
+
+/// On each of three machines a server with two targets.
+fn three_machines() -> Cluster<ModelEngine> {
+    let mut c = Cluster::new(0);
+    for (host, server) in [("a", 1), ("b", 2), ("c", 3)] {
+        c.register_on(host, server, &[2 * server - 1, 2 * server]).unwrap();
+    }
+    c
+}
+
+/// Where the copies of each column are, first those that come first.
+fn machines(segments: &[Segment]) -> Vec<String> {
+    let machine = |target: TargetId| ["a", "b", "c"][(target.0 as usize - 1) / 2];
+    let columns = segments.iter().flat_map(|segment| &segment.columns);
+    columns.map(|c| c.copies().map(|(_, target)| machine(target)).collect()).collect()
+}
+
+fn chunks(copies: u8) -> LayoutSpec {
+    let kind = LayoutKind::Chunked;
+    LayoutSpec { kind, segment_bytes: 4096, copies, ..LayoutSpec::default() }
+}
+
+/// HDFS.
+#[test]
+fn chunks_have_their_first_copy_on_the_machine_of_whoever_writes_them() {
+    let mut c = three_machines();
+    let (mut on_b, mut on_c) = (c.client_on("b").unwrap(), c.client_on("c").unwrap());
+    let open = c.make(&mut on_b, &create_with(ROOT, "f", chunks(2))).unwrap();
+    let file = open.attr.file;
+    let first = machines(&open.layout.segments);
+    assert!(["ba", "bc"].contains(&&*first[0]), "{first:?}");
+    let page = c.make(&mut on_b, &ExtendRequest { file, offset: 20 * 4096 }).unwrap();
+    let more = machines(&page.layout.segments);
+    assert!(more.iter().all(|on| ["ba", "bc"].contains(&&**on)), "{more:?}");
+    let from = page.layout.segments.last().unwrap().end();
+    let page = c.make(&mut on_c, &ExtendRequest { file, offset: from }).unwrap();
+    let others = machines(&page.layout.segments);
+    assert!(others.iter().all(|on| ["ca", "cb"].contains(&&**on)), "{others:?}");
+    for (n, count) in (0..12).zip([1, 2, 3].into_iter().cycle()) {
+        let few = LayoutSpec { count, ..chunks(1) };
+        let open = c.make(&mut on_c, &create_with(ROOT, &format!("few{n}"), few)).unwrap();
+        assert_eq!(machines(&open.layout.segments), ["c"], "of few targets one is there");
+    }
+    // Where it is is known only when it has come back.
+    let mut c = c.restart();
+    c.rejoin_on(&on_b, "c");
+    let open = c.make(&mut on_b, &create_with(ROOT, "g", chunks(3))).unwrap();
+    assert!(machines(&open.layout.segments)[0].starts_with('c'));
+}
+
+#[test]
+fn without_room_on_the_machine_of_its_writer_or_without_servers_there_chunks_are_anywhere() {
+    let mut c = three_machines();
+    let usage = FsUsage { free_bytes: 1 << 20, ..Cluster::<ModelEngine>::report(3).usage };
+    let full = |target| TargetReport { usage, ..Cluster::<ModelEngine>::report(target) };
+    c.heartbeat(2, vec![full(3), full(4)]).unwrap();
+    for host in ["b", "elsewhere", ""] {
+        let mut me = c.client_on(host).unwrap();
+        let mut firsts = BTreeSet::new();
+        for n in 0..40 {
+            let name = format!("{host}{n}");
+            let open = c.make(&mut me, &create_with(ROOT, &name, chunks(2))).unwrap();
+            firsts.insert(machines(&open.layout.segments)[0].chars().next().unwrap());
+        }
+        assert_eq!(firsts, BTreeSet::from(['a', 'c']), "from {host:?}");
+    }
+    // What is striped goes round, wherever its writer is.
+    let mut me = c.client_on("a").unwrap();
+    let bases: BTreeSet<u32> =
+        (0..6).map(|n| c.create(&mut me, ROOT, &format!("f{n}")).layout.base).collect();
+    assert_eq!(bases.len(), 4, "{bases:?}");
+}
+
+#[test]
+fn a_host_name_that_cannot_be_kept_or_shown_is_refused() {
+    let mut c = Cluster::new(1);
+    for (host, why) in [("n".repeat(256), "255 bytes"), ("a\nb".into(), "control characters")] {
+        let error = c.client_on(&host).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::InvalidArgument);
+        assert!(error.message.contains(why), "{error}");
+        let error = c.register_on(&host, 2, &[2]).unwrap_err();
+        assert!(error.message.contains(why), "{error}");
     }
 }

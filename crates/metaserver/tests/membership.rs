@@ -91,6 +91,15 @@ fn a_list_says_what_is_so_and_since_when() {
     let all = views(&mut c);
     assert_eq!((all[0].state, all[0].suspect, all[0].behind), (TargetState::Offline, false, 7));
     assert!(all[0].since_ms.unwrap() <= 2000);
+    let status = c.machine.status(c.now).counters;
+    let of_targets: Vec<_> =
+        status.iter().filter(|(name, _)| name.starts_with("target.")).collect();
+    assert!(of_targets.iter().all(|(name, _)| name.starts_with("target.1.")), "{of_targets:?}");
+    for (name, value) in
+        [("behind_parts", 7), ("behind_bytes_at_most", 7 << 20), ("filling_copies", 0)]
+    {
+        assert!(status.contains(&(format!("target.1.{name}"), value)), "{name}: {of_targets:?}");
+    }
     let mut c = c.restart();
     assert_eq!(views(&mut c)[0].since_ms, None, "before this process began");
 }

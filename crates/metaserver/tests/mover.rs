@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_metaserver::machine::MoverSettings;
 use weir_metastore::ModelEngine;
 use weir_types::{
-    Epoch, ErrorKind, FileId, FsUsage, LayoutKind, LayoutSpec, ObjectId, Placement, Segment,
-    TargetId,
+    Duplication, Epoch, Error, ErrorKind, FileId, FsUsage, LayoutKind, LayoutSpec, ObjectId,
+    Placement, Segment, TargetId,
 };
 use weir_wire::Rights;
 use weir_wire::map::TargetState;
@@ -16,7 +16,7 @@ use weir_wire::meta::{
     GetLayoutRequest, OpenFile, OpenRequest, RebalanceRequest, SetLayoutRequest,
 };
 use weir_wire::peer::{Fill, HeartbeatReply, TargetReport};
-use weir_wire::targets::SetTargetRequest;
+use weir_wire::targets::{ListTargetsRequest, SetTargetRequest};
 
 type Model = Cluster<ModelEngine>;
 
@@ -137,9 +137,12 @@ impl Servers {
     }
 
     fn set_copies(&mut self, open: &OpenFile, copies: u8) {
-        let layout = Some(LayoutSpec { copies, ..LayoutSpec::default() });
-        let request = SetLayoutRequest { file: open.attr.file, layout };
-        self.c.make(&mut self.me, &request).unwrap();
+        self.set_layout(open, LayoutSpec { copies, ..LayoutSpec::default() }).unwrap();
+    }
+
+    fn set_layout(&mut self, open: &OpenFile, layout: LayoutSpec) -> Result<(), Error> {
+        let request = SetLayoutRequest { file: open.attr.file, layout: Some(layout) };
+        self.c.make(&mut self.me, &request)
     }
 
     fn counter(&self, name: &str) -> u64 {
@@ -223,6 +226,112 @@ fn more_and_fewer_copies_are_made_of_a_file_with_data() {
     let other = LayoutSpec { kind: LayoutKind::Chunked, copies: 2, ..LayoutSpec::default() };
     let request = SetLayoutRequest { file: file.attr.file, layout: Some(other) };
     assert_eq!(kind(s.c.make(&mut s.me, &request)), ErrorKind::InvalidArgument);
+}
+
+/// Servers 1 and 3 are one group, 2 and 4 the other.
+#[test]
+fn copies_of_a_file_with_data_are_moved_when_two_groups_are_named() {
+    let mut s = Servers::new(4);
+    let pair = |base| LayoutSpec { copies: 2, count: 1, base: Some(base), ..Default::default() };
+    let groups = LayoutSpec { copies: 2, placement: Placement::Groups, ..Default::default() };
+    // On 1 and 3.
+    s.dead.extend([2, 4]);
+    s.pass(10);
+    let files: Vec<OpenFile> = (0..3).map(|n| s.create_of(&format!("f{n}"), pair(0))).collect();
+    assert!(files.iter().all(|file| s.copies(file) == [BTreeSet::from([1, 3])]));
+    s.dead.clear();
+    s.pass(20);
+    assert!(files.iter().all(|file| s.copies(file) == [BTreeSet::from([1, 3])]), "that is fine");
+    for file in &files {
+        s.set_layout(file, groups.clone()).unwrap();
+    }
+    s.pass(10);
+    for file in &files {
+        let copies = s.copies(file);
+        assert_eq!(copies[0].iter().map(|server| server % 2).sum::<u32>(), 1, "{copies:?}");
+    }
+    let moved = s.counter("mover.copies_done");
+    assert_eq!(moved, 3);
+    s.pass(10);
+    assert_eq!(s.counter("mover.copies_done"), moved, "nothing goes on moving");
+    // A second copy goes where it is to be at once.
+    let single = s.create("single", 1);
+    s.set_layout(&single, groups).unwrap();
+    s.pass(10);
+    for on in s.copies(&single) {
+        assert_eq!(on.iter().map(|server| server % 2).sum::<u32>(), 1, "{on:?}");
+    }
+}
+
+#[test]
+fn a_placement_that_copies_which_there_are_cannot_be_given_is_refused() {
+    let mut s = Servers::new(4);
+    let as_usual =
+        [(LayoutKind::Striped, Placement::Chained), (LayoutKind::Chunked, Placement::Random)];
+    for (kind, usual) in as_usual {
+        let file =
+            s.create_of(&format!("{kind:?}"), LayoutSpec { kind, copies: 2, ..Default::default() });
+        let before = s.copies(&file);
+        for placement in [Placement::Chained, Placement::Random] {
+            let wish = LayoutSpec { copies: 2, placement, ..LayoutSpec::default() };
+            let set = s.set_layout(&file, wish);
+            if placement == usual {
+                set.unwrap();
+                continue;
+            }
+            let error = set.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::InvalidArgument);
+            assert!(
+                ["stay where they are", "copy the file"].iter().all(|w| error.message.contains(w)),
+                "{error}"
+            );
+        }
+        let chunked = kind == LayoutKind::Chunked;
+        let groups = LayoutSpec { copies: 2, placement: Placement::Groups, ..Default::default() };
+        assert_eq!(s.set_layout(&file, groups).is_err(), chunked, "chunks are in no groups");
+        s.pass(5);
+        assert_eq!(s.copies(&file), before);
+    }
+    // Of one copy all others are new, and those go anywhere.
+    let single = s.create("single", 1);
+    let random = LayoutSpec { copies: 2, placement: Placement::Random, ..Default::default() };
+    s.set_layout(&single, random).unwrap();
+    // One that is to be on more targets than a group has could not be emptied any more.
+    let wide = s.create_of("wide", LayoutSpec { copies: 2, count: 4, ..Default::default() });
+    let groups = LayoutSpec { copies: 2, placement: Placement::Groups, ..Default::default() };
+    let error = s.set_layout(&wide, groups).unwrap_err();
+    assert!(error.message.contains("of one group"), "{error}");
+}
+
+#[test]
+fn what_is_not_named_of_the_copies_of_a_file_with_data_stays() {
+    let mut s = Servers::new(4);
+    let client_async = Some(Duplication::ClientAsync);
+    let ways = |s: &mut Servers, open: &OpenFile| {
+        let request = OpenRequest { file: open.attr.file, rights: Rights::READ };
+        let layout = s.c.make(&mut s.me, &request).unwrap().layout;
+        (layout.duplication, layout.placement)
+    };
+    for placement in [Placement::Chained, Placement::Groups, Placement::Random] {
+        let name = format!("{placement:?}");
+        let wish =
+            LayoutSpec { copies: 2, placement, duplication: client_async, ..Default::default() };
+        let file = s.create_of(&name, wish);
+        s.set_copies(&file, 2);
+        assert_eq!(ways(&mut s, &file), (Duplication::ClientAsync, placement));
+        s.set_copies(&file, 3);
+        // Two groups keep two copies.
+        let usual = if placement == Placement::Groups { Placement::Chained } else { placement };
+        assert_eq!(ways(&mut s, &file), (Duplication::ClientAsync, usual));
+        s.pass(10);
+        s.set_copies(&file, 1);
+        s.pass(10);
+        assert_eq!(ways(&mut s, &file), (Duplication::ClientAsync, usual));
+        let named = LayoutSpec { copies: 2, ..LayoutSpec::default() };
+        let named = LayoutSpec { duplication: Some(Duplication::ServerSync), ..named };
+        s.set_layout(&file, named).unwrap();
+        assert_eq!(ways(&mut s, &file), (Duplication::ServerSync, usual), "unless it is named");
+    }
 }
 
 /// What was put off, and is said to be done, only the first may have.
@@ -443,6 +552,112 @@ fn copies_on_one_machine_are_parted_when_the_cluster_gets_a_second_one() {
     }
 }
 
+/// Servers 1 and 2 are in one rack, 3 and 4 in another: so their administrator says.
+fn in_two_racks(s: &mut Servers) {
+    for server in 1..=4 {
+        let rack = if server <= 2 { "rack1" } else { "rack2" };
+        s.c.register_in((&format!("node-{server}"), rack), server, &[server]).unwrap();
+    }
+}
+
+#[test]
+fn copies_are_parted_when_it_is_said_which_machines_share_a_rack() {
+    let mut s = Servers::new(4);
+    let pair = |base| LayoutSpec { copies: 2, count: 2, base: Some(base), ..Default::default() };
+    let files: Vec<OpenFile> =
+        (0..4).map(|n| s.create_of(&format!("f{n}"), pair(n % 2 * 2))).collect();
+    assert_eq!(s.copies(&files[0]), vec![BTreeSet::from([1, 2]); 2]);
+    assert_eq!(s.copies(&files[1]), vec![BTreeSet::from([3, 4]); 2]);
+    in_two_racks(&mut s);
+    s.pass(20);
+    let racks = |on: &BTreeSet<u32>| on.iter().map(|server| server / 3).collect::<BTreeSet<_>>();
+    for file in &files {
+        let copies = s.copies(file);
+        assert!(copies.iter().all(|on| on.len() == 2 && racks(on).len() == 2), "{copies:?}");
+    }
+    let moved = s.counter("mover.copies_done");
+    s.pass(20);
+    assert_eq!(s.counter("mover.copies_done"), moved, "nothing goes on moving");
+    // New ones are apart, and what is made of others is.
+    for (n, placement) in
+        [Placement::Chained, Placement::Groups, Placement::Random].iter().enumerate()
+    {
+        let spec = LayoutSpec { copies: 2, placement: *placement, ..LayoutSpec::default() };
+        let new = s.create_of(&format!("new{n}"), spec);
+        assert!(s.copies(&new).iter().all(|on| racks(on).len() == 2), "{placement:?}");
+    }
+    let single = s.create("single", 1);
+    s.set_copies(&single, 3);
+    s.pass(10);
+    let copies = s.copies(&single);
+    assert!(copies.iter().all(|on| on.len() == 3 && racks(on).len() == 2), "{copies:?}");
+}
+
+/// Copies that were made in the other rack meanwhile do not stay there.
+#[test]
+fn copies_are_in_two_racks_again_when_one_that_was_lost_is_back() {
+    let mut s = Servers::new(4);
+    in_two_racks(&mut s);
+    s.pass(2);
+    let chained = LayoutSpec { copies: 2, ..LayoutSpec::default() };
+    let groups = LayoutSpec { placement: Placement::Groups, ..chained.clone() };
+    let specs = [chained, groups].into_iter().cycle().take(4).enumerate();
+    let files: Vec<OpenFile> = specs.map(|(n, spec)| s.create_of(&format!("f{n}"), spec)).collect();
+    s.dead.extend([3, 4]);
+    s.pass(45);
+    for file in &files {
+        assert!(s.copies(file).iter().all(|on| *on == BTreeSet::from([1, 2])));
+    }
+    s.dead.clear();
+    s.pass(30);
+    for file in &files {
+        let copies = s.copies(file);
+        let apart = |on: &BTreeSet<u32>| on.iter().map(|server| server / 3).sum::<u32>() == 1;
+        assert!(copies.iter().all(|on| on.len() == 2 && apart(on)), "{copies:?}");
+    }
+}
+
+/// The other group was away when the file was made.
+#[test]
+fn copies_that_had_to_be_in_one_group_are_parted_when_the_other_is_back() {
+    let mut s = Servers::new(4);
+    s.dead.extend([2, 4]);
+    s.pass(10);
+    let groups = LayoutSpec { copies: 2, placement: Placement::Groups, ..LayoutSpec::default() };
+    let file = s.create_of("f", groups.clone());
+    assert!(s.copies(&file).iter().all(|on| *on == BTreeSet::from([1, 3])));
+    // And one that is wished to be so now.
+    let other = s.create("other", 2);
+    s.set_layout(&other, groups).unwrap();
+    s.pass(2);
+    s.dead.clear();
+    s.pass(20);
+    for file in [&file, &other] {
+        let copies = s.copies(file);
+        let apart = |on: &BTreeSet<u32>| on.iter().map(|server| server % 2).sum::<u32>() == 1;
+        assert!(copies.iter().all(|on| on.len() == 2 && apart(on)), "{copies:?}");
+    }
+}
+
+#[test]
+fn the_rack_of_a_server_is_shown_and_outlives_the_metadata_server() {
+    let mut s = Servers::new(4);
+    in_two_racks(&mut s);
+    for _ in 0..2 {
+        let page = s.c.ask(&s.me, &ListTargetsRequest { after: None }).unwrap();
+        let racks: Vec<&str> = page.targets.iter().map(|view| view.domain.as_str()).collect();
+        assert_eq!(racks, ["rack1", "rack1", "rack2", "rack2"]);
+        s = s.restart();
+    }
+    let error = s.c.register_in(("node-4", "rack 2"), 4, &[4]).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::InvalidArgument);
+    assert!(error.message.contains("`rack 2`"), "{error}");
+    // It is in none any more.
+    s.c.register(4, &[4]).unwrap();
+    let page = s.c.ask(&s.me, &ListTargetsRequest { after: Some(TargetId(3)) }).unwrap();
+    assert_eq!(page.targets[0].domain, "");
+}
+
 #[test]
 fn what_had_to_be_made_on_a_target_that_is_drained_moves_when_another_is_back() {
     let mut s = Servers::new(3);
@@ -544,6 +759,32 @@ fn many_segments_are_moved_page_by_page() {
 }
 
 #[test]
+fn what_is_evened_out_stays_in_two_groups() {
+    let mut s = Servers::new(4);
+    let groups =
+        LayoutSpec { copies: 2, count: 1, placement: Placement::Groups, ..Default::default() };
+    let spec = |n: u32| LayoutSpec { base: Some(n % 2), ..groups.clone() };
+    // All on 1 and 2, which are partners, but for one that is on 3 and 4.
+    let mut files: Vec<OpenFile> =
+        (0..60).map(|n| s.create_of(&format!("f{n}"), spec(n))).collect();
+    files.push(s.create_of("last", LayoutSpec { base: Some(2), ..groups.clone() }));
+    assert!(files[..60].iter().all(|file| s.copies(file) == [BTreeSet::from([1, 2])]));
+    // Only in the group of 1 there is room.
+    s.used = BTreeMap::from([(1, TOTAL / 2), (2, TOTAL / 2), (3, 0), (4, TOTAL / 2)]);
+    s.pass(1);
+    s.c.ask(&s.me, &RebalanceRequest { within_percent: 3, stop: false }).unwrap();
+    s.pass(20);
+    for file in &files {
+        let copies = s.copies(file);
+        let apart = |on: &BTreeSet<u32>| on.iter().map(|server| server % 2).sum::<u32>() == 1;
+        assert!(copies.iter().all(|on| on.len() == 2 && apart(on)), "{copies:?}");
+    }
+    // What was on 2 did not go there, and back.
+    let there = files[..60].iter().filter(|file| s.copies(file)[0].contains(&3)).count() as u64;
+    assert!(there > 0 && s.counter("mover.copies_done") == there, "{there} are on 3");
+}
+
+#[test]
 fn an_order_evens_out_what_targets_hold() {
     let mut s = Servers::new(2);
     let spec = |base| LayoutSpec { copies: 1, count: 1, base: Some(base), ..LayoutSpec::default() };
@@ -577,4 +818,33 @@ fn an_order_evens_out_what_targets_hold() {
     let mean = 100 << 20;
     assert!(s.used.values().all(|used| used.abs_diff(mean) <= TOTAL * 3 / 100), "{:?}", s.used);
     assert!(files.iter().all(|file| s.copies(file)[0].len() == 1));
+}
+
+#[test]
+fn what_each_target_gets_is_counted_with_its_speed_and_end() {
+    let mut s = Servers::new(3);
+    (0..400).for_each(|n| drop(s.create(&format!("f{n}"), 2)));
+    let of = |s: &Servers, target: u32, name: &str| {
+        let all = s.c.machine.status(s.c.now).counters;
+        let found = all.into_iter().find(|(n, _)| *n == format!("target.{target}.{name}"));
+        found.map(|(_, value)| value)
+    };
+    assert_eq!(of(&s, 2, "filling_copies"), None, "there is nothing to tell");
+    s.dead.insert(1);
+    s.pass(15);
+    s.idle = true;
+    s.pass(30);
+    let sum = |s: &Servers| [2, 3].map(|t| of(s, t, "filling_copies").unwrap_or(0)).iter().sum();
+    let filling: u64 = sum(&s);
+    assert!(filling > 0 && filling == s.counter("mover.filling"), "{filling}");
+    assert!(of(&s, 2, "filling_bytes") > Some(0));
+    assert_eq!(of(&s, 2, "filling_expected_s"), Some(0), "not known yet");
+    s.idle = false;
+    let mut goes_on = || {
+        s.quarter();
+        of(&s, 2, "filling_bytes_per_s") > Some(0)
+    };
+    assert!((0..40).any(|_| goes_on()), "it has got something");
+    s.pass(200);
+    assert_eq!((of(&s, 2, "filling_copies"), of(&s, 3, "behind_parts")), (None, None));
 }

@@ -96,7 +96,8 @@ fn connect(
     session: SessionId,
 ) -> Result<(BlockingConn, Welcome)> {
     let nonce = weir_net::random_bytes()?;
-    let hello = Hello { version: VERSION, identity, nonce, session, name: "test".into() };
+    let (name, host) = ("test".into(), String::new());
+    let hello = Hello { version: VERSION, identity, nonce, session, name, host };
     BlockingConn::connect(&Address::parse(address)?, key, &hello, &wait())
 }
 
@@ -161,6 +162,7 @@ fn register(address: &str, server: u32) -> Result<()> {
     };
     let request = RegisterRequest {
         host: "node".into(),
+        domain: String::new(),
         tcp: "node:7701".into(),
         unix: String::new(),
         first: true,

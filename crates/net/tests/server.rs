@@ -150,6 +150,7 @@ fn connect(address: &Address, client: ClientId, key: Key) -> Result<BlockingConn
         nonce: random_bytes().unwrap(),
         session: SessionId(0),
         name: "test".into(),
+        host: String::new(),
     };
     let (conn, welcome) = BlockingConn::connect(address, key, &hello, &wait())?;
     assert_eq!(welcome.session, SessionId(8));

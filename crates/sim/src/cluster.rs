@@ -4,7 +4,7 @@
 use crate::engine::SharedModel;
 use crate::generate::DIRECTORIES;
 use crate::history::CELL_BYTES;
-use crate::plan::{EngineKind, FileShape, NodeName, Protocol, Shape};
+use crate::plan::{EngineKind, FileShape, NodeName, Placement, Protocol, Shape};
 use crate::shared::{Made, Shared};
 use crate::worker::Worker;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,7 +78,7 @@ impl Cluster {
         options.reset_ppm = 0;
         let mut sim = Simulation::new(plan.seed, options);
         let mut names = vec![NodeName::Meta];
-        names.extend((0..plan.shape.data_servers).map(NodeName::Data));
+        names.extend((0..plan.shape.all_servers()).map(NodeName::Data));
         names.extend((0..plan.clients.len() as u8).map(NodeName::Client));
         let mut nodes = BTreeMap::new();
         for (index, name) in names.into_iter().enumerate() {
@@ -115,7 +115,9 @@ impl Cluster {
             makers.push(self.sim.start(self.nodes[&node], "make", make));
         }
         self.wait_for(&makers, "make targets and file system")?;
-        for node in self.servers() {
+        let joins_later =
+            |node: &NodeName| matches!(node, NodeName::Data(n) if *n >= shape.data_servers);
+        for node in self.servers().into_iter().filter(|node| !joins_later(node)) {
             self.start(node);
         }
         let shared = self.shared.clone();
@@ -167,7 +169,7 @@ impl Cluster {
             let _ = self.disk(node).write_file(&path, key.to_hex().as_bytes());
         };
         write(NodeName::Meta, "master.key".into(), master().0);
-        for server in 0..shape.data_servers {
+        for server in 0..shape.all_servers() {
             let node = NodeName::Data(server);
             write(node, "server.key".into(), master().server(server_id(server), first));
             for target in targets_of(shape, server) {
@@ -272,10 +274,10 @@ impl Cluster {
     pub fn scrub(&mut self) -> Result<(), String> {
         let shape = self.shared.plan.shape.clone();
         let mut scrubbers = Vec::new();
-        for server in 0..shape.data_servers {
+        for server in 0..shape.all_servers() {
             let (shared, shape) = (self.shared.clone(), shape.clone());
             let scrub = move || {
-                for target in targets_of(&shape, server) {
+                for target in shared.members_of(&shape, server) {
                     let found = match scrub_target(target) {
                         Ok(found) if found.is_empty() => continue,
                         Ok(found) => found.join("; "),
@@ -318,7 +320,7 @@ impl Cluster {
     fn server_of(&self, target: TargetId) -> u8 {
         let shape = &self.shared.plan.shape;
         let serves = |server: &u8| targets_of(shape, *server).contains(&target.0);
-        (0..shape.data_servers).find(serves).unwrap_or_default()
+        (0..shape.all_servers()).find(serves).unwrap_or_default()
     }
 }
 
@@ -420,8 +422,22 @@ fn spec(shape: &Shape, file: usize) -> LayoutSpec {
     };
     match shape.copies_of(file) {
         1 => spec,
-        copies => LayoutSpec { copies, duplication, ..spec },
+        copies => {
+            with_copies(LayoutSpec { duplication: Some(duplication), ..spec }, shape, file, copies)
+        }
     }
+}
+
+/// The same with so many copies, where they go.
+pub(crate) fn with_copies(spec: LayoutSpec, shape: &Shape, file: usize, copies: u8) -> LayoutSpec {
+    let in_groups = copies == 2 && spec.kind != LayoutKind::Chunked;
+    let placement = match shape.placement_of(file) {
+        Placement::Chained => weir_types::Placement::Chained,
+        Placement::Groups if in_groups => weir_types::Placement::Groups,
+        Placement::Random => weir_types::Placement::Random,
+        Placement::Usual | Placement::Groups => weir_types::Placement::Usual,
+    };
+    LayoutSpec { copies, placement, ..spec }
 }
 
 /// How a file is laid out.
@@ -436,6 +452,13 @@ pub(crate) fn layout(shape: &Shape, file: usize) -> LayoutSpec {
             segment_bytes: 4096,
             ..spec
         },
+        FileShape::Chunked => {
+            let spec = LayoutSpec { kind: LayoutKind::Chunked, segment_bytes: 4096, ..spec };
+            match shape.copies_of(file) {
+                1 => spec,
+                copies => with_copies(spec, shape, file, copies),
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! anything any more, and all copies of a column are equal to the last byte.
 
 use crate::administer;
-use crate::cluster::{Cluster, targets_of};
+use crate::cluster::Cluster;
 use crate::nemesis::Nemesis;
 use crate::oracle::Violation;
 use crate::plan::NodeName;
@@ -152,10 +152,10 @@ fn scrub_all(shared: Rc<Shared>, config: ClientConfig) {
 pub(crate) fn compare(cluster: &mut Cluster) -> std::result::Result<Vec<Violation>, String> {
     let shape = cluster.shared.plan.shape.clone();
     let mut readers = Vec::new();
-    for server in 0..shape.data_servers {
+    for server in 0..shape.all_servers() {
         let (shared, shape) = (cluster.shared.clone(), shape.clone());
         let read = move || {
-            for target in targets_of(&shape, server) {
+            for target in shared.members_of(&shape, server) {
                 if let Err(error) = hold(target, &shared) {
                     *shared.trouble.borrow_mut() = Some(format!("target {target}: {error}"));
                 }

@@ -269,6 +269,8 @@ fn plan(layout: Layout) -> Plan {
         protocols: vec![layout.protocol],
         target_timeout_ms: TIMEOUT_MS,
         rebuild_after_ms: 0,
+        placements: Vec::new(),
+        spares: 0,
     };
     let client = ClientPlan { write_behind: false, keeps_pages: false, ops: Vec::new() };
     Plan { seed: 1, duration_ms: 0, shape, clients: vec![client], faults: Vec::new() }

@@ -1,5 +1,6 @@
 //! Plans from seeds.
 
+mod changing;
 mod mirrored;
 
 use crate::history::RenameMode;
@@ -20,8 +21,15 @@ const PAUSE_MS: u32 = 250;
 /// Seeds from here on are of clusters that keep several copies.
 pub const MIRRORED: u64 = 1_000_000_000;
 
+/// Seeds from here on are of such clusters that also change: data servers join and leave; and
+/// their files are placed in all ways.
+pub const CHANGING: u64 = 2_000_000_000;
+
 /// The plan of a seed.
 pub fn plan(seed: u64, duration_ms: u32) -> Plan {
+    if seed >= CHANGING {
+        return changing::plan(seed, duration_ms);
+    }
     if seed >= MIRRORED {
         return mirrored::plan(seed, duration_ms);
     }
@@ -65,6 +73,8 @@ fn shape(rng: &mut Rng) -> Shape {
         protocols: Vec::new(),
         target_timeout_ms: 0,
         rebuild_after_ms: 0,
+        placements: Vec::new(),
+        spares: 0,
     }
 }
 

@@ -17,6 +17,7 @@ mod cluster;
 mod copies;
 pub mod crash_points;
 mod engine;
+pub mod failover;
 pub mod generate;
 pub mod history;
 mod nemesis;

@@ -21,6 +21,10 @@ const PLENTY_BYTES: u64 = 1 << 40;
 pub(crate) const RECOVERY: Duration = Duration::from_secs(3);
 /// What has rotted may be found so late.
 const ROT: Duration = Duration::from_secs(60);
+/// Longer than any run.
+const FOR_GOOD: Duration = Duration::from_secs(3600);
+/// Until everybody does without a server that is lost.
+const LOST: Duration = Duration::from_secs(10);
 /// Messages that take so much longer may come too late.
 const MUCH_MS: u32 = 400;
 
@@ -57,6 +61,8 @@ pub(crate) struct Nemesis {
     /// Nodes whose process is not to run just now.
     down: BTreeSet<NodeName>,
     stopped: BTreeSet<NodeName>,
+    /// Nodes that do not come back.
+    lost: BTreeSet<NodeName>,
     /// Disks on which a sync will fail, with the failures planned on each.
     failing: BTreeMap<NodeName, usize>,
     /// Ends of servers that were noticed.
@@ -78,6 +84,7 @@ fn ill(fault: &Fault) -> Vec<(NodeName, Option<NodeName>, Duration)> {
         | Fault::DiskFails { node, ms: time }
         | Fault::DiskFull { node, ms: time }
         | Fault::Isolate { node, ms: time } => vec![(node, None, ms(time))],
+        Fault::Lose { server } => vec![(NodeName::Data(server), None, FOR_GOOD)],
         Fault::ForgetLeases { client, down_ms, ms: time } => {
             let client = NodeName::Client(client);
             let meta = NodeName::Meta;
@@ -95,6 +102,8 @@ fn ill(fault: &Fault) -> Vec<(NodeName, Option<NodeName>, Duration)> {
         | Fault::Clock { .. }
         | Fault::Drain { .. }
         | Fault::Copies { .. }
+        | Fault::Join { .. }
+        | Fault::Leave { .. }
         | Fault::Even => Vec::new(),
     }
 }
@@ -113,6 +122,7 @@ fn is_late(fault: &Fault) -> bool {
         | Fault::DiskFull { node, .. }
         | Fault::Isolate { node, .. } => data(node),
         Fault::Partition { a, b, .. } | Fault::Slow { a, b, .. } => data(a) || data(b),
+        Fault::Lose { .. } => true,
         _ => false,
     }
 }
@@ -135,7 +145,10 @@ fn trouble(fault: &Fault) -> Option<(Option<u8>, Duration)> {
         | Fault::Clock { .. }
         | Fault::Drain { .. }
         | Fault::Copies { .. }
+        | Fault::Join { .. }
+        | Fault::Leave { .. }
         | Fault::Even => None,
+        Fault::Lose { .. } => Some((None, LOST)),
         Fault::Kill { node, down_ms: time }
         | Fault::LoseGaps { node, down_ms: time, .. }
         | Fault::PowerCut { node, down_ms: time }
@@ -193,6 +206,7 @@ impl Nemesis {
             boots: 0,
             down: BTreeSet::new(),
             stopped: BTreeSet::new(),
+            lost: BTreeSet::new(),
             failing: BTreeMap::new(),
             noticed: cluster.shared.ended.borrow().len(),
             strange_ends: Vec::new(),
@@ -432,6 +446,21 @@ impl Nemesis {
             }
             Fault::Copies { file, copies } => order(cluster, Order::Copies { file, copies }),
             Fault::Even => order(cluster, Order::Even),
+            Fault::Join { server } => {
+                let node = NodeName::Data(server);
+                if !cluster.processes.contains_key(&node) {
+                    cluster.shared.record_at(now, What::Up(node.into()));
+                    cluster.start(node);
+                }
+            }
+            Fault::Leave { server } => order(cluster, Order::Remove { server, force: false }),
+            Fault::Lose { server } => {
+                let node = NodeName::Data(server);
+                self.down.insert(node);
+                self.lost.insert(node);
+                self.kill(cluster, node);
+                order(cluster, Order::Remove { server, force: true });
+            }
             fault => self.begin_on_disk(cluster, fault),
         }
     }
@@ -487,6 +516,9 @@ impl Nemesis {
     }
 
     fn start(&mut self, cluster: &mut Cluster, node: NodeName) {
+        if self.lost.contains(&node) {
+            return;
+        }
         let finished = match node {
             NodeName::Client(n) => is_done(cluster, n),
             _ => false,
@@ -559,6 +591,10 @@ impl Nemesis {
 }
 
 fn order(cluster: &mut Cluster, order: Order) {
+    if matches!(order, Order::Remove { .. }) {
+        let ordered = &cluster.shared.ordered;
+        ordered.set(ordered.get() + 1);
+    }
     cluster.start_auditor(move |shared, config| administer::carry_out(order, &shared, &config));
 }
 

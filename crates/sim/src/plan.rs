@@ -37,6 +37,21 @@ impl Protocol {
     }
 }
 
+/// Where the copies of files go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Placement {
+    /// Chunks to random targets, all else as [`Placement::Chained`].
+    #[default]
+    Usual,
+    /// To the nodes that follow one another.
+    Chained,
+    /// First copies to one half of the nodes, second ones to the other; what has another
+    /// number of copies, or chunks, as [`Placement::Usual`].
+    Groups,
+    /// To random nodes.
+    Random,
+}
+
 /// The cluster of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
@@ -85,6 +100,12 @@ pub struct Shape {
     /// never.
     #[serde(default)]
     pub rebuild_after_ms: u32,
+    /// Where the copies of the files go, in turn; none: as usual.
+    #[serde(default)]
+    pub placements: Vec<Placement>,
+    /// Data servers besides the others that are not part of the cluster yet.
+    #[serde(default)]
+    pub spares: u8,
 }
 
 impl Shape {
@@ -104,6 +125,19 @@ impl Shape {
         }
     }
 
+    /// Where the copies of a file go.
+    pub fn placement_of(&self, file: usize) -> Placement {
+        match self.placements.len() {
+            0 => Placement::Usual,
+            kinds => self.placements[file % kinds],
+        }
+    }
+
+    /// All data servers, also those that may join.
+    pub fn all_servers(&self) -> u8 {
+        self.data_servers + self.spares
+    }
+
     /// Whether there are files with several copies.
     pub fn is_mirrored(&self) -> bool {
         self.copies.iter().any(|copies| *copies > 1)
@@ -119,6 +153,8 @@ pub enum FileShape {
     OneTarget,
     /// Fragments of unequal sizes.
     Fragments,
+    /// Chunks of 4 KiB, each on a target of its own choice.
+    Chunked,
 }
 
 /// A client and what it does, one thing after another.
@@ -468,6 +504,22 @@ pub enum Fault {
     },
     /// An administrator wants targets to be equally full.
     Even,
+    /// A data server that was no part of the cluster joins it.
+    Join {
+        /// Which.
+        server: u8,
+    },
+    /// An administrator takes a data server out of the cluster: its targets are drained, and
+    /// removed when nothing is on them any more; then it ends.
+    Leave {
+        /// Which.
+        server: u8,
+    },
+    /// A data server is lost for good, and an administrator takes its targets out by force.
+    Lose {
+        /// Which.
+        server: u8,
+    },
     /// The clock goes wrong from now on.
     Clock {
         /// Whose.
@@ -539,9 +591,24 @@ impl Plan {
     /// Whether copies are made on other targets while they are in use.
     pub fn moves(&self) -> bool {
         let orders = |planned: &PlannedFault| {
-            matches!(planned.fault, Fault::Drain { .. } | Fault::Copies { .. } | Fault::Even)
+            matches!(
+                planned.fault,
+                Fault::Drain { .. }
+                    | Fault::Copies { .. }
+                    | Fault::Even
+                    | Fault::Leave { .. }
+                    | Fault::Lose { .. }
+            )
         };
         self.shape.rebuild_after_ms > 0 || self.faults.iter().any(orders)
+    }
+
+    /// Whether targets are taken out of the cluster.
+    pub fn removes(&self) -> bool {
+        let removes = |planned: &PlannedFault| {
+            matches!(planned.fault, Fault::Leave { .. } | Fault::Lose { .. })
+        };
+        self.faults.iter().any(removes)
     }
 
     /// Number of files.

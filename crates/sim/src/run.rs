@@ -14,6 +14,7 @@ use crate::plan::{ClientPlan, Fault, NodeName, Op, Place, Plan};
 use crate::shared::Shared;
 use crate::worker::{FIRST_OWN_NAME, Worker};
 use rustix::time::{ClockId, clock_gettime};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 use weir_client::ClientConfig;
@@ -75,8 +76,7 @@ pub fn run_with(plan: &Plan, print: bool) -> (Report, History) {
             cells: plan.cells(file as u8),
             nodes_of_cells: cluster.nodes_of_cells(file),
             nodes_of_columns: match plan.moves() {
-                // Nobody knows who had which copy when, and so who had to serve it.
-                true => [Vec::new()].into(),
+                true => places_of_copies(plan, file),
                 false => cluster.nodes_of_columns(file),
             },
             log: file >= usize::from(plan.first_log()),
@@ -96,6 +96,23 @@ pub fn run_with(plan: &Plan, print: bool) -> (Report, History) {
     judge(plan, &history, &files, directories, &mut report);
     report.cpu = cpu_time().saturating_sub(begun);
     (report, history)
+}
+
+/// Where the copies of a column may be at some time, if they move: nobody knows who had which
+/// when. A copy goes when there is another, so there are always as many as are wanted least, each
+/// on another server: but where servers have several targets there may be two on one.
+fn places_of_copies(plan: &Plan, file: usize) -> BTreeSet<Vec<u8>> {
+    let shape = &plan.shape;
+    let ordered = plan.faults.iter().filter_map(|planned| match planned.fault {
+        Fault::Copies { file: of, copies } if usize::from(of) == file => Some(copies),
+        _ => None,
+    });
+    let copies = ordered.chain([shape.copies_of(file)]).min().unwrap_or(1);
+    let copies = if shape.targets_each > 1 { 1 } else { copies };
+    let of_some =
+        (0u32..1 << shape.all_servers()).filter(|set| set.count_ones() == u32::from(copies));
+    let servers = |set: u32| (0..shape.all_servers()).filter(|n| set & 1 << n != 0).collect();
+    of_some.map(servers).collect()
 }
 
 /// What this thread has used.
@@ -145,7 +162,8 @@ fn judge(
         let detection = ms(plan.shape.target_timeout_ms);
         let recovery = RECOVERY + 2 * detection + ms(2 * plan.shape.lease_ms + plan.shape.grace_ms);
         let request = ms(plan.shape.request_timeout_ms);
-        let expected = available::Expected { leases, detection, recovery, request };
+        let removes = plan.removes();
+        let expected = available::Expected { leases, detection, recovery, request, removes };
         report.violations.extend(available::judge(history, files, &clients, expected));
     }
 }
@@ -215,7 +233,7 @@ fn carry_out(cluster: &mut Cluster) -> Vec<Violation> {
 /// one of the data servers.
 fn read_without_each(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for server in 0..cluster.shared.plan.shape.data_servers {
+    for server in 0..cluster.shared.plan.shape.all_servers() {
         let node = NodeName::Data(server);
         cluster.cut_off_auditor(node, true);
         let what = What::Note(format!("a client that does not reach data{server} reads"));
@@ -303,7 +321,9 @@ pub(crate) fn shut_down(cluster: &mut Cluster) -> Vec<Violation> {
     for signal in cluster.shared.signals.borrow().values() {
         signal.raise();
     }
-    let servers: Vec<_> = cluster.servers().iter().map(|n| cluster.processes[n]).collect();
+    let servers = cluster.servers();
+    let servers: Vec<_> =
+        servers.iter().filter_map(|n| cluster.processes.get(n).copied()).collect();
     let deadline = cluster.sim.now() + Duration::from_secs(60);
     let ended = cluster.sim.run_until(deadline, |sim| servers.iter().all(|p| !sim.is_running(*p)));
     let mut violations = Vec::new();

@@ -1,11 +1,12 @@
 //! What the processes of a run and its driver share, outside of the simulated
 //! machines: the history, and what the clients have still to do.
 
+use crate::cluster::targets_of;
 use crate::copies::Held;
 use crate::history::{Call, History, Outcome, What};
-use crate::plan::{NodeName, Plan};
+use crate::plan::{NodeName, Plan, Shape};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weir_host::net::Signal;
 use weir_host::simulated;
@@ -43,6 +44,10 @@ pub(crate) struct Shared {
     pub held: RefCell<Held>,
     /// What stopped a helper process, if something did.
     pub trouble: RefCell<Option<String>>,
+    /// Targets that have been taken out of the cluster.
+    pub removed: RefCell<BTreeSet<u32>>,
+    /// Orders of administrators that have to be carried out before a run ends.
+    pub ordered: Cell<u32>,
 }
 
 impl Shared {
@@ -60,7 +65,15 @@ impl Shared {
             found: RefCell::default(),
             held: RefCell::default(),
             trouble: RefCell::default(),
+            removed: RefCell::default(),
+            ordered: Cell::new(0),
         }
+    }
+
+    /// The targets of a data server that have not been taken out of the cluster.
+    pub fn members_of(&self, shape: &Shape, server: u8) -> Vec<u32> {
+        let removed = self.removed.borrow();
+        targets_of(shape, server).into_iter().filter(|target| !removed.contains(target)).collect()
     }
 
     /// Writes an entry of a simulated process.

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 use weir_host::plant::{self, Bug};
 use weir_sim::batch::{self, Line};
-use weir_sim::generate::MIRRORED;
+use weir_sim::generate::{CHANGING, MIRRORED};
 use weir_sim::run;
 
 /// How long things go wrong in each run, simulated.
@@ -85,16 +85,40 @@ fn clusters_that_keep_several_copies_keep_their_promises_whatever_goes_wrong() {
 /// So many seeds from the first on are clean.
 const CLEAN_MIRRORED: u64 = 365;
 
+/// `WEIR_SIM_CHANGING` sets how many, and `WEIR_SEED` which, counted from
+/// [`CHANGING`].
+#[test]
+fn clusters_that_change_keep_their_promises_whatever_goes_wrong() {
+    let first = CHANGING + number("WEIR_SEED", 1);
+    keep_their_promises(first, number("WEIR_SIM_CHANGING", CLEAN_CHANGING));
+}
+
+/// So many seeds of clusters that change are clean.
+const CLEAN_CHANGING: u64 = 300;
+
 /// Of those behind them that have been looked at these are not clean: what a lost gap log said
-/// is refused until somebody accepts the loss, which nobody does in a run (2461, 3488); targets
-/// that wait for one another after all machines of a file have lost their power in turn (3411).
-const NOT_CLEAN: [u64; 3] = [2461, 3411, 3488];
+/// is refused until somebody accepts the loss, which nobody does in a run (2461, 3488, and 304
+/// and 322 of those that change); what a client without leases has read of what it had not sent
+/// yet, and what then found no room, the judge takes for lost (318); fsync where a copy has moved
+/// to a target that has just joined (1856); a write into a rotten block (2165);
+/// clients that do not come to an end after power cuts of all machines under writes that are put
+/// off (2255, which had failed otherwise, was mended, and has taken another course since).
+const NOT_CLEAN: [u64; 8] = [
+    MIRRORED + 2255,
+    MIRRORED + 2461,
+    MIRRORED + 3488,
+    CHANGING + 304,
+    CHANGING + 318,
+    CHANGING + 322,
+    CHANGING + 1856,
+    CHANGING + 2165,
+];
 
 #[test]
 #[ignore = "known: see CLEAN_MIRRORED"]
 fn clusters_that_keep_several_copies_keep_their_promises_also_here() {
     for seed in NOT_CLEAN {
-        keep_their_promises(MIRRORED + seed, 1);
+        keep_their_promises(seed, 1);
     }
 }
 
@@ -179,8 +203,13 @@ const HAVE_FAILED: &[(u64, u64)] = &[
     (1_000_001_731, 30),
     (1_000_001_901, 30),
     (1_000_001_911, 30),
-    (1_000_002_255, 30),
     (1_000_003_322, 30),
+    (1_000_003_411, 30),
+    (2_000_000_553, 30),
+    (2_000_000_898, 30),
+    (2_000_000_955, 30),
+    (2_000_001_006, 30),
+    (2_000_002_358, 30),
 ];
 
 #[test]

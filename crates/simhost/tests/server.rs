@@ -60,6 +60,7 @@ fn connect(wait: &Wait) -> Result<BlockingConn> {
         session: SessionId(0),
         nonce: weir_net::random_bytes()?,
         name: "test".into(),
+        host: String::new(),
     };
     let address = Address::parse("server:77")?;
     Ok(BlockingConn::connect(&address, Key::from_bytes([5; 32]), &hello, wait)?.0)

@@ -217,6 +217,23 @@ fn what_is_left_of_a_gap_gets_less_with_each_part_that_is_sent() {
 }
 
 #[test]
+fn what_another_copy_had_got_does_not_count_when_its_machine_has_started_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = made(dir.path());
+    let gaps = target.gaps();
+    gaps.in_run(AWAY, 1);
+    gaps.put_off(object(1), AWAY, SECOND, &(100..200)).unwrap();
+    gaps.got(object(1), AWAY, &[(100, 100)]);
+    gaps.sent(object(1), AWAY, &(0..MIB));
+    gaps.in_run(AWAY, 1);
+    assert!(gaps.left(object(1), AWAY).is_some_and(|left| left.is_empty()));
+    gaps.in_run(AWAY, 2);
+    assert_eq!(gaps.left(object(1), AWAY), None, "all of it is sent once more");
+    gaps.clear_sent(object(1), AWAY).unwrap();
+    assert_eq!(gaps_of(&target, 1), [0..MIB]);
+}
+
+#[test]
 fn of_what_was_put_off_it_is_known_which_bytes_are_left_until_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let target = made(dir.path());

@@ -109,7 +109,7 @@ pub struct Column {
 
 impl Column {
     /// The copies that there are, in order.
-    pub fn copies(&self) -> impl Iterator<Item = (CopyIndex, TargetId)> + '_ {
+    pub fn copies(&self) -> impl Iterator<Item = (CopyIndex, TargetId)> + Clone + '_ {
         let all = self.targets.iter().enumerate().map(|(copy, t)| (CopyIndex(copy as u8), *t));
         all.filter(|(_, target)| *target != TargetId::NONE)
     }
@@ -304,8 +304,8 @@ pub struct LayoutSpec {
     pub fragment_bytes: Vec<u64>,
     /// Copies of each column; 0: 1; at most 8.
     pub copies: u8,
-    /// How they are written.
-    pub duplication: Duplication,
+    /// How they are written; `None`: by [`Duplication::ServerSync`].
+    pub duplication: Option<Duplication>,
     /// Where they go.
     pub placement: Placement,
 }
@@ -321,13 +321,21 @@ impl Encode for LayoutSpec {
         self.fragment_bytes.encode(out);
         // One byte for both, the protocol in its upper half: so records from before
         // there were protocols are good.
-        (self.copies & LOWER_HALF | (self.duplication as u8) << 4).encode(out);
+        let protocol = match self.duplication {
+            None => 0,
+            Some(Duplication::ServerSync) => NAMED_SERVER_SYNC,
+            Some(other) => other as u8,
+        };
+        (self.copies & LOWER_HALF | protocol << 4).encode(out);
     }
 }
 
 /// The bits of the last byte that are the number of copies, and of the first one that
 /// are the family.
 const LOWER_HALF: u8 = 0x0f;
+
+/// Nobody has named a protocol where there is a 0, so this one has another number there.
+const NAMED_SERVER_SYNC: u8 = 5;
 
 impl Decode for LayoutSpec {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -338,7 +346,11 @@ impl Decode for LayoutSpec {
         let (stripe_unit_bytes, segment_bytes) = (Decode::decode(r)?, Decode::decode(r)?);
         let fragment_bytes = Decode::decode(r)?;
         let both = u8::decode(r)?;
-        let duplication = Duplication::from_bytes(&[both >> 4])?;
+        let duplication = match both >> 4 {
+            0 => None,
+            NAMED_SERVER_SYNC => Some(Duplication::ServerSync),
+            tag => Some(Duplication::from_bytes(&[tag])?),
+        };
         let copies = both & LOWER_HALF;
         Ok(Self {
             kind,

@@ -6,6 +6,7 @@ pub mod checksum;
 pub mod codec;
 pub mod consistency;
 pub mod error;
+pub mod host;
 pub mod id;
 pub mod layout;
 pub mod limits;
@@ -15,6 +16,7 @@ pub use attr::{Attr, Caller, FileKind, FsUsage, Timestamp};
 pub use codec::{Decode, DecodeError, Encode, Reader};
 pub use consistency::{CONSISTENCY_XATTR, Consistency};
 pub use error::{Error, ErrorKind, Result, Retry};
+pub use host::{check_domain, check_host};
 pub use id::*;
 pub use layout::{
     Column, Duplication, FileLayout, Filling, LayoutKind, LayoutSpec, Placement, Scheme, Segment,

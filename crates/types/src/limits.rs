@@ -18,6 +18,10 @@ pub const MAX_REGIONS: usize = 256;
 pub const MAX_PIECES: usize = 4096;
 /// The longest name of a directory entry.
 pub const MAX_NAME_BYTES: usize = 255;
+/// The name of a machine.
+pub const MAX_HOST_BYTES: usize = 255;
+/// The name of a failure domain.
+pub const MAX_DOMAIN_BYTES: usize = 64;
 /// The longest target of a symbolic link.
 pub const MAX_SYMLINK_BYTES: usize = 4095;
 /// The longest value of an extended attribute (as on Linux).

@@ -136,6 +136,9 @@ records! {
         /// What comes is current for certain: the copy that gets it lacks it no
         /// more, whatever it has noted of itself.
         vouched: bool,
+        /// The way that it takes, as the copy that ordered it numbers them: what others
+        /// hand on that has come an older way is refused.
+        way: u64,
     }
     /// Bytes that the client itself has sent to other copies ([`StageRequest`]).
     Staged {

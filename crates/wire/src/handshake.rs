@@ -82,6 +82,8 @@ records! {
         session: SessionId,
         /// Program and host, for people.
         name: String,
+        /// The machine it runs on, so that what it makes can be there; empty: not known.
+        host: String,
     }
     /// The server's answer to [`Hello`].
     Challenge {
@@ -253,6 +255,7 @@ mod tests {
             nonce: [1; 32],
             session: SessionId(0),
             name: "test".into(),
+            host: String::new(),
         }
     }
 

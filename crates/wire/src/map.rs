@@ -84,6 +84,8 @@ records! {
         server: ServerId,
         /// Where it runs, for locality and for people.
         host: String,
+        /// Its failure domain; empty: its host.
+        domain: String,
         /// `address:port` for TCP.
         tcp: String,
         /// Path of its Unix socket, of use on the same host; may be empty.

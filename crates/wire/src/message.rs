@@ -174,10 +174,16 @@ ops! {
     SetTarget = 0x249, "set_target";
     /// Takes a target out of the cluster (administrators).
     RemoveTarget = 0x24a, "remove_target";
+    /// Takes a data server without targets out of the cluster (administrators).
+    RemoveServer = 0x24b, "remove_server";
     /// Evens out the space that targets use.
     Rebalance = 0x24c, "rebalance";
     /// Gives columns of a file of which no copy is left new ones (administrators).
     AcceptLosses = 0x24d, "accept_losses";
+    /// Numbers for a new data server and a new target (administrators).
+    FreeNumbers = 0x24e, "free_numbers";
+    /// How many files have copies on some targets (administrators).
+    CountCopies = 0x24f, "count_copies";
     /// A data server presents itself.
     Register = 0x300, "register";
     /// A data server lives; it learns what to remove.

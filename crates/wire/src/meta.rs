@@ -439,7 +439,8 @@ requests! {
         /// Its fence.
         generation: Generation,
     }
-    /// Sets the default layout of a directory, or lays an empty file out anew.
+    /// Sets the default layout of a directory, lays an empty file out anew, or says which
+    /// copies there are to be of a file with data: what is not named of those stays.
     SetLayoutRequest(SetLayout) -> () {
         /// The directory or file.
         file: FileId,

@@ -102,6 +102,9 @@ requests! {
     RegisterRequest(Register) -> HeartbeatReply {
         /// Where it runs.
         host: String,
+        /// What it fails with as one, beside others on its host, such as a rack; empty: its
+        /// host alone.
+        domain: String,
         /// `address:port` for TCP.
         tcp: String,
         /// Path of its Unix socket; may be empty.

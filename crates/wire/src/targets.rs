@@ -14,6 +14,8 @@ records! {
         server: ServerId,
         /// Where that runs.
         host: String,
+        /// Its failure domain; empty: its host.
+        domain: String,
         /// What it is good for.
         state: TargetState,
         /// Online, and not heard of for longer than half the time after which it
@@ -66,7 +68,14 @@ records! {
         /// Go on from this byte of the file; `None`: these were the last.
         next: Option<u64>,
     }
-    /// How far the removal of a target has come.
+    /// Numbers that nothing has or had, nor any greater one.
+    Numbers {
+        /// For a data server.
+        server: ServerId,
+        /// For a target.
+        target: TargetId,
+    }
+    /// How far a look at all layouts, as for the removal of a target, has come.
     RemovalPlace {
         /// The next record of the metadata.
         key: Bytes,
@@ -107,6 +116,23 @@ requests! {
         from: u64,
         /// Do it; else only say which.
         accept: bool,
+    }
+    /// Files that have copies on any of some targets, counted a step at a time
+    /// (administrators).
+    CountCopiesRequest(CountCopies) -> Removal {
+        /// The targets.
+        targets: Vec<TargetId>,
+        /// Go on here; `None`: begin.
+        place: Option<RemovalPlace>,
+    }
+    /// Numbers for a new data server and its targets (administrators).
+    FreeNumbersRequest(FreeNumbers) -> Numbers {
+    }
+    /// Takes a data server out of the cluster for good: its key is refused, and its number
+    /// does not come back (administrators). `Busy`: it has targets, or is the last one.
+    RemoveServerRequest(RemoveServer) -> () {
+        /// The server.
+        server: ServerId,
     }
     /// Takes a target out of the cluster for good, a step at a time: its number does
     /// not come back (administrators). `Busy`: it is in use.

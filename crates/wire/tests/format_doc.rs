@@ -171,7 +171,7 @@ fn every_limit_is_listed_with_its_value() {
     }
     let checked = limits!(
         BLOCK_BYTES MAX_PAYLOAD_BYTES MAX_BODY_BYTES MAX_CHECKSUMS MAX_LIST_LEN MAX_REGIONS
-        MAX_PIECES MAX_NAME_BYTES MAX_SYMLINK_BYTES MAX_XATTR_BYTES MAX_LINKS MAX_FILE_BYTES
+        MAX_PIECES MAX_NAME_BYTES MAX_HOST_BYTES MAX_DOMAIN_BYTES MAX_SYMLINK_BYTES MAX_XATTR_BYTES MAX_LINKS MAX_FILE_BYTES
         MIN_STRIPE_UNIT_BYTES MAX_STRIPE_UNIT_BYTES MAX_COLUMNS MAX_SEGMENTS SEGMENT_PAGE MAX_SLOTS
         MAX_IN_FLIGHT_PER_CONNECTION MAX_GROUPS MAX_WRITTEN_SEGMENTS MAX_OBJECT_PAGE
         MAX_SCRUB_BYTES MAX_ALLOCATE_BYTES MAX_COPY_BYTES MAX_COPY_PIECES MAX_REPAIR_BYTES MAX_PAST
@@ -239,6 +239,7 @@ fn the_examples_are_what_is_written() {
         nonce: [1; 32],
         session: SessionId(0),
         name: "golden".into(),
+        host: "node".into(),
     };
     assert_example("hello", &ClientHandshake::start(Key::from_bytes([7; 32]), &hello).1);
 

@@ -1,7 +1,7 @@
 //! Commands for the cluster of this machine.
 
 use super::{ClientChoice, ClusterChoice};
-use crate::output::{ByteSize, parse_size};
+use crate::output::{ByteSize, parse_domain, parse_size};
 use clap::Args;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -27,6 +27,9 @@ pub struct Up {
     /// Listen on this TCP port and the ones after it [default: free ones]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
+    /// What fails as one with this machine and others, such as their rack
+    #[arg(long, value_parser = parse_domain, value_name = "NAME")]
+    pub domain: Option<String>,
     /// Default stripe unit of new files [default: 64K]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     pub unit: Option<ByteSize>,

@@ -1,6 +1,7 @@
-//! Keys of clients and servers, and targets made by hand.
+//! Keys of clients and servers.
 
-use super::{ClientChoice, ClusterChoice};
+use super::ClusterChoice;
+use crate::output::parse_domain;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -31,68 +32,12 @@ pub struct KeyServer {
     /// Where it will listen
     #[arg(long, default_value = "0.0.0.0:7701", value_name = "ADDRESS:PORT")]
     pub listen: String,
+    /// What fails as one with it and others, such as their rack
+    #[arg(long, value_parser = parse_domain, value_name = "NAME")]
+    pub domain: Option<String>,
     /// Directory to write to; it is made
     #[arg(long, short, value_name = "DIR")]
     pub output: PathBuf,
-}
-
-/// Make targets, drain them, and take them out of the cluster
-#[derive(Subcommand)]
-pub enum Target {
-    /// Make a directory a target
-    Create(TargetCreate),
-    /// Put nothing new on a target, and move away what it has
-    Drain(TargetChoice),
-    /// Use a target again that was drained
-    Undrain(TargetChoice),
-    /// Take a target out of the cluster for good
-    Remove(TargetRemove),
-}
-
-#[derive(Args)]
-pub struct TargetChoice {
-    #[command(flatten)]
-    pub client: ClientChoice,
-    /// Number of the target, as `weir targets` shows it
-    pub target: u32,
-}
-
-#[derive(Args)]
-pub struct TargetRemove {
-    #[command(flatten)]
-    pub choice: TargetChoice,
-    /// Though files have copies there, which are lost: `weir fsck` lists what is
-    /// lost with them
-    #[arg(long)]
-    pub force: bool,
-    /// Do not ask
-    #[arg(long, short)]
-    pub yes: bool,
-}
-
-/// Show the targets: their states, and what they lack
-#[derive(Args)]
-pub struct Targets {
-    #[command(flatten)]
-    pub client: ClientChoice,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-pub struct TargetCreate {
-    /// The directory; it is made if it is missing
-    pub dir: PathBuf,
-    /// Number of the target
-    #[arg(long)]
-    pub target: u32,
-    /// Number of the server that will serve it
-    #[arg(long)]
-    pub server: u32,
-    /// The cluster's identity: 32 hexadecimal digits, as `weir key server` prints them
-    #[arg(long, value_name = "ID")]
-    pub cluster_id: String,
 }
 
 #[derive(Args)]

@@ -117,12 +117,12 @@ pub struct MkFile {
     pub layout: LayoutFlags,
 }
 
-/// Set the default layout of a directory or the layout of an empty file
+/// Set the default layout of a directory, the layout of an empty file, or the copies of any
 #[derive(Args)]
 pub struct SetLayout {
     #[command(flatten)]
     pub client: ClientChoice,
-    /// Directories or empty files
+    /// Directories or files; of a file with data --copies, --duplication and --placement
     #[arg(required = true)]
     pub paths: Vec<OsString>,
     #[command(flatten)]

@@ -5,6 +5,7 @@
 //! wrong and is repaired, 4 something is wrong, 8 something could not be looked at.
 
 use crate::args::Fsck;
+use crate::check::lacking::Lacking;
 use crate::check::losses::{self, States};
 use crate::check::progress::Progress;
 use crate::check::repair::{self, Outcome, Verdict, confirm, is_repairable, why_left};
@@ -18,10 +19,10 @@ use crate::settings;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
-use weir_client::{Administrator, Client, Context};
+use weir_client::{Administrator, Client};
 use weir_metaserver::audit::{Bounds, Fact, Kind, Part, Problem, Subject};
-use weir_types::limits::{MAX_LACKING_OBJECTS, MAX_OBJECT_PAGE};
-use weir_types::{Error, ObjectId, TargetId};
+use weir_types::limits::MAX_OBJECT_PAGE;
+use weir_types::{Error, TargetId};
 use weir_wire::map::{ClusterMap, TargetState};
 
 const REPAIRED: u8 = 1;
@@ -107,39 +108,13 @@ fn lacking(
     states: &States,
     report: &mut Report,
 ) -> Done {
-    let mut lacking = BTreeMap::new();
-    for (&target, _) in states.iter().filter(|(_, state)| state.is_online()) {
-        let mut next = Some(ObjectId::FIRST);
-        while let Some(from) = next {
-            match admin.list_lacking(target, from, MAX_LACKING_OBJECTS as u32) {
-                Ok(page) => {
-                    let ranges = page.objects.into_iter().map(|o| ((target, o.object), o.ranges));
-                    lacking.extend(ranges);
-                    next = page.next;
-                }
-                Err(error) => {
-                    let what = format!("what target {target} lacks: {error}");
-                    report.not_looked_at.push(what);
-                    break;
-                }
-            }
-        }
-    }
-    let columns = lacking.keys().map(|(_, o)| (o.file, o.segment, o.column));
-    let columns: BTreeSet<_> = columns.collect();
-    let files = columns.iter().map(|(file, ..)| *file).collect();
-    let segments = snapshot::segments(spool, &files)?;
-    for (file, segment, column) in columns {
-        let Some(segment) = segments.get(&(file, segment)) else { continue };
-        let Ok(attr) = client.getattr(&Context::root(), file) else { continue };
-        let of = |target, object| Ok(lacking.get(&(target, object)).cloned().unwrap_or_default());
-        let losses = losses::column((file, attr.size), (segment, column), states, of)?;
-        for loss in losses.into_iter().filter(|loss| loss.bytes.is_some()) {
-            let what = loss.text(|target| losses::named(target, states));
-            let subject = Subject::Column { targets: loss.missing };
-            let (kind, file) = (Kind::LackingColumn, Some(file));
-            report.keep(Problem { kind, file, what, subject });
-        }
+    let (lacking, not_asked) = Lacking::ask(admin, states);
+    report.not_looked_at.extend(not_asked);
+    for (file, loss) in lacking.losses(client, spool, states)? {
+        let what = loss.text(|target| losses::named(target, states));
+        let subject = Subject::Column { targets: loss.missing };
+        let (kind, file) = (Kind::LackingColumn, Some(file));
+        report.keep(Problem { kind, file, what, subject });
     }
     Ok(())
 }

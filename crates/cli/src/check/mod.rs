@@ -3,6 +3,7 @@
 
 pub mod accept;
 pub mod fsck;
+pub mod lacking;
 pub mod losses;
 pub mod progress;
 mod repair;

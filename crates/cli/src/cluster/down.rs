@@ -2,9 +2,9 @@
 //! with --purge deletes it.
 
 use crate::args::Down;
+use crate::cluster::control;
 use crate::cluster::daemon::{META, data_name};
 use crate::cluster::mounting::{MountFiles, mounts_of, unmount};
-use crate::cluster::process::Process;
 use crate::cluster::state::{Description, StateDir};
 use crate::failure::{Done, Failure};
 use crate::output::{confirmed, print};
@@ -73,28 +73,12 @@ fn stop_daemons(state: &StateDir, description: &Description, force: bool) -> Don
     let data: Vec<String> = description.servers.iter().map(|s| data_name(s.id)).collect();
     let ran = std::thread::scope(|scope| {
         let stops: Vec<_> =
-            data.iter().map(|name| scope.spawn(|| stop(state, name, force))).collect();
+            data.iter().map(|name| scope.spawn(|| control::stop(state, name, force))).collect();
         let results = stops
             .into_iter()
             .map(|stop| stop.join().unwrap_or_else(|_| Err(Failure::new("a thread panicked"))));
         results.collect::<Done<Vec<bool>>>()
     })?;
-    let meta = stop(state, META, force)?;
+    let meta = control::stop(state, META, force)?;
     Ok(ran.into_iter().filter(|ran| *ran).count() + usize::from(meta))
-}
-
-/// Stops a daemon; says whether it ran.
-fn stop(state: &StateDir, name: &str, force: bool) -> Done<bool> {
-    let pid_file = state.pid_file(name);
-    let process = Process::from_file(&pid_file);
-    if let Some(process) = process
-        && process.stop(force).map_err(|e| e.about(name))?
-    {
-        eprintln!("weir: {name} had to be killed; its log: {}", state.log_file(name).display());
-    }
-    let _ = std::fs::remove_file(&pid_file);
-    if let Some(socket) = state.socket_file(name) {
-        let _ = std::fs::remove_file(socket);
-    }
-    Ok(process.is_some())
 }

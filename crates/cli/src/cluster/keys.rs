@@ -13,10 +13,11 @@ use crate::cluster::up::FIRST_CLIENT;
 use crate::failure::{Done, Failure};
 use crate::output::print;
 use crate::settings;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use weir_dataserver::{DataServerConfig, TargetConfig};
 use weir_store::TargetIdentity;
 use weir_types::{KeyGeneration, ServerId, TargetId};
+use weir_wire::Key as SecretKey;
 use weir_wire::key::MasterKey;
 
 /// Runs `weir key`.
@@ -48,13 +49,31 @@ pub fn write_first_credential(
 
 /// Writes the keys of a data server and of its targets.
 pub fn write_server_keys(config: &DataServerConfig, master: &MasterKey) -> Done {
-    let first = KeyGeneration(1);
-    let server = master.server(ServerId(config.server), first);
-    secret::write_key(&config.server_key_file, &server)?;
-    for target in &config.targets {
-        secret::write_key(&target.key_file, &master.target(TargetId(target.target), first))?;
+    write_server_key(&config.server_key_file, ServerId(config.server), master)?;
+    config.targets.iter().try_for_each(|target| write_target_key(target, master))
+}
+
+/// Writes the key of a data server.
+pub fn write_server_key(path: &Path, server: ServerId, master: &MasterKey) -> Done {
+    write_key(path, &master.server(server, KeyGeneration(1)))
+}
+
+/// Writes the key of a target.
+pub fn write_target_key(target: &TargetConfig, master: &MasterKey) -> Done {
+    write_key(&target.key_file, &master.target(TargetId(target.target), KeyGeneration(1)))
+}
+
+/// Writes a key that follows from the master key, unless it is there. What an interrupted
+/// command left of it is replaced; another key never.
+fn write_key(path: &Path, key: &SecretKey) -> Done {
+    if path.exists() {
+        match secret::read(path).map(|text| SecretKey::from_hex(&text)) {
+            Ok(Some(found)) if found == *key => return Ok(()),
+            Ok(None) => std::fs::remove_file(path).map_err(|e| Failure::file(path, e))?,
+            Ok(Some(_)) | Err(_) => {}
+        }
     }
-    Ok(())
+    secret::write_key(path, key)
 }
 
 /// Makes everything that a further data server needs, but for its targets.
@@ -79,6 +98,7 @@ fn make_server(new: &KeyServer) -> Done {
         key_file: PathBuf::from(format!("target-{number}.key")),
     };
     let config = DataServerConfig {
+        domain: new.domain.clone(),
         metadata: vec![description.metadata.clone()],
         targets: new.targets.iter().map(target).collect(),
         ..DataServerConfig::new(

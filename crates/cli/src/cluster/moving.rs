@@ -8,13 +8,14 @@ use weir_wire::data::ServerStatus;
 /// How far it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moving {
-    copies_done: u64,
+    pub copies_done: u64,
     copies_to_do: u64,
     bytes_done: u64,
     bytes_to_do: u64,
     bytes_per_s: u64,
     expected_s: u64,
     filling: u64,
+    without_source: u64,
     stuck: u64,
     looking: bool,
     pub rebalancing: bool,
@@ -37,11 +38,17 @@ impl Moving {
             bytes_per_s: counter("mover.bytes_per_s"),
             expected_s: counter("mover.expected_s"),
             filling: counter("mover.filling"),
+            without_source: counter("mover.without_source"),
             stuck: counter("mover.segments_stuck"),
             looking: counter("mover.looking") > 0,
             rebalancing: counter("mover.rebalancing") > 0,
             uneven_percent: counter("mover.uneven_percent"),
         })
+    }
+
+    /// Whether copies are being made, or looked for that are to be.
+    pub fn is_at_work(&self) -> bool {
+        self.looking || self.filling > self.without_source
     }
 
     /// For people; empty if there is nothing to tell.
@@ -89,6 +96,7 @@ impl Moving {
             "bytes_per_s": self.bytes_per_s,
             "expected_s": self.expected_s,
             "filling": self.filling,
+            "without_source": self.without_source,
             "segments_stuck": self.stuck,
             "looking": self.looking,
             "rebalancing": self.rebalancing,

@@ -41,12 +41,11 @@ pub enum Report {
 }
 
 impl Report {
-    /// Sends it to whoever started this process.
-    pub fn send(&self) {
+    /// Sends it to whoever started this process; says whether they are there.
+    pub fn send(&self) -> bool {
         let line = serde_json::to_string(self).unwrap_or_default() + "\n";
         let mut out = std::io::stdout().lock();
-        // Nobody may be listening any more; the log has it too.
-        let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+        out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_ok()
     }
 }
 
@@ -211,7 +210,8 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
         .map_err(|e| Failure::file(log, e))?;
     let log_start = log_file.metadata().map_or(0, |m| m.len());
     let mut child = Command::new(program)
-        .args([daemon.command, "--detached"])
+        .args([daemon.command, "--detached", "--pid-file"])
+        .arg(daemon.pid_file)
         .args(&daemon.arguments)
         .current_dir("/")
         .stdin(Stdio::null())

@@ -5,7 +5,7 @@ use crate::failure::{Done, Failure};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use weir_wire::Key;
 
 /// A secret file is small; more is not read.
@@ -44,6 +44,21 @@ fn write_with(path: &Path, text: &str, mode: u32) -> Done {
     file.write_all(text.as_bytes())
         .and_then(|()| file.sync_all())
         .map_err(|e| Failure::file(path, e))
+}
+
+/// Writes a file that everyone can read in place of what is there: the old one, or the new
+/// one whole, whenever this is interrupted.
+pub fn replace_public(path: &Path, text: &str) -> Done {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
+    let fresh = PathBuf::from(fresh);
+    // One that an interrupted command left behind.
+    let _ = std::fs::remove_file(&fresh);
+    write_new_public(&fresh, text)?;
+    std::fs::rename(&fresh, path).map_err(|e| Failure::file(path, e))?;
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let sync = File::open(dir).and_then(|dir| dir.sync_all());
+    sync.map_err(|e| Failure::file(dir, e))
 }
 
 /// Reads a secret file; refuses one that others can read.

@@ -42,6 +42,9 @@ pub struct Description {
     /// Directories that `weir up --mount` made.
     #[serde(default)]
     pub made_mountpoints: Vec<PathBuf>,
+    /// A target that is being added.
+    #[serde(default)]
+    pub adding: Option<Adding>,
     /// Its data servers.
     #[serde(rename = "server")]
     pub servers: Vec<ServerDescription>,
@@ -59,10 +62,31 @@ pub struct ServerDescription {
     pub targets: Vec<u32>,
 }
 
+/// A target that is being added to a server, perhaps to a new one (`grow.rs`).
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Adding {
+    /// Number of the server.
+    pub server: u32,
+    /// The address of a server that is new.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// Number of the target.
+    pub target: u32,
+    /// Where it is, if not in the state directory.
+    #[serde(default)]
+    pub dir: Option<PathBuf>,
+}
+
 impl Description {
-    /// Number of targets.
-    pub fn target_count(&self) -> usize {
-        self.servers.iter().map(|s| s.targets.len()).sum()
+    /// The server of a target.
+    pub fn server_of(&self, target: u32) -> Option<&ServerDescription> {
+        self.servers.iter().find(|server| server.targets.contains(&target))
+    }
+
+    /// The numbers of all targets.
+    pub fn targets(&self) -> Vec<u32> {
+        self.servers.iter().flat_map(|server| server.targets.iter().copied()).collect()
     }
 }
 
@@ -137,7 +161,7 @@ impl StateDir {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(StateLock { _file: file }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::new(format!(
-                "another `weir up` or `weir down` is at work on {}",
+                "another command is changing the cluster in {}",
                 self.dir.display()
             ))
             .hint("wait for it to finish, then try again")),
@@ -156,12 +180,7 @@ impl StateDir {
     /// Writes the description of the cluster; replaces the old one whole.
     pub fn set_description(&self, description: &Description) -> Done {
         let text = toml::to_string(description).map_err(|e| Failure::new(e.to_string()))?;
-        let path = self.description_file();
-        let fresh = self.dir.join("cluster.toml.new");
-        // One that an interrupted command left behind.
-        let _ = std::fs::remove_file(&fresh);
-        secret::write_new_public(&fresh, &text)?;
-        std::fs::rename(&fresh, &path).map_err(|e| Failure::file(&path, e))
+        secret::replace_public(&self.description_file(), &text)
     }
 
     /// Deletes the cluster with everything in it, and the directory above if
@@ -266,6 +285,7 @@ mod tests {
             metadata: "127.0.0.1:20000".into(),
             stripe_unit_bytes: 65536,
             made_mountpoints: vec!["/mnt/a".into()],
+            adding: Some(Adding { server: 1, address: None, target: 3, dir: Some("/d".into()) }),
             servers: vec![ServerDescription {
                 id: 1,
                 address: "127.0.0.1:20001".into(),

@@ -16,6 +16,7 @@ use crate::settings::{self, Cluster};
 use serde::Serialize;
 use serde_json::{Value, json};
 use weir_client::Client;
+use weir_types::TargetId;
 use weir_wire::data::ServerStatus;
 use weir_wire::map::ClusterMap;
 use weir_wire::targets::TargetView;
@@ -91,7 +92,7 @@ fn look(cluster: &Cluster) -> Done<Picture> {
             picture.name.clone_from(&description.name);
             picture.place = state.dir().display().to_string();
             picture.daemon(state, META, &description.metadata);
-            for server in &description.servers {
+            for server in description.servers.iter().filter(|s| !s.targets.is_empty()) {
                 picture.daemon(state, &data_name(server.id), &server.address);
             }
             for mount in mounts_of(state)? {
@@ -250,7 +251,11 @@ impl Picture {
             let view = self.views.iter().find(|view| view.target == target.target);
             table.row(vec![
                 target.target.to_string(),
-                format!("{} ({})", data_name(server.server.0), server.host),
+                format!(
+                    "{} ({})",
+                    data_name(server.server.0),
+                    targets::place_of(&server.host, &server.domain)
+                ),
                 view.map_or(state_name(target.state).to_owned(), targets::state_of),
                 human_size(target.usage.total_bytes),
                 human_size(used(&target.usage)),
@@ -273,6 +278,14 @@ impl Picture {
         format!("\n{}", table.render())
     }
 
+    /// What the metadata server counts of a target; 0 if it says nothing of it.
+    fn counter_of(&self, target: TargetId, name: &str) -> u64 {
+        let meta = self.servers.iter().find(|(server, _)| server == META);
+        let name = format!("target.{target}.{name}");
+        let mut counters = meta.iter().flat_map(|(_, status)| &status.counters);
+        counters.find(|(counter, _)| *counter == name).map_or(0, |(_, value)| *value)
+    }
+
     fn json(&self, counters: bool) -> Value {
         let targets: Vec<Value> = self
             .map
@@ -282,14 +295,21 @@ impl Picture {
                 let all = self.servers.iter().flat_map(|(_, status)| &status.targets);
                 let status = all.into_iter().find(|t| t.target == target.target);
                 let view = self.views.iter().find(|view| view.target == target.target);
+                let counter = |name: &str| self.counter_of(target.target, name);
                 json!({
                     "target": target.target.0,
+                    "behind_bytes_at_most": counter("behind_bytes_at_most"),
+                    "filling_copies": counter("filling_copies"),
+                    "filling_bytes": counter("filling_bytes"),
+                    "filling_bytes_per_s": counter("filling_bytes_per_s"),
+                    "filling_expected_s": counter("filling_expected_s"),
                     "draining": view.map(|view| view.draining),
                     "behind": view.map(|view| view.behind),
                     "behind_per_s": view.map(|view| view.behind_per_s),
                     "behind_expected_s": view.map(|view| view.behind_expected_s),
                     "server": server.server.0,
                     "host": server.host,
+                    "domain": targets::domain_of(&server.domain),
                     "address": server.tcp,
                     "state": state_name(target.state),
                     "total_bytes": target.usage.total_bytes,

@@ -1,26 +1,15 @@
-//! `weir targets`, and `weir target drain`, `undrain` and `remove`.
+//! `weir targets`, and what is said of targets.
 
-use crate::args::{TargetChoice, TargetRemove, Targets};
-use crate::check::fsck::unreadable;
-use crate::check::progress::Progress;
-use crate::check::snapshot::{self, Paths};
-use crate::check::spool::Spool;
+use crate::args::Targets;
 use crate::cluster::daemon::data_name;
 use crate::failure::Done;
 use crate::files::remote::connect;
 use crate::layouts::df::{percent, state_name};
-use crate::output::{Table, confirmed, human_duration, human_size, print, print_json};
+use crate::output::{Table, human_duration, human_size, print, print_json};
 use crate::settings;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
-use weir_client::{Administrator, Client};
-use weir_metaserver::audit::{Bounds, Part, Problem, Subject};
-use weir_types::TargetId;
 use weir_wire::map::TargetState;
 use weir_wire::targets::TargetView;
-
-/// The most files that are named before a target is removed that may be all that has them.
-const MAX_SHOWN: usize = 100;
 
 /// Runs `weir targets`.
 pub fn list(asked: &Targets) -> Done {
@@ -37,7 +26,7 @@ pub fn list(asked: &Targets) -> Done {
     for view in &views {
         table.row(vec![
             view.target.to_string(),
-            format!("{} ({})", data_name(view.server.0), view.host),
+            format!("{} ({})", data_name(view.server.0), place_of(&view.host, &view.domain)),
             state_of(view),
             view.since_ms.map_or("-".to_owned(), |ms| human_duration(ms / 1000)),
             human_size(view.usage.total_bytes),
@@ -52,68 +41,17 @@ pub fn list(asked: &Targets) -> Done {
     print(&table.render())
 }
 
-/// Runs `weir target drain` and `weir target undrain`.
-pub fn drain(choice: &TargetChoice, draining: bool) -> Done {
-    let cluster = settings::cluster(&choice.client)?;
-    let admin = connect(&cluster.credential()?, "target drain")?.administrator()?;
-    Ok(admin.set_target(TargetId(choice.target), draining)?)
-}
-
-/// Runs `weir target remove`.
-pub fn remove(remove: &TargetRemove) -> Done {
-    let cluster = settings::cluster(&remove.choice.client)?;
-    let client = connect(&cluster.credential()?, "target remove")?;
-    let admin = client.administrator()?;
-    let target = remove.choice.target;
-    if remove.force {
-        let lost = only_there(&client, &admin, TargetId(target))?;
-        if !lost.is_empty() {
-            ask(target, &lost, remove.yes)?;
-        }
-    }
-    let files = admin.remove_target(TargetId(target), remove.force)?;
-    match files {
-        0 => print(&format!("target {target} is removed\n")),
-        _ => print(&format!(
-            "target {target} is removed; {files} files had copies there: `weir fsck` lists those \
-             of which nothing current is left, `weir accept-loss` goes on with what there is\n"
-        )),
+/// Where a server is: its host, and its failure domain if it has one.
+pub fn place_of(host: &str, domain: &str) -> String {
+    match domain {
+        "" => host.to_owned(),
+        domain => format!("{host}, {domain}"),
     }
 }
 
-fn ask(target: u32, lost: &[String], yes: bool) -> Done {
-    let mut text = String::new();
-    lost.iter().take(MAX_SHOWN).for_each(|path| text += &format!("  {path}\n"));
-    if lost.len() > MAX_SHOWN {
-        text += &format!("  and {} more\n", lost.len() - MAX_SHOWN);
-    }
-    print(&text)?;
-    let count = lost.len();
-    let question = format!("Target {target} may be all that has the last bytes of {count} files.");
-    confirmed(&question, yes)
-}
-
-/// Files of which a target may have the only current copies, by name.
-fn only_there(client: &Client, admin: &Administrator, target: TargetId) -> Done<Vec<String>> {
-    let (mut away, stale) = unreadable(&client.cluster_map()?);
-    away.insert(target);
-    let mut spool = Spool::new();
-    let taken = snapshot::take(admin, &mut spool, &Progress::start(true, 0))?;
-    let (ids_end, removed, listed) = (taken.ids_end, taken.removed, BTreeSet::new());
-    let bounds = Bounds { listed, ids_end, removed, away, stale };
-    let mut files = BTreeSet::new();
-    for part in spool.parts() {
-        let mut facts = Part::default();
-        spool.read(part, |fact| facts.add(fact))?;
-        let is_there = |problem: &Problem| match &problem.subject {
-            Subject::Column { targets } => targets.contains(&target),
-            _ => false,
-        };
-        let problems = facts.judge(&bounds).into_iter().filter(is_there);
-        files.extend(problems.filter_map(|problem| problem.file));
-    }
-    let paths = Paths::find(&mut spool, files.iter().copied())?;
-    Ok(files.iter().map(|file| paths.shown(*file)).collect())
+/// A failure domain for programs; null: it is its host.
+pub fn domain_of(domain: &str) -> Option<&str> {
+    (!domain.is_empty()).then_some(domain)
 }
 
 /// The state of a target in words.
@@ -142,6 +80,7 @@ pub fn to_json(view: &TargetView) -> Value {
         "target": view.target.0,
         "server": view.server.0,
         "host": view.host,
+        "domain": domain_of(&view.domain),
         "state": if view.suspect { "suspect" } else { state_name(view.state) },
         "draining": view.draining,
         "since_s": view.since_ms.map(|ms| ms / 1000),
@@ -170,7 +109,8 @@ pub fn trouble_of(view: &TargetView) -> Option<String> {
         TargetState::Offline => Some(format!(
             "target {target} is offline{since}: {name} on {host} has not been heard of; files \
              with copies elsewhere are served from those{missing}; start it anew, or, if it is \
-             lost for good, `weir target drain {target}` and then `weir target remove {target}`"
+             lost for good, `weir target drain {target}` and then `weir target remove {target}`, or \
+             `weir target replace {target}`"
         )),
         TargetState::Syncing if view.held_ms > 0 => Some(format!(
             "target {target} on {host} came and went too often: it is kept waiting for another \
@@ -194,13 +134,14 @@ pub fn trouble_of(view: &TargetView) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_types::{FsUsage, ServerId};
+    use weir_types::{FsUsage, ServerId, TargetId};
 
     fn view(state: TargetState) -> TargetView {
         TargetView {
             target: TargetId(3),
             server: ServerId(2),
             host: "node".into(),
+            domain: "rack7".into(),
             state,
             suspect: false,
             draining: false,

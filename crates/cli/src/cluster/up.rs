@@ -2,13 +2,14 @@
 //! something fails, what this run made and started goes away again.
 
 use crate::args::Up;
+use crate::cluster::control;
 use crate::cluster::credential::Credential;
 use crate::cluster::daemon::{META, cluster_id, cluster_id_text, data_name, to_text};
 use crate::cluster::mounting::{self, mounts_of};
 use crate::cluster::mounts;
-use crate::cluster::process::{self, DaemonSpec, Process, Starting};
+use crate::cluster::process::{Process, Starting};
 use crate::cluster::state::{Description, ServerDescription, StateDir};
-use crate::cluster::{keys, ports, secret};
+use crate::cluster::{daemon, data_servers, grow, keys, ports, secret};
 use crate::failure::{Done, Failure};
 use crate::files::remote::{caller, connect};
 use crate::output::{ByteSize, parse_size, print, print_json};
@@ -18,7 +19,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weir_client::Client;
-use weir_dataserver::{DataServerConfig, TargetConfig};
+use weir_dataserver::DataServerConfig;
 use weir_metaserver::{MetaServerConfig, NewFileSystem};
 use weir_store::{Target, TargetIdentity};
 use weir_types::{ClientId, LayoutSpec, ServerId, TargetId};
@@ -75,21 +76,29 @@ fn bring_up(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mu
     let (mut description, held) = if undo.fresh {
         make(&state, up, defaults)?
     } else {
-        let description = state.description()?;
-        check_same(&description, up)?;
+        let mut description = state.description()?;
+        // The others are started whatever becomes of it.
+        if let Err(failure) = grow::finish(&state, &mut description) {
+            failure.say();
+        }
+        check_same(&state, &description, up)?;
         (description, ports::Held::default())
     };
     let started = start_daemons(&state, &description, undo)?;
     drop(held);
-    let mut out_of_service = 0;
+    let mut missing = Missing::default();
     if started > 0 {
         let client = connect(&Credential::read(&state.credential_file())?, "up")?;
-        out_of_service = await_targets(&client, &description)?;
+        missing = await_targets(&client, &description.targets())?;
+        // Of one that was used before, what serves is needed, whatever else is the matter.
+        if missing.offline > 0 && undo.fresh {
+            return Err(never_heard_of(missing.offline));
+        }
     }
     if let Some(path) = mountpoint {
         mount(&state, &mut description, path, undo)?;
     }
-    report(up, &state, &description, started, out_of_service)
+    report(up, &state, &description, started, &missing)
 }
 
 /// Makes keys, configuration files, target directories and the namespace.
@@ -97,12 +106,7 @@ fn make(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<(Description, 
     let (description, held) = plan(state, up, defaults)?;
     let master = MasterKey(secret::fresh_key()?);
     secret::write_key(&state.key_file("master"), &master.0)?;
-    let metadata: Vec<String> = state
-        .socket_file(META)
-        .map(|path| path.display().to_string())
-        .into_iter()
-        .chain([description.metadata.clone()])
-        .collect();
+    let metadata = data_servers::metadata_addresses(state, &description);
     let cluster = cluster_id(&description.id)?;
     let meta = MetaServerConfig {
         cluster: Some(cluster),
@@ -121,7 +125,7 @@ fn make(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<(Description, 
     };
     weir_metaserver::init(&state.metadata_dir(), &master, &new)?;
     for server in &description.servers {
-        make_server(state, &description, server, &master, &metadata)?;
+        make_server(state, &description, server, &master, &up.domain)?;
     }
     keys::write_first_credential(state, &description, &master, metadata)?;
     // Last: from here on the directory holds a cluster.
@@ -169,6 +173,7 @@ fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<(Description, 
         metadata,
         stripe_unit_bytes,
         made_mountpoints: Vec::new(),
+        adding: None,
         servers,
     };
     Ok((description, held))
@@ -179,19 +184,11 @@ fn make_server(
     description: &Description,
     server: &ServerDescription,
     master: &MasterKey,
-    metadata: &[String],
+    domain: &Option<String>,
 ) -> Done {
-    let name = data_name(server.id);
-    let config = DataServerConfig {
-        unix: state.socket_file(&name),
-        metadata: metadata.to_vec(),
-        targets: server.targets.iter().map(|id| target_config(state, *id)).collect(),
-        ..DataServerConfig::new(
-            server.id,
-            server.address.clone(),
-            state.key_file(&format!("server-{}", server.id)),
-        )
-    };
+    let who = (server.id, server.address.as_str());
+    let config = data_servers::new_config(state, description, who, &server.targets);
+    let config = DataServerConfig { domain: domain.clone(), ..config };
     keys::write_server_keys(&config, master)?;
     for target in &config.targets {
         let identity = TargetIdentity {
@@ -201,30 +198,25 @@ fn make_server(
         };
         Target::create(&target.dir, identity)?;
     }
-    secret::write_new_public(&state.config_file(&name), &to_text(&config)?)
-}
-
-fn target_config(state: &StateDir, target: u32) -> TargetConfig {
-    TargetConfig {
-        target,
-        dir: state.target_dir(target),
-        key_file: state.key_file(&format!("target-{target}")),
-    }
+    data_servers::write(state, &config)
 }
 
 /// An existing cluster keeps its shape; flags that say otherwise are an error
 /// rather than ignored.
-fn check_same(description: &Description, up: &Up) -> Done {
+fn check_same(state: &StateDir, description: &Description, up: &Up) -> Done {
     let differs = |flag: &str, has: String| {
         let name = &description.name;
         Err(Failure::new(format!("cluster {name} exists and has {has}; {flag} cannot change that"))
-            .hint("leave the flag out, or make another cluster with --name; `weir down --purge` deletes this one"))
+            .hint(
+                "leave the flag out; `weir server add` and `weir target add` make it larger, \
+                 --name makes another one, `weir down --purge` deletes this one",
+            ))
     };
-    let targets = description.target_count();
+    let targets = description.targets().len();
     if up.targets.is_some_and(|n| n as usize != targets) {
         return differs("--targets", format!("{targets} targets"));
     }
-    let per_server = description.servers.first().map_or(0, |s| s.targets.len());
+    let per_server = description.servers.iter().map(|s| s.targets.len()).max().unwrap_or(0);
     if up.targets_per_server.is_some_and(|n| n as usize != per_server) {
         return differs("--targets-per-server", format!("{per_server} targets per server"));
     }
@@ -235,6 +227,16 @@ fn check_same(description: &Description, up: &Up) -> Done {
     if up.unit.is_some_and(|unit| unit.0 != u64::from(description.stripe_unit_bytes)) {
         let unit = description.stripe_unit_bytes;
         return differs("--unit", format!("a default stripe unit of {unit} bytes (0: built-in)"));
+    }
+    if up.domain.is_some() {
+        for server in &description.servers {
+            let name = data_name(server.id);
+            let config: DataServerConfig = daemon::read(&state.config_file(&name))?;
+            if config.domain != up.domain {
+                let is = config.domain.as_ref().map_or("no `domain`".into(), |d| format!("`{d}`"));
+                return differs("--domain", format!("{is} in {name}.toml"));
+            }
+        }
     }
     Ok(())
 }
@@ -249,7 +251,7 @@ fn start_daemons(state: &StateDir, description: &Description, undo: &mut Undo) -
     }
     let mut starting = Vec::new();
     let mut failure = None;
-    for server in &description.servers {
+    for server in description.servers.iter().filter(|server| !server.targets.is_empty()) {
         match start(state, &data_name(server.id), undo) {
             Ok(daemon) => starting.extend(daemon),
             Err(e) => failure = Some(e),
@@ -270,43 +272,47 @@ fn start_daemons(state: &StateDir, description: &Description, undo: &mut Undo) -
 
 fn start(state: &StateDir, name: &str, undo: &mut Undo) -> Done<Option<Starting>> {
     let pid_file = state.pid_file(name);
-    if Process::from_file(&pid_file).is_some() {
-        return Ok(None);
+    if Process::from_file(&pid_file).is_none() {
+        undo.pid_files.push(pid_file);
     }
-    undo.pid_files.push(pid_file.clone());
-    let daemon = DaemonSpec {
-        name,
-        command: if name == META { "meta" } else { "data" },
-        arguments: vec!["--config".into(), state.config_file(name).into()],
-        log: &state.log_file(name),
-        pid_file: &pid_file,
-    };
-    process::start(&daemon).map(Some)
+    control::start(state, name)
 }
 
-/// Waits until every target is in the cluster map: the data servers present
-/// themselves to the metadata server after they began to serve. Returns how
-/// many of them are out of service.
-fn await_targets(client: &Client, description: &Description) -> Done<usize> {
+/// Targets that are not online.
+#[derive(Default)]
+pub struct Missing {
+    pub out_of_service: usize,
+    /// They get what they missed, or wait for what others have to say of that.
+    pub syncing: usize,
+    pub offline: usize,
+}
+
+/// Waits until targets are online or out of service: the data servers present
+/// themselves to the metadata server after they began to serve. Those that take longer
+/// are counted.
+pub fn await_targets(client: &Client, targets: &[u32]) -> Done<Missing> {
     let begin = Instant::now();
     loop {
         let map = client.cluster_map()?;
-        let count = |state| map.targets().filter(|(_, t)| t.state == state).count();
-        let out_of_service = count(TargetState::OutOfService);
-        let known = count(TargetState::Online) + out_of_service;
-        let missing = description.target_count().saturating_sub(known);
-        if missing == 0 {
-            return Ok(out_of_service);
-        }
-        if begin.elapsed() > TARGETS_TIMEOUT {
-            let seconds = TARGETS_TIMEOUT.as_secs();
-            return Err(Failure::new(format!(
-                "{missing} targets are not online after {seconds} s"
-            ))
-            .hint("the logs of the data servers say why they cannot reach the metadata server"));
+        let wanted = || map.targets().filter(|(_, t)| targets.contains(&t.target.0));
+        let count = |state| wanted().filter(|(_, t)| t.state == state).count();
+        let (out_of_service, syncing) =
+            (count(TargetState::OutOfService), count(TargetState::Syncing));
+        let known = count(TargetState::Online) + out_of_service + syncing;
+        let offline = targets.len().saturating_sub(known);
+        let is_up = syncing + offline == 0;
+        if is_up || begin.elapsed() > TARGETS_TIMEOUT {
+            return Ok(Missing { out_of_service, syncing, offline });
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Who serves them has not presented itself.
+pub fn never_heard_of(targets: usize) -> Failure {
+    let seconds = TARGETS_TIMEOUT.as_secs();
+    Failure::new(format!("{targets} targets are not online after {seconds} s"))
+        .hint("the logs of the data servers say why they cannot reach the metadata server")
 }
 
 /// Mounts the cluster, unless it is mounted there already.
@@ -367,7 +373,7 @@ fn report(
     state: &StateDir,
     description: &Description,
     started: usize,
-    out_of_service: usize,
+    missing: &Missing,
 ) -> Done {
     let mounts = mounts_of(state)?;
     if up.json {
@@ -379,9 +385,12 @@ fn report(
             "servers": description.servers,
             "mounts": mounts.iter().map(|m| m.mountpoint.clone()).collect::<Vec<_>>(),
             "started": started,
+            "out_of_service": missing.out_of_service,
+            "syncing": missing.syncing,
+            "offline": missing.offline,
         }));
     }
-    let (targets, servers) = (description.target_count(), description.servers.len());
+    let (targets, servers) = (description.targets().len(), description.servers.len());
     let choice = up.cluster.name.as_ref().map(|name| format!(" --name {name}")).unwrap_or_default();
     let choice = match &up.cluster.dir {
         Some(_) => format!(" --dir {}", state.dir().display()),
@@ -394,8 +403,14 @@ fn report(
     if started == 0 {
         text += "Everything was running already.\n";
     }
-    if out_of_service > 0 {
-        text += &format!("{out_of_service} targets are out of service: `weir status` says why\n");
+    for (count, what) in [
+        (missing.out_of_service, "out of service"),
+        (missing.syncing, "not up to date yet"),
+        (missing.offline, "not online"),
+    ] {
+        if count > 0 {
+            text += &format!("{count} targets are {what}: `weir status{choice}` says more\n");
+        }
     }
     for mount in &mounts {
         text += &format!("Mounted on {}\n", mount.mountpoint.display());

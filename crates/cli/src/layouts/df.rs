@@ -1,6 +1,7 @@
 //! `weir df`: the space of each target.
 
 use crate::args::Df;
+use crate::cluster::targets::domain_of;
 use crate::failure::Done;
 use crate::files::remote::connect;
 use crate::output::{Table, human_size, print, print_json};
@@ -22,6 +23,7 @@ pub fn run(df: &Df) -> Done {
                     "target": target.target.0,
                     "server": server.server.0,
                     "host": server.host,
+                    "domain": domain_of(&server.domain),
                     "state": state_name(target.state),
                     "total_bytes": target.usage.total_bytes,
                     "used_bytes": used(&target.usage),

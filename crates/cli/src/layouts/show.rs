@@ -1,6 +1,7 @@
 //! `weir layout`: where the bytes of a file lie.
 
 use crate::args::Layout;
+use crate::cluster::targets::domain_of;
 use crate::failure::{Done, Failures};
 use crate::layouts::spec::{describe, duplication_name, family_name, placement_name, text};
 use crate::layouts::whereabouts::{Finder, Found};
@@ -201,6 +202,7 @@ fn value_of(
                         "bytes": bytes,
                         "server": server.map(|s| s.server.0),
                         "host": server.map(|s| s.host.as_str()),
+                        "domain": server.and_then(|s| domain_of(&s.domain)),
                         "address": server.map(|s| s.tcp.as_str()),
                         "directory": places.directories.get(target),
                     })

@@ -57,13 +57,13 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
         Some(Places::Groups) => Placement::Groups,
         Some(Places::Random) => Placement::Random,
     };
-    let duplication = match duplication {
-        None | Some(Protocol::ServerSync) => Duplication::ServerSync,
-        Some(Protocol::ServerAsync) => Duplication::ServerAsync,
-        Some(Protocol::ClientSync) => Duplication::ClientSync,
-        Some(Protocol::ClientAsync) => Duplication::ClientAsync,
-        Some(Protocol::Hybrid) => Duplication::Hybrid,
-    };
+    let duplication = duplication.map(|protocol| match protocol {
+        Protocol::ServerSync => Duplication::ServerSync,
+        Protocol::ServerAsync => Duplication::ServerAsync,
+        Protocol::ClientSync => Duplication::ClientSync,
+        Protocol::ClientAsync => Duplication::ClientAsync,
+        Protocol::Hybrid => Duplication::Hybrid,
+    });
     let unit = unit.map_or(0, |size| size.0);
     let spec = LayoutSpec {
         kind,
@@ -137,7 +137,7 @@ pub fn text(spec: &LayoutSpec) -> String {
         }
     }
     if spec.copies > 1 {
-        let protocol = duplication_name(spec.duplication);
+        let protocol = duplication_name(spec.duplication.unwrap_or_default());
         let placement = placement_name(spec.placement.of(spec.kind));
         words.push(format!("{} copies, {protocol}, {placement}", spec.copies));
     }
@@ -154,7 +154,7 @@ pub fn describe(spec: &LayoutSpec) -> Value {
         "segment_bytes": spec.segment_bytes,
         "fragment_bytes": spec.fragment_bytes,
         "copies": spec.copies,
-        "duplication": duplication_name(spec.duplication),
+        "duplication": duplication_name(spec.duplication.unwrap_or_default()),
         "placement": placement_name(spec.placement.of(spec.kind)),
     })
 }
@@ -175,7 +175,7 @@ mod tests {
         let duplication = Some(Protocol::ServerAsync);
         let flags = LayoutFlags { copies: Some(2), duplication, ..LayoutFlags::default() };
         let spec = from_flags(&flags).unwrap().unwrap();
-        assert_eq!((spec.copies, spec.duplication), (2, Duplication::ServerAsync));
+        assert_eq!((spec.copies, spec.duplication), (2, Some(Duplication::ServerAsync)));
         assert_eq!(
             text(&spec),
             "striped, on all targets, unit 64K, 2 copies, server-async, chained"

@@ -155,6 +155,11 @@ impl Cluster<'_> {
             .unwrap_or_else(|| panic!("{daemon} does not run"))
     }
 
+    /// Whether a daemon runs.
+    pub fn runs(&self, daemon: &str) -> bool {
+        pid_in(&self.dir().join("run").join(format!("{daemon}.pid"))).is_some()
+    }
+
     /// Stops daemons until what it returns is gone.
     pub fn stopped(&self, daemons: &[&str]) -> Stopped {
         Stopped::these(daemons.iter().map(|daemon| self.pid(daemon)))

@@ -8,7 +8,7 @@ use weir_conformance::Random;
 /// One thing that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// `kill -9`; mended by a new process.
+    /// `kill -9` of a daemon, or of a mount; mended by a new process.
     Kill(&'static str),
     /// SIGSTOP, and SIGCONT.
     Stop(&'static str),
@@ -28,7 +28,7 @@ pub enum Fault {
 
 const FAILURES: [Failure; 3] = [Failure::Dead, Failure::DeadAndForgetful, Failure::ReadOnly];
 /// Kinds that [`Fault::choose`] knows.
-pub const KINDS: u64 = 12;
+pub const KINDS: u64 = 9;
 
 fn any(random: &mut Random, of: &[&'static str]) -> &'static str {
     of[random.below(of.len() as u64) as usize]
@@ -39,23 +39,26 @@ impl Fault {
     pub fn choose(kind: u64, random: &mut Random) -> Self {
         let server = any(random, &SERVERS);
         match kind {
-            0 | 1 => Self::Kill(server),
-            2 => Self::Stop(server),
-            3 => Self::Kill(META),
-            4 => Self::Unplug(server),
-            5 => {
-                let others: Vec<_> = SERVERS.into_iter().filter(|name| *name != server).collect();
-                Self::Cut(server, any(random, &others))
-            }
-            6 => Self::Cut(server, META),
-            7 => Self::Disk(server, FAILURES[random.below(3) as usize]),
-            8 => Self::Full(server),
-            9 => match random.below(3) {
-                0 => Self::Stop(META),
-                1 => Self::Cut(any(random, &CLIENTS), META),
-                _ => Self::Cut(any(random, &CLIENTS), server),
+            0 => Self::Kill(server),
+            1 => Self::Kill(META),
+            2 => Self::Kill(any(random, &CLIENTS)),
+            3 => Self::Stop(any(random, &[server, server, server, META])),
+            4 => match random.below(3) {
+                0 => Self::Unplug(server),
+                1 => Self::Cut(server, META),
+                _ => {
+                    let others: Vec<_> =
+                        SERVERS.into_iter().filter(|name| *name != server).collect();
+                    Self::Cut(server, any(random, &others))
+                }
             },
-            10 => Self::Island(server, any(random, &CLIENTS)),
+            5 => Self::Disk(server, FAILURES[random.below(3) as usize]),
+            6 => Self::Full(server),
+            7 => match random.below(3) {
+                0 => Self::Cut(any(random, &CLIENTS), META),
+                1 => Self::Cut(any(random, &CLIENTS), server),
+                _ => Self::Island(server, any(random, &CLIENTS)),
+            },
             _ => {
                 let all = [&SERVERS[..], &CLIENTS, &[META]].concat();
                 Self::Loss(any(random, &all), 3 + random.below(20))
@@ -66,7 +69,7 @@ impl Fault {
     /// Whether who uses files with several copies has to go on meanwhile.
     pub fn leaves_copies(self) -> bool {
         match self {
-            Self::Kill(name) | Self::Stop(name) | Self::Unplug(name) => name != META,
+            Self::Kill(name) | Self::Stop(name) | Self::Unplug(name) => SERVERS.contains(&name),
             Self::Cut(a, _) => !CLIENTS.contains(&a),
             Self::Loss(..) | Self::Island(..) => false,
             Self::Full(_) | Self::Disk(..) => true,
@@ -89,12 +92,18 @@ impl Fault {
         match self {
             Self::Disk(_, failure) => failure != Failure::Dead,
             Self::Island(..) => true,
-            _ => false,
+            _ => self.ends_a_mount(),
         }
+    }
+
+    /// Whether a mount loses what it has not sent, and whatever is open there.
+    pub fn ends_a_mount(self) -> bool {
+        matches!(self, Self::Kill(name) if CLIENTS.contains(&name))
     }
 
     pub fn begin(self, lab: &mut Lab<'_>) {
         match self {
+            Self::Kill(name) if CLIENTS.contains(&name) => lab.kill_mount(name),
             Self::Kill(name) => lab.kill(name),
             Self::Stop(name) => lab.signal(name, Signal::STOP),
             Self::Unplug(name) => lab.network.plug(name, false),
@@ -108,6 +117,7 @@ impl Fault {
 
     pub fn end(self, lab: &mut Lab<'_>) {
         match self {
+            Self::Kill(name) if CLIENTS.contains(&name) => lab.mount(name),
             Self::Kill(name) => lab.start(name),
             Self::Stop(name) => lab.signal(name, Signal::CONT),
             Self::Unplug(name) => lab.network.plug(name, true),

@@ -204,12 +204,38 @@ impl<'a> Lab<'a> {
         self.network.machine(machine).command(&command)
     }
 
+    /// Also where the process of a former mount has died.
     fn mount(&mut self, client: &str) {
         let at = self.place.path(client);
-        fs::create_dir(&at).unwrap();
+        if !self.mounts.contains(&at) {
+            fs::create_dir(&at).unwrap();
+            self.mounts.push(at.clone());
+        }
         let timeout = format!("tcp,timeout={}", TIMEOUT.as_secs());
-        self.mounts.push(at.clone());
         said(self.weir_on(client, &["mount", at.to_str().unwrap(), "-o", &timeout])).ok();
+    }
+
+    /// SIGKILL for the process of a mount.
+    fn kill_mount(&mut self, client: &str) {
+        let at = self.place.path(client);
+        let at = at.to_str().unwrap();
+        let is_its = |pid: &i32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|byte| *byte == 0).any(|word| word == at.as_bytes())
+        };
+        let pid = self.recorded_pids().into_iter().find(is_its).unwrap();
+        crate::harness::kill_and_wait(pid);
+    }
+
+    /// Processes that have files of their numbers.
+    fn recorded_pids(&self) -> Vec<i32> {
+        let run = fs::read_dir(self.dir.join("run")).into_iter().flatten().flatten();
+        let files = run.filter(|f| f.path().extension().is_some_and(|e| e == "pid"));
+        let pid = |file: fs::DirEntry| {
+            let text = fs::read_to_string(file.path()).unwrap_or_default();
+            text.split_whitespace().next().and_then(|word| word.parse().ok())
+        };
+        files.filter_map(pid).collect()
     }
 
     /// Where it is mounted, by each client.
@@ -292,13 +318,8 @@ impl Drop for Lab<'_> {
         for at in &self.mounts {
             let _ = Command::new("umount").arg("-l").arg(at).output();
         }
-        let run = fs::read_dir(self.dir.join("run")).into_iter().flatten().flatten();
-        for file in run.filter(|f| f.path().extension().is_some_and(|e| e == "pid")) {
-            let text = fs::read_to_string(file.path()).unwrap_or_default();
-            let pid = text.split_whitespace().next().and_then(|word| word.parse().ok());
-            if let Some(pid) = pid.filter(|pid| crate::harness::is_ours(*pid)) {
-                crate::harness::kill_and_wait(pid);
-            }
+        for pid in self.recorded_pids().into_iter().filter(|pid| crate::harness::is_ours(*pid)) {
+            crate::harness::kill_and_wait(pid);
         }
         self.disks.clear();
     }

@@ -27,6 +27,7 @@ pub struct Files {
     steps: u64,
     lost: u64,
     risks: u64,
+    remounts: u64,
 }
 
 impl Files {
@@ -41,6 +42,7 @@ impl Files {
             steps: 0,
             lost: 0,
             risks: 0,
+            remounts: 0,
         }
     }
 
@@ -81,6 +83,11 @@ impl Files {
             known.damaged |= lost > self.lost || !lost.is_multiple_of(2);
         }
         (self.lost, self.risks) = (lost, risks);
+        let remounts = self.judge.policy().remounts;
+        if remounts != self.remounts {
+            self.files.values_mut().for_each(|known| known.open = None);
+            self.remounts = remounts;
+        }
     }
 
     fn name_call<T>(&self, what: &str, call: impl FnOnce() -> std::io::Result<T>) -> Option<T> {

@@ -26,6 +26,8 @@ pub struct Policy {
     pub mirrored: Duration,
     /// The longest that any other call may take.
     pub other: Duration,
+    /// So often a mount's process was replaced: what was open there has to be opened anew.
+    pub remounts: u64,
     /// Everybody verifies, and waits.
     pub pause: u64,
     /// Everybody ends.
@@ -43,6 +45,7 @@ impl Policy {
             self.lost_all,
             self.mirrored.as_millis() as u64,
             self.other.as_millis() as u64,
+            self.remounts,
             self.pause,
             self.stop.into(),
         ];
@@ -64,6 +67,7 @@ impl Policy {
             lost_all: next(),
             mirrored: Duration::from_millis(next()),
             other: Duration::from_millis(next()),
+            remounts: next(),
             pause: next(),
             stop: next() != 0,
         }

@@ -6,17 +6,53 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use weir_conformance::Random;
 
 const SLOTS: u64 = 8;
 const SLOT_BYTES: usize = 4096;
 const SYNC_EVERY: u64 = 16;
 
+/// A file that is open, and is opened anew where the mount's process was replaced.
+struct Reopened {
+    path: PathBuf,
+    options: OpenOptions,
+    /// Nothing: it could not be opened yet.
+    file: Option<File>,
+    remounts: u64,
+}
+
+impl Reopened {
+    fn new(path: &Path, options: &OpenOptions) -> Self {
+        let file = Some(options.open(path).unwrap());
+        Self { path: path.to_owned(), options: options.clone(), file, remounts: 0 }
+    }
+
+    /// Whether what was open is gone, and with it what was not synced.
+    fn is_gone(&mut self, judge: &Judge) -> bool {
+        let remounts = judge.policy().remounts;
+        let is_gone = remounts != self.remounts;
+        if is_gone {
+            (self.file, self.remounts) = (None, remounts);
+        }
+        is_gone
+    }
+
+    /// `None`: it cannot be opened, which is excused.
+    fn get(&mut self, judge: &Judge) -> Option<&File> {
+        if self.file.is_none() {
+            let what = format!("open {}", self.path.display());
+            let open = || self.options.open(&self.path);
+            self.file = Some(judge.call(Kind::Name, &what, false, open)?);
+        }
+        self.file.as_ref()
+    }
+}
+
 /// A mount's slots of the board. What has been acknowledged is in a local file, which
 /// the other mount's reader looks at before it reads.
 pub struct BoardWriter {
-    board: File,
+    board: Reopened,
     promised: File,
     first: u64,
     judge: Judge,
@@ -60,7 +96,7 @@ impl Promise {
 
 impl BoardWriter {
     pub fn new(board: &Path, promised: &Path, first: u64, judge: Judge, seed: u64) -> Self {
-        let board = File::options().write(true).open(board).unwrap();
+        let board = Reopened::new(board, OpenOptions::new().write(true));
         let (values, written) = ([0; SLOTS as usize], [0; SLOTS as usize]);
         let (random, promised) = (Random::new(seed), local(promised));
         Self { board, promised, first, judge, random, values, written, steps: 0, risks: 0 }
@@ -68,14 +104,18 @@ impl BoardWriter {
 
     pub fn step(&mut self) {
         self.steps += 1;
+        if self.board.is_gone(&self.judge) {
+            self.forget();
+        }
         let slot = self.random.below(SLOTS);
         self.values[slot as usize] += 1;
         let value = self.values[slot as usize];
         let at = (self.first + slot) * SLOT_BYTES as u64;
         let page = value.to_le_bytes().repeat(SLOT_BYTES / 8);
         let what = format!("write {value} to slot {} of the board", self.first + slot);
-        let write = || self.board.write_all_at(&page, at);
-        match self.judge.call(Kind::Write, &what, self.is_risky(), write) {
+        let risky = self.is_risky();
+        let Some(board) = self.board.get(&self.judge) else { return };
+        match self.judge.call(Kind::Write, &what, risky, || board.write_all_at(&page, at)) {
             Some(()) => {
                 self.written[slot as usize] = value;
                 self.promise(slot, |before| Promise { written: value, ..before });
@@ -89,8 +129,9 @@ impl BoardWriter {
 
     fn sync(&mut self) {
         let risks = self.judge.risks();
-        let sync = || self.board.sync_all();
-        match self.judge.call(Kind::Write, "fsync the board", self.is_risky(), sync) {
+        let risky = self.is_risky();
+        let Some(board) = self.board.get(&self.judge) else { return };
+        match self.judge.call(Kind::Write, "fsync the board", risky, || board.sync_all()) {
             Some(()) => {
                 self.risks = risks;
                 for slot in 0..SLOTS {
@@ -126,7 +167,7 @@ impl BoardWriter {
 
 /// Reads what the other mount has written.
 pub struct BoardReader {
-    board: File,
+    board: Reopened,
     promised: File,
     first: u64,
     judge: Judge,
@@ -135,7 +176,8 @@ pub struct BoardReader {
 
 impl BoardReader {
     pub fn new(board: &Path, promised: &Path, first: u64, judge: Judge, seed: u64) -> Self {
-        let (board, promised) = (File::open(board).unwrap(), local(promised));
+        let board = Reopened::new(board, OpenOptions::new().read(true));
+        let promised = local(promised);
         Self { board, promised, first, judge, random: Random::new(seed) }
     }
 
@@ -145,7 +187,9 @@ impl BoardReader {
         let promise = Promise::read(&self.promised, slot);
         let mut page = vec![0; SLOT_BYTES];
         let what = format!("read slot {} of the board", self.first + slot);
-        let read = || self.board.read_exact_at(&mut page, at);
+        self.board.is_gone(&self.judge);
+        let Some(board) = self.board.get(&self.judge) else { return };
+        let read = || board.read_exact_at(&mut page, at);
         if self.judge.call(Kind::Read, &what, false, read).is_none() {
             return;
         }
@@ -168,7 +212,7 @@ impl BoardReader {
 
 /// Appends lines to a log that others append to.
 pub struct Appender {
-    log: File,
+    log: Reopened,
     who: u64,
     next: u64,
     judge: Judge,
@@ -186,7 +230,7 @@ const LINE_BYTES: usize = 24;
 
 impl Appender {
     pub fn new(log: &Path, who: u64, judge: Judge) -> Self {
-        let log = OpenOptions::new().append(true).create(true).read(true).open(log).unwrap();
+        let log = Reopened::new(log, OpenOptions::new().append(true).read(true));
         Self { log, who, next: 0, judge, doubtful: BTreeSet::new(), unsynced: 0, risks: 0 }
     }
 
@@ -195,9 +239,13 @@ impl Appender {
         assert_eq!(line.len(), LINE_BYTES - 1);
         let line = format!("{line}\n");
         let what = format!("append {} to the log", self.next);
-        let mut log = &self.log;
+        if self.log.is_gone(&self.judge) {
+            self.is_told();
+        }
+        let risky = self.is_risky();
+        let Some(mut log) = self.log.get(&self.judge) else { return };
         let append = || log.write_all(line.as_bytes());
-        let appended = self.judge.call(Kind::Write, &what, self.is_risky(), append);
+        let appended = self.judge.call(Kind::Write, &what, risky, append);
         self.next += 1;
         if appended.is_none() {
             self.is_told();
@@ -209,8 +257,9 @@ impl Appender {
 
     fn sync(&mut self) {
         let risks = self.judge.risks();
-        let sync = || self.log.sync_all();
-        match self.judge.call(Kind::Write, "fsync the log", self.is_risky(), sync) {
+        let risky = self.is_risky();
+        let Some(log) = self.log.get(&self.judge) else { return };
+        match self.judge.call(Kind::Write, "fsync the log", risky, || log.sync_all()) {
             Some(()) => (self.unsynced, self.risks) = (self.next, risks),
             None => self.is_told(),
         }
@@ -228,6 +277,9 @@ impl Appender {
 
     /// Its lines are there, each once, in their order.
     pub fn verify(&mut self, log: &Path) {
+        if self.log.is_gone(&self.judge) {
+            self.is_told();
+        }
         self.sync();
         let text = self.judge.call(Kind::Read, "read the log", false, || fs::read(log));
         let Some(text) = text else { return };

@@ -20,7 +20,7 @@ const MAX_BACKOFF_MS: u64 = 1000;
 const MAX_CHANGE_BACKOFF_MS: u64 = 500;
 /// A copy that others can stand in for is waited for so long at first; doubled when all
 /// have been asked in vain: they may just be slow.
-pub const FIRST_PATIENCE_MS: u64 = 1000;
+const FIRST_PATIENCE_MS: u64 = 1000;
 /// How often it is doubled at the most.
 const MAX_DOUBLINGS: u32 = 6;
 
@@ -136,7 +136,13 @@ impl Transfer {
 
     /// A copy was chosen for a part. `None`: its column has only one.
     pub fn chosen(&mut self, part: usize, asked: Option<(CopyIndex, Purpose)>) {
-        self.parts[part].asked = asked;
+        let part = &mut self.parts[part];
+        let change = |asked| matches!(asked, Some((_, Purpose::Change)));
+        if change(asked) && change(part.asked) && asked != part.asked {
+            // It may not know yet that it is the primary, but will soon.
+            part.failures = 1;
+        }
+        part.asked = asked;
     }
 
     /// What the part is sent for, if its column has several copies.
@@ -487,6 +493,35 @@ mod tests {
         sent(&mut full, 0, 0, Purpose::Change);
         full.on_result(0, fail(ErrorKind::NoSpace), 0);
         assert!(matches!(full.next(0), Next::Fail(e) if e.kind == ErrorKind::NoSpace));
+    }
+
+    #[test]
+    fn a_new_primary_is_asked_again_soon_however_long_the_old_one_was_away() {
+        let mut t = Transfer::new(1, 30_000);
+        let ask = |t: &mut Transfer, now: &mut u64, copy| {
+            loop {
+                match t.next(*now) {
+                    Next::Sleep { until_ms } => *now = until_ms,
+                    Next::Refresh => t.refreshed(Ok(())),
+                    next => break assert_eq!(next, Next::Send(0)),
+                }
+            }
+            t.chosen(0, Some((CopyIndex(copy), Purpose::Change)));
+            t.on_result(0, fail(ErrorKind::NotCurrent), *now);
+        };
+        let mut now = 0;
+        for _ in 0..12 {
+            ask(&mut t, &mut now, 0);
+        }
+        ask(&mut t, &mut now, 1);
+        let learns = now + 300;
+        let mut asked = 0;
+        while now < learns {
+            asked += 1;
+            ask(&mut t, &mut now, 1);
+        }
+        assert!(asked <= 8, "{asked} times");
+        assert!(now < learns + 160, "{} ms late", now - learns);
     }
 
     #[test]

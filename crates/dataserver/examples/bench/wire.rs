@@ -47,6 +47,7 @@ impl Client {
                 identity: Identity::Ticket(ticket, Attempt { run: 1, number: 0 }),
                 nonce: random_bytes().expect("random bytes"),
                 name: "wire_bench".into(),
+                host: String::new(),
             };
             let address = Address::parse(address).expect("an address");
             BlockingConn::connect(&address, key, &hello, &wait).expect("a connection").0

@@ -27,6 +27,12 @@ pub(crate) fn after(copies: &[CopyAccess], own: TargetId, relay: &Relay) -> Vec<
     std::iter::successors(following(&own), following).collect()
 }
 
+/// Those that hand a change on before `own` has it, but for the one that orders it.
+pub(crate) fn before(copies: &[CopyAccess], own: TargetId, relay: &Relay) -> Vec<TargetId> {
+    let passed_on = after(copies, relay.by, relay);
+    passed_on.into_iter().take_while(|target| *target != own).collect()
+}
+
 /// How many have a change before `own` has it; the first has it from its client.
 pub(crate) fn depth(copies: &[CopyAccess], own: TargetId, relay: &Relay) -> usize {
     let Some(first) = position(copies, relay.by) else { return 0 };
@@ -53,7 +59,7 @@ mod tests {
 
     fn relay(by: u32, lacking: &[u32]) -> Relay {
         let lacking = lacking.iter().map(|t| TargetId(*t)).collect();
-        Relay { by: TargetId(by), epoch: Epoch(1), lacking, alone: false, vouched: false }
+        Relay { by: TargetId(by), epoch: Epoch(1), lacking, alone: false, vouched: false, way: 0 }
     }
 
     #[test]
@@ -70,6 +76,9 @@ mod tests {
         let after = |own, relay: &Relay| after(&all, TargetId(own), relay);
         assert_eq!(after(2, &relay(2, &[])), [TargetId(3), TargetId(1)]);
         assert_eq!(after(3, &relay(2, &[1])), []);
+        assert_eq!(before(&all, TargetId(1), &relay(2, &[])), [TargetId(3)]);
+        assert_eq!(before(&all, TargetId(3), &relay(2, &[])), []);
+        assert_eq!(before(&all, TargetId(1), &relay(2, &[3])), []);
         assert_eq!(next(1, &Relay { alone: true, ..relay(1, &[]) }), None);
         assert_eq!(depth(&all, TargetId(1), &relay(2, &[])), 2);
         assert_eq!(depth(&all, TargetId(1), &relay(2, &[3])), 1);

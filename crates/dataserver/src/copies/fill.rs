@@ -56,7 +56,7 @@ struct Page {
     result: Mutex<Result<()>>,
 }
 
-/// Makes what is ordered; whether any was. What was only begun here is worked off with
+/// Makes what is ordered; whether any was to be made. What was only begun here is worked off with
 /// all else that is noted.
 ///
 /// # Errors
@@ -66,14 +66,17 @@ pub(super) fn fill_all(shared: &Arc<Shared>, disk: &Arc<Disk>, shutdown: &Signal
         disk.progress.to_fill().into_iter().partition(|(_, stage)| *stage == Stage::Ordered);
     finish(disk, begun);
     let new: Vec<Fill> = new.into_iter().map(|(fill, _)| fill).collect();
-    let mut result: Result<bool> = Ok(!new.is_empty());
+    let mut result: Result<bool> = Ok(false);
     for fills in new.chunks(MAX_FIND_COPIES) {
         if matches!(&result, Err(error) if error.kind == ErrorKind::Interrupted) {
             break;
         }
         let done = fill_page(shared, disk, shutdown, fills);
         finish(disk, disk.progress.to_fill());
-        result = done.and(result);
+        result = match (result, done) {
+            (Ok(before), Ok(any)) => Ok(before | any),
+            (before, done) => done.and(before),
+        };
     }
     result
 }
@@ -105,12 +108,13 @@ fn settle(
     Ok(())
 }
 
+/// Whether any was to be made: those that are whole only wait for what is brought to them.
 fn fill_page(
     shared: &Arc<Shared>,
     disk: &Arc<Disk>,
     shutdown: &Signal,
     fills: &[Fill],
-) -> Result<()> {
+) -> Result<bool> {
     let own = disk.served.id;
     let found = clock::now();
     let columns = find(shared, fills.iter().map(|fill| fill.object).collect())?;
@@ -135,6 +139,9 @@ fn fill_page(
         let (behind, copy) = (fill.to, CopyIndex(there as u8));
         notes.push(Note { object, behind, copy, bytes: 0..MAX_FILE_BYTES });
         items.push_back(Item { fill: fill.clone(), column, object, here, there });
+    }
+    if items.is_empty() {
+        return result.map(|()| false);
     }
     disk.store.gaps().note_all_told(&notes)?;
     let others = (items.len() / PER_THREAD).min(THREADS - 1);
@@ -165,7 +172,7 @@ fn fill_page(
         // One that panics ends the server.
         let _ = thread.join();
     }
-    std::mem::replace(&mut *page.result.lock(), Ok(()))
+    std::mem::replace(&mut *page.result.lock(), Ok(())).map(|()| true)
 }
 
 impl Page {

@@ -12,7 +12,7 @@ use crate::service::Shared;
 use std::time::Duration;
 use weir_host::clock;
 use weir_store::ELSEWHERE;
-use weir_types::{CopyIndex, Error, ErrorKind, Result};
+use weir_types::{CopyIndex, Epoch, Error, ErrorKind, Result, TargetId};
 use weir_wire::data::Relay;
 
 /// One that does not answer for so long is told of to the metadata server.
@@ -32,12 +32,13 @@ pub(super) fn follow(
 ) -> Result<Outcome> {
     let (own, copies) = (disk.served.id, &shared.copies);
     let all = &change.access.copies;
-    let ordered = (relay.by, relay.epoch);
+    let via = chain::before(all, own, relay);
     let Some(to) = chain::next(all, own, relay) else {
         return apply(shared, disk, change, relay, data);
     };
+    let may = || may_follow(shared, own, change, (relay, &via));
     let mut under_way = copies.begun.begin(own, copies.standings.acting());
-    under_way.go_on(copies.standings.follows(own, ordered, all)?);
+    under_way.go_on(may()?);
     let pledge = match change.range() {
         Some(_) => Some(disk.store.pledge(change.access.object, &change.pieces())?),
         None => None,
@@ -60,23 +61,29 @@ pub(super) fn follow(
         line.send(&patience, (payload, &data.checks), |parcel| change.send(to, relay, parcel))?;
         Ok(line)
     };
+    let begun = clock::now();
     let sent = send(true, data);
+    let last = chain::next(all, all[to].target, relay).is_none();
+    // Who cannot be connected to is told of as one that does not answer.
+    if last && !silent && sent.is_err() && clock::elapsed(begun) >= PATIENCE {
+        copies.unreachable.add(own, all[to].target);
+    }
     let applied = apply(shared, disk, change, relay, data);
     let begun = clock::now();
     let mut answer = |line: Line<'_>| {
         while !line.is_ready(STEP_MS)? {
-            under_way.go_on(copies.standings.follows(own, ordered, all)?);
+            under_way.go_on(may()?);
             wait.check()?;
             // Who ordered it asks again, without that one.
             if copies.standings.is_done_without(all[to].target) {
                 return Err(Error::new(ErrorKind::TimedOut, "no answer"));
             }
-            let last = chain::next(all, all[to].target, relay).is_none();
             if last && clock::elapsed(begun) > PATIENCE {
                 copies.unreachable.add(own, all[to].target);
             }
         }
-        change.receive(line, &wait)
+        // Who has begun to answer may be cut off before the end of it.
+        change.receive(line, &copies.lines.wait(PATIENCE.as_millis() as u64))
     };
     let answered = match sent.and_then(&mut answer) {
         // With the bytes then.
@@ -135,6 +142,20 @@ pub(crate) fn follow_at_the_end(
     apply(shared, disk, change, relay, data)
 }
 
+/// Whether a change may be applied here now, that was ordered elsewhere, and handed on by those;
+/// under which epoch.
+fn may_follow(
+    shared: &Shared,
+    own: TargetId,
+    change: &Change,
+    (relay, via): (&Relay, &[TargetId]),
+) -> Result<Epoch> {
+    let (standings, ordered) = (&shared.copies.standings, (relay.by, relay.epoch));
+    let epoch = standings.follows(own, ordered, via, &change.access.copies)?;
+    shared.copies.ways.check(own, relay.by, relay.way, via.is_empty())?;
+    Ok(epoch)
+}
+
 /// Applies a change, under the epoch of now.
 fn apply(
     shared: &Shared,
@@ -145,13 +166,13 @@ fn apply(
 ) -> Result<Outcome> {
     let (own, copies) = (disk.served.id, &shared.copies);
     let all = &change.access.copies;
-    let ordered = (relay.by, relay.epoch);
+    let via = chain::before(all, own, relay);
     disk.store.gaps().keep()?;
     if change.asked == Asked::Sync && !relay.alone && copies.standings.may_read(own).is_ok() {
         // The copy that orders may be one that never had them.
         require_all(disk, change)?;
     }
-    let may = || copies.standings.follows(own, ordered, all);
+    let may = || may_follow(shared, own, change, (relay, &via));
     copies.turns.apply(own, may, || {
         if !relay.alone {
             let range = change.lacked();

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::sync::Mutex;
 use weir_store::gap_parts;
-use weir_types::{CopyIndex, Error, ErrorKind, ObjectId, Result, TargetId};
+use weir_types::{CopyIndex, Epoch, Error, ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::data::Relay;
 
 /// A target that has not taken such a change gets none for so long: threads are for
@@ -64,7 +64,7 @@ impl Order<'_> {
             if orders.dispensable.contains(&target) {
                 continue;
             }
-            if self.is_put_off_for(object, &range, (at, target))? {
+            if self.is_put_off_for(object, &range, (at, target), orders.epoch)? {
                 orders.lacking.push(target);
                 self.later.push(target);
             }
@@ -78,6 +78,7 @@ impl Order<'_> {
         object: ObjectId,
         range: &Range<u64>,
         (at, target): (usize, TargetId),
+        epoch: Epoch,
     ) -> Result<bool> {
         let gaps = self.disk.store.gaps();
         let mut start = range.start;
@@ -92,7 +93,7 @@ impl Order<'_> {
             // It first: should this server end in between, that one lacks what is nowhere,
             // and gets what is here. What it lacked before, from one that ordered before,
             // is not known here: then nothing more is put off.
-            if let Err(error) = self.tell_first_gap(at, target, &piece) {
+            if let Err(error) = self.tell_first_gap(at, target, &piece, epoch) {
                 tracing::debug!("target {target} cannot be told of a gap: {error}");
                 return Ok(false);
             }
@@ -119,7 +120,8 @@ impl Order<'_> {
         self.under_way.go_on(orders.epoch);
         // Who has it already gets the same once more, in the same order.
         let Orders { epoch, lacking, .. } = orders;
-        let relay = Relay { by: self.own, epoch, lacking, alone: false, vouched: false };
+        let way = copies.ways.now();
+        let relay = Relay { by: self.own, epoch, lacking, alone: false, vouched: false, way };
         let Some(to) = chain::next(all, self.own, &relay) else { return Ok(()) };
         let line = self.send(to, &relay)?;
         let answer = self.answer_soon(line, all[to].target);
@@ -135,7 +137,9 @@ impl Order<'_> {
         let Work::Write { pieces, .. } = &self.change.work else { return Ok(()) };
         let takes = |target: &&TargetId| !relay.lacking.contains(target);
         for target in self.later.iter().filter(takes) {
-            self.disk.store.gaps().got(self.change.access.object, *target, pieces);
+            let gaps = self.disk.store.gaps();
+            gaps.in_run(*target, copies.lines.run_of(*target));
+            gaps.got(self.change.access.object, *target, pieces);
         }
         Ok(())
     }

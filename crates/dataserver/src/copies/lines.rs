@@ -28,6 +28,9 @@ struct Known {
     idle: Vec<(u64, BlockingConn)>,
     /// When it was tried last, as long as it does not answer.
     silent: Option<Instant>,
+    /// The run of its machine, and how often another one was met.
+    instance: Option<u64>,
+    runs: u64,
 }
 
 /// The connections to all targets.
@@ -55,6 +58,11 @@ impl Lines {
         Self { peers, run, known: Mutex::default() }
     }
 
+    /// A random number of this process.
+    pub(crate) fn run(&self) -> u64 {
+        self.run
+    }
+
     /// So long, or until the server stops.
     pub(crate) fn wait(&self, ms: u64) -> Wait {
         self.peers.wait(ms)
@@ -80,10 +88,27 @@ impl Lines {
             None => {
                 let run = self.run.wrapping_add(u64::from(target.0)) | 1 << 63;
                 let attempt = Attempt { run, number: attempt };
-                self.peers.connect(target, attempt, wait).inspect_err(|_| self.failed(target))?
+                let connected = self.peers.connect(target, attempt, wait);
+                let (conn, instance) = connected.inspect_err(|_| self.failed(target))?;
+                self.meets(target, instance);
+                conn
             }
         };
         Ok(Line { lines: self, target, attempt, conn: Some(conn), owes: false })
+    }
+
+    fn meets(&self, target: TargetId, instance: u64) {
+        let mut known = self.known.lock();
+        let known = known.entry(target).or_default();
+        if known.instance != Some(instance) {
+            (known.instance, known.runs) = (Some(instance), known.runs + 1);
+        }
+    }
+
+    /// A number of the present run of a target's machine, as far as connections have shown: what
+    /// it was given under another one, and did not make durable, it may have lost.
+    pub(crate) fn run_of(&self, target: TargetId) -> u64 {
+        self.known.lock().get(&target).map_or(0, |known| known.runs)
     }
 
     /// Sees to it that there is a connection, for somebody who does not want to wait for

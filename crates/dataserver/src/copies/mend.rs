@@ -295,6 +295,7 @@ impl Mender<'_> {
                 copies.standings.follows(
                     own,
                     (orders, copies.standings.acting()),
+                    &[],
                     &column.copies,
                 )?;
                 self.has_all(column, orders)?;
@@ -416,15 +417,17 @@ pub(super) fn before_change(shared: &Shared, disk: &Disk, change: &Change) -> Re
     else {
         return Ok(());
     };
-    match opened.damaged_edge(pieces) {
-        None => Ok(()),
-        Some(block) => match mend(Suspect::Bytes(block.clone())) {
+    // Each piece has two, and both may have rotted.
+    for _ in 0..2 * pieces.len() {
+        let Some(block) = opened.damaged_edge(pieces) else { break };
+        match mend(Suspect::Bytes(block.clone())) {
             Err(error) if error.kind == ErrorKind::Corrupt => {
-                Err(unreadable(&opened, &block, error))
+                return Err(unreadable(&opened, &block, error));
             }
-            mended => mended.map(drop),
-        },
+            mended => drop(mended?),
+        }
     }
+    Ok(())
 }
 
 /// Why a block cannot be used that no other copy can replace: it may be the disk that

@@ -43,6 +43,7 @@ mod tell;
 mod turns;
 mod unheard;
 mod unreachable;
+mod ways;
 
 pub use change::{Asked, Change};
 pub(crate) use follow::follow_at_the_end;
@@ -60,6 +61,7 @@ use staged::Staged;
 use standing::Standings;
 use turns::{Begun, Turns};
 use unreachable::Unreachable;
+use ways::Ways;
 use weir_net::ConnId;
 use weir_types::{Epoch, TargetId};
 use weir_wire::data::Relay;
@@ -78,10 +80,12 @@ pub(crate) struct Copies {
     /// Targets that have to take changes of that one, and cannot be reached.
     pub(crate) unreachable: Unreachable,
     pub(crate) removed: Removed,
+    pub(crate) ways: Ways,
 }
 
 impl Copies {
     pub(crate) fn new(lines: Lines, queue_limit: usize, buffer_bytes: usize) -> Self {
+        let ways = Ways::new(lines.run());
         Self {
             standings: Standings::default(),
             lines,
@@ -94,6 +98,7 @@ impl Copies {
             resting: Resting::default(),
             unreachable: Unreachable::default(),
             removed: Removed::default(),
+            ways,
         }
     }
 }

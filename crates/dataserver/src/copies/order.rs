@@ -7,6 +7,7 @@ use super::lines::{Line, Parcel, says_nothing};
 use super::push::{Push, column_of, tell_gap};
 use super::repair::before_change;
 use super::roles::{Orders, not_current};
+use super::standing::Standings;
 use super::turns::UnderWay;
 use crate::counters::add;
 use crate::disk::{Data, Disk, perform};
@@ -18,7 +19,7 @@ use weir_host::clock;
 use weir_host::plant::{Bug, planted};
 use weir_store::ELSEWHERE;
 use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES};
-use weir_types::{CopyIndex, Error, ErrorKind, Result, TargetId};
+use weir_types::{CopyIndex, Epoch, Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{CopyAccess, Relay};
 
 /// How long a change may take on all copies: less than clients wait for an answer.
@@ -46,6 +47,8 @@ pub(super) struct Order<'a> {
     pub(super) applied: Option<Result<Outcome>>,
     /// Others may have it.
     sent: bool,
+    /// Those that it was sent to last, one after the other.
+    path: Vec<TargetId>,
     /// All others have a gap for it.
     pub(super) settled: bool,
     /// One has refused it, which was logged.
@@ -53,6 +56,8 @@ pub(super) struct Order<'a> {
     /// It takes the place of what this copy lacks.
     replaces: bool,
     since: Instant,
+    /// The first of the others when it did not confirm it, and from when on.
+    waits: Option<(TargetId, Instant)>,
 }
 
 /// What came of the other copies.
@@ -116,10 +121,12 @@ pub(super) fn order(
         later,
         applied,
         sent,
+        path: Vec::new(),
         settled,
         refused,
         replaces,
         since,
+        waits: None,
     };
     let done = order.carry_out(orders).and_then(|()| order.replaced());
     match done {
@@ -135,6 +142,9 @@ pub(super) fn order(
             Ok(outcome)
         }
         Err(error) => {
+            if order.sent {
+                shared.copies.ways.leave();
+            }
             if let Err(failed) = order.doubt() {
                 // The intent log says it then, as long as this server runs.
                 std::mem::forget(pledge);
@@ -145,9 +155,26 @@ pub(super) fn order(
     }
 }
 
+/// What is to be done about the others now. If another has come back meanwhile, and orders
+/// from now on, this change is ended first: given up, it would be lacking there, and that
+/// one would not be back after all. But nobody waits long for that.
+fn orders_of(
+    standings: &Standings,
+    own: TargetId,
+    all: &[CopyAccess],
+    under_way: &UnderWay<'_>,
+    since: Instant,
+) -> Result<Orders> {
+    match standings.orders(own, all) {
+        Err(error) if error.kind == ErrorKind::NotCurrent && clock::elapsed(since) < PATIENCE => {
+            standings.orders_under(under_way.epoch(), own, all).map_err(|_| error)
+        }
+        orders => orders,
+    }
+}
+
 impl<'a> Order<'a> {
     fn carry_out(&mut self, mut orders: Orders) -> Result<()> {
-        let all = &self.change.access.copies;
         loop {
             for away in orders.lacking.clone() {
                 self.note_gap(away)?;
@@ -166,9 +193,14 @@ impl<'a> Order<'a> {
                 return Err(Error::new(ErrorKind::TimedOut, what));
             }
             self.shared.copies.lines.wait(STEP_MS).sleep(PAUSE)?;
-            orders = self.shared.copies.standings.orders(self.own, all)?;
+            orders = self.orders()?;
             self.under_way.go_on(orders.epoch);
         }
+    }
+
+    fn orders(&self) -> Result<Orders> {
+        let all = &self.change.access.copies;
+        orders_of(&self.shared.copies.standings, self.own, all, &self.under_way, self.since)
     }
 
     /// Applies it here if that has not been done, and hands it on.
@@ -179,6 +211,7 @@ impl<'a> Order<'a> {
             lacking: orders.lacking.clone(),
             alone: false,
             vouched: self.replaces,
+            way: 0,
         };
         let all = &self.change.access.copies;
         let silent = |target: &&TargetId| {
@@ -187,6 +220,8 @@ impl<'a> Order<'a> {
         let silent: Vec<TargetId> = orders.dispensable.iter().filter(silent).copied().collect();
         self.go_on_without(&silent, &mut relay)?;
         loop {
+            let begun = clock::now();
+            self.choose_way(&mut relay);
             let to = chain::next(all, self.own, &relay);
             self.sent |= to.is_some();
             let line = to.map(|to| self.send(to, &relay));
@@ -231,11 +266,30 @@ impl<'a> Order<'a> {
             // Who waits for others after it is not the one that is away.
             let last = chain::next(all, target, &relay).is_none();
             let answers = self.range.is_none() && error.kind == ErrorKind::NotCurrent;
-            if last && !answers && clock::elapsed(self.since) > PATIENCE {
+            if last && !answers && self.waits_for(target, begun) > PATIENCE {
                 self.shared.copies.unreachable.add(self.own, target);
             }
             return Ok(Others::Unknown);
         }
+    }
+
+    /// What was sent another way before, and not answered, may be anywhere.
+    fn choose_way(&mut self, relay: &mut Relay) {
+        let (ways, path) =
+            (&self.shared.copies.ways, chain::after(&self.change.access.copies, self.own, relay));
+        if self.sent && path != self.path {
+            ways.leave();
+        }
+        (self.path, relay.way) = (path, ways.now());
+    }
+
+    /// How long one target has not confirmed it: another may have been waited for before.
+    fn waits_for(&mut self, target: TargetId, begun: Instant) -> Duration {
+        let (_, since) = *self.waits.insert(match self.waits {
+            Some((of, since)) if of == target => (of, since),
+            _ => (target, begun),
+        });
+        clock::elapsed(since)
     }
 
     /// These are not waited for: they get what they lack later.
@@ -280,7 +334,7 @@ impl<'a> Order<'a> {
         let last = chain::next(&self.change.access.copies, target, relay).is_none();
         let begun = clock::now();
         while !line.is_ready(STEP_MS)? {
-            let orders = copies.standings.orders(self.own, &self.change.access.copies)?;
+            let orders = self.orders()?;
             // Else the epoch in which the other one is done without never comes.
             self.under_way.go_on(orders.epoch);
             if orders.lacking.contains(&target)
@@ -298,7 +352,8 @@ impl<'a> Order<'a> {
                 }
             }
         }
-        self.change.receive(line, &copies.lines.wait(ORDER_MS))
+        // Who has begun to answer may be cut off before the end of it.
+        self.change.receive(line, &copies.lines.wait(PATIENCE.as_millis() as u64))
     }
 
     /// Applies it here, once.
@@ -307,7 +362,9 @@ impl<'a> Order<'a> {
             return Ok(());
         }
         let (copies, all) = (&self.shared.copies, &self.change.access.copies);
-        let may = || copies.standings.orders(self.own, all).map(|orders| orders.epoch);
+        let (own, since, under_way) = (self.own, self.since, &self.under_way);
+        let orders = || orders_of(&copies.standings, own, all, under_way, since);
+        let may = || orders().map(|orders| orders.epoch);
         let (disk, data, work) = (self.disk, &mut *self.data, self.change.work.clone());
         let result = copies.turns.apply(self.own, may, || perform(&disk.store, work, data));
         match result {
@@ -341,25 +398,34 @@ impl<'a> Order<'a> {
         }
     }
 
-    pub(super) fn tell_gap(&self, at: usize, target: TargetId) -> Result<()> {
-        self.range.as_ref().map_or(Ok(()), |range| self.tell(at, target, range, false))
+    /// Another copy notes that it lacks these bytes, as long as it acts under the epoch of
+    /// these orders: one that takes over later has changes of its own.
+    pub(super) fn tell_gap(&self, at: usize, target: TargetId, epoch: Epoch) -> Result<()> {
+        self.range.as_ref().map_or(Ok(()), |range| self.tell(at, target, range, (epoch, false)))
     }
 
-    /// Another copy notes that it lacks these bytes, or refuses if it lacked any before.
+    /// The same, or it refuses if it lacked any before.
     pub(super) fn tell_first_gap(
         &self,
         at: usize,
         target: TargetId,
         range: &Range<u64>,
+        epoch: Epoch,
     ) -> Result<()> {
-        self.tell(at, target, range, true)
+        self.tell(at, target, range, (epoch, true))
     }
 
-    fn tell(&self, at: usize, target: TargetId, range: &Range<u64>, first: bool) -> Result<()> {
+    fn tell(
+        &self,
+        at: usize,
+        target: TargetId,
+        range: &Range<u64>,
+        how: (Epoch, bool),
+    ) -> Result<()> {
         let object = copy_of(self.change.access.object, at);
         let lines = &self.shared.copies.lines;
         let wait = lines.wait(PATIENCE.as_millis() as u64);
-        tell_gap(lines, &wait, object, target, range, first)
+        tell_gap(lines, &wait, object, target, range, how)
     }
 
     /// Notes durably that another copy lacks it.
@@ -496,7 +562,6 @@ pub(super) fn is_harmless(kind: ErrorKind) -> bool {
 mod tests {
     use super::*;
     use ErrorKind::{NotCurrent, TimedOut, Unreachable};
-    use weir_types::Epoch;
     use weir_wire::Mac;
 
     #[test]
@@ -508,6 +573,7 @@ mod tests {
             lacking: vec![],
             alone: false,
             vouched: false,
+            way: 0,
             epoch: Epoch(0),
         };
         let spared = |target, dispensable: &[u32], error| {

@@ -73,7 +73,7 @@ impl Push<'_> {
     pub(crate) fn bring(&self, lacking: &RangeSet, buffer: &mut Vec<u8>) -> Result<()> {
         let len = match self.disk.store.gaps().of(self.object, ELSEWHERE) {
             // It may be longer there.
-            Some(_) => self.check().map(|()| MAX_FILE_BYTES)?,
+            Some(_) => self.check().map(|_| MAX_FILE_BYTES)?,
             None => self.align().or_else(|error| match error.kind {
                 ErrorKind::Corrupt => {
                     self.leave_out(Suspect::Header, lacking)?;
@@ -121,6 +121,7 @@ impl Push<'_> {
     pub(crate) fn clear_away(&self, ranges: &RangeSet) -> Result<()> {
         let lines = &self.shared.copies.lines;
         lines.reach(self.behind(), &lines.wait(REACH_MS))?;
+        self.look_at_its_run();
         for range in ranges.iter() {
             let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
             self.check()?;
@@ -141,6 +142,7 @@ impl Push<'_> {
         for range in lacking.iter() {
             let mut at = range.start;
             while at < range.end {
+                self.look_at_its_run();
                 let Some(left) = self.left() else { return self.bring(lacking, buffer) };
                 // In long steps: most of it has got there.
                 let mut next = range.end.min(at.saturating_add(FILLED_BYTES));
@@ -170,6 +172,7 @@ impl Push<'_> {
         let mut sent = 0;
         let lines = &self.shared.copies.lines;
         lines.reach(self.behind(), &lines.wait(REACH_MS))?;
+        self.look_at_its_run();
         let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
         self.check()?;
         let Some(left) = self.left() else {
@@ -194,8 +197,7 @@ impl Push<'_> {
     /// The other copy lacks nothing of a range any more.
     fn tell_filled(&self, range: &Range<u64>) -> Result<()> {
         let object = copy_of(self.object, self.to);
-        let acting = self.shared.copies.standings.acting();
-        let note = note(object, self.behind(), range, What::Filled(acting));
+        let note = note(object, self.behind(), range, What::Filled(self.check()?));
         self.ask_while_there(STEP_MS, (&[], &[]), |parcel| parcel.send(&note))
     }
 
@@ -204,7 +206,15 @@ impl Push<'_> {
     fn sync(&self) -> Result<()> {
         let request = SyncRequest { access: self.access() };
         self.ask_while_there::<()>(SYNC_MS, (&[], &[]), |parcel| parcel.send(&request))?;
+        // It may have started anew since it was sent that.
+        self.look_at_its_run();
         self.disk.store.gaps().clear_sent(self.object, self.behind())
+    }
+
+    /// If the machine of the other copy has started anew, nothing that it had got counts.
+    fn look_at_its_run(&self) {
+        let run = self.shared.copies.lines.run_of(self.behind());
+        self.disk.store.gaps().in_run(self.behind(), run);
     }
 
     /// Gives the other copy the length and the fence of this one. What lies behind
@@ -212,6 +222,7 @@ impl Push<'_> {
     fn align(&self) -> Result<u64> {
         let copies = &self.shared.copies;
         copies.lines.reach(self.behind(), &copies.lines.wait(REACH_MS))?;
+        self.look_at_its_run();
         let _lock = copies.locks.lock(self.own(), self.object, 0..MAX_FILE_BYTES);
         self.check()?;
         let object = self.found()?;
@@ -287,7 +298,8 @@ impl Push<'_> {
         for range in rotten.iter().filter(|range| gaps.lacks(self.object, behind, range)) {
             let (lines, copy) = (&self.shared.copies.lines, CopyIndex(self.to as u8));
             let object = copy_of(self.object, self.to);
-            tell_gap(lines, &lines.wait(STEP_MS), object, behind, &range, false)?;
+            let how = (self.check()?, false);
+            tell_gap(lines, &lines.wait(STEP_MS), object, behind, &range, how)?;
             if !gaps.is_told(self.object, behind, &range) {
                 gaps.note_told(self.object, behind, copy, &range)?;
             }
@@ -364,11 +376,11 @@ impl Push<'_> {
     }
 
     /// Whether this copy orders, and the other takes what it orders.
-    fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<Epoch> {
         let orders = self.shared.copies.standings.orders(self.own(), &self.column.copies)?;
         match orders.lacking.contains(&self.behind()) {
             true => Err(super::roles::not_current(self.behind(), "it is away")),
-            false => Ok(()),
+            false => Ok(orders.epoch),
         }
     }
 
@@ -398,6 +410,7 @@ impl Push<'_> {
                 lacking: Vec::new(),
                 alone: true,
                 vouched,
+                way: self.shared.copies.ways.now(),
             }),
         }
     }
@@ -435,23 +448,25 @@ impl Push<'_> {
 }
 
 /// Another copy notes that it lacks a range, in whole parts, and does not serve it then;
-/// `first`: or refuses, if it lacked any of it before.
+/// `first`: or refuses, if it lacked any of it before. `epoch`: the one under which this is
+/// so; it is nothing to who acts under another, and may have ordered changes since.
 pub(super) fn tell_gap(
     lines: &Lines,
     wait: &Wait,
     object: ObjectId,
     target: TargetId,
     range: &Range<u64>,
-    first: bool,
+    (epoch, first): (Epoch, bool),
 ) -> Result<()> {
     // What is noted here as told are whole parts.
-    let note = note(object, target, &gap_parts(range), What::Lacks { first });
+    let note = note(object, target, &gap_parts(range), What::Lacks { epoch, first });
     lines.take(target, wait)?.ask(wait, (&[], &[]), |parcel| parcel.send(&note))
 }
 
 /// What another copy is told of a range.
 enum What {
     Lacks {
+        epoch: Epoch,
         first: bool,
     },
     /// It lacks it no more, under that epoch.
@@ -460,8 +475,7 @@ enum What {
 
 fn note(object: ObjectId, target: TargetId, range: &Range<u64>, what: What) -> NoteGapRequest {
     let (first, filled, epoch) = match what {
-        // A gap it notes in any case.
-        What::Lacks { first } => (first, false, Epoch(0)),
+        What::Lacks { epoch, first } => (first, false, epoch),
         What::Filled(epoch) => (false, true, epoch),
     };
     NoteGapRequest {

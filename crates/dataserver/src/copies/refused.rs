@@ -58,7 +58,7 @@ impl Order<'_> {
             if refusal.kind == ErrorKind::Interrupted {
                 return Err(refusal);
             }
-            if says_nothing(&refusal) || !self.make_gap(at, target)? {
+            if says_nothing(&refusal) || !self.make_gap(at, target, orders.epoch)? {
                 return Ok(false);
             }
         }
@@ -67,7 +67,8 @@ impl Order<'_> {
     }
 
     fn send_alone(&mut self, to: usize, epoch: Epoch) -> Result<()> {
-        let relay = Relay { by: self.own, epoch, lacking: Vec::new(), alone: true, vouched: false };
+        let (lacking, way) = (Vec::new(), self.shared.copies.ways.now());
+        let relay = Relay { by: self.own, epoch, lacking, alone: true, vouched: false, way };
         let target = self.change.access.copies[to].target;
         let sent = self.send(to, &relay).and_then(|line| self.answer(line, target, &relay));
         match sent {
@@ -88,7 +89,7 @@ impl Order<'_> {
                 self.note_lacking(target)?;
                 continue;
             }
-            if !self.make_gap(at, target)? {
+            if !self.make_gap(at, target, orders.epoch)? {
                 return Ok(false);
             }
         }
@@ -97,10 +98,10 @@ impl Order<'_> {
     }
 
     /// One that may be read is told that it lacks it; false if it cannot be told now.
-    fn make_gap(&self, at: usize, target: TargetId) -> Result<bool> {
+    fn make_gap(&self, at: usize, target: TargetId, epoch: Epoch) -> Result<bool> {
         // First, so that somebody knows who has it.
         self.note_gap(target)?;
-        if let Err(error) = self.tell_gap(at, target) {
+        if let Err(error) = self.tell_gap(at, target, epoch) {
             tracing::debug!("target {target} cannot be told of a gap: {error}");
             return match error.kind {
                 ErrorKind::Interrupted => Err(error),

@@ -255,7 +255,10 @@ impl Resync {
         let who = if [ELSEWHERE, UNHEARD].contains(&behind) { own } else { behind };
         let place = column.and_then(|column| {
             let at = |target| column.copies.iter().position(|copy| copy.target == target);
-            Some((column, at(own)?, at(who)?))
+            // One that was here before, and has gone, was another object than the one that has
+            // come since.
+            let here = at(own).filter(|here| *here == usize::from(gap.object.copy.0))?;
+            Some((column, here, at(who)?))
         });
         // No other copy is left that could have it.
         if behind == ELSEWHERE && place.is_some_and(|(column, ..)| copies_in(column) == 1) {

@@ -27,7 +27,12 @@ pub(crate) struct Map {
     /// Everybody acts under this epoch or a later one.
     pub(crate) in_effect: Epoch,
     pub(crate) targets: BTreeMap<TargetId, Standing>,
+    /// Since when those were away, and took changes, that are online now.
+    pub(crate) left: BTreeMap<TargetId, Epoch>,
 }
+
+/// Later than any epoch that there is.
+const LATEST: Epoch = Epoch(u64::MAX);
 
 /// What the primary does about the other copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +47,27 @@ pub(crate) struct Orders {
 }
 
 impl Map {
+    /// The next map, after this one: it remembers since when those were away that have
+    /// just come back.
+    pub(crate) fn next(
+        &self,
+        epoch: Epoch,
+        in_effect: Epoch,
+        targets: BTreeMap<TargetId, Standing>,
+    ) -> Self {
+        let left = |(target, now): (&TargetId, &Standing)| {
+            let before = self.targets.get(target)?;
+            let left = match before.state {
+                TargetState::Syncing => Some(before.since),
+                _ if before.since == now.since => self.left.get(target).copied(),
+                _ => None,
+            };
+            left.filter(|_| now.state.is_online()).map(|left| (*target, left))
+        };
+        let left = targets.iter().filter_map(left).collect();
+        Self { epoch, in_effect, targets, left }
+    }
+
     fn state(&self, target: TargetId) -> TargetState {
         self.targets.get(&target).map_or(TargetState::Offline, |standing| standing.state)
     }
@@ -57,8 +83,30 @@ impl Map {
     }
 
     fn primary(&self, copies: &[CopyAccess]) -> Option<TargetId> {
-        let online = |copy: &&CopyAccess| !copy.filling && self.is_online(copy.target);
+        self.primary_under(LATEST, copies)
+    }
+
+    fn primary_under(&self, under: Epoch, copies: &[CopyAccess]) -> Option<TargetId> {
+        let online =
+            |copy: &&CopyAccess| !copy.filling && self.state_under(under, copy.target).is_online();
         copies.iter().find(online).map(|copy| copy.target)
+    }
+
+    /// What a target is to a change that was ordered under an earlier epoch: one that has come
+    /// back since is what it was, until everybody knows that it is back. Nobody goes by
+    /// its being there before that.
+    fn state_under(&self, under: Epoch, target: TargetId) -> TargetState {
+        match self.state(target) {
+            state if state.is_online() && self.has_come_since(under, target) => {
+                TargetState::Syncing
+            }
+            state => state,
+        }
+    }
+
+    fn has_come_since(&self, under: Epoch, target: TargetId) -> bool {
+        let since = self.targets.get(&target).map(|standing| standing.since);
+        since.is_some_and(|since| since > under && since > self.in_effect)
     }
 
     /// Whether it is, as far as is known here; others may not know it yet.
@@ -87,7 +135,21 @@ impl Map {
     /// # Errors
     /// `NotCurrent` if this one is not the primary, or not yet.
     pub(crate) fn orders(&self, own: TargetId, copies: &[CopyAccess]) -> Result<Orders> {
-        match self.primary(copies) {
+        self.orders_under(LATEST, own, copies).map(|orders| Orders { epoch: self.epoch, ..orders })
+    }
+
+    /// What it does about a change that it began under an earlier epoch, and may end under that
+    /// one: no other orders before it has ended.
+    ///
+    /// # Errors
+    /// `NotCurrent` if it has lost its place otherwise than to one that has come back since.
+    pub(crate) fn orders_under(
+        &self,
+        under: Epoch,
+        own: TargetId,
+        copies: &[CopyAccess],
+    ) -> Result<Orders> {
+        match self.primary_under(under, copies) {
             Some(primary) if primary == own => {}
             Some(primary) => {
                 return Err(not_current(own, &format!("target {primary} orders the changes now")));
@@ -97,6 +159,8 @@ impl Map {
         if !self.is_known(own) {
             return Err(not_current(own, "others may not know yet that it is back"));
         }
+        let came_back =
+            |target| self.state(target).is_online() && self.has_come_since(under, target);
         // Those before it that have just lost their place may not know it.
         let mut before = copies.iter().take_while(|copy| copy.target != own);
         let may_order = |copy: &CopyAccess| {
@@ -104,11 +168,12 @@ impl Map {
                 && copy.target != TargetId::NONE
                 && self.state(copy.target) != TargetState::Offline
                 && !self.is_settled(copy.target)
+                && !came_back(copy.target)
         };
         if before.any(may_order) {
             return Err(not_current(own, "the copy before it may not know yet that it is not"));
         }
-        let mut orders = Orders { epoch: self.epoch, ..Orders::default() };
+        let mut orders = Orders { epoch: under, ..Orders::default() };
         for copy in copies.iter().filter(|copy| ![own, TargetId::NONE].contains(&copy.target)) {
             // One that still takes itself for online must have every change.
             let settled = self.is_settled(copy.target);
@@ -116,6 +181,7 @@ impl Map {
                 TargetState::Offline => orders.lacking.push(copy.target),
                 TargetState::OutOfService if settled => orders.lacking.push(copy.target),
                 TargetState::Syncing if settled => orders.dispensable.push(copy.target),
+                _ if came_back(copy.target) => orders.dispensable.push(copy.target),
                 _ if copy.filling => orders.dispensable.push(copy.target),
                 _ => {}
             }
@@ -133,7 +199,7 @@ impl Map {
         (ordered_by, under): (TargetId, Epoch),
         copies: &[CopyAccess],
     ) -> Result<()> {
-        match self.primary(copies) {
+        match self.primary_under(under, copies) {
             Some(primary) if primary == ordered_by => {}
             Some(primary) => {
                 let what = format!("target {primary} orders the changes, not {ordered_by}");
@@ -141,19 +207,37 @@ impl Map {
             }
             None => return Err(not_current(own, "no copy is known to be online")),
         }
-        // Others may have ordered since; or this one was away, and what it missed, and more,
-        // has been brought.
-        let is_before = |target| {
-            let since = self.targets.get(&target).map(|standing| standing.since);
-            since.is_some_and(|since| under < since) && !planted(Bug::ApplyOldEpoch)
-        };
-        if let Some(target) = [ordered_by, own].into_iter().find(|target| is_before(*target)) {
-            let what = format!("target {target} has been away since that was ordered");
-            return Err(not_current(own, &what));
+        // Others may have ordered since.
+        let since = self.targets.get(&ordered_by).map(|standing| standing.since);
+        if since.is_some_and(|since| under < since) && !planted(Bug::ApplyOldEpoch) {
+            return Err(has_been_away(own, ordered_by));
         }
+        // What this one missed, and more, has been brought.
+        self.took_changes(own, under, own)?;
         match self.state(own) {
             TargetState::Online | TargetState::Suspect | TargetState::Syncing => Ok(()),
             _ => Err(not_current(own, "the metadata server has given it up, and is asked again")),
+        }
+    }
+
+    /// Whether `own` takes a change that others have handed on: who orders may have gone on without
+    /// one of them meanwhile, and with what is newer.
+    ///
+    /// # Errors
+    /// `NotCurrent`.
+    pub(crate) fn passed_on(&self, own: TargetId, under: Epoch, by: &[TargetId]) -> Result<()> {
+        by.iter().try_for_each(|target| self.took_changes(own, under, *target))
+    }
+
+    /// Whether a target has taken changes all the time since an epoch: one that was away does
+    /// when it is back, also before everybody knows that.
+    fn took_changes(&self, own: TargetId, under: Epoch, target: TargetId) -> Result<()> {
+        let since = self.targets.get(&target).map(|standing| standing.since);
+        let left = self.left.get(&target).copied();
+        let since = if self.has_come_since(under, target) { left.or(since) } else { since };
+        match since.is_some_and(|since| under < since) && !planted(Bug::ApplyOldEpoch) {
+            true => Err(has_been_away(own, target)),
+            false => Ok(()),
         }
     }
 
@@ -205,6 +289,10 @@ impl Map {
     }
 }
 
+fn has_been_away(own: TargetId, target: TargetId) -> Error {
+    not_current(own, &format!("target {target} has been away since that was ordered"))
+}
+
 pub(crate) fn not_current(own: TargetId, why: &str) -> Error {
     Error::new(ErrorKind::NotCurrent, format!("the copy on target {own}: {why}"))
 }
@@ -233,7 +321,7 @@ mod tests {
             )
         };
         let targets = states.iter().map(standing).collect();
-        Map { epoch: Epoch(epoch), in_effect: Epoch(in_effect), targets }
+        Map::default().next(Epoch(epoch), Epoch(in_effect), targets)
     }
 
     fn orders(epoch: u64, lacking: &[TargetId], dispensable: &[TargetId]) -> Orders {
@@ -294,6 +382,28 @@ mod tests {
         assert!(map(9, 8, &states).may_read(A).is_err());
         map(9, 9, &states).orders(A, &two).unwrap();
         map(9, 9, &states).may_read(A).unwrap();
+    }
+
+    #[test]
+    fn what_is_under_way_when_another_comes_back_is_ended_as_it_was_begun() {
+        let two = copies(&[A, B]);
+        let before = map(8, 8, &[(A, Syncing, 5), (B, Online, 1)]);
+        assert_eq!(before.orders(B, &two).unwrap(), orders(8, &[], &[A]));
+        let joined = map(9, 8, &[(A, Online, 9), (B, Online, 1)]).targets;
+        let joins = before.next(Epoch(9), Epoch(8), joined.clone());
+        assert!(joins.orders(B, &two).is_err() && joins.orders(A, &two).is_err());
+        assert_eq!(joins.orders_under(Epoch(8), B, &two).unwrap(), orders(8, &[], &[A]));
+        joins.follows(A, (B, Epoch(8)), &two).unwrap();
+        joins.follows(A, (B, Epoch(5)), &two).unwrap();
+        assert!(joins.follows(A, (B, Epoch(4)), &two).is_err(), "it was away, and that came late");
+        let knows = joins.next(Epoch(9), Epoch(9), joined.clone());
+        assert!(knows.orders_under(Epoch(8), B, &two).is_err());
+        assert!(knows.follows(A, (B, Epoch(8)), &two).is_err(), "all that has ended");
+        joins.passed_on(C, Epoch(8), &[A]).unwrap();
+        assert!(joins.passed_on(C, Epoch(4), &[A]).is_err(), "others went on without it");
+        // Its server started anew in between: it does not know since when it was away.
+        let fresh = Map::default().next(Epoch(9), Epoch(8), joined);
+        assert!(fresh.follows(A, (B, Epoch(8)), &two).is_err());
     }
 
     #[test]
@@ -374,7 +484,17 @@ mod tests {
                         !(missed && of_new.may_read(second).is_ok()),
                         "{second} is read under {newest}, and misses what {first} orders under {old}"
                     );
+                    // What was begun under the old map is ended as it was begun.
+                    let old_epoch = Epoch(old as u64 + 1);
+                    let ends = |map: &Map| {
+                        of_old.orders(first, &all).is_ok()
+                            && map.orders_under(old_epoch, first, &all).is_ok()
+                    };
+                    let missed =
+                        of_new.orders_under(old_epoch, first, &all).is_ok_and(|o| misses(&o, second));
+                    prop_assert!(!(ends(&of_new) && missed && of_new.may_read(second).is_ok()));
                     let Ok(orders) = of_new.orders(second, &all) else { continue };
+                    prop_assert!(!ends(&of_new), "{first} ends what {second} does not know of");
                     let both = of_old.orders(first, &all).is_ok();
                     prop_assert!(!both, "{first} under {old}, {second} under {newest}");
                     prop_assert!(

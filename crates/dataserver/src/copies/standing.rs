@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_host::clock;
 use weir_host::plant::{Bug, planted};
 use weir_host::sync::{Mutex, RwLock};
-use weir_types::{Epoch, Result, TargetId};
+use weir_types::{Epoch, Error, ErrorKind, Result, TargetId};
 use weir_wire::data::CopyAccess;
 use weir_wire::peer::HeartbeatReply;
 
@@ -38,7 +38,7 @@ impl Standings {
         };
         // A metadata server that was started anew has to be told first.
         let in_effect = reply.in_effect.max(map.in_effect);
-        let fresh = Map { epoch: reply.epoch, in_effect, targets };
+        let fresh = map.next(reply.epoch, in_effect, targets);
         if **map != fresh {
             *map = Arc::new(fresh);
         }
@@ -51,6 +51,20 @@ impl Standings {
     /// The epoch of the map that this server acts under.
     pub(crate) fn acting(&self) -> Epoch {
         self.map.read().epoch
+    }
+
+    /// Whether it acts under this epoch.
+    ///
+    /// # Errors
+    /// `Busy`.
+    pub(crate) fn is_acting(&self, epoch: Epoch) -> Result<()> {
+        match self.acting() == epoch {
+            true => Ok(()),
+            false => {
+                let what = "it acts under another map than who says what it lacks";
+                Err(Error::new(ErrorKind::Busy, what))
+            }
+        }
     }
 
     /// The map, while there is a lease.
@@ -68,6 +82,16 @@ impl Standings {
             return Ok(());
         }
         self.leased(own)?.may_read(own)
+    }
+
+    /// See [`Map::orders_under`].
+    pub(crate) fn orders_under(
+        &self,
+        under: Epoch,
+        own: TargetId,
+        copies: &[CopyAccess],
+    ) -> Result<Orders> {
+        self.leased(own)?.orders_under(under, own, copies)
     }
 
     /// See [`Map::orders`].
@@ -98,15 +122,18 @@ impl Standings {
         }
     }
 
-    /// See [`Map::follows`]. Returns the epoch.
+    /// See [`Map::follows`] and, for `via`, [`Map::passed_on`]. Returns the epoch.
     pub(crate) fn follows(
         &self,
         own: TargetId,
         ordered: (TargetId, Epoch),
+        via: &[TargetId],
         copies: &[CopyAccess],
     ) -> Result<Epoch> {
         let map = self.leased(own)?;
-        map.follows(own, ordered, copies).map(|()| map.epoch)
+        map.follows(own, ordered, copies)?;
+        map.passed_on(own, ordered.1, via)?;
+        Ok(map.epoch)
     }
 
     /// See [`Map::is_done_without`].

@@ -76,6 +76,11 @@ impl Begun {
 }
 
 impl UnderWay<'_> {
+    /// The epoch that it belongs to.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.key.1
+    }
+
     /// It goes on under a later epoch: what it notes from here on is of that one.
     pub(crate) fn go_on(&mut self, epoch: Epoch) {
         let key = (self.key.0, epoch);

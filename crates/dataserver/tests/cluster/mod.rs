@@ -130,6 +130,7 @@ pub fn hello_of(ticket: Ticket, attempt: Attempt) -> Hello {
         identity: Identity::Ticket(ticket, attempt),
         nonce: random_bytes().unwrap(),
         name: "test".into(),
+        host: String::new(),
     }
 }
 

@@ -1,49 +1,127 @@
-//! What fails as one: a server, and the machine that it runs on with others.
+//! What fails as one: a server, the machine that it runs on with others, and what an
+//! administrator says, such as a rack of machines.
+//!
+//! Each is within the next: servers that are said to be in different domains do not fail
+//! as one, and so count as on different machines, whatever their hosts are called.
 
 use std::collections::BTreeMap;
 use weir_types::ServerId;
 
-/// A failure domain: the servers of a machine. It goes by the first of them.
+/// The servers of a machine. It goes by the first of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Host(pub ServerId);
+
+/// The servers of a failure domain: those of which an administrator says the same, or
+/// else those of a machine. It goes by the first of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Domain(pub ServerId);
 
-/// The domain of each server, by the names of their hosts; one whose host is not known
-/// has one of its own.
-pub fn domains<'a>(
-    servers: impl Iterator<Item = (ServerId, &'a str)>,
-) -> BTreeMap<ServerId, Domain> {
-    let hosts: BTreeMap<ServerId, &str> = servers.collect();
-    let mut first: BTreeMap<&str, Domain> = BTreeMap::new();
-    let domain = |(server, host): (ServerId, &'a str)| match host {
-        "" => (server, Domain(server)),
-        host => (server, *first.entry(host).or_insert(Domain(server))),
-    };
-    hosts.into_iter().map(domain).collect()
+/// A server, and what fails with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Home {
+    /// The server.
+    pub server: ServerId,
+    /// Its machine.
+    pub host: Host,
+    /// Its failure domain.
+    pub domain: Domain,
 }
 
-/// What fails with a target.
-pub type Home = (ServerId, Domain);
+impl Home {
+    /// Of a server with which nothing else fails.
+    pub fn alone(server: ServerId) -> Self {
+        Self { server, host: Host(server), domain: Domain(server) }
+    }
+}
+
+/// What is known of the place of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Whereabouts<'a> {
+    /// The server.
+    pub server: ServerId,
+    /// The name of its host; empty: not known, it has one of its own.
+    pub host: &'a str,
+    /// The name of its domain; empty: its machine is one.
+    pub domain: &'a str,
+}
+
+/// What fails with each server.
+pub fn homes<'a>(servers: impl Iterator<Item = Whereabouts<'a>>) -> BTreeMap<ServerId, Home> {
+    let servers: BTreeMap<ServerId, Whereabouts<'a>> =
+        servers.map(|known| (known.server, known)).collect();
+    let (mut hosts, mut domains) = (BTreeMap::new(), BTreeMap::new());
+    let home = |Whereabouts { server, host, domain }: Whereabouts<'a>| {
+        let machine = match host {
+            "" => Host(server),
+            _ => *hosts.entry((domain, host)).or_insert(Host(server)),
+        };
+        let around = match domain {
+            "" => Domain(machine.0),
+            _ => *domains.entry(domain).or_insert(Domain(server)),
+        };
+        Home { server, host: machine, domain: around }
+    };
+    servers.into_values().map(home).map(|home| (home.server, home)).collect()
+}
 
 /// How far a copy is from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Apart {
     /// On a server with another.
     Target,
-    /// In a domain with another.
+    /// On a machine with another.
     Server,
+    /// In a domain with another.
+    Host,
     /// What takes it leaves the others.
     Domain,
 }
 
 impl Apart {
     /// How far a copy is from all of the others.
-    pub fn of((server, domain): Home, others: impl Iterator<Item = Home>) -> Self {
-        let from = |(other, around)| match (other == server, around == domain) {
-            (true, _) => Self::Target,
-            (false, true) => Self::Server,
-            (false, false) => Self::Domain,
+    pub fn of(home: Home, others: impl Iterator<Item = Home>) -> Self {
+        let from = |other: Home| match () {
+            () if other.server == home.server => Self::Target,
+            () if other.host == home.host => Self::Server,
+            () if other.domain == home.domain => Self::Host,
+            () => Self::Domain,
         };
         others.map(from).min().unwrap_or(Self::Domain)
+    }
+}
+
+/// In how many domains, on how many machines and on how many servers copies are: the more
+/// the better, in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Spread {
+    /// Domains.
+    pub domains: usize,
+    /// Machines.
+    pub hosts: usize,
+    /// Servers.
+    pub servers: usize,
+}
+
+impl Spread {
+    /// Of copies with these homes.
+    pub fn of(homes: impl Iterator<Item = Home> + Clone) -> Self {
+        fn count<T: Ord>(all: impl Iterator<Item = T>) -> usize {
+            all.collect::<std::collections::BTreeSet<T>>().len()
+        }
+        Self {
+            domains: count(homes.clone().map(|home| home.domain)),
+            hosts: count(homes.clone().map(|home| home.host)),
+            servers: count(homes.map(|home| home.server)),
+        }
+    }
+
+    /// The most that so many copies can come to, of what there is.
+    pub fn at_most(self, copies: usize) -> Self {
+        Self {
+            domains: self.domains.min(copies),
+            hosts: self.hosts.min(copies),
+            servers: self.servers.min(copies),
+        }
     }
 }
 
@@ -51,21 +129,53 @@ impl Apart {
 mod tests {
     use super::*;
 
+    /// Machine and domain of each server, by the names of both.
+    fn homes_of(names: &[(&'static str, &'static str)]) -> Vec<(u32, u32)> {
+        let numbered = names.iter().zip(0..);
+        let known = |(names, n): (&(&'static str, &'static str), u32)| {
+            let (server, (host, domain)) = (ServerId(n), *names);
+            Whereabouts { server, host, domain }
+        };
+        let found = homes(numbered.map(known));
+        found.values().map(|home| (home.host.0.0, home.domain.0.0)).collect()
+    }
+
     #[test]
-    fn servers_of_one_host_are_in_one_domain() {
-        let hosts = ["b", "a", "", "b", ""].iter().enumerate();
-        let found = domains(hosts.map(|(n, host)| (ServerId(n as u32), *host)));
-        let first: Vec<u32> = found.values().map(|domain| domain.0.0).collect();
-        assert_eq!(first, [0, 1, 2, 0, 4]);
+    fn servers_of_one_host_are_on_one_machine_which_is_a_domain_if_none_is_given() {
+        let found = homes_of(&[("b", ""), ("a", ""), ("", ""), ("b", ""), ("", "")]);
+        assert_eq!(found, [(0, 0), (1, 1), (2, 2), (0, 0), (4, 4)]);
+    }
+
+    #[test]
+    fn servers_of_one_domain_are_together_though_their_machines_are_not() {
+        let found = homes_of(&[("a", "r1"), ("b", "r1"), ("c", "r2"), ("a", "r1"), ("", "r2")]);
+        assert_eq!(found, [(0, 0), (1, 0), (2, 2), (0, 0), (4, 2)]);
+        // A domain of the name of a host is another one.
+        assert_eq!(homes_of(&[("a", ""), ("b", "a")]), [(0, 0), (1, 1)]);
+    }
+
+    #[test]
+    fn servers_of_one_host_in_different_domains_do_not_fail_as_one() {
+        let found = homes_of(&[("a", "r1"), ("a", "r2"), ("a", ""), ("a", "r2")]);
+        assert_eq!(found, [(0, 0), (1, 1), (2, 2), (1, 1)]);
     }
 
     #[test]
     fn the_nearest_of_the_others_says_how_far_a_copy_is() {
-        let home = |server, domain| (ServerId(server), Domain(ServerId(domain)));
-        let apart = |others: &[Home]| Apart::of(home(1, 0), others.iter().copied());
+        let home = |server, host, domain| Home {
+            server: ServerId(server),
+            host: Host(ServerId(host)),
+            domain: Domain(ServerId(domain)),
+        };
+        let apart = |others: &[Home]| Apart::of(home(1, 0, 0), others.iter().copied());
         assert_eq!(apart(&[]), Apart::Domain);
-        assert_eq!(apart(&[home(2, 2)]), Apart::Domain);
-        assert_eq!(apart(&[home(2, 2), home(0, 0)]), Apart::Server);
-        assert_eq!(apart(&[home(2, 2), home(0, 0), home(1, 0)]), Apart::Target);
+        assert_eq!(apart(&[home(4, 4, 4)]), Apart::Domain);
+        assert_eq!(apart(&[home(4, 4, 4), home(3, 3, 0)]), Apart::Host);
+        assert_eq!(apart(&[home(4, 4, 4), home(3, 3, 0), home(0, 0, 0)]), Apart::Server);
+        assert_eq!(apart(&[home(4, 4, 4), home(0, 0, 0), home(1, 0, 0)]), Apart::Target);
+        let all = [home(4, 4, 4), home(3, 3, 0), home(0, 0, 0), home(1, 0, 0), home(1, 0, 0)];
+        let spread = Spread::of(all.iter().copied());
+        assert_eq!(spread, Spread { domains: 2, hosts: 3, servers: 4 });
+        assert_eq!(spread.at_most(2), Spread { domains: 2, hosts: 2, servers: 2 });
     }
 }

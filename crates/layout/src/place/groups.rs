@@ -1,9 +1,7 @@
 //! Two groups of nodes (CEFT-PVFS): a file is striped over one, and the other one
 //! mirrors it. The less loaded group becomes the primary one of a new file.
 
-use super::{
-    Domain, Home, LayoutSpec, MAX_COLUMNS, Random, Ring, TargetInfo, check_base, check_enough,
-};
+use super::{Home, LayoutSpec, MAX_COLUMNS, Random, Ring, TargetInfo, check_base, check_enough};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{Error, ErrorKind, Placement, Result, ServerId};
@@ -11,8 +9,9 @@ use weir_types::{Error, ErrorKind, Placement, Result, ServerId};
 /// Which nodes are in which group. Those of a domain are in one: in the order of their
 /// numbers each goes where the others of its domain are, and the first of a domain where
 /// there are fewer. So every second one is in the second group if each has a domain of
-/// its own, and also if all of them have the same. Nodes that are added change nothing,
-/// but if they are in a second domain for the first time.
+/// its own. If all are in one domain, machines take the place of domains, and if all are
+/// on one machine, servers do. Nodes that are added change nothing, but if they are in a
+/// second domain, or on a second machine, for the first time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
     second: BTreeSet<ServerId>,
@@ -21,15 +20,19 @@ pub struct Groups {
 impl Groups {
     /// Of these nodes; each may come several times.
     pub fn of(homes: impl Iterator<Item = Home>) -> Self {
-        let all: BTreeMap<ServerId, Domain> = homes.collect();
-        let several = all.values().min() != all.values().max();
+        let all: BTreeMap<ServerId, Home> = homes.map(|home| (home.server, home)).collect();
+        let several = |unit: fn(&Home) -> ServerId| {
+            let units = || all.values().map(unit);
+            units().min() != units().max()
+        };
+        let units: [fn(&Home) -> ServerId; 2] = [|home| home.domain.0, |home| home.host.0];
+        let unit = units.into_iter().find(|unit| several(*unit)).unwrap_or(|home| home.server);
         let mut second = BTreeSet::new();
-        let mut halves: BTreeMap<Domain, bool> = BTreeMap::new();
-        for (done, (server, own)) in all.into_iter().enumerate() {
-            let domain = if several { own } else { Domain(server) };
+        let mut halves: BTreeMap<ServerId, bool> = BTreeMap::new();
+        for (done, home) in all.values().enumerate() {
             let fewer = second.len() < done - second.len();
-            if *halves.entry(domain).or_insert(fewer) {
-                second.insert(server);
+            if *halves.entry(unit(home)).or_insert(fewer) {
+                second.insert(home.server);
             }
         }
         Self { second }
@@ -48,16 +51,17 @@ pub(super) fn ring(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Resu
     let copies = usize::from(spec.copies.max(1));
     check_enough(spec, targets, wanted, wanted.max(copies))?;
     check_base(spec.base, targets)?;
-    let groups = Groups::of(targets.iter().map(TargetInfo::home));
-    let is_there =
-        |second: bool| targets.iter().any(|t| t.online && groups.is_second(t.server) == second);
+    let groups = Groups::of(targets.iter().map(|t| t.home));
+    let is_there = |second: bool| {
+        targets.iter().any(|t| t.online && groups.is_second(t.home.server) == second)
+    };
     let halves = [false, true].map(|second| {
         // Without the other one it has all copies.
         let needed = if is_there(!second) { wanted } else { wanted.max(copies) };
         Half::of(targets, &groups, second, needed)
     });
     let primary = match spec.base {
-        Some(base) => usize::from(groups.is_second(targets[base as usize].server)),
+        Some(base) => usize::from(groups.is_second(targets[base as usize].home.server)),
         None => less_loaded(&halves, wanted, seed),
     };
     let chosen = if halves[primary].usable.is_empty() { 1 - primary } else { primary };
@@ -93,7 +97,7 @@ pub(super) fn ring(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Resu
     if mirrors.is_empty() && own.len() < copies {
         let second = chosen == 0;
         mirrors = targets.iter().filter(|t| !t.online && t.returns).copied().collect();
-        let is_partner = |t: &TargetInfo| groups.is_second(t.server) == second;
+        let is_partner = |t: &TargetInfo| groups.is_second(t.home.server) == second;
         if mirrors.iter().any(is_partner) {
             mirrors.retain(is_partner);
         }
@@ -120,7 +124,7 @@ impl Half {
     fn of(targets: &[TargetInfo], groups: &Groups, second: bool, needed: usize) -> Self {
         let mine = || {
             let all = targets.iter().enumerate();
-            all.filter(move |(_, t)| groups.is_second(t.server) == second)
+            all.filter(move |(_, t)| groups.is_second(t.home.server) == second)
         };
         let online = || mine().filter(|(_, t)| t.online);
         let roomy = online().filter(|(_, t)| t.has_room()).count();

@@ -2,14 +2,14 @@ use super::*;
 use crate::file::check_layout;
 use proptest::prelude::*;
 use std::collections::HashSet;
+use weir_types::ServerId;
 
 /// `n` empty targets, `per_server` on each server, each server on a machine of its own.
 fn cluster(n: u32, per_server: u32) -> Vec<TargetInfo> {
     (0..n)
         .map(|i| TargetInfo {
             target: TargetId(100 + i),
-            server: ServerId(i / per_server),
-            domain: Domain(ServerId(i / per_server)),
+            home: Home::alone(ServerId(i / per_server)),
             free_bytes: 1 << 40,
             online: true,
             returns: false,
@@ -34,24 +34,39 @@ fn all_ids(segments: &[Segment]) -> Vec<Vec<u32>> {
 
 /// So many servers follow each other on each machine.
 fn on_machines(mut targets: Vec<TargetInfo>, servers: u32) -> Vec<TargetInfo> {
-    targets.iter_mut().for_each(|t| t.domain = Domain(ServerId(t.server.0 / servers * servers)));
+    for home in targets.iter_mut().map(|t| &mut t.home) {
+        let first = ServerId(home.server.0 / servers * servers);
+        (home.host, home.domain) = (Host(first), Domain(first));
+    }
     targets
 }
 
-/// Of up to six servers, on one machine or several.
+/// So many servers, each on a machine of its own, follow each other in each rack.
+fn in_racks(mut targets: Vec<TargetInfo>, servers: u32) -> Vec<TargetInfo> {
+    for home in targets.iter_mut().map(|t| &mut t.home) {
+        home.domain = Domain(ServerId(home.server.0 / servers * servers));
+    }
+    targets
+}
+
+/// Of up to six servers, on one machine or several, in one rack or several.
 fn any_cluster() -> impl Strategy<Value = Vec<TargetInfo>> {
     let target = (0u32..6, any::<bool>(), any::<bool>(), 0u64..1 << 30, any::<bool>());
-    let machines = proptest::collection::vec(0u32..6, 6);
-    (proptest::collection::vec(target, 1..12), machines).prop_map(|(raw, machines)| {
-        let machine = |server: u32| machines[server as usize];
-        let first = |server: u32| (0..6).find(|other| machine(*other) == machine(server));
-        let domain = |server: u32| Domain(ServerId(first(server).unwrap()));
+    let names = proptest::collection::vec((0usize..6, 0usize..4), 6);
+    (proptest::collection::vec(target, 1..12), names).prop_map(|(raw, names)| {
+        const HOSTS: [&str; 6] = ["a", "b", "c", "d", "e", ""];
+        const DOMAINS: [&str; 4] = ["r1", "r2", "", ""];
+        let known = |(&(host, domain), n): (&(usize, usize), u32)| Whereabouts {
+            server: ServerId(n),
+            host: HOSTS[host],
+            domain: DOMAINS[domain],
+        };
+        let homes = homes(names.iter().zip(0..).map(known));
         raw.into_iter()
             .enumerate()
             .map(|(i, (server, online, returns, free_bytes, local))| TargetInfo {
                 target: TargetId(100 + i as u32),
-                server: ServerId(server),
-                domain: domain(server),
+                home: homes[&ServerId(server)],
                 free_bytes,
                 online,
                 returns: returns && !online,
@@ -94,18 +109,13 @@ fn any_groups() -> impl Strategy<Value = LayoutSpec> {
     })
 }
 
-/// Copies are in as many domains, and on as many servers, as they can be, of those
-/// that are online.
+/// Copies are in as many domains, and on as many machines and servers, as they can be,
+/// of those that are online.
 fn check_apart(column: &Column, targets: &[TargetInfo]) -> Result<(), TestCaseError> {
     let online = || targets.iter().filter(|t| t.online);
     let on = || online().filter(|t| column.targets.contains(&t.target));
-    let domains: [HashSet<Domain>; 2] =
-        [on().map(|t| t.domain).collect(), online().map(|t| t.domain).collect()];
-    let servers: [HashSet<ServerId>; 2] =
-        [on().map(|t| t.server).collect(), online().map(|t| t.server).collect()];
-    let copies = on().count();
-    prop_assert_eq!(domains[0].len(), copies.min(domains[1].len()), "{:?}", column);
-    prop_assert_eq!(servers[0].len(), copies.min(servers[1].len()), "{:?}", column);
+    let [are, can] = [Spread::of(on().map(|t| t.home)), Spread::of(online().map(|t| t.home))];
+    prop_assert_eq!(are, can.at_most(on().count()), "{:?}", column);
     Ok(())
 }
 
@@ -117,9 +127,9 @@ proptest! {
         let Ok(layout) = place(&spec, &targets, seed) else { return Ok(()) };
         prop_assert_eq!(check_layout(&layout), Ok(()));
         prop_assert_eq!(layout.placement, Placement::Groups);
-        let groups = Groups::of(targets.iter().map(TargetInfo::home));
+        let groups = Groups::of(targets.iter().map(|t| t.home));
         let info = |id: &TargetId| targets.iter().find(|t| t.target == *id).unwrap();
-        let second = |id: &TargetId| groups.is_second(info(id).server);
+        let second = |id: &TargetId| groups.is_second(info(id).home.server);
         let columns = || layout.segments.iter().flat_map(|s| &s.columns);
         let first = &columns().next().unwrap().targets[0];
         prop_assert_eq!(targets[layout.base as usize].target, *first);
@@ -133,9 +143,10 @@ proptest! {
             prop_assert_eq!(second(&a.target), second(first), "first copies are in one group");
             if mirrored {
                 prop_assert!(second(&b.target) != second(first) && b.online);
-                let domains: HashSet<Domain> = targets.iter().map(|t| t.domain).collect();
-                prop_assert!(domains.len() == 1 || a.domain != b.domain);
-                prop_assert!(a.server != b.server);
+                let all = Spread::of(targets.iter().map(|t| t.home));
+                prop_assert!(all.domains == 1 || a.home.domain != b.home.domain);
+                prop_assert!(all.hosts == 1 || a.home.host != b.home.host);
+                prop_assert!(a.home.server != b.home.server);
             }
             *mirrors.entry(b.target).or_default() += 1;
         }
@@ -323,6 +334,23 @@ fn copies_are_on_other_machines_then_on_other_servers() {
 }
 
 #[test]
+fn copies_are_in_other_racks_then_on_other_machines_there() {
+    let targets = in_racks(cluster(8, 1), 4);
+    for placement in [Placement::Chained, Placement::Random] {
+        for kind in [LayoutKind::Striped, LayoutKind::Chunked] {
+            let spec = LayoutSpec { copies: 3, placement, ..spec(kind) };
+            for seed in 0..50 {
+                let columns = all_ids(&place(&spec, &targets, seed).unwrap().segments);
+                for c in &columns {
+                    let racks: HashSet<u32> = c.iter().map(|t| t / 4).collect();
+                    assert_eq!((racks.len(), c[0] / 4 != c[1] / 4), (2, true), "{c:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn chunks_of_few_targets_have_their_copies_on_other_servers() {
     let spec = LayoutSpec { count: 2, ..chunk_spec(2) };
     for seed in 0..50 {
@@ -365,10 +393,13 @@ fn a_machine_is_in_one_group_while_there_are_others() {
         let first = |m: &u32| machines.iter().position(|other| other == m).unwrap() as u32;
         let homes = || {
             let all = machines.iter().enumerate();
-            all.map(|(n, m)| (ServerId(n as u32), Domain(ServerId(first(m)))))
+            all.map(|(n, m)| {
+                let first = ServerId(first(m));
+                Home { server: ServerId(n as u32), host: Host(first), domain: Domain(first) }
+            })
         };
         let groups = Groups::of(homes());
-        homes().map(|(server, _)| groups.is_second(server)).collect()
+        homes().map(|home| groups.is_second(home.server)).collect()
     };
     assert_eq!(groups(&[0, 0, 1]), [false, false, true]);
     assert_eq!(groups(&[0, 0, 1, 2]), [false, false, true, true], "as many in each");
@@ -379,6 +410,16 @@ fn a_machine_is_in_one_group_while_there_are_others() {
     let spec = LayoutSpec { base: Some(0), ..groups_spec() };
     let layout = place(&spec, &targets, 0).unwrap();
     assert_eq!(all_ids(&layout.segments), [[0, 2], [1, 3]]);
+    // The same of racks; of one rack they are made of its machines.
+    let groups = |targets: &[TargetInfo]| -> Vec<bool> {
+        let groups = Groups::of(targets.iter().map(|t| t.home));
+        targets.iter().map(|t| groups.is_second(t.home.server)).collect()
+    };
+    assert_eq!(groups(&in_racks(cluster(4, 1), 2)), [false, false, true, true]);
+    let mut one_rack = on_machines(cluster(4, 1), 2);
+    one_rack.iter_mut().for_each(|t| t.home.domain = Domain(ServerId(0)));
+    assert_eq!(groups(&one_rack), [false, false, true, true]);
+    assert_eq!(groups(&in_racks(cluster(4, 1), 4)), [false, true, false, true]);
 }
 
 #[test]

@@ -219,6 +219,10 @@ impl SnapshotReader {
                     schema::decode::<Epoch>(value, "of a target that was removed")?;
                     self.removed.insert(key::removed_target_id(key)?);
                 }
+                Some(b"y/") => {
+                    schema::decode::<Epoch>(value, "of a data server that was removed")?;
+                    key::server_id(key)?;
+                }
                 Some(b"t/") => drop(schema::decode::<ServerRecord>(value, "of a data server")?),
                 Some(b"v/") => drop(key::distrust_object(key)?),
                 Some(b"k/") => drop(schema::decode::<ClientRecord>(value, "of a client")?),

@@ -9,7 +9,7 @@ use crate::mover::progress::Shrinking;
 use crate::ops::{ClusterView, Outcome};
 use crate::schema::{self, ServerRecord, TargetRecord, key};
 use std::collections::{BTreeMap, BTreeSet};
-use weir_layout::{Domain, TargetInfo, domains};
+use weir_layout::{Home, TargetInfo, Whereabouts, homes};
 use weir_metastore::{Engine, Tx};
 use weir_types::{Epoch, Error, ErrorKind, FsUsage, Result, ServerId, TargetId};
 use weir_wire::map::{ClusterMap, ServerEntry, Standing, TargetEntry, TargetState};
@@ -31,6 +31,8 @@ pub(super) struct Cluster {
     mirrored: bool,
     /// Targets that were taken out of the cluster: nobody serves them again.
     removed: BTreeSet<TargetId>,
+    /// Data servers that were: their keys are refused.
+    removed_servers: BTreeSet<ServerId>,
     /// When silent targets were last looked for.
     pub(super) checked_ms: u64,
     /// A target that is being removed, and until when: nothing is put there.
@@ -64,6 +66,8 @@ pub(super) struct Change {
     servers: Vec<(ServerId, ServerRecord)>,
     /// A target that is in no record any more.
     removed: Option<TargetId>,
+    /// A server that has no record any more.
+    removed_server: Option<ServerId>,
 }
 
 impl Change {
@@ -75,6 +79,10 @@ impl Change {
         }
         if let Some(target) = self.removed {
             tx.put(&key::removed_target(target), &schema::encode(&self.epoch))?;
+        }
+        if let Some(server) = self.removed_server {
+            tx.delete(&key::server(server))?;
+            tx.put(&key::removed_server(server), &schema::encode(&self.epoch))?;
         }
         Ok(())
     }
@@ -104,6 +112,11 @@ impl Cluster {
         let (start, end) = key::removed_targets();
         each(engine, start, &end, |at, _| {
             cluster.removed.insert(key::removed_target_id(at)?);
+            Ok(())
+        })?;
+        let (start, end) = key::removed_servers();
+        each(engine, start, &end, |at, _| {
+            cluster.removed_servers.insert(key::server_id(at)?);
             Ok(())
         })?;
         let all = cluster.all();
@@ -267,7 +280,33 @@ impl Cluster {
     }
 
     pub(super) fn change(&self, servers: Vec<(ServerId, ServerRecord)>) -> Change {
-        Change { epoch: self.next_epoch(), servers, removed: None }
+        Change { epoch: self.next_epoch(), servers, removed: None, removed_server: None }
+    }
+
+    /// A server without targets goes for good.
+    pub(super) fn without_server(&self, server: ServerId) -> Change {
+        Change { removed_server: Some(server), ..self.change(Vec::new()) }
+    }
+
+    /// # Errors
+    /// `AuthFailed`: the server was removed from the cluster.
+    pub fn may_be_there(&self, server: ServerId) -> Result<()> {
+        if !self.removed_servers.contains(&server) {
+            return Ok(());
+        }
+        let message = format!(
+            "data server {server} was removed from the cluster: its number does not come back \
+             (`weir key server` makes another)"
+        );
+        Err(Error::new(ErrorKind::AuthFailed, message))
+    }
+
+    /// The greatest numbers of servers and targets that are or were there.
+    pub(super) fn greatest(&self) -> (Option<ServerId>, Option<TargetId>) {
+        let servers = self.servers.keys().chain(&self.removed_servers).copied().max();
+        let targets = self.servers.values().flat_map(|record| &record.targets);
+        let targets = targets.map(|record| record.target).chain(self.removed.iter().copied());
+        (servers, targets.max())
     }
 
     /// A change has been committed.
@@ -282,6 +321,10 @@ impl Cluster {
             self.heard.remove(&target);
             self.leaving = None;
         }
+        if let Some(server) = change.removed_server {
+            self.servers.remove(&server);
+            self.removed_servers.insert(server);
+        }
         let all = self.all();
         self.hearsay.changed(&all, self.epoch);
         self.refresh();
@@ -289,14 +332,17 @@ impl Cluster {
 
     /// Keeps in mind when a target's state changes, before it does.
     fn note_state(&mut self, target: &TargetRecord, now_ms: u64) {
-        let before = self.record(target.target).map(|record| record.state);
-        if before == Some(target.state) {
+        let before = self.record(target.target).map(|record| (record.state, record.joins));
+        if before.is_some_and(|(state, _)| state == target.state) {
             return;
         }
         let heard = self.heard.entry(target.target).or_default();
         heard.changed_ms = Some(now_ms);
-        if before == Some(TargetState::Online) {
-            heard.flapping.went(now_ms);
+        match before {
+            // It was not back yet, so it has not gone again.
+            Some((TargetState::Online, Some(_))) if target.state == TargetState::Syncing => return,
+            Some((TargetState::Online, _)) => heard.flapping.went(now_ms),
+            _ => {}
         }
         match target.state {
             TargetState::Online | TargetState::Suspect => heard.flapping.online(now_ms),
@@ -415,7 +461,10 @@ impl Cluster {
         view.trouble =
             troubles.map(|(target, heard)| format!("target {target}: {}", heard.trouble));
         let all = || self.servers.iter().flat_map(|(s, r)| r.targets.iter().map(move |t| (*s, t)));
-        let domains = domains(self.servers.iter().map(|(s, r)| (*s, r.host.as_str())));
+        let homes = homes(self.servers.iter().map(|(&server, record)| {
+            let ServerRecord { host, domain, .. } = record;
+            Whereabouts { server, host, domain }
+        }));
         let nobody = all().all(|(_, t)| t.state != TargetState::Online);
         for (server, t) in all() {
             let usage = self.usage(t.target);
@@ -431,8 +480,7 @@ impl Cluster {
             let away = matches!(t.state, TargetState::Offline | TargetState::Syncing);
             view.targets.push(TargetInfo {
                 target: t.target,
-                server,
-                domain: domains.get(&server).copied().unwrap_or(Domain(server)),
+                home: homes.get(&server).copied().unwrap_or(Home::alone(server)),
                 free_bytes,
                 online: (online || (nobody && t.state == TargetState::Syncing)) && !leaves,
                 returns: away && !leaves && !t.draining,
@@ -484,6 +532,7 @@ impl Cluster {
         let entry = |(&server, record): (&ServerId, &ServerRecord)| ServerEntry {
             server,
             host: record.host.clone(),
+            domain: record.domain.clone(),
             tcp: record.tcp.clone(),
             unix: record.unix.clone(),
             targets: record

@@ -3,9 +3,9 @@
 
 use super::servers::fault;
 use super::{MetaMachine, Moment};
-use crate::schema::{self, SegmentPage, TargetRecord, key};
+use crate::schema::{self, SegmentPage, ServerRecord, TargetRecord, key};
 use std::collections::BTreeSet;
-use weir_metastore::{Engine, MAX_OPERATIONS, Tx, key_after, transact};
+use weir_metastore::{Engine, Key, MAX_OPERATIONS, Tx, key_after, transact};
 use weir_types::codec::Bytes;
 use weir_types::{
     ClientId, ColumnIndex, Error, ErrorKind, FileId, ObjectId, Result, ServerId, TargetId,
@@ -18,7 +18,7 @@ use weir_wire::targets::{
 /// Targets in one page of the list.
 const PAGE: usize = 1024;
 /// Pages of segments that one step of a removal looks at.
-const STEP_PAGES: usize = 512;
+pub(super) const STEP_PAGES: usize = 512;
 /// Records of objects that one step forgets.
 const STEP_GARBAGE: usize = 96;
 /// A removal that is not gone on with for so long is given up.
@@ -33,14 +33,14 @@ impl<E: Engine> MetaMachine<E> {
         wanted.sort_by_key(|(_, _, target)| target.target);
         let end = wanted.len() <= PAGE;
         let shown = wanted.into_iter().take(PAGE);
-        let targets = shown.map(|(server, r, t)| self.view_of(server, &r.host, t, now)).collect();
+        let targets = shown.map(|(server, r, t)| self.view_of(server, r, t, now)).collect();
         TargetPage { targets, end }
     }
 
     fn view_of(
         &self,
         server: ServerId,
-        host: &str,
+        ServerRecord { host, domain, .. }: &ServerRecord,
         record: &TargetRecord,
         now: Moment,
     ) -> TargetView {
@@ -57,7 +57,8 @@ impl<E: Engine> MetaMachine<E> {
         TargetView {
             target: record.target,
             server,
-            host: host.to_owned(),
+            host: host.clone(),
+            domain: domain.clone(),
             state,
             suspect: state == TargetState::Online && half,
             draining: record.draining,
@@ -203,10 +204,7 @@ impl<E: Engine> MetaMachine<E> {
             }
             (place.last, place.files) = (file, place.files + 1);
         }
-        place.key = Bytes(match found.last() {
-            Some((last, _)) if found.len() == STEP_PAGES => key_after(last).into_vec(),
-            _ => end.to_vec(),
-        });
+        place.key = place_after(&found, end);
         Ok(place)
     }
 
@@ -250,4 +248,12 @@ impl<E: Engine> MetaMachine<E> {
         })?;
         Ok(count == STEP_GARBAGE)
     }
+}
+
+/// Where to go on after a step that found this.
+pub(super) fn place_after<V>(found: &[(Key, V)], end: &[u8]) -> Bytes {
+    Bytes(match found.last() {
+        Some((last, _)) if found.len() == STEP_PAGES => key_after(last).into_vec(),
+        _ => end.to_vec(),
+    })
 }

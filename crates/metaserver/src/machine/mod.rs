@@ -9,6 +9,7 @@ mod admin;
 mod background;
 mod cluster;
 mod counters;
+mod departures;
 mod distrust;
 mod execute;
 mod export;
@@ -26,6 +27,7 @@ mod restrictions;
 mod room;
 mod servers;
 mod sessions;
+mod shortfalls;
 mod standings;
 mod waiting;
 
@@ -49,6 +51,7 @@ use weir_metastore::{Engine, IdAllocator, Sequence, Tx, transact};
 use weir_types::codec::Reader;
 use weir_types::{
     ClientId, Decode, Encode, Error, ErrorKind, FileId, Result, ServerId, SessionId, Timestamp,
+    check_host,
 };
 use weir_wire::data::ServerStatus;
 use weir_wire::handshake::{Hello, Identity, Welcome};
@@ -60,7 +63,7 @@ use weir_wire::meta::{
     AdminCapabilityRequest, CountOpensRequest, ExportMetaRequest, GetMapRequest, GetTicketsRequest,
     ListClientsRequest, MetaPrefix, RebalanceRequest, SetClientRequest, VerifyMetaRequest,
 };
-use weir_wire::targets::ListTargetsRequest;
+use weir_wire::targets::{FreeNumbersRequest, ListTargetsRequest};
 use weir_wire::{Header, Key, SealedTicket, Ticket};
 
 /// Ids reserved at a time: more than are used while a reservation becomes
@@ -98,7 +101,8 @@ impl Default for Times {
     fn default() -> Self {
         Self {
             session_timeout_ms: 30_000,
-            target_timeout_ms: 4_000,
+            // With a second between two looks: missed within less than five.
+            target_timeout_ms: 3_750,
             grace_ms: 10_000,
             lease_ms: 10_000,
             capability_ms: 3_600_000,
@@ -277,7 +281,10 @@ impl<E: Engine> MetaMachine<E> {
                 self.require_record(*client)?;
                 Ok(self.signer.master().client(*client))
             }
-            Identity::Server(server) => Ok(self.signer.server_key(*server)),
+            Identity::Server(server) => {
+                self.cluster.may_be_there(*server)?;
+                Ok(self.signer.server_key(*server))
+            }
             Identity::Ticket(..) => Err(Error::new(
                 ErrorKind::AuthFailed,
                 "this is the metadata server; tickets are for data servers",
@@ -295,9 +302,11 @@ impl<E: Engine> MetaMachine<E> {
     /// A peer has proved its key: it joins its session, or a new one is made.
     ///
     /// # Errors
-    /// `SessionExpired` (open a new one), `Overloaded` (too many sessions).
+    /// `SessionExpired` (open a new one), `Overloaded` (too many sessions),
+    /// `InvalidArgument` (the name of its host).
     pub fn welcome(&mut self, hello: &Hello, now: Moment) -> Result<Welcome> {
         self.notice_pause(now);
+        check_host(&hello.host)?;
         let session = match hello.identity {
             Identity::Client(client) if hello.session == SessionId(0) => {
                 self.new_session(client, &hello.name, now)?
@@ -310,6 +319,9 @@ impl<E: Engine> MetaMachine<E> {
             }
             _ => SessionId(0),
         };
+        if let Some(session) = self.sessions.by_id.get_mut(&session) {
+            session.host.clone_from(&hello.host);
+        }
         self.connections += 1;
         Ok(Welcome { session, cluster: self.format.cluster, instance: self.instance })
     }
@@ -439,6 +451,15 @@ impl<E: Engine> MetaMachine<E> {
                 let removal = self.remove_target(client, &request(rest)?, now)?;
                 return Ok(self.after_sync(Reply::ok(&removal)));
             }
+            Op::RemoveServer => {
+                self.remove_server(client, &request(rest)?, now)?;
+                return Ok(self.after_sync(Reply::ok(&())));
+            }
+            Op::FreeNumbers => {
+                request::<FreeNumbersRequest>(rest)?;
+                Reply::ok(&self.free_numbers(client)?)
+            }
+            Op::CountCopies => Reply::ok(&self.count_copies(client, request(rest)?)?),
             Op::AcceptLosses => {
                 self.require_administrator(client)?;
                 return self.consider(session, op, body, now);
@@ -539,6 +560,7 @@ impl<E: Engine> MetaMachine<E> {
         counters.extend(self.leases.list(now.monotonic_ms));
         counters.extend(self.table.list());
         counters.extend(self.mover.list());
+        counters.extend(self.shortfalls());
         counters.push(("map_epoch".into(), self.cluster.epoch.0));
         counters.sort();
         ServerStatus {

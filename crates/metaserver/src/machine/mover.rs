@@ -13,6 +13,7 @@
 //! - The files that are worked on, and the copies that are filled, are bounded.
 
 use super::servers::fault;
+use super::shortfalls::Arrivals;
 use super::{MetaMachine, Moment};
 use crate::mover::away::Away;
 use crate::mover::progress::Progress;
@@ -115,6 +116,8 @@ pub(super) struct Mover {
     rebalance: Option<Rebalance>,
     pub counted: Survey,
     pub progress: Progress,
+    /// The same for each target by itself.
+    pub arrivals: Arrivals,
 }
 
 impl Mover {
@@ -151,7 +154,7 @@ impl Mover {
     fn room(&self) -> usize {
         let concurrency = self.settings.rebuild_concurrency as usize;
         let online = self.sites.all().filter(|(_, site)| site.online);
-        let servers: BTreeSet<ServerId> = online.map(|(_, site)| site.server).collect();
+        let servers: BTreeSet<ServerId> = online.map(|(_, site)| site.home.server).collect();
         let under_way = self.jobs.len().saturating_sub(self.idle_jobs);
         let most_idle = MOST_IDLE * concurrency.max(1);
         (servers.len() * concurrency)
@@ -218,6 +221,7 @@ impl Mover {
         let Some(job) = self.jobs.remove(&object) else { return };
         let bytes = job.copy.bytes;
         self.progress.copied(bytes);
+        self.arrivals.copied(job.copy.to, bytes);
         self.counted.done(bytes);
         if let Some((_, survey)) = &mut self.survey {
             survey.done(bytes);
@@ -227,6 +231,16 @@ impl Mover {
     /// Where a copy is filled from: the first that is online.
     fn source(&self, copy: &Filled) -> Option<TargetId> {
         copy.sources.iter().copied().find(|target| self.sites.is_online(*target))
+    }
+
+    /// Copies that are being made on each target, and about how many bytes they have.
+    pub fn filling(&self) -> BTreeMap<TargetId, (u64, u64)> {
+        let mut all = BTreeMap::<TargetId, (u64, u64)>::new();
+        for job in self.jobs.values().filter(|job| !job.copy.is_whole) {
+            let (copies, bytes) = all.entry(job.copy.to).or_default();
+            (*copies, *bytes) = (*copies + 1, bytes.saturating_add(job.copy.bytes));
+        }
+        all
     }
 
     /// Names and values for people.
@@ -285,6 +299,8 @@ impl<E: Engine> MetaMachine<E> {
             self.mover.look_at_all();
         }
         self.mover.progress.sample(now.monotonic_ms);
+        let is_there = |target| self.cluster.record(target).is_some();
+        self.mover.arrivals.sample(now.monotonic_ms, is_there);
         for job in self.mover.jobs.values_mut().filter(|job| job.copy.is_whole) {
             job.ready |= now.monotonic_ms.saturating_sub(job.waits_since_ms) > RETRY_MS;
         }
@@ -388,6 +404,8 @@ impl<E: Engine> MetaMachine<E> {
         let (most, room, filled) = (usize::MAX, usize::MAX, &[][..]);
         let mut means = Means { sites: scratch, relieved, most, room, filled };
         let mut tx = Tx::new(&self.engine);
-        move_copies::look(&mut tx, file, from, &mut means).map_err(fault)
+        let look = move_copies::look(&mut tx, file, from, &mut means).map_err(fault)?;
+        self.mover.left |= look.as_ref().is_some_and(|look| look.stuck > 0 || look.makeshift);
+        Ok(look)
     }
 }

@@ -4,7 +4,7 @@ use super::cluster::{Change, Cluster};
 use super::standings::{Around, Said, after_report, after_silence, has_kept};
 use crate::schema::{Past, ServerRecord, TargetRecord};
 use std::collections::BTreeSet;
-use weir_types::{Error, ErrorKind, Result, ServerId, TargetId};
+use weir_types::{Error, ErrorKind, Result, ServerId, TargetId, check_domain, check_host};
 use weir_wire::map::TargetState;
 use weir_wire::peer::{RegisterRequest, TargetReport};
 
@@ -18,12 +18,17 @@ impl Cluster {
     ///
     /// # Errors
     /// `Exists`: another server that lives serves one of the targets.
-    /// `TooBig`: too many servers or targets.
+    /// `TooBig`: too many servers or targets. `InvalidArgument`: the name of its host or
+    /// its domain.
     pub fn registration(
         &self,
         server: ServerId,
         request: &RegisterRequest,
     ) -> Result<Option<Change>> {
+        check_host(&request.host)?;
+        if !request.domain.is_empty() {
+            check_domain(&request.domain)?;
+        }
         let known = self.servers.get(&server);
         let full = self.servers.len() >= MAX_SERVERS && known.is_none();
         if full || request.targets.len() > MAX_TARGETS_PER_SERVER {
@@ -46,6 +51,7 @@ impl Cluster {
         self.registered(server, &reports, request, &mut targets);
         let record = ServerRecord {
             host: request.host.clone(),
+            domain: request.domain.clone(),
             tcp: request.tcp.clone(),
             unix: request.unix.clone(),
             targets,

@@ -31,6 +31,8 @@ impl<E: Engine> MetaMachine<E> {
         body: &[u8],
         now: Moment,
     ) -> Result<Answer> {
+        // On a connection from before it was removed.
+        self.cluster.may_be_there(server)?;
         let rest = Reader::new(body);
         let reply = match op {
             Op::Ping => Reply::ok(&()),

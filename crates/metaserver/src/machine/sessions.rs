@@ -22,6 +22,8 @@ pub(super) enum Slot {
 #[derive(Debug)]
 pub(super) struct Session {
     pub client: ClientId,
+    /// Where it runs, as it said when it connected last; empty: not known.
+    pub host: String,
     /// Milliseconds on the monotonic clock.
     pub last_heard_ms: u64,
     slots: Vec<Option<Slot>>,
@@ -31,7 +33,8 @@ pub(super) struct Session {
 impl Session {
     /// `fresh`: it has just been made, so its slots had no mutation.
     pub fn new(client: ClientId, now_ms: u64, fresh: bool) -> Self {
-        Self { client, last_heard_ms: now_ms, slots: Vec::new(), fresh }
+        let (host, slots) = Default::default();
+        Self { client, host, last_heard_ms: now_ms, slots, fresh }
     }
 
     pub fn slot(&self, slot: SlotId) -> Slot {

@@ -382,22 +382,19 @@ impl Hearsay {
     }
 
     /// Those among all targets that are online from now on: they have all that
-    /// they missed. `is_held`: not yet, whatever is heard.
+    /// they missed. `is_held`: not yet, whatever is heard, as long as all others are there.
     pub fn complete(
         &mut self,
         all: &[(ServerId, TargetRecord)],
         is_held: impl Fn(TargetId) -> bool,
     ) -> Vec<TargetId> {
-        let nobody = all.iter().all(|(_, record)| record.state != TargetState::Online);
+        // What is not there it may be the only one to have besides.
+        let is_needed = |of: TargetId| {
+            all.iter().any(|(_, other)| other.target != of && other.state != TargetState::Online)
+        };
         let mut done: Vec<&TargetRecord> = Vec::new();
         for (_, record) in all.iter().filter(|(_, r)| r.state == TargetState::Syncing) {
-            // Where nobody serves there is nobody to be spared; and of several one may be
-            // the only hope of those that went before it.
-            let order = |r: &TargetRecord| (went(r), Reverse(r.target));
-            let waits = |(_, other): &(ServerId, TargetRecord)| {
-                other.state == TargetState::Syncing && order(other) < order(record)
-            };
-            let free = nobody || !is_held(record.target) || all.iter().any(waits);
+            let free = !is_held(record.target) || is_needed(record.target);
             if self.rounds_are_over(record, all)
                 && free
                 && self.accusers(record.target, all).is_empty()

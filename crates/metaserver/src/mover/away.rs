@@ -4,9 +4,9 @@
 use super::sites::{Fit, Site};
 use std::collections::BTreeMap;
 use weir_layout::place::FULL_BELOW_BYTES;
-use weir_layout::{Domain, domains};
+use weir_layout::{Home, Whereabouts, homes};
 use weir_types::TargetId;
-use weir_wire::map::{ClusterMap, TargetEntry, TargetState};
+use weir_wire::map::{ClusterMap, ServerEntry, TargetEntry, TargetState};
 
 /// Since when.
 #[derive(Debug, Default)]
@@ -44,14 +44,16 @@ impl Away {
                 _ => Fit::Keeps,
             }
         };
-        let domains = domains(map.servers.iter().map(|s| (s.server, s.host.as_str())));
-        let entry = |(server, t): (&weir_wire::map::ServerEntry, &TargetEntry)| {
+        let homes = homes(map.servers.iter().map(|entry| {
+            let ServerEntry { server, host, domain, .. } = entry;
+            Whereabouts { server: *server, host, domain }
+        }));
+        let entry = |(entry, t): (&ServerEntry, &TargetEntry)| {
             let known = t.usage.total_bytes > 0;
             let free_bytes = if known { t.usage.free_bytes } else { FULL_BELOW_BYTES };
             let online = t.state == TargetState::Online;
-            let server = server.server;
-            let domain = domains.get(&server).copied().unwrap_or(Domain(server));
-            (t.target, Site { server, domain, fit: site(t), online, free_bytes })
+            let home = homes.get(&entry.server).copied().unwrap_or(Home::alone(entry.server));
+            (t.target, Site { home, fit: site(t), online, free_bytes })
         };
         map.targets().map(entry).collect()
     }

@@ -79,8 +79,8 @@ mod tests {
             },
         };
         let targets = used.iter().enumerate().map(target).collect();
-        let (host, tcp, unix) = Default::default();
-        let server = ServerEntry { server: ServerId(1), host, tcp, unix, targets };
+        let (host, domain, tcp, unix) = Default::default();
+        let server = ServerEntry { server: ServerId(1), host, domain, tcp, unix, targets };
         ClusterMap { epoch: Epoch(1), servers: vec![server] }
     }
 

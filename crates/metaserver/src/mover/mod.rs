@@ -7,8 +7,8 @@
 //! half done stands in the layout, as copies that are being filled.
 //!
 //! Invariants (`plan/tests.rs`)
-//! - No two copies of a column are on one target, nor on one server while there is
-//!   another.
+//! - No two copies of a column are on one target, nor on one server, on one machine or in
+//!   one domain while there is another; nor in one group of nodes, if they are to be in two.
 //! - The last copy that is whole and online is never dropped; a copy that leaves goes
 //!   only when as many others as are wished are whole and online.
 //! - The same layout and targets give the same verdict, and it ends: when all copies

@@ -162,7 +162,7 @@ fn improve_column(
 ) -> Found {
     let mut found = Found::default();
     let place = |copy: usize, target| Place { column, copy: CopyIndex(copy as u8), target };
-    while let Some(copy) = superfluous(slots, wish.copies, sites) {
+    while let Some(copy) = superfluous(slots, wish, sites) {
         if let Some(heir) = heir(column, copy, slots, wish) {
             found.unsettled.push(place(heir, slots[heir].target));
             break;
@@ -170,7 +170,7 @@ fn improve_column(
         found.dropped.push(place(copy, slots[copy].target));
         slots[copy] = absent();
     }
-    for _ in 0..missing(slots, wish.copies, sites).min(room) {
+    for _ in 0..missing(slots, wish, sites).min(room) {
         // A copy that cannot be made now may be later.
         let has_source = slots.iter().any(Slot::is_current);
         let next = if has_source { room_for_one(column, slots, wish, sites) } else { None };
@@ -209,12 +209,12 @@ fn taken(slots: &[Slot]) -> BTreeSet<TargetId> {
 }
 
 /// How many copies are to be made: those that are missing, or one for one that shares
-/// a domain or a server with another.
-fn missing(slots: &[Slot], wished: usize, sites: &Sites) -> usize {
-    let stay = stay(slots);
+/// a group, a domain, a machine or a server with another.
+fn missing(slots: &[Slot], wish: &Wish<'_>, sites: &Sites) -> usize {
+    let (wished, stay) = (wish.copies, stay(slots));
     let whole = good(slots).filter(|slot| slot.is_current()).count();
     let complete = stay.len() == wished && whole == wished;
-    match complete && sites.can_be_further_apart(&taken(slots), &stay) {
+    match complete && sites.can_be_further_apart(&taken(slots), &stay, wish.in_groups) {
         true => 1,
         false => wished.saturating_sub(stay.len()),
     }
@@ -227,20 +227,19 @@ fn absent() -> Slot {
 /// A copy that is not needed: as many others as are wished are good, whole and online.
 /// First those that are not good, then those without which the others are furthest apart,
 /// then those that are not whole or not there, then the last.
-fn superfluous(slots: &[Slot], wished: usize, sites: &Sites) -> Option<usize> {
+fn superfluous(slots: &[Slot], wish: &Wish<'_>, sites: &Sites) -> Option<usize> {
     let there = || (0..slots.len()).filter(|&i| slots[i].is_there());
     let rank = |i: &usize| {
         let mut others = stay(slots);
         others.remove(&slots[*i].target);
-        let (domains, servers) = sites.spread(&others);
-        (Reverse((domains, servers)), slots[*i].is_current(), Reverse(*i))
+        (Reverse(sites.spread(&others, wish.in_groups)), slots[*i].is_current(), Reverse(*i))
     };
     let bad = there().find(|&i| !slots[i].is_good());
-    let surplus = has_surplus(slots, wished);
+    let surplus = has_surplus(slots, wish.copies);
     let victim = bad.or_else(|| if surplus { there().min_by_key(rank) } else { None })?;
     let others = good(slots).filter(|slot| slot.is_current()).count();
     let itself = usize::from(slots[victim].is_good() && slots[victim].is_current());
-    (others - itself >= wished).then_some(victim)
+    (others - itself >= wish.copies).then_some(victim)
 }
 
 fn has_surplus(slots: &[Slot], wished: usize) -> bool {

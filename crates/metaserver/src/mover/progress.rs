@@ -8,8 +8,6 @@ const WINDOW_S: usize = 30;
 /// What there was to do since there was last nothing to do, and what of it is done.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Segments that have been brought to what is wished.
-    pub segments_done: u64,
     /// Copies that have been made.
     pub copies_done: u64,
     /// About so many bytes have been copied.

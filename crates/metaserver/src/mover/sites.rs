@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_layout::place::FULL_BELOW_BYTES;
-use weir_layout::{Apart, Domain, Groups, Home};
+use weir_layout::{Apart, Groups, Home, Spread};
 use weir_types::{ServerId, TargetId};
 
 /// What becomes of the copies of a target.
@@ -21,10 +21,8 @@ pub enum Fit {
 /// A target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The server that serves it.
-    pub server: ServerId,
-    /// What fails with that server.
-    pub domain: Domain,
+    /// The server that serves it, and what fails with that.
+    pub home: Home,
     /// What becomes of its copies.
     pub fit: Fit,
     /// Whether what it has is current, and can be read.
@@ -34,10 +32,6 @@ pub struct Site {
 }
 
 impl Site {
-    fn home(&self) -> Home {
-        (self.server, self.domain)
-    }
-
     fn has_room(&self) -> bool {
         self.free_bytes >= FULL_BELOW_BYTES
     }
@@ -58,6 +52,10 @@ pub enum Differs {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sites {
     sites: BTreeMap<TargetId, Site>,
+    /// In which group of nodes each server is.
+    groups: Groups,
+    /// In how many places copies could be, if all targets took some.
+    most: Spread,
     /// Counted anew when targets come, go or fill up: it is for evenness only.
     given: BTreeMap<TargetId, u64>,
     /// They get something only if no others can.
@@ -67,7 +65,8 @@ pub struct Sites {
 impl Sites {
     /// These.
     pub fn new(sites: BTreeMap<TargetId, Site>) -> Self {
-        Self { sites, ..Self::default() }
+        let (groups, most) = places(&sites);
+        Self { sites, groups, most, ..Self::default() }
     }
 
     /// Takes over how they are now; returns whether that may change what segments need.
@@ -80,7 +79,7 @@ impl Sites {
             };
             let went = was.fit != now.fit && matches!(now.fit, Fit::Leaves | Fit::Lost);
             let fitter = was.fit != now.fit && !went;
-            if went || was.home() != now.home() {
+            if went || was.home != now.home {
                 differs = Differs::Needs;
                 break;
             }
@@ -93,6 +92,9 @@ impl Sites {
         }
         if differs != Differs::Not {
             self.given.clear();
+        }
+        if differs == Differs::Needs {
+            (self.groups, self.most) = places(&sites);
         }
         self.sites = sites;
         differs
@@ -128,7 +130,7 @@ impl Sites {
 
     /// The server of a target.
     pub fn server(&self, target: TargetId) -> Option<ServerId> {
-        self.sites.get(&target).map(|site| site.server)
+        self.sites.get(&target).map(|site| site.home.server)
     }
 
     /// All of them.
@@ -143,8 +145,8 @@ impl Sites {
 
     /// How far a copy on a target is from others.
     pub fn apart(&self, target: TargetId, others: &BTreeSet<TargetId>) -> Apart {
-        let homes = others.iter().filter_map(|other| self.sites.get(other)).map(Site::home);
-        self.sites.get(&target).map_or(Apart::Target, |site| Apart::of(site.home(), homes))
+        let homes = others.iter().filter_map(|other| self.sites.get(other)).map(|site| site.home);
+        self.sites.get(&target).map_or(Apart::Target, |site| Apart::of(site.home, homes))
     }
 
     /// Where one more copy may go that is not on `taken`: those that are furthest from
@@ -170,12 +172,20 @@ impl Sites {
     /// Of candidates those in another group of nodes than all copies that stay, if there
     /// are any.
     pub fn keep_other_group(&self, candidates: &mut Vec<TargetId>, stay: &BTreeSet<TargetId>) {
-        let groups = Groups::of(self.sites.values().map(Site::home));
-        let group = |target: &TargetId| self.server(*target).map(|s| groups.is_second(s));
-        let is_apart = |target: &TargetId| stay.iter().all(|other| group(other) != group(target));
+        let is_apart = |target: &TargetId| self.is_in_other_group(*target, stay);
         if candidates.iter().any(is_apart) {
             candidates.retain(is_apart);
         }
+    }
+
+    /// Whether a target is in another group of nodes than all of these copies.
+    pub fn is_in_other_group(&self, target: TargetId, copies: &BTreeSet<TargetId>) -> bool {
+        copies.iter().all(|other| self.group(*other) != self.group(target))
+    }
+
+    /// Whether a target is in the second group of nodes.
+    fn group(&self, target: TargetId) -> Option<bool> {
+        self.server(target).map(|server| self.groups.is_second(server))
     }
 
     /// These get something only if no others can.
@@ -188,29 +198,44 @@ impl Sites {
         !self.closed.contains(&target)
     }
 
-    /// In how many domains, and on how many servers, these are.
-    pub fn spread(&self, copies: &BTreeSet<TargetId>) -> (usize, usize) {
-        let homes = || copies.iter().filter_map(|target| self.sites.get(target)).map(Site::home);
-        let servers: BTreeSet<ServerId> = homes().map(|(server, _)| server).collect();
-        let domains: BTreeSet<Domain> = homes().map(|(_, domain)| domain).collect();
-        (domains.len(), servers.len())
+    /// In how many groups of nodes these are, if that matters, and in how many domains, on
+    /// how many machines and servers: the more the better, in this order.
+    pub fn spread(&self, copies: &BTreeSet<TargetId>, in_groups: bool) -> (usize, Spread) {
+        let homes = copies.iter().filter_map(|target| self.sites.get(target)).map(|s| s.home);
+        let groups: BTreeSet<bool> =
+            copies.iter().filter(|_| in_groups).filter_map(|target| self.group(*target)).collect();
+        (groups.len(), Spread::of(homes))
     }
 
-    /// Whether these copies would be in more domains, or on more servers, with one of the
-    /// candidates in place of one of them.
+    /// Whether there would be more of what [`Sites::spread`] counts if all targets took copies:
+    /// some may do so again.
+    pub fn are_makeshift(&self, copies: &BTreeSet<TargetId>, in_groups: bool) -> bool {
+        let (groups, are) = self.spread(copies, in_groups);
+        let in_one_group = in_groups && groups < self.most.servers.min(copies.len()).min(2);
+        in_one_group || are != self.most.at_most(copies.len())
+    }
+
+    /// Whether there would be more of what [`Sites::spread`] counts with one of the candidates
+    /// in place of one of these copies.
     pub fn can_be_further_apart(
         &self,
         taken: &BTreeSet<TargetId>,
         copies: &BTreeSet<TargetId>,
+        in_groups: bool,
     ) -> bool {
-        let (domains, servers) = self.spread(copies);
+        let (groups, Spread { domains, hosts, servers }) = self.spread(copies, in_groups);
+        let in_one_group = groups == 1 && copies.len() > 1;
         // That is so for most.
-        if domains == copies.len() {
+        if domains == copies.len() && !in_one_group {
             return false;
         }
-        let first = self.candidates(taken, copies).first().copied();
-        first.is_some_and(|target| match self.apart(target, copies) {
-            Apart::Domain => true,
+        let candidates = self.candidates(taken, copies);
+        if in_one_group && candidates.iter().any(|target| self.is_in_other_group(*target, copies)) {
+            return true;
+        }
+        candidates.first().is_some_and(|target| match self.apart(*target, copies) {
+            Apart::Domain => domains < copies.len(),
+            Apart::Host => hosts < copies.len(),
             Apart::Server => servers < copies.len(),
             Apart::Target => false,
         })
@@ -226,6 +251,11 @@ impl Sites {
     pub fn give(&mut self, target: TargetId) {
         *self.given.entry(target).or_default() += 1;
     }
+}
+
+fn places(sites: &BTreeMap<TargetId, Site>) -> (Groups, Spread) {
+    let homes = sites.values().map(|site| site.home);
+    (Groups::of(homes.clone()), Spread::of(homes))
 }
 
 /// Spreads equal choices over the targets (SplitMix64).

@@ -85,7 +85,7 @@ pub(crate) fn note_garbage(
     target: TargetId,
     object: ObjectId,
 ) -> Outcome<()> {
-    if cluster.targets.binary_search_by_key(&target, |info| info.target).is_ok() {
+    if cluster.target(target).is_some() {
         tx.put(&key::garbage(target, object), &[])?;
     }
     Ok(())

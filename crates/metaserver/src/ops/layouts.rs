@@ -1,16 +1,17 @@
 //! Segments of files: placing, paging, granting, and what a client gets to
 //! see of them.
 
-use crate::ops::{Context, Outcome, hints, inodes};
-use crate::schema::{self, Body, Inode, RegularFile, SegmentPage, WrittenPage, key};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::ops::{ClusterView, Context, Outcome, hints, inodes};
+use crate::schema::{self, Body, Inode, RegularFile, SegmentPage, ServerRecord, WrittenPage, key};
+use std::borrow::Cow;
+use std::cell::LazyCell;
 use weir_layout::place::DEFAULT_SEGMENT_BYTES;
-use weir_layout::{Domain, TargetInfo, grant, place};
+use weir_layout::{Groups, Spread, TargetInfo, grant, place};
 use weir_metastore::Tx;
 use weir_types::limits::{MAX_FILE_BYTES, MAX_SEGMENTS, SEGMENT_PAGE};
 use weir_types::{
     Encode, Epoch, Error, ErrorKind, FileId, FileLayout, LayoutKind, LayoutSpec, Placement,
-    Segment, SegmentIndex, TargetId,
+    Segment, SegmentIndex,
 };
 use weir_wire::Rights;
 use weir_wire::lease::TO_THE_END;
@@ -27,14 +28,13 @@ pub(crate) fn lay_out(
     file: FileId,
     body: &mut RegularFile,
 ) -> Outcome<FileLayout> {
-    let targets = &ctx.cluster.targets;
+    let targets = candidates(ctx, &body.spec);
     let mut spec = body.spec.clone();
     let in_groups = spec.placement == Placement::Groups;
-    if spec.base.is_none() && !targets.is_empty() && !in_groups {
-        // File ids follow one another, so the bases of new files go round.
-        spec.base = Some((file.0 % targets.len() as u64) as u32);
+    if spec.base.is_none() && !in_groups {
+        spec.base = base_of(file, &targets);
     }
-    let mut layout = place(&spec, targets, file.0).map_err(|e| explain(ctx, e))?;
+    let mut layout = place(&spec, &targets, file.0).map_err(|e| explain(ctx, e))?;
     if in_groups {
         let columns = layout.segments.iter().flat_map(|segment| &segment.columns);
         ctx.effects.primaries = columns.filter_map(|c| c.targets.first().copied()).collect();
@@ -48,7 +48,7 @@ pub(crate) fn lay_out(
         tx.put(key::MIRRORED, &schema::encode(&Epoch(1)))?;
         ctx.effects.mirrored = true;
     }
-    ctx.effects.makeshift |= is_makeshift(&layout.segments, targets);
+    ctx.effects.makeshift |= is_makeshift(&layout.segments, ctx.cluster, in_groups);
     body.epoch = Epoch(body.epoch.0 + 1);
     layout.epoch = body.epoch;
     for segment in &mut layout.segments {
@@ -64,21 +64,52 @@ pub(crate) fn lay_out(
     Ok(layout)
 }
 
-/// Whether copies share a server, or a domain though there are enough, or are where
-/// nothing new should be.
-fn is_makeshift(segments: &[Segment], targets: &[TargetInfo]) -> bool {
-    let known: BTreeMap<TargetId, &TargetInfo> = targets.iter().map(|t| (t.target, t)).collect();
-    let all_domains: BTreeSet<Domain> = targets.iter().map(|t| t.domain).collect();
+/// Where new segments can go. Chunks have their first copy on the machine of whoever
+/// writes them (HDFS), so the targets there are marked for those.
+fn candidates<'a>(ctx: &Context<'a>, spec: &LayoutSpec) -> Cow<'a, [TargetInfo]> {
+    let is_here = |server: &ServerRecord| !ctx.host.is_empty() && server.host == ctx.host;
+    if spec.kind != LayoutKind::Chunked || !ctx.servers.values().any(is_here) {
+        return Cow::Borrowed(&ctx.cluster.targets);
+    }
+    let mut targets = ctx.cluster.targets.clone();
+    for target in &mut targets {
+        target.local = ctx.servers.get(&target.home.server).is_some_and(is_here);
+    }
+    Cow::Owned(targets)
+}
+
+/// Where a file begins, so that those on few targets have a local one among them. File
+/// ids follow one another, so the bases of new files go round.
+fn base_of(file: FileId, targets: &[TargetInfo]) -> Option<u32> {
+    let local = || (0..targets.len()).filter(|&at| targets[at].local);
+    let among = match local().count() {
+        0 => return Some(file.0.checked_rem(targets.len() as u64)? as u32),
+        among => among as u64,
+    };
+    local().nth((file.0 % among) as usize).map(|at| at as u32)
+}
+
+/// Whether copies share a server, or a machine or a domain though there are enough, or a
+/// group of nodes if they are to be in two, or are where nothing new should be.
+fn is_makeshift(segments: &[Segment], cluster: &ClusterView, in_groups: bool) -> bool {
+    let homes = || cluster.targets.iter().map(|info| info.home);
+    // Asked for where copies are near each other only: most are not.
+    let all = LazyCell::new(|| Spread::of(homes()));
+    let groups = LazyCell::new(|| Groups::of(homes()));
     segments.iter().flat_map(|segment| &segment.columns).any(|column| {
-        let (mut servers, mut domains) = (BTreeSet::new(), BTreeSet::new());
-        let mut is_fine = |target| {
-            let Some(info) = known.get(&target) else { return false };
-            domains.insert(info.domain);
-            // A target that is full, or is being drained, has nothing free.
-            info.online && info.free_bytes > 0 && servers.insert(info.server)
+        let copies = column.copies().count();
+        let on = || column.copies().filter_map(|(_, target)| cluster.target(target));
+        // A target that is full, or is being drained, has nothing free.
+        let fine = on().filter(|info| info.online && info.free_bytes > 0).count() == copies;
+        let near = || {
+            let are = Spread::of(on().map(|info| info.home));
+            are.servers < copies || are.domains < copies && are != all.at_most(copies)
         };
-        let fine = column.copies().all(|(_, target)| is_fine(target));
-        !fine || domains.len() < servers.len().min(all_domains.len())
+        let in_one_group = || {
+            let second = on().filter(|info| groups.is_second(info.home.server)).count();
+            [0, copies].contains(&second)
+        };
+        !fine || copies > 1 && (near() || in_groups && in_one_group())
     })
 }
 
@@ -220,16 +251,17 @@ pub(crate) fn extend(
         return Err(Error::new(ErrorKind::FileTooLarge, message).into());
     }
     let up_to = up_to.min(covered.saturating_add(MAX_GRANT as u64 * chunk));
+    let targets = candidates(ctx, &body.spec);
     body.epoch = Epoch(body.epoch.0 + 1);
     loop {
         let known = body.layout(page.last().cloned().into_iter().collect());
         let next = SegmentIndex(body.next_segment);
-        let granted = grant(&known, &body.spec, &ctx.cluster.targets, up_to, next, file.0)?;
+        let granted = grant(&known, &body.spec, &targets, up_to, next, file.0)?;
         if granted.is_empty() {
             return put_page(tx, file, body.list, &page);
         }
         body.next_segment += granted.len() as u32;
-        ctx.effects.makeshift |= is_makeshift(&granted, &ctx.cluster.targets);
+        ctx.effects.makeshift |= is_makeshift(&granted, ctx.cluster, false);
         for segment in granted {
             if page.len() == SEGMENT_PAGE {
                 put_page(tx, file, body.list, &page)?;

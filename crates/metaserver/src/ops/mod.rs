@@ -53,12 +53,14 @@ pub mod unlink;
 mod xattrs;
 
 use crate::open_files::OpenFiles;
+use crate::schema::ServerRecord;
 use crate::signing::{Grant, Signer};
+use std::collections::BTreeMap;
 use weir_layout::TargetInfo;
 use weir_metastore::TxError;
 use weir_types::{
-    Caller, Error, ErrorKind, FileId, FsUsage, LayoutSpec, Restrictions, Segment, SessionId,
-    TargetId, Timestamp,
+    Caller, Error, ErrorKind, FileId, FsUsage, LayoutSpec, Restrictions, Segment, ServerId,
+    SessionId, TargetId, Timestamp,
 };
 use weir_wire::{Rights, SignedCapability};
 
@@ -149,6 +151,14 @@ pub struct ClusterView {
     pub mirrored: bool,
 }
 
+impl ClusterView {
+    /// A target; `None`: it is not, or no longer, in the cluster.
+    pub(crate) fn target(&self, target: TargetId) -> Option<&TargetInfo> {
+        let at = self.targets.binary_search_by_key(&target, |info| info.target).ok()?;
+        self.targets.get(at)
+    }
+}
+
 /// Says of which files the attributes in the store may be out of date.
 pub trait Unsettled {
     /// Whether somebody else may write to a file, or a change of it is waiting:
@@ -166,10 +176,14 @@ pub struct Context<'a> {
     pub limits: Restrictions,
     /// The session.
     pub session: SessionId,
+    /// The machine of its client; empty: not known.
+    pub host: &'a str,
     /// An id that no file has had.
     pub fresh: FileId,
     /// Where new data can go.
     pub cluster: &'a ClusterView,
+    /// The data servers.
+    pub servers: &'a BTreeMap<ServerId, ServerRecord>,
     /// What is open.
     pub opens: &'a OpenFiles,
     /// Makes capabilities.

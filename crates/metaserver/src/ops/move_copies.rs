@@ -3,7 +3,7 @@
 
 use crate::mover::even::Uneven;
 use crate::mover::plan::{Change, Place, Verdict, Wish, improve};
-use crate::mover::sites::Sites;
+use crate::mover::sites::{Fit, Sites};
 use crate::ops::{Context, Outcome, deletion, inodes, layouts};
 use crate::schema::{self, Inode, RegularFile, key};
 use std::collections::BTreeSet;
@@ -68,6 +68,9 @@ pub struct Look {
     pub unsettled: Vec<Filled>,
     /// Segments for which nothing can be done now.
     pub stuck: u64,
+    /// Copies are, or are going to be, nearer to each other than they need be when others
+    /// take some again.
+    pub makeshift: bool,
     /// There is more of the file from this byte on.
     pub next: Option<u64>,
     /// The file's generation.
@@ -125,7 +128,13 @@ fn look_at(
     look: &mut Look,
 ) -> Outcome<()> {
     look.filling.extend(filling(file, inode, segment));
-    match verdict(tx, file, body, segment, (means, usize::MAX, usize::MAX))? {
+    let verdict = verdict(tx, file, body, segment, (means, usize::MAX, usize::MAX))?;
+    let then = match &verdict {
+        Verdict::Change(change) => &change.segment,
+        _ => segment,
+    };
+    look.makeshift = look.makeshift || is_makeshift(then, body, means.sites);
+    match verdict {
         Verdict::Fine | Verdict::Filling => {}
         Verdict::Stuck => look.stuck += 1,
         Verdict::Unsettled(places) => look.ask(file, segment, &places),
@@ -138,6 +147,16 @@ fn look_at(
         }
     }
     Ok(())
+}
+
+/// Whether copies that stay are nearer to each other than they need be.
+fn is_makeshift(segment: &Segment, body: &RegularFile, sites: &Sites) -> bool {
+    let in_groups = body.spec.placement == Placement::Groups;
+    let stays = |target: &TargetId| matches!(sites.fit(*target), Fit::Takes | Fit::Keeps);
+    segment.columns.iter().any(|column| {
+        let stay = column.copies().map(|(_, target)| target).filter(stays).collect();
+        sites.are_makeshift(&stay, in_groups)
+    })
 }
 
 impl Look {
@@ -258,6 +277,7 @@ pub fn relieve(
     let none = Ok((Vec::new(), None));
     let Some(inode) = inodes::find(tx, file)? else { return none };
     let Ok(body) = inodes::regular(&inode) else { return none };
+    let in_groups = body.spec.placement == Placement::Groups;
     let (page, more) = layouts::segments_from(tx, file, body.list, from)?;
     let mut found = Vec::new();
     for segment in page.iter().filter(|segment| segment.filling.is_empty()) {
@@ -268,9 +288,11 @@ pub fn relieve(
             let may_go = |(_, target): &(CopyIndex, TargetId)| {
                 let all = placed.copies().map(|(_, target)| target);
                 let others = all.filter(|other| other != target).collect();
-                let Some(to) = sites.candidates(&taken, &others).first().copied() else {
-                    return false;
-                };
+                let mut candidates = sites.candidates(&taken, &others);
+                if in_groups {
+                    candidates.retain(|to| sites.is_in_other_group(*to, &others));
+                }
+                let Some(to) = candidates.first().copied() else { return false };
                 let apart = sites.apart(*target, &others).max(Apart::Server);
                 let keeps = sites.apart(to, &others) >= apart;
                 keeps && sites.is_open(to) && uneven.take(*target, bytes)

@@ -4,7 +4,7 @@
 use crate::ops::{Context, Outcome, access, inodes, layouts, move_copies, truncation};
 use crate::schema::{self, Body, Inode, key};
 use weir_metastore::Tx;
-use weir_types::{Duplication, Epoch, Error, ErrorKind, FileId, LayoutSpec, Placement};
+use weir_types::{Epoch, Error, ErrorKind, FileId, LayoutSpec, Placement};
 use weir_wire::meta::SetLayoutRequest;
 
 /// Does it.
@@ -38,7 +38,9 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetLayoutRequest) -
 }
 
 /// Of a file with data only the copies can be changed. The spec names those alone, or
-/// for the rest says what the file was laid out by.
+/// for the rest says what the file was laid out by. What it does not name stays. The mover
+/// brings copies that there are to another group, if groups are named; it has no place in
+/// mind for those that are to be chained, or random, so what is named otherwise is refused.
 fn set_copies(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
@@ -49,7 +51,7 @@ fn set_copies(
     let size = inode.size;
     let rest = |spec: &LayoutSpec| LayoutSpec {
         copies: 0,
-        duplication: Duplication::default(),
+        duplication: None,
         placement: Placement::default(),
         ..spec.clone()
     };
@@ -61,13 +63,35 @@ fn set_copies(
         );
         return Err(Error::new(ErrorKind::InvalidArgument, message).into());
     }
-    let other_protocol = body.spec.duplication != spec.duplication;
-    body.spec.copies = spec.copies;
-    body.spec.duplication = spec.duplication;
-    // Unless another one is asked for it stays, where it can.
-    if spec.placement != Placement::Usual || spec.copies != 2 {
-        body.spec.placement = spec.placement;
+    let (is, named) = (body.spec.placement.of(body.spec.kind), spec.placement.of(body.spec.kind));
+    let can_be = match named {
+        Placement::Groups => true,
+        // New copies go anywhere.
+        Placement::Random => named == is || body.spec.copies <= 1,
+        _ => named == is,
+    };
+    if spec.placement != Placement::Usual && !can_be {
+        let message = format!(
+            "the file has {size} bytes: its copies stay where they are, so of placements only \
+             groups can be chosen for it; for another one set it on the directory and copy the file"
+        );
+        return Err(Error::new(ErrorKind::InvalidArgument, message).into());
     }
+    let protocol = |spec: &LayoutSpec| spec.duplication.unwrap_or_default();
+    let before = protocol(&body.spec);
+    body.spec.copies = spec.copies;
+    body.spec.duplication = spec.duplication.or(body.spec.duplication);
+    body.spec.placement = match (spec.placement, body.spec.placement) {
+        // Two groups keep two copies.
+        (Placement::Usual, Placement::Groups) if spec.copies != 2 => Placement::Usual,
+        (Placement::Usual, stays) => stays,
+        (named, _) => named,
+    };
+    if spec.placement == Placement::Groups {
+        // It has to go on being possible when the file is emptied.
+        layouts::check_spec(ctx, &body.spec)?;
+    }
+    let other_protocol = protocol(&body.spec) != before;
     let epoch = Epoch(body.epoch.0 + 1);
     if spec.copies > 1 && !ctx.cluster.mirrored {
         // From now on a target that was away may have missed something.

@@ -85,6 +85,8 @@ impl TargetRecord {
 pub struct ServerRecord {
     /// Where it runs.
     pub host: String,
+    /// What it fails with as one; empty: its host.
+    pub domain: String,
     /// `address:port` for TCP.
     pub tcp: String,
     /// Path of its Unix socket; may be empty.
@@ -94,8 +96,8 @@ pub struct ServerRecord {
 }
 
 /// The epochs come last, and only if there are any; after them which targets are
-/// draining, then which join, then when each was online, and then the runs of machines,
-/// again only if any does or was, or is known: so older records are good.
+/// draining, then which join, then when each was online, then the runs of machines, and
+/// then the domain, again only if any does or was, or is known: so older records are good.
 impl Encode for ServerRecord {
     fn encode(&self, out: &mut Vec<u8>) {
         self.host.encode(out);
@@ -124,12 +126,15 @@ impl Encode for ServerRecord {
             let runs: Vec<_> = self.targets.iter().map(|t| (t.run, t.anew)).collect();
             runs.encode(out);
         }
+        if lists > 5 {
+            self.domain.encode(out);
+        }
     }
 }
 
 impl ServerRecord {
-    /// How many of the lists that may be missing it takes: those after the last one that
-    /// says something are left out.
+    /// How many of the lists that may be missing it takes, the domain counted as one: those
+    /// after the last one that says something are left out.
     fn lists(&self) -> usize {
         let any = |says: fn(&TargetRecord) -> bool| self.targets.iter().any(says);
         let says = [
@@ -138,6 +143,7 @@ impl ServerRecord {
             any(|t| t.joins.is_some()),
             any(|t| t.past != Past::default()),
             any(|t| (t.run, t.anew) != (0, Epoch(0))),
+            !self.domain.is_empty(),
         ];
         says.iter().rposition(|says| *says).map_or(0, |last| last + 1)
     }
@@ -153,6 +159,13 @@ impl Decode for ServerRecord {
         let joins = list(r, count, None, &mut lists)?;
         let past = list(r, count, Past::default(), &mut lists)?;
         let runs = list(r, count, (0, Epoch(0)), &mut lists)?;
+        let domain = match r.remaining() {
+            0 => String::new(),
+            _ => {
+                lists += 1;
+                Decode::decode(r)?
+            }
+        };
         let lens = [since.len(), draining.len(), joins.len(), past.len(), runs.len()];
         if lens != [states.len(); 5] {
             return Err(DecodeError::BadValue);
@@ -168,7 +181,7 @@ impl Decode for ServerRecord {
             anew: runs[at].1,
         };
         let targets = states.into_iter().enumerate().map(target).collect();
-        let record = Self { host, tcp, unix, targets };
+        let record = Self { host, domain, tcp, unix, targets };
         // It has one form only.
         match record.lists() == lists {
             true => Ok(record),
@@ -250,6 +263,7 @@ mod tests {
     fn a_record_of_a_server_with_a_list_that_says_nothing_is_refused() {
         let record = ServerRecord {
             host: "h".into(),
+            domain: String::new(),
             tcp: "h:1".into(),
             unix: String::new(),
             targets: vec![TargetRecord {
@@ -270,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_servers_from_before_there_were_copies_or_drains_are_good() {
+    fn records_of_servers_from_before_there_were_copies_drains_or_domains_are_good() {
         let target = |target, since, draining| TargetRecord {
             target: TargetId(target),
             state: TargetState::Syncing,
@@ -283,6 +297,7 @@ mod tests {
         };
         let record = |targets| ServerRecord {
             host: "h".into(),
+            domain: String::new(),
             tcp: "h:1".into(),
             unix: String::new(),
             targets,
@@ -296,7 +311,8 @@ mod tests {
         let was = record(vec![TargetRecord { past, ..target(1, 4, false) }, target(2, 0, false)]);
         let run = TargetRecord { run: 7, anew: Epoch(2), ..target(1, 0, false) };
         let run = record(vec![run, target(2, 0, false)]);
-        let lens = [&old, &middle, &new, &joins, &was, &run].map(|record| {
+        let domain = ServerRecord { domain: "rack7".into(), ..new.clone() };
+        let lens = [&old, &middle, &new, &joins, &was, &run, &domain].map(|record| {
             let bytes = schema::encode(record);
             assert_eq!(schema::decode::<ServerRecord>(&bytes, "of a server").unwrap(), *record);
             bytes.len()
@@ -306,7 +322,8 @@ mod tests {
         let last = third + 4 + 2;
         let was = last + 4 + (4 + 16) + 4;
         let run = last + 4 + 2 * 4 + 4 + 2 * 16;
-        assert_eq!(lens, [lens[0], second, third, third + 4 + 9 + 1, was, run]);
+        let domain = run + 4 + "rack7".len();
+        assert_eq!(lens, [lens[0], second, third, third + 4 + 9 + 1, was, run, domain]);
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl RegularFile {
 
     /// The layout with these segments of it, for a file that nobody else writes.
     pub fn layout(&self, segments: Vec<Segment>) -> FileLayout {
-        let (kind, duplication) = (self.spec.kind, self.spec.duplication);
+        let (kind, duplication) = (self.spec.kind, self.spec.duplication.unwrap_or_default());
         let placement = self.spec.placement.of(kind);
         let columns = segments.first().map_or(0, |segment| segment.columns.len());
         let acting = duplication.acting(columns, 1);

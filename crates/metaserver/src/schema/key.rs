@@ -325,6 +325,17 @@ pub fn removed_target_id(key: &[u8]) -> Result<TargetId, DecodeError> {
     server_id(key).map(|server| TargetId(server.0))
 }
 
+/// `y/` server: it was removed from the cluster (an [`weir_types::Epoch`]), and its key
+/// is refused.
+pub fn removed_server(server: ServerId) -> Vec<u8> {
+    Build::new(b"y/").u32(server.0).0
+}
+
+/// All servers that were removed.
+pub fn removed_servers() -> Span {
+    all(b"y/")
+}
+
 /// `v/` target, object: a copy there may lack what only a target knew that has been
 /// removed, and does not know that yet. No value.
 pub fn distrust(target: TargetId, object: ObjectId) -> Vec<u8> {

@@ -138,6 +138,7 @@ impl<E: Engine> Cluster<E> {
             nonce: [0; 32],
             session,
             name: "test".into(),
+            host: String::new(),
         }
     }
 
@@ -148,6 +149,23 @@ impl<E: Engine> Cluster<E> {
         self.machine.flush().unwrap();
         self.sessions.push(session);
         Client { session, next: 1, caller }
+    }
+
+    /// A new session of the administrator, on this machine.
+    pub fn client_on(&mut self, host: &str) -> Result<Client, Error> {
+        let hello = Self::hello(Identity::Client(ADMIN), SessionId(0));
+        let hello = Hello { host: host.into(), ..hello };
+        let session = self.machine.welcome(&hello, self.now)?.session;
+        self.machine.flush().unwrap();
+        self.sessions.push(session);
+        Ok(Client { session, next: 1, caller: root() })
+    }
+
+    /// It is on this machine as it comes back.
+    pub fn rejoin_on(&mut self, client: &Client, host: &str) {
+        let hello = Self::hello(Identity::Client(ADMIN), client.session);
+        let hello = Hello { host: host.into(), ..hello };
+        self.machine.welcome(&hello, self.now).unwrap();
     }
 
     /// A new session of any client.
@@ -210,7 +228,18 @@ impl<E: Engine> Cluster<E> {
         targets: &[u32],
     ) -> Result<HeartbeatReply, Error> {
         let targets = targets.iter().map(|&t| Self::report(t)).collect();
-        self.register_as(host.to_owned(), server, 1, targets)
+        self.register_as((host, ""), server, 1, targets)
+    }
+
+    /// On a machine, in a rack.
+    pub fn register_in(
+        &mut self,
+        (host, domain): (&str, &str),
+        server: u32,
+        targets: &[u32],
+    ) -> Result<HeartbeatReply, Error> {
+        let targets = targets.iter().map(|&t| Self::report(t)).collect();
+        self.register_as((host, domain), server, 1, targets)
     }
 
     /// After its machine has started anew.
@@ -228,18 +257,19 @@ impl<E: Engine> Cluster<E> {
         run: u64,
         targets: Vec<TargetReport>,
     ) -> Result<HeartbeatReply, Error> {
-        self.register_as(format!("node-{server}"), server, run, targets)
+        self.register_as((&format!("node-{server}"), ""), server, run, targets)
     }
 
     fn register_as(
         &mut self,
-        host: String,
+        (host, domain): (&str, &str),
         server: u32,
         run: u64,
         targets: Vec<TargetReport>,
     ) -> Result<HeartbeatReply, Error> {
         let request = RegisterRequest {
-            host,
+            host: host.into(),
+            domain: domain.into(),
             tcp: format!("10.0.0.{server}:7701"),
             unix: String::new(),
             first: true,

@@ -203,7 +203,7 @@ fn storms(rng: &mut Rng, shape: &Shape, clients: u8, duration_ms: u32) -> Vec<Pl
 /// Whether all data servers stay: what is changed in a block that has rotted while the other
 /// copies are away is lost, and a start after an unclean stop takes for data what has rotted
 /// of the last changes.
-fn is_gentle(fault: &Fault) -> bool {
+pub(super) fn is_gentle(fault: &Fault) -> bool {
     let data = |node: &NodeName| matches!(node, NodeName::Data(_));
     let client = |node: &NodeName| matches!(node, NodeName::Client(_));
     match fault {
@@ -223,7 +223,7 @@ fn is_gentle(fault: &Fault) -> bool {
 
 /// Whether all data servers keep what they have confirmed, and noted: where copies move the
 /// judges do not know which of them had it.
-fn keeps_memory(fault: &Fault) -> bool {
+pub(super) fn keeps_memory(fault: &Fault) -> bool {
     let data = |node: &NodeName| matches!(node, NodeName::Data(_));
     match fault {
         Fault::LoseGaps { .. } | Fault::Rot { .. } => false,

@@ -27,6 +27,8 @@ pub struct Expected {
     pub recovery: Duration,
     /// A client gives up a request after so long.
     pub request: Duration,
+    /// Targets are taken out of the cluster.
+    pub removes: bool,
 }
 
 /// Judges every call on files all of whose columns have several copies.
@@ -62,6 +64,14 @@ pub fn judge(
                     Outcome::Unknown(error) if error.kind == ErrorKind::NoSpace => continue,
                     Outcome::Unknown(error)
                         if error.kind == ErrorKind::Stale && !expected.leases =>
+                    {
+                        continue;
+                    }
+                    // Nobody knows any more what a target had kept that was taken out.
+                    Outcome::Unknown(error)
+                        if error.kind == ErrorKind::Io
+                            && expected.removes
+                            && call.syncs_names() =>
                     {
                         continue;
                     }

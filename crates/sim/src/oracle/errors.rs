@@ -134,7 +134,10 @@ impl<'a> Facts<'a> {
             (Call::Peek { .. }, K::Stale) => false,
             // What was written before a power cut may be gone, and the next
             // sync says so, however late it comes.
-            (call, K::Io) if call.syncs_names() => self.disk_errors || self.power_cuts,
+            // Nobody knows any more what a target had kept that was taken out.
+            (call, K::Io) if call.syncs_names() => {
+                self.disk_errors || self.power_cuts || self.plan.removes()
+            }
             _ if late => false,
             // A session that a power cut took back; the call's time was over.
             (_, K::BadCapability | K::BadTicket) => self.power_cuts,

@@ -32,7 +32,8 @@ fn is_available(history: &History) -> bool {
 fn is_available_to(history: &History, files: &[FileFacts], write_behind: bool) -> bool {
     let (detection, recovery) = (Duration::from_secs(2), Duration::from_secs(4));
     let request = Duration::from_secs(12);
-    let expected = Expected { leases: true, detection, recovery, request };
+    let removes = false;
+    let expected = Expected { leases: true, detection, recovery, request, removes };
     let client = ClientFacts { write_behind, leases: true, keeps_pages: false };
     available::judge(history, files, &[client.clone(), client], expected).is_empty()
 }
@@ -76,6 +77,25 @@ fn a_column_without_cells_may_be_missed_too() {
     };
     assert!(is_available_to(&away(Node::Data(3)), &files(), false));
     assert!(!is_available_to(&away(C), &files(), false));
+}
+
+/// Two copies that move: they may be on any two of three servers.
+#[test]
+fn of_copies_that_move_one_server_may_fail_unfelt_wherever_they_are() {
+    let [file] = files();
+    let files =
+        [FileFacts { nodes_of_columns: [[0, 1], [0, 2], [1, 2]].map(Vec::from).into(), ..file }];
+    let away = |nodes: &[Node]| {
+        Story::told(|s| {
+            nodes.iter().for_each(|node| s.ill_while(*node, None, 60_000));
+            s.wait_ms(30_000);
+            s.fails_now();
+        })
+    };
+    for one in [A, B, C] {
+        assert!(!is_available_to(&away(&[one]), &files, false));
+    }
+    assert!(is_available_to(&away(&[A, C]), &files, false));
 }
 
 #[test]

@@ -110,6 +110,8 @@ struct State {
     /// Of gaps of which all parts were noted by [`Gaps::put_off`]: the very bytes that
     /// have not got there. No gap has more than is lacking by this. Bounded as `sent`.
     left: BTreeMap<(TargetId, ObjectId), RangeSet>,
+    /// See [`Gaps::in_run`].
+    runs: BTreeMap<TargetId, u64>,
     /// Notes of other kinds that are not in the table yet.
     notes: usize,
     /// Clears that are not in the table yet.
@@ -214,6 +216,16 @@ impl Gaps {
             left.insert(bytes.clone());
         }
         known
+    }
+
+    /// The machine of another copy has this run now. In another one it may have lost whatever it
+    /// had got and not made durable: all of its gaps are to be brought.
+    pub fn in_run(&self, behind: TargetId, run: u64) {
+        let mut state = self.state.lock();
+        if state.runs.insert(behind, run) != Some(run) {
+            state.left.retain(|(of, _), _| *of != behind);
+            state.sent.retain(|(of, _), _| *of != behind);
+        }
     }
 
     /// What was put off has got there, but for what was put off since. The gap stays

@@ -58,7 +58,6 @@ impl<E: Engine> MetaMachine<E> {
             self.mover.forget_relieved(file);
             return Ok(());
         };
-        self.mover.left |= look.stuck > 0;
         if self.mover.uncounted.remove(&file) {
             self.mover.counted.add(&look);
         }

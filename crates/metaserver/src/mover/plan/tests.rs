@@ -2,7 +2,7 @@ use super::super::sites::Site;
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use weir_layout::Domain;
+use weir_layout::{Domain, Home, Host, Spread};
 use weir_types::{Column, Decode, Encode, Epoch, Scheme, SegmentIndex, SegmentState, ServerId};
 
 /// What may happen between two looks at a segment.
@@ -17,24 +17,26 @@ enum Event {
 const SERVERS: u32 = 4;
 const TARGETS: u32 = 7;
 
-/// On a server that is a machine.
+/// On a server that is a machine, and a rack.
 fn site(target: u32) -> Site {
-    site_of(target, SERVERS)
+    site_of(target, SERVERS, SERVERS)
 }
 
-/// The servers are on so many machines.
-fn site_of(target: u32, machines: u32) -> Site {
+/// The servers are on so many machines, and those in so many racks.
+fn site_of(target: u32, machines: u32, racks: u32) -> Site {
     let server = target % SERVERS;
-    let (server, domain) = (ServerId(server), Domain(ServerId(server % machines)));
-    Site { server, domain, fit: Fit::Takes, online: true, free_bytes: u64::MAX }
+    let machine = server % machines;
+    let (host, domain) = (Host(ServerId(machine)), Domain(ServerId(machine % racks)));
+    let home = Home { server: ServerId(server), host, domain };
+    Site { home, fit: Fit::Takes, online: true, free_bytes: u64::MAX }
 }
 
 fn sites(targets: u32) -> Sites {
-    sites_of(targets, SERVERS)
+    sites_of(targets, SERVERS, SERVERS)
 }
 
-fn sites_of(targets: u32, machines: u32) -> Sites {
-    Sites::new((0..targets).map(|t| (TargetId(t), site_of(t, machines))).collect())
+fn sites_of(targets: u32, machines: u32, racks: u32) -> Sites {
+    Sites::new((0..targets).map(|t| (TargetId(t), site_of(t, machines, racks))).collect())
 }
 
 fn segment(columns: &[&[u32]]) -> Segment {
@@ -60,12 +62,16 @@ fn all() -> BTreeSet<(ColumnIndex, CopyIndex)> {
 }
 
 fn look(segment: &Segment, copies: usize, sites: &mut Sites) -> Verdict {
+    look_for(segment, (copies, false), sites)
+}
+
+fn look_for(segment: &Segment, (copies, in_groups): (usize, bool), sites: &mut Sites) -> Verdict {
     let (relieved, barred) = Default::default();
     improve(
         segment,
         &Wish {
             copies,
-            in_groups: false,
+            in_groups,
             relieved: &relieved,
             barred: &barred,
             settled: &all(),
@@ -286,11 +292,11 @@ fn fill(segment: &mut Segment, sites: &Sites, most: usize) {
 }
 
 /// Looks until nothing is left to do.
-fn settle(segment: &mut Segment, wished: usize, sites: &mut Sites) -> Verdict {
+fn settle(segment: &mut Segment, wish: (usize, bool), sites: &mut Sites) -> Verdict {
     for _ in 0..20 {
-        match look(segment, wished, sites) {
+        match look_for(segment, wish, sites) {
             Verdict::Change(change) => {
-                check_step(segment, &change, wished, sites);
+                check_step(segment, &change, wish.0, sites);
                 *segment = change.segment;
             }
             Verdict::Filling => {
@@ -312,12 +318,14 @@ proptest! {
         start in proptest::collection::vec((0..TARGETS, 1..TARGETS), 1..4),
         events in proptest::collection::vec(any_event(), 0..30),
         machines in 1..=SERVERS,
+        racks in 1..=SERVERS,
+        in_groups in any::<bool>(),
     ) {
         let columns: Vec<[u32; 2]> =
             start.iter().map(|(a, step)| [*a, (a + step) % TARGETS]).collect();
         let columns: Vec<&[u32]> = columns.iter().map(|c| &c[..]).collect();
         let mut segment = segment(&columns);
-        let (mut sites, mut wished) = (sites_of(TARGETS, machines), 2);
+        let (mut sites, mut wished) = (sites_of(TARGETS, machines, racks), 2);
         for event in events {
             match event {
                 Event::Becomes(target, fit, online) => set(&mut sites, target as u32, fit, online),
@@ -325,23 +333,26 @@ proptest! {
                 Event::OneFilled => fill(&mut segment, &sites, 1),
                 Event::Wished(copies) => wished = copies,
             }
-            if let Verdict::Change(change) = look(&segment, wished, &mut sites) {
+            if let Verdict::Change(change) = look_for(&segment, (wished, in_groups), &mut sites) {
                 check_step(&segment, &change, wished, &sites);
                 segment = change.segment;
-                let again = look(&segment, wished, &mut sites);
+                let again = look_for(&segment, (wished, in_groups), &mut sites);
                 prop_assert!(!matches!(again, Verdict::Change(_)), "twice: {:?}", again);
             }
         }
-        settle(&mut segment, wished, &mut sites);
+        let wish = (wished, in_groups);
+        settle(&mut segment, wish, &mut sites);
         // All come back: then it is as it is wished.
         (0..TARGETS).for_each(|target| set(&mut sites, target, Fit::Takes, true));
-        prop_assert_eq!(settle(&mut segment, wished, &mut sites), Verdict::Fine);
+        prop_assert_eq!(settle(&mut segment, wish, &mut sites), Verdict::Fine);
         for column in &segment.columns {
-            let on: BTreeSet<u32> = column.copies().map(|(_, t)| t.0 % SERVERS).collect();
-            let machines_on: BTreeSet<u32> = on.iter().map(|server| server % machines).collect();
             prop_assert_eq!(column.copies().count(), wished);
-            prop_assert_eq!(on.len(), wished, "not on one server while it can be avoided");
-            prop_assert_eq!(machines_on.len(), wished.min(machines as usize));
+            let on = column.copies().map(|(_, target)| target).collect();
+            let (groups, are) = sites.spread(&on, in_groups);
+            prop_assert!(!in_groups || groups == wished.min(2), "in both groups: {:?}", column);
+            let (hosts, domains) = (machines as usize, machines.min(racks) as usize);
+            let can = Spread { domains, hosts, servers: SERVERS as usize };
+            prop_assert_eq!(are, can.at_most(wished), "no nearer than can be avoided");
         }
     }
 }
@@ -349,7 +360,7 @@ proptest! {
 /// Servers 0 and 2 are on one machine, 1 and 3 on the other.
 #[test]
 fn copies_on_one_machine_are_parted_where_one_is_too_many() {
-    let mut sites = sites_of(4, 2);
+    let mut sites = sites_of(4, 2, 2);
     let begun = change(look(&segment(&[&[0, 2]]), 2, &mut sites));
     let new = begun.added[0].target;
     assert!([1, 3].contains(&new.0), "{new:?}");
@@ -365,6 +376,42 @@ fn copies_on_one_machine_are_parted_where_one_is_too_many() {
     // The one that is elsewhere is waited for, and looked at again.
     set(&mut sites, 1, Fit::Keeps, false);
     assert_eq!(look(&segment(&[&[0, 2, 1]]), 2, &mut sites), Verdict::Stuck);
+}
+
+/// Servers 0 and 2 are in one rack, 1 and 3 in the other; each is a machine.
+#[test]
+fn copies_in_one_rack_are_parted_though_they_are_on_two_machines() {
+    let mut sites = sites_of(4, 4, 2);
+    let begun = change(look(&segment(&[&[0, 2]]), 2, &mut sites));
+    let new = begun.added[0].target;
+    assert!([1, 3].contains(&new.0), "{new:?}");
+    let whole = Segment { filling: Vec::new(), ..begun.segment };
+    let parted = change(look(&whole, 2, &mut sites)).segment;
+    assert_eq!(targets(&parted), [[0, NONE, new.0]]);
+    assert_eq!(look(&parted, 2, &mut sites), Verdict::Fine);
+    // Three are in two racks, and on three machines.
+    assert_eq!(look(&segment(&[&[0, 1, 2]]), 3, &mut sites), Verdict::Fine);
+    // And when an administrator says that it is one rack, nothing is moved.
+    let mut sites = sites_of(4, 4, 1);
+    assert_eq!(look(&segment(&[&[0, 2]]), 2, &mut sites), Verdict::Fine);
+}
+
+/// Nodes 0 and 2 are one group, 1 and 3 the other.
+#[test]
+fn copies_in_one_group_are_parted_if_they_are_to_be_in_two() {
+    let mut sites = sites(4);
+    let in_groups = (2, true);
+    let begun = change(look_for(&segment(&[&[0, 2], &[0, 1], &[2, 3]]), in_groups, &mut sites));
+    let new = begun.added[0].target;
+    assert!(begun.added.len() == 1 && [1, 3].contains(&new.0), "{begun:?}");
+    assert_eq!(look_for(&begun.segment, in_groups, &mut sites), Verdict::Filling);
+    let whole = Segment { filling: Vec::new(), ..begun.segment };
+    let parted = change(look_for(&whole, in_groups, &mut sites)).segment;
+    assert_eq!(targets(&parted), [[0, NONE, new.0], [0, 1, NONE], [2, 3, NONE]]);
+    assert_eq!(look_for(&parted, in_groups, &mut sites), Verdict::Fine);
+    // They stay where they are while the other group has no room.
+    [1, 3].into_iter().for_each(|target| set(&mut sites, target, Fit::Keeps, false));
+    assert_eq!(look_for(&segment(&[&[0, 2]]), in_groups, &mut sites), Verdict::Fine);
 }
 
 /// Nodes 0 and 2 are one group, 1 and 3 the other.

@@ -1,0 +1,47 @@
+//! Daemons of the cluster on this machine are started and stopped by their names.
+
+use crate::cluster::daemon::META;
+use crate::cluster::process::{self, DaemonSpec, Process, Starting};
+use crate::cluster::state::StateDir;
+use crate::failure::Done;
+
+/// Starts a daemon; `None` if it runs already.
+pub fn start(state: &StateDir, name: &str) -> Done<Option<Starting>> {
+    let pid_file = state.pid_file(name);
+    if Process::from_file(&pid_file).is_some() {
+        return Ok(None);
+    }
+    let daemon = DaemonSpec {
+        name,
+        command: if name == META { "meta" } else { "data" },
+        arguments: vec!["--config".into(), state.config_file(name).into()],
+        log: &state.log_file(name),
+        pid_file: &pid_file,
+    };
+    process::start(&daemon).map(Some)
+}
+
+/// Stops a daemon; says whether it ran.
+pub fn stop(state: &StateDir, name: &str, force: bool) -> Done<bool> {
+    let pid_file = state.pid_file(name);
+    let process = Process::from_file(&pid_file);
+    if let Some(process) = process
+        && process.stop(force).map_err(|e| e.about(name))?
+    {
+        eprintln!("weir: {name} had to be killed; its log: {}", state.log_file(name).display());
+    }
+    let _ = std::fs::remove_file(&pid_file);
+    if let Some(socket) = state.socket_file(name) {
+        let _ = std::fs::remove_file(socket);
+    }
+    Ok(process.is_some())
+}
+
+/// Stops a daemon if it runs, and starts it; returns when it is ready.
+pub fn restart(state: &StateDir, name: &str) -> Done {
+    stop(state, name, false)?;
+    match start(state, name)? {
+        Some(starting) => starting.ready().map(drop),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,290 @@
+//! Another target for a data server of this machine, or a new server with its first one.
+//!
+//! What is to be made is written to `cluster.toml` first (`adding`), and taken out of there
+//! when the server's configuration has it. Whoever was interrupted in between is finished by
+//! the next command that holds the lock of the cluster, or taken back if the target cannot be
+//! made. Each step may be done again:
+//!
+//! 1. `adding` in `cluster.toml`;
+//! 2. the link of `targets/N` to a directory elsewhere, keys, the target itself (its superblock
+//!    last: without one it is none);
+//! 3. `data-N.toml`; from here on it is not taken back, since a server may serve it;
+//! 4. the server is stopped, if it runs: whoever starts it starts it with the target;
+//! 5. `cluster.toml` with the target among those of its server.
+
+use crate::cluster::control;
+use crate::cluster::daemon::{cluster_id, data_name};
+use crate::cluster::data_servers::{self, target_config};
+use crate::cluster::keys;
+use crate::cluster::secret;
+use crate::cluster::state::{Adding, Description, ServerDescription, StateDir};
+use crate::failure::{Done, Failure};
+use std::path::Path;
+use weir_store::{Target, TargetIdentity};
+use weir_types::{ErrorKind, ServerId, TargetId};
+use weir_wire::key::MasterKey;
+
+/// Makes a target, and its server if that is new. What fails before the target is made is
+/// taken back. The server does not run then.
+pub fn add(state: &StateDir, description: &mut Description, adding: Adding) -> Done {
+    description.adding = Some(adding);
+    state.set_description(description)?;
+    finish(state, description).map(drop)
+}
+
+/// Finishes what was begun, if anything, or takes it back. Returns the server that is to be
+/// started.
+pub fn finish(state: &StateDir, description: &mut Description) -> Done<Option<u32>> {
+    let Some(adding) = description.adding.clone() else { return Ok(None) };
+    let about = |failure: Failure| failure.about(format!("target {} is not added", adding.target));
+    if let Err(failure) = make(state, description, &adding) {
+        if !is_configured(state, &adding)? {
+            take_back(state, description, &adding)?;
+        }
+        return Err(about(failure));
+    }
+    configure(state, description, &adding).map_err(about)?;
+    control::stop(state, &data_name(adding.server), false)?;
+    let server = description.servers.iter_mut().find(|server| server.id == adding.server);
+    match (server, adding.address) {
+        (Some(server), _) => {
+            server.targets.push(adding.target);
+            server.targets.sort_unstable();
+            server.targets.dedup();
+        }
+        (None, Some(address)) => {
+            let (id, targets) = (adding.server, vec![adding.target]);
+            description.servers.push(ServerDescription { id, address, targets });
+        }
+        (None, None) => return Err(Failure::new(format!("no server {}", adding.server))),
+    }
+    description.adding = None;
+    state.set_description(description)?;
+    Ok(Some(adding.server))
+}
+
+/// The directory with its link, the keys, the target.
+fn make(state: &StateDir, description: &Description, adding: &Adding) -> Done {
+    let link = state.target_dir(adding.target);
+    if let Some(dir) = &adding.dir {
+        make_link(&link, dir)?;
+    }
+    let master = MasterKey(secret::read_key(&state.key_file("master"))?);
+    let config = target_config(state, adding.target);
+    keys::write_target_key(&config, &master)?;
+    if adding.address.is_some() {
+        let server = ServerId(adding.server);
+        keys::write_server_key(&state.key_file(&format!("server-{server}")), server, &master)?;
+    }
+    let identity = TargetIdentity {
+        cluster: cluster_id(&description.id)?,
+        target: TargetId(adding.target),
+        server: ServerId(adding.server),
+    };
+    let dir = adding.dir.as_ref().unwrap_or(&link);
+    match Target::create(dir, identity) {
+        // By the run that was interrupted.
+        Err(e) if e.kind == ErrorKind::Exists && Target::open(dir)?.identity() == identity => {
+            Ok(())
+        }
+        result => Ok(result?),
+    }
+}
+
+fn make_link(link: &Path, dir: &Path) -> Done {
+    match std::os::unix::fs::symlink(dir, link) {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+            match std::fs::read_link(link).is_ok_and(|leads_to| leads_to == dir) {
+                true => Ok(()),
+                false => Err(Failure::file(link, e)),
+            }
+        }
+        result => result.map_err(|e| Failure::file(link, e)),
+    }
+}
+
+/// Whether a server may serve it already.
+fn is_configured(state: &StateDir, adding: &Adding) -> Done<bool> {
+    let config = data_servers::read(state, adding.server)?;
+    let has = |config: weir_dataserver::DataServerConfig| {
+        config.targets.iter().any(|target| target.target == adding.target)
+    };
+    Ok(config.is_some_and(has))
+}
+
+/// Adds the target to the configuration of its server.
+fn configure(state: &StateDir, description: &Description, adding: &Adding) -> Done {
+    if is_configured(state, adding)? {
+        return Ok(());
+    }
+    let config = match (data_servers::read(state, adding.server)?, &adding.address) {
+        (Some(mut config), _) => {
+            config.targets.push(target_config(state, adding.target));
+            config
+        }
+        (None, Some(address)) => {
+            let server = (adding.server, address.as_str());
+            data_servers::new_config(state, description, server, &[adding.target])
+        }
+        (None, None) => {
+            let message = format!("data server {} has no configuration file", adding.server);
+            return Err(Failure::new(message));
+        }
+    };
+    data_servers::write(state, &config)
+}
+
+/// As if nothing had been begun. What is in the target's directory and none of a target's
+/// stays.
+fn take_back(state: &StateDir, description: &mut Description, adding: &Adding) -> Done {
+    let link = state.target_dir(adding.target);
+    if adding.dir.is_some() {
+        // If it leads elsewhere, it is not from here.
+        let leads_to = std::fs::read_link(&link).ok();
+        if leads_to.is_some() && leads_to == adding.dir {
+            std::fs::remove_file(&link).map_err(|e| Failure::file(&link, e))?;
+        }
+    } else if !link.join("superblock").exists() {
+        // What a target begins with; a directory that has more in it stays.
+        for name in ["intents", "lock"] {
+            let _ = std::fs::remove_file(link.join(name));
+        }
+        let _ = std::fs::remove_dir(link.join("objects"));
+        let _ = std::fs::remove_dir(&link);
+    }
+    let _ = std::fs::remove_file(state.key_file(&format!("target-{}", adding.target)));
+    if adding.address.is_some() {
+        let _ = std::fs::remove_file(state.key_file(&format!("server-{}", adding.server)));
+    }
+    description.adding = None;
+    state.set_description(description)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    /// A cluster of one server with one target, none of which runs.
+    fn cluster(dir: &Path) -> (StateDir, Description) {
+        let state = StateDir::at(dir.join("state"));
+        state.make().unwrap();
+        let master = MasterKey(secret::fresh_key().unwrap());
+        secret::write_key(&state.key_file("master"), &master.0).unwrap();
+        let description = Description {
+            name: "a".into(),
+            id: "00".repeat(16),
+            metadata: "127.0.0.1:20000".into(),
+            stripe_unit_bytes: 0,
+            made_mountpoints: Vec::new(),
+            adding: None,
+            servers: vec![ServerDescription {
+                id: 1,
+                address: "127.0.0.1:20001".into(),
+                targets: vec![1],
+            }],
+        };
+        let config = data_servers::new_config(&state, &description, (1, "127.0.0.1:20001"), &[1]);
+        data_servers::write(&state, &config).unwrap();
+        state.set_description(&description).unwrap();
+        (state, description)
+    }
+
+    fn target(dir: Option<PathBuf>) -> Adding {
+        Adding { server: 1, address: None, target: 2, dir }
+    }
+
+    fn configured(state: &StateDir, server: u32) -> Vec<u32> {
+        let config = data_servers::read(state, server).unwrap();
+        config.map(|c| c.targets.iter().map(|t| t.target).collect()).unwrap_or_default()
+    }
+
+    /// Whether all of it is there.
+    fn is_there(state: &StateDir, server: u32, target: u32) -> bool {
+        let description = state.description().unwrap();
+        let mut servers = description.servers.iter();
+        let described = servers.any(|s| s.id == server && s.targets.contains(&target));
+        let key = secret::read_key(&state.key_file(&format!("target-{target}"))).is_ok();
+        let store = Target::open(state.target_dir(target));
+        let made = store.is_ok_and(|t| t.identity().target == TargetId(target));
+        described && key && made && configured(state, server).contains(&target)
+    }
+
+    #[test]
+    fn a_target_is_added_wherever_it_was_interrupted() {
+        let outside = tempfile::tempdir().unwrap();
+        for interrupted in 0..=5 {
+            let dir = tempfile::tempdir().unwrap();
+            let (state, mut description) = cluster(dir.path());
+            let disk = outside.path().join(interrupted.to_string());
+            let adding = target(Some(disk.clone()));
+            description.adding = Some(adding.clone());
+            state.set_description(&description).unwrap();
+            // What a run has done that got so far.
+            if interrupted > 0 {
+                make_link(&state.target_dir(2), &disk).unwrap();
+            }
+            match interrupted {
+                2 => secret::write_new(&state.key_file("target-2"), "ha").unwrap(),
+                3 => {
+                    std::fs::create_dir_all(disk.join("objects")).unwrap();
+                    std::fs::write(disk.join("intents"), "half of it").unwrap();
+                }
+                4.. => make(&state, &description, &adding).unwrap(),
+                _ => {}
+            }
+            if interrupted > 4 {
+                configure(&state, &description, &adding).unwrap();
+            }
+            let mut found = state.description().unwrap();
+            finish(&state, &mut found).unwrap();
+            assert!(is_there(&state, 1, 2), "interrupted after step {interrupted}");
+            assert_eq!(state.description().unwrap().adding, None);
+            assert_eq!(configured(&state, 1), [1, 2]);
+        }
+    }
+
+    #[test]
+    fn a_target_that_cannot_be_made_is_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, mut description) = cluster(dir.path());
+        let before = description.clone();
+        let disk = dir.path().join("disk");
+        let other = TargetIdentity { cluster: [7; 16], target: TargetId(9), server: ServerId(9) };
+        Target::create(&disk, other).unwrap();
+        let failure = add(&state, &mut description, target(Some(disk.clone()))).unwrap_err();
+        assert!(failure.message.contains("it is target 9 already"), "{failure}");
+        assert_eq!((&state.description().unwrap(), &description), (&before, &before));
+        assert!(!state.target_dir(2).is_symlink() && !state.key_file("target-2").exists());
+        assert_eq!(Target::open(&disk).unwrap().identity(), other, "nothing happened to it");
+        // What was in the way is not, and the number is good for another.
+        add(&state, &mut description, target(None)).unwrap();
+        assert!(is_there(&state, 1, 2));
+        // A file where the directory is to be.
+        std::fs::write(state.target_dir(3), "mine").unwrap();
+        let third = Adding { target: 3, ..target(None) };
+        add(&state, &mut description, third).unwrap_err();
+        assert_eq!(std::fs::read(state.target_dir(3)).unwrap(), b"mine");
+        assert_eq!(state.description().unwrap().adding, None);
+    }
+
+    #[test]
+    fn a_server_is_added_with_its_first_target() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, mut description) = cluster(dir.path());
+        let address = Some("127.0.0.1:20002".to_owned());
+        let adding = Adding { server: 4, address, target: 2, dir: None };
+        // It ended when half of the configuration was done.
+        description.adding = Some(adding.clone());
+        state.set_description(&description).unwrap();
+        make(&state, &description, &adding).unwrap();
+        finish(&state, &mut description).unwrap();
+        assert!(is_there(&state, 4, 2));
+        secret::read_key(&state.key_file("server-4")).unwrap();
+        let config = data_servers::read(&state, 4).unwrap().unwrap();
+        assert_eq!((config.server, &*config.listen), (4, "127.0.0.1:20002"));
+        config.check().unwrap();
+        add(&state, &mut description, Adding { address: None, target: 3, ..adding }).unwrap();
+        assert_eq!(configured(&state, 4), [2, 3]);
+    }
+}

@@ -1,0 +1,225 @@
+//! `weir target remove` and `weir server remove`. What the metadata server knows goes first,
+//! what this machine has of it afterwards; given once more, an interrupted command goes on.
+
+use crate::args::{ServerRemove, TargetRemove};
+use crate::check::fsck::unreadable;
+use crate::check::lacking::Lacking;
+use crate::check::losses::States;
+use crate::check::progress::Progress;
+use crate::check::snapshot::{self, Paths};
+use crate::check::spool::Spool;
+use crate::cluster::servers::{self, Member, listed};
+use crate::cluster::shrink;
+use crate::failure::{Done, Failure};
+use crate::files::remote::connect;
+use crate::output::{confirmed, print};
+use crate::settings::{self, Cluster};
+use std::collections::{BTreeMap, BTreeSet};
+use weir_client::{Administrator, Client};
+use weir_metaserver::audit::{Bounds, Part, Problem, Subject};
+use weir_types::{ErrorKind, FileId, ServerId, TargetId};
+use weir_wire::map::TargetState;
+
+/// The most lines that are shown of what may be lost with a target.
+const MAX_SHOWN: usize = 100;
+
+/// Runs `weir target remove`.
+pub fn remove_target(remove: &TargetRemove) -> Done {
+    let cluster = settings::cluster(&remove.choice.client)?;
+    let client = connect(&cluster.credential()?, "target remove")?;
+    let target = TargetId(remove.choice.target);
+    if remove.force {
+        ask(&client, &[target], remove.yes)?;
+    }
+    take_out(&cluster, &client.administrator()?, target, remove.force)
+}
+
+/// Runs `weir server remove`.
+pub fn remove_server(remove: &ServerRemove) -> Done {
+    let cluster = settings::cluster(&remove.choice.client)?;
+    let client = connect(&cluster.credential()?, "server remove")?;
+    let admin = client.administrator()?;
+    let server = remove.choice.server;
+    let mut members = servers::all(&client)?;
+    if let Some(member) = members.remove(&ServerId(server)) {
+        if members.is_empty() {
+            let what = format!("data server {server} is the last one of the cluster");
+            return Err(Failure::new(what)
+                .hint("`weir server add` adds one, `weir down --purge` deletes all"));
+        }
+        can_go(&admin, &member, remove.force)?;
+        let targets = member.numbers();
+        if remove.force {
+            ask(&client, &targets, remove.yes)?;
+        }
+        for target in targets {
+            print(&removed(target, admin.remove_target(target, remove.force)?))?;
+        }
+        admin.remove_server(ServerId(server))?;
+    } else if !is_described(&cluster, server)? {
+        return Err(servers::unknown(server));
+    }
+    let mut text = format!("data server {server} is removed: its key is refused from now on\n");
+    if let Cluster::Here(state) = &cluster {
+        for dir in shrink::forget_server(state, server)? {
+            text += &format!("{} can be deleted\n", dir.display());
+        }
+    }
+    print(&text)
+}
+
+/// Whether it is in the description of the cluster on this machine.
+fn is_described(cluster: &Cluster, server: u32) -> Done<bool> {
+    match cluster {
+        Cluster::Here(state) => Ok(state.description()?.servers.iter().any(|s| s.id == server)),
+        Cluster::Elsewhere(_) => Ok(false),
+    }
+}
+
+/// Before any of its targets goes.
+fn can_go(admin: &Administrator, member: &Member, force: bool) -> Done {
+    let server = member.entry.server;
+    let is_served = |state| !matches!(state, TargetState::Offline | TargetState::OutOfService);
+    let served = member.targets.iter().filter(|view| is_served(view.state));
+    let served: Vec<_> = served.collect();
+    if force && !served.is_empty() {
+        let what = format!(
+            "data server {server} serves target {}, and what it has would be lost",
+            listed(&served.iter().map(|view| view.target).collect::<Vec<_>>())
+        );
+        return Err(Failure::new(what)
+            .hint("stop it first, or drain it (`weir server drain`) and leave out --force"));
+    }
+    if let Some(view) = served.iter().find(|view| !view.draining) {
+        let what = format!("data server {server} is in use: target {}", view.target);
+        return Err(Failure::new(what).hint(format!("`weir server drain {server} --wait` first")));
+    }
+    if !force && !member.targets.is_empty() {
+        let files = admin.count_copies(&member.numbers())?;
+        if files > 0 {
+            let what = format!("{files} files have copies on data server {server} yet");
+            return Err(Failure::new(what).hint(format!(
+                "`weir server drain {server} --wait`; or, if what it has is lost for good, --force"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Takes a target out of the cluster, and out of what this machine serves.
+pub fn take_out(cluster: &Cluster, admin: &Administrator, target: TargetId, force: bool) -> Done {
+    let known_here = match cluster {
+        Cluster::Here(state) => state.description()?.server_of(target.0).is_some(),
+        Cluster::Elsewhere(_) => false,
+    };
+    let mut text = match admin.remove_target(target, force) {
+        Ok(files) => removed(target, files),
+        // An earlier command was interrupted after this.
+        Err(e) if e.kind == ErrorKind::TargetMissing && known_here => {
+            format!("target {target} was removed already\n")
+        }
+        Err(e) => return Err(e.into()),
+    };
+    if let Cluster::Here(state) = cluster
+        && let Some(dir) = shrink::forget_target(state, target.0)?
+    {
+        text += &format!("it is not served any more; {} can be deleted\n", dir.display());
+    }
+    print(&text)
+}
+
+/// What to say of a target that was removed, of which so many files had copies.
+fn removed(target: TargetId, files: u64) -> String {
+    match files {
+        0 => format!("target {target} is removed\n"),
+        _ => format!(
+            "target {target} is removed; {files} files had copies there: `weir fsck` lists those \
+             of which nothing current is left, `weir accept-loss` goes on with what there is\n"
+        ),
+    }
+}
+
+/// Names what may be lost with the targets, and asks.
+pub fn ask(client: &Client, targets: &[TargetId], yes: bool) -> Done {
+    let lasts = Lasts::of(client, &client.administrator()?, targets)?;
+    if lasts.files.is_empty() && lasts.not_asked.is_empty() {
+        return Ok(());
+    }
+    print(&lasts.text())?;
+    let (shown, count) = (listed(targets), lasts.files.len());
+    let question = match lasts.not_asked.is_empty() {
+        true => format!("Target {shown} may be all that has the last bytes of {count} files."),
+        false => format!(
+            "Target {shown} may be all that has the last bytes of {count} files, and of others: \
+             not all servers could be asked."
+        ),
+    };
+    confirmed(&question, yes)
+}
+
+/// What some targets may be all that have.
+struct Lasts {
+    /// A line for each file.
+    files: Vec<String>,
+    /// Who could not be asked for it.
+    not_asked: Vec<String>,
+}
+
+impl Lasts {
+    fn of(client: &Client, admin: &Administrator, targets: &[TargetId]) -> Done<Self> {
+        let map = client.cluster_map()?;
+        let mut states: States =
+            map.targets().map(|(_, entry)| (entry.target, entry.state)).collect();
+        // As if they had gone.
+        states.extend(targets.iter().map(|target| (*target, TargetState::Offline)));
+        let (mut away, stale) = unreadable(&map);
+        away.extend(targets);
+        let mut spool = Spool::new();
+        let taken = snapshot::take(admin, &mut spool, &Progress::start(true, 0))?;
+        let (ids_end, removed, listed) = (taken.ids_end, taken.removed, BTreeSet::new());
+        let bounds = Bounds { listed, ids_end, removed, away, stale };
+        let mut files: BTreeMap<FileId, Vec<(u64, u64)>> = BTreeMap::new();
+        // Of these all copies are there, or on others that are away or not up to date.
+        for part in spool.parts() {
+            let mut facts = Part::default();
+            spool.read(part, |fact| facts.add(fact))?;
+            let is_there = |problem: &Problem| match &problem.subject {
+                Subject::Column { targets: on } => on.iter().any(|target| targets.contains(target)),
+                _ => false,
+            };
+            let problems = facts.judge(&bounds).into_iter().filter(is_there);
+            files.extend(problems.filter_map(|problem| Some((problem.file?, Vec::new()))));
+        }
+        // Of these another copy is online, and knows that it lacks something.
+        let whole: BTreeSet<FileId> = files.keys().copied().collect();
+        let (lacking, not_asked) = Lacking::ask(admin, &states);
+        for (file, loss) in lacking.losses(client, &mut spool, &states)? {
+            let was_there = loss.missing.iter().any(|target| targets.contains(target));
+            if let (true, false, Some(bytes)) = (was_there, whole.contains(&file), loss.bytes) {
+                files.entry(file).or_default().push(bytes);
+            }
+        }
+        let paths = Paths::find(&mut spool, files.keys().copied())?;
+        let line = |(file, ranges): (&FileId, &Vec<(u64, u64)>)| {
+            let ranges: Vec<String> =
+                ranges.iter().map(|(first, last)| format!("bytes {first}-{last}")).collect();
+            match ranges.is_empty() {
+                true => paths.shown(*file),
+                false => format!("{}: {}", paths.shown(*file), ranges.join(", ")),
+            }
+        };
+        Ok(Self { files: files.iter().map(line).collect(), not_asked })
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        self.files.iter().take(MAX_SHOWN).for_each(|line| text += &format!("  {line}\n"));
+        if self.files.len() > MAX_SHOWN {
+            text += &format!("  and {} more\n", self.files.len() - MAX_SHOWN);
+        }
+        for what in &self.not_asked {
+            text += &format!("NOT ASKED: {what}\n");
+        }
+        text
+    }
+}

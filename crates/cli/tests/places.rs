@@ -1,0 +1,155 @@
+//! On which machines copies are.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod added_server;
+mod harness;
+
+use added_server::{Added, on_host};
+use harness::{Cluster, Place, eventually, noise, root, said};
+use std::collections::BTreeSet;
+use std::fs;
+
+/// The servers with copies of each segment of a file, in the order of the copies.
+fn servers(cluster: &Cluster<'_>, name: &str) -> Vec<Vec<u64>> {
+    let layout = cluster.weir(&["layout", "--json", name]).json();
+    let segments = layout[0]["segments"].as_array().unwrap();
+    let server = |object: &serde_json::Value| object["server"].as_u64().unwrap();
+    let all = |segment: &serde_json::Value| {
+        segment["objects"].as_array().unwrap().iter().map(server).collect()
+    };
+    segments.iter().map(all).collect()
+}
+
+/// The servers with copies of each column of a file's first segment.
+fn columns(cluster: &Cluster<'_>, name: &str) -> Vec<BTreeSet<u64>> {
+    let layout = cluster.weir(&["layout", "--json", name]).json();
+    let mut columns = vec![BTreeSet::new(); layout[0]["count"].as_u64().unwrap() as usize];
+    for object in layout[0]["segments"][0]["objects"].as_array().unwrap() {
+        let column = object["column"].as_u64().unwrap() as usize;
+        columns[column].insert(object["server"].as_u64().unwrap());
+    }
+    columns
+}
+
+fn wait_for(cluster: &Cluster<'_>, targets: &[u64]) {
+    let is_there = |target: &u64| {
+        let views = cluster.weir(&["targets", "--json"]).json();
+        let mut views = views.as_array().unwrap().iter();
+        views.any(|view| view["target"] == *target && view["state"] == "online")
+    };
+    eventually("they have joined", || targets.iter().all(is_there));
+}
+
+/// HDFS.
+#[test]
+fn chunks_have_their_first_copy_on_the_machine_of_their_writer() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("near", &["--targets", "2"]);
+    let _there = [Added::new(&cluster, 10, Some("far"), &[])];
+    wait_for(&cluster, &[10]);
+    fs::write(place.path("data"), noise(1_000_000, 6)).unwrap();
+    cluster.weir(&["mkdir", "/d"]).ok();
+    let chunks = ["setlayout", "weir:/d", "--layout", "chunked", "--chunk", "64K"];
+    cluster.weir(&[&chunks[..], &["--copies", "2"]].concat()).ok();
+    cluster.weir(&["cp", "data", "weir:/d/here"]).ok();
+    said(on_host("far", &cluster.command(&["cp", "data", "weir:/d/there"]))).ok();
+    said(on_host("nowhere", &cluster.command(&["cp", "data", "weir:/d/away"]))).ok();
+    let here = servers(&cluster, "weir:/d/here");
+    assert!(here.len() >= 15 && here.iter().all(|on| on[0] < 10 && on[1] == 10), "{here:?}");
+    let there = servers(&cluster, "weir:/d/there");
+    assert!(there.iter().all(|on| on[0] == 10 && on[1] < 10), "{there:?}");
+    let away = servers(&cluster, "weir:/d/away");
+    let firsts: BTreeSet<bool> = away.iter().map(|on| on[0] == 10).collect();
+    assert_eq!(firsts.len(), 2, "anywhere: {away:?}");
+    cluster.weir(&["cp", "weir:/d/there", "back"]).ok();
+    assert!(fs::read(place.path("back")).unwrap() == noise(1_000_000, 6));
+}
+
+/// All servers are on this machine, as on one with a shelf of disks for each domain.
+#[test]
+fn copies_are_in_the_domains_that_an_administrator_names_which_are_shown() {
+    let place = Place::new();
+    let cluster = place.up("racks", &["--targets", "3", "--domain", "rack1"]);
+    let _other = Added::new(&cluster, 10, None, &["--domain", "rack2"]);
+    wait_for(&cluster, &[10]);
+    let views = cluster.weir(&["targets", "--json"]).json();
+    let domains: Vec<_> = views.as_array().unwrap().iter().map(|v| v["domain"].clone()).collect();
+    assert_eq!(domains, ["rack1", "rack1", "rack1", "rack2"]);
+    let text = cluster.weir(&["targets"]).ok();
+    assert!(text.contains(", rack1)") && text.contains(", rack2)"), "{text}");
+    fs::write(place.path("data"), noise(1_000_000, 6)).unwrap();
+    cluster.weir(&["mkdir", "/d"]).ok();
+    cluster.weir(&["setlayout", "weir:/d", "--copies", "2"]).ok();
+    cluster.weir(&["cp", "data", "weir:/d/apart"]).ok();
+    let columns = columns(&cluster, "weir:/d/apart");
+    assert!(columns.iter().all(|on| on.len() == 2 && on.contains(&10)), "{columns:?}");
+    let layout = cluster.weir(&["layout", "--json", "weir:/d/apart"]).json();
+    let shown = layout[0]["segments"][0]["objects"].as_array().unwrap().iter();
+    let shown: BTreeSet<&str> = shown.map(|o| o["domain"].as_str().unwrap()).collect();
+    assert_eq!(shown, BTreeSet::from(["rack1", "rack2"]));
+    // What is said otherwise is refused, and not forgotten.
+    cluster.weir(&["up", "--domain", "rack3"]).fails(&["--domain", "data-1.toml"]);
+    cluster.weir(&["up", "--domain", "rack1"]).ok();
+    let odd = place.weir(&["up", "--name", "odd", "--domain", "rack 7"]);
+    assert!(odd.code != Some(0) && odd.err.contains("`rack 7`"), "{odd:?}");
+}
+
+#[test]
+fn copies_are_parted_when_a_server_is_moved_to_another_rack() {
+    let place = Place::new();
+    let cluster = place.up("moved", &["--targets", "3"]);
+    fs::write(place.path("data"), noise(1_000_000, 6)).unwrap();
+    cluster.weir(&["mkfile", "weir:/data", "--copies", "2"]).ok();
+    cluster.weir(&["cp", "data", "weir:/data"]).ok();
+    cluster.weir(&["down"]).ok();
+    let configure = |server: u32, domain: &str| {
+        let path = cluster.dir().join(format!("data-{server}.toml"));
+        let rest = fs::read_to_string(&path).unwrap();
+        let rest: Vec<&str> = rest.lines().filter(|line| !line.starts_with("domain")).collect();
+        fs::write(path, format!("domain = \"{domain}\"\n{}\n", rest.join("\n"))).unwrap();
+    };
+    configure(1, "rack 1");
+    cluster.weir(&["up"]).fails(&["`domain`", "`rack 1`"]);
+    for (server, domain) in [(1, "rack1"), (2, "rack1"), (3, "rack2")] {
+        configure(server, domain);
+    }
+    cluster.weir(&["up"]).ok();
+    eventually("each copy is in another rack", || {
+        let columns = columns(&cluster, "weir:/data");
+        columns.iter().all(|on| on.len() == 2 && on.contains(&3))
+    });
+    cluster.weir(&["cp", "weir:/data", "back"]).ok();
+    assert!(fs::read(place.path("back")).unwrap() == noise(1_000_000, 6));
+}
+
+#[test]
+fn of_a_file_with_data_what_is_not_named_stays_and_what_cannot_be_is_refused() {
+    let place = Place::new();
+    let cluster = place.up("wishes", &["--targets", "4"]);
+    fs::write(place.path("data"), noise(1_000_000, 6)).unwrap();
+    let file = "weir:/data";
+    cluster.weir(&["mkfile", file, "--copies", "2", "--duplication", "client-async"]).ok();
+    cluster.weir(&["cp", "data", file]).ok();
+    let is = |copies: usize, words: &str| {
+        let text = cluster.weir(&["layout", file]).ok();
+        let all = columns(&cluster, file);
+        text.contains(words) && all.iter().all(|on| on.len() == copies)
+    };
+    assert!(is(2, "client-async, chained"));
+    cluster.weir(&["setlayout", file, "--copies", "3"]).ok();
+    eventually("there is a third copy", || is(3, "client-async, chained"));
+    let random = ["setlayout", file, "--copies", "2", "--placement", "random"];
+    cluster.weir(&random).fails(&["1000000 bytes", "stay where they are", "copy the file"]);
+    assert!(is(3, "client-async, chained"), "nothing of it was done");
+    cluster.weir(&["setlayout", file, "--copies", "2", "--placement", "groups"]).ok();
+    eventually("each group has a copy", || {
+        let odd = |on: &BTreeSet<u64>| on.iter().filter(|server| **server % 2 == 1).count();
+        is(2, "client-async, groups") && columns(&cluster, file).iter().all(|on| odd(on) == 1)
+    });
+    cluster.weir(&["cp", file, "back"]).ok();
+    assert!(fs::read(place.path("back")).unwrap() == noise(1_000_000, 6));
+}
