@@ -4,8 +4,9 @@
 //! waits for ever: the kernel waits for pages that are being read or written,
 //! and those requests need threads, too.
 
+use crate::file_pages::PAGE_BYTES;
 use crate::fuse::Notifier;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,6 +37,9 @@ struct Shared {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Job>,
+    /// Drops of a single page that are queued or under way, the last of each page. Bounded by
+    /// those.
+    pages: HashMap<(FileId, u64), Arc<Progress>>,
     threads: usize,
     idle: usize,
 }
@@ -53,6 +57,27 @@ enum What {
     /// knows. `empty`: it had no such page, and makes one that is not read yet, which
     /// would cut reads that go over it in two.
     Raise { size: u64, from: u64, empty: bool },
+}
+
+impl State {
+    /// A job is done.
+    fn forget(&mut self, job: &Job) {
+        let Some(page) = job.what.page() else { return };
+        let page = (job.file, page);
+        if self.pages.get(&page).is_some_and(|last| Arc::ptr_eq(last, &job.progress)) {
+            self.pages.remove(&page);
+        }
+    }
+}
+
+impl What {
+    /// The single page that is dropped.
+    fn page(&self) -> Option<u64> {
+        match self {
+            What::Drop(bytes) if bytes.end - bytes.start == PAGE_BYTES => Some(bytes.start),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -75,8 +100,17 @@ impl Dropper {
         let _ = self.shared.notifier.set(notifier);
     }
 
-    /// Begins to drop the pages of these bytes.
+    /// Begins to drop the pages of these bytes. Of a single page that another drop waits for
+    /// just now there is no need to: that one drops it later than this would have begun. (Who
+    /// waits for a page that one write after another locks may be overtaken by dozens of them,
+    /// each with a drop of its own.)
     pub(crate) fn start(&self, file: FileId, bytes: Range<u64>) -> Dropping {
+        if bytes.end - bytes.start == PAGE_BYTES {
+            let waits = self.shared.lock().pages.get(&(file, bytes.start)).cloned();
+            if let Some(progress) = waits.filter(|progress| progress.is_blocked()) {
+                return Dropping { progress, shared: self.shared.clone() };
+            }
+        }
         self.queue(file, What::Drop(bytes))
     }
 
@@ -97,6 +131,9 @@ impl Dropper {
         if state.queue.len() >= MAX_QUEUED {
             tracing::error!("file {file}: too many drops of pages wait; one is not done");
             return dropping;
+        }
+        if let Some(page) = what.page() {
+            state.pages.insert((file, page), progress.clone());
         }
         state.queue.push_back(Job { file, what, progress });
         if state.queue.len() > state.idle && state.threads < MAX_THREADS {
@@ -132,6 +169,7 @@ impl Shared {
             self.tell(&job);
             state = self.lock();
             let _ = job.progress.done.set(());
+            state.forget(&job);
             self.done.notify_all();
         }
     }
@@ -164,15 +202,23 @@ impl Shared {
     }
 }
 
+impl Progress {
+    fn is_blocked(&self) -> bool {
+        let Some(thread) = self.thread.get() else { return false };
+        let stat =
+            std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero()));
+        let waits = |stat: String| Some(stat.rsplit_once(") ")?.1.starts_with('D'));
+        let waiting = stat.ok().and_then(waits).unwrap_or(false);
+        // Else it may be at another job by now.
+        self.done.get().is_none() && waiting
+    }
+}
+
 impl Dropping {
     /// Whether it waits in the kernel, and not for its turn on a processor: for a
     /// page that is locked.
     pub(crate) fn is_blocked(&self) -> bool {
-        let Some(thread) = self.progress.thread.get() else { return false };
-        let stat =
-            std::fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_nonzero()));
-        let waits = |stat: String| Some(stat.rsplit_once(") ")?.1.starts_with('D'));
-        stat.ok().and_then(waits).unwrap_or(false)
+        self.progress.is_blocked()
     }
 
     /// Whether it is done by then.

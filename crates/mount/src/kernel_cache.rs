@@ -8,6 +8,7 @@ use crate::handles::Seen;
 use crate::kernel_size::{Answer, Mark, Tell};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use weir_client::UpperCache;
@@ -214,6 +215,12 @@ impl KernelCache {
     }
 
     fn carry_out(&self, file: FileId, pages: &OpenPages, drop: &PageDrop) {
+        let held = pages.lock().held(&drop.bytes);
+        // Then no thread begins that would wait for those, and have the rest before it.
+        if !held.is_empty() && self.drop_around(file, &drop.bytes, &held, &mut Vec::new()) {
+            pages.was_dropped(drop);
+            return;
+        }
         let whole = self.dropper.start(file, drop.bytes.clone());
         self.carry_on(file, pages, drop, &whole);
     }
@@ -240,7 +247,7 @@ impl KernelCache {
         whole: &Dropping,
     ) -> bool {
         let begin = Instant::now();
-        let mut look = FIRST_LOOK;
+        let (mut look, mut started) = (FIRST_LOOK, Vec::new());
         while !whole.wait(Instant::now() + look) {
             if begin.elapsed() > GIVE_UP {
                 return false;
@@ -248,7 +255,10 @@ impl KernelCache {
             look = (look * 2).min(LAST_LOOK);
             let held = pages.lock().held(bytes);
             // When it is blocked it has begun: no answer is disbelieved later.
-            if !held.is_empty() && whole.is_blocked() && self.drop_around(file, bytes, &held) {
+            if !held.is_empty()
+                && whole.is_blocked()
+                && self.drop_around(file, bytes, &held, &mut started)
+            {
                 return true;
             }
         }
@@ -256,9 +266,23 @@ impl KernelCache {
     }
 
     /// Whether all is dropped but pages that are held, and those are indeed locked.
-    fn drop_around(&self, file: FileId, bytes: &Range<u64>, held: &[Range<u64>]) -> bool {
-        let start = |part| self.dropper.start(file, part);
-        let others: Vec<_> = without(bytes, held).into_iter().map(start).collect();
+    /// `started`: parts for which this very drop has begun already.
+    fn drop_around(
+        &self,
+        file: FileId,
+        bytes: &Range<u64>,
+        held: &[Range<u64>],
+        started: &mut Vec<(Range<u64>, Rc<Dropping>)>,
+    ) -> bool {
+        let mut start = |part: Range<u64>| {
+            let known = started.iter().find(|(begun, _)| *begun == part);
+            known.map(|(_, dropping)| dropping.clone()).unwrap_or_else(|| {
+                let dropping = Rc::new(self.dropper.start(file, part.clone()));
+                started.push((part, dropping.clone()));
+                dropping
+            })
+        };
+        let others: Vec<_> = without(bytes, held).into_iter().map(&mut start).collect();
         let held: Vec<_> = held.iter().cloned().map(start).collect();
         let until = Instant::now() + LAST_LOOK;
         others.iter().all(|part| part.wait(until))

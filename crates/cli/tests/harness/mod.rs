@@ -139,6 +139,15 @@ impl Cluster<'_> {
         self.pid(&format!("mount-{crc:08x}"))
     }
 
+    /// How many threads of this name the process of a mount has.
+    pub fn threads_of_mount(&self, at: &Path, name: &str) -> usize {
+        let threads = format!("/proc/{}/task", self.mount_pid(at));
+        let named = |thread: &std::fs::DirEntry| {
+            std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|is| is.trim() == name)
+        };
+        std::fs::read_dir(threads).unwrap().flatten().filter(named).count()
+    }
+
     /// Numbers of the processes that its pid files name, if they are ours.
     pub fn pids(&self) -> Vec<i32> {
         let Ok(files) = std::fs::read_dir(self.dir().join("run")) else { return Vec::new() };
