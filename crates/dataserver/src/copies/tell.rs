@@ -6,7 +6,7 @@ use super::resync::Resync;
 use std::ops::Range;
 use std::time::Duration;
 use weir_host::clock;
-use weir_store::{ELSEWHERE, Gap, RangeSet};
+use weir_store::{ELSEWHERE, Gap, RangeSet, gap_parts};
 use weir_types::limits::MAX_FIND_COPIES;
 use weir_types::{CopyIndex, Epoch, ErrorKind, ObjectId, Result, TargetId};
 use weir_wire::data::NoteGapRequest;
@@ -80,9 +80,10 @@ impl Resync {
         is_due
     }
 
-    /// Of what this copy is in doubt about, and the one that orders lacks: whether what is
-    /// here counts. It does if nobody went later, and nobody who is there has it. The others are
-    /// to get all of it from here.
+    /// Of what this copy is in doubt about, and the one that orders lacks: whether that is
+    /// settled. What is here counts if nobody went later, and nobody who is there has it: the
+    /// others are to get all of it from here. But who put off changes of a part had all of it:
+    /// where this copy lacks some of a part, that one has the rest, too.
     pub(super) fn counts(
         &self,
         object: ObjectId,
@@ -96,6 +97,15 @@ impl Resync {
         }
         // One whose header is damaged does not.
         self.disk.store.object(object)?;
+        let gaps = self.disk.store.gaps();
+        let elsewhere = gaps.of(object, ELSEWHERE).unwrap_or_default();
+        let is_elsewhere = |range: &&Range<u64>| elsewhere.touches(&gap_parts(range));
+        for range in ranges.iter().filter(is_elsewhere) {
+            gaps.note(object, ELSEWHERE, object.copy, range)?;
+            gaps.clear(object, own, range)?;
+        }
+        let ranges: Vec<Range<u64>> =
+            ranges.iter().filter(|range| !is_elsewhere(range)).cloned().collect();
         let others = || {
             let copies = column.copies.iter().enumerate();
             let is_other = |target| ![own, TargetId::NONE].contains(&target);
@@ -105,16 +115,15 @@ impl Resync {
         for (_, copy) in others().filter(|(_, copy)| copy.target != orders) {
             if standings.is_online(copy.target) {
                 let lacks =
-                    self.note_there(copy.target, object, (own, here), column, ranges, false)?;
+                    self.note_there(copy.target, object, (own, here), column, &ranges, false)?;
                 // The one that orders takes it from there.
                 if lacks != ranges {
                     return Ok(false);
                 }
             }
         }
-        let gaps = self.disk.store.gaps();
         for (at, copy) in others() {
-            for range in ranges {
+            for range in &ranges {
                 gaps.note(object, copy.target, CopyIndex(at as u8), range)?;
             }
         }
