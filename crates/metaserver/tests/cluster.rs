@@ -257,3 +257,19 @@ fn malformed_requests_are_refused_and_harm_nothing() {
     assert!(c.getattr(me, FileId::ROOT).is_ok());
     assert!(ServerStatus::from_bytes(b"junk").is_err());
 }
+
+#[test]
+fn one_that_comes_for_the_first_time_has_lost_nothing_and_one_that_starts_anew_may_have() {
+    let mut c = Model::new(1);
+    let me = c.client(root());
+    let since = |c: &mut Model| {
+        let map = map(c, &me, Epoch(0)).unwrap();
+        (map.epoch, map.target(TargetId(2)).unwrap().anew)
+    };
+    c.register(2, &[2]).unwrap();
+    let (first, anew) = since(&mut c);
+    assert_eq!(anew, Epoch(0));
+    c.register_anew(2, vec![Model::report(2)]).unwrap();
+    let (second, anew) = since(&mut c);
+    assert!(first < anew && anew <= second);
+}

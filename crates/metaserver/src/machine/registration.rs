@@ -4,7 +4,7 @@ use super::cluster::{Change, Cluster};
 use super::standings::{Around, Said, after_report, after_silence, has_kept};
 use crate::schema::{Past, ServerRecord, TargetRecord};
 use std::collections::BTreeSet;
-use weir_types::{Error, ErrorKind, Result, ServerId, TargetId, check_domain, check_host};
+use weir_types::{Epoch, Error, ErrorKind, Result, ServerId, TargetId, check_domain, check_host};
 use weir_wire::map::TargetState;
 use weir_wire::peer::{RegisterRequest, TargetReport};
 
@@ -44,7 +44,7 @@ impl Cluster {
         let mut targets: Vec<TargetRecord> = known.map(|k| k.targets.clone()).unwrap_or_default();
         for report in &reports {
             if targets.iter().all(|record| record.target != report.target) {
-                targets.push(self.elsewhere(server, report.target));
+                targets.push(self.elsewhere(server, report.target, request.run));
             }
         }
         targets.sort_by_key(|record| record.target);
@@ -138,13 +138,13 @@ impl Cluster {
     }
 
     /// What is known of a target that a server has not served before: another
-    /// may have.
-    fn elsewhere(&self, server: ServerId, target: TargetId) -> TargetRecord {
+    /// may have. If none has, it has never had anything that it could have lost.
+    fn elsewhere(&self, server: ServerId, target: TargetId, run: u64) -> TargetRecord {
         let others = self.servers.iter().filter(|(id, _)| **id != server);
         let mut known = others.flat_map(|(_, r)| &r.targets);
         let (state, since) = (TargetState::Online, self.next_epoch());
         let (draining, joins, past) = (false, None, Past::default());
-        let (run, anew) = (0, since);
+        let anew = Epoch(0);
         let fresh = TargetRecord { target, state, since, draining, joins, past, run, anew };
         known.find(|t| t.target == target).copied().unwrap_or(fresh)
     }
