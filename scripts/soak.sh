@@ -29,8 +29,13 @@ for part in $parts; do
       ;;
     sim)
       "$cargo" build --release --locked -p weir
-      # Each round begins at a random seed, which it prints.
-      while "${CARGO_TARGET_DIR:-target}/release/weir" sim --seeds 10000; do :; done
+      # Each round begins at a random seed, which it prints. From 1,000,000,000 on clusters
+      # keep several copies, from 2,000,000,000 on they change besides.
+      weir=${CARGO_TARGET_DIR:-target}/release/weir
+      while "$weir" sim --seeds 10000 &&
+        "$weir" sim --seed $((1000000000 + RANDOM * 30000 + RANDOM)) --seeds 2000 --duration 30s &&
+        "$weir" sim --seed $((2000000000 + RANDOM * 30000 + RANDOM)) --seeds 2000 --duration 30s
+      do :; done
       exit 1
       ;;
     *)

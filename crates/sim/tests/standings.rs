@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use weir_host::plant::{self, Bug};
 use weir_sim::generate::{self, MIRRORED};
 use weir_sim::plan::{
-    ClientPlan, EngineKind, Fault, FileShape, NodeName, Op, Plan, PlannedFault, PlannedOp,
+    ClientPlan, EngineKind, Fault, FileShape, NodeName, Op, Plan, PlannedFault, PlannedOp, Protocol,
 };
 use weir_sim::run;
 
@@ -117,6 +117,24 @@ fn is_reached_late(rng: &mut fastrand::Rng, at_ms: u32) -> Vec<PlannedFault> {
     [away, late].map(|fault| PlannedFault { at_ms, fault }).into()
 }
 
+/// A server stands still, or does not reach another one, for less than until it is noticed:
+/// what it has to hand on comes when others have brought what is newer.
+fn is_handed_on_late(rng: &mut fastrand::Rng, at_ms: u32) -> Vec<PlannedFault> {
+    let (node, other) = two(rng);
+    let ms = rng.u32(2_000..TIMEOUT_MS);
+    let fault = match rng.u8(0..4) > 0 {
+        true => Fault::Stop { node, ms },
+        false => Fault::Partition { a: other, b: node, both: rng.bool(), ms },
+    };
+    vec![PlannedFault { at_ms, fault }]
+}
+
+/// With changes that are acknowledged before the others have them.
+fn put_off(mut plan: Plan) -> Plan {
+    plan.shape.protocols = vec![Protocol::ServerAsync, Protocol::ClientAsync];
+    plan
+}
+
 /// Runs of each kind. A server that serves without a lease shows in the first, one that
 /// applies what comes late soon after.
 const SEEDS: u64 = 20;
@@ -159,6 +177,16 @@ fn nothing_old_is_read_whoever_is_cut_off_stands_still_or_comes_back_unseen() {
 #[test]
 fn what_comes_late_changes_nothing_that_was_brought_meanwhile() {
     find(Bug::ApplyOldEpoch, |seed| plan_of(seed, 3, LATE_MS, is_reached_late));
+}
+
+/// What was put off is handed on when it has been acknowledged: nobody waits for it then.
+#[test]
+fn what_was_put_off_and_comes_late_changes_nothing_that_is_newer() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let kinds = [is_handed_on_late, is_reached_late];
+    for kind in kinds {
+        are_clean(&plans(|seed| put_off(plan_of(seed, 3, LATE_MS, kind))));
+    }
 }
 
 /// That it must not order before everybody knows `dataserver/src/copies/planted.rs` finds.

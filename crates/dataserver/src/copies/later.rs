@@ -110,6 +110,8 @@ impl Order<'_> {
         }
         if let Err(error) = self.try_later() {
             tracing::debug!("target {}: put off for longer: {error}", self.own);
+            // The first of them may have it, and hand it on after what is brought by then.
+            copies.ways.leave();
             self.later.iter().for_each(|target| copies.resting.rest(*target));
         }
     }
