@@ -12,8 +12,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use weir_types::FileId;
 
-/// The most threads: so many drops may be stuck behind pages in use.
-const MAX_THREADS: usize = 64;
+/// The most threads: so many drops may be stuck behind pages in use. As a mount is cut off
+/// that may be a page or two of each file that is being read.
+const MAX_THREADS: usize = 512;
 /// Drops that wait for a thread. Each has somebody who waits for it, so it is
 /// the number of threads that serve requests, and of the client's, that bounds
 /// them; beyond it they are refused, and nobody's page is taken for dropped.

@@ -215,14 +215,24 @@ impl KernelCache {
     }
 
     fn carry_out(&self, file: FileId, pages: &OpenPages, drop: &PageDrop) {
-        let held = pages.lock().held(&drop.bytes);
-        // Then no thread begins that would wait for those, and have the rest before it.
-        if !held.is_empty() && self.drop_around(file, &drop.bytes, &held, &mut Vec::new()) {
-            pages.was_dropped(drop);
-            return;
-        }
-        let whole = self.dropper.start(file, drop.bytes.clone());
+        let whole = match self.begin(file, pages, drop) {
+            Begun::Around(around) if around.is_done(Instant::now() + LAST_LOOK) => {
+                return pages.was_dropped(drop);
+            }
+            Begun::Around(_) => self.dropper.start(file, drop.bytes.clone()),
+            Begun::Whole(whole) => whole,
+        };
         self.carry_on(file, pages, drop, &whole);
+    }
+
+    /// Around what is held, if anything is: then no thread waits for that with the rest
+    /// before it.
+    fn begin(&self, file: FileId, pages: &OpenPages, drop: &PageDrop) -> Begun {
+        let held = pages.lock().held(&drop.bytes);
+        match held.is_empty() {
+            true => Begun::Whole(self.dropper.start(file, drop.bytes.clone())),
+            false => Begun::Around(self.begin_around(file, &drop.bytes, &held, &mut Vec::new())),
+        }
     }
 
     fn carry_on(&self, file: FileId, pages: &OpenPages, drop: &PageDrop, whole: &Dropping) {
@@ -266,14 +276,23 @@ impl KernelCache {
     }
 
     /// Whether all is dropped but pages that are held, and those are indeed locked.
-    /// `started`: parts for which this very drop has begun already.
     fn drop_around(
         &self,
         file: FileId,
         bytes: &Range<u64>,
         held: &[Range<u64>],
-        started: &mut Vec<(Range<u64>, Rc<Dropping>)>,
+        started: &mut Started,
     ) -> bool {
+        self.begin_around(file, bytes, held, started).is_done(Instant::now() + LAST_LOOK)
+    }
+
+    fn begin_around(
+        &self,
+        file: FileId,
+        bytes: &Range<u64>,
+        held: &[Range<u64>],
+        started: &mut Started,
+    ) -> Around {
         let mut start = |part: Range<u64>| {
             let known = started.iter().find(|(begun, _)| *begun == part);
             known.map(|(_, dropping)| dropping.clone()).unwrap_or_else(|| {
@@ -282,11 +301,31 @@ impl KernelCache {
                 dropping
             })
         };
-        let others: Vec<_> = without(bytes, held).into_iter().map(&mut start).collect();
-        let held: Vec<_> = held.iter().cloned().map(start).collect();
-        let until = Instant::now() + LAST_LOOK;
-        others.iter().all(|part| part.wait(until))
-            && held.iter().all(|part| {
+        let others = without(bytes, held).into_iter().map(&mut start).collect();
+        Around { others, held: held.iter().cloned().map(start).collect() }
+    }
+}
+
+/// A drop that has begun.
+enum Begun {
+    Whole(Dropping),
+    Around(Around),
+}
+
+/// Parts for which one and the same drop has begun already.
+type Started = Vec<(Range<u64>, Rc<Dropping>)>;
+
+/// A drop of what lies around pages that are held, and a look at those.
+struct Around {
+    others: Vec<Rc<Dropping>>,
+    held: Vec<Rc<Dropping>>,
+}
+
+impl Around {
+    /// Whether by then all is dropped but what is held, and that is indeed locked.
+    fn is_done(&self, until: Instant) -> bool {
+        self.others.iter().all(|part| part.wait(until))
+            && self.held.iter().all(|part| {
                 // It may have to wait for its turn on a processor.
                 while !part.wait(Instant::now() + FIRST_LOOK) {
                     if part.is_blocked() {
@@ -320,21 +359,29 @@ impl UpperCache for KernelCache {
         let mut late = Vec::new();
         for some in open.chunks(DROPS_AT_ONCE) {
             let begin = |(file, pages): &(FileId, Arc<OpenPages>)| {
+                let (file, pages) = (*file, pages.clone());
                 let drop = pages.lock().drop_begins(0..u64::MAX);
-                let whole = self.dropper.start(*file, drop.bytes.clone());
-                (*file, pages.clone(), drop, whole)
+                let begun = self.begin(file, &pages, &drop);
+                (file, pages, drop, begun)
             };
             let until = Instant::now() + LAST_LOOK;
             let begun: Vec<_> = some.iter().map(begin).collect();
-            for (file, pages, drop, whole) in begun {
-                match whole.wait(until) {
+            for (file, pages, drop, begun) in begun {
+                let done = match &begun {
+                    Begun::Whole(whole) => whole.wait(until),
+                    Begun::Around(around) => around.is_done(until),
+                };
+                match done {
                     true => pages.was_dropped(&drop),
-                    false => late.push((file, pages, drop, whole)),
+                    false => late.push((file, pages, drop, begun)),
                 }
             }
         }
-        for (file, pages, drop, whole) in late {
-            self.carry_on(file, &pages, &drop, &whole);
+        for (file, pages, drop, begun) in late {
+            match begun {
+                Begun::Whole(whole) => self.carry_on(file, &pages, &drop, &whole),
+                Begun::Around(_) => self.carry_out(file, &pages, &drop),
+            }
         }
     }
 }
