@@ -36,6 +36,8 @@ pub enum Victim {
     Primary,
     /// That of the second.
     Follower,
+    /// That of the last, which nobody comes after.
+    Last,
     /// Those of all copies, at the same moment.
     All,
     /// The client that writes.
@@ -132,6 +134,7 @@ pub fn try_point(point: Point) -> std::result::Result<Seen, String> {
     let victims: Vec<NodeName> = match point.victim {
         Some(Victim::Primary) => vec![nodes[0]],
         Some(Victim::Follower) => vec![nodes[1]],
+        Some(Victim::Last) => nodes.last().copied().into_iter().collect(),
         Some(Victim::All) => nodes.clone(),
         Some(Victim::Client) => vec![NodeName::Client(0)],
         None => Vec::new(),

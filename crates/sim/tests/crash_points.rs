@@ -8,10 +8,12 @@ use weir_sim::plan::Protocol;
 
 use Failure::{Kill, Loss, PowerCut};
 use Protocol::{ClientAsync, ClientSync, Hybrid, ServerAsync, ServerSync};
-use Victim::{All, Client, Follower, Primary};
+use Victim::{All, Client, Follower, Last, Primary};
 
 /// Moments of a write that are tried, and as many right after it.
 const MOMENTS: u32 = 10;
+/// The same of files with three copies, which take longer.
+const MOMENTS_OF_THREE: u32 = 6;
 /// What was put off has got everywhere so long after a write.
 const WINDOW: Duration = Duration::from_secs(1);
 
@@ -51,7 +53,8 @@ impl Moment {
 /// online in the end, nobody lacks anything, and all copies are the same.
 fn at_all_moments(layout: Layout, sync: bool, victim: Victim, failure: Failure) -> Vec<Moment> {
     let usual = usual(layout, sync);
-    let during = (0..2 * MOMENTS).map(|n| (usual * n / MOMENTS, false));
+    let moments = if layout.copies > 2 { MOMENTS_OF_THREE } else { MOMENTS };
+    let during = (0..2 * moments).map(|n| (usual * n / moments, false));
     let moments = during.chain([(usual + WINDOW, true)]);
     let seen = moments.map(|(after, late)| {
         let point = Point { layout, sync, victim: Some(victim), failure, after };
@@ -68,7 +71,10 @@ fn at_all_moments(layout: Layout, sync: bool, victim: Victim, failure: Failure) 
 
 /// Whatever was acknowledged is there, while servers are away and afterwards.
 fn nothing_is_lost(layout: Layout, sync: bool, cases: &[(Victim, Failure)]) {
-    for &(victim, failure) in cases {
+    // Of two copies the second is the last.
+    let last = cases.iter().filter(|(victim, _)| *victim == Follower && layout.copies > 2);
+    let last = last.map(|(_, failure)| (Last, *failure));
+    for (victim, failure) in cases.iter().copied().chain(last) {
         let all = at_all_moments(layout, sync, victim, failure);
         for moment in all.iter().filter(|moment| moment.was_acknowledged()) {
             let (meanwhile, after) = moment.found();
@@ -158,6 +164,13 @@ fn server_async_loses_what_the_primary_alone_has() {
 #[test]
 fn client_async_loses_what_the_primary_alone_has() {
     is_async(pair(ClientAsync));
+}
+
+#[test]
+fn with_three_copies_nothing_is_lost_that_all_had() {
+    for protocol in [ServerSync, ClientSync] {
+        is_sync(Layout { protocol, copies: 3, columns: 1 });
+    }
 }
 
 /// One of two others may have got it, or only one may have been told that it lacks it.
