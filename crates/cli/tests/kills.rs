@@ -157,9 +157,11 @@ impl Run<'_> {
             std::thread::sleep(Duration::from_millis(20));
             self.loads.iter_mut().for_each(MountLoad::check);
         }
-        faults.iter().for_each(|fault| fault.end(&mut self.lab));
-        let ended = faults.iter().filter(|fault| fault.ends_a_mount()).count();
-        self.set(Policy { remounts: self.policy.remounts + ended as u64, ..self.policy });
+        // What is mounted anew needs the servers.
+        let (mounts, others): (Vec<_>, Vec<_>) =
+            faults.iter().partition(|fault| fault.ends_a_mount());
+        others.iter().chain(&mounts).for_each(|fault| fault.end(&mut self.lab));
+        self.set(Policy { remounts: self.policy.remounts + mounts.len() as u64, ..self.policy });
         let online = self.lab.all_online(PATIENCE);
         println!("  mended after {:.1?}, all online {online:.1?} later", begin.elapsed());
         self.set(calm(&self.policy));
