@@ -8,7 +8,7 @@
 use super::Violation;
 use super::data::FileFacts;
 use super::health::Health;
-use crate::history::{Call, History, Node, Position, What};
+use crate::history::{Call, History, Node, Outcome, Position, What};
 use std::ops::Range;
 use weir_types::ErrorKind;
 
@@ -21,6 +21,9 @@ struct Loss {
     cells: Vec<u32>,
     /// Since when it may have been lost; `None`: it cannot have been.
     since: Option<Position>,
+    /// When a cut of the file was first asked for that was not done: whatever is asked of the
+    /// file afterwards completes it first, in all columns.
+    cut: Option<Position>,
     /// When somebody accepted it.
     until: Position,
 }
@@ -50,7 +53,8 @@ impl Losses {
             let early = files[usize::from(file)].early;
             let since = (0..until).find(|at| may_lose((history, &health), &nodes, early, *at));
             let (column, cells) = (column.clone(), cells.clone());
-            Some(Loss { file, nodes, column, cells, since, until })
+            let cut = since.and_then(|since| refused_cut(history, file, since..until));
+            Some(Loss { file, nodes, column, cells, since, cut, until })
         });
         Self(accepted.collect())
     }
@@ -110,10 +114,27 @@ fn may_lose(
     }
 }
 
+/// The first cut of a file that was refused within a part of a history.
+fn refused_cut(history: &History, file: u8, within: Range<Position>) -> Option<Position> {
+    let entries = &history.entries[..within.end];
+    let is_refused = |wanted: u32| {
+        entries.iter().any(|entry| match &entry.what {
+            What::End { id, outcome: Outcome::Unknown(_) } => *id == wanted,
+            _ => false,
+        })
+    };
+    (within.start..within.end).find(|at| match &entries[*at].what {
+        What::Begin { id, call: Call::Cut { file: of, .. }, .. } => *of == file && is_refused(*id),
+        _ => false,
+    })
+}
+
 /// Whether a call needs something of the column: those that are not about a range need all
 /// columns.
 fn concerns(loss: &Loss, asked: &Asked<'_>) -> bool {
+    let after_cut = loss.cut.is_some_and(|cut| cut < asked.span.1);
     match *asked.call {
+        Call::Read { file, .. } | Call::Write { file, .. } if after_cut => file == loss.file,
         Call::Write { file, .. } if asked.behind => file == loss.file,
         Call::Write { file, first, cells } | Call::Read { file, first, cells } => {
             let touched = first..first + cells;
