@@ -158,7 +158,7 @@ impl Run<'_> {
             self.loads.iter_mut().for_each(MountLoad::check);
         }
         // What is mounted anew needs the servers.
-        let (mounts, others): (Vec<_>, Vec<_>) =
+        let (mounts, others): (Vec<Fault>, Vec<Fault>) =
             faults.iter().partition(|fault| fault.ends_a_mount());
         others.iter().chain(&mounts).for_each(|fault| fault.end(&mut self.lab));
         self.set(Policy { remounts: self.policy.remounts + mounts.len() as u64, ..self.policy });

@@ -31,6 +31,7 @@ mod holdings;
 mod lease_clock;
 mod leases;
 mod locks;
+pub mod losses;
 mod metadata;
 mod namespace;
 mod pairs;

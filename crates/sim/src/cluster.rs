@@ -318,10 +318,14 @@ impl Cluster {
     }
 
     fn server_of(&self, target: TargetId) -> u8 {
-        let shape = &self.shared.plan.shape;
-        let serves = |server: &u8| targets_of(shape, *server).contains(&target.0);
-        (0..shape.all_servers()).find(serves).unwrap_or_default()
+        server_of(&self.shared.plan.shape, target)
     }
+}
+
+/// The data server of a target.
+pub(crate) fn server_of(shape: &Shape, target: TargetId) -> u8 {
+    let serves = |server: &u8| targets_of(shape, *server).contains(&target.0);
+    (0..shape.all_servers()).find(serves).unwrap_or_default()
 }
 
 fn server_id(server: u8) -> ServerId {

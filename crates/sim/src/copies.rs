@@ -60,7 +60,7 @@ pub(crate) fn wait_for_sound(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Ve
 
 /// Lets a client look until it ends, and the faults go on; what is wrong if it does not in
 /// time.
-fn wait_for(
+pub(crate) fn wait_for(
     cluster: &mut Cluster,
     nemesis: &mut Nemesis,
     watch: fn(Rc<Shared>, ClientConfig),

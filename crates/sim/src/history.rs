@@ -288,6 +288,20 @@ pub enum What {
     /// A disk failed to make durable what it had taken: unsynced data of the
     /// node may be gone.
     DiskForgets(Node),
+    /// What the targets of a node had noted that others lack is lost, or damaged.
+    GapsLost(Node),
+    /// An administrator goes on with what is left of a column of a file, which nobody serves:
+    /// from now on these cells may be older, or zeros.
+    LossAccepted {
+        /// Index of the file.
+        file: u8,
+        /// The data servers that have a copy of the column.
+        nodes: Vec<u8>,
+        /// The cells of the column.
+        column: Vec<u32>,
+        /// Those of them that are lost.
+        cells: Vec<u32>,
+    },
     /// The server of a node was killed, or ended by itself.
     Down(Node),
     /// It is started.
@@ -341,6 +355,12 @@ impl History {
                 What::Ill { .. } => continue,
                 What::PowerCut(node) => format!("power cut of {node}"),
                 What::DiskForgets(node) => format!("disk of {node} forgets what was not synced"),
+                What::GapsLost(node) => format!("the gap logs of {node} are lost"),
+                What::LossAccepted { file, nodes, cells, .. } => {
+                    format!(
+                        "the loss of cells {cells:?} of file {file}, on data{nodes:?}, is accepted"
+                    )
+                }
                 What::Down(node) => format!("{node} is down"),
                 What::Up(node) => format!("{node} starts"),
                 What::Healed => "all faults end".to_owned(),

@@ -20,6 +20,7 @@ mod engine;
 pub mod failover;
 pub mod generate;
 pub mod history;
+mod losses;
 mod nemesis;
 pub mod oracle;
 mod pages;

@@ -496,6 +496,7 @@ impl Nemesis {
                     self.later(now + ms(down_ms), Later::Start(node));
                 }
                 cluster.lose_gaps(node, damaged);
+                cluster.shared.record_at(now, What::GapsLost(node.into()));
             }
             Fault::DiskFails { node, ms: time } => {
                 cluster.disk(node).set_gone(Some(Errno::IO));

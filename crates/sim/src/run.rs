@@ -4,10 +4,12 @@
 use crate::cluster::Cluster;
 use crate::copies;
 use crate::generate;
-use crate::history::{History, What};
+use crate::history::{History, Outcome, What};
+use crate::losses;
 use crate::nemesis::{Nemesis, RECOVERY, is_done, usual_latency};
 use crate::oracle::data::{ClientFacts, FileFacts};
 use crate::oracle::errors::GRACE;
+use crate::oracle::losses::Losses;
 use crate::oracle::names::NamesFacts;
 use crate::oracle::{Violation, available, data, errors, names, published, stats};
 use crate::plan::{ClientPlan, Fault, NodeName, Op, Place, Plan};
@@ -156,7 +158,9 @@ fn judge(
     report.violations.extend(tree.violations);
     report.violations.extend(published::judge(history));
     report.violations.extend(stats::judge(history, files, &clients, clocks_agree));
-    report.violations.extend(errors::judge(history, plan));
+    let losses = Losses::of(history, files);
+    report.violations.extend(losses.judge(history));
+    report.violations.extend(errors::judge(history, plan, &losses));
     if plan.shape.is_mirrored() {
         let ms = |ms: u32| Duration::from_millis(ms.into());
         let detection = ms(plan.shape.target_timeout_ms);
@@ -183,23 +187,19 @@ fn carry_out(cluster: &mut Cluster) -> Vec<Violation> {
     let end = cluster.sim.now() + Duration::from_millis(plan.duration_ms.into());
     nemesis.run_until(cluster, end);
     nemesis.heal(cluster);
-    let deadline = cluster.sim.now() + FINISH;
-    let done = |cluster: &Cluster| (0..clients).all(|client| is_done(cluster, client));
-    while !done(cluster) && cluster.sim.now() < deadline {
-        let next = cluster.sim.now() + Duration::from_millis(100);
-        nemesis.run_until(cluster, next);
-    }
-    if !done(cluster) {
-        let what = format!(
-            "clients do not come to an end after the last fault; done: {:?}",
-            cluster.shared.next.borrow()
-        );
-        let evidence = format!("  {}\n", cluster.sim.threads().join("\n  "));
-        return vec![Violation { what, evidence }];
-    }
-    nemesis.run_until(cluster, cluster.sim.now() + GRACE);
     let mirrored = plan.shape.is_mirrored();
     let mut violations = Vec::new();
+    let mut finished = finish(cluster, &mut nemesis);
+    // What is lost keeps each of their calls waiting.
+    if !finished && let Some(troubles) = accept_losses(cluster, &mut nemesis) {
+        violations.extend(troubles);
+        finished = finish(cluster, &mut nemesis);
+    }
+    if !finished {
+        violations.push(unfinished(cluster));
+        return violations;
+    }
+    nemesis.run_until(cluster, cluster.sim.now() + GRACE);
     if mirrored {
         violations.extend(copies::wait_for_all(cluster, &mut nemesis));
         if plan.moves() {
@@ -209,8 +209,6 @@ fn carry_out(cluster: &mut Cluster) -> Vec<Violation> {
             violations.extend(copies::wait_for_sound(cluster, &mut nemesis));
         }
     }
-    // Only what is there at the end counts.
-    cluster.shared.found.borrow_mut().clear();
     violations.extend(audit_all(cluster, &mut nemesis));
     if mirrored && violations.is_empty() {
         violations.extend(read_without_each(cluster, &mut nemesis));
@@ -227,6 +225,32 @@ fn carry_out(cluster: &mut Cluster) -> Vec<Violation> {
         }
     }
     violations
+}
+
+/// Gives clients time for the rest of their work; whether it was enough.
+fn finish(cluster: &mut Cluster, nemesis: &mut Nemesis) -> bool {
+    let clients = cluster.shared.plan.clients.len() as u8;
+    let deadline = cluster.sim.now() + FINISH;
+    let done = |cluster: &Cluster| (0..clients).all(|client| is_done(cluster, client));
+    while !done(cluster) && cluster.sim.now() < deadline {
+        let next = cluster.sim.now() + Duration::from_millis(100);
+        nemesis.run_until(cluster, next);
+    }
+    done(cluster)
+}
+
+fn unfinished(cluster: &Cluster) -> Violation {
+    let what = format!(
+        "clients do not come to an end after the last fault; done: {:?}",
+        cluster.shared.next.borrow()
+    );
+    Violation { what, evidence: format!("  {}\n", cluster.sim.threads().join("\n  ")) }
+}
+
+/// An administrator accepts what is lost, and the copies become equal. `None`: nothing is.
+fn accept_losses(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Option<Vec<Violation>> {
+    // What has one copy only does not get lost.
+    cluster.shared.plan.shape.is_mirrored().then(|| losses::accept(cluster, nemesis))?
 }
 
 /// Fresh clients look at what has several copies, each while it does not reach
@@ -257,9 +281,23 @@ fn read_mirrored(shared: Rc<Shared>, config: ClientConfig) {
     worker.shut_down();
 }
 
-/// A fresh client looks at everything; all its calls succeed.
+/// A fresh client looks at everything; all its calls succeed, once somebody has accepted what
+/// is lost.
 fn audit_all(cluster: &mut Cluster, nemesis: &mut Nemesis) -> Vec<Violation> {
-    look(cluster, nemesis, audit)
+    // Only what is there at the end counts.
+    cluster.shared.found.borrow_mut().clear();
+    let mut violations = look(cluster, nemesis, audit);
+    let refused = cluster.shared.refused.take();
+    if refused && let Some(troubles) = accept_losses(cluster, nemesis) {
+        violations.extend(troubles);
+        let accepted = cluster.shared.accepted.borrow().clone();
+        cluster.shared.unopened.borrow_mut().retain(|file| !accepted.contains(file));
+        cluster.shared.found.borrow_mut().clear();
+        violations.extend(look(cluster, nemesis, audit));
+    }
+    let unopened = cluster.shared.unopened.take();
+    violations.extend(unopened.iter().map(|file| plain(format!("file {file} cannot be opened"))));
+    violations
 }
 
 fn look(
@@ -287,9 +325,13 @@ fn audit(shared: Rc<Shared>, config: ClientConfig) {
     for file in 0..made.files.len() as u8 {
         let cells = shared.plan.cells(file);
         worker.stat(file);
-        if worker.read(file, 0, cells).is_none() {
+        let seen = worker.read(file, 0, cells);
+        if !matches!(seen, Some(Outcome::Cells(_))) {
+            shared.refused.set(true);
+        }
+        if seen.is_none() {
             shared.record(What::Note(format!("file {file} cannot be opened")));
-            *shared.trouble.borrow_mut() = Some(format!("file {file} cannot be opened"));
+            shared.unopened.borrow_mut().insert(file);
         }
     }
     for (file, layout) in worker.layouts() {

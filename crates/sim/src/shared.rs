@@ -46,6 +46,12 @@ pub(crate) struct Shared {
     pub trouble: RefCell<Option<String>>,
     /// Targets that have been taken out of the cluster.
     pub removed: RefCell<BTreeSet<u32>>,
+    /// Files that could not be opened when somebody last looked at everything.
+    pub unopened: RefCell<BTreeSet<u8>>,
+    /// Whether he was refused something.
+    pub refused: Cell<bool>,
+    /// Files of which the loss of something has been accepted.
+    pub accepted: RefCell<BTreeSet<u8>>,
     /// Orders of administrators that have to be carried out before a run ends.
     pub ordered: Cell<u32>,
 }
@@ -66,6 +72,9 @@ impl Shared {
             held: RefCell::default(),
             trouble: RefCell::default(),
             removed: RefCell::default(),
+            unopened: RefCell::default(),
+            refused: Cell::new(false),
+            accepted: RefCell::default(),
             ordered: Cell::new(0),
         }
     }

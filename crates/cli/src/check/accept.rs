@@ -2,14 +2,13 @@
 //! is lost for good.
 
 use crate::args::AcceptLoss;
-use crate::check::losses::{self, Left, Loss, States, named};
 use crate::failure::{Done, Failure};
 use crate::layouts::whereabouts::{Finder, Found};
 use crate::output::{confirmed, print, print_json};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use weir_client::Administrator;
+use weir_client::losses::{self, Left, Loss, States, named};
 use weir_types::{FileKind, TargetId};
 
 /// Runs it.
@@ -49,7 +48,7 @@ fn one(finder: &mut Finder<'_>, path: &OsString, accept: &AcceptLoss) -> Done<Va
     }
     if !lost.is_empty() {
         confirmed("The last bytes that were written there are given up.", accept.yes)?;
-        give_up(&admin, &found, &lost)?;
+        losses::give_up(&admin, attr.file, &lost)?;
     }
     Ok(json!({
         "path": found.named,
@@ -57,17 +56,6 @@ fn one(finder: &mut Finder<'_>, path: &OsString, accept: &AcceptLoss) -> Done<Va
         "accepted": lost.iter().map(to_json).collect::<Vec<_>>(),
         "away": away.iter().map(to_json).collect::<Vec<_>>(),
     }))
-}
-
-/// First nobody keeps what was read before; then what is left is served.
-fn give_up(admin: &Administrator, found: &Found, lost: &[Loss]) -> Done {
-    admin.accept_losses(found.attr()?.file)?;
-    for loss in lost {
-        if let (Left::Older(target), Some(object)) = (&loss.left, loss.object) {
-            admin.accept_loss(*target, object, (loss.range.start, loss.range.end))?;
-        }
-    }
-    Ok(())
 }
 
 /// What is lost is not known while copies may come back.

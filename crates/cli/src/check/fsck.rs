@@ -6,7 +6,6 @@
 
 use crate::args::Fsck;
 use crate::check::lacking::Lacking;
-use crate::check::losses::{self, States};
 use crate::check::progress::Progress;
 use crate::check::repair::{self, Outcome, Verdict, confirm, is_repairable, why_left};
 use crate::check::snapshot::{self, Paths};
@@ -19,6 +18,7 @@ use crate::settings;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
+use weir_client::losses::{self, States};
 use weir_client::{Administrator, Client};
 use weir_metaserver::audit::{Bounds, Fact, Kind, Part, Problem, Subject};
 use weir_types::limits::MAX_OBJECT_PAGE;

@@ -1,11 +1,11 @@
 //! What copies that are online lack, because others that are not had it: asked of all
 //! targets, and judged column by column.
 
-use crate::check::losses::{self, Loss, States};
 use crate::check::snapshot;
 use crate::check::spool::Spool;
 use crate::failure::Done;
 use std::collections::{BTreeMap, BTreeSet};
+use weir_client::losses::{self, Loss, States};
 use weir_client::{Administrator, Client, Context};
 use weir_types::limits::MAX_LACKING_OBJECTS;
 use weir_types::{FileId, ObjectId, TargetId};

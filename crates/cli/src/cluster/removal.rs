@@ -4,7 +4,6 @@
 use crate::args::{ServerRemove, TargetRemove};
 use crate::check::fsck::unreadable;
 use crate::check::lacking::Lacking;
-use crate::check::losses::States;
 use crate::check::progress::Progress;
 use crate::check::snapshot::{self, Paths};
 use crate::check::spool::Spool;
@@ -15,6 +14,7 @@ use crate::files::remote::connect;
 use crate::output::{confirmed, print};
 use crate::settings::{self, Cluster};
 use std::collections::{BTreeMap, BTreeSet};
+use weir_client::losses::States;
 use weir_client::{Administrator, Client};
 use weir_metaserver::audit::{Bounds, Part, Problem, Subject};
 use weir_types::{ErrorKind, FileId, ServerId, TargetId};

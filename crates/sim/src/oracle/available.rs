@@ -5,6 +5,7 @@
 use super::Violation;
 use super::data::{ClientFacts, FileFacts};
 use super::health::Health;
+use super::losses::{Asked, Losses};
 use crate::history::{Call, History, Outcome, Position, What};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,7 +39,7 @@ pub fn judge(
     clients: &[ClientFacts],
     expected: Expected,
 ) -> Vec<Violation> {
-    let health = Health::of(history);
+    let (health, losses) = (Health::of(history), Losses::of(history, files));
     // A client may give a lease up only when it has written back: twice that.
     let limit = 2 * expected.detection + FEW_SECONDS;
     let mut begun: BTreeMap<u32, (Position, u8, &Call)> = BTreeMap::new();
@@ -52,9 +53,13 @@ pub fn judge(
                 let Some((from, client, call)) = begun.get(id).copied() else { continue };
                 let Some(file) = file_of(call) else { continue };
                 let begun_at = history.entries[from].at;
-                let took = entry.at - begun_at;
                 // It may be told what became of what was written behind before.
-                let before = match clients[usize::from(client)].write_behind {
+                let behind = clients[usize::from(client)].write_behind;
+                let asked = Asked { call, behind, span: (from, position) };
+                // What is lost is waited for until somebody accepts that.
+                let waited = losses.met(&asked).map(|accepted| history.entries[accepted].at);
+                let took = entry.at.saturating_sub(waited.unwrap_or(begun_at));
+                let before = match behind {
                     true => expected.request,
                     false => Duration::ZERO,
                 };
@@ -81,6 +86,9 @@ pub fn judge(
                             && files[usize::from(file)]
                                 .may_have_lost(&health, history, position) =>
                     {
+                        continue;
+                    }
+                    Outcome::Unknown(error) if losses.explain(error.kind, &asked) => {
                         continue;
                     }
                     Outcome::Unknown(error) => {

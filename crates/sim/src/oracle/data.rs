@@ -5,6 +5,7 @@
 use super::data_cell::{CellOp, CellRun, Fate, Step};
 use super::data_ops::{Action, Asked, Op, Told, asked_of};
 use super::health::Health;
+use super::losses::Losses;
 use super::{Verdict, Violation, appends, trouble_unless};
 use crate::history::{Call, Entry, History, Node, Outcome, Position, TORN, What, tag_of_record};
 use std::collections::{BTreeSet, HashSet};
@@ -90,6 +91,7 @@ pub struct ClientFacts {
 pub fn judge(history: &History, files: &[FileFacts], clients: &[ClientFacts]) -> Verdict {
     let mut verdict = Verdict::default();
     let health = Health::of(history);
+    let losses = Losses::of(history, files);
     for (index, facts) in files.iter().enumerate() {
         let file = index as u8;
         let mut asked = asked_of(history, file, facts.log.then_some(facts.cells), clients);
@@ -102,13 +104,13 @@ pub fn judge(history: &History, files: &[FileFacts], clients: &[ClientFacts]) ->
             };
             verdict.violations.extend(appends::judge(history, file, &mut asked, &gone));
         }
-        judge_file((history, &health), (file, facts), (&asked, clients), &mut verdict);
+        judge_file((history, &health, &losses), (file, facts), (&asked, clients), &mut verdict);
     }
     verdict
 }
 
 fn judge_file(
-    (history, health): (&History, &Health),
+    (history, health, losses): (&History, &Health, &Losses),
     (file, facts): (u8, &FileFacts),
     (asked, clients): (&Asked, &[ClientFacts]),
     verdict: &mut Verdict,
@@ -119,7 +121,13 @@ fn judge_file(
         doubtful: doubtful_cuts(history, ops),
         trouble: (0..clients.len() as u8)
             .map(|client| trouble_unless(history, client, &|span| facts.are_served(health, span)))
+            // What is held back is not taken where something is lost.
+            .map(|trouble| {
+                trouble.into_iter().chain(losses.of_file(file).map(|l| (l.start, l.end)))
+            })
+            .map(Iterator::collect)
             .collect(),
+        accepted: Vec::new(),
     };
     let all = happened.crashes.clone();
     let mut judged = HashSet::new();
@@ -136,6 +144,7 @@ fn judge_file(
             other => (*at, *node, other.clone()),
         };
         happened.crashes = all.iter().filter(here).map(of_copies).collect();
+        happened.accepted = losses.of_cell(file, cell).collect();
         let run = steps_of(asked, cell, &happened, clients);
         // Neighbours mostly have the same story.
         if judged.contains(&run) {
@@ -191,6 +200,8 @@ struct Happened {
     /// Where: `None`: everywhere. While a cell is judged: those that concern it.
     crashes: Vec<(Position, Option<u8>, Step)>,
     doubtful: Vec<(Position, usize)>,
+    /// When what is left of the cell was accepted.
+    accepted: Vec<Position>,
     /// Of each client: when it may lose what it holds back.
     trouble: Vec<Vec<(Position, Position)>>,
 }
@@ -343,6 +354,7 @@ fn steps_of(asked: &Asked, cell: u32, happened: &Happened, clients: &[ClientFact
         steps.push((told.end, 1, Step::Answered { session, kind }));
     }
     steps.extend(happened.crashes.iter().map(|(at, _, step)| (*at, 4, step.clone())));
+    steps.extend(happened.accepted.iter().map(|at| (*at, 4, Step::Accept)));
     steps.sort_by_key(|(at, rank, step)| (*at, *rank, step.order()));
     run.steps = steps.into_iter().map(|(at, _, step)| (at, step)).collect();
     run
@@ -385,6 +397,7 @@ fn violation(
                 | What::DiskForgets(_)
                 | What::ClientKilled { .. }
                 | What::Trouble { .. }
+                | What::LossAccepted { .. }
         );
         if crash && position <= at {
             evidence.push_str(&format!("  {:.4} s {:?}\n", entry.at.as_secs_f64(), entry.what));

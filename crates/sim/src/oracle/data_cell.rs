@@ -114,6 +114,8 @@ pub enum Step {
     /// What was not durable may be gone, or only seem to be there until the
     /// next crash.
     Forget,
+    /// What is left is accepted, however old it is.
+    Accept,
     /// As [`Step::Forget`], of the size that made it part of the file: any sync of its
     /// writer tells of that, also one of another file.
     ForgetSize,
@@ -252,6 +254,7 @@ impl Follow<'_> {
             Step::CrashOfOne => self.crash(true),
             Step::Forget => self.forget(true),
             Step::ForgetSize => self.forget(false),
+            Step::Accept => self.accept(),
         }
         true
     }
@@ -582,6 +585,23 @@ impl Follow<'_> {
                 kept.push(seen);
                 let held = if stays { state.held } else { 0 };
                 self.states.insert(State { kept, lost, held, ..state.clone() });
+            }
+        }
+    }
+
+    /// Anything that was written before may be what is left, or nothing.
+    fn accept(&mut self) {
+        self.explore(None);
+        let ops = self.ops.iter().enumerate();
+        let written = ops.filter(|(_, op)| op.writes && op.begin < self.now);
+        // What nobody ever sees may as well not be there.
+        let seen = written.filter(|(_, op)| self.read.contains(&op.value));
+        let older: Vec<Value> = [0].into_iter().chain(seen.map(|(i, _)| i as Value + 1)).collect();
+        for state in self.states.clone() {
+            let held = &state.kept[state.kept.len() - state.held..];
+            for value in &older {
+                let kept = [&[*value], held].concat();
+                self.states.insert(State { kept, lost: Vec::new(), ..state.clone() });
             }
         }
     }

@@ -2,7 +2,8 @@
 //! went wrong, and once everything has healed there are none.
 
 use super::Violation;
-use crate::history::{Call, History, Outcome, What};
+use super::losses::{Asked, Losses};
+use crate::history::{Call, History, Outcome, Position, What};
 use crate::plan::{Fault, NodeName, Plan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,28 +15,27 @@ pub const GRACE: Duration = Duration::from_secs(10);
 const MAX_VIOLATIONS: usize = 3;
 
 /// Judges every error.
-pub fn judge(history: &History, plan: &Plan) -> Vec<Violation> {
+pub fn judge(history: &History, plan: &Plan, losses: &Losses) -> Vec<Violation> {
     let facts = Facts::new(plan);
     let mut healed = Duration::MAX;
-    let mut begun: BTreeMap<u32, (Duration, &Call, u8)> = BTreeMap::new();
+    let mut begun: BTreeMap<u32, (Position, &Call, u8)> = BTreeMap::new();
     // Clients with leases or write-behind that have not been told yet what
     // became of writes from before, of each file.
     let mut owed: BTreeSet<(u8, u8)> = BTreeSet::new();
     // Clients that may have lost leases.
     let mut troubled: BTreeSet<u8> = BTreeSet::new();
     let mut violations = Vec::new();
-    for entry in &history.entries {
+    for (position, entry) in history.entries.iter().enumerate() {
         match &entry.what {
             What::Healed => healed = entry.at + GRACE,
             What::Trouble { client: Some(client), .. } => drop(troubled.insert(*client)),
             What::Trouble { client: None, .. } => troubled.extend(0..=u8::MAX),
             What::Begin { id, call, client } => {
-                begun.insert(*id, (entry.at, call, *client));
-                let behind = plan.shape.leases
-                    || plan.clients.get(usize::from(*client)).is_some_and(|c| c.write_behind);
+                begun.insert(*id, (position, call, *client));
+                let behind = plan.shape.leases || writes_behind(plan, *client);
                 if let Call::Write { file, .. } | Call::Append { file, .. } = call
                     && behind
-                    && entry.at <= healed
+                    && (entry.at <= healed || losses.of_file(*file).any(|l| l.contains(&position)))
                 {
                     owed.insert((*client, *file));
                 }
@@ -47,7 +47,7 @@ pub fn judge(history: &History, plan: &Plan) -> Vec<Violation> {
                 }
             }
             What::End { id, outcome: Outcome::Unknown(error) } => {
-                let Some((at, call, client)) = begun.get(id).copied() else { continue };
+                let Some((from, call, client)) = begun.get(id).copied() else { continue };
                 // Other errors are of the call itself, and a close leaves them.
                 let of_before = matches!(error.kind, ErrorKind::LeaseLost | ErrorKind::Io)
                     && !matches!(call, Call::Flush { .. });
@@ -76,7 +76,11 @@ pub fn judge(history: &History, plan: &Plan) -> Vec<Violation> {
                         evidence: history.excerpt(|other| other == *id),
                     });
                 }
-                let late = at > healed && !tells;
+                let (behind, span) = (writes_behind(plan, client), (from, position));
+                if losses.explain(error.kind, &Asked { call, behind, span }) {
+                    continue;
+                }
+                let late = history.entries[from].at > healed && !tells;
                 if !facts.explain(error.kind, call, client, late) {
                     let when = entry.at.as_secs_f64();
                     let why = if late { " although all faults have ended" } else { "" };
@@ -96,6 +100,10 @@ pub fn judge(history: &History, plan: &Plan) -> Vec<Violation> {
         }
     }
     violations
+}
+
+fn writes_behind(plan: &Plan, client: u8) -> bool {
+    plan.clients.get(usize::from(client)).is_some_and(|client| client.write_behind)
 }
 
 /// What of a plan explains errors.

@@ -75,6 +75,19 @@ impl Health {
         nodes.iter().filter(|node| **node != lost).all(|node| doubtful(*node))
     }
 
+    /// Whether no other of these servers need have had everything at any time from here on until
+    /// this one has it again.
+    pub(super) fn is_last(&self, history: &History, nodes: &[u8], at: Position, last: u8) -> bool {
+        let at = history.entries[at].at;
+        let doubts = self.doubts(last, false).filter(|doubt| overlap(*doubt, (at, at)));
+        let doubts: Vec<Span> = doubts.collect();
+        let doubtful = |node: u8| {
+            self.doubts(node, false).any(|doubt| doubts.iter().any(|other| overlap(doubt, *other)))
+        };
+        let others = nodes.iter().filter(|node| **node != last);
+        nodes.contains(&last) && others.into_iter().all(|node| doubtful(*node))
+    }
+
     /// Whether one of these servers must have had everything and served it all
     /// the time.
     pub(super) fn is_served(&self, nodes: &[u8], span: Span) -> bool {

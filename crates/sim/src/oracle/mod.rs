@@ -6,7 +6,8 @@
 //! begin and its end, explains every answer, where
 //! - a call without an answer (killed client, time over) may have been done,
 //!   or not, or be done later;
-//! - a power cut takes back what no sync had made durable.
+//! - a power cut takes back what no sync had made durable;
+//! - what an administrator has accepted as lost may be anything that was written there before.
 
 mod appends;
 pub mod available;
@@ -15,6 +16,7 @@ mod data_cell;
 mod data_ops;
 pub mod errors;
 pub mod health;
+pub mod losses;
 pub mod names;
 mod names_model;
 pub mod published;

@@ -4,5 +4,6 @@
 mod copies;
 mod data;
 mod leases;
+mod losses;
 mod names;
 mod story;

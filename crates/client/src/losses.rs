@@ -1,9 +1,9 @@
 //! Bytes of files of which no current copy can be read: which, why, and what is left of
-//! them. What [`column`] says is pure.
+//! them, and how an administrator goes on with that. What [`column`] says is pure.
 
+use crate::Administrator;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use weir_client::Administrator;
 use weir_layout::{object_len, segment_offset};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{
@@ -26,7 +26,9 @@ pub enum Left {
 /// A range of an object that cannot be read in any copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
+    /// The segment of the file.
     pub segment: SegmentIndex,
+    /// The column in it.
     pub column: ColumnIndex,
     /// The first and the last byte of the file in it, of which others are in other
     /// columns; `None`: it lies behind the end.
@@ -37,6 +39,7 @@ pub struct Loss {
     pub range: Range<u64>,
     /// Targets that are or were without which it cannot be read, in the order of the copies.
     pub missing: Vec<TargetId>,
+    /// What there is of it.
     pub left: Left,
 }
 
@@ -162,6 +165,18 @@ pub fn of_file(admin: &Administrator, file: (FileId, u64), states: &States) -> R
             _ => return Ok(all),
         }
     }
+}
+
+/// Goes on with what is left of a file. First nobody keeps what was read before; then what
+/// is left is served.
+pub fn give_up(admin: &Administrator, file: FileId, lost: &[Loss]) -> Result<()> {
+    admin.accept_losses(file)?;
+    for loss in lost {
+        if let (Left::Older(target), Some(object)) = (&loss.left, loss.object) {
+            admin.accept_loss(*target, object, (loss.range.start, loss.range.end))?;
+        }
+    }
+    Ok(())
 }
 
 /// What the copy of one object does not serve.

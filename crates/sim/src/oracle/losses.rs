@@ -1,0 +1,150 @@
+//! What an administrator has accepted as lost: it must have been possible that it was, and
+//! until then calls on it are refused.
+//!
+//! What servers know of one another's copies is lost with a gap log while no other copy is up to
+//! date; or, if a write is acknowledged when one copy has it, what that one had not handed on is
+//! lost with its power.
+
+use super::Violation;
+use super::data::FileFacts;
+use super::health::Health;
+use crate::history::{Call, History, Node, Outcome, Position, What};
+use std::ops::Range;
+use weir_types::ErrorKind;
+
+/// Something of a column of a file.
+struct Loss {
+    file: u8,
+    nodes: Vec<u8>,
+    /// All cells of the column: what is not lost any more has been written anew meanwhile.
+    column: Vec<u32>,
+    cells: Vec<u32>,
+    /// Since when it may have been lost; `None`: it cannot have been.
+    since: Option<Position>,
+    /// When a cut of the file was first asked for that was not done: whatever is asked of the
+    /// file afterwards completes it first, in all columns.
+    cut: Option<Position>,
+    /// When somebody accepted it.
+    until: Position,
+}
+
+/// A call that ended.
+pub(super) struct Asked<'a> {
+    pub call: &'a Call,
+    /// Its client may be told what became of what it wrote before.
+    pub behind: bool,
+    /// From its begin to its end.
+    pub span: (Position, Position),
+}
+
+/// All losses of a run.
+#[derive(Default)]
+pub struct Losses(Vec<Loss>);
+
+impl Losses {
+    /// As a history tells.
+    pub fn of(history: &History, files: &[FileFacts]) -> Self {
+        let health = Health::of(history);
+        let accepted = history.entries.iter().enumerate().filter_map(|(until, entry)| {
+            let What::LossAccepted { file, nodes, column, cells } = &entry.what else {
+                return None;
+            };
+            let (file, nodes) = (*file, nodes.clone());
+            let early = files[usize::from(file)].early;
+            let since = (0..until).find(|at| may_lose((history, &health), &nodes, early, *at));
+            let (column, cells) = (column.clone(), cells.clone());
+            let cut = since.and_then(|since| refused_cut(history, file, since..until));
+            Some(Loss { file, nodes, column, cells, since, cut, until })
+        });
+        Self(accepted.collect())
+    }
+
+    /// Whether each was possible.
+    pub fn judge(&self, history: &History) -> Option<Violation> {
+        let loss = self.0.iter().find(|loss| loss.since.is_none())?;
+        let Loss { file, nodes, cells, .. } = loss;
+        let what = format!(
+            "cells {cells:?} of file {file}, on data{nodes:?}, were lost, although one of these \
+             had all of it and knew so all the time"
+        );
+        Some(Violation { what, evidence: history.excerpt(|_| false) })
+    }
+
+    /// Whether a call was refused for something that was lost and not accepted yet.
+    pub(super) fn explain(&self, error: ErrorKind, asked: &Asked<'_>) -> bool {
+        error == ErrorKind::NotCurrent && self.met(asked).is_some()
+    }
+
+    /// When the last thing was accepted that was lost and that a call met with.
+    pub(super) fn met(&self, asked: &Asked<'_>) -> Option<Position> {
+        let (begin, end) = asked.span;
+        let meets =
+            |loss: &&Loss| loss.since.is_some_and(|since| since < end) && begin < loss.until;
+        let met = self.0.iter().filter(meets).filter(|loss| concerns(loss, asked));
+        met.map(|loss| loss.until).max()
+    }
+
+    /// From when until when something of a file was lost.
+    pub(super) fn of_file(&self, file: u8) -> impl Iterator<Item = Range<Position>> + '_ {
+        let of_it = self.0.iter().filter(move |loss| loss.file == file);
+        of_it.filter_map(|loss| Some(loss.since?..loss.until))
+    }
+
+    /// When something of a cell of a file was accepted as lost.
+    pub(super) fn of_cell(&self, file: u8, cell: u32) -> impl Iterator<Item = Position> + '_ {
+        let of_it = move |loss: &&Loss| loss.file == file && loss.cells.contains(&cell);
+        self.0.iter().filter(of_it).map(|loss| loss.until)
+    }
+}
+
+/// Whether what happened there may leave nobody who has the last changes of a column, and knows
+/// that he has.
+fn may_lose(
+    (history, health): (&History, &Health),
+    nodes: &[u8],
+    early: bool,
+    at: Position,
+) -> bool {
+    match history.entries[at].what {
+        What::GapsLost(Node::Data(n)) => health.is_last(history, nodes, at, n),
+        What::PowerCut(Node::Data(n)) | What::DiskForgets(Node::Data(n)) if early => {
+            health.is_last(history, nodes, at, n)
+        }
+        _ => false,
+    }
+}
+
+/// The first cut of a file that was refused within a part of a history.
+fn refused_cut(history: &History, file: u8, within: Range<Position>) -> Option<Position> {
+    let entries = &history.entries[..within.end];
+    let is_refused = |wanted: u32| {
+        entries.iter().any(|entry| match &entry.what {
+            What::End { id, outcome: Outcome::Unknown(_) } => *id == wanted,
+            _ => false,
+        })
+    };
+    (within.start..within.end).find(|at| match &entries[*at].what {
+        What::Begin { id, call: Call::Cut { file: of, .. }, .. } => *of == file && is_refused(*id),
+        _ => false,
+    })
+}
+
+/// Whether a call needs something of the column: those that are not about a range need all
+/// columns.
+fn concerns(loss: &Loss, asked: &Asked<'_>) -> bool {
+    let after_cut = loss.cut.is_some_and(|cut| cut < asked.span.1);
+    match *asked.call {
+        Call::Read { file, .. } | Call::Write { file, .. } if after_cut => file == loss.file,
+        Call::Write { file, .. } if asked.behind => file == loss.file,
+        Call::Write { file, first, cells } | Call::Read { file, first, cells } => {
+            let touched = first..first + cells;
+            file == loss.file && loss.column.iter().any(|cell| touched.contains(cell))
+        }
+        Call::Append { file, .. }
+        | Call::Stat { file }
+        | Call::Cut { file, .. }
+        | Call::Sync { file }
+        | Call::Flush { file } => file == loss.file,
+        _ => false,
+    }
+}
