@@ -72,12 +72,13 @@ impl State {
 }
 
 impl What {
-    /// The single page that is dropped.
+    /// The single page that is dropped. (As many bytes of two pages are none: who waits for
+    /// the second has dropped the first.)
     fn page(&self) -> Option<u64> {
-        match self {
-            What::Drop(bytes) if bytes.end - bytes.start == PAGE_BYTES => Some(bytes.start),
-            _ => None,
-        }
+        let What::Drop(bytes) = self else { return None };
+        let is_whole = bytes.start.is_multiple_of(PAGE_BYTES);
+        let is_one = bytes.end.checked_sub(bytes.start) == Some(PAGE_BYTES);
+        (is_whole && is_one).then_some(bytes.start)
     }
 }
 
@@ -106,13 +107,14 @@ impl Dropper {
     /// waits for a page that one write after another locks may be overtaken by dozens of them,
     /// each with a drop of its own.)
     pub(crate) fn start(&self, file: FileId, bytes: Range<u64>) -> Dropping {
-        if bytes.end - bytes.start == PAGE_BYTES {
-            let waits = self.shared.lock().pages.get(&(file, bytes.start)).cloned();
+        let what = What::Drop(bytes);
+        if let Some(page) = what.page() {
+            let waits = self.shared.lock().pages.get(&(file, page)).cloned();
             if let Some(progress) = waits.filter(|progress| progress.is_blocked()) {
                 return Dropping { progress, shared: self.shared.clone() };
             }
         }
-        self.queue(file, What::Drop(bytes))
+        self.queue(file, what)
     }
 
     /// Begins to raise the size of a file. When that is blocked, it is done.
@@ -236,5 +238,19 @@ impl Dropping {
             let waited = self.shared.done.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_page_is_a_whole_one() {
+        assert_eq!(What::Drop(8192..12_288).page(), Some(8192));
+        for bytes in [0..0, 0..8192, 100..4196, 0..u64::MAX] {
+            assert_eq!(What::Drop(bytes).page(), None);
+        }
+        assert_eq!(What::Raise { size: 4096, from: 0, empty: false }.page(), None);
     }
 }
