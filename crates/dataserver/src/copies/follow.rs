@@ -32,10 +32,10 @@ pub(super) fn follow(
 ) -> Result<Outcome> {
     let (own, copies) = (disk.served.id, &shared.copies);
     let all = &change.access.copies;
-    let via = chain::before(all, own, relay);
     let Some(to) = chain::next(all, own, relay) else {
         return apply(shared, disk, change, relay, data);
     };
+    let via = chain::before(all, own, relay);
     let may = || may_follow(shared, own, change, (relay, &via));
     let mut under_way = copies.begun.begin(own, copies.standings.acting());
     under_way.go_on(may()?);
