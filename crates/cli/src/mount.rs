@@ -2,7 +2,7 @@
 
 use crate::args::{Mount, Umount};
 use crate::cluster::mount_lock::MountLock;
-use crate::cluster::mounting::{self, check_mountpoint, mountpoint};
+use crate::cluster::mounting::{self, clear_mountpoint, mountpoint};
 use crate::cluster::mounts;
 use crate::failure::{Done, Failure};
 use crate::mount_log::MountLog;
@@ -54,7 +54,7 @@ fn run(
     ready: &dyn Fn(&str),
 ) -> Done {
     let lock = alone.then(|| MountLock::take(path)).transpose()?;
-    check_mountpoint(path)?;
+    clear_mountpoint(path)?;
     let signals = Signals::hold()?;
     let credential = cluster.credential()?;
     let options = MountOptions::parse(options)?;

@@ -420,6 +420,63 @@ fn small_records_in_the_same_blocks_are_never_lost_nor_old() {
     }
 }
 
+/// Reads begin and end at every moment of the other mount's recalls, and fill pages while
+/// they are dropped; those past the page cache lock no pages that would hold a drop up.
+#[test]
+fn no_reader_elsewhere_keeps_a_page_that_is_older_than_a_completed_write() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "pages", "");
+    const PAGES: usize = 4;
+    fs::write(a.join("f"), vec![0; PAGES * 4096]).unwrap();
+    let written: Vec<AtomicUsize> = (0..PAGES).map(|_| AtomicUsize::new(0)).collect();
+    let value_in = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let check = |page: usize, least: usize, bytes: &[u8], who: &str| {
+        let value = value_in(bytes);
+        assert!(value >= least, "page {page}, {who}: {value}, and {least} was written before");
+    };
+    let (begin, done) = (Instant::now(), AtomicUsize::new(0));
+    let (file_b, direct_b) = (open(&b.join("f")), open_direct(&b.join("f")));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let file = open(&a.join("f"));
+            for round in (1usize..).take_while(|_| goes_on(begin, &done, 300)) {
+                let page = round % PAGES;
+                file.write_all_at(&round.to_le_bytes(), (page * 4096) as u64).unwrap();
+                written[page].store(round, Ordering::SeqCst);
+                done.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        for reader in 0..3 {
+            let (written, done, file_b, direct_b) = (&written, &done, &file_b, &direct_b);
+            scope.spawn(move || {
+                let mut blocks = Block::of(0);
+                for round in (reader..).take_while(|_| goes_on(begin, done, 300)) {
+                    let page = round * 3 % PAGES;
+                    let least = written[page].load(Ordering::SeqCst);
+                    if reader == 0 {
+                        direct_b.read_exact_at(&mut blocks.0, (page * 4096) as u64).unwrap();
+                        check(page, least, &blocks.0, "direct");
+                        continue;
+                    }
+                    let mut read = [0; 8];
+                    file_b.read_exact_at(&mut read, (page * 4096) as u64).unwrap();
+                    check(page, least, &read, "buffered");
+                }
+            });
+        }
+    });
+    // What a page holds now it holds for good.
+    for (page, last) in written.iter().enumerate() {
+        let mut read = [0; 8];
+        file_b.read_exact_at(&mut read, (page * 4096) as u64).unwrap();
+        check(page, last.load(Ordering::SeqCst), &read, "in the end");
+    }
+    eprintln!("{} writes", done.load(Ordering::SeqCst));
+}
+
 #[test]
 fn streams_and_scattered_writes_on_two_mounts_do_not_block_each_other() {
     if !root() {

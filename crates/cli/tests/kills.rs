@@ -24,10 +24,13 @@ use weir_types::checksum::crc32c;
 
 /// Beyond detection: retries, and two busy cores.
 const SLACK: Duration = Duration::from_secs(12);
+/// A metadata server that was started again waits so long for clients to come back.
+const GRACE: Duration = Duration::from_secs(10);
 /// What may be slow, but not hang.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// So many workers of a load use files with one copy; the others have several.
-const SINGLE: usize = 1;
+/// So many workers of a load use files of which one copy alone may have something; those of
+/// the others have several.
+const SINGLE: usize = 2;
 const PAUSE_EVERY: u64 = 4;
 /// Steps of a worker that come to every server, more likely than not.
 const MANY: u64 = 60;
@@ -45,6 +48,9 @@ struct Run<'a> {
     policy_file: PathBuf,
     random: Random,
     is_long: bool,
+    /// Its disk was full in the cycle before: of what was refused it may still be the only one
+    /// that has the MiB around it.
+    was_full: Option<&'static str>,
 }
 
 impl Run<'_> {
@@ -129,7 +135,13 @@ impl Run<'_> {
     }
 
     fn cycle(&mut self, cycle: u64, kind: u64) {
-        let (faults, must_go_on) = self.choose(kind);
+        let (faults, leaves_copies) = self.choose(kind);
+        let hits = |machine| faults.iter().any(|fault| fault.machines().contains(&machine));
+        let must_go_on = leaves_copies && !self.was_full.is_some_and(hits);
+        self.was_full = faults.iter().find_map(|fault| match fault {
+            Fault::Full(name) => Some(*name),
+            _ => None,
+        });
         let longest = if self.is_long { 30_000 } else { 5_000 };
         let asked = Duration::from_millis(self.random.below(longest));
         let hold = faults.iter().fold(asked, |hold, fault| fault.longest(hold));
@@ -164,6 +176,10 @@ impl Run<'_> {
         self.set(Policy { remounts: self.policy.remounts + mounts.len() as u64, ..self.policy });
         let online = self.lab.all_online(PATIENCE);
         println!("  mended after {:.1?}, all online {online:.1?} later", begin.elapsed());
+        if faults.iter().any(|fault| matches!(fault, Fault::Kill(name) if *name == META)) {
+            // It waits for a mount that was killed before, too: it knows only that it was there.
+            self.go_on(0, 5, GRACE + SLACK);
+        }
         self.set(calm(&self.policy));
         let took = self.go_on(0, 5, PATIENCE);
         println!("  all went on within {took:.1?}");
@@ -198,6 +214,8 @@ impl Run<'_> {
             }
         }
         self.lab.all_the_same();
+        let safe = DIRECTORIES.iter().filter(|directory| directory.safe > 1);
+        self.lab.belongs_together(&safe.map(|directory| directory.name).collect::<Vec<_>>());
         println!("  {files} files are the same on both mounts, and so are all copies");
     }
 }
@@ -226,10 +244,10 @@ impl<'a> Run<'a> {
     fn begin(place: &'a Place, seed: u64) -> Option<Self> {
         let lab = Lab::new(place)?;
         let mut random = Random::new(seed);
-        for (directory, copies) in DIRECTORIES {
-            let name = format!("weir:/{directory}");
+        for directory in DIRECTORIES {
+            let name = format!("weir:/{}", directory.name);
             said(lab.weir(&["mkdir", &name])).ok();
-            let (copies, several) = (copies.to_string(), copies > 1);
+            let (copies, several) = (directory.copies.to_string(), directory.copies > 1);
             let mut wish = vec!["setlayout", &name, "--copies", &copies];
             if several {
                 let placements: &[_] = match copies.as_str() {
@@ -237,7 +255,7 @@ impl<'a> Run<'a> {
                     _ => &["chained", "random"],
                 };
                 wish.extend(["--placement", pick(&mut random, placements)]);
-                wish.extend(["--duplication", pick(&mut random, &["server-sync", "client-sync"])]);
+                wish.extend(["--duplication", pick(&mut random, directory.protocols)]);
                 println!("{wish:?}");
             }
             said(lab.weir(&wish)).ok();
@@ -266,7 +284,8 @@ impl<'a> Run<'a> {
         };
         let loads = vec![start(1), start(2)];
         let is_long = number("WEIR_KILL_LONG") == Some(1);
-        let mut run = Self { lab, loads, policy, policy_file, random, is_long };
+        let was_full = None;
+        let mut run = Self { lab, loads, policy, policy_file, random, is_long, was_full };
         run.go_on(0, 1, PATIENCE);
         Some(run)
     }

@@ -12,6 +12,7 @@ use library::client;
 use moved_files::{Files, configure, create_of, filling};
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::TcpListener;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 use weir_client::Context;
@@ -231,6 +232,60 @@ fn a_target_whose_disk_has_failed_is_replaced() {
     files.end();
 }
 
+/// The disk of the only target of server 2 fails.
+fn lose_disk(cluster: &Cluster<'_>, target: u64) {
+    cluster.kill("data-2");
+    fs::remove_dir_all(cluster.dir().join(format!("targets/{target}"))).unwrap();
+    eventually("it is missed", || is(cluster, target, "offline"));
+}
+
+#[test]
+fn replacing_that_is_interrupted_is_finished_by_the_same_command() {
+    let place = Place::new();
+    let cluster = place.up("again", &["--targets", "3"]);
+    let data = noise(700_000, 5);
+    let writer = client(&cluster, false);
+    let file = create_of(&writer, "file", LayoutSpec { copies: 2, ..LayoutSpec::default() });
+    file.write_at(&Context::root(), 0, &data).unwrap();
+    file.close(&Context::root()).unwrap();
+    let text = fs::read_to_string(cluster.dir().join("cluster.toml")).unwrap();
+    let described: toml::Table = text.parse().unwrap();
+    let address = described["server"][1]["address"].as_str().unwrap().to_owned();
+    lose_disk(&cluster, 2);
+    // The new target is made, and its server cannot be started.
+    let in_the_way = TcpListener::bind(&address).unwrap();
+    cluster.weir(&["target", "replace", "2", "--yes"]).fails(&["data-2"]);
+    drop(in_the_way);
+    let elsewhere = place.path("disk").display().to_string();
+    let other = ["target", "replace", "2", "--yes", "--target-dir", &elsewhere];
+    cluster.weir(&other).fails(&["target 4 was made to replace target 2", "--target-dir"]);
+    assert_eq!(members(&cluster)[&2], [2], "nobody has heard of it yet");
+    cluster.weir(&["target", "replace", "2", "--yes"]).ok();
+    assert_eq!(members(&cluster)[&2], [4]);
+    cluster.weir(&["target", "replace", "2", "--yes"]).fails(&["target 2 is not of this machine"]);
+    // Once more, and the server has had the new target before it goes again.
+    let is_whole = || cluster.weir(&["status"]).out.contains("All is well");
+    eventually("all is whole", is_whole);
+    lose_disk(&cluster, 4);
+    let in_the_way = TcpListener::bind(&address).unwrap();
+    cluster.weir(&["target", "replace", "4", "--yes"]).fails(&["data-2"]);
+    drop(in_the_way);
+    cluster.weir(&["up"]);
+    eventually("the new one is there", || is(&cluster, 5, "online"));
+    cluster.kill("data-2");
+    cluster.weir(&["target", "replace", "4", "--yes"]).ok();
+    assert_eq!(members(&cluster)[&2], [5]);
+    assert!(cluster.runs("data-2"));
+    eventually("it is up to date", || is(&cluster, 5, "online"));
+    let text = fs::read_to_string(cluster.dir().join("cluster.toml")).unwrap();
+    assert!(!text.contains("replacing"), "{text}");
+    let copy = place.path("copy").display().to_string();
+    cluster.weir(&["cp", "weir:/file", &copy]).ok();
+    assert!(fs::read(copy).unwrap() == data);
+    eventually("all is whole", is_whole);
+    cluster.weir(&["fsck"]).ok();
+}
+
 /// A data server that `weir up` knows nothing of; it ends when dropped.
 struct Elsewhere(Child);
 
@@ -329,7 +384,7 @@ fn a_server_is_drained_though_all_of_them_die_again_and_again() {
     let cluster = place.up("killed", &["--targets", "6", "--targets-per-server", "2"]);
     cluster.weir(&["down"]).ok();
     for server in 1..=3 {
-        configure(&cluster, &format!("data-{server}"), "resync_bytes_per_s = 800000");
+        configure(&cluster, &format!("data-{server}"), "resync_bytes_per_s = 400000");
     }
     cluster.weir(&["up"]).ok();
     let mut files = Files::new(&cluster, true);

@@ -103,7 +103,7 @@ fn targets_are_evened_out_while_files_are_used_and_servers_die() {
     let cluster = place.up("uneven", &["--targets", "3"]);
     cluster.weir(&["down"]).ok();
     for server in 1..=3 {
-        configure(&cluster, &format!("data-{server}"), "resync_bytes_per_s = 12000000");
+        configure(&cluster, &format!("data-{server}"), "resync_bytes_per_s = 10000000");
     }
     let disks: Vec<Disk> = (1..=3).map(|target| Disk::of(&cluster, target)).collect();
     cluster.weir(&["up"]).ok();

@@ -12,12 +12,12 @@ use crate::servers::{DataConn, MAP_WAIT_MS};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_host::clock;
-use weir_net::Wait;
-use weir_types::{Error, ErrorKind, ObjectId, Result, Segment};
+use weir_net::{Wait, Watch};
+use weir_types::{Error, ErrorKind, ObjectId, Result, Segment, TargetId};
 
 /// An answer that may have come while others were waited for is looked for so long.
 const LAST_LOOK_MS: u64 = 100;
-/// Who waits for the answer to a change looks at the map so often.
+/// Who waits for a connection for a change, or for the answer to it, looks at the map so often.
 const LOOK_MS: u64 = 500;
 /// To connect takes no longer where another server may be asked instead.
 const MAX_CONNECT_MS: u64 = 2000;
@@ -199,7 +199,7 @@ fn send(
     wait: &Wait,
 ) -> Result<()> {
     let (servers, session) = (&call.inner.servers, &call.inner.session);
-    let target = parts.place(part).target;
+    let Place { object, target, .. } = *parts.place(part);
     let purpose = transfer.purpose(part);
     let patient = purpose.map(|_| at_most(call, wait, transfer.patience_ms(part)));
     let wait = patient.as_ref().unwrap_or(wait);
@@ -210,7 +210,11 @@ fn send(
             let wait = at_most(call, wait, MAX_CONNECT_MS);
             match purpose {
                 Purpose::Read => servers.take_known(session, target, &wait)?,
-                Purpose::Change => servers.take(session, target, &wait)?,
+                Purpose::Change => {
+                    let look = || check_primary(call, object, target);
+                    let watch = Watch { every: Duration::from_millis(LOOK_MS), look: &look };
+                    servers.take_watched(session, target, &wait, Some(watch))?
+                }
             }
         }
     };
@@ -287,22 +291,35 @@ fn await_change(
     conn: &DataConn,
     wait: &Wait,
 ) -> Result<()> {
-    let servers = &call.inner.servers;
     let Place { object, target, .. } = *parts.place(part);
     loop {
-        let error = match conn.conn.wait_for_reply(&at_most(call, wait, LOOK_MS)) {
-            Err(error) if error.kind == ErrorKind::TimedOut && !wait.expired() => error,
+        match conn.conn.wait_for_reply(&at_most(call, wait, LOOK_MS)) {
+            Err(error) if error.kind == ErrorKind::TimedOut && !wait.expired() => {
+                check_primary(call, object, target).map_err(|_| error)?;
+            }
             result => return result,
-        };
-        if let Err(error) = servers.refresh_map(&call.inner.session, false, MAP_WAIT_MS) {
-            tracing::debug!("cluster map not refreshed: {error}");
         }
-        let primary = call.file.with_segment(object, |segment| {
-            servers.next_copy(Purpose::Change, segment, object.column, &[])
-        });
-        if primary.flatten().is_some_and(|(_, primary)| primary != target) {
-            return Err(error);
+    }
+}
+
+/// Whether no other target orders changes of an object's column now, by the map.
+///
+/// # Errors
+/// `Unreachable`: it is not worth waiting for this one.
+fn check_primary(call: Call<'_>, object: ObjectId, target: TargetId) -> Result<()> {
+    let servers = &call.inner.servers;
+    if let Err(error) = servers.refresh_map(&call.inner.session, false, MAP_WAIT_MS) {
+        tracing::debug!("cluster map not refreshed: {error}");
+    }
+    let primary = call.file.with_segment(object, |segment| {
+        servers.next_copy(Purpose::Change, segment, object.column, &[])
+    });
+    match primary.flatten() {
+        Some((_, primary)) if primary != target => {
+            let what = format!("target {primary} orders changes instead of it");
+            Err(Error::new(ErrorKind::Unreachable, what))
         }
+        _ => Ok(()),
     }
 }
 

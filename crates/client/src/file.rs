@@ -105,7 +105,7 @@ impl File {
         if kind.mode() == LeaseMode::Write && self.consistency() != Consistency::Strict {
             self.state.unleased.store(true, Ordering::Release);
         }
-        enter(self.call(ctx), self.consistency(), ranges, kind)
+        enter(self.call(ctx), self.consistency(), ranges, kind, &|| ())
     }
 
     /// Begins a call that changes the file as a whole.
@@ -115,7 +115,7 @@ impl File {
 
     /// Begins a read, and sees to it that the size is right, if it matters to a read that
     /// ends at `end`: who has leases from the end on knows, others ask. `entered` is told
-    /// when it has a lease, and when it has none.
+    /// when it has a lease, under the lock of the leases, and when it has none.
     pub(crate) fn enter_reading<'a>(
         &'a self,
         ctx: &'a Context,
@@ -125,8 +125,8 @@ impl File {
     ) -> Result<Entered<'a>> {
         let call = self.call(ctx);
         let begin = || -> Result<Entered<'a>> {
-            let begun = self.enter(ctx, range.clone(), kind)?;
-            entered(true);
+            let ranges = std::slice::from_ref(&range);
+            let begun = enter(call, self.consistency(), ranges, kind, &|| entered(true))?;
             Writer::settle(call)?;
             Ok(begun)
         };
@@ -172,12 +172,13 @@ impl File {
     /// bytes read. One request goes to each server that holds any of a call's
     /// bytes (calls of up to 4 MiB).
     pub fn read_at(&self, ctx: &Context, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.read_entering(ctx, offset, buffer, &|_| ())
+        self.read_past_pages(ctx, offset, buffer, &|_| ())
     }
 
-    /// As [`File::read_at`]; `entered` is called with `true` when the lease is there (and
-    /// with `false` if it has to get one anew). A layer above whose pages the read fills, and
-    /// has locked, need not drop them before: what they will hold is seen under that lease.
+    /// As [`File::read_at`] into pages of a layer above, which has them locked; `entered` is
+    /// called with `true` when the lease is there (and with `false` if it has to get one
+    /// anew), with a lock held: it must not call the client. That layer need not drop those
+    /// pages before: what they will hold is seen under that lease.
     pub fn read_entering(
         &self,
         ctx: &Context,
@@ -185,13 +186,35 @@ impl File {
         buffer: &mut [u8],
         entered: &dyn Fn(bool),
     ) -> Result<usize> {
+        self.read(ctx, offset, buffer, CallKind::Read, entered)
+    }
+
+    /// The same for a read that may have locked nothing: pages of the layer above that
+    /// hold any of the range are dropped while it waits for its lease.
+    pub fn read_past_pages(
+        &self,
+        ctx: &Context,
+        offset: u64,
+        buffer: &mut [u8],
+        entered: &dyn Fn(bool),
+    ) -> Result<usize> {
+        self.read(ctx, offset, buffer, CallKind::Look, entered)
+    }
+
+    fn read(
+        &self,
+        ctx: &Context,
+        offset: u64,
+        buffer: &mut [u8],
+        kind: CallKind,
+        entered: &dyn Fn(bool),
+    ) -> Result<usize> {
         let call = self.call(ctx);
         if buffer.is_empty() {
             return Ok(0);
         }
         let range = offset..offset.saturating_add(buffer.len() as u64);
-        let _entered =
-            self.enter_reading(ctx, (range.clone(), range.end), CallKind::Read, entered)?;
+        let _entered = self.enter_reading(ctx, (range.clone(), range.end), kind, entered)?;
         if self.consistency() == Consistency::None {
             self.state.reader().clear();
         }
@@ -224,7 +247,7 @@ impl File {
                 "buffer and regions differ in size",
             ));
         }
-        let _entered = self.enter_all(ctx, &ranges(regions), CallKind::Read)?;
+        let _entered = self.enter_all(ctx, &ranges(regions), CallKind::Look)?;
         Writer::settle(call)?;
         add(&self.inner.counters.read_bytes, buffer.len() as u64);
         let layout = &self.state.granted().layout;

@@ -58,7 +58,9 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// Begins a call on some bytes: waits until this client holds a lease for it.
+/// Begins a call on some bytes: waits until this client holds a lease for it. `entered` is
+/// called as soon as it does, with the lock of the file's leases held: whoever wants them
+/// back finds the call under way, and the layer above knows of it.
 ///
 /// # Errors
 /// `TimedOut` if others do not give it up in time, `Interrupted`.
@@ -67,9 +69,11 @@ pub(crate) fn enter<'a>(
     consistency: Consistency,
     bytes: &[Range<u64>],
     kind: CallKind,
+    entered: &dyn Fn(),
 ) -> Result<Entered<'a>> {
     let ranges = merged(bytes);
     if consistency != Consistency::Strict || ranges.is_empty() {
+        entered();
         return Ok(Entered { file: call.file, id: None });
     }
     let mut waits = Waits { file: call.file, kind, patience: None, id: None };
@@ -93,6 +97,7 @@ pub(crate) fn enter<'a>(
                 if let Some(id) = waits.id.take() {
                     lease.end_waiting(id);
                 }
+                entered();
                 drop(lease);
                 let entered = Entered { file: call.file, id: Some(id) };
                 // Under way, so that the lease is not given up before there was
@@ -330,8 +335,9 @@ impl Inner {
                     break;
                 }
             }
+        } else {
+            state.lease().close();
         }
-        state.lease().close();
         wait_quiet(state);
         let ctx = Context::root();
         let call = Call { inner: self, file: state, ctx: &ctx };

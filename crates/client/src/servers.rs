@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::sync::{Mutex, RwLock};
-use weir_net::{Address, BlockingConn, Wait, random_bytes};
+use weir_net::{Address, BlockingConn, Wait, Watch, random_bytes};
 use weir_types::{
     ColumnIndex, CopyIndex, Epoch, Error, ErrorKind, ObjectId, RequestId, Result, Segment,
     ServerId, SessionId, TargetId,
@@ -199,10 +199,21 @@ impl Servers {
         target: TargetId,
         wait: &Wait,
     ) -> Result<DataConn> {
+        self.take_watched(session, target, wait, None)
+    }
+
+    /// The same; it connects under watch.
+    pub(crate) fn take_watched(
+        &self,
+        session: &MetaSession,
+        target: TargetId,
+        wait: &Wait,
+        watch: Option<Watch<'_>>,
+    ) -> Result<DataConn> {
         if self.pool(target).is_none() {
             self.refresh_map(session, true, self.within(wait))?;
         }
-        let taken = self.take_known(session, target, wait);
+        let taken = self.take_from_pool(session, target, wait, watch);
         if taken.as_ref().is_err_and(|e| e.kind != ErrorKind::TooManyOpen)
             // The map may be out of reach just now: the error at hand says more. Often
             // nothing is left of the wait, which says nothing of the metadata server.
@@ -220,6 +231,16 @@ impl Servers {
         session: &MetaSession,
         target: TargetId,
         wait: &Wait,
+    ) -> Result<DataConn> {
+        self.take_from_pool(session, target, wait, None)
+    }
+
+    fn take_from_pool(
+        &self,
+        session: &MetaSession,
+        target: TargetId,
+        wait: &Wait,
+        watch: Option<Watch<'_>>,
     ) -> Result<DataConn> {
         let pool = self.pool(target).ok_or_else(|| {
             Error::new(
@@ -240,7 +261,7 @@ impl Servers {
             return Ok(DataConn::new(idle, pool));
         }
         let server = pool.server;
-        match self.connect(session, server, attempt, wait) {
+        match self.connect(session, server, attempt, (wait, watch)) {
             Ok(idle) => Ok(DataConn::new(idle, pool)),
             Err(error) => {
                 if error.kind == ErrorKind::TooManyOpen {
@@ -401,7 +422,7 @@ impl Servers {
         session: &MetaSession,
         server: ServerId,
         attempt: u64,
-        wait: &Wait,
+        (wait, watch): (&Wait, Option<Watch<'_>>),
     ) -> Result<Idle> {
         let address = {
             let known = self.known.read();
@@ -422,7 +443,7 @@ impl Servers {
             name: self.config.name.clone(),
             host: self.host.clone(),
         };
-        let (conn, welcome) = BlockingConn::connect(&address, key, &hello, wait)
+        let (conn, welcome) = BlockingConn::connect_watched(&address, key, &hello, wait, watch)
             .map_err(|e| e.context(format!("{address}")))?;
         add(&self.counters.data_connections, 1);
         Ok(Idle { session: of, attempt, instance: welcome.instance, conn })

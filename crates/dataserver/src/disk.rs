@@ -2,6 +2,7 @@
 
 use crate::attempts::Sender;
 use crate::backlog::Backlog;
+use crate::chores::Chores;
 use crate::copies::repair::{self, Scrubbed};
 use crate::copies::roles::not_current;
 use crate::copies::{Change, Progress, follow_at_the_end};
@@ -68,13 +69,16 @@ pub(crate) struct Disk {
     health: Mutex<Health>,
     /// How far other copies are brought up to date from here.
     pub(crate) progress: Progress,
+    /// What the metadata server wants of it.
+    pub(crate) chores: Chores,
 }
 
 impl Disk {
     pub(crate) fn new(store: Target, served: Arc<ServedTarget>, queue_limit: usize) -> Self {
         let backlog = Backlog::new(queue_limit);
         let (health, progress) = (Mutex::default(), Progress::default());
-        let disk = Self { store, served, backlog, health, progress };
+        let chores = Chores::default();
+        let disk = Self { store, served, backlog, health, progress, chores };
         disk.check_health();
         disk
     }
@@ -97,6 +101,7 @@ impl Disk {
     /// Ends the threads once the queue is empty.
     pub(crate) fn stop(&self) {
         self.backlog.stop();
+        self.chores.stop();
     }
 
     /// The life of a disk thread.
@@ -387,7 +392,7 @@ pub(crate) fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Out
                 }
                 // It would be noted as whole parts, and brought over again.
                 false if told && gaps.is_told(object, behind, &bytes) => {}
-                false if told => gaps.note_told(object, behind, copy, &bytes)?,
+                false if told => gaps.note_said(object, behind, copy, &bytes)?,
                 false => gaps.note(object, behind, copy, &bytes)?,
             }
             Ok(Outcome::Noted)

@@ -19,6 +19,7 @@
 mod attempts;
 mod backlog;
 mod checkpoint;
+mod chores;
 pub mod config;
 mod copier;
 mod copies;

@@ -1,10 +1,11 @@
-//! The line to the metadata server: registers, reports, removes what it is
-//! told to. One thread; data is served whether or not it succeeds.
+//! The line to the metadata server: registers, reports, takes what is wanted of
+//! disks, which others do ([`Chores`](crate::chores::Chores)): it waits for no disk, or a
+//! slow one would be taken for a server that is away. One thread; data is served whether
+//! or not it succeeds.
 
-use crate::counters::add;
+use crate::chores::Batch;
 use crate::disk::{Disk, Health};
 use crate::service::Shared;
-use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,9 +13,9 @@ use std::time::Duration;
 use weir_host::clock;
 use weir_host::net::Signal;
 use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
-use weir_store::{ELSEWHERE, Note, UNHEARD};
+use weir_store::{ELSEWHERE, UNHEARD};
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{Error, ErrorKind, FsUsage, ObjectId, Result, SessionId, TargetId};
+use weir_types::{Error, ErrorKind, FsUsage, Result, SessionId, TargetId};
 use weir_wire::Header;
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity};
@@ -28,7 +29,7 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 /// Between heartbeats, whatever the metadata server says.
 const INTERVAL_MS: std::ops::RangeInclusive<u32> = 10..=60_000;
-/// Removals reported in one heartbeat; the server names the others again.
+/// Objects named in one report; those of other targets wait for the next one.
 const MAX_REPORTED: usize = 16_384;
 
 pub(crate) struct Registrar {
@@ -40,10 +41,6 @@ pub(crate) struct Registrar {
     domain: String,
     /// Raised when the server stops.
     shutdown: Signal,
-    to_remove: VecDeque<(TargetId, ObjectId)>,
-    removed: Vec<(TargetId, ObjectId)>,
-    /// Those of the last answer that are noted as not current.
-    distrusted: Vec<(TargetId, ObjectId)>,
     /// No registration of this process was answered yet.
     first: bool,
     /// The last state that was logged.
@@ -60,19 +57,7 @@ impl Registrar {
         domain: String,
         shutdown: Signal,
     ) -> Self {
-        Self {
-            shared,
-            metadata,
-            tcp,
-            unix,
-            domain,
-            shutdown,
-            to_remove: VecDeque::new(),
-            removed: Vec::new(),
-            distrusted: Vec::new(),
-            first: true,
-            registered: None,
-        }
+        Self { shared, metadata, tcp, unix, domain, shutdown, first: true, registered: None }
     }
 
     /// Stays registered until the server stops.
@@ -80,7 +65,7 @@ impl Registrar {
         let mut backoff = FIRST_BACKOFF;
         loop {
             // Also while nobody asks for a report.
-            self.shared.disks.iter().for_each(|disk| drop(disk.check_health()));
+            self.shared.disks.iter().for_each(|disk| disk.chores.look());
             for address in self.metadata.clone() {
                 let error = match self.stay_registered(&address) {
                     Ok(never) => match never {},
@@ -154,7 +139,6 @@ impl Registrar {
         conn: &mut BlockingConn,
         request: &R,
     ) -> Result<HeartbeatReply> {
-        let reported = self.removed.len().min(MAX_REPORTED);
         let wait = self.wait(Duration::from_millis(EXCHANGE_MS));
         let sent = clock::since_boot();
         let header = Header::request(R::OP, conn.next_request_id());
@@ -164,95 +148,25 @@ impl Registrar {
         self.shared.busy_percent.store(reply.busy_percent, Relaxed);
         for disk in &self.shared.disks {
             disk.progress.ordered(disk.served.id, &reply.fill);
-        }
-        self.removed.drain(..reported);
-        self.distrusted = self.distrust(&reply.distrust);
-        // What was named before and is not removed yet is named again.
-        if self.to_remove.is_empty() && self.removed.is_empty() {
-            self.to_remove.extend(&reply.remove);
+            disk.chores.answered(disk, &reply);
         }
         Ok(reply)
     }
 
-    /// Waits until the next heartbeat is due, and uses the time to remove objects.
-    fn pause(&mut self, reply: &HeartbeatReply) -> Result<()> {
+    /// Waits until the next heartbeat is due.
+    fn pause(&self, reply: &HeartbeatReply) -> Result<()> {
         let interval_ms = reply.interval_ms.clamp(*INTERVAL_MS.start(), *INTERVAL_MS.end());
-        let interval = Duration::from_millis(interval_ms.into());
-        let due = clock::now() + interval;
-        let mut unlinked = Vec::new();
-        while clock::now() < due
-            && let Some((target, object)) = self.to_remove.pop_front()
-        {
-            if self.unlink(target, object) {
-                unlinked.push((target, object));
-            }
-        }
-        self.confirm(unlinked);
-        self.sleep(due.saturating_duration_since(clock::now()))
-    }
-
-    /// Removes an object, not yet durably.
-    fn unlink(&self, target: TargetId, object: ObjectId) -> bool {
-        // A target that is not ours has nothing to confirm.
-        let Some(disk) = self.shared.disks.iter().find(|d| d.served.id == target) else {
-            return false;
-        };
-        // What is not confirmed will be named again.
-        self.shared.copies.removed.add(disk.served.id, object);
-        let result = disk.store.remove(object);
-        // Of a disk that has failed it was said already.
-        let told = !disk.health().trouble.is_empty();
-        let say = |e: &Error| match told {
-            true => tracing::debug!("cannot remove object {object}: {e}"),
-            false => tracing::warn!("cannot remove object {object}: {e}"),
-        };
-        result.inspect_err(say).is_ok()
-    }
-
-    /// Makes removals durable, all of a target together, and only then takes
-    /// them into the next report: the metadata server forgets what is in it.
-    fn confirm(&mut self, mut unlinked: Vec<(TargetId, ObjectId)>) {
-        unlinked.sort_unstable();
-        for of_target in unlinked.chunk_by(|a, b| a.0 == b.0) {
-            let disk = self.shared.disks.iter().find(|d| d.served.id == of_target[0].0);
-            let Some(disk) = disk else { continue };
-            match disk.store.sync_removals() {
-                Ok(()) => {
-                    add(&self.shared.counters.objects_removed, of_target.len() as u64);
-                    self.removed.extend(of_target);
-                }
-                Err(e) => tracing::warn!("removals are not durable: {e}"),
-            }
-        }
-    }
-
-    /// Nobody is left who knows what these copies may lack: another has other bytes, or
-    /// had. Returns those of which that is noted durably.
-    fn distrust(&self, copies: &[(TargetId, ObjectId)]) -> Vec<(TargetId, ObjectId)> {
-        let mut noted = Vec::new();
-        for disk in &self.shared.disks {
-            let target = disk.served.id;
-            let note = |&(_, object): &(TargetId, ObjectId)| {
-                let (behind, copy, bytes) = (ELSEWHERE, object.copy, 0..MAX_FILE_BYTES);
-                Note { object, behind, copy, bytes }
-            };
-            let mine = copies.iter().filter(|(of, _)| *of == target);
-            let notes: Vec<Note> = mine.clone().map(note).collect();
-            match disk.store.gaps().note_all(&notes) {
-                Ok(()) => noted.extend(mine),
-                Err(error) => tracing::warn!("{}: {error}", disk.store.name()),
-            }
-        }
-        noted
+        self.sleep(Duration::from_millis(interval_ms.into()))
     }
 
     fn report(&self) -> Vec<TargetReport> {
-        let reported = &self.removed[..self.removed.len().min(MAX_REPORTED)];
+        let mut room = MAX_REPORTED;
         let targets = self.shared.disks.iter().map(|disk| {
             let target = disk.served.id;
-            let mine = reported.iter().filter(|(t, _)| *t == target);
-            let removed = mine.map(|(_, object)| *object).collect();
-            let Health { usage, trouble } = disk.check_health();
+            // Before gaps are looked at: what is distrusted is among them.
+            let Batch { removed, distrusted } = disk.chores.say(&mut room);
+            let Health { usage, trouble } = disk.health();
+            disk.chores.look();
             let gaps = self.gaps(disk);
             // What is lacking here others may lack, too.
             let lacks = |from, to| {
@@ -261,8 +175,6 @@ impl Registrar {
             };
             let filled = disk.progress.filled(lacks);
             let unreachable = self.shared.copies.unreachable.of(target);
-            let mine = self.distrusted.iter().filter(|(t, _)| *t == target);
-            let distrusted = mine.map(|(_, object)| *object).collect();
             TargetReport { target, usage, trouble, removed, gaps, filled, unreachable, distrusted }
         });
         let unopened = self.shared.unopened.iter().map(|unopened| TargetReport {

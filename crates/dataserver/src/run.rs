@@ -139,6 +139,7 @@ impl Serve<'_> {
     ) -> Result<()> {
         let Self { config, shared, shutdown, threads } = self;
         start_disk_threads(config, shared, threads)?;
+        start_chore_threads(shared, threads)?;
         start_copy_threads(shared, threads)?;
         start_resync_threads(shared, shutdown, threads)?;
         let of = shared.clone();
@@ -309,6 +310,17 @@ fn start_disk_threads(
                 disk.work_off(&shared);
             })?);
         }
+    }
+    Ok(())
+}
+
+fn start_chore_threads(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle>) -> Result<()> {
+    for disk in &shared.disks {
+        let (shared, disk) = (shared.clone(), disk.clone());
+        threads.push(spawn(&format!("weir-chores-{}", disk.served.id), move || {
+            let _guard = AbortOnPanic("a thread for removals");
+            disk.chores.work_off(&shared, &disk);
+        })?);
     }
     Ok(())
 }

@@ -14,10 +14,13 @@ use weir_net::{
     Address, BufferPool, ConnId, Frame, Listener, Outbox, Server, ServerConfig, Service,
 };
 use weir_types::codec::Decode;
-use weir_types::{Epoch, Error, ErrorKind, KeyGeneration, ObjectId, Result, SessionId, TargetId};
-use weir_wire::data::StatObjectRequest;
+use weir_types::{
+    CopyIndex, Epoch, Error, ErrorKind, KeyGeneration, ObjectId, Result, SessionId, TargetId,
+};
+use weir_wire::data::{NoteGapRequest, StatObjectRequest};
 use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetReport};
+use weir_wire::ticket::{OF_SERVERS, Ticket};
 use weir_wire::{Header, Key, Op};
 
 /// What the metadata server heard, and what it says.
@@ -26,8 +29,12 @@ struct Heard {
     registered: Vec<RegisterRequest>,
     heartbeats: u64,
     removed: Vec<(TargetId, ObjectId)>,
+    /// What others lack, as the first target said last.
+    gaps: Vec<(TargetId, u64)>,
     /// Named until they are confirmed.
     remove: Vec<(TargetId, ObjectId)>,
+    /// The same of copies that may lack what only a lost target had.
+    distrust: Vec<(TargetId, ObjectId)>,
 }
 
 #[derive(Clone)]
@@ -45,8 +52,14 @@ impl Metadata {
     fn take_reports(&self, reports: Vec<TargetReport>) -> HeartbeatReply {
         let mut heard = self.0.lock().unwrap();
         for report in reports {
+            if report.target == TARGETS[0] {
+                heard.gaps = report.gaps.clone();
+            }
             assert!(report.usage.total_bytes > 0 || !report.trouble.is_empty());
             heard.removed.extend(report.removed.iter().map(|o| (report.target, *o)));
+            for object in &report.distrusted {
+                heard.distrust.retain(|d| *d != (report.target, *object));
+            }
         }
         let removed = heard.removed.clone();
         heard.remove.retain(|r| !removed.contains(r));
@@ -57,7 +70,7 @@ impl Metadata {
             serve_ms: 60_000,
             remove: heard.remove.clone(),
             fill: Vec::new(),
-            distrust: Vec::new(),
+            distrust: heard.distrust.clone(),
             busy_percent: 100,
             interval_ms: 20,
         }
@@ -134,6 +147,58 @@ fn a_server_registers_removes_what_it_is_told_to_and_confirms() {
     assert!(!client.ask(&StatObjectRequest { access: access(1) }).unwrap().exists);
     assert_eq!(client.read(&access(2), 0, 8).unwrap(), b"precious");
     assert!(server.counter("objects.removed") >= 2);
+}
+
+#[test]
+fn what_may_lack_something_is_reported_once_it_is_not_served() {
+    let (_guard, dir) = scratch();
+    let metadata = Metadata(Arc::default());
+    let (_running, address) = metadata.listen("127.0.0.1:0");
+    let mut config = prepare(&dir);
+    config.metadata = vec![address];
+    let server = Running::start(config);
+    let mut client = server.connect();
+    client.write(&access(1), 0, b"older").unwrap();
+    client.write(&access(2), 0, b"precious").unwrap();
+    metadata.0.lock().unwrap().distrust.push((TARGETS[0], object(1)));
+    metadata.until("reported", |h| h.distrust.is_empty());
+    assert_eq!(client.read(&access(1), 0, 5).unwrap_err().kind, ErrorKind::NotCurrent);
+    assert_eq!(client.read(&access(2), 0, 8).unwrap(), b"precious");
+}
+
+/// Otherwise a copy that says again what it is in doubt about comes online without what was
+/// changed in the same place while it was away.
+#[test]
+fn what_a_copy_says_that_it_lacks_is_reported_until_it_has_been_brought() {
+    let (_guard, dir) = scratch();
+    let metadata = Metadata(Arc::default());
+    let (_running, address) = metadata.listen("127.0.0.1:0");
+    let mut config = prepare(&dir);
+    config.metadata = vec![address];
+    let server = Running::start(config);
+    metadata.until("registered", |h| h.heartbeats > 1);
+    let peer = Ticket { session: OF_SERVERS, ..ticket(SERVER, FOREVER) };
+    let mut peer = Client::connect(&server.address(), peer).unwrap();
+    let behind = TargetId(99);
+    let note = |told| NoteGapRequest {
+        target: TARGETS[0],
+        object: object(1),
+        behind,
+        copy: CopyIndex(1),
+        start: 0,
+        end: 1 << 20,
+        told,
+        first: false,
+        filled: false,
+        epoch: Epoch(0),
+    };
+    // A change that it did not get, and then its own doubt.
+    for told in [false, true] {
+        peer.ask(&note(told)).unwrap();
+        let heartbeats = metadata.0.lock().unwrap().heartbeats;
+        metadata.until("reported again", |h| h.heartbeats > heartbeats + 1);
+        assert_eq!(metadata.0.lock().unwrap().gaps, [(behind, 1)], "told: {told}");
+    }
 }
 
 #[test]

@@ -173,6 +173,68 @@ fn a_target_that_comes_and_goes_is_kept_waiting() {
     assert_eq!(waits, [0, 0, 0, 5, 10]);
 }
 
+/// Server 1 is started anew with two targets again and again, while others are there: how many
+/// seconds it takes each time until one of them is online.
+fn waits_of_two(c: &mut Model, others: &[u32]) -> Vec<u64> {
+    let own =
+        |target: u32| TargetReport { gaps: vec![(TargetId(target), 1)], ..Model::report(target) };
+    let beat_all = |c: &mut Model, acting| {
+        others.iter().for_each(|n| drop(beat(c, *n, acting, &[])));
+        let both = |acting| (Epoch(acting), vec![Model::report(1), Model::report(2)]);
+        let (known, reports) = both(acting);
+        c.heartbeat_under(1, known, reports).unwrap();
+        let (unknown, reports) = both(0);
+        c.heartbeat_under(1, unknown, reports).unwrap()
+    };
+    let mut waits = Vec::new();
+    for _ in 0..6 {
+        let mut now = c.register_reports(1, vec![own(1), own(2)]).unwrap();
+        let (mut waited_ms, mut first) = (0, None);
+        while let online = [1, 2].map(|target| state(&now, target) == TargetState::Online)
+            && online != [true; 2]
+        {
+            if online.contains(&true) {
+                first.get_or_insert(waited_ms / 1000);
+            }
+            c.pass_ms(200);
+            waited_ms += 200;
+            assert!(waited_ms < 60_000, "{waits:?}");
+            now = beat_all(c, now.epoch.0);
+        }
+        waits.push(first.unwrap_or(waited_ms / 1000));
+        // Until everybody knows that they are back.
+        for _ in 0..3 {
+            now = beat_all(c, now.epoch.0);
+        }
+    }
+    waits
+}
+
+#[test]
+fn a_server_with_two_targets_that_comes_and_goes_is_kept_waiting() {
+    let mut c = Model::new(2);
+    c.register(3, &[3]).unwrap();
+    c.register(4, &[4]).unwrap();
+    let me = &mut c.client(root());
+    let spec = LayoutSpec { copies: 2, ..LayoutSpec::default() };
+    c.make(me, &create_with(FileId::ROOT, "f", spec)).unwrap();
+    let waits = waits_of_two(&mut c, &[3, 4]);
+    assert!(waits[..3].iter().all(|wait| *wait < 2), "{waits:?}");
+    assert!(waits[5] >= 10, "{waits:?}");
+}
+
+#[test]
+fn a_server_that_may_have_both_copies_has_one_of_them_online_at_once() {
+    let mut c = Model::new(2);
+    let me = &mut c.client(root());
+    let spec = LayoutSpec { copies: 2, ..LayoutSpec::default() };
+    c.make(me, &create_with(FileId::ROOT, "f", spec)).unwrap();
+    c.register(3, &[3]).unwrap();
+    c.register(4, &[4]).unwrap();
+    let waits = waits_of_two(&mut c, &[3, 4]);
+    assert!(waits.iter().all(|wait| *wait < 3), "{waits:?}");
+}
+
 #[test]
 fn an_epoch_is_in_effect_when_all_who_have_a_lease_act_under_it() {
     let mut c = mirrored();

@@ -369,14 +369,18 @@ impl Filesystem for WeirFs {
         fh: u64,
         offset: u64,
         buffer: &mut [u8],
-        _args: &IoArgs,
+        args: &IoArgs,
     ) -> Reply<usize> {
         let handle = self.handle(fh)?;
-        let FileHandle { file, opening, .. } = handle.file()?;
+        let FileHandle { file, opening, direct, .. } = handle.file()?;
         // Of a direct handle too: what is mapped is cached.
         let bytes = offset..offset.saturating_add(buffer.len() as u64);
         let by = data_context(ctx);
-        let read = |entered: &dyn Fn(bool)| file.read_entering(&by, offset, buffer, entered);
+        let past_pages = *direct || args.open_flags as i32 & libc::O_DIRECT != 0;
+        let read = |entered: &dyn Fn(bool)| match past_pages {
+            true => file.read_past_pages(&by, offset, buffer, entered),
+            false => file.read_entering(&by, offset, buffer, entered),
+        };
         Ok(opening.reading(ctx.pid, &bytes, read)?)
     }
 

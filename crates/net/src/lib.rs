@@ -27,4 +27,4 @@ pub use buffer::{BufferPool, PooledBuf};
 pub use host::{AbortOnPanic, host_name, raise_descriptor_limit, random_bytes};
 pub use server::{ConnId, Frame, LoopHandle, Outbox, Peer, Server, ServerConfig, Service};
 pub use socket::Listener;
-pub use wait::Wait;
+pub use wait::{Wait, Watch};

@@ -1,7 +1,7 @@
 //! Sockets: listening, connecting, options.
 
 use crate::address::Address;
-use crate::wait::Wait;
+use crate::wait::{Wait, Watch};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -163,7 +163,7 @@ pub(crate) fn set_unix_options(socket: &Socket) {
 /// Connects; the socket is non-blocking.
 ///
 /// Errors: `Unreachable`, `TimedOut`, `Interrupted`, `InvalidArgument` (no such host).
-pub(crate) fn connect(address: &Address, wait: &Wait) -> Result<Socket> {
+pub(crate) fn connect(address: &Address, wait: &Wait, watch: Option<Watch<'_>>) -> Result<Socket> {
     let cannot = |e: Error| match e.kind {
         ErrorKind::TimedOut | ErrorKind::Interrupted | ErrorKind::TooManyOpen => {
             e.context("connect")
@@ -172,7 +172,7 @@ pub(crate) fn connect(address: &Address, wait: &Wait) -> Result<Socket> {
     };
     match address {
         Address::Tcp(host_port) if is_simulated() => {
-            connect_simulated(host_port, wait).map_err(cannot)
+            connect_simulated(host_port, wait, watch).map_err(cannot)
         }
         Address::Unix(_) if is_simulated() => Err(cannot(os(Errno::OPNOTSUPP))),
         Address::Unix(path) => connect_unix(path, wait).map_err(cannot),
@@ -183,7 +183,7 @@ pub(crate) fn connect(address: &Address, wait: &Wait) -> Result<Socket> {
             })?;
             let mut last = Error::new(ErrorKind::Unreachable, "the host has no address");
             for addr in found {
-                match connect_tcp(addr, wait) {
+                match connect_tcp(addr, wait, watch) {
                     Ok(socket) => return Ok(socket),
                     Err(error) => last = error,
                 }
@@ -198,7 +198,7 @@ fn new_socket(family: AddressFamily) -> rustix::io::Result<Socket> {
     rustix::net::socket_with(family, SocketType::STREAM, flags, None).map(Socket::from)
 }
 
-fn connect_tcp(addr: SocketAddr, wait: &Wait) -> Result<Socket> {
+fn connect_tcp(addr: SocketAddr, wait: &Wait, watch: Option<Watch<'_>>) -> Result<Socket> {
     let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = new_socket(family).map_err(os)?;
     set_tcp_options(&socket).map_err(os)?;
@@ -209,7 +209,7 @@ fn connect_tcp(addr: SocketAddr, wait: &Wait) -> Result<Socket> {
         Err(e) => return Err(os(e)),
     }
     let attempt = wait.at_most(CONNECT_ATTEMPT);
-    connected(socket, &attempt).map_err(|error| match error.kind {
+    connected(socket, &attempt, watch).map_err(|error| match error.kind {
         ErrorKind::TimedOut if !wait.expired() => {
             let seconds = CONNECT_ATTEMPT.as_secs();
             Error::new(ErrorKind::Unreachable, format!("no answer within {seconds} s"))
@@ -218,14 +218,14 @@ fn connect_tcp(addr: SocketAddr, wait: &Wait) -> Result<Socket> {
     })
 }
 
-fn connect_simulated(host_port: &str, wait: &Wait) -> Result<Socket> {
+fn connect_simulated(host_port: &str, wait: &Wait, watch: Option<Watch<'_>>) -> Result<Socket> {
     let socket = Socket::connect_simulated(host_port).unwrap_or(Err(Errno::OPNOTSUPP));
-    connected(socket.map_err(os)?, wait)
+    connected(socket.map_err(os)?, wait, watch)
 }
 
 /// Waits for the end of a connection attempt.
-fn connected(socket: Socket, wait: &Wait) -> Result<Socket> {
-    wait.ready(&socket, Interest::WRITE)?;
+fn connected(socket: Socket, wait: &Wait, watch: Option<Watch<'_>>) -> Result<Socket> {
+    wait.ready_watched(&socket, Interest::WRITE, watch)?;
     socket.take_error().map_err(os)?;
     Ok(socket)
 }
@@ -279,7 +279,7 @@ mod tests {
         assert!(path.exists());
         let live = Listener::bind(&address).unwrap();
         assert_eq!(Listener::bind(&address).unwrap_err().kind, ErrorKind::Busy);
-        connect(&address, &Wait::for_ms(1000)).unwrap();
+        connect(&address, &Wait::for_ms(1000), None).unwrap();
         drop(live);
         assert!(!path.exists());
         // A file that is no socket is never removed.
@@ -295,7 +295,7 @@ mod tests {
         let tcp = gone.address().clone();
         drop(gone);
         for address in [tcp, Address::Unix(dir.path().join("none"))] {
-            let error = connect(&address, &Wait::for_ms(1000)).unwrap_err();
+            let error = connect(&address, &Wait::for_ms(1000), None).unwrap_err();
             assert_eq!(error.kind, ErrorKind::Unreachable, "{error}");
         }
     }

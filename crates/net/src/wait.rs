@@ -17,6 +17,15 @@ pub struct Wait {
     interrupt: Option<RawFd>,
 }
 
+/// Whoever waits for a connection asks now and then whether to go on.
+#[derive(Clone, Copy)]
+pub struct Watch<'a> {
+    /// So often.
+    pub every: Duration,
+    /// An error ends the wait.
+    pub look: &'a dyn Fn() -> Result<()>,
+}
+
 impl Wait {
     /// Until so many milliseconds from now.
     pub fn for_ms(ms: u64) -> Self {
@@ -110,6 +119,22 @@ impl Wait {
                 Ok(Woken::Ready) => return Ok(()),
                 Ok(Woken::Interrupted) => return Err(ErrorKind::Interrupted.into()),
                 Err(e) => return Err(Error::from(std::io::Error::from(e))),
+            }
+        }
+    }
+
+    /// The same under watch.
+    pub(crate) fn ready_watched(
+        &self,
+        socket: &Socket,
+        interest: Interest,
+        watch: Option<Watch<'_>>,
+    ) -> Result<()> {
+        let Some(Watch { every, look }) = watch else { return self.ready(socket, interest) };
+        loop {
+            match self.at_most(every).ready(socket, interest) {
+                Err(error) if error.kind == ErrorKind::TimedOut && !self.expired() => look()?,
+                result => return result,
             }
         }
     }

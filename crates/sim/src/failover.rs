@@ -101,7 +101,7 @@ pub struct Seen {
 
 /// Tries one moment. Errors: in words, what went wrong.
 pub fn try_point(point: Point) -> std::result::Result<Seen, String> {
-    let shared = Rc::new(Shared::new(plan(point)));
+    let shared = Rc::new(Shared::new(plan(point.seed, point.servers)));
     let mut cluster = Cluster::new(shared.clone(), Options::default());
     cluster.set_up()?;
     let (copies, [read, written]) = two_files(&cluster)?;
@@ -184,7 +184,7 @@ impl Log {
     }
 }
 
-fn now() -> Duration {
+pub(crate) fn now() -> Duration {
     simulated::current().map_or(Duration::ZERO, |machine| machine.now())
 }
 
@@ -237,9 +237,10 @@ fn watch(config: &ClientConfig, target: TargetId, log: &Log) -> Result<()> {
     }
 }
 
-fn plan(point: Point) -> Plan {
+/// Some files with two copies each, and nothing that goes wrong by itself.
+pub(crate) fn plan(seed: u64, servers: u8) -> Plan {
     let shape = Shape {
-        data_servers: point.servers,
+        data_servers: servers,
         targets_each: 1,
         event_loops: 1,
         engine: EngineKind::Embedded,
@@ -264,5 +265,5 @@ fn plan(point: Point) -> Plan {
     };
     let idle = ClientPlan { write_behind: false, keeps_pages: false, ops: Vec::new() };
     let clients = vec![idle; READERS + 1];
-    Plan { seed: point.seed, duration_ms: 0, shape, clients, faults: Vec::new() }
+    Plan { seed, duration_ms: 0, shape, clients, faults: Vec::new() }
 }

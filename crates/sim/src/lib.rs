@@ -28,4 +28,5 @@ pub mod plan;
 pub mod run;
 mod shared;
 pub mod shrink;
+pub mod slow_disk;
 mod worker;

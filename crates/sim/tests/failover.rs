@@ -61,7 +61,7 @@ fn a_server_that_fails_is_missed_within_five_seconds_and_writes_go_on_a_second_l
     for failure in [Failure::Kill, Failure::PowerCut, Failure::CutOff, Failure::Stop] {
         for copy in [Copy::First, Copy::Second] {
             let (mut latest, mut longest) = (Duration::ZERO, Duration::ZERO);
-            for n in 0..10 {
+            for n in 0..20 {
                 let servers = 2 + (n % 2) as u8;
                 let point = Point { seed: n, servers, copy, failure, after: ms(103) * n as u32 };
                 let seen = tried(point);

@@ -217,6 +217,51 @@ fn what_is_left_of_a_gap_gets_less_with_each_part_that_is_sent() {
 }
 
 #[test]
+fn what_was_noted_anew_or_not_sent_after_all_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = made(dir.path());
+    let gaps = target.gaps();
+    gaps.note(object(1), AWAY, SECOND, &(0..4 * MIB)).unwrap();
+    gaps.sent(object(1), AWAY, &(0..4 * MIB));
+    gaps.not_sent(object(1), AWAY, &(3 * MIB..4 * MIB));
+    // Costs no record: it is noted already.
+    gaps.note(object(1), AWAY, SECOND, &(MIB..MIB + 1)).unwrap();
+    gaps.clear_sent(object(1), AWAY).unwrap();
+    assert_eq!(gaps_of(&target, 1), [MIB..2 * MIB, 3 * MIB..4 * MIB]);
+}
+
+#[test]
+fn what_a_copy_says_itself_is_told_unless_something_else_is_noted_that_it_has_not_heard_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = made(dir.path());
+    let gaps = target.gaps();
+    gaps.note_said(object(1), AWAY, SECOND, &(0..1)).unwrap();
+    gaps.note_said(object(1), AWAY, SECOND, &(MIB..MIB + 1)).unwrap();
+    assert!(gaps.untold().is_empty() && gaps.is_told(object(1), AWAY, &(0..2 * MIB)));
+    gaps.note(object(1), AWAY, SECOND, &(2 * MIB..2 * MIB + 1)).unwrap();
+    gaps.note_said(object(1), AWAY, SECOND, &(3 * MIB..3 * MIB + 1)).unwrap();
+    assert_eq!(gaps.untold(), [(AWAY, 4)]);
+    gaps.clear(object(1), AWAY, &(0..u64::MAX)).unwrap();
+    gaps.note_said(object(1), AWAY, SECOND, &(0..1)).unwrap();
+    assert!(gaps.untold().is_empty());
+}
+
+#[test]
+fn what_a_copy_says_of_a_part_that_it_was_sent_some_of_is_not_put_off_unheard() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = made(dir.path());
+    let gaps = target.gaps();
+    gaps.note_said(object(1), AWAY, SECOND, &(0..MIB)).unwrap();
+    assert!(gaps.put_off_again(object(1), AWAY, &(0..1)));
+    // It strikes out the first half, and then the connection breaks.
+    gaps.begins(object(1), AWAY, &(0..MIB / 2));
+    gaps.note_said(object(1), AWAY, SECOND, &(MIB / 2..MIB)).unwrap();
+    assert!(!gaps.put_off_again(object(1), AWAY, &(0..1)), "it serves that");
+    gaps.note_said(object(1), AWAY, SECOND, &(0..MIB)).unwrap();
+    assert!(gaps.put_off_again(object(1), AWAY, &(0..1)));
+}
+
+#[test]
 fn what_another_copy_had_got_does_not_count_when_its_machine_has_started_anew() {
     let dir = tempfile::tempdir().unwrap();
     let target = made(dir.path());

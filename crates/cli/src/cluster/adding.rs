@@ -42,7 +42,7 @@ pub fn add_server(add: &ServerAdd) -> Done {
         true => vec![None; add.targets.unwrap_or(1) as usize],
         false => absolute(&add.target_dirs)?,
     };
-    let new = New { server, address, dirs };
+    let new = New { server, address, dirs, replaces: None };
     let (targets, made) = new.make(&state, &mut description, &client);
     if targets.is_empty() {
         return made;
@@ -69,23 +69,8 @@ pub fn add_targets(add: &TargetAdd) -> Done {
         return Err(Failure::new(format!("data server {} is of this machine", add.server))
             .hint("leave out --output: nothing has to be copied"));
     }
-    add_here(&state, &mut description, &client, add.server, dirs).map(drop)
-}
-
-/// Gives a server of this machine more targets, and has it serve them; their numbers.
-pub fn add_here(
-    state: &StateDir,
-    description: &mut Description,
-    client: &Client,
-    server: u32,
-    dirs: Vec<Option<PathBuf>>,
-) -> Done<Vec<u32>> {
-    let new = New { server, address: None, dirs };
-    let (targets, made) = new.make(state, description, client);
-    if !targets.is_empty() {
-        serve(state, client, server, &targets)?;
-    }
-    made.map(|()| targets)
+    let new = New { server: add.server, address: None, dirs, replaces: None };
+    new.add_here(&state, &mut description, &client)
 }
 
 /// The description of the cluster, in which nothing is half done.
@@ -104,14 +89,33 @@ fn absolute(dirs: &[PathBuf]) -> Done<Vec<Option<PathBuf>>> {
 }
 
 /// What is to be added.
-struct New {
-    server: u32,
+pub struct New {
+    /// Number of the server.
+    pub server: u32,
     /// If the server is new.
-    address: Option<String>,
-    dirs: Vec<Option<PathBuf>>,
+    pub address: Option<String>,
+    /// Where each target is to be, if not in the state directory.
+    pub dirs: Vec<Option<PathBuf>>,
+    /// The target of which the only new one takes the place.
+    pub replaces: Option<u32>,
 }
 
 impl New {
+    /// Gives a server of this machine more targets, and has it serve them.
+    pub fn add_here(
+        self,
+        state: &StateDir,
+        description: &mut Description,
+        client: &Client,
+    ) -> Done {
+        let server = self.server;
+        let (targets, made) = self.make(state, description, client);
+        if !targets.is_empty() {
+            serve(state, client, server, &targets)?;
+        }
+        made
+    }
+
     /// Makes one target after the other; returns those that are made, and what came of the
     /// first that is not.
     fn make(
@@ -126,7 +130,8 @@ impl New {
                 Ok(target) => target,
                 Err(failure) => return (made, Err(failure)),
             };
-            let adding = Adding { server: self.server, address: address.take(), target, dir };
+            let (server, address, replaces) = (self.server, address.take(), self.replaces);
+            let adding = Adding { server, address, target, dir, replaces };
             if let Err(failure) = grow::add(state, description, adding) {
                 return (made, Err(failure));
             }
@@ -143,7 +148,7 @@ fn free_target(client: &Client, description: &Description) -> Done<u32> {
 }
 
 /// Has a server of this machine serve its new targets.
-fn serve(state: &StateDir, client: &Client, server: u32, targets: &[u32]) -> Done {
+pub fn serve(state: &StateDir, client: &Client, server: u32, targets: &[u32]) -> Done {
     let name = data_name(server);
     control::restart(state, &name)?;
     let missing = await_targets(client, targets)?;

@@ -17,7 +17,7 @@ use crate::cluster::daemon::{cluster_id, data_name};
 use crate::cluster::data_servers::{self, target_config};
 use crate::cluster::keys;
 use crate::cluster::secret;
-use crate::cluster::state::{Adding, Description, ServerDescription, StateDir};
+use crate::cluster::state::{Adding, Description, Replacement, ServerDescription, StateDir};
 use crate::failure::{Done, Failure};
 use std::path::Path;
 use weir_store::{Target, TargetIdentity};
@@ -51,10 +51,13 @@ pub fn finish(state: &StateDir, description: &mut Description) -> Done<Option<u3
             server.targets.push(adding.target);
             server.targets.sort_unstable();
             server.targets.dedup();
+            let replacement = |old| Replacement { old, new: adding.target };
+            server.replacing.extend(adding.replaces.map(replacement));
         }
         (None, Some(address)) => {
             let (id, targets) = (adding.server, vec![adding.target]);
-            description.servers.push(ServerDescription { id, address, targets });
+            let replacing = Vec::new();
+            description.servers.push(ServerDescription { id, address, targets, replacing });
         }
         (None, None) => return Err(Failure::new(format!("no server {}", adding.server))),
     }
@@ -182,6 +185,7 @@ mod tests {
                 id: 1,
                 address: "127.0.0.1:20001".into(),
                 targets: vec![1],
+                replacing: Vec::new(),
             }],
         };
         let config = data_servers::new_config(&state, &description, (1, "127.0.0.1:20001"), &[1]);
@@ -191,7 +195,7 @@ mod tests {
     }
 
     fn target(dir: Option<PathBuf>) -> Adding {
-        Adding { server: 1, address: None, target: 2, dir }
+        Adding { server: 1, address: None, target: 2, dir, replaces: None }
     }
 
     fn configured(state: &StateDir, server: u32) -> Vec<u32> {
@@ -273,7 +277,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (state, mut description) = cluster(dir.path());
         let address = Some("127.0.0.1:20002".to_owned());
-        let adding = Adding { server: 4, address, target: 2, dir: None };
+        let adding = Adding { server: 4, address, target: 2, dir: None, replaces: None };
         // It ended when half of the configuration was done.
         description.adding = Some(adding.clone());
         state.set_description(&description).unwrap();

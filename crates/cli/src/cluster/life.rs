@@ -3,6 +3,7 @@
 
 use crate::cluster::mounting::MountFiles;
 use crate::cluster::mounts::WeirMount;
+use crate::cluster::process::Process;
 use crate::failure::Failure;
 use crate::settings::Cluster;
 use rustix::io::Errno;
@@ -20,6 +21,8 @@ pub enum Life {
     Serves,
     /// Its process has been stopped by a signal.
     Stopped(i32),
+    /// Its process was killed, and cannot end: see [`crate::cluster::stuck`].
+    Stuck(Process),
     /// Its process has ended: every call there fails with `ENOTCONN`.
     Dead,
 }
@@ -29,11 +32,17 @@ impl Life {
     pub fn of(mount: &WeirMount) -> Self {
         let files = Cluster::from_source(&mount.source)
             .and_then(|cluster| MountFiles::of(&cluster, &mount.mountpoint).ok());
-        let process = files.and_then(|files| files.process());
-        if let Some(process) = process.filter(|process| process.is_stopped()) {
-            return Self::Stopped(process.id());
+        let process = files.and_then(|files| Process::recorded(&files.pid));
+        match process {
+            Some(process) if process.is_stopped() => Self::Stopped(process.id()),
+            _ => match (probe(&mount.mountpoint), process) {
+                (Some(Err(Errno::NOTCONN | Errno::CONNABORTED)), _) => Self::Dead,
+                // Another process may serve what is mounted there now.
+                (Some(Ok(())), _) => Self::Serves,
+                (_, Some(process)) if process.is_stuck() => Self::Stuck(process),
+                _ => Self::Serves,
+            },
         }
-        if is_dead(&mount.mountpoint) { Self::Dead } else { Self::Serves }
     }
 }
 
@@ -47,15 +56,14 @@ pub fn stopped(mountpoint: &Path, pid: i32) -> Failure {
         ))
 }
 
-/// Whether the kernel says that nobody serves a mount any more.
-fn is_dead(mountpoint: &Path) -> bool {
+/// What a mount answers; `None`: nothing, for as long as it may take.
+fn probe(mountpoint: &Path) -> Option<Result<(), Errno>> {
     let (sender, receiver) = mpsc::channel();
     let path = mountpoint.to_owned();
     // A thread of its own: a process that does not answer would hold this one.
     std::thread::spawn(move || {
         // The kernel may answer a stat from its cache, this never.
-        let _ = sender.send(rustix::fs::statfs(&path));
+        let _ = sender.send(rustix::fs::statfs(&path).map(drop));
     });
-    let answer = receiver.recv_timeout(PROBE_TIMEOUT);
-    matches!(answer, Ok(Err(Errno::NOTCONN | Errno::CONNABORTED)))
+    receiver.recv_timeout(PROBE_TIMEOUT).ok()
 }

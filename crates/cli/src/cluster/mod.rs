@@ -25,5 +25,6 @@ pub mod servers;
 mod shrink;
 pub mod state;
 pub mod status;
+mod stuck;
 pub mod targets;
 pub mod up;

@@ -5,6 +5,7 @@ use crate::cluster::mount_lock::MountLock;
 use crate::cluster::mounts::{self, WeirMount};
 use crate::cluster::process::{self, DaemonSpec, Process};
 use crate::cluster::state::{StateDir, make_dir};
+use crate::cluster::stuck;
 use crate::failure::{Done, Failure};
 use crate::settings::{self, Cluster};
 use rustix::io::Errno;
@@ -72,18 +73,21 @@ pub fn mountpoint(path: &Path) -> Done<PathBuf> {
     }
 }
 
-/// Fails, with what to do, if nothing can be mounted here.
-pub fn check_mountpoint(path: &Path) -> Done {
+/// Takes away what is left of a mount that cannot end; fails, with what to do, if then
+/// nothing can be mounted here.
+pub fn clear_mountpoint(path: &Path) -> Done {
     if let Some(mount) = mounts::at(path)? {
         match Life::of(&mount) {
             // It is taken over by the new mount.
             Life::Dead => return check_fuse(),
+            Life::Stuck(process) => stuck::end(&mount, process)?,
             Life::Stopped(pid) => return Err(life::stopped(path, pid)),
-            Life::Serves => {}
+            Life::Serves => {
+                return Err(Failure::new("a Weir is mounted here already")
+                    .about(path.display())
+                    .hint(format!("`weir umount {}` takes it away", path.display())));
+            }
         }
-        return Err(Failure::new("a Weir is mounted here already")
-            .about(path.display())
-            .hint(format!("`weir umount {}` takes it away", path.display())));
     }
     let meta = std::fs::metadata(path).map_err(|e| {
         let missing = e.kind() == std::io::ErrorKind::NotFound;
@@ -108,7 +112,7 @@ fn check_fuse() -> Done {
 /// Mounts in the background; returns when the mount works.
 pub fn mount(cluster: &Cluster, mountpoint: &Path, options: &[String]) -> Done<Process> {
     let _lock = MountLock::take(mountpoint)?;
-    check_mountpoint(mountpoint)?;
+    clear_mountpoint(mountpoint)?;
     let files = MountFiles::of(cluster, mountpoint)?;
     let mut arguments: Vec<OsString> = vec!["--foreground".into()];
     match cluster {
@@ -136,25 +140,12 @@ pub fn mount(cluster: &Cluster, mountpoint: &Path, options: &[String]) -> Done<P
 /// Unmounts, and waits until the mount's process has written everything.
 pub fn unmount(mount: &WeirMount, lazy: bool) -> Done {
     let mountpoint = &mount.mountpoint;
-    let life = Life::of(mount);
-    if let (Life::Stopped(pid), false) = (life, lazy) {
-        return Err(life::stopped(mountpoint, pid));
-    }
-    // Who uses a dead mount gets nothing but errors from it.
-    match kernel_unmount(mountpoint, lazy || life == Life::Dead) {
-        Ok(()) => {}
-        Err(Errno::BUSY) => {
-            let users = mounts::users(mountpoint);
-            let who = if users.is_empty() {
-                "a program uses it".to_owned()
-            } else {
-                format!("used by {}", users.join(", "))
-            };
-            return Err(Failure::new(format!("busy: {who}")).about(mountpoint.display()).hint(
-                "end that program or let it leave the directory; --lazy detaches the mount now",
-            ));
-        }
-        Err(e) => return Err(Failure::file(mountpoint, e)),
+    match Life::of(mount) {
+        Life::Stuck(process) => stuck::end(mount, process)?,
+        Life::Stopped(pid) if !lazy => return Err(life::stopped(mountpoint, pid)),
+        // Who uses a dead mount gets nothing but errors from it.
+        Life::Dead => take_away(mountpoint, true)?,
+        Life::Serves | Life::Stopped(_) => take_away(mountpoint, lazy)?,
     }
     // With --lazy the process goes on serving whoever still uses the mount.
     let Some(cluster) = Cluster::from_source(&mount.source).filter(|_| !lazy) else {
@@ -170,7 +161,24 @@ pub fn unmount(mount: &WeirMount, lazy: bool) -> Done {
     Ok(())
 }
 
-fn kernel_unmount(mountpoint: &Path, lazy: bool) -> Result<(), Errno> {
+/// Unmounts; fails, with who is to end first, if the mount is in use.
+fn take_away(mountpoint: &Path, lazy: bool) -> Done {
+    let Err(error) = kernel_unmount(mountpoint, lazy) else { return Ok(()) };
+    if error != Errno::BUSY {
+        return Err(Failure::file(mountpoint, error));
+    }
+    let users = mounts::users(mountpoint);
+    let who = match users.is_empty() {
+        true => "a program uses it".to_owned(),
+        false => format!("used by {}", users.join(", ")),
+    };
+    Err(Failure::new(format!("busy: {who}"))
+        .about(mountpoint.display())
+        .hint("end that program or let it leave the directory; --lazy detaches the mount now"))
+}
+
+/// Unmounts; `lazy`: out of sight at once, gone when the last user is.
+pub fn kernel_unmount(mountpoint: &Path, lazy: bool) -> Result<(), Errno> {
     let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::NOFOLLOW };
     match rustix::mount::unmount(mountpoint, flags) {
         Err(Errno::PERM) => {}

@@ -12,6 +12,8 @@ pub struct WeirMount {
     pub mountpoint: PathBuf,
     /// What: leads to the cluster.
     pub source: String,
+    /// The number of its connection to the kernel.
+    pub connection: String,
 }
 
 const TABLE: &str = "/proc/self/mountinfo";
@@ -44,13 +46,17 @@ struct Entry {
     mountpoint: PathBuf,
     kind: String,
     source: String,
+    /// `major:minor`.
+    device: String,
 }
 
 impl Entry {
     fn weir(self) -> Option<WeirMount> {
         let ours =
             self.kind == "fuse.weir" || (self.kind == "fuse" && self.source.starts_with("weir:"));
-        ours.then_some(WeirMount { mountpoint: self.mountpoint, source: self.source })
+        let connection = self.device.split_once(':').map_or("", |(_, minor)| minor).to_owned();
+        let (mountpoint, source) = (self.mountpoint, self.source);
+        ours.then_some(WeirMount { mountpoint, source, connection })
     }
 }
 
@@ -67,6 +73,7 @@ fn entries(table: &[u8]) -> impl Iterator<Item = Entry> {
             mountpoint: PathBuf::from(OsString::from_vec(unescape(fields.get(4)?))),
             kind: String::from_utf8(unescape(fields.get(dash + 1)?)).ok()?,
             source: String::from_utf8(unescape(fields.get(dash + 2)?)).ok()?,
+            device: String::from_utf8(fields.get(2)?.to_vec()).ok()?,
         })
     })
 }
@@ -134,7 +141,8 @@ mod tests {
             parse(SAMPLE),
             [WeirMount {
                 mountpoint: "/mnt/two words".into(),
-                source: "weir:/var/lib/weir/default".into()
+                source: "weir:/var/lib/weir/default".into(),
+                connection: "50".into(),
             }]
         );
     }

@@ -59,16 +59,21 @@ pub struct Process {
 impl Process {
     /// The process with this number, if it lives.
     fn living(pid: Pid) -> Option<Self> {
-        Some(Self { pid, start_ticks: start_ticks(pid)? })
+        let stat = Stat::of(pid).filter(|stat| !stat.has_ended())?;
+        Some(Self { pid, start_ticks: stat.start_ticks })
     }
 
     /// The process that a pid file names, if it lives and is a program of ours.
     pub fn from_file(path: &Path) -> Option<Self> {
+        Self::recorded(path).filter(|process| process.lives())
+    }
+
+    /// The process that a pid file names, whatever has become of it.
+    pub fn recorded(path: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(path).ok()?;
         let mut words = text.split_whitespace();
         let pid = Pid::from_raw(words.next()?.parse().ok()?)?;
-        let recorded = Self { pid, start_ticks: words.next()?.parse().ok()? };
-        recorded.lives().then_some(recorded)
+        Some(Self { pid, start_ticks: words.next()?.parse().ok()? })
     }
 
     fn record(self, path: &Path) -> Done {
@@ -83,13 +88,21 @@ impl Process {
 
     /// Whether it still runs, and runs our program.
     pub fn lives(self) -> bool {
-        start_ticks(self.pid) == Some(self.start_ticks) && runs_weir(self.pid)
+        self.stat().is_some_and(|stat| !stat.has_ended()) && runs_weir(self.pid)
     }
 
     /// Whether a signal has stopped it (SIGSTOP, or a debugger).
     pub fn is_stopped(self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()));
-        stat.is_ok_and(|stat| matches!(state(&stat), Some("T" | "t")))
+        self.stat().is_some_and(|stat| matches!(stat.state, 'T' | 't'))
+    }
+
+    /// Whether it has ended but for threads that wait in the kernel.
+    pub fn is_stuck(self) -> bool {
+        self.stat().is_some_and(|stat| stat.has_ended() && stat.threads > 1)
+    }
+
+    fn stat(self) -> Option<Stat> {
+        Stat::of(self.pid).filter(|stat| stat.start_ticks == self.start_ticks)
     }
 
     /// Seconds since it was started.
@@ -123,10 +136,10 @@ impl Process {
         ))
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended, with all its threads.
     pub fn wait(self, patience: Duration) -> bool {
         match pidfd_open(self.pid, PidfdFlags::empty()) {
-            Ok(handle) => !self.lives() || has_ended(&handle, patience),
+            Ok(handle) => self.stat().is_none() || has_ended(&handle, patience),
             Err(_) => true,
         }
     }
@@ -145,22 +158,38 @@ fn has_ended(handle: &OwnedFd, patience: Duration) -> bool {
     poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
-/// From its stat.
-fn state(stat: &str) -> Option<&str> {
-    stat[stat.rfind(')')? + 1..].split_whitespace().next()
+/// What the kernel says of a process, until its status is collected. To ask never waits for
+/// the process or its memory, as a look at its program or its arguments may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    state: char,
+    /// Those that have not ended, and the first one.
+    threads: u32,
+    /// When it was started, in ticks since boot.
+    start_ticks: u64,
 }
 
-/// When a process was started, in ticks since boot (field 22 of its stat);
-/// nothing if it does not exist or has ended.
-fn start_ticks(pid: Pid) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The name, in parentheses, may hold anything; fields count from its end.
-    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
-    let state = fields.next()?;
-    if state == "Z" || state == "X" {
-        return None;
+impl Stat {
+    fn of(pid: Pid) -> Option<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        Self::parse(&text)
     }
-    fields.nth(18)?.parse().ok()
+
+    fn parse(text: &str) -> Option<Self> {
+        // The name, field 2, in parentheses, may hold anything; the others count from its end.
+        let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3);
+        Some(Self {
+            state: field(3)?.chars().next()?,
+            threads: field(20)?.parse().ok()?,
+            start_ticks: field(22)?.parse().ok()?,
+        })
+    }
+
+    /// Its first thread has, with which all end, unless one of them waits in the kernel.
+    fn has_ended(self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
 }
 
 fn runs_weir(pid: Pid) -> bool {
@@ -298,6 +327,15 @@ mod tests {
         assert!(!me.stop(true).unwrap());
         let earlier = Process { start_ticks: me.start_ticks - 1, ..me };
         assert!(!earlier.lives());
+    }
+
+    #[test]
+    fn a_process_that_has_ended_but_for_a_thread_is_told_by_its_stat() {
+        let text = "7 (a) b) Z 1 7 7 0 -1 4228364 581 0 0 0 0 1 0 0 20 0 2 0 31337 0 0 1844674407";
+        let stat = Stat::parse(text).unwrap();
+        assert_eq!(stat, Stat { state: 'Z', threads: 2, start_ticks: 31_337 });
+        assert!(stat.has_ended());
+        assert_eq!(Stat::parse("7 (a) S 1"), None);
     }
 
     #[test]

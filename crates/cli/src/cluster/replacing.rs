@@ -1,7 +1,9 @@
 //! `weir target replace`: a new target on the same server for one whose disk has failed.
 
 use crate::args::TargetReplace;
-use crate::cluster::adding::{add_here, begin};
+use crate::cluster::adding::{New, begin, serve};
+use crate::cluster::daemon::data_name;
+use crate::cluster::process::Process;
 use crate::cluster::removal;
 use crate::cluster::state::{Description, StateDir};
 use crate::failure::{Done, Failure};
@@ -11,8 +13,8 @@ use std::path::Path;
 use weir_types::TargetId;
 use weir_wire::map::TargetState;
 
-/// Runs it. Given once more after it was interrupted, it goes on: a directory that holds a
-/// target of the server by now is not added again.
+/// Runs it. Given once more after it was interrupted, it goes on with the target that was made
+/// then. A directory that holds a target of the server already is not added again.
 pub fn run(replace: &TargetReplace) -> Done {
     let state = settings::state_dir(&replace.cluster)?;
     let cluster = Cluster::Here(state.clone());
@@ -26,9 +28,18 @@ pub fn run(replace: &TargetReplace) -> Done {
         ));
     };
     let client = connect(&cluster.credential()?, "target replace")?;
-    let view = client.targets()?.into_iter().find(|view| view.target == TargetId(old));
+    let views = client.targets()?;
+    let view = views.iter().find(|view| view.target == TargetId(old));
     let is_served = |state| !matches!(state, TargetState::Offline | TargetState::OutOfService);
-    if view.as_ref().is_some_and(|view| is_served(view.state)) {
+    if view.is_some_and(|view| is_served(view.state)) {
+        // One that was made for it, and stays, replaces nothing any more.
+        let before = description.clone();
+        for server in &mut description.servers {
+            server.replacing.retain(|replacement| replacement.old != old);
+        }
+        if description != before {
+            state.set_description(&description)?;
+        }
         return Err(Failure::new(format!("target {old} is in use: its disk has not failed")).hint(
             format!(
                 "`weir target add --server {server}`, `weir target drain {old} --wait`, `weir \
@@ -40,17 +51,47 @@ pub fn run(replace: &TargetReplace) -> Done {
         removal::ask(&client, &[TargetId(old)], replace.yes)?;
     }
     let dir = replace.target_dir.as_deref().map(settings::absolute).transpose()?;
-    let is_there = dir.as_deref().is_some_and(|dir| serves(&state, &description, server, dir));
-    if !is_there {
-        add_here(&state, &mut description, &client, server, vec![dir])?;
+    match made(&state, &description, old, dir.as_deref())? {
+        // It was made, and perhaps nobody came to start the server again.
+        Some(new) => {
+            let runs = Process::from_file(&state.pid_file(&data_name(server))).is_some();
+            let is_known = views.iter().any(|view| view.target == TargetId(new));
+            if !runs || !is_known {
+                serve(&state, &client, server, &[new])?;
+            }
+        }
+        None => {
+            let (address, dirs, replaces) = (None, vec![dir], Some(old));
+            let new = New { server, address, dirs, replaces };
+            new.add_here(&state, &mut description, &client)?;
+        }
     }
     drop(lock);
     removal::take_out(&cluster, &client.administrator()?, TargetId(old), true)
 }
 
-/// Whether a server has a target in a directory.
-fn serves(state: &StateDir, description: &Description, server: u32, dir: &Path) -> bool {
-    let server = description.servers.iter().find(|described| described.id == server);
-    let mut targets = server.iter().flat_map(|server| &server.targets);
-    targets.any(|target| std::fs::read_link(state.target_dir(*target)).is_ok_and(|to| to == dir))
+/// The target that there is in place of another: the one that was made for that, or one that
+/// its server has in this directory.
+fn made(
+    state: &StateDir,
+    description: &Description,
+    old: u32,
+    dir: Option<&Path>,
+) -> Done<Option<u32>> {
+    let Some(server) = description.server_of(old) else { return Ok(None) };
+    let is_in = |target: u32, dir: &Path| {
+        std::fs::read_link(state.target_dir(target)).is_ok_and(|to| to == dir)
+    };
+    let noted = server.replacing.iter().find(|replacement| replacement.old == old);
+    match (noted.map(|replacement| replacement.new), dir) {
+        (Some(new), Some(dir)) if !is_in(new, dir) => {
+            let what = format!("target {new} was made to replace target {old}, and is elsewhere");
+            Err(Failure::new(what).hint("leave out --target-dir: then it does"))
+        }
+        (None, Some(dir)) => {
+            let mut others = server.targets.iter().copied().filter(|target| *target != old);
+            Ok(others.find(|target| is_in(*target, dir)))
+        }
+        (noted, _) => Ok(noted),
+    }
 }

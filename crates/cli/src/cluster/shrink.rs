@@ -33,7 +33,10 @@ pub fn forget_target(state: &StateDir, target: u32) -> Done<Option<PathBuf>> {
         }
     }
     let dir = forget_place(state, target)?;
-    description.servers.iter_mut().for_each(|server| server.targets.retain(|t| *t != target));
+    for server in &mut description.servers {
+        server.targets.retain(|t| *t != target);
+        server.replacing.retain(|r| ![r.old, r.new].contains(&target));
+    }
     state.set_description(&description)?;
     Ok(Some(dir))
 }

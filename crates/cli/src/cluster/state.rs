@@ -60,6 +60,19 @@ pub struct ServerDescription {
     pub address: String,
     /// The numbers of its targets.
     pub targets: Vec<u32>,
+    /// Those of them that are to take the place of others, which are still there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replacing: Vec<Replacement>,
+}
+
+/// A target that has been made to replace another one of its server (`replacing.rs`).
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Replacement {
+    /// Number of the one that goes.
+    pub old: u32,
+    /// Number of the one that has been made.
+    pub new: u32,
 }
 
 /// A target that is being added to a server, perhaps to a new one (`grow.rs`).
@@ -76,6 +89,9 @@ pub struct Adding {
     /// Where it is, if not in the state directory.
     #[serde(default)]
     pub dir: Option<PathBuf>,
+    /// Number of the target that goes when this one is there.
+    #[serde(default)]
+    pub replaces: Option<u32>,
 }
 
 impl Description {
@@ -285,11 +301,18 @@ mod tests {
             metadata: "127.0.0.1:20000".into(),
             stripe_unit_bytes: 65536,
             made_mountpoints: vec!["/mnt/a".into()],
-            adding: Some(Adding { server: 1, address: None, target: 3, dir: Some("/d".into()) }),
+            adding: Some(Adding {
+                server: 1,
+                address: None,
+                target: 3,
+                dir: Some("/d".into()),
+                replaces: Some(2),
+            }),
             servers: vec![ServerDescription {
                 id: 1,
                 address: "127.0.0.1:20001".into(),
                 targets: vec![1, 2],
+                replacing: vec![Replacement { old: 1, new: 2 }],
             }],
         };
         state.set_description(&description).unwrap();

@@ -99,10 +99,18 @@ fn look(cluster: &Cluster) -> Done<Picture> {
                 let path = mount.mountpoint.display().to_string();
                 let files = MountFiles::of(cluster, &mount.mountpoint)?;
                 let log = files.log.display().to_string();
+                let what_to_do = format!(
+                    "`weir mount {path}` takes over, `weir umount {path}` takes it away; its log: \
+                     {log}"
+                );
                 match Life::of(&mount) {
                     Life::Dead => picture.trouble.push(format!(
-                        "the process of the mount on {path} has ended: `weir mount {path}` takes \
-                         over, `weir umount {path}` takes it away; its log: {log}"
+                        "the process of the mount on {path} has ended: {what_to_do}"
+                    )),
+                    Life::Stuck(process) => picture.trouble.push(format!(
+                        "the process of the mount on {path}, {}, was killed, and cannot end while \
+                         the kernel waits for it: {what_to_do}",
+                        process.id()
                     )),
                     Life::Stopped(pid) => {
                         picture.trouble.push(life::stopped(&mount.mountpoint, pid).to_string());

@@ -158,7 +158,8 @@ fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<(Description, 
         .map(|(address, id)| {
             let first = (id - 1) * per_server + 1;
             let last = (id * per_server).min(targets);
-            ServerDescription { id, address, targets: (first..=last).collect() }
+            let (targets, replacing) = ((first..=last).collect(), Vec::new());
+            ServerDescription { id, address, targets, replacing }
         })
         .collect();
     let name = match &up.cluster.name {

@@ -5,8 +5,10 @@
 
 mod stopped;
 
-pub use stopped::Stopped;
+pub use stopped::{Stopped, state};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv4Addr;
@@ -219,9 +221,16 @@ pub fn is_ours(pid: i32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == Path::new(WEIR))
 }
 
-/// SIGKILL to one of our processes; returns when it is gone.
+/// SIGKILL to one of our processes; returns when it is gone, with all that it had open: its
+/// memory, with which `is_ours` goes, is given back before its files are closed. (Threads of
+/// a mount may wait in the kernel for one of its pages until somebody ends the connection:
+/// those are waited for a little only.)
 pub fn kill_and_wait(pid: i32) {
-    let _ = Command::new("kill").arg("-9").arg(pid.to_string()).status();
+    let Some(process) = rustix::process::Pid::from_raw(pid) else { return };
+    let Ok(handle) = pidfd_open(process, PidfdFlags::empty()) else { return };
+    let _ = pidfd_send_signal(&handle, Signal::KILL);
+    let closed = Timespec { tv_sec: 5, tv_nsec: 0 };
+    let _ = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&closed));
     eventually("the process is gone", || !is_ours(pid));
 }
 

@@ -14,14 +14,17 @@ impl Stopped {
         for pid in &stopped.0 {
             kill_process(*pid, Signal::STOP).unwrap();
         }
-        eventually("they are stopped", || stopped.0.iter().all(|pid| state(*pid) == 'T'));
+        let state = |pid: &Pid| state(&format!("/proc/{}", pid.as_raw_nonzero()));
+        eventually("they are stopped", || stopped.0.iter().all(|pid| state(pid) == Some('T')));
         stopped
     }
 }
 
-fn state(pid: Pid) -> char {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();
-    stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
+/// The state of a process, or of a thread of one, whose directory in `/proc` this is;
+/// nothing if it has ended, and been collected. Never waits for the process.
+pub fn state(of: &str) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("{of}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 impl Drop for Stopped {

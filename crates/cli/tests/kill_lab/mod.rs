@@ -57,7 +57,15 @@ fn edit(path: &Path, change: impl FnOnce(&mut toml::Table)) {
 
 impl<'a> Lab<'a> {
     /// Nothing, and a word about it, where this machine does not have what it takes.
+    /// Who asks for a number of cycles is told by a failure.
     pub fn new(place: &'a Place) -> Option<Self> {
+        let lab = Self::possible(place);
+        let asked = std::env::var_os("WEIR_KILL_CYCLES").is_some();
+        assert!(lab.is_some() || !asked, "cycles were asked for, and are not possible here");
+        lab
+    }
+
+    fn possible(place: &'a Place) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: needs root");
             return None;
@@ -292,6 +300,31 @@ impl<'a> Lab<'a> {
             std::thread::sleep(Duration::from_millis(500));
         }
         panic!("copies differ while all targets are online: {differ:#?}");
+    }
+
+    /// Waits until names, files and objects belong together, as `weir fsck` has it, no copy
+    /// lacks anything, and all checksums are right. Nobody may write. What is not in a
+    /// directory of these may be lost.
+    pub fn belongs_together(&self, safe: &[&str]) {
+        let begin = Instant::now();
+        let is_safe = |problem: &serde_json::Value| match problem["path"].as_str() {
+            Some(path) => safe.iter().any(|name| path.starts_with(&format!("/{name}/"))),
+            // A change that was under way when its file was removed may leave one: a leak.
+            None => problem["kind"] != "orphan-object",
+        };
+        loop {
+            let said = said(self.weir(&["fsck", "--json"]));
+            let report: serde_json::Value = serde_json::from_str(&said.out).unwrap_or_default();
+            let all = report["problems"].as_array().cloned().unwrap_or_default();
+            let wrong: Vec<_> = all.iter().filter(|problem| is_safe(problem)).collect();
+            let looked = report["not_checked"].as_array().is_some_and(Vec::is_empty);
+            if wrong.is_empty() && looked {
+                break;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(20), "fsck: {wrong:#?}\n{said:?}");
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        said(self.weir(&["scrub", "--quiet"])).ok();
     }
 
     /// What a reader of a failure wants to have: everything that was logged.

@@ -19,8 +19,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Directories of the file system, by how many copies their files have.
-pub const DIRECTORIES: [(&str, u64); 3] = [("one", 1), ("two", 2), ("three", 3)];
+/// A directory of the file system.
+pub struct Directory {
+    pub name: &'static str,
+    /// How many copies its files have.
+    pub copies: u64,
+    /// Ways to keep them the same, one of which a run has.
+    pub protocols: &'static [&'static str],
+    /// How many copies what is acknowledged is on: what one copy alone has waits for that
+    /// one, and is lost with it.
+    pub safe: u64,
+}
+
+const SYNC: &[&str] = &["server-sync", "client-sync"];
+const ASYNC: &[&str] = &["server-async", "client-async", "hybrid"];
+
+/// Those where a failure of one machine is felt come first.
+pub const DIRECTORIES: [Directory; 4] = [
+    Directory { name: "one", copies: 1, protocols: SYNC, safe: 1 },
+    Directory { name: "async", copies: 2, protocols: ASYNC, safe: 1 },
+    Directory { name: "two", copies: 2, protocols: SYNC, safe: 2 },
+    Directory { name: "three", copies: 3, protocols: SYNC, safe: 3 },
+];
 const BOARD_SLOTS: u64 = 8;
 /// Between two calls: two cores serve all of this.
 const PACE: Duration = Duration::from_millis(4);
@@ -184,10 +204,10 @@ fn work(
 fn workers(mount: &Path, base: &Path, policy: &Path, number: u64, seed: u64) -> Vec<Worker> {
     let judge = |copies| Judge::new(policy.to_owned(), copies);
     let mut workers: Vec<Worker> = Vec::new();
-    for (directory, copies) in DIRECTORIES {
-        let dir = mount.join(directory).join(format!("by-{number}"));
+    for (i, directory) in (1..).zip(DIRECTORIES) {
+        let dir = mount.join(directory.name).join(format!("by-{number}"));
         fs::create_dir(&dir).unwrap();
-        let files = Files::new(dir, judge(copies), seed + 10 * number + copies);
+        let files = Files::new(dir, judge(directory.safe), seed + 10 * number + i);
         let (files, again) = share(files);
         workers.push((
             Box::new(move || files.lock().unwrap().step()),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use weir_client::{Client, Context, CreateOptions, File};
 use weir_types::{FileId, LayoutSpec};
 
-/// A server is missed after 5 s; but a metadata server that is started anew waits for
+/// A server is missed after 3 to 5 s; but a metadata server that is started anew waits for
 /// its clients first, and this machine may be slow.
 const LONGEST: Duration = Duration::from_secs(25);
 /// Where the data of an object begins in its file (docs/format-store.md).

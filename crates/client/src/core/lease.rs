@@ -18,9 +18,10 @@ const HOLD_BACK: Duration = Duration::from_millis(20);
 /// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
-    /// Reads, into what the layer above has nothing of yet.
+    /// Reads into pages of the layer above, which has them locked: of what shows nothing
+    /// yet, nothing has to be dropped.
     Read,
-    /// Reads nothing for the layer above, which may have pages of the range.
+    /// Reads past the pages of the layer above, which may have some of the range.
     Look,
     /// Writes.
     Write,
@@ -279,10 +280,15 @@ impl FileLease {
         ranges
     }
 
-    /// A round of dropping has ended; whether there has to be another.
-    pub fn end_round(&self) -> bool {
+    /// A round of dropping has ended; whether there has to be another. If not, nothing new
+    /// comes in from now on: what came in between would be kept above, and never dropped.
+    pub fn end_round(&mut self) -> bool {
         let phase = self.recall.as_ref().map(|recall| &recall.phase);
-        matches!(phase, Some(Phase::Dropping { touched: Some(_), .. }))
+        let again = matches!(phase, Some(Phase::Dropping { touched: Some(_), .. }));
+        if !again {
+            self.close();
+        }
+        again
     }
 
     /// From now on nothing new comes in.
@@ -423,7 +429,8 @@ mod tests {
         lease.begin_round(T);
         entered(lease.enter(T, &[0..4096], CallKind::Read, true));
         assert!(lease.end_round(), "what it reads is dropped again");
-        lease.close();
+        lease.begin_round(T);
+        assert!(!lease.end_round());
         assert_eq!(lease.enter(T, &[0..4096], CallKind::Read, true), Enter::Wait(None));
     }
 
@@ -463,7 +470,8 @@ mod tests {
         assert!(lease.end_round());
         assert_eq!(lease.begin_round(T), [0..4096]);
         assert!(!lease.end_round());
-        lease.close();
+        let late = lease.enter(T + HOLD_BACK, &[0..4096], CallKind::Read, true);
+        assert_eq!(late, Enter::Wait(None), "what it reads would not be dropped");
         assert_eq!(lease.enter(T, &[0..4096], CallKind::Page, false), Enter::Wait(None));
         assert!(!lease.is_quiet(), "pages are written back before the lease is given up");
     }
@@ -570,10 +578,7 @@ mod tests {
                             recall = Some(1);
                         }
                         Some(1) if lease.end_round() => drop(lease.begin_round(T - HOLD_BACK)),
-                        Some(1) => {
-                            lease.close();
-                            recall = Some(2);
-                        }
+                        Some(1) => recall = Some(2),
                         Some(2) if lease.is_quiet() => {
                             lease.give_up();
                             recall = Some(3);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use weir_host::clock;
 use weir_store::ELSEWHERE;
 use weir_types::{CopyIndex, Epoch, Error, ErrorKind, Result, TargetId};
-use weir_wire::data::Relay;
+use weir_wire::data::{CopyAccess, Relay};
 
 /// One that does not answer for so long is told of to the metadata server.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -182,6 +182,9 @@ fn apply(
                 disk.store.gaps().note(change.access.object, *away, copy, &range)?;
             }
         }
+        if relay.alone {
+            require_place(shared, disk, change)?;
+        }
         let outcome = perform(&disk.store, change.work.clone(), data)?;
         match (relay.vouched, relay.alone) {
             (true, true) => got(disk, change)?,
@@ -190,6 +193,17 @@ fn apply(
         }
         Ok(outcome)
     })
+}
+
+/// Who brings something by a layout of before the copy here had gone, or the file, would make
+/// it anew, and nobody removes it once more. One that is being made is in a layout of now.
+fn require_place(shared: &Shared, disk: &Disk, change: &Change) -> Result<()> {
+    let (own, access) = (disk.served.id, &change.access);
+    let is_made = |copy: &CopyAccess| copy.target == own && copy.filling;
+    match access.copies.iter().any(is_made) {
+        true => Ok(()),
+        false => shared.copies.removed.look(disk, access.object).map(drop),
+    }
 }
 
 /// The copy that orders lacked what was there before, and maybe so did this one.

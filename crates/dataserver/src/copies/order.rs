@@ -245,6 +245,8 @@ impl<'a> Order<'a> {
                 }
                 Err(error) => error,
             };
+            // What the client had left there may have been used.
+            self.staged = false;
             if error.kind == ErrorKind::NoSpace {
                 // Room is lacking where a copy is being made, maybe: that concerns nobody else.
                 let made = being_made(all, &relay);

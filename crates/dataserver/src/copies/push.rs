@@ -366,13 +366,8 @@ impl Push<'_> {
 
     /// The object here; `None`: it was never made.
     fn found(&self) -> Result<Option<Arc<Object>>> {
-        let found = self.disk.store.object(self.object)?;
-        // The layout that this goes by is one of before.
-        if found.is_none() && self.shared.copies.removed.contains(self.own(), self.object) {
-            let what = "the copy here has gone, and was removed";
-            return Err(super::roles::not_current(self.own(), what));
-        }
-        Ok(found)
+        // The layout that this goes by may be one of before.
+        self.shared.copies.removed.look(self.disk, self.object)
     }
 
     /// Whether this copy orders, and the other takes what it orders.

@@ -32,7 +32,7 @@ impl Order<'_> {
             };
         }
         let known = match &self.applied {
-            Some(Ok(_)) if error.kind != ErrorKind::NoSpace => self.ask_each(orders)?,
+            Some(Ok(_)) => self.ask_each(orders)?,
             _ => self.make_gaps(orders)?,
         };
         match known {

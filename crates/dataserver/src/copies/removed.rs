@@ -1,12 +1,16 @@
 //! Objects that were removed of late since their copies have gone. Who still goes by a
 //! layout of before could take such a copy, of which there is nothing, for an empty one, and
-//! bring the others to that.
+//! bring the others to that; or bring something to it, and so make it anew for ever.
 
+use super::roles::not_current;
+use crate::disk::Disk;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::sync::Mutex;
-use weir_types::{ObjectId, TargetId};
+use weir_store::Object;
+use weir_types::{ObjectId, Result, TargetId};
 
 /// Much longer than a layout is gone by without a new look; and not for ever, since a copy
 /// may come to be there again, and be empty.
@@ -31,7 +35,19 @@ impl Removed {
         known.insert((target, object), clock::now());
     }
 
-    pub(crate) fn contains(&self, target: TargetId, object: ObjectId) -> bool {
+    /// An object, if it is there.
+    ///
+    /// # Errors
+    /// `NotCurrent`: it has gone. `Io`, `Corrupt`.
+    pub(super) fn look(&self, disk: &Disk, object: ObjectId) -> Result<Option<Arc<Object>>> {
+        let (found, own) = (disk.store.object(object)?, disk.served.id);
+        match found.is_none() && self.contains(own, object) {
+            true => Err(not_current(own, "the copy here has gone, and was removed")),
+            false => Ok(found),
+        }
+    }
+
+    fn contains(&self, target: TargetId, object: ObjectId) -> bool {
         let at = self.0.lock().get(&(target, object)).copied();
         at.is_some_and(|at| clock::elapsed(at) < KEPT)
     }

@@ -332,13 +332,7 @@ impl Resync {
             }
             Some(orders) => {
                 let refused = self.tell(orders, (behind, who), gap, column, there)?;
-                if who != own {
-                    if refused.is_empty() {
-                        self.disk.store.gaps().clear(gap.object, behind, &(0..u64::MAX))?;
-                    }
-                    return Ok(false);
-                }
-                if behind != own {
+                if who != own || behind != own {
                     return Ok(false);
                 }
                 let counts =

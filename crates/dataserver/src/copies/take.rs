@@ -14,7 +14,8 @@ use super::resync::Resync;
 use super::roles::not_current;
 use crate::pull::Pull;
 use std::ops::Range;
-use weir_store::{ELSEWHERE, Gap};
+use std::sync::Arc;
+use weir_store::{ELSEWHERE, Gap, Object};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Error, ErrorKind, Generation, ObjectId, Result};
 use weir_wire::peer::Copies as Column;
@@ -58,7 +59,7 @@ impl Resync {
         })?;
         if got > 0 {
             let pieces = [(range.start, got as u64)];
-            let object = self.disk.store.object_or_create(id)?;
+            let object = self.made(id)?;
             self.apply(column, || {
                 object.write_pieces(&pieces, &bytes[..got], &checks, object.generation()).map(drop)
             })?;
@@ -83,10 +84,16 @@ impl Resync {
         // A fence is lacking as far as there can be bytes.
         let generation = if range.end < MAX_FILE_BYTES { own } else { there.generation };
         if (len, own) != (there.len, generation) {
-            let object = self.disk.store.object_or_create(id)?;
+            let object = self.made(id)?;
             self.apply(column, || object.align(there.len, generation).map(drop))?;
         }
         Ok(())
+    }
+
+    /// The object here, unless it was removed meanwhile.
+    fn made(&self, id: ObjectId) -> Result<Arc<Object>> {
+        self.shared.copies.removed.look(&self.disk, id)?;
+        self.disk.store.object_or_create(id)
     }
 
     /// Asks others that have all of a range until one answers.

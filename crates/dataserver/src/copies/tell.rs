@@ -23,6 +23,15 @@ const MAX_ASKED: usize = 1024;
 /// Another server notes a gap within this time.
 const NOTE_MS: u64 = 4_000;
 
+/// What another copy said of ranges of which it was told, or asked.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    /// It lacks some of each itself, or has noted it otherwise.
+    pub(super) refused: Vec<Range<u64>>,
+    /// There was too much that it refused: of these it was not asked.
+    pub(super) left: Vec<Range<u64>>,
+}
+
 /// To whom a gap was told, under which epoch, and what it was.
 pub(super) type Told = (TargetId, Epoch, Vec<Range<u64>>);
 
@@ -60,8 +69,27 @@ impl Resync {
             self.remember(gap.object, told);
             return Ok(Vec::new());
         }
+        let gaps = self.disk.store.gaps();
+        let is_of_another = behind != own;
+        if is_of_another {
+            // What is noted anew from here on is told anew.
+            gap.bytes.iter().for_each(|range| gaps.sent(gap.object, behind, &range));
+        }
         let behind_at = (behind, there);
-        let refused = self.note_there(orders, gap.object, behind_at, column, &ranges, false)?;
+        let said = self.note_there(orders, gap.object, behind_at, column, &ranges, false);
+        if is_of_another {
+            // Told again and again, also when it has brought it, it would keep that one from
+            // coming back.
+            match &said {
+                Ok(Answers { refused, left }) => {
+                    let not = refused.iter().chain(left);
+                    not.for_each(|range| gaps.not_sent(gap.object, behind, range));
+                    gaps.clear_sent(gap.object, behind)?;
+                }
+                Err(_) => gaps.not_sent(gap.object, behind, &(0..u64::MAX)),
+            }
+        }
+        let refused = said?.refused;
         // Who may have to count itself asks again soon.
         if behind == own && (refused.is_empty() || of == ELSEWHERE) {
             self.remember(gap.object, told);
@@ -114,10 +142,10 @@ impl Resync {
         let here = usize::from(object.copy.0);
         for (_, copy) in others().filter(|(_, copy)| copy.target != orders) {
             if standings.is_online(copy.target) {
-                let lacks =
+                let said =
                     self.note_there(copy.target, object, (own, here), column, &ranges, false)?;
                 // The one that orders takes it from there.
-                if lacks != ranges {
+                if said.refused != ranges {
                     return Ok(false);
                 }
             }
@@ -143,8 +171,8 @@ impl Resync {
         self.told.insert(object, (told, clock::now()));
     }
 
-    /// Has another copy note what one of them lacks; returns what it lacks itself. `filled`: has
-    /// it say that this one lacks nothing; returns what it has noted otherwise.
+    /// Has another copy note what one of them lacks; refused is what it lacks itself. `filled`: has
+    /// it say that this one lacks nothing; refused is what it has noted otherwise.
     pub(super) fn note_there(
         &self,
         target: TargetId,
@@ -153,7 +181,7 @@ impl Resync {
         column: &Column,
         ranges: &[Range<u64>],
         filled: bool,
-    ) -> Result<Vec<Range<u64>>> {
+    ) -> Result<Answers> {
         let len = match self.disk.store.object(object) {
             // It can be brought anew all the same.
             Err(error) if error.kind == ErrorKind::Corrupt => 0,
@@ -167,7 +195,9 @@ impl Resync {
         let lines = &self.shared.copies.lines;
         let (mut refused, mut asked) = (Vec::new(), 0);
         let mut left: Vec<Range<u64>> = ranges.iter().rev().cloned().collect();
-        while let Some(range) = left.pop() {
+        while asked <= MAX_ASKED
+            && let Some(range) = left.pop()
+        {
             let Range { start, end } = range;
             let note = NoteGapRequest {
                 target,
@@ -185,16 +215,15 @@ impl Resync {
             let noted = lines.take(target, &wait)?.ask(&wait, (&[], &[]), |p| p.send(&note));
             asked += 1;
             match noted {
-                // Of the rest later: what was refused is settled until then.
-                Err(error) if error.kind == ErrorKind::NotCurrent && asked > MAX_ASKED => break,
                 Err(error) if error.kind == ErrorKind::NotCurrent => match halves(&range, len) {
                     Some([first, second]) => left.extend([second, first]),
                     None => refused.push(range),
                 },
-                other => other?,
+                Err(error) => return Err(error),
+                Ok(()) => {}
             }
         }
-        Ok(refused)
+        Ok(Answers { refused, left })
     }
 }
 

@@ -59,9 +59,9 @@ impl Resync {
             match standings.is_known(*target) {
                 true => {
                     let own = (self.own(), here);
-                    let refused =
-                        self.note_there(*target, gap.object, own, column, &[WHOLE], true)?;
-                    refused.into_iter().for_each(|range| noted.insert(range));
+                    let said = self.note_there(*target, gap.object, own, column, &[WHOLE], true)?;
+                    let lacking = said.refused.into_iter().chain(said.left);
+                    lacking.for_each(|range| noted.insert(range));
                 }
                 // It has been removed, and what it knew with it.
                 false => noted.insert(WHOLE),
@@ -70,7 +70,10 @@ impl Resync {
         let lacking: Vec<Range<u64>> = noted.iter().collect();
         for (at, target) in others.iter().filter(|(_, target)| standings.is_known(*target)) {
             // Of these two nobody knows which is newer.
-            self.note_there(*target, gap.object, (*target, *at), column, &lacking, false)?;
+            let (mut left, behind) = (lacking.clone(), (*target, *at));
+            while !left.is_empty() {
+                left = self.note_there(*target, gap.object, behind, column, &left, false)?.left;
+            }
         }
         let mut known = RangeSet::default();
         known.insert(0..u64::MAX);

@@ -5,6 +5,7 @@ use super::flapping::Flapping;
 use super::standings::{
     Around, Hearsay, Said, after_report, after_silence, joins, may_have_noted, steps_back, went,
 };
+use crate::mover::partners::Partners;
 use crate::mover::progress::Shrinking;
 use crate::ops::{ClusterView, Outcome};
 use crate::schema::{self, ServerRecord, TargetRecord, key};
@@ -28,6 +29,8 @@ pub(super) struct Cluster {
     pub(super) servers: BTreeMap<ServerId, ServerRecord>,
     pub(super) heard: BTreeMap<TargetId, Heard>,
     pub(super) hearsay: Hearsay,
+    /// Which targets may share a column.
+    pub(super) partners: Partners,
     mirrored: bool,
     /// Targets that were taken out of the cluster: nobody serves them again.
     removed: BTreeSet<TargetId>,
@@ -120,6 +123,7 @@ impl Cluster {
             Ok(())
         })?;
         let all = cluster.all();
+        all.iter().for_each(|(server, t)| cluster.partners.is_of(t.target, *server));
         cluster.hearsay.changed(&all, cluster.epoch);
         cluster.refresh();
         Ok(cluster)
@@ -192,8 +196,14 @@ impl Cluster {
     /// What has to change by all that was heard: a target that others cannot reach
     /// is brought up to date later; those that have all that they missed are
     /// online.
-    /// Those that `distrust` do not know yet what they may lack.
-    pub fn judge(&mut self, now_ms: u64, distrust: &BTreeSet<TargetId>) -> Option<Change> {
+    /// Those that `distrust` do not know yet what they may lack. `is_source`: copies may be
+    /// being made that only this one has.
+    pub fn judge(
+        &mut self,
+        now_ms: u64,
+        distrust: &BTreeSet<TargetId>,
+        is_source: impl Fn(TargetId) -> bool,
+    ) -> Option<Change> {
         if self.hearsay.is_settled() {
             return None;
         }
@@ -216,8 +226,15 @@ impl Cluster {
             tracing::warn!(target = target.0, "other data servers cannot reach a target");
             return self.changed(&[target], |record| steps_back(record, next));
         }
-        let heard = &self.heard;
-        let is_held = |target| heard.get(&target).is_some_and(|h| h.held_until_ms > now_ms);
+        let (heard, partners) = (&self.heard, &self.partners);
+        let away = || all.iter().filter(|(_, r)| r.state != TargetState::Online);
+        // What is not there it may be the only one to have besides.
+        let is_needed = |target| {
+            let mut others = away().map(|(_, r)| r.target).filter(|other| *other != target);
+            others.any(|other| partners.may_share(target, other)) || is_source(target)
+        };
+        let is_late = |target| heard.get(&target).is_some_and(|h| h.held_until_ms > now_ms);
+        let is_held = |target| is_late(target) && !is_needed(target);
         let mut done = self.hearsay.complete(&all, is_held);
         done.retain(|target| !distrust.contains(target));
         done.iter().for_each(|t| tracing::info!(target = t.0, "a target is up to date again"));
@@ -312,13 +329,17 @@ impl Cluster {
     /// A change has been committed.
     pub fn apply(&mut self, change: Change, now_ms: u64) {
         self.epoch = change.epoch;
-        for target in change.servers.iter().flat_map(|(_, record)| &record.targets) {
-            self.note_state(target, now_ms);
+        for (server, record) in &change.servers {
+            for target in &record.targets {
+                self.partners.is_of(target.target, *server);
+                self.note_state(target, now_ms);
+            }
         }
         self.servers.extend(change.servers);
         if let Some(target) = change.removed {
             self.removed.insert(target);
             self.heard.remove(&target);
+            self.partners.is_removed(target);
             self.leaving = None;
         }
         if let Some(server) = change.removed_server {
@@ -336,6 +357,7 @@ impl Cluster {
         if before.is_some_and(|(state, _)| state == target.state) {
             return;
         }
+        self.partners.may_be_used(target.target);
         let heard = self.heard.entry(target.target).or_default();
         heard.changed_ms = Some(now_ms);
         match before {
@@ -346,7 +368,13 @@ impl Cluster {
         }
         match target.state {
             TargetState::Online | TargetState::Suspect => heard.flapping.online(now_ms),
-            TargetState::Syncing => heard.held_until_ms = now_ms + heard.flapping.hold_ms(),
+            TargetState::Syncing => {
+                let hold_ms = heard.flapping.hold_ms();
+                heard.held_until_ms = now_ms + hold_ms;
+                if hold_ms > 0 {
+                    self.partners.ask();
+                }
+            }
             TargetState::Offline | TargetState::OutOfService => {}
         }
     }

@@ -215,6 +215,11 @@ impl<E: Engine> MetaMachine<E> {
         if effects.makeshift {
             self.mover.makeshift();
         }
+        if effects.on_one_server {
+            self.cluster.partners.put_together();
+        }
+        let given = effects.given_while_away.into_iter();
+        given.for_each(|target| self.cluster.partners.may_be_used(target));
         if let Some((file, columns)) = effects.losses_accepted {
             let what = "an administrator has accepted what of a file is lost";
             tracing::warn!(file = file.0, columns_without_a_copy = columns, "{what}");

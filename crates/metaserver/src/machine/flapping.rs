@@ -5,8 +5,9 @@
 //! syncing for [`FIRST_HOLD_MS`] before it is online again, and twice as long each
 //! further time, at most [`MAX_HOLD_MS`]; after [`PEACE_MS`] online all of it is
 //! forgotten. Only what is in memory counts: a restart of the metadata server
-//! begins anew. None is held while another target is away, of whose copies it may
-//! have the others; and one that was not back yet for everybody has not gone again.
+//! begins anew. None is held while another target is away of whose copies it may
+//! have the others ([`crate::mover::partners`]), or while it is all that a copy can be made
+//! from; and one that was not back yet for everybody has not gone again.
 
 /// How often a target may go within the window without being held.
 pub const FREE: usize = 3;

@@ -91,6 +91,8 @@ pub(super) struct Mover {
     pub relieved: Relieved,
     pub dropped: Dropped,
     jobs: BTreeMap<ObjectId, Job>,
+    /// All files have been looked at for copies that are being filled.
+    jobs_known: bool,
     /// So many of them could not be filled at the last tick.
     idle_jobs: usize,
     queue: VecDeque<(FileId, u64)>,
@@ -233,6 +235,26 @@ impl Mover {
         copy.sources.iter().copied().find(|target| self.sites.is_online(*target))
     }
 
+    /// Whether copies may be to be filled from a target that is not online, and from no other
+    /// one: what it has of them nobody has besides.
+    pub fn is_only_source(&self, target: TargetId) -> bool {
+        let needs = |job: &Job| {
+            let Filled { sources, is_whole, .. } = &job.copy;
+            !is_whole && sources.contains(&target) && self.source(&job.copy).is_none()
+        };
+        !self.jobs_known || self.jobs.values().any(needs)
+    }
+
+    /// Whether files are worked on, or wait for it.
+    fn is_working(&self) -> bool {
+        let under_way = !self.jobs.is_empty() || !self.visits.is_empty();
+        under_way || !self.queue.is_empty() || !self.finish.is_empty()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.survey.is_none() && self.search.is_none() && !self.is_working()
+    }
+
     /// Copies that are being made on each target, and about how many bytes they have.
     pub fn filling(&self) -> BTreeMap<TargetId, (u64, u64)> {
         let mut all = BTreeMap::<TargetId, (u64, u64)>::new();
@@ -292,6 +314,9 @@ impl<E: Engine> MetaMachine<E> {
                 self.mover.look_at_all();
             }
             Differs::Helps | Differs::Not => {}
+        }
+        if self.mover.is_idle() && self.cluster.partners.wants_look(&self.mover.sites) {
+            self.mover.look_at_all();
         }
         self.mover.begun |= self.leases.grace.is_none();
         if self.mover.retry_at_ms.is_some_and(|at_ms| now.monotonic_ms >= at_ms) {

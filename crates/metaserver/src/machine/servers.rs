@@ -143,7 +143,8 @@ impl<E: Engine> MetaMachine<E> {
     ) -> Result<Reply> {
         self.take_distrusted(server, reports)?;
         let distrust = self.distrusting()?;
-        if let Some(change) = self.cluster.judge(now.monotonic_ms, &distrust) {
+        let is_source = |target| self.mover.is_only_source(target);
+        if let Some(change) = self.cluster.judge(now.monotonic_ms, &distrust, is_source) {
             self.commit_change(change, now)?;
         }
         for report in reports.iter().filter(|report| self.cluster.serves(server, report.target)) {

@@ -382,19 +382,15 @@ impl Hearsay {
     }
 
     /// Those among all targets that are online from now on: they have all that
-    /// they missed. `is_held`: not yet, whatever is heard, as long as all others are there.
+    /// they missed. `is_held`: not yet, whatever is heard.
     pub fn complete(
         &mut self,
         all: &[(ServerId, TargetRecord)],
         is_held: impl Fn(TargetId) -> bool,
     ) -> Vec<TargetId> {
-        // What is not there it may be the only one to have besides.
-        let is_needed = |of: TargetId| {
-            all.iter().any(|(_, other)| other.target != of && other.state != TargetState::Online)
-        };
         let mut done: Vec<&TargetRecord> = Vec::new();
         for (_, record) in all.iter().filter(|(_, r)| r.state == TargetState::Syncing) {
-            let free = !is_held(record.target) || is_needed(record.target);
+            let free = !is_held(record.target);
             if self.rounds_are_over(record, all)
                 && free
                 && self.accusers(record.target, all).is_empty()

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::TargetId;
-use weir_wire::map::{ClusterMap, TargetState};
+use weir_wire::map::{ClusterMap, TargetEntry, TargetState};
 
 /// Targets beside their mean.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,22 +10,25 @@ pub struct Uneven {
     /// Bytes that are still to go from a target in this round; 0 or less: it has room.
     surplus: BTreeMap<TargetId, i64>,
     percent: u64,
+    awaited: bool,
 }
 
 impl Uneven {
-    /// Of the targets of a map that are in use.
+    /// Of the targets of a map that are in use, or will be as soon as they are up to date.
     pub fn of(map: &ClusterMap) -> Self {
-        let used = |(_, t): (_, &weir_wire::map::TargetEntry)| {
-            let takes = t.state == TargetState::Online && !t.draining && t.usage.total_bytes > 0;
+        let is_awaited = |t: &TargetEntry| t.state == TargetState::Syncing && !t.draining;
+        let used = |(_, t): (_, &TargetEntry)| {
+            let takes = (t.state.is_online() && !t.draining) || is_awaited(t);
             let used = t.usage.total_bytes.saturating_sub(t.usage.free_bytes);
-            takes.then_some((t.target, used, t.usage.total_bytes))
+            (takes && t.usage.total_bytes > 0).then_some((t.target, used, t.usage.total_bytes))
         };
         let all: Vec<(TargetId, u64, u64)> = map.targets().filter_map(used).collect();
         let sum = |of: fn(&(TargetId, u64, u64)) -> u64| -> u128 {
             all.iter().map(|t| u128::from(of(t))).sum()
         };
         let (used, total) = (sum(|t| t.1), sum(|t| t.2).max(1));
-        let mut uneven = Self::default();
+        let awaited = map.targets().any(|(_, t)| is_awaited(t));
+        let mut uneven = Self { awaited, ..Self::default() };
         for (target, has, size) in &all {
             let mean = (used * u128::from(*size) / total) as i64;
             let over = i64::try_from(*has).unwrap_or(i64::MAX).saturating_sub(mean);
@@ -40,6 +43,11 @@ impl Uneven {
     /// How far the furthest target is from the mean, in percent of its space.
     pub fn percent(&self) -> u64 {
         self.percent
+    }
+
+    /// Whether a target is on its way back, from or to which nothing can be moved yet.
+    pub fn awaits_some(&self) -> bool {
+        self.awaited
     }
 
     /// Targets that have more than their share.
@@ -61,7 +69,7 @@ impl Uneven {
 mod tests {
     use super::*;
     use weir_types::{Epoch, FsUsage, ServerId};
-    use weir_wire::map::{ServerEntry, TargetEntry};
+    use weir_wire::map::ServerEntry;
 
     fn map(used: &[(u64, u64)]) -> ClusterMap {
         let target = |(n, (used, total)): (usize, &(u64, u64))| TargetEntry {
@@ -93,5 +101,20 @@ mod tests {
         assert!(!uneven.take(TargetId(1), 1) && !uneven.take(TargetId(9), 1));
         assert_eq!(Uneven::of(&map(&[(50, 100), (100, 200)])).percent(), 0);
         assert_eq!(Uneven::of(&map(&[])).percent(), 0);
+    }
+
+    #[test]
+    fn who_is_suspected_or_on_the_way_back_counts() {
+        let mut map = map(&[(80, 100), (80, 100), (20, 100)]);
+        let with = |map: &mut ClusterMap, state| {
+            map.servers[0].targets[2].state = state;
+            Uneven::of(map)
+        };
+        let back = with(&mut map, TargetState::Syncing);
+        assert_eq!((back.percent(), back.awaits_some()), (40, true));
+        let suspected = with(&mut map, TargetState::Suspect);
+        assert_eq!((suspected.percent(), suspected.awaits_some()), (40, false));
+        let gone = with(&mut map, TargetState::Offline);
+        assert_eq!((gone.percent(), gone.awaits_some()), (0, false));
     }
 }

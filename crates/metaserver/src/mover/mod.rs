@@ -16,6 +16,7 @@
 
 pub mod away;
 pub mod even;
+pub mod partners;
 pub mod plan;
 pub mod progress;
 pub mod sites;

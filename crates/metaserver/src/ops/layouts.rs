@@ -10,8 +10,8 @@ use weir_layout::{Groups, Spread, TargetInfo, grant, place};
 use weir_metastore::Tx;
 use weir_types::limits::{MAX_FILE_BYTES, MAX_SEGMENTS, SEGMENT_PAGE};
 use weir_types::{
-    Encode, Epoch, Error, ErrorKind, FileId, FileLayout, LayoutKind, LayoutSpec, Placement,
-    Segment, SegmentIndex,
+    Column, Encode, Epoch, Error, ErrorKind, FileId, FileLayout, LayoutKind, LayoutSpec, Placement,
+    Segment, SegmentIndex, ServerId, TargetId,
 };
 use weir_wire::Rights;
 use weir_wire::lease::TO_THE_END;
@@ -49,6 +49,7 @@ pub(crate) fn lay_out(
         ctx.effects.mirrored = true;
     }
     ctx.effects.makeshift |= is_makeshift(&layout.segments, ctx.cluster, in_groups);
+    note_places(ctx, &layout.segments);
     body.epoch = Epoch(body.epoch.0 + 1);
     layout.epoch = body.epoch;
     for segment in &mut layout.segments {
@@ -111,6 +112,32 @@ fn is_makeshift(segments: &[Segment], cluster: &ClusterView, in_groups: bool) ->
         };
         !fine || copies > 1 && (near() || in_groups && in_one_group())
     })
+}
+
+/// Notes what is not so of most places that segments are given: see
+/// [`crate::mover::partners`].
+pub(crate) fn note_places(ctx: &mut Context<'_>, segments: &[Segment]) {
+    let (cluster, effects) = (ctx.cluster, &mut ctx.effects);
+    let server = |target| cluster.target(target).map(|info| info.home.server);
+    let away = |target: &TargetId| cluster.target(*target).is_some_and(|info| !info.online);
+    for column in segments.iter().flat_map(|segment| &segment.columns) {
+        effects.on_one_server = effects.on_one_server || on_one(column, server);
+        let targets = column.copies().map(|(_, target)| target);
+        effects.given_while_away.extend(targets.filter(away));
+    }
+}
+
+/// Whether two copies of a column are on one server, which `server` says of each target of
+/// the cluster.
+pub(crate) fn on_one(column: &Column, server: impl Fn(TargetId) -> Option<ServerId>) -> bool {
+    let mut others = column.copies().filter_map(|(_, target)| server(target));
+    // As many as there are places.
+    while let Some(one) = others.next() {
+        if others.clone().any(|other| other == one) {
+            return true;
+        }
+    }
+    false
 }
 
 pub(crate) fn put_page(
@@ -262,6 +289,7 @@ pub(crate) fn extend(
         }
         body.next_segment += granted.len() as u32;
         ctx.effects.makeshift |= is_makeshift(&granted, ctx.cluster, false);
+        note_places(ctx, &granted);
         for segment in granted {
             if page.len() == SEGMENT_PAGE {
                 put_page(tx, file, body.list, &page)?;

@@ -55,7 +55,7 @@ mod xattrs;
 use crate::open_files::OpenFiles;
 use crate::schema::ServerRecord;
 use crate::signing::{Grant, Signer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_layout::TargetInfo;
 use weir_metastore::TxError;
 use weir_types::{
@@ -128,6 +128,10 @@ pub struct Effects {
     pub copies: Option<FileId>,
     /// Copies of a file are not where they should be, for want of targets.
     pub makeshift: bool,
+    /// Copies of a column have been put on one server.
+    pub on_one_server: bool,
+    /// Targets that have been given copies, and are not online.
+    pub given_while_away: BTreeSet<TargetId>,
     /// An administrator has accepted that so many columns of a file are lost.
     pub losses_accepted: Option<(FileId, u64)>,
     /// Objects will be changed by what the reply says: it must not be taken

@@ -71,6 +71,10 @@ pub struct Look {
     /// Copies are, or are going to be, nearer to each other than they need be when others
     /// take some again.
     pub makeshift: bool,
+    /// Two copies of a column are on one server.
+    pub on_one_server: bool,
+    /// Targets with copies that are given up.
+    pub lost: BTreeSet<TargetId>,
     /// There is more of the file from this byte on.
     pub next: Option<u64>,
     /// The file's generation.
@@ -128,6 +132,7 @@ fn look_at(
     look: &mut Look,
 ) -> Outcome<()> {
     look.filling.extend(filling(file, inode, segment));
+    look.note_targets(segment, means.sites);
     let verdict = verdict(tx, file, body, segment, (means, usize::MAX, usize::MAX))?;
     let then = match &verdict {
         Verdict::Change(change) => &change.segment,
@@ -160,6 +165,16 @@ fn is_makeshift(segment: &Segment, body: &RegularFile, sites: &Sites) -> bool {
 }
 
 impl Look {
+    /// Where the copies of a segment are, whatever is to become of them.
+    fn note_targets(&mut self, segment: &Segment, sites: &Sites) {
+        let server = |target| sites.server(target);
+        for column in &segment.columns {
+            self.on_one_server = self.on_one_server || layouts::on_one(column, server);
+            let targets = column.copies().map(|(_, target)| target);
+            self.lost.extend(targets.filter(|target| sites.fit(*target) == Fit::Lost));
+        }
+    }
+
     /// Copies that are to have everything.
     fn ask(&mut self, file: FileId, segment: &Segment, places: &[Place]) {
         let room = MAX_UNSETTLED.saturating_sub(self.unsettled.len());
@@ -202,6 +217,7 @@ pub fn change(
             continue;
         }
         page[position] = Segment { epoch, ..segment };
+        layouts::note_places(ctx, &page[position..=position]);
         made.filling.extend(filling(file, &inode, &page[position]));
         made.changed_at = page.first().map(|first| first.start);
     }

@@ -4,8 +4,9 @@ use super::receive::{Received, protocol_error};
 use super::{BlockingConn, SLICE, send_all};
 use crate::address::Address;
 use crate::socket;
-use crate::wait::Wait;
+use crate::wait::{Wait, Watch};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use weir_host::net::Interest;
 use weir_types::{Decode, Error, ErrorKind, Result};
 use weir_wire::frame::HEADER_BYTES;
 use weir_wire::handshake::{ClientHandshake, Hello, Welcome};
@@ -23,7 +24,23 @@ impl BlockingConn {
         hello: &Hello,
         wait: &Wait,
     ) -> Result<(Self, Welcome)> {
-        let socket = socket::connect(address, wait)?;
+        Self::connect_watched(address, key, hello, wait, None)
+    }
+
+    /// The same under watch.
+    pub fn connect_watched(
+        address: &Address,
+        key: Key,
+        hello: &Hello,
+        wait: &Wait,
+        watch: Option<Watch<'_>>,
+    ) -> Result<(Self, Welcome)> {
+        let socket = socket::connect(address, wait, watch)?;
+        // What comes, comes as a whole once it begins.
+        let begins = || match watch {
+            Some(_) => wait.ready_watched(&socket, Interest::READ, watch),
+            None => Ok(()),
+        };
         if let Some(fd) = socket.fd() {
             rustix::io::ioctl_fionbio(fd, false).map_err(os)?;
             set_socket_timeout(fd, Timeout::Recv, Some(SLICE)).map_err(os)?;
@@ -33,9 +50,11 @@ impl BlockingConn {
         let mut received = Received::default();
         let (shaking, frame) = ClientHandshake::start(key, hello);
         send_all(&socket, &frame, &[], wait)?;
+        begins()?;
         let header = received.head(&socket, wait)?;
         let (frame, sealer, mut opener) = shaking.on_challenge(&header, received.body(&header))?;
         send_all(&socket, &frame, &[], wait)?;
+        begins()?;
         let header = received.head(&socket, wait)?;
         let welcome = open_welcome(&header, received.head_bytes(), &mut opener)?;
         let conn = Self {

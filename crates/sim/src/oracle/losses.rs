@@ -21,9 +21,10 @@ struct Loss {
     cells: Vec<u32>,
     /// Since when it may have been lost; `None`: it cannot have been.
     since: Option<Position>,
-    /// When a cut of the file was first asked for that was not done: whatever is asked of the
-    /// file afterwards completes it first, in all columns.
-    cut: Option<Position>,
+    /// When a change of the file was first asked for that was refused: whatever is asked of the
+    /// file afterwards completes it first if it was a cut, or fences off what may come late of
+    /// it, in all columns.
+    refused: Option<Position>,
     /// When somebody accepted it.
     until: Position,
 }
@@ -53,8 +54,8 @@ impl Losses {
             let early = files[usize::from(file)].early;
             let since = (0..until).find(|at| may_lose((history, &health), &nodes, early, *at));
             let (column, cells) = (column.clone(), cells.clone());
-            let cut = since.and_then(|since| refused_cut(history, file, since..until));
-            Some(Loss { file, nodes, column, cells, since, cut, until })
+            let refused = since.and_then(|since| refused_change(history, file, since..until));
+            Some(Loss { file, nodes, column, cells, since, refused, until })
         });
         Self(accepted.collect())
     }
@@ -114,8 +115,8 @@ fn may_lose(
     }
 }
 
-/// The first cut of a file that was refused within a part of a history.
-fn refused_cut(history: &History, file: u8, within: Range<Position>) -> Option<Position> {
+/// The first change of a file that was refused within a part of a history.
+fn refused_change(history: &History, file: u8, within: Range<Position>) -> Option<Position> {
     let entries = &history.entries[..within.end];
     let is_refused = |wanted: u32| {
         entries.iter().any(|entry| match &entry.what {
@@ -124,17 +125,28 @@ fn refused_cut(history: &History, file: u8, within: Range<Position>) -> Option<P
         })
     };
     (within.start..within.end).find(|at| match &entries[*at].what {
-        What::Begin { id, call: Call::Cut { file: of, .. }, .. } => *of == file && is_refused(*id),
+        What::Begin { id, call, .. } => changed_by(call) == Some(file) && is_refused(*id),
         _ => false,
     })
+}
+
+fn changed_by(call: &Call) -> Option<u8> {
+    match call {
+        Call::Write { file, .. }
+        | Call::Append { file, .. }
+        | Call::Cut { file, .. }
+        | Call::Sync { file }
+        | Call::Flush { file } => Some(*file),
+        _ => None,
+    }
 }
 
 /// Whether a call needs something of the column: those that are not about a range need all
 /// columns.
 fn concerns(loss: &Loss, asked: &Asked<'_>) -> bool {
-    let after_cut = loss.cut.is_some_and(|cut| cut < asked.span.1);
+    let after_one = loss.refused.is_some_and(|refused| refused < asked.span.1);
     match *asked.call {
-        Call::Read { file, .. } | Call::Write { file, .. } if after_cut => file == loss.file,
+        Call::Read { file, .. } | Call::Write { file, .. } if after_one => file == loss.file,
         Call::Write { file, .. } if asked.behind => file == loss.file,
         Call::Write { file, first, cells } | Call::Read { file, first, cells } => {
             let touched = first..first + cells;

@@ -20,6 +20,7 @@ mod ranges;
 pub(crate) mod record;
 mod start;
 mod table;
+mod told;
 
 pub use ranges::RangeSet;
 pub(crate) use start::Suspects;
@@ -114,6 +115,9 @@ struct State {
     runs: BTreeMap<TargetId, u64>,
     /// Notes of other kinds that are not in the table yet.
     notes: usize,
+    /// Those of them of which the copies that lack it have not heard. No more than
+    /// threads that note something.
+    untold_notes: BTreeMap<(TargetId, ObjectId), usize>,
     /// Clears that are not in the table yet.
     clears: usize,
     /// Someone writes to the log.
@@ -144,26 +148,6 @@ pub const ELSEWHERE: TargetId = TargetId::NONE;
 pub const UNHEARD: TargetId = TargetId(TargetId::NONE.0 - 1);
 
 impl Gaps {
-    /// As [`Gaps::note`], of a copy that has noted it too: it does not serve what it
-    /// lacks. That it has is not remembered beyond a restart.
-    pub fn note_told(
-        &self,
-        object: ObjectId,
-        behind: TargetId,
-        copy: CopyIndex,
-        bytes: &Range<u64>,
-    ) -> Result<()> {
-        self.note_all_told(&[Note { object, behind, copy, bytes: bytes.clone() }])
-    }
-
-    /// As [`Gaps::note_told`], several with one sync.
-    pub fn note_all_told(&self, notes: &[Note]) -> Result<()> {
-        self.write_notes(notes, true)?;
-        let mut state = self.state.lock();
-        notes.iter().for_each(|note| state.tells((note.behind, note.object), &note.bytes));
-        Ok(())
-    }
-
     /// Whether changes of these bytes may be put off: of what both sides note, all of their
     /// parts, this one lacks nothing that is elsewhere. Else each could come to believe
     /// that the other has it.
@@ -264,15 +248,21 @@ impl Gaps {
     fn write_notes(&self, notes: &[Note], told: bool) -> Result<()> {
         let mut state = self.state.lock();
         for note in notes {
+            let key = (note.behind, note.object);
             // Of an untold gap the whole object counts, and of one that was not put off.
             if !told {
-                state.told.remove(&(note.behind, note.object));
+                state.told.remove(&key);
+                *state.untold_notes.entry(key).or_default() += 1;
             }
-            state.left.remove(&(note.behind, note.object));
+            state.left.remove(&key);
         }
         state.notes += 1;
         let noted = self.note_records(state, notes);
-        self.state.lock().notes -= 1;
+        let mut state = self.state.lock();
+        state.notes -= 1;
+        if !told {
+            notes.iter().for_each(|note| state.untold_is_noted((note.behind, note.object)));
+        }
         noted
     }
 
@@ -280,7 +270,7 @@ impl Gaps {
         if planted(Bug::SkipGapNote) {
             return Ok(());
         }
-        notes.iter().for_each(|note| state.forget_sent(note));
+        notes.iter().for_each(|n| state.forget_sent((n.behind, n.object), &n.bytes));
         let records: Vec<Record> = notes.iter().filter_map(|note| state.record_of(note)).collect();
         if records.is_empty() {
             return Ok(());
@@ -330,6 +320,11 @@ impl Gaps {
         }
     }
 
+    /// It was not sent after all.
+    pub fn not_sent(&self, object: ObjectId, behind: TargetId, bytes: &Range<u64>) {
+        self.state.lock().forget_sent((behind, object), bytes);
+    }
+
     /// What was sent is durable where it was lacking.
     pub fn clear_sent(&self, object: ObjectId, behind: TargetId) -> Result<()> {
         let mut state = self.state.lock();
@@ -375,16 +370,6 @@ impl Gaps {
         state.clears == 0 && state.table.get(of, object).is_some_and(|(_, set)| set.covers(range))
     }
 
-    /// Whether a whole range is noted as lacking, here and by the copy that lacks it,
-    /// and nothing of it has been sent there.
-    pub fn is_told(&self, object: ObjectId, of: TargetId, range: &Range<u64>) -> bool {
-        let (state, key) = (self.state.lock(), (of, object));
-        state.table.get(of, object).is_some_and(|(_, set)| set.covers(range))
-            && state.told.get(&key).is_some_and(|told| told.covers(range))
-            && !state.begun.get(&key).is_some_and(|begun| begun.touches(range))
-            && !state.sent.get(&key).is_some_and(|sent| sent.touches(range))
-    }
-
     /// What the copy of an object on a target lacks, as far as is known here.
     pub fn of(&self, object: ObjectId, behind: TargetId) -> Option<RangeSet> {
         if !self.any.load(Ordering::Acquire) {
@@ -418,24 +403,6 @@ impl Gaps {
         } else {
             Ok(())
         }
-    }
-
-    /// Targets that lack something and have not noted it themselves, each with the number of
-    /// parts of 1 MiB that have not been sent to it; one at least as long as something of an
-    /// object is not durable there.
-    pub fn untold(&self) -> Vec<(TargetId, u64)> {
-        let state = self.state.lock();
-        state.table.sum(|behind, object, set| {
-            let key = (behind, object);
-            let told = state.told.get(&key);
-            if told.is_some_and(|told| set.iter().all(|range| told.covers(&range))) {
-                return 0;
-            }
-            let Some(sent) = state.sent.get(&key) else { return parts_in(set) };
-            let mut left = set.clone();
-            sent.iter().for_each(|range| left.remove(&range));
-            parts_in(&left).max(1)
-        })
     }
 
     /// Targets that lack something, each with the number of objects.
@@ -580,20 +547,10 @@ impl State {
         }
     }
 
-    /// A copy has noted these bytes, and all of their parts, itself.
-    fn tells(&mut self, key: (TargetId, ObjectId), bytes: &Range<u64>) {
-        let bytes = gap_parts(bytes);
-        if let Some(begun) = self.begun.get_mut(&key) {
-            begun.remove(&bytes);
-        }
-        self.told.entry(key).or_default().insert_if_room(bytes);
-    }
-
     /// What was sent of its parts before is not what counts now.
-    fn forget_sent(&mut self, note: &Note) {
-        let key = (note.behind, note.object);
+    fn forget_sent(&mut self, key: (TargetId, ObjectId), bytes: &Range<u64>) {
         if let Some(sent) = self.sent.get_mut(&key) {
-            sent.forget(&gap_parts(&note.bytes));
+            sent.forget(&gap_parts(bytes));
             if sent.is_empty() {
                 self.sent.remove(&key);
             }

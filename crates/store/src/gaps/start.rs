@@ -67,7 +67,7 @@ impl Gaps {
         if let Some(how) = lost.filter(|_| !planted(Bug::LoseGapLog)) {
             tracing::error!(
                 "{site}: the gap log `{GAPS}` {how}, so that it is not known what copies lack: \
-                 all of them will be compared"
+                 all of them will be brought anew"
             );
             state.table.apply(&Record::Lost { files: ALL_FILES });
         }

@@ -3,7 +3,7 @@
 //! made it anew. Nobody goes by what it looked up longer ago than that
 //! (`dataserver/copies/resync.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_types::ObjectId;
 
 /// When they are removed for good.
@@ -16,7 +16,11 @@ const MOST: usize = 1 << 18;
 
 /// What went of late; not beyond a restart.
 #[derive(Debug, Default)]
-pub struct Dropped(BTreeMap<ObjectId, Went>);
+pub struct Dropped {
+    went: BTreeMap<ObjectId, Went>,
+    /// The same by when they went: those that are forgotten are found without the others.
+    by_age: BTreeSet<(u64, ObjectId)>,
+}
 
 #[derive(Debug)]
 struct Went {
@@ -27,27 +31,44 @@ struct Went {
 impl Dropped {
     /// Copies are in no layout any more.
     pub fn went(&mut self, objects: &[ObjectId], now_ms: u64) {
-        self.0.retain(|_, went| now_ms.saturating_sub(went.at_ms) < KEPT_MS);
-        for object in objects.iter().take(MOST.saturating_sub(self.0.len())) {
-            self.0.insert(*object, Went { at_ms: now_ms, was_removed: false });
+        self.forget_old(now_ms);
+        for object in objects.iter().take(MOST.saturating_sub(self.went.len())) {
+            self.forget(*object);
+            self.went.insert(*object, Went { at_ms: now_ms, was_removed: false });
+            self.by_age.insert((now_ms, *object));
+        }
+    }
+
+    fn forget_old(&mut self, now_ms: u64) {
+        while let Some(&(at_ms, object)) = self.by_age.first()
+            && now_ms.saturating_sub(at_ms) >= KEPT_MS
+        {
+            self.forget(object);
+        }
+    }
+
+    fn forget(&mut self, object: ObjectId) {
+        if let Some(went) = self.went.remove(&object) {
+            self.by_age.remove(&(went.at_ms, object));
         }
     }
 
     /// Whether a target is to remove an object now.
     pub fn is_due(&self, object: ObjectId, now_ms: u64) -> bool {
         let waits = |went: &Went| went.was_removed && now_ms.saturating_sub(went.at_ms) < SETTLE_MS;
-        !self.0.get(&object).is_some_and(waits)
+        !self.went.get(&object).is_some_and(waits)
     }
 
-    /// A target has removed an object; whether that was the last time.
+    /// A target has removed an object; whether that was the last time. However late it says so
+    /// for the first time, it may have removed it long before: its disk may be slow.
     pub fn removed(&mut self, object: ObjectId, now_ms: u64) -> bool {
-        match self.0.get_mut(&object) {
-            Some(went) if now_ms.saturating_sub(went.at_ms) < SETTLE_MS => {
+        match self.went.get_mut(&object) {
+            Some(went) if !went.was_removed || now_ms.saturating_sub(went.at_ms) < SETTLE_MS => {
                 went.was_removed = true;
                 false
             }
             _ => {
-                self.0.remove(&object);
+                self.forget(object);
                 true
             }
         }
@@ -57,16 +78,20 @@ impl Dropped {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use weir_types::{ColumnIndex, CopyIndex, FileId, SegmentIndex};
 
-    #[test]
-    fn what_went_is_removed_once_at_once_and_once_more_later() {
-        let object = |file| ObjectId {
+    fn object(file: u64) -> ObjectId {
+        ObjectId {
             file: FileId(file),
             segment: SegmentIndex(1),
             column: ColumnIndex(0),
             copy: CopyIndex(1),
-        };
+        }
+    }
+
+    #[test]
+    fn what_went_is_removed_once_at_once_and_once_more_later() {
         let mut dropped = Dropped::default();
         dropped.went(&[object(1)], 1_000);
         assert!(dropped.is_due(object(1), 1_100));
@@ -75,5 +100,71 @@ mod tests {
         assert!(dropped.is_due(object(1), 1_000 + SETTLE_MS));
         assert!(dropped.removed(object(1), 1_100 + SETTLE_MS));
         assert!(dropped.is_due(object(2), 1_100) && dropped.removed(object(2), 1_100));
+    }
+
+    #[test]
+    fn who_says_late_that_it_removed_it_does_so_once_more() {
+        let mut dropped = Dropped::default();
+        dropped.went(&[object(1)], 1_000);
+        assert!(!dropped.removed(object(1), 3_000 + SETTLE_MS));
+        assert!(dropped.is_due(object(1), 3_000 + SETTLE_MS));
+        assert!(dropped.removed(object(1), 3_100 + SETTLE_MS));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Event {
+        Went(Vec<u64>),
+        Removed(u64),
+    }
+
+    fn events() -> impl Strategy<Value = Vec<(Event, u64)>> {
+        let went = prop::collection::vec(0..20_u64, 0..6).prop_map(Event::Went);
+        let event = prop_oneof![went, (0..20_u64).prop_map(Event::Removed)];
+        prop::collection::vec((event, 0..30_000_u64), 0..60)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_remembered_is_what_went_in_the_last_minute(events in events()) {
+            let mut dropped = Dropped::default();
+            // When each went, and whether it was removed since.
+            let mut plain = BTreeMap::<ObjectId, (u64, bool)>::new();
+            let mut now_ms = 0;
+            for (event, after_ms) in events {
+                now_ms += after_ms;
+                match event {
+                    Event::Went(files) => {
+                        let objects: Vec<ObjectId> = files.into_iter().map(object).collect();
+                        dropped.went(&objects, now_ms);
+                        plain.retain(|_, (at_ms, _)| now_ms - *at_ms < KEPT_MS);
+                        plain.extend(objects.into_iter().map(|object| (object, (now_ms, false))));
+                    }
+                    Event::Removed(file) => {
+                        let settled = match plain.get_mut(&object(file)) {
+                            Some((at_ms, removed))
+                                if !*removed || now_ms - *at_ms < SETTLE_MS =>
+                            {
+                                *removed = true;
+                                false
+                            }
+                            _ => {
+                                plain.remove(&object(file));
+                                true
+                            }
+                        };
+                        prop_assert_eq!(dropped.removed(object(file), now_ms), settled);
+                    }
+                }
+                for object in (0..20).map(object) {
+                    let due = plain.get(&object).is_none_or(|(at_ms, removed)| {
+                        !removed || now_ms - at_ms >= SETTLE_MS
+                    });
+                    prop_assert_eq!(dropped.is_due(object, now_ms), due);
+                }
+                prop_assert_eq!(dropped.went.len(), plain.len());
+                let all: BTreeSet<_> = dropped.went.iter().map(|(o, w)| (w.at_ms, *o)).collect();
+                prop_assert_eq!(&dropped.by_age, &all);
+            }
+        }
     }
 }

@@ -4,9 +4,11 @@ use super::{MAX_QUEUE, Mover, RETRY_MS};
 use crate::machine::{MetaMachine, Moment};
 use crate::mover::sites::Sites;
 use crate::ops::move_copies::Look;
-use crate::schema::key;
+use crate::schema::{TargetRecord, key};
+use std::collections::BTreeSet;
 use weir_metastore::{Engine, Tx, key_after};
-use weir_types::{ErrorKind, FileId, Result};
+use weir_types::{ErrorKind, FileId, Result, TargetId};
+use weir_wire::map::TargetState;
 
 /// Files looked at in one step.
 const FILES_PER_STEP: usize = 16;
@@ -57,6 +59,11 @@ impl Walk {
     fn new() -> Self {
         Self { next: key::inode(FileId(0)), from: 0, skipped: false }
     }
+
+    /// Nothing was looked at yet.
+    fn is_new(&self) -> bool {
+        (&*self.next, self.from) == (&*key::inode(FileId(0)), 0)
+    }
 }
 
 impl Mover {
@@ -73,6 +80,7 @@ impl Mover {
 
     /// No file has anything to be done.
     pub fn look_at_nothing(&mut self) {
+        self.jobs_known = true;
         self.survey = None;
         self.search = None;
         self.again = false;
@@ -126,19 +134,41 @@ impl<E: Engine> MetaMachine<E> {
 
     fn step_survey(&mut self) -> Result<()> {
         let Some((mut walk, mut survey)) = self.mover.survey.take() else { return Ok(()) };
+        if walk.is_new() {
+            self.begin_look();
+        }
         let mut scratch = self.mover.sites.clone();
         for _ in 0..FILES_PER_STEP {
             let Some((_, look)) = self.walk(&mut walk, &mut scratch)? else {
                 self.mover.counted = survey;
+                self.end_look();
                 return Ok(());
             };
             if let Some(look) = look {
                 survey.add(&look);
+                self.cluster.partners.has_seen(look.on_one_server, &look.lost);
             }
         }
         self.mover.counted = survey;
         self.mover.survey = Some((walk, survey));
         Ok(())
+    }
+
+    /// What a look at all files shows besides: see [`crate::mover::partners`].
+    fn begin_look(&mut self) {
+        let gone =
+            |t: &TargetRecord| matches!(t.state, TargetState::Offline | TargetState::OutOfService);
+        let gone = self.cluster.all().into_iter().filter(|(_, t)| gone(t));
+        let gone: BTreeSet<TargetId> = gone.map(|(_, t)| t.target).collect();
+        self.cluster.partners.look_begins(&self.mover.sites, |target| gone.contains(&target));
+    }
+
+    fn end_look(&mut self) {
+        // Targets have become others than those by which files were looked at.
+        if self.mover.again {
+            self.cluster.partners.look_fails();
+        }
+        self.cluster.partners.look_ends(&self.mover.sites);
     }
 
     fn step_search(&mut self, now: Moment) -> Result<()> {
@@ -167,6 +197,7 @@ impl<E: Engine> MetaMachine<E> {
     }
 
     fn end_search(&mut self, walk: &Walk, now: Moment) {
+        self.mover.jobs_known = true;
         if walk.skipped {
             self.mover.retry_at_ms.get_or_insert(now.monotonic_ms + RETRY_MS);
         }
@@ -190,6 +221,7 @@ impl<E: Engine> MetaMachine<E> {
             // The audit tells of it.
             Err(error) if matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Unsupported) => {
                 tracing::error!(file = file.0, "copies: {error}");
+                self.cluster.partners.look_fails();
                 None
             }
             look => look?,

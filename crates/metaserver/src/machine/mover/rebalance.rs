@@ -18,6 +18,9 @@ const FILES_PER_STEP: usize = 16;
 const MAX_RELIEVED: usize = 4096;
 /// After a round targets have so long to tell what they hold.
 const SETTLE_MS: u64 = 5_000;
+/// Those on their way back are waited for so often; one that waits for an administrator may
+/// never be back.
+const MAX_WAITS: u32 = 120;
 /// Each round halves what is uneven.
 const MAX_ROUNDS: u32 = 24;
 
@@ -30,6 +33,12 @@ pub(super) struct Rebalance {
     walk: Option<(Vec<u8>, u64)>,
     uneven: Uneven,
     moved: u64,
+    /// Whether targets have been looked at more than once.
+    looked_again: bool,
+    /// Nothing could be moved, but a target is on its way back.
+    awaits: bool,
+    /// How often one was waited for.
+    waits: u32,
     /// The next round begins then.
     next_ms: Option<u64>,
 }
@@ -79,6 +88,9 @@ impl<E: Engine> MetaMachine<E> {
                 walk: None,
                 uneven: Uneven::default(),
                 moved: 0,
+                looked_again: false,
+                awaits: false,
+                waits: 0,
                 next_ms: Some(0),
             });
         }
@@ -97,10 +109,7 @@ impl<E: Engine> MetaMachine<E> {
 
     /// Begins a round, or ends all of it.
     pub(super) fn tick_rebalance(&mut self, now: Moment) {
-        let busy = !self.mover.jobs.is_empty()
-            || !self.mover.visits.is_empty()
-            || !self.mover.queue.is_empty()
-            || !self.mover.finish.is_empty();
+        let busy = self.mover.is_working();
         let Some(order) = &mut self.mover.rebalance else { return };
         if order.walk.is_some() || busy {
             return;
@@ -114,7 +123,17 @@ impl<E: Engine> MetaMachine<E> {
         }
         order.uneven = Uneven::of(&self.cluster.map());
         let even = order.uneven.percent() <= u64::from(order.within_percent);
-        let idle = order.rounds > 0 && order.moved == 0;
+        let in_vain = order.rounds > 0 && order.moved == 0;
+        // What was written just before the order may not have been told yet.
+        let early = even && order.rounds == 0 && !order.looked_again;
+        let waits = in_vain && !even && order.uneven.awaits_some() && order.waits < MAX_WAITS;
+        if early || waits {
+            (order.looked_again, order.awaits) = (true, in_vain);
+            order.waits += u32::from(waits);
+            order.next_ms = Some(now.monotonic_ms + SETTLE_MS);
+            return;
+        }
+        let idle = in_vain && !std::mem::take(&mut order.awaits);
         if even || idle || order.rounds == MAX_ROUNDS {
             let why = if even { "targets are even" } else { "nothing more can be moved" };
             return self.end_rebalance(why);

@@ -205,6 +205,7 @@ impl<E: Engine> MetaMachine<E> {
             self.mover.finish.insert(file, start);
         }
         let Some(at) = made.changed_at else { return };
+        self.cluster.partners.moved();
         let since = self.engine.sequence();
         self.engine.request_sync(since);
         self.mover.adopt(made.filling, made.generation, since, now.monotonic_ms);

@@ -1,0 +1,50 @@
+//! Mounts whose process was killed, and cannot end.
+//!
+//! A thread of it had the kernel drop a page that is locked until a read of it is
+//! answered, which nobody is going to do. That thread cannot be killed, and keeps the
+//! connection to the kernel open, who therefore does not know that nobody serves the
+//! mount any more, and has to be told.
+
+use crate::cluster::mounting::kernel_unmount;
+use crate::cluster::mounts::WeirMount;
+use crate::cluster::process::Process;
+use crate::failure::{Done, Failure};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use std::time::Duration;
+
+/// A process that was killed has ended so soon, unless it is stuck.
+const ENDS_BY_ITSELF: Duration = Duration::from_secs(1);
+/// The longest that the process may take to end then.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Takes such a mount away, and ends its process: all who wait for it get errors.
+pub fn end(mount: &WeirMount, process: Process) -> Done {
+    let mountpoint = &mount.mountpoint;
+    // Its threads may still be at it; then nobody has to force anything.
+    if process.wait(ENDS_BY_ITSELF) {
+        return kernel_unmount(mountpoint, true).map_err(|e| Failure::file(mountpoint, e));
+    }
+    force(mount).map_err(|e| {
+        Failure::file(mountpoint, e).hint(format!("root can: `umount -f {}`", mountpoint.display()))
+    })?;
+    if process.wait(END_TIMEOUT) {
+        return Ok(());
+    }
+    let message =
+        format!("process {} was killed, and does not end without its mount", process.id());
+    Err(Failure::new(message).about(mountpoint.display()))
+}
+
+fn force(mount: &WeirMount) -> Result<(), Errno> {
+    let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    match rustix::mount::unmount(&mount.mountpoint, flags) {
+        Err(Errno::PERM) => {}
+        done => return done,
+    }
+    // fusermount3 forces nothing, but the kernel lets the user break the connection that it
+    // made for them (where the file system for that is mounted).
+    let abort = format!("/sys/fs/fuse/connections/{}/abort", mount.connection);
+    std::fs::write(abort, "1").map_err(|_| Errno::PERM)?;
+    kernel_unmount(&mount.mountpoint, true)
+}

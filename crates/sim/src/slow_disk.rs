@@ -1,0 +1,120 @@
+//! A server whose disk is slow: what the others are told of it meanwhile. The machines are
+//! those of all simulations, all times but those of that disk are the usual ones, and virtual.
+
+use crate::cluster::{Cluster, targets_of};
+use crate::failover::{now, plan};
+use crate::plan::NodeName;
+use crate::shared::Shared;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use weir_client::{Client, ClientConfig, Context};
+use weir_host::thread::sleep;
+use weir_simhost::Options;
+use weir_types::{FileId, Result, TargetId};
+use weir_wire::Rights;
+use weir_wire::map::TargetState;
+
+/// Whose disk it is.
+const SLOW: u8 = 0;
+/// Data servers of the cluster: each has a copy of everything.
+const SERVERS: u8 = 2;
+/// What an operation takes that is no sync.
+const OPERATION: Duration = Duration::from_micros(100);
+/// Removals are named again and again, and done in rounds.
+const ROUNDS: u32 = 4;
+/// Between looks at the map.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What was seen of a target, and of what was to be removed from it.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// When the map said that it was not online, and what it was.
+    pub away: Vec<(Duration, TargetState)>,
+    /// How many objects were to be removed from it.
+    pub removed: usize,
+    /// Which of them are there in the end.
+    pub left: Vec<String>,
+}
+
+/// All files are removed while each sync of one server's disk takes so long. Errors: in words, what
+/// went wrong.
+pub fn remove_all(seed: u64, sync: Duration) -> std::result::Result<Seen, String> {
+    let shared = Rc::new(Shared::new(plan(seed, SERVERS)));
+    let mut cluster = Cluster::new(shared.clone(), Options::default());
+    cluster.set_up()?;
+    let writer = cluster.start_auditor(|shared, config| {
+        if let Err(error) = write(&shared, &config) {
+            *shared.trouble.borrow_mut() = Some(error.to_string());
+        }
+    });
+    cluster.wait_for(&[writer], "write")?;
+    let node = NodeName::Data(SLOW);
+    let before = objects_on(&cluster, node);
+    cluster.disk(node).set_latency(Duration::ZERO..OPERATION, sync..sync + OPERATION);
+    let target = TargetId(targets_of(&shared.plan.shape, SLOW)[0]);
+    let log = Rc::new(Log::default());
+    let looks = log.clone();
+    cluster.start_auditor(move |shared, config| {
+        if let Err(error) = remove_and_watch(&shared, &config, target, &looks) {
+            looks.trouble.borrow_mut().get_or_insert(error.to_string());
+        }
+    });
+    cluster.sim.run_for(sync * ROUNDS);
+    if let Some(trouble) = log.trouble.borrow_mut().take() {
+        return Err(trouble);
+    }
+    if !log.is_removed.get() {
+        return Err("the files are not removed".to_owned());
+    }
+    let left = objects_on(&cluster, node);
+    Ok(Seen { away: log.away.take(), removed: before.len(), left })
+}
+
+/// The paths of the objects on a server's disk.
+fn objects_on(cluster: &Cluster, node: NodeName) -> Vec<String> {
+    let paths = cluster.disk(node).files().into_iter().map(|(path, _)| path);
+    paths.filter(|path| path.contains("/objects/")).collect()
+}
+
+/// Something into each file.
+fn write(shared: &Shared, config: &ClientConfig) -> Result<()> {
+    let (ctx, client) = (Context::root(), Client::connect(config.clone())?);
+    for file in shared.made.borrow().files.clone() {
+        let file = client.open(&ctx, FileId(file), Rights::READ_WRITE)?.0;
+        file.write_at(&ctx, 0, b"something")?;
+        file.sync(&ctx)?;
+        file.close(&ctx)?;
+    }
+    client.shutdown();
+    Ok(())
+}
+
+/// What the watcher writes down.
+#[derive(Default)]
+struct Log {
+    is_removed: Cell<bool>,
+    away: RefCell<Vec<(Duration, TargetState)>>,
+    trouble: RefCell<Option<String>>,
+}
+
+fn remove_and_watch(
+    shared: &Shared,
+    config: &ClientConfig,
+    target: TargetId,
+    log: &Log,
+) -> Result<()> {
+    let (ctx, client) = (Context::root(), Client::connect(config.clone())?);
+    for file in 0..shared.plan.files() {
+        client.unlink(&ctx, FileId::ROOT, format!("file{file}").as_bytes())?;
+    }
+    log.is_removed.set(true);
+    loop {
+        let map = client.cluster_map()?;
+        let state = map.target(target).map(|entry| entry.state);
+        if let Some(state) = state.filter(|state| *state != TargetState::Online) {
+            log.away.borrow_mut().push((now(), state));
+        }
+        sleep(LOOK);
+    }
+}
