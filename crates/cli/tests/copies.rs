@@ -288,6 +288,24 @@ fn what_is_started_again_and_lacks_much_is_left_to_get_it() {
     assert!(said.contains("1 targets are not up to date yet"), "{said}");
     let state = cluster.weir(&["targets", "--json"]).json()[0]["state"].clone();
     assert_eq!((state, cluster.pids().len()), ("syncing".into(), 3));
+    // How much is left, how fast it comes, and when it will be there.
+    eventually("it is known how fast it goes", || {
+        let said = cluster.weir(&["status", "--json", "--counters"]).out;
+        let status: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let (target, all) = (&status["targets"][0], &status["servers"]["meta"]["counters"]);
+        let pairs = [
+            ("behind", "parts"),
+            ("behind_per_s", "parts_per_s"),
+            ("behind_expected_s", "expected_s"),
+        ];
+        pairs.iter().all(|(name, counter)| {
+            let counted = all[format!("target.1.behind_{counter}")].as_u64();
+            target[name].as_u64() > Some(0) && counted > Some(0)
+        })
+    });
+    let status = cluster.weir(&["status"]).out;
+    let line = status.lines().find(|line| line.contains("being brought up to date"));
+    assert!(line.is_some_and(|line| line.contains("/s, ") && line.contains(" left")), "{status}");
     file.close(&Context::root()).unwrap();
 }
 

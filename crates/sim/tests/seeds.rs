@@ -260,7 +260,8 @@ const MAX_SEEDS: u64 = 500;
 /// the one shows on a disk that rots, the other to a write that comes through
 /// later than everything else that its client ever sent. One more takes writes
 /// that come late and are overtaken by newer ones: `late.rs`.
-/// What is known of gaps after a crash the store's crash images judge, and who is
+/// What is known of gaps after a crash the store's crash images judge (and, of a log that is
+/// lost, plans made for it: `lost_notes.rs`), and who is
 /// online when the metadata server's model (`metaserver/tests/copies_planted`). A server
 /// that serves without a lease shows to clients that still reach it, one that applies
 /// what was ordered before it was away when just that is late, and one that orders too

@@ -64,22 +64,25 @@ impl Shrinking {
         }
     }
 
-    /// How much less a second, of late; whatever was added meanwhile.
+    /// How much less a second, of late, rounded up; whatever was added meanwhile.
     pub fn per_s(&self) -> u64 {
-        let pairs = self.samples.iter().zip(self.samples.iter().skip(1));
-        let done: u64 = pairs.map(|((_, before), (_, left))| before.saturating_sub(*left)).sum();
-        match (self.samples.front(), self.samples.back()) {
-            (Some((from_ms, _)), Some((to_ms, _))) if to_ms > from_ms => {
-                done.saturating_mul(1000) / (to_ms - from_ms)
-            }
-            _ => 0,
-        }
+        self.done().map_or(0, |(done, ms)| done.saturating_mul(1000).div_ceil(ms))
     }
 
     /// How long the rest will take at this speed; 0: not known, or nothing is left.
     pub fn expected_s(&self) -> u64 {
-        let left = self.samples.back().map_or(0, |(_, left)| *left);
-        left.checked_div(self.per_s()).unwrap_or(0)
+        let left = self.samples.back().map_or(0, |(_, left)| u128::from(*left));
+        let time = |(done, ms)| (left * u128::from(ms)).checked_div(u128::from(done) * 1000);
+        let seconds = self.done().and_then(time).unwrap_or(0);
+        u64::try_from(seconds).unwrap_or(u64::MAX)
+    }
+
+    /// How much less it has got, and within how many milliseconds, more than none.
+    fn done(&self) -> Option<(u64, u64)> {
+        let pairs = self.samples.iter().zip(self.samples.iter().skip(1));
+        let done: u64 = pairs.map(|((_, before), (_, left))| before.saturating_sub(*left)).sum();
+        let ((from_ms, _), (to_ms, _)) = (self.samples.front()?, self.samples.back()?);
+        to_ms.checked_sub(*from_ms).filter(|ms| *ms > 0).map(|ms| (done, ms))
     }
 }
 
@@ -96,9 +99,11 @@ mod tests {
         left.sample(5000, 2010);
         assert_eq!((left.per_s(), left.expected_s()), (8, 251), "there is more to do");
         left.sample(6000, 2000);
-        assert_eq!((left.per_s(), left.expected_s()), (8, 250));
+        assert_eq!((left.per_s(), left.expected_s()), (9, 240));
         (7..100u64).for_each(|second| left.sample(second * 1000, 2000));
         assert_eq!((left.per_s(), left.expected_s()), (0, 0), "nothing happens");
+        (100..105u64).for_each(|second| left.sample(second * 1000, 2000 - (second - 100) / 4));
+        assert_eq!((left.per_s(), left.expected_s()), (1, 57_971), "it is slow, and it goes on");
     }
 
     #[test]
