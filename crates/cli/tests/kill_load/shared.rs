@@ -286,8 +286,9 @@ impl Appender {
         let mine = format!("{:03} ", self.who);
         let lines = text.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
         let numbers = lines.filter_map(|line| {
-            // Zeros are where a line was lost.
-            Some(line.trim_start_matches('\0').strip_prefix(&mine)?.parse::<u64>())
+            // Zeros are where a line was lost, or the part of one that lies on another column.
+            let rest = line.trim_start_matches('\0').strip_prefix(&mine)?;
+            (!rest.contains('\0')).then(|| rest.parse::<u64>().map_err(|e| format!("{line}: {e}")))
         });
         let found: Vec<u64> = numbers.map(|number| number.unwrap()).collect();
         let sure: Vec<u64> = (0..self.next).filter(|n| !self.doubtful.contains(n)).collect();
