@@ -181,16 +181,33 @@ pub(crate) fn connect(address: &Address, wait: &Wait, watch: Option<Watch<'_>>) 
                 let message = format!("the host of `{host_port}` is not known: {e}");
                 Error::new(ErrorKind::Unreachable, message)
             })?;
-            let mut last = Error::new(ErrorKind::Unreachable, "the host has no address");
-            for addr in found {
-                match connect_tcp(addr, wait, watch) {
-                    Ok(socket) => return Ok(socket),
-                    Err(error) => last = error,
-                }
-            }
-            Err(cannot(last))
+            first_that(found, wait, watch, |addr| connect_tcp(addr, wait, watch)).map_err(cannot)
         }
     }
+}
+
+/// Tries one address after another, as long as there is time and who looks wants it.
+fn first_that<A, T>(
+    addresses: impl Iterator<Item = A>,
+    wait: &Wait,
+    watch: Option<Watch<'_>>,
+    attempt: impl Fn(A) -> Result<T>,
+) -> Result<T> {
+    let mut last = Error::new(ErrorKind::Unreachable, "the host has no address");
+    for (n, address) in addresses.enumerate() {
+        if n > 0 {
+            match wait.check() {
+                Err(error) if error.kind == ErrorKind::TimedOut => break,
+                result => result?,
+            }
+            watch.map_or(Ok(()), |watch| (watch.look)())?;
+        }
+        match attempt(address) {
+            Ok(reached) => return Ok(reached),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 fn new_socket(family: AddressFamily) -> rustix::io::Result<Socket> {
@@ -259,6 +276,23 @@ fn os(e: Errno) -> Error {
 #[allow(clippy::disallowed_methods)] // Tests ask the operating system.
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_looks_ends_the_search_among_addresses() {
+        let tried = std::cell::Cell::new(0);
+        let attempt = |_| -> Result<()> {
+            tried.set(tried.get() + 1);
+            Err(Error::new(ErrorKind::Unreachable, "refused"))
+        };
+        let gone = || Err(Error::new(ErrorKind::Unreachable, "another one orders"));
+        let watch = Watch { every: CONNECT_ATTEMPT, look: &gone };
+        let error = first_that(0..3, &Wait::for_ms(10_000), Some(watch), attempt).unwrap_err();
+        assert_eq!((error.message.as_str(), tried.get()), ("another one orders", 1));
+        let error = first_that(0..3, &Wait::for_ms(10_000), None, attempt).unwrap_err();
+        assert_eq!((error.message.as_str(), tried.get()), ("refused", 4));
+        let error = first_that(0..3, &Wait::for_ms(0), None, attempt).unwrap_err();
+        assert_eq!((error.message.as_str(), tried.get()), ("refused", 5));
+    }
 
     #[test]
     fn a_taken_port_is_named_with_advice() {
