@@ -4,7 +4,7 @@
 //! trouble on several, calls may wait or fail. Nothing acknowledged is lost, nothing
 //! stale is read, and afterwards all copies are the same.
 //!
-//! `WEIR_KILL_CYCLES` says how many cycles (10); `WEIR_KILL_LONG=1` lets things last for
+//! `WEIR_KILL_CYCLES` says how many cycles (11); `WEIR_KILL_LONG=1` lets things last for
 //! up to 30 s; `WEIR_SEED` brings a run's choices back; `WEIR_LOG` makes daemons say more.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
@@ -144,6 +144,10 @@ impl Run<'_> {
         });
         let longest = if self.is_long { 30_000 } else { 5_000 };
         let asked = Duration::from_millis(self.random.below(longest));
+        let asked = match &faults[..] {
+            [alone] => asked.max(alone.least()),
+            _ => asked,
+        };
         let hold = faults.iter().fold(asked, |hold, fault| fault.longest(hold));
         let until_they_go_on = must_go_on && self.random.below(3) > 0;
         println!("cycle {cycle}: {faults:?}{}", if must_go_on { ", copies go on" } else { "" });
@@ -314,7 +318,7 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn nothing_acknowledged_is_lost_whatever_fails() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let cycles = number("WEIR_KILL_CYCLES").unwrap_or(10);
+    let cycles = number("WEIR_KILL_CYCLES").unwrap_or(11);
     let (place, seed) = (Place::new(), Random::seed_of_run());
     let Some(mut run) = Run::begin(&place, seed) else { return };
     // Each kind comes once before any comes twice, whatever the seed.

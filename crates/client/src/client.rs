@@ -486,6 +486,7 @@ impl Inner {
                 tracing::warn!("metadata server: {error}");
             }
             self.servers.keep_map(&self.session);
+            self.servers.try_direct(&self.session);
             // Calls that wait for other clients are not to be taken for its silence.
             if self.counters.presence.is_quiet(Peer::Metadata, QUIET)
                 && let Err(error) = self.session.ping()

@@ -41,6 +41,8 @@ counters! {
     data_requests;
     /// Replies of data servers.
     data_replies;
+    /// Requests among those that the server of another copy has passed on.
+    data_detours;
     /// Requests sent to the metadata server.
     meta_requests;
     /// Replies of the metadata server.

@@ -8,17 +8,23 @@ use crate::core::transfer::{Next, Transfer};
 use crate::counters::add;
 use crate::file::OpenState;
 use crate::presence::Peer;
-use crate::servers::{DataConn, MAP_WAIT_MS};
+use crate::servers::{DataConn, Detours, MAP_WAIT_MS};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_host::clock;
 use weir_net::{Wait, Watch};
-use weir_types::{Error, ErrorKind, ObjectId, Result, Segment, TargetId};
+use weir_types::{CopyIndex, Error, ErrorKind, ObjectId, Result, Segment, TargetId};
+use weir_wire::Rights;
+use weir_wire::data::Access;
 
 /// An answer that may have come while others were waited for is looked for so long.
 const LAST_LOOK_MS: u64 = 100;
-/// Who waits for a connection for a change, or for the answer to it, looks at the map so often.
+/// Who waits so long for the answer to a change looks at the map, and whether its server can
+/// be reached.
 const LOOK_MS: u64 = 500;
+/// From then on it looks so often, as does who waits for a connection for a change. The map is
+/// asked for less often (`servers.rs`).
+const STEP_MS: u64 = 100;
 /// To connect takes no longer where another server may be asked instead.
 const MAX_CONNECT_MS: u64 = 2000;
 
@@ -203,22 +209,30 @@ fn send(
     let purpose = transfer.purpose(part);
     let patient = purpose.map(|_| at_most(call, wait, transfer.patience_ms(part)));
     let wait = patient.as_ref().unwrap_or(wait);
+    let all = || detours(call, object, target);
+    let detours = Detours::of(&all);
     let mut conn = match purpose {
         None => servers.take(session, target, wait)?,
         Some(purpose) => {
             // What is to be sent may be long, but not so to connect.
             let wait = at_most(call, wait, MAX_CONNECT_MS);
             match purpose {
-                Purpose::Read => servers.take_known(session, target, &wait)?,
+                Purpose::Read => {
+                    // At first another copy is asked instead.
+                    let last = transfer.has_asked_all(part) || servers.is_cut(target);
+                    let detours = if last { detours } else { Detours::none() };
+                    servers.take_known(session, target, &wait, &detours)?
+                }
                 Purpose::Change => {
                     let look = || check_primary(call, object, target);
-                    let watch = Watch { every: Duration::from_millis(LOOK_MS), look: &look };
-                    servers.take_watched(session, target, &wait, Some(watch))?
+                    let watch = Watch { every: Duration::from_millis(STEP_MS), look: &look };
+                    servers.take_watched(session, target, &wait, Some(watch), &detours)?
                 }
             }
         }
     };
     add(&call.inner.counters.data_requests, 1);
+    add(&call.inner.counters.data_detours, u64::from(conn.via.is_some()));
     conn.owes_change(parts.changes(part));
     if let Err(error) = parts.send(part, transfer.locked(part), &mut conn, wait) {
         let error = conn.in_context(target, error);
@@ -264,6 +278,7 @@ fn receive(
     if result.is_ok() || conn.conn.is_usable() {
         conn.owes_change(false);
         call.inner.counters.presence.heard(conn.peer());
+        call.inner.servers.heard(&conn);
         add(&call.inner.counters.data_replies, 1);
         if result.is_ok() {
             if purpose == Some(Purpose::Read) {
@@ -292,10 +307,13 @@ fn await_change(
     wait: &Wait,
 ) -> Result<()> {
     let Place { object, target, .. } = *parts.place(part);
+    let mut time_ms = LOOK_MS;
     loop {
-        match conn.conn.wait_for_reply(&at_most(call, wait, LOOK_MS)) {
+        match conn.conn.wait_for_reply(&at_most(call, wait, time_ms)) {
             Err(error) if error.kind == ErrorKind::TimedOut && !wait.expired() => {
                 check_primary(call, object, target).map_err(|_| error)?;
+                check_way(call, object, target, (conn, wait))?;
+                time_ms = STEP_MS;
             }
             result => return result,
         }
@@ -323,6 +341,48 @@ fn check_primary(call: Call<'_>, object: ObjectId, target: TargetId) -> Result<(
     }
 }
 
+/// Whether the answer to a change can still come on its connection.
+///
+/// # Errors
+/// `Unreachable`: it is better asked again, another way.
+fn check_way(
+    call: Call<'_>,
+    object: ObjectId,
+    target: TargetId,
+    (conn, wait): (&DataConn, &Wait),
+) -> Result<()> {
+    let all = || detours(call, object, target);
+    let look = || match conn.conn.wait_for_reply(&at_most(call, wait, 0)) {
+        Err(error) if error.kind == ErrorKind::TimedOut => check_primary(call, object, target),
+        // It is there.
+        _ => Err(ErrorKind::Interrupted.into()),
+    };
+    let watch = Watch { every: Duration::from_millis(STEP_MS), look: &look };
+    let (servers, session) = (&call.inner.servers, &call.inner.session);
+    let wait = at_most(call, wait, MAX_CONNECT_MS);
+    servers.check_way(session, conn, (&wait, Some(watch)), &Detours::of(&all))
+}
+
+/// What can be shown to the servers of other copies, so that they pass on what is for that of
+/// a target.
+fn detours(call: Call<'_>, object: ObjectId, target: TargetId) -> Vec<Access> {
+    let place = Place { object, target, mirrored: true };
+    let Ok(access) = call.file.access(&place, Rights::NONE) else { return Vec::new() };
+    let others = access.copies.iter().enumerate().filter(|(_, copy)| copy.target != target);
+    let mut all: Vec<Access> = others
+        .filter(|(_, copy)| copy.target != TargetId::NONE)
+        .map(|(at, copy)| Access {
+            target: copy.target,
+            object: ObjectId { copy: CopyIndex(at as u8), ..object },
+            mac: copy.mac,
+            ..access.clone()
+        })
+        .collect();
+    // Those first that are there.
+    all.sort_by_key(|access| !call.inner.servers.is_ready(access.target));
+    all
+}
+
 fn retry(
     call: Call<'_>,
     transfer: &mut Transfer,
@@ -331,7 +391,9 @@ fn retry(
     error: Error,
 ) {
     let Place { object, target, .. } = *parts.place(part);
-    if error.kind == ErrorKind::Unreachable || error.kind == ErrorKind::Protocol {
+    let change = transfer.purpose(part) == Some(Purpose::Change);
+    let silent = change && error.kind == ErrorKind::TimedOut;
+    if silent || matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Protocol) {
         // The others in the pool are likely as dead as this one.
         call.inner.servers.forget(target);
     }

@@ -1,11 +1,15 @@
 //! Data servers: where they are, the tickets to them, and connections.
 
+mod detours;
+
 use crate::config::{ClientConfig, Transport};
 use crate::context::Context;
 use crate::core::copies::{self, Failure, Purpose, next_copy, no_current_copy};
 use crate::counters::{Counters, add};
 use crate::presence::Peer;
 use crate::session::MetaSession;
+pub(crate) use detours::Detours;
+use detours::Route;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -47,13 +51,14 @@ pub(crate) struct Pool {
     /// Until then it is asked only if no other copy can be; milliseconds of
     /// [`clock::uptime`].
     doubtful_until_ms: AtomicU64,
+    route: Route,
 }
 
 impl Pool {
     fn is_doubtful(&self) -> bool {
         // As a rule 0: no look at the clock.
         let until_ms = self.doubtful_until_ms.load(Relaxed);
-        until_ms > 0 && clock::uptime().as_millis() < u128::from(until_ms)
+        self.route.is_cut() || until_ms > 0 && clock::uptime().as_millis() < u128::from(until_ms)
     }
 }
 
@@ -65,6 +70,8 @@ struct Idle {
     /// The attempt that it was opened for.
     attempt: u64,
     instance: u64,
+    /// The copy whose server passes on what is sent on it.
+    via: Option<TargetId>,
     conn: BlockingConn,
 }
 
@@ -96,6 +103,8 @@ pub(crate) struct DataConn {
     /// The run of the server's machine: while it is the same, nothing that the
     /// server confirmed was lost.
     pub(crate) instance: u64,
+    /// The copy whose server passes on what is sent on it.
+    pub(crate) via: Option<TargetId>,
     session: SessionId,
     owed: Owed,
     pool: Arc<Pool>,
@@ -103,9 +112,9 @@ pub(crate) struct DataConn {
 
 impl DataConn {
     fn new(idle: Idle, pool: Arc<Pool>) -> Self {
-        let Idle { session, attempt, instance, conn } = idle;
+        let Idle { session, attempt, instance, via, conn } = idle;
         let owed = Owed { change: false, attempt, newest: pool.attempt.clone() };
-        Self { conn, request_id: RequestId(0), instance, session, owed, pool }
+        Self { conn, request_id: RequestId(0), instance, via, session, owed, pool }
     }
 
     /// Whom it leads to.
@@ -117,8 +126,11 @@ impl DataConn {
     pub(crate) fn put_back(self) {
         let mut idle = self.pool.idle.lock();
         if idle.len() < self.pool.max_idle {
-            let Self { session, instance, conn, owed, .. } = self;
-            idle.push(Idle { session, attempt: owed.attempt, instance, conn });
+            let Self { session, instance, via, conn, owed, .. } = self;
+            // Direct ones again as soon as there are any.
+            if via.is_none() || self.pool.route.is_cut() {
+                idle.push(Idle { session, attempt: owed.attempt, instance, via, conn });
+            }
         }
     }
 
@@ -199,21 +211,22 @@ impl Servers {
         target: TargetId,
         wait: &Wait,
     ) -> Result<DataConn> {
-        self.take_watched(session, target, wait, None)
+        self.take_watched(session, target, wait, None, &Detours::none())
     }
 
-    /// The same; it connects under watch.
+    /// The same; it connects under watch, and if it cannot by one of the detours.
     pub(crate) fn take_watched(
         &self,
         session: &MetaSession,
         target: TargetId,
         wait: &Wait,
         watch: Option<Watch<'_>>,
+        detours: &Detours<'_>,
     ) -> Result<DataConn> {
         if self.pool(target).is_none() {
             self.refresh_map(session, true, self.within(wait))?;
         }
-        let taken = self.take_from_pool(session, target, wait, watch);
+        let taken = self.take_from_pool(session, target, (wait, watch), detours);
         if taken.as_ref().is_err_and(|e| e.kind != ErrorKind::TooManyOpen)
             // The map may be out of reach just now: the error at hand says more. Often
             // nothing is left of the wait, which says nothing of the metadata server.
@@ -231,16 +244,17 @@ impl Servers {
         session: &MetaSession,
         target: TargetId,
         wait: &Wait,
+        detours: &Detours<'_>,
     ) -> Result<DataConn> {
-        self.take_from_pool(session, target, wait, None)
+        self.take_from_pool(session, target, (wait, None), detours)
     }
 
     fn take_from_pool(
         &self,
         session: &MetaSession,
         target: TargetId,
-        wait: &Wait,
-        watch: Option<Watch<'_>>,
+        (wait, watch): (&Wait, Option<Watch<'_>>),
+        detours: &Detours<'_>,
     ) -> Result<DataConn> {
         let pool = self.pool(target).ok_or_else(|| {
             Error::new(
@@ -261,7 +275,7 @@ impl Servers {
             return Ok(DataConn::new(idle, pool));
         }
         let server = pool.server;
-        match self.connect(session, server, attempt, (wait, watch)) {
+        match self.open(session, &pool, attempt, (wait, watch), detours) {
             Ok(idle) => Ok(DataConn::new(idle, pool)),
             Err(error) => {
                 if error.kind == ErrorKind::TooManyOpen {
@@ -417,12 +431,15 @@ impl Servers {
         known.pools.get(&known.targets.get(&target)?.server).cloned()
     }
 
+    /// Connects to a server, by a `detour` if that is a connection to another one that
+    /// passes on what is sent on it.
     fn connect(
         &self,
         session: &MetaSession,
         server: ServerId,
         attempt: u64,
         (wait, watch): (&Wait, Option<Watch<'_>>),
+        detour: Option<(TargetId, BlockingConn)>,
     ) -> Result<Idle> {
         let address = {
             let known = self.known.read();
@@ -443,10 +460,14 @@ impl Servers {
             name: self.config.name.clone(),
             host: self.host.clone(),
         };
-        let (conn, welcome) = BlockingConn::connect_watched(&address, key, &hello, wait, watch)
-            .map_err(|e| e.context(format!("{address}")))?;
+        let via = detour.as_ref().map(|(via, _)| *via);
+        let connected = match detour {
+            None => BlockingConn::connect_watched(&address, key, &hello, wait, watch),
+            Some((_, conn)) => conn.go_on_with(&address, key, &hello, wait, watch),
+        };
+        let (conn, welcome) = connected.map_err(|e| e.context(format!("{address}")))?;
         add(&self.counters.data_connections, 1);
-        Ok(Idle { session: of, attempt, instance: welcome.instance, conn })
+        Ok(Idle { session: of, attempt, instance: welcome.instance, via, conn })
     }
 
     fn address_of(&self, entry: &ServerEntry) -> Result<Address> {
@@ -519,7 +540,8 @@ impl Known {
                 let attempt = attempts.entry(entry.server).or_default().clone();
                 let (server, max_idle) = (entry.server, self.max_idle);
                 let (idle, doubtful_until_ms) = (Mutex::default(), AtomicU64::new(0));
-                Arc::new(Pool { server, idle, attempt, max_idle, doubtful_until_ms })
+                let route = Route::default();
+                Arc::new(Pool { server, idle, attempt, max_idle, doubtful_until_ms, route })
             };
             pools.insert(entry.server, kept.unwrap_or_else(fresh));
         }

@@ -5,7 +5,7 @@
 use crate::core::plan::Chunk;
 use crate::counters::add;
 use crate::drive::Call;
-use crate::servers::DataConn;
+use crate::servers::{DataConn, Detours};
 use std::io::IoSlice;
 use weir_net::Wait;
 use weir_types::{CopyIndex, ObjectId, Result, TargetId};
@@ -63,7 +63,7 @@ fn leave_with(
 ) -> Result<DataConn> {
     let (servers, session) = (&call.inner.servers, &call.inner.session);
     let wait = Wait::for_ms(LEAVE_MS);
-    let mut conn = servers.take_known(session, request.access.target, &wait)?;
+    let mut conn = servers.take_known(session, request.access.target, &wait, &Detours::none())?;
     let mut header = Header::request(StageRequest::OP, conn.conn.next_request_id());
     header.job = call.ctx.job;
     header.rank = call.ctx.rank;

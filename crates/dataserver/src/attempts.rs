@@ -6,12 +6,15 @@
 //! Invariants, for each client and target:
 //! - no change of an older attempt begins after a newer one was welcomed;
 //! - a change of a newer attempt begins when those of older ones have ended.
+//!
+//! A server that has been away may not have heard of the newest: so of columns with several
+//! copies it takes no change that came on a connection of before ([`Sender::since`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use weir_host::plant::{Bug, planted};
 use weir_host::sync::{Condvar, Mutex};
-use weir_types::{ClientId, Error, ErrorKind, Result, TargetId};
+use weir_types::{ClientId, Epoch, Error, ErrorKind, Result, TargetId};
 use weir_wire::handshake::Attempt;
 
 /// A client and its run.
@@ -26,7 +29,12 @@ pub(crate) struct Attempts {
 impl Attempts {
     /// A connection was welcomed: those of older attempts of its client change
     /// nothing any more.
-    pub(crate) fn welcome(self: &Arc<Self>, client: ClientId, attempt: &Attempt) -> Sender {
+    pub(crate) fn welcome(
+        self: &Arc<Self>,
+        client: ClientId,
+        attempt: &Attempt,
+        since: Epoch,
+    ) -> Sender {
         let run = (client, attempt.run);
         let mut runs = self.runs.lock();
         let sequence = runs.get(&run).and_then(Weak::upgrade).unwrap_or_else(|| {
@@ -42,7 +50,7 @@ impl Attempts {
         drop(state);
         // Those that wait for their turn may have lost it.
         sequence.ended.notify_all();
-        Sender { sequence, attempt: attempt.number }
+        Sender { sequence, attempt: attempt.number, since }
     }
 }
 
@@ -111,9 +119,15 @@ impl State {
 pub(crate) struct Sender {
     sequence: Arc<Sequence>,
     attempt: u64,
+    since: Epoch,
 }
 
 impl Sender {
+    /// The epoch that this server acted under when the connection was welcomed.
+    pub(crate) fn since(&self) -> Epoch {
+        self.since
+    }
+
     /// Does a change when it is its turn, which is when those that are being
     /// carried out for older attempts have ended: they wait for the disk, and for other
     /// copies until these are known to be away.
@@ -173,7 +187,7 @@ mod tests {
     #[test]
     fn a_change_that_is_being_carried_out_ends_before_the_next_attempt_begins() {
         let attempts = Arc::new(Attempts::default());
-        let old = attempts.welcome(ClientId(1), &attempt(7, 0));
+        let old = attempts.welcome(ClientId(1), &attempt(7, 0), Epoch(0));
         let (began, has_begun) = std::sync::mpsc::channel();
         let (go, may_go) = std::sync::mpsc::channel::<()>();
         let order = Arc::new(Mutex::new(Vec::new()));
@@ -191,7 +205,7 @@ mod tests {
             weir_host::thread::spawn("slow", body).unwrap()
         };
         has_begun.recv().unwrap();
-        let new = attempts.welcome(ClientId(1), &attempt(7, 1));
+        let new = attempts.welcome(ClientId(1), &attempt(7, 1), Epoch(0));
         let done = |sender: &Sender, what: &'static str| {
             let change = || {
                 order.lock().push(what);
@@ -200,7 +214,7 @@ mod tests {
             sender.in_turn(TARGET, change)
         };
         assert_eq!(done(&old, "late").unwrap_err().kind, ErrorKind::Unreachable);
-        done(&attempts.welcome(ClientId(1), &attempt(8, 0)), "another run").unwrap();
+        done(&attempts.welcome(ClientId(1), &attempt(8, 0), Epoch(0)), "another run").unwrap();
         let next = {
             let order = order.clone();
             let body = move || {
@@ -221,8 +235,8 @@ mod tests {
     #[test]
     fn clients_that_are_gone_are_forgotten() {
         let attempts = Arc::new(Attempts::default());
-        let first = attempts.welcome(ClientId(1), &attempt(7, 3));
-        let second = attempts.welcome(ClientId(1), &attempt(7, 2));
+        let first = attempts.welcome(ClientId(1), &attempt(7, 3), Epoch(0));
+        let second = attempts.welcome(ClientId(1), &attempt(7, 2), Epoch(0));
         drop(first);
         assert!(second.in_turn(TARGET, || Ok(())).is_err(), "as long as there is one of them");
         drop(second);

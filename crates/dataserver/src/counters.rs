@@ -49,6 +49,8 @@ counters! {
     staged_refused = "staged.refused";
     /// Writes handed on without their bytes to who did not have them, and again with them.
     staged_in_vain = "staged.in_vain";
+    /// Connections of clients that were passed on to another server.
+    forwarded = "connections.forwarded";
     /// Bytes that copies have written.
     copied_bytes = "bytes.copied";
     /// Bytes that were brought to copies that lacked them.

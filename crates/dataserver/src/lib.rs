@@ -26,6 +26,7 @@ mod copies;
 mod counters;
 mod descriptors;
 mod disk;
+mod forward;
 mod inspect;
 pub mod machine;
 mod peers;

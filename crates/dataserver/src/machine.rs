@@ -150,6 +150,7 @@ impl<C: Copy> Machine<C> {
             Op::NoteGap => self.note_gap(incoming),
             Op::Repair => self.repair(incoming),
             Op::Stage => self.stage(incoming),
+            Op::Forward => self.forward(incoming),
             Op::StatObject => self.stat(incoming),
             Op::ListObjects => self.list_objects(incoming),
             Op::Scrub => self.scrub(incoming),

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use weir_host::clock;
-use weir_host::net::Signal;
+use weir_host::net::{Signal, Socket};
 use weir_host::sync::Mutex;
+use weir_net::socket::connect;
 use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
 use weir_types::{Error, ErrorKind, Result, ServerId, SessionId, TargetId};
 use weir_wire::frame::VERSION;
@@ -115,6 +116,32 @@ impl Peers {
             }
         }
         connected
+    }
+
+    /// A socket to the server of a target, on which nobody has proved anything yet.
+    ///
+    /// # Errors
+    /// `TargetMissing`: the metadata server knows no such target.
+    pub(crate) fn reach(&self, target: TargetId, wait: &Wait) -> Result<Socket> {
+        let known = self.state.lock().known.get(&target).map(|known| known.peer.clone());
+        if let Some(peer) = known
+            && let Ok(socket) = self.connect_to(&peer, wait)
+        {
+            return Ok(socket);
+        }
+        // It has moved, or is not known.
+        self.connect_to(&self.find(target, wait)?, wait)
+    }
+
+    fn connect_to(&self, peer: &Peer, wait: &Wait) -> Result<Socket> {
+        let mut failure = None;
+        for address in self.addresses(peer)? {
+            match connect(&address, wait, None) {
+                Ok(socket) => return Ok(socket),
+                Err(error) => failure = Some(error.context(format!("{address}"))),
+            }
+        }
+        Err(failure.unwrap_or_else(|| ErrorKind::Unreachable.into()))
     }
 
     /// A connection that nobody uses any more, with no answer outstanding.

@@ -7,6 +7,7 @@ use crate::copies::{Copies, Lines, Resync};
 use crate::counters::Counters;
 use crate::descriptors::Descriptors;
 use crate::disk::{Disk, Unopened};
+use crate::forward::Forwarder;
 use crate::machine::{Load, ServedTarget};
 use crate::peers::Peers;
 use crate::register::Registrar;
@@ -85,7 +86,8 @@ pub fn run(
         copies: Copies::new(lines, config.queue_limit, config.buffer_bytes),
         resync_bytes_per_s: config.resync_bytes_per_s,
         busy_percent: AtomicU8::new(BUSY_PERCENT),
-        copier: Copier::new(&config, peers),
+        copier: Copier::new(&config, peers.clone()),
+        forwarder: Forwarder::new(config.queue_limit, peers)?,
     });
     let mut threads = Vec::new();
     let serve = Serve { config: &config, shared: &shared, shutdown, threads: &mut threads };
@@ -97,6 +99,7 @@ pub fn run(
     shared.copies.repairs.stop();
     shared.copies.staged.stop();
     threads.extend(shared.copies.pools.stop());
+    threads.extend(shared.forwarder.stop());
     for thread in threads {
         if thread.join().is_err() {
             let what = "a thread of the data server has panicked";

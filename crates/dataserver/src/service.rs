@@ -6,6 +6,7 @@ use crate::copies::staged::{Found, Left, Ticket};
 use crate::copies::{ChangeTask, Copies, MirrorJob, ends_here};
 use crate::counters::{Counters, add};
 use crate::disk::{Data, Disk, Job, Task, Unopened, read_cached};
+use crate::forward::{ForwardTask, Forwarder, Way};
 use crate::machine::{Action, Body, Incoming, Machine, OpId, Outcome, ReadWork, Work};
 use crate::queue::Admission;
 use std::collections::{BTreeMap, VecDeque};
@@ -35,6 +36,8 @@ pub(crate) enum Event {
     Resume(ConnId),
     /// What a change has waited for has come.
     Staged(ConnId, Box<ChangeTask>),
+    /// The server that a client is to be helped to is reached, or not.
+    Reached { conn: ConnId, header: Header, way: Result<Way> },
 }
 
 /// What all loops share.
@@ -58,6 +61,7 @@ pub(crate) struct Shared {
     /// server says, percent.
     pub(crate) busy_percent: AtomicU8,
     pub(crate) copier: Copier,
+    pub(crate) forwarder: Forwarder,
 }
 
 impl Shared {
@@ -198,6 +202,10 @@ impl DataService {
                     let left = Left { pieces, data: std::mem::take(&mut arrived), conn };
                     self.stage(conn, header, ticket, left, out);
                 }
+                Action::Forward { conn, header, to } => {
+                    let reply_to = self.handle.clone();
+                    self.forward(ForwardTask { conn, header, to, reply_to }, out);
+                }
                 Action::Repair { op, conn, target, work } => {
                     let (job, data) = (MirrorJob::Repair(work), Data::default());
                     let reply_to = self.handle.clone();
@@ -303,8 +311,7 @@ impl DataService {
             }
             Err(error) => {
                 add(&self.shared.counters.staged_refused, 1);
-                let header = Header { status: Some(error.kind), ..header };
-                out.reply(conn, header, &Body::Error(error), &[], None);
+                refuse(conn, header, error, out);
             }
         }
     }
@@ -353,6 +360,31 @@ impl DataService {
                 out.pause(conn);
             }
             Err(error) => self.machine.on_done(op, Err(error), &mut self.actions),
+        }
+    }
+
+    /// Leaves a client to the threads that connect for it.
+    fn forward(&mut self, task: ForwardTask, out: &mut Outbox) {
+        let (conn, header) = (task.conn, task.header);
+        match self.shared.forwarder.submit(&self.shared, task) {
+            Ok(Admission::Room) => {}
+            Ok(Admission::Full) => {
+                add(&self.shared.counters.queue_full, 1);
+                out.pause(conn);
+            }
+            Err(error) => refuse(conn, header, error, out),
+        }
+    }
+
+    /// The server is reached that a client is to be helped to, or not.
+    fn reached(&mut self, conn: ConnId, header: Header, way: Result<Way>, out: &mut Outbox) {
+        match way {
+            Ok(way) => {
+                out.reply(conn, header, &Body::Empty, &[], None);
+                let shared = self.shared.clone();
+                out.let_go(conn, Box::new(move |socket| shared.forwarder.begin(way, socket)));
+            }
+            Err(error) => refuse(conn, header, error, out),
         }
     }
 
@@ -477,7 +509,8 @@ impl Service for DataService {
         if let Identity::Ticket(ticket, attempt) = &hello.identity
             && (ticket.session != OF_SERVERS || attempt.run != 0)
         {
-            let sender = self.shared.attempts.welcome(ticket.client, attempt);
+            let since = self.shared.copies.standings.acting();
+            let sender = self.shared.attempts.welcome(ticket.client, attempt, since);
             self.senders.insert(conn, sender);
         }
         let Shared { cluster, instance, .. } = *self.shared;
@@ -509,6 +542,7 @@ impl Service for DataService {
                 self.data_of(op).buf = None;
             }
             Event::Resume(conn) => out.resume(conn),
+            Event::Reached { conn, header, way } => self.reached(conn, header, way, out),
             Event::Staged(conn, task) => {
                 self.change(*task, conn, out);
                 self.carry_out(Data::default(), out);
@@ -524,6 +558,11 @@ impl Service for DataService {
     fn on_turn_end(&mut self, out: &mut Outbox) {
         self.serve_waiting(out);
     }
+}
+
+fn refuse(conn: ConnId, header: Header, error: Error, out: &mut Outbox) {
+    let header = Header { status: Some(error.kind), ..header };
+    out.reply(conn, header, &Body::Error(error), &[], None);
 }
 
 fn unix_ms() -> u64 {

@@ -20,8 +20,8 @@ use weir_types::{
     SessionId, TargetId,
 };
 use weir_wire::data::{
-    Access, Copied, CopyPiece, CopyRequest, FenceRequest, PunchRequest, SeekRequest,
-    StatObjectRequest, TruncateRequest,
+    Access, Copied, CopyAccess, CopyPiece, CopyRequest, FenceRequest, ForwardRequest, PunchRequest,
+    SeekRequest, StatObjectRequest, TruncateRequest,
 };
 use weir_wire::handshake::{Attempt, Hello, Identity, Welcome};
 use weir_wire::map::ServerEntry;
@@ -397,4 +397,74 @@ fn a_data_server_may_read_for_a_client_and_change_nothing() {
     let forged = access_with(TARGETS[0], 1, capability(1, Rights::WRITE));
     assert_eq!(peer.read(&forged, 0, 10).unwrap_err().kind, ErrorKind::BadCapability);
     assert!(world.client(TARGETS[0]).read(&file, 0, 6000).unwrap() == pattern(5000));
+}
+
+/// The same for a column that has another copy on each of these targets.
+fn among(access: Access, others: &[TargetId]) -> Access {
+    let capability = &access.capability;
+    let copy = |target: &TargetId| {
+        let mac = capability.sign(*target, &master().target(*target, KeyGeneration(1)));
+        CopyAccess { target: *target, mac, filling: false }
+    };
+    let copies = [access.target].iter().chain(others).map(copy).collect();
+    Access { copies, ..access }
+}
+
+#[test]
+fn a_client_is_passed_on_to_the_server_of_another_copy_and_nowhere_else() {
+    let world = World::new();
+    let (near, far) = (TARGETS[0], FAR[0]);
+    let mut client = world.client(near);
+    let refused = [
+        (on(near, 1), far),
+        (among(on(near, 1), &[far]), NOWHERE),
+        (among(on(near, 1), &[TARGETS[1]]), TARGETS[1]),
+        (among(on(near, 1), &[far]), near),
+        (among(on(near, 1), &[far]), TargetId::NONE),
+    ];
+    for (access, to) in refused {
+        let error = client.ask(&ForwardRequest { access, to }).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::InvalidArgument, "{to}: {error}");
+    }
+    let mut forged = among(on(near, 1), &[far]);
+    forged.mac = forged.copies[1].mac;
+    let error = client.ask(&ForwardRequest { access: forged, to: far }).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::BadCapability);
+    // One that nobody serves.
+    let access = among(on(near, 1), &[far, NOWHERE]);
+    let error = client.ask(&ForwardRequest { access, to: NOWHERE }).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TargetMissing, "{error}");
+    // A data server does not ask for it.
+    let ticket = peer_ticket(OTHER, SERVER);
+    let (key, attempt) = (ticket_key(&ticket), Attempt { run: 0, number: 0 });
+    let mut peer = Client::connect_with(&world.near.address(), key, ticket, attempt).unwrap();
+    let access = among(on(near, 1), &[far]);
+    let error = peer.ask(&ForwardRequest { access: access.clone(), to: far }).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unsupported);
+
+    client.ask(&ForwardRequest { access, to: far }).unwrap();
+    // Now it speaks with the other server, which wants a ticket of its own.
+    let go_on = |client: Client, ticket: Ticket, key| {
+        let hello = hello_of(ticket, Attempt { run: 1, number: 0 });
+        let Client { conn, wait } = client;
+        let conn = conn.go_on_with(&world.near.address(), key, &hello, &wait, None)?.0;
+        Ok::<_, Error>(Client { conn, wait })
+    };
+    let key_of = |ticket: &Ticket, server| ticket.key(&master().server(server, KeyGeneration(1)));
+    let right = cluster::ticket(OTHER, FOREVER);
+    let mut through = go_on(client, right.clone(), key_of(&right, OTHER)).unwrap();
+    let data = pattern(3 << 20);
+    through.write(&on(far, 1), 0, &data).unwrap();
+    assert!(through.read(&on(far, 1), 0, data.len()).unwrap() == data);
+    let forged = access_with(far, 1, capability(1, Rights::READ));
+    assert_eq!(through.write(&forged, 0, &[1]).unwrap_err().kind, ErrorKind::BadCapability);
+    assert_eq!(through.read(&on(near, 1), 0, 1).unwrap_err().kind, ErrorKind::TargetMissing);
+    assert_eq!(world.near.counter("connections.forwarded"), 1);
+
+    let mut client = world.client(near);
+    let access = among(on(near, 1), &[far]);
+    client.ask(&ForwardRequest { access, to: far }).unwrap();
+    let wrong = cluster::ticket(SERVER, FOREVER);
+    let error = go_on(client, wrong.clone(), key_of(&wrong, SERVER)).err().unwrap();
+    assert_eq!(error.kind, ErrorKind::BadTicket, "{error}");
 }

@@ -14,12 +14,12 @@ use weir_types::{
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::{
     AcceptLossRequest, Access, AdminAccess, AlignRequest, AllocateRequest, Copied, CopyAccess,
-    CopyPiece, CopyRequest, Damage, FenceRequest, Lacking, LackingPage, ListLackingRequest,
-    ListObjectsRequest, Mended, NoteGapRequest, ObjectEntry, ObjectLen, ObjectPage, ObjectStat,
-    PingRequest, PunchRequest, ReadFlags, ReadRequest, Relay, RemoveObjectsRequest, RepairRequest,
-    ScrubCursor, ScrubFinding, ScrubPage, ScrubRequest, SeekRequest, ServerStatus, StageRequest,
-    Staged, StatObjectRequest, StatusRequest, SyncRequest, TargetStatus, TruncateRequest,
-    WriteFlags, WriteRequest,
+    CopyPiece, CopyRequest, Damage, FenceRequest, ForwardRequest, Lacking, LackingPage,
+    ListLackingRequest, ListObjectsRequest, Mended, NoteGapRequest, ObjectEntry, ObjectLen,
+    ObjectPage, ObjectStat, PingRequest, PunchRequest, ReadFlags, ReadRequest, Relay,
+    RemoveObjectsRequest, RepairRequest, ScrubCursor, ScrubFinding, ScrubPage, ScrubRequest,
+    SeekRequest, ServerStatus, StageRequest, Staged, StatObjectRequest, StatusRequest, SyncRequest,
+    TargetStatus, TruncateRequest, WriteFlags, WriteRequest,
 };
 use weir_wire::handshake::{Attempt, Challenge, Hello, Identity, Proof, Welcome};
 use weir_wire::lease::{
@@ -334,6 +334,7 @@ sample_struct! {
     ReadRequest { access, stripe, flags, regions }
     WriteRequest { access, stripe, flags, regions, staged }
     StageRequest { access, stripe, regions, ticket }
+    ForwardRequest { access, to }
     Staged { ticket, copies }
     SyncRequest { access }
     TruncateRequest { access, len }

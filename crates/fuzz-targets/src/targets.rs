@@ -178,6 +178,7 @@ targets! {
         note_gap_request / note_gap_reply: NoteGapRequest;
         repair_request / repair_reply: RepairRequest;
         stage_request / stage_reply: StageRequest;
+        forward_request / forward_reply: ForwardRequest;
         list_lacking_request / list_lacking_reply: ListLackingRequest;
         accept_loss_request / accept_loss_reply: AcceptLossRequest;
     }

@@ -298,6 +298,20 @@ impl Poller {
         }
     }
 
+    /// Watches it no more.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn remove_socket(&self, socket: &Socket) -> Result<()> {
+        match (&self.0, &socket.0) {
+            (PollerKind::Os(epoll), SocketKind::Os(fd)) => epoll::delete(epoll, fd),
+            (PollerKind::Simulated(poller), SocketKind::Simulated(socket)) => {
+                poller.remove(socket.id())
+            }
+            _ => Err(Errno::INVAL),
+        }
+    }
+
     /// Watches a signal.
     ///
     /// # Errors

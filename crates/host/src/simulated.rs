@@ -102,6 +102,8 @@ pub trait Poller: Send + Sync {
     fn add(&self, id: u64, token: u64, interest: Interest) -> Result<()>;
     /// Changes what is watched for.
     fn modify(&self, id: u64, token: u64, interest: Interest) -> Result<()>;
+    /// Watches it no more.
+    fn remove(&self, id: u64) -> Result<()>;
     /// Appends at most `max` events; waits at most `timeout` for the first.
     fn wait(&self, events: &mut Vec<Event>, max: usize, timeout: Duration) -> Result<()>;
 }

@@ -5,6 +5,7 @@
 //! - [`buffer`]: page-aligned buffers that stay warm.
 //! - [`server`]: a few event loops that serve many connections, each with the
 //!   server's side of the handshake, for a [`server::Service`].
+//! - [`tunnel`]: bytes that are passed on between two sockets, unread.
 //! - [`blocking`]: one connection in the hands of one thread: the client's side.
 //!
 //! Invariants
@@ -19,6 +20,7 @@ pub mod buffer;
 pub mod host;
 pub mod server;
 pub mod socket;
+pub mod tunnel;
 pub mod wait;
 
 pub use address::Address;
@@ -27,4 +29,5 @@ pub use buffer::{BufferPool, PooledBuf};
 pub use host::{AbortOnPanic, host_name, raise_descriptor_limit, random_bytes};
 pub use server::{ConnId, Frame, LoopHandle, Outbox, Peer, Server, ServerConfig, Service};
 pub use socket::Listener;
+pub use tunnel::{Tunnel, Tunnels};
 pub use wait::{Wait, Watch};

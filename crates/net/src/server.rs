@@ -31,6 +31,7 @@ mod mailbox;
 mod outbox;
 mod receive;
 
+pub use connection::Heir;
 pub use counters::ServerCounters;
 pub use mailbox::LoopHandle;
 pub use outbox::Outbox;

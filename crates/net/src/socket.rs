@@ -163,7 +163,7 @@ pub(crate) fn set_unix_options(socket: &Socket) {
 /// Connects; the socket is non-blocking.
 ///
 /// Errors: `Unreachable`, `TimedOut`, `Interrupted`, `InvalidArgument` (no such host).
-pub(crate) fn connect(address: &Address, wait: &Wait, watch: Option<Watch<'_>>) -> Result<Socket> {
+pub fn connect(address: &Address, wait: &Wait, watch: Option<Watch<'_>>) -> Result<Socket> {
     let cannot = |e: Error| match e.kind {
         ErrorKind::TimedOut | ErrorKind::Interrupted | ErrorKind::TooManyOpen => {
             e.context("connect")

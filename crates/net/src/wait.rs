@@ -45,7 +45,8 @@ impl Wait {
     }
 
     /// The same, but not longer than so from now.
-    pub(crate) fn at_most(&self, time: Duration) -> Self {
+    #[must_use]
+    pub fn at_most(&self, time: Duration) -> Self {
         Self { deadline: self.deadline.min(clock::now() + time), ..*self }
     }
 

@@ -16,6 +16,7 @@ mod cells;
 mod cluster;
 mod copies;
 pub mod crash_points;
+pub mod detour;
 mod engine;
 pub mod failover;
 pub mod generate;

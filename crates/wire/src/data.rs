@@ -339,6 +339,16 @@ requests! {
         /// As in the write.
         ticket: u64,
     }
+    /// For a client that does not reach the server of another copy: when the answer has
+    /// come, all that is sent on this connection goes there unchanged, and back. The
+    /// next thing on it is the handshake with that server.
+    ForwardRequest(Forward) -> () {
+        /// The copy that is asked. Any right will do: the other server checks for itself
+        /// whatever it is asked.
+        access: Access,
+        /// The target of the other copy.
+        to: TargetId,
+    }
     /// Makes an object durable. One that does not exist is no error: nothing
     /// was written to it.
     SyncRequest(Sync) -> () {

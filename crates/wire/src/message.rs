@@ -76,6 +76,8 @@ ops! {
     Repair = 0x10f, "repair";
     /// Leaves the bytes of a write with a copy that will be told of it.
     Stage = 0x110, "stage";
+    /// Makes the connection one to the server of another copy.
+    Forward = 0x111, "forward";
     /// A page of what copies on a target do not serve (administrators).
     ListLacking = 0x118, "list_lacking";
     /// Has a copy serve what it has, where what it lacks is lost (administrators).

@@ -28,7 +28,7 @@ pub enum Fault {
 
 const FAILURES: [Failure; 3] = [Failure::Dead, Failure::DeadAndForgetful, Failure::ReadOnly];
 /// Kinds that [`Fault::choose`] knows.
-pub const KINDS: u64 = 9;
+pub const KINDS: u64 = 10;
 
 fn any(random: &mut Random, of: &[&'static str]) -> &'static str {
     of[random.below(of.len() as u64) as usize]
@@ -54,11 +54,11 @@ impl Fault {
             },
             5 => Self::Disk(server, FAILURES[random.below(3) as usize]),
             6 => Self::Full(server),
-            7 => match random.below(3) {
+            7 => match random.below(2) {
                 0 => Self::Cut(any(random, &CLIENTS), META),
-                1 => Self::Cut(any(random, &CLIENTS), server),
                 _ => Self::Island(server, any(random, &CLIENTS)),
             },
+            8 => Self::Cut(any(random, &CLIENTS), server),
             _ => {
                 let all = [&SERVERS[..], &CLIENTS, &[META]].concat();
                 Self::Loss(any(random, &all), 3 + random.below(20))
@@ -70,6 +70,8 @@ impl Fault {
     pub fn leaves_copies(self) -> bool {
         match self {
             Self::Kill(name) | Self::Stop(name) | Self::Unplug(name) => SERVERS.contains(&name),
+            // The other servers pass on what is for one that a client does not reach.
+            Self::Cut(_, b) if SERVERS.contains(&b) => true,
             Self::Cut(a, _) => !CLIENTS.contains(&a),
             Self::Loss(..) | Self::Island(..) => false,
             Self::Full(_) | Self::Disk(..) => true,
@@ -132,9 +134,20 @@ impl Fault {
         }
     }
 
+    /// The least that it has to last by itself to tell that others stand in.
+    pub fn least(self) -> Duration {
+        match self {
+            Self::Cut(a, b) if CLIENTS.contains(&a) && SERVERS.contains(&b) => {
+                Duration::from_secs(15)
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
     /// The longest that it may last, so that nobody gives up for whom nothing stands in.
     pub fn longest(self, asked: Duration) -> Duration {
         match self {
+            Self::Cut(_, b) if SERVERS.contains(&b) => asked,
             // A client that the metadata server does not hear of loses its leases.
             Self::Cut(a, _) | Self::Loss(a, _) if CLIENTS.contains(&a) => {
                 asked.min(Duration::from_secs(4))

@@ -129,6 +129,11 @@ impl Transfer {
         part.failures > 0 && matches!(part.asked, Some((_, Purpose::Change)))
     }
 
+    /// Whether all copies of a part have been asked in vain.
+    pub fn has_asked_all(&self, part: usize) -> bool {
+        self.parts[part].rounds > 0
+    }
+
     /// The copies that are not to be asked now: they have just failed.
     pub fn tried(&self, part: usize) -> &[CopyIndex] {
         &self.parts[part].tried

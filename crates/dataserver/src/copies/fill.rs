@@ -216,7 +216,7 @@ impl Page {
         // fence with the rest: what it may miss is noted.
         let generation = fill.generation.max(column.generation);
         let change = fence(&without(column, fill.to), *object, *here, generation);
-        order(shared, disk, &change, &mut Data::default(), |_| ())?;
+        order(shared, disk, (&change, None), &mut Data::default(), |_| ())?;
         disk.progress.has_come(fill, Stage::Begun(*object));
         let (len, gaps) = (self.len(*object)?, disk.store.gaps());
         // Else it is brought as all that is noted is: so far as it is here, and to where it

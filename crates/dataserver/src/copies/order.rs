@@ -71,14 +71,15 @@ pub(super) enum Others {
 }
 
 /// Carries a change out on all copies. `early` is told what came of it if the others
-/// get it only then.
+/// get it only then. `asked_since`: the epoch since which the connection stands that it came
+/// on; `None`: no client has sent it.
 ///
 /// # Errors
 /// `NotCurrent` if this is not the copy that orders; those of the change.
 pub(super) fn order(
     shared: &Shared,
     disk: &Disk,
-    change: &Change,
+    (change, asked_since): (&Change, Option<Epoch>),
     data: &mut Data,
     early: impl FnOnce(&Outcome),
 ) -> Result<Outcome> {
@@ -94,6 +95,8 @@ pub(super) fn order(
     let _lock = range.clone().map(|r| copies.locks.lock(own, change.access.object, r));
     let mut under_way = copies.begun.begin(own, copies.standings.acting());
     let orders = copies.standings.orders(own, all)?;
+    // From now on it is not away and back before this has ended.
+    asked_since.map_or(Ok(()), |since| copies.standings.has_stayed(own, since))?;
     under_way.go_on(orders.epoch);
     refuse_elsewhere(disk, change, range.as_ref())?;
     if range.is_none() {

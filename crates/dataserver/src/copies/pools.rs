@@ -185,7 +185,10 @@ fn in_turn(
     early: impl FnOnce(&Outcome),
 ) -> Result<Outcome> {
     let carry_out = || match &change.access.relay {
-        None => order::order(shared, disk, change, data, early),
+        None => {
+            let since = sender.map(Sender::since);
+            order::order(shared, disk, (change, since), data, early)
+        }
         Some(relay) => follow(shared, disk, change, relay, data),
     };
     match sender {

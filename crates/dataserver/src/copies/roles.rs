@@ -241,6 +241,25 @@ impl Map {
         }
     }
 
+    /// Whether a client may have a target order what it sends on a connection since an epoch.
+    /// While that one was away the client may have turned to another copy, with what is newer.
+    ///
+    /// # Errors
+    /// `Unreachable`: as if the connection had broken then; on a new one it may.
+    pub(crate) fn has_stayed(&self, own: TargetId, since: Epoch) -> Result<()> {
+        let came = self.targets.get(&own).map(|standing| standing.since);
+        match came.is_some_and(|came| since < came) {
+            true => {
+                let what = format!(
+                    "the copy on target {own} has been away since its client has connected: \
+                     nothing was changed"
+                );
+                Err(Error::new(ErrorKind::Unreachable, what))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Whether everybody does without what a target would have to say.
     pub(crate) fn is_done_without(&self, target: TargetId) -> bool {
         match self.state(target) {
@@ -349,6 +368,15 @@ mod tests {
         assert!(back.follows(B, (A, Epoch(6)), &two).is_err(), "it was away, and that came late");
         assert!(gone.may_read(C).is_err() && gone.may_read(A).is_err());
         gone.may_read(B).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_ordered_that_came_on_a_connection_from_before_the_copy_was_away() {
+        let back = map(9, 9, &[(A, Online, 7), (B, Online, 1)]);
+        back.has_stayed(A, Epoch(7)).unwrap();
+        back.has_stayed(B, Epoch(1)).unwrap();
+        // As of a connection that has broken: its client tries another.
+        assert_eq!(back.has_stayed(A, Epoch(6)).unwrap_err().kind, ErrorKind::Unreachable);
     }
 
     #[test]

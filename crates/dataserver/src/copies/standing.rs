@@ -136,6 +136,11 @@ impl Standings {
         Ok(map.epoch)
     }
 
+    /// See [`Map::has_stayed`].
+    pub(crate) fn has_stayed(&self, own: TargetId, since: Epoch) -> Result<()> {
+        self.leased(own)?.has_stayed(own, since)
+    }
+
     /// See [`Map::is_done_without`].
     pub(crate) fn is_done_without(&self, target: TargetId) -> bool {
         self.map.read().is_done_without(target)

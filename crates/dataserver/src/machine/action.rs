@@ -57,6 +57,15 @@ pub enum Action<C> {
         /// The parts of the object that it is for.
         pieces: Vec<(u64, u64)>,
     },
+    /// Connect to the server of another copy, answer, and let the connection go on there.
+    Forward {
+        /// Which.
+        conn: C,
+        /// With this header.
+        header: Header,
+        /// The target of the other copy.
+        to: TargetId,
+    },
     /// Replace what has rotted in another copy; when done, call
     /// [`super::Machine::on_done`].
     Repair {

@@ -1,7 +1,8 @@
 //! Requests that change something, of columns with one copy and with several.
 
 use super::{
-    Action, Incoming, Machine, RepairWork, ServedTarget, Work, expect_no_payload, expect_payload,
+    Action, Incoming, Machine, RepairWork, ServedTarget, Work, either_right, expect_no_payload,
+    expect_payload,
 };
 use crate::copies::{Asked, Change};
 use std::sync::Arc;
@@ -10,7 +11,9 @@ use weir_layout::place::MAX_PLACES;
 use weir_types::codec::Decode;
 use weir_types::limits::{MAX_FILE_BYTES, MAX_REPAIR_BYTES};
 use weir_types::{Error, ErrorKind, Result, TargetId};
-use weir_wire::data::{Access, AlignRequest, NoteGapRequest, RepairRequest, StageRequest};
+use weir_wire::data::{
+    Access, AlignRequest, ForwardRequest, NoteGapRequest, RepairRequest, StageRequest,
+};
 use weir_wire::ticket::OF_SERVERS;
 use weir_wire::{Header, Rights};
 
@@ -62,6 +65,22 @@ impl<C: Copy> Machine<C> {
         let ticket = (access.capability.session, ticket, access.object);
         let header = Header::reply_to(incoming.header, None);
         Ok(Action::Stage { conn: incoming.conn, header, ticket, pieces })
+    }
+
+    /// A client does not reach the server of another copy.
+    pub(super) fn forward(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let ForwardRequest { access, to } = ForwardRequest::from_bytes(incoming.body)?;
+        self.admit(incoming, &access, either_right(&access))?;
+        expect_no_payload(incoming.header)?;
+        check_relay(false, &access)?;
+        let is_copy = access.copies.iter().any(|copy| copy.target == to);
+        let is_here = self.targets.iter().any(|target| target.id == to);
+        if !is_copy || is_here || to == TargetId::NONE {
+            let what = "it is not another copy on another server";
+            return Err(Error::new(ErrorKind::InvalidArgument, what));
+        }
+        let header = Header::reply_to(incoming.header, None);
+        Ok(Action::Forward { conn: incoming.conn, header, to })
     }
 
     /// Another server knows of a gap. That it is one says its ticket.

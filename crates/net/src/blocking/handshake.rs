@@ -6,7 +6,7 @@ use crate::address::Address;
 use crate::socket;
 use crate::wait::{Wait, Watch};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use weir_host::net::Interest;
+use weir_host::net::{Interest, Socket};
 use weir_types::{Decode, Error, ErrorKind, Result};
 use weir_wire::frame::HEADER_BYTES;
 use weir_wire::handshake::{ClientHandshake, Hello, Welcome};
@@ -36,16 +36,42 @@ impl BlockingConn {
         watch: Option<Watch<'_>>,
     ) -> Result<(Self, Welcome)> {
         let socket = socket::connect(address, wait, watch)?;
-        // What comes, comes as a whole once it begins.
-        let begins = || match watch {
-            Some(_) => wait.ready_watched(&socket, Interest::READ, watch),
-            None => Ok(()),
-        };
         if let Some(fd) = socket.fd() {
             rustix::io::ioctl_fionbio(fd, false).map_err(os)?;
             set_socket_timeout(fd, Timeout::Recv, Some(SLICE)).map_err(os)?;
             set_socket_timeout(fd, Timeout::Send, Some(SLICE)).map_err(os)?;
         }
+        Self::shake_hands(socket, address, key, hello, (wait, watch))
+    }
+
+    /// Begins anew on a connection that leads to another server from now on, at `address`.
+    pub fn go_on_with(
+        self,
+        address: &Address,
+        key: Key,
+        hello: &Hello,
+        wait: &Wait,
+        watch: Option<Watch<'_>>,
+    ) -> Result<(Self, Welcome)> {
+        self.check_usable()?;
+        if self.received.left() > 0 {
+            return Err(protocol_error("more came than the answer that was waited for"));
+        }
+        Self::shake_hands(self.socket, address, key, hello, (wait, watch))
+    }
+
+    fn shake_hands(
+        socket: Socket,
+        address: &Address,
+        key: Key,
+        hello: &Hello,
+        (wait, watch): (&Wait, Option<Watch<'_>>),
+    ) -> Result<(Self, Welcome)> {
+        // What comes, comes as a whole once it begins.
+        let begins = || match watch {
+            Some(_) => wait.ready_watched(&socket, Interest::READ, watch),
+            None => Ok(()),
+        };
 
         let mut received = Received::default();
         let (shaking, frame) = ClientHandshake::start(key, hello);

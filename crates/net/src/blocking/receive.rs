@@ -1,7 +1,7 @@
 //! Receiving replies.
 
 use super::{BlockingConn, Expected, MAX_IOVECS, lost, may_block};
-use crate::wait::Wait;
+use crate::wait::{Wait, Watch};
 use rustix::io::Errno;
 use std::io::IoSliceMut;
 use weir_host::net::{Interest, Socket};
@@ -48,7 +48,7 @@ impl Received {
     }
 
     /// Bytes that have come and have not been taken.
-    fn left(&self) -> usize {
+    pub(super) fn left(&self) -> usize {
         self.end - self.head_end
     }
 
@@ -149,6 +149,16 @@ impl BlockingConn {
             return Ok(());
         }
         wait.ready(&self.socket, Interest::READ).map_err(|e| e.context("wait for an answer"))
+    }
+
+    /// The same under watch.
+    ///
+    /// Errors: those of the watch, too.
+    pub fn watch_for_reply(&self, wait: &Wait, watch: Option<Watch<'_>>) -> Result<()> {
+        match self.received.left() {
+            0 => wait.ready_watched(&self.socket, Interest::READ, watch),
+            _ => Ok(()),
+        }
     }
 
     /// Takes the answer to the only request that is outstanding, which brings

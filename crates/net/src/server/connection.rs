@@ -9,6 +9,9 @@ use weir_host::net::Socket;
 use weir_wire::handshake::ServerHandshake;
 use weir_wire::{Header, Opener, Sealer};
 
+/// What becomes of the socket of a connection that the loop lets go.
+pub type Heir = Box<dyn FnOnce(Socket) + Send>;
+
 /// How far a connection has come.
 pub(super) enum Phase {
     /// Nothing has come yet.
@@ -104,6 +107,9 @@ pub(super) struct Connection {
     pub(super) dirty: bool,
     /// When something was last sent, or there was nothing to send.
     pub(super) sent_ms: u64,
+
+    /// Who gets the socket when all is sent.
+    pub(super) heir: Option<Heir>,
 }
 
 const _: () = assert!(size_of::<Connection>() + size_of::<Session>() < 768);
@@ -131,6 +137,7 @@ impl Connection {
             writable: true,
             dirty: false,
             sent_ms: now_ms,
+            heir: None,
         })
     }
 

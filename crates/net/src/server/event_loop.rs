@@ -153,7 +153,26 @@ impl<S: Service> EventLoop<S> {
         if self.out.dirty.is_empty() {
             self.out.dirty = dirty;
         }
+        self.let_go();
         self.report_closed();
+    }
+
+    /// Lets connections go on which all is sent.
+    fn let_go(&mut self) {
+        for id in std::mem::take(&mut self.out.leaving) {
+            let Some(conn) = self.out.get(id) else { continue };
+            if conn.unsent_bytes > 0 {
+                self.out.leaving.push(id);
+                continue;
+            }
+            let watched_no_more = self.poller.remove_socket(&conn.socket);
+            let Some(conn) = self.out.take(id) else { continue };
+            match (watched_no_more, conn.heir) {
+                (Ok(()), Some(heir)) => heir(conn.socket),
+                (Err(e), _) => tracing::warn!("a connection is closed, not let go: {e}"),
+                (Ok(()), None) => {}
+            }
+        }
     }
 
     fn report_closed(&mut self) {

@@ -1,6 +1,6 @@
 //! The connections of one loop, and what is to be sent on them.
 
-use super::connection::{Chunk, Connection, Phase};
+use super::connection::{Chunk, Connection, Heir, Phase};
 use super::{ConnId, Peer, ServerConfig, ServerCounters};
 use crate::buffer::{BufferPool, PooledBuf};
 use rustix::io::Errno;
@@ -48,6 +48,8 @@ pub struct Outbox {
     pub(super) dirty: Vec<ConnId>,
     /// Gone since the service was last told.
     pub(super) closed: Vec<ConnId>,
+    /// To be let go when all is sent on them.
+    pub(super) leaving: Vec<ConnId>,
     pub(super) spare: Vec<Vec<u8>>,
     start: Instant,
     pub(super) now_ms: u64,
@@ -82,6 +84,7 @@ impl Outbox {
             serving_starved: false,
             dirty: Vec::new(),
             closed: Vec::new(),
+            leaving: Vec::new(),
             spare: Vec::new(),
             start: clock::now(),
             now_ms: 0,
@@ -177,6 +180,20 @@ impl Outbox {
             c.paused = false;
             self.attend(conn);
         }
+    }
+
+    /// Sends what is to be sent, then lets the connection go: `heir` gets its socket, which
+    /// does not block. For connections whose peer has waited for that before it sends
+    /// anything else; one that has not is closed.
+    pub fn let_go(&mut self, conn: ConnId, heir: Heir) {
+        let Some(c) = self.get_mut(conn) else { return };
+        let waits = c.partial.is_empty() && c.incoming.is_none() && c.in_flight == 0;
+        if !waits || c.is_closing() {
+            self.close(conn);
+            return;
+        }
+        (c.paused, c.heir) = (true, Some(heir));
+        self.leaving.push(conn);
     }
 
     /// Sends what is to be sent, then closes the connection.
@@ -333,19 +350,21 @@ impl Outbox {
 
     /// Forgets the connection; its descriptor is closed.
     pub(super) fn release(&mut self, id: ConnId) {
-        let Some(slot) = self.slots.get_mut(id.slot()) else { return };
-        if slot.conn.as_ref().is_none_or(|c| c.id != id) {
-            return;
+        drop(self.take(id));
+    }
+
+    /// Takes the connection out.
+    pub(super) fn take(&mut self, id: ConnId) -> Option<Box<Connection>> {
+        let slot = self.slots.get_mut(id.slot())?;
+        let conn = slot.conn.take_if(|c| c.id == id)?;
+        self.free.push(id.slot());
+        if conn.welcomed {
+            self.closed.push(id);
+            ServerCounters::sub(&self.counters.connections);
+        } else {
+            ServerCounters::sub(&self.counters.unauthenticated);
         }
-        if let Some(conn) = slot.conn.take() {
-            self.free.push(id.slot());
-            if conn.welcomed {
-                self.closed.push(id);
-                ServerCounters::sub(&self.counters.connections);
-            } else {
-                ServerCounters::sub(&self.counters.unauthenticated);
-            }
-        }
+        Some(conn)
     }
 
     fn mark_dirty(&mut self, id: ConnId) {

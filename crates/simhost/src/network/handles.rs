@@ -90,6 +90,10 @@ impl Poller for SimPoller {
         self.world.enter().watch_for(self.id, Id::from_number(id), token, interest)
     }
 
+    fn remove(&self, id: u64) -> Result<()> {
+        self.world.enter().unwatch(self.id, Id::from_number(id))
+    }
+
     fn wait(&self, events: &mut Vec<Event>, max: usize, timeout: Duration) -> Result<()> {
         let world = self.world.enter();
         let deadline = world.deadline_here(timeout);

@@ -232,6 +232,16 @@ impl World {
         Ok(())
     }
 
+    pub(super) fn unwatch(&mut self, poller: Id, id: Id) -> Result<()> {
+        let record = self.network.pollers.get_mut(poller).ok_or(Errno::BADF)?;
+        record.watches.remove(&id).ok_or(Errno::NOENT)?;
+        record.list.retain(|&listed| listed != id);
+        if let Some(object) = self.network.objects.get_mut(id) {
+            object.watchers.retain(|&watcher| watcher != poller);
+        }
+        Ok(())
+    }
+
     /// Appends what a poller has to tell; true if it has anything. Otherwise
     /// the running thread is told when it may have.
     pub(super) fn harvest(&mut self, poller: Id, events: &mut Vec<net::Event>, max: usize) -> bool {

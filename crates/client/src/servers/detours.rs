@@ -1,0 +1,282 @@
+//! A server that this client does not reach while others do: the servers of other copies pass
+//! on what is sent to it. Such a connection is one to that server: both prove who they are
+//! anew on it, and whatever is sent on it counts as an attempt of this client's there.
+//!
+//! That a server is not reached is found out once, and remembered until it is reached again,
+//! which is tried every [`TRY_MS`] in the background: no call pays for that.
+
+use super::{DataConn, Idle, Pool, Servers};
+use crate::session::MetaSession;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use weir_host::clock;
+use weir_net::{Wait, Watch};
+use weir_types::{Error, ErrorKind, Result, TargetId};
+use weir_wire::data::{Access, ForwardRequest};
+use weir_wire::{Header, Request};
+
+/// A server is tried directly for so long where there is another way.
+const DIRECT_MS: u64 = 1000;
+/// The same each time that the way may have healed.
+const RETRY_MS: u64 = 500;
+/// How often that is tried.
+const TRY_MS: u64 = 2000;
+/// While something was heard of a server so short a time ago it is reached.
+const QUIET_MS: u64 = 500;
+/// So long another server is waited for until it has reached the one.
+const VIA_MS: u64 = 1000;
+
+/// What can be shown to the servers of other copies of a column, worked out when it is asked for.
+pub(crate) struct Detours<'a>(Option<&'a dyn Fn() -> Vec<Access>>);
+
+impl<'a> Detours<'a> {
+    pub(crate) fn none() -> Self {
+        Self(None)
+    }
+
+    pub(crate) fn of(all: &'a dyn Fn() -> Vec<Access>) -> Self {
+        Self(Some(all))
+    }
+}
+
+/// How a server is reached: times in milliseconds of [`clock::uptime`], 0: never.
+#[derive(Debug, Default)]
+pub(super) struct Route {
+    /// It is not reached directly, and was tried then.
+    cut_ms: AtomicU64,
+    /// Something has come from it.
+    heard_ms: AtomicU64,
+    /// A call that waits for it has made sure that it can be reached.
+    sure_ms: AtomicU64,
+}
+
+impl Route {
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut_ms.load(Relaxed) > 0
+    }
+
+    fn cut(&self, cut: bool) {
+        self.cut_ms.store(if cut { now_ms() } else { 0 }, Relaxed);
+    }
+
+    fn heard(&self) {
+        self.heard_ms.store(now_ms(), Relaxed);
+    }
+
+    /// Whether it is time to make sure; then nobody else does for a while.
+    fn is_quiet(&self) -> bool {
+        let (now, sure) = (now_ms(), self.sure_ms.load(Relaxed));
+        let quiet = |at: u64| now.saturating_sub(at) >= QUIET_MS;
+        quiet(self.heard_ms.load(Relaxed))
+            && quiet(sure)
+            && self.sure_ms.compare_exchange(sure, now, Relaxed, Relaxed).is_ok()
+    }
+}
+
+fn now_ms() -> u64 {
+    (clock::uptime().as_millis() as u64).max(1)
+}
+
+type Waits<'a> = (&'a Wait, Option<Watch<'a>>);
+
+impl Servers {
+    /// Connects directly, or by a detour if that fails.
+    pub(super) fn open(
+        &self,
+        session: &MetaSession,
+        pool: &Pool,
+        attempt: u64,
+        (wait, watch): Waits<'_>,
+        detours: &Detours<'_>,
+    ) -> Result<Idle> {
+        let direct = |wait: &Wait| {
+            let opened = self.connect(session, pool.server, attempt, (wait, watch), None);
+            opened.inspect(|_| pool.route.heard())
+        };
+        if detours.0.is_none() {
+            return direct(wait);
+        }
+        if pool.route.is_cut() {
+            match self.go_round(session, pool, attempt, (wait, watch), detours) {
+                Ok(idle) => return Ok(idle),
+                // Then it is tried as ever.
+                Err(error) => tracing::debug!("server {}: {error}", pool.server),
+            }
+            Self::mends(pool);
+        }
+        let error = match direct(&within(wait, DIRECT_MS)) {
+            Err(error) if is_silence(&error) => error,
+            other => return other,
+        };
+        watch.map_or(Ok(()), |watch| (watch.look)())?;
+        match self.go_round(session, pool, attempt, (wait, watch), detours) {
+            Ok(idle) => {
+                tracing::info!("server {} is reached through another: {error}", pool.server);
+                pool.route.cut(true);
+                Ok(idle)
+            }
+            Err(other) => {
+                tracing::debug!("server {}: {other}", pool.server);
+                Err(error)
+            }
+        }
+    }
+
+    /// Tries one detour after the other.
+    fn go_round(
+        &self,
+        session: &MetaSession,
+        pool: &Pool,
+        attempt: u64,
+        (wait, watch): Waits<'_>,
+        detours: &Detours<'_>,
+    ) -> Result<Idle> {
+        let mut failure = Error::new(ErrorKind::Unreachable, "there is no other copy to ask");
+        for access in detours.0.map_or(Vec::new(), |all| all()) {
+            let via = access.target;
+            match self.pool(via) {
+                Some(other) if other.server != pool.server && !other.route.is_cut() => {}
+                _ => continue,
+            }
+            let wait = within(wait, VIA_MS);
+            let forwarded = self.forwarded(session, access, pool, (&wait, watch));
+            let opened = forwarded.and_then(|conn| {
+                self.connect(session, pool.server, attempt, (&wait, watch), Some((via, conn.conn)))
+            });
+            match opened {
+                Ok(idle) => {
+                    pool.route.heard();
+                    return Ok(idle);
+                }
+                Err(error) => failure = error.context(format!("by way of target {via}")),
+            }
+        }
+        Err(failure)
+    }
+
+    /// A connection to the server of another copy on which all is passed on from now on.
+    fn forwarded(
+        &self,
+        session: &MetaSession,
+        access: Access,
+        pool: &Pool,
+        (wait, watch): Waits<'_>,
+    ) -> Result<DataConn> {
+        let via = access.target;
+        let to = access
+            .copies
+            .iter()
+            .map(|copy| copy.target)
+            .find(|&target| self.pool(target).is_some_and(|of| of.server == pool.server));
+        let to = to.ok_or(ErrorKind::TargetMissing)?;
+        let mut conn = self.take_from_pool(session, via, (wait, watch), &Detours::none())?;
+        let header = Header::request(ForwardRequest::OP, conn.conn.next_request_id());
+        conn.conn.send(header, &ForwardRequest { access, to }, &[], &[], wait)?;
+        conn.conn.watch_for_reply(wait, watch)?;
+        let answer = conn.conn.recv_reply::<()>(wait);
+        match answer {
+            Ok(()) => Ok(conn),
+            Err(error) => {
+                match conn.conn.is_usable() {
+                    true => conn.put_back(),
+                    false => self.forget(via),
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Something has come on a connection.
+    pub(crate) fn heard(&self, conn: &DataConn) {
+        conn.pool.route.heard();
+    }
+
+    /// Whether the server of a target is not reached directly.
+    pub(crate) fn is_cut(&self, target: TargetId) -> bool {
+        self.pool(target).is_some_and(|pool| pool.route.is_cut())
+    }
+
+    /// Whether it is worth waiting on for an answer on a connection. If nothing has been
+    /// heard of its server for a while that is found out by connecting anew.
+    ///
+    /// # Errors
+    /// `Unreachable`: it is reached in another way now.
+    pub(crate) fn check_way(
+        &self,
+        session: &MetaSession,
+        conn: &DataConn,
+        waits: Waits<'_>,
+        detours: &Detours<'_>,
+    ) -> Result<()> {
+        let pool = &conn.pool;
+        let other_way = || {
+            let what = format!("server {} is not reached this way any more", pool.server);
+            Err(Error::new(ErrorKind::Unreachable, what))
+        };
+        if pool.route.is_cut() && conn.via.is_none() {
+            return other_way();
+        }
+        if !pool.route.is_quiet() {
+            return Ok(());
+        }
+        let attempt = pool.attempt.load(Relaxed);
+        match self.open(session, pool, attempt, waits, detours) {
+            Ok(idle) => {
+                // The one that is waited on may lead by way of one that is gone.
+                let other = idle.via != conn.via;
+                pool.keep(idle);
+                if other { other_way() } else { Ok(()) }
+            }
+            // It is away, or its answer has come: nothing is gained by giving up.
+            Err(error) => {
+                tracing::debug!("server {}: {error}", pool.server);
+                Ok(())
+            }
+        }
+    }
+
+    /// Tries servers again that were not reached.
+    pub(crate) fn try_direct(&self, session: &MetaSession) {
+        let due = |pool: &&Arc<Pool>| {
+            let cut_ms = pool.route.cut_ms.load(Relaxed);
+            cut_ms > 0 && now_ms().saturating_sub(cut_ms) >= TRY_MS
+        };
+        // One at a time: others wait for the thread that does this.
+        let pool = self.known.read().pools.values().find(due).cloned();
+        let Some(pool) = pool else { return };
+        pool.route.cut(true);
+        let (attempt, wait) = (pool.attempt.load(Relaxed), Wait::for_ms(RETRY_MS));
+        match self.connect(session, pool.server, attempt, (&wait, None), None) {
+            Ok(idle) => {
+                tracing::info!("server {} is reached again", pool.server);
+                pool.route.heard();
+                Self::mends(&pool);
+                pool.keep(idle);
+            }
+            Err(error) => tracing::debug!("server {} is not reached: {error}", pool.server),
+        }
+    }
+
+    fn mends(pool: &Pool) {
+        pool.route.cut(false);
+        pool.idle.lock().retain(|idle| idle.via.is_none());
+    }
+}
+
+impl Pool {
+    fn keep(&self, idle: Idle) {
+        let mut all = self.idle.lock();
+        if all.len() < self.max_idle {
+            all.push(idle);
+        }
+    }
+}
+
+/// Whether nothing was heard of a server.
+fn is_silence(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::Unreachable | ErrorKind::TimedOut)
+}
+
+fn within(wait: &Wait, ms: u64) -> Wait {
+    wait.at_most(std::time::Duration::from_millis(ms))
+}
