@@ -11,15 +11,18 @@
 
 use crate::client::Inner;
 use crate::lease_clock::LeaseClock;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_host::clock::since_boot;
 use weir_host::sync::{Condvar, Mutex};
 use weir_net::Wait;
-use weir_types::Result;
+use weir_types::{FileId, Result};
 
 /// Longest wait without a look at the caller's deadline.
 const SLICE: Duration = Duration::from_millis(50);
+/// Of more files everything is dropped.
+const MOST_FILES: usize = 1024;
 
 #[derive(Debug, Default)]
 struct State {
@@ -31,6 +34,17 @@ struct State {
     wanted: bool,
     /// It is dropping.
     dropping: bool,
+    /// Files whose pages have bytes that could not be written; nobody waits until they are
+    /// gone.
+    unwritten: BTreeSet<FileId>,
+}
+
+/// What is to be dropped.
+#[derive(Debug, PartialEq, Eq)]
+enum ToDrop {
+    Everything,
+    /// All of these.
+    Files(BTreeSet<FileId>),
 }
 
 impl State {
@@ -65,6 +79,20 @@ impl Drops {
         self.changed.notify_all();
     }
 
+    /// Bytes of a file that the layer above shows could not be written. Does not wait.
+    pub(crate) fn of(&self, file: FileId) {
+        let mut state = self.state.lock();
+        if !state.served || !state.unwritten.insert(file) {
+            return;
+        }
+        if state.unwritten.len() > MOST_FILES {
+            state.unwritten.clear();
+            state.wanted = true;
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
     /// The client ends.
     pub(crate) fn stop(&self) {
         self.state.lock().served = false;
@@ -92,21 +120,25 @@ impl Drops {
     }
 
     /// Waits for something to drop, which the end of the time may be for which what is kept
-    /// is good (each once: `ended` is the last one); false: the client ends.
-    fn next(&self, clock: &LeaseClock, ended: &mut Duration) -> bool {
+    /// is good (each once: `ended` is the last one); `None`: the client ends.
+    fn next(&self, clock: &LeaseClock, ended: &mut Duration) -> Option<ToDrop> {
         let mut state = self.state.lock();
-        while state.served && !state.wanted {
+        while state.served && !state.wanted && state.unwritten.is_empty() {
             let until = clock.good_until();
             let left = until.saturating_sub(since_boot());
             if left.is_zero() && until > *ended {
                 *ended = until;
-                return true;
+                return Some(ToDrop::Everything);
             }
             let longest = if left.is_zero() { SLICE } else { left.min(LOOK) };
             state = self.changed.wait_timeout(state, longest);
         }
+        let files = std::mem::take(&mut state.unwritten);
+        if state.served && !state.wanted {
+            return Some(ToDrop::Files(files));
+        }
         (state.wanted, state.dropping) = (false, state.served);
-        state.served
+        state.served.then_some(ToDrop::Everything)
     }
 
     fn done(&self) {
@@ -120,9 +152,16 @@ impl Inner {
     pub(crate) fn drop_lost(self: &Arc<Self>) {
         let Some(upper) = &self.upper else { return };
         let mut ended = Duration::ZERO;
-        while self.holdings.drops.next(&self.holdings.clock, &mut ended) {
-            upper.drop_everything();
-            self.holdings.drops.done();
+        while let Some(drop) = self.holdings.drops.next(&self.holdings.clock, &mut ended) {
+            match drop {
+                ToDrop::Everything => {
+                    upper.drop_everything();
+                    self.holdings.drops.done();
+                }
+                ToDrop::Files(files) => {
+                    files.iter().for_each(|file| upper.drop_pages(*file, 0, u64::MAX));
+                }
+            }
         }
     }
 }
@@ -142,13 +181,28 @@ mod tests {
         assert!(is_open(&drops));
         drops.after(|| assert!(!is_open(&drops), "leases are being lost"));
         assert!(!is_open(&drops), "the layer above has not been told");
-        assert!(drops.next(&clock, &mut ended));
+        assert_eq!(drops.next(&clock, &mut ended), Some(ToDrop::Everything));
         assert!(!is_open(&drops), "it is dropping");
         // Lost once more meanwhile: what was read since has to go, too.
         drops.after(|| ());
         drops.done();
         assert!(!is_open(&drops));
-        assert!(drops.next(&clock, &mut ended));
+        assert_eq!(drops.next(&clock, &mut ended), Some(ToDrop::Everything));
+        drops.done();
+        assert!(is_open(&drops));
+    }
+
+    #[test]
+    fn nobody_waits_until_pages_are_gone_that_could_not_be_written() {
+        let (drops, clock, mut ended) = (Drops::default(), LeaseClock::default(), Duration::ZERO);
+        drops.of(FileId(1));
+        drops.serve();
+        [3, 2, 3].into_iter().for_each(|file| drops.of(FileId(file)));
+        assert!(is_open(&drops));
+        let files = BTreeSet::from([FileId(2), FileId(3)]);
+        assert_eq!(drops.next(&clock, &mut ended), Some(ToDrop::Files(files)));
+        (0..=MOST_FILES as u64).for_each(|file| drops.of(FileId(file)));
+        assert_eq!(drops.next(&clock, &mut ended), Some(ToDrop::Everything));
         drops.done();
         assert!(is_open(&drops));
     }
@@ -159,14 +213,15 @@ mod tests {
         drops.serve();
         let sent = since_boot();
         clock.polled(sent, 1_000);
-        assert!(drops.next(&clock, &mut ended));
+        assert_eq!(drops.next(&clock, &mut ended), Some(ToDrop::Everything));
         assert!(!clock.is_good() && since_boot() < sent + Duration::from_secs(1));
         drops.done();
         assert!(is_open(&drops), "calls wait for the clock, and for nothing else");
         let again = clock.good_until();
         assert_eq!(ended, again, "not again for this time");
         clock.polled(since_boot(), 1_000);
-        assert!(drops.next(&clock, &mut ended) && ended > again);
+        assert_eq!(drops.next(&clock, &mut ended), Some(ToDrop::Everything));
+        assert!(ended > again);
     }
 
     #[test]
@@ -177,6 +232,6 @@ mod tests {
         drops.serve();
         assert!(!is_open(&drops));
         drops.stop();
-        assert!(is_open(&drops) && !drops.next(&clock, &mut ended));
+        assert!(is_open(&drops) && drops.next(&clock, &mut ended).is_none());
     }
 }

@@ -344,7 +344,7 @@ impl File {
     /// Flushes and closes.
     pub fn close(mut self, ctx: &Context) -> Result<()> {
         self.closed = true;
-        let result = Writer::flush(self.call(ctx));
+        let result = Writer::close(self.call(ctx));
         self.inner.closed(&self.state);
         result
     }

@@ -7,9 +7,11 @@
 
 mod commit;
 mod copy;
+mod failures;
 mod send;
 mod space;
 
+use self::failures::Failures;
 use self::send::Gathered;
 use crate::buffer::Buffer;
 use crate::context::Context;
@@ -36,10 +38,12 @@ const MAX_AGE: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(crate) struct Writer {
     gathered: Option<Gathered>,
-    in_flight: VecDeque<WriteOp>,
+    /// Each with the number of the call whose bytes are the oldest of it.
+    in_flight: VecDeque<(u64, WriteOp)>,
     in_flight_bytes: usize,
-    /// What failed after its write call had returned; told once.
-    error: Option<Error>,
+    /// Calls so far.
+    calls: u64,
+    failures: Failures,
     /// Columns that servers have confirmed bytes of.
     written: Written,
     /// Columns written since the last sync.
@@ -84,7 +88,8 @@ impl Writer {
                 let mut buffer = Buffer::take(&call.inner.buffers, chunk.len());
                 buffer[..chunk.len()].copy_from_slice(chunk);
                 let offset = offset + (i * MAX_CALL_BYTES) as u64;
-                self.submit(call, offset, WriteData::Ours(buffer, chunk.len()))?;
+                let data = WriteData::Ours(buffer, chunk.len());
+                self.submit(call, offset, data, self.calls)?;
             }
         }
         self.end(call)
@@ -100,7 +105,8 @@ impl Writer {
         let call = Call { ctx: &ctx, ..call };
         let mut writer = Self::begin(call, offset, len)?;
         writer.send_gathered(call);
-        writer.submit(call, offset, data)?;
+        let by = writer.calls;
+        writer.submit(call, offset, data, by)?;
         writer.end(call)
     }
 
@@ -121,11 +127,12 @@ impl Writer {
         let plan = plan_regions(call.file.id, &call.file.layout(), regions)?;
         let mut buffer = Buffer::take(&call.inner.buffers, data.len());
         buffer[..data.len()].copy_from_slice(data);
-        writer.start(call, plan, 0, WriteData::Ours(buffer, data.len()), 0..data.len());
+        let by = writer.calls;
+        writer.start(call, plan, (0, by), WriteData::Ours(buffer, data.len()), 0..data.len());
         writer.wrote(call, end, data.len());
         writer.finish_all(call);
         writer.note_clean(call);
-        writer.take_error()
+        writer.failures.tell_next()
     }
 
     /// Locks the writer, reports an earlier failure, makes room in the layout.
@@ -138,7 +145,12 @@ impl Writer {
     fn prepare(&mut self, call: Call<'_>, offset: u64, len: usize) -> Result<()> {
         let end = offset.checked_add(len as u64).ok_or(ErrorKind::FileTooLarge)?;
         self.notice_loss(call);
-        self.take_error()?;
+        match call.inner.config.write_behind_bytes {
+            // Of nothing that was taken.
+            0 => self.failures.tell_all()?,
+            _ => self.failures.tell_next()?,
+        }
+        self.calls += 1;
         call.file.cover(call, end)?;
         // In this order: a reader that does not see `dirty` has fetched what
         // it fetched ahead before, and it is forgotten.
@@ -161,7 +173,7 @@ impl Writer {
         if call.file.take_lost_writes() || unsent {
             let what = "the metadata server had not heard of this client for too long: what was \
                         written and not synced may be gone";
-            self.error.get_or_insert(Error::new(ErrorKind::LeaseLost, what));
+            self.failures.note(Error::new(ErrorKind::LeaseLost, what));
         }
         self.written.forget();
         self.complete = false;
@@ -179,11 +191,7 @@ impl Writer {
             self.finish_all(call);
         }
         self.note_clean(call);
-        self.take_error()
-    }
-
-    fn take_error(&mut self) -> Result<()> {
-        self.error.take().map_or(Ok(()), Err)
+        self.failures.tell_next()
     }
 
     fn note_clean(&mut self, call: Call<'_>) {
@@ -212,27 +220,29 @@ impl Writer {
     pub(crate) fn flush(call: Call<'_>) -> Result<()> {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
-        let mut writer = call.file.writer();
-        writer.flush_locked(call)
+        call.file.writer().flush_locked(call, Failures::tell_next)
+    }
+
+    /// As [`Writer::flush`], for the last time.
+    pub(crate) fn close(call: Call<'_>) -> Result<()> {
+        let ctx = patient(call.ctx);
+        let call = Call { ctx: &ctx, ..call };
+        call.file.writer().flush_locked(call, Failures::tell_all)
     }
 
     /// As [`Writer::flush`]; a failed write is told of, and remains to be told
-    /// of to the next who writes or syncs.
+    /// of to the next who writes, and to the next who syncs.
     pub(crate) fn flush_and_keep_error(call: Call<'_>) -> Result<()> {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
-        let mut writer = call.file.writer();
-        writer.notice_loss(call);
-        writer.send_gathered(call);
-        writer.finish_all(call);
-        let kept = writer.error.clone();
-        let flushed = writer.flush_locked(call);
-        let lost = |error: &&Error| error.kind == ErrorKind::LeaseLost;
-        writer.error = kept.or_else(|| flushed.as_ref().err().filter(lost).cloned());
-        flushed
+        call.file.writer().flush_locked(call, |failures| failures.show())
     }
 
-    fn flush_locked(&mut self, call: Call<'_>) -> Result<()> {
+    fn flush_locked(
+        &mut self,
+        call: Call<'_>,
+        tell: impl FnOnce(&mut Failures) -> Result<()>,
+    ) -> Result<()> {
         self.notice_loss(call);
         self.send_gathered(call);
         self.finish_all(call);
@@ -240,7 +250,7 @@ impl Writer {
         // What was lost meanwhile was not there to be committed.
         self.notice_loss(call);
         self.note_clean(call);
-        self.take_error()?;
+        tell(&mut self.failures)?;
         committed
     }
 
@@ -252,7 +262,7 @@ impl Writer {
             writer.notice_loss(call);
             writer.send_gathered(call);
             writer.finish_all(call);
-            // A failed write stays in `error`: the program is told by its next
+            // A failed write stays in `failures`: the program is told by its next
             // write, sync or close. A failed commit is tried again later.
             match writer.commit(call) {
                 Ok(()) => writer.since = None,

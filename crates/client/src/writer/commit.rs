@@ -1,5 +1,6 @@
 //! Telling the metadata server what was written, and making it durable.
 
+use super::failures::Failures;
 use super::{Writer, patient};
 use crate::control::{Control, run_control};
 use crate::core::copies::copies_of;
@@ -22,7 +23,7 @@ impl Writer {
         writer.finish_all(call);
         let committed = match writer.commit(call) {
             Err(error) if error.kind == ErrorKind::Stale => {
-                writer.error.get_or_insert(error);
+                writer.failures.note(error);
                 Ok(())
             }
             // The last name went, and the file with it: nobody will ask.
@@ -118,7 +119,7 @@ impl Writer {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
         let mut writer = call.file.writer();
-        writer.flush_locked(call)?;
+        writer.flush_locked(call, Failures::tell_all)?;
         let mut unsynced = std::mem::take(&mut writer.unsynced);
         if !writer.complete {
             // Whoever wrote it, and whenever: fsync makes the whole file durable.

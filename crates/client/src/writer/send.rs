@@ -7,7 +7,7 @@ use crate::core::plan::Plan;
 use crate::drive::{Call, now_ms};
 use crate::write::{WriteData, WriteOp};
 use weir_layout::preferred_io_bytes;
-use weir_types::{ErrorKind, Result};
+use weir_types::{Error, ErrorKind, Result};
 
 /// Requests of one file on their way: each has a connection of its own.
 const MAX_IN_FLIGHT: usize = 32;
@@ -16,6 +16,8 @@ pub(super) struct Gathered {
     start: u64,
     buffer: Buffer,
     len: usize,
+    /// The number of the call whose bytes are the oldest.
+    call: u64,
 }
 
 impl Writer {
@@ -33,7 +35,8 @@ impl Writer {
                 Gather::Direct => {
                     let mut buffer = Buffer::take(&call.inner.buffers, data.len());
                     buffer[..data.len()].copy_from_slice(data);
-                    return self.submit(call, offset, WriteData::Ours(buffer, data.len()));
+                    let data = WriteData::Ours(buffer, data.len());
+                    return self.submit(call, offset, data, self.calls);
                 }
                 Gather::Append(n) => {
                     self.hold(call, capacity, offset, &data[..n])?;
@@ -52,6 +55,7 @@ impl Writer {
                 start: offset,
                 buffer: Buffer::take(&call.inner.buffers, capacity),
                 len: 0,
+                call: self.calls,
             },
         };
         gathered.buffer[gathered.len..gathered.len + data.len()].copy_from_slice(data);
@@ -66,17 +70,25 @@ impl Writer {
     }
 
     pub(super) fn send_gathered(&mut self, call: Call<'_>) {
-        if let Some(Gathered { start, buffer, len }) = self.gathered.take()
-            && let Err(error) = self.submit(call, start, WriteData::Ours(buffer, len))
+        if let Some(Gathered { start, buffer, len, call: by }) = self.gathered.take()
+            && let Err(error) = self.submit(call, start, WriteData::Ours(buffer, len), by)
         {
-            self.error.get_or_insert(error);
+            self.failed(call, error, by);
         }
     }
 
-    pub(super) fn submit(&mut self, call: Call<'_>, offset: u64, data: WriteData) -> Result<()> {
+    /// Sends bytes of which the oldest are those of call number `by`.
+    pub(super) fn submit(
+        &mut self,
+        call: Call<'_>,
+        offset: u64,
+        data: WriteData,
+        by: u64,
+    ) -> Result<()> {
         let len = data.as_ref().len();
         let range = offset..offset + len as u64;
-        let overlaps = |op: &WriteOp| op.range.start < range.end && range.start < op.range.end;
+        let overlaps =
+            |(_, op): &(u64, WriteOp)| op.range.start < range.end && range.start < op.range.end;
         if let Some(last) = self.in_flight.iter().rposition(overlaps) {
             self.finish_first(call, last + 1);
         }
@@ -90,7 +102,7 @@ impl Writer {
         };
         // Memory beyond the pool is given back before more is taken.
         let beyond_pool = matches!(&data, WriteData::Ours(buffer, _) if !buffer.is_pooled());
-        self.start(call, plan, offset, data, 0..len);
+        self.start(call, plan, (offset, by), data, 0..len);
         if beyond_pool {
             self.finish_all(call);
         }
@@ -106,7 +118,7 @@ impl Writer {
         &mut self,
         call: Call<'_>,
         plan: Plan,
-        offset: u64,
+        (offset, by): (u64, u64),
         data: WriteData,
         slice: std::ops::Range<usize>,
     ) {
@@ -115,14 +127,14 @@ impl Writer {
         }
         let op = WriteOp::start(call, plan, offset, data, slice, self.losses);
         self.in_flight_bytes += op.len();
-        self.in_flight.push_back(op);
+        self.in_flight.push_back((by, op));
     }
 
     fn finish_first(&mut self, call: Call<'_>, count: usize) {
         // One deadline for all, or a dead server would be waited for many times.
         let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
         for _ in 0..count {
-            let Some(mut op) = self.in_flight.pop_front() else { return };
+            let Some((by, mut op)) = self.in_flight.pop_front() else { return };
             self.in_flight_bytes -= op.len();
             let finished = op.finish(call, deadline_ms);
             for (place, taken) in op.confirmed() {
@@ -133,10 +145,20 @@ impl Writer {
                 Err(error) => {
                     call.inner.counters.presence.data_lost(call.file.id, &error);
                     call.file.change_failed(&error);
-                    self.error.get_or_insert(error);
+                    self.failed(call, error, by);
                 }
             }
         }
+    }
+
+    /// Bytes are given up that call number `by` has taken, or is about to.
+    fn failed(&mut self, call: Call<'_>, error: Error, by: u64) {
+        match by == self.calls {
+            true => self.failures.note_own(error),
+            false => self.failures.note(error),
+        }
+        // They are nowhere else, and would be there until the page has to make room.
+        call.inner.holdings.drops.of(call.file.id);
     }
 
     fn note_written(&mut self, plan: &Plan) {

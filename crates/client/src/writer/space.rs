@@ -41,7 +41,7 @@ impl Writer {
         }
         let result = changed.and_then(|()| if grows { writer.commit(call) } else { Ok(()) });
         writer.note_clean(call);
-        writer.take_error()?;
+        writer.failures.tell_next()?;
         result
     }
 

@@ -43,6 +43,7 @@ pub fn judge(
     // A client may give a lease up only when it has written back: twice that.
     let limit = 2 * expected.detection + FEW_SECONDS;
     let mut begun: BTreeMap<u32, (Position, u8, &Call)> = BTreeMap::new();
+    let mut owed = Owed::default();
     let mut violations = Vec::new();
     for (position, entry) in history.entries.iter().enumerate() {
         match &entry.what {
@@ -56,6 +57,7 @@ pub fn judge(
                 // It may be told what became of what was written behind before.
                 let behind = clients[usize::from(client)].write_behind;
                 let asked = Asked { call, behind, span: (from, position) };
+                let is_told_again = behind && owed.explains((client, file), call, outcome);
                 // What is lost is waited for until somebody accepts that.
                 let waited = losses.met(&asked).map(|accepted| history.entries[accepted].at);
                 let took = entry.at.saturating_sub(waited.unwrap_or(begun_at));
@@ -72,6 +74,7 @@ pub fn judge(
                     {
                         continue;
                     }
+                    Outcome::Unknown(_) if is_told_again => continue,
                     // Nobody knows any more what a target had kept that was taken out.
                     Outcome::Unknown(error)
                         if error.kind == ErrorKind::Io
@@ -117,6 +120,27 @@ pub fn judge(
         }
     }
     violations
+}
+
+/// What a client's calls on a file were told, and a sync has still to be told: who writes
+/// again what was refused does not know that bytes of before are gone.
+#[derive(Default)]
+struct Owed(BTreeMap<(u8, u8), Vec<ErrorKind>>);
+
+impl Owed {
+    /// Whether a call fails with what an earlier one was told. Only a sync settles it.
+    fn explains(&mut self, of: (u8, u8), call: &Call, outcome: &Outcome) -> bool {
+        let owed = self.0.entry(of).or_default();
+        let tells = matches!(call, Call::Sync { .. } | Call::Flush { .. });
+        let explains =
+            matches!(outcome, Outcome::Unknown(error) if tells && owed.contains(&error.kind));
+        match outcome {
+            _ if matches!(call, Call::Sync { .. }) => owed.clear(),
+            Outcome::Unknown(error) => owed.push(error.kind),
+            _ => {}
+        }
+        explains
+    }
 }
 
 fn file_of(call: &Call) -> Option<u8> {

@@ -22,6 +22,8 @@ pub fn judge(history: &History, plan: &Plan, losses: &Losses) -> Vec<Violation> 
     // Clients with leases or write-behind that have not been told yet what
     // became of writes from before, of each file.
     let mut owed: BTreeSet<(u8, u8)> = BTreeSet::new();
+    // The same of syncs: what a write was told they are told, too.
+    let mut unsynced: BTreeSet<(u8, u8)> = BTreeSet::new();
     // Clients that may have lost leases.
     let mut troubled: BTreeSet<u8> = BTreeSet::new();
     let mut violations = Vec::new();
@@ -38,12 +40,14 @@ pub fn judge(history: &History, plan: &Plan, losses: &Losses) -> Vec<Violation> 
                     && (entry.at <= healed || losses.of_file(*file).any(|l| l.contains(&position)))
                 {
                     owed.insert((*client, *file));
+                    unsynced.insert((*client, *file));
                 }
             }
             What::End { id, outcome: Outcome::Done } => {
                 if let Some((_, Call::Sync { file } | Call::Flush { file }, client)) = begun.get(id)
                 {
                     owed.remove(&(*client, *file));
+                    unsynced.remove(&(*client, *file));
                 }
             }
             What::End { id, outcome: Outcome::Unknown(error) } => {
@@ -54,18 +58,12 @@ pub fn judge(history: &History, plan: &Plan, losses: &Losses) -> Vec<Violation> 
                 let tells = match call {
                     Call::Write { file, .. }
                     | Call::Append { file, .. }
-                    | Call::Sync { file }
-                    | Call::Flush { file }
-                    | Call::Cut { file, .. }
-                        if of_before =>
-                    {
-                        owed.remove(&(client, *file))
+                    | Call::Cut { file, .. } => tells(&mut owed, (client, *file), of_before),
+                    Call::Sync { file } | Call::Flush { file } => {
+                        let of = (client, *file);
+                        // Both are told by then.
+                        tells(&mut owed, of, of_before) | tells(&mut unsynced, of, of_before)
                     }
-                    Call::Write { file, .. }
-                    | Call::Append { file, .. }
-                    | Call::Sync { file }
-                    | Call::Flush { file }
-                    | Call::Cut { file, .. } => owed.contains(&(client, *file)),
                     _ => false,
                 };
                 if error.kind == ErrorKind::LeaseLost && !troubled.contains(&client) {
@@ -100,6 +98,11 @@ pub fn judge(history: &History, plan: &Plan, losses: &Losses) -> Vec<Violation> 
         }
     }
     violations
+}
+
+/// Whether a call may tell of writes from before; `settles`: then there is nothing more to tell.
+fn tells(owed: &mut BTreeSet<(u8, u8)>, of: (u8, u8), settles: bool) -> bool {
+    if settles { owed.remove(&of) } else { owed.contains(&of) }
 }
 
 fn writes_behind(plan: &Plan, client: u8) -> bool {
