@@ -51,6 +51,8 @@ pub(super) struct Heard {
     pub usage: FsUsage,
     /// Why it is out of service; empty: it is not.
     pub trouble: String,
+    /// For how long its disk has been at one operation; 0: it does not hang.
+    pub hangs_ms: u64,
     /// When its state changed; `None`: before this process began.
     pub changed_ms: Option<u64>,
     flapping: Flapping,
@@ -406,6 +408,7 @@ impl Cluster {
             let heard = self.heard.entry(report.target).or_default();
             (heard.at_ms, heard.usage) = (now_ms, report.usage);
             heard.trouble.clone_from(&report.trouble);
+            heard.hangs_ms = report.hangs_ms;
             if let Some(record) = self.record(report.target).copied() {
                 self.hearsay.said(server, &record, report, started);
             }

@@ -34,6 +34,7 @@ fn report(target: u32, gaps: &[(u32, u64)], unreachable: &[u32]) -> TargetReport
         filled: Vec::new(),
         unreachable: unreachable.iter().map(|t| TargetId(*t)).collect(),
         distrusted: Vec::new(),
+        hangs_ms: 0,
     }
 }
 
