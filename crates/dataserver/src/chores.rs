@@ -173,7 +173,7 @@ impl Chores {
         if objects.is_empty() || self.is_stopping() {
             return Vec::new();
         }
-        match disk.store.sync_removals() {
+        match disk.at_work.on(|| disk.store.sync_removals()) {
             Ok(()) => {
                 add(&shared.counters.objects_removed, objects.len() as u64);
                 objects
@@ -189,7 +189,7 @@ impl Chores {
 /// Removes an object, not yet durably.
 fn unlink(shared: &Shared, disk: &Disk, object: ObjectId) -> bool {
     shared.copies.removed.add(disk.served.id, object);
-    let result = disk.store.remove(object);
+    let result = disk.at_work.on(|| disk.store.remove(object));
     // Of a disk that has failed it was said already.
     let told = !disk.health().trouble.is_empty();
     let say = |e: &Error| match told {
@@ -207,7 +207,7 @@ fn distrust(disk: &Disk, copies: Vec<ObjectId>) -> Vec<ObjectId> {
         Note { object, behind, copy, bytes }
     };
     let notes: Vec<Note> = copies.iter().map(note).collect();
-    match disk.store.gaps().note_all(&notes) {
+    match disk.at_work.on(|| disk.store.gaps().note_all(&notes)) {
         Ok(()) => copies,
         Err(error) => {
             tracing::warn!("{}: {error}", disk.store.name());

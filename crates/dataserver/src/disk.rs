@@ -1,5 +1,6 @@
 //! A target's disk: its queue, and the few threads that work it off.
 
+use crate::at_work::AtWork;
 use crate::attempts::Sender;
 use crate::backlog::Backlog;
 use crate::chores::Chores;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use weir_host::sync::Mutex;
 use weir_net::{ConnId, LoopHandle, PooledBuf};
-use weir_store::{ELSEWHERE, Object, ReadMode, ReadOutcome, Target, UNHEARD};
+use weir_store::{ELSEWHERE, Object, Pledge, ReadMode, ReadOutcome, Target, UNHEARD};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Epoch, Error, ErrorKind, FsUsage, Generation, ObjectId, Result, TargetId};
 use weir_wire::data::ObjectStat;
@@ -67,6 +68,8 @@ pub(crate) struct Disk {
     pub(crate) served: Arc<ServedTarget>,
     backlog: Backlog<Task>,
     health: Mutex<Health>,
+    /// What is under way on it.
+    pub(crate) at_work: AtWork,
     /// How far other copies are brought up to date from here.
     pub(crate) progress: Progress,
     /// What the metadata server wants of it.
@@ -77,8 +80,8 @@ impl Disk {
     pub(crate) fn new(store: Target, served: Arc<ServedTarget>, queue_limit: usize) -> Self {
         let backlog = Backlog::new(queue_limit);
         let (health, progress) = (Mutex::default(), Progress::default());
-        let chores = Chores::default();
-        let disk = Self { store, served, backlog, health, progress, chores };
+        let (at_work, chores) = (AtWork::default(), Chores::default());
+        let disk = Self { store, served, backlog, health, at_work, progress, chores };
         disk.check_health();
         disk
     }
@@ -113,7 +116,7 @@ impl Disk {
                 Job::Plain(work) => {
                     check_epoch(shared, &work)?;
                     let now = told_under(&work, self.served.id);
-                    let carry_out = || perform(&self.store, work, &mut data);
+                    let carry_out = || self.perform(work, &mut data);
                     match now {
                         // Once it acts under a later epoch it may have ordered changes since.
                         Some(epoch) => {
@@ -148,9 +151,20 @@ impl Disk {
         }
     }
 
+    /// Does an operation, however long the disk takes.
+    pub(crate) fn perform(&self, work: Work, data: &mut Data) -> Result<Outcome> {
+        self.at_work.on(|| perform(&self.store, work, data))
+    }
+
+    /// See [`Target::pledge`].
+    pub(crate) fn pledge(&self, object: ObjectId, pieces: &[(u64, u64)]) -> Result<Pledge> {
+        self.at_work.on(|| self.store.pledge(object, pieces))
+    }
+
     /// Asks for the space; it may take as long as the disk likes.
     pub(crate) fn check_health(&self) -> Health {
-        let health = match self.store.check_presence().and_then(|()| self.store.usage()) {
+        let look = || self.store.check_presence().and_then(|()| self.store.usage());
+        let health = match self.at_work.on(look) {
             Ok(usage) => Health { usage, trouble: self.trouble() },
             Err(e) => Health { trouble: e.to_string(), ..self.health() },
         };
@@ -289,8 +303,7 @@ fn finish_read(work: &ReadWork, data: &mut Data, bytes: usize, object_len: u64) 
     Outcome::Read { bytes: bytes as u64, object_len }
 }
 
-/// Does an operation, however long the disk takes.
-pub(crate) fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
+fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
     match work {
         Work::Read(work) => read(store, &work, data),
         Work::Write { object, pieces, generation, sync } => {

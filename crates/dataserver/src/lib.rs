@@ -16,6 +16,7 @@
 //!   has threads of its own, so that servers do not wait for each other in a ring.
 //! - Data is served whether or not the metadata server is there.
 
+mod at_work;
 mod attempts;
 mod backlog;
 mod checkpoint;

@@ -175,7 +175,18 @@ impl Registrar {
             };
             let filled = disk.progress.filled(lacks);
             let unreachable = self.shared.copies.unreachable.of(target);
-            TargetReport { target, usage, trouble, removed, gaps, filled, unreachable, distrusted }
+            let hangs_ms = disk.at_work.hangs().map_or(0, |time| time.as_millis() as u64);
+            TargetReport {
+                target,
+                usage,
+                trouble,
+                removed,
+                gaps,
+                filled,
+                unreachable,
+                distrusted,
+                hangs_ms,
+            }
         });
         let unopened = self.shared.unopened.iter().map(|unopened| TargetReport {
             target: unopened.served.id,
@@ -186,6 +197,7 @@ impl Registrar {
             filled: Vec::new(),
             unreachable: Vec::new(),
             distrusted: Vec::new(),
+            hangs_ms: 0,
         });
         targets.chain(unopened).collect()
     }

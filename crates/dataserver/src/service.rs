@@ -470,6 +470,8 @@ impl DataService {
         targets.sort_by_key(|t| t.target);
         let in_trouble = targets.iter().filter(|t| !t.trouble.is_empty()).count() as u64;
         counters.push(("targets.in_trouble".into(), in_trouble));
+        let hanging = self.shared.disks.iter().filter(|disk| disk.at_work.hangs().is_some());
+        counters.push(("targets.hanging".into(), hanging.count() as u64));
         counters.sort();
         ServerStatus {
             version: env!("CARGO_PKG_VERSION").to_string(),

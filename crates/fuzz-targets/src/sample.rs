@@ -424,7 +424,7 @@ sample_struct! {
     ListClientsRequest { after }
     TargetView {
         target, server, host, domain, state, suspect, draining, since_ms, silent_ms, held_ms, usage,
-        behind, behind_per_s, behind_expected_s, trouble
+        behind, behind_per_s, behind_expected_s, trouble, hangs_ms
     }
     TargetPage { targets, end }
     RemovalPlace { key, last, files }
@@ -448,7 +448,9 @@ sample_struct! {
     LackingPage { objects, next }
     ListLackingRequest { access, from, max_objects }
     AcceptLossRequest { access, object, start, end }
-    TargetReport { target, usage, trouble, removed, gaps, filled, unreachable, distrusted }
+    TargetReport {
+        target, usage, trouble, removed, gaps, filled, unreachable, distrusted, hangs_ms
+    }
     Fill { from, object, to, generation }
     Copies { copies, generation, capability }
     FindCopiesRequest { objects }

@@ -63,6 +63,7 @@ impl Bench {
                 filled: Vec::new(),
                 unreachable: Vec::new(),
                 distrusted: Vec::new(),
+                hangs_ms: 0,
             })
             .collect();
         let register = RegisterRequest {

@@ -159,6 +159,7 @@ fn register(address: &str, server: u32) -> Result<()> {
         filled: Vec::new(),
         unreachable: Vec::new(),
         distrusted: Vec::new(),
+        hangs_ms: 0,
     };
     let request = RegisterRequest {
         host: "node".into(),

@@ -323,3 +323,37 @@ fn one_that_has_lost_its_notes_may_have_noted_something_for_everybody() {
     rounds(&mut c, &[1, 2, 3], syncing, &[]);
     assert_eq!(state(&beat(&mut c, 3, 0, &[]), 1), TargetState::Online);
 }
+
+/// A heartbeat of one that cannot reach others.
+fn accuse(c: &mut Model, server: u32, acting: u64, whom: &[u32]) -> HeartbeatReply {
+    let unreachable = whom.iter().map(|target| TargetId(*target)).collect();
+    let report = TargetReport { unreachable, ..Model::report(server) };
+    c.heartbeat_under(server, Epoch(acting), vec![report]).unwrap()
+}
+
+#[test]
+fn of_two_that_do_not_reach_each_other_none_goes_while_it_may_have_the_last_copy() {
+    let mut c = mirrored();
+    let away = lose_the_first(&mut c).epoch.0;
+    // Files may have their other copies on the first.
+    for _ in 0..3 {
+        accuse(&mut c, 2, away, &[3]);
+        let reply = accuse(&mut c, 3, away, &[2]);
+        assert_eq!(reply.epoch.0, away, "both stay");
+    }
+    // As soon as that is online again one of them makes way.
+    let mut now = c.register(1, &[1]).unwrap();
+    while state(&now, 1) != TargetState::Online {
+        assert_eq!([2, 3].map(|t| state(&now, t)), [TargetState::Online; 2]);
+        let epoch = now.epoch.0;
+        accuse(&mut c, 2, epoch, &[3]);
+        accuse(&mut c, 3, epoch, &[2]);
+        beat(&mut c, 1, epoch, &[]);
+        now = beat(&mut c, 1, 0, &[]);
+    }
+    accuse(&mut c, 2, now.epoch.0, &[3]);
+    accuse(&mut c, 3, now.epoch.0, &[2]);
+    let states = beat(&mut c, 1, 0, &[]);
+    let states = [1, 2, 3].map(|t| state(&states, t));
+    assert_eq!(states, [TargetState::Online, TargetState::Online, TargetState::Syncing]);
+}

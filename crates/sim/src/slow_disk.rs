@@ -1,4 +1,4 @@
-//! A server whose disk is slow: what the others are told of it meanwhile. The machines are
+//! A server whose disk is slow, or hangs: what the others are told of it meanwhile. The machines are
 //! those of all simulations, all times but those of that disk are the usual ones, and virtual.
 
 use crate::cluster::{Cluster, targets_of};
@@ -69,6 +69,68 @@ pub fn remove_all(seed: u64, sync: Duration) -> std::result::Result<Seen, String
     }
     let left = objects_on(&cluster, node);
     Ok(Seen { away: log.away.take(), removed: before.len(), left })
+}
+
+/// What was said of a target whose disk hung, from when it began to.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// When it was said that its disk hangs, and for how long by then.
+    pub hangs: Vec<(Duration, Duration)>,
+    /// Other states than online.
+    pub away: Vec<(Duration, TargetState)>,
+}
+
+/// Each operation of one server's disk that is begun within so long takes as long, while files
+/// are written to; and what is said of it until it has been well for as long again.
+pub fn hang(seed: u64, hang: Duration) -> std::result::Result<Told, String> {
+    let shared = Rc::new(Shared::new(plan(seed, SERVERS)));
+    let mut cluster = Cluster::new(shared.clone(), Options::default());
+    cluster.set_up()?;
+    let disk = cluster.disk(NodeName::Data(SLOW));
+    disk.set_latency(hang..hang + OPERATION, hang..hang + OPERATION);
+    let begun = cluster.sim.now();
+    // They may fail meanwhile.
+    cluster.start_auditor(|shared, config| drop(write(&shared, &config)));
+    let told = Rc::new(RefCell::new(Told::default()));
+    let target = TargetId(targets_of(&shared.plan.shape, SLOW)[0]);
+    let (looks, trouble) = (told.clone(), Rc::new(RefCell::new(None)));
+    let failed = trouble.clone();
+    cluster.start_auditor(move |_, config| {
+        if let Err(error) = watch(&config, target, begun, &looks) {
+            *failed.borrow_mut() = Some(error.to_string());
+        }
+    });
+    cluster.sim.run_for(hang);
+    cluster
+        .disk(NodeName::Data(SLOW))
+        .set_latency(Duration::ZERO..OPERATION, OPERATION..OPERATION * 2);
+    cluster.sim.run_for(hang * 2);
+    if let Some(trouble) = trouble.borrow_mut().take() {
+        return Err(trouble);
+    }
+    Ok(told.take())
+}
+
+fn watch(
+    config: &ClientConfig,
+    target: TargetId,
+    begun: Duration,
+    told: &RefCell<Told>,
+) -> Result<()> {
+    let client = Client::connect(config.clone())?;
+    loop {
+        let views = client.targets()?;
+        let view = views.iter().find(|view| view.target == target);
+        let (at, mut told) = (now() - begun, told.borrow_mut());
+        if let Some(view) = view.filter(|view| view.state != TargetState::Online) {
+            told.away.push((at, view.state));
+        }
+        if let Some(view) = view.filter(|view| view.hangs_ms > 0) {
+            told.hangs.push((at, Duration::from_millis(view.hangs_ms)));
+        }
+        drop(told);
+        sleep(LOOK);
+    }
 }
 
 /// The paths of the objects on a server's disk.

@@ -2,11 +2,30 @@
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
-use weir_sim::slow_disk::remove_all;
+use weir_sim::slow_disk::{hang, remove_all};
 
 /// More than the time after which a server that is silent counts as away (`target_timeout_ms`,
 /// 3.75 s).
 const SYNC: Duration = Duration::from_secs(9);
+
+/// Longer than what counts as a hang (10 s).
+const HANG: Duration = Duration::from_secs(25);
+
+#[test]
+fn it_is_said_of_a_disk_that_hangs_for_how_long_until_it_answers() {
+    let second = Duration::from_secs(1);
+    for seed in 0..5 {
+        let told = hang(seed, HANG).unwrap();
+        let (first, age) = told.hangs.first().copied().unwrap_or_default();
+        // By a report each half second.
+        assert!(first > 10 * second && first < 13 * second, "seed {seed}: {told:?}");
+        assert!(age >= 10 * second && age < 11 * second, "seed {seed}: {told:?}");
+        let longest = told.hangs.iter().map(|(_, age)| *age).max().unwrap_or_default();
+        assert!(longest > HANG - second && longest < HANG + second, "seed {seed}: {longest:?}");
+        let last = told.hangs.last().map_or(Duration::MAX, |(at, _)| *at);
+        assert!(last < 2 * HANG + second, "seed {seed}: {last:?}");
+    }
+}
 
 #[test]
 fn a_server_is_heard_of_while_it_removes_objects_from_a_slow_disk() {

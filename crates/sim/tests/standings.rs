@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 use weir_host::plant::{self, Bug};
 use weir_sim::generate::{self, MIRRORED};
+use weir_sim::history::{Call, What};
 use weir_sim::plan::{
     ClientPlan, EngineKind, Fault, FileShape, NodeName, Op, Plan, PlannedFault, PlannedOp, Protocol,
 };
@@ -127,6 +129,74 @@ fn is_handed_on_late(rng: &mut fastrand::Rng, at_ms: u32) -> Vec<PlannedFault> {
         false => Fault::Partition { a: other, b: node, both: rng.bool(), ms },
     };
     vec![PlannedFault { at_ms, fault }]
+}
+
+/// A server is down, and the two others do not reach each other for so long.
+const APART_FROM_MS: u32 = 8_000;
+const APART_FOR_MS: u32 = 6_000;
+
+/// One client reads all the time, and the others read and write: nobody waits for a lease.
+fn last_copies(seed: u64) -> Plan {
+    let mut plan = plan_of(seed, 2, DURATION_MS / 2, |_, _| Vec::new());
+    let mut rng = fastrand::Rng::with_seed(seed);
+    plan.shape.leases = false;
+    for planned in &mut plan.clients[0].ops {
+        let file = rng.u8(0..FILES);
+        planned.op = Op::Read { file, first: 0, cells: 2 };
+    }
+    let down = rng.u8(0..SERVERS);
+    let [a, b] = [1, 2].map(|n| NodeName::Data((down + n) % SERVERS));
+    let kill = Fault::Kill { node: NodeName::Data(down), down_ms: DURATION_MS / 2 };
+    let apart = Fault::Partition { a, b, both: true, ms: APART_FOR_MS };
+    plan.faults = vec![
+        PlannedFault { at_ms: 1_000, fault: kill },
+        PlannedFault { at_ms: APART_FROM_MS, fault: apart },
+    ];
+    plan
+}
+
+/// The longest read of the one that reads while the two are apart.
+fn longest_read(plan: &Plan) -> Duration {
+    let (report, history) = run::run_with(plan, false);
+    let violations: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
+    assert!(violations.is_empty(), "seed {}: {}", plan.seed, violations.join("\n"));
+    let from = |ms: u32| Duration::from_millis(ms.into());
+    let apart = from(APART_FROM_MS)..from(APART_FROM_MS + APART_FOR_MS);
+    let (mut begun, mut longest) = (None, Duration::ZERO);
+    for entry in &history.entries {
+        match &entry.what {
+            What::Begin { id, client: 0, call: Call::Read { .. } } => {
+                begun = Some((*id, entry.at));
+            }
+            What::End { id, .. } if begun.is_some_and(|(of, _)| of == *id) => {
+                let from = begun.take().map_or(entry.at, |(_, at)| at);
+                if apart.contains(&from) {
+                    longest = longest.max(entry.at - from);
+                }
+            }
+            _ => {}
+        }
+    }
+    longest
+}
+
+/// One of them may have the last current copy of something, and is read on; were it taken for
+/// away, what it has would be refused until the cut heals.
+#[test]
+fn the_last_current_copy_is_read_while_its_server_does_not_reach_another() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let plans = plans(last_copies);
+    for plan in &plans {
+        let longest = longest_read(plan);
+        assert!(longest < Duration::from_secs(1), "seed {}: {longest:?}", plan.seed - MIRRORED);
+    }
+    if !plant::plant(Some(Bug::MarkLastCopy)) {
+        return;
+    }
+    let refused = plans.iter().map(longest_read).position(|read| read > Duration::from_secs(2));
+    plant::plant(None);
+    println!("{:?}: run {:?} of {SEEDS}", Bug::MarkLastCopy, refused.map(|n| n + 1));
+    assert!(refused.is_some(), "it is read all the same");
 }
 
 /// With changes that are acknowledged before the others have them.

@@ -33,6 +33,9 @@ records! {
         /// Objects of [`HeartbeatReply::distrust`] that are noted durably as not
         /// current, and not served.
         distrusted: Vec<ObjectId>,
+        /// For how long its disk has been at one operation, milliseconds; 0: not so long that
+        /// it would be said to hang.
+        hangs_ms: u64,
     }
     /// A copy of a column that is to be made from what a target has; or that is whole, and
     /// it is to be said when it has everything, before another goes.

@@ -42,6 +42,9 @@ records! {
         behind_expected_s: u64,
         /// Why it is out of service; empty: it is not.
         trouble: String,
+        /// For how long its disk has been at one operation when it was heard of last,
+        /// milliseconds; 0: it does not hang.
+        hangs_ms: u64,
     }
     /// A part of the list of targets.
     TargetPage {

@@ -324,6 +324,7 @@ impl Picture {
                     "free_bytes": target.usage.free_bytes,
                     "directory": status.map(|t| t.dir.as_str()),
                     "trouble": status.map(|t| t.trouble.as_str()),
+                    "disk_hangs_ms": view.map(|view| view.hangs_ms),
                     "in_flight": status.map(|t| t.in_flight),
                     "queue_depth": status.map(|t| t.queue_depth),
                 })

@@ -35,7 +35,7 @@ pub fn list(asked: &Targets) -> Done {
             view.behind.to_string(),
             if syncs(view) { view.behind_per_s.to_string() } else { "-".to_owned() },
             left(view).unwrap_or_else(|| "-".to_owned()),
-            view.trouble.clone(),
+            hang_or_trouble(view),
         ]);
     }
     print(&table.render())
@@ -74,6 +74,14 @@ fn left(view: &TargetView) -> Option<String> {
     known.then(|| human_duration(view.behind_expected_s))
 }
 
+/// Why a target is out of service, or for how long its disk has not answered.
+fn hang_or_trouble(view: &TargetView) -> String {
+    match (view.trouble.as_str(), view.hangs_ms) {
+        ("", ms) if ms > 0 => format!("its disk hangs since {}", human_duration(ms / 1000)),
+        (trouble, _) => trouble.to_owned(),
+    }
+}
+
 /// A target for programs.
 pub fn to_json(view: &TargetView) -> Value {
     json!({
@@ -91,6 +99,7 @@ pub fn to_json(view: &TargetView) -> Value {
         "behind_per_s": view.behind_per_s,
         "behind_expected_s": view.behind_expected_s,
         "trouble": view.trouble,
+        "disk_hangs_ms": view.hangs_ms,
     })
 }
 
@@ -111,6 +120,14 @@ pub fn trouble_of(view: &TargetView) -> Option<String> {
              with copies elsewhere are served from those{missing}; start it anew, or, if it is \
              lost for good, `weir target drain {target}` and then `weir target remove {target}`, or \
              `weir target replace {target}`"
+        )),
+        _ if view.hangs_ms > 0 => Some(format!(
+            "target {target}: its disk, of {name} on {host}, hangs since {}: it has not ended an \
+             operation for so long. What needs it waits; changes of files with several copies that \
+             it orders fail after 30 s, though others have copies. Look at the disk (`dmesg`, \
+             `iostat -x`); if it does not answer soon, end the process of {name} (`kill -9`): then \
+             the other copies are used",
+            human_duration(view.hangs_ms / 1000)
         )),
         TargetState::Syncing if view.held_ms > 0 => Some(format!(
             "target {target} on {host} came and went too often: it is kept waiting for another \
@@ -153,6 +170,7 @@ mod tests {
             behind_per_s: 2,
             behind_expected_s: 3,
             trouble: String::new(),
+            hangs_ms: 0,
         }
     }
 
@@ -169,6 +187,11 @@ mod tests {
         let held = TargetView { held_ms: 4_100, ..view(TargetState::Syncing) };
         assert!(trouble_of(&held).unwrap().contains("too often"));
         assert_eq!(trouble_of(&view(TargetState::Online)), None);
+        let hangs = TargetView { hangs_ms: 12_300, ..view(TargetState::Online) };
+        assert!(trouble_of(&hangs).unwrap().contains("hangs since 12s"), "{hangs:?}");
+        assert_eq!(hang_or_trouble(&hangs), "its disk hangs since 12s");
+        let gone = TargetView { state: TargetState::Offline, ..hangs };
+        assert!(trouble_of(&gone).unwrap().contains("is offline"), "its server says no more");
         let drained = TargetView { draining: true, suspect: true, ..view(TargetState::Online) };
         assert_eq!(state_of(&drained), "suspect, draining");
     }

@@ -6,7 +6,7 @@ use super::lines::{Line, says_nothing};
 use super::order::{require_all, wants_bytes};
 use super::roles::not_current;
 use crate::counters::add;
-use crate::disk::{Data, Disk, perform};
+use crate::disk::{Data, Disk};
 use crate::machine::{Outcome, Work};
 use crate::service::Shared;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(super) fn follow(
     let mut under_way = copies.begun.begin(own, copies.standings.acting());
     under_way.go_on(may()?);
     let pledge = match change.range() {
-        Some(_) => Some(disk.store.pledge(change.access.object, &change.pieces())?),
+        Some(_) => Some(disk.pledge(change.access.object, &change.pieces())?),
         None => None,
     };
     let wait = copies.lines.wait(FOLLOW_MS);
@@ -185,7 +185,7 @@ fn apply(
         if relay.alone {
             require_place(shared, disk, change)?;
         }
-        let outcome = perform(&disk.store, change.work.clone(), data)?;
+        let outcome = disk.perform(change.work.clone(), data)?;
         match (relay.vouched, relay.alone) {
             (true, true) => got(disk, change)?,
             (true, false) => replaced(disk, change)?,

@@ -10,7 +10,7 @@ use super::roles::{Orders, not_current};
 use super::standing::Standings;
 use super::turns::UnderWay;
 use crate::counters::add;
-use crate::disk::{Data, Disk, perform};
+use crate::disk::{Data, Disk};
 use crate::machine::{Outcome, Work};
 use crate::service::Shared;
 use std::ops::Range;
@@ -103,7 +103,7 @@ pub(super) fn order(
         require_all(disk, change)?;
     }
     let pledge = match range {
-        Some(_) => Some(disk.store.pledge(change.access.object, &change.pieces())?),
+        Some(_) => Some(disk.pledge(change.access.object, &change.pieces())?),
         None => None,
     };
     let since = clock::now();
@@ -371,7 +371,7 @@ impl<'a> Order<'a> {
         let orders = || orders_of(&copies.standings, own, all, under_way, since);
         let may = || orders().map(|orders| orders.epoch);
         let (disk, data, work) = (self.disk, &mut *self.data, self.change.work.clone());
-        let result = copies.turns.apply(self.own, may, || perform(&disk.store, work, data));
+        let result = copies.turns.apply(self.own, may, || disk.perform(work, data));
         match result {
             // It has lost its place.
             Err(error) if error.kind == ErrorKind::NotCurrent => Err(error),
@@ -437,14 +437,16 @@ impl<'a> Order<'a> {
     pub(super) fn note_gap(&self, behind: TargetId) -> Result<()> {
         let at = chain::position(&self.change.access.copies, behind).unwrap_or_default();
         let (object, range) = (self.change.access.object, self.change.lacked());
-        self.disk.store.gaps().note(object, behind, CopyIndex(at as u8), &range)
+        let note = || self.disk.store.gaps().note(object, behind, CopyIndex(at as u8), &range);
+        self.disk.at_work.on(note)
     }
 
     /// As above, of one that knows it.
     pub(super) fn note_told(&self, behind: TargetId) -> Result<()> {
         let at = chain::position(&self.change.access.copies, behind).unwrap_or_default();
         let (object, range) = (self.change.access.object, self.change.lacked());
-        self.disk.store.gaps().note_told(object, behind, CopyIndex(at as u8), &range)
+        let note = || self.disk.store.gaps().note_told(object, behind, CopyIndex(at as u8), &range);
+        self.disk.at_work.on(note)
     }
 
     /// What this copy lacked, and the change has taken the place of, is lacking no more: when

@@ -2,9 +2,7 @@
 
 use super::background::each;
 use super::flapping::Flapping;
-use super::standings::{
-    Around, Hearsay, Said, after_report, after_silence, joins, may_have_noted, steps_back, went,
-};
+use super::standings::{Around, Hearsay, Said, after_report, after_silence, may_have_noted, went};
 use crate::mover::partners::Partners;
 use crate::mover::progress::Shrinking;
 use crate::ops::{ClusterView, Outcome};
@@ -53,6 +51,8 @@ pub(super) struct Heard {
     pub usage: FsUsage,
     /// Why it is out of service; empty: it is not.
     pub trouble: String,
+    /// For how long its disk has been at one operation; 0: it does not hang.
+    pub hangs_ms: u64,
     /// When its state changed; `None`: before this process began.
     pub changed_ms: Option<u64>,
     flapping: Flapping,
@@ -74,6 +74,11 @@ pub(super) struct Change {
 }
 
 impl Change {
+    /// The same, of the present epoch: nothing that anybody has to be told.
+    pub(super) fn untold(self, cluster: &Cluster) -> Self {
+        Self { epoch: cluster.epoch, ..self }
+    }
+
     /// Writes it.
     pub fn put(&self, tx: &mut Tx<'_>) -> Outcome<()> {
         tx.put(key::MAP_EPOCH, &schema::encode(&self.epoch))?;
@@ -191,54 +196,6 @@ impl Cluster {
             }
         }
         (count > 0).then(|| (self.change(servers), count))
-    }
-
-    /// What has to change by all that was heard: a target that others cannot reach
-    /// is brought up to date later; those that have all that they missed are
-    /// online.
-    /// Those that `distrust` do not know yet what they may lack. `is_source`: copies may be
-    /// being made that only this one has.
-    pub fn judge(
-        &mut self,
-        now_ms: u64,
-        distrust: &BTreeSet<TargetId>,
-        is_source: impl Fn(TargetId) -> bool,
-    ) -> Option<Change> {
-        if self.hearsay.is_settled() {
-            return None;
-        }
-        let next = self.next_epoch();
-        if let Some(target) = self.hearsay.too_early() {
-            tracing::info!(target = target.0, "a target missed something as it came back");
-            return self.changed(&[target], |record| steps_back(record, next));
-        }
-        let all = self.all();
-        let in_effect = self.in_effect();
-        let known = |r: &&TargetRecord| r.joins.is_some() && r.since <= in_effect;
-        let known = all.iter().map(|(_, record)| record).filter(known);
-        let known: Vec<TargetId> = known.map(|record| record.target).collect();
-        if !known.is_empty() {
-            let change = self.changed(&known, |record| TargetRecord { joins: None, ..record });
-            // Nothing that anybody has to be told.
-            return change.map(|change| Change { epoch: self.epoch, ..change });
-        }
-        if let Some(target) = self.hearsay.cut_off(&all) {
-            tracing::warn!(target = target.0, "other data servers cannot reach a target");
-            return self.changed(&[target], |record| steps_back(record, next));
-        }
-        let (heard, partners) = (&self.heard, &self.partners);
-        let away = || all.iter().filter(|(_, r)| r.state != TargetState::Online);
-        // What is not there it may be the only one to have besides.
-        let is_needed = |target| {
-            let mut others = away().map(|(_, r)| r.target).filter(|other| *other != target);
-            others.any(|other| partners.may_share(target, other)) || is_source(target)
-        };
-        let is_late = |target| heard.get(&target).is_some_and(|h| h.held_until_ms > now_ms);
-        let is_held = |target| is_late(target) && !is_needed(target);
-        let mut done = self.hearsay.complete(&all, is_held);
-        done.retain(|target| !distrust.contains(target));
-        done.iter().for_each(|t| tracing::info!(target = t.0, "a target is up to date again"));
-        self.changed(&done, |record| joins(record, next))
     }
 
     /// About once a second: how much targets lack.
@@ -451,6 +408,7 @@ impl Cluster {
             let heard = self.heard.entry(report.target).or_default();
             (heard.at_ms, heard.usage) = (now_ms, report.usage);
             heard.trouble.clone_from(&report.trouble);
+            heard.hangs_ms = report.hangs_ms;
             if let Some(record) = self.record(report.target).copied() {
                 self.hearsay.said(server, &record, report, started);
             }

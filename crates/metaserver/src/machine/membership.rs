@@ -73,6 +73,7 @@ impl<E: Engine> MetaMachine<E> {
             behind_per_s: heard.behind.per_s(),
             behind_expected_s: heard.behind.expected_s(),
             trouble: heard.trouble,
+            hangs_ms: heard.hangs_ms,
         }
     }
 

@@ -15,6 +15,7 @@ mod execute;
 mod export;
 mod find_copies;
 mod flapping;
+mod judge;
 mod keep;
 mod late;
 mod lease_ops;

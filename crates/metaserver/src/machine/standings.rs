@@ -19,8 +19,9 @@
 //!   nothing is read from it.
 //! - Who cannot be reached by those whose changes it should take does not hold
 //!   them up: it is syncing until it is reached.
-//! - Own gaps, and being out of reach, take nobody away who is the last that
-//!   is online; but one whose machine started anew, and that was not there any more when
+//! - Being out of reach takes nobody away who may have the last current copy of something:
+//!   who may share a column with another that is not online.
+//! - Own gaps take nobody away who is the last that is online; but one whose machine started anew, and that was not there any more when
 //!   another went that has kept its memory, waits for that one.
 //! - Nobody waits for itself: a target waits for those online, for those that
 //!   went later than it, and, if its machine started anew since, for those that went
@@ -330,10 +331,14 @@ impl Hearsay {
         self.words.values().map(of).fold(0, u64::saturating_add)
     }
 
-    /// Other servers that serve, and cannot reach a target.
-    fn accusers(&self, target: TargetId, all: &[(ServerId, TargetRecord)]) -> BTreeSet<ServerId> {
+    /// Targets of other servers that serve, and cannot reach a target.
+    fn accusers(
+        &self,
+        target: TargetId,
+        all: &[(ServerId, TargetRecord)],
+    ) -> Vec<(ServerId, TargetId)> {
         if self.accusing.is_empty() {
-            return BTreeSet::new();
+            return Vec::new();
         }
         let own = all.iter().find(|(_, r)| r.target == target).map(|(server, _)| *server);
         let accuses = |(server, record): &&(ServerId, TargetRecord)| {
@@ -342,25 +347,25 @@ impl Hearsay {
                 && self.accusing.contains(&record.target)
                 && self.words.get(&record.target).is_some_and(|w| w.unreachable.contains(&target))
         };
-        all.iter().filter(accuses).map(|(server, _)| *server).collect()
+        all.iter().filter(accuses).map(|(server, record)| (*server, record.target)).collect()
     }
 
-    /// A target that is online and cannot be reached by those that have changes
-    /// for it: of all such the one that most servers cannot reach, or the last of
-    /// those. What it says of others is void from then on, so of two that cannot
-    /// reach each other one stays.
-    pub fn cut_off(&self, all: &[(ServerId, TargetRecord)]) -> Option<TargetId> {
+    /// Targets that are online and cannot be reached by others that have changes for them: first
+    /// those that most servers cannot reach.
+    pub fn accused(&self, all: &[(ServerId, TargetRecord)]) -> Vec<Accused> {
         if self.accusing.is_empty() {
-            return None;
+            return Vec::new();
         }
-        let online = || all.iter().filter(|(_, r)| r.state == TargetState::Online);
-        let accused = online().filter_map(|(_, record)| {
-            let count = self.accusers(record.target, all).len();
-            (count > 0).then_some((count, record.target))
-        });
-        let (_, worst) = accused.max()?;
-        let mut others = online().filter(|(_, r)| r.target != worst);
-        others.any(|(_, r)| r.serves()).then_some(worst)
+        let online = all.iter().filter(|(_, r)| r.state == TargetState::Online);
+        let mut accused: Vec<Accused> = Vec::new();
+        for (_, record) in online {
+            let by = self.accusers(record.target, all);
+            if !by.is_empty() {
+                accused.push(Accused { target: record.target, by });
+            }
+        }
+        accused.sort_by_key(|one| Reverse((one.servers(), one.target)));
+        accused
     }
 
     /// The epoch that every server that may serve acts under, at the least.
@@ -429,6 +434,43 @@ impl Hearsay {
     pub fn is_counting(&self) -> bool {
         self.syncing.values().any(|rounds| rounds.done > 0 && rounds.done < ROUNDS)
     }
+}
+
+/// A target that others cannot reach, and those.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accused {
+    target: TargetId,
+    by: Vec<(ServerId, TargetId)>,
+}
+
+impl Accused {
+    /// How many servers cannot reach it.
+    fn servers(&self) -> usize {
+        let servers: BTreeSet<ServerId> = self.by.iter().map(|(server, _)| *server).collect();
+        servers.len()
+    }
+}
+
+/// Who steps back, of those that others cannot reach: the first that can. What it says of others
+/// is void from then on, so of two that cannot reach each other one stays. `is_needed`: it may
+/// have the last current copy of something, and stays, whoever accuses it. If none can, it is who
+/// accuses one of them, if that is the only one and can.
+pub fn cut_off(
+    accused: &[Accused],
+    all: &[(ServerId, TargetRecord)],
+    is_needed: impl Fn(TargetId) -> bool,
+) -> Option<TargetId> {
+    let can_go = |target: &TargetId| {
+        let mut others = all.iter().filter(|(_, r)| r.target != *target);
+        let others_serve = others.any(|(_, r)| r.serves());
+        others_serve && (!is_needed(*target) || planted(Bug::MarkLastCopy))
+    };
+    let only = |one: &Accused| match one.by[..] {
+        [(_, accuser)] => Some(accuser),
+        _ => None,
+    };
+    let worst = accused.iter().map(|one| one.target).find(can_go);
+    worst.or_else(|| accused.iter().filter_map(only).find(can_go))
 }
 
 /// Whether a target has missed something, by what another says, or may have: that one

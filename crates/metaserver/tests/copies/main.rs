@@ -6,7 +6,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 mod world;
-use world::{World, random_run, the_last_one_stays};
+use world::{World, random_run, the_last_copy_stays, the_last_one_stays};
 
 #[test]
 fn nobody_reads_what_is_older_and_all_are_well_in_the_end() {
@@ -18,6 +18,11 @@ fn nobody_reads_what_is_older_and_all_are_well_in_the_end() {
 #[test]
 fn the_last_one_that_is_online_stays_so_whatever_it_lacks() {
     assert!(the_last_one_stays());
+}
+
+#[test]
+fn what_may_be_the_last_copy_stays_whoever_cannot_reach_it() {
+    assert!(the_last_copy_stays());
 }
 
 /// All orders of the first `count` numbers.

@@ -324,3 +324,18 @@ pub fn the_last_one_stays() -> bool {
     let (state, since) = world.copies[&1].states[&1];
     before == (TargetState::Online, 1) && state == TargetState::Online && since > 1
 }
+
+/// Whether a target stays online that others cannot reach, while one is away with which it may
+/// share a column.
+pub fn the_last_copy_stays() -> bool {
+    let mut world = World::new(3, 1);
+    world.kill(3, false);
+    (0..30).for_each(|_| world.beats(200));
+    let away = world.copies[&1].states[&3].0 == TargetState::Offline;
+    let acting = Epoch(world.copies[&1].acting);
+    let unreachable = vec![TargetId(2)];
+    let report = TargetReport { unreachable, ..Cluster::<ModelEngine>::report(1) };
+    world.c.heartbeat_under(1, acting, vec![report]).unwrap();
+    world.beat(2);
+    away && world.copies[&2].state(2) == TargetState::Online
+}

@@ -10,12 +10,13 @@ mod harness;
 mod world;
 
 use weir_host::plant::{Bug, plant};
-use world::{random_run, the_last_one_stays};
+use world::{random_run, the_last_copy_stays, the_last_one_stays};
 
 #[test]
 fn each_planted_bug_is_found() {
     assert!(plant(Some(Bug::MarkLastCopy)));
     assert!(!the_last_one_stays());
+    assert!(!the_last_copy_stays());
     assert!(plant(Some(Bug::OnlineTooEarly)));
     let first = (0..1000).find(|seed| !random_run(*seed));
     assert!(plant(None));

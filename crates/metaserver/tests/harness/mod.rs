@@ -205,6 +205,7 @@ impl<E: Engine> Cluster<E> {
             filled: Vec::new(),
             unreachable: Vec::new(),
             distrusted: Vec::new(),
+            hangs_ms: 0,
         }
     }
 

@@ -34,6 +34,7 @@ fn report(target: u32, gaps: &[(u32, u64)], unreachable: &[u32]) -> TargetReport
         filled: Vec::new(),
         unreachable: unreachable.iter().map(|t| TargetId(*t)).collect(),
         distrusted: Vec::new(),
+        hangs_ms: 0,
     }
 }
 
@@ -238,6 +239,32 @@ fn a_gap_noted_by_one_that_did_not_know_takes_a_target_back() {
     assert_eq!(after_report(joined, BEHIND, around(11)), record(1, Syncing, 4));
 }
 
+/// Who steps back, if these are needed.
+fn goes(hearsay: &Hearsay, all: &[(ServerId, TargetRecord)], needed: &[u32]) -> Option<TargetId> {
+    cut_off(&hearsay.accused(all), all, |target| needed.contains(&target.0))
+}
+
+#[test]
+fn who_may_have_the_last_copy_of_something_stays_whoever_cannot_reach_it() {
+    let all = placed(&[1, 2, 3, 4].map(|target| record(target, Online, 1)));
+    let mut hearsay = heard(&[1, 2, 3, 4].map(|target| record(target, Online, 1)), 5, &[]);
+    let accuse = |hearsay: &mut Hearsay, of: usize, whom: &[u32]| {
+        let (server, record) = all[of - 1];
+        hearsay.said(server, &record, &report(record.target.0, &[], whom), false);
+    };
+    accuse(&mut hearsay, 1, &[2]);
+    assert_eq!(goes(&hearsay, &all, &[]), Some(TargetId(2)));
+    assert_eq!(goes(&hearsay, &all, &[2]), Some(TargetId(1)), "who can be done without");
+    assert_eq!(goes(&hearsay, &all, &[1, 2, 3, 4]), None);
+    // The other one that it cannot reach can go.
+    accuse(&mut hearsay, 1, &[2, 3]);
+    assert_eq!(goes(&hearsay, &all, &[1, 3]), Some(TargetId(2)));
+    // Without one of two it is still not reached.
+    accuse(&mut hearsay, 1, &[2]);
+    accuse(&mut hearsay, 3, &[2]);
+    assert_eq!(goes(&hearsay, &all, &[2]), None);
+}
+
 #[test]
 fn who_cannot_be_reached_goes_one_at_a_time_and_never_the_last() {
     let mut all = [record(1, Online, 1), record(2, Online, 1), record(3, Online, 1)];
@@ -250,10 +277,10 @@ fn who_cannot_be_reached_goes_one_at_a_time_and_never_the_last() {
     accuse(&mut hearsay, &all[1], &[1, 3]);
     accuse(&mut hearsay, &all[2], &[2]);
     accuse(&mut hearsay, &all[0], &[2]);
-    assert_eq!(hearsay.cut_off(&placed(&all)), Some(TargetId(2)), "two say so");
+    assert_eq!(goes(&hearsay, &placed(&all), &[]), Some(TargetId(2)), "two say so");
     all[1] = steps_back(all[1], Epoch(6));
     hearsay.changed(&placed(&all), Epoch(6));
-    assert_eq!(hearsay.cut_off(&placed(&all)), None, "its word is void");
+    assert_eq!(goes(&hearsay, &placed(&all), &[]), None, "its word is void");
     [1, 2, 3].into_iter().for_each(|server| hearsay.acts(ServerId(server), Epoch(6)));
     let say = |hearsay: &mut Hearsay, first: &[u32], third: &[u32]| {
         let mut done = Vec::new();
@@ -273,11 +300,11 @@ fn who_cannot_be_reached_goes_one_at_a_time_and_never_the_last() {
     let mut hearsay = heard(&two, 5, &[]);
     accuse(&mut hearsay, &two[0], &[2]);
     accuse(&mut hearsay, &two[1], &[1]);
-    assert_eq!(hearsay.cut_off(&placed(&two)), Some(TargetId(2)));
-    assert_eq!(hearsay.cut_off(&placed(&[two[0], record(2, Offline, 1)])), None);
+    assert_eq!(goes(&hearsay, &placed(&two), &[]), Some(TargetId(2)));
+    assert_eq!(goes(&hearsay, &placed(&[two[0], record(2, Offline, 1)]), &[]), None);
     // What a server says of its own targets is its own affair.
     let same = [(ServerId(1), two[0]), (ServerId(1), two[1])];
-    assert_eq!(hearsay.cut_off(&same), None);
+    assert_eq!(goes(&hearsay, &same, &[]), None);
 }
 
 #[test]
