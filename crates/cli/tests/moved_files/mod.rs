@@ -84,6 +84,9 @@ fn use_file(file: File, seed: u64, stop: &AtomicBool, calls: &AtomicU64) -> (Vec
             _ => file.sync(&ctx).unwrap(),
         }
         longest = longest.max(begin.elapsed());
+        if begin.elapsed() > LONGEST / 2 {
+            eprintln!("call {call} of seed {seed}, kind {}: {:?}", dice[3] % 4, begin.elapsed());
+        }
         // Two cores serve this, the cluster, and other tests.
         std::thread::sleep(Duration::from_millis(3));
     }
@@ -163,7 +166,10 @@ impl<'a> Files<'a> {
             let (file, _) = reader.open(&Context::root(), file.file, rights).unwrap();
             let mut found = vec![0; data.len() + 1];
             assert_eq!(file.read_at(&Context::root(), 0, &mut found).unwrap(), data.len());
-            assert!(found[..data.len()] == **data, "{name} differs");
+            let same = |at: &usize| found[*at] == data[*at];
+            let differs = (0..data.len()).find(|at| !same(at));
+            let last = (0..data.len()).rfind(|at| !same(at));
+            assert_eq!((differs, last), (None, None), "first and last byte of {name} that differ");
             file.close(&Context::root()).unwrap();
         }
         drop(reader);
