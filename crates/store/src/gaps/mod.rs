@@ -108,6 +108,9 @@ struct State {
     /// Of what was told, the parts of which they have been sent something since: they have
     /// struck that out, and nobody here knows how much. Bounded as `told`.
     begun: BTreeMap<(TargetId, ObjectId), RangeSet>,
+    /// Of what was told, the parts of which only the copy that lacks them has said so: what it
+    /// said may be older than what it has been sent since. Bounded as `told`.
+    said: BTreeMap<(TargetId, ObjectId), RangeSet>,
     /// Of gaps of which all parts were noted by [`Gaps::put_off`]: the very bytes that
     /// have not got there. No gap has more than is lacking by this. Bounded as `sent`.
     left: BTreeMap<(TargetId, ObjectId), RangeSet>,
@@ -188,13 +191,15 @@ impl Gaps {
     }
 
     /// As [`Gaps::put_off`] if both have noted it already: returns whether that is so.
-    /// Nothing of it may have been sent meanwhile, since that is forgotten soon.
+    /// Nothing of it may have been sent meanwhile, since that is forgotten soon; and that copy
+    /// must have noted it for us: what it said itself may have been under way for long.
     pub fn put_off_again(&self, object: ObjectId, behind: TargetId, bytes: &Range<u64>) -> bool {
         let (mut state, key) = (self.state.lock(), (behind, object));
         let known = state.clears == 0
             && state.table.get(behind, object).is_some_and(|(_, set)| set.covers(bytes))
             && state.told.get(&key).is_some_and(|told| told.covers(bytes))
             && !state.begun.get(&key).is_some_and(|begun| begun.touches(&gap_parts(bytes)))
+            && !state.said.get(&key).is_some_and(|said| said.touches(&gap_parts(bytes)))
             && !state.sent.get(&key).is_some_and(|sent| sent.touches(&gap_parts(bytes)));
         if known && let Some(left) = state.left.get_mut(&key) {
             left.insert(bytes.clone());
@@ -543,6 +548,7 @@ impl State {
             self.sent.remove(&key);
             self.told.remove(&key);
             self.begun.remove(&key);
+            self.said.remove(&key);
             self.left.remove(&key);
         }
     }

@@ -47,6 +47,7 @@ impl Gaps {
         let parts = gap_parts(bytes);
         let begun = state.begun.get(&key).is_some_and(|begun| begun.touches(&parts));
         state.tells(key, bytes);
+        state.said.entry(key).or_default().insert(parts.clone());
         if begun && parts != *bytes {
             // Of the rest of its parts it has struck out what it has been sent.
             state.begun.entry(key).or_default().insert(parts);
@@ -95,8 +96,10 @@ impl State {
     /// A copy has noted these bytes, and all of their parts, itself.
     pub(super) fn tells(&mut self, key: (TargetId, ObjectId), bytes: &Range<u64>) {
         let bytes = gap_parts(bytes);
-        if let Some(begun) = self.begun.get_mut(&key) {
-            begun.remove(&bytes);
+        for of_told in [&mut self.begun, &mut self.said] {
+            if let Some(parts) = of_told.get_mut(&key) {
+                parts.remove(&bytes);
+            }
         }
         self.told.entry(key).or_default().insert_if_room(bytes);
     }
