@@ -266,6 +266,39 @@ fn a_full_disk_refuses_writes_and_goes_on_when_there_is_room_again() {
     reads(&kept, &kept_bytes);
 }
 
+/// The bytes of a call that has returned are lost when they are sent for somebody else.
+#[test]
+fn a_sync_tells_of_bytes_that_were_lost_when_another_client_wanted_them() {
+    let place = Place::new();
+    let Some(disk) = Disk::memory(&place, "24m") else { return };
+    let cluster = four(&place);
+    move_target(&cluster, &disk);
+    let (ctx, writer, other) = (Context::root(), client(&cluster, true), client(&cluster, false));
+    let file = file_on(&writer, 2, "mine");
+    let big = file_on(&other, 2, "big");
+    for len in [1 << 20, 4096] {
+        let block = noise(len, 2);
+        let from = big.size();
+        let full = (0..400).find_map(|i| big.write_at(&ctx, from + i * len as u64, &block).err());
+        assert_eq!(full.expect("24 MiB do not hold 400").kind, ErrorKind::NoSpace);
+    }
+    drop(big);
+
+    file.write_at(&ctx, 0, &noise(9_000, 3)).unwrap();
+    let (theirs, _) = other.open(&ctx, file.id(), Rights::READ).unwrap();
+    theirs.read_at(&ctx, 0, &mut [0; 9_000]).unwrap();
+    // Who writes next is told, makes room, and goes on.
+    let refused = file.write_at(&ctx, 9_000, b"more").unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::NoSpace, "{refused}");
+    other.unlink(&ctx, FileId::ROOT, b"big").unwrap();
+    let again = file_on(&other, 2, "again");
+    eventually("there is room again", || again.write_at(&ctx, 0, &noise(1 << 20, 4)).is_ok());
+    file.write_at(&ctx, 9_000, b"more").unwrap();
+    let told = file.sync(&ctx).expect_err("9,000 bytes are gone");
+    assert_eq!(told.kind, ErrorKind::NoSpace, "{told}");
+    file.sync(&ctx).expect("it is told once");
+}
+
 #[test]
 fn a_disk_that_turns_read_only_is_read_on_and_comes_back_repaired() {
     let place = Place::new();

@@ -41,7 +41,7 @@ pub(crate) struct Writer {
     /// Each with the number of the call whose bytes are the oldest of it.
     in_flight: VecDeque<(u64, WriteOp)>,
     in_flight_bytes: usize,
-    /// Calls so far.
+    /// Calls so far: a call that sends what earlier ones have left counts, too.
     calls: u64,
     failures: Failures,
     /// Columns that servers have confirmed bytes of.
@@ -194,6 +194,12 @@ impl Writer {
         self.failures.tell_next()
     }
 
+    /// No write call is under way, since this one has the lock: whatever is lost now is of
+    /// calls that have returned.
+    fn between_calls(&mut self) {
+        self.calls += 1;
+    }
+
     fn note_clean(&mut self, call: Call<'_>) {
         let clean = self.gathered.is_none() && self.in_flight.is_empty();
         call.file.dirty.store(!clean, Ordering::Release);
@@ -208,6 +214,7 @@ impl Writer {
             let ctx = patient(call.ctx);
             let call = Call { ctx: &ctx, ..call };
             let mut writer = call.file.writer();
+            writer.between_calls();
             writer.notice_loss(call);
             writer.send_gathered(call);
             writer.finish_all(call);
@@ -243,6 +250,7 @@ impl Writer {
         call: Call<'_>,
         tell: impl FnOnce(&mut Failures) -> Result<()>,
     ) -> Result<()> {
+        self.between_calls();
         self.notice_loss(call);
         self.send_gathered(call);
         self.finish_all(call);
@@ -259,6 +267,7 @@ impl Writer {
         // Whoever holds the lock is sending.
         let Some(mut writer) = call.file.writer.try_lock() else { return };
         if writer.since.is_some_and(|since| clock::elapsed(since) > MAX_AGE) {
+            writer.between_calls();
             writer.notice_loss(call);
             writer.send_gathered(call);
             writer.finish_all(call);

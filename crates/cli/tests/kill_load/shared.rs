@@ -284,13 +284,7 @@ impl Appender {
         let text = self.judge.call(Kind::Read, "read the log", false, || fs::read(log));
         let Some(text) = text else { return };
         let mine = format!("{:03} ", self.who);
-        let lines = text.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
-        let numbers = lines.filter_map(|line| {
-            // Zeros are where a line was lost, or the part of one that lies on another column.
-            let rest = line.trim_start_matches('\0').strip_prefix(&mine)?;
-            (!rest.contains('\0')).then(|| rest.parse::<u64>().map_err(|e| format!("{line}: {e}")))
-        });
-        let found: Vec<u64> = numbers.map(|number| number.unwrap()).collect();
+        let found = lines_of(&text, &mine);
         let sure: Vec<u64> = (0..self.next).filter(|n| !self.doubtful.contains(n)).collect();
         let kept: Vec<u64> = found.iter().copied().filter(|n| !self.doubtful.contains(n)).collect();
         if sure != kept {
@@ -314,4 +308,30 @@ impl Appender {
             );
         }
     }
+}
+
+/// The numbers of one writer's lines.
+fn lines_of(text: &[u8], mine: &str) -> Vec<u64> {
+    let lines = text.split(|byte| *byte == b'\n');
+    let numbers = lines.flat_map(|line| {
+        // Zeros are where a line was lost, or the part of one that lies on another column: what
+        // is left of that is no line, and what comes after it is one of its own.
+        let is_torn = line.contains(&0);
+        let parts = line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+        let whole = parts.filter(move |part| !is_torn || part.len() == LINE_BYTES - 2);
+        whole.filter_map(|part| {
+            let number = part.strip_prefix(mine)?;
+            Some(number.parse::<u64>().unwrap_or_else(|e| panic!("{part}: {e}")))
+        })
+    });
+    numbers.collect()
+}
+
+#[test]
+fn what_is_left_of_a_lost_line_is_not_taken_for_one_and_hides_none() {
+    let line = |number: u64| format!("002 {number:018}\n\n");
+    let lost = format!("{}\0\0\0", &line(2)[..8]);
+    let text = [&line(1), &lost, &line(3), "\0\0", &line(4)[8..], &line(5), &line(6)].concat();
+    let theirs = text.replace("002 ", "001 ");
+    assert_eq!(lines_of((text + &theirs).as_bytes(), "002 "), [1, 3, 5, 6]);
 }

@@ -18,6 +18,7 @@ impl Writer {
     /// The metadata server could not be told.
     pub(crate) fn give_up(call: Call<'_>) -> Result<()> {
         let mut writer = call.file.writer();
+        writer.between_calls();
         writer.notice_loss(call);
         writer.send_gathered(call);
         writer.finish_all(call);
