@@ -452,7 +452,7 @@ sample_struct! {
         target, usage, trouble, removed, gaps, filled, unreachable, distrusted, hangs_ms
     }
     Fill { from, object, to, generation }
-    Copies { copies, generation, capability }
+    Copies { copies, generation, fence, capability }
     FindCopiesRequest { objects }
     CopyPage { objects, next }
     ListCopiesRequest { target, start, end, after }

@@ -7,12 +7,12 @@ use harness::*;
 use weir_metastore::ModelEngine;
 use weir_types::limits::MAX_FIND_COPIES;
 use weir_types::{
-    ColumnIndex, CopyIndex, Encode, ErrorKind, FileId, KeyGeneration, LayoutKind, LayoutSpec,
-    ObjectId, Result, SegmentIndex, ServerId, TargetId,
+    ColumnIndex, CopyIndex, Duplication, Encode, ErrorKind, FileId, KeyGeneration, LayoutKind,
+    LayoutSpec, ObjectId, Result, SegmentIndex, ServerId, TargetId,
 };
 use weir_wire::Rights;
 use weir_wire::capability::Check;
-use weir_wire::meta::{ExtendRequest, OpenFile};
+use weir_wire::meta::{ExtendRequest, OpenFile, SetLayoutRequest, TruncateDoneRequest};
 use weir_wire::peer::{Copies, FindCopiesRequest};
 use weir_wire::ticket::OF_SERVERS;
 
@@ -102,6 +102,33 @@ fn a_server_without_a_copy_learns_where_they_are_and_gets_no_right() {
     assert_eq!((targets(&found), found.capability.rights), (placed.clone(), Rights::NONE));
     let found = one(&mut c, placed[1].0, asked).unwrap();
     assert_eq!(found.capability.rights, Rights::READ_WRITE);
+}
+
+/// Of the truncation's own generation it would count as done: a seed of the simulator found bytes
+/// that had been cut off.
+#[test]
+fn who_makes_a_copy_does_not_fence_as_a_truncation_that_nobody_has_finished() {
+    let mut c = three_servers();
+    let open = make(&mut c, "f", spec(2));
+    let (file, segment) = (open.attr.file, open.layout.segments[0].clone());
+    let me = &mut c.client(root());
+    c.make(me, &commit(&open, 10_000)).unwrap();
+    let found = |c: &mut Model| {
+        let found = one(c, segment.columns[0].targets[0].0, object(file, segment.index.0, 0));
+        found.map(|found| (found.generation, found.fence)).unwrap()
+    };
+    let (before, fence) = found(&mut c);
+    assert_eq!(fence, before);
+    c.make(me, &set_size(file, 5_000)).unwrap();
+    let (cut, fence) = found(&mut c);
+    assert!(before <= fence && fence < cut);
+    // The layout changes: what went by the old one is fenced off, and the cut still to be made.
+    let layout = LayoutSpec { duplication: Some(Duplication::ClientSync), ..spec(2) };
+    c.make(me, &SetLayoutRequest { file, layout: Some(layout) }).unwrap();
+    let (moved, fence) = found(&mut c);
+    assert!(cut < fence && fence < moved);
+    c.make(me, &TruncateDoneRequest { file, generation: moved }).unwrap();
+    assert_eq!(found(&mut c), (moved, moved));
 }
 
 #[test]

@@ -46,8 +46,7 @@ records! {
         object: ObjectId,
         /// Where.
         to: TargetId,
-        /// Changes of before this generation do not reach the new copy: they are
-        /// fenced off first.
+        /// The file's generation when that was ordered: an order of before is another one.
         generation: Generation,
     }
     /// How the copies of a column are reached.
@@ -56,6 +55,10 @@ records! {
         copies: Vec<CopyAccess>,
         /// The file's generation.
         generation: Generation,
+        /// Changes of before this generation may know of other copies. It is below that of a
+        /// truncation which nobody has finished yet: of the same generation that would count
+        /// as done.
+        fence: Generation,
         /// The right to read and write them, for servers.
         capability: Capability,
     }

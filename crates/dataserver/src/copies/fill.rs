@@ -214,8 +214,7 @@ impl Page {
         let (shared, disk) = (&*self.shared, &*self.disk);
         // From here on nobody changes it who does not know of the new copy, which gets the
         // fence with the rest: what it may miss is noted.
-        let generation = fill.generation.max(column.generation);
-        let change = fence(&without(column, fill.to), *object, *here, generation);
+        let change = fence(&without(column, fill.to), *object, *here, column.fence);
         order(shared, disk, (&change, None), &mut Data::default(), |_| ())?;
         disk.progress.has_come(fill, Stage::Begun(*object));
         let (len, gaps) = (self.len(*object)?, disk.store.gaps());

@@ -492,6 +492,8 @@ pub(crate) fn column_of(access: &Access) -> Column {
     Column {
         copies: access.copies.clone(),
         generation: access.generation,
+        // A request does not say it.
+        fence: Generation(0),
         capability: access.capability.clone(),
     }
 }

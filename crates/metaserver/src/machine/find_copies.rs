@@ -4,6 +4,7 @@
 use super::servers::fault;
 use super::{MetaMachine, Moment};
 use crate::ops::columns::{self, Placed};
+use crate::ops::inodes;
 use crate::ops::list_copies::{Room, list_copies};
 use crate::signing::Grant;
 use weir_metastore::{Engine, Tx};
@@ -82,6 +83,7 @@ impl<E: Engine> MetaMachine<E> {
             filling: placed.segment().is_filling(object.column, CopyIndex(at as u8)),
         };
         let copies = targets.iter().enumerate().map(copy).collect();
-        Copies { copies, generation: placed.inode.generation, capability }
+        let (generation, fence) = (placed.inode.generation, inodes::fence(&placed.inode));
+        Copies { copies, generation, fence, capability }
     }
 }

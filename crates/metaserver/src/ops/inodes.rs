@@ -3,7 +3,8 @@
 use crate::ops::Outcome;
 use crate::schema::{self, Body, Directory, Inode, RegularFile, key};
 use weir_metastore::Tx;
-use weir_types::{Error, ErrorKind, FileId, FileKind};
+use weir_types::{Error, ErrorKind, FileId, FileKind, Generation};
+use weir_wire::lease::TO_THE_END;
 
 /// The inode of a file, if there is one.
 pub(crate) fn find(tx: &mut Tx<'_>, file: FileId) -> Outcome<Option<Inode>> {
@@ -61,6 +62,15 @@ pub(crate) fn regular(inode: &Inode) -> Outcome<&RegularFile> {
         Body::Directory(_) => Err(ErrorKind::IsDirectory.into()),
         Body::Other => Err(ErrorKind::InvalidArgument.into()),
     }
+}
+
+/// Under which changes are refused that may go by a layout of before. Not under the generation
+/// of a truncation that nobody has finished: it would count as done. (After a writer that has
+/// died, where the size is still to be found out, there is nothing to be cut.)
+pub(crate) fn fence(inode: &Inode) -> Generation {
+    let pending = regular(inode).ok().and_then(|body| body.pending_truncate.as_ref());
+    let cuts = pending.is_some_and(|pending| pending.size != TO_THE_END);
+    Generation(inode.generation.0.saturating_sub(u64::from(cuts)))
 }
 
 /// As [`regular`], to change it.

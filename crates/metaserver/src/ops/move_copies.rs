@@ -13,6 +13,7 @@ use weir_types::{
     Column, ColumnIndex, CopyIndex, Epoch, FileId, Filling, Generation, ObjectId, Placement,
     Segment, SegmentIndex, TargetId,
 };
+use weir_wire::lease::TO_THE_END;
 use weir_wire::meta::PendingTruncate;
 
 /// Pages of segments that are looked at in one transaction.
@@ -242,10 +243,12 @@ pub(crate) fn raise(inode: &mut Inode, epoch: Epoch) -> Outcome<()> {
     inode.generation = generation;
     let body = inodes::regular_mut(inode)?;
     body.epoch = epoch;
-    // A truncation that nobody has finished cuts as before, under the new fence.
-    if let Some(PendingTruncate { size, .. }) = body.pending_truncate {
-        body.pending_truncate = Some(PendingTruncate { generation, size });
-    }
+    // A truncation that nobody has finished cuts as before. It has a generation of its own:
+    // where it is fenced off what went by the layout of before, it would count as done.
+    let Some(PendingTruncate { size, .. }) = body.pending_truncate else { return Ok(()) };
+    let generation = Generation(generation.0 + u64::from(size != TO_THE_END));
+    body.pending_truncate = Some(PendingTruncate { generation, size });
+    inode.generation = generation;
     Ok(())
 }
 
