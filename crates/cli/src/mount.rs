@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use weir_client::{Client, ClientConfig, Consistency, Transport};
+use weir_client::{Client, ClientConfig, Consistency, ReadPolicy, Transport};
 use weir_mount::fuse::{Config, MountError, Session};
 use weir_mount::{KernelCache, Options, WeirFs};
 use weir_types::ErrorKind;
@@ -69,6 +69,7 @@ fn run(
     // comes for (measured: a fifth more on the wire with four readers).
     config.read_ahead_bytes = 0;
     config.consistency = options.weir.consistency;
+    config.read_policy = options.read_policy;
     // The kernel checks permissions (`default_permissions`), whose groups and
     // bits it has from us.
     config.keep_metadata = options.weir.consistency != Consistency::None;
@@ -134,13 +135,15 @@ struct MountOptions {
     fuse: Config,
     weir: Options,
     transport: Transport,
+    read_policy: ReadPolicy,
     no_cache: bool,
     timeout_ms: Option<u64>,
 }
 
 const KNOWN: &str = "ro, rw, allow_other, allow_root_only, default_permissions, suid, nosuid, dev, nodev, nocache, \
     direct_io, tcp, \
-    consistency=strict|relaxed|none, ttl=SECONDS, timeout=SECONDS, max_io=SIZE";
+    consistency=strict|relaxed|none, read_policy=proportional|primary|halves|skip-hot|graduated, \
+    ttl=SECONDS, timeout=SECONDS, max_io=SIZE";
 /// What a mount may wait for a server in one step of a call, seconds.
 const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=3600;
 
@@ -163,6 +166,7 @@ impl MountOptions {
             fuse,
             weir: Options::default(),
             transport: Transport::Auto,
+            read_policy: ReadPolicy::Proportional,
             no_cache: false,
             timeout_ms: None,
         };
@@ -190,6 +194,12 @@ impl MountOptions {
             "consistency" => {
                 self.weir.consistency = Consistency::from_name(value.as_bytes())
                     .ok_or_else(|| bad("not strict, relaxed or none"))?;
+            }
+            "read_policy" => {
+                let named = ReadPolicy::OF_ANY_READER.into_iter().find(|p| p.name() == value);
+                self.read_policy = named.ok_or_else(|| {
+                    bad("not proportional, primary, halves, skip-hot or graduated")
+                })?;
             }
             "ttl" => {
                 let seconds: f64 = value.parse().map_err(|_| bad("not a number of seconds"))?;
@@ -248,6 +258,9 @@ mod tests {
         assert_eq!(all.fuse.max_io_bytes, 512 << 10);
         assert_eq!(all.weir.consistency, Consistency::Strict);
         assert_eq!(parse(&["consistency=none"]).unwrap().weir.consistency, Consistency::None);
+        assert_eq!(parse(&["read_policy=halves"]).unwrap().read_policy, ReadPolicy::Halves);
+        let unknown = parse(&["read_policy=best"]).err().unwrap().to_string();
+        assert!(unknown.contains("proportional, primary"), "{unknown}");
         assert!(parse(&["consistency=some"]).err().unwrap().to_string().contains("relaxed"));
         let unknown = parse(&["turbo"]).err().unwrap().to_string();
         assert!(unknown.contains("turbo") && unknown.contains("nocache"), "{unknown}");

@@ -13,8 +13,9 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use weir_client::{Client, ClientConfig, Context, CreateOptions, File};
+use weir_client::{Client, ClientConfig, Consistency, Context, CreateOptions, File, ReadPolicy};
 use weir_types::{ErrorKind, FileId, LayoutSpec, TargetId};
+use weir_wire::Rights;
 
 /// A server is missed after 3 to 5 s, and whoever wrote to it asks the other one then: 1 s
 /// later, but this machine may be slow.
@@ -395,6 +396,34 @@ fn a_file_with_two_copies_takes_as_many_requests_as_one_with_one() {
     file.read_at(&ctx, 0, &mut buffer).unwrap();
     assert!(buffer == data);
     file.close(&ctx).unwrap();
+}
+
+#[test]
+fn each_policy_reads_the_copies_that_it_says_and_without_a_lease_the_first_is_read() {
+    let place = Place::new();
+    let cluster = place.up("policies", &["--targets", "4"]);
+    let (ctx, data) = (Context::root(), noise(64 << 20, 5));
+    let file = two_copies(&client(&cluster, true), b"f", &data);
+    let (id, _) = (file.id(), drop(file));
+    let strict = [("primary", 0.0..=0.0), ("proportional", 0.0..=0.1), ("halves", 0.4..=0.6)];
+    let relaxed = [("halves", 0.0..=0.0), ("graduated", 0.0..=0.0)];
+    let strict = strict.into_iter().map(|wish| (Consistency::Strict, wish));
+    let relaxed = relaxed.into_iter().map(|wish| (Consistency::Relaxed, wish));
+    for (consistency, (name, wanted)) in strict.chain(relaxed) {
+        let policy = ReadPolicy::OF_ANY_READER.into_iter().find(|policy| policy.name() == name);
+        let read_policy = policy.unwrap();
+        let config = ClientConfig { read_policy, consistency, ..library::config(&cluster) };
+        let client = Client::connect(config).unwrap();
+        let (file, _) = client.open(&ctx, id, Rights::READ).unwrap();
+        let mut found = vec![0; data.len()];
+        for (n, part) in found.chunks_mut(1 << 20).enumerate() {
+            assert_eq!(file.read_at(&ctx, (n as u64) << 20, part).unwrap(), 1 << 20);
+        }
+        assert!(found == data, "{name}");
+        let (all, others) = ("data_requests", "reads_of_other_copies");
+        let share = counter(&client, others) as f64 / counter(&client, all) as f64;
+        assert!(wanted.contains(&share), "{name}, {consistency:?}: {share} of the reads");
+    }
 }
 
 #[test]

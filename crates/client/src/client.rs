@@ -434,7 +434,13 @@ impl Inner {
                     state.writer().forget_objects();
                 }
                 state.resized(&reply.attr);
-                self.settle_truncate(ctx, state, &reply)?;
+                let _cutting = state.cutting();
+                let cut = self.settle_truncate(ctx, state, &reply);
+                if cut.is_err() && reply.pending_truncate.is_some() {
+                    // Some copies may be cut, and others not.
+                    state.leave_unconfirmed();
+                }
+                cut?;
             }
             (None, Some(_)) if reply.pending_truncate.is_some() => {
                 let state = OpenState::new(&reply);

@@ -1,5 +1,6 @@
 //! What a client has to know.
 
+pub use weir_policy::ReadPolicy;
 pub use weir_types::Consistency;
 
 use weir_types::ClientId;
@@ -44,6 +45,9 @@ pub struct ClientConfig {
     pub verify: bool,
     /// How far other clients' changes are seen.
     pub consistency: Consistency,
+    /// From which copy mirrored files are read, where any will do: under a lease, which keeps
+    /// others from changing them meanwhile. Without one it is the first that is current.
+    pub read_policy: ReadPolicy,
     /// Whether names and attributes are kept. Permissions to see them are then
     /// not checked by the metadata server: for callers that check themselves.
     pub keep_metadata: bool,
@@ -67,6 +71,7 @@ impl ClientConfig {
             write_behind_bytes: 8 << 20,
             verify: true,
             consistency: Consistency::Strict,
+            read_policy: ReadPolicy::Proportional,
             keep_metadata: false,
             metadata_ttl_ms: 1_000,
         }

@@ -55,6 +55,8 @@ counters! {
     checksum_mismatches;
     /// Parts of calls that went to another copy, because one had failed.
     copies_failed;
+    /// Reads of mirrored columns that were sent to another copy than copy 0, whatever for.
+    reads_of_other_copies;
     /// Times that a copy was found damaged, and another one asked.
     copies_damaged;
     /// Ranges fetched ahead.

@@ -3,6 +3,7 @@
 use crate::client::Inner;
 use crate::context::Context;
 use crate::core::copies::{Purpose, is_damage, is_elsewhere, is_hopeless, is_mirrored};
+use crate::core::pace::Wanted;
 use crate::core::plan::Place;
 use crate::core::transfer::{Next, Transfer};
 use crate::counters::add;
@@ -45,6 +46,14 @@ pub(crate) trait Parts {
     /// What a copy is asked for.
     fn purpose(&self, part: usize) -> Purpose {
         if self.changes(part) { Purpose::Change } else { Purpose::Read }
+    }
+    /// Whether any current copy of a column will do.
+    fn may_read_any_copy(&self) -> bool {
+        false
+    }
+    /// What a part reads, if it reads bytes.
+    fn wanted(&mut self, _part: usize) -> Option<Wanted> {
+        None
     }
     /// Sends the request of a part.
     fn send(&mut self, part: usize, locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()>;
@@ -160,15 +169,25 @@ fn choose(
         if newest && let Err(error) = servers.refresh_map(&call.inner.session, false, MAP_WAIT_MS) {
             tracing::debug!("cluster map not refreshed: {error}");
         }
+        // Who has been asked in vain is not asked by its speed.
+        let by_speed = transfer.told(part).is_empty() && parts.may_read_any_copy();
+        let wanted = if by_speed { parts.wanted(part) } else { None };
         let chosen = call.file.with_segment(object, |segment| {
             let mirrored = is_mirrored(segment, object.column);
+            let fastest = wanted
+                .filter(|_| mirrored)
+                .and_then(|wanted| servers.copy_to_read(call.file, segment, wanted));
+            if let Some((copy, answer_us)) = fastest {
+                return Some((copy, mirrored, answer_us));
+            }
             let tried = transfer.tried(part);
             let copy = servers.next_copy(purpose, segment, object.column, tried)?;
-            Some((copy, mirrored))
+            Some((copy, mirrored, 0.0))
         });
         // The segment is gone: its server says so.
         let Some(chosen) = chosen else { return Ok(()) };
-        let Some(((copy, target), mirrored)) = chosen else { continue };
+        let Some(((copy, target), mirrored, answer_us)) = chosen else { continue };
+        transfer.expect(part, (answer_us / 1_000.0) as u64);
         *parts.place(part) = Place { object: ObjectId { copy, ..object }, target, mirrored };
         transfer.chosen(part, mirrored.then_some((copy, purpose)));
         return Ok(());
@@ -234,6 +253,13 @@ fn send(
     add(&call.inner.counters.data_requests, 1);
     add(&call.inner.counters.data_detours, u64::from(conn.via.is_some()));
     conn.owes_change(parts.changes(part));
+    if purpose == Some(Purpose::Read) {
+        if parts.may_read_any_copy() {
+            servers.asks_for_pace(&mut conn, target);
+        }
+        let is_other = object.copy != CopyIndex(0);
+        add(&call.inner.counters.reads_of_other_copies, u64::from(is_other));
+    }
     if let Err(error) = parts.send(part, transfer.locked(part), &mut conn, wait) {
         let error = conn.in_context(target, error);
         if conn.conn.is_usable() {
@@ -405,6 +431,9 @@ fn retry(
             call.inner.servers.seems_outdated();
         }
         if is_elsewhere(error.kind, transfer.locked(part)) {
+            call.file.with_segment(object, |segment| {
+                call.inner.servers.copy_failed(call.file, segment, object);
+            });
             add(&call.inner.counters.copies_failed, 1);
             if is_damage(error.kind) {
                 add(&call.inner.counters.copies_damaged, 1);

@@ -16,7 +16,7 @@ use crate::core::plan::{MAX_CALL_BYTES, plan_regions};
 use crate::counters::add;
 use crate::drive::Call;
 use crate::leases::{Entered, enter, span};
-use crate::read::ReadOp;
+use crate::read::{ReadOp, may_read_any_copy};
 use crate::reader::Reader;
 use crate::write::WriteData;
 use crate::writer::Writer;
@@ -251,7 +251,9 @@ impl File {
         Writer::settle(call)?;
         add(&self.inner.counters.read_bytes, buffer.len() as u64);
         let layout = &self.state.granted().layout;
-        let mut op = ReadOp::start(call, plan_regions(self.id(), layout, regions)?, buffer.len());
+        let plan = plan_regions(self.id(), layout, regions)?;
+        let any_copy = may_read_any_copy(call, self.consistency());
+        let mut op = ReadOp::start(call, plan, buffer.len(), any_copy);
         op.finish(call, buffer)
     }
 

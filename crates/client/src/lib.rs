@@ -49,7 +49,7 @@ mod writer;
 
 pub use admin::{Administrator, Export};
 pub use client::Client;
-pub use config::{ClientConfig, Consistency, Transport};
+pub use config::{ClientConfig, Consistency, ReadPolicy, Transport};
 pub use context::Context;
 pub use fence::Fenced;
 pub use file::{File, set_nothing};

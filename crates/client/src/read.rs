@@ -1,6 +1,8 @@
 //! One read call: requests to all servers at once, the replies straight into
 //! the caller's buffer, every byte checked.
 
+use crate::config::{Consistency, ReadPolicy};
+use crate::core::pace::Wanted;
 use crate::core::plan::{Place, Plan};
 use crate::core::transfer::Transfer;
 use crate::counters::add;
@@ -21,6 +23,17 @@ pub(crate) struct ReadOp {
     conns: Vec<Option<DataConn>>,
     /// Bytes of the caller's buffer.
     pub(crate) len: usize,
+    any_copy: bool,
+}
+
+/// Whether any current copy may be read for a call that is under a lease, if the file's
+/// `consistency` has any: nobody changes the file meanwhile then who goes by leases, and this
+/// client has nothing under way that one copy may have and another not yet. Without a lease, who
+/// reads twice while somebody writes might see the new bytes first and the old ones afterwards.
+pub(crate) fn may_read_any_copy(call: Call<'_>, consistency: Consistency) -> bool {
+    call.inner.config.read_policy != ReadPolicy::Primary
+        && consistency == Consistency::Strict
+        && !call.file.has_changes_under_way()
 }
 
 struct ReadParts<'a> {
@@ -29,17 +42,19 @@ struct ReadParts<'a> {
     conns: &'a mut Vec<Option<DataConn>>,
     dest: &'a mut [u8],
     runs: Vec<Run>,
+    any_copy: bool,
 }
 
 impl ReadOp {
-    /// Sends the requests of a planned read.
-    pub(crate) fn start(call: Call<'_>, plan: Plan, len: usize) -> Self {
+    /// Sends the requests of a planned read. `any_copy`: see [`may_read_any_copy`].
+    pub(crate) fn start(call: Call<'_>, plan: Plan, len: usize, any_copy: bool) -> Self {
         let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
         let mut op = Self {
             transfer: Transfer::new(plan.parts.len(), deadline_ms),
             conns: plan.parts.iter().map(|_| None).collect(),
             plan,
             len,
+            any_copy,
         };
         // What fails now is tried again by `finish`.
         if let Err(error) = op.drive(call, &mut [], Until::Sent) {
@@ -61,6 +76,7 @@ impl ReadOp {
             conns: &mut self.conns,
             dest,
             runs: Vec::new(),
+            any_copy: self.any_copy,
         };
         drive(call, &mut self.transfer, &mut parts, until)
     }
@@ -73,6 +89,18 @@ impl Parts for ReadParts<'_> {
 
     fn changes(&self, _part: usize) -> bool {
         false
+    }
+
+    fn may_read_any_copy(&self) -> bool {
+        self.any_copy
+    }
+
+    fn wanted(&mut self, part: usize) -> Option<Wanted> {
+        let (chunk, object) = (self.plan.chunk(part), self.plan.parts[part].place.object);
+        let len_bytes =
+            scatter(&chunk.regions, chunk.stripe, object.column, &mut self.runs).ok()?;
+        let offset = self.runs.iter().map(|run| run.object_offset).min()?;
+        Some(Wanted { column: (object.segment, object.column), offset, len_bytes })
     }
 
     fn conn(&mut self, part: usize) -> &mut Option<DataConn> {
@@ -121,6 +149,7 @@ impl ReadParts<'_> {
             return Err(Error::new(ErrorKind::Protocol, "the answer belongs to another request"));
         }
         let body: ObjectLen = conn.conn.reply(&header)?;
+        conn.heard_of_pace(&header);
         let mut checks = Vec::with_capacity(header.checks as usize);
         conn.conn.checks(&header, &mut checks);
         add(&self.call.inner.counters.read_wire_bytes, u64::from(header.payload_len));

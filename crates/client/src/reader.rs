@@ -7,8 +7,7 @@ use crate::config::Consistency;
 use crate::core::stream::Streams;
 use crate::counters::add;
 use crate::drive::Call;
-use crate::file::OpenState;
-use crate::read::ReadOp;
+use crate::read::{ReadOp, may_read_any_copy};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -71,6 +70,7 @@ impl Reader {
     ) -> Result<usize> {
         let file = call.file;
         let range = offset..offset + dest.len() as u64;
+        let any_copy = may_read_any_copy(call, consistency);
         let (taken, version) = {
             let mut reader = file.reader();
             let losses = file.losses();
@@ -84,7 +84,7 @@ impl Reader {
                 Consistency::Relaxed => u64::MAX,
                 Consistency::None => 0,
             };
-            reader.fetch_ahead(call, range, limit);
+            reader.fetch_ahead(call, range, limit, any_copy);
             (taken, reader.version)
         };
         match taken {
@@ -95,7 +95,7 @@ impl Reader {
             None => {
                 // Up to the next range that is already on its way.
                 let len = file.reader().gap(offset).min(dest.len() as u64) as usize;
-                direct(call, file, offset, &mut dest[..len]).map(|()| len)
+                direct(call, offset, &mut dest[..len], any_copy).map(|()| len)
             }
         }
     }
@@ -112,7 +112,7 @@ impl Reader {
         next.map_or(u64::MAX, |next| next - offset)
     }
 
-    fn fetch_ahead(&mut self, call: Call<'_>, range: Range<u64>, limit: u64) {
+    fn fetch_ahead(&mut self, call: Call<'_>, range: Range<u64>, limit: u64, any_copy: bool) {
         let size = call.file.size().min(limit);
         if call.file.dirty.load(Ordering::Acquire) {
             // It would be out of date when it is used.
@@ -129,7 +129,7 @@ impl Reader {
                 self.pieces.remove(0);
             }
             add(&call.inner.counters.ahead_fetched, 1);
-            let op = ReadOp::start(call, plan, len as usize);
+            let op = ReadOp::start(call, plan, len as usize, any_copy);
             self.pieces.push(Piece { range, data: Data::Asked(op), since: clock::now() });
         }
         self.ahead = ahead;
@@ -172,8 +172,8 @@ fn from_piece(
     Ok(n)
 }
 
-fn direct(call: Call<'_>, file: &OpenState, offset: u64, dest: &mut [u8]) -> Result<()> {
-    let len = dest.len() as u64;
+fn direct(call: Call<'_>, offset: u64, dest: &mut [u8], any_copy: bool) -> Result<()> {
+    let (file, len) = (call.file, dest.len() as u64);
     let plan = match file.plan(offset, len) {
         Err(error) if error.kind == ErrorKind::Stale => {
             // Another client made the file longer.
@@ -184,9 +184,9 @@ fn direct(call: Call<'_>, file: &OpenState, offset: u64, dest: &mut [u8]) -> Res
             if covered == 0 {
                 return Ok(());
             }
-            return direct(call, file, offset, &mut dest[..covered]);
+            return direct(call, offset, &mut dest[..covered], any_copy);
         }
         plan => plan?,
     };
-    ReadOp::start(call, plan, dest.len()).finish(call, dest)
+    ReadOp::start(call, plan, dest.len(), any_copy).finish(call, dest)
 }

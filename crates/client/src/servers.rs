@@ -1,15 +1,18 @@
 //! Data servers: where they are, the tickets to them, and connections.
 
 mod detours;
+mod paces;
 
 use crate::config::{ClientConfig, Transport};
 use crate::context::Context;
 use crate::core::copies::{self, Failure, Purpose, next_copy, no_current_copy};
+use crate::core::pace::Paces;
 use crate::counters::{Counters, add};
 use crate::presence::Peer;
 use crate::session::MetaSession;
 pub(crate) use detours::Detours;
 use detours::Route;
+use paces::Asking;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -107,6 +110,8 @@ pub(crate) struct DataConn {
     pub(crate) via: Option<TargetId>,
     session: SessionId,
     owed: Owed,
+    /// It is read from one of several copies.
+    asking: Option<Asking>,
     pool: Arc<Pool>,
 }
 
@@ -114,7 +119,7 @@ impl DataConn {
     fn new(idle: Idle, pool: Arc<Pool>) -> Self {
         let Idle { session, attempt, instance, via, conn } = idle;
         let owed = Owed { change: false, attempt, newest: pool.attempt.clone() };
-        Self { conn, request_id: RequestId(0), instance, via, session, owed, pool }
+        Self { conn, request_id: RequestId(0), instance, via, session, owed, asking: None, pool }
     }
 
     /// Whom it leads to.
@@ -181,6 +186,8 @@ pub(crate) struct Servers {
     outdated: AtomicBool,
     /// Of bytes that are left with copies.
     tickets_used: AtomicU64,
+    /// How fast targets are.
+    paces: Arc<Mutex<Paces>>,
 }
 
 impl Servers {
@@ -201,6 +208,7 @@ impl Servers {
             chooses: AtomicBool::new(false),
             outdated: AtomicBool::new(false),
             tickets_used: AtomicU64::new(0),
+            paces: Arc::default(),
         })
     }
 
@@ -330,7 +338,9 @@ impl Servers {
         };
         let request = GetMapRequest { have };
         if let Some(map) = session.ask_within(&Context::root(), &request, time_ms).0? {
-            self.known.write().take_map(map);
+            let mut known = self.known.write();
+            known.take_map(map);
+            self.paces.lock().retain(|target| known.targets.contains_key(&target));
         }
         Ok(())
     }
@@ -419,6 +429,11 @@ impl Servers {
         let Some(pool) = self.pool(target) else { return };
         let until_ms = clock::uptime().as_millis() as u64 + DOUBT_MS;
         pool.doubtful_until_ms.store(if doubtful { until_ms } else { 0 }, Relaxed);
+        let mut paces = self.paces.lock();
+        match doubtful {
+            true => paces.silent(target, clock::uptime().as_micros() as u64),
+            false => paces.answered(target),
+        }
     }
 
     /// Who serves a target, as far as is known.

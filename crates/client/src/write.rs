@@ -149,6 +149,11 @@ impl WriteOp {
         parts.filter_map(|(part, taken)| Some((part.place, taken.clone()?)))
     }
 
+    /// Whether some of it may be done yet: a part failed while others were on their way.
+    pub(crate) fn may_be_done_yet(&self) -> bool {
+        (0..self.plan.parts.len()).any(|part| self.transfer.may_be_done(part))
+    }
+
     /// Bytes that are kept for a repetition.
     pub(crate) fn len(&self) -> usize {
         self.slice.len()

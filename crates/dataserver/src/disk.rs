@@ -9,6 +9,7 @@ use crate::copies::roles::not_current;
 use crate::copies::{Change, Progress, follow_at_the_end};
 use crate::inspect;
 use crate::machine::{OpId, Outcome, ReadWork, ServedTarget, Work};
+use crate::meter::Meter;
 use crate::queue::Admission;
 use crate::service::{Event, Shared};
 use std::ops::Range;
@@ -68,6 +69,7 @@ pub(crate) struct Disk {
     pub(crate) served: Arc<ServedTarget>,
     backlog: Backlog<Task>,
     health: Mutex<Health>,
+    meter: Meter,
     /// What is under way on it.
     pub(crate) at_work: AtWork,
     /// How far other copies are brought up to date from here.
@@ -79,9 +81,9 @@ pub(crate) struct Disk {
 impl Disk {
     pub(crate) fn new(store: Target, served: Arc<ServedTarget>, queue_limit: usize) -> Self {
         let backlog = Backlog::new(queue_limit);
-        let (health, progress) = (Mutex::default(), Progress::default());
+        let (health, meter, progress) = (Mutex::default(), Meter::default(), Progress::default());
         let (at_work, chores) = (AtWork::default(), Chores::default());
-        let disk = Self { store, served, backlog, health, at_work, progress, chores };
+        let disk = Self { store, served, backlog, health, meter, at_work, progress, chores };
         disk.check_health();
         disk
     }
@@ -153,7 +155,19 @@ impl Disk {
 
     /// Does an operation, however long the disk takes.
     pub(crate) fn perform(&self, work: Work, data: &mut Data) -> Result<Outcome> {
-        self.at_work.on(|| perform(&self.store, work, data))
+        match work {
+            Work::Read(read) => {
+                let carry_out = || perform(&self.store, Work::Read(read), data);
+                let said = &self.served.load.us_per_mib;
+                self.at_work.on(|| self.meter.on(said, carry_out, read_bytes))
+            }
+            work => self.at_work.on(|| perform(&self.store, work, data)),
+        }
+    }
+
+    /// A read was served from the page cache.
+    pub(crate) fn served_from_memory(&self, bytes: u64) {
+        self.meter.cached(bytes, &self.served.load.us_per_mib);
     }
 
     /// See [`Target::pledge`].
@@ -221,6 +235,14 @@ pub(crate) fn read_cached(
             Some(current.map(|()| finish_read(work, data, bytes, object_bytes)))
         }
         Err(e) => Some(Err(e)),
+    }
+}
+
+/// What came of a read; nothing, if it failed.
+fn read_bytes(result: &Result<Outcome>) -> Option<u64> {
+    match result {
+        Ok(Outcome::Read { bytes, .. }) => Some(*bytes),
+        _ => None,
     }
 }
 

@@ -30,6 +30,7 @@ mod disk;
 mod forward;
 mod inspect;
 pub mod machine;
+mod meter;
 mod peers;
 mod pull;
 pub mod queue;

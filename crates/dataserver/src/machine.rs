@@ -47,6 +47,8 @@ pub struct Load {
     pub in_flight: AtomicU32,
     /// Requests that wait for the disk.
     pub queued: AtomicU32,
+    /// Time that a MiB takes to read, microseconds; 0: nothing was read yet.
+    pub us_per_mib: AtomicU32,
 }
 
 /// A target as the machine knows it.
@@ -232,6 +234,7 @@ impl<C: Copy> Machine<C> {
         let status = if let Body::Error(error) = &body { Some(error.kind) } else { None };
         let mut header = Header::reply_to(&request, status);
         header.in_flight = target.load.in_flight.load(Relaxed).min(u16::MAX.into()) as u16;
+        header.progress = target.load.us_per_mib.load(Relaxed);
         header.queue_depth = target.load.queued.load(Relaxed).min(u16::MAX.into()) as u16;
         actions.push(Action::Reply { conn, header, body, data_of });
     }

@@ -274,8 +274,11 @@ impl DataService {
             return;
         }
         let result = read_cached(&disk.store, &work, &mut data);
-        if matches!(result, Some(Err(_))) {
-            data.buf = None;
+        match &result {
+            Some(Ok(Outcome::Read { bytes, .. })) => disk.served_from_memory(*bytes),
+            Some(Ok(_)) => {}
+            Some(Err(_)) => data.buf = None,
+            None => {}
         }
         *self.data_of(op) = data;
         match result {

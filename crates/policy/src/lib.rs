@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! client       route      from which copy the next block comes
+//!              runs       how long it stays with that copy
 //!              credits    on which disk the next block goes
 //! data server  queue      whose request the disk does next
 //! both         progress, watermarks
@@ -17,11 +18,13 @@ mod credits;
 mod progress;
 mod queue;
 mod route;
+mod runs;
 mod watermarks;
 
 pub use bound::best_common_rate;
 pub use credits::Credits;
 pub use progress::Progress;
 pub use queue::{DiskQueue, Full, JobKey, Limits, Micros, Request, StreamKey, Ticket};
-pub use route::{CopyView, ReadPolicy, Router};
+pub use route::{CopyView, ReadPolicy, Router, SOON_US};
+pub use runs::{RUN_BYTES, Runs};
 pub use watermarks::{Diverting, Watermarks};

@@ -32,6 +32,24 @@ pub enum ReadPolicy {
     Proportional,
 }
 
+impl ReadPolicy {
+    /// Those that need nothing but what is known of the copies, and not of a job.
+    pub const OF_ANY_READER: [Self; 5] =
+        [Self::Proportional, Self::Primary, Self::Halves, Self::SkipHot, Self::Graduated];
+
+    /// Its name, as people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Halves => "halves",
+            Self::SkipHot => "skip-hot",
+            Self::Graduated => "graduated",
+            Self::GraduatedPrimary => "graduated-primary",
+            Self::Proportional => "proportional",
+        }
+    }
+}
+
 /// What is known of one copy when a block is to be asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyView {
@@ -43,8 +61,19 @@ pub struct CopyView {
     pub queued: u32,
     /// Time it takes for a block, by what was seen; 0: nothing was.
     pub service_us: f64,
+    /// Time for what goes to it besides when it is chosen: the rest of a run, and what it costs
+    /// to turn to it.
+    pub more_us: f64,
     /// The progress of the reader whose own disk it is, if that is of the same job.
     pub peer: Option<Progress>,
+}
+
+impl CopyView {
+    /// Time until a block is there that is asked for now, behind what is there already.
+    pub fn answer_us(&self) -> f64 {
+        let before = self.in_flight.saturating_add(self.queued);
+        self.service_us * f64::from(before.saturating_add(1))
+    }
 }
 
 /// A copy is hot from this many times the service time of the best one on,
@@ -54,6 +83,9 @@ const NOT_HOT: f64 = 1.5;
 /// So much sooner another copy has to be than the first one, so that none is used
 /// without need: requests that take turns at a disk cost seeks.
 const SOONER: f64 = 0.75;
+/// Who has a block within this time is not left: it serves from memory, or nearly so, and
+/// another one would have to fetch it from its disk.
+pub const SOON_US: f64 = 1_000.0;
 
 /// Chooses for one reader and one column; remembers which copies it uses.
 #[derive(Clone, Debug)]
@@ -80,6 +112,11 @@ impl Router {
         let diverting = vec![Diverting::default(); copies];
         let block_bytes = block_bytes.max(1);
         Self { policy, window_bytes, block_bytes, marks, diverting, hot: vec![false; copies] }
+    }
+
+    /// As many as it was made for.
+    pub fn copies(&self) -> usize {
+        self.hot.len()
     }
 
     /// Requests outstanding at each copy, for one who is so far: two at least, so that a
@@ -154,13 +191,13 @@ fn predicted_us(copy: &CopyView) -> f64 {
 
 /// The copy that answers first, unless that is hardly sooner than `first` does.
 fn soonest(first: usize, copies: &[CopyView]) -> Option<usize> {
-    let answer_us = |n: usize| {
-        let CopyView { in_flight, queued, service_us, .. } = copies[n];
-        service_us * f64::from(in_flight.saturating_add(queued).saturating_add(1))
-    };
+    if copies[first].service_us < SOON_US {
+        return Some(first);
+    }
+    let done_us = |n: usize| copies[n].answer_us() + copies[n].more_us;
     let others = (first + 1..copies.len()).filter(|n| copies[*n].is_usable);
-    let best = others.min_by(|a, b| answer_us(*a).total_cmp(&answer_us(*b)));
-    best.filter(|other| answer_us(*other) < answer_us(first) * SOONER).or(Some(first))
+    let best = others.min_by(|a, b| done_us(*a).total_cmp(&done_us(*b)));
+    best.filter(|other| done_us(*other) < done_us(first) * SOONER).or(Some(first))
 }
 
 fn in_turn(block: u64, copies: &[CopyView], may: impl Fn(usize) -> bool) -> Option<usize> {
@@ -189,7 +226,8 @@ mod tests {
     }
 
     fn copy(service_us: f64) -> CopyView {
-        CopyView { is_usable: true, in_flight: 0, queued: 0, service_us, peer: None }
+        let more_us = 0.0;
+        CopyView { is_usable: true, in_flight: 0, queued: 0, service_us, more_us, peer: None }
     }
 
     fn choices(policy: ReadPolicy, copies: &[CopyView]) -> Vec<Option<usize>> {
@@ -224,10 +262,15 @@ mod tests {
     #[test]
     fn without_a_job_the_first_copy_serves_unless_another_is_clearly_sooner() {
         let policy = ReadPolicy::Proportional;
-        assert_eq!(choices(policy, &[copy(100.0), copy(90.0)]), [Some(0); 6]);
-        assert_eq!(choices(policy, &[copy(200.0), copy(100.0)]), [Some(1); 6]);
-        let queued = CopyView { queued: 4, ..copy(100.0) };
-        assert_eq!(choices(policy, &[queued, copy(100.0)]), [Some(1); 6]);
+        assert_eq!(choices(policy, &[copy(10_000.0), copy(9_000.0)]), [Some(0); 6]);
+        assert_eq!(choices(policy, &[copy(20_000.0), copy(10_000.0)]), [Some(1); 6]);
+        let queued = CopyView { queued: 4, ..copy(10_000.0) };
+        assert_eq!(choices(policy, &[queued, copy(10_000.0)]), [Some(1); 6]);
+        // To turn to it costs more than is won.
+        let far = CopyView { more_us: 6_000.0, ..copy(10_000.0) };
+        assert_eq!(choices(policy, &[copy(20_000.0), far]), [Some(0); 6]);
+        // It has it in memory.
+        assert_eq!(choices(policy, &[copy(200.0), copy(100.0)]), [Some(0); 6]);
         // Nothing was seen of any yet.
         assert_eq!(choices(policy, &[copy(0.0), copy(0.0)]), [Some(0); 6]);
     }
@@ -236,14 +279,14 @@ mod tests {
     fn requests_are_shared_in_proportion_to_the_speeds_of_disks() {
         let (mut router, mut counts) = (router(ReadPolicy::Proportional, 2), [0u32; 2]);
         // Each answers as fast as it can; the first needs three times as long.
-        let (mut copies, mut left) = ([copy(300.0), copy(100.0)], [0u64; 2]);
+        let (mut copies, mut left) = ([copy(30_000.0), copy(10_000.0)], [0u64; 2]);
         for _ in 0..40_000 {
             while let Some(n) = router.choose(0, OWN, &copies) {
                 copies[n].in_flight += 1;
                 counts[n] += 1;
             }
             for n in 0..2 {
-                left[n] += 10;
+                left[n] += 1_000;
                 if left[n] as f64 >= copies[n].service_us {
                     left[n] = 0;
                     copies[n].in_flight = copies[n].in_flight.saturating_sub(1);
@@ -268,7 +311,7 @@ mod tests {
                 let copies: Vec<_> = copies.iter().map(|(is_usable, in_flight, queued, service_us, peer)| {
                     let peer = peer.map(|done_bytes| Progress { done_bytes, ..OWN });
                     let (in_flight, queued) = (*in_flight, *queued);
-                    CopyView { is_usable: *is_usable, in_flight, queued, service_us: *service_us, peer }
+                    CopyView { is_usable: *is_usable, in_flight, queued, service_us: *service_us, more_us: 0.0, peer }
                 }).collect();
                 let usable: Vec<_> = (0..3).filter(|n| copies[*n].is_usable).collect();
                 let window = router.window(OWN);

@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
-use weir_client::{Client, ClientConfig, Consistency, Context, CreateOptions, Transport};
+use weir_client::{
+    Client, ClientConfig, Consistency, Context, CreateOptions, ReadPolicy, Transport,
+};
 use weir_dataserver::{DataServerConfig, TargetConfig};
 use weir_host::net::Signal;
 use weir_metaserver::{MetaServerConfig, NewFileSystem};
@@ -266,6 +268,8 @@ impl Cluster {
             (false, false) => Consistency::None,
         };
         config.keep_metadata = self.shared.plan.shape.leases;
+        let policies = ReadPolicy::OF_ANY_READER;
+        config.read_policy = policies[(self.shared.plan.seed % policies.len() as u64) as usize];
         if write_behind { config } else { config.without_cache() }
     }
 

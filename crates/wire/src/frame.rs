@@ -79,7 +79,9 @@ pub struct Header {
     pub job: JobId,
     /// The process of the job.
     pub rank: Rank,
-    /// Fraction of its partition that the process has done, in 1/2^32.
+    /// Requests: fraction of its partition that the process has done, in 1/2^32. Replies of
+    /// data servers: time that the target takes to read a MiB, while it has something to do,
+    /// in microseconds; 0: not known.
     pub progress: u32,
     /// Replies: requests that the target has accepted and not answered.
     pub in_flight: u16,

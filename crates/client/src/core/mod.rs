@@ -10,6 +10,7 @@ pub mod held;
 pub mod kept;
 pub mod lease;
 pub mod news;
+pub mod pace;
 pub mod plan;
 #[cfg(test)]
 pub(crate) mod sample;

@@ -23,6 +23,11 @@ const MAX_CHANGE_BACKOFF_MS: u64 = 500;
 const FIRST_PATIENCE_MS: u64 = 1000;
 /// How often it is doubled at the most.
 const MAX_DOUBLINGS: u32 = 6;
+/// One that is known to be slow is waited for so many times as long as it is expected to take:
+/// to ask another one as well would give both the work.
+const EXPECTED_TIMES: u64 = 4;
+/// But no longer than this: it may be dead.
+const MAX_EXPECTED_MS: u64 = 2_500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PartState {
@@ -46,8 +51,12 @@ struct Part {
     tried: Vec<CopyIndex>,
     /// The last failure of each copy.
     told: Vec<Failure>,
+    /// Its server did not answer before: it may have done it, or be about to.
+    unanswered: bool,
     /// How often all have failed.
     rounds: u32,
+    /// The copy that is asked is expected to answer after so long; 0: it is not known.
+    expected_ms: u64,
 }
 
 impl Part {
@@ -66,6 +75,11 @@ impl Part {
             && matches!(kind, ErrorKind::Io | ErrorKind::ReadOnly);
         kind.retry() == Retry::Never && !may_move
     }
+}
+
+/// Whether nobody knows whether the server has done what it was asked for.
+fn is_no_answer(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Unreachable | ErrorKind::TimedOut | ErrorKind::Protocol)
 }
 
 /// What the shell does next.
@@ -110,7 +124,9 @@ impl Transfer {
             asked: None,
             tried: Vec::new(),
             told: Vec::new(),
+            unanswered: false,
             rounds: 0,
+            expected_ms: 0,
         };
         let parts = (0..parts).map(|_| fresh()).collect();
         Self { parts, deadline_ms, refresh: false, failure: None, failed: None }
@@ -162,7 +178,13 @@ impl Transfer {
             Some((_, Purpose::Change)) => part.failures,
             _ => part.rounds,
         };
-        FIRST_PATIENCE_MS << doublings.min(MAX_DOUBLINGS)
+        let expected_ms = (EXPECTED_TIMES * part.expected_ms).min(MAX_EXPECTED_MS);
+        (FIRST_PATIENCE_MS << doublings.min(MAX_DOUBLINGS)).max(expected_ms)
+    }
+
+    /// The copy that was chosen for a part is expected to answer after so long.
+    pub fn expect(&mut self, part: usize, time_ms: u64) {
+        self.parts[part].expected_ms = time_ms.min(MAX_EXPECTED_MS);
     }
 
     /// What has come of asking the copies of a part.
@@ -174,6 +196,7 @@ impl Transfer {
     /// there is none. `hopeless`: nor will there be.
     pub fn no_copy(&mut self, index: usize, error: Error, hopeless: bool, now_ms: u64) {
         let part = &mut self.parts[index];
+        part.state = PartState::Ready;
         part.rounds += 1;
         part.tried.clear();
         let backoff = FIRST_BACKOFF_MS << (part.rounds - 1).min(10);
@@ -206,9 +229,11 @@ impl Transfer {
         self.deadline_ms = deadline_ms;
     }
 
-    /// Whether a part's answer is awaited.
-    pub fn in_flight(&self, part: usize) -> bool {
-        self.parts[part].state == PartState::InFlight
+    /// Whether a part of a call that has failed may be done yet: its answer was awaited, or did
+    /// not come.
+    pub fn may_be_done(&self, part: usize) -> bool {
+        let Part { state, unanswered, .. } = self.parts[part];
+        state == PartState::InFlight || unanswered && state != PartState::Done
     }
 
     /// What to do next. Sending comes first, so that all servers work at once.
@@ -254,6 +279,8 @@ impl Transfer {
     fn on_error(&mut self, index: usize, error: Error, now_ms: u64) {
         let part = &mut self.parts[index];
         part.failures += 1;
+        part.state = PartState::Ready;
+        part.unanswered |= is_no_answer(error.kind);
         let most = match part.asked {
             Some((_, Purpose::Change)) => MAX_CHANGE_BACKOFF_MS,
             _ => MAX_BACKOFF_MS,
@@ -300,6 +327,7 @@ impl Transfer {
         let part = &mut self.parts[index];
         part.locked = false;
         part.tried.push(copy);
+        part.expected_ms = 0;
         part.state = PartState::Ready;
         if now_ms >= self.deadline_ms {
             let kind = if is_damage(error.kind) { ErrorKind::Corrupt } else { error.kind };
@@ -443,6 +471,23 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_copy_is_waited_for_as_long_as_it_is_expected_to_take_and_a_dead_one_not_for_ever() {
+        let mut t = Transfer::new(1, 30_000);
+        assert_eq!(t.next(0), Next::Send(0));
+        t.chosen(0, Some((CopyIndex(0), READ)));
+        let patience = |t: &mut Transfer, expected_ms| {
+            t.expect(0, expected_ms);
+            t.patience_ms(0)
+        };
+        assert_eq!(patience(&mut t, 0), 1_000);
+        assert_eq!(patience(&mut t, 100), 1_000);
+        assert_eq!(patience(&mut t, 500), 2_000);
+        assert_eq!(patience(&mut t, u64::MAX), 2_500);
+        t.on_result(0, fail(ErrorKind::TimedOut), 5_000);
+        assert_eq!(t.patience_ms(0), 1_000, "the next one is another");
+    }
+
+    #[test]
     fn damage_is_called_so_only_when_it_was_read_twice_and_then_another_copy_is_read() {
         let mut t = Transfer::new(1, 1000);
         sent(&mut t, 0, 0, READ);
@@ -530,10 +575,16 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_stays_fails_the_call() {
+    fn an_error_that_stays_fails_the_call_and_what_is_still_on_its_way_is_known() {
         let mut t = Transfer::new(2, 1000);
         assert_eq!((t.next(0), t.next(0)), (Next::Send(0), Next::Send(1)));
         t.on_result(0, fail(ErrorKind::NoSpace), 0);
         assert!(matches!(t.next(0), Next::Fail(e) if e.kind == ErrorKind::NoSpace));
+        assert_eq!((t.may_be_done(0), t.may_be_done(1)), (false, true));
+        let mut t = Transfer::new(2, 1000);
+        assert_eq!((t.next(0), t.next(0)), (Next::Send(0), Next::Send(1)));
+        t.on_result(1, fail(ErrorKind::TimedOut), 0);
+        t.on_result(0, fail(ErrorKind::NoSpace), 0);
+        assert_eq!((t.may_be_done(0), t.may_be_done(1)), (false, true));
     }
 }

@@ -5,6 +5,7 @@ use super::grants::{Capabilities, Granted};
 use crate::client::Inner;
 use crate::config::Consistency;
 use crate::core::lease::FileLease;
+use crate::core::pace::Choices;
 use crate::reader::Reader;
 use crate::writer::Writer;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub(crate) struct OpenState {
     /// Whether the writer holds anything: spares readers its lock.
     pub(crate) dirty: AtomicBool,
     pub(crate) reader: Mutex<Reader>,
+    /// From which copies it is read.
+    pub(crate) choices: Mutex<Choices>,
     pub(crate) lease: Mutex<FileLease>,
     /// Something changed that calls or a recall may wait for.
     pub(crate) lease_changed: Condvar,
@@ -34,6 +37,8 @@ pub(crate) struct OpenState {
     own_generation: AtomicU64,
     /// Truncations by this client under way.
     resizing: AtomicU32,
+    /// Truncations by this client whose objects are being cut.
+    cutting: AtomicU32,
     /// Somebody has written without leases.
     pub(crate) unleased: AtomicBool,
     /// What the file said when it was opened first: what is kept of it is kept
@@ -65,12 +70,14 @@ impl OpenState {
             writer: Mutex::default(),
             dirty: AtomicBool::new(false),
             reader: Mutex::default(),
+            choices: Mutex::default(),
             lease: Mutex::default(),
             lease_changed: Condvar::new(),
             losses: AtomicU64::new(0),
             lost_writes: AtomicBool::new(false),
             own_generation: AtomicU64::new(0),
             resizing: AtomicU32::new(0),
+            cutting: AtomicU32::new(0),
             unleased: AtomicBool::new(false),
             hint: open.consistency,
             unconfirmed: AtomicBool::new(false),
@@ -85,6 +92,20 @@ impl OpenState {
     /// This client truncates the file.
     pub(crate) fn begin_resize(&self) {
         self.resizing.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Objects are being cut until this is dropped.
+    pub(crate) fn cutting(&self) -> Cutting<'_> {
+        self.cutting.fetch_add(1, Ordering::AcqRel);
+        Cutting(self)
+    }
+
+    /// Whether a change by this client may have come to one copy and not yet to another.
+    pub(crate) fn has_changes_under_way(&self) -> bool {
+        self.dirty.load(Ordering::Acquire)
+            || self.is_unconfirmed()
+            || self.is_resizing()
+            || self.cutting.load(Ordering::Acquire) > 0
     }
 
     /// Whether a truncation by this client is under way.
@@ -143,5 +164,14 @@ impl OpenState {
 
     pub(crate) fn reader(&self) -> MutexGuard<'_, Reader> {
         self.reader.lock()
+    }
+}
+
+/// See [`OpenState::cutting`].
+pub(crate) struct Cutting<'a>(&'a OpenState);
+
+impl Drop for Cutting<'_> {
+    fn drop(&mut self) {
+        self.0.cutting.fetch_sub(1, Ordering::AcqRel);
     }
 }

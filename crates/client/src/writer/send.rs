@@ -145,6 +145,9 @@ impl Writer {
                 Err(error) => {
                     call.inner.counters.presence.data_lost(call.file.id, &error);
                     call.file.change_failed(&error);
+                    if op.may_be_done_yet() {
+                        call.file.leave_unconfirmed();
+                    }
                     self.failed(call, error, by);
                 }
             }

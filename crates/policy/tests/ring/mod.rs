@@ -184,6 +184,7 @@ impl Model<'_> {
                 in_flight: this.in_flight[copy],
                 queued: 0,
                 service_us: 0.0,
+                more_us: 0.0,
                 peer: this.peers[copy],
             };
             let views: Vec<_> = (0..this.in_flight.len()).map(view).collect();

@@ -1,0 +1,94 @@
+//! One disk of several is slow: those who read files with two copies are hardly held up.
+//! Real servers on real (loop) disks of a set speed, read through real mounts.
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod harness;
+
+use harness::{Cluster, Place, noise};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+use weir_testbed::{Disk, Throttle, forget, missing};
+
+const DISKS: usize = 4;
+const FILES: u64 = 2;
+const FILE_BYTES: usize = 48 << 20;
+/// What a disk gives in a second,
+const USUAL: u64 = 16 << 20;
+/// and the slow one.
+const SLOW: u64 = 6 << 20;
+
+/// Moves each target to a disk of its own.
+fn move_targets(cluster: &Cluster<'_>, disks: &[Disk]) {
+    cluster.weir(&["down"]).ok();
+    for (n, disk) in disks.iter().enumerate() {
+        let dir = cluster.dir().join(format!("targets/{}", n + 1));
+        let there = disk.path().join("target");
+        assert!(Command::new("cp").arg("-a").args([&dir, &there]).status().unwrap().success());
+        std::fs::remove_dir_all(&dir).unwrap();
+        std::os::unix::fs::symlink(there, dir).unwrap();
+    }
+    cluster.weir(&["up"]).ok();
+}
+
+fn path(mnt: &Path, n: u64) -> PathBuf {
+    mnt.join(format!("two/f{n}"))
+}
+
+/// Reads all files at once through a mount of its own, from cold disks; how long that took,
+/// and what was read from each disk.
+fn read(cluster: &Cluster<'_>, disks: &[Disk], (name, policy): (&str, &str)) -> (f64, Vec<u64>) {
+    let mnt = cluster.mount(name, &format!("ro,read_policy={policy}"));
+    disks.iter().for_each(|disk| forget(disk.path()).unwrap());
+    let counts = || disks.iter().map(|disk| disk.read_bytes().unwrap()).collect::<Vec<_>>();
+    let (before, begin) = (counts(), Instant::now());
+    std::thread::scope(|scope| {
+        for n in 0..FILES {
+            let file = path(&mnt, n);
+            scope.spawn(move || assert!(std::fs::read(file).unwrap() == noise(FILE_BYTES, n)));
+        }
+    });
+    let seconds = begin.elapsed().as_secs_f64();
+    let bytes = counts().iter().zip(&before).map(|(after, before)| after - before).collect();
+    cluster.weir(&["umount", mnt.to_str().unwrap()]).ok();
+    println!("{name}, {policy}: {seconds:.2} s, bytes of the disks {bytes:?}");
+    (seconds, bytes)
+}
+
+#[test]
+fn a_slow_disk_does_not_hold_up_those_who_read_what_has_another_copy() {
+    if let Some(what) = missing() {
+        println!("skipped: needs {what}");
+        return;
+    }
+    let place = Place::new();
+    let disk = |n| {
+        let (image, at) = (place.path(&format!("image-{n}")), place.path(&format!("disk-{n}")));
+        Disk::make(&image, &at, 160 << 20).unwrap()
+    };
+    let disks: Vec<Disk> = (0..DISKS).map(disk).collect();
+    let cluster = place.up("slow", &["--targets", "4", "--targets-per-server", "1"]);
+    move_targets(&cluster, &disks);
+    let mnt = cluster.mount("mnt", "rw");
+    std::fs::create_dir(mnt.join("two")).unwrap();
+    cluster.weir(&["setlayout", "weir:/two", "--copies", "2"]).ok();
+    for n in 0..FILES {
+        std::fs::write(path(&mnt, n), noise(FILE_BYTES, n)).unwrap();
+    }
+    cluster.weir(&["umount", mnt.to_str().unwrap()]).ok();
+
+    let group = Throttle::new(&format!("weir-slow-{}", std::process::id())).unwrap();
+    (1..=DISKS).for_each(|n| group.add(cluster.pid(&format!("data-{n}"))).unwrap());
+    disks.iter().for_each(|disk| group.limit(disk, USUAL).unwrap());
+    let (well, _) = read(&cluster, &disks, ("well", "proportional"));
+    group.limit(&disks[0], SLOW).unwrap();
+    let (held_up, all) = read(&cluster, &disks, ("first", "primary"));
+    let (hardly, less) = read(&cluster, &disks, ("slow", "proportional"));
+    // The slow disk has a quarter of the first copies: with them alone all wait for it.
+    let firsts = FILES * FILE_BYTES as u64 / DISKS as u64;
+    assert!(all[0] >= firsts * 3 / 4, "{all:?}");
+    assert!(less[0] < all[0] * 3 / 4, "{less:?}");
+    let bound = held_up * 0.8;
+    assert!(hardly < bound, "{hardly} s, and {held_up} s with the first copies alone");
+    assert!(well < bound, "{well} s without a slow disk");
+}

@@ -1,0 +1,189 @@
+//! How fast a target serves reads, for those who choose among copies: the time in which it
+//! had any to do, for the bytes that came of it. What comes from the page cache counts at a
+//! fixed small price, so that a target which has things in memory is known to be quick.
+//!
+//! Whoever else uses the disk, or the bandwidth that it may take, shows in it, since their
+//! time is time in which reads wait.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use weir_host::clock;
+use weir_host::sync::Mutex;
+
+/// Microseconds.
+type Micros = u64;
+
+const MIB: u64 = 1 << 20;
+/// A disk spends on each read what it would on so many bytes more: else what reads little at
+/// a time would count as slow beside what reads much.
+const REQUEST_BYTES: u64 = 64 << 10;
+/// A MiB from the page cache.
+const CACHED_US_PER_MIB: u64 = 100;
+/// Something new is said after so much,
+const SAMPLE_BYTES: u64 = 2 << 20;
+/// or so much time in which there was something to do.
+const SAMPLE_US: Micros = 100_000;
+/// A value that nobody would believe is not said.
+const MAX_US_PER_MIB: u64 = 1 << 30;
+
+#[derive(Debug, Default)]
+struct Sample {
+    /// Reads under way.
+    reads: u32,
+    /// Until then time has been counted, while there are any.
+    counted: Micros,
+    busy_us: Micros,
+    bytes: u64,
+}
+
+impl Sample {
+    fn begin(&mut self, now: Micros) {
+        self.count(now);
+        self.reads += 1;
+    }
+
+    /// `bytes`: what came of it; nothing, if it failed, and then its time says nothing either.
+    fn end(&mut self, now: Micros, bytes: Option<u64>) {
+        self.count(now);
+        self.reads = self.reads.saturating_sub(1);
+        match bytes {
+            Some(bytes) => self.bytes += bytes + REQUEST_BYTES,
+            None if self.reads == 0 && self.bytes == 0 => self.busy_us = 0,
+            None => {}
+        }
+    }
+
+    fn cached(&mut self, bytes: u64) {
+        self.bytes += bytes + REQUEST_BYTES;
+        self.busy_us += (bytes + REQUEST_BYTES) * CACHED_US_PER_MIB / MIB;
+    }
+
+    fn count(&mut self, now: Micros) {
+        if self.reads > 0 {
+            self.busy_us += now.saturating_sub(self.counted);
+        }
+        self.counted = now;
+    }
+
+    /// What it says, if there is enough of it: then another one begins.
+    fn take(&mut self) -> Option<u64> {
+        let enough = self.bytes >= SAMPLE_BYTES || self.busy_us >= SAMPLE_US;
+        if !enough || self.bytes == 0 {
+            return None;
+        }
+        let us = (self.busy_us.max(1) * MIB).div_ceil(self.bytes);
+        (self.busy_us, self.bytes) = (0, 0);
+        Some(us.min(MAX_US_PER_MIB))
+    }
+}
+
+/// Of one target.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    sample: Mutex<Sample>,
+}
+
+impl Meter {
+    /// Counts a read from the disk, and the `bytes` that came of it; `said` gets what is known
+    /// then.
+    pub(crate) fn on<T>(
+        &self,
+        said: &AtomicU32,
+        read: impl FnOnce() -> T,
+        bytes: impl FnOnce(&T) -> Option<u64>,
+    ) -> T {
+        self.sample.lock().begin(now());
+        let result = read();
+        let mut sample = self.sample.lock();
+        sample.end(now(), bytes(&result));
+        say(&mut sample, said);
+        result
+    }
+
+    /// Counts a read from the page cache.
+    pub(crate) fn cached(&self, bytes: u64, said: &AtomicU32) {
+        let mut sample = self.sample.lock();
+        sample.cached(bytes);
+        say(&mut sample, said);
+    }
+}
+
+/// The mean of what it was and of what is new.
+fn say(sample: &mut Sample, said: &AtomicU32) {
+    if let Some(new) = sample.take() {
+        let mean = match u64::from(said.load(Relaxed)) {
+            0 => new,
+            old => (old + new).div_ceil(2),
+        };
+        said.store(mean as u32, Relaxed);
+    }
+}
+
+fn now() -> Micros {
+    clock::uptime().as_micros() as Micros
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What it says when `readers` read `bytes` at a time, each in `us` of the disk's time.
+    fn said(readers: u64, bytes: u64, us: u64) -> u64 {
+        let (mut sample, said) = (Sample::default(), AtomicU32::new(0));
+        let mut now = 0;
+        (0..readers).for_each(|_| sample.begin(now));
+        for _ in 0..400 {
+            now += us;
+            sample.end(now, Some(bytes));
+            say(&mut sample, &said);
+            sample.begin(now);
+        }
+        said.load(Relaxed).into()
+    }
+
+    #[test]
+    fn it_is_the_disk_that_counts_and_not_how_many_wait_for_it() {
+        let (one, eight) = (said(1, MIB, 20_000), said(8, MIB, 20_000));
+        assert_eq!(one, eight);
+        assert!((18_000..20_000).contains(&one), "{one}");
+        // 64 KiB at the same speed, each with a seek that costs as much as its bytes.
+        let small = said(1, 64 << 10, 2_500);
+        assert!((18_000..=20_000).contains(&small), "{small}");
+    }
+
+    #[test]
+    fn time_without_reads_does_not_count_and_what_is_in_memory_is_quick() {
+        let (mut sample, said) = (Sample::default(), AtomicU32::new(0));
+        for n in 0..10 {
+            sample.begin(n * 1_000_000);
+            sample.end(n * 1_000_000 + 10_000, Some(MIB));
+            say(&mut sample, &said);
+        }
+        let known = said.load(Relaxed);
+        assert!((9_000..10_000).contains(&known), "{known}");
+        for _ in 0..100 {
+            sample.cached(MIB);
+            say(&mut sample, &said);
+        }
+        assert!(said.load(Relaxed) <= 110, "{said:?}");
+    }
+
+    #[test]
+    fn who_fails_at_once_is_not_quick() {
+        let (mut sample, said) = (Sample::default(), AtomicU32::new(0));
+        for n in 0..100 {
+            sample.begin(n * 1_000);
+            sample.end(n * 1_000 + 10, None);
+            say(&mut sample, &said);
+        }
+        assert_eq!(said.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_disk_that_has_become_slow_is_known_to_be_after_one_read() {
+        let (mut sample, said) = (Sample::default(), AtomicU32::new(1_000));
+        sample.begin(0);
+        sample.end(400_000, Some(64 << 10));
+        say(&mut sample, &said);
+        assert!(said.load(Relaxed) > 1_000_000, "{said:?}");
+    }
+}

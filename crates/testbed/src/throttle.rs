@@ -1,0 +1,99 @@
+//! Limits of what a group of processes may read from disks.
+
+use crate::Disk;
+use std::fs;
+use std::io::{Error, Result};
+use std::path::{Path, PathBuf};
+
+/// The ways in which Linux limits the use of block devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Controller {
+    /// `blkio` of cgroup v1.
+    V1,
+    /// `io` of cgroup v2. Not tested: the machines that this was written on have v1.
+    V2,
+}
+
+const V1: &str = "/sys/fs/cgroup/blkio";
+const V2: &str = "/sys/fs/cgroup";
+
+/// Which of them there is.
+pub(crate) fn controller() -> Option<Controller> {
+    if Path::new(V1).join("blkio.throttle.read_bps_device").exists() {
+        return Some(Controller::V1);
+    }
+    let all = fs::read_to_string(Path::new(V2).join("cgroup.controllers")).unwrap_or_default();
+    all.split_whitespace().any(|name| name == "io").then_some(Controller::V2)
+}
+
+/// A group of processes, the server of a disk and whoever disturbs it: together they get no
+/// more of a disk than is set. When it is dropped they are free again.
+#[derive(Debug)]
+pub struct Throttle {
+    controller: Controller,
+    path: PathBuf,
+}
+
+impl Throttle {
+    /// A group of this name, which no other has.
+    ///
+    /// # Errors
+    /// There is no controller, or one such group already; what the system says.
+    pub fn new(name: &str) -> Result<Self> {
+        let controller = controller().ok_or_else(|| Error::other("no cgroup controller"))?;
+        let path = Path::new(root(controller)).join(name);
+        if controller == Controller::V2 {
+            put(&Path::new(V2).join("cgroup.subtree_control"), "+io")?;
+        }
+        fs::create_dir(&path)
+            .map_err(|e| Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+        Ok(Self { controller, path })
+    }
+
+    /// From now on so many bytes a second are read from a disk.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn limit(&self, disk: &Disk, read_bytes_per_s: u64) -> Result<()> {
+        let number = disk.number()?;
+        match self.controller {
+            Controller::V1 => put(
+                &self.path.join("blkio.throttle.read_bps_device"),
+                &format!("{number} {read_bytes_per_s}"),
+            ),
+            Controller::V2 => {
+                put(&self.path.join("io.max"), &format!("{number} rbps={read_bytes_per_s}"))
+            }
+        }
+    }
+
+    /// Takes a process in, with all its threads.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn add(&self, process: i32) -> Result<()> {
+        put(&self.path.join("cgroup.procs"), &process.to_string())
+    }
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        let members = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
+        let above = Path::new(root(self.controller)).join("cgroup.procs");
+        // One that has ended meanwhile cannot be moved, and need not be.
+        members.lines().for_each(|process| _ = fs::write(&above, process));
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+fn root(controller: Controller) -> &'static str {
+    match controller {
+        Controller::V1 => V1,
+        Controller::V2 => V2,
+    }
+}
+
+fn put(path: &Path, what: &str) -> Result<()> {
+    fs::write(path, what)
+        .map_err(|e| Error::new(e.kind(), format!("write {what:?} to {}: {e}", path.display())))
+}
