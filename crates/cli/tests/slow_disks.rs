@@ -14,9 +14,9 @@ const DISKS: usize = 4;
 const FILES: u64 = 2;
 const FILE_BYTES: usize = 48 << 20;
 /// What a disk gives in a second,
-const USUAL: u64 = 16 << 20;
+const USUAL: u64 = 32 << 20;
 /// and the slow one.
-const SLOW: u64 = 6 << 20;
+const SLOW: u64 = 8 << 20;
 
 /// Moves each target to a disk of its own.
 fn move_targets(cluster: &Cluster<'_>, disks: &[Disk]) {
@@ -87,8 +87,8 @@ fn a_slow_disk_does_not_hold_up_those_who_read_what_has_another_copy() {
     // The slow disk has a quarter of the first copies: with them alone all wait for it.
     let firsts = FILES * FILE_BYTES as u64 / DISKS as u64;
     assert!(all[0] >= firsts * 3 / 4, "{all:?}");
-    assert!(less[0] < all[0] * 3 / 4, "{less:?}");
-    let bound = held_up * 0.8;
+    assert!(less[0] < all[0] * 17 / 20, "{less:?}");
+    let bound = held_up * 0.85;
     assert!(hardly < bound, "{hardly} s, and {held_up} s with the first copies alone");
     assert!(well < bound, "{well} s without a slow disk");
 }
