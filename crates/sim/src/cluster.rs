@@ -269,7 +269,7 @@ impl Cluster {
         };
         config.keep_metadata = self.shared.plan.shape.leases;
         let policies = ReadPolicy::OF_ANY_READER;
-        config.read_policy = policies[(self.shared.plan.seed % policies.len() as u64) as usize];
+        config.read_policy = policies[usize::from(self.shared.plan.read_policy) % policies.len()];
         if write_behind { config } else { config.without_cache() }
     }
 

@@ -4,7 +4,9 @@
 
 use crate::cluster::Cluster;
 use crate::copies;
-use crate::plan::{ClientPlan, EngineKind, FileShape, NodeName, Plan, Protocol, Shape};
+use crate::plan::{
+    ClientPlan, EngineKind, FileShape, NodeName, Plan, Protocol, Shape, first_copies,
+};
 use crate::run::shut_down;
 use crate::shared::Shared;
 use std::cell::{Cell, RefCell};
@@ -276,5 +278,6 @@ fn plan(layout: Layout) -> Plan {
         spares: 0,
     };
     let client = ClientPlan { write_behind: false, keeps_pages: false, ops: Vec::new() };
-    Plan { seed: 1, duration_ms: 0, shape, clients: vec![client], faults: Vec::new() }
+    let (faults, read_policy) = (Vec::new(), first_copies());
+    Plan { seed: 1, duration_ms: 0, shape, clients: vec![client], faults, read_policy }
 }

@@ -4,7 +4,7 @@
 //! virtual.
 
 use crate::cluster::{Cluster, targets_of};
-use crate::plan::{ClientPlan, EngineKind, FileShape, NodeName, Plan, Shape};
+use crate::plan::{ClientPlan, EngineKind, FileShape, NodeName, Plan, Shape, first_copies};
 use crate::shared::Shared;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -265,5 +265,6 @@ pub(crate) fn plan(seed: u64, servers: u8) -> Plan {
     };
     let idle = ClientPlan { write_behind: false, keeps_pages: false, ops: Vec::new() };
     let clients = vec![idle; READERS + 1];
-    Plan { seed, duration_ms: 0, shape, clients, faults: Vec::new() }
+    let (faults, read_policy) = (Vec::new(), first_copies());
+    Plan { seed, duration_ms: 0, shape, clients, faults, read_policy }
 }

@@ -25,6 +25,11 @@ pub const MIRRORED: u64 = 1_000_000_000;
 /// their files are placed in all ways.
 pub const CHANGING: u64 = 2_000_000_000;
 
+/// All policies in turn.
+fn read_policy(seed: u64) -> u8 {
+    (seed % 5) as u8
+}
+
 /// The plan of a seed.
 pub fn plan(seed: u64, duration_ms: u32) -> Plan {
     if seed >= CHANGING {
@@ -40,7 +45,8 @@ pub fn plan(seed: u64, duration_ms: u32) -> Plan {
         .map(|index| client(&mut rng, &shape, (index, clients), 1..=6, duration_ms))
         .collect();
     let faults = faults(&mut rng, &shape, clients.len() as u8, duration_ms);
-    Plan { seed, duration_ms, shape, clients, faults }
+    let read_policy = read_policy(seed);
+    Plan { seed, duration_ms, shape, clients, faults, read_policy }
 }
 
 fn shape(rng: &mut Rng) -> Shape {

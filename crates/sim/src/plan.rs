@@ -585,6 +585,14 @@ pub struct Plan {
     pub clients: Vec<ClientPlan>,
     /// What goes wrong, in order of time.
     pub faults: Vec<PlannedFault>,
+    /// From which copies clients read: which of [`weir_client::ReadPolicy::OF_ANY_READER`].
+    #[serde(default = "first_copies")]
+    pub read_policy: u8,
+}
+
+/// `primary`: from the first copies.
+pub fn first_copies() -> u8 {
+    1
 }
 
 impl Plan {

@@ -43,7 +43,8 @@ pub(super) fn plan(seed: u64, duration_ms: u32) -> Plan {
     }
     faults.retain(|fault| fault.at_ms < duration_ms);
     faults.sort_by_key(|fault| fault.at_ms);
-    Plan { seed, duration_ms, shape, clients, faults }
+    let read_policy = super::read_policy(seed);
+    Plan { seed, duration_ms, shape, clients, faults, read_policy }
 }
 
 fn shape(rng: &mut Rng) -> Shape {

@@ -94,6 +94,12 @@ pub fn judge(
                     Outcome::Unknown(error) if losses.explain(error.kind, &asked) => {
                         continue;
                     }
+                    // Its last attempt was under way when its time was over.
+                    Outcome::Unknown(error)
+                        if error.kind == ErrorKind::TimedOut && waited.is_some() =>
+                    {
+                        continue;
+                    }
                     Outcome::Unknown(error) => {
                         Some(format!("failed with {:?}: {error}", error.kind))
                     }
