@@ -1,4 +1,4 @@
-//! One disk of several is slow: those who read files with two copies are hardly held up.
+//! One disk of several is slow: those who read files with two copies are held up less.
 //! Real servers on real (loop) disks of a set speed, read through real mounts.
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -56,7 +56,7 @@ fn read(cluster: &Cluster<'_>, disks: &[Disk], (name, policy): (&str, &str)) -> 
 }
 
 #[test]
-fn a_slow_disk_does_not_hold_up_those_who_read_what_has_another_copy() {
+fn a_slow_disk_holds_up_less_who_reads_what_has_another_copy() {
     if let Some(what) = missing() {
         println!("skipped: needs {what}");
         return;
