@@ -7,7 +7,7 @@ use super::data::{ClientFacts, FileFacts};
 use super::health::Health;
 use super::losses::{Asked, Losses};
 use crate::history::{Call, History, Outcome, Position, What};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weir_types::ErrorKind;
 
@@ -44,6 +44,9 @@ pub fn judge(
     let limit = 2 * expected.detection + FEW_SECONDS;
     let mut begun: BTreeMap<u32, (Position, u8, &Call)> = BTreeMap::new();
     let mut owed = Owed::default();
+    // Clients that were refused because of a loss, and of which file: they may not be able to
+    // give up their leases before that is accepted.
+    let mut refused = BTreeSet::new();
     let mut violations = Vec::new();
     for (position, entry) in history.entries.iter().enumerate() {
         match &entry.what {
@@ -92,11 +95,17 @@ pub fn judge(
                         continue;
                     }
                     Outcome::Unknown(error) if losses.explain(error.kind, &asked) => {
+                        refused.insert((file, client));
                         continue;
                     }
-                    // Its last attempt was under way when its time was over.
+                    // It waited for the lease of such a client.
                     Outcome::Unknown(error)
-                        if error.kind == ErrorKind::TimedOut && waited.is_some() =>
+                        if error.kind == ErrorKind::TimedOut
+                            && expected.leases
+                            && waited.is_some()
+                            && refused
+                                .iter()
+                                .any(|(of, who)| (*of, *who != client) == (file, true)) =>
                     {
                         continue;
                     }

@@ -143,3 +143,28 @@ fn what_is_lost_is_refused_until_somebody_accepts_that_and_not_longer() {
     assert!(!is_available(&refused(false, ErrorKind::TimedOut)));
     assert!(!is_available(&refused(true, ErrorKind::NotCurrent)));
 }
+
+#[test]
+fn who_waits_for_one_that_a_loss_holds_up_may_give_up() {
+    let waits = |holder_is_refused: bool, accepted_first: bool| {
+        Story::told(|s| {
+            s.loses_gaps();
+            s.wait_ms(60_000);
+            if accepted_first {
+                s.accepts(&[0]);
+            }
+            if holder_is_refused {
+                let holders = s.begin_read(0);
+                s.fails(holders, ErrorKind::NotCurrent);
+            }
+            let read = s.begin_read(1);
+            s.fails(read, ErrorKind::TimedOut);
+            if !accepted_first {
+                s.accepts(&[0]);
+            }
+        })
+    };
+    assert!(is_available(&waits(true, false)));
+    assert!(!is_available(&waits(false, false)));
+    assert!(!is_available(&waits(false, true)));
+}
