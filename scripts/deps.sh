@@ -13,6 +13,7 @@ needed=(
   ip:iproute2
   iptables:iptables
   mkfs.ext4:e2fsprogs
+  mpirun:openmpi-bin
   python3:python3
   rsync:rsync
   setfattr:attr

@@ -4,6 +4,7 @@ mod checks;
 mod cluster;
 mod daemons;
 mod files;
+mod jobs;
 mod keys;
 mod layouts;
 mod members;
@@ -12,11 +13,12 @@ pub use checks::{AcceptLoss, Fsck, Scrub, Sim};
 pub use cluster::{Down, Rebalance, Status, Up};
 pub use daemons::{Daemon, Detach, Meta, MetaCommand, MetaExport, MetaImport, Mount, Umount};
 pub use files::{Cat, Cp, Ls, Mkdir, Rm, Stat};
+pub use jobs::Run;
 pub use keys::{Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice};
 pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, Places, Protocol, SetLayout};
 pub use members::{
     Server, ServerAdd, ServerChoice, ServerDrain, ServerList, ServerRemove, Target, TargetAdd,
-    TargetChoice, TargetCreate, TargetDrain, TargetRemove, TargetReplace, Targets,
+    TargetChoice, TargetCreate, TargetDrain, TargetRemove, TargetReplace, Targets, Top,
 };
 
 use clap::{Args, Parser, Subcommand};
@@ -72,6 +74,8 @@ pub enum Command {
     Mkfile(MkFile),
     /// Set the default layout of a directory or the layout of an empty file; without a layout, show it
     Setlayout(SetLayout),
+    /// Run a program as a job: its processes are to finish together
+    Run(Run),
     /// Verify all data and metadata against their checksums
     Scrub(Scrub),
     /// Check that names, files and objects belong together
@@ -87,6 +91,8 @@ pub enum Command {
     Key(Key),
     /// Show the targets: their states, and what they lack
     Targets(Targets),
+    /// Show what each disk does now, and which of them holds the others up
+    Top(Top),
     /// Add, drain, remove and replace targets
     #[command(subcommand)]
     Target(Target),

@@ -6,6 +6,7 @@ mod check;
 mod cluster;
 mod failure;
 mod files;
+mod jobs;
 mod layouts;
 mod meta;
 mod mount;
@@ -21,7 +22,7 @@ mod version;
 use args::{Arguments, Command, Server, Target};
 use clap::Parser;
 use cluster::{
-    adding, down, draining, keys, rebalance, removal, replacing, servers, status, targets, up,
+    adding, down, draining, keys, rebalance, removal, replacing, servers, status, targets, top, up,
 };
 use failure::Done;
 use std::process::ExitCode;
@@ -58,6 +59,7 @@ fn run(command: &Command) -> Done {
         Command::Df(df) => layouts::df::run(df),
         Command::Mkfile(mkfile) => layouts::set::make_file(mkfile),
         Command::Setlayout(set) => layouts::set::set_layout(set),
+        Command::Run(run) => jobs::run(run),
         Command::Scrub(scrub) => check::scrub::run(scrub),
         Command::Fsck(fsck) => check::fsck::run(fsck),
         Command::AcceptLoss(accept) => check::accept::run(accept),
@@ -65,6 +67,7 @@ fn run(command: &Command) -> Done {
         Command::Reliability(asked) => reliability::run(asked),
         Command::Key(key) => keys::run(key),
         Command::Targets(asked) => targets::list(asked),
+        Command::Top(asked) => top::run(asked),
         Command::Target(Target::Create(create)) => keys::create_target(create),
         Command::Target(Target::Add(add)) => adding::add_targets(add),
         Command::Target(Target::Drain(drain)) => draining::drain_target(drain),

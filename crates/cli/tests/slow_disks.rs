@@ -1,4 +1,5 @@
-//! One disk of several is slow: those who read files with two copies are held up less.
+//! One disk of several is slow: those who read files with two copies are held up less, and it
+//! is named.
 //! Real servers on real (loop) disks of a set speed, read through real mounts.
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -17,6 +18,9 @@ const FILE_BYTES: usize = 48 << 20;
 const USUAL: u64 = 32 << 20;
 /// and the slow one.
 const SLOW: u64 = 8 << 20;
+
+/// Within this a slow disk is named.
+const NAMED: std::time::Duration = std::time::Duration::from_secs(120);
 
 /// Moves each target to a disk of its own.
 fn move_targets(cluster: &Cluster<'_>, disks: &[Disk]) {
@@ -91,4 +95,30 @@ fn a_slow_disk_holds_up_less_who_reads_what_has_another_copy() {
     let bound = held_up * 0.85;
     assert!(hardly < bound, "{hardly} s, and {held_up} s with the first copies alone");
     assert!(well < bound, "{well} s without a slow disk");
+    is_named(&cluster, &disks);
+}
+
+/// While it is read from it is found to be slow, and no other.
+fn is_named(cluster: &Cluster<'_>, disks: &[Disk]) {
+    let begin = Instant::now();
+    let slow = |n: usize| {
+        let targets = cluster.weir(&["targets", "--json"]).json();
+        targets[n]["slow"].as_bool().unwrap()
+    };
+    while !slow(0) {
+        assert!(begin.elapsed() < NAMED, "{}", cluster.weir(&["targets"]).out);
+        read(cluster, disks, ("again", "primary"));
+    }
+    println!("named after {:.1} s", begin.elapsed().as_secs_f64());
+    assert!(!(1..DISKS).any(slow));
+    assert!(cluster.weir(&["status"]).out.contains("target 1: its disk, of data-1"));
+    assert!(cluster.weir(&["targets"]).out.contains("its disk has become slow"));
+    // And while it is read from, that it holds the others up.
+    let top = std::thread::scope(|scope| {
+        let reads = scope.spawn(|| read(cluster, disks, ("top", "primary")));
+        let top = cluster.weir(&["top", "-n", "2"]);
+        reads.join().unwrap();
+        top.out
+    });
+    assert!(top.contains("target 1 (data-1 on") && top.contains("holds the others up"), "{top}");
 }

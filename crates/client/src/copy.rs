@@ -121,8 +121,7 @@ impl Parts for CopyParts<'_> {
             pieces: pieces.clone(),
         };
         let mut header = Header::request(CopyRequest::OP, conn.conn.next_request_id());
-        header.job = self.to.ctx.job;
-        header.rank = self.to.ctx.rank;
+        self.to.ctx.sign(&mut header);
         conn.conn.send(header, &request, &[], &[], wait)
     }
 

@@ -28,6 +28,7 @@ mod events;
 mod fence;
 mod file;
 mod holdings;
+pub mod job;
 mod lease_clock;
 mod leases;
 mod locks;

@@ -100,7 +100,9 @@ impl Parts for ReadParts<'_> {
         let len_bytes =
             scatter(&chunk.regions, chunk.stripe, object.column, &mut self.runs).ok()?;
         let offset = self.runs.iter().map(|run| run.object_offset).min()?;
-        Some(Wanted { column: (object.segment, object.column), offset, len_bytes })
+        let ctx = self.call.ctx;
+        let reader = ctx.progress.map(|progress| (ctx.job, progress));
+        Some(Wanted { column: (object.segment, object.column), offset, len_bytes, reader })
     }
 
     fn conn(&mut self, part: usize) -> &mut Option<DataConn> {
@@ -121,8 +123,7 @@ impl Parts for ReadParts<'_> {
         };
         conn.request_id = conn.conn.next_request_id();
         let mut header = Header::request(ReadRequest::OP, conn.request_id);
-        header.job = self.call.ctx.job;
-        header.rank = self.call.ctx.rank;
+        self.call.ctx.sign(&mut header);
         conn.conn.send(header, &request, &[], &[], wait)
     }
 
@@ -149,7 +150,7 @@ impl ReadParts<'_> {
             return Err(Error::new(ErrorKind::Protocol, "the answer belongs to another request"));
         }
         let body: ObjectLen = conn.conn.reply(&header)?;
-        conn.heard_of_pace(&header);
+        conn.heard_of_pace(&header, self.call.ctx.job);
         let mut checks = Vec::with_capacity(header.checks as usize);
         conn.conn.checks(&header, &mut checks);
         add(&self.call.inner.counters.read_wire_bytes, u64::from(header.payload_len));

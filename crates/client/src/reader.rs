@@ -17,8 +17,8 @@ use weir_types::{ErrorKind, Result};
 
 /// Ranges of one file that are on their way or held.
 const MAX_PIECES: usize = 32;
-/// A range that nobody came for is given up after this time, so that nobody
-/// reads it when it has become old.
+/// What was fetched for a reader that does not come is given up after this time; without a
+/// lease all that is so old, so that nobody reads it when it has become out of date.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
 enum Data {
@@ -40,6 +40,11 @@ pub(crate) struct Reader {
     streams: Streams,
     pieces: Vec<Piece>,
     ahead: Vec<Range<u64>>,
+    /// Calls under way: as long as there are any the others are waited for, however slow the
+    /// disk is.
+    reading: u32,
+    /// When the last one ended.
+    used: Option<Instant>,
     /// Grows when everything fetched ahead becomes invalid.
     version: u64,
     /// How often the leases had been lost when that was fetched.
@@ -58,7 +63,15 @@ impl Reader {
 
     /// Gives up ranges that nobody came for.
     pub(crate) fn expire(&mut self) {
+        if self.reading > 0 || self.used.is_some_and(|used| clock::elapsed(used) < MAX_AGE) {
+            return;
+        }
         self.pieces.retain(|p| clock::elapsed(p.since) < MAX_AGE);
+    }
+
+    fn ended(&mut self) {
+        self.reading -= 1;
+        self.used = Some(clock::now());
     }
 
     /// Reads at least one byte, at most all of `dest`, which lies within the file.
@@ -77,7 +90,8 @@ impl Reader {
             if std::mem::replace(&mut reader.losses, losses) != losses {
                 reader.clear();
             }
-            let taken = reader.take(offset);
+            reader.reading += 1;
+            let taken = reader.take(offset, consistency);
             // Ahead of the lease, others may write before it is read.
             let limit = match consistency {
                 Consistency::Strict => file.lease().reach(offset),
@@ -87,7 +101,7 @@ impl Reader {
             reader.fetch_ahead(call, range, limit, any_copy);
             (taken, reader.version)
         };
-        match taken {
+        let read = match taken {
             Some(piece) => {
                 add(&call.inner.counters.ahead_used, 1);
                 from_piece(call, piece, offset, dest, version)
@@ -97,11 +111,15 @@ impl Reader {
                 let len = file.reader().gap(offset).min(dest.len() as u64) as usize;
                 direct(call, offset, &mut dest[..len], any_copy).map(|()| len)
             }
-        }
+        };
+        file.reader().ended();
+        read
     }
 
-    fn take(&mut self, offset: u64) -> Option<Piece> {
-        let fresh = |p: &Piece| clock::elapsed(p.since) < MAX_AGE;
+    fn take(&mut self, offset: u64, consistency: Consistency) -> Option<Piece> {
+        // Nobody changes what is under a lease.
+        let leased = consistency == Consistency::Strict;
+        let fresh = |p: &Piece| leased || clock::elapsed(p.since) < MAX_AGE;
         let at = self.pieces.iter().position(|p| p.range.contains(&offset))?;
         let piece = self.pieces.remove(at);
         fresh(&piece).then_some(piece)

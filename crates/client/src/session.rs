@@ -269,8 +269,7 @@ impl MetaSession {
         };
         add(&self.counters.meta_requests, 1);
         let mut header = Header::request(R::OP, joined.conn.next_request_id());
-        header.job = ctx.job;
-        header.rank = ctx.rank;
+        ctx.sign(&mut header);
         let sent = clock::since_boot();
         let conn = &mut joined.conn;
         let answer = conn

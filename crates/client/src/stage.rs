@@ -65,8 +65,7 @@ fn leave_with(
     let wait = Wait::for_ms(LEAVE_MS);
     let mut conn = servers.take_known(session, request.access.target, &wait, &Detours::none())?;
     let mut header = Header::request(StageRequest::OP, conn.conn.next_request_id());
-    header.job = call.ctx.job;
-    header.rank = call.ctx.rank;
+    call.ctx.sign(&mut header);
     conn.conn.send(header, request, checks, bytes, &wait)?;
     add(&call.inner.counters.data_requests, 1);
     add(&call.inner.counters.write_wire_bytes, bytes.iter().map(|part| part.len() as u64).sum());

@@ -237,8 +237,7 @@ impl Parts for WriteParts<'_> {
             staged,
         };
         let mut header = Header::request(WriteRequest::OP, conn.conn.next_request_id());
-        header.job = self.call.ctx.job;
-        header.rank = self.call.ctx.rank;
+        self.call.ctx.sign(&mut header);
         add(&self.call.inner.counters.write_wire_bytes, bytes);
         conn.conn.send(header, &request, &checks, &slices, wait)
     }

@@ -1,9 +1,11 @@
 //! A bounded queue in front of threads: those of a disk, or those that copy.
 
-use crate::queue::{Admission, TargetQueue};
+use crate::queue::{Admission, Arrival, Order, TargetQueue};
 use crate::service::Event;
+use weir_host::clock;
 use weir_host::sync::{Condvar, Mutex};
 use weir_net::{ConnId, LoopHandle};
+use weir_policy::Micros;
 
 /// A connection that paused because the queue was full.
 struct Paused {
@@ -11,21 +13,21 @@ struct Paused {
     resume: LoopHandle<Event>,
 }
 
-struct State<T> {
-    queue: TargetQueue<T, Paused>,
+struct State<O> {
+    queue: TargetQueue<O, Paused>,
     stop: bool,
 }
 
 /// What waits for a thread.
-pub(crate) struct Backlog<T> {
-    state: Mutex<State<T>>,
+pub(crate) struct Backlog<T, O: Order<Item = T> = Arrival<T>> {
+    state: Mutex<State<O>>,
     changed: Condvar,
 }
 
-impl<T> Backlog<T> {
+impl<T, O: Order<Item = T> + Default> Backlog<T, O> {
     /// Connections pause when so many wait.
     pub(crate) fn new(limit: usize) -> Self {
-        let state = State { queue: TargetQueue::new(limit), stop: false };
+        let state = State { queue: TargetQueue::new(O::default(), limit), stop: false };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -33,13 +35,13 @@ impl<T> Backlog<T> {
     /// wait now.
     pub(crate) fn submit(
         &self,
-        task: T,
+        task: O::Entry,
         conn: ConnId,
         resume: LoopHandle<Event>,
         note: impl FnOnce(usize),
     ) -> Admission {
         let mut state = self.state.lock();
-        let admission = state.queue.push(task, Paused { conn, resume });
+        let admission = state.queue.push(now(), task, Paused { conn, resume });
         note(state.queue.len());
         drop(state);
         self.changed.notify_one();
@@ -50,7 +52,8 @@ impl<T> Backlog<T> {
     pub(crate) fn next(&self, note: impl FnOnce(usize)) -> Option<T> {
         let mut state = self.state.lock();
         loop {
-            let task = state.queue.pop(|Paused { conn, resume }| resume.post(Event::Resume(conn)));
+            let task =
+                state.queue.pop(now(), |Paused { conn, resume }| resume.post(Event::Resume(conn)));
             if task.is_some() {
                 note(state.queue.len());
                 return task;
@@ -67,4 +70,8 @@ impl<T> Backlog<T> {
         self.state.lock().stop = true;
         self.changed.notify_all();
     }
+}
+
+fn now() -> Micros {
+    clock::uptime().as_micros() as Micros
 }

@@ -68,6 +68,8 @@ counters! {
     read_cached = "read.from_page_cache";
     /// Reads that a disk thread did.
     read_disk = "read.by_disk_thread";
+    /// Reads of processes that said how far they are with a job.
+    read_of_jobs = "read.of_jobs";
     /// Reads asked for again after a mismatch at the reader.
     read_locked = "read.locked";
     refused_target = "refused.unknown_target";

@@ -8,7 +8,8 @@ use crate::copies::repair::{self, Scrubbed};
 use crate::copies::roles::not_current;
 use crate::copies::{Change, Progress, follow_at_the_end};
 use crate::inspect;
-use crate::machine::{OpId, Outcome, ReadWork, ServedTarget, Work};
+use crate::lanes::{Lane, Lanes};
+use crate::machine::{Asker, OpId, Outcome, ReadWork, ServedTarget, Work};
 use crate::meter::Meter;
 use crate::queue::Admission;
 use crate::service::{Event, Shared};
@@ -18,10 +19,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use weir_host::sync::Mutex;
 use weir_net::{ConnId, LoopHandle, PooledBuf};
+use weir_policy::Request;
 use weir_store::{ELSEWHERE, Object, Pledge, ReadMode, ReadOutcome, Target, UNHEARD};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Epoch, Error, ErrorKind, FsUsage, Generation, ObjectId, Result, TargetId};
 use weir_wire::data::ObjectStat;
+use weir_wire::targets::TargetWork;
 
 /// The bulk data of an operation.
 #[derive(Debug, Default)]
@@ -43,6 +46,8 @@ pub(crate) enum Job {
 /// An operation in the queue.
 pub(crate) struct Task {
     pub(crate) op: OpId,
+    /// On whose behalf; `None`: nobody waits for it any more.
+    pub(crate) asker: Option<Asker>,
     pub(crate) work: Job,
     pub(crate) data: Data,
     /// Who sent it, if it is a change.
@@ -67,7 +72,7 @@ pub(crate) struct Unopened {
 pub(crate) struct Disk {
     pub(crate) store: Target,
     pub(crate) served: Arc<ServedTarget>,
-    backlog: Backlog<Task>,
+    backlog: Backlog<Task, Lanes<Task>>,
     health: Mutex<Health>,
     meter: Meter,
     /// What is under way on it.
@@ -100,7 +105,8 @@ impl Disk {
     /// Takes a task; `Full` if its connection must pause.
     pub(crate) fn submit(&self, task: Task, conn: ConnId) -> Admission {
         let resume = task.reply_to.clone();
-        self.backlog.submit(task, conn, resume, |depth| self.note_depth(depth))
+        let lane = lane(&task);
+        self.backlog.submit((lane, task), conn, resume, |depth| self.note_depth(depth))
     }
 
     /// Ends the threads once the queue is empty.
@@ -112,7 +118,7 @@ impl Disk {
     /// The life of a disk thread.
     pub(crate) fn work_off(&self, shared: &Shared) {
         while let Some(task) = self.backlog.next(|depth| self.note_depth(depth)) {
-            let Task { op, work, mut data, sender, reply_to } = task;
+            let Task { op, work, mut data, sender, reply_to, .. } = task;
             let looked_at = repair::looked_at(&work);
             let carry_out = || match work {
                 Job::Plain(work) => {
@@ -170,6 +176,17 @@ impl Disk {
         self.meter.cached(bytes, &self.served.load.us_per_mib);
     }
 
+    /// What it has done for clients, for the report to the metadata server.
+    pub(crate) fn work(&self) -> TargetWork {
+        let load = &self.served.load;
+        TargetWork {
+            read_bytes: load.read_bytes.load(Relaxed),
+            written_bytes: load.written_bytes.load(Relaxed),
+            queued: load.queued.load(Relaxed),
+            us_per_mib: self.meter.of_disk(),
+        }
+    }
+
     /// See [`Target::pledge`].
     pub(crate) fn pledge(&self, object: ObjectId, pieces: &[(u64, u64)]) -> Result<Pledge> {
         self.at_work.on(|| self.store.pledge(object, pieces))
@@ -202,6 +219,20 @@ impl Disk {
 
     fn note_depth(&self, depth: usize) {
         self.served.load.queued.store(depth as u32, Relaxed);
+    }
+}
+
+/// What a task is to the disk.
+fn lane(task: &Task) -> Lane {
+    match (&task.work, &task.asker) {
+        (Job::Plain(Work::Read(read)), Some(asker)) => Lane::Read(Request {
+            job: asker.job,
+            stream: asker.stream(read.object),
+            progress: asker.progress,
+            offset: read.pieces.first().map_or(0, |piece| piece.0),
+            len_bytes: read.bytes as u32,
+        }),
+        _ => Lane::Other(task.data.buf.as_ref().map_or(0, |buf| buf.len() as u64)),
     }
 }
 

@@ -11,6 +11,7 @@
 mod action;
 mod changing;
 mod copying;
+mod load;
 mod work;
 
 #[cfg(test)]
@@ -18,12 +19,13 @@ mod tests;
 
 pub use crate::counters::Counters;
 pub use action::{Action, Body};
+pub use load::{Asker, Load};
 pub use work::{CopyWork, Outcome, ReadWork, RepairWork, Work};
 
 use crate::copies::Asked;
 use crate::counters::add;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use weir_layout::{Piece, cut_count, share};
 use weir_types::codec::Decode;
 use weir_types::limits::{
@@ -39,17 +41,6 @@ use weir_wire::data::{
 };
 use weir_wire::ticket::OF_SERVERS;
 use weir_wire::{Capability, Header, Key, Mac, Op, Rights};
-
-/// How busy a target is; shared by all machines of a server.
-#[derive(Debug, Default)]
-pub struct Load {
-    /// Requests accepted and not answered.
-    pub in_flight: AtomicU32,
-    /// Requests that wait for the disk.
-    pub queued: AtomicU32,
-    /// Time that a MiB takes to read, microseconds; 0: nothing was read yet.
-    pub us_per_mib: AtomicU32,
-}
 
 /// A target as the machine knows it.
 #[derive(Debug)]
@@ -94,6 +85,7 @@ pub struct Incoming<'a, C> {
 #[derive(Debug)]
 struct Pending<C> {
     conn: C,
+    session: SessionId,
     header: Header,
     target: Arc<ServedTarget>,
     /// It reads one of several copies, which may cease to be current meanwhile.
@@ -198,11 +190,13 @@ impl<C: Copy> Machine<C> {
         let body = match result {
             Ok(Outcome::Read { bytes, object_len }) => {
                 add(&self.counters.read_bytes, bytes);
+                add(&target.load.read_bytes, bytes);
                 data_of = Some(op);
                 Body::Len(ObjectLen { len: object_len })
             }
             Ok(Outcome::Written { object_len }) => {
                 add(&self.counters.written_bytes, u64::from(request.payload_len));
+                add(&target.load.written_bytes, u64::from(request.payload_len));
                 Body::Len(ObjectLen { len: object_len })
             }
             Ok(Outcome::Truncated { object_len } | Outcome::Reshaped { object_len }) => {
@@ -233,10 +227,14 @@ impl<C: Copy> Machine<C> {
         };
         let status = if let Body::Error(error) = &body { Some(error.kind) } else { None };
         let mut header = Header::reply_to(&request, status);
-        header.in_flight = target.load.in_flight.load(Relaxed).min(u16::MAX.into()) as u16;
-        header.progress = target.load.us_per_mib.load(Relaxed);
-        header.queue_depth = target.load.queued.load(Relaxed).min(u16::MAX.into()) as u16;
+        target.load.say(&request, &mut header);
         actions.push(Action::Reply { conn, header, body, data_of });
+    }
+
+    /// On whose behalf an operation is; `None`: it has ended.
+    pub fn asker(&self, op: OpId) -> Option<Asker> {
+        let pending = self.pending.get(op.index())?.as_ref()?;
+        Some(Asker::of(pending.session, &pending.header))
     }
 
     /// The target whose copy an operation looks at, if there are other copies.
@@ -271,6 +269,8 @@ impl<C: Copy> Machine<C> {
             of_copies,
             as_is: request.flags.as_is,
         };
+        let of_job = target.load.is_read(incoming.header, object.copy, incoming.now_unix_ms);
+        add(&self.counters.read_of_jobs, u64::from(of_job));
         let id = target.id;
         let op = self.begin(incoming, target, of_copies);
         if work.locked {
@@ -561,7 +561,8 @@ impl<C: Copy> Machine<C> {
         let (conn, header) = (incoming.conn, *incoming.header);
         let asked = incoming.session != OF_SERVERS;
         add(&self.counters.asked_begun, u64::from(asked));
-        let pending = Some(Pending { conn, header, target, of_copies, asked });
+        let session = incoming.session;
+        let pending = Some(Pending { conn, session, header, target, of_copies, asked });
         if let Some(op) = self.free.pop() {
             self.pending[op.index()] = pending;
             return op;

@@ -8,14 +8,12 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use weir_host::clock;
 use weir_host::sync::Mutex;
+use weir_wire::frame::REQUEST_COST_BYTES;
 
 /// Microseconds.
 type Micros = u64;
 
 const MIB: u64 = 1 << 20;
-/// A disk spends on each read what it would on so many bytes more: else what reads little at
-/// a time would count as slow beside what reads much.
-const REQUEST_BYTES: u64 = 64 << 10;
 /// A MiB from the page cache.
 const CACHED_US_PER_MIB: u64 = 100;
 /// Something new is said after so much,
@@ -46,15 +44,15 @@ impl Sample {
         self.count(now);
         self.reads = self.reads.saturating_sub(1);
         match bytes {
-            Some(bytes) => self.bytes += bytes + REQUEST_BYTES,
+            Some(bytes) => self.bytes += bytes + REQUEST_COST_BYTES,
             None if self.reads == 0 && self.bytes == 0 => self.busy_us = 0,
             None => {}
         }
     }
 
     fn cached(&mut self, bytes: u64) {
-        self.bytes += bytes + REQUEST_BYTES;
-        self.busy_us += (bytes + REQUEST_BYTES) * CACHED_US_PER_MIB / MIB;
+        self.bytes += bytes + REQUEST_COST_BYTES;
+        self.busy_us += (bytes + REQUEST_COST_BYTES) * CACHED_US_PER_MIB / MIB;
     }
 
     fn count(&mut self, now: Micros) {
@@ -80,6 +78,8 @@ impl Sample {
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     sample: Mutex<Sample>,
+    /// What the disk alone has done since it was last asked for.
+    disk: Mutex<Sample>,
 }
 
 impl Meter {
@@ -91,12 +91,24 @@ impl Meter {
         read: impl FnOnce() -> T,
         bytes: impl FnOnce(&T) -> Option<u64>,
     ) -> T {
-        self.sample.lock().begin(now());
+        let begin = now();
+        self.sample.lock().begin(begin);
+        self.disk.lock().begin(begin);
         let result = read();
+        let (end, bytes) = (now(), bytes(&result));
+        self.disk.lock().end(end, bytes);
         let mut sample = self.sample.lock();
-        sample.end(now(), bytes(&result));
+        sample.end(end, bytes);
         say(&mut sample, said);
         result
+    }
+
+    /// How long a MiB took on the disk, since this was asked for the last time that there was
+    /// enough to say; 0: too little was read.
+    pub(crate) fn of_disk(&self) -> u32 {
+        let mut disk = self.disk.lock();
+        disk.count(now());
+        disk.take().map_or(0, |us| us as u32)
     }
 
     /// Counts a read from the page cache.

@@ -5,6 +5,7 @@
 //! connection, from which nothing is taken until there is room.
 
 use std::collections::VecDeque;
+use weir_policy::Micros;
 
 /// Whether the sender may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,23 +17,68 @@ pub enum Admission {
     Full,
 }
 
-/// Entries in the order in which they came, and who waits for room.
+/// In which order entries leave.
+pub trait Order {
+    /// What is put in,
+    type Entry;
+    /// and what comes out of it.
+    type Item;
+    /// Takes one.
+    fn push(&mut self, now: Micros, entry: Self::Entry);
+    /// The next one; `None` if nothing waits.
+    fn pop(&mut self, now: Micros) -> Option<Self::Item>;
+    /// How many wait.
+    fn len(&self) -> usize;
+    /// Whether nothing waits.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// In that in which they came.
 #[derive(Debug)]
-pub struct TargetQueue<T, C> {
+pub struct Arrival<T>(VecDeque<T>);
+
+impl<T> Default for Arrival<T> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<T> Order for Arrival<T> {
+    type Entry = T;
+    type Item = T;
+
+    fn push(&mut self, _now: Micros, entry: T) {
+        self.0.push_back(entry);
+    }
+
+    fn pop(&mut self, _now: Micros) -> Option<T> {
+        self.0.pop_front()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Entries, and who waits for room.
+#[derive(Debug)]
+pub struct TargetQueue<O, C> {
     limit: usize,
-    entries: VecDeque<T>,
+    entries: O,
     waiting: VecDeque<C>,
 }
 
-impl<T, C> TargetQueue<T, C> {
+impl<O: Order, C> TargetQueue<O, C> {
     /// A queue for `limit` entries, at least one.
-    pub fn new(limit: usize) -> Self {
-        Self { limit: limit.max(1), entries: VecDeque::new(), waiting: VecDeque::new() }
+    pub fn new(entries: O, limit: usize) -> Self {
+        Self { limit: limit.max(1), entries, waiting: VecDeque::new() }
     }
 
     /// Takes an entry of `sender`.
-    pub fn push(&mut self, entry: T, sender: C) -> Admission {
-        self.entries.push_back(entry);
+    pub fn push(&mut self, now: Micros, entry: O::Entry, sender: C) -> Admission {
+        self.entries.push(now, entry);
         if self.entries.len() < self.limit {
             return Admission::Room;
         }
@@ -43,8 +89,8 @@ impl<T, C> TargetQueue<T, C> {
     /// The next entry; `resume` is called for each sender who may go on now
     /// that it is out: as many as there is room for, and all when nothing is
     /// left, since those named before may have nothing more to send.
-    pub fn pop(&mut self, mut resume: impl FnMut(C)) -> Option<T> {
-        let entry = self.entries.pop_front();
+    pub fn pop(&mut self, now: Micros, mut resume: impl FnMut(C)) -> Option<O::Item> {
+        let entry = self.entries.pop(now);
         let room = match self.entries.len() {
             0 => self.waiting.len(),
             len => self.limit.saturating_sub(len),
@@ -68,22 +114,26 @@ impl<T, C> TargetQueue<T, C> {
 mod tests {
     use super::*;
 
-    fn pop(queue: &mut TargetQueue<char, u32>) -> (Option<char>, Vec<u32>) {
+    fn queue(limit: usize) -> TargetQueue<Arrival<char>, u32> {
+        TargetQueue::new(Arrival::default(), limit)
+    }
+
+    fn pop(queue: &mut TargetQueue<Arrival<char>, u32>) -> (Option<char>, Vec<u32>) {
         let mut resumed = Vec::new();
-        let entry = queue.pop(|sender| resumed.push(sender));
+        let entry = queue.pop(0, |sender| resumed.push(sender));
         (entry, resumed)
     }
 
     #[test]
     fn senders_pause_when_it_is_full_and_go_on_in_order() {
-        let mut queue = TargetQueue::new(2);
-        assert_eq!(queue.push('a', 1), Admission::Room);
-        assert_eq!(queue.push('b', 1), Admission::Full);
-        assert_eq!(queue.push('c', 2), Admission::Full);
+        let mut queue = queue(2);
+        assert_eq!(queue.push(0, 'a', 1), Admission::Room);
+        assert_eq!(queue.push(0, 'b', 1), Admission::Full);
+        assert_eq!(queue.push(0, 'c', 2), Admission::Full);
         // Sender 1 paused: nothing of it comes until it is named.
         assert_eq!(pop(&mut queue), (Some('a'), vec![]));
         assert_eq!(pop(&mut queue), (Some('b'), vec![1]));
-        assert_eq!(queue.push('d', 1), Admission::Full);
+        assert_eq!(queue.push(0, 'd', 1), Admission::Full);
         assert_eq!(pop(&mut queue), (Some('c'), vec![2]));
         assert_eq!(pop(&mut queue), (Some('d'), vec![1]));
         assert_eq!(pop(&mut queue), (None, vec![]));
@@ -92,9 +142,9 @@ mod tests {
     #[test]
     fn whoever_paused_is_named_by_the_time_it_is_empty() {
         for limit in 1..4 {
-            let mut queue = TargetQueue::new(limit);
+            let mut queue = queue(limit);
             let paused: Vec<u32> =
-                (0..10).filter(|s| queue.push('x', *s) == Admission::Full).collect();
+                (0..10).filter(|s| queue.push(0, 'x', *s) == Admission::Full).collect();
             let resumed: Vec<u32> = (0..10).flat_map(|_| pop(&mut queue).1).collect();
             assert_eq!(paused, resumed, "limit {limit}");
         }

@@ -21,6 +21,7 @@ use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Hello, Identity};
 use weir_wire::message::Request;
 use weir_wire::peer::{HeartbeatReply, HeartbeatRequest, RegisterRequest, TargetReport};
+use weir_wire::targets::TargetWork;
 
 /// One exchange ends within this time.
 const EXCHANGE_MS: u64 = 5_000;
@@ -186,6 +187,7 @@ impl Registrar {
                 unreachable,
                 distrusted,
                 hangs_ms,
+                work: disk.work(),
             }
         });
         let unopened = self.shared.unopened.iter().map(|unopened| TargetReport {
@@ -198,6 +200,7 @@ impl Registrar {
             unreachable: Vec::new(),
             distrusted: Vec::new(),
             hangs_ms: 0,
+            work: TargetWork::default(),
         });
         targets.chain(unopened).collect()
     }

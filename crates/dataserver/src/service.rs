@@ -181,7 +181,13 @@ impl DataService {
                         false => None,
                     };
                     let (work, reply_to) = (Job::Plain(work), self.handle.clone());
-                    self.submit(conn, target, Task { op, work, data, sender, reply_to }, out);
+                    let asker = self.machine.asker(op);
+                    self.submit(
+                        conn,
+                        target,
+                        Task { op, asker, work, data, sender, reply_to },
+                        out,
+                    );
                 }
                 Action::Change { op, conn, target, change } => {
                     let data = std::mem::take(&mut arrived);
@@ -269,7 +275,8 @@ impl DataService {
         let Some(disk) = self.shared.disk(target) else { return };
         if work.locked {
             let work = Job::Plain(Work::Read(work));
-            let task = Task { op, work, data, sender: None, reply_to: self.handle.clone() };
+            let (asker, reply_to) = (self.machine.asker(op), self.handle.clone());
+            let task = Task { op, asker, work, data, sender: None, reply_to };
             self.submit(conn, target, task, out);
             return;
         }
@@ -347,7 +354,8 @@ impl DataService {
                 if ends_here(&change, target) =>
             {
                 let work = Job::Follow(change);
-                self.submit(conn, target, Task { op, work, data, sender, reply_to }, out);
+                let asker = self.machine.asker(op);
+                self.submit(conn, target, Task { op, asker, work, data, sender, reply_to }, out);
             }
             task => self.mirror(task, conn, out),
         }

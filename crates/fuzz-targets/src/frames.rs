@@ -60,6 +60,7 @@ fn any_header(g: &mut Gen) -> Header {
     header.progress = u32::sample(g);
     header.in_flight = u16::sample(g);
     header.queue_depth = u16::sample(g);
+    header.work = u32::sample(g);
     header
 }
 

@@ -94,6 +94,7 @@ fn target(number: u32) -> TargetInfo {
         free_bytes: u64::from(number) << 40,
         online: number != 3,
         returns: number == 3,
+        slow: number == 2,
         local: number == 1,
         primaries: u64::from(number % 3),
     }

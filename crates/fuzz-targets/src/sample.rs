@@ -50,7 +50,7 @@ use weir_wire::peer::{
 use weir_wire::targets::{
     AcceptLossesRequest, CountCopiesRequest, FreeNumbersRequest, ListTargetsRequest, LossPage,
     LostColumn, Numbers, Removal, RemovalPlace, RemoveServerRequest, RemoveTargetRequest,
-    SetTargetRequest, TargetPage, TargetView,
+    SetTargetRequest, TargetPage, TargetView, TargetWork,
 };
 use weir_wire::ticket::{SealedTicket, Ticket};
 use weir_wire::{Key, Mac};
@@ -422,9 +422,10 @@ sample_struct! {
     ClientPage { clients, end }
     SetClientRequest { info }
     ListClientsRequest { after }
+    TargetWork { read_bytes, written_bytes, queued, us_per_mib }
     TargetView {
         target, server, host, domain, state, suspect, draining, since_ms, silent_ms, held_ms, usage,
-        behind, behind_per_s, behind_expected_s, trouble, hangs_ms
+        behind, behind_per_s, behind_expected_s, trouble, hangs_ms, work, slow
     }
     TargetPage { targets, end }
     RemovalPlace { key, last, files }
@@ -449,7 +450,8 @@ sample_struct! {
     ListLackingRequest { access, from, max_objects }
     AcceptLossRequest { access, object, start, end }
     TargetReport {
-        target, usage, trouble, removed, gaps, filled, unreachable, distrusted, hangs_ms
+        target, usage, trouble, removed, gaps, filled, unreachable, distrusted, hangs_ms,
+        work
     }
     Fill { from, object, to, generation }
     Copies { copies, generation, fence, capability }

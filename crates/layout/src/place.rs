@@ -2,7 +2,8 @@
 //!
 //! The candidates come in target order, which must be the same at every call:
 //! it is what `base` counts in (PVFS's ordered set of iods). Offline targets
-//! are passed over, and so are full ones while enough others are left. Where too
+//! are passed over, and so are full ones, and for files with one copy slow ones, while enough
+//! others are left. Where too
 //! few are online for all copies, further copies go to targets that are away and
 //! get them when they are back. Pure: the caller brings the randomness as a seed.
 
@@ -58,6 +59,10 @@ pub struct TargetInfo {
     pub online: bool,
     /// It cannot, but is to come back with all that it had.
     pub returns: bool,
+    /// It is much slower than others: it takes less new data, and of files with one copy some only
+    /// when there are not enough others. (Several are read where it is not, and have to be
+    /// apart.)
+    pub slow: bool,
     /// Whether it is on the writer's node.
     pub local: bool,
     /// First copies that it was given of late, of files in two groups.
@@ -324,7 +329,11 @@ impl Ring {
         let needed = wanted.max(copies);
         check_enough(spec, targets, wanted, needed)?;
         let roomy = targets.iter().filter(|t| t.online && t.has_room()).count();
-        let usable = |t: &TargetInfo| t.online && (roomy < needed || t.has_room());
+        let quick = targets.iter().filter(|t| t.online && t.has_room() && !t.slow).count();
+        let spare_slow = copies == 1 && quick >= needed;
+        let usable = |t: &TargetInfo| {
+            t.online && (roomy < needed || t.has_room()) && !(spare_slow && t.slow)
+        };
         let usable_positions: Vec<usize> =
             (0..targets.len()).filter(|&i| usable(&targets[i])).collect();
         check_base(base, targets)?;
@@ -507,11 +516,12 @@ impl Random {
         ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// One of the candidates in proportion to its free space, a full one only
-    /// if all are; `None` if there are none.
+    /// One of the candidates in proportion to its free space (a slow one to a quarter of it), a
+    /// full one only if all are; `None` if there are none.
     fn by_free_space(&mut self, candidates: &[TargetInfo]) -> Option<TargetInfo> {
         // In MiB, so that the sum over any number of targets fits.
-        let weight = |t: &TargetInfo| if t.has_room() { (t.free_bytes >> 20).max(1) } else { 0 };
+        let share = |t: &TargetInfo| (t.free_bytes >> if t.slow { 22 } else { 20 }).max(1);
+        let weight = |t: &TargetInfo| if t.has_room() { share(t) } else { 0 };
         let total: u64 = candidates.iter().map(weight).sum();
         if total == 0 {
             let any = self.below(candidates.len().max(1) as u64) as usize;

@@ -16,6 +16,7 @@ fn io_nodes(n: u32) -> Vec<TargetInfo> {
             free_bytes: u64::MAX,
             online: true,
             returns: false,
+            slow: false,
             local: false,
             primaries: 0,
         })

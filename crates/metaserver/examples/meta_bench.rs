@@ -64,6 +64,7 @@ impl Bench {
                 unreachable: Vec::new(),
                 distrusted: Vec::new(),
                 hangs_ms: 0,
+                work: weir_wire::targets::TargetWork::default(),
             })
             .collect();
         let register = RegisterRequest {

@@ -1,11 +1,14 @@
 //! Open handles, and what is remembered of files that were open.
 
 use crate::fuse::Errno;
+use crate::fuse::RequestContext;
 use crate::kernel_cache::Opening;
+use crate::translate::data_context;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use weir_client::File;
+use weir_client::job::JobReader;
+use weir_client::{Context, File};
 use weir_types::{Attr, FileId};
 use weir_wire::meta::DirPage;
 
@@ -38,6 +41,18 @@ pub(crate) struct FileHandle {
     pub(crate) direct: bool,
     /// Opened with `O_SYNC` or `O_DSYNC`. (Of a write the kernel says so with each.)
     pub(crate) synchronous: bool,
+    /// The process of a job that has opened it.
+    pub(crate) reader: Option<JobReader>,
+}
+
+impl FileHandle {
+    /// On whose behalf its bytes are read and written.
+    pub(crate) fn context(&self, ctx: &RequestContext<'_>) -> Context {
+        let nobodys = data_context(ctx);
+        let Some(reader) = &self.reader else { return nobodys };
+        let (member, progress) = (reader.member(), reader.progress(self.file.size()));
+        Context { job: member.job, rank: member.rank, progress: Some(progress), ..nobodys }
+    }
 }
 
 /// All open handles.

@@ -5,6 +5,7 @@ mod dropper;
 mod file_pages;
 pub mod fuse;
 mod handles;
+mod jobs;
 mod kernel_cache;
 mod kernel_size;
 mod listing;

@@ -9,6 +9,7 @@ use crate::fuse::{
     NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, WriteData,
 };
 use crate::handles::{DirHandle, FileHandle, Handle, Handles};
+use crate::jobs::Jobs;
 use crate::kernel_cache::{KernelCache, Passed, Question};
 use crate::kernel_size::Answer;
 use crate::locks::HandleLocks;
@@ -18,6 +19,7 @@ use crate::translate::{context, data_context, refused_xattr, rights_of, set_time
 use std::sync::Arc;
 use std::time::Duration;
 use weir_client::core::copy::MAX_COPY_CALL_BYTES;
+use weir_client::job::JobReader;
 use weir_client::{Client, Consistency, Context, CreateOptions, File, set_nothing};
 use weir_types::{Attr, FileId, FileKind, FsUsage};
 use weir_wire::meta::{self, RenameRequest, XattrMode};
@@ -55,6 +57,7 @@ pub struct WeirFs {
     pub(crate) client: Client,
     options: Options,
     handles: Handles,
+    jobs: Jobs,
     pub(crate) cache: KernelCache,
     pub(crate) locks: HandleLocks,
     pub(crate) nodes: Nodes,
@@ -64,8 +67,8 @@ impl WeirFs {
     /// Serves a client's cluster. The client was connected with this cache, which
     /// is attached to the mount once that stands.
     pub fn new(client: Client, cache: KernelCache, options: Options) -> Self {
-        let (pins, handles, locks, nodes) = Default::default();
-        Self { pins, client, options, handles, cache, locks, nodes }
+        let (pins, handles, jobs, locks, nodes) = Default::default();
+        Self { pins, client, options, handles, jobs, cache, locks, nodes }
     }
 
     /// How long the kernel may believe names and attributes.
@@ -115,13 +118,13 @@ impl WeirFs {
         self.handles.get(fh).ok_or(Errno::EBADF)
     }
 
-    fn opened(&self, by: u32, file: File, attr: &Attr, flags: u32) -> Opened {
+    fn opened(&self, ctx: &RequestContext<'_>, file: File, attr: &Attr, flags: u32) -> Opened {
         // The mount's, unless the file says otherwise.
         let consistency = file.consistency();
         let leased = consistency == Consistency::Strict;
         let (opening, others) = self.cache.opening(file.id(), leased, attr.size);
         if flags as i32 & libc::O_TRUNC != 0 {
-            self.cache.cuts_at_open(by, file.id());
+            self.cache.cuts_at_open(ctx.pid, file.id());
         }
         let same = self.cache.same(attr);
         let keep_cache = match consistency {
@@ -138,7 +141,8 @@ impl WeirFs {
             || consistency == Consistency::None
             || flags as i32 & libc::O_APPEND != 0;
         let synchronous = flags as i32 & (libc::O_SYNC | libc::O_DSYNC) != 0;
-        let handle = FileHandle { file, direct, synchronous, opening };
+        let reader = self.jobs.of(ctx.pid, ctx.uid).map(JobReader::new);
+        let handle = FileHandle { file, direct, synchronous, opening, reader };
         let fh = self.handles.insert(Handle::File(handle));
         Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }
     }
@@ -338,7 +342,7 @@ impl Filesystem for WeirFs {
                 self.clear_suid(&by, self.file(node)?)?;
             }
         }
-        Ok(self.opened(ctx.pid, file, &attr, args.flags))
+        Ok(self.opened(ctx, file, &attr, args.flags))
     }
 
     fn create(
@@ -358,7 +362,7 @@ impl Filesystem for WeirFs {
         };
         let (file, attr) = self.client.create(&context(ctx), self.file(parent)?, name, &options)?;
         let entry = self.entry(ctx, attr)?;
-        let opened = self.opened(ctx.pid, file, &entry.attr, args.flags);
+        let opened = self.opened(ctx, file, &entry.attr, args.flags);
         Ok((entry, opened))
     }
 
@@ -372,16 +376,21 @@ impl Filesystem for WeirFs {
         args: &IoArgs,
     ) -> Reply<usize> {
         let handle = self.handle(fh)?;
-        let FileHandle { file, opening, direct, .. } = handle.file()?;
+        let handle = handle.file()?;
+        let FileHandle { file, opening, direct, reader, .. } = handle;
         // Of a direct handle too: what is mapped is cached.
         let bytes = offset..offset.saturating_add(buffer.len() as u64);
-        let by = data_context(ctx);
+        let by = handle.context(ctx);
         let past_pages = *direct || args.open_flags as i32 & libc::O_DIRECT != 0;
         let read = |entered: &dyn Fn(bool)| match past_pages {
             true => file.read_past_pages(&by, offset, buffer, entered),
             false => file.read_entering(&by, offset, buffer, entered),
         };
-        Ok(opening.reading(ctx.pid, &bytes, read)?)
+        let len = opening.reading(ctx.pid, &bytes, read)?;
+        if let Some(reader) = reader {
+            reader.has_read(len as u64);
+        }
+        Ok(len)
     }
 
     fn write(
@@ -393,8 +402,9 @@ impl Filesystem for WeirFs {
         data: WriteData<'_>,
         args: &IoArgs,
     ) -> Reply<usize> {
-        let (handle, by, len) = (self.handle(fh)?, data_context(ctx), data.len());
+        let (handle, len) = (self.handle(fh)?, data.len());
         let handle = handle.file()?;
+        let by = handle.context(ctx);
         if args.kill_suidgid {
             self.clear_suid(&context(ctx), self.file(node)?)?;
         }

@@ -8,6 +8,7 @@
 //!              credits    on which disk the next block goes
 //! data server  queue      whose request the disk does next
 //! both         progress, watermarks
+//! metadata     slow       which disks have become slow
 //! tests        bound      what is possible at best
 //! ```
 //! The papers: graduated declustering and the distributed queue are River's, the
@@ -19,6 +20,7 @@ mod progress;
 mod queue;
 mod route;
 mod runs;
+mod slow;
 mod watermarks;
 
 pub use bound::best_common_rate;
@@ -27,4 +29,5 @@ pub use progress::Progress;
 pub use queue::{DiskQueue, Full, JobKey, Limits, Micros, Request, StreamKey, Ticket};
 pub use route::{CopyView, ReadPolicy, Router, SOON_US};
 pub use runs::{RUN_BYTES, Runs};
+pub use slow::{LASTS, SlowDisks, Verdict};
 pub use watermarks::{Diverting, Watermarks};

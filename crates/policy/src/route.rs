@@ -74,6 +74,11 @@ impl CopyView {
         let before = self.in_flight.saturating_add(self.queued);
         self.service_us * f64::from(before.saturating_add(1))
     }
+
+    /// Time until all is there that is going to be asked for with it.
+    fn done_us(&self) -> f64 {
+        self.answer_us() + self.more_us
+    }
 }
 
 /// A copy is hot from this many times the service time of the best one on,
@@ -144,22 +149,39 @@ impl Router {
             ReadPolicy::Graduated => {
                 (0..copies.len()).filter(has_room).min_by_key(|n| copies[*n].in_flight)
             }
-            ReadPolicy::GraduatedPrimary => self.by_progress(own, first, copies),
-            ReadPolicy::Proportional if copies.iter().any(|copy| copy.peer.is_some()) => {
-                self.by_progress(own, first, copies)
+            ReadPolicy::GraduatedPrimary => {
+                self.divert(own, first, copies);
+                self.soonest(first, copies, has_room, |_| false)
             }
-            ReadPolicy::Proportional => soonest(first, copies).filter(has_room),
+            ReadPolicy::Proportional => {
+                self.divert(own, first, copies);
+                let low = self.marks.low;
+                let leave = |copy: &CopyView| copy.peer.is_some_and(|p| own.ahead_of(p) > low);
+                let is_sooner = |n: usize| {
+                    copies[first].service_us >= SOON_US
+                        && copies[n].done_us() < copies[first].done_us() * SOONER
+                        // Its own readers need their disk themselves.
+                        && !leave(&copies[n])
+                };
+                self.soonest(first, copies, has_room, is_sooner)
+            }
         }
     }
 
-    /// The first copy, and others while their own readers are ahead.
-    fn by_progress(&mut self, own: Progress, first: usize, copies: &[CopyView]) -> Option<usize> {
-        self.divert(own, first, copies);
-        let window = self.window(own);
-        (first..copies.len()).find(|n| {
-            let is_used = *n == first || self.diverting[*n].is_on();
-            is_used && copies[*n].is_usable && copies[*n].in_flight < window
-        })
+    /// Of the first copy, of those whose own readers are ahead, and of what `may` be used
+    /// besides, the one that is done first.
+    fn soonest(
+        &self,
+        first: usize,
+        copies: &[CopyView],
+        has_room: impl Fn(&usize) -> bool,
+        may: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let is_used = |n: &usize| *n == first || self.diverting[*n].is_on() || may(*n);
+        let order = |n: &usize| (copies[*n].done_us(), copies[*n].in_flight);
+        (first..copies.len())
+            .filter(|n| has_room(n) && is_used(n))
+            .min_by(|a, b| order(a).0.total_cmp(&order(b).0).then(order(a).1.cmp(&order(b).1)))
     }
 
     /// Which of the others are used, by how far their own readers are.
@@ -187,17 +209,6 @@ impl Router {
 /// where it sent them.
 fn predicted_us(copy: &CopyView) -> f64 {
     copy.service_us * f64::from(copy.queued.saturating_add(1))
-}
-
-/// The copy that answers first, unless that is hardly sooner than `first` does.
-fn soonest(first: usize, copies: &[CopyView]) -> Option<usize> {
-    if copies[first].service_us < SOON_US {
-        return Some(first);
-    }
-    let done_us = |n: usize| copies[n].answer_us() + copies[n].more_us;
-    let others = (first + 1..copies.len()).filter(|n| copies[*n].is_usable);
-    let best = others.min_by(|a, b| done_us(*a).total_cmp(&done_us(*b)));
-    best.filter(|other| done_us(*other) < done_us(first) * SOONER).or(Some(first))
 }
 
 fn in_turn(block: u64, copies: &[CopyView], may: impl Fn(usize) -> bool) -> Option<usize> {

@@ -14,6 +14,9 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"WEIR");
 pub const VERSION: u16 = 2;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 80;
+/// A disk spends on each request what it would on so many bytes more: what [`Header::progress`]
+/// of replies leaves out, and whoever predicts with it adds.
+pub const REQUEST_COST_BYTES: u64 = 64 << 10;
 /// Bytes of the header that the MAC covers (all but the MAC).
 pub(crate) const MAC_OFFSET: usize = 64;
 pub(crate) const SEQUENCE_OFFSET: usize = 32;
@@ -48,7 +51,7 @@ struct RawHeader {
     progress: U32,
     in_flight: U16,
     queue_depth: U16,
-    reserved: U32,
+    work: U32,
     mac: [u8; 16],
 }
 
@@ -87,6 +90,11 @@ pub struct Header {
     pub in_flight: u16,
     /// Replies: requests that wait for the target's disk.
     pub queue_depth: u16,
+    /// Requests: MiB that the process has to do in all, rounded up; 0: nobody knows, nor
+    /// how much it has done. Replies of data servers: how far the process of the job is that is
+    /// furthest behind of the others whose first copies are on the target, in 1/2^32; 0: not
+    /// known.
+    pub work: u32,
 }
 
 impl Header {
@@ -107,6 +115,7 @@ impl Header {
             progress: 0,
             in_flight: 0,
             queue_depth: 0,
+            work: 0,
         }
     }
 
@@ -151,7 +160,7 @@ impl Header {
             code => Some(ErrorKind::from_code(code).ok_or(DecodeError::BadValue)?),
         };
         let keep_allowed = if kind == FrameKind::Reply { crate::lease::KEEP_ALL } else { 0 };
-        if raw.flags & !keep_allowed != 0 || raw.reserved.get() != 0 {
+        if raw.flags & !keep_allowed != 0 {
             return Err(DecodeError::BadValue);
         }
         let header = Self {
@@ -169,6 +178,7 @@ impl Header {
             progress: raw.progress.get(),
             in_flight: raw.in_flight.get(),
             queue_depth: raw.queue_depth.get(),
+            work: raw.work.get(),
         };
         if header.body_len as usize > MAX_BODY_BYTES
             || header.checks as usize > MAX_CHECKSUMS
@@ -200,7 +210,7 @@ impl Header {
             progress: self.progress.into(),
             in_flight: self.in_flight.into(),
             queue_depth: self.queue_depth.into(),
-            reserved: 0.into(),
+            work: self.work.into(),
             mac: [0; 16],
         }
     }
@@ -247,11 +257,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_header_round_trips(id: u64, job: u64, rank: u32, progress: u32, load: u16, n in 0usize..100) {
+        fn a_header_round_trips(id: u64, job: u64, rank: u32, progress: u32, work: u32, load: u16, n in 0usize..100) {
             let mut header = Header::request(Op::Read, RequestId(id));
             header.job = JobId(job);
             header.rank = Rank(rank);
             header.progress = progress;
+            header.work = work;
             header.in_flight = load;
             let mut out = Vec::new();
             encode_head(&mut out, header, &vec![7u64; n], &[1, 2, 3], 4096);
@@ -259,7 +270,7 @@ mod tests {
             prop_assert_eq!(parsed.meta_len(), out.len() - HEADER_BYTES);
             prop_assert_eq!(parsed.payload_len, 4096);
             prop_assert_eq!((parsed.request_id, parsed.job, parsed.rank), (header.request_id, header.job, header.rank));
-            prop_assert_eq!((parsed.progress, parsed.in_flight), (progress, load));
+            prop_assert_eq!((parsed.progress, parsed.work, parsed.in_flight), (progress, work, load));
         }
 
         #[test]

@@ -4,6 +4,7 @@ use crate::capability::Capability;
 use crate::data::CopyAccess;
 use crate::map::{ServerEntry, Standing};
 use crate::message::{records, requests};
+use crate::targets::TargetWork;
 use crate::ticket::SealedTicket;
 use weir_types::{Epoch, FileId, FsUsage, Generation, ObjectId, TargetId};
 
@@ -36,6 +37,8 @@ records! {
         /// For how long its disk has been at one operation, milliseconds; 0: not so long that
         /// it would be said to hang.
         hangs_ms: u64,
+        /// What it has done.
+        work: TargetWork,
     }
     /// A copy of a column that is to be made from what a target has; or that is whole, and
     /// it is to be said when it has everything, before another goes.

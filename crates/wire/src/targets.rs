@@ -6,6 +6,19 @@ use weir_types::codec::Bytes;
 use weir_types::{ColumnIndex, FileId, FsUsage, SegmentIndex, ServerId, TargetId};
 
 records! {
+    /// What a target has done for clients.
+    #[derive(Copy, Default)]
+    TargetWork {
+        /// Bytes that were read since its server started,
+        read_bytes: u64,
+        /// and bytes that were written.
+        written_bytes: u64,
+        /// Requests that wait for its disk.
+        queued: u32,
+        /// Time that a MiB took to be read from its disk since the last report, while there was
+        /// something to read, in microseconds; 0: too little was read to say.
+        us_per_mib: u32,
+    }
     /// A target as the metadata server sees it.
     TargetView {
         /// The target.
@@ -45,6 +58,10 @@ records! {
         /// For how long its disk has been at one operation when it was heard of last,
         /// milliseconds; 0: it does not hang.
         hangs_ms: u64,
+        /// What it had done when it was heard of last.
+        work: TargetWork,
+        /// It has been much slower than others for some time.
+        slow: bool,
     }
     /// A part of the list of targets.
     TargetPage {

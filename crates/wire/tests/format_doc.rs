@@ -59,6 +59,7 @@ fn the_header_fields_are_where_the_table_says() {
         progress: 0x5555_5555,
         in_flight: 0x6666,
         queue_depth: 0x7777,
+        work: 0x8888_8888,
     };
     let mut bytes = Vec::new();
     encode_head(&mut bytes, header, &[7u8; 9], &[1, 2, 3], 0x88);
@@ -71,7 +72,7 @@ fn the_header_fields_are_where_the_table_says() {
             "magic" => u64::from(MAGIC),
             "version" => u64::from(VERSION),
             "kind" => 2,
-            "flags" | "reserved" => 0,
+            "flags" => 0,
             "op" => Op::Heartbeat as u64,
             "status" => ErrorKind::OutOfRange as u64,
             "body_len" => 9,
@@ -84,6 +85,7 @@ fn the_header_fields_are_where_the_table_says() {
             "progress" => u64::from(header.progress),
             "in_flight" => u64::from(header.in_flight),
             "queue_depth" => u64::from(header.queue_depth),
+            "work" => 0x8888_8888,
             "mac" => {
                 assert_eq!((offset, len), (HEADER_BYTES - 16, 16));
                 assert_eq!(bytes[offset..next], [0; 16]);

@@ -160,6 +160,33 @@ pub struct TargetRemove {
     pub yes: bool,
 }
 
+/// Show what each disk does now, and which of them holds the others up
+#[derive(Args)]
+#[command(
+    after_help = "READ/S and WRITE/S: bytes for clients in a second; QUEUE: requests that wait for the \
+    disk; MS/MIB: how long the disk takes for a MiB while it has something to read."
+)]
+pub struct Top {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// Seconds between two looks
+    #[arg(long, short = 'd', default_value_t = 1.0, value_name = "SECONDS", value_parser = interval)]
+    pub interval: f64,
+    /// End after so many looks [default: go on until Ctrl-C]
+    #[arg(long, short = 'n', value_name = "N")]
+    pub count: Option<u32>,
+    /// Print JSON, an array for each look
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("seconds, from 0.1 to 3600".to_owned()),
+    }
+}
+
 /// Show the targets: their states, and what they lack
 #[derive(Args)]
 pub struct Targets {

@@ -27,4 +27,5 @@ pub mod state;
 pub mod status;
 mod stuck;
 pub mod targets;
+pub mod top;
 pub mod up;

@@ -19,8 +19,8 @@ pub fn list(asked: &Targets) -> Done {
         return print_json(&views.iter().map(to_json).collect::<Vec<_>>());
     }
     let titles = [
-        ">TARGET", "SERVER", "STATE", ">SINCE", ">SIZE", ">AVAIL", ">USE%", ">BEHIND", ">PER S",
-        ">LEFT", "TROUBLE",
+        ">TARGET", "SERVER", "STATE", ">SINCE", ">SIZE", ">AVAIL", ">USE%", ">MS/MIB", ">BEHIND",
+        ">PER S", ">LEFT", "TROUBLE",
     ];
     let mut table = Table::new(&titles);
     for view in &views {
@@ -32,10 +32,11 @@ pub fn list(asked: &Targets) -> Done {
             human_size(view.usage.total_bytes),
             human_size(view.usage.free_bytes),
             percent(&view.usage),
+            pace_of(view.work.us_per_mib),
             view.behind.to_string(),
             if syncs(view) { view.behind_per_s.to_string() } else { "-".to_owned() },
             left(view).unwrap_or_else(|| "-".to_owned()),
-            hang_or_trouble(view),
+            what_is_wrong(view),
         ]);
     }
     print(&table.render())
@@ -74,11 +75,20 @@ fn left(view: &TargetView) -> Option<String> {
     known.then(|| human_duration(view.behind_expected_s))
 }
 
-/// Why a target is out of service, or for how long its disk has not answered.
-fn hang_or_trouble(view: &TargetView) -> String {
+/// Why a target is out of service, for how long its disk has not answered, or that it is slow.
+pub fn what_is_wrong(view: &TargetView) -> String {
     match (view.trouble.as_str(), view.hangs_ms) {
         ("", ms) if ms > 0 => format!("its disk hangs since {}", human_duration(ms / 1000)),
+        ("", _) if view.slow => "its disk has become slow".to_owned(),
         (trouble, _) => trouble.to_owned(),
+    }
+}
+
+/// How long a MiB takes to be read from a disk, in milliseconds.
+pub fn pace_of(us_per_mib: u32) -> String {
+    match us_per_mib {
+        0 => "-".to_owned(),
+        us => format!("{:.1}", f64::from(us) / 1e3),
     }
 }
 
@@ -100,6 +110,11 @@ pub fn to_json(view: &TargetView) -> Value {
         "behind_expected_s": view.behind_expected_s,
         "trouble": view.trouble,
         "disk_hangs_ms": view.hangs_ms,
+        "slow": view.slow,
+        "read_bytes": view.work.read_bytes,
+        "written_bytes": view.work.written_bytes,
+        "queued": view.work.queued,
+        "us_per_mib": view.work.us_per_mib,
     })
 }
 
@@ -144,6 +159,12 @@ pub fn trouble_of(view: &TargetView) -> Option<String> {
             "target {target}: {name} on {host} has not been heard of for {} ms",
             view.silent_ms
         )),
+        TargetState::Online if view.slow => Some(format!(
+            "target {target}: its disk, of {name} on {host}, has become slow: reading takes more \
+             than twice as long as on the others. What has copies elsewhere is read there in part, and new \
+             files with one copy go elsewhere; look at the disk (`iostat -x`, `smartctl -a`), and if \
+             it stays so, `weir target drain {target}`"
+        )),
         TargetState::Online | TargetState::Suspect | TargetState::OutOfService => None,
     }
 }
@@ -152,6 +173,7 @@ pub fn trouble_of(view: &TargetView) -> Option<String> {
 mod tests {
     use super::*;
     use weir_types::{FsUsage, ServerId, TargetId};
+    use weir_wire::targets::TargetWork;
 
     fn view(state: TargetState) -> TargetView {
         TargetView {
@@ -171,6 +193,8 @@ mod tests {
             behind_expected_s: 3,
             trouble: String::new(),
             hangs_ms: 0,
+            work: TargetWork::default(),
+            slow: false,
         }
     }
 
@@ -189,7 +213,13 @@ mod tests {
         assert_eq!(trouble_of(&view(TargetState::Online)), None);
         let hangs = TargetView { hangs_ms: 12_300, ..view(TargetState::Online) };
         assert!(trouble_of(&hangs).unwrap().contains("hangs since 12s"), "{hangs:?}");
-        assert_eq!(hang_or_trouble(&hangs), "its disk hangs since 12s");
+        assert_eq!(what_is_wrong(&hangs), "its disk hangs since 12s");
+        let slow = TargetView { slow: true, ..view(TargetState::Online) };
+        assert!(trouble_of(&slow).unwrap().contains("has become slow"));
+        assert_eq!(
+            (what_is_wrong(&slow).as_str(), pace_of(31_250)),
+            ("its disk has become slow", "31.2".to_owned())
+        );
         let gone = TargetView { state: TargetState::Offline, ..hangs };
         assert!(trouble_of(&gone).unwrap().contains("is offline"), "its server says no more");
         let drained = TargetView { draining: true, suspect: true, ..view(TargetState::Online) };

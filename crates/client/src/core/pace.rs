@@ -9,10 +9,9 @@ use std::collections::BTreeMap;
 use weir_policy::{
     CopyView, Micros, Progress, RUN_BYTES, ReadPolicy, Router, Runs, SOON_US, Watermarks,
 };
-use weir_types::{ColumnIndex, SegmentIndex, TargetId};
+use weir_types::{ColumnIndex, JobId, SegmentIndex, TargetId};
+use weir_wire::frame::REQUEST_COST_BYTES;
 
-/// A disk spends on every request what it would on so many bytes.
-const REQUEST_BYTES: f64 = 65_536.0;
 const MIB: f64 = 1_048_576.0;
 /// And on turning to another place what it would on so much: with a seek, and with what the
 /// kernel has read ahead at the other copy.
@@ -28,6 +27,8 @@ const TIMES_IDLE: f64 = 20.0;
 const QUIET_US: Micros = 2_000_000;
 /// and no longer than this. Nor does anybody wait longer to ask.
 const MAX_QUIET_US: Micros = 30_000_000;
+/// Jobs that are remembered of a target.
+const MAX_PEERS: usize = 8;
 /// Columns of a file that are remembered.
 const MAX_COLUMNS: usize = 256;
 /// A copy that has failed is left alone for so long.
@@ -42,9 +43,20 @@ pub struct Report {
     pub us_per_mib: u32,
     /// Requests that it has not answered, whoever sent them.
     pub in_flight: u16,
+    /// How far the process of a job is that is furthest behind of those whose first copies it
+    /// has, in 1/2^32.
+    pub behind: Option<(JobId, u32)>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+/// Of one job at one target.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    job: JobId,
+    progress: Progress,
+    heard: Micros,
+}
+
+#[derive(Clone, Debug, Default)]
 struct Pace {
     us_per_mib: f64,
     /// Requests of others, in the mean.
@@ -52,6 +64,8 @@ struct Pace {
     /// Requests of this client that have not ended.
     own: u32,
     heard: Option<Micros>,
+    /// The one heard of longest ago first.
+    peers: Vec<Peer>,
     /// A request went there to find out.
     asked: Option<Micros>,
     /// It did not answer, and has not since: it is left alone, and asked by one request when so
@@ -93,6 +107,14 @@ impl Paces {
         pace.others += (others - pace.others) * share;
         pace.us_per_mib = f64::from(report.us_per_mib);
         pace.heard = Some(now);
+        if let Some((job, done)) = report.behind {
+            let progress = Progress { done_bytes: done.into(), work_bytes: 1 << 32 };
+            pace.peers.retain(|peer| peer.job != job);
+            if pace.peers.len() >= MAX_PEERS {
+                pace.peers.remove(0);
+            }
+            pace.peers.push(Peer { job, progress, heard: now });
+        }
     }
 
     /// It has answered something.
@@ -122,12 +144,22 @@ impl Paces {
         self.targets.retain(|target, pace| pace.own > 0 || is_there(*target));
     }
 
-    /// What is known of a target for a read of so many bytes.
-    pub fn view(&self, target: TargetId, is_usable: bool, len_bytes: u64) -> CopyView {
-        let pace = self.targets.get(&target).copied().unwrap_or_default();
-        let service_us = pace.us_per_mib * (len_bytes as f64 + REQUEST_BYTES) / MIB;
+    /// What is known of a target for a read of so many bytes by a process of `job`.
+    pub fn view(
+        &self,
+        target: TargetId,
+        is_usable: bool,
+        (len_bytes, job): (u64, Option<JobId>),
+        now: Micros,
+    ) -> CopyView {
+        let unknown = Pace::default();
+        let pace = self.targets.get(&target).unwrap_or(&unknown);
+        let is_new = |peer: &&Peer| now.saturating_sub(peer.heard) <= STALE_US;
+        let peer = pace.peers.iter().filter(is_new).find(|peer| Some(peer.job) == job);
+        let peer = peer.map(|peer| peer.progress);
+        let service_us = pace.us_per_mib * (len_bytes as f64 + REQUEST_COST_BYTES as f64) / MIB;
         let queued = pace.others.round() as u32;
-        CopyView { is_usable, in_flight: pace.own, queued, service_us, more_us: 0.0, peer: None }
+        CopyView { is_usable, in_flight: pace.own, queued, service_us, more_us: 0.0, peer }
     }
 
     /// Whether a target is to be asked, to know how fast it is, or whether it answers again; it
@@ -171,6 +203,8 @@ pub struct Wanted {
     pub offset: u64,
     /// Its bytes.
     pub len_bytes: u64,
+    /// For which job, and how far the process is.
+    pub reader: Option<(JobId, Progress)>,
 }
 
 /// A copy that is to be read.
@@ -201,15 +235,18 @@ impl Choices {
         paces: &mut Paces,
         now: Micros,
     ) -> Option<Chosen> {
-        let Wanted { column, offset, len_bytes } = wanted;
-        let (views, able) = self.views(column, len_bytes, copies, paces, now);
-        let chosen = |at: usize| Chosen { at, answer_us: views[at].answer_us() };
-        let begun = self.runs.go_on(column, offset, len_bytes, now);
-        if let Some(copy) = begun.filter(|n| views.get(*n).is_some_and(|view| view.is_usable)) {
-            return Some(chosen(copy));
+        let Wanted { column, offset, len_bytes, reader } = wanted;
+        if let Some(at) = self.runs.go_on(column, offset, len_bytes, now)
+            && copies.get(at).is_some_and(|copy| copy.is_usable && !paces.is_silent(copy.target))
+        {
+            let view = paces.view(copies[at].target, true, (len_bytes, None), now);
+            return Some(Chosen { at, answer_us: view.answer_us() });
         }
+        let (views, able) = self.views(&wanted, copies, paces, now);
+        let chosen = |at: usize| Chosen { at, answer_us: views[at].answer_us() };
         let router = self.router(policy, column, copies.len());
-        let copy = router.choose(Runs::<ColumnKey>::number(offset), NO_JOB, &views)?;
+        let own = reader.map_or(NO_JOB, |(_, progress)| progress);
+        let copy = router.choose(Runs::<ColumnKey>::number(offset), own, &views)?;
         let first = views.iter().position(|view| view.is_usable)?;
         let quick = !asks_by_speed(policy) || views[first].service_us < SOON_US;
         let mut others = able.into_iter().filter(|n| *n != copy);
@@ -224,12 +261,13 @@ impl Choices {
     /// What is known of each copy; and which may be read, whether they answer or not.
     fn views(
         &mut self,
-        column: ColumnKey,
-        len_bytes: u64,
+        wanted: &Wanted,
         copies: &[Candidate],
         paces: &Paces,
         now: Micros,
     ) -> (Vec<CopyView>, Vec<usize>) {
+        let Wanted { column, len_bytes, reader, .. } = *wanted;
+        let of = (len_bytes, reader.map(|(job, _)| job));
         self.refused.retain(|(.., until)| now < *until);
         let refused = |n: usize| self.refused.iter().any(|(c, at, _)| (*c, *at) == (column, n));
         let able = |n: &usize| copies[*n].is_usable && !refused(*n);
@@ -238,7 +276,7 @@ impl Choices {
         let any_answers = (0..copies.len()).any(answers);
         let is_usable = |n: usize| if any_answers { answers(n) } else { able.contains(&n) };
         let mut views: Vec<CopyView> = (0..copies.len())
-            .map(|n| paces.view(copies[n].target, is_usable(n), len_bytes))
+            .map(|n| paces.view(copies[n].target, is_usable(n), of, now))
             .collect();
         let known = views.iter().find(|view| view.is_usable && view.service_us > 0.0);
         let usual = known.map_or(0.0, |view| view.service_us);
@@ -251,7 +289,7 @@ impl Choices {
             // All of the run will be read from it.
             let rest = RUN_BYTES.saturating_sub(len_bytes) as f64;
             let more = rest + if Some(n) == first { 0.0 } else { TURN_BYTES };
-            view.more_us = view.service_us * more / (len_bytes as f64 + REQUEST_BYTES);
+            view.more_us = view.service_us * more / (len_bytes as f64 + REQUEST_COST_BYTES as f64);
         }
         (views, able)
     }
@@ -297,11 +335,11 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn report(us_per_mib: u32, in_flight: u16) -> Report {
-        Report { us_per_mib, in_flight }
+        Report { us_per_mib, in_flight, behind: None }
     }
 
     fn wanted(mib: u64) -> Wanted {
-        Wanted { column: COLUMN, offset: mib * MIB, len_bytes: MIB }
+        Wanted { column: COLUMN, offset: mib * MIB, len_bytes: MIB, reader: None }
     }
 
     fn both(a: bool, b: bool) -> [Candidate; 2] {
@@ -346,9 +384,9 @@ mod tests {
         assert_eq!(chosen(&mut paces, ReadPolicy::Proportional, both(true, true)), [Some(0); 4]);
         // One moment is not the mean.
         paces.heard(A, report(10_000, 9), 1_000);
-        assert_eq!(paces.view(A, true, MIB).queued, 0);
+        assert_eq!(paces.view(A, true, (MIB, None), 0).queued, 0);
         (1..400).for_each(|n| paces.heard(A, report(10_000, 9), n * 5_000));
-        assert_eq!(paces.view(A, true, MIB).queued, 9);
+        assert_eq!(paces.view(A, true, (MIB, None), 0).queued, 9);
     }
 
     #[test]
@@ -430,6 +468,35 @@ mod tests {
         paces.answered(A);
         paces.heard(A, report(10_000, 0), now);
         assert_eq!(choose(&mut paces, now, both(true, true)), Some(0));
+    }
+
+    #[test]
+    fn a_process_of_a_job_reads_the_copy_whose_own_readers_are_ahead() {
+        const JOB: JobId = JobId(5);
+        let at = |percent: u64| Progress { done_bytes: percent << 20, work_bytes: 100 << 20 };
+        let says = |percent: u64| Report {
+            behind: Some((JOB, (percent * (1 << 32) / 100) as u32)),
+            ..report(10_000, 0)
+        };
+        let choose = |paces: &mut Paces, own: Option<(JobId, Progress)>| {
+            let wanted = Wanted { reader: own, ..wanted(0) };
+            (0..2).for_each(|_| paces.sent(A));
+            let (policy, both) = (ReadPolicy::Proportional, both(true, true));
+            let chosen = Choices::default().choose(policy, wanted, &both, paces, 0);
+            (0..2).for_each(|_| paces.ended(A));
+            chosen.map(|c| c.at)
+        };
+        let mut paces = known(report(10_000, 0), says(50));
+        assert_eq!(choose(&mut paces, Some((JOB, at(40)))), Some(1), "they are ahead");
+        assert_eq!(choose(&mut paces, Some((JOB, at(60)))), Some(0), "they need their disk");
+        // The same, for who does not wait for them, is a matter of what is sooner.
+        assert_eq!(choose(&mut paces, Some((JobId(6), at(60)))), Some(1));
+        assert_eq!(choose(&mut paces, None), Some(1));
+        for job in 0..2 * MAX_PEERS as u64 {
+            let behind = Some((JobId(100 + job), 9));
+            paces.heard(B, Report { behind, ..says(1) }, 0);
+        }
+        assert_eq!(paces.targets[&B].peers.len(), MAX_PEERS);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use weir_host::clock;
 use weir_host::sync::Mutex;
 use weir_policy::Micros;
-use weir_types::{CopyIndex, ObjectId, Segment, TargetId};
+use weir_types::{CopyIndex, JobId, ObjectId, Segment, TargetId};
 use weir_wire::Header;
 
 /// A read that a target has not answered: it counts until this is dropped.
@@ -28,12 +28,14 @@ impl Drop for Asking {
 
 impl DataConn {
     /// What the server says of its target in the reply to a read.
-    pub(crate) fn heard_of_pace(&self, reply: &Header) {
+    pub(crate) fn heard_of_pace(&self, reply: &Header, job: JobId) {
         // Before it has read anything a server says nothing.
         if let Some(Asking { paces, target }) = &self.asking
-            && reply.progress > 0
+            && (reply.progress > 0 || reply.work > 0)
         {
-            let report = Report { us_per_mib: reply.progress, in_flight: reply.in_flight };
+            let behind = (reply.work > 0).then_some((job, reply.work));
+            let (us_per_mib, in_flight) = (reply.progress, reply.in_flight);
+            let report = Report { us_per_mib, in_flight, behind };
             paces.lock().heard(*target, report, now());
         }
     }

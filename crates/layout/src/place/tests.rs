@@ -13,6 +13,7 @@ fn cluster(n: u32, per_server: u32) -> Vec<TargetInfo> {
             free_bytes: 1 << 40,
             online: true,
             returns: false,
+            slow: false,
             local: false,
             primaries: 0,
         })
@@ -70,6 +71,7 @@ fn any_cluster() -> impl Strategy<Value = Vec<TargetInfo>> {
                 free_bytes,
                 online,
                 returns: returns && !online,
+                slow: free_bytes % 3 == 0,
                 local,
                 primaries: u64::from(server) * 3,
             })
@@ -522,6 +524,21 @@ fn chunks_follow_free_space_and_leave_a_full_local_target_alone() {
     let on = |t| columns.iter().filter(|c| c[0] == t).count();
     assert_eq!(on(0), 0);
     assert!((400..600).contains(&on(1)), "{} of 2000", on(1));
+}
+
+#[test]
+fn a_slow_target_gets_less_and_nothing_of_files_with_one_copy() {
+    let mut targets = cluster(4, 1);
+    targets[1].slow = true;
+    let one = all_ids(&chunked(200, 1, &targets).segments);
+    assert!(one.iter().all(|column| column[0] != 1));
+    let two = all_ids(&chunked(2_000, 2, &targets).segments);
+    let slow = two.iter().filter(|column| column.contains(&1)).count();
+    assert!((100..500).contains(&slow), "{slow} of 2000, a thousand for each other");
+    // There are not enough others.
+    targets.iter_mut().skip(1).for_each(|target| target.slow = true);
+    let spread = LayoutSpec { count: 4, ..LayoutSpec::default() };
+    assert_eq!(place(&spread, &targets, 1).unwrap().segments[0].columns.len(), 4);
 }
 
 #[test]

@@ -10,15 +10,20 @@ use crate::schema::{self, ServerRecord, TargetRecord, key};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_layout::{Home, TargetInfo, Whereabouts, homes};
 use weir_metastore::{Engine, Tx};
+use weir_policy::{SlowDisks, Verdict};
 use weir_types::{Epoch, Error, ErrorKind, FsUsage, Result, ServerId, TargetId};
 use weir_wire::map::{ClusterMap, ServerEntry, Standing, TargetEntry, TargetState};
 use weir_wire::peer::TargetReport;
+use weir_wire::targets::TargetWork;
 
 /// Of one change: a transaction has its limits.
 const MAX_SERVERS: usize = 64;
 const MAX_TARGETS: usize = 4096;
 /// First copies that are counted together; then each counts half.
 const MAX_PRIMARIES: u64 = 4096;
+
+/// How long reading takes is shown for so long after it was said.
+const SHOWN_MS: u64 = 5_000;
 
 /// What is known of data servers.
 #[derive(Debug, Default)]
@@ -38,6 +43,8 @@ pub(super) struct Cluster {
     pub(super) checked_ms: u64,
     /// A target that is being removed, and until when: nothing is put there.
     pub(super) leaving: Option<(TargetId, u64)>,
+    /// Which are slow.
+    pub(super) slow: SlowDisks<TargetId>,
     /// First copies that targets were given of late, of files in two groups.
     primaries: BTreeMap<TargetId, u64>,
     /// What operations see of it; kept up to date here.
@@ -53,6 +60,10 @@ pub(super) struct Heard {
     pub trouble: String,
     /// For how long its disk has been at one operation; 0: it does not hang.
     pub hangs_ms: u64,
+    /// What it has done.
+    pub work: TargetWork,
+    /// When it last said how long reading takes.
+    read_ms: u64,
     /// When its state changed; `None`: before this process began.
     pub changed_ms: Option<u64>,
     flapping: Flapping,
@@ -198,10 +209,16 @@ impl Cluster {
         (count > 0).then(|| (self.change(servers), count))
     }
 
-    /// About once a second: how much targets lack.
+    /// About once a second: how much targets lack, and which are slow.
     pub fn sample(&mut self, now_ms: u64) {
         for (target, heard) in &mut self.heard {
             heard.behind.sample(now_ms, self.hearsay.gaps_for(*target));
+        }
+        self.slow.retain(|target| self.heard.contains_key(&target));
+        let verdicts = self.slow.judge(now_ms * 1_000);
+        verdicts.iter().for_each(note_pace);
+        if !verdicts.is_empty() {
+            self.refresh();
         }
     }
 
@@ -409,6 +426,13 @@ impl Cluster {
             (heard.at_ms, heard.usage) = (now_ms, report.usage);
             heard.trouble.clone_from(&report.trouble);
             heard.hangs_ms = report.hangs_ms;
+            let before = std::mem::replace(&mut heard.work, report.work);
+            if report.work.us_per_mib > 0 {
+                heard.read_ms = now_ms;
+                self.slow.measured(report.target, report.work.us_per_mib, now_ms * 1_000);
+            } else if now_ms.saturating_sub(heard.read_ms) < SHOWN_MS {
+                heard.work.us_per_mib = before.us_per_mib;
+            }
             if let Some(record) = self.record(report.target).copied() {
                 self.hearsay.said(server, &record, report, started);
             }
@@ -470,6 +494,7 @@ impl Cluster {
                 free_bytes,
                 online: (online || (nobody && t.state == TargetState::Syncing)) && !leaves,
                 returns: away && !leaves && !t.draining,
+                slow: self.slow.is_slow(t.target),
                 local: false,
                 primaries: self.primaries.get(&t.target).copied().unwrap_or(0),
             });
@@ -542,6 +567,19 @@ impl Cluster {
 fn is_enough(servers: &[(ServerId, ServerRecord)]) -> bool {
     let targets: usize = servers.iter().map(|(_, record)| record.targets.len()).sum();
     servers.len() >= MAX_SERVERS || targets >= MAX_TARGETS
+}
+
+fn note_pace(verdict: &Verdict<TargetId>) {
+    let Verdict { disk: TargetId(target), is_slow, us_per_mib, others_us_per_mib } = *verdict;
+    let ms = |us: f64| us as u64 / 1_000;
+    let (ms_per_mib, others) = (ms(us_per_mib), ms(others_us_per_mib));
+    match is_slow {
+        true => tracing::warn!(
+            target,
+            "its disk has become slow: {ms_per_mib} ms for a MiB, others {others} ms"
+        ),
+        false => tracing::info!(target, "its disk is not slow any more: {ms_per_mib} ms for a MiB"),
+    }
 }
 
 fn note_change(server: ServerId, report: &TargetReport, state: TargetState) {

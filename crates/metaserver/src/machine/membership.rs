@@ -74,6 +74,8 @@ impl<E: Engine> MetaMachine<E> {
             behind_expected_s: heard.behind.expected_s(),
             trouble: heard.trouble,
             hangs_ms: heard.hangs_ms,
+            work: heard.work,
+            slow: self.cluster.slow.is_slow(record.target),
         }
     }
 

@@ -35,6 +35,7 @@ fn report(target: u32, gaps: &[(u32, u64)], unreachable: &[u32]) -> TargetReport
         unreachable: unreachable.iter().map(|t| TargetId(*t)).collect(),
         distrusted: Vec::new(),
         hangs_ms: 0,
+        work: weir_wire::targets::TargetWork::default(),
     }
 }
 

@@ -1,0 +1,42 @@
+//! Commands for jobs.
+
+use clap::Args;
+use std::ffi::OsString;
+
+/// Run a program as a job: its processes are to finish together
+#[derive(Args)]
+#[command(
+    after_help = "What mpirun, srun and torchrun start is known to be a job, and which process \
+    is which. `weir run` gives it a name (the same on every node), or starts the processes \
+    itself. Mounts see it when a file is opened; data servers then let the process read first \
+    that is furthest behind.\n\n  \
+    weir run --job sort -n 4 -- sh -c 'wc /mnt/weir/part.$WEIR_RANK'\n  \
+    mpirun -n 8 weir run --job train --shared -- ./train /mnt/weir/all.bin"
+)]
+pub struct Run {
+    /// Its name
+    #[arg(long, value_name = "NAME", default_value = "run")]
+    pub job: String,
+    /// Start so many processes, and wait for all of them
+    #[arg(long, short = 'n', value_name = "N", conflicts_with = "rank",
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub processes: Option<u32>,
+    /// Which process of the job this is, where no launcher says it
+    #[arg(long, value_name = "RANK", requires = "ranks")]
+    pub rank: Option<u32>,
+    /// Of how many
+    #[arg(long, value_name = "N", requires = "rank",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub ranks: Option<u32>,
+    /// Each process reads its share of a file, and not all of one
+    #[arg(long)]
+    pub shared: bool,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub command: Vec<OsString>,
+}

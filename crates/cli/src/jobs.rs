@@ -1,0 +1,90 @@
+//! `weir run`: a program whose processes are to finish together.
+
+use crate::args::Run;
+use crate::failure::{Done, Failure};
+use crate::signals::Signals;
+use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex, PoisonError};
+use weir_client::job::{JOB, RANK, RANKS, SHARED};
+
+/// Runs the program in the place of this one, or as so many processes.
+///
+/// # Errors
+/// It cannot be started; the first of its processes that failed, with its exit code.
+pub fn run(run: &Run) -> Done {
+    if let Some((rank, ranks)) = run.rank.zip(run.ranks).filter(|(rank, ranks)| rank >= ranks) {
+        let what =
+            format!("--rank {rank}: of {ranks} processes the first is 0, the last {}", ranks - 1);
+        return Err(Failure::new(what).code(2));
+    }
+    let Some(processes) = run.processes else {
+        let mut command = command(run, run.rank.zip(run.ranks));
+        return Err(not_started(run, command.exec()));
+    };
+    let signals = Signals::hold()?;
+    let mut children = Vec::new();
+    let running = Arc::new(Mutex::new(Vec::new()));
+    for rank in 0..processes {
+        match command(run, Some((rank, processes))).spawn() {
+            Ok(child) => {
+                let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+                running.lock().unwrap_or_else(PoisonError::into_inner).push(pid);
+                children.push(child);
+            }
+            Err(error) => {
+                end(&running);
+                children.into_iter().for_each(|mut child| _ = child.wait());
+                return Err(not_started(run, error));
+            }
+        }
+    }
+    let all = running.clone();
+    signals.on_signal(move || end(&all))?;
+    let mut failed = None;
+    for (rank, child) in children.iter_mut().enumerate() {
+        let status = wait(child)?;
+        running.lock().unwrap_or_else(PoisonError::into_inner)[rank] = None;
+        if !status.success() {
+            eprintln!("weir: rank {rank}: {status}");
+            failed.get_or_insert(code(status));
+        }
+    }
+    failed.map_or(Ok(()), |code| Err(Failure::new("").code(code)))
+}
+
+fn command(run: &Run, rank: Option<(u32, u32)>) -> Command {
+    let mut command = Command::new(&run.command[0]);
+    command.args(&run.command[1..]);
+    command.env(JOB, &run.job);
+    command.env(SHARED, if run.shared { "1" } else { "0" });
+    if let Some((rank, ranks)) = rank {
+        command.env(RANK, rank.to_string()).env(RANKS, ranks.to_string());
+    }
+    command
+}
+
+fn not_started(run: &Run, error: std::io::Error) -> Failure {
+    Failure::file(run.command[0].as_ref(), error).code(127)
+}
+
+fn wait(child: &mut Child) -> Done<ExitStatus> {
+    child.wait().map_err(|e| Failure::new(format!("wait for a process: {e}")))
+}
+
+/// As a shell has it.
+fn code(status: ExitStatus) -> u8 {
+    let signal = status.signal().map(|signal| 128 + signal);
+    status.code().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// Those that have not ended are asked to.
+fn end(running: &Mutex<Vec<Option<Pid>>>) {
+    let running = running.lock().unwrap_or_else(PoisonError::into_inner);
+    for pid in running.iter().flatten() {
+        if let Err(error) = kill_process(*pid, Signal::TERM) {
+            tracing::debug!("process {pid:?}: {error}");
+        }
+    }
+}

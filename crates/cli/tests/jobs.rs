@@ -1,0 +1,80 @@
+//! Programs that belong together are known as a job when they open files.
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod harness;
+
+use harness::{Cluster, Place, noise};
+use std::path::Path;
+use std::process::Command;
+
+const FILE_BYTES: usize = 1 << 20;
+const RANKS: u64 = 3;
+
+/// Reads of processes that said how far they are, as all data servers count them.
+fn reads_of_jobs(cluster: &Cluster<'_>) -> u64 {
+    let status = cluster.weir(&["status", "--json", "--counters"]).json();
+    let servers = status["servers"].as_object().unwrap().values();
+    servers.filter_map(|server| server["counters"]["read.of_jobs"].as_u64()).sum()
+}
+
+/// What each process does: its own file is as it was written.
+fn compares(mnt: &Path, place: &Path, rank: &str) -> String {
+    format!("cmp {mnt}/f{rank} {place}/f{rank}", mnt = mnt.display(), place = place.display())
+}
+
+#[test]
+fn what_a_launcher_has_started_is_a_job_and_nothing_else_is() {
+    let place = Place::new();
+    let cluster = place.up("jobs", &["--targets", "2"]);
+    let (local, mnt) = (place.path("local"), cluster.mount("mnt", "rw"));
+    std::fs::create_dir(&local).unwrap();
+    for n in 0..RANKS {
+        let bytes = noise(FILE_BYTES, n);
+        std::fs::write(local.join(format!("f{n}")), &bytes).unwrap();
+        std::fs::write(mnt.join(format!("f{n}")), &bytes).unwrap();
+    }
+    // Each time through a mount that has nothing in memory.
+    cluster.weir(&["umount", mnt.to_str().unwrap()]).ok();
+    let mnt = cluster.mount("plain", "ro");
+    let plain = Command::new("sh").args(["-c", &compares(&mnt, &local, "0")]).status().unwrap();
+    assert!(plain.success());
+    assert_eq!(reads_of_jobs(&cluster), 0);
+
+    let mnt = cluster.mount("run", "ro");
+    let job = compares(&mnt, &local, "$WEIR_RANK");
+    cluster.weir(&["run", "--job", "compare", "-n", "3", "--", "sh", "-c", &job]).ok();
+    let by_run = reads_of_jobs(&cluster);
+    assert!(by_run >= RANKS, "{by_run}");
+
+    let mnt = cluster.mount("mpi", "ro");
+    let job = compares(&mnt, &local, "$OMPI_COMM_WORLD_RANK");
+    let mut mpi = Command::new("mpirun");
+    mpi.args(["--allow-run-as-root", "--oversubscribe", "-n", "3", "sh", "-c", &job]);
+    let Ok(status) = mpi.status() else {
+        println!("skipped: needs mpirun (openmpi-bin)");
+        return;
+    };
+    assert!(status.success());
+    assert!(reads_of_jobs(&cluster) >= by_run + RANKS);
+}
+
+#[test]
+fn a_job_ends_with_all_its_processes_and_says_which_failed() {
+    let place = Place::new();
+    let weir = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.current_dir(place.path("")).args(arguments).output().unwrap()
+    };
+    let script = "sleep 0.$((3 - WEIR_RANK)); touch ended-$WEIR_RANK-$WEIR_RANKS-$WEIR_SHARED; \
+                  exit $((WEIR_RANK * 7))";
+    let ended = weir(&["run", "-n", "3", "--shared", "--", "sh", "-c", script]);
+    assert_eq!(ended.status.code(), Some(7), "{ended:?}");
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("rank 2: exit status: 14"));
+    for rank in 0..3 {
+        assert!(place.path(&format!("ended-{rank}-3-1")).exists(), "{rank}");
+    }
+    let missing = weir(&["run", "--", "there-is-no-such-program"]);
+    assert_eq!(missing.status.code(), Some(127));
+    let wrong = weir(&["run", "--rank", "3", "--ranks", "3", "--", "true"]);
+    assert_eq!(wrong.status.code(), Some(2));
+}
