@@ -11,28 +11,43 @@ const SECTOR_BYTES: u64 = 512;
 /// A loop device with an ext4 file system, mounted; both go when it is dropped.
 #[derive(Debug)]
 pub struct Disk {
-    /// `loop3`.
-    name: String,
+    /// `loop3`; none before there is one.
+    name: Option<String>,
     at: PathBuf,
     image: PathBuf,
     mounted: bool,
 }
 
+/// What went through a disk since it was made, as the kernel counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+}
+
 impl Disk {
     /// Makes a disk of so many bytes in the file `image`, and mounts it at the directory `at`;
-    /// neither may be there.
+    /// neither may be there. If it cannot be made nothing of it is left.
     ///
     /// # Errors
     /// What the system says, with the program that it was said to.
     pub fn make(image: &Path, at: &Path, bytes: u64) -> Result<Self> {
         let named =
             |e: Error, path: &Path| Error::new(e.kind(), format!("{}: {e}", path.display()));
-        fs::create_dir(at).map_err(|e| named(e, at))?;
         let file = File::options().write(true).create_new(true).open(image);
-        file.and_then(|file| file.set_len(bytes)).map_err(|e| named(e, image))?;
+        let file = file.map_err(|e| named(e, image))?;
+        if let Err(e) = fs::create_dir(at) {
+            // A directory that was there is not ours to remove.
+            let _ = fs::remove_file(image);
+            return Err(named(e, at));
+        }
+        // From here on it is dropped, with all that there is of it, when something fails.
+        let mut disk = Self { name: None, at: at.into(), image: image.into(), mounted: false };
+        file.set_len(bytes).map_err(|e| named(e, image))?;
         let device = run("losetup", &["--find", "--show", text(image)?])?;
-        let name = device.trim_start_matches("/dev/").to_owned();
-        let mut disk = Self { name, at: at.into(), image: image.into(), mounted: false };
+        disk.name = Some(device.trim_start_matches("/dev/").to_owned());
         // No journal, and all tables written now: nothing of its own goes on afterwards.
         let features = "lazy_itable_init=0,nodiscard";
         run("mkfs.ext4", &["-q", "-F", "-O", "^has_journal", "-E", features, &device])?;
@@ -51,8 +66,7 @@ impl Disk {
     /// # Errors
     /// It cannot be read.
     pub fn number(&self) -> Result<String> {
-        let number = fs::read_to_string(format!("/sys/block/{}/dev", self.name))?;
-        Ok(number.trim().to_owned())
+        Ok(fs::read_to_string(self.kernels("dev")?)?.trim().to_owned())
     }
 
     /// Bytes that were read from it since it was made, as the kernel counts them.
@@ -60,22 +74,50 @@ impl Disk {
     /// # Errors
     /// It cannot be read.
     pub fn read_bytes(&self) -> Result<u64> {
-        let stat = fs::read_to_string(format!("/sys/block/{}/stat", self.name))?;
-        let sectors = stat.split_whitespace().nth(2).and_then(|word| word.parse::<u64>().ok());
-        let unknown = || Error::other(format!("{}: not understood: {stat}", self.name));
-        Ok(sectors.ok_or_else(unknown)? * SECTOR_BYTES)
+        Ok(self.counts()?.read_bytes)
     }
+
+    /// What the kernel has counted of it.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn counts(&self) -> Result<Counts> {
+        counts(&self.stat()?)
+    }
+
+    /// The file in which the kernel counts.
+    pub(crate) fn stat(&self) -> Result<PathBuf> {
+        self.kernels("stat")
+    }
+
+    /// What the kernel says of it.
+    fn kernels(&self, what: &str) -> Result<PathBuf> {
+        let name = self.name.as_ref().ok_or_else(|| Error::other("a disk without a device"))?;
+        Ok(Path::new("/sys/block").join(name).join(what))
+    }
+}
+
+/// What such a file says: the third word is sectors read, the seventh sectors written.
+pub(crate) fn counts(stat: &Path) -> Result<Counts> {
+    let text = fs::read_to_string(stat)?;
+    let unknown = || Error::other(format!("{}: not understood: {text}", stat.display()));
+    let bytes = |n: usize| {
+        let word = text.split_whitespace().nth(n).and_then(|word| word.parse::<u64>().ok());
+        word.map(|sectors| sectors * SECTOR_BYTES).ok_or_else(unknown)
+    };
+    Ok(Counts { read_bytes: bytes(2)?, written_bytes: bytes(6)? })
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let device = format!("/dev/{}", self.name);
         // What cannot be taken back now is named by the next `losetup`; nobody is here to
         // be told.
         if self.mounted {
             let _ = text(&self.at).and_then(|at| run("umount", &["-l", at]));
         }
-        let _ = run("losetup", &["--detach", &device]);
+        if let Some(name) = &self.name {
+            let _ = run("losetup", &["--detach", &format!("/dev/{name}")]);
+        }
         let _ = fs::remove_file(&self.image);
         let _ = fs::remove_dir(&self.at);
     }

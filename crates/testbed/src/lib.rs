@@ -5,17 +5,26 @@
 //! disk       a file as a disk: loop device, ext4; the kernel's count of what was read
 //! throttle   who uses a disk through this group gets no more than so many bytes a second
 //! cold       nothing is left in memory of what a directory has on its disk
+//! samples    the kernel's counts of several disks, again and again
+//! worker     processes that begin at a word, so that many do at once
+//! perturb    what a process does that disturbs a disk
 //! ```
 //! Needs root, loop devices, ext4 and a cgroup controller for block devices; who lacks any
 //! is told so by [`missing`]. What is made here goes when it is dropped.
 
 mod cold;
 mod disk;
+mod perturb;
+mod samples;
 mod throttle;
+mod worker;
 
 pub use cold::forget;
-pub use disk::Disk;
+pub use disk::{Counts, Disk};
+pub use perturb::{Reads, read_around, write_again};
+pub use samples::{Sample, Sampler};
 pub use throttle::Throttle;
+pub use worker::{Worker, wait_for_end, wait_for_go};
 
 use std::io::{Error, Result};
 use std::path::Path;

@@ -50,7 +50,8 @@ impl Throttle {
         Ok(Self { controller, path })
     }
 
-    /// From now on so many bytes a second are read from a disk.
+    /// From now on so many bytes a second are read from a disk. Readers get it first come, first
+    /// served: a share of the bytes that wait, and none of it because they are few or many.
     ///
     /// # Errors
     /// What the system says.
@@ -63,6 +64,23 @@ impl Throttle {
             ),
             Controller::V2 => {
                 put(&self.path.join("io.max"), &format!("{number} rbps={read_bytes_per_s}"))
+            }
+        }
+    }
+
+    /// From now on so many bytes a second are written to a disk; reads do not count.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn limit_writes(&self, disk: &Disk, write_bytes_per_s: u64) -> Result<()> {
+        let number = disk.number()?;
+        match self.controller {
+            Controller::V1 => put(
+                &self.path.join("blkio.throttle.write_bps_device"),
+                &format!("{number} {write_bytes_per_s}"),
+            ),
+            Controller::V2 => {
+                put(&self.path.join("io.max"), &format!("{number} wbps={write_bytes_per_s}"))
             }
         }
     }

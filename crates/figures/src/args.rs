@@ -1,0 +1,144 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::io::{Error, Result};
+use std::path::PathBuf;
+
+/// The experiments behind Weir's figures, on this machine; without one named, all of them with --quick
+#[derive(Parser)]
+#[command(version, about)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub experiment: Option<Experiment>,
+}
+
+#[derive(Subcommand)]
+pub enum Experiment {
+    /// Readers of a file each, while some disks are perturbed: how fast is the slowest?
+    EvenReads(EvenReads),
+    /// A reader or a perturber
+    #[command(hide = true)]
+    Worker(Work),
+}
+
+/// What each experiment on disks needs.
+#[derive(Args, Clone)]
+pub struct Common {
+    /// Fewer and smaller rounds
+    #[arg(long)]
+    pub quick: bool,
+    /// Repetitions [default: 5, with --quick 2]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub trials: Option<u32>,
+    /// What a disk gives in a second
+    #[arg(long, value_parser = size, default_value = "12MiB")]
+    pub rate: u64,
+    /// Where the disks' images are put meanwhile
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub scratch: PathBuf,
+    /// Where the results are put
+    #[arg(long, value_name = "DIR", default_value = "target/figures")]
+    pub out: PathBuf,
+    /// The `weir` program [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub weir: Option<PathBuf>,
+}
+
+impl Common {
+    pub fn trials(&self) -> u32 {
+        self.trials.unwrap_or(if self.quick { 2 } else { 5 })
+    }
+
+    /// The program that is measured.
+    pub fn weir(&self) -> Result<PathBuf> {
+        let path = match &self.weir {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()?.with_file_name("weir"),
+        };
+        path.canonicalize().map_err(|e| Error::other(format!("{}: {e}", path.display())))
+    }
+}
+
+/// How a file with copies is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Line {
+    Primary,
+    Graduated,
+    Halves,
+    SkipHot,
+    Proportional,
+}
+
+impl Line {
+    /// The mount option.
+    pub fn policy(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Graduated => "graduated",
+            Self::Halves => "halves",
+            Self::SkipHot => "skip-hot",
+            Self::Proportional => "proportional",
+        }
+    }
+}
+
+#[derive(Args, Clone)]
+pub struct EvenReads {
+    #[command(flatten)]
+    pub common: Common,
+    /// Disks, each with a data server; as many readers
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub disks: u32,
+    /// Bytes of each reader's file
+    #[arg(long, value_parser = size, default_value = "48MiB")]
+    pub file: u64,
+    /// Bytes of a call [default: 64KiB,1MiB, with --quick 1MiB]
+    #[arg(long, value_parser = size, value_delimiter = ',')]
+    pub calls: Vec<u64>,
+    /// Policies
+    #[arg(long, value_enum, value_delimiter = ',',
+        default_values = ["primary", "graduated", "halves", "proportional"])]
+    pub lines: Vec<Line>,
+    /// Numbers of perturbed disks [default: 0, 1, 2, 4, ... all, with --quick 0, 1, all]
+    #[arg(long, value_delimiter = ',')]
+    pub faults: Vec<u32>,
+    /// Perturbers come and go every so many seconds; 0: they stay
+    #[arg(long, default_value_t = 0)]
+    pub turn: u64,
+}
+
+/// What this program does as one of many.
+#[derive(Args)]
+pub struct Work {
+    #[command(subcommand)]
+    pub kind: WorkKind,
+}
+
+#[derive(Subcommand)]
+pub enum WorkKind {
+    /// Reads a file from beginning to end
+    Read { file: PathBuf, call_bytes: u64 },
+    /// Reads a file around and around
+    Perturb { file: PathBuf, bytes_per_s: u64, turn_ms: u64 },
+}
+
+/// Every experiment, as small as it makes sense.
+pub fn all() -> Vec<Experiment> {
+    let small = |name: &str| Arguments::parse_from(["weir-figures", name, "--quick"]).experiment;
+    ["even-reads"].iter().filter_map(|name| small(name)).collect()
+}
+
+/// `48MiB`, `64K`, `4096`.
+fn size(text: &str) -> std::result::Result<u64, String> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim_end_matches("iB") {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => return Err(format!("{text} is no size such as 64KiB")),
+    };
+    let number: u64 = number.parse().map_err(|e| format!("{text}: {e}"))?;
+    number.checked_shl(shift).filter(|n| *n > 0).ok_or_else(|| format!("{text} is out of range"))
+}

@@ -1,0 +1,130 @@
+//! The cluster that is measured, by the program `weir`.
+
+use rustix::mount::{UnmountFlags, unmount};
+use std::fs;
+use std::io::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use weir_testbed::Disk;
+
+/// A cluster of one data server for each disk. Dropped, it is stopped and deleted.
+pub struct Cluster {
+    weir: PathBuf,
+    state: PathBuf,
+}
+
+impl Cluster {
+    /// Starts one with its state in a new directory, and its targets on the disks.
+    pub fn start(weir: PathBuf, state: PathBuf, disks: &[Disk]) -> Result<Self> {
+        let cluster = Self { weir, state };
+        let targets = disks.len().to_string();
+        let up = ["up", "--targets", &targets, "--targets-per-server", "1"];
+        cluster.weir(&up)?;
+        cluster.weir(&["down"])?;
+        for (n, disk) in disks.iter().enumerate() {
+            let dir = cluster.state.join(format!("targets/{}", n + 1));
+            let there = disk.path().join("target");
+            said(Command::new("cp").arg("-a").args([&dir, &there]))?;
+            fs::remove_dir_all(&dir)?;
+            std::os::unix::fs::symlink(there, dir)?;
+        }
+        cluster.weir(&["up"])?;
+        Ok(cluster)
+    }
+
+    /// Runs the program for this cluster; returns what it prints.
+    pub fn weir(&self, arguments: &[&str]) -> Result<String> {
+        let (verb, rest) = arguments.split_first().ok_or_else(|| Error::other("no command"))?;
+        let mut command = Command::new(&self.weir);
+        command.arg(verb).arg("--dir").arg(&self.state).args(rest);
+        // Nothing of the user's is used.
+        let ours = std::env::vars_os().filter(|(name, _)| {
+            let name = name.to_string_lossy();
+            name.starts_with("WEIR_") && name != "WEIR_LOG"
+        });
+        ours.for_each(|(name, _)| _ = command.env_remove(name));
+        said(&mut command)
+    }
+
+    /// Makes an empty file by such a layout.
+    pub fn make_file(&self, name: &str, layout: &[&str]) -> Result<()> {
+        let path = format!("weir:/{name}");
+        let words: Vec<&str> = ["mkfile"].iter().chain(layout).copied().chain([&*path]).collect();
+        self.weir(&words).map(drop)
+    }
+
+    /// On which disk each copy of a file's columns is, in their order, from 0.
+    pub fn places(&self, name: &str) -> Result<Vec<usize>> {
+        let json = self.weir(&["layout", "--json", &format!("weir:/{name}")])?;
+        let layout: serde_json::Value = serde_json::from_str(&json)?;
+        let objects = layout[0]["segments"][0]["objects"].as_array();
+        let target = |object: &serde_json::Value| object["target"].as_u64();
+        let all: Option<Vec<u64>> = objects.and_then(|o| o.iter().map(target).collect());
+        let all = all.ok_or_else(|| Error::other(format!("weir layout: {json}")))?;
+        Ok(all.into_iter().map(|target| target as usize - 1).collect())
+    }
+
+    /// Numbers of the data servers' processes.
+    pub fn data_pids(&self, disks: usize) -> Result<Vec<i32>> {
+        let pid = |n: usize| {
+            let path = self.state.join(format!("run/data-{n}.pid"));
+            let text = fs::read_to_string(&path)?;
+            let pid = text.split_whitespace().next().and_then(|pid| pid.parse().ok());
+            pid.ok_or_else(|| Error::other(format!("{}: no number", path.display())))
+        };
+        (1..=disks).map(pid).collect()
+    }
+
+    /// Mounts it at a new directory.
+    pub fn mount(&self, at: PathBuf, options: &str) -> Result<Mount> {
+        fs::create_dir(&at)?;
+        let path = at.to_str().ok_or_else(|| Error::other("a path that is not UTF-8"))?;
+        match self.weir(&["mount", path, "-o", options]) {
+            Ok(_) => Ok(Mount { weir: self.weir.clone(), at }),
+            Err(error) => {
+                let _ = fs::remove_dir(&at);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if let Err(error) = self.weir(&["down", "--purge", "--yes", "--force"]) {
+            eprintln!("weir-figures: {error}; the cluster is in {}", self.state.display());
+        }
+    }
+}
+
+/// Dropped, it is unmounted, and all that it and the kernel have of it in memory is gone.
+pub struct Mount {
+    weir: PathBuf,
+    at: PathBuf,
+}
+
+impl Mount {
+    pub fn path(&self) -> &Path {
+        &self.at
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // `weir umount` returns when the process has ended.
+        if said(Command::new(&self.weir).arg("umount").arg(&self.at)).is_err() {
+            let _ = unmount(&self.at, UnmountFlags::DETACH);
+        }
+        let _ = fs::remove_dir(&self.at);
+    }
+}
+
+/// Runs a command to its end; returns what it prints.
+fn said(command: &mut Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let why = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+    Err(Error::other(format!("{command:?}: {}: {why}", output.status)))
+}

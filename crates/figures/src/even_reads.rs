@@ -1,0 +1,312 @@
+//! As many readers as disks, each of a file of its own with two copies on neighbouring disks;
+//! some disks are perturbed. How fast is the slowest?
+
+use crate::args::{EvenReads, Line};
+use crate::lab::Lab;
+use crate::plot::{self, Labels, Series};
+use crate::report::{Report, Table};
+use crate::round::{Outcome, Round};
+use crate::statistics::Spread;
+use std::io::{Error, Result};
+use std::time::Duration;
+
+const MIB: f64 = (1 << 20) as f64;
+/// So near to the ideal the default is to be.
+const NEAR: f64 = 0.97;
+/// A perturber has this share of what its disk gave meanwhile, or the round counts for nothing.
+const SHARE: std::ops::RangeInclusive<f64> = 0.42..=0.58;
+
+/// All trials of one point.
+struct Point {
+    call_bytes: u64,
+    line: Line,
+    faults: u32,
+    slowest: Vec<f64>,
+    mean: Vec<f64>,
+}
+
+struct Tables {
+    readers: Table,
+    disks: Table,
+    samples: Table,
+}
+
+pub fn run(plan: &EvenReads) -> Result<()> {
+    let name = if plan.turn == 0 { "even-reads" } else { "even-reads-turns" };
+    let mut report = Report::new(&plan.common.out, name)?;
+    let lab = Lab::new(&plan.common, plan.disks as usize, 2 * plan.file)?;
+    let files = write_files(&lab, plan)?;
+    lab.slow_down()?;
+    let mut tables = tables(&report)?;
+    let mut points: Vec<Point> = Vec::new();
+    for trial in 1..=plan.common.trials() {
+        for (call_bytes, faults, line) in plan.rounds() {
+            let perturbed = spread(faults, plan.disks);
+            let round = Round {
+                policy: line.policy(),
+                files: &files,
+                call_bytes,
+                perturbed: &perturbed,
+                turn: Duration::from_secs(plan.turn),
+            };
+            let outcome = lab.round(&round)?;
+            prove_perturbed(plan, &perturbed, &outcome)?;
+            let key = [
+                trial.to_string(),
+                call_bytes.to_string(),
+                line.policy().to_owned(),
+                faults.to_string(),
+            ];
+            tables.write(&key, &perturbed, &outcome)?;
+            let point = point(&mut points, call_bytes, line, faults);
+            point.add(&outcome.rates());
+            println!("trial {trial}, {}", point.text(&outcome));
+        }
+    }
+    drop(lab);
+    conclude(plan, &points, &mut report)?;
+    report.finish()
+}
+
+impl EvenReads {
+    fn calls(&self) -> Vec<u64> {
+        match (&*self.calls, self.common.quick) {
+            ([], true) => vec![1 << 20],
+            ([], false) => vec![64 << 10, 1 << 20],
+            (calls, _) => calls.to_vec(),
+        }
+    }
+
+    fn faults(&self) -> Vec<u32> {
+        if !self.faults.is_empty() {
+            return self.faults.iter().map(|n| *n.min(&self.disks)).collect();
+        }
+        let doubled =
+            std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < self.disks);
+        let between = doubled.filter(|n| !self.common.quick || *n == 1);
+        [0].into_iter().chain(between).chain([self.disks]).collect()
+    }
+
+    /// Of a trial: what is compared is measured one after another.
+    fn rounds(&self) -> Vec<(u64, u32, Line)> {
+        let (calls, faults) = (self.calls(), self.faults());
+        let of_call = |call| {
+            let of_faults = move |n| self.lines.iter().map(move |line| (call, n, *line));
+            faults.clone().into_iter().flat_map(of_faults).collect::<Vec<_>>()
+        };
+        calls.into_iter().flat_map(of_call).collect()
+    }
+}
+
+/// File i has its copies on disks i and i + 1, counted around.
+fn write_files(lab: &Lab, plan: &EvenReads) -> Result<Vec<String>> {
+    let disks = plan.disks as usize;
+    let write = |n: usize| {
+        let (name, base) = (format!("f{n}"), n.to_string());
+        let layout = [
+            "--layout",
+            "striped",
+            "--count",
+            "1",
+            "--base",
+            &base,
+            "--copies",
+            "2",
+            "--placement",
+            "chained",
+        ];
+        lab.write(&name, &layout, plan.file)?;
+        let places = lab.cluster.places(&name)?;
+        if places == [n, (n + 1) % disks] {
+            return Ok(name);
+        }
+        Err(Error::other(format!("the copies of file {n} are on disks {places:?}")))
+    };
+    (0..disks).map(write).collect()
+}
+
+/// As evenly as possible.
+fn spread(faults: u32, disks: u32) -> Vec<usize> {
+    (0..faults).map(|n| (n * disks / faults) as usize).collect()
+}
+
+fn prove_perturbed(plan: &EvenReads, perturbed: &[usize], outcome: &Outcome) -> Result<()> {
+    // One that comes and goes has what it has.
+    for disk in perturbed.iter().filter(|_| plan.turn == 0) {
+        let share = outcome.disks[*disk].meanwhile_perturber_bytes as f64
+            / (plan.common.rate as f64 * outcome.seconds);
+        if !SHARE.contains(&share) {
+            let text = format!("the perturber of disk {disk} had {:.0} % of it", share * 100.0);
+            return Err(Error::other(text));
+        }
+    }
+    Ok(())
+}
+
+fn tables(report: &Report) -> Result<Tables> {
+    let key = "trial,call_bytes,policy,faults";
+    let disks = "disk,perturbed,disk_bytes,perturber_bytes,served_bytes,meanwhile_disk_bytes,meanwhile_perturber_bytes,seconds";
+    Ok(Tables {
+        readers: report.table("readers.csv", &format!("{key},reader,bytes,seconds,mib_per_s"))?,
+        disks: report.table("disks.csv", &format!("{key},{disks}"))?,
+        samples: report.table("samples.csv", &format!("{key},what,number,ms,bytes"))?,
+    })
+}
+
+impl Tables {
+    fn write(&mut self, key: &[String], perturbed: &[usize], outcome: &Outcome) -> Result<()> {
+        let row = |values: &[String]| [key, values].concat();
+        for (n, (steps, rate)) in outcome.readers.iter().zip(outcome.rates()).enumerate() {
+            let bytes = steps[steps.len() - 1].bytes;
+            let seconds = bytes as f64 / MIB / rate;
+            let values =
+                [n.to_string(), bytes.to_string(), format!("{seconds:.3}"), format!("{rate:.3}")];
+            self.readers.row(&row(&values))?;
+            for step in steps {
+                let ms = (step.at_us - steps[0].at_us) / 1_000;
+                self.samples.row(&row(&[
+                    "reader".into(),
+                    n.to_string(),
+                    ms.to_string(),
+                    step.bytes.to_string(),
+                ]))?;
+            }
+        }
+        for (n, disk) in outcome.disks.iter().enumerate() {
+            let all = [
+                disk.disk_bytes,
+                disk.perturber_bytes,
+                disk.served_bytes(),
+                disk.meanwhile_disk_bytes,
+                disk.meanwhile_perturber_bytes,
+            ];
+            let is = u8::from(perturbed.contains(&n)).to_string();
+            let values = [n.to_string(), is].into_iter().chain(all.map(|n| n.to_string()));
+            let values: Vec<_> = values.chain([format!("{:.3}", outcome.seconds)]).collect();
+            self.disks.row(&row(&values))?;
+            for sample in &outcome.samples {
+                let bytes = sample.disks[n].read_bytes - outcome.samples[0].disks[n].read_bytes;
+                self.samples.row(&row(&[
+                    "disk".into(),
+                    n.to_string(),
+                    sample.at.as_millis().to_string(),
+                    bytes.to_string(),
+                ]))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn point(points: &mut Vec<Point>, call_bytes: u64, line: Line, faults: u32) -> &mut Point {
+    let at = points.iter().position(|p| p.is(call_bytes, line, faults));
+    let at = at.unwrap_or_else(|| {
+        points.push(Point { call_bytes, line, faults, slowest: Vec::new(), mean: Vec::new() });
+        points.len() - 1
+    });
+    &mut points[at]
+}
+
+impl Point {
+    fn is(&self, call_bytes: u64, line: Line, faults: u32) -> bool {
+        (self.call_bytes, self.line, self.faults) == (call_bytes, line, faults)
+    }
+
+    fn add(&mut self, rates: &[f64]) {
+        self.slowest.push(rates.iter().copied().fold(f64::INFINITY, f64::min));
+        self.mean.push(rates.iter().sum::<f64>() / rates.len() as f64);
+    }
+
+    fn text(&self, outcome: &Outcome) -> String {
+        let last = self.slowest.len() - 1;
+        let served: Vec<u64> = outcome.disks.iter().map(|disk| disk.served_bytes() >> 20).collect();
+        format!(
+            "{} KiB, {} faults, {:12}: slowest {:6.2} MiB/s, mean {:6.2}; MiB that the disks served {served:?}",
+            self.call_bytes >> 10,
+            self.faults,
+            self.line.policy(),
+            self.slowest[last],
+            self.mean[last],
+        )
+    }
+}
+
+/// Of the means of all readers by the first copies alone, from no fault to faults everywhere.
+fn ideal(plan: &EvenReads, points: &[Point], call_bytes: u64) -> Option<impl Fn(u32) -> f64> {
+    let mean = |faults| {
+        let point = points.iter().find(|p| p.is(call_bytes, Line::Primary, faults))?;
+        Some(Spread::of(&point.mean).mean)
+    };
+    let (left, right, disks) = (mean(0)?, mean(plan.disks)?, f64::from(plan.disks));
+    Some(move |faults: u32| left + (right - left) * f64::from(faults) / disks)
+}
+
+fn conclude(plan: &EvenReads, points: &[Point], report: &mut Report) -> Result<()> {
+    let head = "call_bytes,policy,faults,slowest_mib_per_s,slowest_deviation,mean_mib_per_s,mean_deviation,ideal_mib_per_s";
+    let mut table = report.table("summary.csv", head)?;
+    for call_bytes in plan.calls() {
+        let ideal = ideal(plan, points, call_bytes);
+        for p in points.iter().filter(|p| p.call_bytes == call_bytes) {
+            let (slowest, mean) = (Spread::of(&p.slowest), Spread::of(&p.mean));
+            let ideal =
+                ideal.as_ref().map_or(String::new(), |ideal| format!("{:.3}", ideal(p.faults)));
+            let key = [call_bytes.to_string(), p.line.policy().into(), p.faults.to_string()];
+            let values = [slowest.mean, slowest.deviation, mean.mean, mean.deviation]
+                .map(|v| format!("{v:.3}"));
+            table.row(&[&key[..], &values[..], &[ideal]].concat())?;
+        }
+        judge(plan, points, call_bytes, report);
+        draw(plan, points, call_bytes, report)?;
+    }
+    Ok(())
+}
+
+fn judge(plan: &EvenReads, points: &[Point], call_bytes: u64, report: &mut Report) {
+    let slowest = |line, faults| {
+        let point = points.iter().find(|p| p.is(call_bytes, line, faults))?;
+        Some(Spread::of(&point.slowest).mean)
+    };
+    let kib = call_bytes >> 10;
+    if plan.turn == 0
+        && let (Some(without), Some(with)) = (slowest(Line::Primary, 0), slowest(Line::Primary, 1))
+    {
+        let left = with / without;
+        let what = format!(
+            "{kib} KiB: one perturbed disk halves who reads the first copies: {:.0} % are left",
+            left * 100.0
+        );
+        report.verdict((0.4..=0.6).contains(&left), &what);
+    }
+    let Some(ideal) = ideal(plan, points, call_bytes) else { return };
+    for faults in plan.faults() {
+        let Some(rate) = slowest(Line::Proportional, faults) else { continue };
+        let part = rate / ideal(faults);
+        let what = format!(
+            "{kib} KiB, {faults} perturbed: by default the slowest is within 3 % of the ideal: {rate:.2} of {:.2} MiB/s, {:.1} %",
+            ideal(faults),
+            part * 100.0
+        );
+        report.verdict(part >= NEAR, &what);
+    }
+}
+
+fn draw(plan: &EvenReads, points: &[Point], call_bytes: u64, report: &Report) -> Result<()> {
+    let mut series = Vec::new();
+    for line in &plan.lines {
+        let of_line = points.iter().filter(|p| p.call_bytes == call_bytes && p.line == *line);
+        let points = of_line.map(|p| (f64::from(p.faults), Spread::of(&p.slowest))).collect();
+        series.push(Series { name: line.policy().into(), points });
+    }
+    if let Some(ideal) = ideal(plan, points, call_bytes) {
+        let point =
+            |faults: &u32| (f64::from(*faults), Spread { mean: ideal(*faults), deviation: 0.0 });
+        series.push(Series {
+            name: "ideal".into(),
+            points: plan.faults().iter().map(point).collect(),
+        });
+    }
+    let kib = call_bytes >> 10;
+    let title = format!("The slowest of {} readers, calls of {kib} KiB", plan.disks);
+    let labels = Labels { title: &title, x: "perturbed disks", y: "MiB/s" };
+    plot::lines(&report.path(&format!("slowest-{kib}k.svg")), &labels, &series)
+}

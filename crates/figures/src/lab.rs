@@ -1,0 +1,89 @@
+//! What experiments share: disks of a set speed, a cluster on them, files.
+
+use crate::args::Common;
+use crate::cluster::Cluster;
+use std::fs::File;
+use std::io::{Error, Result, Write};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use weir_testbed::{Disk, Throttle};
+
+/// What each perturber reads around and around, or writes.
+const PERTURBED_BYTES: u64 = 16 << 20;
+/// A disk has so much for the file system, and for what Weir notes.
+const SPARE_BYTES: u64 = 48 << 20;
+
+/// Goes in the order in which it stands here.
+pub struct Lab {
+    pub cluster: Cluster,
+    pub throttle: Throttle,
+    pub disks: Vec<Disk>,
+    pub rate: u64,
+    dir: TempDir,
+}
+
+impl Lab {
+    /// So many disks with room for so much; they are as fast as the machine until
+    /// [`Lab::slow_down`].
+    pub fn new(common: &Common, disks: usize, bytes: u64) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("weir-fig").tempdir_in(&common.scratch)?;
+        let disk = |n: usize| {
+            let (image, at) = (dir.path().join(format!("i{n}")), dir.path().join(format!("d{n}")));
+            Disk::make(&image, &at, bytes + PERTURBED_BYTES + SPARE_BYTES)
+        };
+        let disks = (0..disks).map(disk).collect::<Result<Vec<Disk>>>()?;
+        let cluster = Cluster::start(common.weir()?, dir.path().join("c"), &disks)?;
+        let throttle = Throttle::new(&format!("weir-figures-{}", std::process::id()))?;
+        for pid in cluster.data_pids(disks.len())? {
+            throttle.add(pid)?;
+        }
+        for disk in &disks {
+            write_noise(&perturbed_file(disk), PERTURBED_BYTES, 99)?;
+        }
+        Ok(Self { cluster, throttle, disks, rate: common.rate, dir })
+    }
+
+    /// Makes a file by such a layout and fills it.
+    pub fn write(&self, name: &str, layout: &[&str], bytes: u64) -> Result<()> {
+        self.cluster.make_file(name, layout)?;
+        let mount = self.cluster.mount(self.place("w"), "rw")?;
+        write_noise(&mount.path().join(name), bytes, 1)
+    }
+
+    /// From now on the servers, and who is taken into their group, get so much of a disk.
+    pub fn slow_down(&self) -> Result<()> {
+        self.disks.iter().try_for_each(|disk| self.throttle.limit(disk, self.rate))
+    }
+
+    /// A path for something that is removed again.
+    pub fn place(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+/// A file beside the target of a disk.
+pub fn perturbed_file(disk: &Disk) -> PathBuf {
+    disk.path().join("perturbed")
+}
+
+/// Bytes without a pattern, on the disk when it returns.
+fn write_noise(path: &Path, bytes: u64, seed: u64) -> Result<()> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut block = vec![0; 1 << 20];
+    // One that Weir has made is there, with its layout.
+    let file = File::options().write(true).create(true).truncate(false).open(path);
+    let mut file = file.map_err(|e| Error::other(format!("{}: {e}", path.display())))?;
+    let mut left = bytes;
+    while left > 0 {
+        for word in block.chunks_exact_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_le_bytes());
+        }
+        let part = left.min(block.len() as u64);
+        file.write_all(&block[..part as usize])?;
+        left -= part;
+    }
+    file.sync_all()
+}

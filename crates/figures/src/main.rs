@@ -1,0 +1,60 @@
+//! `make figures`: the experiments behind Weir's figures, with real servers, real mounts and
+//! disks of a set speed on this machine; nothing is simulated.
+//!
+//! ```text
+//! even_reads     all read a file of their own, some disks are perturbed
+//! lab            disks, a cluster on them, files, mounts: what experiments share
+//!   │  cluster   the program `weir`
+//!   └─ round     one round: cold caches, perturbers, readers, the kernel's counts
+//! worker         this program again: a reader, or a perturber
+//! report         CSV, PASS and FAIL;  plot: SVG
+//! ```
+//! Everything that is started is stopped by its number, and all that is made goes, also after
+//! Ctrl-C.
+
+mod args;
+mod cluster;
+mod even_reads;
+mod lab;
+mod plot;
+mod report;
+mod round;
+mod statistics;
+mod stop;
+mod worker;
+
+use args::{Arguments, Experiment};
+use clap::Parser;
+use std::io::{Error, Result};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match &arguments.experiment {
+        Some(Experiment::Worker(work)) => worker::run(work),
+        Some(experiment) => prepared().and_then(|()| run(experiment)),
+        None => prepared().and_then(|()| args::all().iter().try_for_each(run)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("weir-figures: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn prepared() -> Result<()> {
+    stop::catch_signals();
+    match weir_testbed::missing() {
+        Some(what) => Err(Error::other(format!("needs {what}"))),
+        None => Ok(()),
+    }
+}
+
+fn run(experiment: &Experiment) -> Result<()> {
+    match experiment {
+        Experiment::EvenReads(plan) => even_reads::run(plan),
+        Experiment::Worker(work) => worker::run(work),
+    }
+}

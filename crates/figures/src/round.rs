@@ -1,0 +1,170 @@
+//! One round: caches are cold, perturbers are at work, all readers begin at once.
+//!
+//! The kernel's counts show that caches were cold: what the disks gave, without what the
+//! perturbers had of it, is at least what the readers got. A round in which it is less fails.
+
+use crate::args::WorkKind;
+use crate::cluster::Mount;
+use crate::lab::{Lab, perturbed_file};
+use crate::stop;
+use crate::worker::{Step, command, now_us, steps};
+use std::fs;
+use std::io::{Error, Result};
+use std::thread::sleep;
+use std::time::Duration;
+use weir_testbed::{Counts, Disk, Sample, Sampler, Worker, forget};
+
+/// Perturbers are at work for so long before the readers begin.
+const AHEAD: Duration = Duration::from_millis(700);
+/// The kernel's counts are looked at so often.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// What is done in a round.
+pub struct Round<'a> {
+    /// The mount option.
+    pub policy: &'a str,
+    /// The file that each reader reads; each has a mount of its own.
+    pub files: &'a [String],
+    pub call_bytes: u64,
+    /// Disks that are perturbed.
+    pub perturbed: &'a [usize],
+    /// Perturbers come and go after so long; zero: they stay.
+    pub turn: Duration,
+}
+
+/// What a disk did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Use {
+    /// All that it gave, by the kernel's count, from before the perturber began until it had
+    /// ended.
+    pub disk_bytes: u64,
+    /// Of that, what the perturber got.
+    pub perturber_bytes: u64,
+    /// The same two while the readers read.
+    pub meanwhile_disk_bytes: u64,
+    pub meanwhile_perturber_bytes: u64,
+}
+
+impl Use {
+    /// What the server got.
+    pub fn served_bytes(&self) -> u64 {
+        self.disk_bytes.saturating_sub(self.perturber_bytes)
+    }
+}
+
+/// What came of it.
+pub struct Outcome {
+    /// Of each reader, how far it was when.
+    pub readers: Vec<Vec<Step>>,
+    pub disks: Vec<Use>,
+    /// Since the readers began, or a moment earlier.
+    pub samples: Vec<Sample>,
+    /// From the beginning until the last one had ended.
+    pub seconds: f64,
+}
+
+impl Outcome {
+    /// MiB a second of each reader, by its own clock from the common beginning.
+    pub fn rates(&self) -> Vec<f64> {
+        let begin = self.readers.iter().map(|steps| steps[0].at_us).min().unwrap_or(0);
+        let rate = |steps: &Vec<Step>| {
+            let end = steps[steps.len() - 1];
+            end.bytes as f64 / (1 << 20) as f64 / ((end.at_us - begin) as f64 / 1e6)
+        };
+        self.readers.iter().map(rate).collect()
+    }
+}
+
+/// A perturber, and what the kernel had counted for it.
+struct Perturber {
+    disk: usize,
+    worker: Worker,
+}
+
+impl Perturber {
+    fn start(lab: &Lab, disk: usize, turn: Duration) -> Result<Self> {
+        let file = perturbed_file(&lab.disks[disk]);
+        let (bytes_per_s, turn_ms) = (lab.rate / 2, turn.as_millis() as u64);
+        let mut worker =
+            Worker::start(command(&WorkKind::Perturb { file, bytes_per_s, turn_ms })?)?;
+        lab.throttle.add(worker.pid())?;
+        worker.go()?;
+        Ok(Self { disk, worker })
+    }
+
+    /// Bytes that its process has asked of the disk so far.
+    fn bytes(&self) -> Result<u64> {
+        let text = fs::read_to_string(format!("/proc/{}/io", self.worker.pid()))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
+        let bytes = line.and_then(|word| word.parse().ok());
+        bytes.ok_or_else(|| Error::other("the kernel does not count what processes read"))
+    }
+}
+
+fn counts(disks: &[Disk]) -> Result<Vec<Counts>> {
+    disks.iter().map(Disk::counts).collect()
+}
+
+impl Lab {
+    /// Does a round.
+    pub fn round(&self, round: &Round<'_>) -> Result<Outcome> {
+        stop::check()?;
+        let options = format!("ro,read_policy={}", round.policy);
+        let mount = |n: usize| self.cluster.mount(self.place(&format!("m{n}")), &options);
+        let mounts: Vec<Mount> = (0..round.files.len()).map(mount).collect::<Result<_>>()?;
+        let reader = |(mount, file): (&Mount, &String)| {
+            let file = mount.path().join(file);
+            Worker::start(command(&WorkKind::Read { file, call_bytes: round.call_bytes })?)
+        };
+        let readers = mounts.iter().zip(round.files).map(reader).collect::<Result<Vec<_>>>()?;
+        self.disks.iter().try_for_each(|disk| forget(disk.path()))?;
+        let before = counts(&self.disks)?;
+        let perturber = |disk: &usize| Perturber::start(self, *disk, round.turn);
+        let perturbers = round.perturbed.iter().map(perturber).collect::<Result<Vec<_>>>()?;
+        if !perturbers.is_empty() {
+            sleep(AHEAD);
+        }
+        let mut outcome = self.read(readers, &perturbers)?;
+        for perturber in perturbers {
+            let words = perturber.worker.end()?;
+            let bytes = words.trim().parse().map_err(|_| Error::other(words.clone()))?;
+            outcome.disks[perturber.disk].perturber_bytes = bytes;
+        }
+        for (n, (after, before)) in counts(&self.disks)?.iter().zip(&before).enumerate() {
+            outcome.disks[n].disk_bytes = after.read_bytes - before.read_bytes;
+        }
+        prove_cold(&outcome)?;
+        Ok(outcome)
+    }
+
+    /// All readers read; what perturbers and disks did meanwhile.
+    fn read(&self, mut readers: Vec<Worker>, perturbers: &[Perturber]) -> Result<Outcome> {
+        let mut disks = vec![Use::default(); self.disks.len()];
+        let before = counts(&self.disks)?;
+        let busy: Vec<u64> = perturbers.iter().map(Perturber::bytes).collect::<Result<_>>()?;
+        let sampler = Sampler::start(&self.disks, EVERY)?;
+        let begin = now_us();
+        readers.iter_mut().try_for_each(Worker::go)?;
+        let words: Vec<Result<String>> = readers.into_iter().map(Worker::end).collect();
+        let seconds = (now_us() - begin) as f64 / 1e6;
+        let samples = sampler.stop()?;
+        for (perturber, before) in perturbers.iter().zip(busy) {
+            disks[perturber.disk].meanwhile_perturber_bytes = perturber.bytes()? - before;
+        }
+        for (n, (after, before)) in counts(&self.disks)?.iter().zip(&before).enumerate() {
+            disks[n].meanwhile_disk_bytes = after.read_bytes - before.read_bytes;
+        }
+        stop::check()?;
+        let readers = words.into_iter().map(|words| steps(&words?)).collect::<Result<_>>()?;
+        Ok(Outcome { readers, disks, samples, seconds })
+    }
+}
+
+fn prove_cold(outcome: &Outcome) -> Result<()> {
+    let given: u64 = outcome.disks.iter().map(Use::served_bytes).sum();
+    let got: u64 = outcome.readers.iter().map(|steps| steps[steps.len() - 1].bytes).sum();
+    if given >= got {
+        return Ok(());
+    }
+    Err(Error::other(format!("not cold: the disks gave {given} bytes, the readers got {got}")))
+}

@@ -1,0 +1,102 @@
+//! This program as one of many: reads a file, or perturbs a disk.
+
+use crate::args::{Work, WorkKind};
+use rustix::time::{ClockId, clock_gettime};
+use std::fs::File;
+use std::io::{Error, Read, Result};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+use weir_testbed::{Reads, read_around, wait_for_end, wait_for_go};
+
+/// Readers say how far they are after so many bytes.
+const STEP_BYTES: u64 = 1 << 20;
+
+/// When a reader had so many bytes, by a clock that all processes share.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    pub at_us: u64,
+    pub bytes: u64,
+}
+
+pub fn run(work: &Work) -> Result<()> {
+    match &work.kind {
+        WorkKind::Read { file, call_bytes } => read(file, *call_bytes),
+        WorkKind::Perturb { file, bytes_per_s, turn_ms } => {
+            let turn = Duration::from_millis(*turn_ms);
+            wait_for_go()?;
+            until_end(|stopped| {
+                read_around(file, Reads { bytes_per_s: *bytes_per_s, turn }, stopped)
+            })
+        }
+    }
+}
+
+/// Works until it is told to end, and says how many bytes that were.
+fn until_end(work: impl FnOnce(&AtomicBool) -> Result<u64>) -> Result<()> {
+    let stopped = AtomicBool::new(false);
+    let bytes = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            wait_for_end();
+            stopped.store(true, Relaxed);
+        });
+        work(&stopped)
+    })?;
+    println!("{bytes}");
+    Ok(())
+}
+
+/// A command that does such work.
+pub fn command(kind: &WorkKind) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("worker");
+    match kind {
+        WorkKind::Read { file, call_bytes } => {
+            command.arg("read").arg(file).arg(call_bytes.to_string());
+        }
+        WorkKind::Perturb { file, bytes_per_s, turn_ms } => {
+            command.arg("perturb").arg(file).args([bytes_per_s, turn_ms].map(u64::to_string));
+        }
+    }
+    Ok(command)
+}
+
+/// The file is open before all begin: opening reads nothing of it.
+fn read(path: &Path, call_bytes: u64) -> Result<()> {
+    let mut file = File::open(path)?;
+    let mut buffer = vec![0; call_bytes as usize];
+    let mut steps = Vec::new();
+    wait_for_go()?;
+    let mut step = Step { at_us: now_us(), bytes: 0 };
+    steps.push(step);
+    let mut bytes = 0;
+    loop {
+        let n = file.read(&mut buffer)? as u64;
+        bytes += n;
+        if n == 0 || bytes - step.bytes >= STEP_BYTES {
+            step = Step { at_us: now_us(), bytes };
+            steps.push(step);
+        }
+        if n == 0 {
+            break;
+        }
+    }
+    steps.iter().for_each(|step| println!("{} {}", step.at_us, step.bytes));
+    Ok(())
+}
+
+/// What a reader has said.
+pub fn steps(words: &str) -> Result<Vec<Step>> {
+    let step = |line: &str| {
+        let (at_us, bytes) = line.split_once(' ')?;
+        Some(Step { at_us: at_us.parse().ok()?, bytes: bytes.parse().ok()? })
+    };
+    let steps: Option<Vec<Step>> = words.lines().map(step).collect();
+    steps.filter(|steps| steps.len() > 1).ok_or_else(|| Error::other(format!("reader: {words}")))
+}
+
+pub fn now_us() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
+}

@@ -1,0 +1,105 @@
+//! What a process does that disturbs a disk.
+//!
+//! One that reads without a pause would get of a throttled disk whatever part of the bytes that
+//! wait are its own: little beside a server with a long queue, and most beside one with a short
+//! one. So it reads at a set pace, and from several threads, which wait in the queue together.
+
+use rustix::fs::OFlags;
+use std::fs::File;
+use std::io::{Error, Result};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+const READ_BYTES: usize = 256 << 10;
+const ALIGN: usize = 4096;
+/// So many reads wait in the disk's queue at most: more bytes than a server has there.
+const READERS: usize = 64;
+/// Who is further behind has lost that time: what was not read is not caught up with.
+const MAX_BEHIND: Duration = Duration::from_millis(500);
+
+/// What is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Reads {
+    /// In a second, while it reads.
+    pub bytes_per_s: u64,
+    /// It reads for so long, then pauses for as long, and so on; zero: it never pauses.
+    pub turn: Duration,
+}
+
+/// Reads a file around and around, past the page cache, until `stopped`; returns the bytes.
+///
+/// # Errors
+/// What the system says; the file is shorter than one read.
+pub fn read_around(path: &Path, reads: Reads, stopped: &AtomicBool) -> Result<u64> {
+    let file = File::options().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path)?;
+    let places = file.metadata()?.len() / READ_BYTES as u64;
+    if places == 0 {
+        return Err(Error::other(format!("{} is too short", path.display())));
+    }
+    let pace = Pace { reads, begin: Instant::now(), next: AtomicU64::new(0) };
+    let one = || -> Result<u64> {
+        let mut memory = vec![0; READ_BYTES + ALIGN];
+        let skip = memory.as_ptr().align_offset(ALIGN);
+        let (mut bytes, buffer) = (0, &mut memory[skip..skip + READ_BYTES]);
+        while let Some(number) = pace.wait(stopped) {
+            bytes += file.read_at(buffer, number % places * READ_BYTES as u64)? as u64;
+        }
+        Ok(bytes)
+    };
+    scope(|scope| {
+        let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(one)).collect();
+        let failed = |_| Error::other("a reader has failed");
+        readers.into_iter().map(|reader| reader.join().map_err(failed)?).sum()
+    })
+}
+
+struct Pace {
+    reads: Reads,
+    begin: Instant,
+    /// The next read's time, in microseconds since the beginning.
+    next: AtomicU64,
+}
+
+impl Pace {
+    /// Returns when a read is due, and its number.
+    fn wait(&self, stopped: &AtomicBool) -> Option<u64> {
+        let step_us = (READ_BYTES as u64 * 1_000_000 / self.reads.bytes_per_s.max(1)).max(1);
+        let now_us = self.begin.elapsed().as_micros() as u64;
+        self.next.fetch_max(now_us.saturating_sub(MAX_BEHIND.as_micros() as u64), Relaxed);
+        let due_us = self.next.fetch_add(step_us, Relaxed);
+        let due = Duration::from_micros(due_us);
+        while !stopped.load(Relaxed) {
+            let now = self.begin.elapsed();
+            if now >= due && !self.pauses(now) {
+                return Some(due_us / step_us);
+            }
+            sleep(due.saturating_sub(now).clamp(Duration::from_millis(1), MAX_BEHIND / 10));
+        }
+        None
+    }
+
+    fn pauses(&self, now: Duration) -> bool {
+        let turn = self.reads.turn.as_micros();
+        turn > 0 && now.as_micros() / turn % 2 == 1
+    }
+}
+
+/// Writes so many bytes over the beginning of a file and syncs them, again and again, until
+/// `stopped`; returns all bytes.
+///
+/// # Errors
+/// What the system says.
+pub fn write_again(path: &Path, bytes: usize, stopped: &AtomicBool) -> Result<u64> {
+    let file = File::options().write(true).create(true).truncate(false).open(path)?;
+    let memory = vec![0x5a; bytes];
+    let mut written = 0;
+    while !stopped.load(Relaxed) {
+        file.write_all_at(&memory, 0)?;
+        file.sync_data()?;
+        written += bytes as u64;
+    }
+    Ok(written)
+}

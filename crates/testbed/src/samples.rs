@@ -1,0 +1,60 @@
+//! The kernel's counts of several disks, again and again.
+
+use crate::Disk;
+use crate::disk::{Counts, counts};
+use std::io::{Error, Result};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
+
+/// All counts at one moment.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Since the sampler was started.
+    pub at: Duration,
+    /// In the order of the disks.
+    pub disks: Vec<Counts>,
+}
+
+/// A thread that looks until it is stopped.
+#[derive(Debug)]
+pub struct Sampler {
+    stopped: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Vec<Sample>>>,
+}
+
+impl Sampler {
+    /// Begins to look at these disks, `every` so long.
+    ///
+    /// # Errors
+    /// The kernel does not count.
+    pub fn start(disks: &[Disk], every: Duration) -> Result<Self> {
+        let stats: Vec<PathBuf> = disks.iter().map(Disk::stat).collect::<Result<_>>()?;
+        let stopped = Arc::new(AtomicBool::new(false));
+        let (begin, until) = (Instant::now(), stopped.clone());
+        let look = move || {
+            let mut samples = Vec::new();
+            loop {
+                let is_last = until.load(Relaxed);
+                let disks = stats.iter().map(|stat| counts(stat)).collect::<Result<_>>()?;
+                samples.push(Sample { at: begin.elapsed(), disks });
+                if is_last {
+                    return Ok(samples);
+                }
+                sleep(every);
+            }
+        };
+        Ok(Self { stopped, thread: spawn(look) })
+    }
+
+    /// Looks once more, and says what was seen, in order.
+    ///
+    /// # Errors
+    /// A disk has gone meanwhile.
+    pub fn stop(self) -> Result<Vec<Sample>> {
+        self.stopped.store(true, Relaxed);
+        self.thread.join().map_err(|_| Error::other("the sampler has failed"))?
+    }
+}

@@ -1,0 +1,94 @@
+//! Processes that begin at a word, so that many begin at once, and end at another.
+//!
+//! ```text
+//! worker   starter
+//! ready →            it is where it is to begin
+//!        ← go
+//! words →            what it has to say, until it ends
+//!        ← (end)     for those that go on until they are told
+//! ```
+
+use std::io::{BufRead, BufReader, Error, Read, Result, Write, stdin, stdout};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+const READY: &str = "ready";
+const GO: &str = "go";
+
+/// One that was started. Dropped, it is killed.
+#[derive(Debug)]
+pub struct Worker {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    /// Returns when it is ready.
+    ///
+    /// # Errors
+    /// It cannot be started, or ends at once: what it has to say it says to standard error.
+    pub fn start(mut command: Command) -> Result<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let none = || Error::other("no pipe");
+        let (input, output) = (child.stdin.take(), child.stdout.take().ok_or_else(none)?);
+        let mut worker = Self { child, input, output: BufReader::new(output) };
+        let mut line = String::new();
+        worker.output.read_line(&mut line)?;
+        if line.trim() != READY {
+            return Err(Error::other(format!("{command:?} is not ready")));
+        }
+        Ok(worker)
+    }
+
+    /// Number of its process.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// It begins.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn go(&mut self) -> Result<()> {
+        let gone = || Error::other("no worker");
+        self.input.as_mut().ok_or_else(gone)?.write_all(format!("{GO}\n").as_bytes())
+    }
+
+    /// Tells it to end, if it does not by itself, and waits for that; returns its words.
+    ///
+    /// # Errors
+    /// It has failed.
+    pub fn end(mut self) -> Result<String> {
+        self.input = None;
+        let mut words = String::new();
+        self.output.read_to_string(&mut words)?;
+        let status = self.child.wait()?;
+        if status.success() { Ok(words) } else { Err(Error::other(format!("worker: {status}"))) }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Of the worker: says that it is ready, and returns when it is to begin.
+///
+/// # Errors
+/// Who started it has gone.
+pub fn wait_for_go() -> Result<()> {
+    println!("{READY}");
+    stdout().flush()?;
+    let mut line = String::new();
+    stdin().read_line(&mut line)?;
+    if line.trim() == GO { Ok(()) } else { Err(Error::other("nobody said go")) }
+}
+
+/// Of the worker: returns when it is to end, also because who started it has gone.
+pub fn wait_for_end() {
+    // An error is an end as well.
+    let _ = stdin().read_to_end(&mut Vec::new());
+}
