@@ -31,8 +31,11 @@ pub struct Common {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub trials: Option<u32>,
     /// What a disk gives in a second
-    #[arg(long, value_parser = size, default_value = "12MiB")]
+    #[arg(long, value_parser = size, default_value = "20MiB")]
     pub rate: u64,
+    /// What the kernel reads ahead of a disk; the default is that of Linux for disks
+    #[arg(long, value_name = "KIB", default_value_t = 128)]
+    pub read_ahead_kib: u64,
     /// Where the disks' images are put meanwhile
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     pub scratch: PathBuf,
@@ -90,7 +93,7 @@ pub struct EvenReads {
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
     pub disks: u32,
     /// Bytes of each reader's file
-    #[arg(long, value_parser = size, default_value = "48MiB")]
+    #[arg(long, value_parser = size, default_value = "80MiB")]
     pub file: u64,
     /// Bytes of a call [default: 64KiB,1MiB, with --quick 1MiB]
     #[arg(long, value_parser = size, value_delimiter = ',')]

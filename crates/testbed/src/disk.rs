@@ -61,6 +61,15 @@ impl Disk {
         &self.at
     }
 
+    /// From now on the kernel reads so much ahead of who reads a file from end to end. Loop
+    /// devices may have far more than disks have by default (128 KiB).
+    ///
+    /// # Errors
+    /// It cannot be set.
+    pub fn read_ahead(&self, kib: u64) -> Result<()> {
+        fs::write(self.kernels("queue/read_ahead_kb")?, kib.to_string())
+    }
+
     /// Its number, as `7:3`.
     ///
     /// # Errors

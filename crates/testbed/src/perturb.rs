@@ -2,7 +2,8 @@
 //!
 //! One that reads without a pause would get of a throttled disk whatever part of the bytes that
 //! wait are its own: little beside a server with a long queue, and most beside one with a short
-//! one. So it reads at a set pace, and from several threads, which wait in the queue together.
+//! one. So it reads at a set pace, and from several threads, which wait in the queue together;
+//! and as much earlier as reads take, so that the pace is that of what comes of them.
 
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -39,13 +40,16 @@ pub fn read_around(path: &Path, reads: Reads, stopped: &AtomicBool) -> Result<u6
     if places == 0 {
         return Err(Error::other(format!("{} is too short", path.display())));
     }
-    let pace = Pace { reads, begin: Instant::now(), next: AtomicU64::new(0) };
+    let (next, latency_us) = (AtomicU64::new(0), AtomicU64::new(0));
+    let pace = Pace { reads, begin: Instant::now(), next, latency_us };
     let one = || -> Result<u64> {
         let mut memory = vec![0; READ_BYTES + ALIGN];
         let skip = memory.as_ptr().align_offset(ALIGN);
         let (mut bytes, buffer) = (0, &mut memory[skip..skip + READ_BYTES]);
         while let Some(number) = pace.wait(stopped) {
+            let begin = Instant::now();
             bytes += file.read_at(buffer, number % places * READ_BYTES as u64)? as u64;
+            pace.took(begin.elapsed());
         }
         Ok(bytes)
     };
@@ -61,6 +65,8 @@ struct Pace {
     begin: Instant,
     /// The next read's time, in microseconds since the beginning.
     next: AtomicU64,
+    /// What a read takes, in the mean of the last ones.
+    latency_us: AtomicU64,
 }
 
 impl Pace {
@@ -70,8 +76,9 @@ impl Pace {
         let now_us = self.begin.elapsed().as_micros() as u64;
         self.next.fetch_max(now_us.saturating_sub(MAX_BEHIND.as_micros() as u64), Relaxed);
         let due_us = self.next.fetch_add(step_us, Relaxed);
-        let due = Duration::from_micros(due_us);
         while !stopped.load(Relaxed) {
+            let ahead_us = self.latency_us.load(Relaxed);
+            let due = Duration::from_micros(due_us.saturating_sub(ahead_us));
             let now = self.begin.elapsed();
             if now >= due && !self.pauses(now) {
                 return Some(due_us / step_us);
@@ -79,6 +86,12 @@ impl Pace {
             sleep(due.saturating_sub(now).clamp(Duration::from_millis(1), MAX_BEHIND / 10));
         }
         None
+    }
+
+    fn took(&self, time: Duration) {
+        // Of two at once one may be forgotten: it is a mean.
+        let mean_us = (3 * self.latency_us.load(Relaxed) + time.as_micros() as u64) / 4;
+        self.latency_us.store(mean_us, Relaxed);
     }
 
     fn pauses(&self, now: Duration) -> bool {
