@@ -16,6 +16,10 @@ pub struct Arguments {
 pub enum Experiment {
     /// Readers of a file each, while some disks are perturbed: how fast is the slowest?
     EvenReads(EvenReads),
+    /// Clients of files with one copy, and with two: what do two disks give for one?
+    MirroredReads(Mirrored),
+    /// Clients of files with two copies, while one disk is written to without a pause
+    HotSpot(Mirrored),
     /// A reader or a perturber
     #[command(hide = true)]
     Worker(Work),
@@ -110,6 +114,21 @@ pub struct EvenReads {
     pub turn: u64,
 }
 
+#[derive(Args, Clone)]
+pub struct Mirrored {
+    #[command(flatten)]
+    pub common: Common,
+    /// Disks, each with a data server: half of them mirror the others
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub disks: u32,
+    /// Numbers of clients (hot-spot: the greatest) [default: 1, 2, 4, 8, with --quick 1, 8]
+    #[arg(long, value_delimiter = ',')]
+    pub clients: Vec<u32>,
+    /// Bytes that each client reads [default: 4MiB,16MiB,64MiB; hot-spot: 1MiB besides]
+    #[arg(long, value_parser = size, value_delimiter = ',')]
+    pub sizes: Vec<u64>,
+}
+
 /// What this program does as one of many.
 #[derive(Args)]
 pub struct Work {
@@ -121,6 +140,8 @@ pub struct Work {
 pub enum WorkKind {
     /// Reads a file from beginning to end
     Read { file: PathBuf, call_bytes: u64 },
+    /// Writes to a file again and again
+    Write { file: PathBuf },
     /// Reads a file around and around
     Perturb { file: PathBuf, bytes_per_s: u64, turn_ms: u64 },
 }
@@ -128,7 +149,7 @@ pub enum WorkKind {
 /// Every experiment, as small as it makes sense.
 pub fn all() -> Vec<Experiment> {
     let small = |name: &str| Arguments::parse_from(["weir-figures", name, "--quick"]).experiment;
-    ["even-reads"].iter().filter_map(|name| small(name)).collect()
+    ["even-reads", "mirrored-reads", "hot-spot"].iter().filter_map(|name| small(name)).collect()
 }
 
 /// `48MiB`, `64K`, `4096`.

@@ -53,7 +53,8 @@ impl Cluster {
         self.weir(&words).map(drop)
     }
 
-    /// On which disk each copy of a file's columns is, in their order, from 0.
+    /// On which disk each object of a file is, from 0: first copies in the order of columns,
+    /// then second copies.
     pub fn places(&self, name: &str) -> Result<Vec<usize>> {
         let json = self.weir(&["layout", "--json", &format!("weir:/{name}")])?;
         let layout: serde_json::Value = serde_json::from_str(&json)?;

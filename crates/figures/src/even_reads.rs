@@ -4,13 +4,13 @@
 use crate::args::{EvenReads, Line};
 use crate::lab::Lab;
 use crate::plot::{self, Labels, Series};
-use crate::report::{Report, Table};
-use crate::round::{Outcome, Round};
+use crate::records::Records;
+use crate::report::Report;
+use crate::round::{Load, Outcome, Round};
 use crate::statistics::Spread;
 use std::io::{Error, Result};
 use std::time::Duration;
 
-const MIB: f64 = (1 << 20) as f64;
 /// So near to the ideal the default is to be.
 const NEAR: f64 = 0.97;
 /// A perturber has this share of what its disk gave meanwhile, or the round counts for nothing.
@@ -25,19 +25,13 @@ struct Point {
     mean: Vec<f64>,
 }
 
-struct Tables {
-    readers: Table,
-    disks: Table,
-    samples: Table,
-}
-
 pub fn run(plan: &EvenReads) -> Result<()> {
     let name = if plan.turn == 0 { "even-reads" } else { "even-reads-turns" };
     let mut report = Report::new(&plan.common.out, name)?;
     let lab = Lab::new(&plan.common, plan.disks as usize, 2 * plan.file)?;
     let files = write_files(&lab, plan)?;
     lab.slow_down()?;
-    let mut tables = tables(&report)?;
+    let mut records = Records::new(&report, "trial,call_bytes,policy,faults")?;
     let mut points: Vec<Point> = Vec::new();
     for trial in 1..=plan.common.trials() {
         for (call_bytes, faults, line) in plan.rounds() {
@@ -47,7 +41,7 @@ pub fn run(plan: &EvenReads) -> Result<()> {
                 files: &files,
                 call_bytes,
                 perturbed: &perturbed,
-                turn: Duration::from_secs(plan.turn),
+                load: Load::Reads { turn: Duration::from_secs(plan.turn) },
             };
             let outcome = lab.round(&round)?;
             prove_perturbed(plan, &perturbed, &outcome)?;
@@ -57,7 +51,7 @@ pub fn run(plan: &EvenReads) -> Result<()> {
                 line.policy().to_owned(),
                 faults.to_string(),
             ];
-            tables.write(&key, &perturbed, &outcome)?;
+            records.write(&key, &perturbed, &outcome)?;
             let point = point(&mut points, call_bytes, line, faults);
             point.add(&outcome.rates());
             println!("trial {trial}, {}", point.text(&outcome));
@@ -141,61 +135,6 @@ fn prove_perturbed(plan: &EvenReads, perturbed: &[usize], outcome: &Outcome) -> 
         }
     }
     Ok(())
-}
-
-fn tables(report: &Report) -> Result<Tables> {
-    let key = "trial,call_bytes,policy,faults";
-    let disks = "disk,perturbed,disk_bytes,perturber_bytes,served_bytes,meanwhile_disk_bytes,meanwhile_perturber_bytes,seconds";
-    Ok(Tables {
-        readers: report.table("readers.csv", &format!("{key},reader,bytes,seconds,mib_per_s"))?,
-        disks: report.table("disks.csv", &format!("{key},{disks}"))?,
-        samples: report.table("samples.csv", &format!("{key},what,number,ms,bytes"))?,
-    })
-}
-
-impl Tables {
-    fn write(&mut self, key: &[String], perturbed: &[usize], outcome: &Outcome) -> Result<()> {
-        let row = |values: &[String]| [key, values].concat();
-        for (n, (steps, rate)) in outcome.readers.iter().zip(outcome.rates()).enumerate() {
-            let bytes = steps[steps.len() - 1].bytes;
-            let seconds = bytes as f64 / MIB / rate;
-            let values =
-                [n.to_string(), bytes.to_string(), format!("{seconds:.3}"), format!("{rate:.3}")];
-            self.readers.row(&row(&values))?;
-            for step in steps {
-                let ms = (step.at_us - steps[0].at_us) / 1_000;
-                self.samples.row(&row(&[
-                    "reader".into(),
-                    n.to_string(),
-                    ms.to_string(),
-                    step.bytes.to_string(),
-                ]))?;
-            }
-        }
-        for (n, disk) in outcome.disks.iter().enumerate() {
-            let all = [
-                disk.disk_bytes,
-                disk.perturber_bytes,
-                disk.served_bytes(),
-                disk.meanwhile_disk_bytes,
-                disk.meanwhile_perturber_bytes,
-            ];
-            let is = u8::from(perturbed.contains(&n)).to_string();
-            let values = [n.to_string(), is].into_iter().chain(all.map(|n| n.to_string()));
-            let values: Vec<_> = values.chain([format!("{:.3}", outcome.seconds)]).collect();
-            self.disks.row(&row(&values))?;
-            for sample in &outcome.samples {
-                let bytes = sample.disks[n].read_bytes - outcome.samples[0].disks[n].read_bytes;
-                self.samples.row(&row(&[
-                    "disk".into(),
-                    n.to_string(),
-                    sample.at.as_millis().to_string(),
-                    bytes.to_string(),
-                ]))?;
-            }
-        }
-        Ok(())
-    }
 }
 
 fn point(points: &mut Vec<Point>, call_bytes: u64, line: Line, faults: u32) -> &mut Point {

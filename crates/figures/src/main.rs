@@ -3,10 +3,13 @@
 //!
 //! ```text
 //! even_reads     all read a file of their own, some disks are perturbed
+//! mirrored       clients of files with one copy and with two
+//! hot_spot       one disk is written to without a pause
 //! lab            disks, a cluster on them, files, mounts: what experiments share
 //!   │  cluster   the program `weir`
 //!   └─ round     one round: cold caches, perturbers, readers, the kernel's counts
 //! worker         this program again: a reader, or a perturber
+//! records        what was measured in each round;  points: what is compared
 //! report         CSV, PASS and FAIL;  plot: SVG
 //! ```
 //! Everything that is started is stopped by its number, and all that is made goes, also after
@@ -15,8 +18,12 @@
 mod args;
 mod cluster;
 mod even_reads;
+mod hot_spot;
 mod lab;
+mod mirrored;
 mod plot;
+mod points;
+mod records;
 mod report;
 mod round;
 mod statistics;
@@ -55,6 +62,8 @@ fn prepared() -> Result<()> {
 fn run(experiment: &Experiment) -> Result<()> {
     match experiment {
         Experiment::EvenReads(plan) => even_reads::run(plan),
+        Experiment::MirroredReads(plan) => mirrored::run(plan),
+        Experiment::HotSpot(plan) => hot_spot::run(plan),
         Experiment::Worker(work) => worker::run(work),
     }
 }

@@ -19,6 +19,9 @@ const AHEAD: Duration = Duration::from_millis(700);
 /// The kernel's counts are looked at so often.
 const EVERY: Duration = Duration::from_millis(250);
 
+/// What one who writes without a pause has of a disk.
+pub const WRITERS_PART: f64 = 7.0 / 8.0;
+
 /// What is done in a round.
 pub struct Round<'a> {
     /// The mount option.
@@ -26,10 +29,20 @@ pub struct Round<'a> {
     /// The file that each reader reads; each has a mount of its own.
     pub files: &'a [String],
     pub call_bytes: u64,
-    /// Disks that are perturbed.
+    /// Disks that are perturbed,
     pub perturbed: &'a [usize],
-    /// Perturbers come and go after so long; zero: they stay.
-    pub turn: Duration,
+    /// and how.
+    pub load: Load,
+}
+
+/// What a perturber does.
+#[derive(Clone, Copy, Debug)]
+pub enum Load {
+    /// It reads at half the disk's speed; comes and goes after so long, or stays if that is zero.
+    Reads { turn: Duration },
+    /// It writes 10 MB and syncs them, again and again. The kernel limits reads and writes apart,
+    /// while a disk does one or the other: so what the writer may have is taken from the readers.
+    Writes,
 }
 
 /// What a disk did.
@@ -40,9 +53,11 @@ pub struct Use {
     pub disk_bytes: u64,
     /// Of that, what the perturber got.
     pub perturber_bytes: u64,
-    /// The same two while the readers read.
+    /// The same two while the readers read,
     pub meanwhile_disk_bytes: u64,
     pub meanwhile_perturber_bytes: u64,
+    /// and what was written to it.
+    pub meanwhile_written_bytes: u64,
 }
 
 impl Use {
@@ -73,20 +88,33 @@ impl Outcome {
         };
         self.readers.iter().map(rate).collect()
     }
+
+    /// All bytes by the mean time of a reader, in MiB a second.
+    pub fn aggregate(&self) -> f64 {
+        let bytes = |steps: &Vec<Step>| steps[steps.len() - 1].bytes as f64 / (1 << 20) as f64;
+        let all = self.readers.iter().map(bytes);
+        let seconds: f64 = all.clone().zip(self.rates()).map(|(mib, rate)| mib / rate).sum();
+        all.sum::<f64>() / (seconds / self.readers.len() as f64)
+    }
 }
 
-/// A perturber, and what the kernel had counted for it.
+/// A process that perturbs a disk.
 struct Perturber {
     disk: usize,
     worker: Worker,
 }
 
 impl Perturber {
-    fn start(lab: &Lab, disk: usize, turn: Duration) -> Result<Self> {
+    fn start(lab: &Lab, disk: usize, load: Load) -> Result<Self> {
         let file = perturbed_file(&lab.disks[disk]);
-        let (bytes_per_s, turn_ms) = (lab.rate / 2, turn.as_millis() as u64);
-        let mut worker =
-            Worker::start(command(&WorkKind::Perturb { file, bytes_per_s, turn_ms })?)?;
+        let work = match load {
+            Load::Reads { turn } => {
+                let (bytes_per_s, turn_ms) = (lab.rate / 2, turn.as_millis() as u64);
+                WorkKind::Perturb { file, bytes_per_s, turn_ms }
+            }
+            Load::Writes => WorkKind::Write { file },
+        };
+        let mut worker = Worker::start(command(&work)?)?;
         lab.throttle.add(worker.pid())?;
         worker.go()?;
         Ok(Self { disk, worker })
@@ -119,22 +147,39 @@ impl Lab {
         let readers = mounts.iter().zip(round.files).map(reader).collect::<Result<Vec<_>>>()?;
         self.disks.iter().try_for_each(|disk| forget(disk.path()))?;
         let before = counts(&self.disks)?;
-        let perturber = |disk: &usize| Perturber::start(self, *disk, round.turn);
+        self.share(round, WRITERS_PART)?;
+        let perturber = |disk: &usize| Perturber::start(self, *disk, round.load);
         let perturbers = round.perturbed.iter().map(perturber).collect::<Result<Vec<_>>>()?;
         if !perturbers.is_empty() {
             sleep(AHEAD);
         }
         let mut outcome = self.read(readers, &perturbers)?;
+        self.share(round, 0.0)?;
         for perturber in perturbers {
             let words = perturber.worker.end()?;
             let bytes = words.trim().parse().map_err(|_| Error::other(words.clone()))?;
-            outcome.disks[perturber.disk].perturber_bytes = bytes;
+            if let Load::Reads { .. } = round.load {
+                outcome.disks[perturber.disk].perturber_bytes = bytes;
+            }
         }
         for (n, (after, before)) in counts(&self.disks)?.iter().zip(&before).enumerate() {
             outcome.disks[n].disk_bytes = after.read_bytes - before.read_bytes;
         }
         prove_cold(&outcome)?;
         Ok(outcome)
+    }
+
+    /// Gives a writer such a part of its disk, and readers the rest.
+    fn share(&self, round: &Round<'_>, writers: f64) -> Result<()> {
+        let disks = round.perturbed.iter().map(|n| &self.disks[*n]);
+        for disk in disks.filter(|_| matches!(round.load, Load::Writes)) {
+            let writes = (self.rate as f64 * writers) as u64;
+            self.throttle.limit(disk, self.rate - writes)?;
+            if writes > 0 {
+                self.throttle.limit_writes(disk, writes)?;
+            }
+        }
+        Ok(())
     }
 
     /// All readers read; what perturbers and disks did meanwhile.
@@ -153,6 +198,7 @@ impl Lab {
         }
         for (n, (after, before)) in counts(&self.disks)?.iter().zip(&before).enumerate() {
             disks[n].meanwhile_disk_bytes = after.read_bytes - before.read_bytes;
+            disks[n].meanwhile_written_bytes = after.written_bytes - before.written_bytes;
         }
         stop::check()?;
         let readers = words.into_iter().map(|words| steps(&words?)).collect::<Result<_>>()?;

@@ -8,10 +8,12 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
-use weir_testbed::{Reads, read_around, wait_for_end, wait_for_go};
+use weir_testbed::{Reads, read_around, wait_for_end, wait_for_go, write_again};
 
 /// Readers say how far they are after so many bytes.
 const STEP_BYTES: u64 = 1 << 20;
+/// What a writer writes before each sync: 10 MB, in whole pages.
+const WRITE_BYTES: usize = 10_002_432;
 
 /// When a reader had so many bytes, by a clock that all processes share.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +31,10 @@ pub fn run(work: &Work) -> Result<()> {
             until_end(|stopped| {
                 read_around(file, Reads { bytes_per_s: *bytes_per_s, turn }, stopped)
             })
+        }
+        WorkKind::Write { file } => {
+            wait_for_go()?;
+            until_end(|stopped| write_again(file, WRITE_BYTES, stopped))
         }
     }
 }
@@ -57,6 +63,9 @@ pub fn command(kind: &WorkKind) -> Result<Command> {
         }
         WorkKind::Perturb { file, bytes_per_s, turn_ms } => {
             command.arg("perturb").arg(file).args([bytes_per_s, turn_ms].map(u64::to_string));
+        }
+        WorkKind::Write { file } => {
+            command.arg("write").arg(file);
         }
     }
     Ok(command)

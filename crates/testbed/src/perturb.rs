@@ -100,17 +100,20 @@ impl Pace {
     }
 }
 
-/// Writes so many bytes over the beginning of a file and syncs them, again and again, until
-/// `stopped`; returns all bytes.
+/// Writes so many bytes over the beginning of a file, past the page cache, and syncs them, again
+/// and again until `stopped`; returns all bytes. Only multiples of 4 KiB can be written so.
 ///
 /// # Errors
 /// What the system says.
 pub fn write_again(path: &Path, bytes: usize, stopped: &AtomicBool) -> Result<u64> {
-    let file = File::options().write(true).create(true).truncate(false).open(path)?;
-    let memory = vec![0x5a; bytes];
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).custom_flags(OFlags::DIRECT.bits() as i32);
+    let file = options.open(path)?;
+    let memory = vec![0x5a; bytes + ALIGN];
+    let skip = memory.as_ptr().align_offset(ALIGN);
     let mut written = 0;
     while !stopped.load(Relaxed) {
-        file.write_all_at(&memory, 0)?;
+        file.write_all_at(&memory[skip..skip + bytes], 0)?;
         file.sync_data()?;
         written += bytes as u64;
     }

@@ -1,0 +1,78 @@
+//! Clients of files with two copies, while one disk of the first copies is written to and synced
+//! without a pause.
+
+use crate::args::Mirrored;
+use crate::mirrored::{names, text};
+use crate::plot::{self, Labels};
+use crate::points::Points;
+use crate::records::Records;
+use crate::report::Report;
+use crate::round::{Load, Outcome, Round, WRITERS_PART};
+use std::io::{Error, Result};
+
+const CALL_BYTES: u64 = 1 << 20;
+const HOT: usize = 0;
+const POLICIES: [&str; 4] = ["primary", "halves", "skip-hot", "proportional"];
+/// So much more than `halves` gives who skips the hot disk, whatever is read.
+const AIM: f64 = 1.25;
+/// The writer has at least this part of what it may have.
+const WRITES: f64 = 0.7;
+
+pub fn run(plan: &Mirrored) -> Result<()> {
+    let mut report = Report::new(&plan.common.out, "hot-spot")?;
+    let sizes = plan.sizes(&[1 << 20, 4 << 20, 16 << 20, 64 << 20]);
+    let clients = plan.most_clients();
+    let lab = plan.lab(&sizes, &[2])?;
+    let mut records = Records::new(&report, "trial,policy,clients,bytes")?;
+    let mut points = Points::default();
+    for trial in 1..=plan.common.trials() {
+        for size in &sizes {
+            for policy in POLICIES {
+                let files = names(2, *size, clients);
+                let (perturbed, load) = (&[HOT], Load::Writes);
+                let call_bytes = CALL_BYTES;
+                let round = Round { policy, files: &files, call_bytes, perturbed, load };
+                let outcome = lab.round(&round)?;
+                prove_stressed(lab.rate, &outcome)?;
+                let (of, bytes) = (clients.to_string(), size.to_string());
+                records.write(&[trial.to_string(), policy.into(), of, bytes], &[HOT], &outcome)?;
+                println!("trial {trial}, {}", text(policy, clients, *size, &outcome));
+                points.add(policy, *size, outcome.aggregate());
+            }
+        }
+    }
+    drop(lab);
+    points.write(&report, "summary.csv", "bytes")?;
+    for size in &sizes {
+        judge(&mut report, &points, *size);
+    }
+    let title = format!("Cold reads of {clients} clients, one disk of first copies is hot");
+    let labels = Labels { title: &title, x: "MiB of each client", y: "MiB/s, all clients" };
+    let series = points.series(&POLICIES, (1 << 20) as f64);
+    plot::lines(&report.path("hot-spot.svg"), &labels, &series)?;
+    report.finish()
+}
+
+/// The disk was written to all the time: by the kernel's count.
+fn prove_stressed(rate: u64, outcome: &Outcome) -> Result<()> {
+    let may = rate as f64 * WRITERS_PART * outcome.seconds;
+    let part = outcome.disks[HOT].meanwhile_written_bytes as f64 / may;
+    // In less than two seconds the kernel's limit is not kept exactly.
+    if part >= WRITES || outcome.seconds < 2.0 {
+        return Ok(());
+    }
+    Err(Error::other(format!("the writer had {:.0} % of what it may have", part * 100.0)))
+}
+
+fn judge(report: &mut Report, points: &Points, size: u64) {
+    let Some(halves) = points.mean("halves", size) else { return };
+    for policy in ["skip-hot", "proportional"] {
+        let Some(rate) = points.mean(policy, size) else { continue };
+        let times = rate / halves;
+        let mib = size >> 20;
+        let what = format!(
+            "{mib} MiB each, {policy}: {rate:.1} MiB/s, halves {halves:.1}: {times:.2} times (aim {AIM})"
+        );
+        report.verdict(times >= AIM, &what);
+    }
+}

@@ -1,0 +1,157 @@
+//! Clients of files with one copy on half of the disks, and of files with a second copy on the
+//! other half (CEFT-PVFS's two groups): what do twice the disks give?
+
+use crate::args::Mirrored;
+use crate::lab::Lab;
+use crate::plot::{self, Labels};
+use crate::points::Points;
+use crate::records::Records;
+use crate::report::Report;
+use crate::round::{Load, Outcome, Round};
+use std::io::{Error, Result};
+use std::time::Duration;
+
+/// What is read when the number of clients varies.
+const USUAL_BYTES: u64 = 16 << 20;
+const CALL_BYTES: u64 = 1 << 20;
+/// So much more two copies are to give than one.
+const AIM: f64 = 1.95;
+/// Files of how many copies are read, and how.
+const LINES: [(&str, u32, &str); 4] = [
+    ("one copy", 1, "primary"),
+    ("primary", 2, "primary"),
+    ("halves", 2, "halves"),
+    ("proportional", 2, "proportional"),
+];
+
+pub fn run(plan: &Mirrored) -> Result<()> {
+    let mut report = Report::new(&plan.common.out, "mirrored-reads")?;
+    let sizes = plan.sizes(&[4 << 20, 16 << 20, 64 << 20]);
+    let (mut by_clients, mut by_size) = (Points::default(), Points::default());
+    let usual = sizes.iter().copied().find(|size| *size == USUAL_BYTES).unwrap_or(sizes[0]);
+    let lab = plan.lab(&sizes, &[1, 2])?;
+    let mut records = Records::new(&report, "trial,line,clients,bytes")?;
+    for trial in 1..=plan.common.trials() {
+        for (clients, size) in plan.rounds(&sizes, usual) {
+            for (line, copies, policy) in LINES {
+                let files = names(copies, size, clients);
+                let load = Load::Reads { turn: Duration::ZERO };
+                let call_bytes = CALL_BYTES;
+                let round = Round { policy, files: &files, call_bytes, perturbed: &[], load };
+                let outcome = lab.round(&round)?;
+                let key = [trial.to_string(), line.into(), clients.to_string(), size.to_string()];
+                records.write(&key, &[], &outcome)?;
+                println!("trial {trial}, {}", text(line, clients, size, &outcome));
+                let rate = outcome.aggregate();
+                if size == usual {
+                    by_clients.add(line, clients.into(), rate);
+                }
+                if clients == plan.most_clients() {
+                    by_size.add(line, size, rate);
+                }
+            }
+        }
+    }
+    drop(lab);
+    by_clients.write(&report, "by-clients.csv", "clients")?;
+    by_size.write(&report, "by-size.csv", "bytes")?;
+    for clients in plan.clients() {
+        judge(&mut report, &by_clients, clients.into(), &format!("{clients} clients"));
+    }
+    for size in sizes.iter().filter(|size| **size != usual) {
+        let what = format!("{} clients, {} MiB each", plan.most_clients(), size >> 20);
+        judge(&mut report, &by_size, *size, &what);
+    }
+    let lines = LINES.map(|(line, ..)| line);
+    let y = "MiB/s, all clients";
+    let title = format!("Cold reads of {} MiB each, one copy and two", usual >> 20);
+    let labels = Labels { title: &title, x: "clients", y };
+    plot::lines(&report.path("by-clients.svg"), &labels, &by_clients.series(&lines, 1.0))?;
+    let title = format!("Cold reads of {} clients, one copy and two", plan.most_clients());
+    let labels = Labels { title: &title, x: "MiB of each client", y };
+    let unit = (1 << 20) as f64;
+    plot::lines(&report.path("by-size.svg"), &labels, &by_size.series(&lines, unit))?;
+    report.finish()
+}
+
+fn judge(report: &mut Report, points: &Points, x: u64, what: &str) {
+    let Some(one) = points.mean("one copy", x) else { return };
+    for line in ["halves", "proportional"] {
+        let Some(both) = points.mean(line, x) else { continue };
+        let times = both / one;
+        let text = format!(
+            "{what}, {line}: {both:.1} MiB/s of two copies, {one:.1} of one: {times:.2} times (aim {AIM})"
+        );
+        report.verdict(times >= AIM, &text);
+    }
+}
+
+/// What a round came to.
+pub fn text(line: &str, clients: u32, size: u64, outcome: &Outcome) -> String {
+    let disks = outcome.disks.iter();
+    let served: Vec<u64> = disks.map(|disk| disk.served_bytes() >> 20).collect();
+    let (mib, rate) = (size >> 20, outcome.aggregate());
+    format!(
+        "{line:12} {clients:2} clients, {mib:3} MiB each: {rate:6.1} MiB/s; MiB that the disks served {served:?}"
+    )
+}
+
+/// The files of so many clients.
+pub fn names(copies: u32, size: u64, clients: u32) -> Vec<String> {
+    (0..clients).map(|n| format!("c{copies}-{}-{n}", size >> 10)).collect()
+}
+
+impl Mirrored {
+    pub fn clients(&self) -> Vec<u32> {
+        match (&*self.clients, self.common.quick) {
+            ([], true) => vec![1, 8],
+            ([], false) => vec![1, 2, 4, 8],
+            (clients, _) => clients.to_vec(),
+        }
+    }
+
+    pub fn most_clients(&self) -> u32 {
+        self.clients().into_iter().max().unwrap_or(1)
+    }
+
+    pub fn sizes(&self, usual: &[u64]) -> Vec<u64> {
+        if self.sizes.is_empty() { usual.to_vec() } else { self.sizes.clone() }
+    }
+
+    /// Numbers of clients and what each reads, of a trial.
+    fn rounds(&self, sizes: &[u64], usual: u64) -> Vec<(u32, u64)> {
+        let by_clients = self.clients().into_iter().map(|clients| (clients, usual));
+        let others = sizes.iter().filter(|size| **size != usual);
+        by_clients.chain(others.map(|size| (self.most_clients(), *size))).collect()
+    }
+
+    /// Disks with files of all these sizes and numbers of copies.
+    pub fn lab(&self, sizes: &[u64], copies: &[u32]) -> Result<Lab> {
+        let columns = self.disks as usize / 2;
+        let bytes: u64 = sizes.iter().sum::<u64>() * u64::from(self.most_clients());
+        let of_a_disk = bytes / columns as u64 * copies.len() as u64;
+        let lab = Lab::new(&self.common, 2 * columns, of_a_disk)?;
+        for copies in copies {
+            for name in sizes.iter().flat_map(|size| names(*copies, *size, self.most_clients())) {
+                let size = name.split('-').nth(1).and_then(|kib| kib.parse::<u64>().ok());
+                write(&lab, &name, *copies, columns, size.unwrap_or(0) << 10)?;
+            }
+        }
+        lab.slow_down()?;
+        Ok(lab)
+    }
+}
+
+/// First copies are on the first half of the disks, the others on the second.
+fn write(lab: &Lab, name: &str, copies: u32, columns: usize, bytes: u64) -> Result<()> {
+    let (count, copies_text) = (columns.to_string(), copies.to_string());
+    let layout = ["--layout", "striped", "--base", "0", "--count", &count];
+    let mirrors = ["--copies", &copies_text, "--placement", "groups"];
+    let all = if copies > 1 { [&layout[..], &mirrors[..]].concat() } else { layout.to_vec() };
+    lab.write(name, &all, bytes)?;
+    let places = lab.cluster.places(name)?;
+    if places.iter().copied().eq(0..columns * copies as usize) {
+        return Ok(());
+    }
+    Err(Error::other(format!("the copies of {name} are on disks {places:?}")))
+}
