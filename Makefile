@@ -8,7 +8,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DENY := $(TARGET_DIR)/tools/cargo-deny
 
-.PHONY: help deps build quickstart test soak verify fix bench clean
+.PHONY: help deps build quickstart test soak verify fix bench figures clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -39,6 +39,9 @@ fix: ## Format, and apply what clippy can fix
 
 bench: build ## Measure beside raw loopback TCP, /dev/fuse and the local disk (BENCH=--quick)
 	$(CARGO) run --release --locked -p weir-bench -- $(BENCH)
+
+figures: build ## Experiments on disks of a set speed, as root (FIGURES="even-reads --trials 5")
+	$(CARGO) run --release --locked -p weir-figures -- $(FIGURES)
 
 clean: ## Remove what was built
 	$(CARGO) clean

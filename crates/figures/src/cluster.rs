@@ -53,16 +53,20 @@ impl Cluster {
         self.weir(&words).map(drop)
     }
 
-    /// On which disk each object of a file is, from 0: first copies in the order of columns,
-    /// then second copies.
+    /// On which disk each copy of a file's columns is, from 0: all copies of the first column,
+    /// then those of the next.
     pub fn places(&self, name: &str) -> Result<Vec<usize>> {
         let json = self.weir(&["layout", "--json", &format!("weir:/{name}")])?;
         let layout: serde_json::Value = serde_json::from_str(&json)?;
         let objects = layout[0]["segments"][0]["objects"].as_array();
-        let target = |object: &serde_json::Value| object["target"].as_u64();
-        let all: Option<Vec<u64>> = objects.and_then(|o| o.iter().map(target).collect());
-        let all = all.ok_or_else(|| Error::other(format!("weir layout: {json}")))?;
-        Ok(all.into_iter().map(|target| target as usize - 1).collect())
+        let place = |object: &serde_json::Value| {
+            let number = |what: &str| object[what].as_u64();
+            Some((number("column")?, number("copy")?, number("target")?.checked_sub(1)?))
+        };
+        let all: Option<Vec<_>> = objects.and_then(|o| o.iter().map(place).collect());
+        let mut all = all.ok_or_else(|| Error::other(format!("weir layout: {json}")))?;
+        all.sort_unstable();
+        Ok(all.into_iter().map(|(.., disk)| disk as usize).collect())
     }
 
     /// Numbers of the data servers' processes.

@@ -20,7 +20,10 @@ const WRITES: f64 = 0.7;
 
 pub fn run(plan: &Mirrored) -> Result<()> {
     let mut report = Report::new(&plan.common.out, "hot-spot")?;
-    let sizes = plan.sizes(&[1 << 20, 4 << 20, 16 << 20, 64 << 20]);
+    let sizes = plan.sizes(match plan.common.quick {
+        true => &[1 << 20, 4 << 20, 16 << 20],
+        false => &[1 << 20, 4 << 20, 16 << 20, 64 << 20],
+    });
     let clients = plan.most_clients();
     let lab = plan.lab(&sizes, &[2])?;
     let mut records = Records::new(&report, "trial,policy,clients,bytes")?;

@@ -1,5 +1,5 @@
-//! Clients of files with one copy on half of the disks, and of files with a second copy on the
-//! other half (CEFT-PVFS's two groups): what do twice the disks give?
+//! Clients of files with one copy on half of the disks, and of files on as many with a second copy
+//! on the other half (CEFT-PVFS's two groups): what do twice the disks give?
 
 use crate::args::Mirrored;
 use crate::lab::Lab;
@@ -142,7 +142,7 @@ impl Mirrored {
     }
 }
 
-/// First copies are on the first half of the disks, the others on the second.
+/// With copies, column n has its first one on disk 2n, and the other one on the next.
 fn write(lab: &Lab, name: &str, copies: u32, columns: usize, bytes: u64) -> Result<()> {
     let (count, copies_text) = (columns.to_string(), copies.to_string());
     let layout = ["--layout", "striped", "--base", "0", "--count", &count];
