@@ -46,6 +46,9 @@ pub struct Common {
     /// Where the results are put
     #[arg(long, value_name = "DIR", default_value = "target/figures")]
     pub out: PathBuf,
+    /// Mount options besides, as `tcp` or `consistency=none`
+    #[arg(long, value_name = "OPTIONS")]
+    pub mount_options: Option<String>,
     /// The `weir` program [default: the one beside this program]
     #[arg(long, value_name = "FILE")]
     pub weir: Option<PathBuf>,

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 /// So near to the ideal the default is to be.
 const NEAR: f64 = 0.97;
-/// A perturber has this share of what its disk gave meanwhile, or the round counts for nothing.
+/// Rounds that are tried until
+const ATTEMPTS: usize = 3;
+/// each perturber has this share of what its disk gives meanwhile.
 const SHARE: std::ops::RangeInclusive<f64> = 0.42..=0.58;
 
 /// All trials of one point.
@@ -43,16 +45,9 @@ pub fn run(plan: &EvenReads) -> Result<()> {
                 perturbed: &perturbed,
                 load: Load::Reads { turn: Duration::from_secs(plan.turn) },
             };
-            let outcome = lab.round(&round)?;
-            // One that comes and goes has what it has.
-            let steady: &[usize] = if plan.turn == 0 { &perturbed } else { &[] };
-            proof.add(plan.common.rate, steady, &outcome)?;
-            let key = [
-                trial.to_string(),
-                call_bytes.to_string(),
-                line.policy().to_owned(),
-                faults.to_string(),
-            ];
+            let outcome = proof.round(&lab, plan, &round)?;
+            let numbers = [u64::from(trial), call_bytes].map(|n| n.to_string());
+            let key = [&numbers[..], &[line.policy().into(), faults.to_string()]].concat();
             records.write(&key, &perturbed, &outcome)?;
             let point = point(&mut points, call_bytes, line, faults);
             point.add(&outcome.rates());
@@ -100,18 +95,8 @@ fn write_files(lab: &Lab, plan: &EvenReads) -> Result<Vec<String>> {
     let disks = plan.disks as usize;
     let write = |n: usize| {
         let (name, base) = (format!("f{n}"), n.to_string());
-        let layout = [
-            "--layout",
-            "striped",
-            "--count",
-            "1",
-            "--base",
-            &base,
-            "--copies",
-            "2",
-            "--placement",
-            "chained",
-        ];
+        let column = ["--layout", "striped", "--count", "1", "--base", &base];
+        let layout = [&column[..], &["--copies", "2", "--placement", "chained"]].concat();
         lab.write(&name, &layout, plan.file)?;
         let places = lab.cluster.places(&name)?;
         if places == [n, (n + 1) % disks] {
@@ -131,35 +116,44 @@ fn spread(faults: u32, disks: u32) -> Vec<usize> {
 #[derive(Default)]
 struct Proof {
     rounds: usize,
+    left_out: usize,
     shares: Vec<f64>,
 }
 
 impl Proof {
-    /// Fails if a perturber had not its share.
-    fn add(&mut self, rate: u64, perturbed: &[usize], outcome: &Outcome) -> Result<()> {
-        self.rounds += 1;
-        for disk in perturbed {
-            let share = outcome.disks[*disk].meanwhile_perturber_bytes as f64
-                / (rate as f64 * outcome.seconds);
-            if !SHARE.contains(&share) {
-                let text = format!("the perturber of disk {disk} had {:.0} % of it", share * 100.0);
-                return Err(Error::other(text));
+    /// Does a round; once more if a perturber did not have its share, as on a machine that
+    /// others keep busy.
+    fn round(&mut self, lab: &Lab, plan: &EvenReads, round: &Round<'_>) -> Result<Outcome> {
+        for _ in 0..ATTEMPTS {
+            let outcome = lab.round(round)?;
+            // One that comes and goes has what it has.
+            let steady = round.perturbed.iter().filter(|_| plan.turn == 0);
+            let may = lab.rate as f64 * outcome.seconds;
+            let share = |disk: &usize| outcome.disks[*disk].meanwhile_perturber_bytes as f64 / may;
+            let shares: Vec<f64> = steady.map(share).collect();
+            if shares.iter().all(|share| SHARE.contains(share)) {
+                self.rounds += 1;
+                self.shares.extend(shares);
+                return Ok(outcome);
             }
-            self.shares.push(share);
+            println!("left out: perturbers had {shares:.2?} of their disks");
+            self.left_out += 1;
         }
-        Ok(())
+        Err(Error::other("perturbers do not get their share: what else does the machine do?"))
     }
 
     fn conclude(&self, report: &mut Report) {
-        let rounds = self.rounds;
-        report
-            .verdict(true, &format!("caches were cold in {rounds} rounds, by the kernel's counts"));
-        if !self.shares.is_empty() {
-            let low = self.shares.iter().copied().fold(f64::INFINITY, f64::min) * 100.0;
-            let high = self.shares.iter().copied().fold(0.0, f64::max) * 100.0;
-            let what = format!("perturbers asked for {low:.0} to {high:.0} % of their disks");
-            report.verdict(true, &what);
+        let Self { rounds, left_out, shares } = self;
+        let what = format!("caches were cold in {rounds} rounds, by the kernel's counts");
+        report.verdict(true, &what);
+        if shares.is_empty() {
+            return;
         }
+        let low = shares.iter().copied().fold(f64::INFINITY, f64::min) * 100.0;
+        let high = shares.iter().copied().fold(0.0, f64::max) * 100.0;
+        let less = format!("{left_out} rounds left out in which one had not");
+        let what = format!("perturbers had {low:.0} to {high:.0} % of their disks ({less})");
+        report.verdict(true, &what);
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Lab {
     pub throttle: Throttle,
     pub disks: Vec<Disk>,
     pub rate: u64,
+    /// Of mounts that are read through.
+    pub options: String,
     dir: TempDir,
 }
 
@@ -41,7 +43,9 @@ impl Lab {
         for disk in &disks {
             write_noise(&perturbed_file(disk), PERTURBED_BYTES, 99)?;
         }
-        Ok(Self { cluster, throttle, disks, rate: common.rate, dir })
+        let more = common.mount_options.iter().map(|more| format!(",{more}"));
+        let options = format!("ro{}", more.collect::<String>());
+        Ok(Self { cluster, throttle, disks, rate: common.rate, options, dir })
     }
 
     /// Makes a file by such a layout and fills it.

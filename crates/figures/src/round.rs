@@ -137,7 +137,7 @@ impl Lab {
     /// Does a round.
     pub fn round(&self, round: &Round<'_>) -> Result<Outcome> {
         stop::check()?;
-        let options = format!("ro,read_policy={}", round.policy);
+        let options = format!("{},read_policy={}", self.options, round.policy);
         let mount = |n: usize| self.cluster.mount(self.place(&format!("m{n}")), &options);
         let mounts: Vec<Mount> = (0..round.files.len()).map(mount).collect::<Result<_>>()?;
         let reader = |(mount, file): (&Mount, &String)| {
