@@ -43,6 +43,9 @@ bench: build ## Measure beside raw loopback TCP, /dev/fuse and the local disk (B
 figures: build ## Experiments on disks of a set speed, as root (FIGURES="even-reads --trials 5")
 	$(CARGO) run --release --locked -p weir-figures -- $(FIGURES)
 
+figures-scale: ## The policies in a simulation of 16 to 10,000 nodes (SCALE=--quick)
+	$(CARGO) run --release --locked -p weir-scale -- --out $(TARGET_DIR)/figures/scale $(SCALE)
+
 clean: ## Remove what was built
 	$(CARGO) clean
 

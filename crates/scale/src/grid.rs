@@ -1,0 +1,137 @@
+//! What is run: each policy in each scenario with each number of nodes, some times.
+
+use crate::model::{Costs, Outcome, Run};
+use crate::{ALL, Contender, Fault, Hardware, earliest_end_us};
+use fastrand::Rng;
+use weir_policy::{Limits, Micros, Watermarks};
+
+/// Disks, faults, copies and jobs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scenario {
+    /// As in tables.
+    pub name: &'static str,
+    /// What happens.
+    pub fault: Fault,
+    /// Of each rank.
+    pub copies: usize,
+    /// That share the disks.
+    pub jobs: usize,
+    /// Not run with more nodes: what happens in one place does not depend on them.
+    pub most_nodes: usize,
+}
+
+const fn scenario(
+    name: &'static str,
+    fault: Fault,
+    copies: usize,
+    jobs: usize,
+    most_nodes: usize,
+) -> Scenario {
+    Scenario { name, fault, copies, jobs, most_nodes }
+}
+
+/// All there are.
+pub const SCENARIOS: [Scenario; 8] = [
+    scenario("fail-slow-hdd", Fault::SlowHdd, 2, 1, 10_000),
+    scenario("fail-slow-ssd", Fault::SlowSsd, 2, 1, 10_000),
+    scenario("well", Fault::None, 2, 1, 1024),
+    scenario("one-half-speed", Fault::Half, 2, 1, 1024),
+    scenario("three-adjacent", Fault::Adjacent, 2, 1, 1024),
+    scenario("three-adjacent-3-copies", Fault::Adjacent, 3, 1, 1024),
+    scenario("one-dies", Fault::Dies, 2, 1, 1024),
+    scenario("two-jobs-one-half-speed", Fault::Half, 2, 2, 1024),
+];
+
+/// Numbers of nodes.
+pub const NODES: [usize; 6] = [16, 64, 256, 1024, 4096, 10_000];
+
+/// What may be set otherwise than it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Instead of that of the hardware.
+    pub run_bytes: Option<u64>,
+    /// A request, instead of that of the hardware.
+    pub block_bytes: Option<u64>,
+    /// Who has waited for longer at a disk comes before all others.
+    pub longest_wait_us: Micros,
+    /// Time between what disks say to who has not heard of them.
+    pub push_us: Micros,
+    /// Of readers that go by progress.
+    pub marks: Watermarks,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            run_bytes: None,
+            block_bytes: None,
+            longest_wait_us: Limits::default().longest_wait,
+            push_us: 20_000,
+            marks: Watermarks::default(),
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The policy.
+    pub contender: Contender,
+    /// What happened.
+    pub scenario: Scenario,
+    /// How many.
+    pub nodes: usize,
+    /// Which of the trials.
+    pub trial: u32,
+    /// The best that was possible.
+    pub bound_us: f64,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// What the decisions cost.
+    pub costs: Costs,
+}
+
+impl Row {
+    /// The slowest rank beside the best possible; 1 at best.
+    pub fn times_bound(&self) -> f64 {
+        self.outcome.slowest_us as f64 / self.bound_us
+    }
+}
+
+/// All policies with the same disks, drawn for this trial. Nothing if both copies of something
+/// are lost.
+pub fn trial(scenario: Scenario, nodes: usize, trial: u32, settings: Settings) -> Vec<Row> {
+    let usual = scenario.fault.hardware();
+    let hardware = Hardware {
+        run_bytes: settings.run_bytes.unwrap_or(usual.run_bytes),
+        block_bytes: settings.block_bytes.unwrap_or(usual.block_bytes),
+        ..usual
+    };
+    let seed = (nodes as u64) << 32 | u64::from(trial);
+    let cluster = scenario.fault.draw(nodes, hardware, &mut Rng::with_seed(seed));
+    let work_bytes = hardware.work_bytes(scenario.jobs);
+    let works = vec![(work_bytes * scenario.jobs as u64) as f64; nodes];
+    let Some(bound_us) = earliest_end_us(&works, &cluster.disks, scenario.copies) else {
+        return Vec::new();
+    };
+    let run = |contender| Run {
+        contender,
+        cluster: &cluster,
+        copies: scenario.copies,
+        jobs: scenario.jobs,
+        work_bytes,
+        block_bytes: hardware.block_bytes,
+        limits: Limits {
+            run_bytes: hardware.run_bytes,
+            longest_wait: settings.longest_wait_us,
+            ..Limits::default()
+        },
+        marks: settings.marks,
+        push_us: settings.push_us,
+    };
+    let row = |contender| {
+        let (outcome, costs) = run(contender).run(seed);
+        Row { contender, scenario, nodes, trial, bound_us, outcome, costs }
+    };
+    ALL.map(row).into()
+}

@@ -1,0 +1,34 @@
+//! The policies of `weir-policy` at scale: a ring of 16 to 10,000 nodes, each with a disk and a
+//! rank of a job that reads, in a simulation of events on virtual time. Who is read from, who is
+//! served next and how long for is decided by the very code that clients and servers run; disks,
+//! faults and the network (which costs nothing) are models.
+//!
+//! ```text
+//! faults     how fast each disk is, and when       speed   what comes of it
+//! contender  the policies compared                 bound   the best that is possible
+//! model      events ── reader (sight: what it knows of disks), disk
+//! cost       CPU of decisions
+//! grid       what is run     table, plot  what is written
+//! ```
+//! Invariants: the same seed is the same outcome, whatever the machine; every block is read
+//! exactly once, or the outcome says so.
+
+mod bound;
+mod contender;
+mod cost;
+mod disk;
+mod faults;
+pub mod grid;
+mod model;
+pub mod plot;
+mod reader;
+mod sight;
+mod speed;
+pub mod table;
+
+pub use bound::earliest_end_us;
+pub use contender::{ALL, Contender};
+pub use cost::Spent;
+pub use faults::{Cluster, Fault, Hardware};
+pub use model::{Costs, Outcome, Run};
+pub use speed::Speed;

@@ -1,0 +1,158 @@
+//! Runs the policies at scale, and writes tables and plots into a directory.
+
+use clap::Parser;
+use std::error::Error;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+use weir_policy::Watermarks;
+use weir_scale::grid::{NODES, Row, SCENARIOS, Scenario, Settings};
+use weir_scale::{grid, plot, table};
+
+/// Simulate the policies of reading with 16 to 10,000 nodes
+#[derive(Parser)]
+#[command(version, about)]
+struct Arguments {
+    /// Where tables and plots go; it is made
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Up to 256 nodes, two trials: less than a minute
+    #[arg(long)]
+    quick: bool,
+    /// Only this scenario (may be given several times)
+    #[arg(long, value_name = "NAME")]
+    scenario: Vec<String>,
+    /// Only so many nodes (may be given several times)
+    #[arg(long, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+    nodes: Vec<u32>,
+    /// Trials of each [default: 5, with --quick 2]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
+    trials: Option<u32>,
+    /// What a disk serves one reader before another has its turn [default: 16384 (HDD), 1024 (SSD)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(128..=1 << 20))]
+    run_kib: Option<u64>,
+    /// A request [default: 4096 (HDD), 2048 (SSD)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(64..=1 << 16))]
+    block_kib: Option<u64>,
+    /// Who has waited for longer at a disk comes before all others
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    longest_wait_ms: u64,
+    /// Times between what disks say to who has not heard of them
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    push_ms: u64,
+    /// The high watermark, per mille of the work; the low one is a tenth of it
+    #[arg(long, default_value_t = 10.0)]
+    high: f64,
+    /// Simulations at a time [default: one for each processor]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
+    threads: Option<u32>,
+}
+
+impl Arguments {
+    fn settings(&self) -> Settings {
+        Settings {
+            run_bytes: self.run_kib.map(|kib| kib << 10),
+            block_bytes: self.block_kib.map(|kib| kib << 10),
+            longest_wait_us: self.longest_wait_ms * 1000,
+            push_us: self.push_ms * 1000,
+            marks: Watermarks { high: self.high / 1e3, low: self.high / 1e4, adapts: true },
+        }
+    }
+
+    fn nodes(&self) -> Vec<usize> {
+        if !self.nodes.is_empty() {
+            return self.nodes.iter().map(|nodes| *nodes as usize).collect();
+        }
+        let most = if self.quick { 256 } else { usize::MAX };
+        NODES.into_iter().filter(|nodes| *nodes <= most).collect()
+    }
+
+    /// The large ones first, so that threads end at about the same time.
+    fn tasks(&self, scenarios: &[Scenario]) -> Vec<Task> {
+        let trials = self.trials.unwrap_or(if self.quick { 2 } else { 5 });
+        let mut tasks = Vec::new();
+        for nodes in self.nodes().into_iter().rev() {
+            for scenario in scenarios.iter().filter(|scenario| nodes <= scenario.most_nodes) {
+                let scenario = *scenario;
+                tasks.extend((0..trials).map(|trial| Task { scenario, nodes, trial }));
+            }
+        }
+        tasks
+    }
+
+    fn scenarios(&self) -> Result<Vec<Scenario>, String> {
+        if self.scenario.is_empty() {
+            return Ok(SCENARIOS.into());
+        }
+        let named = |name: &String| {
+            let found = SCENARIOS.into_iter().find(|scenario| scenario.name == name);
+            let names = SCENARIOS.map(|scenario| scenario.name).join(", ");
+            found.ok_or_else(|| format!("there is no scenario {name}, but {names}"))
+        };
+        self.scenario.iter().map(named).collect()
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let scenarios = arguments.scenarios()?;
+    std::fs::create_dir_all(&arguments.out)?;
+    let tasks = arguments.tasks(&scenarios);
+    let mut done: Vec<Vec<Row>> = vec![Vec::new(); tasks.len()];
+    for (number, rows) in in_parallel(&arguments, &tasks) {
+        if rows.iter().any(|row| !row.outcome.is_complete) {
+            return Err("not every block was read exactly once".into());
+        }
+        done[number] = rows;
+    }
+    let rows = done.concat();
+    write(&arguments, &scenarios, &rows)?;
+    print!("{}", table::markdown(&table::means(&rows)));
+    Ok(())
+}
+
+/// One trial.
+struct Task {
+    scenario: Scenario,
+    nodes: usize,
+    trial: u32,
+}
+
+/// All tasks with their numbers, in whatever order they are done.
+fn in_parallel(arguments: &Arguments, tasks: &[Task]) -> Vec<(usize, Vec<Row>)> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = arguments.threads.map_or(threads, |threads| threads as usize);
+    let (next, settings) = (AtomicUsize::new(0), arguments.settings());
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(Task { scenario, nodes, trial }) = tasks.get(number) else { return done };
+            let begun = Instant::now();
+            done.push((number, grid::trial(*scenario, *nodes, *trial, settings)));
+            let s = begun.elapsed().as_secs_f64();
+            eprintln!("{}, {nodes} nodes, trial {trial}: {s:.1} s", scenario.name);
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let done = threads.into_iter().map(|thread| thread.join().expect("a simulation ends"));
+        done.flatten().collect()
+    })
+}
+
+fn write(
+    arguments: &Arguments,
+    scenarios: &[Scenario],
+    rows: &[Row],
+) -> Result<(), Box<dyn Error>> {
+    let out = &arguments.out;
+    let means = table::means(rows);
+    std::fs::write(out.join("runs.csv"), table::csv_of_runs(rows))?;
+    std::fs::write(out.join("means.csv"), table::csv_of_means(&means))?;
+    for Scenario { name, .. } in scenarios {
+        plot::slowest(&out.join(format!("{name}.svg")), name, &means)?;
+    }
+    let first = scenarios.first().map_or("", |scenario| scenario.name);
+    plot::cpu(&out.join("cpu.svg"), first, &means)
+}

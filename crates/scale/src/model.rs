@@ -1,0 +1,270 @@
+//! Events on virtual time: requests are done, disks die, disks tell others how far their own
+//! readers are. The network takes no time.
+
+use crate::cost::{Cost, Spent};
+use crate::disk::{Asked, Disk, disks};
+use crate::reader::{Reader, Wish, tells};
+use crate::{Cluster, Contender};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use weir_policy::{Limits, Micros, Watermarks};
+
+/// What is simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// All readers choose by it.
+    pub contender: Contender,
+    /// Disks, in a ring.
+    pub cluster: &'a Cluster,
+    /// Of each rank; copy `k` of rank `i` is on disk `i + k`.
+    pub copies: usize,
+    /// Each has one rank on each node.
+    pub jobs: usize,
+    /// Of each rank.
+    pub work_bytes: u64,
+    /// A request.
+    pub block_bytes: u64,
+    /// Of the disks' queues.
+    pub limits: Limits,
+    /// Of readers that go by progress.
+    pub marks: Watermarks,
+    /// To who has not heard of a disk for so long it says how far its own reader is (1.21).
+    pub push_us: Micros,
+}
+
+/// What came of it; the same for the same seed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// When the last rank of all jobs was done.
+    pub slowest_us: Micros,
+    /// Of all bytes, those that did not come from the first copy.
+    pub backup_share: f64,
+    /// Whether each block of each rank was read exactly once.
+    pub is_complete: bool,
+    /// What all disks served.
+    pub served_bytes: u64,
+    /// How often they turned to another place.
+    pub turns: u64,
+    /// The longest any queue was.
+    pub longest_queue: usize,
+}
+
+/// What the decisions of a run cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Costs {
+    /// Of readers: which copy.
+    pub choices: Spent,
+    /// Of disks: taking requests in, and what is next.
+    pub turns: Spent,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Begin { reader: usize },
+    Served { disk: usize },
+    Dies { disk: usize },
+    Push { disk: usize },
+}
+
+struct Model<'a> {
+    run: Run<'a>,
+    readers: Vec<Reader>,
+    disks: Vec<Disk>,
+    events: BinaryHeap<Reverse<(Micros, u64, Event)>>,
+    number: u64,
+    now: Micros,
+    /// Readers that are not done.
+    left: usize,
+    backup_bytes: u64,
+    longest_queue: usize,
+    choices: Cost,
+    turns: Cost,
+}
+
+/// Ranks begin within this time.
+const BEGIN_US: Micros = 10_000;
+
+impl Run<'_> {
+    /// Until all ranks are done; `seed` draws when they begin.
+    pub fn run(self, seed: u64) -> (Outcome, Costs) {
+        let nodes = self.cluster.disks.len();
+        let readers = nodes * self.jobs;
+        let mut model = Model {
+            run: self,
+            readers: (0..readers).map(|_| Reader::new(&self)).collect(),
+            disks: disks(self.cluster, self.jobs, self.work_bytes, self.limits),
+            events: BinaryHeap::new(),
+            number: 0,
+            now: 0,
+            left: readers,
+            backup_bytes: 0,
+            longest_queue: 0,
+            choices: Cost::default(),
+            turns: Cost::default(),
+        };
+        model.plan(&mut fastrand::Rng::with_seed(seed));
+        while let Some(Reverse((now, _, event))) = model.events.pop() {
+            model.now = now;
+            model.happen(event);
+            if model.left == 0 {
+                break;
+            }
+        }
+        model.outcome()
+    }
+}
+
+impl Model<'_> {
+    fn plan(&mut self, random: &mut fastrand::Rng) {
+        for reader in 0..self.readers.len() {
+            self.at(random.u64(0..BEGIN_US), Event::Begin { reader });
+        }
+        for disk in 0..self.disks.len() {
+            if let Some(us) = self.run.cluster.disks[disk].dies_us() {
+                self.at(us as Micros, Event::Dies { disk });
+            }
+            if self.run.contender.is_by_progress() {
+                self.at(random.u64(0..self.run.push_us), Event::Push { disk });
+            }
+        }
+    }
+
+    fn at(&mut self, at: Micros, event: Event) {
+        self.number += 1;
+        self.events.push(Reverse((at, self.number, event)));
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Begin { reader } => self.ask(reader),
+            Event::Served { disk } => self.served(disk),
+            Event::Dies { disk } => self.dies(disk),
+            Event::Push { disk } => self.push(disk),
+        }
+    }
+
+    fn outcome(self) -> (Outcome, Costs) {
+        let served_bytes: u64 = self.disks.iter().map(|disk| disk.served_bytes).sum();
+        let outcome = Outcome {
+            slowest_us: self.readers.iter().filter_map(|r| r.end).max().unwrap_or(0),
+            backup_share: self.backup_bytes as f64 / served_bytes as f64,
+            is_complete: self.readers.iter().all(Reader::is_complete),
+            served_bytes,
+            turns: self.disks.iter().map(|disk| disk.turns).sum(),
+            longest_queue: self.longest_queue,
+        };
+        (outcome, Costs { choices: self.choices.spent(), turns: self.turns.spent() })
+    }
+
+    fn disk_of(&self, reader: usize, copy: usize) -> usize {
+        (reader + copy) % self.disks.len()
+    }
+
+    /// The reader asks for as much as its policy lets it.
+    fn ask(&mut self, reader: usize) {
+        while let Some(wish) = self.readers[reader].wish(self.now, &mut self.choices) {
+            let (copy, block) = match wish {
+                Wish::Block { copy, block } => (copy, block),
+                Wish::TakenBack { copy } => match self.take_back(reader, copy) {
+                    Some(block) => (copy, block),
+                    None => return,
+                },
+            };
+            self.send(reader, copy, block);
+        }
+    }
+
+    fn send(&mut self, reader: usize, copy: usize, block: u64) {
+        let (nodes, at) = (self.disks.len(), self.disk_of(reader, copy));
+        let (this, disk) = (&mut self.readers[reader], &mut self.disks[at]);
+        if disk.is_dead {
+            this.failed(block, copy);
+            // Nobody waits for who has lost everything.
+            self.left -= usize::from(this.is_lost());
+            return;
+        }
+        let (offset, len_bytes) = this.place(block);
+        let asked = Asked { job: reader / nodes, reader, copy, block, offset, len_bytes };
+        let progress = this.progress();
+        if copy == 0 {
+            disk.known[asked.job] = progress;
+        }
+        let told = tells(self.run.contender).then_some(progress);
+        let ticket = disk.push(self.now, asked, told, &mut self.turns);
+        this.asked(block, copy, ticket);
+        self.longest_queue = self.longest_queue.max(disk.waiting());
+        self.serve(at);
+    }
+
+    /// A block that another copy was asked for and has not begun with.
+    fn take_back(&mut self, reader: usize, copy: usize) -> Option<u64> {
+        let nodes = self.disks.len();
+        let disks = &mut self.disks;
+        let mut could = self.readers[reader].could_take_back(copy);
+        let taken = could.find(|at| disks[(reader + at.copy) % nodes].cancel(at.ticket))?;
+        drop(could);
+        self.readers[reader].settle(taken.block, taken.copy);
+        Some(taken.block)
+    }
+
+    fn serve(&mut self, at: usize) {
+        let (speed, seek_us) = (&self.run.cluster.disks[at], self.run.cluster.seek_us);
+        let done = self.disks[at].begin(self.now, speed, seek_us, &mut self.turns);
+        if let Some(done) = done {
+            self.at(done, Event::Served { disk: at });
+        }
+    }
+
+    fn served(&mut self, at: usize) {
+        let disk = &mut self.disks[at];
+        let Some(asked) = disk.end() else { return };
+        let Asked { job, reader, copy, block, len_bytes, .. } = asked;
+        disk.served_bytes += u64::from(len_bytes);
+        if copy > 0 {
+            self.backup_bytes += u64::from(len_bytes);
+        }
+        let report = disk.meter.report(disk.waiting());
+        let peer = self.run.contender.is_by_progress().then_some(disk.known[job]);
+        let this = &mut self.readers[reader];
+        this.got(block, copy, report, peer, self.now);
+        if this.end.is_some() {
+            self.left -= 1;
+            // Its last word to its own disk.
+            let nodes = self.disks.len();
+            self.disks[reader % nodes].known[job] = self.readers[reader].progress();
+        }
+        self.ask(reader);
+        self.serve(at);
+    }
+
+    /// What it has not done fails, and is asked for elsewhere.
+    fn dies(&mut self, at: usize) {
+        let failed = self.disks[at].die(self.now);
+        for asked in &failed {
+            let this = &mut self.readers[asked.reader];
+            this.settle(asked.block, asked.copy);
+            this.failed(asked.block, asked.copy);
+        }
+        failed.iter().for_each(|asked| self.ask(asked.reader));
+    }
+
+    /// The disk tells the readers of its other copies how far its own one is, if they have
+    /// not heard of it.
+    fn push(&mut self, at: usize) {
+        let nodes = self.disks.len();
+        let since = self.now.saturating_sub(self.run.push_us);
+        for job in 0..self.run.jobs {
+            for copy in 1..self.run.copies {
+                let reader = job * nodes + (at + nodes - copy) % nodes;
+                let known = self.disks[at].known[job];
+                let this = &mut self.readers[reader];
+                let is_told = this.sights[copy].is_heard_since(since);
+                if this.wants_news() && !is_told && !self.disks[at].is_dead {
+                    this.sights[copy].peer = Some(known);
+                    self.ask(reader);
+                }
+            }
+        }
+        self.at(self.now + self.run.push_us, Event::Push { disk: at });
+    }
+}

@@ -1,0 +1,226 @@
+//! A rank: which block it asks for next, and which copy; the policies decide.
+
+use crate::cost::Cost;
+use crate::sight::{Report, Sight, views};
+use crate::{Contender, Run};
+use weir_policy::{CopyView, Micros, Progress, ReadPolicy, Router, Runs, SOON_US, Ticket};
+
+/// Who reads in order has no more than this between what it waits for and what it asks for.
+const READ_AHEAD_BYTES: u64 = 8 << 20;
+/// What is outstanding is bounded by the read-ahead then.
+const UNBOUNDED: u64 = 1 << 40;
+/// A reader that nobody knows the work of.
+const NO_JOB: Progress = Progress { done_bytes: 0, work_bytes: u64::MAX };
+
+/// What is not answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Outstanding {
+    pub block: u64,
+    pub copy: usize,
+    pub ticket: Ticket,
+}
+
+/// One rank of a job.
+#[derive(Debug)]
+pub struct Reader {
+    contender: Contender,
+    router: Router,
+    runs: Runs<()>,
+    pub sights: Vec<Sight>,
+    views: Vec<CopyView>,
+    block_bytes: u64,
+    work_bytes: u64,
+    blocks: u64,
+    next_block: u64,
+    /// What a disk that died has not given.
+    again: Vec<u64>,
+    pub outstanding: Vec<Outstanding>,
+    times_read: Vec<u8>,
+    done_bytes: u64,
+    pub end: Option<Micros>,
+}
+
+/// What a reader wants next.
+pub enum Wish {
+    /// This block of this copy.
+    Block { copy: usize, block: u64 },
+    /// One that another copy has not begun with, from this one.
+    TakenBack { copy: usize },
+}
+
+impl Reader {
+    /// With everything to do.
+    pub fn new(run: &Run) -> Self {
+        let Run { contender, copies, work_bytes, block_bytes, .. } = *run;
+        // So that a disk can serve a run to its end, and has the next one then.
+        let window = if contender.is_job { 2 * run.limits.run_bytes } else { UNBOUNDED };
+        let size = if contender.is_job { block_bytes } else { 1 };
+        let blocks = work_bytes.div_ceil(block_bytes);
+        Self {
+            contender,
+            router: Router::new(contender.policy, copies, size, window, run.marks),
+            runs: Runs::default(),
+            sights: vec![Sight::new(); copies],
+            views: Vec::with_capacity(copies),
+            block_bytes,
+            work_bytes,
+            blocks,
+            next_block: 0,
+            again: Vec::new(),
+            outstanding: Vec::new(),
+            times_read: vec![0; blocks as usize],
+            done_bytes: 0,
+            end: None,
+        }
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        Progress { done_bytes: self.done_bytes, work_bytes: self.work_bytes }
+    }
+
+    /// Where a block is, and how long.
+    pub fn place(&self, block: u64) -> (u64, u32) {
+        let offset = block * self.block_bytes;
+        (offset, self.block_bytes.min(self.work_bytes - offset) as u32)
+    }
+
+    /// Whether every block was read exactly once.
+    pub fn is_complete(&self) -> bool {
+        self.times_read.iter().all(|times| *times == 1)
+    }
+
+    /// What it wants now; `None`: nothing until there are news.
+    pub fn wish(&mut self, now: Micros, cost: &mut Cost) -> Option<Wish> {
+        if self.contender.is_job { self.wish_of_rank(cost) } else { self.wish_in_order(now, cost) }
+    }
+
+    /// In whatever order is quickest.
+    fn wish_of_rank(&mut self, cost: &mut Cost) -> Option<Wish> {
+        if self.end.is_some() {
+            return None;
+        }
+        let copy = self.choose(self.next_block, self.block_bytes, self.progress(), cost)?;
+        let wish = match self.next() {
+            Some(block) => Wish::Block { copy, block },
+            None => Wish::TakenBack { copy },
+        };
+        Some(wish)
+    }
+
+    /// As a client does for a program that reads from front to back.
+    fn wish_in_order(&mut self, now: Micros, cost: &mut Cost) -> Option<Wish> {
+        let oldest = self.outstanding.iter().map(|asked| asked.block).min();
+        let ahead = self.next_block - oldest.unwrap_or(self.next_block);
+        if self.again.is_empty() && ahead * self.block_bytes >= READ_AHEAD_BYTES {
+            return None;
+        }
+        let block = self.next()?;
+        let (offset, len) = self.place(block);
+        let begun = self.runs.go_on((), offset, len.into(), now);
+        if let Some(copy) = begun.filter(|copy| self.sights[*copy].is_usable) {
+            return Some(Wish::Block { copy, block });
+        }
+        let chosen = self.choose(Runs::<()>::number(offset), len.into(), NO_JOB, cost);
+        let Some(copy) = chosen else {
+            self.again.push(block);
+            return None;
+        };
+        if let Some(copy) = self.asks_another(copy, now) {
+            return Some(Wish::Block { copy, block });
+        }
+        self.runs.begin((), offset, len.into(), copy, now);
+        Some(Wish::Block { copy, block })
+    }
+
+    fn choose(&mut self, block: u64, len: u64, own: Progress, cost: &mut Cost) -> Option<usize> {
+        let Self { router, sights, views: seen, .. } = self;
+        cost.of(sights.len(), || {
+            views(sights, len, seen);
+            router.choose(block, own, seen)
+        })
+    }
+
+    /// A copy of which it is not known how fast it is, if that matters.
+    fn asks_another(&mut self, chosen: usize, now: Micros) -> Option<usize> {
+        let first = self.views.iter().find(|view| view.is_usable)?;
+        if !self.contender.is_by_speed() || first.service_us < SOON_US {
+            return None;
+        }
+        let mut others = (0..self.sights.len()).filter(|n| *n != chosen);
+        others.find(|n| self.sights[*n].is_usable && self.sights[*n].asks(now))
+    }
+
+    fn next(&mut self) -> Option<u64> {
+        let again = self.again.pop();
+        if again.is_none() && self.next_block < self.blocks {
+            self.next_block += 1;
+            return Some(self.next_block - 1);
+        }
+        again
+    }
+
+    /// A block was asked for.
+    pub fn asked(&mut self, block: u64, copy: usize, ticket: Ticket) {
+        self.sights[copy].in_flight += 1;
+        self.outstanding.push(Outstanding { block, copy, ticket });
+    }
+
+    /// What could be had from `copy` sooner: the last that it asked another one for, if that
+    /// evens out what is outstanding.
+    pub fn could_take_back(&self, copy: usize) -> impl Iterator<Item = Outstanding> {
+        let mine = self.sights[copy].in_flight + 1;
+        let asked = self.outstanding.iter().rev().copied();
+        asked.filter(move |at| at.copy != copy && self.sights[at.copy].in_flight > mine)
+    }
+
+    /// It is not outstanding any more.
+    pub fn settle(&mut self, block: u64, copy: usize) {
+        self.outstanding.retain(|asked| asked.block != block);
+        self.sights[copy].in_flight -= 1;
+    }
+
+    /// A block came; says how far its disk's own reader is, if they are of one job.
+    pub fn got(
+        &mut self,
+        block: u64,
+        copy: usize,
+        report: Report,
+        peer: Option<Progress>,
+        now: Micros,
+    ) {
+        self.settle(block, copy);
+        self.times_read[block as usize] += 1;
+        self.done_bytes += u64::from(self.place(block).1);
+        let sight = &mut self.sights[copy];
+        sight.heard(report, now);
+        if copy > 0 {
+            sight.peer = peer;
+        }
+        if self.done_bytes >= self.work_bytes {
+            self.end = Some(now);
+        }
+    }
+
+    /// A disk has nothing any more, and has not given a block.
+    pub fn failed(&mut self, block: u64, copy: usize) {
+        self.sights[copy].is_usable = false;
+        self.runs.end((), copy);
+        self.again.push(block);
+    }
+
+    /// Its job's policy needs to know how others are.
+    pub fn wants_news(&self) -> bool {
+        self.end.is_none() && self.contender.is_by_progress()
+    }
+
+    /// Whether there is nobody left to read from.
+    pub fn is_lost(&self) -> bool {
+        self.sights.iter().all(|sight| !sight.is_usable)
+    }
+}
+
+/// Whether requests of this policy carry progress.
+pub fn tells(contender: Contender) -> bool {
+    contender.is_job && contender.policy != ReadPolicy::Primary
+}

@@ -1,0 +1,154 @@
+//! Rows of runs as CSV, and their means.
+
+use crate::Contender;
+use crate::grid::Row;
+use std::fmt::Write;
+
+/// Trials of one policy in one scenario with one number of nodes.
+#[derive(Clone, Debug)]
+pub struct Mean {
+    /// What happened.
+    pub scenario: &'static str,
+    /// How many.
+    pub nodes: usize,
+    /// The policy.
+    pub contender: Contender,
+    /// How often.
+    pub trials: usize,
+    /// The slowest rank beside the best possible: mean and deviation.
+    pub times_bound: (f64, f64),
+    /// Bytes that did not come from the first copy, of all.
+    pub backup_share: f64,
+    /// Bytes for each turn of a disk to another place.
+    pub bytes_per_turn: f64,
+    /// CPU time of a choice, nanoseconds.
+    pub choice_ns: f64,
+    /// CPU time of a disk for taking a request in or for what is next, nanoseconds.
+    pub turn_ns: f64,
+}
+
+/// Of rows in any order; with fewest nodes first.
+pub fn means(rows: &[Row]) -> Vec<Mean> {
+    let mut groups: Vec<Vec<&Row>> = Vec::new();
+    for row in rows {
+        let is_same = |group: &&mut Vec<&Row>| {
+            let of = group[0];
+            (of.scenario.name, of.nodes, of.contender)
+                == (row.scenario.name, row.nodes, row.contender)
+        };
+        match groups.iter_mut().find(is_same) {
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
+        }
+    }
+    groups.sort_by_key(|group| group[0].nodes);
+    groups.iter().map(|group| mean(group)).collect()
+}
+
+fn mean(group: &[&Row]) -> Mean {
+    let of = |value: &dyn Fn(&Row) -> f64| {
+        group.iter().map(|row| value(row)).sum::<f64>() / group.len() as f64
+    };
+    let times = of(&Row::times_bound);
+    let squares = of(&|row| (row.times_bound() - times).powi(2));
+    // Of a sample; of one there is none.
+    let deviation = (squares * group.len() as f64 / (group.len().max(2) - 1) as f64).sqrt();
+    let turns = of(&|row| row.outcome.turns as f64);
+    Mean {
+        scenario: group[0].scenario.name,
+        nodes: group[0].nodes,
+        contender: group[0].contender,
+        trials: group.len(),
+        times_bound: (times, deviation),
+        backup_share: of(&|row| row.outcome.backup_share),
+        bytes_per_turn: of(&|row| row.outcome.served_bytes as f64) / turns,
+        choice_ns: of(&|row| row.costs.choices.median_ns),
+        turn_ns: of(&|row| row.costs.turns.median_ns),
+    }
+}
+
+/// One line for each run.
+pub fn csv_of_runs(rows: &[Row]) -> String {
+    let mut csv = String::from(
+        "scenario,nodes,policy,trial,bound_s,slowest_s,times_bound,backup_share,turns,\
+         longest_queue,choices,turn_decisions,choice_ns,turn_ns\n",
+    );
+    for row in rows {
+        let Row { scenario, nodes, contender, trial, bound_us, outcome, costs } = row;
+        _ = writeln!(
+            csv,
+            "{},{nodes},{},{trial},{:.4},{:.4},{:.4},{:.4},{},{},{},{},{:.0},{:.0}",
+            scenario.name,
+            contender.name,
+            bound_us / 1e6,
+            outcome.slowest_us as f64 / 1e6,
+            row.times_bound(),
+            outcome.backup_share,
+            outcome.turns,
+            outcome.longest_queue,
+            costs.choices.decisions,
+            costs.turns.decisions,
+            costs.choices.median_ns,
+            costs.turns.median_ns,
+        );
+    }
+    csv
+}
+
+/// One line for each mean.
+pub fn csv_of_means(means: &[Mean]) -> String {
+    let mut csv = String::from(
+        "scenario,nodes,policy,trials,times_bound_mean,times_bound_deviation,backup_share,\
+         mib_per_turn,choice_ns,turn_ns\n",
+    );
+    for mean in means {
+        _ = writeln!(
+            csv,
+            "{},{},{},{},{:.4},{:.4},{:.4},{:.2},{:.0},{:.0}",
+            mean.scenario,
+            mean.nodes,
+            mean.contender.name,
+            mean.trials,
+            mean.times_bound.0,
+            mean.times_bound.1,
+            mean.backup_share,
+            mean.bytes_per_turn / f64::from(1 << 20),
+            mean.choice_ns,
+            mean.turn_ns,
+        );
+    }
+    csv
+}
+
+/// As Markdown: policies down, numbers of nodes across, one table for each scenario.
+pub fn markdown(means: &[Mean]) -> String {
+    let mut text = String::new();
+    let mut left: Vec<&Mean> = means.iter().collect();
+    while let Some(first) = left.first().copied() {
+        let (these, others): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|mean| mean.scenario == first.scenario);
+        left = others;
+        table_of(&mut text, &these);
+    }
+    text
+}
+
+fn table_of(text: &mut String, means: &[&Mean]) {
+    let columns: Vec<_> =
+        means.iter().filter(|mean| mean.contender == means[0].contender).collect();
+    _ = write!(text, "| {} |", means[0].scenario);
+    columns.iter().for_each(|mean| _ = write!(text, " {} |", mean.nodes));
+    _ = writeln!(text, " backup | MiB a turn |\n|---|{}", "---|".repeat(columns.len() + 2));
+    for first in means.iter().filter(|mean| mean.nodes == means[0].nodes) {
+        let row: Vec<_> = means.iter().filter(|m| m.contender == first.contender).collect();
+        _ = write!(text, "| {} |", first.contender.name);
+        for mean in &row {
+            _ = write!(text, " {:.2} ± {:.2} |", mean.times_bound.0, mean.times_bound.1);
+        }
+        if let Some(last) = row.last() {
+            let (share, turn) = (last.backup_share * 100.0, last.bytes_per_turn);
+            _ = writeln!(text, " {share:.1} % | {:.1} |", turn / f64::from(1 << 20));
+        }
+    }
+    text.push('\n');
+}
