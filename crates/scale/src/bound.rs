@@ -100,7 +100,7 @@ mod tests {
         let end = |disks: &[Speed]| earliest_end_us(&[4.0; 4], disks, 2);
         // Four disks for two microseconds, then three.
         assert!((end(&disks).unwrap() - (2.0 + 8.0 / 3.0)).abs() < 1e-4);
-        disks[2].then(2.0, 0.0);
+        disks[2].then(1.0, 0.0);
         assert_eq!(end(&disks), None);
     }
 }

@@ -2,8 +2,9 @@
 
 use clap::Parser;
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Sender};
 use std::time::Instant;
 use weir_policy::Watermarks;
 use weir_scale::grid::{NODES, Row, SCENARIOS, Scenario, Settings};
@@ -67,16 +68,23 @@ impl Arguments {
         NODES.into_iter().filter(|nodes| *nodes <= most).collect()
     }
 
-    /// The large ones first, so that threads end at about the same time.
+    fn threads(&self) -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.map_or(processors, |threads| threads as usize)
+    }
+
+    /// Small ones first, and of large ones each once before any twice.
     fn tasks(&self, scenarios: &[Scenario]) -> Vec<Task> {
+        const LARGE: usize = 4096;
         let trials = self.trials.unwrap_or(if self.quick { 2 } else { 5 });
         let mut tasks = Vec::new();
-        for nodes in self.nodes().into_iter().rev() {
-            for scenario in scenarios.iter().filter(|scenario| nodes <= scenario.most_nodes) {
-                let scenario = *scenario;
-                tasks.extend((0..trials).map(|trial| Task { scenario, nodes, trial }));
+        for trial in 0..trials {
+            for nodes in self.nodes() {
+                let scenarios = scenarios.iter().filter(|scenario| nodes <= scenario.most_nodes);
+                tasks.extend(scenarios.map(|scenario| Task { scenario: *scenario, nodes, trial }));
             }
         }
+        tasks.sort_by_key(|task| (task.nodes >= LARGE, task.trial));
         tasks
     }
 
@@ -99,57 +107,62 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::create_dir_all(&arguments.out)?;
     let tasks = arguments.tasks(&scenarios);
     let mut done: Vec<Vec<Row>> = vec![Vec::new(); tasks.len()];
-    for (number, rows) in in_parallel(&arguments, &tasks) {
-        if rows.iter().any(|row| !row.outcome.is_complete) {
-            return Err("not every block was read exactly once".into());
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| -> Result<(), Box<dyn Error>> {
+        let (sender, results) = mpsc::channel();
+        let (tasks, next, settings) = (&tasks, &next, arguments.settings());
+        for _ in 0..arguments.threads() {
+            let sender = sender.clone();
+            scope.spawn(move || run(tasks, next, settings, &sender));
         }
-        done[number] = rows;
-    }
-    let rows = done.concat();
-    write(&arguments, &scenarios, &rows)?;
-    print!("{}", table::markdown(&table::means(&rows)));
+        drop(sender);
+        for (number, rows) in results {
+            if rows.iter().any(|row| !row.outcome.is_complete) {
+                return Err("not every block was read exactly once".into());
+            }
+            done[number] = rows;
+            // Each time, so that who does not wait for the rest has what there is.
+            write(&arguments.out, &scenarios, &done.concat())?;
+        }
+        Ok(())
+    })?;
+    print!("{}", table::markdown(&table::means(&done.concat())));
     Ok(())
 }
 
 /// One trial.
+#[derive(Clone, Copy)]
 struct Task {
     scenario: Scenario,
     nodes: usize,
     trial: u32,
 }
 
-/// All tasks with their numbers, in whatever order they are done.
-fn in_parallel(arguments: &Arguments, tasks: &[Task]) -> Vec<(usize, Vec<Row>)> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = arguments.threads.map_or(threads, |threads| threads as usize);
-    let (next, settings) = (AtomicUsize::new(0), arguments.settings());
-    let work = || {
-        let mut done = Vec::new();
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(Task { scenario, nodes, trial }) = tasks.get(number) else { return done };
-            let begun = Instant::now();
-            done.push((number, grid::trial(*scenario, *nodes, *trial, settings)));
-            let s = begun.elapsed().as_secs_f64();
-            eprintln!("{}, {nodes} nodes, trial {trial}: {s:.1} s", scenario.name);
+/// Carries out tasks until there are none left, or nobody wants to know.
+fn run(
+    tasks: &[Task],
+    next: &AtomicUsize,
+    settings: Settings,
+    results: &Sender<(usize, Vec<Row>)>,
+) {
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        let Some(Task { scenario, nodes, trial }) = tasks.get(number).copied() else { return };
+        let begun = Instant::now();
+        let rows = grid::trial(scenario, nodes, trial, settings);
+        let s = begun.elapsed().as_secs_f64();
+        eprintln!("{}, {nodes} nodes, trial {trial}: {s:.1} s", scenario.name);
+        if results.send((number, rows)).is_err() {
+            return;
         }
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let done = threads.into_iter().map(|thread| thread.join().expect("a simulation ends"));
-        done.flatten().collect()
-    })
+    }
 }
 
-fn write(
-    arguments: &Arguments,
-    scenarios: &[Scenario],
-    rows: &[Row],
-) -> Result<(), Box<dyn Error>> {
-    let out = &arguments.out;
+fn write(out: &Path, scenarios: &[Scenario], rows: &[Row]) -> Result<(), Box<dyn Error>> {
     let means = table::means(rows);
     std::fs::write(out.join("runs.csv"), table::csv_of_runs(rows))?;
     std::fs::write(out.join("means.csv"), table::csv_of_means(&means))?;
+    std::fs::write(out.join("means.md"), table::markdown(&means))?;
     for Scenario { name, .. } in scenarios {
         plot::slowest(&out.join(format!("{name}.svg")), name, &means)?;
     }
