@@ -1,69 +1,85 @@
-//! What decisions cost in CPU time: one in sixteen is timed, and the median is taken, so that
-//! whatever else runs on the machine does not count.
+//! What decisions have to look at, and what they cost in CPU time.
+//!
+//! A simulation holds the state of all nodes, so that with many of them most of a decision's
+//! time in it is waiting for memory. So the decisions of a few nodes are written down, and
+//! carried out again alone, as each node would.
 
+use std::hint::black_box;
 use std::time::Instant;
+use weir_policy::{CopyView, DiskQueue, Limits, Micros, Progress, Request, Router, Ticket};
 
-/// One of so many decisions is timed.
-const EVERY: u64 = 16;
-/// Longer ones count as this; in nanoseconds.
-const LONGEST_NS: usize = 20_000;
+/// Times that everything is carried out again; the quickest counts, as whatever else the machine
+/// does makes it only slower.
+const ROUNDS: usize = 25;
 
-/// What decisions of one kind came to.
-#[derive(Clone, Copy, Debug)]
-pub struct Spent {
+/// Decisions of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
     /// How many were made.
     pub decisions: u64,
     /// What they had to look at: copies for a choice, requests waiting for a turn of a disk.
     pub looked_at: u64,
-    /// What one took, nanoseconds.
-    pub median_ns: f64,
-}
-
-/// Decisions of one kind.
-#[derive(Clone, Debug)]
-pub struct Cost {
-    decisions: u64,
-    looked_at: u64,
-    /// How many took so many nanoseconds.
-    times: Vec<u32>,
-}
-
-impl Default for Cost {
-    fn default() -> Self {
-        Self { decisions: 0, looked_at: 0, times: vec![0; LONGEST_NS + 1] }
-    }
 }
 
 impl Cost {
-    /// Makes a decision that has to look at so many things.
-    pub fn of<T>(&mut self, looks_at: usize, decide: impl FnOnce() -> T) -> T {
-        self.looked_at += looks_at as u64;
+    /// One more.
+    pub fn count(&mut self, looks_at: usize) {
         self.decisions += 1;
-        if !self.decisions.is_multiple_of(EVERY) {
-            return decide();
-        }
-        let begun = Instant::now();
-        let decision = decide();
-        let took = begun.elapsed().as_nanos() as usize;
-        self.times[took.min(LONGEST_NS)] += 1;
-        decision
-    }
-
-    /// The sum of it, without what it costs to time decisions.
-    pub fn spent(&self) -> Spent {
-        let half = self.times.iter().sum::<u32>() / 2;
-        let mut seen = 0;
-        let median = self.times.iter().position(|times| {
-            seen += times;
-            seen > half
-        });
-        let median_ns = (median.unwrap_or(0) as f64 - of_timing_ns()).max(0.0);
-        Spent { decisions: self.decisions, looked_at: self.looked_at, median_ns }
+        self.looked_at += looks_at as u64;
     }
 }
 
-fn of_timing_ns() -> f64 {
-    let mut nothing: Vec<_> = (0..999).map(|_| Instant::now().elapsed().as_nanos()).collect();
-    nothing.sort_unstable();
-    nothing[nothing.len() / 2] as f64
+/// A choice of a reader, with all that it went by.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// Which block, or run of blocks.
+    pub block: u64,
+    /// How far the reader was.
+    pub own: Progress,
+    /// What it knew of the copies.
+    pub views: Vec<CopyView>,
+}
+
+/// What was asked of a disk's queue.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked {
+    /// To take a request in.
+    Push(Micros, Request),
+    /// What is next.
+    Pop(Micros),
+    /// To give a request back.
+    Cancel(Ticket),
+}
+
+/// What one choice takes, in nanoseconds; nothing if there were none.
+pub fn choice_ns(router: &Router, choices: &[Choice]) -> Option<f64> {
+    quickest_ns(choices.len(), || {
+        let mut router = router.clone();
+        for Choice { block, own, views } in choices {
+            _ = black_box(router.choose(*block, *own, black_box(views)));
+        }
+    })
+}
+
+/// What a queue takes for one of these, in nanoseconds; nothing if there were none.
+pub fn turn_ns(limits: Limits, asked: &[Asked]) -> Option<f64> {
+    quickest_ns(asked.len(), || {
+        let mut queue = DiskQueue::new(limits);
+        for asked in asked {
+            match *asked {
+                Asked::Push(now, request) => _ = black_box(queue.push(now, request, ())),
+                Asked::Pop(now) => _ = black_box(queue.pop(now)),
+                Asked::Cancel(ticket) => _ = black_box(queue.cancel(ticket)),
+            }
+        }
+    })
+}
+
+fn quickest_ns(times: usize, decide: impl Fn()) -> Option<f64> {
+    let round = |_| {
+        let begun = Instant::now();
+        decide();
+        begun.elapsed().as_nanos() as f64 / times as f64
+    };
+    (0..ROUNDS).map(round).min_by(f64::total_cmp).filter(|_| times > 0)
 }

@@ -1,6 +1,6 @@
 //! A disk: one request at a time, in the order of the policies' queue.
 
-use crate::cost::Cost;
+use crate::cost::{self, Cost};
 use crate::sight::Meter;
 use crate::{Cluster, Speed};
 use weir_policy::{DiskQueue, JobKey, Limits, Micros, Progress, Request, StreamKey, Ticket};
@@ -27,6 +27,8 @@ pub struct Disk {
     pub meter: Meter,
     pub served_bytes: u64,
     pub turns: u64,
+    /// What was asked of its queue, if anybody wants to know.
+    pub log: Option<Vec<cost::Asked>>,
     /// Of each job the progress of the rank whose own disk it is.
     pub known: Vec<Progress>,
 }
@@ -42,6 +44,7 @@ impl Disk {
             meter: Meter::default(),
             served_bytes: 0,
             turns: 0,
+            log: None,
             known,
         }
     }
@@ -66,13 +69,22 @@ impl Disk {
             offset: asked.offset,
             len_bytes: asked.len_bytes,
         };
-        let pushed = cost.of(self.queue.len(), || self.queue.push(now, request, asked));
+        cost.count(self.queue.len());
+        self.note(cost::Asked::Push(now, request));
+        let pushed = self.queue.push(now, request, asked);
         pushed.expect("the requests of all its readers are fewer than the limit")
     }
 
     /// Takes back what it has not begun.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
+        self.note(cost::Asked::Cancel(ticket));
         self.queue.cancel(ticket).is_some()
+    }
+
+    fn note(&mut self, asked: cost::Asked) {
+        if let Some(log) = &mut self.log {
+            log.push(asked);
+        }
     }
 
     /// Begins with the next, if it has nothing to do; says when that is done, if ever.
@@ -86,7 +98,9 @@ impl Disk {
         if self.now.is_some() || self.queue.is_empty() {
             return None;
         }
-        let asked = cost.of(self.queue.len(), || self.queue.pop(now))?;
+        cost.count(self.queue.len());
+        self.note(cost::Asked::Pop(now));
+        let asked = self.queue.pop(now)?;
         let turn_us = self.turn_us(&asked, speed, now as f64, seek_us);
         self.turns += u64::from(turn_us > 0.0);
         self.at = Some((asked.reader, asked.offset + u64::from(asked.len_bytes)));

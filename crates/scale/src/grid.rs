@@ -1,7 +1,7 @@
 //! What is run: each policy in each scenario with each number of nodes, some times.
 
-use crate::model::{Costs, Outcome, Run};
-use crate::{ALL, Contender, Fault, Hardware, earliest_end_us};
+use crate::model::{Costs, Outcome, Run, Times};
+use crate::{ALL, Cluster, Contender, Fault, Hardware, Speed, earliest_end_us};
 use fastrand::Rng;
 use weir_policy::{Limits, Micros, Watermarks};
 
@@ -134,4 +134,27 @@ pub fn trial(scenario: Scenario, nodes: usize, trial: u32, settings: Settings) -
         Row { contender, scenario, nodes, trial, bound_us, outcome, costs }
     };
     ALL.map(row).into()
+}
+
+/// What decisions take with so many nodes, of each policy: those of the first few, one of whose
+/// disks is slow, while a short job runs.
+pub fn times(nodes: usize) -> Vec<(Contender, usize, Times)> {
+    const WATCHED: usize = 8;
+    const BLOCKS: u64 = 96;
+    let Hardware { bytes_per_us, seek_us, block_bytes, run_bytes, .. } = Hardware::SSD;
+    let mut disks = vec![Speed::steady(bytes_per_us); nodes];
+    disks[WATCHED / 2].then(0.0, bytes_per_us / 2.0);
+    let cluster = Cluster { disks, seek_us };
+    let run = |contender| Run {
+        contender,
+        cluster: &cluster,
+        copies: 2,
+        jobs: 1,
+        work_bytes: BLOCKS * block_bytes,
+        block_bytes,
+        limits: Limits { run_bytes, ..Limits::default() },
+        marks: Watermarks::default(),
+        push_us: Settings::default().push_us,
+    };
+    ALL.map(|contender| (contender, nodes, run(contender).times(1, WATCHED))).into()
 }

@@ -7,7 +7,7 @@
 //! faults     how fast each disk is, and when       speed   what comes of it
 //! contender  the policies compared                 bound   the best that is possible
 //! model      events ── reader (sight: what it knows of disks), disk
-//! cost       CPU of decisions
+//! cost       what decisions look at, and their CPU time
 //! grid       what is run     table, plot  what is written
 //! ```
 //! Invariants: the same seed is the same outcome, whatever the machine; every block is read
@@ -28,7 +28,7 @@ pub mod table;
 
 pub use bound::earliest_end_us;
 pub use contender::{ALL, Contender};
-pub use cost::Spent;
+pub use cost::Cost;
 pub use faults::{Cluster, Fault, Hardware};
-pub use model::{Costs, Outcome, Run};
+pub use model::{Costs, Outcome, Run, Times};
 pub use speed::Speed;

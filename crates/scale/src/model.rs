@@ -1,9 +1,9 @@
 //! Events on virtual time: requests are done, disks die, disks tell others how far their own
 //! readers are. The network takes no time.
 
-use crate::cost::{Cost, Spent};
+use crate::cost::{self, Cost};
 use crate::disk::{Asked, Disk, disks};
-use crate::reader::{Reader, Wish, tells};
+use crate::reader::{Reader, Wish, router, tells};
 use crate::{Cluster, Contender};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -53,9 +53,18 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
     /// Of readers: which copy.
-    pub choices: Spent,
+    pub choices: Cost,
     /// Of disks: taking requests in, and what is next.
-    pub turns: Spent,
+    pub turns: Cost,
+}
+
+/// What the decisions of one node take alone, in the mean over some; nanoseconds of CPU time.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// One choice of a reader.
+    pub choice_ns: f64,
+    /// Of a disk's queue, to take a request in or to say what is next.
+    pub turn_ns: f64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,11 +96,31 @@ const BEGIN_US: Micros = 10_000;
 impl Run<'_> {
     /// Until all ranks are done; `seed` draws when they begin.
     pub fn run(self, seed: u64) -> (Outcome, Costs) {
-        let nodes = self.cluster.disks.len();
-        let readers = nodes * self.jobs;
-        let mut model = Model {
-            run: self,
-            readers: (0..readers).map(|_| Reader::new(&self)).collect(),
+        let mut model = self.model();
+        model.run_to_the_end(seed);
+        model.outcome()
+    }
+
+    /// What the decisions of the first `nodes` take, in such a run.
+    pub fn times(self, seed: u64, nodes: usize) -> Times {
+        let mut model = self.model();
+        model.readers.iter_mut().take(nodes).for_each(|reader| reader.log = Some(Vec::new()));
+        model.disks.iter_mut().take(nodes).for_each(|disk| disk.log = Some(Vec::new()));
+        model.run_to_the_end(seed);
+        let router = router(&self);
+        let choices = model.readers.iter().filter_map(|reader| reader.log.as_ref());
+        let choices = choices.filter_map(|log| cost::choice_ns(&router, log));
+        let turns = model.disks.iter().filter_map(|disk| disk.log.as_ref());
+        let turns = turns.filter_map(|log| cost::turn_ns(self.limits, log));
+        let mean = |times: Vec<f64>| times.iter().sum::<f64>() / times.len() as f64;
+        Times { choice_ns: mean(choices.collect()), turn_ns: mean(turns.collect()) }
+    }
+
+    fn model(&self) -> Model<'_> {
+        let readers = self.cluster.disks.len() * self.jobs;
+        Model {
+            run: *self,
+            readers: (0..readers).map(|_| Reader::new(self)).collect(),
             disks: disks(self.cluster, self.jobs, self.work_bytes, self.limits),
             events: BinaryHeap::new(),
             number: 0,
@@ -101,20 +130,22 @@ impl Run<'_> {
             longest_queue: 0,
             choices: Cost::default(),
             turns: Cost::default(),
-        };
-        model.plan(&mut fastrand::Rng::with_seed(seed));
-        while let Some(Reverse((now, _, event))) = model.events.pop() {
-            model.now = now;
-            model.happen(event);
-            if model.left == 0 {
-                break;
-            }
         }
-        model.outcome()
     }
 }
 
 impl Model<'_> {
+    fn run_to_the_end(&mut self, seed: u64) {
+        self.plan(&mut fastrand::Rng::with_seed(seed));
+        while let Some(Reverse((now, _, event))) = self.events.pop() {
+            self.now = now;
+            self.happen(event);
+            if self.left == 0 {
+                return;
+            }
+        }
+    }
+
     fn plan(&mut self, random: &mut fastrand::Rng) {
         for reader in 0..self.readers.len() {
             self.at(random.u64(0..BEGIN_US), Event::Begin { reader });
@@ -153,7 +184,7 @@ impl Model<'_> {
             turns: self.disks.iter().map(|disk| disk.turns).sum(),
             longest_queue: self.longest_queue,
         };
-        (outcome, Costs { choices: self.choices.spent(), turns: self.turns.spent() })
+        (outcome, Costs { choices: self.choices, turns: self.turns })
     }
 
     fn disk_of(&self, reader: usize, copy: usize) -> usize {

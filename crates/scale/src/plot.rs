@@ -1,7 +1,7 @@
 //! Plots of means, as SVG.
 
-use crate::contender::ALL;
 use crate::table::Mean;
+use crate::{ALL, Contender, Times};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use std::error::Error;
@@ -34,8 +34,9 @@ struct Line {
 /// # Errors
 /// The file cannot be written.
 pub fn slowest(path: &Path, scenario: &str, means: &[Mean]) -> Drawn {
-    let of = |mean: &&Mean| mean.scenario == scenario;
-    let lines = lines(means.iter().filter(of), "", |mean| mean.times_bound.0);
+    let of = means.iter().filter(|mean| mean.scenario == scenario);
+    let of = of.map(|mean| (mean.contender, mean.nodes, mean.times_bound.0));
+    let lines = lines(of, "");
     let highest = highest(&lines).max(1.2);
     let title = format!("{scenario}: time of the slowest rank / bound");
     draw(path, &title, "times the bound", &lines, 1.0..highest * 1.03)
@@ -45,28 +46,21 @@ pub fn slowest(path: &Path, scenario: &str, means: &[Mean]) -> Drawn {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn cpu(path: &Path, scenario: &str, means: &[Mean]) -> Drawn {
-    let of = |mean: &&Mean| mean.scenario == scenario;
-    let mut all = lines(means.iter().filter(of), ": choice", |mean| mean.choice_ns);
-    let turns = lines(means.iter().filter(of), "", |mean| mean.turn_ns);
-    // The queue is the same for all: one line suffices.
-    all.extend(turns.into_iter().last().map(|line| Line {
-        name: "disk: push or pop".into(),
-        colour: RGBColor(128, 128, 128),
-        ..line
-    }));
+pub fn cpu(path: &Path, times: &[(Contender, usize, Times)]) -> Drawn {
+    let of = times.iter().map(|(contender, nodes, times)| (*contender, *nodes, times.choice_ns));
+    let mut all = lines(of, ": choice");
+    // The queue is the same for all: of one it suffices.
+    let turns = times.iter().filter(|(contender, ..)| contender.name == "proportional, job");
+    let points = turns.map(|(_, nodes, times)| (*nodes as f64, times.turn_ns)).collect();
+    all.push(Line { name: "disk: push or pop".into(), colour: RGBColor(128, 128, 128), points });
     let highest = highest(&all);
-    draw(path, "CPU time of a decision, median", "nanoseconds", &all, 0.0..highest * 1.1)
+    draw(path, "CPU time of a decision", "nanoseconds", &all, 0.0..highest * 1.1)
 }
 
-fn lines<'a>(
-    means: impl Iterator<Item = &'a Mean> + Clone,
-    what: &str,
-    value: impl Fn(&Mean) -> f64,
-) -> Vec<Line> {
-    let line = |(contender, colour): (crate::Contender, RGBColor)| {
-        let of = means.clone().filter(|mean| mean.contender == contender);
-        let points = of.map(|mean| (mean.nodes as f64, value(mean))).collect();
+fn lines(values: impl Iterator<Item = (Contender, usize, f64)> + Clone, what: &str) -> Vec<Line> {
+    let line = |(contender, colour): (Contender, RGBColor)| {
+        let of = values.clone().filter(|(of, ..)| *of == contender);
+        let points = of.map(|(_, nodes, value)| (nodes as f64, value)).collect();
         Line { name: format!("{}{what}", contender.name), colour, points }
     };
     ALL.into_iter().zip(COLOURS).map(line).collect()

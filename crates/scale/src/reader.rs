@@ -1,6 +1,6 @@
 //! A rank: which block it asks for next, and which copy; the policies decide.
 
-use crate::cost::Cost;
+use crate::cost::{Choice, Cost};
 use crate::sight::{Report, Sight, views};
 use crate::{Contender, Run};
 use weir_policy::{CopyView, Micros, Progress, ReadPolicy, Router, Runs, SOON_US, Ticket};
@@ -38,6 +38,8 @@ pub struct Reader {
     times_read: Vec<u8>,
     done_bytes: u64,
     pub end: Option<Micros>,
+    /// What it decided by, if anybody wants to know.
+    pub log: Option<Vec<Choice>>,
 }
 
 /// What a reader wants next.
@@ -52,13 +54,10 @@ impl Reader {
     /// With everything to do.
     pub fn new(run: &Run) -> Self {
         let Run { contender, copies, work_bytes, block_bytes, .. } = *run;
-        // So that a disk can serve a run to its end, and has the next one then.
-        let window = if contender.is_job { 2 * run.limits.run_bytes } else { UNBOUNDED };
-        let size = if contender.is_job { block_bytes } else { 1 };
         let blocks = work_bytes.div_ceil(block_bytes);
         Self {
             contender,
-            router: Router::new(contender.policy, copies, size, window, run.marks),
+            router: router(run),
             runs: Runs::default(),
             sights: vec![Sight::new(); copies],
             views: Vec::with_capacity(copies),
@@ -71,6 +70,7 @@ impl Reader {
             times_read: vec![0; blocks as usize],
             done_bytes: 0,
             end: None,
+            log: None,
         }
     }
 
@@ -134,11 +134,13 @@ impl Reader {
     }
 
     fn choose(&mut self, block: u64, len: u64, own: Progress, cost: &mut Cost) -> Option<usize> {
-        let Self { router, sights, views: seen, .. } = self;
-        cost.of(sights.len(), || {
-            views(sights, len, seen);
-            router.choose(block, own, seen)
-        })
+        let Self { router, sights, views: seen, log, .. } = self;
+        views(sights, len, seen);
+        cost.count(seen.len());
+        if let Some(log) = log {
+            log.push(Choice { block, own, views: seen.clone() });
+        }
+        router.choose(block, own, seen)
     }
 
     /// A copy of which it is not known how fast it is, if that matters.
@@ -218,6 +220,15 @@ impl Reader {
     pub fn is_lost(&self) -> bool {
         self.sights.iter().all(|sight| !sight.is_usable)
     }
+}
+
+/// For a reader that knows nothing yet.
+pub fn router(run: &Run) -> Router {
+    let Contender { policy, is_job, .. } = run.contender;
+    // So that a disk can serve a run to its end, and has the next one then.
+    let window = if is_job { 2 * run.limits.run_bytes } else { UNBOUNDED };
+    let block_bytes = if is_job { run.block_bytes } else { 1 };
+    Router::new(policy, run.copies, block_bytes, window, run.marks)
 }
 
 /// Whether requests of this policy carry progress.

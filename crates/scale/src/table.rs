@@ -1,7 +1,7 @@
 //! Rows of runs as CSV, and their means.
 
-use crate::Contender;
 use crate::grid::Row;
+use crate::{Contender, Times};
 use std::fmt::Write;
 
 /// Trials of one policy in one scenario with one number of nodes.
@@ -21,10 +21,6 @@ pub struct Mean {
     pub backup_share: f64,
     /// Bytes for each turn of a disk to another place.
     pub bytes_per_turn: f64,
-    /// CPU time of a choice, nanoseconds.
-    pub choice_ns: f64,
-    /// CPU time of a disk for taking a request in or for what is next, nanoseconds.
-    pub turn_ns: f64,
 }
 
 /// Of rows in any order; with fewest nodes first.
@@ -62,8 +58,6 @@ fn mean(group: &[&Row]) -> Mean {
         times_bound: (times, deviation),
         backup_share: of(&|row| row.outcome.backup_share),
         bytes_per_turn: of(&|row| row.outcome.served_bytes as f64) / turns,
-        choice_ns: of(&|row| row.costs.choices.median_ns),
-        turn_ns: of(&|row| row.costs.turns.median_ns),
     }
 }
 
@@ -71,13 +65,13 @@ fn mean(group: &[&Row]) -> Mean {
 pub fn csv_of_runs(rows: &[Row]) -> String {
     let mut csv = String::from(
         "scenario,nodes,policy,trial,bound_s,slowest_s,times_bound,backup_share,turns,\
-         longest_queue,choices,turn_decisions,choice_ns,turn_ns\n",
+         longest_queue,choices,turn_decisions\n",
     );
     for row in rows {
         let Row { scenario, nodes, contender, trial, bound_us, outcome, costs } = row;
         _ = writeln!(
             csv,
-            "{},{nodes},{},{trial},{:.4},{:.4},{:.4},{:.4},{},{},{},{},{:.0},{:.0}",
+            "{},{nodes},{:?},{trial},{:.4},{:.4},{:.4},{:.4},{},{},{},{}",
             scenario.name,
             contender.name,
             bound_us / 1e6,
@@ -88,8 +82,6 @@ pub fn csv_of_runs(rows: &[Row]) -> String {
             outcome.longest_queue,
             costs.choices.decisions,
             costs.turns.decisions,
-            costs.choices.median_ns,
-            costs.turns.median_ns,
         );
     }
     csv
@@ -99,12 +91,12 @@ pub fn csv_of_runs(rows: &[Row]) -> String {
 pub fn csv_of_means(means: &[Mean]) -> String {
     let mut csv = String::from(
         "scenario,nodes,policy,trials,times_bound_mean,times_bound_deviation,backup_share,\
-         mib_per_turn,choice_ns,turn_ns\n",
+         mib_per_turn\n",
     );
     for mean in means {
         _ = writeln!(
             csv,
-            "{},{},{},{},{:.4},{:.4},{:.4},{:.2},{:.0},{:.0}",
+            "{},{},{:?},{},{:.4},{:.4},{:.4},{:.2}",
             mean.scenario,
             mean.nodes,
             mean.contender.name,
@@ -113,9 +105,16 @@ pub fn csv_of_means(means: &[Mean]) -> String {
             mean.times_bound.1,
             mean.backup_share,
             mean.bytes_per_turn / f64::from(1 << 20),
-            mean.choice_ns,
-            mean.turn_ns,
         );
+    }
+    csv
+}
+
+/// One line for each policy and number of nodes.
+pub fn csv_of_times(times: &[(Contender, usize, Times)]) -> String {
+    let mut csv = String::from("policy,nodes,choice_ns,turn_ns\n");
+    for (contender, nodes, Times { choice_ns, turn_ns }) in times {
+        _ = writeln!(csv, "{:?},{nodes},{choice_ns:.1},{turn_ns:.1}", contender.name);
     }
     csv
 }
