@@ -75,14 +75,13 @@ fn draw(path: &Path, title: &str, unit: &str, lines: &[Line], values: Range<f64>
     let most = nodes.fold(17.0, f64::max);
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
-    // Room for the legend on the right.
-    let (plot, _) = area.split_horizontally(SIZE.0 - 10);
-    let mut chart = ChartBuilder::on(&plot)
+    let mut chart = ChartBuilder::on(&area)
         .caption(title, ("sans-serif", 16))
         .margin(8)
         .x_label_area_size(36)
         .y_label_area_size(48)
-        .right_y_label_area_size(180)
+        // Room for the legend.
+        .margin_right(200)
         .build_cartesian_2d((16.0..most).log_scale().base(2.0), values)?;
     chart
         .configure_mesh()
@@ -93,7 +92,7 @@ fn draw(path: &Path, title: &str, unit: &str, lines: &[Line], values: Range<f64>
         .draw()?;
     for (place, line) in lines.iter().enumerate() {
         add(&mut chart, line)?;
-        legend(&plot, place, line)?;
+        legend(&area, place, line)?;
     }
     area.present()?;
     Ok(())
@@ -111,13 +110,13 @@ fn add(chart: &mut Chart<'_, '_>, line: &Line) -> Drawn {
 
 /// Beside the plot, where it covers nothing.
 fn legend(
-    plot: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
+    area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     place: usize,
     line: &Line,
 ) -> Drawn {
     let (x, y) = (SIZE.0 as i32 - 190, 50 + 20 * place as i32);
-    plot.draw(&PathElement::new([(x, y), (x + 18, y)], line.colour.stroke_width(2)))?;
+    area.draw(&PathElement::new([(x, y), (x + 18, y)], line.colour.stroke_width(2)))?;
     let style = ("sans-serif", 12).into_font().color(&BLACK);
-    plot.draw(&Text::new(line.name.clone(), (x + 24, y - 6), style))?;
+    area.draw(&Text::new(line.name.clone(), (x + 24, y - 6), style))?;
     Ok(())
 }
