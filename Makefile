@@ -8,7 +8,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DENY := $(TARGET_DIR)/tools/cargo-deny
 
-.PHONY: help deps build quickstart test soak verify fix bench figures clean
+.PHONY: help deps build quickstart test soak verify fix bench figures figures-scale clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14

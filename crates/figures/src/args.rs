@@ -20,6 +20,8 @@ pub enum Experiment {
     MirroredReads(Mirrored),
     /// Clients of files with two copies, while one disk is written to without a pause
     HotSpot(Mirrored),
+    /// Four processes read, and one of four disks becomes slow: for `make quickstart`
+    SlowDisk(SlowDisk),
     /// A reader or a perturber
     #[command(hide = true)]
     Worker(Work),
@@ -112,9 +114,18 @@ pub struct EvenReads {
     /// Numbers of perturbed disks [default: 0, 1, 2, 4, ... all, with --quick 0, 1, all]
     #[arg(long, value_delimiter = ',')]
     pub faults: Vec<u32>,
+    /// Readers know nothing of each other; else they are processes of one job
+    #[arg(long)]
+    pub no_job: bool,
     /// Perturbers come and go every so many seconds; 0: they stay
     #[arg(long, default_value_t = 0)]
     pub turn: u64,
+}
+
+#[derive(Args, Clone)]
+pub struct SlowDisk {
+    #[command(flatten)]
+    pub common: Common,
 }
 
 #[derive(Args, Clone)]

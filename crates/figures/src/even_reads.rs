@@ -44,6 +44,7 @@ pub fn run(plan: &EvenReads) -> Result<()> {
                 call_bytes,
                 perturbed: &perturbed,
                 load: Load::Reads { turn: Duration::from_secs(plan.turn) },
+                job: !plan.no_job,
             };
             let outcome = proof.round(&lab, plan, &round)?;
             let numbers = [u64::from(trial), call_bytes].map(|n| n.to_string());

@@ -5,6 +5,7 @@
 //! even_reads     all read a file of their own, some disks are perturbed
 //! mirrored       clients of files with one copy and with two
 //! hot_spot       one disk is written to without a pause
+//! slow_disk      the demonstration of the quick start
 //! lab            disks, a cluster on them, files, mounts: what experiments share
 //!   │  cluster   the program `weir`
 //!   └─ round     one round: cold caches, perturbers, readers, the kernel's counts
@@ -26,6 +27,7 @@ mod points;
 mod records;
 mod report;
 mod round;
+mod slow_disk;
 mod statistics;
 mod stop;
 mod worker;
@@ -64,6 +66,7 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::EvenReads(plan) => even_reads::run(plan),
         Experiment::MirroredReads(plan) => mirrored::run(plan),
         Experiment::HotSpot(plan) => hot_spot::run(plan),
+        Experiment::SlowDisk(plan) => slow_disk::run(plan),
         Experiment::Worker(work) => worker::run(work),
     }
 }

@@ -37,7 +37,8 @@ pub fn run(plan: &Mirrored) -> Result<()> {
                 let files = names(copies, size, clients);
                 let load = Load::Reads { turn: Duration::ZERO };
                 let call_bytes = CALL_BYTES;
-                let round = Round { policy, files: &files, call_bytes, perturbed: &[], load };
+                let round =
+                    Round { policy, files: &files, call_bytes, perturbed: &[], load, job: false };
                 let outcome = lab.round(&round)?;
                 let key = [trial.to_string(), line.into(), clients.to_string(), size.to_string()];
                 records.write(&key, &[], &outcome)?;

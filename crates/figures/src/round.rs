@@ -33,6 +33,8 @@ pub struct Round<'a> {
     pub perturbed: &'a [usize],
     /// and how.
     pub load: Load,
+    /// The readers are the processes of one job.
+    pub job: bool,
 }
 
 /// What a perturber does.
@@ -140,11 +142,17 @@ impl Lab {
         let options = format!("{},read_policy={}", self.options, round.policy);
         let mount = |n: usize| self.cluster.mount(self.place(&format!("m{n}")), &options);
         let mounts: Vec<Mount> = (0..round.files.len()).map(mount).collect::<Result<_>>()?;
-        let reader = |(mount, file): (&Mount, &String)| {
+        let reader = |(rank, (mount, file)): (usize, (&Mount, &String))| {
             let file = mount.path().join(file);
-            Worker::start(command(&WorkKind::Read { file, call_bytes: round.call_bytes })?)
+            let mut command = command(&WorkKind::Read { file, call_bytes: round.call_bytes })?;
+            if round.job {
+                command.env("WEIR_JOB", "figures").env("WEIR_RANK", rank.to_string());
+                command.env("WEIR_RANKS", mounts.len().to_string());
+            }
+            Worker::start(command)
         };
-        let readers = mounts.iter().zip(round.files).map(reader).collect::<Result<Vec<_>>>()?;
+        let readers =
+            mounts.iter().zip(round.files).enumerate().map(reader).collect::<Result<Vec<_>>>()?;
         self.disks.iter().try_for_each(|disk| forget(disk.path()))?;
         let before = counts(&self.disks)?;
         self.share(round, WRITERS_PART)?;
