@@ -100,8 +100,8 @@ mod tests {
     fn who_is_furthest_behind_reads_first_and_changes_keep_their_order() {
         let mut lanes = Lanes::default();
         for n in 0..3 {
-            lanes.push(0, (read(1, 600 << 20, n * 1_000_000), n as u32));
-            lanes.push(0, (read(2, 300 << 20, n * 1_000_000), 10 + n as u32));
+            lanes.push(0, (read(1, 600 << 20, n << 20), n as u32));
+            lanes.push(0, (read(2, 300 << 20, n << 20), 10 + n as u32));
             lanes.push(0, (Lane::Other(100), 20 + n as u32));
         }
         let order = all(&mut lanes);

@@ -480,10 +480,10 @@ mod tests {
         };
         let choose = |paces: &mut Paces, own: Option<(JobId, Progress)>| {
             let wanted = Wanted { reader: own, ..wanted(0) };
-            (0..2).for_each(|_| paces.sent(A));
+            (0..4).for_each(|_| paces.sent(A));
             let (policy, both) = (ReadPolicy::Proportional, both(true, true));
             let chosen = Choices::default().choose(policy, wanted, &both, paces, 0);
-            (0..2).for_each(|_| paces.ended(A));
+            (0..4).for_each(|_| paces.ended(A));
             chosen.map(|c| c.at)
         };
         let mut paces = known(report(10_000, 0), says(50));

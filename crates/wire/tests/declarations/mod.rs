@@ -75,9 +75,12 @@ fn in_macro_lists(source: &str) -> Vec<Declaration> {
     found
 }
 
-/// `head { body }` one after the other, without braces inside.
+/// `head { body }` one after the other, without braces inside; of a head only the line that
+/// names it, without attributes.
 fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    text.split('}').filter_map(|block| block.split_once('{')).map(|(h, b)| (h.trim(), b))
+    text.split('}')
+        .filter_map(|block| block.split_once('{'))
+        .map(|(h, b)| (h.trim().lines().last().unwrap_or_default().trim(), b))
 }
 
 fn struct_body<'a>(source: &'a str, name: &str) -> Option<&'a str> {
