@@ -129,8 +129,8 @@ impl Proof {
             let outcome = lab.round(round)?;
             // One that comes and goes has what it has.
             let steady = round.perturbed.iter().filter(|_| plan.turn == 0);
-            let may = lab.rate as f64 * outcome.seconds;
-            let share = |disk: &usize| outcome.disks[*disk].meanwhile_perturber_bytes as f64 / may;
+            let share =
+                |disk: &usize| outcome.disks[*disk].perturbers_part(lab.rate, outcome.seconds);
             let shares: Vec<f64> = steady.map(share).collect();
             if shares.iter().all(|share| SHARE.contains(share)) {
                 self.rounds += 1;

@@ -8,7 +8,6 @@ use crate::cluster::Mount;
 use crate::lab::{Lab, perturbed_file};
 use crate::stop;
 use crate::worker::{Step, command, now_us, steps};
-use std::fs;
 use std::io::{Error, Result};
 use std::thread::sleep;
 use std::time::Duration;
@@ -55,10 +54,9 @@ pub struct Use {
     pub disk_bytes: u64,
     /// Of that, what the perturber got.
     pub perturber_bytes: u64,
-    /// The same two while the readers read,
+    /// What it gave while the readers read,
     pub meanwhile_disk_bytes: u64,
-    pub meanwhile_perturber_bytes: u64,
-    /// and what was written to it.
+    /// and what was written to it meanwhile.
     pub meanwhile_written_bytes: u64,
 }
 
@@ -66,6 +64,13 @@ impl Use {
     /// What the server got.
     pub fn served_bytes(&self) -> u64 {
         self.disk_bytes.saturating_sub(self.perturber_bytes)
+    }
+
+    /// What part of what the disk could give the perturber got while the readers read, who got
+    /// all that the server was given.
+    pub fn perturbers_part(&self, rate: u64, seconds: f64) -> f64 {
+        let bytes = self.meanwhile_disk_bytes.saturating_sub(self.served_bytes());
+        bytes as f64 / (rate as f64 * seconds)
     }
 }
 
@@ -121,14 +126,6 @@ impl Perturber {
         worker.go()?;
         Ok(Self { disk, worker })
     }
-
-    /// Bytes that its process has asked of the disk so far.
-    fn bytes(&self) -> Result<u64> {
-        let text = fs::read_to_string(format!("/proc/{}/io", self.worker.pid()))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
-        let bytes = line.and_then(|word| word.parse().ok());
-        bytes.ok_or_else(|| Error::other("the kernel does not count what processes read"))
-    }
 }
 
 fn counts(disks: &[Disk]) -> Result<Vec<Counts>> {
@@ -161,7 +158,7 @@ impl Lab {
         if !perturbers.is_empty() {
             sleep(AHEAD);
         }
-        let mut outcome = self.read(readers, &perturbers)?;
+        let mut outcome = self.read(readers)?;
         self.share(round, 0.0)?;
         for perturber in perturbers {
             let words = perturber.worker.end()?;
@@ -190,20 +187,16 @@ impl Lab {
         Ok(())
     }
 
-    /// All readers read; what perturbers and disks did meanwhile.
-    fn read(&self, mut readers: Vec<Worker>, perturbers: &[Perturber]) -> Result<Outcome> {
+    /// All readers read; what the disks did meanwhile.
+    fn read(&self, mut readers: Vec<Worker>) -> Result<Outcome> {
         let mut disks = vec![Use::default(); self.disks.len()];
         let before = counts(&self.disks)?;
-        let busy: Vec<u64> = perturbers.iter().map(Perturber::bytes).collect::<Result<_>>()?;
         let sampler = Sampler::start(&self.disks, EVERY)?;
         let begin = now_us();
         readers.iter_mut().try_for_each(Worker::go)?;
         let words: Vec<Result<String>> = readers.into_iter().map(Worker::end).collect();
         let seconds = (now_us() - begin) as f64 / 1e6;
         let samples = sampler.stop()?;
-        for (perturber, before) in perturbers.iter().zip(busy) {
-            disks[perturber.disk].meanwhile_perturber_bytes = perturber.bytes()? - before;
-        }
         for (n, (after, before)) in counts(&self.disks)?.iter().zip(&before).enumerate() {
             disks[n].meanwhile_disk_bytes = after.read_bytes - before.read_bytes;
             disks[n].meanwhile_written_bytes = after.written_bytes - before.written_bytes;
