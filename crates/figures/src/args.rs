@@ -180,3 +180,21 @@ fn size(text: &str) -> std::result::Result<u64, String> {
     let number: u64 = number.parse().map_err(|e| format!("{text}: {e}"))?;
     number.checked_shl(shift).filter(|n| *n > 0).ok_or_else(|| format!("{text} is out of range"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units_of_1024() {
+        assert_eq!(size("48MiB"), Ok(48 << 20));
+        assert_eq!(size("64K"), Ok(64 << 10));
+        assert_eq!(size("4096"), Ok(4096));
+        assert!(size("0").is_err() && size("MiB").is_err() && size("3 apples").is_err());
+    }
+
+    #[test]
+    fn without_arguments_every_experiment_is_done() {
+        assert_eq!(all().len(), 3);
+    }
+}

@@ -270,3 +270,17 @@ fn draw(plan: &EvenReads, points: &[Point], call_bytes: u64, report: &Report) ->
     let labels = Labels { title: &title, x: "perturbed disks", y: "MiB/s" };
     plot::lines(&report.path(&format!("slowest-{kib}k.svg")), &labels, &series)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::spread;
+
+    #[test]
+    fn perturbed_disks_are_as_far_from_each_other_as_they_can_be() {
+        assert!(spread(0, 8).is_empty());
+        assert_eq!(spread(1, 8), [0]);
+        assert_eq!(spread(2, 8), [0, 4]);
+        assert_eq!(spread(3, 8), [0, 2, 5]);
+        assert_eq!(spread(8, 8), [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+}
