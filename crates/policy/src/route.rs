@@ -61,8 +61,8 @@ pub struct CopyView {
     pub queued: u32,
     /// Time it takes for a block, by what was seen; 0: nothing was.
     pub service_us: f64,
-    /// Time for what goes to it besides when it is chosen: the rest of a run, and what it costs
-    /// to turn to it.
+    /// Time for what goes to it besides when it is chosen, if nobody else reads there: the rest of
+    /// a run, and what it costs to turn to it.
     pub more_us: f64,
     /// The progress of the reader whose own disk it is, if that is of the same job.
     pub peer: Option<Progress>,
@@ -75,12 +75,21 @@ impl CopyView {
         self.service_us * f64::from(before.saturating_add(1))
     }
 
-    /// Time until all is there that is going to be asked for with it.
+    /// Time until all is there that is going to be asked for with it, while others go on
+    /// reading there.
     fn done_us(&self) -> f64 {
-        self.answer_us() + self.more_us
+        let shared = 1.0 + f64::from(self.queued) / OTHERS_OUTSTANDING;
+        self.answer_us() + self.more_us * shared
+    }
+
+    /// The same where others let this reader go first, since it is behind them.
+    fn done_first_us(&self) -> f64 {
+        Self { queued: 0, ..*self }.done_us()
     }
 }
 
+/// Another reader has so many requests outstanding at a disk.
+const OTHERS_OUTSTANDING: f64 = 4.0;
 /// A copy is hot from this many times the service time of the best one on,
 const HOT: f64 = 2.0;
 /// and until it is less than this.
@@ -124,6 +133,11 @@ impl Router {
         self.hot.len()
     }
 
+    /// Whether several copies are to be read at the same time: then they take turns more often.
+    pub fn uses_several(&self) -> bool {
+        self.policy == ReadPolicy::Graduated || self.diverting.iter().any(|d| d.is_on())
+    }
+
     /// Requests outstanding at each copy, for one who is so far: two at least, so that a
     /// disk has the next when it has done one.
     fn window(&self, own: Progress) -> u32 {
@@ -155,13 +169,9 @@ impl Router {
             }
             ReadPolicy::Proportional => {
                 self.divert(own, first, copies);
-                let low = self.marks.low;
-                let leave = |copy: &CopyView| copy.peer.is_some_and(|p| own.ahead_of(p) > low);
                 let is_sooner = |n: usize| {
                     copies[first].service_us >= SOON_US
                         && copies[n].done_us() < copies[first].done_us() * SOONER
-                        // Its own readers need their disk themselves.
-                        && !leave(&copies[n])
                 };
                 self.soonest(first, copies, has_room, is_sooner)
             }
@@ -178,7 +188,11 @@ impl Router {
         may: impl Fn(usize) -> bool,
     ) -> Option<usize> {
         let is_used = |n: &usize| *n == first || self.diverting[*n].is_on() || may(*n);
-        let order = |n: &usize| (copies[*n].done_us(), copies[*n].in_flight);
+        let done_us = |n: usize| match self.diverting[n].is_on() {
+            true => copies[n].done_first_us(),
+            false => copies[n].done_us(),
+        };
+        let order = |n: &usize| (done_us(*n), copies[*n].in_flight);
         (first..copies.len())
             .filter(|n| has_room(n) && is_used(n))
             .min_by(|a, b| order(a).0.total_cmp(&order(b).0).then(order(a).1.cmp(&order(b).1)))
@@ -186,9 +200,10 @@ impl Router {
 
     /// Which of the others are used, by how far their own readers are.
     fn divert(&mut self, own: Progress, first: usize, copies: &[CopyView]) {
+        let marks = self.marks.of_requests(self.block_bytes, own);
         for (n, copy) in copies.iter().enumerate() {
             match copy.peer.filter(|_| copy.is_usable && n != first) {
-                Some(peer) => _ = self.diverting[n].update(&self.marks, own, peer),
+                Some(peer) => _ = self.diverting[n].update(&marks, own, peer),
                 None => self.diverting[n] = Diverting::default(),
             }
         }

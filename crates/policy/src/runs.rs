@@ -5,8 +5,9 @@ use crate::Micros;
 
 /// Bytes of a column that are read from one copy before another is thought of.
 pub const RUN_BYTES: u64 = 4 << 20;
-/// What was found of the copies so long ago is not gone by any more.
-const MAX_AGE_US: Micros = 1_000_000;
+/// What was found of the copies so long ago is not gone by any more: who is at a slow disk thinks
+/// again sooner, by what it has read.
+const MAX_AGE_US: Micros = 250_000;
 /// Runs that are remembered: those of so many streams, the oldest makes room.
 const MAX_RUNS: usize = 64;
 
@@ -51,14 +52,21 @@ impl<K: Copy + Eq> Runs<K> {
         Some(run.copy)
     }
 
-    /// A copy was chosen for `len_bytes` from an offset on: the rest of the run follows.
-    pub fn begin(&mut self, column: K, offset: u64, len_bytes: u64, copy: usize, now: Micros) {
+    /// A copy was chosen for `len_bytes` from an offset on: the rest of the run follows, of
+    /// `run_bytes` ([`RUN_BYTES`] at the most).
+    pub fn begin(
+        &mut self,
+        column: K,
+        (offset, len_bytes, run_bytes): (u64, u64, u64),
+        copy: usize,
+        now: Micros,
+    ) {
         let number = Self::number(offset);
         self.runs.retain(|run| run.column != column || run.number != number);
         if self.runs.len() >= MAX_RUNS {
             self.runs.remove(0);
         }
-        let left_bytes = RUN_BYTES.saturating_sub(len_bytes);
+        let left_bytes = run_bytes.min(RUN_BYTES).saturating_sub(len_bytes);
         self.runs.push(Run { column, number, copy, left_bytes, begun: now });
     }
 
@@ -78,7 +86,7 @@ mod tests {
     #[test]
     fn a_run_stays_with_its_copy_to_its_end_and_no_longer() {
         let mut runs = Runs::default();
-        runs.begin('a', RUN_BYTES, CALL, 1, 0);
+        runs.begin('a', (RUN_BYTES, CALL, RUN_BYTES), 1, 0);
         let inside = (1..RUN_BYTES / CALL).map(|n| runs.go_on('a', RUN_BYTES + n * CALL, CALL, 0));
         assert!(inside.collect::<Vec<_>>().iter().all(|copy| *copy == Some(1)));
         assert_eq!(runs.go_on('a', 2 * RUN_BYTES, CALL, 0), None, "the next one");
@@ -89,7 +97,7 @@ mod tests {
     #[test]
     fn who_reads_here_and_there_thinks_again_after_a_while() {
         let mut runs = Runs::default();
-        runs.begin('a', 0, 1, 1, 0);
+        runs.begin('a', (0, 1, RUN_BYTES), 1, 0);
         assert_eq!(runs.go_on('a', 9, 1, MAX_AGE_US), Some(1));
         assert_eq!(runs.go_on('a', 9, 1, MAX_AGE_US + 1), None);
     }
@@ -97,8 +105,8 @@ mod tests {
     #[test]
     fn what_was_begun_on_a_copy_that_has_failed_goes_on_elsewhere() {
         let mut runs = Runs::default();
-        runs.begin('a', 0, 1, 1, 0);
-        runs.begin('b', 0, 1, 1, 0);
+        runs.begin('a', (0, 1, RUN_BYTES), 1, 0);
+        runs.begin('b', (0, 1, RUN_BYTES), 1, 0);
         runs.end('a', 1);
         assert_eq!((runs.go_on('a', 0, 1, 0), runs.go_on('b', 0, 1, 0)), (None, Some(1)));
     }
@@ -120,7 +128,7 @@ mod tests {
                     }
                     None => {
                         *bytes = len;
-                        runs.begin(column, offset, len, copy, 0);
+                        runs.begin(column, (offset, len, RUN_BYTES), copy, 0);
                     }
                 }
                 prop_assert!(runs.runs.len() <= MAX_RUNS);

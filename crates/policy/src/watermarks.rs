@@ -3,6 +3,11 @@
 
 use crate::Progress;
 
+/// The low mark is so many requests at least,
+const LOW_REQUESTS: u64 = 1;
+/// and the high one so many.
+const HIGH_REQUESTS: u64 = 2;
+
 /// Leads, as shares of the whole, of the one whose own disk it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Watermarks {
@@ -25,6 +30,15 @@ impl Default for Watermarks {
 }
 
 impl Watermarks {
+    /// For a reader whose progress grows by such requests: what is less than some of them is
+    /// no difference.
+    #[must_use]
+    pub fn of_requests(self, request_bytes: u64, own: Progress) -> Self {
+        let requests = |count: u64| (count * request_bytes) as f64 / own.work_bytes.max(1) as f64;
+        let low = self.low.max(requests(LOW_REQUESTS));
+        Self { high: self.high.max(requests(HIGH_REQUESTS)), low, ..self }
+    }
+
     /// The high one for a reader that has come so far.
     pub fn high_at(&self, own: Progress) -> f64 {
         if !self.adapts {
@@ -83,6 +97,17 @@ mod tests {
         assert!((marks.high_at(at(0)) - 0.1).abs() < 1e-9);
         assert!((marks.high_at(at(50)) - 0.07).abs() < 1e-9);
         assert!((marks.high_at(at(100)) - 0.04).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_difference_of_less_than_a_request_is_none() {
+        let own = Progress { done_bytes: 10 << 20, work_bytes: 80 << 20 };
+        let marks = Watermarks::default().of_requests(1 << 20, own);
+        assert_eq!((marks.high, marks.low), (0.025, 0.0125));
+        assert_eq!(
+            Watermarks::default().of_requests(64 << 10, Progress { work_bytes: 1 << 40, ..own }),
+            Watermarks::default()
+        );
     }
 
     proptest! {

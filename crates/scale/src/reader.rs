@@ -3,7 +3,9 @@
 use crate::cost::{Choice, Cost};
 use crate::sight::{Report, Sight, views};
 use crate::{Contender, Run};
-use weir_policy::{CopyView, Micros, Progress, ReadPolicy, Router, Runs, SOON_US, Ticket};
+use weir_policy::{
+    CopyView, Micros, Progress, RUN_BYTES, ReadPolicy, Router, Runs, SOON_US, Ticket,
+};
 
 /// Who reads in order has no more than this between what it waits for and what it asks for.
 const READ_AHEAD_BYTES: u64 = 8 << 20;
@@ -129,7 +131,7 @@ impl Reader {
         if let Some(copy) = self.asks_another(copy, now) {
             return Some(Wish::Block { copy, block });
         }
-        self.runs.begin((), offset, len.into(), copy, now);
+        self.runs.begin((), (offset, len.into(), RUN_BYTES), copy, now);
         Some(Wish::Block { copy, block })
     }
 

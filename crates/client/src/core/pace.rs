@@ -16,6 +16,11 @@ const MIB: f64 = 1_048_576.0;
 /// And on turning to another place what it would on so much: with a seek, and with what the
 /// kernel has read ahead at the other copy.
 const TURN_BYTES: f64 = MIB;
+/// Progress is made by about so much at a time.
+const REQUEST_BYTES: u64 = 1 << 20;
+/// Where several copies are read at the same time they take turns after so much: less than what a
+/// reader has outstanding, so that all have something to do.
+const SHORT_RUN_BYTES: u64 = 1 << 20;
 /// What others have outstanding at a target is taken as its mean over about so long.
 const MEAN_US: f64 = 300_000.0;
 /// Of a target that was not heard of for so long not much is known: one request asks it,
@@ -246,7 +251,10 @@ impl Choices {
         let chosen = |at: usize| Chosen { at, answer_us: views[at].answer_us() };
         let router = self.router(policy, column, copies.len());
         let own = reader.map_or(NO_JOB, |(_, progress)| progress);
-        let copy = router.choose(Runs::<ColumnKey>::number(offset), own, &views)?;
+        // Columns do not all begin with the same one.
+        let block = Runs::<ColumnKey>::number(offset) + u64::from(column.1.0);
+        let copy = router.choose(block, own, &views)?;
+        let run_bytes = if router.uses_several() { SHORT_RUN_BYTES } else { RUN_BYTES };
         let first = views.iter().position(|view| view.is_usable)?;
         let quick = !asks_by_speed(policy) || views[first].service_us < SOON_US;
         let mut others = able.into_iter().filter(|n| *n != copy);
@@ -254,7 +262,10 @@ impl Choices {
             // By this one request: what comes of it is known before the next run.
             return Some(chosen(asked));
         }
-        self.runs.begin(column, offset, len_bytes, copy, now);
+        // Before anything is known nothing is decided for longer than this request.
+        if views[copy].service_us > 0.0 || !asks_by_speed(policy) {
+            self.runs.begin(column, (offset, len_bytes, run_bytes), copy, now);
+        }
         Some(chosen(copy))
     }
 
@@ -307,7 +318,7 @@ impl Choices {
         if self.routers.len() >= MAX_COLUMNS && !self.routers.contains_key(&column) {
             self.routers.clear();
         }
-        let new = || Router::new(policy, copies, 1, UNBOUNDED, Watermarks::default());
+        let new = || Router::new(policy, copies, REQUEST_BYTES, UNBOUNDED, Watermarks::default());
         let router = self.routers.entry(column).or_insert_with(new);
         if router.copies() != copies {
             *router = new();
