@@ -17,7 +17,7 @@ deps: ## Install the Debian packages that are missing (root or sudo)
 	@scripts/deps.sh
 
 build: ## Build the release binaries
-	$(CARGO) build --release --locked -p weir -p weir-records
+	$(CARGO) build --release --locked -p weir -p weir-records -p weir-figures
 
 quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
 	@scripts/quickstart.sh

@@ -2,7 +2,8 @@
 # Shows Weir at work on this machine: installs what is missing, builds, starts
 # a cluster of four targets, mounts it, copies a real tree and a file of
 # records onto it, proves every byte back, and prints what each step cost
-# beside the same step on the local disk. Any difference is an error.
+# beside the same step on the local disk. Any difference is an error. In the end four processes
+# of a job read from four disks, one of which becomes slow, and `weir top` says which.
 #
 #   QUICKSTART_TREE     the tree to copy             (/usr/share)
 #   QUICKSTART_RECORDS  size of the file of records  (1GiB)
@@ -133,11 +134,15 @@ for target in "$state"/targets/*; do
   printf 'target %s: %s in %s\n' "${target##*/}" "$(du -sh "$target" | cut -f 1)" "$target"
 done
 
+say "A disk becomes slow (a cluster of its own, on disks of a set speed)"
+"$bin/weir-figures" slow-disk --scratch "$scratch"
+
 say "Everything was proved back. It is mounted on $mountpoint; try:"
 cat <<NEXT
   export PATH=$(realpath "$bin"):\$PATH WEIR_CLUSTER=$name
   weir status --counters
   weir df -h
+  weir top
   weir layout $mountpoint/records
   weir mkfile --layout chunked --chunk 8M $mountpoint/chunked && weir layout $mountpoint/chunked
   weir cp weir:/records - | head -c 100

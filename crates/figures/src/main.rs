@@ -41,6 +41,11 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.experiment {
         Some(Experiment::Worker(work)) => worker::run(work),
+        // The quick start goes on without it.
+        Some(Experiment::SlowDisk(_)) if weir_testbed::missing().is_some() => {
+            println!("skipped: needs {}", weir_testbed::missing().unwrap_or_default());
+            Ok(())
+        }
         Some(experiment) => prepared().and_then(|()| run(experiment)),
         None => prepared().and_then(|()| args::all().iter().try_for_each(run)),
     };

@@ -200,7 +200,7 @@ impl Router {
 
     /// Which of the others are used, by how far their own readers are.
     fn divert(&mut self, own: Progress, first: usize, copies: &[CopyView]) {
-        let marks = self.marks.of_requests(self.block_bytes, own);
+        let marks = self.marks.for_work(own.work_bytes);
         for (n, copy) in copies.iter().enumerate() {
             match copy.peer.filter(|_| copy.is_usable && n != first) {
                 Some(peer) => _ = self.diverting[n].update(&marks, own, peer),

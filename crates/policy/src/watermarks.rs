@@ -19,22 +19,23 @@ pub struct Watermarks {
     /// work comes to its end (1.W3): early differences have time to even out,
     /// late ones have not.
     pub adapts: bool,
+    /// Progress is made by so much at a time.
+    pub request_bytes: u64,
 }
 
 impl Default for Watermarks {
     /// Found with the model in `tests/paces.rs`: greater ones react later, smaller ones
     /// make readers turn to and fro.
     fn default() -> Self {
-        Self { high: 0.01, low: 0.001, adapts: true }
+        Self { high: 0.01, low: 0.001, adapts: true, request_bytes: 64 << 10 }
     }
 }
 
 impl Watermarks {
-    /// For a reader whose progress grows by such requests: what is less than some of them is
-    /// no difference.
+    /// For a reader that has so much to do: what is less than some requests is no difference.
     #[must_use]
-    pub fn of_requests(self, request_bytes: u64, own: Progress) -> Self {
-        let requests = |count: u64| (count * request_bytes) as f64 / own.work_bytes.max(1) as f64;
+    pub fn for_work(self, work_bytes: u64) -> Self {
+        let requests = |count: u64| (count * self.request_bytes) as f64 / work_bytes.max(1) as f64;
         let low = self.low.max(requests(LOW_REQUESTS));
         Self { high: self.high.max(requests(HIGH_REQUESTS)), low, ..self }
     }
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const MARKS: Watermarks = Watermarks { high: 0.1, low: 0.04, adapts: false };
+    const MARKS: Watermarks = Watermarks { high: 0.1, low: 0.04, adapts: false, request_bytes: 1 };
 
     fn at(percent: u64) -> Progress {
         Progress { done_bytes: percent, work_bytes: 100 }
@@ -101,13 +102,10 @@ mod tests {
 
     #[test]
     fn a_difference_of_less_than_a_request_is_none() {
-        let own = Progress { done_bytes: 10 << 20, work_bytes: 80 << 20 };
-        let marks = Watermarks::default().of_requests(1 << 20, own);
+        let large = Watermarks { request_bytes: 1 << 20, ..Watermarks::default() };
+        let marks = large.for_work(80 << 20);
         assert_eq!((marks.high, marks.low), (0.025, 0.0125));
-        assert_eq!(
-            Watermarks::default().of_requests(64 << 10, Progress { work_bytes: 1 << 40, ..own }),
-            Watermarks::default()
-        );
+        assert_eq!(large.for_work(1 << 40), large);
     }
 
     proptest! {

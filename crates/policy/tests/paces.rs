@@ -27,7 +27,7 @@ fn as_the_papers(policy: ReadPolicy, block_bytes: u32, slow: &[usize]) -> Ring {
         seek_us: 12_000.0,
         window_bytes: 0,
         run_bytes: 1,
-        marks: Watermarks { high: 0.02, low: 0.005, adapts: false },
+        marks: Watermarks { high: 0.02, low: 0.005, adapts: false, request_bytes: 0 },
         push_us: 100_000,
         comes_and_goes: None,
     }

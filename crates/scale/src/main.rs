@@ -56,7 +56,12 @@ impl Arguments {
             block_bytes: self.block_kib.map(|kib| kib << 10),
             longest_wait_us: self.longest_wait_ms * 1000,
             push_us: self.push_ms * 1000,
-            marks: Watermarks { high: self.high / 1e3, low: self.high / 1e4, adapts: true },
+            marks: Watermarks {
+                high: self.high / 1e3,
+                low: self.high / 1e4,
+                adapts: true,
+                request_bytes: 0,
+            },
         }
     }
 

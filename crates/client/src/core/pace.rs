@@ -32,6 +32,8 @@ const TIMES_IDLE: f64 = 20.0;
 const QUIET_US: Micros = 2_000_000;
 /// and no longer than this. Nor does anybody wait longer to ask.
 const MAX_QUIET_US: Micros = 30_000_000;
+/// Who answers within this time may be kept waiting by anything.
+const WAITED_US: Micros = 20_000;
 /// Jobs that are remembered of a target.
 const MAX_PEERS: usize = 8;
 /// Columns of a file that are remembered.
@@ -68,6 +70,8 @@ struct Pace {
     others: f64,
     /// Requests of this client that have not ended.
     own: u32,
+    /// Since when it has answered none of them.
+    waits: Micros,
     heard: Option<Micros>,
     /// The one heard of longest ago first.
     peers: Vec<Peer>,
@@ -76,6 +80,19 @@ struct Pace {
     /// It did not answer, and has not since: it is left alone, and asked by one request when so
     /// much time has gone.
     silent: Option<Silent>,
+}
+
+impl Pace {
+    /// Time that it takes for a request at least, as it has not answered for so long, and has
+    /// those of others to answer as well.
+    fn waited_us(&self, now: Micros) -> f64 {
+        let waited = now.saturating_sub(self.waits);
+        if self.own == 0 || waited < WAITED_US {
+            return 0.0;
+        }
+        let own = f64::from(self.own);
+        waited as f64 * own / (own + self.others)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,8 +109,12 @@ pub struct Paces {
 
 impl Paces {
     /// A request was sent.
-    pub fn sent(&mut self, target: TargetId) {
-        self.targets.entry(target).or_default().own += 1;
+    pub fn sent(&mut self, target: TargetId, now: Micros) {
+        let pace = self.targets.entry(target).or_default();
+        if pace.own == 0 {
+            pace.waits = now;
+        }
+        pace.own += 1;
     }
 
     /// It has ended, well or badly.
@@ -111,7 +132,7 @@ impl Paces {
         let share = 1.0 - (-since / MEAN_US).exp();
         pace.others += (others - pace.others) * share;
         pace.us_per_mib = f64::from(report.us_per_mib);
-        pace.heard = Some(now);
+        (pace.heard, pace.waits) = (Some(now), now);
         if let Some((job, done)) = report.behind {
             let progress = Progress { done_bytes: done.into(), work_bytes: 1 << 32 };
             pace.peers.retain(|peer| peer.job != job);
@@ -162,7 +183,8 @@ impl Paces {
         let is_new = |peer: &&Peer| now.saturating_sub(peer.heard) <= STALE_US;
         let peer = pace.peers.iter().filter(is_new).find(|peer| Some(peer.job) == job);
         let peer = peer.map(|peer| peer.progress);
-        let service_us = pace.us_per_mib * (len_bytes as f64 + REQUEST_COST_BYTES as f64) / MIB;
+        let known_us = pace.us_per_mib * (len_bytes as f64 + REQUEST_COST_BYTES as f64) / MIB;
+        let service_us = known_us.max(pace.waited_us(now));
         let queued = pace.others.round() as u32;
         CopyView { is_usable, in_flight: pace.own, queued, service_us, more_us: 0.0, peer }
     }
@@ -318,7 +340,8 @@ impl Choices {
         if self.routers.len() >= MAX_COLUMNS && !self.routers.contains_key(&column) {
             self.routers.clear();
         }
-        let new = || Router::new(policy, copies, REQUEST_BYTES, UNBOUNDED, Watermarks::default());
+        let marks = Watermarks { request_bytes: REQUEST_BYTES, ..Watermarks::default() };
+        let new = || Router::new(policy, copies, 1, UNBOUNDED, marks);
         let router = self.routers.entry(column).or_insert_with(new);
         if router.copies() != copies {
             *router = new();
@@ -389,7 +412,7 @@ mod tests {
     #[test]
     fn what_is_outstanding_here_counts_at_once_and_what_others_have_in_the_mean() {
         let mut paces = known(report(10_000, 0), report(10_000, 0));
-        (0..4).for_each(|_| paces.sent(A));
+        (0..4).for_each(|_| paces.sent(A, 0));
         assert_eq!(chosen(&mut paces, ReadPolicy::Proportional, both(true, true)), [Some(1); 4]);
         (0..4).for_each(|_| paces.ended(A));
         assert_eq!(chosen(&mut paces, ReadPolicy::Proportional, both(true, true)), [Some(0); 4]);
@@ -401,9 +424,26 @@ mod tests {
     }
 
     #[test]
+    fn one_that_does_not_answer_for_long_is_slow_before_it_says_so() {
+        let mut paces = known(report(10_000, 0), report(10_000, 0));
+        let policy = ReadPolicy::Proportional;
+        let choose = |paces: &mut Paces, now| {
+            let chosen =
+                Choices::default().choose(policy, wanted(0), &both(true, true), paces, now);
+            chosen.map(|c| c.at)
+        };
+        paces.sent(A, 1_000);
+        assert_eq!((choose(&mut paces, 11_000), choose(&mut paces, 100_000)), (Some(0), Some(1)));
+        paces.heard(A, report(10_000, 0), 100_000);
+        assert_eq!(choose(&mut paces, 101_000), Some(0));
+        paces.ended(A);
+        assert_eq!(choose(&mut paces, 900_000), Some(0), "it has nothing to answer");
+    }
+
+    #[test]
     fn it_says_when_the_answer_is_to_be_expected() {
         let mut paces = known(report(1_000_000, 0), report(1_000_000, 3));
-        (0..2).for_each(|_| paces.sent(A));
+        (0..2).for_each(|_| paces.sent(A, 0));
         let mut choices = Choices::default();
         let policy = ReadPolicy::Primary;
         let chosen = choices.choose(policy, wanted(0), &both(true, true), &mut paces, 0).unwrap();
@@ -491,18 +531,17 @@ mod tests {
         };
         let choose = |paces: &mut Paces, own: Option<(JobId, Progress)>| {
             let wanted = Wanted { reader: own, ..wanted(0) };
-            (0..4).for_each(|_| paces.sent(A));
+            (0..2).for_each(|_| paces.sent(A, 0));
             let (policy, both) = (ReadPolicy::Proportional, both(true, true));
             let chosen = Choices::default().choose(policy, wanted, &both, paces, 0);
-            (0..4).for_each(|_| paces.ended(A));
+            (0..2).for_each(|_| paces.ended(A));
             chosen.map(|c| c.at)
         };
         let mut paces = known(report(10_000, 0), says(50));
         assert_eq!(choose(&mut paces, Some((JOB, at(40)))), Some(1), "they are ahead");
-        assert_eq!(choose(&mut paces, Some((JOB, at(60)))), Some(0), "they need their disk");
-        // The same, for who does not wait for them, is a matter of what is sooner.
-        assert_eq!(choose(&mut paces, Some((JobId(6), at(60)))), Some(1));
-        assert_eq!(choose(&mut paces, None), Some(1));
+        assert_eq!(choose(&mut paces, Some((JOB, at(60)))), Some(0), "they are behind");
+        assert_eq!(choose(&mut paces, Some((JobId(6), at(40)))), Some(0), "another job");
+        assert_eq!(choose(&mut paces, None), Some(0));
         for job in 0..2 * MAX_PEERS as u64 {
             let behind = Some((JobId(100 + job), 9));
             paces.heard(B, Report { behind, ..says(1) }, 0);

@@ -70,7 +70,7 @@ impl Servers {
 
     /// A read of any copy of a column is about to be sent on a connection.
     pub(crate) fn asks_for_pace(&self, conn: &mut DataConn, target: TargetId) {
-        self.paces.lock().sent(target);
+        self.paces.lock().sent(target, now());
         conn.asking = Some(Asking { paces: self.paces.clone(), target });
     }
 
