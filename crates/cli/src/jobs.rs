@@ -23,7 +23,6 @@ pub fn run(run: &Run) -> Done {
         let mut command = command(run, run.rank.zip(run.ranks));
         return Err(not_started(run, command.exec()));
     };
-    let signals = Signals::hold()?;
     let mut children = Vec::new();
     let running = Arc::new(Mutex::new(Vec::new()));
     for rank in 0..processes {
@@ -40,6 +39,8 @@ pub fn run(run: &Run) -> Done {
             }
         }
     }
+    // Not before: processes inherit what is held back.
+    let signals = Signals::hold()?;
     let all = running.clone();
     signals.on_signal(move || end(&all))?;
     let mut failed = None;
@@ -57,7 +58,13 @@ pub fn run(run: &Run) -> Done {
 fn command(run: &Run, rank: Option<(u32, u32)>) -> Command {
     let mut command = Command::new(&run.command[0]);
     command.args(&run.command[1..]);
-    command.env(JOB, &run.job);
+    match (&run.job, run.processes) {
+        (Some(name), _) => _ = command.env(JOB, name),
+        // Nobody else's.
+        (None, Some(_)) => _ = command.env(JOB, format!("run-{}", std::process::id())),
+        // What the launcher calls it.
+        (None, None) => {}
+    }
     command.env(SHARED, if run.shared { "1" } else { "0" });
     if let Some((rank, ranks)) = rank {
         command.env(RANK, rank.to_string()).env(RANKS, ranks.to_string());

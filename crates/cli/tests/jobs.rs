@@ -75,6 +75,27 @@ fn a_job_ends_with_all_its_processes_and_says_which_failed() {
     }
     let missing = weir(&["run", "--", "there-is-no-such-program"]);
     assert_eq!(missing.status.code(), Some(127));
-    let wrong = weir(&["run", "--rank", "3", "--ranks", "3", "--", "true"]);
+    let wrong = weir(&["run", "--job", "j", "--rank", "3", "--ranks", "3", "--", "true"]);
     assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[test]
+fn who_ends_a_job_ends_its_processes() {
+    let mut job = Command::new(env!("CARGO_BIN_EXE_weir"));
+    job.args(["run", "-n", "2", "--", "sh", "-c", "echo; exec sleep 1000"]);
+    let mut job = job.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    // Both are there.
+    let mut said = [0; 2];
+    std::io::Read::read_exact(job.stdout.as_mut().unwrap(), &mut said).unwrap();
+    let pid = rustix::process::Pid::from_child(&job);
+    let begin = std::time::Instant::now();
+    while job.try_wait().unwrap().is_none() {
+        // It may not wait for signals yet.
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(begin.elapsed().as_secs() < 60, "it goes on");
+    }
+    // The processes have let go of what they would say.
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(job.stdout.as_mut().unwrap(), &mut rest).unwrap();
 }

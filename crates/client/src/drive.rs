@@ -291,6 +291,7 @@ fn receive(
     let began = match purpose {
         None => Ok(()),
         Some(Purpose::Read) => {
+            conn.is_waited_for();
             // Those that were sent together are waited for together.
             let left_ms = (sent_ms + patience_ms).saturating_sub(now_ms()).max(LAST_LOOK_MS);
             conn.conn.wait_for_reply(&at_most(call, wait, left_ms))

@@ -101,7 +101,7 @@ impl Parts for ReadParts<'_> {
             scatter(&chunk.regions, chunk.stripe, object.column, &mut self.runs).ok()?;
         let offset = self.runs.iter().map(|run| run.object_offset).min()?;
         let ctx = self.call.ctx;
-        let reader = ctx.progress.map(|progress| (ctx.job, progress));
+        let reader = ctx.progress.map(|progress| (ctx.job, ctx.rank, progress));
         Some(Wanted { column: (object.segment, object.column), offset, len_bytes, reader })
     }
 
@@ -150,7 +150,7 @@ impl ReadParts<'_> {
             return Err(Error::new(ErrorKind::Protocol, "the answer belongs to another request"));
         }
         let body: ObjectLen = conn.conn.reply(&header)?;
-        conn.heard_of_pace(&header, self.call.ctx.job);
+        conn.heard_of_pace(&header, (self.call.ctx.job, self.call.ctx.rank));
         let mut checks = Vec::with_capacity(header.checks as usize);
         conn.conn.checks(&header, &mut checks);
         add(&self.call.inner.counters.read_wire_bytes, u64::from(header.payload_len));

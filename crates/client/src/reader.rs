@@ -21,6 +21,9 @@ const MAX_PIECES: usize = 32;
 /// lease all that is so old, so that nobody reads it when it has become out of date.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
+/// And while the file is read after this: it holds connections, and answers of servers.
+const MAX_AGE_IN_USE: Duration = Duration::from_secs(10);
+
 enum Data {
     /// Asked for; the replies are not taken yet.
     Asked(ReadOp),
@@ -32,6 +35,8 @@ struct Piece {
     range: Range<u64>,
     data: Data,
     since: Instant,
+    /// It was fetched under a lease.
+    leased: bool,
 }
 
 /// The read-ahead of one file.
@@ -63,10 +68,10 @@ impl Reader {
 
     /// Gives up ranges that nobody came for.
     pub(crate) fn expire(&mut self) {
-        if self.reading > 0 || self.used.is_some_and(|used| clock::elapsed(used) < MAX_AGE) {
-            return;
-        }
-        self.pieces.retain(|p| clock::elapsed(p.since) < MAX_AGE);
+        let in_use =
+            self.reading > 0 || self.used.is_some_and(|used| clock::elapsed(used) < MAX_AGE);
+        let max_age = if in_use { MAX_AGE_IN_USE } else { MAX_AGE };
+        self.pieces.retain(|p| clock::elapsed(p.since) < max_age);
     }
 
     fn ended(&mut self) {
@@ -98,7 +103,8 @@ impl Reader {
                 Consistency::Relaxed => u64::MAX,
                 Consistency::None => 0,
             };
-            reader.fetch_ahead(call, range, limit, any_copy);
+            let leased = consistency == Consistency::Strict;
+            reader.fetch_ahead(call, range, (limit, leased), any_copy);
             (taken, reader.version)
         };
         let read = match taken {
@@ -119,7 +125,7 @@ impl Reader {
     fn take(&mut self, offset: u64, consistency: Consistency) -> Option<Piece> {
         // Nobody changes what is under a lease.
         let leased = consistency == Consistency::Strict;
-        let fresh = |p: &Piece| leased || clock::elapsed(p.since) < MAX_AGE;
+        let fresh = |p: &Piece| leased && p.leased || clock::elapsed(p.since) < MAX_AGE;
         let at = self.pieces.iter().position(|p| p.range.contains(&offset))?;
         let piece = self.pieces.remove(at);
         fresh(&piece).then_some(piece)
@@ -130,7 +136,13 @@ impl Reader {
         next.map_or(u64::MAX, |next| next - offset)
     }
 
-    fn fetch_ahead(&mut self, call: Call<'_>, range: Range<u64>, limit: u64, any_copy: bool) {
+    fn fetch_ahead(
+        &mut self,
+        call: Call<'_>,
+        range: Range<u64>,
+        (limit, leased): (u64, bool),
+        any_copy: bool,
+    ) {
         let size = call.file.size().min(limit);
         if call.file.dirty.load(Ordering::Acquire) {
             // It would be out of date when it is used.
@@ -148,7 +160,7 @@ impl Reader {
             }
             add(&call.inner.counters.ahead_fetched, 1);
             let op = ReadOp::start(call, plan, len as usize, any_copy);
-            self.pieces.push(Piece { range, data: Data::Asked(op), since: clock::now() });
+            self.pieces.push(Piece { range, data: Data::Asked(op), since: clock::now(), leased });
         }
         self.ahead = ahead;
     }

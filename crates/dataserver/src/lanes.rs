@@ -4,6 +4,7 @@
 
 use crate::queue::{Arrival, Order};
 use weir_policy::{DiskQueue, Limits, Micros, Request};
+use weir_wire::frame::REQUEST_COST_BYTES;
 
 /// A lane keeps the disk for so much while something waits in the other one.
 const TURN_BYTES: u64 = 1 << 20;
@@ -69,7 +70,8 @@ impl<T> Order for Lanes<T> {
             true => self.reads.pop(now)?,
             false => self.others.pop(now)?,
         };
-        self.had_bytes = self.had_bytes.saturating_add(bytes);
+        // One without bytes takes its time, too.
+        self.had_bytes = self.had_bytes.saturating_add(bytes + REQUEST_COST_BYTES);
         Some(what)
     }
 
@@ -120,6 +122,19 @@ mod tests {
         let order = all(&mut lanes);
         let longest = order.chunk_by(|a, b| (*a < 1_000) == (*b < 1_000)).map(<[u32]>::len).max();
         assert_eq!((order.len(), longest), (200, Some(1)));
+    }
+
+    #[test]
+    fn a_read_does_not_wait_until_nothing_else_comes() {
+        let mut lanes = Lanes::default();
+        lanes.push(0, (Lane::Other(0), 0));
+        assert_eq!(lanes.pop(0), Some(0));
+        lanes.push(0, (read(1, 0, 0), 1_000));
+        let waits = (1..100).find(|n| {
+            lanes.push(0, (Lane::Other(0), *n));
+            lanes.pop(0) == Some(1_000)
+        });
+        assert!(waits.is_some_and(|n| n <= 17), "{waits:?}");
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use weir_types::{JobId, Rank};
 /// One that was not heard of for so long does not read now.
 const STALE_MS: u64 = 5_000;
 /// Jobs that are remembered of one target,
-const MAX_JOBS: usize = 64;
+const MAX_JOBS: usize = 16;
 /// and processes of each.
 const MAX_RANKS: usize = 16_384;
 

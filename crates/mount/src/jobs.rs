@@ -1,7 +1,8 @@
 //! Which job a program belongs to, as its environment says when it opens a file.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_client::job::Member;
@@ -9,10 +10,12 @@ use weir_client::job::Member;
 /// What was found holds for so long: a program opens many files, and is seldom replaced
 /// by another one.
 const MAX_AGE: Duration = Duration::from_secs(1);
+/// That it belongs to none holds for less: a shell may become another program in the next moment.
+const MAX_AGE_OF_NONE: Duration = Duration::from_millis(20);
 /// Processes that are remembered.
 const MAX_KNOWN: usize = 1_024;
 /// Longer environments are not looked through.
-const MAX_ENVIRONMENT_BYTES: usize = 256 << 10;
+const MAX_ENVIRONMENT_BYTES: u64 = 256 << 10;
 
 /// What was found of processes.
 #[derive(Default)]
@@ -28,14 +31,17 @@ impl Jobs {
         }
         let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let is_new = |at: &Instant| now.duration_since(*at) < MAX_AGE;
-        if let Some((_, member)) = lock().get(&pid).filter(|(at, _)| is_new(at)) {
+        let is_new = |(at, member): &(Instant, Option<Member>)| {
+            let age = if member.is_some() { MAX_AGE } else { MAX_AGE_OF_NONE };
+            now.duration_since(*at) < age
+        };
+        if let Some((_, member)) = lock().get(&pid).filter(|known| is_new(known)) {
             return *member;
         }
         let member = look(pid, uid);
         let mut known = lock();
         if known.len() >= MAX_KNOWN {
-            known.retain(|_, (at, _)| is_new(at));
+            known.retain(|_, known| is_new(known));
         }
         if known.len() < MAX_KNOWN {
             known.insert(pid, (now, member));
@@ -46,8 +52,11 @@ impl Jobs {
 
 /// Nothing is known of a process that has ended, or whose environment is not to be seen.
 fn look(pid: u32, uid: u32) -> Option<Member> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    if environment.len() > MAX_ENVIRONMENT_BYTES {
+    let file = File::open(format!("/proc/{pid}/environ")).ok()?;
+    let mut environment = Vec::new();
+    // A program may say that it is as long as it likes.
+    file.take(MAX_ENVIRONMENT_BYTES + 1).read_to_end(&mut environment).ok()?;
+    if environment.len() as u64 > MAX_ENVIRONMENT_BYTES {
         return None;
     }
     let variable = |text| std::str::from_utf8(text).ok()?.split_once('=');

@@ -28,6 +28,8 @@ use weir_wire::meta::{self, RenameRequest, XattrMode};
 const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
 const PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
 const ZERO_RANGE: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
+/// The kernel opens a file to execute it (`__FMODE_EXEC`).
+const FOR_EXEC: u32 = 0x20;
 /// Writes from this size on keep the buffer they arrived in.
 const KEEP_BYTES: usize = 512 << 10;
 
@@ -141,7 +143,9 @@ impl WeirFs {
             || consistency == Consistency::None
             || flags as i32 & libc::O_APPEND != 0;
         let synchronous = flags as i32 & (libc::O_SYNC | libc::O_DSYNC) != 0;
-        let reader = self.jobs.of(ctx.pid, ctx.uid).map(JobReader::new);
+        // Who is about to become another program has the environment of the one before.
+        let member = if flags & FOR_EXEC != 0 { None } else { self.jobs.of(ctx.pid, ctx.uid) };
+        let reader = member.map(JobReader::new);
         let handle = FileHandle { file, direct, synchronous, opening, reader };
         let fh = self.handles.insert(Handle::File(handle));
         Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }

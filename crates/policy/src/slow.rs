@@ -79,10 +79,11 @@ impl<K: Copy + Ord> SlowDisks<K> {
         };
         let pace = self.disks.entry(disk).or_insert_with(fresh);
         let since = now.saturating_sub(pace.last) as f64;
-        let share = |mean_us: f64| 1.0 - (-since / mean_us).exp();
-        pace.us_per_mib += (new - pace.us_per_mib) * share(MEAN_US);
+        pace.us_per_mib += (new - pace.us_per_mib) * (1.0 - (-since / MEAN_US).exp());
         if !pace.is_slow && pace.otherwise.is_none() {
-            pace.past_us_per_mib += (new - pace.past_us_per_mib) * share(PAST_US);
+            // What was not measured in between is not known to have been so.
+            let share = 1.0 - (-since.min(MEAN_US) / PAST_US).exp();
+            pace.past_us_per_mib += (new - pace.past_us_per_mib) * share;
         }
         pace.last = now;
     }
@@ -205,6 +206,16 @@ mod tests {
             _ => Some(10_000),
         };
         assert_eq!(said(4, 900, kinds), []);
+    }
+
+    #[test]
+    fn a_disk_that_became_slow_while_nobody_read_is_named_too() {
+        let said = said(4, 4_000, |disk, second| match (disk, second) {
+            (_, 100..3_700) => None,
+            (2, 3_700..) => Some(40_000),
+            _ => Some(10_000),
+        });
+        assert!(matches!(said[..], [(3_715..3_730, 2, true)]), "{said:?}");
     }
 
     #[test]

@@ -14,15 +14,15 @@ use std::ffi::OsString;
     mpirun -n 8 weir run --job train --shared -- ./train /mnt/weir/all.bin"
 )]
 pub struct Run {
-    /// Its name
-    #[arg(long, value_name = "NAME", default_value = "run")]
-    pub job: String,
+    /// Its name, the same on every node [default: one of its own with -n, else what the launcher calls it]
+    #[arg(long, value_name = "NAME")]
+    pub job: Option<String>,
     /// Start so many processes, and wait for all of them
     #[arg(long, short = 'n', value_name = "N", conflicts_with = "rank",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub processes: Option<u32>,
     /// Which process of the job this is, where no launcher says it
-    #[arg(long, value_name = "RANK", requires = "ranks")]
+    #[arg(long, value_name = "RANK", requires_all = ["ranks", "job"])]
     pub rank: Option<u32>,
     /// Of how many
     #[arg(long, value_name = "N", requires = "rank",

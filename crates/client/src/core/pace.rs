@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use weir_policy::{
     CopyView, Micros, Progress, RUN_BYTES, ReadPolicy, Router, Runs, SOON_US, Watermarks,
 };
-use weir_types::{ColumnIndex, JobId, SegmentIndex, TargetId};
+use weir_types::{ColumnIndex, JobId, Rank, SegmentIndex, TargetId};
 use weir_wire::frame::REQUEST_COST_BYTES;
 
 const MIB: f64 = 1_048_576.0;
@@ -34,8 +34,8 @@ const QUIET_US: Micros = 2_000_000;
 const MAX_QUIET_US: Micros = 30_000_000;
 /// Who answers within this time may be kept waiting by anything.
 const WAITED_US: Micros = 20_000;
-/// Jobs that are remembered of a target.
-const MAX_PEERS: usize = 8;
+/// Processes of jobs, in this client, that were told of others at a target.
+const MAX_PEERS: usize = 64;
 /// Columns of a file that are remembered.
 const MAX_COLUMNS: usize = 256;
 /// A copy that has failed is left alone for so long.
@@ -51,14 +51,14 @@ pub struct Report {
     /// Requests that it has not answered, whoever sent them.
     pub in_flight: u16,
     /// How far the process of a job is that is furthest behind of those whose first copies it
-    /// has, in 1/2^32.
-    pub behind: Option<(JobId, u32)>,
+    /// has, other than this one, in 1/2^32.
+    pub behind: Option<(JobId, Rank, u32)>,
 }
 
-/// Of one job at one target.
+/// How far others are, as one process of a job was told.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
-    job: JobId,
+    told: (JobId, Rank),
     progress: Progress,
     heard: Micros,
 }
@@ -70,8 +70,8 @@ struct Pace {
     others: f64,
     /// Requests of this client that have not ended.
     own: u32,
-    /// Since when it has answered none of them.
-    waits: Micros,
+    /// Since when somebody waits for the next answer; what lies here unread says nothing.
+    waits: Option<Micros>,
     heard: Option<Micros>,
     /// The one heard of longest ago first.
     peers: Vec<Peer>,
@@ -86,7 +86,7 @@ impl Pace {
     /// Time that it takes for a request at least, as it has not answered for so long, and has
     /// those of others to answer as well.
     fn waited_us(&self, now: Micros) -> f64 {
-        let waited = now.saturating_sub(self.waits);
+        let waited = self.waits.map_or(0, |since| now.saturating_sub(since));
         if self.own == 0 || waited < WAITED_US {
             return 0.0;
         }
@@ -109,18 +109,20 @@ pub struct Paces {
 
 impl Paces {
     /// A request was sent.
-    pub fn sent(&mut self, target: TargetId, now: Micros) {
-        let pace = self.targets.entry(target).or_default();
-        if pace.own == 0 {
-            pace.waits = now;
-        }
-        pace.own += 1;
+    pub fn sent(&mut self, target: TargetId) {
+        self.targets.entry(target).or_default().own += 1;
+    }
+
+    /// Its answer is waited for from now on.
+    pub fn waits(&mut self, target: TargetId, now: Micros) {
+        self.targets.entry(target).or_default().waits.get_or_insert(now);
     }
 
     /// It has ended, well or badly.
     pub fn ended(&mut self, target: TargetId) {
         let pace = self.targets.entry(target).or_default();
         pace.own = pace.own.saturating_sub(1);
+        pace.waits = None;
     }
 
     /// Its reply came, while it still counts as outstanding here.
@@ -132,14 +134,14 @@ impl Paces {
         let share = 1.0 - (-since / MEAN_US).exp();
         pace.others += (others - pace.others) * share;
         pace.us_per_mib = f64::from(report.us_per_mib);
-        (pace.heard, pace.waits) = (Some(now), now);
-        if let Some((job, done)) = report.behind {
+        pace.heard = Some(now);
+        if let Some((job, rank, done)) = report.behind {
             let progress = Progress { done_bytes: done.into(), work_bytes: 1 << 32 };
-            pace.peers.retain(|peer| peer.job != job);
+            pace.peers.retain(|peer| peer.told != (job, rank));
             if pace.peers.len() >= MAX_PEERS {
                 pace.peers.remove(0);
             }
-            pace.peers.push(Peer { job, progress, heard: now });
+            pace.peers.push(Peer { told: (job, rank), progress, heard: now });
         }
     }
 
@@ -170,18 +172,18 @@ impl Paces {
         self.targets.retain(|target, pace| pace.own > 0 || is_there(*target));
     }
 
-    /// What is known of a target for a read of so many bytes by a process of `job`.
+    /// What is known of a target for a read of so many bytes by a process of a job.
     pub fn view(
         &self,
         target: TargetId,
         is_usable: bool,
-        (len_bytes, job): (u64, Option<JobId>),
+        (len_bytes, reader): (u64, Option<(JobId, Rank)>),
         now: Micros,
     ) -> CopyView {
         let unknown = Pace::default();
         let pace = self.targets.get(&target).unwrap_or(&unknown);
         let is_new = |peer: &&Peer| now.saturating_sub(peer.heard) <= STALE_US;
-        let peer = pace.peers.iter().filter(is_new).find(|peer| Some(peer.job) == job);
+        let peer = pace.peers.iter().filter(is_new).find(|peer| Some(peer.told) == reader);
         let peer = peer.map(|peer| peer.progress);
         let known_us = pace.us_per_mib * (len_bytes as f64 + REQUEST_COST_BYTES as f64) / MIB;
         let service_us = known_us.max(pace.waited_us(now));
@@ -230,8 +232,8 @@ pub struct Wanted {
     pub offset: u64,
     /// Its bytes.
     pub len_bytes: u64,
-    /// For which job, and how far the process is.
-    pub reader: Option<(JobId, Progress)>,
+    /// For which process of a job, and how far that is.
+    pub reader: Option<(JobId, Rank, Progress)>,
 }
 
 /// A copy that is to be read.
@@ -272,7 +274,7 @@ impl Choices {
         let (views, able) = self.views(&wanted, copies, paces, now);
         let chosen = |at: usize| Chosen { at, answer_us: views[at].answer_us() };
         let router = self.router(policy, column, copies.len());
-        let own = reader.map_or(NO_JOB, |(_, progress)| progress);
+        let own = reader.map_or(NO_JOB, |(.., progress)| progress);
         // Columns do not all begin with the same one.
         let block = Runs::<ColumnKey>::number(offset) + u64::from(column.1.0);
         let copy = router.choose(block, own, &views)?;
@@ -300,7 +302,7 @@ impl Choices {
         now: Micros,
     ) -> (Vec<CopyView>, Vec<usize>) {
         let Wanted { column, len_bytes, reader, .. } = *wanted;
-        let of = (len_bytes, reader.map(|(job, _)| job));
+        let of = (len_bytes, reader.map(|(job, rank, _)| (job, rank)));
         self.refused.retain(|(.., until)| now < *until);
         let refused = |n: usize| self.refused.iter().any(|(c, at, _)| (*c, *at) == (column, n));
         let able = |n: &usize| copies[*n].is_usable && !refused(*n);
@@ -412,7 +414,7 @@ mod tests {
     #[test]
     fn what_is_outstanding_here_counts_at_once_and_what_others_have_in_the_mean() {
         let mut paces = known(report(10_000, 0), report(10_000, 0));
-        (0..4).for_each(|_| paces.sent(A, 0));
+        (0..4).for_each(|_| paces.sent(A));
         assert_eq!(chosen(&mut paces, ReadPolicy::Proportional, both(true, true)), [Some(1); 4]);
         (0..4).for_each(|_| paces.ended(A));
         assert_eq!(chosen(&mut paces, ReadPolicy::Proportional, both(true, true)), [Some(0); 4]);
@@ -432,10 +434,10 @@ mod tests {
                 Choices::default().choose(policy, wanted(0), &both(true, true), paces, now);
             chosen.map(|c| c.at)
         };
-        paces.sent(A, 1_000);
-        assert_eq!((choose(&mut paces, 11_000), choose(&mut paces, 100_000)), (Some(0), Some(1)));
-        paces.heard(A, report(10_000, 0), 100_000);
-        assert_eq!(choose(&mut paces, 101_000), Some(0));
+        paces.sent(A);
+        assert_eq!(choose(&mut paces, 500_000), Some(0), "nobody has looked yet");
+        paces.waits(A, 500_000);
+        assert_eq!((choose(&mut paces, 510_000), choose(&mut paces, 600_000)), (Some(0), Some(1)));
         paces.ended(A);
         assert_eq!(choose(&mut paces, 900_000), Some(0), "it has nothing to answer");
     }
@@ -443,7 +445,7 @@ mod tests {
     #[test]
     fn it_says_when_the_answer_is_to_be_expected() {
         let mut paces = known(report(1_000_000, 0), report(1_000_000, 3));
-        (0..2).for_each(|_| paces.sent(A, 0));
+        (0..2).for_each(|_| paces.sent(A));
         let mut choices = Choices::default();
         let policy = ReadPolicy::Primary;
         let chosen = choices.choose(policy, wanted(0), &both(true, true), &mut paces, 0).unwrap();
@@ -526,24 +528,26 @@ mod tests {
         const JOB: JobId = JobId(5);
         let at = |percent: u64| Progress { done_bytes: percent << 20, work_bytes: 100 << 20 };
         let says = |percent: u64| Report {
-            behind: Some((JOB, (percent * (1 << 32) / 100) as u32)),
+            behind: Some((JOB, Rank(3), (percent * (1 << 32) / 100) as u32)),
             ..report(10_000, 0)
         };
-        let choose = |paces: &mut Paces, own: Option<(JobId, Progress)>| {
+        let choose = |paces: &mut Paces, own: Option<(JobId, Rank, Progress)>| {
             let wanted = Wanted { reader: own, ..wanted(0) };
-            (0..2).for_each(|_| paces.sent(A, 0));
+            (0..2).for_each(|_| paces.sent(A));
             let (policy, both) = (ReadPolicy::Proportional, both(true, true));
             let chosen = Choices::default().choose(policy, wanted, &both, paces, 0);
             (0..2).for_each(|_| paces.ended(A));
             chosen.map(|c| c.at)
         };
         let mut paces = known(report(10_000, 0), says(50));
-        assert_eq!(choose(&mut paces, Some((JOB, at(40)))), Some(1), "they are ahead");
-        assert_eq!(choose(&mut paces, Some((JOB, at(60)))), Some(0), "they are behind");
-        assert_eq!(choose(&mut paces, Some((JobId(6), at(40)))), Some(0), "another job");
+        assert_eq!(choose(&mut paces, Some((JOB, Rank(3), at(40)))), Some(1), "they are ahead");
+        assert_eq!(choose(&mut paces, Some((JOB, Rank(3), at(60)))), Some(0), "they are behind");
+        assert_eq!(choose(&mut paces, Some((JobId(6), Rank(3), at(40)))), Some(0), "another job");
+        // What one was told of all others but itself is not for those.
+        assert_eq!(choose(&mut paces, Some((JOB, Rank(4), at(40)))), Some(0));
         assert_eq!(choose(&mut paces, None), Some(0));
         for job in 0..2 * MAX_PEERS as u64 {
-            let behind = Some((JobId(100 + job), 9));
+            let behind = Some((JobId(100 + job), Rank(0), 9));
             paces.heard(B, Report { behind, ..says(1) }, 0);
         }
         assert_eq!(paces.targets[&B].peers.len(), MAX_PEERS);

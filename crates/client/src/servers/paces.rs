@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use weir_host::clock;
 use weir_host::sync::Mutex;
 use weir_policy::Micros;
-use weir_types::{CopyIndex, JobId, ObjectId, Segment, TargetId};
+use weir_types::{CopyIndex, JobId, ObjectId, Rank, Segment, TargetId};
 use weir_wire::Header;
 
 /// A read that a target has not answered: it counts until this is dropped.
@@ -27,13 +27,20 @@ impl Drop for Asking {
 }
 
 impl DataConn {
+    /// The reply to a read is waited for.
+    pub(crate) fn is_waited_for(&self) {
+        if let Some(Asking { paces, target }) = &self.asking {
+            paces.lock().waits(*target, now());
+        }
+    }
+
     /// What the server says of its target in the reply to a read.
-    pub(crate) fn heard_of_pace(&self, reply: &Header, job: JobId) {
+    pub(crate) fn heard_of_pace(&self, reply: &Header, (job, rank): (JobId, Rank)) {
         // Before it has read anything a server says nothing.
         if let Some(Asking { paces, target }) = &self.asking
             && (reply.progress > 0 || reply.work > 0)
         {
-            let behind = (reply.work > 0).then_some((job, reply.work));
+            let behind = (reply.work > 0).then_some((job, rank, reply.work));
             let (us_per_mib, in_flight) = (reply.progress, reply.in_flight);
             let report = Report { us_per_mib, in_flight, behind };
             paces.lock().heard(*target, report, now());
@@ -70,7 +77,7 @@ impl Servers {
 
     /// A read of any copy of a column is about to be sent on a connection.
     pub(crate) fn asks_for_pace(&self, conn: &mut DataConn, target: TargetId) {
-        self.paces.lock().sent(target, now());
+        self.paces.lock().sent(target);
         conn.asking = Some(Asking { paces: self.paces.clone(), target });
     }
 
