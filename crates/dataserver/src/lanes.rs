@@ -3,14 +3,11 @@
 //! Reads and the rest take turns, some bytes at a time.
 
 use crate::queue::{Arrival, Order};
-use weir_policy::{DiskQueue, Limits, Micros, Request};
+use weir_policy::{DiskQueue, Limits, Micros, RUN_BYTES, Request};
 use weir_wire::frame::REQUEST_COST_BYTES;
 
 /// A lane keeps the disk for so much while something waits in the other one.
 const TURN_BYTES: u64 = 1 << 20;
-/// Of a stream so much is read before another has its turn: a disk that is sent to and fro
-/// more often loses time.
-const RUN_BYTES: u64 = 4 << 20;
 
 /// What an entry is to the disk.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +30,8 @@ pub(crate) struct Lanes<T> {
 
 impl<T> Default for Lanes<T> {
     fn default() -> Self {
-        // How many may wait is decided in front of both lanes.
+        // How many may wait is decided in front of both lanes; a stream is served for as long as
+        // its client goes on with a copy.
         let limits = Limits { requests: usize::MAX, run_bytes: RUN_BYTES, ..Limits::default() };
         let others = Arrival::default();
         Self { reads: DiskQueue::new(limits), others, reads_have: false, had_bytes: 0 }
