@@ -24,6 +24,7 @@ pub mod history;
 mod losses;
 mod nemesis;
 pub mod oracle;
+pub mod pace;
 mod pages;
 pub mod plan;
 pub mod run;

@@ -84,6 +84,17 @@ impl SimDisk {
         self.state().latency = super::latency::Latency { operation, sync };
     }
 
+    /// What it reads from itself and writes takes its turn, at so many bytes a second; 0: no
+    /// limit, as at first.
+    pub fn set_rate(&self, bytes_per_s: u64) {
+        self.state().rate.bytes_per_s = bytes_per_s;
+    }
+
+    /// Bytes that were read, not from memory, while it had such a limit.
+    pub fn read_bytes(&self) -> u64 {
+        self.state().rate.read_bytes
+    }
+
     /// After `operations` more operations that change something or sync, the
     /// disk stops: the next one is done in part at most and fails with `IO`,
     /// and so does all that comes later, without doing anything.

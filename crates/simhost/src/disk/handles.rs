@@ -71,6 +71,21 @@ impl SimDisk {
         }
     }
 
+    /// Waits until so many bytes have come from it, or gone there.
+    fn transfer(&self, bytes: u64, reads: bool) {
+        let Some(machine) = simulated::current() else { return };
+        let time = {
+            let rate = &mut self.state().rate;
+            if reads && rate.bytes_per_s > 0 {
+                rate.read_bytes += bytes;
+            }
+            rate.transfer(machine.now(), bytes)
+        };
+        if !time.is_zero() {
+            machine.io_wait(time);
+        }
+    }
+
     /// A sync covers what was done before it was called, and is done when it
     /// returns.
     fn sync(&self, boot: u64, scope: Scope, site: &'static str) -> Result<()> {
@@ -434,6 +449,7 @@ fn torn_bytes(position: u64, bytes: u64, rng: &mut fastrand::Rng) -> u64 {
 
 impl File for FileHandle {
     fn read_at(&self, into: &mut [IoSliceMut<'_>], position: u64, nowait: bool) -> Result<usize> {
+        let wanted: u64 = into.iter().map(|slice| slice.len() as u64).sum();
         let mut state;
         let turn;
         if nowait {
@@ -444,10 +460,10 @@ impl File for FileHandle {
                 return Err(Errno::AGAIN);
             }
         } else {
+            self.disk.transfer(wanted, true);
             (state, turn) = self.begin(Operation::Read)?;
         }
         turn.proceed()?;
-        let wanted: u64 = into.iter().map(|slice| slice.len() as u64).sum();
         let end = position.saturating_add(wanted);
         let bad = &state.faults.unreadable;
         if bad.iter().any(|(i, b)| *i == self.inode && b.start < end && position < b.end) {
@@ -468,6 +484,7 @@ impl File for FileHandle {
     fn write_at(&self, bytes: &[IoSlice<'_>], position: u64) -> Result<usize> {
         let wanted: u64 = bytes.iter().map(|slice| slice.len() as u64).sum();
         end_of(position, wanted)?;
+        self.disk.transfer(wanted, false);
         let (mut state, turn) = self.begin(Operation::Write)?;
         let mut len = state.room(state.file(self.inode)?, position, wanted);
         match turn {

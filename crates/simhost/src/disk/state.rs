@@ -8,7 +8,7 @@
 
 use super::faults::Faults;
 use super::file_node::FileNode;
-use super::latency::Latency;
+use super::latency::{Latency, Rate};
 use rustix::io::{Errno, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -82,6 +82,7 @@ pub(super) struct State {
     pub(super) rng: fastrand::Rng,
     pub(super) faults: Faults,
     pub(super) latency: Latency,
+    pub(super) rate: Rate,
     /// Of eight power cuts, in so many the changes of a directory may be lost
     /// out of order, though those of each name keep theirs.
     pub(super) loose_names_of_8: u8,
@@ -103,6 +104,7 @@ impl State {
             rng: fastrand::Rng::with_seed(seed),
             faults: Faults::default(),
             latency: Latency::default(),
+            rate: Rate::default(),
             loose_names_of_8: 2,
         };
         state.clear();

@@ -1,0 +1,356 @@
+//! Whether readers keep pace on disks of a set speed: a cluster with a disk for each reader, each
+//! reads a file of its own with copies on that disk and the next ones, as a program does through a
+//! mount. Clients and servers are those of all simulations, the times are virtual, so that a policy
+//! is judged by the very code that carries it out, without the noise of a machine. (Figures are
+//! measured on real disks: `crates/figures`.)
+
+use crate::cluster::Cluster;
+use crate::failover::{now, plan};
+use crate::plan::{ClientPlan, NodeName, Plan};
+use crate::shared::Shared;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use weir_client::job::{JobReader, Member};
+use weir_client::{Client, ClientConfig, Context, CreateOptions, File, ReadPolicy};
+use weir_host::sync::{Condvar, Mutex};
+use weir_host::thread;
+use weir_simhost::Options;
+use weir_types::{FileId, JobId, LayoutSpec, Placement, Rank, Result};
+use weir_wire::Rights;
+
+const MIB: u64 = 1 << 20;
+/// What a kernel asks a mount for at once, at most,
+const REQUEST_BYTES: u64 = MIB;
+/// and ahead of a reader, when it has read for a while.
+const AHEAD_BYTES: u64 = 4 * MIB;
+/// So much ahead of one that has just begun.
+const FIRST_AHEAD_BYTES: u64 = 256 << 10;
+/// Requests that a mount works on at the same time.
+const MOUNT_THREADS: usize = 10;
+/// Nobody reads for longer.
+const MAX_TIME: Duration = Duration::from_secs(600);
+
+/// Disks, and a file for each.
+#[derive(Clone, Debug)]
+pub struct Track {
+    /// All chance.
+    pub seed: u64,
+    /// Disks, servers and readers.
+    pub disks: u8,
+    /// Copies of each file, on neighbouring disks.
+    pub copies: u8,
+    /// Bytes of each file.
+    pub file_bytes: u64,
+    /// What a disk gives, bytes a second.
+    pub bytes_per_s: u64,
+}
+
+/// One race.
+#[derive(Clone, Debug)]
+pub struct Race {
+    /// How clients choose.
+    pub policy: ReadPolicy,
+    /// Whether readers are the processes of a job.
+    pub job: bool,
+    /// What a reader reads at once, bytes.
+    pub call_bytes: u64,
+    /// Disks that are slow, and the share of their speed that is left.
+    pub slow: Vec<(u8, f64)>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// When each reader was done.
+    pub ends: Vec<Duration>,
+    /// What each disk gave, bytes.
+    pub disk_bytes: Vec<u64>,
+    /// How many bytes each reader had, a tenth of a second after another.
+    pub course: Vec<Vec<u64>>,
+}
+
+impl Outcome {
+    /// When the last one was done.
+    pub fn slowest(&self) -> Duration {
+        self.ends.iter().copied().max().unwrap_or_default()
+    }
+}
+
+/// A track with its files.
+pub struct Arena {
+    track: Track,
+    cluster: Cluster,
+    files: Vec<FileId>,
+}
+
+impl Arena {
+    /// Starts the cluster and writes the files. Errors: in words, what went wrong.
+    pub fn new(track: Track) -> std::result::Result<Self, String> {
+        let shared = Rc::new(Shared::new(plan_of(&track)));
+        let mut cluster = Cluster::new(shared, Options::default());
+        cluster.set_up()?;
+        let made: Rc<RefCell<Result<Vec<FileId>>>> = Rc::new(RefCell::new(Ok(Vec::new())));
+        let (makes, of) = (made.clone(), track.clone());
+        let maker =
+            cluster.start_auditor(move |_, config| *makes.borrow_mut() = write_files(&config, &of));
+        cluster.wait_for(&[maker], "write the files")?;
+        let files = made.replace(Ok(Vec::new())).map_err(|e| e.to_string())?;
+        Ok(Self { track, cluster, files })
+    }
+
+    /// All read their file, each with a mount that is new. Errors: in words, what went wrong.
+    pub fn race(&mut self, race: &Race) -> std::result::Result<Outcome, String> {
+        let disks = usize::from(self.track.disks);
+        let before: Vec<u64> = (0..disks).map(|n| self.disk(n).read_bytes()).collect();
+        for n in 0..disks {
+            let left = race.slow.iter().find(|(slow, _)| usize::from(*slow) == n);
+            let rate = self.track.bytes_per_s as f64 * left.map_or(1.0, |(_, left)| *left);
+            self.disk(n).set_rate(rate as u64);
+            self.disk(n).set_not_cached(1.0);
+        }
+        // A mean that is older than any report says nothing of this race.
+        self.cluster.sim.run_for(Duration::from_secs(30));
+        let log: Rc<RefCell<Vec<Runner>>> = Rc::new(RefCell::new(vec![Runner::default(); disks]));
+        let begin = self.cluster.sim.now() + Duration::from_secs(1);
+        let mut config = self.cluster.client_config(true);
+        config.read_policy = race.policy;
+        config.read_ahead_bytes = 0;
+        let readers: Vec<_> = (0..disks).map(|n| self.start(n, race, &config, begin, &log)).collect();
+        let deadline = begin + MAX_TIME;
+        let done = self
+            .cluster
+            .sim
+            .run_until(deadline, |sim| readers.iter().all(|reader| !sim.is_running(*reader)));
+        for n in 0..disks {
+            self.disk(n).set_rate(0);
+            self.disk(n).set_not_cached(0.0);
+        }
+        let log = log.take();
+        if let Some(trouble) = log.iter().find_map(|runner| runner.trouble.clone()) {
+            return Err(trouble);
+        }
+        if !done {
+            return Err(format!("not done within {MAX_TIME:?}"));
+        }
+        let disk_bytes = (0..disks).map(|n| self.disk(n).read_bytes() - before[n]).collect();
+        let ends = log.iter().map(|runner| runner.end - begin).collect();
+        let course = log.into_iter().map(|runner| runner.course).collect();
+        Ok(Outcome { ends, disk_bytes, course })
+    }
+
+    fn disk(&self, n: usize) -> &weir_simhost::disk::SimDisk {
+        self.cluster.disk(NodeName::Data(n as u8))
+    }
+
+    fn start(
+        &mut self,
+        n: usize,
+        race: &Race,
+        config: &ClientConfig,
+        begin: Duration,
+        log: &Rc<RefCell<Vec<Runner>>>,
+    ) -> weir_simhost::ProcessId {
+        let (file, config, log, race) = (self.files[n], config.clone(), log.clone(), race.clone());
+        let member = race.job.then_some(Member {
+            job: JobId(7),
+            rank: Rank(n as u32),
+            ranks: self.track.disks.into(),
+            shared: false,
+        });
+        let node = self.cluster.nodes[&NodeName::Client(n as u8)];
+        self.cluster.sim.start(node, "reader", move || {
+            let read = || -> Result<()> {
+                let client = Client::connect(config)?;
+                let open = client.open(&Context::root(), file, Rights::READ)?.0;
+                let pages = Arc::new(Pages::new(open, member));
+                let workers: Vec<_> = (0..MOUNT_THREADS)
+                    .map(|_| {
+                        let pages = pages.clone();
+                        thread::spawn("mount", move || pages.serve())
+                    })
+                    .collect();
+                thread::sleep(begin.saturating_sub(now()));
+                pages.read_all(race.call_bytes, |bytes| {
+                    let runner = &mut log.borrow_mut()[n];
+                    let tenths = ((now() - begin).as_millis() / 100) as usize;
+                    runner.course.resize(tenths + 1, bytes);
+                    runner.end = now();
+                })?;
+                pages.close();
+                for worker in workers.into_iter().flatten() {
+                    // Its panic is told by the simulation.
+                    let _ = worker.join();
+                }
+                client.shutdown();
+                Ok(())
+            };
+            if let Err(error) = read() {
+                log.borrow_mut()[n].trouble = Some(format!("reader {n}: {error}"));
+            }
+        })
+    }
+}
+
+#[derive(Clone, Default)]
+struct Runner {
+    end: Duration,
+    course: Vec<u64>,
+    trouble: Option<String>,
+}
+
+/// The pages of a file as a kernel keeps them for one who reads it from front to back.
+struct Pages {
+    file: File,
+    reader: Option<JobReader>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    asked: VecDeque<Range<u64>>,
+    /// What is there, by where it begins.
+    here: BTreeMap<u64, u64>,
+    failed: Option<weir_types::Error>,
+    closed: bool,
+}
+
+impl Pages {
+    fn new(file: File, member: Option<Member>) -> Self {
+        let reader = member.map(JobReader::new);
+        Self { file, reader, state: Mutex::default(), changed: Condvar::default() }
+    }
+
+    /// A thread of the mount.
+    fn serve(&self) {
+        let mut buffer = vec![0; REQUEST_BYTES as usize];
+        loop {
+            let mut state = self.state.lock();
+            let range = loop {
+                if state.closed {
+                    return;
+                }
+                match state.asked.pop_front() {
+                    Some(range) => break range,
+                    None => state = self.changed.wait(state),
+                }
+            };
+            drop(state);
+            let buffer = &mut buffer[..(range.end - range.start) as usize];
+            let read = self.file.read_at(&self.context(), range.start, buffer);
+            let mut state = self.state.lock();
+            match read {
+                Ok(len) => {
+                    if let Some(reader) = &self.reader {
+                        reader.has_read(len as u64);
+                    }
+                    state.here.insert(range.start, range.start + len as u64);
+                }
+                Err(error) => state.failed = Some(error),
+            }
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    fn context(&self) -> Context {
+        let Some(reader) = &self.reader else { return Context::root() };
+        let (member, progress) = (reader.member(), reader.progress(self.file.size()));
+        Context {
+            job: member.job,
+            rank: member.rank,
+            progress: Some(progress),
+            ..Context::root()
+        }
+    }
+
+    /// The program: reads so many bytes at a time, and says how many it has had.
+    fn read_all(&self, call_bytes: u64, mut had: impl FnMut(u64)) -> Result<()> {
+        let size = self.file.size();
+        let (mut ahead, mut asked, mut marker) = (FIRST_AHEAD_BYTES, 0, 0);
+        let mut position = 0;
+        while position < size {
+            let end = (position + call_bytes).min(size);
+            // Who touches the first page of what was read ahead has more read ahead; who wants what
+            // nobody asked for as well.
+            while marker < end && asked < size {
+                marker = asked;
+                let until = (asked + ahead).min(size);
+                self.ask(asked..until);
+                (asked, ahead) = (until, (2 * ahead).min(AHEAD_BYTES));
+            }
+            self.wait_for(position..end)?;
+            position = end;
+            had(position);
+        }
+        Ok(())
+    }
+
+    fn ask(&self, range: Range<u64>) {
+        let mut state = self.state.lock();
+        let starts = range.clone().step_by(REQUEST_BYTES as usize);
+        state.asked.extend(starts.map(|at| at..(at + REQUEST_BYTES).min(range.end)));
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn wait_for(&self, range: Range<u64>) -> Result<()> {
+        let mut at = range.start;
+        let mut state = self.state.lock();
+        while at < range.end {
+            if let Some(error) = state.failed.take() {
+                return Err(error);
+            }
+            match state.here.range(..=at).next_back() {
+                Some((_, end)) if *end > at => at = *end,
+                _ => state = self.changed.wait(state),
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&self) {
+        self.state.lock().closed = true;
+        self.changed.notify_all();
+    }
+}
+
+fn write_files(config: &ClientConfig, track: &Track) -> Result<Vec<FileId>> {
+    let ctx = Context::root();
+    let client = Client::connect(config.clone())?;
+    let bytes = vec![0x5a; MIB as usize];
+    let mut files = Vec::new();
+    for n in 0..track.disks {
+        let layout = LayoutSpec {
+            base: Some(n.into()),
+            count: 1,
+            copies: track.copies,
+            placement: Placement::Chained,
+            ..LayoutSpec::default()
+        };
+        let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
+        let name = format!("race{n}");
+        let (file, attr) = client.create(&ctx, FileId::ROOT, name.as_bytes(), &options)?;
+        for at in (0..track.file_bytes).step_by(bytes.len()) {
+            let len = (track.file_bytes - at).min(MIB) as usize;
+            file.write_at(&ctx, at, &bytes[..len])?;
+        }
+        file.sync(&ctx)?;
+        file.close(&ctx)?;
+        files.push(attr.file);
+    }
+    client.shutdown();
+    Ok(files)
+}
+
+fn plan_of(track: &Track) -> Plan {
+    let mut plan = plan(track.seed, track.disks);
+    plan.shape.shared_files = 1;
+    let idle = ClientPlan { write_behind: false, keeps_pages: false, ops: Vec::new() };
+    plan.clients = vec![idle; usize::from(track.disks)];
+    plan
+}
