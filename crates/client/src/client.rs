@@ -258,7 +258,11 @@ impl Inner {
             state.fetch_layout(self, ctx, covered_bytes(&open.layout), rights)?;
         }
         if let Some(pending) = &open.pending_truncate {
-            self.settle_pending(call, pending)?;
+            let settled = self.settle_pending(call, pending);
+            if settled.is_err() && emptied {
+                state.leave_half_cut();
+            }
+            settled?;
             if state.generation() > pending.generation {
                 // Cut since: whoever asks for a lease is told what is left of that.
                 return Ok(handle);
@@ -437,8 +441,7 @@ impl Inner {
                 let _cutting = state.cutting();
                 let cut = self.settle_truncate(ctx, state, &reply);
                 if cut.is_err() && reply.pending_truncate.is_some() {
-                    // Some copies may be cut, and others not.
-                    state.leave_unconfirmed();
+                    state.leave_half_cut();
                 }
                 cut?;
             }

@@ -69,6 +69,12 @@ impl Control {
             | Control::Fence(_) => Rights::WRITE,
         }
     }
+
+    /// Whether it could undo what was written since, if it is done late. (A truncation and a
+    /// fence are of one generation.)
+    fn may_undo(self) -> bool {
+        matches!(self, Control::Punch { .. } | Control::Allocate { .. })
+    }
 }
 
 struct ControlParts<'a> {
@@ -108,7 +114,12 @@ pub(crate) fn ask_objects(call: Call<'_>, mut list: Vec<(Place, Control)>) -> Re
         let fresh = vec![Answer::default(); batch.len()];
         let sent = vec![Sent::default(); batch.len()];
         let mut parts = ControlParts { call, list: batch, sent, conns, answers: fresh };
-        drive(call, &mut transfer, &mut parts, Until::Done)?;
+        let done = drive(call, &mut transfer, &mut parts, Until::Done);
+        // One was refused while others were on their way, say.
+        if transfer.outstanding().any(|part| parts.list[part].1.may_undo()) {
+            call.file.leave_unconfirmed();
+        }
+        done?;
         answers.append(&mut parts.answers);
     }
     Ok(answers)

@@ -89,7 +89,12 @@ pub(crate) fn run_copy(
     let (sent, sources) = (vec![Sent::default(); list.len()], vec![Vec::new(); list.len()]);
     let list = list.to_vec();
     let mut parts = CopyParts { from, to, began, list, sent, sources, conns, done };
-    drive(to, &mut transfer, &mut parts, Until::Done)
+    let ended = drive(to, &mut transfer, &mut parts, Until::Done);
+    if transfer.outstanding().next().is_some() {
+        // Done late, it would undo what was written since.
+        to.file.leave_unconfirmed();
+    }
+    ended
 }
 
 impl Parts for CopyParts<'_> {

@@ -151,7 +151,7 @@ impl WriteOp {
 
     /// Whether some of it may be done yet: a part failed while others were on their way.
     pub(crate) fn may_be_done_yet(&self) -> bool {
-        (0..self.plan.parts.len()).any(|part| self.transfer.may_be_done(part))
+        self.transfer.outstanding().next().is_some()
     }
 
     /// Bytes that are kept for a repetition.

@@ -20,6 +20,7 @@ pub mod detour;
 mod engine;
 pub mod failover;
 pub mod generate;
+pub mod half_done;
 pub mod history;
 mod losses;
 mod nemesis;

@@ -229,11 +229,13 @@ impl Transfer {
         self.deadline_ms = deadline_ms;
     }
 
-    /// Whether a part of a call that has failed may be done yet: its answer was awaited, or did
+    /// Parts of a call that has failed that may be done yet: their answers were awaited, or did
     /// not come.
-    pub fn may_be_done(&self, part: usize) -> bool {
-        let Part { state, unanswered, .. } = self.parts[part];
-        state == PartState::InFlight || unanswered && state != PartState::Done
+    pub fn outstanding(&self) -> impl Iterator<Item = usize> + '_ {
+        let may_be_done = |part: &Part| {
+            part.state == PartState::InFlight || part.unanswered && part.state != PartState::Done
+        };
+        (0..self.parts.len()).filter(move |part| may_be_done(&self.parts[*part]))
     }
 
     /// What to do next. Sending comes first, so that all servers work at once.
@@ -580,11 +582,11 @@ mod tests {
         assert_eq!((t.next(0), t.next(0)), (Next::Send(0), Next::Send(1)));
         t.on_result(0, fail(ErrorKind::NoSpace), 0);
         assert!(matches!(t.next(0), Next::Fail(e) if e.kind == ErrorKind::NoSpace));
-        assert_eq!((t.may_be_done(0), t.may_be_done(1)), (false, true));
+        assert_eq!(t.outstanding().collect::<Vec<_>>(), [1]);
         let mut t = Transfer::new(2, 1000);
         assert_eq!((t.next(0), t.next(0)), (Next::Send(0), Next::Send(1)));
         t.on_result(1, fail(ErrorKind::TimedOut), 0);
         t.on_result(0, fail(ErrorKind::NoSpace), 0);
-        assert_eq!((t.may_be_done(0), t.may_be_done(1)), (false, true));
+        assert_eq!(t.outstanding().collect::<Vec<_>>(), [1]);
     }
 }

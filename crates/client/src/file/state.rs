@@ -143,6 +143,15 @@ impl OpenState {
         }
     }
 
+    /// A truncation was not carried to all objects, and not to all copies, perhaps. What is
+    /// written behind the cut before it is would be cut off then: the next call asks for its
+    /// lease again, is told, and finishes it first.
+    pub(crate) fn leave_half_cut(&self) {
+        self.leave_unconfirmed();
+        self.lease().lose();
+        self.lease_changed.notify_all();
+    }
+
     /// Something may still reach a data server.
     pub(crate) fn leave_unconfirmed(&self) {
         self.unconfirmed.store(true, Ordering::Release);

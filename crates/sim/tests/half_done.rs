@@ -1,0 +1,40 @@
+//! A call that has failed half way: what it had sent comes late, or not at all, and undoes nothing
+//! that was written since.
+#![allow(clippy::unwrap_used)]
+
+use weir_sim::half_done::{Half, NEW, OLD, try_half};
+
+const BLOCK: usize = 4096;
+
+/// How many bytes are not what was written last, and the first of them.
+fn undone(read: &[u8]) -> (usize, Option<usize>) {
+    let mut undone = (0..read.len()).filter(|at| read[*at] != NEW);
+    let first = undone.next();
+    (first.map_or(0, |_| 1 + undone.count()), first)
+}
+
+#[test]
+fn what_a_client_writes_behind_a_cut_that_failed_half_way_stays() {
+    let read = try_half(Half::Truncate).unwrap();
+    assert_eq!(read.len(), 4 * BLOCK);
+    assert!(read[..BLOCK].iter().all(|byte| *byte == OLD));
+    assert_eq!(undone(&read[BLOCK..]), (0, None));
+}
+
+#[test]
+fn pages_that_were_kept_before_a_cut_failed_half_way_are_dropped_when_another_writes() {
+    let read = try_half(Half::TruncateAndLook).unwrap();
+    assert_eq!(undone(&read), (0, None));
+}
+
+#[test]
+fn a_hole_of_which_a_part_was_refused_changes_nothing_later() {
+    let read = try_half(Half::Punch).unwrap();
+    assert_eq!((read.len(), undone(&read)), (4 * BLOCK, (0, None)));
+}
+
+#[test]
+fn a_copy_that_failed_changes_nothing_later() {
+    let read = try_half(Half::Copy).unwrap();
+    assert_eq!((read.len(), undone(&read)), (4 * BLOCK, (0, None)));
+}
