@@ -8,7 +8,7 @@ use weir_host::clock;
 use weir_host::net::{Signal, Socket};
 use weir_host::sync::Mutex;
 use weir_net::socket::connect;
-use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
+use weir_net::{Address, BlockingConn, Wait, Watch, host_name, random_bytes};
 use weir_types::{Error, ErrorKind, Result, ServerId, SessionId, TargetId};
 use weir_wire::frame::VERSION;
 use weir_wire::handshake::{Attempt, Hello, Identity};
@@ -123,20 +123,29 @@ impl Peers {
     /// # Errors
     /// `TargetMissing`: the metadata server knows no such target.
     pub(crate) fn reach(&self, target: TargetId, wait: &Wait) -> Result<Socket> {
-        let known = self.state.lock().known.get(&target).map(|known| known.peer.clone());
-        if let Some(peer) = known
-            && let Ok(socket) = self.connect_to(&peer, wait)
-        {
+        if let Some(Ok(socket)) = self.reach_known(target, wait, None) {
             return Ok(socket);
         }
         // It has moved, or is not known.
-        self.connect_to(&self.find(target, wait)?, wait)
+        self.connect_to(&self.find(target, wait)?, wait, None)
     }
 
-    fn connect_to(&self, peer: &Peer, wait: &Wait) -> Result<Socket> {
+    /// The same of a server whose address is known, asking now and then whether to go on;
+    /// `None`: it is not.
+    pub(crate) fn reach_known(
+        &self,
+        target: TargetId,
+        wait: &Wait,
+        watch: Option<Watch<'_>>,
+    ) -> Option<Result<Socket>> {
+        let known = self.state.lock().known.get(&target).map(|known| known.peer.clone());
+        known.map(|peer| self.connect_to(&peer, wait, watch))
+    }
+
+    fn connect_to(&self, peer: &Peer, wait: &Wait, watch: Option<Watch<'_>>) -> Result<Socket> {
         let mut failure = None;
         for address in self.addresses(peer)? {
-            match connect(&address, wait, None) {
+            match connect(&address, wait, watch) {
                 Ok(socket) => return Ok(socket),
                 Err(error) => failure = Some(error.context(format!("{address}"))),
             }

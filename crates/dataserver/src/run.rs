@@ -3,7 +3,7 @@
 use crate::checkpoint;
 use crate::config::{DataServerConfig, TargetConfig, read_key};
 use crate::copier::{self, Copier};
-use crate::copies::{Copies, Lines, Resync};
+use crate::copies::{Copies, Lines, Resync, scout};
 use crate::counters::Counters;
 use crate::descriptors::Descriptors;
 use crate::disk::{Disk, Unopened};
@@ -337,6 +337,8 @@ fn start_resync_threads(
         let resync = Resync::new(shared.clone(), disk.clone(), shutdown.clone());
         threads.push(spawn(&format!("weir-resync-{}", disk.served.id), move || resync.run())?);
     }
+    let (of, until) = (shared.clone(), shutdown.clone());
+    threads.push(spawn("weir-scout", move || scout::run(&of, &until))?);
     Ok(())
 }
 

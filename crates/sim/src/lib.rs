@@ -29,6 +29,7 @@ pub mod pace;
 mod pages;
 pub mod plan;
 pub mod run;
+pub mod server_cut;
 mod shared;
 pub mod shrink;
 pub mod slow_disk;

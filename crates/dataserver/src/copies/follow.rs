@@ -1,5 +1,6 @@
 //! A follower's part: a change that another copy has ordered.
 
+use super::answer::Awaited;
 use super::chain;
 use super::change::{Asked, Change};
 use super::lines::{Line, says_nothing};
@@ -9,6 +10,7 @@ use crate::counters::add;
 use crate::disk::{Data, Disk};
 use crate::machine::{Outcome, Work};
 use crate::service::Shared;
+use std::cell::RefCell;
 use std::time::Duration;
 use weir_host::clock;
 use weir_store::ELSEWHERE;
@@ -47,7 +49,7 @@ pub(super) fn follow(
     // Longer than that only with a look at the map.
     let patience = copies.lines.wait(PATIENCE.as_millis() as u64);
     let silent = copies.standings.is_done_without(all[to].target)
-        && !copies.lines.is_worth_trying(all[to].target);
+        && copies.lines.misses(own, all[to].target);
     let send = |staged: bool, data: &Data| -> Result<Line<'_>> {
         if silent {
             return Err(Error::new(ErrorKind::Unreachable, "it does not answer"));
@@ -65,34 +67,42 @@ pub(super) fn follow(
     let sent = send(true, data);
     let last = chain::next(all, all[to].target, relay).is_none();
     // Who cannot be connected to is told of as one that does not answer.
-    if last && !silent && sent.is_err() && clock::elapsed(begun) >= PATIENCE {
+    let out_of_reach = last || copies.lines.is_out_of_reach(all[to].target);
+    if out_of_reach && !silent && sent.is_err() && clock::elapsed(begun) >= PATIENCE {
         copies.unreachable.add(own, all[to].target);
     }
     let applied = apply(shared, disk, change, relay, data);
-    let begun = clock::now();
-    let mut answer = |line: Line<'_>| {
+    let awaited = Awaited { own, target: all[to].target, last, begun: clock::now() };
+    let under_way = RefCell::new(under_way);
+    let look = || {
+        under_way.borrow_mut().go_on(may()?);
+        wait.check()?;
+        // Who ordered it asks again, without that one.
+        match copies.standings.is_done_without(all[to].target) {
+            true => Err(Error::new(ErrorKind::TimedOut, "no answer")),
+            false => Ok(()),
+        }
+    };
+    let answer = |line: Line<'_>| {
         while !line.is_ready(STEP_MS)? {
-            under_way.go_on(may()?);
-            wait.check()?;
-            // Who ordered it asks again, without that one.
-            if copies.standings.is_done_without(all[to].target) {
-                return Err(Error::new(ErrorKind::TimedOut, "no answer"));
-            }
-            if last && clock::elapsed(begun) > PATIENCE {
-                copies.unreachable.add(own, all[to].target);
-            }
+            awaited.look(copies, &line, &look)?;
         }
         // Who has begun to answer may be cut off before the end of it.
         change.receive(line, &copies.lines.wait(PATIENCE.as_millis() as u64))
     };
-    let answered = match sent.and_then(&mut answer) {
+    let answered = match sent.and_then(&answer) {
         // With the bytes then.
         Err(error) if wants_bytes(change, to, &error) => {
             add(&shared.counters.staged_in_vain, 1);
-            send(false, data).and_then(&mut answer)
+            send(false, data).and_then(&answer)
         }
         answered => answered,
     };
+    // It may have been cut off in the middle of its answer.
+    let nothing = |e: &Error| matches!(e.kind, ErrorKind::TimedOut | ErrorKind::Unreachable);
+    if answered.as_ref().is_err_and(nothing) && !silent {
+        awaited.gave_up(copies);
+    }
     match answered {
         Ok(()) => {
             copies.unreachable.answered(own, all[to].target);

@@ -93,8 +93,12 @@ impl Order<'_> {
             // It first: should this server end in between, that one lacks what is nowhere,
             // and gets what is here. What it lacked before, from one that ordered before,
             // is not known here: then nothing more is put off.
+            let begun = clock::now();
             if let Err(error) = self.tell_first_gap(at, target, &piece, epoch) {
                 tracing::debug!("target {target} cannot be told of a gap: {error}");
+                if error.kind == ErrorKind::TimedOut && clock::elapsed(begun) >= PATIENCE {
+                    self.shared.copies.unreachable.add(self.own, target);
+                }
                 return Ok(false);
             }
             gaps.put_off(object, target, CopyIndex(at as u8), &piece)?;
@@ -121,7 +125,11 @@ impl Order<'_> {
         let orders = copies.standings.orders(self.own, all)?;
         self.under_way.go_on(orders.epoch);
         // Who has it already gets the same once more, in the same order.
-        let Orders { epoch, lacking, .. } = orders;
+        let Orders { epoch, mut lacking, dispensable, .. } = orders;
+        // As long as one is waited for here others wait for the same bytes. Who does not answer was
+        // done without before, or has it.
+        let is_silent = |target: &TargetId| copies.lines.misses(self.own, *target);
+        lacking.extend(dispensable.into_iter().filter(is_silent));
         let way = copies.ways.now();
         let relay = Relay { by: self.own, epoch, lacking, alone: false, vouched: false, way };
         let Some(to) = chain::next(all, self.own, &relay) else { return Ok(()) };

@@ -4,13 +4,14 @@
 //! so that the change does not come after what is sent next.
 
 use crate::peers::Peers;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::sync::Mutex;
-use weir_net::{BlockingConn, Wait};
+use weir_net::{BlockingConn, Wait, Watch};
 use weir_types::{Decode, Error, ErrorKind, Result, TargetId};
 use weir_wire::Header;
 use weir_wire::handshake::Attempt;
@@ -18,19 +19,45 @@ use weir_wire::message::Request;
 
 /// Idle connections kept for each target.
 const MAX_IDLE: usize = 16;
-/// How often one that does not answer is tried by those who can do without it.
-const TRY_EVERY: Duration = Duration::from_secs(2);
+/// How often one that does not answer is tried, for those who do without it.
+const TRY_EVERY: Duration = Duration::from_secs(1);
+/// Who has been done without for so long by nobody is not missed.
+const MISSED: Duration = Duration::from_secs(5);
+/// Who waits for others itself may be out of reach as well: that is found out again after so long
+/// without an answer of it.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// So long either takes at the most.
+const PROBE_MS: u64 = 900;
+/// Meanwhile it is looked so often whether that is still wanted.
+const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 struct Known {
     /// The attempt of changes from now on.
     attempt: u64,
     idle: Vec<(u64, BlockingConn)>,
-    /// When it was tried last, as long as it does not answer.
-    silent: Option<Instant>,
+    /// As long as it does not answer.
+    silent: Option<Silent>,
+    /// When it was found out last whether it can be reached, and whether it cannot.
+    news: Option<(Instant, bool)>,
     /// The run of its machine, and how often another one was met.
     instance: Option<u64>,
     runs: u64,
+}
+
+/// One that does not answer.
+struct Silent {
+    /// When it was tried last.
+    tried: Instant,
+    /// Whose change was the last that it was done without for, and when.
+    missed: Option<(TargetId, Instant)>,
+}
+
+impl Known {
+    fn is_silent_now(&mut self) {
+        let missed = self.silent.take().and_then(|silent| silent.missed);
+        self.silent = Some(Silent { tried: clock::now(), missed });
+    }
 }
 
 /// The connections to all targets.
@@ -84,17 +111,19 @@ impl Lines {
         };
         let conn = match idle {
             Some((_, conn)) => conn,
-            // Runs of different targets differ, since their attempts do.
-            None => {
-                let run = self.run.wrapping_add(u64::from(target.0)) | 1 << 63;
-                let attempt = Attempt { run, number: attempt };
-                let connected = self.peers.connect(target, attempt, wait);
-                let (conn, instance) = connected.inspect_err(|_| self.failed(target))?;
-                self.meets(target, instance);
-                conn
-            }
+            None => self.connect(target, attempt, wait).inspect_err(|_| self.failed(target))?,
         };
         Ok(Line { lines: self, target, attempt, conn: Some(conn), owes: false })
+    }
+
+    fn connect(&self, target: TargetId, number: u64, wait: &Wait) -> Result<BlockingConn> {
+        // Runs of different targets differ, since their attempts do.
+        let run = self.run.wrapping_add(u64::from(target.0)) | 1 << 63;
+        let connected = self.peers.connect(target, Attempt { run, number }, wait);
+        self.learns(target, connected.as_ref().err());
+        let (conn, instance) = connected?;
+        self.meets(target, instance);
+        Ok(conn)
     }
 
     fn meets(&self, target: TargetId, instance: u64) {
@@ -117,23 +146,90 @@ impl Lines {
         self.take(target, wait).map(|mut line| line.put_back())
     }
 
-    /// Whether who can do without a target should try it: always while it answers, and
-    /// one from time to time while it does not.
-    pub(crate) fn is_worth_trying(&self, target: TargetId) -> bool {
+    /// Whether a target does not answer.
+    pub(crate) fn is_silent(&self, target: TargetId) -> bool {
+        self.known.lock().get(&target).is_some_and(|known| known.silent.is_some())
+    }
+
+    /// The same for a change of `own` that can do without it then: it is not held up by trying.
+    pub(crate) fn misses(&self, own: TargetId, target: TargetId) -> bool {
         let mut known = self.known.lock();
-        let Some(tried) = known.get_mut(&target).and_then(|known| known.silent.as_mut()) else {
-            return true;
-        };
-        let due = clock::elapsed(*tried) >= TRY_EVERY;
-        if due {
-            *tried = clock::now();
+        let silent = known.get_mut(&target).and_then(|known| known.silent.as_mut());
+        silent.map(|silent| silent.missed = Some((own, clock::now()))).is_some()
+    }
+
+    /// Tries those that do not answer, and are `wanted`, when it is time; those that still do not
+    /// are returned, each with the one that misses it.
+    pub(crate) fn try_silent(
+        &self,
+        wanted: impl Fn(TargetId) -> bool,
+    ) -> Vec<(TargetId, TargetId)> {
+        let now = clock::now();
+        let mut due = Vec::new();
+        for (target, known) in &mut *self.known.lock() {
+            let Some(silent) = known.silent.as_mut().filter(|_| wanted(*target)) else { continue };
+            if now.duration_since(silent.tried) >= TRY_EVERY {
+                silent.tried = now;
+                let missed = silent.missed.filter(|(_, at)| now.duration_since(*at) < MISSED);
+                due.push((*target, known.attempt, missed.map(|(own, _)| own)));
+            }
         }
-        due
+        let is_out = |(target, number, _): &(TargetId, u64, _)| {
+            self.connect(*target, *number, &self.wait(PROBE_MS)).map(|conn| {
+                if let Some(known) = self.known.lock().get_mut(target) {
+                    known.silent = None;
+                    known.idle.push((*number, conn));
+                }
+            })
+        };
+        due.retain(|due| is_out(due).is_err());
+        due.into_iter().filter_map(|(target, _, own)| Some((own?, target))).collect()
+    }
+
+    /// What an attempt to connect says of it.
+    fn learns(&self, target: TargetId, error: Option<&Error>) {
+        let none = |e: &Error| matches!(e.kind, ErrorKind::Unreachable | ErrorKind::TimedOut);
+        let news = match error {
+            None => false,
+            Some(error) if none(error) => true,
+            // Something else is the matter.
+            Some(_) => return,
+        };
+        if let Some(known) = self.known.lock().get_mut(&target) {
+            known.news = Some((clock::now(), news));
+        }
+    }
+
+    /// Whether a target could not be connected to when that was tried last, and has not answered
+    /// since.
+    pub(crate) fn is_out_of_reach(&self, target: TargetId) -> bool {
+        self.known.lock().get(&target).is_some_and(|known| matches!(known.news, Some((_, true))))
+    }
+
+    /// Finds out whether a target can be reached that does not answer, if nobody has of late: it
+    /// may be waiting for others. `look` is asked meanwhile: an error ends it.
+    pub(crate) fn probe(&self, target: TargetId, look: &dyn Fn() -> Result<()>) {
+        {
+            let mut known = self.known.lock();
+            let news = &mut known.entry(target).or_default().news;
+            if news.is_some_and(|(at, _)| clock::elapsed(at) < PROBE_EVERY) {
+                return;
+            }
+            // Others need not try as well meanwhile.
+            *news = Some((clock::now(), news.is_some_and(|(_, out)| out)));
+        }
+        let ended = Cell::new(false);
+        let look = || look().inspect_err(|_| ended.set(true));
+        let watch = Watch { every: LOOK, look: &look };
+        let reached = self.peers.reach_known(target, &self.wait(PROBE_MS), Some(watch));
+        if let Some(reached) = reached.filter(|_| !ended.get()) {
+            self.learns(target, reached.err().as_ref());
+        }
     }
 
     fn failed(&self, target: TargetId) {
         if let Some(known) = self.known.lock().get_mut(&target) {
-            known.silent = Some(clock::now());
+            known.is_silent_now();
         }
     }
 }
@@ -169,7 +265,7 @@ impl Line<'_> {
         if conn.is_usable() {
             self.owes = false;
             if let Some(known) = self.lines.known.lock().get_mut(&self.target) {
-                known.silent = None;
+                (known.silent, known.news) = (None, Some((clock::now(), false)));
             }
             self.put_back();
         }
@@ -204,7 +300,7 @@ impl Drop for Line<'_> {
         {
             known.attempt = known.attempt.max(self.attempt + 1);
             known.idle.clear();
-            known.silent = Some(clock::now());
+            known.is_silent_now();
         }
     }
 }

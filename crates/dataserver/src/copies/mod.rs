@@ -14,6 +14,8 @@
 //! - A thread that waits for another server waits for one that is further down the
 //!   chain, and the last of a chain waits for its disk only: so there is no circle.
 
+mod answer;
+mod bring;
 mod chain;
 mod change;
 mod fill;
@@ -36,6 +38,7 @@ mod removed;
 pub(crate) mod repair;
 mod resync;
 pub(crate) mod roles;
+pub(crate) mod scout;
 pub(crate) mod staged;
 pub(crate) mod standing;
 mod take;

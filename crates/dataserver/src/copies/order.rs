@@ -1,10 +1,11 @@
 //! The primary's part: a change of a client goes to all copies.
 
+use super::bring::{bring_all, to_bring};
 use super::chain;
-use super::change::{Change, copy_of, others};
+use super::change::{Change, copy_of};
 use super::follow::PATIENCE;
 use super::lines::{Line, Parcel, says_nothing};
-use super::push::{Push, column_of, tell_gap};
+use super::push::tell_gap;
 use super::repair::before_change;
 use super::roles::{Orders, not_current};
 use super::standing::Standings;
@@ -23,7 +24,7 @@ use weir_types::{CopyIndex, Epoch, Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{CopyAccess, Relay};
 
 /// How long a change may take on all copies: less than clients wait for an answer.
-const ORDER_MS: u64 = 25_000;
+pub(super) const ORDER_MS: u64 = 25_000;
 /// One step of the wait for another server; in between the map is looked at.
 pub(super) const STEP_MS: u64 = 100;
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -55,7 +56,7 @@ pub(super) struct Order<'a> {
     pub(super) refused: bool,
     /// It takes the place of what this copy lacks.
     replaces: bool,
-    since: Instant,
+    pub(super) since: Instant,
     /// The first of the others when it did not confirm it, and from when on.
     waits: Option<(TargetId, Instant)>,
 }
@@ -77,6 +78,30 @@ pub(super) enum Others {
 /// # Errors
 /// `NotCurrent` if this is not the copy that orders; those of the change.
 pub(super) fn order(
+    shared: &Shared,
+    disk: &Disk,
+    change: (&Change, Option<Epoch>),
+    data: &mut Data,
+    early: impl FnOnce(&Outcome),
+) -> Result<Outcome> {
+    let (begun, mut early) = (clock::now(), Some(early));
+    let is_late = || clock::elapsed(begun) > Duration::from_millis(ORDER_MS);
+    loop {
+        let early = |outcome: &Outcome| early.take().into_iter().for_each(|early| early(outcome));
+        match order_once(shared, disk, change, data, early) {
+            // What others have written meanwhile, and was put off, is brought first.
+            Err(error) if error.kind == ErrorKind::Busy && change.0.range().is_none() => {
+                if is_late() {
+                    return Err(Error { kind: ErrorKind::TimedOut, ..error });
+                }
+                shared.copies.lines.wait(STEP_MS).sleep(PAUSE)?;
+            }
+            result => return result,
+        }
+    }
+}
+
+fn order_once(
     shared: &Shared,
     disk: &Disk,
     (change, asked_since): (&Change, Option<Epoch>),
@@ -161,7 +186,7 @@ pub(super) fn order(
 /// What is to be done about the others now. If another has come back meanwhile, and orders
 /// from now on, this change is ended first: given up, it would be lacking there, and that
 /// one would not be back after all. But nobody waits long for that.
-fn orders_of(
+pub(super) fn orders_of(
     standings: &Standings,
     own: TargetId,
     all: &[CopyAccess],
@@ -197,6 +222,9 @@ impl<'a> Order<'a> {
             }
             self.shared.copies.lines.wait(STEP_MS).sleep(PAUSE)?;
             orders = self.orders()?;
+            if self.range.is_none() && to_bring(self.disk, self.change, &orders).next().is_some() {
+                return Err(Error::new(ErrorKind::Busy, "more was put off since"));
+            }
             self.under_way.go_on(orders.epoch);
         }
     }
@@ -218,7 +246,7 @@ impl<'a> Order<'a> {
         };
         let all = &self.change.access.copies;
         let silent = |target: &&TargetId| {
-            !orders.lacking.contains(target) && !self.shared.copies.lines.is_worth_trying(**target)
+            !orders.lacking.contains(target) && self.shared.copies.lines.misses(self.own, **target)
         };
         let silent: Vec<TargetId> = orders.dispensable.iter().filter(silent).copied().collect();
         self.go_on_without(&silent, &mut relay)?;
@@ -271,7 +299,13 @@ impl<'a> Order<'a> {
             // Who waits for others after it is not the one that is away.
             let last = chain::next(all, target, &relay).is_none();
             let answers = self.range.is_none() && error.kind == ErrorKind::NotCurrent;
-            if last && !answers && self.waits_for(target, begun) > PATIENCE {
+            let lines = &self.shared.copies.lines;
+            if !last && error.kind == ErrorKind::TimedOut {
+                // It may have been cut off in the middle of its answer.
+                lines.probe(target, &|| Ok(()));
+            }
+            let out_of_reach = last || lines.is_out_of_reach(target);
+            if out_of_reach && !answers && self.waits_for(target, begun) > PATIENCE {
                 self.shared.copies.unreachable.add(self.own, target);
             }
             return Ok(Others::Unknown);
@@ -331,34 +365,6 @@ impl<'a> Order<'a> {
             self.change.send(to, relay, parcel)
         })?;
         Ok(line)
-    }
-
-    /// Waits for an answer as long as it is wanted.
-    pub(super) fn answer(&mut self, line: Line<'_>, target: TargetId, relay: &Relay) -> Result<()> {
-        let copies = &self.shared.copies;
-        let last = chain::next(&self.change.access.copies, target, relay).is_none();
-        let begun = clock::now();
-        while !line.is_ready(STEP_MS)? {
-            let orders = self.orders()?;
-            // Else the epoch in which the other one is done without never comes.
-            self.under_way.go_on(orders.epoch);
-            if orders.lacking.contains(&target)
-                || clock::elapsed(begun) > Duration::from_millis(ORDER_MS)
-            {
-                return Err(Error::new(ErrorKind::TimedOut, "no answer"));
-            }
-            let dispensable = orders.dispensable.contains(&target);
-            if clock::elapsed(begun) > PATIENCE {
-                if dispensable {
-                    return Err(Error::new(ErrorKind::TimedOut, "no answer"));
-                }
-                if last {
-                    copies.unreachable.add(self.own, target);
-                }
-            }
-        }
-        // Who has begun to answer may be cut off before the end of it.
-        self.change.receive(line, &copies.lines.wait(PATIENCE.as_millis() as u64))
     }
 
     /// Applies it here, once.
@@ -526,19 +532,6 @@ fn refuse_elsewhere(disk: &Disk, change: &Change, range: Option<&Range<u64>>) ->
             Err(not_current(disk.served.id, what))
         }
     }
-}
-
-/// Before anything is promised to be durable, all copies get what was put off.
-fn bring_all(shared: &Shared, disk: &Disk, change: &Change, orders: &Orders) -> Result<()> {
-    let access = &change.access;
-    let away: Vec<TargetId> = orders.lacking.iter().chain(&orders.dispensable).copied().collect();
-    for (to, target) in others(&access.copies, disk.served.id, &away) {
-        let Some(lacking) = disk.store.gaps().of(access.object, target) else { continue };
-        let (object, column) = (access.object, &column_of(access));
-        let push = Push { shared, disk, object, column, to, pace: &|_| Ok(()) };
-        push.catch_up(&lacking, &mut Vec::new())?;
-    }
-    Ok(())
 }
 
 /// What another copy alone has, nobody can promise here.

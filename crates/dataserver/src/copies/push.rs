@@ -2,7 +2,9 @@
 //! What has rotted here is left out: the other copy is told that it lacks that, and
 //! nothing else, and serves the rest.
 
+use super::answer::Awaited;
 use super::change::{Asked, Change, copy_of};
+use super::follow::PATIENCE;
 use super::lines::{Lines, Parcel};
 use super::repair::Suspect;
 use crate::disk::Disk;
@@ -33,7 +35,7 @@ const STEP_MS: u64 = 8_000;
 /// The same of what has got there otherwise.
 const FILLED_BYTES: u64 = 16 << 20;
 /// It is connected to within this time: before anything is locked.
-const REACH_MS: u64 = 2_000;
+const REACH_MS: u64 = PATIENCE.as_millis() as u64;
 /// After so many bytes they are made durable where they were lacking.
 const SYNC_BYTES: u64 = 64 << 20;
 /// That may take so long.
@@ -119,8 +121,7 @@ impl Push<'_> {
     /// Where there is nothing here, there is to be nothing either: of ranges behind the end
     /// of the copy here, of which it lacks nothing.
     pub(crate) fn clear_away(&self, ranges: &RangeSet) -> Result<()> {
-        let lines = &self.shared.copies.lines;
-        lines.reach(self.behind(), &lines.wait(REACH_MS))?;
+        self.reach()?;
         self.look_at_its_run();
         for range in ranges.iter() {
             let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
@@ -170,8 +171,7 @@ impl Push<'_> {
     /// Returns how many bytes it had to send.
     fn fill_in(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<u64> {
         let mut sent = 0;
-        let lines = &self.shared.copies.lines;
-        lines.reach(self.behind(), &lines.wait(REACH_MS))?;
+        self.reach()?;
         self.look_at_its_run();
         let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
         self.check()?;
@@ -221,7 +221,7 @@ impl Push<'_> {
     /// is the same then: nothing.
     fn align(&self) -> Result<u64> {
         let copies = &self.shared.copies;
-        copies.lines.reach(self.behind(), &copies.lines.wait(REACH_MS))?;
+        self.reach()?;
         self.look_at_its_run();
         let _lock = copies.locks.lock(self.own(), self.object, 0..MAX_FILE_BYTES);
         self.check()?;
@@ -242,8 +242,7 @@ impl Push<'_> {
     }
 
     fn step(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<()> {
-        let lines = &self.shared.copies.lines;
-        lines.reach(self.behind(), &lines.wait(REACH_MS))?;
+        self.reach()?;
         let _lock = self.shared.copies.locks.lock(self.own(), self.object, range.clone());
         self.check()?;
         if planted(Bug::ClearGapEarly) {
@@ -418,6 +417,18 @@ impl Push<'_> {
         self.ask_while_there::<ObjectLen>(STEP_MS, data, send).map(drop)
     }
 
+    /// Sees to it that there is a connection, before anything is locked.
+    fn reach(&self) -> Result<()> {
+        let (copies, begun) = (&self.shared.copies, clock::now());
+        let reached = copies.lines.reach(self.behind(), &copies.lines.wait(REACH_MS));
+        // A client may wait for what is to be brought.
+        let is_out = || copies.lines.is_out_of_reach(self.behind());
+        if reached.is_err() && clock::elapsed(begun) >= PATIENCE && is_out() {
+            copies.unreachable.add(self.own(), self.behind());
+        }
+        reached
+    }
+
     /// Waits for the answer so long at the most, and no longer than the other copy is
     /// there: as long as a change waits here, the epoch in which that is away does not come.
     fn ask_while_there<T: Decode>(
@@ -431,12 +442,18 @@ impl Push<'_> {
         let mut line = lines.take(self.behind(), &lines.wait(REACH_MS))?;
         let begun = clock::now();
         line.send(&lines.wait(STEP_MS), data, send)?;
-        while !line.is_ready(LOOK_MS)? {
+        let look = || {
             let lost_its_place = was_online && !standings.is_online(self.behind());
             let has_gone = lost_its_place || standings.is_away(self.behind());
-            if has_gone || clock::elapsed(begun) > Duration::from_millis(ms) {
-                return Err(Error::new(ErrorKind::TimedOut, "no answer"));
+            match has_gone || clock::elapsed(begun) > Duration::from_millis(ms) {
+                true => Err(Error::new(ErrorKind::TimedOut, "no answer")),
+                false => Ok(()),
             }
+        };
+        // Its disk may be slow.
+        let awaited = Awaited { own: self.own(), target: self.behind(), last: false, begun };
+        while !line.is_ready(LOOK_MS)? {
+            awaited.look(&self.shared.copies, &line, &look)?;
         }
         line.receive(&lines.wait(STEP_MS))
     }

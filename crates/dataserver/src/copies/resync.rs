@@ -186,8 +186,11 @@ impl Resync {
             }
             let mut confirmed = acting;
             for (behind, _) in self.disk.store.gaps().counts() {
-                // Nothing can be done for it now, however much it lacks.
-                if behind != self.own() && self.shared.copies.standings.is_away(behind) {
+                // Nothing can be done for it now, however much it lacks; and others wait.
+                // (Of one that was removed nobody needs anything.)
+                let (standings, lines) = (&self.shared.copies.standings, &self.shared.copies.lines);
+                let is_silent = standings.is_known(behind) && lines.is_silent(behind);
+                if behind != self.own() && (standings.is_away(behind) || is_silent) {
                     continue;
                 }
                 match self.work_off(behind) {

@@ -8,8 +8,9 @@ use weir_host::clock;
 use weir_host::sync::Mutex;
 use weir_types::TargetId;
 
-/// Longer than a step of a wait, and than it takes until the next heartbeat.
-const KEPT: Duration = Duration::from_secs(2);
+/// Longer than a step of a wait, than it takes until the next heartbeat, and than it takes until
+/// one that does not answer has been tried again.
+const KEPT: Duration = Duration::from_millis(3_500);
 
 /// Pairs of a target that orders (or hands on), and one that does not answer it. Bounded by
 /// the pairs of targets on the map.
