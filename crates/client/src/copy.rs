@@ -16,7 +16,7 @@ use crate::leases::span;
 use crate::reader::Reader;
 use crate::servers::DataConn;
 use crate::write::Sent;
-use crate::writer::Writer;
+use crate::writer::{Returns, Writer};
 use std::ops::Range;
 use std::sync::Arc;
 use weir_net::Wait;
@@ -251,7 +251,7 @@ impl File {
                 done += Reader::read(from, self.consistency(), at + done as u64, dest)?;
             }
             add(&to.inner.counters.copied_by_hand_bytes, len as u64);
-            Writer::write(to, to_offset + (at - source.start), &buffer[..len])?;
+            Writer::write(to, to_offset + (at - source.start), &buffer[..len], Returns::Taken)?;
             at += len as u64;
         }
         Ok(())

@@ -19,7 +19,7 @@ use crate::leases::{Entered, enter, span};
 use crate::read::{ReadOp, may_read_any_copy};
 use crate::reader::Reader;
 use crate::write::WriteData;
-use crate::writer::Writer;
+use crate::writer::{Returns, Writer};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -261,9 +261,19 @@ impl File {
     /// be on its way on return; an error then comes with a later write, sync,
     /// flush or close.
     pub fn write_at(&self, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
+        self.write(ctx, offset, data, Returns::Taken)
+    }
+
+    /// As [`File::write_at`]; returns when the servers have the data, and the metadata server
+    /// knows size and time. If it cannot be written, only this call is told.
+    pub fn write_at_confirmed(&self, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
+        self.write(ctx, offset, data, Returns::Confirmed)
+    }
+
+    fn write(&self, ctx: &Context, offset: u64, data: &[u8], returns: Returns) -> Result<()> {
         let range = span(offset, data.len() as u64)?;
         let _entered = self.enter(ctx, range, CallKind::Write)?;
-        Writer::write(self.call(ctx), offset, data)?;
+        Writer::write(self.call(ctx), offset, data, returns)?;
         self.pass_on(self.call(ctx))
     }
 
@@ -272,7 +282,7 @@ impl File {
     pub fn write_page(&self, ctx: &Context, offset: u64, data: &[u8]) -> Result<()> {
         let range = span(offset, data.len() as u64)?;
         let _entered = self.enter(ctx, range, CallKind::Page)?;
-        Writer::write(self.call(ctx), offset, data)?;
+        Writer::write(self.call(ctx), offset, data, Returns::Taken)?;
         self.pass_on(self.call(ctx))
     }
 
@@ -283,9 +293,29 @@ impl File {
         offset: u64,
         data: Box<dyn AsRef<[u8]> + Send>,
     ) -> Result<()> {
+        self.write_given(ctx, offset, data, Returns::Taken)
+    }
+
+    /// As [`File::write_at_confirmed`] with a buffer that is given away.
+    pub fn write_owned_confirmed(
+        &self,
+        ctx: &Context,
+        offset: u64,
+        data: Box<dyn AsRef<[u8]> + Send>,
+    ) -> Result<()> {
+        self.write_given(ctx, offset, data, Returns::Confirmed)
+    }
+
+    fn write_given(
+        &self,
+        ctx: &Context,
+        offset: u64,
+        data: Box<dyn AsRef<[u8]> + Send>,
+        returns: Returns,
+    ) -> Result<()> {
         let range = span(offset, (*data).as_ref().len() as u64)?;
         let _entered = self.enter(ctx, range, CallKind::Write)?;
-        Writer::write_owned(self.call(ctx), offset, WriteData::Owned(data))?;
+        Writer::write_owned(self.call(ctx), offset, WriteData::Owned(data), returns)?;
         self.pass_on(self.call(ctx))
     }
 
@@ -293,6 +323,15 @@ impl File {
     /// returns where that was. (Not so with [`Consistency::Relaxed`] and
     /// [`Consistency::None`]: two clients may find the same end.)
     pub fn append(&self, ctx: &Context, data: &[u8]) -> Result<u64> {
+        self.append_and(ctx, data, Returns::Taken)
+    }
+
+    /// As [`File::append`] and [`File::write_at_confirmed`].
+    pub fn append_confirmed(&self, ctx: &Context, data: &[u8]) -> Result<u64> {
+        self.append_and(ctx, data, Returns::Confirmed)
+    }
+
+    fn append_and(&self, ctx: &Context, data: &[u8], returns: Returns) -> Result<u64> {
         let call = self.call(ctx);
         if self.consistency() != Consistency::Strict {
             self.inner.getattr(ctx, self.id())?;
@@ -307,7 +346,7 @@ impl File {
                 break entered;
             }
         };
-        let offset = Writer::append(call, data)?;
+        let offset = Writer::append(call, data, returns)?;
         self.pass_on(call)?;
         Ok(offset)
     }

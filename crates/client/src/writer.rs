@@ -34,6 +34,15 @@ const DIRECT_BYTES: usize = 512 << 10;
 /// What is gathered or not committed for so long is sent and committed.
 const MAX_AGE: Duration = Duration::from_millis(500);
 
+/// When a write returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Returns {
+    /// When its bytes have been taken.
+    Taken,
+    /// When the servers have them, and the metadata server knows size and time.
+    Confirmed,
+}
+
 /// The write-behind of one file.
 #[derive(Default)]
 pub(crate) struct Writer {
@@ -59,16 +68,17 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Writes a copy of `data`.
-    pub(crate) fn write(call: Call<'_>, offset: u64, data: &[u8]) -> Result<()> {
+    pub(crate) fn write(call: Call<'_>, offset: u64, data: &[u8], returns: Returns) -> Result<()> {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
         let mut writer = Self::begin(call, offset, data.len())?;
-        writer.take(call, offset, data)
+        writer.take(call, offset, data)?;
+        writer.end(call, returns)
     }
 
     /// Writes a copy of `data` at the end of the file as this client knows it;
     /// returns where that was.
-    pub(crate) fn append(call: Call<'_>, data: &[u8]) -> Result<u64> {
+    pub(crate) fn append(call: Call<'_>, data: &[u8], returns: Returns) -> Result<u64> {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
         let mut writer = call.file.writer();
@@ -76,6 +86,7 @@ impl Writer {
         let offset = call.file.size();
         writer.prepare(call, offset, data.len())?;
         writer.take(call, offset, data)?;
+        writer.end(call, returns)?;
         Ok(offset)
     }
 
@@ -92,14 +103,19 @@ impl Writer {
                 self.submit(call, offset, data, self.calls)?;
             }
         }
-        self.end(call)
+        Ok(())
     }
 
     /// Writes a buffer that was given away.
-    pub(crate) fn write_owned(call: Call<'_>, offset: u64, data: WriteData) -> Result<()> {
+    pub(crate) fn write_owned(
+        call: Call<'_>,
+        offset: u64,
+        data: WriteData,
+        returns: Returns,
+    ) -> Result<()> {
         let len = data.as_ref().len();
         if !(DIRECT_BYTES..=MAX_CALL_BYTES).contains(&len) {
-            return Self::write(call, offset, data.as_ref());
+            return Self::write(call, offset, data.as_ref(), returns);
         }
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
@@ -107,7 +123,7 @@ impl Writer {
         writer.send_gathered(call);
         let by = writer.calls;
         writer.submit(call, offset, data, by)?;
-        writer.end(call)
+        writer.end(call, returns)
     }
 
     /// Writes strided regions and waits for the confirmation.
@@ -185,13 +201,18 @@ impl Writer {
         self.since.get_or_insert_with(clock::now);
     }
 
-    /// Without write-behind, waits; with it, reports what is known so far.
-    fn end(&mut self, call: Call<'_>) -> Result<()> {
-        if call.inner.config.write_behind_bytes == 0 {
+    /// Without write-behind, waits; with it, reports what is known so far. Of bytes of this
+    /// call nobody else is told: it has not returned.
+    fn end(&mut self, call: Call<'_>, returns: Returns) -> Result<()> {
+        let confirmed = returns == Returns::Confirmed;
+        if confirmed || call.inner.config.write_behind_bytes == 0 {
+            self.send_gathered(call);
             self.finish_all(call);
         }
+        let committed = if confirmed { self.commit(call) } else { Ok(()) };
         self.note_clean(call);
-        self.failures.tell_next()
+        self.failures.tell_next()?;
+        committed
     }
 
     /// No write call is under way, since this one has the lock: whatever is lost now is of

@@ -177,13 +177,20 @@ fn write_through(
     flags: i32,
 ) -> Reply<u64> {
     let (file, len) = (&handle.file, data.len() as u64);
+    let confirmed = flags & libc::O_DIRECT != 0;
     if flags & libc::O_APPEND != 0 {
-        return Ok(file.append(by, &data)? + len);
+        let at = match confirmed {
+            true => file.append_confirmed(by, &data)?,
+            false => file.append(by, &data)?,
+        };
+        return Ok(at + len);
     }
     let taken = if data.len() >= KEEP_BYTES { data.try_take() } else { Err(data) };
-    match taken {
-        Ok(owned) => file.write_owned(by, offset, Box::new(owned))?,
-        Err(data) => file.write_at(by, offset, &data)?,
+    match (taken, confirmed) {
+        (Ok(owned), true) => file.write_owned_confirmed(by, offset, Box::new(owned))?,
+        (Ok(owned), false) => file.write_owned(by, offset, Box::new(owned))?,
+        (Err(data), true) => file.write_at_confirmed(by, offset, &data)?,
+        (Err(data), false) => file.write_at(by, offset, &data)?,
     }
     Ok(offset + len)
 }
@@ -432,8 +439,6 @@ impl Filesystem for WeirFs {
         }
         if flags & (libc::O_SYNC | libc::O_DSYNC) != 0 {
             handle.file.sync(&by)?;
-        } else if flags & libc::O_DIRECT != 0 {
-            handle.file.flush(&by)?;
         }
         Ok(len)
     }

@@ -215,6 +215,49 @@ fn other(
     cluster.wait_for(&[process], "the other client")
 }
 
+/// What a client with write-behind is told whose disk has no room for one block: by a write of
+/// it that returns when it is `confirmed` (or else before), by a sync, and by another one.
+/// Errors: in words, what went wrong.
+pub fn no_room(confirmed: bool) -> std::result::Result<[Option<ErrorKind>; 3], String> {
+    let shared = Rc::new(Shared::new(plan_of()));
+    let mut cluster = Cluster::new(shared.clone(), Options::default());
+    cluster.set_up()?;
+    let file = FileId(shared.made.borrow().files[0]);
+    let progress = Rc::new(Progress::default());
+    let told = Rc::new(Cell::new([None; 3]));
+    let (mine, config, tells) = (progress.clone(), cluster.client_config(true), told.clone());
+    let node = cluster.nodes[&NodeName::Client(0)];
+    let process = cluster.sim.start(node, "writer", move || {
+        let work = || -> Result<[Option<ErrorKind>; 3]> {
+            let (ctx, client) = (Context::root(), Client::connect(config)?);
+            let open = client.open(&ctx, file, Rights::READ_WRITE)?.0;
+            open.write_at_confirmed(&ctx, 0, &[OLD; BLOCK_BYTES])?;
+            open.sync(&ctx)?;
+            mine.step();
+            let written = match confirmed {
+                true => open.write_at_confirmed(&ctx, 0, &[NEW; BLOCK_BYTES]),
+                false => open.write_at(&ctx, 0, &[NEW; BLOCK_BYTES]),
+            };
+            let results = [written, open.sync(&ctx), open.sync(&ctx)];
+            Ok(results.map(|result| result.err().map(|error| error.kind)))
+        };
+        match work() {
+            Ok(kinds) => tells.set(kinds),
+            Err(error) => drop(mine.trouble.replace(Some(error.to_string()))),
+        }
+    });
+    let deadline = cluster.sim.now() + END;
+    cluster.sim.run_until(deadline, |_| progress.done.get() > 0);
+    let server = NodeName::Data(cluster.nodes_of_cells(0)[0][0]);
+    cluster.disk(server).fail_next(Operation::Write, Errno::NOSPC, 0);
+    progress.go.set(1);
+    cluster.wait_for(&[process], "write")?;
+    match progress.trouble.borrow_mut().take() {
+        Some(trouble) => Err(trouble),
+        None => Ok(told.get()),
+    }
+}
+
 fn plan_of() -> Plan {
     let mut plan = plan(1, 2);
     plan.shape.copies = vec![1];

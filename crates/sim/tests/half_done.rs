@@ -2,7 +2,8 @@
 //! that was written since.
 #![allow(clippy::unwrap_used)]
 
-use weir_sim::half_done::{Half, NEW, OLD, try_half};
+use weir_sim::half_done::{Half, NEW, OLD, no_room, try_half};
+use weir_types::ErrorKind;
 
 const BLOCK: usize = 4096;
 
@@ -37,4 +38,11 @@ fn a_hole_of_which_a_part_was_refused_changes_nothing_later() {
 fn a_copy_that_failed_changes_nothing_later() {
     let read = try_half(Half::Copy).unwrap();
     assert_eq!((read.len(), undone(&read)), (4 * BLOCK, (0, None)));
+}
+
+#[test]
+fn a_write_that_waits_for_the_servers_is_told_that_there_is_no_room_and_nobody_else() {
+    let none = Some(ErrorKind::NoSpace);
+    assert_eq!(no_room(true).unwrap(), [none, None, None], "it had not returned");
+    assert_eq!(no_room(false).unwrap(), [None, none, None], "it had");
 }
