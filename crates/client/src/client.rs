@@ -115,11 +115,12 @@ impl Client {
             let inner = inner.clone();
             thread::spawn(name, move || run(&inner))
         };
-        // Two, because the first may have to wait for a data server: the
+        // Several, because the first may have to wait for a data server: the
         // session must not die of that.
         let mut background = vec![
             spawn("weir-flush", |inner| inner.flush_regularly())?,
             spawn("weir-alive", |inner| inner.keep_alive())?,
+            spawn("weir-loads", |inner| inner.servers.ask_for_loads(&inner.session))?,
         ];
         if inner.config.consistency == Consistency::Strict {
             background.push(spawn("weir-poll", Inner::poll_events)?);
@@ -183,6 +184,7 @@ impl Client {
         *stopped.lock() = true;
         wake.notify_all();
         self.inner.holdings.drops.stop();
+        self.inner.servers.stop_asking();
         let workers = self.inner.events.stop();
         for thread in self.background.drain(..).chain(workers) {
             if thread.join().is_err() {

@@ -1,8 +1,9 @@
 //! On whose behalf a call is made, and what ends it early.
 
+use crate::job::JobReader;
 use std::os::fd::RawFd;
-use weir_policy::Progress;
-use weir_types::{Caller, JobId, Rank};
+use std::sync::Arc;
+use weir_types::Caller;
 use weir_wire::Header;
 
 /// Stands with every call.
@@ -10,12 +11,8 @@ use weir_wire::Header;
 pub struct Context {
     /// User and groups.
     pub caller: Caller,
-    /// The job that the caller belongs to; 0: none.
-    pub job: JobId,
-    /// The rank within the job.
-    pub rank: Rank,
-    /// How far that process is with its part of the job, if that is known.
-    pub progress: Option<Progress>,
+    /// The process of a job that reads or writes, and how far it is; `None`: of none.
+    pub reader: Option<Arc<JobReader>>,
     /// A descriptor that becomes readable when the call should end with
     /// `Interrupted`; it must stay open during the call.
     pub interrupt: Option<RawFd>,
@@ -29,13 +26,8 @@ impl Context {
 
     /// Says in a request for whom it is.
     pub(crate) fn sign(&self, request: &mut Header) {
-        request.job = self.job;
-        request.rank = self.rank;
-        if let Some(progress) = self.progress {
-            let all = f64::from(u32::MAX);
-            request.progress = (progress.share() * all) as u32;
-            let mib = progress.work_bytes.div_ceil(1 << 20).clamp(1, u32::MAX.into());
-            request.work = mib as u32;
+        if let Some(reader) = &self.reader {
+            reader.sign(request);
         }
     }
 

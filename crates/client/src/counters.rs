@@ -43,6 +43,8 @@ counters! {
     data_replies;
     /// Requests among those that the server of another copy has passed on.
     data_detours;
+    /// Questions to data servers how busy a target is.
+    load_questions;
     /// Requests sent to the metadata server.
     meta_requests;
     /// Replies of the metadata server.

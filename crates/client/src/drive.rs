@@ -2,14 +2,14 @@
 
 use crate::client::Inner;
 use crate::context::Context;
+use crate::core::choices::Wanted;
 use crate::core::copies::{Purpose, is_damage, is_elsewhere, is_hopeless, is_mirrored};
-use crate::core::pace::Wanted;
 use crate::core::plan::Place;
 use crate::core::transfer::{Next, Transfer};
 use crate::counters::add;
 use crate::file::OpenState;
 use crate::presence::Peer;
-use crate::servers::{DataConn, Detours, MAP_WAIT_MS};
+use crate::servers::{DataConn, Detours, MAP_WAIT_MS, Slot, Waits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_host::clock;
@@ -51,10 +51,16 @@ pub(crate) trait Parts {
     fn may_read_any_copy(&self) -> bool {
         false
     }
+    /// Whether nobody waits for it yet.
+    fn is_ahead(&self) -> bool {
+        false
+    }
     /// What a part reads, if it reads bytes.
     fn wanted(&mut self, _part: usize) -> Option<Wanted> {
         None
     }
+    /// Its read counts as outstanding at a copy as long as this is kept.
+    fn keep(&mut self, _part: usize, _slot: Option<Slot>) {}
     /// Sends the request of a part.
     fn send(&mut self, part: usize, locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()>;
     /// Takes the answer of a part.
@@ -98,7 +104,7 @@ pub(crate) fn drive(
     loop {
         match transfer.next(now_ms()) {
             Next::Send(part) => {
-                if let Err(missing) = choose(call, transfer, parts, part) {
+                if let Err(missing) = choose(call, transfer, parts, part, &wait) {
                     transfer.no_copy(part, missing.error, missing.hopeless, now_ms());
                     continue;
                 }
@@ -117,6 +123,7 @@ pub(crate) fn drive(
                 }
                 match receive(call, transfer, parts, part, (&wait, sent_ms)) {
                     Ok(()) => {
+                        parts.keep(part, None);
                         asking.remove(&part);
                         transfer.on_result(part, Ok(()), now_ms());
                     }
@@ -159,6 +166,7 @@ fn choose(
     transfer: &mut Transfer,
     parts: &mut impl Parts,
     part: usize,
+    wait: &Wait,
 ) -> Result<(), Missing> {
     let object = parts.place(part).object;
     if !transfer.may_choose(part, parts.place(part).mirrored) {
@@ -172,21 +180,28 @@ fn choose(
         // Who has been asked in vain is not asked by its speed.
         let by_speed = transfer.told(part).is_empty() && parts.may_read_any_copy();
         let wanted = if by_speed { parts.wanted(part) } else { None };
+        // Who waits for room at one copy has nothing outstanding that others wait for.
+        let waits = match (parts.is_ahead(), transfer.is_first(part)) {
+            (true, _) => Waits::Ahead,
+            (false, true) => Waits::May(wait),
+            (false, false) => Waits::No,
+        };
         let chosen = call.file.with_segment(object, |segment| {
             let mirrored = is_mirrored(segment, object.column);
             let fastest = wanted
                 .filter(|_| mirrored)
-                .and_then(|wanted| servers.copy_to_read(call.file, segment, wanted));
-            if let Some((copy, answer_us)) = fastest {
-                return Some((copy, mirrored, answer_us));
+                .and_then(|wanted| servers.copy_to_read(call.file, segment, &wanted, waits));
+            if let Some(read) = fastest {
+                return Some(((read.copy, read.target), mirrored, read.answer_us, Some(read.slot)));
             }
             let tried = transfer.tried(part);
             let copy = servers.next_copy(purpose, segment, object.column, tried)?;
-            Some((copy, mirrored, 0.0))
+            Some((copy, mirrored, 0.0, None))
         });
         // The segment is gone: its server says so.
         let Some(chosen) = chosen else { return Ok(()) };
-        let Some(((copy, target), mirrored, answer_us)) = chosen else { continue };
+        let Some(((copy, target), mirrored, answer_us, slot)) = chosen else { continue };
+        parts.keep(part, slot);
         transfer.expect(part, (answer_us / 1_000.0) as u64);
         *parts.place(part) = Place { object: ObjectId { copy, ..object }, target, mirrored };
         transfer.chosen(part, mirrored.then_some((copy, purpose)));
@@ -446,6 +461,7 @@ fn retry(
         call.inner.counters.presence.unreachable(peer, &error);
     }
     *parts.conn(part) = None;
+    parts.keep(part, None);
     add(&call.inner.counters.data_retries, 1);
     tracing::debug!("{error}");
     transfer.on_result(part, Err(error), now_ms());

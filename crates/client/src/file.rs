@@ -253,7 +253,7 @@ impl File {
         let layout = &self.state.granted().layout;
         let plan = plan_regions(self.id(), layout, regions)?;
         let any_copy = may_read_any_copy(call, self.consistency());
-        let mut op = ReadOp::start(call, plan, buffer.len(), any_copy);
+        let mut op = ReadOp::start(call, plan, buffer.len(), (any_copy, false));
         op.finish(call, buffer)
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weir_policy::Progress;
 use weir_types::{JobId, Rank};
+use weir_wire::Header;
 
 /// What `weir run` sets, and anybody may: the name of the job,
 pub const JOB: &str = "WEIR_JOB";
@@ -104,17 +105,19 @@ fn number_of(names: &[&str], uid: u32, parent: u64) -> JobId {
     JobId(text.chain(numbers).fold(0xcbf2_9ce4_8422_2325, mix).max(1))
 }
 
-/// One open file, read by a process of a job: how far that is.
+/// One open file, read by a process of a job: how far that is. Bytes are counted as they come, so
+/// that others can be told between requests as well.
 #[derive(Debug)]
 pub struct JobReader {
     member: Member,
+    work_bytes: AtomicU64,
     done_bytes: AtomicU64,
 }
 
 impl JobReader {
     /// It has read nothing yet.
     pub fn new(member: Member) -> Self {
-        Self { member, done_bytes: AtomicU64::new(0) }
+        Self { member, work_bytes: AtomicU64::new(0), done_bytes: AtomicU64::new(0) }
     }
 
     /// Which process.
@@ -127,11 +130,29 @@ impl JobReader {
         self.done_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// How far it is with a file of so many bytes, or with its share of that.
-    pub fn progress(&self, file_bytes: u64) -> Progress {
+    /// It reads a file of so many bytes, or its share of that.
+    pub fn reads(&self, file_bytes: u64) {
         let ranks = if self.member.shared { self.member.ranks.into() } else { 1 };
-        let work_bytes = file_bytes.div_ceil(ranks);
-        Progress { done_bytes: self.done_bytes.load(Relaxed).min(work_bytes), work_bytes }
+        self.work_bytes.store(file_bytes.div_ceil(ranks), Relaxed);
+    }
+
+    /// How far it is; `None`: it is not known what it reads.
+    pub fn progress(&self) -> Option<Progress> {
+        let work_bytes = self.work_bytes.load(Relaxed);
+        let done_bytes = self.done_bytes.load(Relaxed).min(work_bytes);
+        (work_bytes > 0).then_some(Progress { done_bytes, work_bytes })
+    }
+
+    /// Says in a request for whom it is.
+    pub(crate) fn sign(&self, request: &mut Header) {
+        request.job = self.member.job;
+        request.rank = self.member.rank;
+        if let Some(progress) = self.progress() {
+            let all = f64::from(u32::MAX);
+            request.progress = (progress.share() * all) as u32;
+            let mib = progress.work_bytes.div_ceil(1 << 20).clamp(1, u32::MAX.into());
+            request.work = mib as u32;
+        }
     }
 }
 
@@ -203,10 +224,12 @@ mod tests {
         let read = |shared: &str| {
             let of = [(JOB, "a"), (RANK, "0"), (RANKS, "4"), (SHARED, shared)];
             let reader = JobReader::new(member(&of, 0).unwrap());
+            assert_eq!(reader.progress(), None);
+            reader.reads(1_000);
             reader.has_read(100);
-            let progress = reader.progress(1_000);
+            let progress = reader.progress().unwrap();
             reader.has_read(9_000);
-            (progress.done_bytes, progress.work_bytes, reader.progress(1_000).left_bytes())
+            (progress.done_bytes, progress.work_bytes, reader.progress().unwrap().left_bytes())
         };
         assert_eq!(read("0"), (100, 1_000, 0));
         assert_eq!(read("1"), (100, 250, 0));

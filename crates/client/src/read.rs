@@ -2,12 +2,12 @@
 //! the caller's buffer, every byte checked.
 
 use crate::config::{Consistency, ReadPolicy};
-use crate::core::pace::Wanted;
+use crate::core::choices::Wanted;
 use crate::core::plan::{Place, Plan};
 use crate::core::transfer::Transfer;
 use crate::counters::add;
 use crate::drive::{Call, Parts, Until, drive, now_ms};
-use crate::servers::DataConn;
+use crate::servers::{DataConn, Slot};
 use std::io::IoSliceMut;
 use weir_layout::{Piece, Run, cut_count, cuts, scatter};
 use weir_net::{Expected, Wait};
@@ -21,9 +21,12 @@ pub(crate) struct ReadOp {
     plan: Plan,
     transfer: Transfer,
     conns: Vec<Option<DataConn>>,
+    slots: Vec<Option<Slot>>,
     /// Bytes of the caller's buffer.
     pub(crate) len: usize,
     any_copy: bool,
+    /// It is fetched ahead: whoever fetches it goes on.
+    ahead: bool,
 }
 
 /// Whether any current copy may be read for a call that is under a lease, if the file's
@@ -40,21 +43,31 @@ struct ReadParts<'a> {
     call: Call<'a>,
     plan: &'a mut Plan,
     conns: &'a mut Vec<Option<DataConn>>,
+    slots: &'a mut Vec<Option<Slot>>,
     dest: &'a mut [u8],
     runs: Vec<Run>,
     any_copy: bool,
+    ahead: bool,
 }
 
 impl ReadOp {
-    /// Sends the requests of a planned read. `any_copy`: see [`may_read_any_copy`].
-    pub(crate) fn start(call: Call<'_>, plan: Plan, len: usize, any_copy: bool) -> Self {
+    /// Sends the requests of a planned read. `any_copy`: see [`may_read_any_copy`]; `ahead`: of
+    /// what nobody waits for yet.
+    pub(crate) fn start(
+        call: Call<'_>,
+        plan: Plan,
+        len: usize,
+        (any_copy, ahead): (bool, bool),
+    ) -> Self {
         let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
         let mut op = Self {
             transfer: Transfer::new(plan.parts.len(), deadline_ms),
             conns: plan.parts.iter().map(|_| None).collect(),
+            slots: plan.parts.iter().map(|_| None).collect(),
             plan,
             len,
             any_copy,
+            ahead,
         };
         // What fails now is tried again by `finish`.
         if let Err(error) = op.drive(call, &mut [], Until::Sent) {
@@ -74,9 +87,11 @@ impl ReadOp {
             call,
             plan: &mut self.plan,
             conns: &mut self.conns,
+            slots: &mut self.slots,
             dest,
             runs: Vec::new(),
             any_copy: self.any_copy,
+            ahead: self.ahead,
         };
         drive(call, &mut self.transfer, &mut parts, until)
     }
@@ -95,18 +110,25 @@ impl Parts for ReadParts<'_> {
         self.any_copy
     }
 
+    fn is_ahead(&self) -> bool {
+        self.ahead
+    }
+
     fn wanted(&mut self, part: usize) -> Option<Wanted> {
         let (chunk, object) = (self.plan.chunk(part), self.plan.parts[part].place.object);
         let len_bytes =
             scatter(&chunk.regions, chunk.stripe, object.column, &mut self.runs).ok()?;
         let offset = self.runs.iter().map(|run| run.object_offset).min()?;
-        let ctx = self.call.ctx;
-        let reader = ctx.progress.map(|progress| (ctx.job, ctx.rank, progress));
+        let reader = self.call.ctx.reader.clone();
         Some(Wanted { column: (object.segment, object.column), offset, len_bytes, reader })
     }
 
     fn conn(&mut self, part: usize) -> &mut Option<DataConn> {
         &mut self.conns[part]
+    }
+
+    fn keep(&mut self, part: usize, slot: Option<Slot>) {
+        self.slots[part] = slot;
     }
 
     fn send(&mut self, part: usize, locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()> {
@@ -150,7 +172,7 @@ impl ReadParts<'_> {
             return Err(Error::new(ErrorKind::Protocol, "the answer belongs to another request"));
         }
         let body: ObjectLen = conn.conn.reply(&header)?;
-        conn.heard_of_pace(&header, (self.call.ctx.job, self.call.ctx.rank));
+        conn.heard_of_pace(&header, self.call.ctx.reader.as_deref());
         let mut checks = Vec::with_capacity(header.checks as usize);
         conn.conn.checks(&header, &mut checks);
         add(&self.call.inner.counters.read_wire_bytes, u64::from(header.payload_len));

@@ -159,7 +159,7 @@ impl Reader {
                 self.pieces.remove(0);
             }
             add(&call.inner.counters.ahead_fetched, 1);
-            let op = ReadOp::start(call, plan, len as usize, any_copy);
+            let op = ReadOp::start(call, plan, len as usize, (any_copy, true));
             self.pieces.push(Piece { range, data: Data::Asked(op), since: clock::now(), leased });
         }
         self.ahead = ahead;
@@ -218,5 +218,5 @@ fn direct(call: Call<'_>, offset: u64, dest: &mut [u8], any_copy: bool) -> Resul
         }
         plan => plan?,
     };
-    ReadOp::start(call, plan, dest.len(), any_copy).finish(call, dest)
+    ReadOp::start(call, plan, dest.len(), (any_copy, false)).finish(call, dest)
 }

@@ -2,6 +2,7 @@
 
 mod detours;
 mod paces;
+mod questions;
 
 use crate::config::{ClientConfig, Transport};
 use crate::context::Context;
@@ -13,6 +14,8 @@ use crate::session::MetaSession;
 pub(crate) use detours::Detours;
 use detours::Route;
 use paces::Asking;
+pub(crate) use paces::{Choosing, Slot, Waits};
+use questions::Questions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -188,6 +191,7 @@ pub(crate) struct Servers {
     tickets_used: AtomicU64,
     /// How fast targets are.
     paces: Arc<Mutex<Paces>>,
+    questions: Questions,
 }
 
 impl Servers {
@@ -209,6 +213,7 @@ impl Servers {
             outdated: AtomicBool::new(false),
             tickets_used: AtomicU64::new(0),
             paces: Arc::default(),
+            questions: Questions::default(),
         })
     }
 

@@ -37,6 +37,7 @@ counters! {
     fence = "op.fence";
     copy = "op.copy";
     ping = "op.ping";
+    asks_load = "op.load";
     status = "op.status";
     other = "op.other";
     /// Bytes of payloads sent.
@@ -149,6 +150,7 @@ impl Counters {
             Op::Fence => &self.fence,
             Op::Copy => &self.copy,
             Op::Ping => &self.ping,
+            Op::Load => &self.asks_load,
             Op::Status => &self.status,
             _ => &self.other,
         };

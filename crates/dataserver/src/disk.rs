@@ -179,6 +179,7 @@ impl Disk {
     /// What it has done for clients, for the report to the metadata server.
     pub(crate) fn work(&self) -> TargetWork {
         let load = &self.served.load;
+        self.meter.forget_old(&load.us_per_mib);
         TargetWork {
             read_bytes: load.read_bytes.load(Relaxed),
             written_bytes: load.written_bytes.load(Relaxed),

@@ -152,6 +152,7 @@ impl<C: Copy> Machine<C> {
             Op::ListLacking => self.list_lacking(incoming),
             Op::AcceptLoss => self.accept_loss(incoming),
             Op::Ping => Ok(self.answer_at_once(incoming)),
+            Op::Load => self.load(incoming),
             Op::Status => Ok(Action::Status { conn, header: Header::reply_to(header, None) }),
             op => Err(Error::new(
                 ErrorKind::Unsupported,

@@ -20,6 +20,8 @@ const CACHED_US_PER_MIB: u64 = 100;
 const SAMPLE_BYTES: u64 = 2 << 20;
 /// or so much time in which there was something to do.
 const SAMPLE_US: Micros = 100_000;
+/// What was found is said for so long, if nobody reads: the disk may be another one by then.
+const SAID_FOR_US: Micros = 10_000_000;
 /// A value that nobody would believe is not said.
 const MAX_US_PER_MIB: u64 = 1 << 30;
 
@@ -27,6 +29,8 @@ const MAX_US_PER_MIB: u64 = 1 << 30;
 struct Sample {
     /// Reads under way.
     reads: u32,
+    /// When something was said.
+    said: Micros,
     /// Until then time has been counted, while there are any.
     counted: Micros,
     busy_us: Micros,
@@ -50,7 +54,8 @@ impl Sample {
         }
     }
 
-    fn cached(&mut self, bytes: u64) {
+    fn cached(&mut self, now: Micros, bytes: u64) {
+        self.count(now);
         self.bytes += bytes + REQUEST_COST_BYTES;
         self.busy_us += (bytes + REQUEST_COST_BYTES) * CACHED_US_PER_MIB / MIB;
     }
@@ -62,6 +67,11 @@ impl Sample {
         self.counted = now;
     }
 
+    /// Whether nothing is known any more.
+    fn is_old(&self, now: Micros) -> bool {
+        self.reads == 0 && now.saturating_sub(self.said) > SAID_FOR_US
+    }
+
     /// What it says, if there is enough of it: then another one begins.
     fn take(&mut self) -> Option<u64> {
         let enough = self.bytes >= SAMPLE_BYTES || self.busy_us >= SAMPLE_US;
@@ -69,7 +79,7 @@ impl Sample {
             return None;
         }
         let us = (self.busy_us.max(1) * MIB).div_ceil(self.bytes);
-        (self.busy_us, self.bytes) = (0, 0);
+        (self.busy_us, self.bytes, self.said) = (0, 0, self.counted);
         Some(us.min(MAX_US_PER_MIB))
     }
 }
@@ -114,8 +124,15 @@ impl Meter {
     /// Counts a read from the page cache.
     pub(crate) fn cached(&self, bytes: u64, said: &AtomicU32) {
         let mut sample = self.sample.lock();
-        sample.cached(bytes);
+        sample.cached(now(), bytes);
         say(&mut sample, said);
+    }
+
+    /// Takes back what was said long ago.
+    pub(crate) fn forget_old(&self, said: &AtomicU32) {
+        if self.sample.lock().is_old(now()) {
+            said.store(0, Relaxed);
+        }
     }
 }
 
@@ -173,10 +190,22 @@ mod tests {
         let known = said.load(Relaxed);
         assert!((9_000..10_000).contains(&known), "{known}");
         for _ in 0..100 {
-            sample.cached(MIB);
+            sample.cached(10_000_000, MIB);
             say(&mut sample, &said);
         }
         assert!(said.load(Relaxed) <= 110, "{said:?}");
+    }
+
+    #[test]
+    fn what_was_found_long_ago_is_not_said() {
+        let mut sample = Sample::default();
+        sample.begin(1_000);
+        sample.end(200_000, Some(MIB));
+        assert!(sample.take().is_some());
+        assert!(!sample.is_old(200_000 + SAID_FOR_US));
+        assert!(sample.is_old(200_001 + SAID_FOR_US));
+        sample.begin(300_000);
+        assert!(!sample.is_old(300_000 + 2 * SAID_FOR_US), "it is being found out");
     }
 
     #[test]

@@ -15,8 +15,8 @@ use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::{
     AcceptLossRequest, Access, AdminAccess, AlignRequest, AllocateRequest, Copied, CopyAccess,
     CopyPiece, CopyRequest, Damage, FenceRequest, ForwardRequest, Lacking, LackingPage,
-    ListLackingRequest, ListObjectsRequest, Mended, NoteGapRequest, ObjectEntry, ObjectLen,
-    ObjectPage, ObjectStat, PingRequest, PunchRequest, ReadFlags, ReadRequest, Relay,
+    ListLackingRequest, ListObjectsRequest, LoadRequest, Mended, NoteGapRequest, ObjectEntry,
+    ObjectLen, ObjectPage, ObjectStat, PingRequest, PunchRequest, ReadFlags, ReadRequest, Relay,
     RemoveObjectsRequest, RepairRequest, ScrubCursor, ScrubFinding, ScrubPage, ScrubRequest,
     SeekRequest, ServerStatus, StageRequest, Staged, StatObjectRequest, StatusRequest, SyncRequest,
     TargetStatus, TruncateRequest, WriteFlags, WriteRequest,
@@ -356,6 +356,7 @@ sample_struct! {
     Copied { len, written }
     CopyRequest { access, source, pieces }
     PingRequest {}
+    LoadRequest { target, first }
     StatusRequest {}
     PendingTruncate { generation, size }
     OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate }

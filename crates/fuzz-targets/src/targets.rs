@@ -155,6 +155,7 @@ targets! {
     }
     requests {
         ping_request / ping_reply: PingRequest;
+        load_request / load_reply: LoadRequest;
         status_request / status_reply: StatusRequest;
         read_request / read_reply: ReadRequest;
         write_request / write_reply: WriteRequest;

@@ -42,16 +42,17 @@ pub(crate) struct FileHandle {
     /// Opened with `O_SYNC` or `O_DSYNC`. (Of a write the kernel says so with each.)
     pub(crate) synchronous: bool,
     /// The process of a job that has opened it.
-    pub(crate) reader: Option<JobReader>,
+    pub(crate) reader: Option<Arc<JobReader>>,
 }
 
 impl FileHandle {
     /// On whose behalf its bytes are read and written.
     pub(crate) fn context(&self, ctx: &RequestContext<'_>) -> Context {
         let nobodys = data_context(ctx);
-        let Some(reader) = &self.reader else { return nobodys };
-        let (member, progress) = (reader.member(), reader.progress(self.file.size()));
-        Context { job: member.job, rank: member.rank, progress: Some(progress), ..nobodys }
+        if let Some(reader) = &self.reader {
+            reader.reads(self.file.size());
+        }
+        Context { reader: self.reader.clone(), ..nobodys }
     }
 }
 

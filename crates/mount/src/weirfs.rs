@@ -145,7 +145,7 @@ impl WeirFs {
         let synchronous = flags as i32 & (libc::O_SYNC | libc::O_DSYNC) != 0;
         // Who is about to become another program has the environment of the one before.
         let member = if flags & FOR_EXEC != 0 { None } else { self.jobs.of(ctx.pid, ctx.uid) };
-        let reader = member.map(JobReader::new);
+        let reader = member.map(|member| Arc::new(JobReader::new(member)));
         let handle = FileHandle { file, direct, synchronous, opening, reader };
         let fh = self.handles.insert(Handle::File(handle));
         Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }

@@ -27,7 +27,7 @@ pub use bound::best_common_rate;
 pub use credits::Credits;
 pub use progress::Progress;
 pub use queue::{DiskQueue, Full, JobKey, Limits, Micros, Request, StreamKey, Ticket};
-pub use route::{CopyView, ReadPolicy, Router, SOON_US};
+pub use route::{CopyView, ReadPolicy, Router, SOON_US, UNKNOWN, window};
 pub use runs::{RUN_BYTES, Runs};
 pub use slow::{LASTS, SlowDisks, Verdict};
 pub use watermarks::{Diverting, Watermarks};

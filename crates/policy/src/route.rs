@@ -55,10 +55,14 @@ impl ReadPolicy {
 pub struct CopyView {
     /// Current, and its server there.
     pub is_usable: bool,
+    /// As many requests of this reader are there as may be: see [`window`].
+    pub is_full: bool,
     /// Requests of this reader that it has not answered.
     pub in_flight: u32,
     /// Requests of others that its disk had when it was last heard of.
     pub queued: u32,
+    /// That was a moment ago, and there were none.
+    pub is_idle: bool,
     /// Time it takes for a block, by what was seen; 0: nothing was.
     pub service_us: f64,
     /// Time for what goes to it besides when it is chosen, if nobody else reads there: the rest of
@@ -73,6 +77,11 @@ impl CopyView {
     pub fn answer_us(&self) -> f64 {
         let before = self.in_flight.saturating_add(self.queued);
         self.service_us * f64::from(before.saturating_add(1))
+    }
+
+    /// Whether it is worth having besides another one, if nobody else wants it.
+    fn is_no_slower(&self, other: &Self) -> bool {
+        self.service_us < other.service_us * HOT
     }
 
     /// Time until all is there that is going to be asked for with it, while others go on
@@ -90,6 +99,8 @@ impl CopyView {
 
 /// Another reader has so many requests outstanding at a disk.
 const OTHERS_OUTSTANDING: f64 = 4.0;
+/// At the end of what a reader has to do, so many requests, it looks at all copies alike.
+const LAST_REQUESTS: u64 = 4;
 /// A copy is hot from this many times the service time of the best one on,
 const HOT: f64 = 2.0;
 /// and until it is less than this.
@@ -101,31 +112,30 @@ const SOONER: f64 = 0.75;
 /// another one would have to fetch it from its disk.
 pub const SOON_US: f64 = 1_000.0;
 
+/// How many requests of so many bytes a reader has outstanding at each copy, of `window_bytes` at
+/// most, when it is so far: two at least, so that a disk has the next when it has done one.
+pub fn window(window_bytes: u64, block_bytes: u64, own: Progress) -> u32 {
+    let bytes = 2 * run_bytes(window_bytes / 2, Some(own));
+    u32::try_from(bytes / block_bytes.max(1)).unwrap_or(u32::MAX).max(2)
+}
+
+/// Of requests that are left: nobody knows how many.
+pub const UNKNOWN: u64 = u64::MAX;
+
 /// Chooses for one reader and one column; remembers which copies it uses.
 #[derive(Clone, Debug)]
 pub struct Router {
     policy: ReadPolicy,
-    /// Bytes outstanding at each copy.
-    window_bytes: u64,
-    block_bytes: u64,
     marks: Watermarks,
     diverting: Vec<Diverting>,
     hot: Vec<bool>,
 }
 
 impl Router {
-    /// For `copies` copies and requests of so many bytes, with `window_bytes` outstanding at
-    /// each at most.
-    pub fn new(
-        policy: ReadPolicy,
-        copies: usize,
-        block_bytes: u64,
-        window_bytes: u64,
-        marks: Watermarks,
-    ) -> Self {
+    /// For so many copies.
+    pub fn new(policy: ReadPolicy, copies: usize, marks: Watermarks) -> Self {
         let diverting = vec![Diverting::default(); copies];
-        let block_bytes = block_bytes.max(1);
-        Self { policy, window_bytes, block_bytes, marks, diverting, hot: vec![false; copies] }
+        Self { policy, marks, diverting, hot: vec![false; copies] }
     }
 
     /// As many as it was made for.
@@ -138,20 +148,18 @@ impl Router {
         self.policy == ReadPolicy::Graduated || self.diverting.iter().any(|d| d.is_on())
     }
 
-    /// Requests outstanding at each copy, for one who is so far: two at least, so that a
-    /// disk has the next when it has done one.
-    fn window(&self, own: Progress) -> u32 {
-        let bytes = 2 * run_bytes(self.window_bytes / 2, Some(own));
-        u32::try_from(bytes / self.block_bytes).unwrap_or(u32::MAX).max(2)
-    }
-
     /// The copy that is to be asked for block number `block`; `None`: none now, but
-    /// again when an answer or news have come. `copies`: in the order of the layout,
-    /// as many as the router was made for.
-    pub fn choose(&mut self, block: u64, own: Progress, copies: &[CopyView]) -> Option<usize> {
+    /// again when an answer or news have come. `own`: how far its reader is; `left`: requests that
+    /// no copy was asked for yet, with this one ([`UNKNOWN`]). `copies`: in the order of the
+    /// layout, as many as the router was made for.
+    pub fn choose(
+        &mut self,
+        block: u64,
+        (own, left): (Progress, u64),
+        copies: &[CopyView],
+    ) -> Option<usize> {
         let first = copies.iter().position(|copy| copy.is_usable)?;
-        let window = self.window(own);
-        let has_room = |n: &usize| copies[*n].is_usable && copies[*n].in_flight < window;
+        let has_room = |n: &usize| copies[*n].is_usable && !copies[*n].is_full;
         match self.policy {
             ReadPolicy::Primary => Some(first).filter(has_room),
             ReadPolicy::Halves => in_turn(block, copies, |n| copies[n].is_usable).filter(has_room),
@@ -165,15 +173,19 @@ impl Router {
             }
             ReadPolicy::GraduatedPrimary => {
                 self.divert(own, first, copies);
-                self.soonest(first, copies, has_room, |_| false)
+                self.soonest(first, left, copies, |_| false)
             }
             ReadPolicy::Proportional => {
                 self.divert(own, first, copies);
+                // What is known of the readers whose own disk it is says it better.
                 let is_sooner = |n: usize| {
-                    copies[first].service_us >= SOON_US
-                        && copies[n].done_us() < copies[first].done_us() * SOONER
+                    let (own, other) = (&copies[first], &copies[n]);
+                    let helps = own.is_full && other.is_idle && other.is_no_slower(own);
+                    other.peer.is_none()
+                        && own.service_us >= SOON_US
+                        && (helps || other.done_us() < own.done_us() * SOONER)
                 };
-                self.soonest(first, copies, has_room, is_sooner)
+                self.soonest(first, left, copies, is_sooner)
             }
         }
     }
@@ -183,19 +195,30 @@ impl Router {
     fn soonest(
         &self,
         first: usize,
+        left: u64,
         copies: &[CopyView],
-        has_room: impl Fn(&usize) -> bool,
         may: impl Fn(usize) -> bool,
     ) -> Option<usize> {
-        let is_used = |n: &usize| *n == first || self.diverting[*n].is_on() || may(*n);
-        let done_us = |n: usize| match self.diverting[n].is_on() {
+        // What is asked for last is waited for by nothing else.
+        let ends = left <= LAST_REQUESTS;
+        let is_used = |n: &usize| *n == first || self.diverting[*n].is_on() || ends || may(*n);
+        let done_us = |n: usize| match self.diverting[n].is_on() && !ends {
             true => copies[n].done_first_us(),
             false => copies[n].done_us(),
         };
-        let order = |n: &usize| (done_us(*n), copies[*n].in_flight);
-        (first..copies.len())
-            .filter(|n| has_room(n) && is_used(n))
-            .min_by(|a, b| order(a).0.total_cmp(&order(b).0).then(order(a).1.cmp(&order(b).1)))
+        let sooner = |a: &usize, b: &usize| {
+            let of = |n: usize| copies[n].in_flight;
+            done_us(*a).total_cmp(&done_us(*b)).then_with(|| of(*a).cmp(&of(*b)))
+        };
+        let used = || (first..copies.len()).filter(|n| copies[*n].is_usable && is_used(n));
+        let chosen = used().filter(|n| !copies[*n].is_full).min_by(sooner)?;
+        // At the end of what there is to do: the others might be done with all of it before.
+        let rest = left.saturating_sub(1) as f64;
+        let is_late = |n: usize| {
+            let all_us = done_us(n) + rest * copies[n].service_us;
+            all_us < done_us(chosen)
+        };
+        (!used().any(is_late)).then_some(chosen)
     }
 
     /// Which of the others are used, by how far their own readers are.
@@ -248,17 +271,25 @@ mod tests {
     const OWN: Progress = Progress { done_bytes: 500 << 20, work_bytes: 1 << 30 };
 
     fn router(policy: ReadPolicy, copies: usize) -> Router {
-        Router::new(policy, copies, 64 << 10, 1 << 20, Watermarks::default())
+        Router::new(policy, copies, Watermarks::default())
     }
 
     fn copy(service_us: f64) -> CopyView {
-        let more_us = 0.0;
-        CopyView { is_usable: true, in_flight: 0, queued: 0, service_us, more_us, peer: None }
+        CopyView {
+            is_usable: true,
+            is_full: false,
+            in_flight: 0,
+            queued: 0,
+            is_idle: false,
+            service_us,
+            more_us: 0.0,
+            peer: None,
+        }
     }
 
     fn choices(policy: ReadPolicy, copies: &[CopyView]) -> Vec<Option<usize>> {
         let mut router = router(policy, copies.len());
-        (0..6).map(|block| router.choose(block, OWN, copies)).collect()
+        (0..6).map(|block| router.choose(block, (OWN, UNKNOWN), copies)).collect()
     }
 
     #[test]
@@ -275,7 +306,7 @@ mod tests {
         let mut router = router(ReadPolicy::SkipHot, 2);
         let mut uses_first = |first: f64, second: f64| {
             let copies = [copy(first), copy(second)];
-            (0..4).any(|block| router.choose(block, OWN, &copies) == Some(0))
+            (0..4).any(|block| router.choose(block, (OWN, UNKNOWN), &copies) == Some(0))
         };
         assert!(uses_first(190.0, 100.0));
         assert!(!uses_first(210.0, 100.0));
@@ -302,13 +333,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_for_last_is_not_left_to_a_slow_disk() {
+        let mut router = router(ReadPolicy::Proportional, 2);
+        let peer = Some(OWN);
+        let slow = CopyView { in_flight: 1, ..copy(100_000.0) };
+        let quick = CopyView { in_flight: 2, is_full: true, peer, ..copy(30_000.0) };
+        let mut choose = |left, copies: [CopyView; 2]| router.choose(0, (OWN, left), &copies);
+        assert_eq!(choose(UNKNOWN, [slow, quick]), Some(0));
+        assert_eq!(choose(1, [slow, quick]), None, "the other one has done it before");
+        let room = CopyView { in_flight: 1, is_full: false, ..quick };
+        assert_eq!(choose(1, [slow, room]), Some(1));
+        assert_eq!(choose(UNKNOWN, [slow, room]), Some(0), "its own reader is no further");
+    }
+
+    #[test]
     fn requests_are_shared_in_proportion_to_the_speeds_of_disks() {
         let (mut router, mut counts) = (router(ReadPolicy::Proportional, 2), [0u32; 2]);
         // Each answers as fast as it can; the first needs three times as long.
         let (mut copies, mut left) = ([copy(30_000.0), copy(10_000.0)], [0u64; 2]);
         for _ in 0..40_000 {
-            while let Some(n) = router.choose(0, OWN, &copies) {
+            while let Some(n) = router.choose(0, (OWN, UNKNOWN), &copies) {
                 copies[n].in_flight += 1;
+                copies[n].is_full = copies[n].in_flight >= 16;
                 counts[n] += 1;
             }
             for n in 0..2 {
@@ -316,6 +362,7 @@ mod tests {
                 if left[n] as f64 >= copies[n].service_us {
                     left[n] = 0;
                     copies[n].in_flight = copies[n].in_flight.saturating_sub(1);
+                    copies[n].is_full = false;
                 }
             }
         }
@@ -327,23 +374,22 @@ mod tests {
         #[test]
         fn no_unusable_copy_is_chosen_none_beyond_its_window_and_the_last_one_always(
             blocks in prop::collection::vec(
-                prop::collection::vec((any::<bool>(), 0u32..40, 0u32..9, 0f64..1e6, prop::option::of(0u64..1 << 30)), 3),
+                (0u64..9, prop::collection::vec((any::<bool>(), 0u32..40, 0u32..9, 0f64..1e6, prop::option::of(0u64..1 << 30)), 3)),
                 1..30,
             ),
             policy in prop::sample::select(&ALL),
         ) {
             let mut router = router(policy, 3);
-            for (block, copies) in blocks.iter().enumerate() {
+            for (block, (left, copies)) in blocks.iter().enumerate() {
                 let copies: Vec<_> = copies.iter().map(|(is_usable, in_flight, queued, service_us, peer)| {
                     let peer = peer.map(|done_bytes| Progress { done_bytes, ..OWN });
                     let (in_flight, queued) = (*in_flight, *queued);
-                    CopyView { is_usable: *is_usable, in_flight, queued, service_us: *service_us, more_us: 0.0, peer }
+                    CopyView { is_full: in_flight >= 20, in_flight, queued, peer, ..CopyView { is_usable: *is_usable, ..copy(*service_us) } }
                 }).collect();
                 let usable: Vec<_> = (0..3).filter(|n| copies[*n].is_usable).collect();
-                let window = router.window(OWN);
-                match router.choose(block as u64, OWN, &copies) {
-                    Some(n) => prop_assert!(copies[n].is_usable && copies[n].in_flight < window),
-                    None if usable.len() == 1 => prop_assert!(copies[usable[0]].in_flight >= window),
+                match router.choose(block as u64, (OWN, *left), &copies) {
+                    Some(n) => prop_assert!(copies[n].is_usable && !copies[n].is_full),
+                    None if usable.len() == 1 => prop_assert!(copies[usable[0]].is_full),
                     None => {}
                 }
             }

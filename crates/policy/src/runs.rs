@@ -39,6 +39,16 @@ impl<K: Copy + Eq> Runs<K> {
         offset / RUN_BYTES
     }
 
+    /// The copy that a run is read from, if it has begun.
+    pub fn look(&self, column: K, offset: u64, now: Micros) -> Option<usize> {
+        let number = Self::number(offset);
+        let goes_on = |run: &&Run<K>| {
+            let is_new = now.saturating_sub(run.begun) <= MAX_AGE_US;
+            (run.column, run.number) == (column, number) && is_new && run.left_bytes > 0
+        };
+        self.runs.iter().find(goes_on).map(|run| run.copy)
+    }
+
     /// The copy that a run is read from, if it has begun; `len_bytes` more of it are read.
     pub fn go_on(&mut self, column: K, offset: u64, len_bytes: u64, now: Micros) -> Option<usize> {
         let number = Self::number(offset);

@@ -6,7 +6,9 @@
 
 use std::hint::black_box;
 use std::time::Instant;
-use weir_policy::{CopyView, DiskQueue, Limits, Micros, Progress, Request, Router, Ticket};
+use weir_policy::{
+    CopyView, DiskQueue, Limits, Micros, Progress, Request, Router, Ticket, UNKNOWN,
+};
 
 /// Times that everything is carried out again; the quickest counts, as whatever else the machine
 /// does makes it only slower.
@@ -56,7 +58,7 @@ pub fn choice_ns(router: &Router, choices: &[Choice]) -> Option<f64> {
     quickest_ns(choices.len(), || {
         let mut router = router.clone();
         for Choice { block, own, views } in choices {
-            _ = black_box(router.choose(*block, *own, black_box(views)));
+            _ = black_box(router.choose(*block, (*own, UNKNOWN), black_box(views)));
         }
     })
 }

@@ -4,7 +4,8 @@ use crate::cost::{Choice, Cost};
 use crate::sight::{Report, Sight, views};
 use crate::{Contender, Run};
 use weir_policy::{
-    CopyView, Micros, Progress, RUN_BYTES, ReadPolicy, Router, Runs, SOON_US, Ticket,
+    CopyView, Micros, Progress, RUN_BYTES, ReadPolicy, Router, Runs, SOON_US, Ticket, UNKNOWN,
+    window,
 };
 
 /// Who reads in order has no more than this between what it waits for and what it asks for.
@@ -31,6 +32,9 @@ pub struct Reader {
     pub sights: Vec<Sight>,
     views: Vec<CopyView>,
     block_bytes: u64,
+    /// What it has outstanding at each copy, at most, in requests of so many bytes.
+    window_bytes: u64,
+    request_bytes: u64,
     work_bytes: u64,
     blocks: u64,
     next_block: u64,
@@ -56,6 +60,10 @@ impl Reader {
     /// With everything to do.
     pub fn new(run: &Run) -> Self {
         let Run { contender, copies, work_bytes, block_bytes, .. } = *run;
+        // So that a disk can serve a run to its end, and has the next one then.
+        let is_job = contender.is_job;
+        let window_bytes = if is_job { 2 * run.limits.run_bytes } else { UNBOUNDED };
+        let request_bytes = if is_job { block_bytes } else { 1 };
         let blocks = work_bytes.div_ceil(block_bytes);
         Self {
             contender,
@@ -64,6 +72,8 @@ impl Reader {
             sights: vec![Sight::new(); copies],
             views: Vec::with_capacity(copies),
             block_bytes,
+            window_bytes,
+            request_bytes,
             work_bytes,
             blocks,
             next_block: 0,
@@ -142,7 +152,11 @@ impl Reader {
         if let Some(log) = log {
             log.push(Choice { block, own, views: seen.clone() });
         }
-        router.choose(block, own, seen)
+        let room = window(self.window_bytes, self.request_bytes, own);
+        for view in seen.iter_mut() {
+            view.is_full = view.in_flight >= room;
+        }
+        router.choose(block, (own, UNKNOWN), seen)
     }
 
     /// A copy of which it is not known how fast it is, if that matters.
@@ -226,11 +240,7 @@ impl Reader {
 
 /// For a reader that knows nothing yet.
 pub fn router(run: &Run) -> Router {
-    let Contender { policy, is_job, .. } = run.contender;
-    // So that a disk can serve a run to its end, and has the next one then.
-    let window = if is_job { 2 * run.limits.run_bytes } else { UNBOUNDED };
-    let block_bytes = if is_job { run.block_bytes } else { 1 };
-    Router::new(policy, run.copies, block_bytes, window, run.marks)
+    Router::new(run.contender.policy, run.copies, run.marks)
 }
 
 /// Whether requests of this policy carry progress.

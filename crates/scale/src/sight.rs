@@ -119,8 +119,10 @@ pub fn views(sights: &[Sight], len_bytes: u64, views: &mut Vec<CopyView>) {
         let more = rest + if Some(n) == first { 0.0 } else { TURN_BYTES };
         CopyView {
             is_usable: sight.is_usable,
+            is_full: false,
             in_flight: sight.in_flight,
             queued: sight.others.round() as u32,
+            is_idle: false,
             service_us: us_per_mib * (len_bytes as f64 + REQUEST_BYTES) / MIB,
             more_us: us_per_mib * more / MIB,
             peer: sight.peer,

@@ -39,9 +39,14 @@ const MAX_TIME: Duration = Duration::from_secs(600);
 pub struct Track {
     /// All chance.
     pub seed: u64,
-    /// Disks, servers and readers.
+    /// Disks, and servers.
     pub disks: u8,
-    /// Copies of each file, on neighbouring disks.
+    /// Readers, and files.
+    pub readers: u8,
+    /// Each file is striped over the first half of the disks, with a copy on the other half if
+    /// it has two. Otherwise it is on one disk, with its copies on the next ones.
+    pub striped: bool,
+    /// Copies of each file.
     pub copies: u8,
     /// Bytes of each file.
     pub file_bytes: u64,
@@ -114,12 +119,14 @@ impl Arena {
         }
         // A mean that is older than any report says nothing of this race.
         self.cluster.sim.run_for(Duration::from_secs(30));
-        let log: Rc<RefCell<Vec<Runner>>> = Rc::new(RefCell::new(vec![Runner::default(); disks]));
+        let runners = usize::from(self.track.readers);
+        let log: Rc<RefCell<Vec<Runner>>> = Rc::new(RefCell::new(vec![Runner::default(); runners]));
         let begin = self.cluster.sim.now() + Duration::from_secs(1);
         let mut config = self.cluster.client_config(true);
         config.read_policy = race.policy;
         config.read_ahead_bytes = 0;
-        let readers: Vec<_> = (0..disks).map(|n| self.start(n, race, &config, begin, &log)).collect();
+        let readers: Vec<_> =
+            (0..runners).map(|n| self.start(n, race, &config, begin, &log)).collect();
         let deadline = begin + MAX_TIME;
         let done = self
             .cluster
@@ -158,7 +165,7 @@ impl Arena {
         let member = race.job.then_some(Member {
             job: JobId(7),
             rank: Rank(n as u32),
-            ranks: self.track.disks.into(),
+            ranks: self.track.readers.into(),
             shared: false,
         });
         let node = self.cluster.nodes[&NodeName::Client(n as u8)];
@@ -205,7 +212,7 @@ struct Runner {
 /// The pages of a file as a kernel keeps them for one who reads it from front to back.
 struct Pages {
     file: File,
-    reader: Option<JobReader>,
+    reader: Option<Arc<JobReader>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -221,7 +228,10 @@ struct State {
 
 impl Pages {
     fn new(file: File, member: Option<Member>) -> Self {
-        let reader = member.map(JobReader::new);
+        let reader = member.map(|member| Arc::new(JobReader::new(member)));
+        if let Some(reader) = &reader {
+            reader.reads(file.size());
+        }
         Self { file, reader, state: Mutex::default(), changed: Condvar::default() }
     }
 
@@ -258,14 +268,7 @@ impl Pages {
     }
 
     fn context(&self) -> Context {
-        let Some(reader) = &self.reader else { return Context::root() };
-        let (member, progress) = (reader.member(), reader.progress(self.file.size()));
-        Context {
-            job: member.job,
-            rank: member.rank,
-            progress: Some(progress),
-            ..Context::root()
-        }
+        Context { reader: self.reader.clone(), ..Context::root() }
     }
 
     /// The program: reads so many bytes at a time, and says how many it has had.
@@ -324,13 +327,25 @@ fn write_files(config: &ClientConfig, track: &Track) -> Result<Vec<FileId>> {
     let client = Client::connect(config.clone())?;
     let bytes = vec![0x5a; MIB as usize];
     let mut files = Vec::new();
-    for n in 0..track.disks {
-        let layout = LayoutSpec {
-            base: Some(n.into()),
-            count: 1,
-            copies: track.copies,
-            placement: Placement::Chained,
-            ..LayoutSpec::default()
+    for n in 0..track.readers {
+        let layout = match track.striped {
+            true => LayoutSpec {
+                base: Some(0),
+                count: u16::from(track.disks) / 2,
+                copies: track.copies,
+                placement: match track.copies {
+                    2 => Placement::Groups,
+                    _ => Placement::Chained,
+                },
+                ..LayoutSpec::default()
+            },
+            false => LayoutSpec {
+                base: Some(n.into()),
+                count: 1,
+                copies: track.copies,
+                placement: Placement::Chained,
+                ..LayoutSpec::default()
+            },
         };
         let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
         let name = format!("race{n}");
@@ -351,6 +366,6 @@ fn plan_of(track: &Track) -> Plan {
     let mut plan = plan(track.seed, track.disks);
     plan.shape.shared_files = 1;
     let idle = ClientPlan { write_behind: false, keeps_pages: false, ops: Vec::new() };
-    plan.clients = vec![idle; usize::from(track.disks)];
+    plan.clients = vec![idle; usize::from(track.readers)];
     plan
 }

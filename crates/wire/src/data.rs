@@ -510,6 +510,14 @@ requests! {
     }
     /// Asks whether the server lives.
     PingRequest(Ping) -> () {}
+    /// Asks how busy a target is, and how far others of the same job are that read there, without
+    /// reading: the header of the reply says it, as in the reply to a read. `TargetMissing`.
+    LoadRequest(Load) -> () {
+        /// The target.
+        target: TargetId,
+        /// Who asks has its first copy there, and says how far it is.
+        first: bool,
+    }
     /// Asks for counters and state.
     StatusRequest(Status) -> ServerStatus {}
     /// Only between data servers: some blocks of another copy have rotted, and the

@@ -42,6 +42,8 @@ ops! {
     Ping = 0x010, "ping";
     /// Counters and state of a server.
     Status = 0x011, "status";
+    /// How busy a target is, and how far those are that read there.
+    Load = 0x012, "load";
     /// Reads regions of an object.
     Read = 0x100, "read";
     /// Writes regions of an object.

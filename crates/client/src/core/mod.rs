@@ -1,6 +1,7 @@
 //! The decisions of the client, without I/O or clocks: what to ask of whom,
 //! what to do about each answer, what to fetch ahead, what may be kept.
 
+pub mod choices;
 pub mod copies;
 pub mod copy;
 pub mod departed;

@@ -132,6 +132,12 @@ impl Transfer {
         Self { parts, deadline_ms, refresh: false, failure: None, failed: None }
     }
 
+    /// Whether nothing else of it is outstanding.
+    pub fn is_first(&self, part: usize) -> bool {
+        let is_at_rest = |other: &Part| other.state != PartState::InFlight;
+        self.parts.iter().enumerate().all(|(n, other)| n == part || is_at_rest(other))
+    }
+
     /// Whether its copy is to be chosen (again) before a part is sent: not if it is
     /// read again from the same one. `mirrored`: it has several.
     pub fn may_choose(&self, part: usize, mirrored: bool) -> bool {

@@ -5,8 +5,8 @@ use super::grants::{Capabilities, Granted};
 use crate::client::Inner;
 use crate::config::Consistency;
 use crate::core::lease::FileLease;
-use crate::core::pace::Choices;
 use crate::reader::Reader;
+use crate::servers::Choosing;
 use crate::writer::Writer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -25,7 +25,7 @@ pub(crate) struct OpenState {
     pub(crate) dirty: AtomicBool,
     pub(crate) reader: Mutex<Reader>,
     /// From which copies it is read.
-    pub(crate) choices: Mutex<Choices>,
+    pub(crate) choosing: Arc<Choosing>,
     pub(crate) lease: Mutex<FileLease>,
     /// Something changed that calls or a recall may wait for.
     pub(crate) lease_changed: Condvar,
@@ -70,7 +70,7 @@ impl OpenState {
             writer: Mutex::default(),
             dirty: AtomicBool::new(false),
             reader: Mutex::default(),
-            choices: Mutex::default(),
+            choosing: Arc::default(),
             lease: Mutex::default(),
             lease_changed: Condvar::new(),
             losses: AtomicU64::new(0),

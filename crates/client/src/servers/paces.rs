@@ -1,17 +1,26 @@
 //! Which copy is read, by what is known of how fast targets are: the shell of
-//! [`crate::core::pace`].
+//! [`crate::core::choices`] and [`crate::core::pace`].
 
 use super::{DataConn, Servers};
+use crate::core::choices::{Candidate, Choice, Choices, ColumnKey, Patience, Wanted};
 use crate::core::copies::copies_of;
-use crate::core::pace::{Candidate, ColumnKey, Paces, Report, Wanted};
+use crate::core::pace::{Paces, Report, Who, who};
 use crate::file::OpenState;
+use crate::job::JobReader;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 use weir_host::clock;
-use weir_host::sync::Mutex;
+use weir_host::sync::{Condvar, Mutex};
+use weir_net::Wait;
 use weir_policy::Micros;
-use weir_types::{CopyIndex, JobId, ObjectId, Rank, Segment, TargetId};
+use weir_types::{CopyIndex, ObjectId, Segment, TargetId};
 use weir_wire::Header;
+
+/// Who waits for a copy looks so often whether others are ahead by now,
+const LOOK: Duration = Duration::from_millis(10);
+/// and waits no longer than this: something is amiss then.
+const MAX_WAIT_US: Micros = 1_000_000;
 
 /// A read that a target has not answered: it counts until this is dropped.
 #[derive(Debug)]
@@ -26,6 +35,48 @@ impl Drop for Asking {
     }
 }
 
+/// Whether a read may wait for a copy that has room.
+#[derive(Clone, Copy)]
+pub(crate) enum Waits<'a> {
+    /// It is fetched ahead.
+    Ahead,
+    /// What was sent before it is waited for.
+    No,
+    /// So long.
+    May(&'a Wait),
+}
+
+/// Which copy of a column is read.
+pub(crate) struct Read {
+    pub(crate) copy: CopyIndex,
+    pub(crate) target: TargetId,
+    /// When it is expected to answer; 0: nothing is known of it.
+    pub(crate) answer_us: f64,
+    pub(crate) slot: Slot,
+}
+
+/// The choices of a file's readers, some of whom wait.
+#[derive(Debug, Default)]
+pub(crate) struct Choosing {
+    choices: Mutex<Choices>,
+    changed: Condvar,
+}
+
+/// A read counts as outstanding at a copy until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    choosing: Arc<Choosing>,
+    place: (ColumnKey, usize, u64),
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let (column, copy, len_bytes) = self.place;
+        self.choosing.choices.lock().answered(column, copy, len_bytes);
+        self.choosing.changed.notify_all();
+    }
+}
+
 impl DataConn {
     /// The reply to a read is waited for.
     pub(crate) fn is_waited_for(&self) {
@@ -35,15 +86,9 @@ impl DataConn {
     }
 
     /// What the server says of its target in the reply to a read.
-    pub(crate) fn heard_of_pace(&self, reply: &Header, (job, rank): (JobId, Rank)) {
-        // Before it has read anything a server says nothing.
-        if let Some(Asking { paces, target }) = &self.asking
-            && (reply.progress > 0 || reply.work > 0)
-        {
-            let behind = (reply.work > 0).then_some((job, rank, reply.work));
-            let (us_per_mib, in_flight) = (reply.progress, reply.in_flight);
-            let report = Report { us_per_mib, in_flight, behind };
-            paces.lock().heard(*target, report, now());
+    pub(crate) fn heard_of_pace(&self, reply: &Header, reader: Option<&JobReader>) {
+        if let Some(Asking { paces, target }) = &self.asking {
+            paces.lock().heard(*target, report(reply, who(reader)), now());
         }
     }
 }
@@ -55,8 +100,9 @@ impl Servers {
         &self,
         file: &OpenState,
         segment: &Segment,
-        wanted: Wanted,
-    ) -> Option<((CopyIndex, TargetId), f64)> {
+        wanted: &Wanted,
+        wait: Waits<'_>,
+    ) -> Option<Read> {
         let (_, column) = wanted.column;
         let all: Vec<_> = copies_of(segment, column).collect();
         let candidates: Vec<Candidate> = {
@@ -70,9 +116,43 @@ impl Servers {
             all.iter().map(candidate).collect()
         };
         self.chooses.store(true, Relaxed);
-        let (policy, mut paces) = (self.config.read_policy, self.paces.lock());
-        let chosen = file.choices.lock().choose(policy, wanted, &candidates, &mut paces, now());
-        chosen.map(|chosen| (all[chosen.at], chosen.answer_us))
+        let choosing = &file.choosing;
+        let begun = now();
+        let mut turn = None;
+        let choice = loop {
+            let mut choices = choosing.choices.lock();
+            let now = now();
+            let waits = |wait: &Wait| now - begun < MAX_WAIT_US && wait.check().is_ok();
+            let patience = match wait {
+                Waits::Ahead => Patience::Ahead,
+                Waits::May(wait) if waits(wait) => Patience::Turn(turn),
+                _ => Patience::None,
+            };
+            let choice = {
+                let (policy, mut paces) = (self.config.read_policy, self.paces.lock());
+                choices.choose(policy, wanted, &candidates, &mut paces, (now, patience))
+            };
+            self.questions.wake();
+            if let (Choice::Later, Patience::Turn(_)) = (choice, patience) {
+                turn.get_or_insert_with(|| choices.wait(wanted));
+                drop(choosing.changed.wait_timeout(choices, LOOK));
+                continue;
+            }
+            if let Some(turn) = turn {
+                choices.leave(turn);
+                choosing.changed.notify_all();
+            }
+            if let Choice::Copy(chosen) = choice {
+                choices.asked(wanted.column, chosen.at, wanted.len_bytes);
+                break Some(chosen);
+            }
+            break None;
+        };
+        let chosen = choice?;
+        let place = (wanted.column, chosen.at, wanted.len_bytes);
+        let slot = Slot { choosing: choosing.clone(), place };
+        let (copy, target) = all[chosen.at];
+        Some(Read { copy, target, answer_us: chosen.answer_us, slot })
     }
 
     /// A read of any copy of a column is about to be sent on a connection.
@@ -86,11 +166,17 @@ impl Servers {
         let column: ColumnKey = (segment.index, object.column);
         let at = copies_of(segment, object.column).position(|(copy, _)| copy == object.copy);
         if let Some(at) = at {
-            file.choices.lock().refused(column, at, now());
+            file.choosing.choices.lock().refused(column, at, now());
         }
     }
 }
 
-fn now() -> Micros {
+/// What a reply says of its target.
+pub(super) fn report(reply: &Header, who: Who) -> Report {
+    let behind = (reply.work > 0).then_some(reply.work);
+    Report { us_per_mib: reply.progress, in_flight: reply.in_flight, who, behind }
+}
+
+pub(super) fn now() -> Micros {
     clock::uptime().as_micros() as Micros
 }

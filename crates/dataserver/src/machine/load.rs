@@ -1,10 +1,13 @@
 //! How busy a target is and for whom, and what replies say of it.
 
+use super::{Action, Body, Incoming, Machine};
 use crate::readers::Readers;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use weir_host::sync::Mutex;
 use weir_policy::{JobKey, Progress, StreamKey};
-use weir_types::{CopyIndex, JobId, ObjectId, Rank, SessionId};
+use weir_types::codec::Decode;
+use weir_types::{CopyIndex, JobId, ObjectId, Rank, Result, SessionId};
+use weir_wire::data::LoadRequest;
 use weir_wire::{Header, Op};
 
 /// How busy a target is; shared by all machines of a server.
@@ -43,10 +46,23 @@ impl Load {
         reply.in_flight = self.in_flight.load(Relaxed).min(u16::MAX.into()) as u16;
         reply.queue_depth = self.queued.load(Relaxed).min(u16::MAX.into()) as u16;
         reply.progress = self.us_per_mib.load(Relaxed);
-        if request.op == Op::Read && request.job != JobId(0) {
+        if matches!(request.op, Op::Read | Op::Load) && request.job != JobId(0) {
             let behind = self.readers.lock().furthest_behind((request.job, request.rank));
             reply.work = behind.unwrap_or_default();
         }
+    }
+}
+
+impl<C: Copy> Machine<C> {
+    /// Says what the reply to a read would say.
+    pub(super) fn load(&self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let request = LoadRequest::from_bytes(incoming.body)?;
+        let target = self.served(request.target)?;
+        let mut header = Header::reply_to(incoming.header, None);
+        let copy = CopyIndex(u8::from(!request.first));
+        target.load.is_read(incoming.header, copy, incoming.now_unix_ms);
+        target.load.say(incoming.header, &mut header);
+        Ok(Action::Reply { conn: incoming.conn, header, body: Body::Empty, data_of: None })
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BinaryHeap;
 use weir_policy::{
     CopyView, DiskQueue, JobKey, Limits, Progress, ReadPolicy, Request, Router, StreamKey, Ticket,
-    Watermarks,
+    UNKNOWN, Watermarks, window,
 };
 
 /// What is modelled.
@@ -93,13 +93,7 @@ impl Ring {
         let reader = |work: &u64| {
             let blocks = work.div_ceil(self.block_bytes.into());
             Reader {
-                router: Router::new(
-                    self.policy,
-                    self.copies,
-                    self.block_bytes.into(),
-                    self.window_bytes,
-                    self.marks,
-                ),
+                router: Router::new(self.policy, self.copies, self.marks),
                 next_block: 0,
                 blocks,
                 in_flight: vec![0; self.copies],
@@ -178,18 +172,22 @@ impl Model<'_> {
     fn ask(&mut self, now: u64, reader: usize) {
         let own = self.progress(reader);
         loop {
+            let ring = self.ring;
+            let room = window(ring.window_bytes, ring.block_bytes.into(), own);
             let this = &mut self.readers[reader];
             let view = |copy: usize| CopyView {
                 is_usable: true,
+                is_full: this.in_flight[copy] >= room,
                 in_flight: this.in_flight[copy],
                 queued: 0,
+                is_idle: false,
                 service_us: 0.0,
                 more_us: 0.0,
                 peer: this.peers[copy],
             };
             let views: Vec<_> = (0..this.in_flight.len()).map(view).collect();
             let block = this.next_block;
-            let Some(copy) = this.router.choose(block, own, &views) else { return };
+            let Some(copy) = this.router.choose(block, (own, UNKNOWN), &views) else { return };
             let block = if block < this.blocks {
                 this.next_block += 1;
                 block

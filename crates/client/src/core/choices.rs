@@ -1,0 +1,353 @@
+//! Which copy of a column is read, by what is known of the targets ([`super::pace`]);
+//! [`weir_policy`] decides.
+//!
+//! Invariant: a copy that is not usable is never chosen.
+
+#[cfg(test)]
+mod tests;
+
+use super::pace::{Paces, Who, who};
+use crate::job::JobReader;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use weir_policy::{
+    CopyView, Micros, Progress, RUN_BYTES, ReadPolicy, Router, Runs, SOON_US, UNKNOWN, Watermarks,
+};
+use weir_types::{ColumnIndex, SegmentIndex, TargetId};
+use weir_wire::frame::REQUEST_COST_BYTES;
+
+/// Turning to another place costs what a disk would spend on so much: with a seek, and with what
+/// the kernel has read ahead at the other copy.
+const TURN_BYTES: f64 = 1_048_576.0;
+/// Progress is made by about so much at a time.
+const REQUEST_BYTES: u64 = 512 << 10;
+/// Where several copies are read at the same time they take turns after so much: less than what a
+/// reader has outstanding, so that all have something to do.
+const SHORT_RUN_BYTES: u64 = 1 << 20;
+/// A reader has so many requests outstanding at each copy, so that it is decided late which copy
+/// serves what, and a disk has the next one when it has done one;
+const WINDOW_REQUESTS: u64 = 2;
+/// where they are small more of them, which a disk can put in order,
+const MIN_WINDOW_BYTES: u64 = 512 << 10;
+/// and of large ones no more than this.
+const MAX_WINDOW_BYTES: u64 = 2 << 20;
+/// What nothing is known of is taken to be so fast: a disk like others.
+const NOMINAL_US_PER_MIB: f64 = 5_000.0;
+/// Columns of a file that are remembered.
+const MAX_COLUMNS: usize = 256;
+/// A copy that has failed is left alone for so long.
+const REFUSED_US: Micros = 1_000_000;
+/// Refusals of one file that are remembered.
+const MAX_REFUSED: usize = 16;
+
+/// A column of a file.
+pub type ColumnKey = (SegmentIndex, ColumnIndex);
+
+/// A copy that may be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate {
+    /// On which target.
+    pub target: TargetId,
+    /// Whole, and its target online and not in doubt.
+    pub is_usable: bool,
+}
+
+/// A part of a read, in its column.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Of which column.
+    pub column: ColumnKey,
+    /// Its first byte in the object.
+    pub offset: u64,
+    /// Its bytes.
+    pub len_bytes: u64,
+    /// For which process of a job.
+    pub reader: Option<Arc<JobReader>>,
+}
+
+/// A copy that is to be read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chosen {
+    /// Which of the candidates.
+    pub at: usize,
+    /// It is predicted to answer after so long; 0: nothing is known of it.
+    pub answer_us: f64,
+    /// It is known to have it at once, as from memory.
+    is_quick: bool,
+}
+
+impl Chosen {
+    fn of(at: usize, view: &CopyView, is_known: bool) -> Self {
+        let answer_us = if is_known { view.answer_us() } else { 0.0 };
+        let is_quick = is_known && 0.0 < view.service_us && view.service_us < SOON_US;
+        Self { at, answer_us, is_quick }
+    }
+}
+
+/// What comes of asking for a copy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Choice {
+    /// Read this one.
+    Copy(Chosen),
+    /// Those that are to be read have enough to do: later, when one has answered, or others are
+    /// ahead.
+    Later,
+    /// None is usable.
+    None,
+}
+
+/// Where a read stands that waits for a copy to have room.
+pub type Turn = (ColumnKey, u64, u64);
+
+/// Who wants what is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// It is fetched ahead: nobody waits for it yet.
+    Ahead,
+    /// Somebody waits for it, and for more of the same call that was asked for.
+    None,
+    /// It may be told to wait for its turn, which it has already if it waits.
+    Turn(Option<Turn>),
+}
+
+/// What is known of a column's readers.
+#[derive(Debug)]
+struct Column {
+    router: Router,
+    /// Requests and bytes outstanding at each copy.
+    outstanding: Vec<(u32, u64)>,
+}
+
+impl Column {
+    fn new(policy: ReadPolicy, copies: usize) -> Self {
+        let marks = Watermarks { request_bytes: REQUEST_BYTES, ..Watermarks::default() };
+        let router = Router::new(policy, copies, marks);
+        Self { router, outstanding: vec![(0, 0); copies] }
+    }
+
+    /// Whether a copy has so much to do that it is busy until more can be asked for.
+    fn is_full(&self, copy: usize, len_bytes: u64) -> bool {
+        let (requests, bytes) = self.outstanding[copy];
+        let window = WINDOW_REQUESTS * len_bytes;
+        let window = window.clamp(MIN_WINDOW_BYTES, MAX_WINDOW_BYTES);
+        u64::from(requests) >= WINDOW_REQUESTS && bytes + len_bytes > window
+    }
+
+    fn is_idle(&self) -> bool {
+        self.outstanding.iter().all(|(requests, _)| *requests == 0)
+    }
+}
+
+/// The choices of one file's readers.
+#[derive(Debug, Default)]
+pub struct Choices {
+    columns: BTreeMap<ColumnKey, Column>,
+    runs: Runs<ColumnKey>,
+    /// Copies that have failed, and until when they are left alone.
+    refused: Vec<(ColumnKey, usize, Micros)>,
+    /// Reads that wait: those of a column in the order of their offsets.
+    waiting: BTreeSet<Turn>,
+    turns: u64,
+}
+
+impl Choices {
+    /// Which of the copies is read.
+    pub fn choose(
+        &mut self,
+        policy: ReadPolicy,
+        wanted: &Wanted,
+        copies: &[Candidate],
+        paces: &mut Paces,
+        (now, patience): (Micros, Patience),
+    ) -> Choice {
+        if let Patience::Turn(turn) = patience {
+            let own = turn.unwrap_or((wanted.column, wanted.offset, u64::MAX));
+            let next = self.waiting.range((wanted.column, 0, 0)..).next();
+            if next.is_some_and(|next| next.0 == wanted.column && *next < own) {
+                return Choice::Later;
+            }
+        }
+        let choice = self.chosen(policy, wanted, copies, paces, (now, patience));
+        let (at, is_quick) = match choice {
+            Choice::Copy(chosen) => (Some(chosen.at), chosen.is_quick),
+            _ => (None, false),
+        };
+        // Of what comes from memory nobody needs to be asked.
+        if goes_by_speed(policy) && !is_quick {
+            for (n, copy) in copies.iter().enumerate().filter(|(_, copy)| copy.is_usable) {
+                let of = (n == 0, Some(n) == at);
+                paces.follow(copy.target, of, wanted.reader.as_ref(), now);
+            }
+        }
+        choice
+    }
+
+    fn chosen(
+        &mut self,
+        policy: ReadPolicy,
+        wanted: &Wanted,
+        copies: &[Candidate],
+        paces: &mut Paces,
+        (now, patience): (Micros, Patience),
+    ) -> Choice {
+        let may_wait = matches!(patience, Patience::Turn(_));
+        let Wanted { column, offset, len_bytes, ref reader } = *wanted;
+        let of = (len_bytes, who(reader.as_deref()));
+        self.column(policy, column, copies.len());
+        if let Some(at) = self.runs.look(column, offset, now)
+            && copies.get(at).is_some_and(|copy| copy.is_usable && !paces.is_silent(copy.target))
+        {
+            let view = paces.view(copies[at].target, true, of, now);
+            if may_wait && view.service_us >= SOON_US && self.is_full(column, at, len_bytes) {
+                return Choice::Later;
+            }
+            self.runs.go_on(column, offset, len_bytes, now);
+            return Choice::Copy(Chosen::of(at, &view, true));
+        }
+        let (mut views, able, is_known) = self.views(wanted, copies, paces, (now, patience));
+        if !views.iter().any(|view| view.is_usable) {
+            return Choice::None;
+        }
+        let own = reader.as_ref().and_then(|reader| reader.progress()).unwrap_or(NO_JOB);
+        // Columns do not all begin with the same one.
+        let block = Runs::<ColumnKey>::number(offset) + u64::from(column.1.0);
+        let mut others = able.into_iter();
+        if let Some(tried) = others.find(|n| paces.tries(copies[*n].target, now)) {
+            // By this one request: what comes of it is known before the next run.
+            return Choice::Copy(Chosen::of(tried, &views[tried], is_known));
+        }
+        let of = self.column(policy, column, copies.len());
+        let bytes: u64 = of.outstanding.iter().map(|(_, bytes)| bytes).sum();
+        let left = own.left_bytes().saturating_sub(bytes).div_ceil(len_bytes.max(1));
+        let router = &mut of.router;
+        let mut choice = router.choose(block, (own, left), &views);
+        if choice.is_none() && !may_wait {
+            views.iter_mut().for_each(|view| view.is_full = false);
+            choice = router.choose(block, (own, UNKNOWN), &views);
+        }
+        let Some(copy) = choice else { return Choice::Later };
+        let is_short = patience != Patience::Ahead || router.uses_several();
+        let run_bytes = if is_short { SHORT_RUN_BYTES } else { RUN_BYTES };
+        // Before anything is known nothing is decided for longer than this request.
+        if is_known || !goes_by_speed(policy) {
+            self.runs.begin(column, (offset, len_bytes, run_bytes), copy, now);
+        }
+        Choice::Copy(Chosen::of(copy, &views[copy], is_known))
+    }
+
+    /// What is known of each copy; and which may be read, whether they answer or not.
+    fn views(
+        &mut self,
+        wanted: &Wanted,
+        copies: &[Candidate],
+        paces: &Paces,
+        (now, patience): (Micros, Patience),
+    ) -> (Vec<CopyView>, Vec<usize>, bool) {
+        let Wanted { column, len_bytes, ref reader, .. } = *wanted;
+        let of: (u64, Who) = (len_bytes, who(reader.as_deref()));
+        self.refused.retain(|(.., until)| now < *until);
+        let refused = |n: usize| self.refused.iter().any(|(c, at, _)| (*c, *at) == (column, n));
+        let able = |n: &usize| copies[*n].is_usable && !refused(*n);
+        let able: Vec<usize> = (0..copies.len()).filter(able).collect();
+        let answers = |n: usize| able.contains(&n) && !paces.is_silent(copies[n].target);
+        let any_answers = (0..copies.len()).any(answers);
+        let is_usable = |n: usize| if any_answers { answers(n) } else { able.contains(&n) };
+        let mut views: Vec<CopyView> = (0..copies.len())
+            .map(|n| paces.view(copies[n].target, is_usable(n), of, now))
+            .collect();
+        let known = views.iter().find(|view| view.is_usable && view.service_us > 0.0);
+        let is_known = known.is_some();
+        let cost = (len_bytes as f64 + REQUEST_COST_BYTES as f64) / 1_048_576.0;
+        let nominal_us = (NOMINAL_US_PER_MIB * cost).max(SOON_US);
+        let usual = known.map_or(nominal_us, |view| view.service_us);
+        let first = views.iter().position(|view| view.is_usable);
+        for (n, view) in views.iter_mut().enumerate() {
+            if view.service_us == 0.0 {
+                // Of which nothing is known counts as no better and no worse.
+                view.service_us = usual;
+            }
+            // All of the run will be read from it.
+            let is_ahead = patience == Patience::Ahead;
+            let run = if is_ahead { RUN_BYTES } else { SHORT_RUN_BYTES };
+            let rest = run.saturating_sub(len_bytes) as f64;
+            // A disk that serves nobody else is there already.
+            let has_it = view.queued == 0 && self.is_used(column, n);
+            let is_there = Some(n) == first || has_it;
+            let more = rest + if is_there { 0.0 } else { TURN_BYTES };
+            view.more_us = view.service_us * more / (len_bytes as f64 + REQUEST_COST_BYTES as f64);
+            // What has a block at once is asked for as much as anybody likes.
+            let waits = !is_ahead && view.service_us >= SOON_US;
+            view.is_full = waits && self.is_full(column, n, len_bytes);
+        }
+        (views, able, is_known)
+    }
+
+    /// A read that waits from now on; it is to be [`Choices::leave`]d.
+    pub fn wait(&mut self, wanted: &Wanted) -> Turn {
+        self.turns += 1;
+        let turn = (wanted.column, wanted.offset, self.turns);
+        self.waiting.insert(turn);
+        turn
+    }
+
+    /// It waits no more.
+    pub fn leave(&mut self, turn: Turn) {
+        self.waiting.remove(&turn);
+    }
+
+    /// So many bytes are asked of a copy.
+    pub fn asked(&mut self, column: ColumnKey, copy: usize, len_bytes: u64) {
+        if let Some((requests, bytes)) = self.outstanding(column, copy) {
+            (*requests, *bytes) = (*requests + 1, *bytes + len_bytes);
+        }
+    }
+
+    /// They came, or will not.
+    pub fn answered(&mut self, column: ColumnKey, copy: usize, len_bytes: u64) {
+        if let Some((requests, bytes)) = self.outstanding(column, copy) {
+            *requests = requests.saturating_sub(1);
+            *bytes = bytes.saturating_sub(len_bytes);
+        }
+    }
+
+    fn outstanding(&mut self, column: ColumnKey, copy: usize) -> Option<&mut (u32, u64)> {
+        self.columns.get_mut(&column)?.outstanding.get_mut(copy)
+    }
+
+    fn is_used(&self, column: ColumnKey, copy: usize) -> bool {
+        self.columns.get(&column).is_some_and(|of| of.outstanding[copy].0 > 0)
+    }
+
+    fn is_full(&self, column: ColumnKey, copy: usize, len_bytes: u64) -> bool {
+        self.columns.get(&column).is_some_and(|of| of.is_full(copy, len_bytes))
+    }
+
+    /// A copy did not give what was asked for.
+    pub fn refused(&mut self, column: ColumnKey, copy: usize, now: Micros) {
+        self.runs.end(column, copy);
+        if self.refused.len() >= MAX_REFUSED {
+            self.refused.remove(0);
+        }
+        self.refused.push((column, copy, now + REFUSED_US));
+    }
+
+    fn column(&mut self, policy: ReadPolicy, key: ColumnKey, copies: usize) -> &mut Column {
+        if self.columns.len() >= MAX_COLUMNS && !self.columns.contains_key(&key) {
+            // What is outstanding is bounded by who reads.
+            self.columns.retain(|_, column| !column.is_idle());
+        }
+        let column = self.columns.entry(key).or_insert_with(|| Column::new(policy, copies));
+        if column.outstanding.len() != copies {
+            *column = Column::new(policy, copies);
+        }
+        column
+    }
+}
+
+/// A program of which it is not known how much it is going to read.
+const NO_JOB: Progress = Progress { done_bytes: 0, work_bytes: u64::MAX };
+
+fn goes_by_speed(policy: ReadPolicy) -> bool {
+    use ReadPolicy::{GraduatedPrimary, Proportional, SkipHot};
+    matches!(policy, Proportional | GraduatedPrimary | SkipHot)
+}

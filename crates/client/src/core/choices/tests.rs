@@ -1,0 +1,277 @@
+use super::*;
+use crate::core::pace::Report;
+use crate::job::Member;
+use weir_types::{JobId, Rank};
+
+const A: TargetId = TargetId(1);
+const B: TargetId = TargetId(2);
+const COLUMN: ColumnKey = (SegmentIndex(1), ColumnIndex(0));
+const MIB: u64 = 1 << 20;
+const POLICY: ReadPolicy = ReadPolicy::Proportional;
+
+fn report(us_per_mib: u32, in_flight: u16) -> Report {
+    Report { us_per_mib, in_flight, who: None, behind: None }
+}
+
+fn wanted(mib: u64) -> Wanted {
+    Wanted { column: COLUMN, offset: mib * MIB, len_bytes: MIB, reader: None }
+}
+
+fn both(a: bool, b: bool) -> [Candidate; 2] {
+    let of = |target, is_usable| Candidate { target, is_usable };
+    [of(A, a), of(B, b)]
+}
+
+fn at(choice: Choice) -> Option<usize> {
+    if let Choice::Copy(chosen) = choice { Some(chosen.at) } else { None }
+}
+
+/// For who does not wait.
+fn choose(
+    choices: &mut Choices,
+    paces: &mut Paces,
+    (mib, usable, now): (u64, [Candidate; 2], Micros),
+) -> Option<usize> {
+    at(choices.choose(POLICY, &wanted(mib), &usable, paces, (now, Patience::Ahead)))
+}
+
+/// What is chosen for runs one after another when nothing is outstanding.
+fn chosen(paces: &mut Paces, policy: ReadPolicy, copies: [Candidate; 2]) -> Vec<Option<usize>> {
+    let mut choices = Choices::default();
+    let mut choose =
+        |run: u64| choices.choose(policy, &wanted(run * 4), &copies, paces, (0, Patience::Ahead));
+    (0..4).map(|run| at(choose(run))).collect()
+}
+
+fn known(a: Report, b: Report) -> Paces {
+    let mut paces = Paces::default();
+    paces.heard(A, a, 0);
+    paces.heard(B, b, 0);
+    paces
+}
+
+#[test]
+fn the_first_copy_is_read_until_another_would_be_clearly_sooner() {
+    let mut equal = known(report(10_000, 0), report(10_000, 0));
+    assert_eq!(chosen(&mut equal, POLICY, both(true, true)), [Some(0); 4]);
+    let mut slow = known(report(40_000, 0), report(10_000, 0));
+    assert_eq!(chosen(&mut slow, POLICY, both(true, true)), [Some(1); 4]);
+    let mut busy = known(report(10_000, 8), report(10_000, 1));
+    assert_eq!(chosen(&mut busy, POLICY, both(true, true)), [Some(1); 4]);
+    assert_eq!(chosen(&mut slow, ReadPolicy::Primary, both(true, true)), [Some(0); 4]);
+    assert_eq!(chosen(&mut slow, POLICY, both(true, false)), [Some(0); 4], "never none");
+    assert_eq!(chosen(&mut slow, POLICY, both(false, false)), [None; 4]);
+    // What nothing is known of is as good as any other.
+    let mut one = Paces::default();
+    one.heard(A, report(10_000, 0), 0);
+    assert_eq!(chosen(&mut one, POLICY, both(true, true)), [Some(0); 4]);
+}
+
+#[test]
+fn what_is_outstanding_here_counts_at_once() {
+    let mut paces = known(report(10_000, 0), report(10_000, 0));
+    (0..4).for_each(|_| paces.sent(A));
+    assert_eq!(chosen(&mut paces, POLICY, both(true, true)), [Some(1); 4]);
+    (0..4).for_each(|_| paces.ended(A));
+    assert_eq!(chosen(&mut paces, POLICY, both(true, true)), [Some(0); 4]);
+}
+
+#[test]
+fn one_that_does_not_answer_for_long_is_slow_before_it_says_so() {
+    let mut paces = known(report(10_000, 0), report(10_000, 0));
+    let choose =
+        |paces: &mut Paces, now| choose(&mut Choices::default(), paces, (0, both(true, true), now));
+    paces.sent(A);
+    assert_eq!(choose(&mut paces, 500_000), Some(0), "nobody has looked yet");
+    paces.waits(A, 500_000);
+    assert_eq!((choose(&mut paces, 510_000), choose(&mut paces, 600_000)), (Some(0), Some(1)));
+    paces.ended(A);
+    assert_eq!(choose(&mut paces, 900_000), Some(0), "it has nothing to answer");
+}
+
+#[test]
+fn it_says_when_the_answer_is_to_be_expected() {
+    let mut paces = known(report(1_000_000, 0), report(1_000_000, 3));
+    (0..2).for_each(|_| paces.sent(A));
+    let (wanted, copies) = (wanted(0), both(true, true));
+    let of = (0, Patience::Ahead);
+    let choice = Choices::default().choose(ReadPolicy::Primary, &wanted, &copies, &mut paces, of);
+    let Choice::Copy(chosen) = choice else { panic!("{choice:?}") };
+    // Two are before it, and each costs a little more than its bytes.
+    assert!((3.0e6..3.3e6).contains(&chosen.answer_us), "{chosen:?}");
+}
+
+#[test]
+fn a_run_is_read_from_one_copy() {
+    let mut paces = known(report(40_000, 0), report(10_000, 0));
+    let mut choices = Choices::default();
+    let mut choose =
+        |mib, paces: &mut Paces| choose(&mut choices, paces, (mib, both(true, true), 0));
+    assert_eq!(choose(0, &mut paces), Some(1));
+    paces.heard(A, report(10_000, 0), 0);
+    assert_eq!((choose(1, &mut paces), choose(3, &mut paces)), (Some(1), Some(1)));
+    assert_eq!(choose(4, &mut paces), Some(0));
+}
+
+#[test]
+fn who_may_wait_has_two_mib_at_each_copy_and_turns_come_in_the_order_of_the_file() {
+    // The other disk is busy for others.
+    let mut paces = known(report(50_000, 0), report(50_000, 8));
+    let (mut choices, copies) = (Choices::default(), both(true, true));
+    let mut ask = |choices: &mut Choices, mib, turn| {
+        choices.choose(POLICY, &wanted(mib), &copies, &mut paces, (0, Patience::Turn(turn)))
+    };
+    for mib in 0..2 {
+        assert_eq!(at(ask(&mut choices, mib, None)), Some(0));
+        choices.asked(COLUMN, 0, MIB);
+    }
+    assert_eq!(ask(&mut choices, 3, None), Choice::Later);
+    let third = choices.wait(&wanted(3));
+    assert_eq!(ask(&mut choices, 2, None), Choice::Later);
+    let second = choices.wait(&wanted(2));
+    choices.answered(COLUMN, 0, MIB);
+    assert_eq!(ask(&mut choices, 3, Some(third)), Choice::Later, "another one is before it");
+    assert_eq!(ask(&mut choices, 4, None), Choice::Later, "and two before this");
+    assert_eq!(at(ask(&mut choices, 2, Some(second))), Some(0));
+    choices.asked(COLUMN, 0, MIB);
+    choices.leave(second);
+    assert_eq!(ask(&mut choices, 3, Some(third)), Choice::Later);
+    choices.answered(COLUMN, 0, MIB);
+    assert_eq!(at(ask(&mut choices, 3, Some(third))), Some(0));
+    // In another column nobody waits.
+    let elsewhere = Wanted { column: (SegmentIndex(1), ColumnIndex(1)), ..wanted(9) };
+    let choice = choices.choose(POLICY, &elsewhere, &copies, &mut paces, (0, Patience::Turn(None)));
+    assert_eq!(at(choice), Some(0));
+}
+
+#[test]
+fn one_reader_has_both_copies_when_nobody_else_reads() {
+    let mut paces = known(report(50_000, 0), report(50_000, 0));
+    let (mut choices, copies) = (Choices::default(), both(true, true));
+    let mut counts = [0; 2];
+    for mib in 0..4 {
+        let choice =
+            choices.choose(POLICY, &wanted(mib), &copies, &mut paces, (0, Patience::Turn(None)));
+        let n = at(choice).unwrap();
+        choices.asked(COLUMN, n, MIB);
+        paces.sent(copies[n].target);
+        counts[n] += 1;
+    }
+    assert_eq!(counts, [2, 2]);
+}
+
+#[test]
+fn what_comes_from_memory_is_not_waited_for() {
+    let mut paces = known(report(100, 0), report(100, 0));
+    let (mut choices, copies) = (Choices::default(), both(true, true));
+    for mib in 0..40 {
+        let choice =
+            choices.choose(POLICY, &wanted(mib), &copies, &mut paces, (0, Patience::Turn(None)));
+        assert_eq!(at(choice), Some(0));
+        choices.asked(COLUMN, 0, MIB);
+    }
+    assert!(paces.questions(10_000_000).1.is_none(), "nor asked for");
+}
+
+#[test]
+fn targets_of_what_is_read_are_asked_for_their_load() {
+    let mut paces = known(report(10_000, 0), report(10_000, 0));
+    choose(&mut Choices::default(), &mut paces, (0, both(true, true), 1_000_000));
+    let (questions, next) = paces.questions(1_000_000);
+    let asked: Vec<TargetId> = questions.iter().map(|q| q.target).collect();
+    assert_eq!(asked, [B], "the other one answers the read");
+    assert!(next.is_some());
+}
+
+#[test]
+fn one_that_does_not_answer_is_tried_by_one_request_more_and_more_seldom() {
+    let mut paces = known(report(10_000, 0), report(10_000, 0));
+    let choose = |paces: &mut Paces, now, usable: [Candidate; 2]| {
+        choose(&mut Choices::default(), paces, (0, usable, now))
+    };
+    let (mut now, mut pauses) = (0, Vec::new());
+    for _ in 0..6 {
+        paces.silent(A, now);
+        paces.silent(A, now);
+        let asked = now;
+        assert_eq!(choose(&mut paces, now, both(true, false)), Some(0), "it is the last one");
+        while choose(&mut paces, now, both(true, true)) == Some(1) {
+            now += 500_000;
+            paces.heard(B, report(10_000, 0), now);
+        }
+        assert_eq!(choose(&mut paces, now, both(true, true)), Some(1), "once");
+        pauses.push((now - asked) / 1_000_000);
+    }
+    assert_eq!(pauses, [2, 4, 8, 16, 30, 30]);
+    paces.answered(A);
+    paces.heard(A, report(10_000, 0), now);
+    assert_eq!(choose(&mut paces, now, both(true, true)), Some(0));
+}
+
+#[test]
+fn a_process_of_a_job_reads_the_copy_whose_own_readers_are_ahead() {
+    let reader = |job: u64, rank: u32, percent: u64| {
+        let member = Member { job: JobId(job), rank: Rank(rank), ranks: 4, shared: false };
+        let reader = Arc::new(JobReader::new(member));
+        reader.reads(100 << 20);
+        reader.has_read(percent << 20);
+        reader
+    };
+    let says = |job: u64, percent: u64| Report {
+        who: Some((JobId(job), Rank(3))),
+        behind: Some((percent * (1 << 32) / 100) as u32),
+        ..report(10_000, 0)
+    };
+    let mut paces = known(report(10_000, 0), report(10_000, 0));
+    let mut choose = |reader: Option<Arc<JobReader>>, report: Option<Report>| {
+        let wanted = Wanted { reader, ..wanted(0) };
+        let choose = |paces: &mut Paces| {
+            let of = (0, Patience::Ahead);
+            at(Choices::default().choose(POLICY, &wanted, &both(true, true), paces, of))
+        };
+        choose(&mut paces);
+        if let Some(report) = report {
+            paces.heard(B, report, 0);
+        }
+        (0..2).for_each(|_| paces.sent(A));
+        let chosen = choose(&mut paces);
+        (0..2).for_each(|_| paces.ended(A));
+        chosen
+    };
+    assert_eq!(choose(Some(reader(5, 3, 40)), Some(says(5, 50))), Some(1), "they are ahead");
+    assert_eq!(choose(Some(reader(5, 3, 60)), None), Some(0), "they are behind");
+    assert_eq!(choose(Some(reader(6, 3, 40)), Some(says(5, 50))), Some(0), "another job");
+    // What one was told of all others but itself is not for those.
+    assert_eq!(choose(Some(reader(5, 4, 40)), None), Some(0));
+    assert_eq!(choose(None, None), Some(0));
+}
+
+#[test]
+fn a_copy_that_lacked_something_is_left_alone_for_a_while() {
+    let mut paces = known(report(40_000, 0), report(10_000, 0));
+    let mut choices = Choices::default();
+    let mut choose = |choices: &mut Choices, now| {
+        paces.heard(A, report(40_000, 0), now);
+        choose(choices, &mut paces, (0, both(true, true), now))
+    };
+    assert_eq!(choose(&mut choices, 0), Some(1));
+    choices.refused(COLUMN, 1, 0);
+    assert_eq!(choose(&mut choices, 1), Some(0));
+    assert_eq!(choose(&mut choices, 2 * REFUSED_US), Some(1));
+}
+
+#[test]
+fn halves_take_runs_in_turn_and_memory_is_bounded() {
+    let mut paces = Paces::default();
+    let halves = chosen(&mut paces, ReadPolicy::Halves, both(true, true));
+    assert_eq!(halves, [Some(0), Some(1), Some(0), Some(1)]);
+    let mut choices = Choices::default();
+    for n in 0..2_000 {
+        let column = (SegmentIndex(n), ColumnIndex(0));
+        let wanted = Wanted { column, ..wanted(0) };
+        let of = (0, Patience::Ahead);
+        choices.choose(ReadPolicy::Halves, &wanted, &both(true, true), &mut paces, of);
+        choices.refused(column, 0, u64::from(n));
+    }
+    assert!(choices.columns.len() <= MAX_COLUMNS && choices.refused.len() <= MAX_REFUSED);
+}

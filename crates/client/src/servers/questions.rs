@@ -1,0 +1,108 @@
+//! Asks targets for their load between requests, as long as files with several copies are read:
+//! how busy those are that are not read just now, and how far the readers of a job are there
+//! (1.21 of graduated declustering: progress is told also when nothing flows).
+
+use super::paces::{now, report};
+use super::{DataConn, Detours, Servers};
+use crate::core::pace::{Question, who};
+use crate::counters::add;
+use crate::session::MetaSession;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+use weir_host::sync::{Condvar, Mutex};
+use weir_net::Wait;
+use weir_types::Result;
+use weir_wire::data::LoadRequest;
+use weir_wire::{Header, Request};
+
+/// Answers are waited for so long: they need no disk.
+const ANSWER_MS: u64 = 250;
+
+/// The thread that asks.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    /// There was nothing to ask, or it is about to look.
+    rests: AtomicBool,
+    ended: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Questions {
+    /// Something is read, as the paces know already.
+    pub(super) fn wake(&self) {
+        // Set before it looks at the paces, behind their lock: it sees what is new there, or this.
+        if self.rests.load(Relaxed) {
+            let _ended = self.ended.lock();
+            self.rests.store(false, Relaxed);
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl Servers {
+    /// Asks, until it is to end.
+    pub(crate) fn ask_for_loads(&self, session: &MetaSession) {
+        loop {
+            self.questions.rests.store(true, Relaxed);
+            let (questions, next) = self.paces.lock().questions(now());
+            self.ask_all(session, questions);
+            let mut ended = self.questions.ended.lock();
+            if let (false, Some(next)) = (*ended, next) {
+                let time = Duration::from_micros(next.saturating_sub(now()).max(1));
+                ended = self.questions.changed.wait_timeout(ended, time);
+            }
+            while !*ended && next.is_none() && self.questions.rests.load(Relaxed) {
+                ended = self.questions.changed.wait(ended);
+            }
+            if *ended {
+                return;
+            }
+        }
+    }
+
+    /// The thread that asks is to end.
+    pub(crate) fn stop_asking(&self) {
+        *self.questions.ended.lock() = true;
+        self.questions.changed.notify_all();
+    }
+
+    fn ask_all(&self, session: &MetaSession, questions: Vec<Question>) {
+        let wait = Wait::for_ms(ANSWER_MS);
+        add(&self.counters.load_questions, questions.len() as u64);
+        let sent: Vec<_> = questions
+            .into_iter()
+            .map(|question| (self.ask(session, &question, &wait), question))
+            .collect();
+        for (conn, question) in sent {
+            let Question { target, reader, .. } = question;
+            let who = who(reader.as_deref());
+            match conn.and_then(|conn| take_answer(conn, &wait)) {
+                Ok(reply) => self.paces.lock().heard_answer(target, report(&reply, who), now()),
+                Err(error) => {
+                    tracing::debug!("load of target {target}: {error}");
+                    self.paces.lock().unanswered(target, who, now());
+                }
+            }
+        }
+    }
+
+    fn ask(&self, session: &MetaSession, question: &Question, wait: &Wait) -> Result<DataConn> {
+        let Question { target, first, ref reader } = *question;
+        let mut conn = self.take_known(session, target, wait, &Detours::none())?;
+        let mut header = Header::request(LoadRequest::OP, conn.conn.next_request_id());
+        if let Some(reader) = reader {
+            reader.sign(&mut header);
+        }
+        conn.conn.send(header, &LoadRequest { target, first }, &[], &[], wait)?;
+        Ok(conn)
+    }
+}
+
+fn take_answer(mut conn: DataConn, wait: &Wait) -> Result<Header> {
+    let header = conn.conn.recv_answer(wait)?;
+    let result = conn.conn.reply::<()>(&header);
+    if conn.conn.is_usable() {
+        conn.put_back();
+    }
+    result.map(|()| header)
+}

@@ -1,0 +1,77 @@
+//! Readers keep pace whatever some disks do, by the very code of clients and servers.
+#![allow(clippy::unwrap_used)]
+
+use weir_client::ReadPolicy;
+use weir_sim::pace::{Arena, Outcome, Race, Track};
+
+const MIB: u64 = 1 << 20;
+const DISKS: u8 = 8;
+const FILE_MIB: u64 = 100;
+const RATE_MIB: u64 = 20;
+
+fn arena(seed: u64) -> Arena {
+    let (file_bytes, bytes_per_s) = (FILE_MIB * MIB, RATE_MIB * MIB);
+    Arena::new(Track {
+        seed,
+        disks: DISKS,
+        readers: DISKS,
+        striped: false,
+        copies: 2,
+        file_bytes,
+        bytes_per_s,
+    })
+    .unwrap()
+}
+
+/// So many disks at half their speed, as far from each other as can be.
+fn race(faults: u8, policy: ReadPolicy, job: bool) -> Race {
+    let slow = (0..faults).map(|n| (n * DISKS / faults, 0.5)).collect();
+    Race { policy, job, call_bytes: MIB, slow }
+}
+
+/// How near the slowest comes to all of them having the same of what the disks give.
+fn of_ideal(outcome: &Outcome, faults: u8) -> f64 {
+    let disks = f64::from(DISKS) - f64::from(faults) / 2.0;
+    let ideal_s = (FILE_MIB * u64::from(DISKS)) as f64 / (RATE_MIB as f64 * disks);
+    ideal_s / outcome.slowest().as_secs_f64()
+}
+
+#[test]
+fn the_processes_of_a_job_end_together_whichever_disks_are_slow() {
+    for seed in 1..=2 {
+        let mut arena = arena(seed);
+        for faults in [0, 1, 4, 8] {
+            let outcome = arena.race(&race(faults, ReadPolicy::Proportional, true)).unwrap();
+            let part = of_ideal(&outcome, faults);
+            assert!(part > 0.94, "seed {seed}, {faults} slow: {part:.3} of the ideal, {outcome:?}");
+            let read: u64 = outcome.disk_bytes.iter().sum();
+            // Checksums, and headers of objects.
+            let most = FILE_MIB * MIB * u64::from(DISKS) * 102 / 100;
+            assert!(read < most, "each byte once: {read}");
+        }
+    }
+}
+
+#[test]
+fn without_a_fault_each_reads_its_own_disk() {
+    let mut arena = arena(3);
+    for job in [true, false] {
+        let outcome = arena.race(&race(0, ReadPolicy::Proportional, job)).unwrap();
+        for bytes in &outcome.disk_bytes {
+            let off = bytes.abs_diff(FILE_MIB * MIB) as f64 / (FILE_MIB * MIB) as f64;
+            assert!(off < 0.035, "job: {job}, {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn the_first_copies_alone_are_as_slow_as_the_slowest_disk() {
+    let mut arena = arena(4);
+    let outcome = arena.race(&race(1, ReadPolicy::Primary, true)).unwrap();
+    let part = of_ideal(&outcome, 1);
+    assert!((0.45..0.60).contains(&part), "{part:.3}, {outcome:?}");
+    // Those that know nothing of each other do better, though not as well as a job.
+    let outcome = arena.race(&race(1, ReadPolicy::Proportional, false)).unwrap();
+    let part = of_ideal(&outcome, 1);
+    assert!(part > 0.75, "{part:.3}, {outcome:?}");
+}
