@@ -31,6 +31,8 @@ const WINDOW_REQUESTS: u64 = 2;
 const MIN_WINDOW_BYTES: u64 = 512 << 10;
 /// and of large ones no more than this.
 const MAX_WINDOW_BYTES: u64 = 2 << 20;
+/// Reads that come within so long are of one program, as a rule, and in no order.
+const TOGETHER_US: Micros = 50_000;
 /// What nothing is known of is taken to be so fast: a disk like others.
 const NOMINAL_US_PER_MIB: f64 = 5_000.0;
 /// Columns of a file that are remembered.
@@ -92,12 +94,34 @@ pub enum Choice {
     /// Those that are to be read have enough to do: later, when one has answered, or others are
     /// ahead.
     Later,
+    /// Others wait that come before this one.
+    Behind,
     /// None is usable.
     None,
 }
 
-/// Where a read stands that waits for a copy to have room.
-pub type Turn = (ColumnKey, u64, u64);
+/// Where a read stands that waits for a copy to have room: those of a column come in the order in
+/// which they came, and what came at about the same time in the order of the file, as one program
+/// reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn {
+    column: ColumnKey,
+    /// What came since then counts as the same time.
+    came: Micros,
+    offset: u64,
+    number: u64,
+}
+
+impl Turn {
+    fn of(wanted: &Wanted, number: u64, now: Micros) -> Self {
+        let came = now - now % TOGETHER_US;
+        Self { column: wanted.column, came, offset: wanted.offset, number }
+    }
+
+    fn first(column: ColumnKey) -> Self {
+        Self { column, came: 0, offset: 0, number: 0 }
+    }
+}
 
 /// Who wants what is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +169,7 @@ pub struct Choices {
     runs: Runs<ColumnKey>,
     /// Copies that have failed, and until when they are left alone.
     refused: Vec<(ColumnKey, usize, Micros)>,
-    /// Reads that wait: those of a column in the order of their offsets.
+    /// Reads that wait.
     waiting: BTreeSet<Turn>,
     turns: u64,
 }
@@ -161,10 +185,10 @@ impl Choices {
         (now, patience): (Micros, Patience),
     ) -> Choice {
         if let Patience::Turn(turn) = patience {
-            let own = turn.unwrap_or((wanted.column, wanted.offset, u64::MAX));
-            let next = self.waiting.range((wanted.column, 0, 0)..).next();
-            if next.is_some_and(|next| next.0 == wanted.column && *next < own) {
-                return Choice::Later;
+            let own = turn.unwrap_or(Turn::of(wanted, u64::MAX, now));
+            let next = self.waiting.range(Turn::first(wanted.column)..own).next();
+            if next.is_some() {
+                return Choice::Behind;
             }
         }
         let choice = self.chosen(policy, wanted, copies, paces, (now, patience));
@@ -283,9 +307,9 @@ impl Choices {
     }
 
     /// A read that waits from now on; it is to be [`Choices::leave`]d.
-    pub fn wait(&mut self, wanted: &Wanted) -> Turn {
+    pub fn wait(&mut self, wanted: &Wanted, now: Micros) -> Turn {
         self.turns += 1;
-        let turn = (wanted.column, wanted.offset, self.turns);
+        let turn = Turn::of(wanted, self.turns, now);
         self.waiting.insert(turn);
         turn
     }

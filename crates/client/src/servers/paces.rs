@@ -19,6 +19,8 @@ use weir_wire::Header;
 
 /// Who waits for a copy looks so often whether others are ahead by now,
 const LOOK: Duration = Duration::from_millis(10);
+/// and who comes after others so often,
+const LOOK_BEHIND: Duration = Duration::from_millis(100);
 /// and waits no longer than this: something is amiss then.
 const MAX_WAIT_US: Micros = 1_000_000;
 
@@ -133,9 +135,10 @@ impl Servers {
                 choices.choose(policy, wanted, &candidates, &mut paces, (now, patience))
             };
             self.questions.wake();
-            if let (Choice::Later, Patience::Turn(_)) = (choice, patience) {
-                turn.get_or_insert_with(|| choices.wait(wanted));
-                drop(choosing.changed.wait_timeout(choices, LOOK));
+            let look = if choice == Choice::Behind { LOOK_BEHIND } else { LOOK };
+            if let (Choice::Later | Choice::Behind, Patience::Turn(_)) = (choice, patience) {
+                turn.get_or_insert_with(|| choices.wait(wanted, now));
+                drop(choosing.changed.wait_timeout(choices, look));
                 continue;
             }
             if let Some(turn) = turn {

@@ -114,34 +114,50 @@ fn a_run_is_read_from_one_copy() {
 }
 
 #[test]
-fn who_may_wait_has_two_mib_at_each_copy_and_turns_come_in_the_order_of_the_file() {
+fn who_may_wait_has_two_mib_at_each_copy_and_what_comes_together_goes_in_the_order_of_the_file() {
     // The other disk is busy for others.
     let mut paces = known(report(50_000, 0), report(50_000, 8));
     let (mut choices, copies) = (Choices::default(), both(true, true));
     let mut ask = |choices: &mut Choices, mib, turn| {
         choices.choose(POLICY, &wanted(mib), &copies, &mut paces, (0, Patience::Turn(turn)))
     };
+    let (later, behind) = (Choice::Later, Choice::Behind);
     for mib in 0..2 {
         assert_eq!(at(ask(&mut choices, mib, None)), Some(0));
         choices.asked(COLUMN, 0, MIB);
     }
-    assert_eq!(ask(&mut choices, 3, None), Choice::Later);
-    let third = choices.wait(&wanted(3));
-    assert_eq!(ask(&mut choices, 2, None), Choice::Later);
-    let second = choices.wait(&wanted(2));
+    assert_eq!(ask(&mut choices, 3, None), later);
+    let third = choices.wait(&wanted(3), 0);
+    assert_eq!(ask(&mut choices, 2, None), later);
+    let second = choices.wait(&wanted(2), 0);
     choices.answered(COLUMN, 0, MIB);
-    assert_eq!(ask(&mut choices, 3, Some(third)), Choice::Later, "another one is before it");
-    assert_eq!(ask(&mut choices, 4, None), Choice::Later, "and two before this");
+    assert_eq!(ask(&mut choices, 3, Some(third)), behind, "another one is before it");
+    assert_eq!(ask(&mut choices, 4, None), behind, "and two before this");
     assert_eq!(at(ask(&mut choices, 2, Some(second))), Some(0));
     choices.asked(COLUMN, 0, MIB);
     choices.leave(second);
-    assert_eq!(ask(&mut choices, 3, Some(third)), Choice::Later);
+    assert_eq!(ask(&mut choices, 3, Some(third)), later);
     choices.answered(COLUMN, 0, MIB);
     assert_eq!(at(ask(&mut choices, 3, Some(third))), Some(0));
     // In another column nobody waits.
     let elsewhere = Wanted { column: (SegmentIndex(1), ColumnIndex(1)), ..wanted(9) };
     let choice = choices.choose(POLICY, &elsewhere, &copies, &mut paces, (0, Patience::Turn(None)));
     assert_eq!(at(choice), Some(0));
+}
+
+#[test]
+fn who_reads_further_on_waits_no_longer_than_others() {
+    let mut paces = known(report(50_000, 0), report(50_000, 8));
+    let (mut choices, copies) = (Choices::default(), both(true, true));
+    (0..2).for_each(|_| choices.asked(COLUMN, 0, MIB));
+    let far = choices.wait(&wanted(900), 0);
+    let near = choices.wait(&wanted(2), 1_000_000);
+    choices.answered(COLUMN, 0, MIB);
+    let mut ask = |mib, turn| {
+        let of = (1_000_000, Patience::Turn(Some(turn)));
+        choices.choose(POLICY, &wanted(mib), &copies, &mut paces, of)
+    };
+    assert_eq!((ask(2, near), at(ask(900, far))), (Choice::Behind, Some(0)));
 }
 
 #[test]
