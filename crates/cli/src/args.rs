@@ -13,7 +13,7 @@ pub use checks::{AcceptLoss, Fsck, Scrub, Sim};
 pub use cluster::{Down, Rebalance, Status, Up};
 pub use daemons::{Daemon, Detach, Meta, MetaCommand, MetaExport, MetaImport, Mount, Umount};
 pub use files::{Cat, Cp, Ls, Mkdir, Rm, Stat};
-pub use jobs::Run;
+pub use jobs::{Explain, Run};
 pub use keys::{Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice};
 pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, Places, Protocol, SetLayout};
 pub use members::{
@@ -76,6 +76,8 @@ pub enum Command {
     Setlayout(SetLayout),
     /// Run a program as a job: its processes are to finish together
     Run(Run),
+    /// Show how far the processes of jobs are, and which disk holds them up
+    Explain(Explain),
     /// Verify all data and metadata against their checksums
     Scrub(Scrub),
     /// Check that names, files and objects belong together

@@ -22,7 +22,8 @@ mod version;
 use args::{Arguments, Command, Server, Target};
 use clap::Parser;
 use cluster::{
-    adding, down, draining, keys, rebalance, removal, replacing, servers, status, targets, top, up,
+    adding, down, draining, explain, keys, rebalance, removal, replacing, servers, status, targets,
+    top, up,
 };
 use failure::Done;
 use std::process::ExitCode;
@@ -60,6 +61,7 @@ fn run(command: &Command) -> Done {
         Command::Mkfile(mkfile) => layouts::set::make_file(mkfile),
         Command::Setlayout(set) => layouts::set::set_layout(set),
         Command::Run(run) => jobs::run(run),
+        Command::Explain(asked) => explain::run(asked),
         Command::Scrub(scrub) => check::scrub::run(scrub),
         Command::Fsck(fsck) => check::fsck::run(fsck),
         Command::AcceptLoss(accept) => check::accept::run(accept),

@@ -142,7 +142,7 @@ struct MountOptions {
 
 const KNOWN: &str = "ro, rw, allow_other, allow_root_only, default_permissions, suid, nosuid, dev, nodev, nocache, \
     direct_io, tcp, \
-    consistency=strict|relaxed|none, read_policy=proportional|primary|halves|skip-hot|graduated, \
+    consistency=strict|relaxed|none, read_policy=proportional|primary|halves|skip-hot|graduated|graduated-primary, \
     ttl=SECONDS, timeout=SECONDS, max_io=SIZE";
 /// What a mount may wait for a server in one step of a call, seconds.
 const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=3600;
@@ -196,9 +196,9 @@ impl MountOptions {
                     .ok_or_else(|| bad("not strict, relaxed or none"))?;
             }
             "read_policy" => {
-                let named = ReadPolicy::OF_ANY_READER.into_iter().find(|p| p.name() == value);
+                let named = ReadPolicy::ALL.into_iter().find(|p| p.name() == value);
                 self.read_policy = named.ok_or_else(|| {
-                    bad("not proportional, primary, halves, skip-hot or graduated")
+                    bad("not proportional, primary, halves, skip-hot, graduated or graduated-primary")
                 })?;
             }
             "ttl" => {
@@ -258,7 +258,10 @@ mod tests {
         assert_eq!(all.fuse.max_io_bytes, 512 << 10);
         assert_eq!(all.weir.consistency, Consistency::Strict);
         assert_eq!(parse(&["consistency=none"]).unwrap().weir.consistency, Consistency::None);
-        assert_eq!(parse(&["read_policy=halves"]).unwrap().read_policy, ReadPolicy::Halves);
+        for policy in ReadPolicy::ALL {
+            let option = format!("read_policy={}", policy.name());
+            assert_eq!(parse(&[&option]).unwrap().read_policy, policy);
+        }
         let unknown = parse(&["read_policy=best"]).err().unwrap().to_string();
         assert!(unknown.contains("proportional, primary"), "{unknown}");
         assert!(parse(&["consistency=some"]).err().unwrap().to_string().contains("relaxed"));

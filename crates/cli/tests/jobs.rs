@@ -45,6 +45,14 @@ fn what_a_launcher_has_started_is_a_job_and_nothing_else_is() {
     cluster.weir(&["run", "--job", "compare", "-n", "3", "--", "sh", "-c", &job]).ok();
     let by_run = reads_of_jobs(&cluster);
     assert!(by_run >= RANKS, "{by_run}");
+    let explained = cluster.weir(&["explain", "compare", "-d", "0.1", "--json"]).json();
+    let processes = explained[0]["processes"].as_array().unwrap();
+    let ranks: Vec<_> = processes.iter().map(|process| process["rank"].as_u64()).collect();
+    assert_eq!(ranks, [Some(0), Some(1), Some(2)], "{explained}");
+    let read = processes.iter().map(|p| p["first_copy_bytes"].as_u64().unwrap());
+    assert!(read.clone().all(|bytes| bytes >= FILE_BYTES as u64), "{explained}");
+    let nobody = cluster.weir(&["explain", "no-such-job", "-d", "0.1"]);
+    nobody.fails(&["no process of job no-such-job"]);
 
     let mnt = cluster.mount("mpi", "ro");
     let job = compares(&mnt, &local, "$OMPI_COMM_WORLD_RANK");

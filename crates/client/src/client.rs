@@ -26,7 +26,9 @@ use weir_net::{BufferPool, Wait, raise_descriptor_limit};
 use weir_types::{Attr, FileId, Result, SessionId, TargetId};
 use weir_wire::Request;
 use weir_wire::capability::Rights;
-use weir_wire::data::{PingRequest, ServerStatus, StatusRequest};
+use weir_wire::data::{
+    ListReadersRequest, PingRequest, ReaderEntry, ReadersPage, ServerStatus, StatusRequest,
+};
 use weir_wire::map::ClusterMap;
 use weir_wire::meta::{
     CloseRequest, GetAttrRequest, OpenFile, OpenRequest, PendingTruncate, ReassertRequest,
@@ -46,6 +48,10 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Files closed before the metadata server is told, at the most.
 const CLOSE_BATCH: usize = 64;
 
+/// Readers of a target asked for at once,
+const READERS_PAGE: u32 = 4096;
+/// and no target has more.
+const MAX_READERS: usize = 1 << 20;
 /// The end of the client waits for the metadata server so long.
 const END_MS: u64 = 1_000;
 
@@ -171,6 +177,27 @@ impl Client {
         let status = conn.conn.recv_reply(&wait)?;
         conn.put_back();
         Ok(status)
+    }
+
+    /// The processes of jobs that read from a target, or did lately, in the order of jobs and ranks.
+    pub fn readers(&self, target: TargetId, timeout_ms: u64) -> Result<Vec<ReaderEntry>> {
+        let wait = Wait::for_ms(timeout_ms);
+        let mut conn = self.inner.servers.take(&self.inner.session, target, &wait)?;
+        let mut all: Vec<ReaderEntry> = Vec::new();
+        loop {
+            let after = all.last().map(|entry| (entry.job, entry.rank));
+            let request = ListReadersRequest { target, after, max_readers: READERS_PAGE };
+            let id = conn.conn.next_request_id();
+            let header = weir_wire::Header::request(ListReadersRequest::OP, id);
+            conn.conn.send(header, &request, &[], &[], &wait)?;
+            let page: ReadersPage = conn.conn.recv_reply(&wait)?;
+            let more = !page.end && !page.readers.is_empty();
+            all.extend(page.readers);
+            if !more || all.len() > MAX_READERS {
+                conn.put_back();
+                return Ok(all);
+            }
+        }
     }
 
     /// Writes everything that is gathered, tells the metadata server what is

@@ -192,7 +192,7 @@ fn choose(
                 .filter(|_| mirrored)
                 .and_then(|wanted| servers.copy_to_read(call.file, segment, &wanted, waits));
             if let Some(read) = fastest {
-                return Some(((read.copy, read.target), mirrored, read.answer_us, Some(read.slot)));
+                return Some(((read.copy, read.target), mirrored, read.answer_us, read.slot));
             }
             let tried = transfer.tried(part);
             let copy = servers.next_copy(purpose, segment, object.column, tried)?;

@@ -82,7 +82,7 @@ impl Member {
             let parent = if names.is_empty() { parent } else { 0 };
             Some((number_of(&name, uid, parent), rank, number(launcher.ranks).unwrap_or(1)))
         });
-        let named = get(&JOB).map(|name| number_of(&[name], uid, 0));
+        let named = get(&JOB).map(|name| job_named(name, uid));
         let (job, rank, ranks) = match (named, launched) {
             (Some(job), Some((_, rank, ranks))) => (job, rank, ranks),
             (Some(job), None) => (job, 0, 1),
@@ -94,6 +94,11 @@ impl Member {
         let shared = get(&SHARED).is_some_and(|value| value == "1");
         Some(Self { job, rank: Rank(rank), ranks, shared })
     }
+}
+
+/// The job that a user has given a name ([`JOB`], `weir run --job`).
+pub fn job_named(name: &str, uid: u32) -> JobId {
+    number_of(&[name], uid, 0)
 }
 
 /// The number of a job, from what names it (FNV-1a).

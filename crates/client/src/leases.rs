@@ -23,6 +23,7 @@ use weir_types::{ErrorKind, FileId, Result, Retry};
 use weir_wire::lease::{
     AcquireRequest, LEASE_READ, LEASE_WRITE, LeaseMode, LeaseRange, TO_THE_END,
 };
+use weir_wire::meta::PendingTruncate;
 
 /// Ranges of one call that are leased each by itself; of more, all from the
 /// first to the last.
@@ -226,12 +227,26 @@ fn acquire(
         file.refresh(call.inner, call.ctx)?;
     }
     if let Some(pending) = &granted.pending_truncate {
-        call.inner.settle_pending(call, pending)?;
+        let settled = call.inner.settle_pending(call, pending);
+        match settled {
+            // What is left of the file is as it was, also in objects that are still longer. Who
+            // is to write there has to cut them before.
+            Err(error) if mode == LeaseMode::Read && cannot_cut(pending, error.kind) => {
+                tracing::debug!("a truncation is still to be carried out: {error}");
+            }
+            settled => settled?,
+        }
         if file.generation() > pending.generation {
             return Ok(None);
         }
     }
     Ok(Some((granted.lease, found)))
+}
+
+/// Whether a truncation cannot be carried out because a disk does not take it.
+fn cannot_cut(pending: &PendingTruncate, kind: ErrorKind) -> bool {
+    let disk = matches!(kind, ErrorKind::ReadOnly | ErrorKind::Io | ErrorKind::NoSpace);
+    disk && pending.size != TO_THE_END
 }
 
 /// The same for a page that is written back, which cannot wait for others who want it

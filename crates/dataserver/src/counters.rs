@@ -38,6 +38,7 @@ counters! {
     copy = "op.copy";
     ping = "op.ping";
     asks_load = "op.load";
+    list_readers = "op.list_readers";
     status = "op.status";
     other = "op.other";
     /// Bytes of payloads sent.
@@ -151,6 +152,7 @@ impl Counters {
             Op::Copy => &self.copy,
             Op::Ping => &self.ping,
             Op::Load => &self.asks_load,
+            Op::ListReaders => &self.list_readers,
             Op::Status => &self.status,
             _ => &self.other,
         };

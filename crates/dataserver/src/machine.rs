@@ -153,6 +153,7 @@ impl<C: Copy> Machine<C> {
             Op::AcceptLoss => self.accept_loss(incoming),
             Op::Ping => Ok(self.answer_at_once(incoming)),
             Op::Load => self.load(incoming),
+            Op::ListReaders => self.list_readers(incoming),
             Op::Status => Ok(Action::Status { conn, header: Header::reply_to(header, None) }),
             op => Err(Error::new(
                 ErrorKind::Unsupported,
@@ -270,7 +271,8 @@ impl<C: Copy> Machine<C> {
             of_copies,
             as_is: request.flags.as_is,
         };
-        let of_job = target.load.is_read(incoming.header, object.copy, incoming.now_unix_ms);
+        let of_job =
+            target.load.is_read(incoming.header, (object.copy.0 == 0, bytes), incoming.now_unix_ms);
         add(&self.counters.read_of_jobs, u64::from(of_job));
         let id = target.id;
         let op = self.begin(incoming, target, of_copies);

@@ -1,11 +1,12 @@
-//! How far the processes of jobs are that read their first copies from one target: who reads
-//! another copy there leaves the disk to them while they are behind (1.21 of graduated
-//! declustering, carried by replies).
+//! How far the processes of jobs are that read from one target, and how far the last of those is
+//! whose first copies are there: who reads another copy leaves the disk to them while they are behind
+//! (1.21 of graduated declustering, carried by replies).
 //!
 //! Invariant: what is remembered is bounded, and costs the same however many there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{JobId, Rank};
+use weir_wire::data::{ReaderEntry, ReadersPage};
 
 /// One that was not heard of for so long does not read now.
 const STALE_MS: u64 = 5_000;
@@ -25,14 +26,30 @@ pub struct Readers {
 struct Job {
     heard_ms: u64,
     ranks: BTreeMap<Rank, Heard>,
-    /// The same, in the order of their progress.
+    /// Those with first copies here that read now, in the order of their progress.
     order: BTreeSet<(u32, Rank)>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Heard {
     progress: u32,
+    work_mib: u32,
     at_ms: u64,
+    first_bytes: u64,
+    other_bytes: u64,
+}
+
+/// A process asks for something, or says that it will.
+#[derive(Clone, Copy, Debug)]
+pub struct Asks {
+    /// How far it is, in 1/2^32.
+    pub progress: u32,
+    /// What it has to do, MiB.
+    pub work_mib: u32,
+    /// Of first copies.
+    pub first: bool,
+    /// How much.
+    pub bytes: u64,
 }
 
 impl Readers {
@@ -42,8 +59,8 @@ impl Readers {
         self
     }
 
-    /// A process reads its first copy here, and is so far (in 1/2^32).
-    pub fn heard(&mut self, (job, rank): (JobId, Rank), progress: u32) {
+    /// A process of a job reads here.
+    pub fn heard(&mut self, (job, rank): (JobId, Rank), asks: Asks) {
         let now_ms = self.now_ms;
         if !self.jobs.contains_key(&job) && self.jobs.len() >= MAX_JOBS {
             let oldest = self.jobs.iter().min_by_key(|(_, job)| job.heard_ms);
@@ -56,11 +73,15 @@ impl Readers {
         if job.ranks.len() >= MAX_RANKS && !job.ranks.contains_key(&rank) {
             return;
         }
-        let heard = Heard { progress, at_ms: now_ms };
-        if let Some(before) = job.ranks.insert(rank, heard) {
-            job.order.remove(&(before.progress, rank));
+        let Asks { progress, work_mib, first, bytes } = asks;
+        let heard = job.ranks.entry(rank).or_default();
+        let before = std::mem::replace(&mut heard.progress, progress);
+        (heard.work_mib, heard.at_ms) = (work_mib, now_ms);
+        *(if first { &mut heard.first_bytes } else { &mut heard.other_bytes }) += bytes;
+        let was_there = job.order.remove(&(before, rank));
+        if first || was_there {
+            job.order.insert((progress, rank));
         }
-        job.order.insert((progress, rank));
     }
 
     /// How far the one is that is furthest behind of the others of a job; `None`: there are none.
@@ -73,8 +94,28 @@ impl Readers {
                 return Some(progress);
             }
             job.order.remove(&(progress, who));
-            job.ranks.remove(&who);
         }
+    }
+
+    /// Those after one of them, in the order of jobs and ranks; at most so many.
+    pub fn page(&self, after: Option<(JobId, Rank)>, max: usize) -> ReadersPage {
+        let (from, rank) = after.unwrap_or((JobId(0), Rank(0)));
+        let ranks = self
+            .jobs
+            .range(from..)
+            .flat_map(|(job, of)| of.ranks.iter().map(move |(rank, heard)| ((*job, *rank), heard)));
+        let mut rest = ranks.filter(|(who, _)| after.is_none() || *who > (from, rank));
+        let entry = |((job, rank), heard): ((JobId, Rank), &Heard)| ReaderEntry {
+            job,
+            rank,
+            progress: heard.progress,
+            work_mib: heard.work_mib,
+            age_ms: self.now_ms.saturating_sub(heard.at_ms).min(u32::MAX.into()) as u32,
+            first_bytes: heard.first_bytes,
+            other_bytes: heard.other_bytes,
+        };
+        let readers = rest.by_ref().take(max).map(entry).collect();
+        ReadersPage { readers, end: rest.next().is_none() }
     }
 }
 
@@ -88,17 +129,21 @@ mod tests {
         (JOB, Rank(rank))
     }
 
+    fn first(progress: u32) -> Asks {
+        Asks { progress, work_mib: 80, first: true, bytes: 10 }
+    }
+
     #[test]
     fn the_last_of_the_others_counts_while_it_reads() {
         let mut readers = Readers::default();
         assert_eq!(readers.at(0).furthest_behind(of(1)), None);
-        readers.at(0).heard(of(1), 10);
+        readers.at(0).heard(of(1), first(10));
         assert_eq!(readers.at(0).furthest_behind(of(1)), None, "it is alone");
-        readers.at(0).heard(of(2), 30);
-        readers.at(4_000).heard(of(3), 20);
+        readers.at(0).heard(of(2), first(30));
+        readers.at(4_000).heard(of(3), first(20));
         assert_eq!(readers.at(4_000).furthest_behind(of(1)), Some(20));
         assert_eq!(readers.at(4_000).furthest_behind(of(9)), Some(10));
-        readers.at(5_000).heard(of(3), 40);
+        readers.at(5_000).heard(of(3), first(40));
         assert_eq!(readers.at(5_000).furthest_behind(of(1)), Some(30));
         // The second has said nothing for too long.
         assert_eq!(readers.at(6_000).furthest_behind(of(1)), Some(40));
@@ -109,15 +154,39 @@ mod tests {
     fn memory_is_bounded() {
         let mut readers = Readers::default();
         for n in 0..1_000 {
-            readers.at(n).heard((JobId(n), Rank(0)), 1);
+            readers.at(n).heard((JobId(n), Rank(0)), first(1));
         }
         assert_eq!(readers.jobs.len(), MAX_JOBS);
         assert!(readers.jobs.contains_key(&JobId(999)), "the oldest go");
         for n in 0..MAX_RANKS as u32 + 10 {
-            readers.at(1_000).heard(of(n), n);
-            readers.at(1_000).heard(of(n), n + 1);
+            readers.at(1_000).heard(of(n), first(n));
+            readers.at(1_000).heard(of(n), first(n + 1));
         }
         let job = &readers.jobs[&JOB];
         assert_eq!((job.ranks.len(), job.order.len()), (MAX_RANKS, MAX_RANKS));
+    }
+
+    #[test]
+    fn all_that_read_here_are_listed_page_by_page() {
+        let mut readers = Readers::default();
+        let other = Asks { first: false, bytes: 7, ..first(5) };
+        readers.at(1_000).heard(of(2), first(10));
+        readers.at(1_500).heard(of(2), other);
+        readers.at(1_500).heard(of(1), other);
+        readers.at(1_500).heard((JobId(9), Rank(0)), first(1));
+        assert_eq!(
+            readers.at(1_500).furthest_behind(of(9)),
+            Some(5),
+            "the second alone has its first copy here"
+        );
+        let page = readers.at(2_000).page(None, 2);
+        let seen: Vec<_> = page
+            .readers
+            .iter()
+            .map(|r| (r.rank.0, r.age_ms, r.first_bytes, r.other_bytes))
+            .collect();
+        assert_eq!((seen, page.end), (vec![(1, 500, 0, 7), (2, 500, 10, 7)], false));
+        let rest = readers.page(Some(of(2)), 2);
+        assert_eq!((rest.readers.len(), rest.readers[0].job, rest.end), (1, JobId(9), true));
     }
 }

@@ -7,19 +7,20 @@ use weir_types::codec::Bytes;
 use weir_types::{
     Attr, Caller, ClientId, ClientStanding, Column, ColumnIndex, Consistency, CopyIndex,
     Duplication, Epoch, Error, ErrorKind, FileId, FileKind, FileLayout, Filling, FsUsage,
-    Generation, KeyGeneration, LayoutKind, LayoutSpec, ObjectId, Placement, Restrictions, Scheme,
-    Segment, SegmentIndex, SegmentState, ServerId, SessionId, SlotId, SlotSequence, Squash,
-    StripeMap, TargetId, Timestamp,
+    Generation, JobId, KeyGeneration, LayoutKind, LayoutSpec, ObjectId, Placement, Rank,
+    Restrictions, Scheme, Segment, SegmentIndex, SegmentState, ServerId, SessionId, SlotId,
+    SlotSequence, Squash, StripeMap, TargetId, Timestamp,
 };
 use weir_wire::capability::{Capability, Rights, SignedCapability};
 use weir_wire::data::{
     AcceptLossRequest, Access, AdminAccess, AlignRequest, AllocateRequest, Copied, CopyAccess,
     CopyPiece, CopyRequest, Damage, FenceRequest, ForwardRequest, Lacking, LackingPage,
-    ListLackingRequest, ListObjectsRequest, LoadRequest, Mended, NoteGapRequest, ObjectEntry,
-    ObjectLen, ObjectPage, ObjectStat, PingRequest, PunchRequest, ReadFlags, ReadRequest, Relay,
-    RemoveObjectsRequest, RepairRequest, ScrubCursor, ScrubFinding, ScrubPage, ScrubRequest,
-    SeekRequest, ServerStatus, StageRequest, Staged, StatObjectRequest, StatusRequest, SyncRequest,
-    TargetStatus, TruncateRequest, WriteFlags, WriteRequest,
+    ListLackingRequest, ListObjectsRequest, ListReadersRequest, LoadRequest, Mended,
+    NoteGapRequest, ObjectEntry, ObjectLen, ObjectPage, ObjectStat, PingRequest, PunchRequest,
+    ReadFlags, ReadRequest, ReaderEntry, ReadersPage, Relay, RemoveObjectsRequest, RepairRequest,
+    ScrubCursor, ScrubFinding, ScrubPage, ScrubRequest, SeekRequest, ServerStatus, StageRequest,
+    Staged, StatObjectRequest, StatusRequest, SyncRequest, TargetStatus, TruncateRequest,
+    WriteFlags, WriteRequest,
 };
 use weir_wire::handshake::{Attempt, Challenge, Hello, Identity, Proof, Welcome};
 use weir_wire::lease::{
@@ -88,7 +89,7 @@ macro_rules! sample_newtype {
 }
 sample_newtype!(
     FileId TargetId ServerId ClientId SessionId Epoch Generation KeyGeneration SegmentIndex
-    ColumnIndex CopyIndex SlotId SlotSequence Timestamp Mac
+    ColumnIndex CopyIndex JobId Rank SlotId SlotSequence Timestamp Mac
 );
 
 macro_rules! sample_one_of {
@@ -357,6 +358,9 @@ sample_struct! {
     CopyRequest { access, source, pieces }
     PingRequest {}
     LoadRequest { target, first }
+    ListReadersRequest { target, after, max_readers }
+    ReaderEntry { job, rank, progress, work_mib, age_ms, first_bytes, other_bytes }
+    ReadersPage { readers, end }
     StatusRequest {}
     PendingTruncate { generation, size }
     OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate }

@@ -156,6 +156,7 @@ targets! {
     requests {
         ping_request / ping_reply: PingRequest;
         load_request / load_reply: LoadRequest;
+        list_readers_request / list_readers_reply: ListReadersRequest;
         status_request / status_reply: StatusRequest;
         read_request / read_reply: ReadRequest;
         write_request / write_reply: WriteRequest;

@@ -9,8 +9,7 @@
 //! proportional       the first; another while that is sooner, or its reader ahead
 //! ```
 //! Invariants: a copy that is not usable is never chosen; if one is, the last
-//! usable one is never skipped (2.15); a copy has no more requests outstanding
-//! than the window.
+//! usable one is never skipped (2.15); a copy that is full is never chosen.
 
 use crate::queue::run_bytes;
 use crate::{Diverting, Progress, Watermarks};
@@ -37,6 +36,16 @@ impl ReadPolicy {
     pub const OF_ANY_READER: [Self; 5] =
         [Self::Proportional, Self::Primary, Self::Halves, Self::SkipHot, Self::Graduated];
 
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Proportional,
+        Self::Primary,
+        Self::Halves,
+        Self::SkipHot,
+        Self::Graduated,
+        Self::GraduatedPrimary,
+    ];
+
     /// Its name, as people write it.
     pub fn name(self) -> &'static str {
         match self {
@@ -55,7 +64,7 @@ impl ReadPolicy {
 pub struct CopyView {
     /// Current, and its server there.
     pub is_usable: bool,
-    /// As many requests of this reader are there as may be: see [`window`].
+    /// As many requests of this reader are there as may be.
     pub is_full: bool,
     /// Requests of this reader that it has not answered.
     pub in_flight: u32,
@@ -136,11 +145,6 @@ impl Router {
     pub fn new(policy: ReadPolicy, copies: usize, marks: Watermarks) -> Self {
         let diverting = vec![Diverting::default(); copies];
         Self { policy, marks, diverting, hot: vec![false; copies] }
-    }
-
-    /// As many as it was made for.
-    pub fn copies(&self) -> usize {
-        self.hot.len()
     }
 
     /// Whether several copies are to be read at the same time: then they take turns more often.
@@ -260,14 +264,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [ReadPolicy; 6] = [
-        ReadPolicy::Primary,
-        ReadPolicy::Halves,
-        ReadPolicy::SkipHot,
-        ReadPolicy::Graduated,
-        ReadPolicy::GraduatedPrimary,
-        ReadPolicy::Proportional,
-    ];
     const OWN: Progress = Progress { done_bytes: 500 << 20, work_bytes: 1 << 30 };
 
     fn router(policy: ReadPolicy, copies: usize) -> Router {
@@ -377,7 +373,7 @@ mod tests {
                 (0u64..9, prop::collection::vec((any::<bool>(), 0u32..40, 0u32..9, 0f64..1e6, prop::option::of(0u64..1 << 30)), 3)),
                 1..30,
             ),
-            policy in prop::sample::select(&ALL),
+            policy in prop::sample::select(&ReadPolicy::ALL),
         ) {
             let mut router = router(policy, 3);
             for (block, (left, copies)) in blocks.iter().enumerate() {

@@ -5,7 +5,9 @@ use crate::key::Mac;
 use crate::message::{records, requests};
 use weir_layout::RegionList;
 use weir_types::codec::{Decode, DecodeError, Encode, Reader};
-use weir_types::{CopyIndex, Epoch, FsUsage, Generation, ObjectId, StripeMap, TargetId};
+use weir_types::{
+    CopyIndex, Epoch, FsUsage, Generation, JobId, ObjectId, Rank, StripeMap, TargetId,
+};
 
 /// How a read is to be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -274,6 +276,30 @@ records! {
         /// What is wrong; empty: nothing.
         trouble: String,
     }
+    /// A process of a job that reads from a target.
+    ReaderEntry {
+        /// Its job.
+        job: JobId,
+        /// Which process.
+        rank: Rank,
+        /// How far it is, in 1/2^32.
+        progress: u32,
+        /// What it has to do, MiB, rounded up.
+        work_mib: u32,
+        /// That was heard so long ago, milliseconds.
+        age_ms: u32,
+        /// Bytes that it has asked for of first copies here,
+        first_bytes: u64,
+        /// and of other copies.
+        other_bytes: u64,
+    }
+    /// Some of the processes of jobs that read from a target.
+    ReadersPage {
+        /// In the order of jobs and ranks.
+        readers: Vec<ReaderEntry>,
+        /// There are no more.
+        end: bool,
+    }
     /// Counters and state of a server.
     ServerStatus {
         /// Program version.
@@ -517,6 +543,15 @@ requests! {
         target: TargetId,
         /// Who asks has its first copy there, and says how far it is.
         first: bool,
+    }
+    /// Asks which processes of jobs read from a target.
+    ListReadersRequest(ListReaders) -> ReadersPage {
+        /// The target.
+        target: TargetId,
+        /// Those after this one.
+        after: Option<(JobId, Rank)>,
+        /// At most so many.
+        max_readers: u32,
     }
     /// Asks for counters and state.
     StatusRequest(Status) -> ServerStatus {}

@@ -44,6 +44,8 @@ ops! {
     Status = 0x011, "status";
     /// How busy a target is, and how far those are that read there.
     Load = 0x012, "load";
+    /// A page of the processes of jobs that read from a target.
+    ListReaders = 0x013, "list_readers";
     /// Reads regions of an object.
     Read = 0x100, "read";
     /// Writes regions of an object.

@@ -1,5 +1,7 @@
 //! Commands for jobs.
 
+use super::ClientChoice;
+use super::members::interval;
 use clap::Args;
 use std::ffi::OsString;
 
@@ -39,4 +41,27 @@ pub struct Run {
         value_name = "COMMAND"
     )]
     pub command: Vec<OsString>,
+}
+
+/// Show how far the processes of jobs are, and which disk holds them up
+#[derive(Args)]
+#[command(
+    after_help = "Of each process: how much of its work it has done, what it reads now, how \
+    much of it came from other copies than the first, and when it ends at this pace. Without a \
+    name, all jobs that read now.\n\n  \
+    weir explain\n  \
+    weir explain sort --json"
+)]
+pub struct Explain {
+    /// Its name (of `weir run --job`, in the name of who asks), or its number
+    #[arg(value_name = "JOB")]
+    pub job: Option<String>,
+    /// Seconds between the two looks that paces are computed from
+    #[arg(long, short = 'd', default_value_t = 1.0, value_name = "SECONDS", value_parser = interval)]
+    pub interval: f64,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub client: ClientChoice,
 }

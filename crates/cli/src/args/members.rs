@@ -180,7 +180,8 @@ pub struct Top {
     pub json: bool,
 }
 
-fn interval(text: &str) -> Result<f64, String> {
+/// Between two looks.
+pub(super) fn interval(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("seconds, from 0.1 to 3600".to_owned()),

@@ -8,6 +8,7 @@ pub mod daemon;
 mod data_servers;
 pub mod down;
 pub mod draining;
+pub mod explain;
 mod grow;
 pub mod keys;
 pub mod life;

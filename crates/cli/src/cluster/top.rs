@@ -74,7 +74,8 @@ impl<'a> Row<'a> {
 fn page(rows: &[Row<'_>]) -> String {
     let sum = |of: fn(&Row<'_>) -> u64| human_size(rows.iter().map(of).sum());
     let (read, written) = (sum(|row| row.read_per_s), sum(|row| row.written_per_s));
-    let held = held_up(rows).unwrap_or_else(|| "no disk holds the others up".to_owned());
+    let views: Vec<&TargetView> = rows.iter().map(|row| row.view).collect();
+    let held = held_up(&views).unwrap_or_else(|| "no disk holds the others up".to_owned());
     let titles =
         [">TARGET", "SERVER", "STATE", ">READ/S", ">WRITE/S", ">QUEUE", ">MS/MIB", "TROUBLE"];
     let mut table = Table::new(&titles);
@@ -95,12 +96,12 @@ fn page(rows: &[Row<'_>]) -> String {
 
 /// The disk that takes longest, if it takes clearly longer than the median and has something
 /// to do.
-fn held_up(rows: &[Row<'_>]) -> Option<String> {
+pub fn held_up(views: &[&TargetView]) -> Option<String> {
     let mut times: Vec<u32> =
-        rows.iter().map(|row| row.view.work.us_per_mib).filter(|us| *us > 0).collect();
+        views.iter().map(|view| view.work.us_per_mib).filter(|us| *us > 0).collect();
     times.sort_unstable();
     let median = *times.get(times.len().checked_sub(1)? / 2)?;
-    let slowest = rows.iter().max_by_key(|row| row.view.work.us_per_mib)?.view;
+    let slowest = views.iter().max_by_key(|view| view.work.us_per_mib)?;
     let times = f64::from(slowest.work.us_per_mib) / f64::from(median);
     (times >= HOLDS_UP).then(|| {
         let (target, server) = (slowest.target, data_name(slowest.server.0));

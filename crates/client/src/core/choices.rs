@@ -106,6 +106,8 @@ pub enum Choice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn {
     column: ColumnKey,
+    /// Each has a line of its own.
+    who: Who,
     /// What came since then counts as the same time.
     came: Micros,
     offset: u64,
@@ -114,12 +116,14 @@ pub struct Turn {
 
 impl Turn {
     fn of(wanted: &Wanted, number: u64, now: Micros) -> Self {
+        let (column, who) = (wanted.column, who(wanted.reader.as_deref()));
         let came = now - now % TOGETHER_US;
-        Self { column: wanted.column, came, offset: wanted.offset, number }
+        Self { column, who, came, offset: wanted.offset, number }
     }
 
-    fn first(column: ColumnKey) -> Self {
-        Self { column, came: 0, offset: 0, number: 0 }
+    /// Of its line.
+    fn first(self) -> Self {
+        Self { came: 0, offset: 0, number: 0, ..self }
     }
 }
 
@@ -128,37 +132,74 @@ impl Turn {
 pub enum Patience {
     /// It is fetched ahead: nobody waits for it yet.
     Ahead,
-    /// Somebody waits for it, and for more of the same call that was asked for.
+    /// Somebody waits for it, but it does not wait for its turn: more of the same call was asked
+    /// for, or it has waited for long enough.
     None,
     /// It may be told to wait for its turn, which it has already if it waits.
     Turn(Option<Turn>),
+}
+
+/// What was asked of which copy, as long as it is outstanding.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// Of which column.
+    pub column: ColumnKey,
+    /// Which of the candidates.
+    pub copy: usize,
+    /// Its bytes.
+    pub len_bytes: u64,
+    /// It might have waited for its turn.
+    pub waited: bool,
 }
 
 /// What is known of a column's readers.
 #[derive(Debug)]
 struct Column {
     router: Router,
-    /// Requests and bytes outstanding at each copy.
-    outstanding: Vec<(u32, u64)>,
+    /// What is outstanding at each copy.
+    outstanding: Vec<Outstanding>,
+}
+
+/// Of one column at one copy, without what is fetched ahead.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outstanding {
+    requests: u32,
+    bytes: u64,
+    /// Those that might have waited. What others hold, which are taken in the order of their
+    /// call, nobody waits for.
+    waited_requests: u32,
+    waited_bytes: u64,
+}
+
+impl Outstanding {
+    /// Whether the copy has so much to do that it is busy until more can be asked for.
+    fn is_full(requests: u32, bytes: u64, len_bytes: u64) -> bool {
+        let window = WINDOW_REQUESTS * len_bytes;
+        let window = window.clamp(MIN_WINDOW_BYTES, MAX_WINDOW_BYTES);
+        u64::from(requests) >= WINDOW_REQUESTS && bytes + len_bytes > window
+    }
 }
 
 impl Column {
     fn new(policy: ReadPolicy, copies: usize) -> Self {
         let marks = Watermarks { request_bytes: REQUEST_BYTES, ..Watermarks::default() };
         let router = Router::new(policy, copies, marks);
-        Self { router, outstanding: vec![(0, 0); copies] }
+        Self { router, outstanding: vec![Outstanding::default(); copies] }
     }
 
-    /// Whether a copy has so much to do that it is busy until more can be asked for.
-    fn is_full(&self, copy: usize, len_bytes: u64) -> bool {
-        let (requests, bytes) = self.outstanding[copy];
-        let window = WINDOW_REQUESTS * len_bytes;
-        let window = window.clamp(MIN_WINDOW_BYTES, MAX_WINDOW_BYTES);
-        u64::from(requests) >= WINDOW_REQUESTS && bytes + len_bytes > window
+    fn is_full(&self, copy: usize, len_bytes: u64, patience: Patience) -> bool {
+        let of = self.outstanding[copy];
+        match patience {
+            Patience::Ahead => false,
+            Patience::None => Outstanding::is_full(of.requests, of.bytes, len_bytes),
+            Patience::Turn(_) => {
+                Outstanding::is_full(of.waited_requests, of.waited_bytes, len_bytes)
+            }
+        }
     }
 
     fn is_idle(&self) -> bool {
-        self.outstanding.iter().all(|(requests, _)| *requests == 0)
+        self.outstanding.iter().all(|of| of.requests == 0)
     }
 }
 
@@ -175,7 +216,7 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// Which of the copies is read.
+    /// Which of the copies is read; and whether targets are to be asked that were not asked before.
     pub fn choose(
         &mut self,
         policy: ReadPolicy,
@@ -183,12 +224,15 @@ impl Choices {
         copies: &[Candidate],
         paces: &mut Paces,
         (now, patience): (Micros, Patience),
-    ) -> Choice {
+    ) -> (Choice, bool) {
+        // The place of a block is fixed: nothing is won by waiting.
+        let is_fixed = matches!(policy, ReadPolicy::Halves | ReadPolicy::SkipHot);
+        let patience =
+            if is_fixed && patience != Patience::Ahead { Patience::None } else { patience };
         if let Patience::Turn(turn) = patience {
             let own = turn.unwrap_or(Turn::of(wanted, u64::MAX, now));
-            let next = self.waiting.range(Turn::first(wanted.column)..own).next();
-            if next.is_some() {
-                return Choice::Behind;
+            if self.waiting.range(own.first()..own).next().is_some() {
+                return (Choice::Behind, false);
             }
         }
         let choice = self.chosen(policy, wanted, copies, paces, (now, patience));
@@ -196,14 +240,15 @@ impl Choices {
             Choice::Copy(chosen) => (Some(chosen.at), chosen.is_quick),
             _ => (None, false),
         };
+        let mut is_new = false;
         // Of what comes from memory nobody needs to be asked.
         if goes_by_speed(policy) && !is_quick {
             for (n, copy) in copies.iter().enumerate().filter(|(_, copy)| copy.is_usable) {
                 let of = (n == 0, Some(n) == at);
-                paces.follow(copy.target, of, wanted.reader.as_ref(), now);
+                is_new |= paces.follow(copy.target, of, wanted.reader.as_ref(), now);
             }
         }
-        choice
+        (choice, is_new)
     }
 
     fn chosen(
@@ -222,7 +267,8 @@ impl Choices {
             && copies.get(at).is_some_and(|copy| copy.is_usable && !paces.is_silent(copy.target))
         {
             let view = paces.view(copies[at].target, true, of, now);
-            if may_wait && view.service_us >= SOON_US && self.is_full(column, at, len_bytes) {
+            let is_full = || self.is_full(column, at, len_bytes, patience);
+            if may_wait && view.service_us >= SOON_US && is_full() {
                 return Choice::Later;
             }
             self.runs.go_on(column, offset, len_bytes, now);
@@ -241,8 +287,12 @@ impl Choices {
             return Choice::Copy(Chosen::of(tried, &views[tried], is_known));
         }
         let of = self.column(policy, column, copies.len());
-        let bytes: u64 = of.outstanding.iter().map(|(_, bytes)| bytes).sum();
-        let left = own.left_bytes().saturating_sub(bytes).div_ceil(len_bytes.max(1));
+        let bytes: u64 = of.outstanding.iter().map(|of| of.bytes).sum();
+        let left = match own.left_bytes() {
+            // It reads again what it has read.
+            0 => UNKNOWN,
+            left => left.saturating_sub(bytes).div_ceil(len_bytes.max(1)),
+        };
         let router = &mut of.router;
         let mut choice = router.choose(block, (own, left), &views);
         if choice.is_none() && !may_wait {
@@ -291,8 +341,7 @@ impl Choices {
                 view.service_us = usual;
             }
             // All of the run will be read from it.
-            let is_ahead = patience == Patience::Ahead;
-            let run = if is_ahead { RUN_BYTES } else { SHORT_RUN_BYTES };
+            let run = if patience == Patience::Ahead { RUN_BYTES } else { SHORT_RUN_BYTES };
             let rest = run.saturating_sub(len_bytes) as f64;
             // A disk that serves nobody else is there already.
             let has_it = view.queued == 0 && self.is_used(column, n);
@@ -300,8 +349,8 @@ impl Choices {
             let more = rest + if is_there { 0.0 } else { TURN_BYTES };
             view.more_us = view.service_us * more / (len_bytes as f64 + REQUEST_COST_BYTES as f64);
             // What has a block at once is asked for as much as anybody likes.
-            let waits = !is_ahead && view.service_us >= SOON_US;
-            view.is_full = waits && self.is_full(column, n, len_bytes);
+            let is_quick = view.service_us < SOON_US;
+            view.is_full = !is_quick && self.is_full(column, n, len_bytes, patience);
         }
         (views, able, is_known)
     }
@@ -319,31 +368,41 @@ impl Choices {
         self.waiting.remove(&turn);
     }
 
-    /// So many bytes are asked of a copy.
-    pub fn asked(&mut self, column: ColumnKey, copy: usize, len_bytes: u64) {
-        if let Some((requests, bytes)) = self.outstanding(column, copy) {
-            (*requests, *bytes) = (*requests + 1, *bytes + len_bytes);
+    /// A copy is asked, for somebody who waits for it.
+    pub fn asked(&mut self, place: &Asked) {
+        if let Some(of) = self.outstanding(place) {
+            (of.requests, of.bytes) = (of.requests + 1, of.bytes + place.len_bytes);
+            if place.waited {
+                of.waited_requests += 1;
+                of.waited_bytes += place.len_bytes;
+            }
         }
     }
 
-    /// They came, or will not.
-    pub fn answered(&mut self, column: ColumnKey, copy: usize, len_bytes: u64) {
-        if let Some((requests, bytes)) = self.outstanding(column, copy) {
-            *requests = requests.saturating_sub(1);
-            *bytes = bytes.saturating_sub(len_bytes);
+    /// It has answered, or will not; whether anybody waits.
+    pub fn answered(&mut self, place: &Asked) -> bool {
+        let len_bytes = place.len_bytes;
+        if let Some(of) = self.outstanding(place) {
+            of.requests = of.requests.saturating_sub(1);
+            of.bytes = of.bytes.saturating_sub(len_bytes);
+            if place.waited {
+                of.waited_requests = of.waited_requests.saturating_sub(1);
+                of.waited_bytes = of.waited_bytes.saturating_sub(len_bytes);
+            }
         }
+        !self.waiting.is_empty()
     }
 
-    fn outstanding(&mut self, column: ColumnKey, copy: usize) -> Option<&mut (u32, u64)> {
-        self.columns.get_mut(&column)?.outstanding.get_mut(copy)
+    fn outstanding(&mut self, place: &Asked) -> Option<&mut Outstanding> {
+        self.columns.get_mut(&place.column)?.outstanding.get_mut(place.copy)
     }
 
     fn is_used(&self, column: ColumnKey, copy: usize) -> bool {
-        self.columns.get(&column).is_some_and(|of| of.outstanding[copy].0 > 0)
+        self.columns.get(&column).is_some_and(|of| of.outstanding[copy].requests > 0)
     }
 
-    fn is_full(&self, column: ColumnKey, copy: usize, len_bytes: u64) -> bool {
-        self.columns.get(&column).is_some_and(|of| of.is_full(copy, len_bytes))
+    fn is_full(&self, column: ColumnKey, copy: usize, len_bytes: u64, patience: Patience) -> bool {
+        self.columns.get(&column).is_some_and(|of| of.is_full(copy, len_bytes, patience))
     }
 
     /// A copy did not give what was asked for.

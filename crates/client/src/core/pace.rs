@@ -24,6 +24,8 @@ const TICK_OF_JOBS_US: Micros = 20_000;
 const TICK_US: Micros = 100_000;
 /// as long as the file was read so long ago.
 const FOLLOWED_US: Micros = 500_000;
+/// Between two rounds of questions.
+const MIN_PAUSE_US: Micros = 5_000;
 /// One that does not answer is not asked again for so long.
 const UNANSWERED_US: Micros = 1_000_000;
 /// One that did not answer a read is left alone for so long, each time for twice as long,
@@ -32,8 +34,12 @@ const QUIET_US: Micros = 2_000_000;
 const MAX_QUIET_US: Micros = 30_000_000;
 /// Who answers within this time may be kept waiting by anything.
 const WAITED_US: Micros = 20_000;
+/// Each time for twice as long, up to so many times.
+const MAX_DOUBLINGS: u32 = 5;
+/// Questions to one target at a time: each needs a connection.
+const MAX_ASKED: usize = 4;
 /// Readers, in this client, that are told of others at a target.
-const MAX_TOLD: usize = 64;
+const MAX_TOLD: usize = 1024;
 
 /// A process of a job; `None`: a program of none.
 pub type Who = Option<(JobId, Rank)>;
@@ -71,7 +77,6 @@ pub struct Question {
 /// What one reader of this client was told of a target.
 #[derive(Clone, Debug)]
 struct Told {
-    who: Who,
     reader: Option<Arc<JobReader>>,
     first: bool,
     /// How far the last one of the others is, and when it was so.
@@ -82,6 +87,8 @@ struct Told {
     said: Micros,
     /// When the file was read last.
     used: Micros,
+    /// How often it did not answer.
+    unanswered: u32,
 }
 
 impl Told {
@@ -106,8 +113,7 @@ struct Pace {
     /// Since when somebody waits for the next answer; what lies here unread says nothing.
     waits: Option<Micros>,
     heard: Option<Micros>,
-    /// The one that came first makes room.
-    told: Vec<Told>,
+    told: BTreeMap<Who, Told>,
     /// It did not answer, and has not since: it is left alone, and asked by one request when so
     /// much time has gone.
     silent: Option<Silent>,
@@ -123,10 +129,6 @@ impl Pace {
         }
         let own = f64::from(self.own);
         waited as f64 * own / (own + self.others)
-    }
-
-    fn told(&mut self, who: Who) -> Option<&mut Told> {
-        self.told.iter_mut().find(|told| told.who == who)
     }
 }
 
@@ -181,8 +183,8 @@ impl Paces {
         pace.others += (others - pace.others) * share;
         pace.us_per_mib = f64::from(report.us_per_mib);
         pace.heard = Some(now);
-        if let Some(told) = pace.told(report.who) {
-            told.heard = now;
+        if let Some(told) = pace.told.get_mut(&report.who) {
+            (told.heard, told.unanswered) = (now, 0);
             let behind = |done: u32| Progress { done_bytes: done.into(), work_bytes: 1 << 32 };
             told.others = report.behind.map(|done| (behind(done), now));
         }
@@ -229,33 +231,41 @@ impl Paces {
     }
 
     /// Somebody reads what has a copy there, the first one or another: for a while it is asked
-    /// now and then. `chosen`: the request goes there, and says how far its reader is.
+    /// now and then. `chosen`: the request goes there, and says how far its reader is. Whether it
+    /// was not followed before.
     pub(super) fn follow(
         &mut self,
         target: TargetId,
         (first, chosen): (bool, bool),
         reader: Option<&Arc<JobReader>>,
         now: Micros,
-    ) {
+    ) -> bool {
         let pace = self.targets.entry(target).or_default();
         let who = who(reader.map(Arc::as_ref));
-        if pace.told(who).is_none() {
+        let is_followed = |told: &Told| now.saturating_sub(told.used) < FOLLOWED_US;
+        if pace.told.len() >= MAX_TOLD && !pace.told.contains_key(&who) {
+            pace.told.retain(|_, told| is_followed(told));
             if pace.told.len() >= MAX_TOLD {
-                pace.told.remove(0);
+                return false;
             }
-            let (reader, said) = (reader.cloned(), now.saturating_sub(TICK_US));
-            pace.told.push(Told { who, reader, first, others: None, heard: said, said, used: now });
         }
-        let Some(told) = pace.told(who) else { return };
-        let other_file = |own: &Arc<JobReader>| !reader.is_some_and(|new| Arc::ptr_eq(own, new));
-        if told.reader.as_ref().is_some_and(other_file) {
-            told.reader = reader.cloned();
+        let mut is_new = false;
+        let told = pace.told.entry(who).or_insert_with(|| {
+            is_new = true;
+            let said = now.saturating_sub(TICK_US);
+            let (reader, others) = (reader.cloned(), None);
+            Told { reader, first, others, heard: said, said, used: now, unanswered: 0 }
+        });
+        is_new |= !is_followed(told);
+        // Of several files of a process the one counts that has its first copy there.
+        if first || !told.first || is_new {
+            (told.reader, told.first) = (reader.cloned(), first);
         }
-        told.first = first || told.first && now.saturating_sub(told.used) < FOLLOWED_US;
         told.used = now;
         if chosen {
             told.said = told.said.max(now);
         }
+        is_new
     }
 
     /// What is to be asked now, and when there will be something to ask next; they count as asked.
@@ -265,13 +275,18 @@ impl Paces {
             if pace.silent.is_some() {
                 continue;
             }
-            for told in pace.told.iter_mut().filter(|t| now.saturating_sub(t.used) < FOLLOWED_US) {
-                if told.due() <= now {
+            let is_followed = |told: &&mut Told| now.saturating_sub(told.used) < FOLLOWED_US;
+            let mut followed: Vec<&mut Told> = pace.told.values_mut().filter(is_followed).collect();
+            // Those that have waited for longest first.
+            followed.sort_by_key(|told| told.due());
+            for (n, told) in followed.into_iter().enumerate() {
+                if told.due() <= now && n < MAX_ASKED {
                     told.said = now;
                     let (target, first, reader) = (*target, told.first, told.reader.clone());
                     questions.push(Question { target, first, reader });
                 }
-                next = Some(next.map_or(told.due(), |next| next.min(told.due())));
+                let due = told.due().max(now + MIN_PAUSE_US);
+                next = Some(next.map_or(due, |next| next.min(due)));
             }
         }
         (questions, next)
@@ -280,8 +295,9 @@ impl Paces {
     /// A question was not answered.
     pub fn unanswered(&mut self, target: TargetId, who: Who, now: Micros) {
         let pace = self.targets.get_mut(&target);
-        if let Some(told) = pace.and_then(|pace| pace.told(who)) {
-            told.said = now + UNANSWERED_US;
+        if let Some(told) = pace.and_then(|pace| pace.told.get_mut(&who)) {
+            told.said = now + (UNANSWERED_US << told.unanswered.min(MAX_DOUBLINGS));
+            told.unanswered += 1;
         }
     }
 
@@ -295,7 +311,7 @@ impl Paces {
     ) -> CopyView {
         let unknown = Pace::default();
         let pace = self.targets.get(&target).unwrap_or(&unknown);
-        let told = pace.told.iter().find(|told| told.who == who && who.is_some());
+        let told = who.and_then(|_| pace.told.get(&who));
         let others = told.and_then(|told| told.others);
         let peer = others.filter(|(_, at)| now.saturating_sub(*at) <= STALE_US);
         let peer = peer.map(|(progress, _)| progress);
@@ -384,7 +400,15 @@ mod tests {
             paces.follow(A, (true, false), None, 1_200_000 + n * 300_000);
             assert_eq!(asked(&mut paces, 1_200_000 + n * 300_000), []);
         }
-        let later = 1_200_000 + UNANSWERED_US + TICK_US;
+        let mut later = 1_200_000 + UNANSWERED_US + TICK_US;
+        paces.follow(A, (true, false), None, later);
+        assert_eq!(asked(&mut paces, later), [(A, true)]);
+        // The second time for longer.
+        paces.unanswered(A, None, later);
+        later += UNANSWERED_US + TICK_US;
+        paces.follow(A, (true, false), None, later);
+        assert_eq!(asked(&mut paces, later), []);
+        later += UNANSWERED_US;
         paces.follow(A, (true, false), None, later);
         assert_eq!(asked(&mut paces, later), [(A, true)]);
         // Of what does not answer reads, only a read can find out.
@@ -394,13 +418,18 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded() {
+    fn memory_is_bounded_and_many_readers_ask_a_few_at_a_time() {
         let mut paces = Paces::default();
         for rank in 0..2 * MAX_TOLD as u32 {
             paces.follow(A, (false, false), Some(&reader(rank)), 1_000_000);
         }
         assert_eq!(paces.targets[&A].told.len(), MAX_TOLD);
-        assert_eq!(asked(&mut paces, 1_000_000).len(), MAX_TOLD);
+        assert_eq!(asked(&mut paces, 1_000_000).len(), MAX_ASKED);
+        let (others, next) = paces.questions(1_000_000);
+        assert_eq!((others.len(), next), (MAX_ASKED, Some(1_000_000 + MIN_PAUSE_US)));
+        // Who has read no more for a while makes room.
+        assert!(paces.follow(A, (false, false), None, 1_000_000 + FOLLOWED_US));
+        assert_eq!(paces.targets[&A].told.len(), 1);
         paces.retain(|target| target != A);
         assert!(paces.targets.is_empty());
     }

@@ -2,7 +2,9 @@
 //! [`crate::core::choices`] and [`crate::core::pace`].
 
 use super::{DataConn, Servers};
-use crate::core::choices::{Candidate, Choice, Choices, ColumnKey, Patience, Wanted};
+use crate::core::choices::{
+    Asked, Candidate, Choice, Choices, Chosen, ColumnKey, Patience, Wanted,
+};
 use crate::core::copies::copies_of;
 use crate::core::pace::{Paces, Report, Who, who};
 use crate::file::OpenState;
@@ -54,7 +56,8 @@ pub(crate) struct Read {
     pub(crate) target: TargetId,
     /// When it is expected to answer; 0: nothing is known of it.
     pub(crate) answer_us: f64,
-    pub(crate) slot: Slot,
+    /// `None`: it was fetched ahead.
+    pub(crate) slot: Option<Slot>,
 }
 
 /// The choices of a file's readers, some of whom wait.
@@ -68,14 +71,14 @@ pub(crate) struct Choosing {
 #[derive(Debug)]
 pub(crate) struct Slot {
     choosing: Arc<Choosing>,
-    place: (ColumnKey, usize, u64),
+    place: Asked,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let (column, copy, len_bytes) = self.place;
-        self.choosing.choices.lock().answered(column, copy, len_bytes);
-        self.choosing.changed.notify_all();
+        if self.choosing.choices.lock().answered(&self.place) {
+            self.choosing.changed.notify_all();
+        }
     }
 }
 
@@ -107,7 +110,7 @@ impl Servers {
     ) -> Option<Read> {
         let (_, column) = wanted.column;
         let all: Vec<_> = copies_of(segment, column).collect();
-        let candidates: Vec<Candidate> = {
+        let candidates = || {
             let known = self.known.read();
             let is_usable = |copy, target| {
                 let is_ready = known.of(target).is_some_and(|k| k.state.is_online() && !k.doubtful);
@@ -115,26 +118,30 @@ impl Servers {
             };
             let candidate =
                 |&(copy, target)| Candidate { target, is_usable: is_usable(copy, target) };
-            all.iter().map(candidate).collect()
+            all.iter().map(candidate).collect::<Vec<_>>()
         };
         self.chooses.store(true, Relaxed);
         let choosing = &file.choosing;
         let begun = now();
         let mut turn = None;
-        let choice = loop {
+        let chosen = loop {
+            let candidates = candidates();
             let mut choices = choosing.choices.lock();
             let now = now();
-            let waits = |wait: &Wait| now - begun < MAX_WAIT_US && wait.check().is_ok();
+            let waits =
+                |wait: &Wait| now - begun < MAX_WAIT_US && (turn.is_none() || wait.check().is_ok());
             let patience = match wait {
                 Waits::Ahead => Patience::Ahead,
                 Waits::May(wait) if waits(wait) => Patience::Turn(turn),
                 _ => Patience::None,
             };
-            let choice = {
+            let (choice, is_new) = {
                 let (policy, mut paces) = (self.config.read_policy, self.paces.lock());
                 choices.choose(policy, wanted, &candidates, &mut paces, (now, patience))
             };
-            self.questions.wake();
+            if is_new {
+                self.questions.wake();
+            }
             let look = if choice == Choice::Behind { LOOK_BEHIND } else { LOOK };
             if let (Choice::Later | Choice::Behind, Patience::Turn(_)) = (choice, patience) {
                 turn.get_or_insert_with(|| choices.wait(wanted, now));
@@ -145,17 +152,24 @@ impl Servers {
                 choices.leave(turn);
                 choosing.changed.notify_all();
             }
-            if let Choice::Copy(chosen) = choice {
-                choices.asked(wanted.column, chosen.at, wanted.len_bytes);
-                break Some(chosen);
+            let Choice::Copy(chosen) = choice else { return None };
+            let place = Asked {
+                column: wanted.column,
+                copy: chosen.at,
+                len_bytes: wanted.len_bytes,
+                waited: matches!(wait, Waits::May(_)),
+            };
+            // What is fetched ahead is outstanding until somebody comes for it, who would wait for
+            // himself.
+            if matches!(wait, Waits::Ahead) {
+                break (chosen, None);
             }
-            break None;
+            choices.asked(&place);
+            break (chosen, Some(Slot { choosing: choosing.clone(), place }));
         };
-        let chosen = choice?;
-        let place = (wanted.column, chosen.at, wanted.len_bytes);
-        let slot = Slot { choosing: choosing.clone(), place };
-        let (copy, target) = all[chosen.at];
-        Some(Read { copy, target, answer_us: chosen.answer_us, slot })
+        let (Chosen { at, answer_us, .. }, slot) = chosen;
+        let (copy, target) = all[at];
+        Some(Read { copy, target, answer_us, slot })
     }
 
     /// A read of any copy of a column is about to be sent on a connection.

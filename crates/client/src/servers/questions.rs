@@ -17,18 +17,20 @@ use weir_wire::{Header, Request};
 
 /// Answers are waited for so long: they need no disk.
 const ANSWER_MS: u64 = 250;
+/// And connections for so long, one after another.
+const CONNECT_MS: u64 = 100;
 
 /// The thread that asks.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    /// There was nothing to ask, or it is about to look.
+    /// It has looked what there is to ask, or is about to, and was not told of anything new since.
     rests: AtomicBool,
     ended: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Questions {
-    /// Something is read, as the paces know already.
+    /// Something is read that was not read before, as the paces know already.
     pub(super) fn wake(&self) {
         // Set before it looks at the paces, behind their lock: it sees what is new there, or this.
         if self.rests.load(Relaxed) {
@@ -67,12 +69,13 @@ impl Servers {
     }
 
     fn ask_all(&self, session: &MetaSession, questions: Vec<Question>) {
-        let wait = Wait::for_ms(ANSWER_MS);
         add(&self.counters.load_questions, questions.len() as u64);
         let sent: Vec<_> = questions
             .into_iter()
-            .map(|question| (self.ask(session, &question, &wait), question))
+            .map(|question| (self.ask(session, &question), question))
             .collect();
+        // What one that does not answer has taken of it is not taken from the others.
+        let wait = Wait::for_ms(ANSWER_MS);
         for (conn, question) in sent {
             let Question { target, reader, .. } = question;
             let who = who(reader.as_deref());
@@ -86,7 +89,8 @@ impl Servers {
         }
     }
 
-    fn ask(&self, session: &MetaSession, question: &Question, wait: &Wait) -> Result<DataConn> {
+    fn ask(&self, session: &MetaSession, question: &Question) -> Result<DataConn> {
+        let wait = &Wait::for_ms(CONNECT_MS);
         let Question { target, first, ref reader } = *question;
         let mut conn = self.take_known(session, target, wait, &Detours::none())?;
         let mut header = Header::request(LoadRequest::OP, conn.conn.next_request_id());

@@ -6,7 +6,9 @@ use crate::copies::Change;
 use weir_types::codec::Encode;
 use weir_types::{Error, ObjectId, SessionId, TargetId};
 use weir_wire::Header;
-use weir_wire::data::{Copied, LackingPage, ObjectLen, ObjectPage, ObjectStat, ScrubPage};
+use weir_wire::data::{
+    Copied, LackingPage, ObjectLen, ObjectPage, ObjectStat, ReadersPage, ScrubPage,
+};
 
 /// What the shell has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +130,8 @@ pub enum Body {
     Lacking(LackingPage),
     /// Of [`weir_wire::data::ScrubRequest`].
     Scrub(ScrubPage),
+    /// Of [`weir_wire::data::ListReadersRequest`].
+    Readers(ReadersPage),
     /// Of failures.
     Error(Error),
 }
@@ -143,6 +147,7 @@ impl Encode for Body {
             Body::Objects(page) => page.encode(out),
             Body::Lacking(page) => page.encode(out),
             Body::Scrub(page) => page.encode(out),
+            Body::Readers(page) => page.encode(out),
             Body::Error(error) => error.encode(out),
         }
     }

@@ -1,14 +1,17 @@
 //! How busy a target is and for whom, and what replies say of it.
 
 use super::{Action, Body, Incoming, Machine};
-use crate::readers::Readers;
+use crate::readers::{Asks, Readers};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use weir_host::sync::Mutex;
 use weir_policy::{JobKey, Progress, StreamKey};
 use weir_types::codec::Decode;
-use weir_types::{CopyIndex, JobId, ObjectId, Rank, Result, SessionId};
-use weir_wire::data::LoadRequest;
+use weir_types::{JobId, ObjectId, Rank, Result, SessionId};
+use weir_wire::data::{ListReadersRequest, LoadRequest};
 use weir_wire::{Header, Op};
+
+/// Readers in one page of a listing.
+const MAX_READERS_PAGE: usize = 4096;
 
 /// How busy a target is; shared by all machines of a server.
 #[derive(Debug, Default)]
@@ -28,16 +31,20 @@ pub struct Load {
 }
 
 impl Load {
-    /// A read was asked for; whether who asks said how far it is with a job.
-    pub(super) fn is_read(&self, request: &Header, copy: CopyIndex, now_unix_ms: u64) -> bool {
+    /// So many bytes of first copies or of others were asked for; whether who asks said how far it
+    /// is with a job.
+    pub(super) fn is_read(
+        &self,
+        request: &Header,
+        (first, bytes): (bool, u64),
+        now_unix_ms: u64,
+    ) -> bool {
         if request.job == JobId(0) || request.work == 0 {
             return false;
         }
-        let mut readers = self.readers.lock();
-        readers.at(now_unix_ms);
-        if copy == CopyIndex(0) {
-            readers.heard((request.job, request.rank), request.progress);
-        }
+        let Header { job, rank, progress, work: work_mib, .. } = *request;
+        let asks = Asks { progress, work_mib, first, bytes };
+        self.readers.lock().at(now_unix_ms).heard((job, rank), asks);
         true
     }
 
@@ -59,10 +66,21 @@ impl<C: Copy> Machine<C> {
         let request = LoadRequest::from_bytes(incoming.body)?;
         let target = self.served(request.target)?;
         let mut header = Header::reply_to(incoming.header, None);
-        let copy = CopyIndex(u8::from(!request.first));
-        target.load.is_read(incoming.header, copy, incoming.now_unix_ms);
+        let nothing = (request.first, 0);
+        target.load.is_read(incoming.header, nothing, incoming.now_unix_ms);
         target.load.say(incoming.header, &mut header);
         Ok(Action::Reply { conn: incoming.conn, header, body: Body::Empty, data_of: None })
+    }
+
+    /// Lists who reads.
+    pub(super) fn list_readers(&self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
+        let ListReadersRequest { target, after, max_readers } =
+            ListReadersRequest::from_bytes(incoming.body)?;
+        let target = self.served(target)?;
+        let max = (max_readers as usize).clamp(1, MAX_READERS_PAGE);
+        let page = target.load.readers.lock().at(incoming.now_unix_ms).page(after, max);
+        let header = Header::reply_to(incoming.header, None);
+        Ok(Action::Reply { conn: incoming.conn, header, body: Body::Readers(page), data_of: None })
     }
 }
 
@@ -113,7 +131,7 @@ fn progress(header: &Header) -> Option<Progress> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_types::{ColumnIndex, FileId, RequestId, SegmentIndex};
+    use weir_types::{ColumnIndex, CopyIndex, FileId, RequestId, SegmentIndex};
 
     fn header(rank: u32, progress: u32, work: u32) -> Header {
         let header = Header::request(Op::Read, RequestId(1));
@@ -124,8 +142,8 @@ mod tests {
     fn a_reply_says_how_far_the_others_are_that_have_their_first_copies_here() {
         let load = Load::default();
         let (one, two) = (header(1, 1 << 30, 100), header(2, 1 << 31, 100));
-        load.is_read(&one, CopyIndex(0), 0);
-        load.is_read(&two, CopyIndex(1), 0);
+        load.is_read(&one, (true, 0), 0);
+        load.is_read(&two, (false, 0), 0);
         let said = |request: &Header| {
             let mut reply = Header::reply_to(request, None);
             load.say(request, &mut reply);
@@ -135,7 +153,7 @@ mod tests {
         let nobodys = Header { job: JobId(0), ..two };
         assert_eq!(said(&nobodys), 0);
         // Who does not know what it has to do is waited for by nobody.
-        load.is_read(&header(3, 0, 0), CopyIndex(0), 0);
+        load.is_read(&header(3, 0, 0), (true, 0), 0);
         assert_eq!(said(&two), 1 << 30);
     }
 

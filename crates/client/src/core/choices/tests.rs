@@ -22,6 +22,11 @@ fn both(a: bool, b: bool) -> [Candidate; 2] {
     [of(A, a), of(B, b)]
 }
 
+/// By somebody who might have waited.
+fn asked(copy: usize) -> Asked {
+    Asked { column: COLUMN, copy, len_bytes: MIB, waited: true }
+}
+
 fn at(choice: Choice) -> Option<usize> {
     if let Choice::Copy(chosen) = choice { Some(chosen.at) } else { None }
 }
@@ -32,14 +37,14 @@ fn choose(
     paces: &mut Paces,
     (mib, usable, now): (u64, [Candidate; 2], Micros),
 ) -> Option<usize> {
-    at(choices.choose(POLICY, &wanted(mib), &usable, paces, (now, Patience::Ahead)))
+    at(choices.choose(POLICY, &wanted(mib), &usable, paces, (now, Patience::Ahead)).0)
 }
 
 /// What is chosen for runs one after another when nothing is outstanding.
 fn chosen(paces: &mut Paces, policy: ReadPolicy, copies: [Candidate; 2]) -> Vec<Option<usize>> {
     let mut choices = Choices::default();
     let mut choose =
-        |run: u64| choices.choose(policy, &wanted(run * 4), &copies, paces, (0, Patience::Ahead));
+        |run: u64| choices.choose(policy, &wanted(run * 4), &copies, paces, (0, Patience::Ahead)).0;
     (0..4).map(|run| at(choose(run))).collect()
 }
 
@@ -95,7 +100,7 @@ fn it_says_when_the_answer_is_to_be_expected() {
     (0..2).for_each(|_| paces.sent(A));
     let (wanted, copies) = (wanted(0), both(true, true));
     let of = (0, Patience::Ahead);
-    let choice = Choices::default().choose(ReadPolicy::Primary, &wanted, &copies, &mut paces, of);
+    let choice = Choices::default().choose(ReadPolicy::Primary, &wanted, &copies, &mut paces, of).0;
     let Choice::Copy(chosen) = choice else { panic!("{choice:?}") };
     // Two are before it, and each costs a little more than its bytes.
     assert!((3.0e6..3.3e6).contains(&chosen.answer_us), "{chosen:?}");
@@ -119,29 +124,30 @@ fn who_may_wait_has_two_mib_at_each_copy_and_what_comes_together_goes_in_the_ord
     let mut paces = known(report(50_000, 0), report(50_000, 8));
     let (mut choices, copies) = (Choices::default(), both(true, true));
     let mut ask = |choices: &mut Choices, mib, turn| {
-        choices.choose(POLICY, &wanted(mib), &copies, &mut paces, (0, Patience::Turn(turn)))
+        choices.choose(POLICY, &wanted(mib), &copies, &mut paces, (0, Patience::Turn(turn))).0
     };
     let (later, behind) = (Choice::Later, Choice::Behind);
     for mib in 0..2 {
         assert_eq!(at(ask(&mut choices, mib, None)), Some(0));
-        choices.asked(COLUMN, 0, MIB);
+        choices.asked(&asked(0));
     }
     assert_eq!(ask(&mut choices, 3, None), later);
     let third = choices.wait(&wanted(3), 0);
     assert_eq!(ask(&mut choices, 2, None), later);
     let second = choices.wait(&wanted(2), 0);
-    choices.answered(COLUMN, 0, MIB);
+    choices.answered(&asked(0));
     assert_eq!(ask(&mut choices, 3, Some(third)), behind, "another one is before it");
     assert_eq!(ask(&mut choices, 4, None), behind, "and two before this");
     assert_eq!(at(ask(&mut choices, 2, Some(second))), Some(0));
-    choices.asked(COLUMN, 0, MIB);
+    choices.asked(&asked(0));
     choices.leave(second);
     assert_eq!(ask(&mut choices, 3, Some(third)), later);
-    choices.answered(COLUMN, 0, MIB);
+    choices.answered(&asked(0));
     assert_eq!(at(ask(&mut choices, 3, Some(third))), Some(0));
     // In another column nobody waits.
     let elsewhere = Wanted { column: (SegmentIndex(1), ColumnIndex(1)), ..wanted(9) };
-    let choice = choices.choose(POLICY, &elsewhere, &copies, &mut paces, (0, Patience::Turn(None)));
+    let choice =
+        choices.choose(POLICY, &elsewhere, &copies, &mut paces, (0, Patience::Turn(None))).0;
     assert_eq!(at(choice), Some(0));
 }
 
@@ -149,13 +155,14 @@ fn who_may_wait_has_two_mib_at_each_copy_and_what_comes_together_goes_in_the_ord
 fn who_reads_further_on_waits_no_longer_than_others() {
     let mut paces = known(report(50_000, 0), report(50_000, 8));
     let (mut choices, copies) = (Choices::default(), both(true, true));
-    (0..2).for_each(|_| choices.asked(COLUMN, 0, MIB));
+    choices.column(POLICY, COLUMN, 2);
+    (0..2).for_each(|_| choices.asked(&asked(0)));
     let far = choices.wait(&wanted(900), 0);
     let near = choices.wait(&wanted(2), 1_000_000);
-    choices.answered(COLUMN, 0, MIB);
+    choices.answered(&asked(0));
     let mut ask = |mib, turn| {
         let of = (1_000_000, Patience::Turn(Some(turn)));
-        choices.choose(POLICY, &wanted(mib), &copies, &mut paces, of)
+        choices.choose(POLICY, &wanted(mib), &copies, &mut paces, of).0
     };
     assert_eq!((ask(2, near), at(ask(900, far))), (Choice::Behind, Some(0)));
 }
@@ -167,9 +174,9 @@ fn one_reader_has_both_copies_when_nobody_else_reads() {
     let mut counts = [0; 2];
     for mib in 0..4 {
         let choice =
-            choices.choose(POLICY, &wanted(mib), &copies, &mut paces, (0, Patience::Turn(None)));
+            choices.choose(POLICY, &wanted(mib), &copies, &mut paces, (0, Patience::Turn(None))).0;
         let n = at(choice).unwrap();
-        choices.asked(COLUMN, n, MIB);
+        choices.asked(&asked(n));
         paces.sent(copies[n].target);
         counts[n] += 1;
     }
@@ -182,9 +189,9 @@ fn what_comes_from_memory_is_not_waited_for() {
     let (mut choices, copies) = (Choices::default(), both(true, true));
     for mib in 0..40 {
         let choice =
-            choices.choose(POLICY, &wanted(mib), &copies, &mut paces, (0, Patience::Turn(None)));
+            choices.choose(POLICY, &wanted(mib), &copies, &mut paces, (0, Patience::Turn(None))).0;
         assert_eq!(at(choice), Some(0));
-        choices.asked(COLUMN, 0, MIB);
+        choices.asked(&asked(0));
     }
     assert!(paces.questions(10_000_000).1.is_none(), "nor asked for");
 }
@@ -243,7 +250,7 @@ fn a_process_of_a_job_reads_the_copy_whose_own_readers_are_ahead() {
         let wanted = Wanted { reader, ..wanted(0) };
         let choose = |paces: &mut Paces| {
             let of = (0, Patience::Ahead);
-            at(Choices::default().choose(POLICY, &wanted, &both(true, true), paces, of))
+            at(Choices::default().choose(POLICY, &wanted, &both(true, true), paces, of).0)
         };
         choose(&mut paces);
         if let Some(report) = report {
@@ -290,4 +297,27 @@ fn halves_take_runs_in_turn_and_memory_is_bounded() {
         choices.refused(column, 0, u64::from(n));
     }
     assert!(choices.columns.len() <= MAX_COLUMNS && choices.refused.len() <= MAX_REFUSED);
+}
+
+#[test]
+fn each_process_has_a_line_of_its_own_and_fixed_places_none() {
+    let mut paces = known(report(50_000, 0), report(50_000, 8));
+    let (mut choices, copies) = (Choices::default(), both(true, true));
+    choices.column(POLICY, COLUMN, 2);
+    (0..2).for_each(|_| choices.asked(&asked(0)));
+    let mut ask = |choices: &mut Choices, policy, wanted: &Wanted| {
+        choices.choose(policy, wanted, &copies, &mut paces, (0, Patience::Turn(None))).0
+    };
+    assert_eq!(ask(&mut choices, POLICY, &wanted(2)), Choice::Later);
+    choices.wait(&wanted(2), 0);
+    assert_eq!(ask(&mut choices, POLICY, &wanted(3)), Choice::Behind);
+    let member = Member { job: JobId(5), rank: Rank(1), ranks: 4, shared: false };
+    let other = Wanted { reader: Some(Arc::new(JobReader::new(member))), ..wanted(3) };
+    assert_eq!(ask(&mut choices, POLICY, &other), Choice::Later, "not behind that one");
+    assert_eq!(at(ask(&mut choices, ReadPolicy::Halves, &wanted(3))), Some(0));
+    // What is taken in the order of its call nobody waits for.
+    let unwaited = Asked { waited: false, ..asked(0) };
+    (0..2).for_each(|_| _ = choices.answered(&asked(0)));
+    (0..9).for_each(|_| choices.asked(&unwaited));
+    assert_eq!(at(ask(&mut choices, POLICY, &other)), Some(0));
 }

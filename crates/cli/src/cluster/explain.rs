@@ -1,0 +1,302 @@
+//! `weir explain`: how far the processes of a job are, from where they read, and which disk holds
+//! them up.
+
+use crate::args::Explain;
+use crate::cluster::top::held_up;
+use crate::failure::{Done, Failure};
+use crate::files::remote::connect;
+use crate::output::{Table, human_size, print, print_json};
+use crate::settings;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+use weir_client::Client;
+use weir_client::job::job_named;
+use weir_types::{JobId, Rank, TargetId};
+use weir_wire::data::ReaderEntry;
+use weir_wire::targets::TargetView;
+
+/// A server is waited for so long.
+const ANSWER_MS: u64 = 2_000;
+/// Who was not heard of for so long does not read now.
+const READS_MS: u32 = 5_000;
+
+/// Runs `weir explain`.
+pub fn run(explain: &Explain) -> Done {
+    let cluster = settings::cluster(&explain.client)?;
+    let connection = connect(&cluster.credential()?, "explain")?;
+    let (before, at) = (look(&connection, &connection.targets()?), Instant::now());
+    std::thread::sleep(Duration::from_secs_f64(explain.interval));
+    let views = connection.targets()?;
+    let (now, seconds) = (look(&connection, &views), at.elapsed().as_secs_f64());
+    let asked = explain.job.as_deref();
+    let uid = rustix::process::getuid().as_raw();
+    let is_asked = |job: JobId| asked.is_none_or(|name| is_called(job, name, uid));
+    let jobs: Vec<Job<'_>> = now
+        .iter()
+        .filter(|(job, _)| is_asked(**job))
+        .map(|(job, ranks)| Job::of(*job, ranks, before.get(job), &views, seconds))
+        .filter(|job| asked.is_some() || job.reads())
+        .collect();
+    if let (Some(name), true) = (asked, jobs.is_empty()) {
+        let what = format!("no process of job {name} has read from any target of late");
+        return Err(Failure::new(what));
+    }
+    match explain.json {
+        true => print_json(&jobs.iter().map(Job::to_json).collect::<Vec<_>>()),
+        false if jobs.is_empty() => print("no job reads now\n"),
+        false => print(&jobs.iter().map(Job::page).collect::<Vec<_>>().join("\n")),
+    }
+}
+
+/// By its name, or by its number as it is shown.
+fn is_called(job: JobId, name: &str, uid: u32) -> bool {
+    job == job_named(name, uid) || label(job) == name
+}
+
+fn label(job: JobId) -> String {
+    format!("{:016x}", job.0)
+}
+
+/// What a process has read from each target, as that has heard of it.
+type Ranks = BTreeMap<Rank, Vec<(TargetId, ReaderEntry)>>;
+
+fn look(client: &Client, views: &[TargetView]) -> BTreeMap<JobId, Ranks> {
+    let mut jobs: BTreeMap<JobId, Ranks> = BTreeMap::new();
+    for view in views.iter().filter(|view| view.state.is_online()) {
+        match client.readers(view.target, ANSWER_MS) {
+            Ok(readers) => {
+                for entry in readers {
+                    let ranks = jobs.entry(entry.job).or_default();
+                    ranks.entry(entry.rank).or_default().push((view.target, entry));
+                }
+            }
+            Err(error) => eprintln!("weir: {error}"),
+        }
+    }
+    jobs
+}
+
+/// One process.
+struct Process {
+    rank: Rank,
+    /// Share of its work.
+    done: f64,
+    work_mib: u32,
+    age_ms: u32,
+    read_per_s: u64,
+    first_bytes: u64,
+    other_bytes: u64,
+    targets: BTreeSet<TargetId>,
+    /// Until it is done, at that pace.
+    left_s: Option<f64>,
+}
+
+impl Process {
+    fn of(
+        rank: Rank,
+        seen: &[(TargetId, ReaderEntry)],
+        before: Option<&Vec<(TargetId, ReaderEntry)>>,
+        seconds: f64,
+    ) -> Self {
+        let newest = seen.iter().map(|(_, entry)| entry).min_by_key(|entry| entry.age_ms);
+        let done = |all: &[(TargetId, ReaderEntry)]| {
+            let newest = all.iter().map(|(_, entry)| entry).min_by_key(|entry| entry.age_ms);
+            newest.map_or(0.0, |entry| f64::from(entry.progress) / f64::from(u32::MAX))
+        };
+        let sum = |all: &[(TargetId, ReaderEntry)], of: fn(&ReaderEntry) -> u64| {
+            all.iter().map(|(_, entry)| of(entry)).sum::<u64>()
+        };
+        let [first_bytes, other_bytes] =
+            [|e: &ReaderEntry| e.first_bytes, |e: &ReaderEntry| e.other_bytes]
+                .map(|of| sum(seen, of));
+        let had = before.map_or(0, |all| sum(all, |e| e.first_bytes + e.other_bytes));
+        let read = (first_bytes + other_bytes).saturating_sub(had);
+        let (now, was) = (done(seen), before.map_or(0.0, |all| done(all)));
+        let pace = (now - was) / seconds;
+        Self {
+            rank,
+            done: now,
+            work_mib: newest.map_or(0, |entry| entry.work_mib),
+            age_ms: newest.map_or(u32::MAX, |entry| entry.age_ms),
+            read_per_s: (read as f64 / seconds) as u64,
+            first_bytes,
+            other_bytes,
+            targets: seen.iter().map(|(target, _)| *target).collect(),
+            left_s: (pace > 0.0).then(|| (1.0 - now) / pace),
+        }
+    }
+
+    /// What was read from other copies than the first, of all.
+    fn diverted(&self) -> f64 {
+        self.other_bytes as f64 / ((self.first_bytes + self.other_bytes) as f64).max(1.0)
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "rank": self.rank.0,
+            "done": self.done,
+            "work_mib": self.work_mib,
+            "silent_ms": self.age_ms,
+            "read_bytes_per_s": self.read_per_s,
+            "first_copy_bytes": self.first_bytes,
+            "other_copy_bytes": self.other_bytes,
+            "targets": self.targets.iter().map(|target| target.0).collect::<Vec<_>>(),
+            "expected_end_s": self.left_s,
+        })
+    }
+}
+
+/// A job.
+struct Job<'a> {
+    job: JobId,
+    processes: Vec<Process>,
+    /// The targets that it reads from.
+    views: Vec<&'a TargetView>,
+}
+
+impl<'a> Job<'a> {
+    fn of(
+        job: JobId,
+        ranks: &Ranks,
+        before: Option<&Ranks>,
+        views: &'a [TargetView],
+        seconds: f64,
+    ) -> Self {
+        let was = |rank: &Rank| before.and_then(|before| before.get(rank));
+        let processes: Vec<Process> =
+            ranks.iter().map(|(rank, seen)| Process::of(*rank, seen, was(rank), seconds)).collect();
+        let targets: BTreeSet<TargetId> =
+            processes.iter().flat_map(|process| process.targets.iter().copied()).collect();
+        let views = views.iter().filter(|view| targets.contains(&view.target)).collect();
+        Self { job, processes, views }
+    }
+
+    fn reads(&self) -> bool {
+        self.processes.iter().any(|process| process.age_ms < READS_MS)
+    }
+
+    fn last(&self) -> Option<&Process> {
+        self.processes.iter().min_by(|a, b| a.done.total_cmp(&b.done))
+    }
+
+    /// When the last one ends, at the pace of now.
+    fn left_s(&self) -> Option<f64> {
+        let left = self.processes.iter().filter(|process| process.done < 1.0);
+        left.map(|process| process.left_s).try_fold(0.0, |most: f64, left| Some(most.max(left?)))
+    }
+
+    fn diverted(&self) -> f64 {
+        let sum = |of: fn(&Process) -> u64| self.processes.iter().map(of).sum::<u64>() as f64;
+        sum(|p| p.other_bytes) / sum(|p| p.first_bytes + p.other_bytes).max(1.0)
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "job": label(self.job),
+            "processes": self.processes.iter().map(Process::to_json).collect::<Vec<_>>(),
+            "from_other_copies": self.diverted(),
+            "held_up": held_up(&self.views),
+            "expected_end_s": self.left_s(),
+        })
+    }
+
+    fn page(&self) -> String {
+        let mut table = Table::new(&[
+            ">RANK",
+            ">DONE",
+            ">OF",
+            ">READ/S",
+            ">OTHER COPIES",
+            ">END IN",
+            "TARGETS",
+        ]);
+        for process in &self.processes {
+            let targets: Vec<String> = process.targets.iter().map(TargetId::to_string).collect();
+            table.row(vec![
+                process.rank.0.to_string(),
+                percent(process.done),
+                human_size(u64::from(process.work_mib) << 20),
+                human_size(process.read_per_s),
+                percent(process.diverted()),
+                seconds(process.left_s),
+                targets.join(","),
+            ]);
+        }
+        let last = self.last().map_or(String::new(), |last| {
+            format!("rank {} is furthest behind with {}", last.rank.0, percent(last.done))
+        });
+        let held = held_up(&self.views).unwrap_or_else(|| "no disk holds it up".to_owned());
+        let ends = self.left_s().map_or(String::new(), |_| {
+            format!("; at this pace it ends in {}", seconds(self.left_s()))
+        });
+        format!(
+            "job {}: {} processes, {last}{ends}; {} were read from other copies than the first; {held}\n{}",
+            label(self.job),
+            self.processes.len(),
+            percent(self.diverted()),
+            table.render()
+        )
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+fn seconds(left: Option<f64>) -> String {
+    left.map_or("-".to_owned(), |left| format!("{left:.1} s"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(rank: u32, share: f64, bytes: (u64, u64), age_ms: u32) -> ReaderEntry {
+        let progress = (share * f64::from(u32::MAX)) as u32;
+        let (first_bytes, other_bytes) = bytes;
+        let (job, rank) = (JobId(7), Rank(rank));
+        ReaderEntry { job, rank, progress, work_mib: 80, age_ms, first_bytes, other_bytes }
+    }
+
+    fn ranks(entries: &[(u32, ReaderEntry)]) -> Ranks {
+        let mut ranks = Ranks::new();
+        for (target, entry) in entries {
+            ranks.entry(entry.rank).or_default().push((TargetId(*target), entry.clone()));
+        }
+        ranks
+    }
+
+    #[test]
+    fn it_says_who_is_last_what_was_diverted_and_when_it_ends() {
+        let before =
+            ranks(&[(1, entry(0, 0.2, (16 << 20, 0), 5)), (2, entry(1, 0.5, (40 << 20, 0), 5))]);
+        let now = ranks(&[
+            // The older word of the two does not count.
+            (1, entry(0, 0.25, (20 << 20, 0), 90)),
+            (2, entry(0, 0.3, (0, 4 << 20), 10)),
+            (2, entry(1, 0.6, (48 << 20, 0), 10)),
+        ]);
+        let job = Job::of(JobId(7), &now, Some(&before), &[], 2.0);
+        assert!(job.reads());
+        let last = job.last().unwrap();
+        assert_eq!((last.rank, last.read_per_s), (Rank(0), 4 << 20));
+        assert!((last.left_s.unwrap() - 14.0).abs() < 0.1);
+        assert!((job.left_s().unwrap() - 14.0).abs() < 0.1);
+        let page = job.page();
+        assert!(page.contains("2 processes, rank 0 is furthest behind with 30.0%"), "{page}");
+        assert!(page.contains("5.6% were read from other copies"), "{page}");
+        assert!(page.contains("1,2"), "{page}");
+    }
+
+    #[test]
+    fn a_job_goes_by_its_name_or_number_and_may_have_ended() {
+        let job = job_named("sort", 1000);
+        assert!(is_called(job, "sort", 1000) && is_called(job, &label(job), 0));
+        assert!(!is_called(job, "sort", 0) && !is_called(job, "other", 1000));
+        let ended = ranks(&[(1, entry(0, 1.0, (80 << 20, 0), 60_000))]);
+        let job = Job::of(JobId(7), &ended, Some(&ended), &[], 1.0);
+        assert!(!job.reads());
+        assert_eq!(job.left_s(), Some(0.0));
+    }
+}
