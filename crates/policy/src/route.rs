@@ -117,6 +117,8 @@ const NOT_HOT: f64 = 1.5;
 /// So much sooner another copy has to be than the first one, so that none is used
 /// without need: requests that take turns at a disk cost seeks.
 const SOONER: f64 = 0.75;
+/// And so much where readers of the same job have their first copies that are no further.
+const SOONER_THAN_OWNERS: f64 = 0.5;
 /// Who has a block within this time is not left: it serves from memory, or nearly so, and
 /// another one would have to fetch it from its disk.
 pub const SOON_US: f64 = 1_000.0;
@@ -181,13 +183,15 @@ impl Router {
             }
             ReadPolicy::Proportional => {
                 self.divert(own, first, copies);
-                // What is known of the readers whose own disk it is says it better.
                 let is_sooner = |n: usize| {
                     let (own, other) = (&copies[first], &copies[n]);
                     let helps = own.is_full && other.is_idle && other.is_no_slower(own);
-                    other.peer.is_none()
-                        && own.service_us >= SOON_US
-                        && (helps || other.done_us() < own.done_us() * SOONER)
+                    // Where readers of the same job are no further the disk is theirs, unless it has
+                    // much more to give: of files that are striped over all disks each reader has
+                    // first copies everywhere, and all are as far as the slowest disk lets them.
+                    let clearly = if other.peer.is_some() { SOONER_THAN_OWNERS } else { SOONER };
+                    own.service_us >= SOON_US
+                        && (helps || other.done_us() < own.done_us() * clearly)
                 };
                 self.soonest(first, left, copies, is_sooner)
             }

@@ -2,8 +2,8 @@
 //! the environment, all of them numbers:
 //!
 //! ```text
-//! DISKS READERS MIB RATE COPIES STRIPED    the disks, and each reader's file (MiB, MiB/s)
-//! FAULTS=0,1,4                             so many disks have half of their speed
+//! DISKS READERS MIB RATE COPIES STRIPES    the disks, and each reader's file (MiB, MiB/s)
+//! FAULTS=0,1,4                             so many disks have half of their speed (PERCENT=50)
 //! JOB CALL POLICY SEED                     1: readers know of each other; KiB at once
 //! COURSE=5                                 how far all are, each half second
 //! ```
@@ -19,19 +19,20 @@ fn main() {
         seed: number("SEED", 1),
         disks: disks as u8,
         readers: readers as u8,
-        striped: number("STRIPED", 0) == 1,
+        stripes: number("STRIPES", 0) as u8,
         copies: number("COPIES", 2) as u8,
         file_bytes: mib << 20,
         bytes_per_s: rate << 20,
     };
     let faults = std::env::var("FAULTS").unwrap_or("0,1,2,4,8".into());
     let mut arena = Arena::new(track).unwrap();
+    let left = number("PERCENT", 50) as f64 / 100.0;
     for faults in faults.split(',').map(|n| n.parse::<u64>().unwrap()) {
-        let slow = (0..faults).map(|n| ((n * disks / faults) as u8, 0.5)).collect();
+        let slow = (0..faults).map(|n| ((n * disks / faults) as u8, left)).collect();
         let policy = ReadPolicy::OF_ANY_READER[number("POLICY", 0) as usize];
         let (job, call_bytes) = (number("JOB", 1) == 1, number("CALL", 1024) << 10);
         let outcome = arena.race(&Race { policy, job, call_bytes, slow }).unwrap();
-        let disks = disks as f64 - faults as f64 / 2.0;
+        let disks = disks as f64 - faults as f64 * (1.0 - left);
         let ideal_s = (mib * readers) as f64 / (rate as f64 * disks);
         show(faults, ideal_s, &outcome);
     }

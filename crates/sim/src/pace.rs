@@ -43,9 +43,9 @@ pub struct Track {
     pub disks: u8,
     /// Readers, and files.
     pub readers: u8,
-    /// Each file is striped over the first half of the disks, with a copy on the other half if
-    /// it has two. Otherwise it is on one disk, with its copies on the next ones.
-    pub striped: bool,
+    /// Each file is striped over so many disks from the first on, with a second copy on the others
+    /// if these are half of them; 0: it is on one disk, with its copies on the next ones.
+    pub stripes: u8,
     /// Copies of each file.
     pub copies: u8,
     /// Bytes of each file.
@@ -328,24 +328,14 @@ fn write_files(config: &ClientConfig, track: &Track) -> Result<Vec<FileId>> {
     let bytes = vec![0x5a; MIB as usize];
     let mut files = Vec::new();
     for n in 0..track.readers {
-        let layout = match track.striped {
-            true => LayoutSpec {
-                base: Some(0),
-                count: u16::from(track.disks) / 2,
-                copies: track.copies,
-                placement: match track.copies {
-                    2 => Placement::Groups,
-                    _ => Placement::Chained,
-                },
-                ..LayoutSpec::default()
-            },
-            false => LayoutSpec {
-                base: Some(n.into()),
-                count: 1,
-                copies: track.copies,
-                placement: Placement::Chained,
-                ..LayoutSpec::default()
-            },
+        let (base, count) = if track.stripes > 0 { (0, track.stripes) } else { (n, 1) };
+        let in_groups = track.copies == 2 && 2 * track.stripes == track.disks;
+        let layout = LayoutSpec {
+            base: Some(base.into()),
+            count: count.into(),
+            copies: track.copies,
+            placement: if in_groups { Placement::Groups } else { Placement::Chained },
+            ..LayoutSpec::default()
         };
         let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
         let name = format!("race{n}");

@@ -15,7 +15,7 @@ fn arena(seed: u64) -> Arena {
         seed,
         disks: DISKS,
         readers: DISKS,
-        striped: false,
+        stripes: 0,
         copies: 2,
         file_bytes,
         bytes_per_s,
