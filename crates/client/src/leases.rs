@@ -294,7 +294,9 @@ impl OpenState {
 
     /// All leases of the file were taken away.
     pub(crate) fn lose_leases(&self) {
-        let wrote = self.lease().lose();
+        // Held until all of it is known: see `losses_so_far`.
+        let mut lease = self.lease();
+        let wrote = lease.lose();
         // A truncation of our own, whose answer was lost: all that was written
         // before it has arrived.
         let unreported = self.forget_uncommitted() && !self.is_resizing();
@@ -303,12 +305,20 @@ impl OpenState {
         }
         self.losses.fetch_add(1, Ordering::AcqRel);
         self.lease_changed.notify_all();
+        drop(lease);
     }
 
     /// How often leases were lost: what was read or written under them is not
     /// used or sent after that.
     pub(crate) fn losses(&self) -> u64 {
         self.losses.load(Ordering::Acquire)
+    }
+
+    /// The same, with one that is just taking away what was not committed: whoever finds nothing
+    /// to be committed learns why.
+    pub(crate) fn losses_so_far(&self) -> u64 {
+        let _whole = self.lease();
+        self.losses()
     }
 
     /// Whether writes were lost with the leases, once.

@@ -60,7 +60,9 @@ pub(crate) struct Writer {
     /// `unsynced` names all: what was written before this client opened the
     /// file is known to be durable.
     complete: bool,
-    since: Option<Instant>,
+    /// Since when there is something that is not committed, and the number of the call whose
+    /// bytes are the oldest of it.
+    since: Option<(Instant, u64)>,
     /// How often the leases had been lost when the last write began: what was
     /// written before another loss is not sent any more.
     losses: u64,
@@ -160,13 +162,13 @@ impl Writer {
 
     fn prepare(&mut self, call: Call<'_>, offset: u64, len: usize) -> Result<()> {
         let end = offset.checked_add(len as u64).ok_or(ErrorKind::FileTooLarge)?;
+        self.calls += 1;
         self.notice_loss(call);
         match call.inner.config.write_behind_bytes {
             // Of nothing that was taken.
             0 => self.failures.tell_all()?,
             _ => self.failures.tell_next()?,
         }
-        self.calls += 1;
         call.file.cover(call, end)?;
         // In this order: a reader that does not see `dirty` has fetched what
         // it fetched ahead before, and it is forgotten.
@@ -179,9 +181,10 @@ impl Writer {
     }
 
     /// What was written under leases that were lost is not sent: somebody else
-    /// may have written since. Whoever wrote it is told.
+    /// may have written since. Whoever wrote it is told; nobody else, if all of it is of the call
+    /// that is under way.
     fn notice_loss(&mut self, call: Call<'_>) {
-        let losses = call.file.losses();
+        let losses = call.file.losses_so_far();
         if std::mem::replace(&mut self.losses, losses) == losses {
             return;
         }
@@ -189,7 +192,11 @@ impl Writer {
         if call.file.take_lost_writes() || unsent {
             let what = "the metadata server had not heard of this client for too long: what was \
                         written and not synced may be gone";
-            self.failures.note(Error::new(ErrorKind::LeaseLost, what));
+            let error = Error::new(ErrorKind::LeaseLost, what);
+            match self.since.is_some_and(|(_, by)| by == self.calls) {
+                true => self.failures.note_own(error),
+                false => self.failures.note(error),
+            }
         }
         self.written.forget();
         self.complete = false;
@@ -198,7 +205,12 @@ impl Writer {
     fn wrote(&mut self, call: Call<'_>, end: u64, len: usize) {
         add(&call.inner.counters.write_bytes, len as u64);
         call.file.wrote(end, now());
-        self.since.get_or_insert_with(clock::now);
+        self.is_to_be_committed();
+    }
+
+    fn is_to_be_committed(&mut self) {
+        let by = self.calls;
+        self.since.get_or_insert_with(|| (clock::now(), by));
     }
 
     /// Without write-behind, waits; with it, reports what is known so far. Of bytes of this
@@ -210,6 +222,10 @@ impl Writer {
             self.finish_all(call);
         }
         let committed = if confirmed { self.commit(call) } else { Ok(()) };
+        if confirmed {
+            // What was lost meanwhile was not there to be committed.
+            self.notice_loss(call);
+        }
         self.note_clean(call);
         self.failures.tell_next()?;
         committed
@@ -287,7 +303,7 @@ impl Writer {
     pub(crate) fn flush_old(call: Call<'_>) {
         // Whoever holds the lock is sending.
         let Some(mut writer) = call.file.writer.try_lock() else { return };
-        if writer.since.is_some_and(|since| clock::elapsed(since) > MAX_AGE) {
+        if writer.since.is_some_and(|(since, _)| clock::elapsed(since) > MAX_AGE) {
             writer.between_calls();
             writer.notice_loss(call);
             writer.send_gathered(call);
@@ -298,7 +314,7 @@ impl Writer {
                 Ok(()) => writer.since = None,
                 Err(error) => {
                     tracing::warn!("file {}: size not committed: {error}", call.file.id);
-                    writer.since = Some(clock::now());
+                    writer.since = writer.since.map(|(_, by)| (clock::now(), by));
                 }
             }
             writer.note_clean(call);

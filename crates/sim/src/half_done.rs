@@ -32,6 +32,8 @@ const COPIED: u8 = 0x22;
 pub const NEW: u8 = 0x33;
 /// Calls fail after so long.
 const TIMEOUT_MS: u32 = 5_000;
+/// How long leases last where they are lost.
+const LEASE: Duration = Duration::from_secs(2);
 /// What is told in the background is told within this time.
 const TOLD: Duration = Duration::from_secs(2);
 /// Everything ends within this time.
@@ -251,6 +253,61 @@ pub fn no_room(confirmed: bool) -> std::result::Result<[Option<ErrorKind>; 3], S
     let server = NodeName::Data(cluster.nodes_of_cells(0)[0][0]);
     cluster.disk(server).fail_next(Operation::Write, Errno::NOSPC, 0);
     progress.go.set(1);
+    cluster.wait_for(&[process], "write")?;
+    match progress.trouble.borrow_mut().take() {
+        Some(trouble) => Err(trouble),
+        None => Ok(told.get()),
+    }
+}
+
+/// What a write is told that reaches behind the end of the file and returns when it is confirmed,
+/// and a sync after it, if the metadata server is out of reach while another client reads the
+/// file, and the data server answers late. Errors: in words, what went wrong.
+pub fn lost_size() -> std::result::Result<[Option<ErrorKind>; 2], String> {
+    let mut plan = plan_of();
+    plan.shape.request_timeout_ms = 6 * TIMEOUT_MS;
+    plan.shape.lease_ms = LEASE.as_millis() as u32;
+    let shared = Rc::new(Shared::new(plan));
+    let mut cluster = Cluster::new(shared.clone(), Options::default());
+    cluster.set_up()?;
+    let file = FileId(shared.made.borrow().files[0]);
+    let progress = Rc::new(Progress::default());
+    let told = Rc::new(Cell::new([None; 2]));
+    let (mine, config, tells) = (progress.clone(), cluster.client_config(true), told.clone());
+    let server = NodeName::Data(cluster.nodes_of_cells(0)[0][0]);
+    let [client, meta, server] =
+        [NodeName::Client(0), NodeName::Meta, server].map(|node| cluster.nodes[&node]);
+    let process = cluster.sim.start(client, "writer", move || {
+        let work = || -> Result<[Option<ErrorKind>; 2]> {
+            let (ctx, client) = (Context::root(), Client::connect(config)?);
+            let open = client.open(&ctx, file, Rights::READ_WRITE)?.0;
+            open.truncate(&ctx, 0)?;
+            open.write_at_confirmed(&ctx, 0, &[OLD; BLOCK_BYTES])?;
+            open.sync(&ctx)?;
+            mine.step();
+            // On the same server.
+            let written = open.write_at_confirmed(&ctx, 2 * BLOCK, &[NEW; BLOCK_BYTES]);
+            let results = [written, open.sync(&ctx)];
+            open.close(&ctx)?;
+            Ok(results.map(|result| result.err().map(|error| error.kind)))
+        };
+        match work() {
+            Ok(kinds) => tells.set(kinds),
+            Err(error) => drop(mine.trouble.replace(Some(error.to_string()))),
+        }
+    });
+    let deadline = cluster.sim.now() + END;
+    cluster.sim.run_until(deadline, |_| progress.done.get() > 0);
+    // It does what it is asked for, and is not heard.
+    cluster.sim.network().partition_one_way(server, client, true);
+    cluster.sim.network().partition(meta, client, true);
+    progress.go.set(1);
+    cluster.sim.run_for(LEASE);
+    // Leases last until somebody else wants them.
+    other(&mut cluster, &progress, file, None)?;
+    cluster.sim.network().partition(meta, client, false);
+    cluster.sim.run_for(TOLD);
+    cluster.sim.network().heal_all();
     cluster.wait_for(&[process], "write")?;
     match progress.trouble.borrow_mut().take() {
         Some(trouble) => Err(trouble),

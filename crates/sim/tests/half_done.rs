@@ -2,7 +2,7 @@
 //! that was written since.
 #![allow(clippy::unwrap_used)]
 
-use weir_sim::half_done::{Half, NEW, OLD, no_room, try_half};
+use weir_sim::half_done::{Half, NEW, OLD, lost_size, no_room, try_half};
 use weir_types::ErrorKind;
 
 const BLOCK: usize = 4096;
@@ -45,4 +45,9 @@ fn a_write_that_waits_for_the_servers_is_told_that_there_is_no_room_and_nobody_e
     let none = Some(ErrorKind::NoSpace);
     assert_eq!(no_room(true).unwrap(), [none, None, None], "it had not returned");
     assert_eq!(no_room(false).unwrap(), [None, none, None], "it had");
+}
+
+#[test]
+fn a_write_that_waits_for_the_servers_is_told_that_its_size_was_lost_and_nobody_else() {
+    assert_eq!(lost_size().unwrap(), [Some(ErrorKind::LeaseLost), None]);
 }

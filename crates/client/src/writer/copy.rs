@@ -7,7 +7,6 @@ use crate::counters::add;
 use crate::drive::Call;
 use crate::space::Space;
 use std::ops::Range;
-use weir_host::clock;
 use weir_layout::covered_bytes;
 use weir_types::{ErrorKind, Result};
 
@@ -31,7 +30,7 @@ impl Writer {
         // Of a copy that ends half way some bytes may be there.
         if ready.is_ok() {
             call.file.wrote(end, now());
-            writer.since.get_or_insert_with(clock::now);
+            writer.is_to_be_committed();
         }
         // Bytes that nobody was promised yet: a signal may end it.
         let copied = ready.and_then(|()| writer.copy_objects(call, from, source, to_offset));

@@ -5,7 +5,6 @@ use crate::control::run_control;
 use crate::drive::Call;
 use crate::space::{Space, space_requests, steps};
 use std::ops::Range;
-use weir_host::clock;
 use weir_layout::covered_bytes;
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{ErrorKind, Result};
@@ -37,9 +36,13 @@ impl Writer {
         let grows = !keep_size && end > call.file.size();
         if changed.is_ok() && (space == Space::Punch || grows) {
             call.file.wrote(if grows { end } else { 0 }, now());
-            writer.since.get_or_insert_with(clock::now);
+            writer.is_to_be_committed();
         }
         let result = changed.and_then(|()| if grows { writer.commit(call) } else { Ok(()) });
+        if grows {
+            // What was lost meanwhile was not there to be committed.
+            writer.notice_loss(call);
+        }
         writer.note_clean(call);
         writer.failures.tell_next()?;
         result
