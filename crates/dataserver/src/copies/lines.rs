@@ -3,6 +3,9 @@
 //! side): a connection that is given up with a change outstanding ends its attempt,
 //! so that the change does not come after what is sent next.
 
+use super::follow::PATIENCE;
+use super::scout::INTERVAL as SCOUT;
+use super::unreachable::KEPT;
 use crate::peers::Peers;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -26,8 +29,14 @@ const MISSED: Duration = Duration::from_secs(5);
 /// Who waits for others itself may be out of reach as well: that is found out again after so long
 /// without an answer of it.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// So long either takes at the most.
+/// So long either takes at the most; a round of all that do not answer, too.
 const PROBE_MS: u64 = 900;
+/// Of a round each gets so much at least.
+const MIN_PROBE_MS: u64 = 100;
+const _: () = assert!(
+    KEPT.as_millis() > TRY_EVERY.as_millis() + PROBE_MS as u128 + SCOUT.as_millis(),
+    "who does not answer is told of again before that is forgotten",
+);
 /// Meanwhile it is looked so often whether that is still wanted.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -51,13 +60,57 @@ struct Silent {
     tried: Instant,
     /// Whose change was the last that it was done without for, and when.
     missed: Option<(TargetId, Instant)>,
+    /// It has been connected to: one change finds out whether it answers. (Its disk may hang.)
+    may_try: bool,
 }
 
 impl Known {
     fn is_silent_now(&mut self) {
         let missed = self.silent.take().and_then(|silent| silent.missed);
-        self.silent = Some(Silent { tried: clock::now(), missed });
+        self.silent = Some(Silent { tried: clock::now(), missed, may_try: false });
     }
+
+    /// Whether somebody who can do without it is not to wait for it.
+    fn is_silent(&self) -> bool {
+        self.silent.as_ref().is_some_and(|silent| !silent.may_try)
+    }
+
+    /// The same for a change of `own`; the one that is to find out is told to wait.
+    fn misses(&mut self, own: TargetId) -> bool {
+        let Some(silent) = &mut self.silent else { return false };
+        let (tries, now) = (std::mem::take(&mut silent.may_try), clock::now());
+        match tries {
+            // Nobody else does as long as it may wait for the answer.
+            true => silent.tried = now + PATIENCE,
+            false => silent.missed = Some((own, now)),
+        }
+        !tries
+    }
+
+    /// If it is time to try it, it counts as tried; who misses it then.
+    fn try_now(&mut self, now: Instant) -> Option<Option<TargetId>> {
+        let silent = self.silent.as_mut().filter(|silent| !silent.may_try)?;
+        if now.saturating_duration_since(silent.tried) < TRY_EVERY {
+            return None;
+        }
+        silent.tried = now;
+        let missed = silent.missed.filter(|(_, at)| now.duration_since(*at) < MISSED);
+        Some(missed.map(|(own, _)| own))
+    }
+
+    /// It was connected to. Others may have heard of it meanwhile.
+    fn was_reached(&mut self) {
+        if let Some(silent) = &mut self.silent {
+            silent.may_try = true;
+        }
+    }
+}
+
+/// What the next of so many may take of a round that has taken so long: else the first are
+/// forgotten before they are tried again.
+fn share_ms(taken: Duration, left: usize) -> u64 {
+    let ms = PROBE_MS.saturating_sub(taken.as_millis() as u64) / left.max(1) as u64;
+    ms.max(MIN_PROBE_MS)
 }
 
 /// The connections to all targets.
@@ -148,42 +201,41 @@ impl Lines {
 
     /// Whether a target does not answer.
     pub(crate) fn is_silent(&self, target: TargetId) -> bool {
-        self.known.lock().get(&target).is_some_and(|known| known.silent.is_some())
+        self.known.lock().get(&target).is_some_and(Known::is_silent)
     }
 
     /// The same for a change of `own` that can do without it then: it is not held up by trying.
     pub(crate) fn misses(&self, own: TargetId, target: TargetId) -> bool {
-        let mut known = self.known.lock();
-        let silent = known.get_mut(&target).and_then(|known| known.silent.as_mut());
-        silent.map(|silent| silent.missed = Some((own, clock::now()))).is_some()
+        self.known.lock().get_mut(&target).is_some_and(|known| known.misses(own))
     }
 
-    /// Tries those that do not answer, and are `wanted`, when it is time; those that still do not
-    /// are returned, each with the one that misses it.
+    /// Tries those that do not answer, and are `wanted`, when it is time; `report` is told of each
+    /// that still does not, after the one that misses it.
     pub(crate) fn try_silent(
         &self,
         wanted: impl Fn(TargetId) -> bool,
-    ) -> Vec<(TargetId, TargetId)> {
-        let now = clock::now();
+        report: impl Fn(TargetId, TargetId),
+    ) {
+        let begun = clock::now();
         let mut due = Vec::new();
         for (target, known) in &mut *self.known.lock() {
-            let Some(silent) = known.silent.as_mut().filter(|_| wanted(*target)) else { continue };
-            if now.duration_since(silent.tried) >= TRY_EVERY {
-                silent.tried = now;
-                let missed = silent.missed.filter(|(_, at)| now.duration_since(*at) < MISSED);
-                due.push((*target, known.attempt, missed.map(|(own, _)| own)));
+            if let Some(missed) = wanted(*target).then(|| known.try_now(begun)).flatten() {
+                due.push((*target, known.attempt, missed));
             }
         }
-        let is_out = |(target, number, _): &(TargetId, u64, _)| {
-            self.connect(*target, *number, &self.wait(PROBE_MS)).map(|conn| {
-                if let Some(known) = self.known.lock().get_mut(target) {
-                    known.silent = None;
-                    known.idle.push((*number, conn));
+        for (n, (target, number, missed)) in due.iter().enumerate() {
+            let ms = share_ms(clock::elapsed(begun), due.len() - n);
+            match (self.connect(*target, *number, &self.wait(ms)), missed) {
+                (Ok(conn), _) => {
+                    if let Some(known) = self.known.lock().get_mut(target) {
+                        known.was_reached();
+                        known.idle.push((*number, conn));
+                    }
                 }
-            })
-        };
-        due.retain(|due| is_out(due).is_err());
-        due.into_iter().filter_map(|(target, _, own)| Some((own?, target))).collect()
+                (Err(_), Some(own)) => report(*own, *target),
+                (Err(_), None) => {}
+            }
+        }
     }
 
     /// What an attempt to connect says of it.
@@ -337,5 +389,39 @@ impl Parcel<'_> {
         let payload = [IoSlice::new(self.payload)];
         let pieces = if self.payload.is_empty() { &[][..] } else { &payload[..] };
         self.conn.send(header, request, self.checks, pieces, self.wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_change_finds_out_whether_who_can_be_reached_answers_and_nobody_else_waits_for_it() {
+        let (own, mut known) = (TargetId(1), Known::default());
+        assert!(!known.misses(own) && !known.is_silent());
+        known.is_silent_now();
+        assert!(known.misses(own) && known.is_silent());
+        let soon = clock::now() + TRY_EVERY;
+        assert_eq!(known.try_now(soon), Some(Some(own)));
+        known.was_reached();
+        assert!(!known.is_silent());
+        assert!(!known.misses(own), "it tries");
+        assert!(known.misses(own) && known.is_silent(), "its disk may hang");
+        assert_eq!(known.try_now(soon), None, "an answer may still come");
+        known.is_silent_now();
+        assert!(known.misses(own) && known.is_silent(), "none has come");
+    }
+
+    #[test]
+    fn who_does_not_answer_is_told_of_again_in_time_however_many_do_not() {
+        for count in [1, 4, 9] {
+            let mut taken = Duration::ZERO;
+            for n in 0..count {
+                taken += Duration::from_millis(share_ms(taken, count - n));
+            }
+            assert!(taken <= Duration::from_millis(PROBE_MS), "{count}: {taken:?}");
+        }
+        assert_eq!(share_ms(Duration::from_millis(PROBE_MS), 3), MIN_PROBE_MS);
     }
 }

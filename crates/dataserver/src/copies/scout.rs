@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_host::net::Signal;
 
 /// Between looks whether it is time to try one.
-const INTERVAL: Duration = Duration::from_millis(250);
+pub(super) const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Until the server stops.
 pub(crate) fn run(shared: &Shared, shutdown: &Signal) {
@@ -15,8 +15,6 @@ pub(crate) fn run(shared: &Shared, shutdown: &Signal) {
     // Who is away gets no changes.
     let wanted = |target| copies.standings.is_known(target) && !copies.standings.is_away(target);
     while matches!(shutdown.wait(Some(INTERVAL)), Ok(false)) {
-        for (own, target) in copies.lines.try_silent(wanted) {
-            copies.unreachable.add(own, target);
-        }
+        copies.lines.try_silent(wanted, |own, target| copies.unreachable.add(own, target));
     }
 }

@@ -10,7 +10,7 @@ use weir_types::TargetId;
 
 /// Longer than a step of a wait, than it takes until the next heartbeat, and than it takes until
 /// one that does not answer has been tried again.
-const KEPT: Duration = Duration::from_millis(3_500);
+pub(super) const KEPT: Duration = Duration::from_millis(3_500);
 
 /// Pairs of a target that orders (or hands on), and one that does not answer it. Bounded by
 /// the pairs of targets on the map.
