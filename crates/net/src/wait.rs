@@ -106,16 +106,14 @@ impl Wait {
     }
 
     /// Waits until the socket is ready (or broken: the next call on it then
-    /// says so).
+    /// says so). When there is no time left, looks whether it is.
     ///
     /// Errors: `TimedOut`, `Interrupted`.
     pub(crate) fn ready(&self, socket: &Socket, interest: Interest) -> Result<()> {
         loop {
             let left = self.remaining();
-            if left.is_zero() {
-                return Err(ErrorKind::TimedOut.into());
-            }
             match socket.wait(interest, left, self.interrupt_fd()) {
+                Ok(Woken::TimeOver) if left.is_zero() => return Err(ErrorKind::TimedOut.into()),
                 Ok(Woken::TimeOver) | Err(Errno::INTR) => {}
                 Ok(Woken::Ready) => return Ok(()),
                 Ok(Woken::Interrupted) => return Err(ErrorKind::Interrupted.into()),
@@ -169,6 +167,16 @@ mod tests {
         assert!(start.elapsed() >= Duration::from_millis(20));
         assert!(start.elapsed() < Duration::from_secs(20));
         assert!(wait.expired());
+    }
+
+    #[test]
+    fn what_has_come_is_noticed_without_waiting() {
+        let (mine, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let socket = Socket::from(rustix::fd::OwnedFd::from(mine));
+        let ready = || Wait::for_ms(0).ready(&socket, Interest::READ);
+        assert_eq!(ready().unwrap_err().kind, ErrorKind::TimedOut);
+        rustix::io::write(&other, b"x").unwrap();
+        ready().unwrap();
     }
 
     #[test]
