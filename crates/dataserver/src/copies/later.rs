@@ -96,6 +96,8 @@ impl Order<'_> {
             let begun = clock::now();
             if let Err(error) = self.tell_first_gap(at, target, &piece, epoch) {
                 tracing::debug!("target {target} cannot be told of a gap: {error}");
+                // It waits for nobody with that. Should only its disk be slow it is told of as well:
+                // each change would wait for it anew.
                 if error.kind == ErrorKind::TimedOut && clock::elapsed(begun) >= PATIENCE {
                     self.shared.copies.unreachable.add(self.own, target);
                 }
