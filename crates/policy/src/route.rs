@@ -337,7 +337,7 @@ mod tests {
         let mut router = router(ReadPolicy::Proportional, 2);
         let peer = Some(OWN);
         let slow = CopyView { in_flight: 1, ..copy(100_000.0) };
-        let quick = CopyView { in_flight: 2, is_full: true, peer, ..copy(30_000.0) };
+        let quick = CopyView { in_flight: 2, is_full: true, peer, ..copy(60_000.0) };
         let mut choose = |left, copies: [CopyView; 2]| router.choose(0, (OWN, left), &copies);
         assert_eq!(choose(UNKNOWN, [slow, quick]), Some(0));
         assert_eq!(choose(1, [slow, quick]), None, "the other one has done it before");
