@@ -121,12 +121,11 @@ impl Client {
             let inner = inner.clone();
             thread::spawn(name, move || run(&inner))
         };
-        // Several, because the first may have to wait for a data server: the
+        // Two, because the first may have to wait for a data server: the
         // session must not die of that.
         let mut background = vec![
             spawn("weir-flush", |inner| inner.flush_regularly())?,
             spawn("weir-alive", |inner| inner.keep_alive())?,
-            spawn("weir-loads", |inner| inner.servers.ask_for_loads(&inner.session))?,
         ];
         if inner.config.consistency == Consistency::Strict {
             background.push(spawn("weir-poll", Inner::poll_events)?);
@@ -509,8 +508,17 @@ impl Inner {
         }
     }
 
-    fn keep_alive(&self) {
+    fn keep_alive(self: &Arc<Self>) {
+        // Nobody who reads no copies needs it.
+        let mut asks_for_loads = None;
         while self.next_turn() {
+            if asks_for_loads.is_none() && self.servers.has_questions() {
+                let inner = self.clone();
+                let ask = move || inner.servers.ask_for_loads(&inner.session);
+                asks_for_loads = thread::spawn("weir-loads", ask)
+                    .inspect_err(|error| tracing::warn!("a thread to ask for loads: {error}"))
+                    .ok();
+            }
             self.send_closes();
             if let Err(error) = self.settle_locks() {
                 tracing::debug!("locks that are to be given up: {error}");
@@ -531,6 +539,10 @@ impl Inner {
             {
                 tracing::debug!("metadata server: {error}");
             }
+        }
+        // It ends when the client does.
+        if asks_for_loads.is_some_and(|thread: JoinHandle| thread.join().is_err()) {
+            tracing::error!("the thread that asks for loads panicked");
         }
     }
 

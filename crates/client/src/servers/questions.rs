@@ -23,6 +23,8 @@ const CONNECT_MS: u64 = 100;
 /// The thread that asks.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
+    /// Something was read of which targets are to be asked.
+    wanted: AtomicBool,
     /// It has looked what there is to ask, or is about to, and was not told of anything new since.
     rests: AtomicBool,
     ended: Mutex<bool>,
@@ -32,6 +34,7 @@ pub(super) struct Questions {
 impl Questions {
     /// Something is read that was not read before, as the paces know already.
     pub(super) fn wake(&self) {
+        self.wanted.store(true, Relaxed);
         // Set before it looks at the paces, behind their lock: it sees what is new there, or this.
         if self.rests.load(Relaxed) {
             let _ended = self.ended.lock();
@@ -42,6 +45,11 @@ impl Questions {
 }
 
 impl Servers {
+    /// Whether somebody has to ask.
+    pub(crate) fn has_questions(&self) -> bool {
+        self.questions.wanted.load(Relaxed)
+    }
+
     /// Asks, until it is to end.
     pub(crate) fn ask_for_loads(&self, session: &MetaSession) {
         loop {
