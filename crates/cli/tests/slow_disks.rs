@@ -118,7 +118,8 @@ fn is_named(cluster: &Cluster<'_>, disks: &[Disk]) {
     // And while it is read from, that it holds the others up.
     let top = std::thread::scope(|scope| {
         let reads = scope.spawn(|| read(cluster, disks, ("top", "primary")));
-        let top = cluster.weir(&["top", "-n", "2"]);
+        // Often enough to see it while the others have not ended.
+        let top = cluster.weir(&["top", "-n", "12", "-d", "0.2"]);
         reads.join().unwrap();
         top.out
     });
