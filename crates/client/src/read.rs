@@ -21,6 +21,7 @@ pub(crate) struct ReadOp {
     plan: Plan,
     transfer: Transfer,
     conns: Vec<Option<DataConn>>,
+    /// None as long as no part is read from one of several copies.
     slots: Vec<Option<Slot>>,
     /// Bytes of the caller's buffer.
     pub(crate) len: usize,
@@ -63,7 +64,7 @@ impl ReadOp {
         let mut op = Self {
             transfer: Transfer::new(plan.parts.len(), deadline_ms),
             conns: plan.parts.iter().map(|_| None).collect(),
-            slots: plan.parts.iter().map(|_| None).collect(),
+            slots: Vec::new(),
             plan,
             len,
             any_copy,
@@ -128,7 +129,12 @@ impl Parts for ReadParts<'_> {
     }
 
     fn keep(&mut self, part: usize, slot: Option<Slot>) {
-        self.slots[part] = slot;
+        if self.slots.is_empty() && slot.is_some() {
+            self.slots.resize_with(self.plan.parts.len(), || None);
+        }
+        if let Some(kept) = self.slots.get_mut(part) {
+            *kept = slot;
+        }
     }
 
     fn send(&mut self, part: usize, locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()> {

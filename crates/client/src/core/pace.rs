@@ -272,10 +272,15 @@ impl Paces {
     pub fn questions(&mut self, now: Micros) -> (Vec<Question>, Option<Micros>) {
         let (mut questions, mut next) = (Vec::new(), None::<Micros>);
         for (target, pace) in &mut self.targets {
+            let is_followed = |told: &&mut Told| now.saturating_sub(told.used) < FOLLOWED_US;
             if pace.silent.is_some() {
+                // Only a read finds out whether it answers again; then it is asked.
+                if pace.told.values_mut().any(|told| is_followed(&told)) {
+                    let due = now + TICK_US;
+                    next = Some(next.map_or(due, |next| next.min(due)));
+                }
                 continue;
             }
-            let is_followed = |told: &&mut Told| now.saturating_sub(told.used) < FOLLOWED_US;
             let mut followed: Vec<&mut Told> = pace.told.values_mut().filter(is_followed).collect();
             // Those that have waited for longest first.
             followed.sort_by_key(|told| told.due());
@@ -414,7 +419,12 @@ mod tests {
         // Of what does not answer reads, only a read can find out.
         paces.silent(A, later);
         paces.follow(A, (true, false), None, later + TICK_US);
-        assert_eq!(paces.questions(later + TICK_US).1, None);
+        assert_eq!(asked(&mut paces, later + TICK_US), []);
+        // It is looked at again while the file is read, though nothing else is to be asked.
+        let look = paces.questions(later + TICK_US).1;
+        assert_eq!(look, Some(later + 2 * TICK_US));
+        paces.answered(A);
+        assert_eq!(asked(&mut paces, later + 2 * TICK_US), [(A, true)]);
     }
 
     #[test]
