@@ -14,6 +14,7 @@ mod administer;
 pub mod batch;
 mod cells;
 mod cluster;
+pub mod comes_back;
 mod copies;
 pub mod crash_points;
 pub mod detour;

@@ -100,6 +100,15 @@ impl Progress {
         }
     }
 
+    /// What a new copy lacks is another one's business from now on, which orders the changes
+    /// of the column: nothing noted of it here means nothing any more. To be called before it is
+    /// forgotten here; made from here again, it is made from the beginning.
+    pub(super) fn is_others(&self, object: ObjectId, to: TargetId) {
+        if let Some(making) = self.state.lock().fills.get_mut(&(object, to)) {
+            making.stage = Stage::Ordered;
+        }
+    }
+
     /// There are gaps that nobody has looked at yet.
     pub(super) fn look_again(&self) {
         self.state.lock().seen = None;

@@ -254,7 +254,7 @@ impl<E: Engine> MetaMachine<E> {
             counters: Counters::default(),
             leases: Leases::default(),
             table: LockTable::default(),
-            mover: Mover::default(),
+            mover: Mover::new(now),
             map_at: engine.sequence(),
             instance: u64::from_le_bytes(first_eight(&entropy.mac("weir 1 instance", &[]).0)),
             nonces: entropy,

@@ -19,9 +19,11 @@ use crate::mover::away::Away;
 use crate::mover::progress::Progress;
 use crate::mover::sites::{Differs, Sites};
 use crate::ops::move_copies::{self, Filled, Look, Means, Relieved};
+use crate::schema::TargetRecord;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_metastore::{Engine, Sequence, Tx};
 use weir_types::{FileId, Generation, ObjectId, Result, ServerId, TargetId};
+use weir_wire::map::TargetState;
 use weir_wire::peer::{Fill, TargetReport};
 
 mod dropped;
@@ -123,6 +125,20 @@ pub(super) struct Mover {
 }
 
 impl Mover {
+    /// Nothing is known yet, at a start.
+    pub fn new(now: Moment) -> Self {
+        Self { dropped: Dropped::new(now.monotonic_ms), ..Self::default() }
+    }
+
+    /// A target has removed an object that no layout has any more; whether that was the last time,
+    /// see [`Dropped`]. One that was just being filled goes as those do that layouts let go of.
+    pub fn removed(&mut self, object: ObjectId, now: Moment) -> bool {
+        if self.jobs.contains_key(&object) && !self.dropped.knows(object) {
+            self.dropped.went(&[object], now.monotonic_ms);
+        }
+        self.dropped.removed(object, now.monotonic_ms)
+    }
+
     /// See [`MoverSettings::busy_percent`].
     pub fn busy_percent(&self) -> u8 {
         self.settings.busy_percent
@@ -201,10 +217,14 @@ impl Mover {
     ) {
         for copy in copies {
             let same = |job: &Job| (job.copy.to, job.copy.is_whole) == (copy.to, copy.is_whole);
-            if !self.jobs.get(&copy.object).is_some_and(same) {
-                let (ready, confirmed) = (false, None);
-                let job = Job { copy, generation, since, ready, waits_since_ms, confirmed };
-                self.jobs.insert(job.copy.object, job);
+            match self.jobs.get_mut(&copy.object).filter(|job| same(job)) {
+                // Others of its column may be whole since.
+                Some(job) => job.copy = copy,
+                None => {
+                    let (ready, confirmed) = (false, None);
+                    let job = Job { copy, generation, since, ready, waits_since_ms, confirmed };
+                    self.jobs.insert(job.copy.object, job);
+                }
             }
         }
     }
@@ -395,13 +415,22 @@ impl<E: Engine> MetaMachine<E> {
     /// A server says which copies have, as it says so, all that there is: it says it
     /// again each time.
     pub(super) fn take_filled(&mut self, server: ServerId, reports: &[TargetReport]) {
+        if self.mover.jobs.is_empty() {
+            return;
+        }
         let all = reports.iter().filter(|report| self.cluster.serves(server, report.target));
         let all = all.flat_map(|report| &report.filled);
         let all: BTreeMap<(ObjectId, TargetId), &Fill> =
             all.map(|fill| ((fill.object, fill.to), fill)).collect();
+        // By the present map, and not by what targets were at the last tick: who has ordered
+        // until now does not know what others lack.
+        let all_targets = self.cluster.all();
+        let is_online = |t: &TargetRecord| t.state == TargetState::Online;
+        let online = all_targets.iter().filter(|(_, t)| is_online(t)).map(|(_, t)| t.target);
+        let online: BTreeSet<TargetId> = online.collect();
         let of = |job: &Job| {
-            let from = self.mover.source(&job.copy)?;
-            (self.mover.sites.server(from) == Some(server)).then_some(from)
+            let from = job.copy.sources.iter().copied().find(|from| online.contains(from))?;
+            self.cluster.serves(server, from).then_some(from)
         };
         let its = self.mover.jobs.iter().filter_map(|(object, job)| Some((*object, of(job)?)));
         for (object, from) in its.collect::<Vec<_>>() {

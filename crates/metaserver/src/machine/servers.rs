@@ -149,8 +149,9 @@ impl<E: Engine> MetaMachine<E> {
         }
         for report in reports.iter().filter(|report| self.cluster.serves(server, report.target)) {
             for page in report.removed.chunks(CONFIRM_PAGE) {
-                let dropped = &mut self.mover.dropped;
-                let done = page.iter().filter(|object| dropped.removed(**object, now.monotonic_ms));
+                // Nobody brings anything to anybody where no file has several copies.
+                let (mover, mirrored) = (&mut self.mover, self.cluster.view.mirrored);
+                let done = page.iter().filter(|object| !mirrored || mover.removed(**object, now));
                 let keys = done.map(|object| key::garbage(report.target, *object)).collect();
                 let removed = confirm(&mut self.engine, keys)?;
                 self.counters.objects_removed += removed;

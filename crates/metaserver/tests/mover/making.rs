@@ -3,7 +3,7 @@
 use super::harness::*;
 use super::servers::*;
 use std::collections::{BTreeMap, BTreeSet};
-use weir_types::{Duplication, ErrorKind, LayoutKind, LayoutSpec, Placement, TargetId};
+use weir_types::{Duplication, ErrorKind, LayoutKind, LayoutSpec, ObjectId, Placement, TargetId};
 use weir_wire::Rights;
 use weir_wire::map::TargetState;
 use weir_wire::meta::{OpenFile, OpenRequest, SetLayoutRequest};
@@ -145,6 +145,30 @@ fn nothing_is_forgotten_when_the_server_dies_in_between() {
     for file in &files {
         assert!(s.copies(file).iter().all(|column| column.len() == 2));
     }
+}
+
+/// A server may have looked up the layout of before, and make a copy anew that has just gone.
+#[test]
+fn what_went_before_a_metadata_server_died_is_removed_twice_too() {
+    let mut s = Servers::new(3);
+    let file = s.create("f", 2);
+    let mut asked = BTreeMap::<ObjectId, u32>::new();
+    s.set_copies(&file, 1);
+    // Until copies have gone, of which nobody was told yet.
+    while s.copies(&file).iter().any(|column| column.len() == 2) {
+        s.quarter();
+    }
+    s.removed.clear();
+    s = s.restart();
+    for _ in 0..60 {
+        for server in s.all.clone() {
+            let reply = s.beat(server);
+            reply.remove.iter().for_each(|(_, object)| *asked.entry(*object).or_default() += 1);
+        }
+        s.c.machine.take_ready(s.c.now);
+        s.c.pass_ms(250);
+    }
+    assert!(asked.len() == 2 && asked.values().all(|times| *times == 2), "{asked:?}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Copies that have gone are removed twice, some seconds apart: a data server that had
 //! looked up the layout of before may have brought something to one in between, and so
 //! made it anew. Nobody goes by what it looked up longer ago than that
-//! (`dataserver/copies/resync.rs`).
+//! (`dataserver/copies/resync.rs`). What went before a start is not known any more: so whatever is
+//! removed right after one is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_types::ObjectId;
@@ -14,9 +15,11 @@ const KEPT_MS: u64 = 60_000;
 /// Those that are remembered; others are removed once.
 const MOST: usize = 1 << 18;
 
-/// What went of late; not beyond a restart.
+/// What went of late.
 #[derive(Debug, Default)]
 pub struct Dropped {
+    /// When this process started.
+    began_ms: u64,
     went: BTreeMap<ObjectId, Went>,
     /// The same by when they went: those that are forgotten are found without the others.
     by_age: BTreeSet<(u64, ObjectId)>,
@@ -29,14 +32,27 @@ struct Went {
 }
 
 impl Dropped {
+    /// Nothing is known of what went before now.
+    pub fn new(now_ms: u64) -> Self {
+        Self { began_ms: now_ms, ..Self::default() }
+    }
+
     /// Copies are in no layout any more.
     pub fn went(&mut self, objects: &[ObjectId], now_ms: u64) {
         self.forget_old(now_ms);
-        for object in objects.iter().take(MOST.saturating_sub(self.went.len())) {
-            self.forget(*object);
-            self.went.insert(*object, Went { at_ms: now_ms, was_removed: false });
-            self.by_age.insert((now_ms, *object));
+        for object in objects.iter().take(self.room()) {
+            self.remember(*object, Went { at_ms: now_ms, was_removed: false });
         }
+    }
+
+    fn room(&self) -> usize {
+        MOST.saturating_sub(self.went.len())
+    }
+
+    fn remember(&mut self, object: ObjectId, went: Went) {
+        self.forget(object);
+        self.by_age.insert((went.at_ms, object));
+        self.went.insert(object, went);
     }
 
     fn forget_old(&mut self, now_ms: u64) {
@@ -53,6 +69,11 @@ impl Dropped {
         }
     }
 
+    /// Whether it is remembered.
+    pub fn knows(&self, object: ObjectId) -> bool {
+        self.went.contains_key(&object)
+    }
+
     /// Whether a target is to remove an object now.
     pub fn is_due(&self, object: ObjectId, now_ms: u64) -> bool {
         let waits = |went: &Went| went.was_removed && now_ms.saturating_sub(went.at_ms) < SETTLE_MS;
@@ -62,9 +83,14 @@ impl Dropped {
     /// A target has removed an object; whether that was the last time. However late it says so
     /// for the first time, it may have removed it long before: its disk may be slow.
     pub fn removed(&mut self, object: ObjectId, now_ms: u64) -> bool {
+        let may_be_new = now_ms.saturating_sub(self.began_ms) < SETTLE_MS && self.room() > 0;
         match self.went.get_mut(&object) {
             Some(went) if !went.was_removed || now_ms.saturating_sub(went.at_ms) < SETTLE_MS => {
                 went.was_removed = true;
+                false
+            }
+            None if may_be_new => {
+                self.remember(object, Went { at_ms: self.began_ms, was_removed: true });
                 false
             }
             _ => {
@@ -99,7 +125,8 @@ mod tests {
         assert!(!dropped.is_due(object(1), 1_300));
         assert!(dropped.is_due(object(1), 1_000 + SETTLE_MS));
         assert!(dropped.removed(object(1), 1_100 + SETTLE_MS));
-        assert!(dropped.is_due(object(2), 1_100) && dropped.removed(object(2), 1_100));
+        let later = 1_100 + SETTLE_MS;
+        assert!(dropped.is_due(object(2), later) && dropped.removed(object(2), later));
     }
 
     #[test]
@@ -109,6 +136,18 @@ mod tests {
         assert!(!dropped.removed(object(1), 3_000 + SETTLE_MS));
         assert!(dropped.is_due(object(1), 3_000 + SETTLE_MS));
         assert!(dropped.removed(object(1), 3_100 + SETTLE_MS));
+    }
+
+    #[test]
+    fn what_may_have_gone_before_a_start_is_removed_twice_too() {
+        let start = 50_000;
+        let mut dropped = Dropped::new(start);
+        assert!(dropped.is_due(object(1), start + 100));
+        assert!(!dropped.removed(object(1), start + 200));
+        assert!(!dropped.is_due(object(1), start + 300));
+        assert!(dropped.is_due(object(1), start + SETTLE_MS));
+        assert!(dropped.removed(object(1), start + SETTLE_MS + 100));
+        assert!(dropped.removed(object(2), start + SETTLE_MS));
     }
 
     #[derive(Clone, Debug)]
@@ -129,7 +168,7 @@ mod tests {
             let mut dropped = Dropped::default();
             // When each went, and whether it was removed since.
             let mut plain = BTreeMap::<ObjectId, (u64, bool)>::new();
-            let mut now_ms = 0;
+            let mut now_ms = SETTLE_MS;
             for (event, after_ms) in events {
                 now_ms += after_ms;
                 match event {
