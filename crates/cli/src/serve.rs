@@ -2,10 +2,9 @@
 
 use crate::args::{Daemon, Detach};
 use crate::cluster::daemon;
-use crate::cluster::process::{Process, Report};
+use crate::cluster::process::{self, Report};
 use crate::failure::{Done, Failure};
 use crate::signals::Signals;
-use rustix::process::{Signal as Ending, getpid, kill_process};
 use std::cell::Cell;
 use std::io;
 use std::path::Path;
@@ -19,36 +18,24 @@ pub fn serve(detach: &Detach, run: impl FnOnce(&dyn Fn(&str)) -> Done) -> Done {
         // A session of its own: no terminal's signals, no terminal at all. It
         // fails only if it leads one already.
         let _ = rustix::process::setsid();
+        if !process::may_begin() {
+            tracing::warn!("the command that started this process is gone: it ends");
+            return Ok(());
+        }
     }
     let is_ready = Cell::new(false);
     let done = run(&|what| {
         is_ready.set(true);
-        if detach.detached && !Report::Ready.send() {
-            end_if_unknown(detach);
+        if detach.detached {
+            Report::Ready.send();
         }
         tracing::info!("{what}");
     });
     if let (Err(failure), true, false) = (&done, detach.detached, is_ready.get()) {
         let (message, hint) = (failure.message.clone(), failure.hint.clone());
-        // Nobody may be listening any more; the log has it too.
-        let _ = Report::Failed { message, hint }.send();
+        Report::Failed { message, hint }.send();
     }
     done
-}
-
-/// Whoever started this daemon was killed. If that was before it could note which process it
-/// is, nobody would find it, and its port would be taken.
-fn end_if_unknown(detach: &Detach) {
-    let noted = detach.pid_file.as_deref().and_then(Process::from_file);
-    if noted.is_some_and(|process| process.id() == getpid().as_raw_nonzero().get()) {
-        return;
-    }
-    tracing::warn!(
-        "the command that started this process is gone, and nobody knows of it: it ends"
-    );
-    if let Err(e) = kill_process(getpid(), Ending::TERM) {
-        tracing::error!("it cannot end itself: {e}");
-    }
 }
 
 /// Runs `weir data`.

@@ -63,12 +63,10 @@ pub struct MetaImport {
 /// How a program of ours starts a daemon of ours.
 #[derive(Args, Clone, Debug)]
 pub struct Detach {
-    /// Leave the terminal's session and report on standard output
+    /// Leave the terminal's session, begin when told to on standard input, and report on
+    /// standard output
     #[arg(long, hide = true)]
     pub detached: bool,
-    /// Where the starting program notes which process this is
-    #[arg(long, hide = true, requires = "detached")]
-    pub pid_file: Option<PathBuf>,
 }
 
 /// Mount the file system

@@ -41,12 +41,23 @@ pub enum Report {
 }
 
 impl Report {
-    /// Sends it to whoever started this process; says whether they are there.
-    pub fn send(&self) -> bool {
+    /// Sends it to whoever started this process. They may not be there any more; the log has it
+    /// too.
+    pub fn send(&self) {
         let line = serde_json::to_string(self).unwrap_or_default() + "\n";
         let mut out = std::io::stdout().lock();
-        out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_ok()
+        let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
     }
+}
+
+/// What a daemon is told when it is noted which process it is. Before that it does nothing: whoever
+/// starts it may be killed, and then nobody would find it, and its port would be taken.
+const GO: u8 = b'\n';
+
+/// Waits for whoever started this process; `false`: they are gone, and nobody knows of it.
+pub fn may_begin() -> bool {
+    let mut told = [0];
+    std::io::stdin().read_exact(&mut told).is_ok() && told[0] == GO
 }
 
 /// Identifies a process for good: a number alone may be used again.
@@ -239,11 +250,10 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
         .map_err(|e| Failure::file(log, e))?;
     let log_start = log_file.metadata().map_or(0, |m| m.len());
     let mut child = Command::new(program)
-        .args([daemon.command, "--detached", "--pid-file"])
-        .arg(daemon.pid_file)
+        .args([daemon.command, "--detached"])
         .args(&daemon.arguments)
         .current_dir("/")
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(log_file)
         .spawn()
@@ -261,6 +271,8 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
     let process = Pid::from_raw(child.id() as i32).and_then(Process::living);
     if let Some(process) = process {
         process.record(daemon.pid_file)?;
+        // If it has ended already, its log says why.
+        let _ = child.stdin.take().map(|mut input| input.write_all(&[GO]));
     }
     Ok(Starting { name: name.to_owned(), child, log: log.to_owned(), log_start, reports, process })
 }
