@@ -52,6 +52,7 @@ fn run(command: &Command) -> Done {
         Command::Umount(umount) => mount::umount(umount),
         Command::Cp(cp) => files::copy::run(cp),
         Command::Cat(cat) => files::simple::cat(cat),
+        Command::Spread(spread) => files::spread::run(spread),
         Command::Ls(ls) => files::list::run(ls),
         Command::Stat(stat) => files::stat::run(stat),
         Command::Rm(rm) => files::simple::rm(rm),

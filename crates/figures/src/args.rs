@@ -20,6 +20,8 @@ pub enum Experiment {
     MirroredReads(Mirrored),
     /// Clients of files with two copies, while one disk is written to without a pause
     HotSpot(Mirrored),
+    /// Writers spread records over disks, some of which give half: what does each disk get?
+    DistributedQueue(DistributedQueue),
     /// Four processes read, and one of four disks becomes slow: for `make quickstart`
     SlowDisk(SlowDisk),
     /// A reader or a perturber
@@ -123,6 +125,34 @@ pub struct EvenReads {
 }
 
 #[derive(Args, Clone)]
+pub struct DistributedQueue {
+    #[command(flatten)]
+    pub common: Common,
+    /// Disks, each with a data server
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub disks: u32,
+    /// Processes that write at the same time
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub writers: u32,
+    /// Bytes that all of them write
+    #[arg(long, value_parser = size, default_value = "1280MiB")]
+    pub total: u64,
+    /// Numbers of disks that give half [default: 0, 1, 2, 4, ... all, with --quick 0, 1, all]
+    #[arg(long, value_delimiter = ',')]
+    pub faults: Vec<u32>,
+}
+
+/// Numbers of disks that are perturbed, or slow: none, some, all.
+pub fn faults(asked: &[u32], disks: u32, quick: bool) -> Vec<u32> {
+    if !asked.is_empty() {
+        return asked.iter().map(|n| *n.min(&disks)).collect();
+    }
+    let doubled = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < disks);
+    let between = doubled.filter(|n| !quick || *n == 1);
+    [0].into_iter().chain(between).chain([disks]).collect()
+}
+
+#[derive(Args, Clone)]
 pub struct SlowDisk {
     #[command(flatten)]
     pub common: Common,
@@ -163,7 +193,8 @@ pub enum WorkKind {
 /// Every experiment, as small as it makes sense.
 pub fn all() -> Vec<Experiment> {
     let small = |name: &str| Arguments::parse_from(["weir-figures", name, "--quick"]).experiment;
-    ["even-reads", "mirrored-reads", "hot-spot"].iter().filter_map(|name| small(name)).collect()
+    let names = ["even-reads", "mirrored-reads", "hot-spot", "distributed-queue"];
+    names.iter().filter_map(|name| small(name)).collect()
 }
 
 /// `48MiB`, `64K`, `4096`.
@@ -195,6 +226,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 3);
+        assert_eq!(all().len(), 4);
     }
 }

@@ -1,7 +1,7 @@
 //! As many readers as disks, each of a file of its own with two copies on neighbouring disks;
 //! some disks are perturbed. How fast is the slowest?
 
-use crate::args::{EvenReads, Line};
+use crate::args::{EvenReads, Line, faults};
 use crate::lab::Lab;
 use crate::plot::{self, Labels, Series};
 use crate::records::Records;
@@ -71,13 +71,7 @@ impl EvenReads {
     }
 
     fn faults(&self) -> Vec<u32> {
-        if !self.faults.is_empty() {
-            return self.faults.iter().map(|n| *n.min(&self.disks)).collect();
-        }
-        let doubled =
-            std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < self.disks);
-        let between = doubled.filter(|n| !self.common.quick || *n == 1);
-        [0].into_iter().chain(between).chain([self.disks]).collect()
+        faults(&self.faults, self.disks, self.common.quick)
     }
 
     /// Of a trial: what is compared is measured one after another.

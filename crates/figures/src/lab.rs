@@ -55,6 +55,20 @@ impl Lab {
         write_noise(&mount.path().join(name), bytes, 1)
     }
 
+    /// A file beside the disks, with such bytes; its path.
+    pub fn input(&self, name: &str, bytes: u64) -> Result<String> {
+        let path = self.place(name);
+        write_noise(&path, bytes, 7)?;
+        path.to_str().map(str::to_owned).ok_or_else(|| Error::other("a path that is not UTF-8"))
+    }
+
+    /// Copies such a file, and makes it durable.
+    pub fn copy(&self, input: &str, to: &Path) -> Result<()> {
+        let mut to = File::options().write(true).open(to)?;
+        std::io::copy(&mut File::open(input)?, &mut to)?;
+        to.sync_all()
+    }
+
     /// From now on the servers, and who is taken into their group, get so much of a disk.
     pub fn slow_down(&self) -> Result<()> {
         self.disks.iter().try_for_each(|disk| self.throttle.limit(disk, self.rate))

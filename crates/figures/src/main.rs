@@ -5,6 +5,7 @@
 //! even_reads     all read a file of their own, some disks are perturbed
 //! mirrored       clients of files with one copy and with two
 //! hot_spot       one disk is written to without a pause
+//! distributed_queue  writers spread records over disks, some of which are slow
 //! slow_disk      the demonstration of the quick start
 //! lab            disks, a cluster on them, files, mounts: what experiments share
 //!   │  cluster   the program `weir`
@@ -18,6 +19,7 @@
 
 mod args;
 mod cluster;
+mod distributed_queue;
 mod even_reads;
 mod hot_spot;
 mod lab;
@@ -71,6 +73,7 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::EvenReads(plan) => even_reads::run(plan),
         Experiment::MirroredReads(plan) => mirrored::run(plan),
         Experiment::HotSpot(plan) => hot_spot::run(plan),
+        Experiment::DistributedQueue(plan) => distributed_queue::run(plan),
         Experiment::SlowDisk(plan) => slow_disk::run(plan),
         Experiment::Worker(work) => worker::run(work),
     }

@@ -34,4 +34,5 @@ pub mod server_cut;
 mod shared;
 pub mod shrink;
 pub mod slow_disk;
+pub mod spread;
 mod worker;

@@ -1,9 +1,11 @@
 //! Commands for files, named as those of every Unix.
 
 use super::ClientChoice;
+use crate::output::{ByteSize, parse_size};
 use clap::Args;
 use clap::builder::ArgAction;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// Copy files into, out of, or within the cluster
 #[derive(Args)]
@@ -28,6 +30,44 @@ pub struct Cp {
     /// No progress bar
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// Write records whose order does not matter to whichever disks take them
+#[derive(Args)]
+#[command(
+    after_help = "The output is a directory of plain files, fragments, of one disk each. Every disk \
+    gets as much as it can write, and a slow one holds nobody up; who reads all fragments has each \
+    record once. Several processes may write to one directory: each is called by its rank in its \
+    job, or by --writer.\n\n  \
+    zcat logs/*.gz | weir spread weir:/logs\n  \
+    mpirun -n 8 sh -c './simulate | weir spread --record 64 weir:/states'"
+)]
+pub struct Spread {
+    #[command(flatten)]
+    pub client: ClientChoice,
+    /// Where fragments are made; made itself if it is missing
+    pub directory: OsString,
+    /// What to write; `-`, or nothing: standard input
+    pub files: Vec<PathBuf>,
+    /// Records of so many bytes each [default: lines]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub record: Option<ByteSize>,
+    /// What its fragments are called: part-NAME-0000 and so on [default: the rank, or 0]
+    #[arg(long, value_name = "NAME")]
+    pub writer: Option<String>,
+    /// Batches under way to each disk
+    #[arg(long, default_value_t = 2, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub credits: u32,
+    /// Bytes of a batch, which is durable when it counts as written
+    #[arg(long, default_value = "1M", value_name = "SIZE", value_parser = parse_size)]
+    pub batch: ByteSize,
+    /// No progress bar
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Print files

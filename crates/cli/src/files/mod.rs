@@ -1,4 +1,4 @@
-//! Files of a cluster without a mount: cp, cat, ls, stat, rm, mkdir.
+//! Files of a cluster without a mount: cp, cat, spread, ls, stat, rm, mkdir.
 
 pub mod copy;
 pub mod list;
@@ -8,5 +8,6 @@ pub mod owners;
 pub mod progress;
 pub mod remote;
 pub mod simple;
+pub mod spread;
 pub mod stat;
 pub mod tree;

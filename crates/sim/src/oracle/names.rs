@@ -197,7 +197,8 @@ impl Follow<'_> {
                     self.unheard = Some(entry.at + self.grace);
                 }
                 What::PowerCut(Node::Meta) => {
-                    self.heard();
+                    // Of one before that clients may not have heard either.
+                    self.unheard = None;
                     self.down(entry.at);
                     self.crash(at);
                 }
@@ -297,6 +298,11 @@ impl Follow<'_> {
     fn keep_from(&mut self, acknowledged_before: Position) {
         let states = std::mem::take(&mut self.states);
         for mut state in states {
+            // It is only what clients keep.
+            if state.cut {
+                self.states.insert(state);
+                continue;
+            }
             let durable = |(_, op): &Past| {
                 self.ops
                     .get(*op)

@@ -260,3 +260,28 @@ fn after_a_power_cut_clients_answer_from_what_they_keep_until_they_hear_of_it() 
         s.asked(lookup(1), refused(ErrorKind::NotFound));
     });
 }
+
+#[test]
+fn two_power_cuts_before_clients_hear_of_the_first_are_as_one() {
+    let story = |s: &mut Story, is_up_between: bool| {
+        s.asked(create(1), file(10, 1));
+        s.power_cut(Node::Meta);
+        if is_up_between {
+            s.push(What::Up(Node::Meta));
+        }
+        s.power_cut(Node::Meta);
+        s.asked(lookup(1), file(10, 1));
+        s.push(What::Up(Node::Meta));
+    };
+    for is_up_between in [false, true] {
+        good(|s| {
+            story(s, is_up_between);
+            s.asked(lookup(1), refused(ErrorKind::NotFound));
+        });
+        bad(|s| {
+            story(s, is_up_between);
+            s.asked(lookup(1), refused(ErrorKind::NotFound));
+            s.asked(lookup(1), file(10, 1));
+        });
+    }
+}

@@ -1,0 +1,76 @@
+//! `weir spread`: records to whichever disks take them.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod harness;
+
+use harness::{Cluster, Place, said};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::Stdio;
+
+/// Lines of different lengths.
+fn lines(writer: u32) -> Vec<String> {
+    (0..20_000).map(|n| format!("{writer} {n} {}", "x".repeat(n % 97))).collect()
+}
+
+/// Spreads what is given to it on standard input.
+fn spread(cluster: &Cluster<'_>, arguments: &[&str], input: &[u8]) -> harness::Said {
+    let mut command = cluster.command(&[&["spread"], arguments].concat());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // One that has ended says why.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    harness::Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+#[test]
+fn all_lines_of_several_writers_are_in_fragments_on_all_disks_once() {
+    let place = Place::new();
+    let cluster = place.up("spread", &["--targets", "3"]);
+    let (mut all, mut targets) = (Vec::new(), BTreeSet::new());
+    for writer in 0..3 {
+        let lines = lines(writer);
+        // By its rank, as a launcher tells it.
+        let mut command = cluster.command(&["spread", "--batch", "64K", "weir:/out", "--json"]);
+        let path = place.path(&format!("lines{writer}"));
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        command.arg(&path).env("OMPI_COMM_WORLD_RANK", writer.to_string());
+        command.env("OMPI_COMM_WORLD_SIZE", "3").env("PMIX_NAMESPACE", "job");
+        let told = said(command).json();
+        let fragments = told["fragments"].as_array().unwrap();
+        let prefix = format!("part-{writer}-");
+        assert!(fragments.iter().all(|f| f["name"].as_str().unwrap().starts_with(&prefix)));
+        targets.extend(fragments.iter().map(|f| f["target"].as_u64().unwrap()));
+        all.extend(lines);
+    }
+    assert_eq!(targets.len(), 3, "{targets:?}");
+    let names = cluster.weir(&["ls", "weir:/out"]).ok();
+    let paths: Vec<String> = names.lines().map(|name| format!("weir:/out/{name}")).collect();
+    let mut cat = vec!["cat"];
+    cat.extend(paths.iter().map(String::as_str));
+    let found = cluster.weir(&cat).ok();
+    let mut found: Vec<&str> = found.lines().collect();
+    found.sort_unstable();
+    all.sort_unstable();
+    assert!(found == all, "{} lines of {}", found.len(), all.len());
+}
+
+#[test]
+fn what_cannot_be_spread_is_refused_with_a_way_out() {
+    let place = Place::new();
+    let cluster = place.up("refused", &["--targets", "1"]);
+    let out = spread(&cluster, &["--record", "8", "weir:/out"], &[7; 800]);
+    assert!(out.out.contains("100.0%"), "{out:?}");
+    // The same fragments once more.
+    spread(&cluster, &["--record", "8", "weir:/out"], &[7; 800])
+        .fails(&["part-0-0000", "--writer"]);
+    spread(&cluster, &["--record", "8", "--writer", "b", "weir:/out"], &[7; 804])
+        .fails(&["4 bytes are left"]);
+    spread(&cluster, &["--writer", "a/b", "weir:/out"], b"").fails(&["without /"]);
+    spread(&cluster, &["--batch", "1G", "weir:/out"], b"").fails(&["64 MiB"]);
+    cluster.weir(&["mkfile", "weir:/file"]).ok();
+    spread(&cluster, &["weir:/file"], b"").fails(&["not a directory"]);
+}
