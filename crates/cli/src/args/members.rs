@@ -164,7 +164,9 @@ pub struct TargetRemove {
 #[derive(Args)]
 #[command(
     after_help = "READ/S and WRITE/S: bytes for clients in a second; QUEUE: requests that wait for the \
-    disk; MS/MIB: how long the disk takes for a MiB while it has something to read."
+    disk; MS/MIB: how long the disk takes for a MiB while it has something to read. On a terminal, and \
+    without -n, keys: q ends it, t, r, w and s order disks by target, what is read and written, and \
+    slowness, space stops it, arrows scroll. Below are the processes of jobs that read."
 )]
 pub struct Top {
     #[command(flatten)]

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use weir_client::Client;
 use weir_client::job::job_named;
-use weir_types::{JobId, Rank, TargetId};
+use weir_types::{Error, JobId, Rank, TargetId};
 use weir_wire::data::ReaderEntry;
 use weir_wire::targets::TargetView;
 
@@ -25,18 +25,17 @@ const READS_MS: u32 = 5_000;
 pub fn run(explain: &Explain) -> Done {
     let cluster = settings::cluster(&explain.client)?;
     let connection = connect(&cluster.credential()?, "explain")?;
-    let (before, at) = (look(&connection, &connection.targets()?), Instant::now());
+    let (before, at) = (look(&connection, &connection.targets()?).0, Instant::now());
     std::thread::sleep(Duration::from_secs_f64(explain.interval));
     let views = connection.targets()?;
-    let (now, seconds) = (look(&connection, &views), at.elapsed().as_secs_f64());
+    let ((now, silent), seconds) = (look(&connection, &views), at.elapsed().as_secs_f64());
+    silent.iter().for_each(|error| eprintln!("weir: {error}"));
     let asked = explain.job.as_deref();
     let uid = rustix::process::getuid().as_raw();
     let is_asked = |job: JobId| asked.is_none_or(|name| is_called(job, name, uid));
-    let jobs: Vec<Job<'_>> = now
-        .iter()
-        .filter(|(job, _)| is_asked(**job))
-        .map(|(job, ranks)| Job::of(*job, ranks, before.get(job), &views, seconds))
-        .filter(|job| asked.is_some() || job.reads())
+    let jobs: Vec<Job<'_>> = jobs(&now, &before, &views, seconds)
+        .into_iter()
+        .filter(|job| is_asked(job.job) && (asked.is_some() || job.reads()))
         .collect();
     if let (Some(name), true) = (asked, jobs.is_empty()) {
         let what = format!("no process of job {name} has read from any target of late");
@@ -59,10 +58,14 @@ fn label(job: JobId) -> String {
 }
 
 /// What a process has read from each target, as that has heard of it.
-type Ranks = BTreeMap<Rank, Vec<(TargetId, ReaderEntry)>>;
+pub type Ranks = BTreeMap<Rank, Vec<(TargetId, ReaderEntry)>>;
 
-fn look(client: &Client, views: &[TargetView]) -> BTreeMap<JobId, Ranks> {
-    let mut jobs: BTreeMap<JobId, Ranks> = BTreeMap::new();
+/// All jobs, as the servers have heard of them.
+pub type Jobs = BTreeMap<JobId, Ranks>;
+
+/// Asks all servers; and those that do not answer.
+pub fn look(client: &Client, views: &[TargetView]) -> (Jobs, Vec<Error>) {
+    let (mut jobs, mut silent) = (Jobs::new(), Vec::new());
     for view in views.iter().filter(|view| view.state.is_online()) {
         match client.readers(view.target, ANSWER_MS) {
             Ok(readers) => {
@@ -71,10 +74,17 @@ fn look(client: &Client, views: &[TargetView]) -> BTreeMap<JobId, Ranks> {
                     ranks.entry(entry.rank).or_default().push((view.target, entry));
                 }
             }
-            Err(error) => eprintln!("weir: {error}"),
+            Err(error) => silent.push(error),
         }
     }
-    jobs
+    (jobs, silent)
+}
+
+/// What has become of all of them since a look before.
+pub fn jobs<'a>(now: &Jobs, before: &Jobs, views: &'a [TargetView], seconds: f64) -> Vec<Job<'a>> {
+    let job =
+        |(job, ranks): (&JobId, &Ranks)| Job::of(*job, ranks, before.get(job), views, seconds);
+    now.iter().map(job).collect()
 }
 
 /// One process.
@@ -148,7 +158,7 @@ impl Process {
 }
 
 /// A job.
-struct Job<'a> {
+pub struct Job<'a> {
     job: JobId,
     processes: Vec<Process>,
     /// The targets that it reads from.
@@ -172,7 +182,8 @@ impl<'a> Job<'a> {
         Self { job, processes, views }
     }
 
-    fn reads(&self) -> bool {
+    /// Whether it does now.
+    pub fn reads(&self) -> bool {
         self.processes.iter().any(|process| process.age_ms < READS_MS)
     }
 
@@ -201,6 +212,21 @@ impl<'a> Job<'a> {
         })
     }
 
+    /// Of each process how much of its work it has done, and what is to be said of it.
+    pub fn bars(&self) -> impl Iterator<Item = (f64, String)> {
+        self.processes.iter().map(|process| {
+            let text = format!(
+                "rank {:<4} {:>6}  {:>6}/s  ends in {:>8}  {:>6} from other copies",
+                process.rank.0,
+                percent(process.done),
+                human_size(process.read_per_s),
+                seconds(process.left_s),
+                percent(process.diverted())
+            );
+            (process.done, text)
+        })
+    }
+
     fn page(&self) -> String {
         let mut table = Table::new(&[
             ">RANK",
@@ -223,19 +249,23 @@ impl<'a> Job<'a> {
                 targets.join(","),
             ]);
         }
+        let held = held_up(&self.views).unwrap_or_else(|| "no disk holds it up".to_owned());
+        format!("{}; {held}\n{}", self.title(), table.render())
+    }
+
+    /// What is to be said of all of it.
+    pub fn title(&self) -> String {
         let last = self.last().map_or(String::new(), |last| {
             format!("rank {} is furthest behind with {}", last.rank.0, percent(last.done))
         });
-        let held = held_up(&self.views).unwrap_or_else(|| "no disk holds it up".to_owned());
         let ends = self.left_s().map_or(String::new(), |_| {
             format!("; at this pace it ends in {}", seconds(self.left_s()))
         });
         format!(
-            "job {}: {} processes, {last}{ends}; {} were read from other copies than the first; {held}\n{}",
+            "job {}: {} processes, {last}{ends}; {} were read from other copies than the first",
             label(self.job),
             self.processes.len(),
             percent(self.diverted()),
-            table.render()
         )
     }
 }

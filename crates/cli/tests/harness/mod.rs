@@ -235,10 +235,15 @@ pub fn kill_and_wait(pid: i32) {
 }
 
 /// Waits, not for ever, until something is so.
-pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    eventually_within(Duration::from_secs(30), what, is_so);
+}
+
+/// As [`eventually`], for what takes longer.
+pub fn eventually_within(patience: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(30), "not within 30 s: {what}");
+        assert!(begin.elapsed() < patience, "not within {patience:?}: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -1,4 +1,7 @@
-//! `weir top`: what each disk does now, and which of them holds the others up.
+//! `weir top`: what each disk does now, and which of them holds the others up. On a terminal it is
+//! a screen ([`screen`]), elsewhere a page for each look.
+
+mod screen;
 
 use crate::args::Top;
 use crate::cluster::daemon::data_name;
@@ -12,8 +15,6 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use weir_wire::targets::{TargetView, TargetWork};
 
-/// Clears the terminal, and begins at its top.
-const CLEAR: &str = "\x1b[2J\x1b[H";
 /// A disk that takes so many times what the median of all does holds the others up.
 const HOLDS_UP: f64 = 1.5;
 
@@ -22,8 +23,10 @@ pub fn run(top: &Top) -> Done {
     let cluster = settings::cluster(&top.client)?;
     let connection = connect(&cluster.credential()?, "top")?;
     let interval = Duration::from_secs_f64(top.interval);
+    if !top.json && top.count.is_none() && std::io::stdout().is_terminal() {
+        return screen::run(&connection, interval);
+    }
     let (mut before, mut at) = (connection.targets()?, Instant::now());
-    let clears = !top.json && top.count.is_none() && std::io::stdout().is_terminal();
     for _ in 0..top.count.unwrap_or(u32::MAX) {
         std::thread::sleep(interval);
         let (views, now) = (connection.targets()?, Instant::now());
@@ -31,7 +34,7 @@ pub fn run(top: &Top) -> Done {
         let rows: Vec<Row<'_>> = views.iter().map(|view| Row::of(view, &before, seconds)).collect();
         match top.json {
             true => print_json(&rows.iter().map(Row::to_json).collect::<Vec<_>>())?,
-            false => print(&format!("{}{}", if clears { CLEAR } else { "" }, page(&rows)))?,
+            false => print(&page(&rows))?,
         }
         (before, at) = (views, now);
     }
@@ -71,16 +74,15 @@ impl<'a> Row<'a> {
     }
 }
 
-fn page(rows: &[Row<'_>]) -> String {
-    let sum = |of: fn(&Row<'_>) -> u64| human_size(rows.iter().map(of).sum());
-    let (read, written) = (sum(|row| row.read_per_s), sum(|row| row.written_per_s));
-    let views: Vec<&TargetView> = rows.iter().map(|row| row.view).collect();
-    let held = held_up(&views).unwrap_or_else(|| "no disk holds the others up".to_owned());
-    let titles =
-        [">TARGET", "SERVER", "STATE", ">READ/S", ">WRITE/S", ">QUEUE", ">MS/MIB", "TROUBLE"];
-    let mut table = Table::new(&titles);
-    for Row { view, read_per_s, written_per_s } in rows {
-        table.row(vec![
+/// What is shown of each target; numbers, to the right, have a `>`.
+const TITLES: [&str; 8] =
+    [">TARGET", "SERVER", "STATE", ">READ/S", ">WRITE/S", ">QUEUE", ">MS/MIB", "TROUBLE"];
+
+impl Row<'_> {
+    /// By [`TITLES`].
+    fn cells(&self) -> [String; 8] {
+        let Self { view, read_per_s, written_per_s } = self;
+        [
             view.target.to_string(),
             format!("{} ({})", data_name(view.server.0), view.host),
             state_of(view),
@@ -89,28 +91,46 @@ fn page(rows: &[Row<'_>]) -> String {
             view.work.queued.to_string(),
             pace_of(view.work.us_per_mib),
             what_is_wrong(view),
-        ]);
+        ]
     }
-    format!("{read}/s read, {written}/s written; {held}\n{}", table.render())
+}
+
+/// What all of them read and write in a second.
+fn sums(rows: &[Row<'_>]) -> String {
+    let sum = |of: fn(&Row<'_>) -> u64| human_size(rows.iter().map(of).sum());
+    let (read, written) = (sum(|row| row.read_per_s), sum(|row| row.written_per_s));
+    format!("{read}/s read, {written}/s written")
+}
+
+fn page(rows: &[Row<'_>]) -> String {
+    let views: Vec<&TargetView> = rows.iter().map(|row| row.view).collect();
+    let held = held_up(&views).unwrap_or_else(|| "no disk holds the others up".to_owned());
+    let mut table = Table::new(&TITLES);
+    rows.iter().for_each(|row| table.row(row.cells().to_vec()));
+    format!("{}; {held}\n{}", sums(rows), table.render())
 }
 
 /// The disk that takes longest, if it takes clearly longer than the median and has something
 /// to do.
 pub fn held_up(views: &[&TargetView]) -> Option<String> {
+    let (slowest, times) = slowest(views)?;
+    let (target, server) = (slowest.target, data_name(slowest.server.0));
+    Some(format!(
+        "target {target} ({server} on {}) holds the others up: it takes {times:.1} times as long as \
+         the median",
+        slowest.host
+    ))
+}
+
+/// See [`held_up`]; how many times as long it takes as the median.
+fn slowest<'a>(views: &[&'a TargetView]) -> Option<(&'a TargetView, f64)> {
     let mut times: Vec<u32> =
         views.iter().map(|view| view.work.us_per_mib).filter(|us| *us > 0).collect();
     times.sort_unstable();
     let median = *times.get(times.len().checked_sub(1)? / 2)?;
-    let slowest = views.iter().max_by_key(|view| view.work.us_per_mib)?;
+    let slowest = *views.iter().max_by_key(|view| view.work.us_per_mib)?;
     let times = f64::from(slowest.work.us_per_mib) / f64::from(median);
-    (times >= HOLDS_UP).then(|| {
-        let (target, server) = (slowest.target, data_name(slowest.server.0));
-        format!(
-            "target {target} ({server} on {}) holds the others up: it takes {times:.1} times as \
-             long as the median",
-            slowest.host
-        )
-    })
+    (times >= HOLDS_UP).then_some((slowest, times))
 }
 
 #[cfg(test)]
@@ -119,7 +139,7 @@ mod tests {
     use weir_types::{FsUsage, ServerId, TargetId};
     use weir_wire::map::TargetState;
 
-    fn view(target: u32, read_bytes: u64, us_per_mib: u32) -> TargetView {
+    pub(super) fn view(target: u32, read_bytes: u64, us_per_mib: u32) -> TargetView {
         TargetView {
             target: TargetId(target),
             server: ServerId(target),
