@@ -23,10 +23,14 @@ pub fn run(run: &Run) -> Done {
         let mut command = command(run, run.rank.zip(run.ranks));
         return Err(not_started(run, command.exec()));
     };
+    // Before: who ends this one ends them all, also those that are just being started.
+    let signals = Signals::hold()?;
     let mut children = Vec::new();
     let running = Arc::new(Mutex::new(Vec::new()));
     for rank in 0..processes {
-        match command(run, Some((rank, processes))).spawn() {
+        let mut command = command(run, Some((rank, processes)));
+        signals.let_go(&mut command);
+        match command.spawn() {
             Ok(child) => {
                 let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
                 running.lock().unwrap_or_else(PoisonError::into_inner).push(pid);
@@ -39,8 +43,6 @@ pub fn run(run: &Run) -> Done {
             }
         }
     }
-    // Not before: processes inherit what is held back.
-    let signals = Signals::hold()?;
     let all = running.clone();
     signals.on_signal(move || end(&all))?;
     let mut failed = None;

@@ -1,8 +1,11 @@
 //! SIGTERM and SIGINT as an event in a thread, so that a daemon ends in order.
 
 use crate::failure::{Done, Failure};
-use libc::{SIG_BLOCK, SIGHUP, SIGINT, SIGTERM, c_int, sigset_t};
+use libc::{SIG_BLOCK, SIG_UNBLOCK, SIGHUP, SIGINT, SIGTERM, c_int, sigset_t};
+use std::io;
 use std::mem::MaybeUninit;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::thread;
 
 /// The signals that end a daemon, held back from the threads of this process.
@@ -30,6 +33,24 @@ impl Signals {
             0 => Ok(Self { set }),
             code => Err(Failure::new(format!("cannot block signals: error {code}"))),
         }
+    }
+
+    /// A program that is started so takes the signals as ever: it would inherit that they are
+    /// held back.
+    pub fn let_go(&self, command: &mut Command) {
+        let set = self.set;
+        let release = move || {
+            // SAFETY: the set is initialised; this is called between fork and exec, where
+            // `pthread_sigmask` may be.
+            match unsafe {
+                libc::pthread_sigmask(SIG_UNBLOCK, &raw const set, std::ptr::null_mut())
+            } {
+                0 => Ok(()),
+                code => Err(io::Error::from_raw_os_error(code)),
+            }
+        };
+        // SAFETY: it allocates nothing, and takes no lock.
+        unsafe { command.pre_exec(release) };
     }
 
     /// Calls `end` in a thread of its own at each of the signals.

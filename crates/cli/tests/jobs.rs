@@ -107,3 +107,19 @@ fn who_ends_a_job_ends_its_processes() {
     let mut rest = Vec::new();
     std::io::Read::read_to_end(job.stdout.as_mut().unwrap(), &mut rest).unwrap();
 }
+
+#[test]
+fn who_ends_a_job_while_it_is_started_leaves_none_of_its_processes() {
+    use std::os::unix::process::CommandExt;
+    for delay_ms in 0..30 {
+        let mut job = Command::new(env!("CARGO_BIN_EXE_weir"));
+        job.args(["run", "-n", "3", "--", "sleep", "1000"]).process_group(0);
+        let mut job = job.spawn().unwrap();
+        let group = rustix::process::Pid::from_child(&job);
+        std::thread::sleep(std::time::Duration::from_millis(delay_ms));
+        rustix::process::kill_process(group, rustix::process::Signal::TERM).unwrap();
+        job.wait().unwrap();
+        let is_gone = || rustix::process::test_kill_process_group(group).is_err();
+        harness::eventually("none of its processes is left", is_gone);
+    }
+}

@@ -58,6 +58,36 @@ fn all_lines_of_several_writers_are_in_fragments_on_all_disks_once() {
     assert!(found == all, "{} lines of {}", found.len(), all.len());
 }
 
+/// The targets of the fragments that are told of, which are those by their layouts.
+fn targets(cluster: &Cluster<'_>, dir: &str, told: &serde_json::Value) -> BTreeSet<u64> {
+    let target = |fragment: &serde_json::Value| {
+        let path = format!("weir:/{dir}/{}", fragment["name"].as_str().unwrap());
+        let layout = cluster.weir(&["layout", "--json", &path]).json();
+        let found = &layout[0]["segments"][0]["objects"][0]["target"];
+        assert_eq!(found, &fragment["target"], "{path}");
+        found.as_u64().unwrap()
+    };
+    told["fragments"].as_array().unwrap().iter().map(target).collect()
+}
+
+#[test]
+fn all_targets_get_fragments_however_they_came_and_those_that_are_drained_none() {
+    let place = Place::new();
+    let cluster = place.up("targets", &["--targets", "2", "--targets-per-server", "1"]);
+    // So that targets are in another order by servers than by their numbers.
+    cluster.weir(&["target", "add", "--server", "1"]).ok();
+    let bytes = vec![7; 4 << 20];
+    let spread = |dir: &str| {
+        let to = format!("weir:/{dir}");
+        let order = ["--record", "64", "--batch", "64K", "--json", &to];
+        let said = spread(&cluster, &order, &bytes);
+        targets(&cluster, dir, &said.json())
+    };
+    assert_eq!(spread("all"), BTreeSet::from([1, 2, 3]));
+    cluster.weir(&["target", "drain", "3"]).ok();
+    assert_eq!(spread("drained"), BTreeSet::from([1, 2]));
+}
+
 #[test]
 fn what_cannot_be_spread_is_refused_with_a_way_out() {
     let place = Place::new();

@@ -58,4 +58,4 @@ pub use file::{File, set_nothing};
 pub use leases::UpperCache;
 pub use namespace::CreateOptions;
 pub use presence::{Event, Peer, Watch};
-pub use spread::{Fragment, MAX_BATCH_BYTES, MAX_LANES, Spread, SpreadOptions};
+pub use spread::{Fragment, MAX_BATCH_BYTES, MAX_BYTES, MAX_LANES, Spread, SpreadOptions};

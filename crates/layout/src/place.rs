@@ -330,7 +330,9 @@ impl Ring {
         check_enough(spec, targets, wanted, needed)?;
         let roomy = targets.iter().filter(|t| t.online && t.has_room()).count();
         let quick = targets.iter().filter(|t| t.online && t.has_room() && !t.slow).count();
-        let spare_slow = copies == 1 && quick >= needed;
+        // Who names the one target that he wants has it.
+        let is_named = spec.base.is_some() && spec.count == 1;
+        let spare_slow = copies == 1 && quick >= needed && !is_named;
         let usable = |t: &TargetInfo| {
             t.online && (roomy < needed || t.has_room()) && !(spare_slow && t.slow)
         };

@@ -7,13 +7,13 @@
 #[derive(Clone, Debug)]
 pub struct Credits {
     left: Vec<u32>,
-    each: u32,
+    each: Vec<u32>,
 }
 
 impl Credits {
     /// The same number for each disk.
     pub fn new(disks: usize, each: u32) -> Self {
-        Self { left: vec![each; disks], each }
+        Self { left: vec![each; disks], each: vec![each; disks] }
     }
 
     /// Takes a credit for the disk on which the next block goes: any for which there
@@ -33,14 +33,26 @@ impl Credits {
 
     /// A block is on the disk. What was not taken is not given back.
     pub fn give(&mut self, disk: usize) {
-        if let Some(left) = self.left.get_mut(disk) {
-            *left = (*left + 1).min(self.each);
+        if let Some((left, each)) = self.left.get_mut(disk).zip(self.each.get(disk)) {
+            *left = (*left + 1).min(*each);
         }
+    }
+
+    /// From now on nothing goes to a disk.
+    pub fn close(&mut self, disk: usize) {
+        if let Some((left, each)) = self.left.get_mut(disk).zip(self.each.get_mut(disk)) {
+            (*left, *each) = (0, 0);
+        }
+    }
+
+    /// Whether something goes to any disk.
+    pub fn any(&self) -> bool {
+        self.each.iter().any(|each| *each > 0)
     }
 
     /// Blocks that are under way to a disk.
     pub fn outstanding(&self, disk: usize) -> u32 {
-        self.left.get(disk).map_or(0, |left| self.each - left)
+        self.left.get(disk).zip(self.each.get(disk)).map_or(0, |(left, each)| each - left)
     }
 }
 
@@ -71,6 +83,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn nothing_goes_to_a_disk_that_is_closed() {
+        let mut credits = Credits::new(2, 2);
+        let first = credits.take(0);
+        assert_eq!(first, Some(0));
+        credits.close(0);
+        credits.give(0);
+        assert_eq!([credits.take(0), credits.take(1), credits.take(2)], [Some(1), Some(1), None]);
+        assert!(credits.any());
+        credits.close(1);
+        assert!(!credits.any());
     }
 
     #[test]

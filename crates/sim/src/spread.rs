@@ -6,13 +6,15 @@ use crate::cluster::Cluster;
 use crate::failover::{now, plan};
 use crate::plan::{NodeName, Plan};
 use crate::shared::Shared;
+use rustix::io::Errno;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use weir_client::{Client, ClientConfig, Context, Fragment, Spread, SpreadOptions};
 use weir_simhost::Options;
-use weir_types::{FileId, Result, TargetId};
+use weir_simhost::disk::Operation;
+use weir_types::{ErrorKind, FileId, Result, TargetId};
 use weir_wire::Rights;
 
 /// Writers of the job.
@@ -92,6 +94,29 @@ pub fn spread(seed: u64, rates: &[u64], records: u64) -> std::result::Result<See
     });
     cluster.wait_for(&[reader], "read")?;
     Ok(seen.take())
+}
+
+/// What a writer is told whose only disk has no room for its first block: by `finish`, with which it
+/// hears of it. Errors: in words, what went wrong.
+pub fn spread_in_vain(seed: u64) -> std::result::Result<Option<ErrorKind>, String> {
+    let shared = Rc::new(Shared::new(plan_of(seed, 1)));
+    let mut cluster = Cluster::new(shared.clone(), Options::default());
+    cluster.set_up()?;
+    let maker = cluster.start_auditor(|shared, config| {
+        if let Err(error) = make_directory(&config) {
+            *shared.trouble.borrow_mut() = Some(error.to_string());
+        }
+    });
+    cluster.wait_for(&[maker], "make the directory")?;
+    cluster.disk(NodeName::Data(0)).fail_next(Operation::Write, Errno::NOSPC, 0);
+    let told = Rc::new(RefCell::new(None));
+    let (tells, config) = (told.clone(), cluster.client_config(true));
+    let node = cluster.nodes[&NodeName::Client(0)];
+    let writer = cluster.sim.start(node, "writer", move || {
+        *tells.borrow_mut() = write(&config, 0, 1).err().map(|error| error.kind);
+    });
+    cluster.wait_for(&[writer], "write")?;
+    Ok(told.take())
 }
 
 fn plan_of(seed: u64, servers: u8) -> Plan {

@@ -38,7 +38,8 @@ pub struct Cp {
     after_help = "The output is a directory of plain files, fragments, of one disk each. Every disk \
     gets as much as it can write, and a slow one holds nobody up; who reads all fragments has each \
     record once. Several processes may write to one directory: each is called by its rank in its \
-    job, or by --writer.\n\n  \
+    job, or by --writer. One has at most 64 batches, and 512 MiB, under way; of more disks than that \
+    some are left out, by chance.\n\n  \
     zcat logs/*.gz | weir spread weir:/logs\n  \
     mpirun -n 8 sh -c './simulate | weir spread --record 64 weir:/states'"
 )]

@@ -27,13 +27,12 @@ const MAX_RECORD_BYTES: usize = 64 << 20;
 /// What cannot be read, or written: some of what came before is not written then.
 pub fn run(spread: &Arguments) -> Done {
     let name = RemoteName::parse(&spread.directory)?;
-    let tree = Sessions::default().tree(&spread.client, &name, "spread")?;
-    let directory = directory(&tree, &name.path)?;
     let options = SpreadOptions {
         name: spread.writer.clone().unwrap_or_else(|| rank().to_string()),
         credits: spread.credits,
         batch_bytes: usize::try_from(spread.batch.0).unwrap_or(usize::MAX),
     };
+    options.check()?;
     let record = match spread.record {
         None => Record::Line,
         Some(ByteSize(bytes)) if (1..=MAX_RECORD_BYTES as u64).contains(&bytes) => {
@@ -41,6 +40,12 @@ pub fn run(spread: &Arguments) -> Done {
         }
         Some(_) => return Err(Failure::new("--record is 1 byte to 64 MiB")),
     };
+    // Before anything is made.
+    for path in spread.files.iter().filter(|path| *path != Path::new("-")) {
+        std::fs::metadata(path).map_err(|e| Failure::file(path, e))?;
+    }
+    let tree = Sessions::default().tree(&spread.client, &name, "spread")?;
+    let directory = directory(&tree, &name.path)?;
     let (started, in_directory) = (Instant::now(), tree.about(&name.path));
     let about = |error: Error| match error.kind {
         ErrorKind::Exists => {
@@ -55,6 +60,7 @@ pub fn run(spread: &Arguments) -> Done {
     let progress = Progress::start(spread.quiet);
     for path in inputs(&spread.files) {
         let mut input = open(path)?;
+        let is_known = input.bytes > 0;
         progress.found(input.bytes);
         progress.at(path.display().to_string());
         let mut records = Records::new(record, options.batch_bytes);
@@ -62,6 +68,9 @@ pub fn run(spread: &Arguments) -> Done {
             records.next(&mut *input.from).map_err(|failure| failure.about(path.display()))?
         {
             writer.write(bytes).map_err(&about)?;
+            if !is_known {
+                progress.found(bytes.len() as u64);
+            }
             progress.done(bytes.len() as u64);
         }
     }

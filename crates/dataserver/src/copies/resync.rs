@@ -100,13 +100,20 @@ impl Progress {
         }
     }
 
-    /// What a new copy lacks is another one's business from now on, which orders the changes
-    /// of the column: nothing noted of it here means nothing any more. To be called before it is
-    /// forgotten here; made from here again, it is made from the beginning.
-    pub(super) fn is_others(&self, object: ObjectId, to: TargetId) {
-        if let Some(making) = self.state.lock().fills.get_mut(&(object, to)) {
-            making.stage = Stage::Ordered;
-        }
+    /// What a new copy of an object here lacks is not this one's business any more: another
+    /// orders the changes of the column, or the copy has gone. Nothing noted of it here means nothing
+    /// then. To be called before it is forgotten; made from here again, it is made from the beginning.
+    pub(super) fn is_not_ours(&self, object: ObjectId, to: TargetId) {
+        let is_it = |making: &&mut Making| {
+            let of = match making.stage {
+                Stage::Ordered => None,
+                Stage::Begun(of) => Some(of),
+                Stage::Filled(of) => of,
+            };
+            making.fill.to == to && of == Some(object)
+        };
+        let mut state = self.state.lock();
+        state.fills.values_mut().filter(is_it).for_each(|making| making.stage = Stage::Ordered);
     }
 
     /// There are gaps that nobody has looked at yet.
@@ -279,6 +286,7 @@ impl Resync {
         let place = place.filter(|(column, ..)| copies_in(column) > 1);
         // No file needs it any more, here or there.
         let Some((column, here, there)) = place else {
+            self.disk.progress.is_not_ours(gap.object, behind);
             self.disk.store.gaps().clear(gap.object, behind, &(0..u64::MAX))?;
             return Ok(false);
         };

@@ -84,7 +84,7 @@ impl Resync {
                 Ok(Answers { refused, left }) => {
                     let not = refused.iter().chain(left);
                     not.for_each(|range| gaps.not_sent(gap.object, behind, range));
-                    self.disk.progress.is_others(copy_of(gap.object, there), behind);
+                    self.disk.progress.is_not_ours(gap.object, behind);
                     gaps.clear_sent(gap.object, behind)?;
                 }
                 Err(_) => gaps.not_sent(gap.object, behind, &(0..u64::MAX)),

@@ -19,7 +19,6 @@ use crate::mover::away::Away;
 use crate::mover::progress::Progress;
 use crate::mover::sites::{Differs, Sites};
 use crate::ops::move_copies::{self, Filled, Look, Means, Relieved};
-use crate::schema::TargetRecord;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_metastore::{Engine, Sequence, Tx};
 use weir_types::{FileId, Generation, ObjectId, Result, ServerId, TargetId};
@@ -309,6 +308,11 @@ impl Mover {
     }
 }
 
+/// Who orders the changes of a copy's column, and so fills it, or knows that it is.
+fn orders(copy: &Filled, online: &BTreeSet<TargetId>) -> Option<TargetId> {
+    copy.sources.iter().copied().find(|target| online.contains(target))
+}
+
 fn of_file(file: FileId) -> std::ops::RangeFrom<ObjectId> {
     let (segment, column, copy) = Default::default();
     ObjectId { file, segment, column, copy }..
@@ -363,11 +367,11 @@ impl<E: Engine> MetaMachine<E> {
         if !self.cluster.view.mirrored && !self.mover.sites.any_goes() && !evens {
             self.mover.look_at_nothing();
         }
-        self.check_jobs()
+        self.check_jobs(now)
     }
 
     /// Forgets copies of files that are gone, or were laid out anew.
-    fn check_jobs(&mut self) -> Result<()> {
+    fn check_jobs(&mut self, now: Moment) -> Result<()> {
         let after = |object: &ObjectId| self.mover.checked.is_none_or(|last| *object > last);
         let mut next: Vec<ObjectId> =
             self.mover.jobs.keys().copied().filter(after).take(CHECKS_PER_TICK).collect();
@@ -377,15 +381,19 @@ impl<E: Engine> MetaMachine<E> {
         for object in next {
             let Some(job) = self.mover.jobs.get(&object) else { continue };
             let mut tx = Tx::new(&self.engine);
-            let now = move_copies::still_filling(&mut tx, &job.copy).map_err(fault)?;
-            match now.filter(|now| now.to == job.copy.to) {
-                Some(now) => {
+            let found = move_copies::still_filling(&mut tx, &job.copy).map_err(fault)?;
+            match found.filter(|found| found.to == job.copy.to) {
+                Some(found) => {
                     if let Some(job) = self.mover.jobs.get_mut(&object) {
-                        job.copy = now;
+                        job.copy = found;
                     }
                 }
                 None => {
                     self.mover.jobs.remove(&object);
+                    // Somebody may be bringing something to it just now.
+                    if !self.mover.dropped.knows(object) {
+                        self.mover.dropped.went(&[object], now.monotonic_ms);
+                    }
                     // There may be nothing left to be relieved of.
                     self.mover.enqueue(object.file, 0);
                 }
@@ -400,9 +408,13 @@ impl<E: Engine> MetaMachine<E> {
         let synced = self.engine.synced();
         let most = self.mover.settings.rebuild_concurrency as usize;
         let mut under_way = 0;
+        if self.mover.jobs.is_empty() {
+            return Vec::new();
+        }
+        let online = self.online();
         let mut order = |job: &Job| {
-            let from = self.mover.source(&job.copy)?;
-            let is_its = self.mover.sites.server(from) == Some(server);
+            let from = orders(&job.copy, &online)?;
+            let is_its = self.cluster.serves(server, from);
             let (object, to, generation) = (job.copy.object, job.copy.to, job.generation);
             let can = job.ready || under_way < most && self.mover.can_be_filled(&job.copy);
             let is_its = is_its && job.since <= synced && can;
@@ -422,14 +434,9 @@ impl<E: Engine> MetaMachine<E> {
         let all = all.flat_map(|report| &report.filled);
         let all: BTreeMap<(ObjectId, TargetId), &Fill> =
             all.map(|fill| ((fill.object, fill.to), fill)).collect();
-        // By the present map, and not by what targets were at the last tick: who has ordered
-        // until now does not know what others lack.
-        let all_targets = self.cluster.all();
-        let is_online = |t: &TargetRecord| t.state == TargetState::Online;
-        let online = all_targets.iter().filter(|(_, t)| is_online(t)).map(|(_, t)| t.target);
-        let online: BTreeSet<TargetId> = online.collect();
+        let online = self.online();
         let of = |job: &Job| {
-            let from = job.copy.sources.iter().copied().find(|from| online.contains(from))?;
+            let from = orders(&job.copy, &online)?;
             self.cluster.serves(server, from).then_some(from)
         };
         let its = self.mover.jobs.iter().filter_map(|(object, job)| Some((*object, of(job)?)));
@@ -450,6 +457,14 @@ impl<E: Engine> MetaMachine<E> {
                 self.mover.finish.insert(object.file, start);
             }
         }
+    }
+
+    /// By the present map, and not by what targets were at the last tick: who has ordered until
+    /// now does not know what others lack.
+    fn online(&self) -> BTreeSet<TargetId> {
+        let all = self.cluster.all().into_iter();
+        let online = all.filter(|(_, t)| t.state == TargetState::Online);
+        online.map(|(_, t)| t.target).collect()
     }
 
     /// A look at a file that changes nothing.

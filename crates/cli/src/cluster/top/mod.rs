@@ -24,7 +24,7 @@ pub fn run(top: &Top) -> Done {
     let connection = connect(&cluster.credential()?, "top")?;
     let interval = Duration::from_secs_f64(top.interval);
     if !top.json && top.count.is_none() && std::io::stdout().is_terminal() {
-        return screen::run(&connection, interval);
+        return screen::run(connection, interval);
     }
     let (mut before, mut at) = (connection.targets()?, Instant::now());
     for _ in 0..top.count.unwrap_or(u32::MAX) {

@@ -9,6 +9,7 @@ use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Borders, Cell, LineGauge, Paragraph, Row as TableRow, Table};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use weir_client::Client;
 use weir_wire::targets::TargetView;
@@ -26,8 +27,8 @@ const WIDTHS: [Constraint; 8] = [
 const HELP: &str =
     "q quit   t target   r read   w write   s slowness   up/down scroll   space stop";
 
-/// While it is stopped only keys change anything.
-const FOR_EVER: Duration = Duration::from_secs(3600);
+/// How soon keys have an effect while servers are asked.
+const KEYS: Duration = Duration::from_millis(50);
 
 /// By what disks are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,32 +69,80 @@ impl Look {
 ///
 /// # Errors
 /// Those of the metadata server; the terminal is as it was then.
-pub fn run(client: &Client, interval: Duration) -> Done {
-    let (mut before, mut now) = (None, Look::take(client)?);
+pub fn run(client: Client, interval: Duration) -> Done {
+    let (mut before, mut now) = (None, Look::take(&client)?);
+    let looks = Looks::start(client);
+    let mut terminal = ratatui::try_init().map_err(of_terminal)?;
     let mut wish = Wish { order: Order::Target, above: 0, stopped: false };
-    ratatui::run(|terminal| {
-        loop {
+    let (mut changed, mut asked) = (true, false);
+    let done = loop {
+        if std::mem::take(&mut changed) {
             let screen = Screen::of(before.as_ref(), &now, wish);
-            terminal.draw(|frame| screen.draw(frame)).map_err(of_terminal)?;
-            let patience = match wish.stopped {
-                true => FOR_EVER,
-                false => interval.saturating_sub(now.at.elapsed()),
-            };
-            if !event::poll(patience).map_err(of_terminal)? {
-                before = Some(std::mem::replace(&mut now, Look::take(client)?));
-                continue;
-            }
-            // Others, as that it has another size, have it drawn anew.
-            if let Event::Key(key) = event::read().map_err(of_terminal)?
-                && key.kind != KeyEventKind::Release
-            {
-                match wish.after(key, now.views.len()) {
-                    Some(next) => wish = next,
-                    None => return Ok(()),
-                }
+            if let Err(error) = terminal.draw(|frame| screen.draw(frame)) {
+                break Err(of_terminal(error));
             }
         }
-    })
+        match next_event() {
+            Err(error) => break Err(of_terminal(error)),
+            Ok(Some(Event::Key(key))) if key.kind != KeyEventKind::Release => {
+                match wish.after(key, now.views.len()) {
+                    Some(next) => (wish, changed) = (next, true),
+                    None => break Ok(()),
+                }
+            }
+            // As that the terminal has another size.
+            Ok(event) => changed = event.is_some(),
+        }
+        if !asked && !wish.stopped && now.at.elapsed() >= interval {
+            asked = looks.ask();
+        }
+        match looks.answer() {
+            Some(Ok(next)) => {
+                before = Some(std::mem::replace(&mut now, next));
+                (changed, asked) = (true, false);
+            }
+            Some(Err(failure)) => break Err(failure),
+            None => {}
+        }
+    };
+    ratatui::restore();
+    done
+}
+
+fn next_event() -> std::io::Result<Option<Event>> {
+    if event::poll(KEYS)? { event::read().map(Some) } else { Ok(None) }
+}
+
+/// A thread that looks: servers may take long to answer, and keys are not to wait for them.
+struct Looks {
+    asked: SyncSender<()>,
+    answers: Receiver<Done<Look>>,
+}
+
+impl Looks {
+    /// It ends with this, or with the program.
+    fn start(client: Client) -> Self {
+        let (asked, orders) = sync_channel(1);
+        let (tells, answers) = sync_channel(1);
+        std::thread::spawn(move || {
+            while orders.recv().is_ok() {
+                if tells.send(Look::take(&client)).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { asked, answers }
+    }
+
+    /// Has it look; whether it does.
+    fn ask(&self) -> bool {
+        self.asked.try_send(()).is_ok()
+    }
+
+    /// What it has seen since.
+    fn answer(&self) -> Option<Done<Look>> {
+        self.answers.try_recv().ok()
+    }
 }
 
 fn of_terminal(error: std::io::Error) -> Failure {
@@ -164,7 +213,7 @@ impl<'a> Screen<'a> {
         let stopped = if self.wish.stopped { ", stopped" } else { "" };
         let silent = match self.silent {
             0 => String::new(),
-            n => format!("; {n} servers do not answer"),
+            n => format!("; {n} targets' servers do not answer"),
         };
         let (held, style) = match held_up(&views) {
             Some(held) => (held, Style::new().fg(Color::Red).add_modifier(Modifier::BOLD)),
@@ -191,7 +240,9 @@ impl<'a> Screen<'a> {
         };
         let titles = TITLES.map(|title| cell(title, title.trim_start_matches('>').to_owned()));
         let bold = Style::new().add_modifier(Modifier::BOLD);
-        let rows = self.rows.iter().skip(self.wish.above).map(row);
+        // There may be fewer since.
+        let above = self.wish.above.min(self.rows.len().saturating_sub(1));
+        let rows = self.rows.iter().skip(above).map(row);
         let table = Table::new(rows, WIDTHS).header(TableRow::new(titles).style(bold));
         frame.render_widget(table, area);
     }

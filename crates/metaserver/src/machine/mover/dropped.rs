@@ -83,7 +83,8 @@ impl Dropped {
     /// A target has removed an object; whether that was the last time. However late it says so
     /// for the first time, it may have removed it long before: its disk may be slow.
     pub fn removed(&mut self, object: ObjectId, now_ms: u64) -> bool {
-        let may_be_new = now_ms.saturating_sub(self.began_ms) < SETTLE_MS && self.room() > 0;
+        // However late it says so, as above.
+        let may_be_new = now_ms.saturating_sub(self.began_ms) < KEPT_MS && self.room() > 0;
         match self.went.get_mut(&object) {
             Some(went) if !went.was_removed || now_ms.saturating_sub(went.at_ms) < SETTLE_MS => {
                 went.was_removed = true;
@@ -125,7 +126,7 @@ mod tests {
         assert!(!dropped.is_due(object(1), 1_300));
         assert!(dropped.is_due(object(1), 1_000 + SETTLE_MS));
         assert!(dropped.removed(object(1), 1_100 + SETTLE_MS));
-        let later = 1_100 + SETTLE_MS;
+        let later = 1_100 + KEPT_MS;
         assert!(dropped.is_due(object(2), later) && dropped.removed(object(2), later));
     }
 
@@ -147,7 +148,11 @@ mod tests {
         assert!(!dropped.is_due(object(1), start + 300));
         assert!(dropped.is_due(object(1), start + SETTLE_MS));
         assert!(dropped.removed(object(1), start + SETTLE_MS + 100));
-        assert!(dropped.removed(object(2), start + SETTLE_MS));
+        // Who says it late does so once more, at once.
+        let late = start + SETTLE_MS + 200;
+        assert!(!dropped.removed(object(2), late) && dropped.is_due(object(2), late));
+        assert!(dropped.removed(object(2), late + 100));
+        assert!(dropped.removed(object(3), start + KEPT_MS));
     }
 
     #[derive(Clone, Debug)]
@@ -168,7 +173,7 @@ mod tests {
             let mut dropped = Dropped::default();
             // When each went, and whether it was removed since.
             let mut plain = BTreeMap::<ObjectId, (u64, bool)>::new();
-            let mut now_ms = SETTLE_MS;
+            let mut now_ms = KEPT_MS;
             for (event, after_ms) in events {
                 now_ms += after_ms;
                 match event {

@@ -13,7 +13,7 @@ use crate::ops::move_copies::{self, Filled, Made};
 use crate::ops::scope::Scope;
 use weir_layout::place::MAX_COPIES;
 use weir_metastore::{CommitOutcome, Engine, MAX_OPERATIONS, Sequence, Tx};
-use weir_types::{Caller, FileId, Result, SessionId};
+use weir_types::{Caller, FileId, ObjectId, Result, SessionId};
 use weir_wire::lease::LeaseMode;
 use weir_wire::message::Op;
 
@@ -197,6 +197,11 @@ impl<E: Engine> MetaMachine<E> {
             self.mover.enqueue(file, start);
         }
         made.filled.iter().for_each(|object| self.mover.end_job(*object));
+        // One that comes to be there again is another one.
+        let is_filled = |object: &ObjectId| made.filling.iter().any(|copy| copy.object == *object);
+        for object in made.dropped.iter().filter(|object| !is_filled(object)) {
+            self.mover.jobs.remove(object);
+        }
         self.mover.relieved.retain(|object| !made.dropped.contains(object));
         self.mover.dropped.went(&made.dropped, now.monotonic_ms);
         // Those of other pages.
