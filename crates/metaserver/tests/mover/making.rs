@@ -3,10 +3,12 @@
 use super::harness::*;
 use super::servers::*;
 use std::collections::{BTreeMap, BTreeSet};
-use weir_types::{Duplication, ErrorKind, LayoutKind, LayoutSpec, ObjectId, Placement, TargetId};
+use weir_types::{
+    Duplication, ErrorKind, FileId, LayoutKind, LayoutSpec, ObjectId, Placement, TargetId,
+};
 use weir_wire::Rights;
 use weir_wire::map::TargetState;
-use weir_wire::meta::{OpenFile, OpenRequest, SetLayoutRequest};
+use weir_wire::meta::{OpenFile, OpenRequest, SetLayoutRequest, SyncMetaRequest};
 use weir_wire::targets::SetTargetRequest;
 
 #[test]
@@ -169,6 +171,45 @@ fn what_went_before_a_metadata_server_died_is_removed_twice_too() {
         s.c.pass_ms(250);
     }
     assert!(asked.len() == 2 && asked.values().all(|times| *times == 2), "{asked:?}");
+}
+
+#[test]
+fn what_is_made_of_a_file_that_is_removed_is_removed_twice() {
+    for quarters in [0, 1, 8] {
+        let mut s = Servers::new(3);
+        // Nothing may be of before the start.
+        s.pass(70);
+        let file = s.create("f", 1);
+        s.idle = true;
+        s.set_copies(&file, 2);
+        while s.segments(&file)[0].filling.len() < 2 {
+            s.quarter();
+        }
+        s.c.close(&mut s.me, file.attr.file);
+        s.c.unlink(&mut s.me, FileId::ROOT, "f").unwrap();
+        s.c.ask(&s.me, &SyncMetaRequest {}).unwrap();
+        // A heartbeat may be late.
+        for _ in 0..quarters {
+            s.c.machine.work(1, s.c.now).unwrap();
+            s.c.machine.take_ready(s.c.now);
+            s.c.machine.flush().unwrap();
+            s.c.pass_ms(250);
+        }
+        let mut asked = BTreeMap::<ObjectId, u32>::new();
+        for _ in 0..60 {
+            for server in s.all.clone() {
+                let reply = s.beat(server);
+                reply.remove.iter().for_each(|(_, object)| *asked.entry(*object).or_default() += 1);
+            }
+            s.c.machine.work(1, s.c.now).unwrap();
+            s.c.machine.take_ready(s.c.now);
+            s.c.machine.flush().unwrap();
+            s.c.pass_ms(250);
+        }
+        let made = |object: &ObjectId| u32::from(object.copy.0 == 1);
+        assert_eq!(asked.len(), 4, "{quarters}: {asked:?}");
+        assert!(asked.iter().all(|(object, times)| *times == 1 + made(object)), "{asked:?}");
+    }
 }
 
 #[test]
