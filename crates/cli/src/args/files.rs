@@ -44,8 +44,6 @@ pub struct Cp {
     mpirun -n 8 sh -c './simulate | weir spread --record 64 weir:/states'"
 )]
 pub struct Spread {
-    #[command(flatten)]
-    pub client: ClientChoice,
     /// Where fragments are made; made itself if it is missing
     pub directory: OsString,
     /// What to write; `-`, or nothing: standard input
@@ -69,6 +67,8 @@ pub struct Spread {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub client: ClientChoice,
 }
 
 /// Print files
