@@ -65,6 +65,18 @@ fn read(cluster: &Cluster<'_>, disks: &[Disk], (name, policy): (&str, &str)) -> 
     (seconds, bytes)
 }
 
+/// A cluster of a server for each disk; `None`: it cannot be here.
+fn start<'a>(place: &'a Place, name: &str) -> Option<(Vec<Disk>, Cluster<'a>)> {
+    if let Some(what) = missing() {
+        println!("skipped: needs {what}");
+        return None;
+    }
+    let disks = disks(place);
+    let cluster = place.up(name, &["--targets", "4", "--targets-per-server", "1"]);
+    move_targets(&cluster, &disks);
+    Some((disks, cluster))
+}
+
 fn disks(place: &Place) -> Vec<Disk> {
     let disk = |n| {
         let (image, at) = (place.path(&format!("image-{n}")), place.path(&format!("disk-{n}")));
@@ -82,15 +94,9 @@ fn servers(cluster: &Cluster<'_>) -> Throttle {
 
 #[test]
 fn records_that_are_spread_go_where_they_are_written_fastest() {
-    if let Some(what) = missing() {
-        println!("skipped: needs {what}");
-        return;
-    }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
-    let disks = disks(&place);
-    let cluster = place.up("spread", &["--targets", "4", "--targets-per-server", "1"]);
-    move_targets(&cluster, &disks);
+    let Some((disks, cluster)) = start(&place, "spread") else { return };
     let group = servers(&cluster);
     let speeds = [SLOW, USUAL, USUAL, USUAL];
     disks.iter().zip(speeds).for_each(|(disk, speed)| group.limit_writes(disk, speed).unwrap());
@@ -112,15 +118,9 @@ fn records_that_are_spread_go_where_they_are_written_fastest() {
 
 #[test]
 fn a_slow_disk_holds_up_less_who_reads_what_has_another_copy() {
-    if let Some(what) = missing() {
-        println!("skipped: needs {what}");
-        return;
-    }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
-    let disks = disks(&place);
-    let cluster = place.up("slow", &["--targets", "4", "--targets-per-server", "1"]);
-    move_targets(&cluster, &disks);
+    let Some((disks, cluster)) = start(&place, "slow") else { return };
     let mnt = cluster.mount("mnt", "rw");
     std::fs::create_dir(mnt.join("two")).unwrap();
     cluster.weir(&["setlayout", "weir:/two", "--copies", "2"]).ok();

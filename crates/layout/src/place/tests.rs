@@ -535,6 +535,10 @@ fn a_slow_target_gets_less_and_nothing_of_files_with_one_copy() {
     let two = all_ids(&chunked(2_000, 2, &targets).segments);
     let slow = two.iter().filter(|column| column.contains(&1)).count();
     assert!((100..500).contains(&slow), "{slow} of 2000, a thousand for each other");
+    // Who names it has it.
+    let named = LayoutSpec { base: Some(1), count: 1, ..LayoutSpec::default() };
+    let layout = place(&named, &targets, 1).unwrap();
+    assert_eq!(layout.segments[0].columns[0].targets[0], targets[1].target);
     // There are not enough others.
     targets.iter_mut().skip(1).for_each(|target| target.slow = true);
     let spread = LayoutSpec { count: 4, ..LayoutSpec::default() };
