@@ -8,7 +8,7 @@
 mod handshake;
 mod receive;
 
-pub use receive::DataReply;
+pub use receive::{Arrival, DataReply};
 
 use crate::address::Address;
 use crate::wait::Wait;
@@ -48,6 +48,8 @@ pub struct BlockingConn {
     /// The head being sent.
     head: Vec<u8>,
     received: receive::Received,
+    /// Of the last payload.
+    arrival: Option<Arrival>,
 }
 
 impl BlockingConn {

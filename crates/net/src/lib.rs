@@ -24,7 +24,7 @@ pub mod tunnel;
 pub mod wait;
 
 pub use address::Address;
-pub use blocking::{BlockingConn, DataReply, Expected};
+pub use blocking::{Arrival, BlockingConn, DataReply, Expected};
 pub use buffer::{BufferPool, PooledBuf};
 pub use host::{AbortOnPanic, host_name, raise_descriptor_limit, random_bytes};
 pub use server::{ConnId, Frame, LoopHandle, Outbox, Peer, Server, ServerConfig, Service};

@@ -10,6 +10,7 @@ pub mod gather;
 pub mod held;
 pub mod kept;
 pub mod lease;
+pub mod links;
 pub mod news;
 pub mod pace;
 pub mod plan;

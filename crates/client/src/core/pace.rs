@@ -4,6 +4,7 @@
 //! Invariants: a target counts as having so many requests of this client as have been sent to it
 //! and have not ended; nothing here grows with the number of reads.
 
+use super::links::Links;
 use crate::job::JobReader;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -143,9 +144,15 @@ struct Silent {
 #[derive(Debug, Default)]
 pub struct Paces {
     targets: BTreeMap<TargetId, Pace>,
+    links: Links,
 }
 
 impl Paces {
+    /// So many bytes came from a target, from a time to another, when it had them ready.
+    pub fn came(&mut self, target: TargetId, bytes: u64, of: (Micros, Micros)) {
+        self.links.came(target, bytes, of);
+    }
+
     /// A request was sent.
     pub fn sent(&mut self, target: TargetId) {
         self.targets.entry(target).or_default().own += 1;
@@ -228,6 +235,7 @@ impl Paces {
     /// Targets that are not in the cluster any more are forgotten.
     pub fn retain(&mut self, is_there: impl Fn(TargetId) -> bool) {
         self.targets.retain(|target, pace| pace.own > 0 || is_there(*target));
+        self.links.retain(&is_there);
     }
 
     /// Somebody reads what has a copy there, the first one or another: for a while it is asked
@@ -320,7 +328,9 @@ impl Paces {
         let others = told.and_then(|told| told.others);
         let peer = others.filter(|(_, at)| now.saturating_sub(*at) <= STALE_US);
         let peer = peer.map(|(progress, _)| progress);
-        let known_us = pace.us_per_mib * (len_bytes as f64 + REQUEST_COST_BYTES as f64) / MIB;
+        // While one is on its way the disk reads the next.
+        let us_per_mib = pace.us_per_mib.max(self.links.us_per_mib(target, now));
+        let known_us = us_per_mib * (len_bytes as f64 + REQUEST_COST_BYTES as f64) / MIB;
         let service_us = known_us.max(pace.waited_us(now));
         let queued = pace.others.round() as u32;
         let is_new = pace.heard.is_some_and(|at| now.saturating_sub(at) <= IDLE_US);

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::sync::{Condvar, Mutex};
-use weir_net::Wait;
+use weir_net::{Arrival, Wait};
 use weir_policy::Micros;
 use weir_types::{CopyIndex, ObjectId, Segment, TargetId};
 use weir_wire::Header;
@@ -93,7 +93,12 @@ impl DataConn {
     /// What the server says of its target in the reply to a read.
     pub(crate) fn heard_of_pace(&self, reply: &Header, reader: Option<&JobReader>) {
         if let Some(Asking { paces, target }) = &self.asking {
-            paces.lock().heard(*target, report(reply, who(reader)), now());
+            let mut paces = paces.lock();
+            paces.heard(*target, report(reply, who(reader)), now());
+            if let Some(Arrival { bytes, began, ended }) = self.conn.arrival() {
+                let us = |at: Duration| at.as_micros() as Micros;
+                paces.came(*target, bytes, (us(began), us(ended)));
+            }
         }
     }
 }

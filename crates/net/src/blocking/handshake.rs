@@ -92,6 +92,7 @@ impl BlockingConn {
             broken: false,
             head: Vec::new(),
             received,
+            arrival: None,
         };
         Ok((conn, welcome))
     }

@@ -4,6 +4,8 @@ use super::{BlockingConn, Expected, MAX_IOVECS, lost, may_block};
 use crate::wait::{Wait, Watch};
 use rustix::io::Errno;
 use std::io::IoSliceMut;
+use std::time::Duration;
+use weir_host::clock;
 use weir_host::net::{Interest, Socket};
 use weir_types::{Decode, DecodeError, Error, ErrorKind, RequestId, Result};
 use weir_wire::frame::{HEADER_BYTES, VERSION, decode_checks, peer_version};
@@ -105,6 +107,18 @@ pub struct DataReply<R> {
     pub body: R,
     /// The checksums of the data.
     pub checks: Vec<u32>,
+}
+
+/// How the rest of a payload came, after its beginning had been taken: the server had all of it
+/// ready then, so that this is the time of the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Of the rest.
+    pub bytes: u64,
+    /// When it began to be received ([`weir_host::clock::uptime`]),
+    pub began: Duration,
+    /// and when all of it was there.
+    pub ended: Duration,
 }
 
 fn parse(bytes: &[u8]) -> Result<Header> {
@@ -237,6 +251,12 @@ impl BlockingConn {
         decode_checks(self.received.checks(header), checks);
     }
 
+    /// How the rest of the last payload came; `None`: all of it was there at once, or there was
+    /// none.
+    pub fn arrival(&self) -> Option<Arrival> {
+        self.arrival
+    }
+
     /// Takes the payload of the reply whose head was taken last into
     /// `destination`, which has room for at least that much. The slices are
     /// used up: do not use them again.
@@ -268,6 +288,7 @@ impl BlockingConn {
         wait: &Wait,
     ) -> Result<Header> {
         self.check_usable()?;
+        self.arrival = None;
         let result = self.expected(expected, destination, wait);
         self.broken |= result.is_err();
         result
@@ -288,7 +309,7 @@ impl BlockingConn {
                 let header = self.opened(header)?;
                 let mut rest = destination;
                 IoSliceMut::advance_slices(&mut rest, direct);
-                self.receive_exactly(header.payload_len as usize - direct, rest, wait)?;
+                self.receive_rest(header.payload_len as usize - direct, rest, wait)?;
                 return Ok(header);
             }
             // What came is not what was expected: put it all in order again.
@@ -387,7 +408,24 @@ impl BlockingConn {
         self.received.end -= early;
         let mut rest = destination;
         IoSliceMut::advance_slices(&mut rest, early);
-        self.receive_exactly(len - early, rest, wait)
+        self.receive_rest(len - early, rest, wait)
+    }
+
+    /// Receives what is still to come of a payload, and notes how it came.
+    fn receive_rest(
+        &mut self,
+        len: usize,
+        destination: &mut [IoSliceMut<'_>],
+        wait: &Wait,
+    ) -> Result<()> {
+        self.arrival = None;
+        if len == 0 {
+            return Ok(());
+        }
+        let began = clock::uptime();
+        self.receive_exactly(len, destination, wait)?;
+        self.arrival = Some(Arrival { bytes: len as u64, began, ended: clock::uptime() });
+        Ok(())
     }
 
     /// Receives exactly so many bytes from the socket.

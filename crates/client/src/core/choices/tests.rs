@@ -321,3 +321,23 @@ fn each_process_has_a_line_of_its_own_and_fixed_places_none() {
     (0..9).for_each(|_| choices.asked(&unwaited));
     assert_eq!(at(ask(&mut choices, POLICY, &other)), Some(0));
 }
+
+#[test]
+fn what_comes_from_memory_over_a_slow_link_is_read_from_the_other_copy() {
+    // Neither needs its disk.
+    let quick = || known(report(100, 0), report(100, 0));
+    let came = |paces: &mut Paces, target, us_per_mib: u64| {
+        (0..8u64).for_each(|n| paces.came(target, MIB, (n * us_per_mib, (n + 1) * us_per_mib)));
+    };
+    let policy = ReadPolicy::Proportional;
+    let (mut paces, a_third) = (quick(), TargetId(3));
+    came(&mut paces, A, 9_000);
+    came(&mut paces, a_third, 8_000);
+    assert_eq!(chosen(&mut paces, policy, both(true, true)), [Some(0); 4], "all links are so");
+    let mut paces = quick();
+    came(&mut paces, a_third, 8_000);
+    came(&mut paces, A, 20_000);
+    assert_eq!(chosen(&mut paces, policy, both(true, true)), [Some(1); 4]);
+    assert_eq!(chosen(&mut paces, ReadPolicy::SkipHot, both(true, true)), [Some(1); 4]);
+    assert_eq!(chosen(&mut paces, policy, both(true, false)), [Some(0); 4]);
+}
