@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
-use weir_client::job::{JOB, RANK, RANKS, SHARED};
+use weir_client::job::{JOB, RANGES, RANK, RANKS, SHARED};
 
 /// Runs the program in the place of this one, or as so many processes.
 ///
@@ -68,6 +68,10 @@ fn command(run: &Run, rank: Option<(u32, u32)>) -> Command {
         (None, None) => {}
     }
     command.env(SHARED, if run.shared { "1" } else { "0" });
+    match &run.ranges {
+        Some(ranges) => command.env(RANGES, ranges.to_string()),
+        None => command.env_remove(RANGES),
+    };
     if let Some((rank, ranks)) = rank {
         command.env(RANK, rank.to_string()).env(RANKS, ranks.to_string());
     }

@@ -4,6 +4,10 @@
 mod harness;
 
 use harness::{Cluster, Place, noise};
+use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -64,6 +68,67 @@ fn what_a_launcher_has_started_is_a_job_and_nothing_else_is() {
     };
     assert!(status.success());
     assert!(reads_of_jobs(&cluster) >= by_run + RANKS);
+}
+
+#[test]
+fn a_process_says_which_ranges_of_a_file_it_reads() {
+    const MIB: usize = 1 << 20;
+    let place = Place::new();
+    let cluster = place.up("ranges", &["--targets", "2"]);
+    let mnt = cluster.mount("mnt", "rw");
+    let bytes = noise(8 * MIB, 1);
+    std::fs::write(mnt.join("f"), &bytes).unwrap();
+    cluster.weir(&["umount", mnt.to_str().unwrap()]).ok();
+    let mnt = cluster.mount("again", "rw");
+    let work = |job: &str| {
+        let explained = cluster.weir(&["explain", job, "-d", "0.1", "--json"]).json();
+        let processes = explained[0]["processes"].as_array().unwrap().clone();
+        let of = |p: &serde_json::Value| {
+            (p["rank"].as_u64().unwrap(), p["work_mib"].as_u64().unwrap(), p["done"].as_f64())
+        };
+        processes.iter().map(of).collect::<Vec<_>>()
+    };
+
+    // By attributes of a file that it has open.
+    let (job, ranges) = ("user.weir.job", "user.weir.ranges");
+    let set =
+        |name, value: &str| setxattr(mnt.join("f"), name, value.as_bytes(), XattrFlags::empty());
+    assert_eq!(set(ranges, "0+1M").unwrap_err(), Errno::BADF, "it is not open");
+    let file = File::open(mnt.join("f")).unwrap();
+    assert_eq!(set(ranges, "all of it").unwrap_err(), Errno::INVAL);
+    assert_eq!(set(job, "mine:3/3").unwrap_err(), Errno::INVAL);
+    set(job, "mine:1/3").unwrap();
+    set(ranges, "1M+1M,5M+512K,6M+1M").unwrap();
+    let get = |name| {
+        let mut value = [0; 64];
+        getxattr(mnt.join("f"), name, &mut value[..])
+            .map(|n| String::from_utf8_lossy(&value[..n]).into_owned())
+    };
+    assert_eq!(get(ranges).unwrap(), "1048576+1048576,5242880+524288,6291456+1048576");
+    let mut part = vec![0; MIB];
+    file.read_exact_at(&mut part, MIB as u64).unwrap();
+    assert!(part == bytes[MIB..2 * MIB]);
+    // Rounded up; the kernel may have read ahead some more.
+    let of = work("mine");
+    assert_eq!((of.len(), of[0].0, of[0].1), (1, 1, 3), "{of:?}");
+    assert!(of[0].2.unwrap() < 0.99, "{of:?}");
+    // It is of this process alone, and of no other file.
+    let other = Command::new("getfattr").args(["-n", ranges]).arg(mnt.join("f")).output().unwrap();
+    assert!(!other.status.success());
+    removexattr(mnt.join("f"), ranges).unwrap();
+    assert_eq!(get(ranges).unwrap_err(), Errno::NODATA);
+    drop(file);
+    assert_eq!(get(job).unwrap_err(), Errno::BADF);
+
+    // By the environment.
+    let read = format!("dd if={}/f of=/dev/null bs=1M skip=3 count=1", mnt.display());
+    let run = ["run", "--job", "one", "--rank", "2", "--ranks", "4", "--ranges", "3M+2M", "--"];
+    cluster.weir(&[&run[..], &["sh", "-c", &read]].concat()).ok();
+    let of = work("one");
+    assert_eq!((of.len(), of[0].0, of[0].1), (1, 2, 2), "{of:?}");
+    let wrong = cluster.weir(&["run", "--ranges", "3M-5M", "--", "true"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.contains("such as 0+64M"), "{}", wrong.err);
 }
 
 #[test]

@@ -2,7 +2,10 @@
 //! be compiled anew, or told.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+pub use weir_policy::Partition;
 use weir_policy::Progress;
 use weir_types::{JobId, Rank};
 use weir_wire::Header;
@@ -15,6 +18,8 @@ pub const RANK: &str = "WEIR_RANK";
 pub const RANKS: &str = "WEIR_RANKS";
 /// and, if it is `1`, that each process reads its share of one file rather than all of one.
 pub const SHARED: &str = "WEIR_SHARED";
+/// Which ranges of each file it reads, as `0+64M,1G+64M`, if not all of it.
+pub const RANGES: &str = "WEIR_RANGES";
 
 /// Launchers: what names the job (all of the first that are there), the rank and the number
 /// of ranks. A launcher that runs under another one comes before that.
@@ -115,14 +120,21 @@ fn number_of(names: &[&str], uid: u32, parent: u64) -> JobId {
 #[derive(Debug)]
 pub struct JobReader {
     member: Member,
+    ranges: Option<Arc<Partition>>,
     work_bytes: AtomicU64,
     done_bytes: AtomicU64,
 }
 
 impl JobReader {
-    /// It has read nothing yet.
+    /// It reads all of the file, or its share of it, and has read nothing yet.
     pub fn new(member: Member) -> Self {
-        Self { member, work_bytes: AtomicU64::new(0), done_bytes: AtomicU64::new(0) }
+        Self::of_ranges(member, None)
+    }
+
+    /// It reads these ranges, and has read nothing yet.
+    pub fn of_ranges(member: Member, ranges: Option<Arc<Partition>>) -> Self {
+        let (work_bytes, done_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { member, ranges, work_bytes, done_bytes }
     }
 
     /// Which process.
@@ -130,15 +142,23 @@ impl JobReader {
         self.member
     }
 
-    /// So many bytes more were read.
-    pub fn has_read(&self, bytes: u64) {
+    /// These bytes were read. Those that it did not mean to read do not count.
+    pub fn has_read(&self, bytes: Range<u64>) {
+        let bytes = match &self.ranges {
+            Some(ranges) => ranges.overlap(bytes),
+            None => bytes.end.saturating_sub(bytes.start),
+        };
         self.done_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// It reads a file of so many bytes, or its share of that.
+    /// It reads a file of so many bytes, or its part of that.
     pub fn reads(&self, file_bytes: u64) {
-        let ranks = if self.member.shared { self.member.ranks.into() } else { 1 };
-        self.work_bytes.store(file_bytes.div_ceil(ranks), Relaxed);
+        let work_bytes = match &self.ranges {
+            Some(ranges) => ranges.overlap(0..file_bytes),
+            None if self.member.shared => file_bytes.div_ceil(self.member.ranks.into()),
+            None => file_bytes,
+        };
+        self.work_bytes.store(work_bytes, Relaxed);
     }
 
     /// How far it is; `None`: it is not known what it reads.
@@ -231,12 +251,27 @@ mod tests {
             let reader = JobReader::new(member(&of, 0).unwrap());
             assert_eq!(reader.progress(), None);
             reader.reads(1_000);
-            reader.has_read(100);
+            reader.has_read(0..100);
             let progress = reader.progress().unwrap();
-            reader.has_read(9_000);
+            reader.has_read(100..9_100);
             (progress.done_bytes, progress.work_bytes, reader.progress().unwrap().left_bytes())
         };
         assert_eq!(read("0"), (100, 1_000, 0));
         assert_eq!(read("1"), (100, 250, 0));
+    }
+
+    #[test]
+    fn progress_is_of_the_ranges_that_are_read_and_there() {
+        let member = member(&[(JOB, "a"), (SHARED, "1"), (RANKS, "4")], 0).unwrap();
+        let ranges: Partition = "100+100,300+100,350+100,900+200".parse().unwrap();
+        let reader = JobReader::of_ranges(member, Some(Arc::new(ranges)));
+        reader.reads(1_000);
+        let progress = || reader.progress().map(|p| (p.done_bytes, p.work_bytes));
+        assert_eq!(progress(), Some((0, 350)));
+        // What a kernel reads ahead of the gap is nothing that was to be done.
+        reader.has_read(150..320);
+        assert_eq!(progress(), Some((70, 350)));
+        reader.reads(100);
+        assert_eq!(progress(), None, "there is nothing of it");
     }
 }

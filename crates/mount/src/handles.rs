@@ -2,6 +2,7 @@
 
 use crate::fuse::Errno;
 use crate::fuse::RequestContext;
+use crate::jobs::Part;
 use crate::kernel_cache::Opening;
 use crate::translate::data_context;
 use std::collections::HashMap;
@@ -41,18 +42,33 @@ pub(crate) struct FileHandle {
     pub(crate) direct: bool,
     /// Opened with `O_SYNC` or `O_DSYNC`. (Of a write the kernel says so with each.)
     pub(crate) synchronous: bool,
-    /// The process of a job that has opened it.
+    /// What the process that has opened it is of a job, as its environment says, or it does
+    /// itself.
+    pub(crate) reading: RwLock<Reading>,
+}
+
+/// Who reads through a handle.
+pub(crate) struct Reading {
+    pub(crate) part: Part,
     pub(crate) reader: Option<Arc<JobReader>>,
+}
+
+impl Reading {
+    /// It begins.
+    pub(crate) fn of(part: Part) -> Self {
+        Self { reader: part.reader(), part }
+    }
 }
 
 impl FileHandle {
     /// On whose behalf its bytes are read and written.
     pub(crate) fn context(&self, ctx: &RequestContext<'_>) -> Context {
         let nobodys = data_context(ctx);
-        if let Some(reader) = &self.reader {
+        let reader = self.reading.read().unwrap_or_else(PoisonError::into_inner).reader.clone();
+        if let Some(reader) = &reader {
             reader.reads(self.file.size());
         }
-        Context { reader: self.reader.clone(), ..nobodys }
+        Context { reader, ..nobodys }
     }
 }
 
@@ -72,6 +88,13 @@ impl Handles {
 
     pub(crate) fn get(&self, fh: u64) -> Option<Arc<Handle>> {
         self.open.read().unwrap_or_else(PoisonError::into_inner).get(&fh).cloned()
+    }
+
+    /// Those of an open file.
+    pub(crate) fn of(&self, file: FileId) -> Vec<Arc<Handle>> {
+        let is_of_it = |handle: &&Arc<Handle>| handle.file().is_ok_and(|h| h.file.id() == file);
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.values().filter(is_of_it).cloned().collect()
     }
 
     pub(crate) fn remove(&self, fh: u64) {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::Read;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use weir_client::job::Member;
+use weir_client::job::{JobReader, Member, Partition, RANGES};
 
 /// What was found holds for so long: a program opens many files, and is seldom replaced
 /// by another one.
@@ -17,62 +17,98 @@ const MAX_KNOWN: usize = 1_024;
 /// Longer environments are not looked through.
 const MAX_ENVIRONMENT_BYTES: u64 = 256 << 10;
 
+/// What a process is of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Its number; `None`: it cannot be seen.
+    pub(crate) process: Option<u64>,
+    /// Of which job; `None`: of none.
+    pub(crate) member: Option<Member>,
+    /// What it reads of a file; `None`: all of it, or its share.
+    pub(crate) ranges: Option<Arc<Partition>>,
+}
+
+impl Part {
+    /// Who reads a file so, and begins now.
+    pub(crate) fn reader(&self) -> Option<Arc<JobReader>> {
+        self.member.map(|member| Arc::new(JobReader::of_ranges(member, self.ranges.clone())))
+    }
+}
+
 /// What was found of processes.
 #[derive(Default)]
 pub(crate) struct Jobs {
-    known: Mutex<HashMap<u32, (Instant, Option<Member>)>>,
+    known: Mutex<HashMap<u32, (Instant, Part)>>,
 }
 
 impl Jobs {
-    /// The job of a process (0: it cannot be seen from here).
-    pub(crate) fn of(&self, pid: u32, uid: u32) -> Option<Member> {
+    /// What a process (0: it cannot be seen from here) is of which job.
+    pub(crate) fn of(&self, pid: u32, uid: u32) -> Part {
         if pid == 0 {
-            return None;
+            return Part::default();
         }
         let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let is_new = |(at, member): &(Instant, Option<Member>)| {
-            let age = if member.is_some() { MAX_AGE } else { MAX_AGE_OF_NONE };
+        let is_new = |(at, part): &(Instant, Part)| {
+            let age = if part.member.is_some() { MAX_AGE } else { MAX_AGE_OF_NONE };
             now.duration_since(*at) < age
         };
-        if let Some((_, member)) = lock().get(&pid).filter(|known| is_new(known)) {
-            return *member;
+        if let Some((_, part)) = lock().get(&pid).filter(|known| is_new(known)) {
+            return part.clone();
         }
-        let member = look(pid, uid);
+        let part = look(pid, uid);
         let mut known = lock();
         if known.len() >= MAX_KNOWN {
             known.retain(|_, known| is_new(known));
         }
         if known.len() < MAX_KNOWN {
-            known.insert(pid, (now, member));
+            known.insert(pid, (now, part.clone()));
         }
-        member
+        part
     }
 }
 
 /// Nothing is known of a process that has ended, or whose environment is not to be seen.
-fn look(pid: u32, uid: u32) -> Option<Member> {
+fn look(pid: u32, uid: u32) -> Part {
+    let nothing = Part { process: process(pid), ..Part::default() };
+    let Some(environment) = environment(pid) else { return nothing };
+    let variable = |text| std::str::from_utf8(text).ok()?.split_once('=');
+    let environment: BTreeMap<&str, &str> =
+        environment.split(|byte| *byte == 0).filter_map(variable).collect();
+    let ranges = environment.get(RANGES).filter(|ranges| !ranges.is_empty());
+    let ranges = ranges.map(|ranges| ranges.parse().map(Arc::new)).transpose();
+    let ranges = ranges.unwrap_or_else(|error: String| {
+        tracing::warn!("{RANGES} of process {pid}: {error}");
+        None
+    });
+    Part { member: Member::of(&environment, uid, parent(pid)), ranges, ..nothing }
+}
+
+fn environment(pid: u32) -> Option<Vec<u8>> {
     let file = File::open(format!("/proc/{pid}/environ")).ok()?;
     let mut environment = Vec::new();
     // A program may say that it is as long as it likes.
     file.take(MAX_ENVIRONMENT_BYTES + 1).read_to_end(&mut environment).ok()?;
-    if environment.len() as u64 > MAX_ENVIRONMENT_BYTES {
-        return None;
-    }
-    let variable = |text| std::str::from_utf8(text).ok()?.split_once('=');
-    let environment: BTreeMap<&str, &str> =
-        environment.split(|byte| *byte == 0).filter_map(variable).collect();
-    Member::of(&environment, uid, parent(pid))
+    (environment.len() as u64 <= MAX_ENVIRONMENT_BYTES).then_some(environment)
 }
 
 /// The process that began it, and the boot in which: it has that in common with others of its
 /// job.
 fn parent(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
-    let parent: u64 = parent.and_then(|pid| pid.trim().parse().ok()).unwrap_or_default();
+    let parent = status(pid, "PPid:").unwrap_or_default();
     let boot = weir_host::boot_id().unwrap_or_default();
     parent ^ (boot as u64).rotate_left(32)
+}
+
+/// The process that a thread belongs to; `None`: it is not to be seen.
+pub(crate) fn process(thread: u32) -> Option<u64> {
+    status(thread, "Tgid:")
+}
+
+fn status(pid: u32, what: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let number = status.lines().find_map(|line| line.strip_prefix(what));
+    number.and_then(|number| number.trim().parse().ok())
 }
 
 #[cfg(test)]
@@ -84,7 +120,7 @@ mod tests {
     #[test]
     fn a_process_is_known_by_its_environment() {
         let jobs = Jobs::default();
-        let variables = [("PMI_RANK", "2"), ("PMI_SIZE", "3")];
+        let variables = [("PMI_RANK", "2"), ("PMI_SIZE", "3"), (RANGES, "0+1M,4M+1M")];
         // It has its environment when it has said something.
         let mut child = Command::new("sh")
             .args(["-c", "echo; read answer"])
@@ -95,12 +131,15 @@ mod tests {
             .unwrap();
         let mut said = [0];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
-        let member = jobs.of(child.id(), 0).unwrap();
+        let part = jobs.of(child.id(), 0);
+        let member = part.member.unwrap();
         assert_eq!((member.rank, member.ranks), (Rank(2), 3));
+        assert_eq!(part.ranges.as_ref().unwrap().to_string(), "0+1048576,4194304+1048576");
+        assert_eq!(part.process, Some(child.id().into()));
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert_eq!(jobs.of(child.id(), 0), Some(member), "for a while");
-        assert_eq!(Jobs::default().of(child.id(), 0), None);
-        assert_eq!(jobs.of(0, 0), None);
+        assert_eq!(jobs.of(child.id(), 0), part, "for a while");
+        assert_eq!(Jobs::default().of(child.id(), 0), Part::default());
+        assert_eq!(jobs.of(0, 0), Part::default());
     }
 }

@@ -2,9 +2,11 @@
 //! transport of our own.
 
 mod dropper;
+mod file_io;
 mod file_pages;
 pub mod fuse;
 mod handles;
+mod hints;
 mod jobs;
 mod kernel_cache;
 mod kernel_size;

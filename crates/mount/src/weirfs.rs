@@ -8,7 +8,8 @@ use crate::fuse::{
     Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode,
     NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, WriteData,
 };
-use crate::handles::{DirHandle, FileHandle, Handle, Handles};
+use crate::handles::{DirHandle, Handle, Handles};
+use crate::hints::Hint;
 use crate::jobs::Jobs;
 use crate::kernel_cache::{KernelCache, Passed, Question};
 use crate::kernel_size::Answer;
@@ -19,8 +20,7 @@ use crate::translate::{context, data_context, refused_xattr, rights_of, set_time
 use std::sync::Arc;
 use std::time::Duration;
 use weir_client::core::copy::MAX_COPY_CALL_BYTES;
-use weir_client::job::JobReader;
-use weir_client::{Client, Consistency, Context, CreateOptions, File, set_nothing};
+use weir_client::{Client, Consistency, Context, CreateOptions};
 use weir_types::{Attr, FileId, FileKind, FsUsage};
 use weir_wire::meta::{self, RenameRequest, XattrMode};
 
@@ -28,10 +28,6 @@ use weir_wire::meta::{self, RenameRequest, XattrMode};
 const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
 const PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
 const ZERO_RANGE: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
-/// The kernel opens a file to execute it (`__FMODE_EXEC`).
-const FOR_EXEC: u32 = 0x20;
-/// Writes from this size on keep the buffer they arrived in.
-const KEEP_BYTES: usize = 512 << 10;
 
 /// What a user may choose for a mount.
 #[derive(Clone, Copy, Debug)]
@@ -57,9 +53,9 @@ pub struct WeirFs {
     pub(crate) pins: Pins,
     // Before the cache: its last events still concern pages.
     pub(crate) client: Client,
-    options: Options,
-    handles: Handles,
-    jobs: Jobs,
+    pub(crate) options: Options,
+    pub(crate) handles: Handles,
+    pub(crate) jobs: Jobs,
     pub(crate) cache: KernelCache,
     pub(crate) locks: HandleLocks,
     pub(crate) nodes: Nodes,
@@ -119,80 +115,6 @@ impl WeirFs {
     pub(crate) fn handle(&self, fh: u64) -> Reply<Arc<Handle>> {
         self.handles.get(fh).ok_or(Errno::EBADF)
     }
-
-    fn opened(&self, ctx: &RequestContext<'_>, file: File, attr: &Attr, flags: u32) -> Opened {
-        // The mount's, unless the file says otherwise.
-        let consistency = file.consistency();
-        let leased = consistency == Consistency::Strict;
-        let (opening, others) = self.cache.opening(file.id(), leased, attr.size);
-        if flags as i32 & libc::O_TRUNC != 0 {
-            self.cache.cuts_at_open(ctx.pid, file.id());
-        }
-        let same = self.cache.same(attr);
-        let keep_cache = match consistency {
-            // As long as a file is open here, leases keep its pages good.
-            Consistency::Strict => others || same && file.lease_on_whole().is_some(),
-            Consistency::Relaxed => same,
-            Consistency::None => false,
-        };
-        if keep_cache && !others {
-            opening.kept(attr.size);
-        }
-        // Where an append ends up, the kernel cannot know.
-        let direct = self.options.direct_io
-            || consistency == Consistency::None
-            || flags as i32 & libc::O_APPEND != 0;
-        let synchronous = flags as i32 & (libc::O_SYNC | libc::O_DSYNC) != 0;
-        // Who is about to become another program has the environment of the one before.
-        let member = if flags & FOR_EXEC != 0 { None } else { self.jobs.of(ctx.pid, ctx.uid) };
-        let reader = member.map(|member| Arc::new(JobReader::new(member)));
-        let handle = FileHandle { file, direct, synchronous, opening, reader };
-        let fh = self.handles.insert(Handle::File(handle));
-        Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }
-    }
-
-    fn clear_suid(&self, ctx: &Context, file: FileId) -> Reply<()> {
-        let attr = self.client.getattr(ctx, file)?;
-        let mut mode = attr.mode & !0o4000;
-        // Without execution for the group it is a mark, for members to keep.
-        let member = ctx.caller.uid == 0 || ctx.caller.in_group(attr.gid);
-        if mode & 0o010 != 0 || !member {
-            mode &= !0o2000;
-        }
-        if mode != attr.mode {
-            // In the server's name: the writer need not own the file.
-            let request = meta::SetAttrRequest { mode: Some(mode), ..set_nothing(file) };
-            self.client.setattr(&Context::root(), &request)?;
-        }
-        Ok(())
-    }
-}
-
-/// Writes, and says where the bytes end.
-fn write_through(
-    handle: &FileHandle,
-    by: &Context,
-    offset: u64,
-    data: WriteData<'_>,
-    flags: i32,
-) -> Reply<u64> {
-    let (file, len) = (&handle.file, data.len() as u64);
-    let confirmed = flags & libc::O_DIRECT != 0;
-    if flags & libc::O_APPEND != 0 {
-        let at = match confirmed {
-            true => file.append_confirmed(by, &data)?,
-            false => file.append(by, &data)?,
-        };
-        return Ok(at + len);
-    }
-    let taken = if data.len() >= KEEP_BYTES { data.try_take() } else { Err(data) };
-    match (taken, confirmed) {
-        (Ok(owned), true) => file.write_owned_confirmed(by, offset, Box::new(owned))?,
-        (Ok(owned), false) => file.write_owned(by, offset, Box::new(owned))?,
-        (Err(data), true) => file.write_at_confirmed(by, offset, &data)?,
-        (Err(data), false) => file.write_at(by, offset, &data)?,
-    }
-    Ok(offset + len)
 }
 
 impl Filesystem for WeirFs {
@@ -386,22 +308,7 @@ impl Filesystem for WeirFs {
         buffer: &mut [u8],
         args: &IoArgs,
     ) -> Reply<usize> {
-        let handle = self.handle(fh)?;
-        let handle = handle.file()?;
-        let FileHandle { file, opening, direct, reader, .. } = handle;
-        // Of a direct handle too: what is mapped is cached.
-        let bytes = offset..offset.saturating_add(buffer.len() as u64);
-        let by = handle.context(ctx);
-        let past_pages = *direct || args.open_flags as i32 & libc::O_DIRECT != 0;
-        let read = |entered: &dyn Fn(bool)| match past_pages {
-            true => file.read_past_pages(&by, offset, buffer, entered),
-            false => file.read_entering(&by, offset, buffer, entered),
-        };
-        let len = opening.reading(ctx.pid, &bytes, read)?;
-        if let Some(reader) = reader {
-            reader.has_read(len as u64);
-        }
-        Ok(len)
+        self.read_file(ctx, fh, (offset, buffer), args)
     }
 
     fn write(
@@ -413,34 +320,7 @@ impl Filesystem for WeirFs {
         data: WriteData<'_>,
         args: &IoArgs,
     ) -> Reply<usize> {
-        let (handle, len) = (self.handle(fh)?, data.len());
-        let handle = handle.file()?;
-        let by = handle.context(ctx);
-        if args.kill_suidgid {
-            self.clear_suid(&context(ctx), self.file(node)?)?;
-        }
-        if args.from_page_cache {
-            // Nobody waits for these bytes but who maps them, and may ask for
-            // them to be durable with fsync or msync.
-            handle.file.write_page(&by, offset, &data)?;
-            return Ok(len);
-        }
-        let flags = args.open_flags as i32;
-        let past_pages = handle.direct || flags & libc::O_DIRECT != 0;
-        let bytes = offset..offset.saturating_add(len as u64);
-        let write = || write_through(handle, &by, offset, data, flags);
-        if past_pages {
-            // Where an append ends up the kernel does not know.
-            let (len, believed_end) = (bytes.end - bytes.start, bytes.end);
-            let passed = |end: u64| Passed { bytes: end - len..end, believed_end };
-            handle.opening.passing(ctx.pid, || write().map(passed))?;
-        } else {
-            handle.opening.writing(ctx.pid, bytes, write)?;
-        }
-        if flags & (libc::O_SYNC | libc::O_DSYNC) != 0 {
-            handle.file.sync(&by)?;
-        }
-        Ok(len)
+        self.write_file(ctx, (node, fh), (offset, data), args)
     }
 
     fn flush(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64, owner: u64) -> Reply<()> {
@@ -599,6 +479,9 @@ impl Filesystem for WeirFs {
         if refused_xattr(name) {
             return Err(Errno::EOPNOTSUPP);
         }
+        if let Some(hint) = Hint::named(name) {
+            return self.hint(ctx, (node, hint), Some(value));
+        }
         let mode = match flags as i32 {
             libc::XATTR_CREATE => XattrMode::Create,
             libc::XATTR_REPLACE => XattrMode::Replace,
@@ -612,6 +495,9 @@ impl Filesystem for WeirFs {
         if refused_xattr(name) {
             return Err(Errno::EOPNOTSUPP);
         }
+        if let Some(hint) = Hint::named(name) {
+            return self.hinted(ctx, (node, hint));
+        }
         Ok(self.client.get_xattr(&context(ctx), self.file(node)?, name)?)
     }
 
@@ -623,6 +509,9 @@ impl Filesystem for WeirFs {
     fn removexattr(&self, ctx: &RequestContext<'_>, node: NodeId, name: &[u8]) -> Reply<()> {
         if refused_xattr(name) {
             return Err(Errno::EOPNOTSUPP);
+        }
+        if let Some(hint) = Hint::named(name) {
+            return self.hint(ctx, (node, hint), None);
         }
         Ok(self.client.remove_xattr(&context(ctx), self.file(node)?, name)?)
     }

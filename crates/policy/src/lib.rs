@@ -7,7 +7,7 @@
 //!              runs       how long it stays with that copy
 //!              credits    on which disk the next block goes
 //! data server  queue      whose request the disk does next
-//! both         progress, watermarks
+//! both         progress, partition, watermarks
 //! metadata     slow       which disks have become slow
 //! tests        bound      what is possible at best
 //! ```
@@ -16,6 +16,7 @@
 
 mod bound;
 mod credits;
+mod partition;
 mod progress;
 mod queue;
 mod route;
@@ -25,6 +26,7 @@ mod watermarks;
 
 pub use bound::best_common_rate;
 pub use credits::Credits;
+pub use partition::{MAX_RANGES, Partition};
 pub use progress::Progress;
 pub use queue::{DiskQueue, Full, JobKey, Limits, Micros, Request, StreamKey, Ticket};
 pub use route::{CopyView, ReadPolicy, Router, SOON_US, UNKNOWN, window};

@@ -256,7 +256,7 @@ impl Pages {
             match read {
                 Ok(len) => {
                     if let Some(reader) = &self.reader {
-                        reader.has_read(len as u64);
+                        reader.has_read(range.start..range.start + len as u64);
                     }
                     state.here.insert(range.start, range.start + len as u64);
                 }

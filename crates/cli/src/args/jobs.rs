@@ -4,6 +4,7 @@ use super::ClientChoice;
 use super::members::interval;
 use clap::Args;
 use std::ffi::OsString;
+use weir_client::job::Partition;
 
 /// Run a program as a job: its processes are to finish together
 #[derive(Args)]
@@ -33,6 +34,9 @@ pub struct Run {
     /// Each process reads its share of a file, and not all of one
     #[arg(long)]
     pub shared: bool,
+    /// This process reads these ranges of a file, as offset+length, and not all of one
+    #[arg(long, value_name = "0+64M,1G+64M", conflicts_with_all = ["shared", "processes"])]
+    pub ranges: Option<Partition>,
     /// The program and its arguments
     #[arg(
         required = true,

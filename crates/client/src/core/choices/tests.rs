@@ -237,7 +237,7 @@ fn a_process_of_a_job_reads_the_copy_whose_own_readers_are_ahead() {
         let member = Member { job: JobId(job), rank: Rank(rank), ranks: 4, shared: false };
         let reader = Arc::new(JobReader::new(member));
         reader.reads(100 << 20);
-        reader.has_read(percent << 20);
+        reader.has_read(0..percent << 20);
         reader
     };
     let says = |job: u64, percent: u64| Report {

@@ -1,0 +1,164 @@
+//! Opening, reading and writing of files.
+
+use crate::fuse::{IoArgs, NodeId, Opened, Reply, RequestContext, WriteData};
+use crate::handles::{FileHandle, Handle, Reading};
+use crate::jobs::Part;
+use crate::kernel_cache::Passed;
+use crate::translate::context;
+use crate::weirfs::WeirFs;
+use std::sync::RwLock;
+use weir_client::{Consistency, Context, File, set_nothing};
+use weir_types::{Attr, FileId};
+use weir_wire::meta;
+
+/// The kernel opens a file to execute it (`__FMODE_EXEC`).
+const FOR_EXEC: u32 = 0x20;
+/// Writes from this size on keep the buffer they arrived in.
+const KEEP_BYTES: usize = 512 << 10;
+
+impl WeirFs {
+    pub(crate) fn opened(
+        &self,
+        ctx: &RequestContext<'_>,
+        file: File,
+        attr: &Attr,
+        flags: u32,
+    ) -> Opened {
+        // The mount's, unless the file says otherwise.
+        let consistency = file.consistency();
+        let leased = consistency == Consistency::Strict;
+        let (opening, others) = self.cache.opening(file.id(), leased, attr.size);
+        if flags as i32 & libc::O_TRUNC != 0 {
+            self.cache.cuts_at_open(ctx.pid, file.id());
+        }
+        let same = self.cache.same(attr);
+        let keep_cache = match consistency {
+            // As long as a file is open here, leases keep its pages good.
+            Consistency::Strict => others || same && file.lease_on_whole().is_some(),
+            Consistency::Relaxed => same,
+            Consistency::None => false,
+        };
+        if keep_cache && !others {
+            opening.kept(attr.size);
+        }
+        // Where an append ends up, the kernel cannot know.
+        let direct = self.options.direct_io
+            || consistency == Consistency::None
+            || flags as i32 & libc::O_APPEND != 0;
+        let synchronous = flags as i32 & (libc::O_SYNC | libc::O_DSYNC) != 0;
+        // Who is about to become another program has the environment of the one before.
+        let is_to_run = flags & FOR_EXEC != 0;
+        let part = if is_to_run { Part::default() } else { self.jobs.of(ctx.pid, ctx.uid) };
+        let reading = RwLock::new(Reading::of(part));
+        let handle = FileHandle { file, direct, synchronous, opening, reading };
+        let fh = self.handles.insert(Handle::File(handle));
+        Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }
+    }
+
+    /// Reads into `buffer` from `offset` on; returns the bytes that there are.
+    pub(crate) fn read_file(
+        &self,
+        ctx: &RequestContext<'_>,
+        fh: u64,
+        (offset, buffer): (u64, &mut [u8]),
+        args: &IoArgs,
+    ) -> Reply<usize> {
+        let handle = self.handle(fh)?;
+        let handle = handle.file()?;
+        let FileHandle { file, opening, direct, .. } = handle;
+        // Of a direct handle too: what is mapped is cached.
+        let bytes = offset..offset.saturating_add(buffer.len() as u64);
+        let by = handle.context(ctx);
+        let past_pages = *direct || args.open_flags as i32 & libc::O_DIRECT != 0;
+        let read = |entered: &dyn Fn(bool)| match past_pages {
+            true => file.read_past_pages(&by, offset, buffer, entered),
+            false => file.read_entering(&by, offset, buffer, entered),
+        };
+        let len = opening.reading(ctx.pid, &bytes, read)?;
+        if let Some(reader) = &by.reader {
+            reader.has_read(offset..offset + len as u64);
+        }
+        Ok(len)
+    }
+
+    /// Writes all of the data at `offset`, or at the end; returns its length.
+    pub(crate) fn write_file(
+        &self,
+        ctx: &RequestContext<'_>,
+        (node, fh): (NodeId, u64),
+        (offset, data): (u64, WriteData<'_>),
+        args: &IoArgs,
+    ) -> Reply<usize> {
+        let (handle, len) = (self.handle(fh)?, data.len());
+        let handle = handle.file()?;
+        let by = handle.context(ctx);
+        if args.kill_suidgid {
+            self.clear_suid(&context(ctx), self.file(node)?)?;
+        }
+        if args.from_page_cache {
+            // Nobody waits for these bytes but who maps them, and may ask for
+            // them to be durable with fsync or msync.
+            handle.file.write_page(&by, offset, &data)?;
+            return Ok(len);
+        }
+        let flags = args.open_flags as i32;
+        let past_pages = handle.direct || flags & libc::O_DIRECT != 0;
+        let bytes = offset..offset.saturating_add(len as u64);
+        let write = || write_through(handle, &by, offset, data, flags);
+        if past_pages {
+            // Where an append ends up the kernel does not know.
+            let (len, believed_end) = (bytes.end - bytes.start, bytes.end);
+            let passed = |end: u64| Passed { bytes: end - len..end, believed_end };
+            handle.opening.passing(ctx.pid, || write().map(passed))?;
+        } else {
+            handle.opening.writing(ctx.pid, bytes, write)?;
+        }
+        if flags & (libc::O_SYNC | libc::O_DSYNC) != 0 {
+            handle.file.sync(&by)?;
+        }
+        Ok(len)
+    }
+
+    pub(crate) fn clear_suid(&self, ctx: &Context, file: FileId) -> Reply<()> {
+        let attr = self.client.getattr(ctx, file)?;
+        let mut mode = attr.mode & !0o4000;
+        // Without execution for the group it is a mark, for members to keep.
+        let member = ctx.caller.uid == 0 || ctx.caller.in_group(attr.gid);
+        if mode & 0o010 != 0 || !member {
+            mode &= !0o2000;
+        }
+        if mode != attr.mode {
+            // In the server's name: the writer need not own the file.
+            let request = meta::SetAttrRequest { mode: Some(mode), ..set_nothing(file) };
+            self.client.setattr(&Context::root(), &request)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes, and says where the bytes end.
+fn write_through(
+    handle: &FileHandle,
+    by: &Context,
+    offset: u64,
+    data: WriteData<'_>,
+    flags: i32,
+) -> Reply<u64> {
+    let (file, len) = (&handle.file, data.len() as u64);
+    let confirmed = flags & libc::O_DIRECT != 0;
+    if flags & libc::O_APPEND != 0 {
+        let at = match confirmed {
+            true => file.append_confirmed(by, &data)?,
+            false => file.append(by, &data)?,
+        };
+        return Ok(at + len);
+    }
+    let taken = if data.len() >= KEEP_BYTES { data.try_take() } else { Err(data) };
+    match (taken, confirmed) {
+        (Ok(owned), true) => file.write_owned_confirmed(by, offset, Box::new(owned))?,
+        (Ok(owned), false) => file.write_owned(by, offset, Box::new(owned))?,
+        (Err(data), true) => file.write_at_confirmed(by, offset, &data)?,
+        (Err(data), false) => file.write_at(by, offset, &data)?,
+    }
+    Ok(offset + len)
+}

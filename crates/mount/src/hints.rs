@@ -1,0 +1,159 @@
+//! What a program says of itself, by extended attributes of a file that it has open: nothing of
+//! it is kept with the file, and it ends when the file is closed.
+//!
+//! ```text
+//! user.weir.ranges   0+64M,1G+64M    which ranges of the file it is going to read
+//! user.weir.job      sort:3/8        it is process 3 of the 8 of the job `sort`
+//! ```
+
+use crate::fuse::{Errno, NodeId, Reply, RequestContext};
+use crate::handles::{FileHandle, Handle, Reading};
+use crate::jobs::{Part, process};
+use crate::weirfs::WeirFs;
+use std::sync::{Arc, PoisonError};
+use weir_client::job::{Member, job_named};
+use weir_types::Rank;
+
+/// The longest name of a job.
+const MAX_NAME_BYTES: usize = 255;
+
+/// What is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hint {
+    Ranges,
+    Job,
+}
+
+impl Hint {
+    /// By the name of an attribute; `None`: it is one like any other.
+    pub(crate) fn named(name: &[u8]) -> Option<Self> {
+        match name {
+            b"user.weir.ranges" => Some(Self::Ranges),
+            b"user.weir.job" => Some(Self::Job),
+            _ => None,
+        }
+    }
+
+    /// What a process is of a job when it has said so.
+    fn said(self, before: &Part, value: &[u8], uid: u32) -> Reply<Part> {
+        let text = std::str::from_utf8(value).map_err(|_| Errno::EINVAL)?;
+        let text = text.trim_end_matches(['\0', '\n']);
+        let part = before.clone();
+        match self {
+            Self::Ranges => {
+                let ranges = text.parse().map_err(|_| Errno::EINVAL)?;
+                Ok(Part { ranges: Some(Arc::new(ranges)), ..part })
+            }
+            Self::Job => {
+                let member = member(text, uid).ok_or(Errno::EINVAL)?;
+                Ok(Part { member: Some(member), ..part })
+            }
+        }
+    }
+
+    fn unsaid(self, before: &Part) -> Part {
+        match self {
+            Self::Ranges => Part { ranges: None, ..before.clone() },
+            Self::Job => Part { member: None, ..before.clone() },
+        }
+    }
+
+    fn shown(self, part: &Part) -> Option<String> {
+        match self {
+            Self::Ranges => part.ranges.as_ref().map(|ranges| ranges.to_string()),
+            Self::Job => part.member.map(|m| format!("{:016x}:{}/{}", m.job.0, m.rank.0, m.ranks)),
+        }
+    }
+}
+
+/// `NAME:RANK/RANKS`.
+fn member(text: &str, uid: u32) -> Option<Member> {
+    let (name, of) = text.rsplit_once(':')?;
+    let (rank, ranks) = of.split_once('/')?;
+    let (rank, ranks): (u32, u32) = (rank.parse().ok()?, ranks.parse().ok()?);
+    let is_one = !name.is_empty() && name.len() <= MAX_NAME_BYTES && rank < ranks;
+    is_one.then(|| Member { job: job_named(name, uid), rank: Rank(rank), ranks, shared: false })
+}
+
+impl WeirFs {
+    /// A process says, or takes back (`None`), what it is going to do with a file.
+    pub(crate) fn hint(
+        &self,
+        ctx: &RequestContext<'_>,
+        (node, hint): (NodeId, Hint),
+        value: Option<&[u8]>,
+    ) -> Reply<()> {
+        self.with_own(ctx, node, |handle| {
+            let mut reading = handle.reading.write().unwrap_or_else(PoisonError::into_inner);
+            let part = match value {
+                Some(value) => hint.said(&reading.part, value, ctx.uid)?,
+                None if hint.shown(&reading.part).is_none() => return Err(Errno::ENODATA),
+                None => hint.unsaid(&reading.part),
+            };
+            *reading = Reading::of(part);
+            Ok(())
+        })
+    }
+
+    /// What it has said, or its environment.
+    pub(crate) fn hinted(
+        &self,
+        ctx: &RequestContext<'_>,
+        (node, hint): (NodeId, Hint),
+    ) -> Reply<Vec<u8>> {
+        let mut shown = None;
+        self.with_own(ctx, node, |handle| {
+            let reading = handle.reading.read().unwrap_or_else(PoisonError::into_inner);
+            shown = hint.shown(&reading.part);
+            Ok(())
+        })?;
+        shown.map(String::into_bytes).ok_or(Errno::ENODATA)
+    }
+
+    /// Each handle of a file that the process has opened which asks. `EBADF`: it has none.
+    fn with_own(
+        &self,
+        ctx: &RequestContext<'_>,
+        node: NodeId,
+        mut act: impl FnMut(&FileHandle) -> Reply<()>,
+    ) -> Reply<()> {
+        // Who cannot be seen from here cannot be told from others.
+        let asking = process(ctx.pid).ok_or(Errno::EOPNOTSUPP)?;
+        let handles = self.handles.of(self.file(node)?);
+        let files = handles.iter().filter_map(|handle| Handle::file(handle).ok());
+        let is_own = |file: &&FileHandle| {
+            let reading = file.reading.read().unwrap_or_else(PoisonError::into_inner);
+            reading.part.process == Some(asking)
+        };
+        let mut own = files.filter(is_own).peekable();
+        own.peek().ok_or(Errno::EBADF)?;
+        own.try_for_each(&mut act)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_named_with_the_process_and_how_many_there_are() {
+        let of = |text| member(text, 7).map(|m| (m.job, m.rank.0, m.ranks));
+        assert_eq!(of("sort:3/8"), Some((job_named("sort", 7), 3, 8)));
+        assert_eq!(of("a:b:0/1"), Some((job_named("a:b", 7), 0, 1)));
+        for wrong in ["", "sort", "sort:3", "sort:8/8", ":0/1", "sort:-1/8", "sort:0/0"] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_stays_until_it_is_taken_back() {
+        let nothing = Part::default();
+        let ranges = Hint::Ranges.said(&nothing, b"0+1K\n", 0).unwrap();
+        let both = Hint::Job.said(&ranges, b"j:0/2", 0).unwrap();
+        assert_eq!(Hint::Ranges.shown(&both).as_deref(), Some("0+1024"));
+        assert!(Hint::Job.shown(&both).unwrap().ends_with(":0/2"));
+        assert_eq!(Hint::Job.unsaid(&both), ranges);
+        assert_eq!(Hint::Ranges.said(&both, b"all", 0), Err(Errno::EINVAL));
+        assert_eq!(Hint::named(b"user.weir.consistency"), None);
+    }
+}
