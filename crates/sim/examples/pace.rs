@@ -4,11 +4,13 @@
 //! ```text
 //! DISKS READERS MIB RATE COPIES STRIPES    the disks, and each reader's file (MiB, MiB/s)
 //! FAULTS=0,1,4                             so many disks have half of their speed (PERCENT=50)
+//! TURN=2000                                for so many ms, then all of it for as long, and so on
 //! JOB CALL POLICY SEED                     1: readers know of each other; KiB at once
 //! COURSE=5                                 how far all are, each half second
 //! ```
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+use std::time::Duration;
 use weir_client::ReadPolicy;
 use weir_sim::pace::{Arena, Outcome, Race, Track};
 
@@ -31,11 +33,22 @@ fn main() {
         let slow = (0..faults).map(|n| ((n * disks / faults) as u8, left)).collect();
         let policy = ReadPolicy::OF_ANY_READER[number("POLICY", 0) as usize];
         let (job, call_bytes) = (number("JOB", 1) == 1, number("CALL", 1024) << 10);
-        let outcome = arena.race(&Race { policy, job, call_bytes, slow }).unwrap();
-        let disks = disks as f64 - faults as f64 * (1.0 - left);
-        let ideal_s = (mib * readers) as f64 / (rate as f64 * disks);
+        let turn = Some(number("TURN", 0)).filter(|ms| *ms > 0).map(Duration::from_millis);
+        let outcome = arena.race(&Race { policy, job, call_bytes, slow, turn }).unwrap();
+        let slow_disks = disks as f64 - faults as f64 * (1.0 - left);
+        let ideal_s =
+            ideal_s((mib * readers) as f64 / rate as f64, (slow_disks, disks as f64), turn);
         show(faults, ideal_s, &outcome);
     }
+}
+
+/// When so much work is done by so many disks, or by more of them every second turn.
+fn ideal_s(work: f64, (slow, all): (f64, f64), turn: Option<Duration>) -> f64 {
+    let Some(turn_s) = turn.map(|turn| turn.as_secs_f64()) else { return work / slow };
+    let rounds = (work / ((slow + all) * turn_s)).floor();
+    let rest = work - rounds * (slow + all) * turn_s;
+    let more = rest - slow * turn_s;
+    2.0 * turn_s * rounds + if more > 0.0 { turn_s + more / all } else { rest / slow }
 }
 
 fn number(name: &str, usual: u64) -> u64 {

@@ -65,6 +65,9 @@ pub struct Race {
     pub call_bytes: u64,
     /// Disks that are slow, and the share of their speed that is left.
     pub slow: Vec<(u8, f64)>,
+    /// They are slow for so long, then as quick as the others for as long, and so on; `None`: all
+    /// the time.
+    pub turn: Option<Duration>,
 }
 
 /// What came of it.
@@ -111,12 +114,8 @@ impl Arena {
     pub fn race(&mut self, race: &Race) -> std::result::Result<Outcome, String> {
         let disks = usize::from(self.track.disks);
         let before: Vec<u64> = (0..disks).map(|n| self.disk(n).read_bytes()).collect();
-        for n in 0..disks {
-            let left = race.slow.iter().find(|(slow, _)| usize::from(*slow) == n);
-            let rate = self.track.bytes_per_s as f64 * left.map_or(1.0, |(_, left)| *left);
-            self.disk(n).set_rate(rate as u64);
-            self.disk(n).set_not_cached(1.0);
-        }
+        self.set_rates(race, true);
+        (0..disks).for_each(|n| self.disk(n).set_not_cached(1.0));
         // A mean that is older than any report says nothing of this race.
         self.cluster.sim.run_for(Duration::from_secs(30));
         let runners = usize::from(self.track.readers);
@@ -127,11 +126,7 @@ impl Arena {
         config.read_ahead_bytes = 0;
         let readers: Vec<_> =
             (0..runners).map(|n| self.start(n, race, &config, begin, &log)).collect();
-        let deadline = begin + MAX_TIME;
-        let done = self
-            .cluster
-            .sim
-            .run_until(deadline, |sim| readers.iter().all(|reader| !sim.is_running(*reader)));
+        let done = self.run(race, begin, &readers);
         for n in 0..disks {
             self.disk(n).set_rate(0);
             self.disk(n).set_not_cached(0.0);
@@ -147,6 +142,32 @@ impl Arena {
         let ends = log.iter().map(|runner| runner.end - begin).collect();
         let course = log.into_iter().map(|runner| runner.course).collect();
         Ok(Outcome { ends, disk_bytes, course })
+    }
+
+    /// Slow disks become quick and slow again until all readers have ended; whether they have.
+    fn run(&mut self, race: &Race, begin: Duration, readers: &[weir_simhost::ProcessId]) -> bool {
+        let end = begin + MAX_TIME;
+        let (mut next, mut are_slow) = (race.turn.map_or(end, |turn| begin + turn), true);
+        loop {
+            let have_ended = |sim: &weir_simhost::Simulation| {
+                readers.iter().all(|reader| !sim.is_running(*reader))
+            };
+            if self.cluster.sim.run_until(next, have_ended) {
+                return true;
+            }
+            let Some(turn) = race.turn.filter(|_| next < end) else { return false };
+            are_slow = !are_slow;
+            self.set_rates(race, are_slow);
+            next += turn;
+        }
+    }
+
+    fn set_rates(&self, race: &Race, are_slow: bool) {
+        for n in 0..usize::from(self.track.disks) {
+            let left = race.slow.iter().find(|(slow, _)| are_slow && usize::from(*slow) == n);
+            let rate = self.track.bytes_per_s as f64 * left.map_or(1.0, |(_, left)| *left);
+            self.disk(n).set_rate(rate as u64);
+        }
     }
 
     fn disk(&self, n: usize) -> &weir_simhost::disk::SimDisk {

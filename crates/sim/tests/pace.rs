@@ -26,7 +26,7 @@ fn arena(seed: u64) -> Arena {
 /// So many disks at half their speed, as far from each other as can be.
 fn race(faults: u8, policy: ReadPolicy, job: bool) -> Race {
     let slow = (0..faults).map(|n| (n * DISKS / faults, 0.5)).collect();
-    Race { policy, job, call_bytes: MIB, slow }
+    Race { policy, job, call_bytes: MIB, slow, turn: None }
 }
 
 /// How near the slowest comes to all of them having the same of what the disks give.

@@ -21,6 +21,9 @@ const READERS: usize = 64;
 /// Who is further behind has lost that time: what was not read is not caught up with.
 const MAX_BEHIND: Duration = Duration::from_millis(500);
 
+/// Nobody who is to be told that it ends sleeps for longer.
+const MAX_NAP: Duration = Duration::from_millis(50);
+
 /// What is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Reads {
@@ -73,19 +76,46 @@ impl Pace {
     /// Returns when a read is due, and its number.
     fn wait(&self, stopped: &AtomicBool) -> Option<u64> {
         let step_us = (READ_BYTES as u64 * 1_000_000 / self.reads.bytes_per_s.max(1)).max(1);
-        let now_us = self.begin.elapsed().as_micros() as u64;
-        self.next.fetch_max(now_us.saturating_sub(MAX_BEHIND.as_micros() as u64), Relaxed);
+        while !stopped.load(Relaxed) {
+            let now = self.begin.elapsed();
+            if self.pauses(now) {
+                sleep(MAX_NAP);
+                continue;
+            }
+            if let Some(number) = self.next(now, step_us, stopped) {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// Takes the next time, and returns when it has come; `None`: not in this turn. What was to
+    /// be read in a pause is not read afterwards: the next turn would begin with all of it.
+    fn next(&self, now: Duration, step_us: u64, stopped: &AtomicBool) -> Option<u64> {
+        let turn_us = self.turn_began(now).as_micros() as u64;
+        let behind_us = (now.as_micros() as u64).saturating_sub(MAX_BEHIND.as_micros() as u64);
+        self.next.fetch_max(behind_us.max(turn_us), Relaxed);
         let due_us = self.next.fetch_add(step_us, Relaxed);
         while !stopped.load(Relaxed) {
             let ahead_us = self.latency_us.load(Relaxed);
             let due = Duration::from_micros(due_us.saturating_sub(ahead_us));
             let now = self.begin.elapsed();
-            if now >= due && !self.pauses(now) {
+            if self.pauses(now) {
+                return None;
+            }
+            if now >= due {
                 return Some(due_us / step_us);
             }
-            sleep(due.saturating_sub(now).clamp(Duration::from_millis(1), MAX_BEHIND / 10));
+            sleep(due.saturating_sub(now).clamp(Duration::from_millis(1), MAX_NAP));
         }
         None
+    }
+
+    /// When the turn began that goes on now.
+    fn turn_began(&self, now: Duration) -> Duration {
+        let turn = self.reads.turn.as_micros();
+        let began = now.as_micros().checked_div(turn).map_or(0, |turns| turns * turn);
+        Duration::from_micros(began as u64)
     }
 
     fn took(&self, time: Duration) {
@@ -118,4 +148,25 @@ pub fn write_again(path: &Path, bytes: usize, stopped: &AtomicBool) -> Result<u6
         written += bytes as u64;
     }
     Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_begins_with_nothing_that_was_to_be_read_in_the_pause() {
+        let (bytes_per_s, turn) = (READ_BYTES as u64 * 100, Duration::from_secs(2));
+        let (next, latency_us) = (AtomicU64::new(0), AtomicU64::new(0));
+        let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds));
+        // In its third turn, after a pause.
+        let begin = ago(9).expect("a clock that has run for a while");
+        let pace = Pace { reads: Reads { bytes_per_s, turn }, begin, next, latency_us };
+        let stopped = AtomicBool::new(false);
+        let first = pace.wait(&stopped).expect("it goes on");
+        // Half a second is made up for, and not the pause from 6 to 8 s.
+        assert!((850..860).contains(&first), "{first}");
+        assert!(!pace.pauses(Duration::from_secs(9)) && pace.pauses(Duration::from_secs(11)));
+        assert_eq!(pace.turn_began(Duration::from_secs(9)), Duration::from_secs(8));
+    }
 }
