@@ -154,6 +154,12 @@ impl WriteOp {
         self.transfer.outstanding().next().is_some()
     }
 
+    /// Whether nothing is waited for any more, after so long at most: what has been answered, and
+    /// what could not be sent, is as good as done.
+    pub(crate) fn is_answered(&self, wait: &Wait) -> bool {
+        self.conns.iter().flatten().all(|conn| conn.conn.wait_for_reply(wait).is_ok())
+    }
+
     /// Bytes that are kept for a repetition.
     pub(crate) fn len(&self) -> usize {
         self.slice.len()
@@ -232,7 +238,8 @@ impl Parts for WriteParts<'_> {
         let request = WriteRequest {
             access,
             stripe: chunk.stripe,
-            flags: WriteFlags { later, ..WriteFlags::default() },
+            // How fast a disk is shows when it has them, not when its server has.
+            flags: WriteFlags { later, sync: self.call.file.is_graduated() },
             regions: chunk.regions.clone(),
             staged,
         };

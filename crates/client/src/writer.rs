@@ -8,6 +8,7 @@
 mod commit;
 mod copy;
 mod failures;
+mod graduated;
 mod send;
 mod space;
 
@@ -16,6 +17,7 @@ use self::send::Gathered;
 use crate::buffer::Buffer;
 use crate::context::Context;
 use crate::core::durable::Unsynced;
+use crate::core::graduated::Graduated;
 use crate::core::plan::{MAX_CALL_BYTES, plan_regions};
 use crate::core::written::Written;
 use crate::counters::add;
@@ -27,12 +29,15 @@ use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::sync::MutexGuard;
 use weir_layout::RegionList;
-use weir_types::{Error, ErrorKind, Result, Timestamp};
+use weir_policy::Micros;
+use weir_types::{Error, ErrorKind, Result, TargetId, Timestamp};
 
 /// A write that needs no gathering: it fills stripes by itself.
 const DIRECT_BYTES: usize = 512 << 10;
 /// What is gathered or not committed for so long is sent and committed.
 const MAX_AGE: Duration = Duration::from_millis(500);
+/// The same while chunks are on their way that go wherever they are taken.
+const GRADUATED_MAX_AGE: Duration = Duration::from_secs(4);
 
 /// When a write returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,13 +48,25 @@ pub(crate) enum Returns {
     Confirmed,
 }
 
+/// A request on its way.
+struct InFlight {
+    /// The number of the call whose bytes are the oldest of it.
+    by: u64,
+    /// When it was sent.
+    at: Micros,
+    /// Of files whose chunks go wherever they are taken: see [`Writer::outstanding`].
+    outstanding: Vec<(TargetId, u64, u64)>,
+    op: WriteOp,
+}
+
 /// The write-behind of one file.
 #[derive(Default)]
 pub(crate) struct Writer {
     gathered: Option<Gathered>,
-    /// Each with the number of the call whose bytes are the oldest of it.
-    in_flight: VecDeque<(u64, WriteOp)>,
+    in_flight: VecDeque<InFlight>,
     in_flight_bytes: usize,
+    /// Of files whose chunks go wherever they are taken.
+    graduated: Graduated,
     /// Calls so far: a call that sends what earlier ones have left counts, too.
     calls: u64,
     failures: Failures,
@@ -169,7 +186,7 @@ impl Writer {
             0 => self.failures.tell_all()?,
             _ => self.failures.tell_next()?,
         }
-        call.file.cover(call, end)?;
+        self.cover(call, end)?;
         // In this order: a reader that does not see `dirty` has fetched what
         // it fetched ahead before, and it is forgotten.
         call.file.dirty.store(true, Ordering::Release);
@@ -303,7 +320,10 @@ impl Writer {
     pub(crate) fn flush_old(call: Call<'_>) {
         // Whoever holds the lock is sending.
         let Some(mut writer) = call.file.writer.try_lock() else { return };
-        if writer.since.is_some_and(|(since, _)| clock::elapsed(since) > MAX_AGE) {
+        // Where each target has its own pace all are kept busy for longer.
+        let is_graduated = !writer.in_flight.is_empty() && call.file.is_graduated();
+        let max_age = if is_graduated { GRADUATED_MAX_AGE } else { MAX_AGE };
+        if writer.since.is_some_and(|(since, _)| clock::elapsed(since) > max_age) {
             writer.between_calls();
             writer.notice_loss(call);
             writer.send_gathered(call);

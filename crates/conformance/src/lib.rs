@@ -12,7 +12,7 @@ pub use posix::PosixFile;
 pub use random::Random;
 pub use suite::{Outcome, run_model, run_suite};
 
-use weir_types::{LayoutKind, LayoutSpec};
+use weir_types::{LayoutKind, LayoutSpec, Placement};
 
 /// A file under test.
 pub trait Subject {
@@ -61,6 +61,16 @@ pub fn layouts() -> Vec<(&'static str, LayoutSpec)> {
             LayoutSpec {
                 kind: LayoutKind::Fragments,
                 fragment_bytes: vec![100_000, 838 * 50, 4096, 300_001],
+                ..LayoutSpec::default()
+            },
+        ),
+        (
+            "chunks of 64 KiB where they are written first",
+            LayoutSpec {
+                kind: LayoutKind::Chunked,
+                segment_bytes: 64 << 10,
+                count: 2,
+                placement: Placement::Graduated,
                 ..LayoutSpec::default()
             },
         ),

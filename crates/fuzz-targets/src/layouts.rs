@@ -97,6 +97,7 @@ fn target(number: u32) -> TargetInfo {
         slow: number == 2,
         local: number == 1,
         primaries: u64::from(number % 3),
+        wait_us: 0,
     }
 }
 

@@ -110,7 +110,13 @@ sample_one_of! {
     Consistency: Consistency::ALL;
     Rights: [Rights::READ, Rights::WRITE, Rights::READ_WRITE];
     Scheme: [Scheme::Copies];
-    Placement: [Placement::Usual, Placement::Chained, Placement::Groups, Placement::Random];
+    Placement: [
+        Placement::Usual,
+        Placement::Chained,
+        Placement::Groups,
+        Placement::Random,
+        Placement::Graduated,
+    ];
     Duplication: [
         Duplication::ServerSync,
         Duplication::ServerAsync,
@@ -407,7 +413,7 @@ sample_struct! {
     CancelLockRequest { number, floor }
     ReassertLocksRequest { locks }
     GetLayoutRequest { file, offset, rights }
-    ExtendRequest { file, offset }
+    ExtendRequest { file, offset, waits }
     WrittenColumns { segment, start, columns }
     CommitSizeRequest { file, size, generation, mtime, written }
     TruncateDoneRequest { file, generation }

@@ -26,8 +26,10 @@ use weir_types::{
 
 /// The stripe unit when the spec names none (PVFS's).
 pub const DEFAULT_STRIPE_UNIT_BYTES: u32 = 64 << 10;
-/// The size of chunks and fragments when the spec names none (HDFS's).
+/// The size of chunks and fragments when the spec names none (HDFS's),
 pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
+/// and of those that go wherever they are taken.
+pub const DEFAULT_GRADUATED_BYTES: u64 = 1 << 20;
 /// The most fragments of one file: one on each of as many targets as a stripe.
 pub const MAX_FRAGMENTS: usize = MAX_COLUMNS;
 /// The most copies of a column.
@@ -67,6 +69,9 @@ pub struct TargetInfo {
     pub local: bool,
     /// First copies that it was given of late, of files in two groups.
     pub primaries: u64,
+    /// What the next chunk would take there, as its writer predicts, microseconds; 0: nobody
+    /// knows.
+    pub wait_us: u64,
 }
 
 impl TargetInfo {
@@ -94,8 +99,14 @@ pub fn check_spec(spec: &LayoutSpec) -> Result<()> {
     if spec.copies > MAX_COPIES {
         return Err(invalid(format!("{} copies: use at most {MAX_COPIES}", spec.copies)));
     }
-    if spec.placement == Placement::Groups {
-        check_groups(spec)?;
+    match spec.placement {
+        Placement::Groups => check_groups(spec)?,
+        Placement::Graduated if spec.kind != LayoutKind::Chunked => {
+            return Err(invalid(
+                "only chunks go wherever they are taken: choose the chunked layout",
+            ));
+        }
+        _ => {}
     }
     check_sizes(spec)
 }
@@ -298,8 +309,13 @@ fn unit_bytes(spec: &LayoutSpec) -> u32 {
     if spec.stripe_unit_bytes == 0 { DEFAULT_STRIPE_UNIT_BYTES } else { spec.stripe_unit_bytes }
 }
 
-fn segment_bytes(spec: &LayoutSpec) -> u64 {
-    if spec.segment_bytes == 0 { DEFAULT_SEGMENT_BYTES } else { spec.segment_bytes }
+/// The size of the chunks of a chunked layout, or of fragments for which none is named.
+pub fn segment_bytes(spec: &LayoutSpec) -> u64 {
+    match (spec.segment_bytes, spec.placement) {
+        (0, Placement::Graduated) => DEFAULT_GRADUATED_BYTES,
+        (0, _) => DEFAULT_SEGMENT_BYTES,
+        (named, _) => named,
+    }
 }
 
 /// The usable targets in target order, turned so that the base comes first.
@@ -412,14 +428,21 @@ impl Ring {
     fn chunk(&self, random: &mut Random) -> Column {
         let pool = &self.targets[..self.targets.len().min(self.primaries.max(self.copies))];
         let online = || pool.iter().filter(|t| t.online).copied();
-        let local: Vec<TargetInfo> = online().filter(|t| t.local && t.has_room()).collect();
-        let first = if local.is_empty() { online().collect() } else { local };
+        let first = match self.placement {
+            Placement::Graduated => soonest(online()),
+            _ => {
+                let local: Vec<_> = online().filter(|t| t.local && t.has_room()).collect();
+                if local.is_empty() { online().collect() } else { local }
+            }
+        };
         let mut chosen: Vec<TargetInfo> = random.by_free_space(&first).into_iter().collect();
         let at = |t: &TargetInfo| self.targets.iter().position(|other| other.target == t.target);
         let position = chosen.first().and_then(at).unwrap_or_default();
         while chosen.len() < self.copies {
             let next = match self.placement {
-                Placement::Chained => self.after(position, &chosen).first().copied(),
+                Placement::Chained | Placement::Graduated => {
+                    self.after(position, &chosen).first().copied()
+                }
                 _ => {
                     let mut next = others(self.targets.iter().copied(), &chosen);
                     // Others only where that is better.
@@ -433,6 +456,16 @@ impl Ring {
             chosen.push(next);
         }
         Column { targets: chosen.iter().map(|t| t.target).collect() }
+    }
+}
+
+/// Those with room that are predicted to have the next chunk first; those of which nobody knows
+/// it, so that it is found out; all, if none has room.
+fn soonest(candidates: impl Iterator<Item = TargetInfo> + Clone) -> Vec<TargetInfo> {
+    let roomy = || candidates.clone().filter(TargetInfo::has_room);
+    match roomy().map(|t| t.wait_us).min() {
+        Some(best) => roomy().filter(|t| t.wait_us == best).collect(),
+        None => candidates.collect(),
     }
 }
 

@@ -19,6 +19,7 @@ fn io_nodes(n: u32) -> Vec<TargetInfo> {
             slow: false,
             local: false,
             primaries: 0,
+            wait_us: 0,
         })
         .collect()
 }

@@ -106,7 +106,7 @@ fn world() -> World {
     let chunks =
         LayoutSpec { kind: LayoutKind::Chunked, segment_bytes: 65_536, ..Default::default() };
     let many = c.make(me, &create_with(ROOT, "many", chunks)).unwrap().attr.file;
-    c.make(me, &ExtendRequest { file: many, offset: 65_536 * 150 }).unwrap();
+    c.make(me, &ExtendRequest::covering(many, 65_536 * 150)).unwrap();
     c.make(me, &rename_request((dir, "sub"), (ROOT, "moved"))).unwrap();
     World { cluster: c, dir, sub, file, link }
 }
@@ -388,7 +388,7 @@ fn marks_of_written_columns_are_kept_once_and_go_with_their_segments() {
     let file = open.attr.file;
     // 200 segments, in four pages.
     for n in 0..25 {
-        c.make(me, &ExtendRequest { file, offset: 65_536 * 8 * n }).unwrap();
+        c.make(me, &ExtendRequest::covering(file, 65_536 * 8 * n)).unwrap();
     }
     let start = |n: u64| 65_536 * n;
     let marks = |from: u64| (from..from + 30).map(|n| written(n as u32, start(n), &[1])).collect();

@@ -165,7 +165,7 @@ fn any_of_many_segments_is_found_whatever_their_sizes() {
     let first = open.layout.segments[0].index.0;
     assert!(first > 0);
     for _ in 0..2 {
-        c.make(me, &ExtendRequest { file, offset: 1000 * 4096 - 1 }).unwrap();
+        c.make(me, &ExtendRequest::covering(file, 1000 * 4096 - 1)).unwrap();
     }
     let all: Vec<ObjectId> = (0..1000).map(|n| object(file, first + n, 0)).collect();
     for page in all.chunks(MAX_FIND_COPIES) {

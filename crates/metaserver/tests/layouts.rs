@@ -190,7 +190,7 @@ fn chunked_files_are_granted_segments_ahead_of_the_writer() {
     let open = c.make(me, &create_with(ROOT, "f", spec)).unwrap();
     let file = open.attr.file;
     assert_eq!(open.layout.segments.len(), 1);
-    let page = c.make(me, &ExtendRequest { file, offset: 4096 }).unwrap();
+    let page = c.make(me, &ExtendRequest::covering(file, 4096)).unwrap();
     assert_eq!(page.layout.segments[0].start, 4096);
     assert_eq!(page.layout.segments.len(), 8, "ahead");
     for segment in &page.layout.segments {
@@ -199,7 +199,7 @@ fn chunked_files_are_granted_segments_ahead_of_the_writer() {
     }
     // Far ahead, over several pages: no gap, no number twice.
     let far = 150 * 4096 + 17;
-    let page = c.make(me, &ExtendRequest { file, offset: far }).unwrap();
+    let page = c.make(me, &ExtendRequest::covering(file, far)).unwrap();
     assert!(page.layout.segments[0].start <= far && far < page.layout.segments[0].end());
     let (mut segments, mut offset) = (Vec::new(), 0);
     loop {
@@ -216,11 +216,11 @@ fn chunked_files_are_granted_segments_ahead_of_the_writer() {
     assert_eq!(layout.segments.len(), 158);
     let beyond = GetLayoutRequest { file, offset: 1 << 40, rights: Rights::READ };
     assert_eq!(c.ask(me, &beyond).unwrap().layout.segments, []);
-    let again = c.make(me, &ExtendRequest { file, offset: 0 }).unwrap();
+    let again = c.make(me, &ExtendRequest::covering(file, 0)).unwrap();
     assert_eq!(again.layout.segments[0].start, 0);
     let open = c.ask(me, &OpenRequest { file, rights: Rights::READ }).unwrap();
     assert!(open.more_segments && open.layout.segments.len() == 64);
-    let tiny = kind(c.make(me, &ExtendRequest { file, offset: 1 << 61 }));
+    let tiny = kind(c.make(me, &ExtendRequest::covering(file, 1 << 61)));
     assert_eq!(tiny, ErrorKind::FileTooLarge, "more chunks than a file may have");
 }
 
@@ -329,11 +329,11 @@ fn chunks_have_their_first_copy_on_the_machine_of_whoever_writes_them() {
     let file = open.attr.file;
     let first = machines(&open.layout.segments);
     assert!(["ba", "bc"].contains(&&*first[0]), "{first:?}");
-    let page = c.make(&mut on_b, &ExtendRequest { file, offset: 20 * 4096 }).unwrap();
+    let page = c.make(&mut on_b, &ExtendRequest::covering(file, 20 * 4096)).unwrap();
     let more = machines(&page.layout.segments);
     assert!(more.iter().all(|on| ["ba", "bc"].contains(&&**on)), "{more:?}");
     let from = page.layout.segments.last().unwrap().end();
-    let page = c.make(&mut on_c, &ExtendRequest { file, offset: from }).unwrap();
+    let page = c.make(&mut on_c, &ExtendRequest::covering(file, from)).unwrap();
     let others = machines(&page.layout.segments);
     assert!(others.iter().all(|on| ["ca", "cb"].contains(&&**on)), "{others:?}");
     for (n, count) in (0..12).zip([1, 2, 3].into_iter().cycle()) {

@@ -116,7 +116,7 @@ fn files_of_very_many_segments_come_in_pages() {
     let file = open.attr.file;
     c.make(me, &set_size(file, 0)).unwrap();
     for n in 1..=10 {
-        c.make(me, &ExtendRequest { file, offset: n * 1000 * 4096 - 1 }).unwrap();
+        c.make(me, &ExtendRequest::covering(file, n * 1000 * 4096 - 1)).unwrap();
     }
     make(&mut c, "g", chunked);
     let (found, pages) = list(&mut c, 2, ALL);

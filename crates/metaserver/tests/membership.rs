@@ -119,7 +119,7 @@ fn a_target_that_is_drained_gets_something_only_where_there_is_nothing_else_left
     let me = &mut c.client(root());
     let chunked = LayoutSpec { kind: LayoutKind::Chunked, segment_bytes: 4096, ..all(1) };
     let open = c.make(me, &create_with(FileId::ROOT, "d", chunked)).unwrap();
-    let more = ExtendRequest { file: open.attr.file, offset: 50 * 4096 };
+    let more = ExtendRequest::covering(open.attr.file, 50 * 4096);
     let page = c.make(me, &more).unwrap();
     let mut chunks = page.layout.segments.iter().flat_map(|s| &s.columns[0].targets);
     assert!(chunks.all(|target| target.0 != 2));

@@ -105,7 +105,7 @@ fn a_read_only_key_reads_and_changes_nothing() {
         SetAttrRequest { mode: Some(0), ..set_nothing(file) },
         SetXattrRequest { file, name: name("user.a"), value: name("b"), mode: XattrMode::Any },
         RemoveXattrRequest { file, name: name("user.a") },
-        ExtendRequest { file, offset: 0 },
+        ExtendRequest::covering(file, 0),
         commit(&made, 9),
         TruncateDoneRequest { file, generation: made.attr.generation },
         SetLayoutRequest { file, layout: None },
@@ -121,7 +121,7 @@ fn a_read_only_key_reads_and_changes_nothing() {
     let Fixture { c, admin: _, guest } = f;
     let mut c = c.restart();
     c.ask(&guest, &reassert(&[file])).unwrap();
-    assert_eq!(kind(c.ask(&guest, &ExtendRequest { file, offset: 0 })), ErrorKind::ReadOnly);
+    assert_eq!(kind(c.ask(&guest, &ExtendRequest::covering(file, 0))), ErrorKind::ReadOnly);
 }
 
 #[test]

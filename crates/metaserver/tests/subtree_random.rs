@@ -196,7 +196,7 @@ impl World {
             ),
             5 => ask!(&OpenRequest { file: a, rights }, open),
             6 => ask!(&GetLayoutRequest { file: a, offset: 0, rights }, page),
-            7 => ask!(&ExtendRequest { file: a, offset: size }, page),
+            7 => ask!(&ExtendRequest::covering(a, size), page),
             8 => {
                 let written = Vec::new();
                 let mtime = Some(SetTime::Now);

@@ -21,6 +21,7 @@ pub mod detour;
 mod engine;
 pub mod failover;
 pub mod generate;
+pub mod graduated;
 pub mod half_done;
 pub mod history;
 mod losses;

@@ -85,8 +85,12 @@ pub enum Placement {
     Groups,
     /// On random nodes, each on another (HDFS).
     Random,
+    /// Of chunked files: each chunk goes to that one of the file's targets which is predicted to
+    /// have it first, as its writer finds (graduated writing, 1.14); further copies to the
+    /// following ones.
+    Graduated,
 }
-crate::codec_tag!(Placement { Usual = 0, Chained = 1, Groups = 2, Random = 3 });
+crate::codec_tag!(Placement { Usual = 0, Chained = 1, Groups = 2, Random = 3, Graduated = 4 });
 
 impl Placement {
     /// What it comes to for this family.

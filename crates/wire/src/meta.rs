@@ -9,7 +9,7 @@ use weir_types::codec::{Bytes, Decode, DecodeError, Encode, Reader};
 use weir_types::{
     Attr, Caller, ClientId, ClientStanding, Consistency, Epoch, FileId, FileKind, FileLayout,
     FsUsage, Generation, LayoutSpec, Restrictions, SegmentIndex, ServerId, SlotId, SlotSequence,
-    Timestamp,
+    TargetId, Timestamp,
 };
 
 /// A time to set.
@@ -415,6 +415,10 @@ requests! {
         file: FileId,
         /// The byte to cover.
         offset: u64,
+        /// Of files whose chunks go wherever they are taken: when each of the targets that was
+        /// written to would have the next one, in microseconds from now. Those that are not named
+        /// come first.
+        waits: Vec<(TargetId, u64)>,
     }
     /// Writing has led to this size and time. Never shrinks the file; a
     /// generation that is out of date is ignored.
@@ -496,5 +500,12 @@ requests! {
         within_percent: u8,
         /// Ends it, if it is under way.
         stop: bool,
+    }
+}
+
+impl ExtendRequest {
+    /// Where chunks go does not depend on who writes them, or nothing is known of that.
+    pub fn covering(file: FileId, offset: u64) -> Self {
+        Self { file, offset, waits: Vec::new() }
     }
 }

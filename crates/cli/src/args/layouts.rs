@@ -62,7 +62,7 @@ pub struct LayoutFlags {
     /// Index of the first target in target order [default: chosen for balance]
     #[arg(long)]
     pub base: Option<u32>,
-    /// Chunked: bytes of a chunk. Fragments: bytes of each [default: 64M]
+    /// Chunked: bytes of a chunk. Fragments: bytes of each [default: 64M; graduated: 1M]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     pub chunk: Option<ByteSize>,
     /// Fragments: the size of each, in order, as in 1M,2M,4M
@@ -88,6 +88,8 @@ pub enum Places {
     Groups,
     /// On random servers (HDFS)
     Random,
+    /// Each chunk of a chunked file where it is written first; further copies on the servers that follow (graduated writing)
+    Graduated,
 }
 
 /// Who writes the copies.

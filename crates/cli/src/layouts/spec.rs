@@ -41,14 +41,15 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
     if !sizes.is_empty() && kind != LayoutKind::Fragments {
         return misfit("--sizes", "fragments");
     }
-    if base.is_some() && kind == LayoutKind::Chunked {
+    let is_graduated = *placement == Some(Places::Graduated);
+    if base.is_some() && kind == LayoutKind::Chunked && !is_graduated {
         return misfit("--base", "striped and fragments");
     }
     let copies = copies.unwrap_or(0);
     if duplication.is_some() && copies < 2 {
         return Err(Failure::new("--duplication is for files with several copies: add --copies 2"));
     }
-    if placement.is_some() && copies < 2 {
+    if placement.is_some() && copies < 2 && !is_graduated {
         return Err(Failure::new("--placement is for files with several copies: add --copies 2"));
     }
     let placement = match placement {
@@ -56,6 +57,7 @@ pub fn from_flags(flags: &LayoutFlags) -> Done<Option<LayoutSpec>> {
         Some(Places::Chained) => Placement::Chained,
         Some(Places::Groups) => Placement::Groups,
         Some(Places::Random) => Placement::Random,
+        Some(Places::Graduated) => Placement::Graduated,
     };
     let duplication = duplication.map(|protocol| match protocol {
         Protocol::ServerSync => Duplication::ServerSync,
@@ -108,6 +110,7 @@ pub fn placement_name(placement: Placement) -> &'static str {
         Placement::Chained => "chained",
         Placement::Groups => "groups",
         Placement::Random => "random",
+        Placement::Graduated => "graduated",
     }
 }
 
@@ -126,6 +129,12 @@ pub fn text(spec: &LayoutSpec) -> String {
     match spec.kind {
         LayoutKind::Striped => {
             words.push(format!("unit {}", or(u64::from(spec.stripe_unit_bytes), "64K")));
+        }
+        LayoutKind::Chunked if spec.placement == Placement::Graduated => {
+            words.push(format!(
+                "chunks of {}, each where it is written first",
+                or(spec.segment_bytes, "1.0M")
+            ));
         }
         LayoutKind::Chunked => words.push(format!("chunks of {}", or(spec.segment_bytes, "64M"))),
         LayoutKind::Fragments if spec.fragment_bytes.is_empty() => {
@@ -184,6 +193,19 @@ mod tests {
         let placement = Some(Places::Groups);
         let flags = LayoutFlags { copies: Some(2), placement, ..LayoutFlags::default() };
         assert_eq!(from_flags(&flags).unwrap().unwrap().placement, Placement::Groups);
+
+        let (layout, placement) = (Some(Family::Chunked), Some(Places::Graduated));
+        let (count, base) = (Some(2), Some(3));
+        let flags = LayoutFlags { layout, placement, count, base, ..LayoutFlags::default() };
+        let spec = from_flags(&flags).unwrap().unwrap();
+        assert_eq!((spec.placement, spec.base), (Placement::Graduated, Some(3)));
+        assert_eq!(
+            text(&spec),
+            "chunked, on 2 targets, from target 3 in target order, chunks of 1.0M, each where it \
+             is written first"
+        );
+        let flags = LayoutFlags { placement, ..LayoutFlags::default() };
+        assert!(from_flags(&flags).is_err(), "stripes are where they are");
 
         let sizes = vec![ByteSize(1 << 20), ByteSize(2 << 20)];
         let flags = LayoutFlags { sizes, ..LayoutFlags::default() };

@@ -7,6 +7,7 @@ pub mod copy;
 pub mod departed;
 pub mod durable;
 pub mod gather;
+pub mod graduated;
 pub mod held;
 pub mod kept;
 pub mod lease;

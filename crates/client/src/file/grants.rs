@@ -5,6 +5,7 @@ use super::OpenState;
 use crate::client::Inner;
 use crate::context::Context;
 use crate::core::copies::is_mirrored;
+use crate::core::graduated::Graduated;
 use crate::core::plan::{Place, Plan, plan_range};
 use crate::drive::Call;
 use std::collections::BTreeMap;
@@ -12,8 +13,8 @@ use std::sync::Arc;
 use weir_layout::covered_bytes;
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{
-    CopyIndex, Duplication, Error, ErrorKind, FileLayout, Generation, ObjectId, Result, Segment,
-    SegmentIndex, TargetId,
+    CopyIndex, Duplication, Error, ErrorKind, FileLayout, Generation, ObjectId, Placement, Result,
+    Segment, SegmentIndex, TargetId,
 };
 use weir_wire::capability::{Rights, SignedCapability};
 use weir_wire::data::{Access, CopyAccess};
@@ -244,17 +245,36 @@ impl OpenState {
         self.take_capability(&page.capability, &page.layout.segments);
     }
 
-    /// Sees to it that the layout covers what is about to be written.
-    pub(crate) fn cover(&self, call: Call<'_>, end: u64) -> Result<()> {
+    /// Whether its chunks go wherever they are taken.
+    pub(crate) fn is_graduated(&self) -> bool {
+        self.granted().layout.placement == Placement::Graduated
+    }
+
+    /// Sees to it that the layout covers what is about to be written. `graduated`: what its
+    /// writer knows of the targets, if chunks go by that.
+    pub(crate) fn cover(&self, call: Call<'_>, end: u64, graduated: &mut Graduated) -> Result<()> {
         if end > MAX_FILE_BYTES {
             return Err(ErrorKind::FileTooLarge.into());
         }
         let mut covered = covered_bytes(&self.granted().layout);
         while covered < end {
+            let (chunk_bytes, is_graduated) = {
+                let layout = &self.granted().layout;
+                let last = layout.segments.last().and_then(|last| last.len);
+                (last.unwrap_or_default(), layout.placement == Placement::Graduated)
+            };
+            let waits = if is_graduated { graduated.waits(chunk_bytes) } else { Vec::new() };
             // The first byte that is missing, not the last: the reply begins
             // with the segment that holds it, and no gap may be left.
-            let request = ExtendRequest { file: self.id, offset: covered };
-            self.take_page(&call.inner.session.change(call.ctx, &request)?, covered);
+            let request = ExtendRequest { file: self.id, offset: covered, waits };
+            let page: LayoutPage = call.inner.session.change(call.ctx, &request)?;
+            for segment in page.layout.segments.iter().filter(|_| is_graduated) {
+                let first = segment.columns.first().and_then(|column| column.targets.first());
+                if let (Some(target), Some(len)) = (first, segment.len) {
+                    graduated.given(*target, len);
+                }
+            }
+            self.take_page(&page, covered);
             let now = covered_bytes(&self.granted().layout);
             if now <= covered {
                 return Err(Error::new(ErrorKind::Internal, "the layout was not extended"));

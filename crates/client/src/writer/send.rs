@@ -1,16 +1,18 @@
 //! Gathering small writes into whole stripes, and requests on their way.
 
-use super::Writer;
+use super::{InFlight, Writer};
 use crate::buffer::Buffer;
 use crate::core::gather::{Gather, gather, is_full};
 use crate::core::plan::Plan;
 use crate::drive::{Call, now_ms};
 use crate::write::{WriteData, WriteOp};
+use weir_host::clock;
 use weir_layout::preferred_io_bytes;
+use weir_policy::Micros;
 use weir_types::{Error, ErrorKind, Result};
 
 /// Requests of one file on their way: each has a connection of its own.
-const MAX_IN_FLIGHT: usize = 32;
+pub(super) const MAX_IN_FLIGHT: usize = 32;
 
 pub(super) struct Gathered {
     start: u64,
@@ -88,14 +90,14 @@ impl Writer {
         let len = data.as_ref().len();
         let range = offset..offset + len as u64;
         let overlaps =
-            |(_, op): &(u64, WriteOp)| op.range.start < range.end && range.start < op.range.end;
+            |sent: &InFlight| sent.op.range.start < range.end && range.start < sent.op.range.end;
         if let Some(last) = self.in_flight.iter().rposition(overlaps) {
             self.finish_first(call, last + 1);
         }
         let plan = match call.file.plan(offset, len as u64) {
             Err(error) if error.kind == ErrorKind::Stale => {
                 call.file.refresh(call.inner, call.ctx)?;
-                call.file.cover(call, range.end)?;
+                self.cover(call, range.end)?;
                 call.file.plan(offset, len as u64)?
             }
             plan => plan?,
@@ -105,6 +107,10 @@ impl Writer {
         self.start(call, plan, (offset, by), data, 0..len);
         if beyond_pool {
             self.finish_all(call);
+        }
+        if call.file.is_graduated() {
+            self.keep_busy(call);
+            return Ok(());
         }
         while self.in_flight_bytes > call.inner.config.write_behind_bytes.max(1)
             || self.in_flight.len() > MAX_IN_FLIGHT
@@ -125,31 +131,41 @@ impl Writer {
         for part in &plan.parts {
             self.unsynced.sent(part.place);
         }
+        let outstanding = self.outstanding(call, &plan);
+        let at = clock::uptime().as_micros() as Micros;
         let op = WriteOp::start(call, plan, offset, data, slice, self.losses);
         self.in_flight_bytes += op.len();
-        self.in_flight.push_back((by, op));
+        self.in_flight.push_back(InFlight { by, at, outstanding, op });
     }
 
     fn finish_first(&mut self, call: Call<'_>, count: usize) {
         // One deadline for all, or a dead server would be waited for many times.
         let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
         for _ in 0..count {
-            let Some((by, mut op)) = self.in_flight.pop_front() else { return };
-            self.in_flight_bytes -= op.len();
-            let finished = op.finish(call, deadline_ms);
-            for (place, taken) in op.confirmed() {
-                self.unsynced.confirmed(place, taken);
-            }
-            match finished {
-                Ok(()) => self.note_written(op.plan()),
-                Err(error) => {
-                    call.inner.counters.presence.data_lost(call.file.id, &error);
-                    call.file.change_failed(&error);
-                    if op.may_be_done_yet() {
-                        call.file.leave_unconfirmed();
-                    }
-                    self.failed(call, error, by);
+            self.finish(call, 0, deadline_ms);
+        }
+    }
+
+    /// Waits for the answer to one of the requests on their way, if there is it.
+    pub(super) fn finish(&mut self, call: Call<'_>, which: usize, deadline_ms: u64) {
+        let Some(mut sent) = self.in_flight.remove(which) else { return };
+        let (by, op) = (sent.by, &mut sent.op);
+        self.in_flight_bytes -= op.len();
+        let finished = op.finish(call, deadline_ms);
+        for (place, taken) in op.confirmed() {
+            self.unsynced.confirmed(place, taken);
+        }
+        self.has_ended(&sent, finished.is_ok());
+        let op = &sent.op;
+        match finished {
+            Ok(()) => self.note_written(op.plan()),
+            Err(error) => {
+                call.inner.counters.presence.data_lost(call.file.id, &error);
+                call.file.change_failed(&error);
+                if op.may_be_done_yet() {
+                    call.file.leave_unconfirmed();
                 }
+                self.failed(call, error, by);
             }
         }
     }

@@ -16,6 +16,7 @@ fn cluster(n: u32, per_server: u32) -> Vec<TargetInfo> {
             slow: false,
             local: false,
             primaries: 0,
+            wait_us: 0,
         })
         .collect()
 }
@@ -74,6 +75,7 @@ fn any_cluster() -> impl Strategy<Value = Vec<TargetInfo>> {
                 slow: free_bytes % 3 == 0,
                 local,
                 primaries: u64::from(server) * 3,
+                wait_us: 0,
             })
             .collect()
     })
@@ -638,4 +640,34 @@ fn too_few_targets_are_refused_with_what_to_do() {
     targets.iter_mut().for_each(|t| t.online = false);
     assert!(refused(&asks(0, 0), &targets).message.contains("start the data servers"));
     assert!(place(&asks(0, 0), &[], 0).is_err());
+}
+
+#[test]
+fn a_graduated_chunk_goes_where_it_is_written_first_of_the_targets_of_its_file() {
+    let spec = LayoutSpec {
+        base: Some(2),
+        count: 2,
+        placement: Placement::Graduated,
+        ..spec(LayoutKind::Chunked)
+    };
+    let mut targets = cluster(5, 1);
+    let first = |targets: &[TargetInfo], copies| {
+        let spec = LayoutSpec { copies, ..spec.clone() };
+        ids(&place(&spec, targets, 7).unwrap().segments[0].columns[0])
+    };
+    let segment = &place(&spec, &targets, 7).unwrap().segments[0];
+    assert_eq!(segment.len, Some(DEFAULT_GRADUATED_BYTES));
+    // What the others say is nothing to a file that is not there.
+    (targets[2].wait_us, targets[3].wait_us, targets[4].wait_us) = (90, 50, 10);
+    assert_eq!(first(&targets, 1), [3]);
+    targets[3].wait_us = 91;
+    assert_eq!(first(&targets, 1), [2]);
+    targets[3].wait_us = 0;
+    assert_eq!(first(&targets, 1), [3], "nobody knows it yet");
+    // The other one of the two has the second copy.
+    assert_eq!(first(&targets, 2), [3, 2]);
+    targets[3].free_bytes = 0;
+    assert_eq!(first(&targets, 1), [4], "no room: the next one is one of the two");
+    let striped = LayoutSpec { kind: LayoutKind::Striped, ..spec };
+    assert_eq!(check_spec(&striped).unwrap_err().kind, ErrorKind::InvalidArgument);
 }

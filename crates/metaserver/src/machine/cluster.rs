@@ -497,6 +497,7 @@ impl Cluster {
                 slow: self.slow.is_slow(t.target),
                 local: false,
                 primaries: self.primaries.get(&t.target).copied().unwrap_or(0),
+                wait_us: 0,
             });
             if online {
                 add(&mut view.usage, &usage);

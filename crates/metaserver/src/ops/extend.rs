@@ -1,9 +1,10 @@
 //! Grants segments ahead of a writer.
 
 use crate::ops::{Context, Outcome, access, get_layout, inodes, layouts, open};
+use weir_layout::place::segment_bytes;
 use weir_metastore::Tx;
-use weir_types::ErrorKind;
 use weir_types::limits::{MAX_FILE_BYTES, MAX_SEGMENTS};
+use weir_types::{ErrorKind, Placement};
 use weir_wire::Rights;
 use weir_wire::meta::{ExtendRequest, LayoutPage};
 
@@ -27,10 +28,14 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &ExtendRequest) -> O
     let before = body.epoch;
     let (found, _) = layouts::segments_from(tx, file, body.list, request.offset)?;
     if found.is_empty() {
-        let chunk = layouts::chunk_bytes(&body.spec);
+        let chunk = segment_bytes(&body.spec);
         let most = MAX_FILE_BYTES.min(chunk.saturating_mul(MAX_SEGMENTS as u64));
-        let ahead = (request.offset + 1).saturating_add(AHEAD.saturating_mul(chunk)).min(most);
-        layouts::extend(tx, ctx, file, body, ahead.max(request.offset + 1))?;
+        // Where the next chunk goes is found when it is there to be written.
+        let is_chosen_late = body.spec.placement == Placement::Graduated;
+        let more = if is_chosen_late { 0 } else { AHEAD.saturating_mul(chunk) };
+        let ahead = (request.offset + 1).saturating_add(more).min(most);
+        let up_to = ahead.max(request.offset + 1);
+        layouts::extend(tx, ctx, (file, body), up_to, &request.waits)?;
     }
     if body.epoch != before {
         inodes::store(tx, file, &inode)?;

@@ -5,7 +5,8 @@ use crate::ops::{ClusterView, Context, Outcome, hints, inodes};
 use crate::schema::{self, Body, Inode, RegularFile, SegmentPage, ServerRecord, WrittenPage, key};
 use std::borrow::Cow;
 use std::cell::LazyCell;
-use weir_layout::place::DEFAULT_SEGMENT_BYTES;
+use std::collections::BTreeMap;
+use weir_layout::place::segment_bytes;
 use weir_layout::{Groups, Spread, TargetInfo, grant, place};
 use weir_metastore::Tx;
 use weir_types::limits::{MAX_FILE_BYTES, MAX_SEGMENTS, SEGMENT_PAGE};
@@ -253,13 +254,14 @@ pub(crate) fn segments_from(
 
 /// Grants segments to a chunked file until they cover the bytes below
 /// `up_to`, or as many as one transaction does. Other layouts cover
-/// everything from the start. The caller stores the inode, which is changed.
+/// everything from the start. `waits`: when targets would have the next one, if that counts. The
+/// caller stores the inode, which is changed.
 pub(crate) fn extend(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
-    file: FileId,
-    body: &mut RegularFile,
+    (file, body): (FileId, &mut RegularFile),
     up_to: u64,
+    waits: &[(TargetId, u64)],
 ) -> Outcome<()> {
     if body.spec.kind != LayoutKind::Chunked {
         return Ok(());
@@ -269,7 +271,7 @@ pub(crate) fn extend(
     if covered >= up_to {
         return Ok(());
     }
-    let chunk = chunk_bytes(&body.spec);
+    let chunk = segment_bytes(&body.spec);
     if up_to.div_ceil(chunk) > MAX_SEGMENTS as u64 {
         let message = format!(
             "{up_to} bytes in chunks of {chunk} need more than {MAX_SEGMENTS} chunks: write the \
@@ -278,7 +280,12 @@ pub(crate) fn extend(
         return Err(Error::new(ErrorKind::FileTooLarge, message).into());
     }
     let up_to = up_to.min(covered.saturating_add(MAX_GRANT as u64 * chunk));
-    let targets = candidates(ctx, &body.spec);
+    let mut targets = candidates(ctx, &body.spec);
+    if body.spec.placement == Placement::Graduated && !waits.is_empty() {
+        let waits: BTreeMap<TargetId, u64> = waits.iter().copied().collect();
+        let wait_us = |target| waits.get(&target).copied().unwrap_or_default();
+        targets.to_mut().iter_mut().for_each(|info| info.wait_us = wait_us(info.target));
+    }
     body.epoch = Epoch(body.epoch.0 + 1);
     loop {
         let known = body.layout(page.last().cloned().into_iter().collect());
@@ -298,11 +305,6 @@ pub(crate) fn extend(
             page.push(Segment { epoch: body.epoch, ..segment });
         }
     }
-}
-
-/// The size of the chunks of a chunked layout, bytes.
-pub(crate) fn chunk_bytes(spec: &LayoutSpec) -> u64 {
-    if spec.segment_bytes == 0 { DEFAULT_SEGMENT_BYTES } else { spec.segment_bytes }
 }
 
 /// Everything needed to use a file whose first page of segments is known. A

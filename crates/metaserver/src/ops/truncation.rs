@@ -41,7 +41,7 @@ pub(crate) fn resize(
         body.pending_truncate = Some(cut);
     }
     if grows {
-        layouts::extend(tx, ctx, file, body, size)?;
+        layouts::extend(tx, ctx, (file, body), size, &[])?;
     }
     inode.generation = generation;
     inode.size = size;

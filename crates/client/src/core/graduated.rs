@@ -1,0 +1,169 @@
+//! Where the next chunk of a file goes whose chunks go wherever they are taken (graduated writing,
+//! 1.14): to the target that is predicted to have it first.
+//!
+//! A writer has about the same number of bytes outstanding all the time. So if each puts its
+//! chunks where they are done first, all disks answer after the same time, and all writers are
+//! equally fast, however different the disks are.
+//!
+//! Invariant: a target counts as having what chunks it was given and has not confirmed.
+
+use std::collections::{BTreeMap, VecDeque};
+use weir_policy::Micros;
+use weir_types::TargetId;
+
+const MIB: f64 = 1_048_576.0;
+/// What was seen last of what others do counts for so much of the mean. (Found with the race below:
+/// who goes by each moment's queue turns when all others do.)
+const OTHERS_SHARE: f64 = 0.25;
+/// The disk alone is as fast as the quickest of so many answers says.
+const ANSWERS: usize = 32;
+/// Before anything was seen a MiB takes so long: none is known to be better than another.
+const USUAL_US_PER_MIB: f64 = 20_000.0;
+
+#[derive(Clone, Debug, Default)]
+struct Target {
+    /// Given and not confirmed.
+    pending_bytes: u64,
+    /// What others had before the last ones of this writer, as time.
+    others_us: f64,
+    /// Time for a MiB by each of the last answers.
+    us_per_mib: VecDeque<f64>,
+}
+
+impl Target {
+    fn us_per_mib(&self) -> Option<f64> {
+        self.us_per_mib.iter().copied().min_by(f64::total_cmp)
+    }
+}
+
+/// An answer to a write.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer {
+    /// What is durable.
+    pub bytes: u64,
+    /// It took so long.
+    pub took_us: Micros,
+    /// What this writer had outstanding there when it was sent, with it.
+    pub own_bytes: u64,
+}
+
+/// What a writer knows of the targets of one file.
+#[derive(Debug, Default)]
+pub struct Graduated {
+    targets: BTreeMap<TargetId, Target>,
+}
+
+impl Graduated {
+    /// A chunk was given to a target, and is about to be written.
+    pub fn given(&mut self, target: TargetId, bytes: u64) {
+        self.targets.entry(target).or_default().pending_bytes += bytes;
+    }
+
+    /// A target has answered a write.
+    pub fn answered(&mut self, target: TargetId, answer: Answer) {
+        let of = self.targets.entry(target).or_default();
+        of.pending_bytes = of.pending_bytes.saturating_sub(answer.bytes);
+        let (took_us, own_mib) = (answer.took_us as f64, answer.own_bytes.max(1) as f64 / MIB);
+        if of.us_per_mib.len() == ANSWERS {
+            of.us_per_mib.pop_front();
+        }
+        of.us_per_mib.push_back(took_us / own_mib);
+        let own_us = of.us_per_mib().unwrap_or_default() * own_mib;
+        of.others_us += ((took_us - own_us).max(0.0) - of.others_us) * OTHERS_SHARE;
+    }
+
+    /// What could not be written is waited for no more.
+    pub fn failed(&mut self, target: TargetId, bytes: u64) {
+        let of = self.targets.entry(target).or_default();
+        of.pending_bytes = of.pending_bytes.saturating_sub(bytes);
+    }
+
+    /// Nothing is outstanding: what was given and not written will not be.
+    pub fn is_idle(&mut self) {
+        self.targets.values_mut().for_each(|of| of.pending_bytes = 0);
+    }
+
+    /// When each target that is known would have another chunk, in microseconds from now.
+    pub fn waits(&self, chunk_bytes: u64) -> Vec<(TargetId, u64)> {
+        let known = self.targets.values().filter_map(Target::us_per_mib);
+        let best = known.min_by(f64::total_cmp).unwrap_or(USUAL_US_PER_MIB);
+        let wait = |(target, of): (&TargetId, &Target)| {
+            let own_us =
+                of.us_per_mib().unwrap_or(best) * (of.pending_bytes + chunk_bytes) as f64 / MIB;
+            (*target, (own_us + of.others_us) as u64 + 1)
+        };
+        self.targets.iter().map(wait).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK: u64 = 1 << 20;
+
+    /// Writers with so many chunks outstanding, each on its disk and the next; each disk does
+    /// what it has in the order in which it came. Returns the bytes that each writer has had done.
+    fn race(us_per_mib: &[u64], outstanding: usize, seconds: u64) -> Vec<u64> {
+        let disks = us_per_mib.len();
+        let mut writers: Vec<Graduated> = (0..disks).map(|_| Graduated::default()).collect();
+        let mut queues: Vec<Vec<(usize, u64, u64, u64)>> = vec![Vec::new(); disks];
+        let (mut left, mut done) = (vec![outstanding; disks], vec![0; disks]);
+        for now in (0..seconds * 1_000_000).step_by(1_000) {
+            for writer in 0..disks {
+                let at = [writer, (writer + 1) % disks];
+                while left[writer] > 0 {
+                    let waits: BTreeMap<_, _> = writers[writer].waits(CHUNK).into_iter().collect();
+                    let wait = |disk: &&usize| {
+                        waits.get(&TargetId(**disk as u32)).copied().unwrap_or_default()
+                    };
+                    let disk = *at.iter().min_by_key(wait).unwrap();
+                    left[writer] -= 1;
+                    writers[writer].given(TargetId(disk as u32), CHUNK);
+                    let own =
+                        queues[disk].iter().filter(|(by, ..)| *by == writer).count() as u64 + 1;
+                    queues[disk].push((writer, now, own * CHUNK, us_per_mib[disk]));
+                }
+            }
+            for (disk, queue) in queues.iter_mut().enumerate() {
+                let Some((.., us)) = queue.first_mut() else { continue };
+                *us = us.saturating_sub(1_000);
+                if *us > 0 {
+                    continue;
+                }
+                let (writer, sent, own_bytes, _) = queue.remove(0);
+                let answer = Answer { bytes: CHUNK, took_us: now + 1_000 - sent, own_bytes };
+                writers[writer].answered(TargetId(disk as u32), answer);
+                left[writer] += 1;
+                done[writer] += CHUNK;
+            }
+        }
+        done
+    }
+
+    #[test]
+    fn writers_are_equally_fast_whichever_disks_are_slow() {
+        for slow in [&[][..], &[0], &[0, 4], &[0, 1], &[0, 2, 4, 6]] {
+            let speed = |disk| if slow.contains(&disk) { 100_000 } else { 50_000 };
+            let disks: Vec<u64> = (0..8).map(speed).collect();
+            let done = race(&disks, 8, 60);
+            let all: u64 = disks.iter().map(|us| (60_000_000 / us) << 20).sum();
+            let mean = all / 8;
+            let slowest = *done.iter().min().unwrap();
+            // Of two slow ones beside each other the reader of both has no third.
+            let part = if slow == [0, 1] { 80 } else { 90 };
+            assert!(slowest * 100 > mean * part, "{slow:?}: {done:?}, {mean} each");
+        }
+    }
+
+    #[test]
+    fn what_was_given_and_never_written_does_not_count_for_ever() {
+        let mut writer = Graduated::default();
+        assert_eq!(writer.waits(CHUNK), []);
+        writer.given(TargetId(1), CHUNK);
+        let usual = USUAL_US_PER_MIB as u64;
+        assert_eq!(writer.waits(CHUNK), [(TargetId(1), 2 * usual + 1)]);
+        writer.is_idle();
+        assert_eq!(writer.waits(CHUNK), [(TargetId(1), usual + 1)]);
+    }
+}

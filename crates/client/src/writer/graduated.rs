@@ -1,0 +1,93 @@
+//! Writing files whose chunks go wherever they are taken: what each target has to do is known as
+//! soon as it has answered, whoever was asked first.
+
+use super::send::MAX_IN_FLIGHT;
+use super::{InFlight, Writer};
+use crate::core::graduated::Answer;
+use crate::core::plan::{Part, Plan};
+use crate::drive::{Call, now_ms};
+use weir_host::clock;
+use weir_net::Wait;
+use weir_policy::Micros;
+use weir_types::{Result, TargetId};
+
+/// So much is on its way to all targets together: that of two each has more to do than a chunk, and
+/// none has much left when the others have done all.
+const WINDOW_BYTES: usize = 8 << 20;
+/// While nobody has answered it is looked again so often.
+const LOOK_MS: u64 = 3;
+
+impl Writer {
+    /// Makes room in the layout for what is about to be written.
+    pub(super) fn cover(&mut self, call: Call<'_>, end: u64) -> Result<()> {
+        if call.file.is_graduated() {
+            self.finish_answered(call);
+            if self.in_flight.is_empty() && self.gathered.is_none() {
+                self.graduated.is_idle();
+            }
+        }
+        call.file.cover(call, end, &mut self.graduated)
+    }
+
+    /// Returns when there is room for another request.
+    pub(super) fn keep_busy(&mut self, call: Call<'_>) {
+        let is_full =
+            |w: &Self| w.in_flight_bytes > WINDOW_BYTES || w.in_flight.len() > MAX_IN_FLIGHT;
+        let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
+        self.finish_answered(call);
+        let mut turn = 0;
+        while is_full(self) {
+            // One after another, so that nobody is waited for who does not answer.
+            let which = turn % self.in_flight.len();
+            turn += 1;
+            self.in_flight[which].op.is_answered(&Wait::for_ms(LOOK_MS));
+            if !self.finish_answered(call) && now_ms() >= deadline_ms {
+                self.finish(call, 0, deadline_ms);
+            }
+        }
+    }
+
+    /// Takes all answers that are there; whether there were any.
+    fn finish_answered(&mut self, call: Call<'_>) -> bool {
+        let before = self.in_flight.len();
+        let mut which = 0;
+        while which < self.in_flight.len() {
+            if self.in_flight[which].op.is_answered(&Wait::for_ms(0)) {
+                let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
+                self.finish(call, which, deadline_ms);
+            } else {
+                which += 1;
+            }
+        }
+        self.in_flight.len() < before
+    }
+
+    /// Bytes of each part of a request that is about to be sent, and what its target has then.
+    pub(super) fn outstanding(&self, call: Call<'_>, plan: &Plan) -> Vec<(TargetId, u64, u64)> {
+        if !call.file.is_graduated() {
+            return Vec::new();
+        }
+        let sent = || self.in_flight.iter().flat_map(|sent| &sent.outstanding);
+        let own = |target: TargetId| {
+            sent().filter(move |(to, ..)| *to == target).map(|(_, bytes, _)| bytes)
+        };
+        let of = |part: &Part| {
+            // A chunk has one column.
+            let (target, chunk) = (part.place.target, &plan.chunks[part.chunk]);
+            let bytes = chunk.regions.total_bytes();
+            (target, bytes, own(target).sum::<u64>() + bytes)
+        };
+        plan.parts.iter().map(of).collect()
+    }
+
+    /// A request has ended, well or badly.
+    pub(super) fn has_ended(&mut self, sent: &InFlight, is_done: bool) {
+        let took_us = (clock::uptime().as_micros() as Micros).saturating_sub(sent.at);
+        for &(target, bytes, own_bytes) in &sent.outstanding {
+            match is_done {
+                true => self.graduated.answered(target, Answer { bytes, took_us, own_bytes }),
+                false => self.graduated.failed(target, bytes),
+            }
+        }
+    }
+}
