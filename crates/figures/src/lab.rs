@@ -34,7 +34,7 @@ impl Lab {
             Disk::make(&image, &at, bytes + PERTURBED_BYTES + SPARE_BYTES)
         };
         let disks = (0..disks).map(disk).collect::<Result<Vec<Disk>>>()?;
-        disks.iter().try_for_each(|disk| disk.read_ahead(common.read_ahead_kib))?;
+        disks.iter().try_for_each(|disk| disk.device().read_ahead(common.read_ahead_kib))?;
         let cluster = Cluster::start(common.weir()?, dir.path().join("c"), &disks)?;
         let throttle = Throttle::new(&format!("weir-figures-{}", std::process::id()))?;
         for pid in cluster.data_pids(disks.len())? {

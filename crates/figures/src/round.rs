@@ -191,7 +191,7 @@ impl Lab {
     fn read(&self, mut readers: Vec<Worker>) -> Result<Outcome> {
         let mut disks = vec![Use::default(); self.disks.len()];
         let before = counts(&self.disks)?;
-        let sampler = Sampler::start(&self.disks, EVERY)?;
+        let sampler = Sampler::start(&self.disks, EVERY);
         let begin = now_us();
         readers.iter_mut().try_for_each(Worker::go)?;
         let words: Vec<Result<String>> = readers.into_iter().map(Worker::end).collect();
