@@ -165,10 +165,22 @@ fn what_is_half_gone_goes_whole() {
 }
 
 #[test]
-fn what_cannot_be_made_leaves_nothing() {
-    let Some(testbed) = Testbed::up(&["now", "--nodes", "3", "--disk-size", "64M"]) else { return };
+fn plain_disks_are_limited_and_what_cannot_be_made_leaves_nothing() {
+    let Some(testbed) = Testbed::up(&["act", "--nodes", "3", "--disk-size", "64M"]) else { return };
     let namespaces = testbed.namespaces();
+    let said = testbed.weir("perturb", &["--disk", "1", "--share", "50%", "--seconds", "1"]).ok();
+    assert!((10.0..=75.0).contains(&number_before(&said, "%")), "{said}");
+    // A server that was killed is started again in its network.
+    let kill = Command::new("kill").args(["-9", &testbed.pid("cluster/run/data-2.pid")]).status();
+    assert!(kill.unwrap().success());
+    harness::eventually("the server is gone", || {
+        testbed.status()["nodes"][1]["disk"]["serves"] == false
+    });
+    testbed.weir("run", &["1", "--", WEIR, "up"]).ok();
+    assert_eq!(testbed.status()["nodes"][1]["disk"]["serves"], true);
     testbed.weir("down", &[]).ok();
+    let group = namespaces.last().unwrap();
+    assert!(!Path::new("/sys/fs/cgroup/blkio").join(group).exists());
     // No room for a file system.
     let said = testbed.weir("up", &["now", "--nodes", "3", "--disk-size", "8K"]);
     assert!(said.code == Some(1) && said.err.contains("mkfs.ext4"), "{said:?}");

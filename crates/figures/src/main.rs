@@ -6,9 +6,11 @@
 //! mirrored       clients of files with one copy and with two
 //! hot_spot       one disk is written to without a pause
 //! distributed_queue  writers spread records over disks, some of which are slow
+//! call_size      all read a file of their own on disks with a head, in calls of several sizes
+//! hot_network    clients of what is in memory, the link of one server is loaded
 //! slow_disk      the demonstration of the quick start
 //! lab            disks, a cluster on them, files, mounts: what experiments share
-//!   │  cluster   the program `weir`
+//!   │  cluster   the program `weir`;  bed: machines of a profile
 //!   └─ round     one round: cold caches, perturbers, readers, the kernel's counts
 //! worker         this program again: a reader, or a perturber
 //! records        what was measured in each round;  points: what is compared
@@ -18,9 +20,12 @@
 //! Ctrl-C.
 
 mod args;
+mod bed;
+mod call_size;
 mod cluster;
 mod distributed_queue;
 mod even_reads;
+mod hot_network;
 mod hot_spot;
 mod lab;
 mod mirrored;
@@ -74,6 +79,8 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::MirroredReads(plan) => mirrored::run(plan),
         Experiment::HotSpot(plan) => hot_spot::run(plan),
         Experiment::DistributedQueue(plan) => distributed_queue::run(plan),
+        Experiment::CallSize(plan) => call_size::run(plan),
+        Experiment::HotNetwork(plan) => hot_network::run(plan),
         Experiment::SlowDisk(plan) => slow_disk::run(plan),
         Experiment::Worker(work) => worker::run(work),
     }

@@ -81,6 +81,16 @@ impl Disk {
         Ok(Self { device, at: at.into(), made })
     }
 
+    /// One that was left: the disk of a file that is mounted there. It stays.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn found(file: &Path, at: &Path) -> Result<Self> {
+        let device = Device::of(file)?.into_iter().next();
+        let none = || Error::other(format!("{} is no disk", file.display()));
+        Ok(Self { device: device.ok_or_else(none)?, at: at.into(), made: Made::default() })
+    }
+
     /// It stays when it is dropped, until [`Disk::remove`]; if it has a model of its own that
     /// ends with this process.
     pub fn leave(mut self) {

@@ -31,11 +31,11 @@ mod worker;
 pub use cold::{forget, in_memory};
 pub use device::{Counts, Device};
 pub use disk::{Disk, detach, make_image};
-pub use model::{Drive, Head, Kind, Model};
+pub use model::{Drive, Model};
 pub use network::{LinkCounts, MAX_NODES, Network};
 pub use perturb::{Reads, read_around, write_again};
 pub use samples::{Sample, Sampler};
-pub use stream::{send_through, transfer};
+pub use stream::send_through;
 pub use throttle::Throttle;
 pub use worker::{Worker, wait_for_end, wait_for_go};
 

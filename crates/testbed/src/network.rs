@@ -47,6 +47,16 @@ pub struct LinkCounts {
     pub in_bytes: u64,
 }
 
+impl LinkCounts {
+    /// What was carried after an earlier count.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            out_bytes: self.out_bytes.saturating_sub(before.out_bytes),
+            in_bytes: self.in_bytes.saturating_sub(before.in_bytes),
+        }
+    }
+}
+
 impl Network {
     /// Makes one with a node for each rate (bytes a second, each way). If it cannot be made
     /// nothing of it is left.
@@ -83,6 +93,11 @@ impl Network {
     /// What the system says.
     pub fn remove(name: &str) -> Result<()> {
         namespaces(name)?.iter().try_for_each(|name| run("ip", &["netns", "del", name]).map(drop))
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Numbers of the nodes.

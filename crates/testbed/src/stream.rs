@@ -2,7 +2,7 @@
 
 use crate::network::Network;
 use std::io::{ErrorKind, Read, Result, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
@@ -84,29 +84,4 @@ fn receive(mut from: TcpStream, came: &AtomicU64) -> Result<()> {
             n => _ = came.fetch_add(n as u64, Relaxed),
         }
     }
-}
-
-/// Sends so many bytes from one node to another by one connection; returns how long that took.
-///
-/// # Errors
-/// What the system says.
-pub fn transfer(network: &Network, from: u32, to: u32, bytes: u64) -> Result<Duration> {
-    let listener = network.within(to, || TcpListener::bind((network.address(to), 0)))??;
-    let at: SocketAddr = listener.local_addr()?;
-    let mut sender = network.within(from, || TcpStream::connect(at))??;
-    let (receiver, _) = listener.accept()?;
-    let (begin, came) = (Instant::now(), AtomicU64::new(0));
-    scope(|scope| {
-        let receiver = scope.spawn(|| receive(receiver, &came));
-        let piece = vec![0x5a; PIECE_BYTES];
-        let mut left = bytes as usize;
-        while left > 0 {
-            let part = left.min(piece.len());
-            sender.write_all(&piece[..part])?;
-            left -= part;
-        }
-        drop(sender);
-        receiver.join().map_err(|_| std::io::Error::other("a receiver has failed"))?
-    })?;
-    Ok(begin.elapsed())
 }

@@ -24,6 +24,9 @@ struct Row {
 #[derive(Serialize)]
 struct DiskRow {
     device: String,
+    at: std::path::PathBuf,
+    /// What the device is on.
+    file: std::path::PathBuf,
     bytes_per_s: u64,
     drive: Option<Drive>,
     /// Since the testbed was made.
@@ -43,6 +46,8 @@ struct LinkRow {
 #[derive(Serialize)]
 struct All {
     profile: String,
+    /// Of its network, and of its group of processes.
+    name: String,
     dir: std::path::PathBuf,
     cluster: std::path::PathBuf,
     nodes: Vec<Row>,
@@ -55,8 +60,9 @@ pub fn run(status: &TestbedStatus) -> Done {
     let nodes = record.network(&place).nodes();
     let nodes = nodes.map(|node| row(&place, &record, node)).collect::<Done<Vec<Row>>>()?;
     if status.json {
-        let (profile, cluster) = (record.profile, place.cluster().dir().to_owned());
-        return print_json(&All { profile, dir: place.dir().to_owned(), cluster, nodes });
+        let (profile, name) = (record.profile, place.name());
+        let (dir, cluster) = (place.dir().to_owned(), place.cluster().dir().to_owned());
+        return print_json(&All { profile, name, dir, cluster, nodes });
     }
     let titles =
         ["NODE", "ADDRESS", "DISK", ">MB/s", ">READ", ">WRITTEN", ">LINK MB/s", ">OUT", ">IN"];
@@ -91,6 +97,8 @@ fn row(place: &Place, record: &Record, node: u32) -> Done<Row> {
         let runs = |file| Process::from_file(file).is_some();
         Ok(DiskRow {
             device: record.device(place, node)?.node(),
+            at: place.disk(node),
+            file: place.backing(node, of.drive),
             bytes_per_s: of.disk_rate,
             drive: of.drive,
             counts: record.disk_counts(place, node)?,

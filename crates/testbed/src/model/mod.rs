@@ -8,7 +8,7 @@
 mod core;
 mod file;
 
-pub use core::{Drive, Head, Kind};
+pub use core::Drive;
 
 use file::{NAME, OneFile};
 use std::fs::File;
@@ -58,11 +58,6 @@ impl Model {
     /// Where the file is of a model that is mounted there.
     pub fn file(at: &Path) -> PathBuf {
         at.join(NAME)
-    }
-
-    /// Where it is mounted.
-    pub fn path(&self) -> PathBuf {
-        self.handle.mountpoint()
     }
 
     /// Returns when somebody has unmounted it.
