@@ -213,7 +213,14 @@ pub enum WorkKind {
 /// Every experiment, as small as it makes sense.
 pub fn all() -> Vec<Experiment> {
     let small = |name: &str| Arguments::parse_from(["weir-figures", name, "--quick"]).experiment;
-    let names = ["even-reads", "mirrored-reads", "hot-spot", "distributed-queue"];
+    let names = [
+        "even-reads",
+        "mirrored-reads",
+        "hot-spot",
+        "distributed-queue",
+        "call-size",
+        "hot-network",
+    ];
     names.iter().filter_map(|name| small(name)).collect()
 }
 
@@ -246,6 +253,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 4);
+        assert_eq!(all().len(), 6);
     }
 }

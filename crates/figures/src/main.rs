@@ -53,8 +53,15 @@ fn main() -> ExitCode {
             println!("skipped: needs {}", weir_testbed::missing().unwrap_or_default());
             Ok(())
         }
-        Some(experiment) => prepared().and_then(|()| run(experiment)),
-        None => prepared().and_then(|()| args::all().iter().try_for_each(run)),
+        Some(experiment) => prepared(experiment).and_then(|()| run(experiment)),
+        None => args::all().iter().try_for_each(|experiment| match lacks(experiment) {
+            // Those on disks alone need less than those on whole machines.
+            Some(what) if needs_machines(experiment) => {
+                println!("skipped: needs {what}");
+                Ok(())
+            }
+            _ => prepared(experiment).and_then(|()| run(experiment)),
+        }),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -65,9 +72,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn prepared() -> Result<()> {
+fn needs_machines(experiment: &Experiment) -> bool {
+    match experiment {
+        Experiment::CallSize(_) | Experiment::HotNetwork(_) => true,
+        Experiment::EvenReads(plan) => plan.profile.is_some(),
+        _ => false,
+    }
+}
+
+fn lacks(experiment: &Experiment) -> Option<&'static str> {
+    match needs_machines(experiment) {
+        true => weir_testbed::missing_for_models().or_else(weir_testbed::missing_for_networks),
+        false => weir_testbed::missing(),
+    }
+}
+
+fn prepared(experiment: &Experiment) -> Result<()> {
     stop::catch_signals();
-    match weir_testbed::missing() {
+    match lacks(experiment) {
         Some(what) => Err(Error::other(format!("needs {what}"))),
         None => Ok(()),
     }

@@ -13,8 +13,10 @@
 //! worker     processes that begin at a word, so that many do at once
 //! perturb    what a process does that disturbs a disk;  stream: one that loads a link
 //! ```
-//! Needs root, loop devices, ext4 and a cgroup controller for block devices; who lacks any
-//! is told so by [`missing`]. What is made here goes when it is dropped.
+//! Needs root, loop devices, ext4 and a cgroup controller for block devices; models need FUSE
+//! besides, networks namespaces, veth and token buckets. Who lacks any is told so by [`missing`],
+//! [`missing_for_models`], [`missing_for_networks`]. What is made here goes when it is dropped,
+//! unless it is left, for another process to find.
 
 mod cold;
 mod device;
@@ -32,7 +34,7 @@ pub use cold::{forget, in_memory};
 pub use device::{Counts, Device};
 pub use disk::{Disk, detach, make_image};
 pub use model::{Drive, Model};
-pub use network::{LinkCounts, MAX_NODES, Network};
+pub use network::{LinkCounts, Network, enter};
 pub use perturb::{Reads, read_around, write_again};
 pub use samples::{Sample, Sampler};
 pub use stream::send_through;

@@ -6,6 +6,7 @@
 //! knows it and the number of nodes can use the network, and take it away.
 
 use crate::run;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{Error, Result};
 use std::net::Ipv4Addr;
@@ -28,7 +29,7 @@ const QUEUE_BYTES: u64 = 1 << 20;
 /// Address of the switch, where those are who only load links; nodes have those from 1 on.
 const SWITCH: u8 = 254;
 /// The most nodes.
-pub const MAX_NODES: u32 = 250;
+const MAX_NODES: u32 = 250;
 
 /// A network that is there. Dropped, it goes, unless it was found or left.
 #[derive(Debug)]
@@ -118,12 +119,8 @@ impl Network {
     }
 
     /// The command in the network of a node; files and mounts are those of everybody.
-    pub fn command(&self, node: u32, program: &std::ffi::OsStr) -> Command {
-        let mut command = Command::new("nsenter");
-        let mut entrance = std::ffi::OsString::from("--net=");
-        entrance.push(self.entrance(node));
-        command.arg(entrance).arg("--").arg(program);
-        command
+    pub fn command(&self, node: u32, program: &OsStr) -> Command {
+        enter(&self.entrance(node), program)
     }
 
     /// Does something in the network of a node: sockets that are made there stay there.
@@ -218,6 +215,16 @@ impl Drop for Network {
             eprintln!("a network stays: {error}");
         }
     }
+}
+
+/// A program in a network by its entrance. It takes the place of the one that enters: the number
+/// of the process stays.
+pub fn enter(entrance: &Path, program: &OsStr) -> Command {
+    let mut network = OsString::from("--net=");
+    network.push(entrance);
+    let mut command = Command::new("nsenter");
+    command.arg(network).arg("--").arg(program);
+    command
 }
 
 /// The name of a link's end in the switch.

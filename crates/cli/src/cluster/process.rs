@@ -252,12 +252,7 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
         .map_err(|e| Failure::file(log, e))?;
     let log_start = log_file.metadata().map_or(0, |m| m.len());
     let mut command = match daemon.network {
-        // It becomes the program: the number of its process stays.
-        Some(network) => {
-            let mut entering = Command::new("nsenter");
-            entering.arg(concat("--net=", network)).arg("--").arg(program);
-            entering
-        }
+        Some(network) => weir_testbed::enter(network, program.as_os_str()),
         None => Command::new(program),
     };
     let mut child = command
@@ -287,12 +282,6 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
         let _ = child.stdin.take().map(|mut input| input.write_all(&[GO]));
     }
     Ok(Starting { name: name.to_owned(), child, log: log.to_owned(), log_start, reports, process })
-}
-
-fn concat(option: &str, path: &Path) -> OsString {
-    let mut argument = OsString::from(option);
-    argument.push(path);
-    argument
 }
 
 impl Starting {

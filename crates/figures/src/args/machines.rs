@@ -42,7 +42,7 @@ pub struct HotNetwork {
     #[arg(long, value_delimiter = ',')]
     pub clients: Vec<u32>,
     /// Bytes that each client reads
-    #[arg(long, value_parser = size, default_value = "16MiB")]
+    #[arg(long, value_parser = size, default_value = "32MiB")]
     pub file: u64,
     /// Per cent of the loaded link that the perturber sends
     #[arg(long, default_value_t = 75, value_parser = clap::value_parser!(u64).range(1..=100))]
