@@ -96,9 +96,9 @@ impl HotNetwork {
 
 fn text(line: &str, clients: u32, outcome: &Outcome) -> String {
     let sent: Vec<u64> = outcome.links.iter().map(|link| link.out_bytes >> 20).collect();
-    let rate = outcome.aggregate();
+    let (rate, load) = (outcome.aggregate(), outcome.sent_bytes[LOADED] >> 20);
     format!(
-        "{line:12} {clients:2} clients: {rate:6.1} MiB/s; MiB that the servers' links sent {sent:?}"
+        "{line:12} {clients:2} clients: {rate:6.1} MiB/s; MiB that the servers' links sent {sent:?}, the load {load}"
     )
 }
 

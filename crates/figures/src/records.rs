@@ -8,7 +8,7 @@ const MIB: f64 = (1 << 20) as f64;
 const READERS: &str = "reader,bytes,seconds,mib_per_s";
 const DISKS: &str = "disk,perturbed,disk_bytes,perturber_bytes,served_bytes,seconds,\
     meanwhile_disk_bytes,meanwhile_written_bytes";
-const LINKS: &str = "node,perturbed,out_bytes,in_bytes,seconds";
+const LINKS: &str = "node,perturbed,out_bytes,in_bytes,perturber_bytes,seconds";
 const SAMPLES: &str = "what,number,ms,bytes";
 
 /// The tables of an experiment; each row begins with what names its round.
@@ -60,8 +60,9 @@ impl Records {
     ) -> Result<()> {
         for (n, link) in outcome.links.iter().enumerate() {
             let is_perturbed = u64::from(perturbed.contains(&n));
-            let numbers = [n as u64 + 1, is_perturbed, link.out_bytes, link.in_bytes];
-            let numbers = numbers.map(|number| number.to_string());
+            let counts = [link.out_bytes, link.in_bytes, outcome.sent_bytes[n]];
+            let numbers = [n as u64 + 1, is_perturbed].into_iter().chain(counts);
+            let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
             self.links.row(&[key, &numbers, &[format!("{:.3}", outcome.seconds)]].concat())?;
         }
         Ok(())

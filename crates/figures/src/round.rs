@@ -85,6 +85,8 @@ pub struct Outcome {
     pub disks: Vec<Use>,
     /// What the link of each disk's node carried while they read; none without a testbed.
     pub links: Vec<LinkCounts>,
+    /// What the perturber of each of them has sent, from before they read until it had ended.
+    pub sent_bytes: Vec<u64>,
     /// Since the readers began, or a moment earlier.
     pub samples: Vec<Sample>,
     /// From the beginning until the last one had ended.
@@ -177,8 +179,11 @@ impl Lab {
         for perturber in perturbers {
             let words = perturber.worker.end()?;
             let bytes = words.trim().parse().map_err(|_| Error::other(words.clone()))?;
-            if let Load::Reads { .. } = round.load {
-                outcome.disks[perturber.disk].perturber_bytes = bytes;
+            match round.load {
+                Load::Reads { .. } => outcome.disks[perturber.disk].perturber_bytes = bytes,
+                Load::Sends { .. } => outcome.sent_bytes[perturber.disk] = bytes,
+                // The kernel counts it apart from what is read.
+                Load::Writes => {}
             }
         }
         for (n, (after, before)) in counts(&self.disks)?.iter().zip(&before).enumerate() {
@@ -226,7 +231,8 @@ impl Lab {
         let links = carried.collect();
         stop::check()?;
         let readers = words.into_iter().map(|words| steps(&words?)).collect::<Result<_>>()?;
-        Ok(Outcome { readers, disks, links, samples, seconds })
+        let sent_bytes = vec![0; self.disks.len()];
+        Ok(Outcome { readers, disks, links, sent_bytes, samples, seconds })
     }
 }
 
