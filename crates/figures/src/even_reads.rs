@@ -128,10 +128,17 @@ impl Proof {
             let outcome = lab.round(round)?;
             // One that comes and goes has what it has.
             let steady = round.perturbed.iter().filter(|_| plan.turn == 0);
-            let share =
-                |disk: &usize| outcome.disks[*disk].perturbers_part(lab.rate, outcome.seconds);
+            let share = |disk: &usize| {
+                let disk = &outcome.disks[*disk];
+                // Of what it gave: moves of a head are nobody's.
+                disk.perturbers_part(match plan.profile {
+                    Some(_) => disk.meanwhile_disk_bytes as f64,
+                    None => lab.rate as f64 * outcome.seconds,
+                })
+            };
             let shares: Vec<f64> = steady.map(share).collect();
-            if shares.iter().all(|share| SHARE.contains(share)) {
+            // What a head loses by moves is not to be set.
+            if plan.profile.is_some() || shares.iter().all(|share| SHARE.contains(share)) {
                 self.rounds += 1;
                 self.shares.extend(shares);
                 return Ok(outcome);

@@ -11,7 +11,7 @@ use crate::worker::{Step, command, now_us, steps};
 use std::io::{Error, Result};
 use std::thread::sleep;
 use std::time::Duration;
-use weir_testbed::{Counts, Disk, LinkCounts, Sample, Sampler, Worker, forget};
+use weir_testbed::{Counts, Disk, LinkCounts, Sample, Sampler, Worker, forget, remember};
 
 /// Perturbers are at work for so long before the readers begin.
 const AHEAD: Duration = Duration::from_millis(700);
@@ -34,7 +34,7 @@ pub struct Round<'a> {
     pub load: Load,
     /// The readers are the processes of one job.
     pub job: bool,
-    /// What is read is in the servers' memory, where it is left.
+    /// What is read is in memory before, instead of nowhere but on disks.
     pub is_hot: bool,
 }
 
@@ -70,11 +70,11 @@ impl Use {
         self.disk_bytes.saturating_sub(self.perturber_bytes)
     }
 
-    /// What part of what the disk could give the perturber got while the readers read, who got
-    /// all that the server was given.
-    pub fn perturbers_part(&self, rate: u64, seconds: f64) -> f64 {
+    /// What part of so many bytes, which the disk could give, the perturber got while the readers
+    /// read, who got all that the server was given.
+    pub fn perturbers_part(&self, could_give: f64) -> f64 {
         let bytes = self.meanwhile_disk_bytes.saturating_sub(self.served_bytes());
-        bytes as f64 / (rate as f64 * seconds)
+        bytes as f64 / could_give
     }
 }
 
@@ -164,9 +164,8 @@ impl Lab {
         };
         let readers =
             mounts.iter().zip(round.files).enumerate().map(reader).collect::<Result<Vec<_>>>()?;
-        if !round.is_hot {
-            self.disks.iter().try_for_each(|disk| forget(disk.path()))?;
-        }
+        let memory = if round.is_hot { remember } else { forget };
+        self.disks.iter().try_for_each(|disk| memory(disk.path()))?;
         let before = counts(&self.disks)?;
         self.share(round, WRITERS_PART)?;
         let perturber = |disk: &usize| Perturber::start(self, *disk, round.load);

@@ -29,6 +29,17 @@ pub fn forget(dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What is below a directory is in memory, as far as there is room.
+///
+/// # Errors
+/// Something cannot be read.
+pub fn remember(dir: &Path) -> Result<()> {
+    let mut files = Vec::new();
+    list(dir, &mut files)?;
+    let read = |path: &PathBuf| std::io::copy(&mut File::open(path)?, &mut std::io::sink());
+    files.iter().try_for_each(|path| read(path).map(drop))
+}
+
 /// Bytes that are in memory of the files below a directory.
 ///
 /// # Errors
