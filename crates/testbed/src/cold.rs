@@ -5,7 +5,10 @@ use rustix::fs::{Advice, fadvise, fsync};
 use std::fs::{self, File};
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
+const PAUSE: Duration = Duration::from_millis(50);
 /// Files that one `fincore` is asked for.
 const AT_ONCE: usize = 200;
 
@@ -27,6 +30,23 @@ pub fn forget(dir: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The same, until nothing of it is in memory, for as long as that may take: what is being read
+/// ahead cannot be dropped before it is there. Returns the bytes that stay.
+///
+/// # Errors
+/// As above; `fincore` is missing.
+pub fn forget_whole(dir: &Path, patience: Duration) -> Result<u64> {
+    let begin = Instant::now();
+    loop {
+        forget(dir)?;
+        let left = in_memory(dir)?;
+        if left == 0 || begin.elapsed() >= patience {
+            return Ok(left);
+        }
+        sleep(PAUSE);
+    }
 }
 
 /// What is below a directory is in memory, as far as there is room.

@@ -30,7 +30,7 @@ mod stream;
 mod throttle;
 mod worker;
 
-pub use cold::{forget, in_memory, remember};
+pub use cold::{forget, forget_whole, in_memory, remember};
 pub use device::{Counts, Device};
 pub use disk::{Disk, detach, make_image};
 pub use model::{Drive, Model};

@@ -6,10 +6,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use weir_testbed::{Device, Disk, Drive, forget, in_memory, missing_for_models};
+use weir_testbed::{Device, Disk, Drive, forget_whole, missing_for_models};
 
 const PIECE: u64 = 64 << 10;
 const BYTES: u64 = 3 << 20;
+const PATIENCE: Duration = Duration::from_secs(10);
 /// A small and fast relative of River's disks.
 const DRIVE: Drive = Drive {
     bytes_per_s: 8_000_000,
@@ -38,8 +39,7 @@ fn two_streams_in_turn_cost_what_a_head_needs_to_move() {
     let disk = Disk::make_modelled(&image, &at, 32 << 20, DRIVE).unwrap();
     let path = disk.path().join("file");
     fs::write(&path, vec![7; 2 * BYTES as usize]).unwrap();
-    forget(disk.path()).unwrap();
-    assert_eq!(in_memory(disk.path()).unwrap(), 0);
+    assert_eq!(forget_whole(disk.path(), PATIENCE).unwrap(), 0);
 
     // The file is open anew each time: the kernel reads ahead of one who goes from end to end.
     let count = BYTES / PIECE;
@@ -50,12 +50,13 @@ fn two_streams_in_turn_cost_what_a_head_needs_to_move() {
     let least = Duration::from_secs_f64(BYTES as f64 / DRIVE.bytes_per_s as f64);
     assert!(straight >= least, "{straight:?} is faster than the disk ({least:?})");
 
-    forget(disk.path()).unwrap();
+    assert_eq!(forget_whole(disk.path(), PATIENCE).unwrap(), 0);
     disk.device().read_ahead(0).unwrap();
     let in_turn = (0..count).map(|n| n % 2 * count + n / 2);
     let turns = parts(&File::open(&path).unwrap(), in_turn);
-    let moves = Duration::from_micros(DRIVE.positioning_us) * (count as u32 - 1);
-    assert!(turns >= least + moves, "{turns:?}, moves alone take {moves:?}");
+    // Nearly each turn is a move of 12 ms, besides 8 ms for the bytes: some places may lie so close
+    // behind each other that the head only passes on.
+    assert!(turns >= 2 * least, "{turns:?}, the bytes alone take {least:?}");
     drop(disk);
     gone(&image, &at);
 }

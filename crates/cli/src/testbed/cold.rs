@@ -8,7 +8,11 @@ use crate::failure::{Done, Failure};
 use crate::output::print;
 use std::io::{Read, Result};
 use std::process::Stdio;
-use weir_testbed::{forget, in_memory};
+use std::time::Duration;
+use weir_testbed::{forget, forget_whole};
+
+/// What is being read ahead is there by then.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs `weir testbed cold`.
 pub fn run(cold: &TestbedCold) -> Done {
@@ -36,8 +40,7 @@ fn forget_all(place: &Place, record: &Record) -> Done {
     let mut left = 0;
     for (node, _) in record.numbered() {
         let at = place.disk(node);
-        forget(&at).map_err(failed)?;
-        left += in_memory(&at).map_err(failed)?;
+        left += forget_whole(&at, PATIENCE).map_err(failed)?;
     }
     match left {
         0 => Ok(()),
