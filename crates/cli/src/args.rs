@@ -8,6 +8,7 @@ mod jobs;
 mod keys;
 mod layouts;
 mod members;
+mod testbed;
 
 pub use checks::{AcceptLoss, Fsck, Scrub, Sim};
 pub use cluster::{Down, Rebalance, Status, Up};
@@ -19,6 +20,10 @@ pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, Places, Protocol, Set
 pub use members::{
     Server, ServerAdd, ServerChoice, ServerDrain, ServerList, ServerRemove, Target, TargetAdd,
     TargetChoice, TargetCreate, TargetDrain, TargetRemove, TargetReplace, Targets, Top,
+};
+pub use testbed::{
+    Testbed, TestbedChoice, TestbedCold, TestbedDisk, TestbedPerturb, TestbedRun, TestbedStatus,
+    TestbedUp,
 };
 
 use clap::{Args, Parser, Subcommand};
@@ -88,6 +93,9 @@ pub enum Command {
     AcceptLoss(AcceptLoss),
     /// Run whole clusters on simulated machines, and make go wrong what can
     Sim(Sim),
+    /// Machines with disks and links of a set speed, on this one, for experiments
+    #[command(subcommand)]
+    Testbed(Testbed),
     /// Compute how long data lasts, for layouts, codes, protocols and rebuild speeds
     Reliability(Box<crate::reliability::arguments::Reliability>),
     /// Make keys for clients and servers

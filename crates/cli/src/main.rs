@@ -17,9 +17,10 @@ mod serve;
 mod settings;
 mod signals;
 mod sim;
+mod testbed;
 mod version;
 
-use args::{Arguments, Command, Server, Target};
+use args::{Arguments, Command, Server, Target, Testbed};
 use clap::Parser;
 use cluster::{
     adding, down, draining, explain, keys, rebalance, removal, replacing, servers, status, targets,
@@ -67,6 +68,7 @@ fn run(command: &Command) -> Done {
         Command::Fsck(fsck) => check::fsck::run(fsck),
         Command::AcceptLoss(accept) => check::accept::run(accept),
         Command::Sim(sim) => sim::run(sim),
+        Command::Testbed(command) => testbed::run(command),
         Command::Reliability(asked) => reliability::run(asked),
         Command::Key(key) => keys::run(key),
         Command::Targets(asked) => targets::list(asked),
@@ -88,7 +90,7 @@ fn run(command: &Command) -> Done {
 /// Daemons log what they do, commands only what goes wrong beside their own
 /// message; `WEIR_LOG` (as in `debug` or `weir_client=trace`) says otherwise.
 fn start_log(command: &Command) {
-    let serves = matches!(command, Command::Data(_))
+    let serves = matches!(command, Command::Data(_) | Command::Testbed(Testbed::Disk(_)))
         || matches!(command, Command::Meta(meta) if meta.command.is_none())
         || matches!(command, Command::Mount(mount) if mount.foreground);
     let usual = match command {

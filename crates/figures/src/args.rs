@@ -1,5 +1,9 @@
 //! The command line.
 
+mod machines;
+
+pub use machines::{CallSize, HotNetwork};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::io::{Error, Result};
 use std::path::PathBuf;
@@ -22,6 +26,10 @@ pub enum Experiment {
     HotSpot(Mirrored),
     /// Writers spread records over disks, some of which give half: what does each disk get?
     DistributedQueue(DistributedQueue),
+    /// Readers of a file each on disks with a head, by the size of their calls
+    CallSize(CallSize),
+    /// Clients of what is in the servers' memory, while the link of one server is loaded
+    HotNetwork(HotNetwork),
     /// Four processes read, and one of four disks becomes slow: for `make quickstart`
     SlowDisk(SlowDisk),
     /// A reader or a perturber
@@ -38,9 +46,9 @@ pub struct Common {
     /// Repetitions [default: 5, with --quick 2]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub trials: Option<u32>,
-    /// What a disk gives in a second
-    #[arg(long, value_parser = size, default_value = "20MiB")]
-    pub rate: u64,
+    /// What a disk gives in a second [default: 20MiB; on machines of a profile, what theirs give]
+    #[arg(long, value_parser = size)]
+    pub rate: Option<u64>,
     /// What the kernel reads ahead of a disk; the default is that of Linux for disks
     #[arg(long, value_name = "KIB", default_value_t = 128)]
     pub read_ahead_kib: u64,
@@ -59,6 +67,11 @@ pub struct Common {
 }
 
 impl Common {
+    /// What a plain disk gives.
+    pub fn rate(&self) -> u64 {
+        self.rate.unwrap_or(20 << 20)
+    }
+
     pub fn trials(&self) -> u32 {
         self.trials.unwrap_or(if self.quick { 2 } else { 5 })
     }
@@ -78,6 +91,7 @@ impl Common {
 pub enum Line {
     Primary,
     Graduated,
+    GraduatedPrimary,
     Halves,
     SkipHot,
     Proportional,
@@ -89,6 +103,7 @@ impl Line {
         match self {
             Self::Primary => "primary",
             Self::Graduated => "graduated",
+            Self::GraduatedPrimary => "graduated-primary",
             Self::Halves => "halves",
             Self::SkipHot => "skip-hot",
             Self::Proportional => "proportional",
@@ -122,6 +137,9 @@ pub struct EvenReads {
     /// Perturbers come and go every so many seconds; 0: they stay
     #[arg(long, default_value_t = 0)]
     pub turn: u64,
+    /// On machines of this profile (`weir testbed profiles`), whose links readers are behind
+    #[arg(long)]
+    pub profile: Option<String>,
 }
 
 #[derive(Args, Clone)]
@@ -188,12 +206,21 @@ pub enum WorkKind {
     Write { file: PathBuf },
     /// Reads a file around and around
     Perturb { file: PathBuf, bytes_per_s: u64, turn_ms: u64 },
+    /// Sends through the link of a node
+    Send { network: String, node: u32, bytes_per_s: u64 },
 }
 
 /// Every experiment, as small as it makes sense.
 pub fn all() -> Vec<Experiment> {
     let small = |name: &str| Arguments::parse_from(["weir-figures", name, "--quick"]).experiment;
-    let names = ["even-reads", "mirrored-reads", "hot-spot", "distributed-queue"];
+    let names = [
+        "even-reads",
+        "mirrored-reads",
+        "hot-spot",
+        "distributed-queue",
+        "call-size",
+        "hot-network",
+    ];
     names.iter().filter_map(|name| small(name)).collect()
 }
 
@@ -226,6 +253,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 4);
+        assert_eq!(all().len(), 6);
     }
 }

@@ -5,18 +5,33 @@ use std::fs;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use weir_testbed::Disk;
+use weir_testbed::{Disk, Network};
 
 /// A cluster of one data server for each disk. Dropped, it is stopped and deleted.
 pub struct Cluster {
     weir: PathBuf,
     state: PathBuf,
+    /// The machines that it is on.
+    pub bed: Option<Machines>,
+}
+
+/// Machines of a testbed.
+pub struct Machines {
+    pub dir: PathBuf,
+    pub network: Network,
+    /// The nodes that read, in turn.
+    pub readers: Vec<u32>,
 }
 
 impl Cluster {
+    /// One that is there, on machines of a testbed. They go with it.
+    pub fn on(weir: PathBuf, state: PathBuf, machines: Machines) -> Self {
+        Self { weir, state, bed: Some(machines) }
+    }
+
     /// Starts one with its state in a new directory, and its targets on the disks.
     pub fn start(weir: PathBuf, state: PathBuf, disks: &[Disk]) -> Result<Self> {
-        let cluster = Self { weir, state };
+        let cluster = Self { weir, state, bed: None };
         let targets = disks.len().to_string();
         let up = ["up", "--targets", &targets, "--targets-per-server", "1"];
         cluster.weir(&up)?;
@@ -32,10 +47,26 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// What `weir testbed status` says of its machines.
+    pub fn bed_status(&self) -> Result<serde_json::Value> {
+        let bed = self.bed.as_ref().ok_or_else(|| Error::other("no testbed"))?;
+        crate::bed::status(&self.weir, &bed.dir)
+    }
+
     /// Runs the program for this cluster; returns what it prints.
     pub fn weir(&self, arguments: &[&str]) -> Result<String> {
+        self.weir_from(0, arguments)
+    }
+
+    /// The same, in the place of a reader.
+    fn weir_from(&self, reader: usize, arguments: &[&str]) -> Result<String> {
         let (verb, rest) = arguments.split_first().ok_or_else(|| Error::other("no command"))?;
-        let mut command = Command::new(&self.weir);
+        let mut command = match &self.bed {
+            Some(Machines { network, readers, .. }) => {
+                network.command(readers[reader % readers.len()], self.weir.as_os_str())
+            }
+            None => Command::new(&self.weir),
+        };
         command.arg(verb).arg("--dir").arg(&self.state).args(rest);
         // Nothing of the user's is used.
         let ours = std::env::vars_os().filter(|(name, _)| {
@@ -80,11 +111,11 @@ impl Cluster {
         (1..=disks).map(pid).collect()
     }
 
-    /// Mounts it at a new directory.
-    pub fn mount(&self, at: PathBuf, options: &str) -> Result<Mount> {
+    /// Mounts it at a new directory, in the place of a reader.
+    pub fn mount(&self, reader: usize, at: PathBuf, options: &str) -> Result<Mount> {
         fs::create_dir(&at)?;
         let path = at.to_str().ok_or_else(|| Error::other("a path that is not UTF-8"))?;
-        match self.weir(&["mount", path, "-o", options]) {
+        match self.weir_from(reader, &["mount", path, "-o", options]) {
             Ok(_) => Ok(Mount { weir: self.weir.clone(), at }),
             Err(error) => {
                 let _ = fs::remove_dir(&at);
@@ -96,7 +127,14 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if let Err(error) = self.weir(&["down", "--purge", "--yes", "--force"]) {
+        let down = match &self.bed {
+            Some(Machines { dir, .. }) => {
+                let mut command = Command::new(&self.weir);
+                said(command.args(["testbed", "down", "--dir"]).arg(dir))
+            }
+            None => self.weir(&["down", "--purge", "--yes", "--force"]),
+        };
+        if let Err(error) = down {
             eprintln!("weir-figures: {error}; the cluster is in {}", self.state.display());
         }
     }
@@ -125,7 +163,7 @@ impl Drop for Mount {
 }
 
 /// Runs a command to its end; returns what it prints.
-fn said(command: &mut Command) -> Result<String> {
+pub fn said(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

@@ -133,7 +133,7 @@ fn round(lab: &Lab, line: &str, writers: usize, input: &str) -> Result<Outcome> 
     if line == "striped" {
         (0..writers).try_for_each(|n| lab.cluster.make_file(&format!("out/{n}"), &[]))?;
     }
-    let mount = lab.cluster.mount(lab.place("w"), "rw")?;
+    let mount = lab.cluster.mount(0, lab.place("w"), "rw")?;
     let before = counts()?;
     let begin = Instant::now();
     let write = |n: usize| match line {

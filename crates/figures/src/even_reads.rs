@@ -2,6 +2,7 @@
 //! some disks are perturbed. How fast is the slowest?
 
 use crate::args::{EvenReads, Line, faults};
+use crate::bed::Bed;
 use crate::lab::Lab;
 use crate::plot::{self, Labels, Series};
 use crate::records::Records;
@@ -30,8 +31,12 @@ struct Point {
 pub fn run(plan: &EvenReads) -> Result<()> {
     let name = if plan.turn == 0 { "even-reads" } else { "even-reads-turns" };
     let mut report = Report::new(&plan.common.out, name)?;
-    let lab = Lab::new(&plan.common, plan.disks as usize, 2 * plan.file)?;
-    let files = write_files(&lab, plan)?;
+    let disks = plan.disks as usize;
+    let lab = match &plan.profile {
+        Some(profile) => Lab::on(&plan.common, &Bed::new(profile, plan.disks), 2 * plan.file)?,
+        None => Lab::new(&plan.common, disks, 2 * plan.file)?,
+    };
+    let files = write_files(&lab, disks, plan.file)?;
     lab.slow_down()?;
     let mut records = Records::new(&report, "trial,call_bytes,policy,faults")?;
     let (mut points, mut proof) = (Vec::new(), Proof::default());
@@ -45,6 +50,7 @@ pub fn run(plan: &EvenReads) -> Result<()> {
                 perturbed: &perturbed,
                 load: Load::Reads { turn: Duration::from_secs(plan.turn) },
                 job: !plan.no_job,
+                is_hot: false,
             };
             let outcome = proof.round(&lab, plan, &round)?;
             let numbers = [u64::from(trial), call_bytes].map(|n| n.to_string());
@@ -86,13 +92,12 @@ impl EvenReads {
 }
 
 /// File i has its copies on disks i and i + 1, counted around.
-fn write_files(lab: &Lab, plan: &EvenReads) -> Result<Vec<String>> {
-    let disks = plan.disks as usize;
+pub fn write_files(lab: &Lab, disks: usize, bytes: u64) -> Result<Vec<String>> {
     let write = |n: usize| {
         let (name, base) = (format!("f{n}"), n.to_string());
         let column = ["--layout", "striped", "--count", "1", "--base", &base];
         let layout = [&column[..], &["--copies", "2", "--placement", "chained"]].concat();
-        lab.write(&name, &layout, plan.file)?;
+        lab.write(&name, &layout, bytes)?;
         let places = lab.cluster.places(&name)?;
         if places == [n, (n + 1) % disks] {
             return Ok(name);
@@ -123,10 +128,17 @@ impl Proof {
             let outcome = lab.round(round)?;
             // One that comes and goes has what it has.
             let steady = round.perturbed.iter().filter(|_| plan.turn == 0);
-            let share =
-                |disk: &usize| outcome.disks[*disk].perturbers_part(lab.rate, outcome.seconds);
+            let share = |disk: &usize| {
+                let disk = &outcome.disks[*disk];
+                // Of what it gave: moves of a head are nobody's.
+                disk.perturbers_part(match plan.profile {
+                    Some(_) => disk.meanwhile_disk_bytes as f64,
+                    None => lab.rate as f64 * outcome.seconds,
+                })
+            };
             let shares: Vec<f64> = steady.map(share).collect();
-            if shares.iter().all(|share| SHARE.contains(share)) {
+            // What a head loses by moves is not to be set.
+            if plan.profile.is_some() || shares.iter().all(|share| SHARE.contains(share)) {
                 self.rounds += 1;
                 self.shares.extend(shares);
                 return Ok(outcome);

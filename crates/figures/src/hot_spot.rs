@@ -34,8 +34,15 @@ pub fn run(plan: &Mirrored) -> Result<()> {
                 let files = names(2, *size, clients);
                 let (perturbed, load) = (&[HOT], Load::Writes);
                 let call_bytes = CALL_BYTES;
-                let round =
-                    Round { policy, files: &files, call_bytes, perturbed, load, job: false };
+                let round = Round {
+                    policy,
+                    files: &files,
+                    call_bytes,
+                    perturbed,
+                    load,
+                    job: false,
+                    is_hot: false,
+                };
                 let outcome = lab.round(&round)?;
                 prove_stressed(lab.rate, &outcome)?;
                 let (of, bytes) = (clients.to_string(), size.to_string());

@@ -1,6 +1,7 @@
 //! What experiments share: disks of a set speed, a cluster on them, files.
 
 use crate::args::Common;
+use crate::bed::Bed;
 use crate::cluster::Cluster;
 use std::fs::File;
 use std::io::{Error, Result, Write};
@@ -18,7 +19,10 @@ pub struct Lab {
     pub cluster: Cluster,
     pub throttle: Throttle,
     pub disks: Vec<Disk>,
+    /// What a disk gives.
     pub rate: u64,
+    /// The disks are as fast as they are to be from the beginning.
+    is_bed: bool,
     /// Of mounts that are read through.
     pub options: String,
     dir: TempDir,
@@ -34,7 +38,7 @@ impl Lab {
             Disk::make(&image, &at, bytes + PERTURBED_BYTES + SPARE_BYTES)
         };
         let disks = (0..disks).map(disk).collect::<Result<Vec<Disk>>>()?;
-        disks.iter().try_for_each(|disk| disk.read_ahead(common.read_ahead_kib))?;
+        disks.iter().try_for_each(|disk| disk.device().read_ahead(common.read_ahead_kib))?;
         let cluster = Cluster::start(common.weir()?, dir.path().join("c"), &disks)?;
         let throttle = Throttle::new(&format!("weir-figures-{}", std::process::id()))?;
         for pid in cluster.data_pids(disks.len())? {
@@ -43,15 +47,28 @@ impl Lab {
         for disk in &disks {
             write_noise(&perturbed_file(disk), PERTURBED_BYTES, 99)?;
         }
-        let more = common.mount_options.iter().map(|more| format!(",{more}"));
-        let options = format!("ro{}", more.collect::<String>());
-        Ok(Self { cluster, throttle, disks, rate: common.rate, options, dir })
+        let options = options(common);
+        Ok(Self { cluster, throttle, disks, rate: common.rate(), is_bed: false, options, dir })
+    }
+
+    /// Machines of a profile, whose disks have room for so much each.
+    pub fn on(common: &Common, bed: &Bed<'_>, bytes: u64) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("weir-fig").tempdir_in(&common.scratch)?;
+        let (at, room) = (dir.path().join("t"), bytes + PERTURBED_BYTES + SPARE_BYTES);
+        let cluster = bed.up(common, at, room)?;
+        let made = bed.found(&cluster)?;
+        for disk in &made.disks {
+            write_noise(&perturbed_file(disk), PERTURBED_BYTES, 99)?;
+        }
+        let options = options(common);
+        let (throttle, disks, rate) = (made.throttle, made.disks, made.rate);
+        Ok(Self { cluster, throttle, disks, rate, is_bed: true, options, dir })
     }
 
     /// Makes a file by such a layout and fills it.
     pub fn write(&self, name: &str, layout: &[&str], bytes: u64) -> Result<()> {
         self.cluster.make_file(name, layout)?;
-        let mount = self.cluster.mount(self.place("w"), "rw")?;
+        let mount = self.cluster.mount(0, self.place("w"), "rw")?;
         write_noise(&mount.path().join(name), bytes, 1)
     }
 
@@ -71,13 +88,20 @@ impl Lab {
 
     /// From now on the servers, and who is taken into their group, get so much of a disk.
     pub fn slow_down(&self) -> Result<()> {
-        self.disks.iter().try_for_each(|disk| self.throttle.limit(disk, self.rate))
+        let mut plain = self.disks.iter().filter(|_| !self.is_bed);
+        plain.try_for_each(|disk| self.throttle.limit(disk, self.rate))
     }
 
     /// A path for something that is removed again.
     pub fn place(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
+}
+
+/// Of mounts that are read through.
+fn options(common: &Common) -> String {
+    let more = common.mount_options.iter().map(|more| format!(",{more}"));
+    format!("ro{}", more.collect::<String>())
 }
 
 /// A file beside the target of a disk.

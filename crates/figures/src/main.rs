@@ -6,9 +6,11 @@
 //! mirrored       clients of files with one copy and with two
 //! hot_spot       one disk is written to without a pause
 //! distributed_queue  writers spread records over disks, some of which are slow
+//! call_size      all read a file of their own on disks with a head, in calls of several sizes
+//! hot_network    clients of what is in memory, the link of one server is loaded
 //! slow_disk      the demonstration of the quick start
 //! lab            disks, a cluster on them, files, mounts: what experiments share
-//!   │  cluster   the program `weir`
+//!   │  cluster   the program `weir`;  bed: machines of a profile
 //!   └─ round     one round: cold caches, perturbers, readers, the kernel's counts
 //! worker         this program again: a reader, or a perturber
 //! records        what was measured in each round;  points: what is compared
@@ -18,9 +20,12 @@
 //! Ctrl-C.
 
 mod args;
+mod bed;
+mod call_size;
 mod cluster;
 mod distributed_queue;
 mod even_reads;
+mod hot_network;
 mod hot_spot;
 mod lab;
 mod mirrored;
@@ -48,8 +53,15 @@ fn main() -> ExitCode {
             println!("skipped: needs {}", weir_testbed::missing().unwrap_or_default());
             Ok(())
         }
-        Some(experiment) => prepared().and_then(|()| run(experiment)),
-        None => prepared().and_then(|()| args::all().iter().try_for_each(run)),
+        Some(experiment) => prepared(experiment).and_then(|()| run(experiment)),
+        None => args::all().iter().try_for_each(|experiment| match lacks(experiment) {
+            // Those on disks alone need less than those on whole machines.
+            Some(what) if needs_machines(experiment) => {
+                println!("skipped: needs {what}");
+                Ok(())
+            }
+            _ => prepared(experiment).and_then(|()| run(experiment)),
+        }),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -60,9 +72,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn prepared() -> Result<()> {
+fn needs_machines(experiment: &Experiment) -> bool {
+    match experiment {
+        Experiment::CallSize(_) | Experiment::HotNetwork(_) => true,
+        Experiment::EvenReads(plan) => plan.profile.is_some(),
+        _ => false,
+    }
+}
+
+fn lacks(experiment: &Experiment) -> Option<&'static str> {
+    match needs_machines(experiment) {
+        true => weir_testbed::missing_for_models().or_else(weir_testbed::missing_for_networks),
+        false => weir_testbed::missing(),
+    }
+}
+
+fn prepared(experiment: &Experiment) -> Result<()> {
     stop::catch_signals();
-    match weir_testbed::missing() {
+    match lacks(experiment) {
         Some(what) => Err(Error::other(format!("needs {what}"))),
         None => Ok(()),
     }
@@ -74,6 +101,8 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::MirroredReads(plan) => mirrored::run(plan),
         Experiment::HotSpot(plan) => hot_spot::run(plan),
         Experiment::DistributedQueue(plan) => distributed_queue::run(plan),
+        Experiment::CallSize(plan) => call_size::run(plan),
+        Experiment::HotNetwork(plan) => hot_network::run(plan),
         Experiment::SlowDisk(plan) => slow_disk::run(plan),
         Experiment::Worker(work) => worker::run(work),
     }

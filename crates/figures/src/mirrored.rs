@@ -37,8 +37,15 @@ pub fn run(plan: &Mirrored) -> Result<()> {
                 let files = names(copies, size, clients);
                 let load = Load::Reads { turn: Duration::ZERO };
                 let call_bytes = CALL_BYTES;
-                let round =
-                    Round { policy, files: &files, call_bytes, perturbed: &[], load, job: false };
+                let round = Round {
+                    policy,
+                    files: &files,
+                    call_bytes,
+                    perturbed: &[],
+                    load,
+                    job: false,
+                    is_hot: false,
+                };
                 let outcome = lab.round(&round)?;
                 let key = [trial.to_string(), line.into(), clients.to_string(), size.to_string()];
                 records.write(&key, &[], &outcome)?;
@@ -144,7 +151,7 @@ impl Mirrored {
 }
 
 /// With copies, column n has its first one on disk 2n, and the other one on the next.
-fn write(lab: &Lab, name: &str, copies: u32, columns: usize, bytes: u64) -> Result<()> {
+pub fn write(lab: &Lab, name: &str, copies: u32, columns: usize, bytes: u64) -> Result<()> {
     let (count, copies_text) = (columns.to_string(), copies.to_string());
     let layout = ["--layout", "striped", "--base", "0", "--count", &count];
     let mirrors = ["--copies", &copies_text, "--placement", "groups"];

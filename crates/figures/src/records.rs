@@ -8,6 +8,7 @@ const MIB: f64 = (1 << 20) as f64;
 const READERS: &str = "reader,bytes,seconds,mib_per_s";
 const DISKS: &str = "disk,perturbed,disk_bytes,perturber_bytes,served_bytes,seconds,\
     meanwhile_disk_bytes,meanwhile_written_bytes";
+const LINKS: &str = "node,perturbed,out_bytes,in_bytes,perturber_bytes,seconds";
 const SAMPLES: &str = "what,number,ms,bytes";
 
 /// The tables of an experiment; each row begins with what names its round.
@@ -15,6 +16,7 @@ pub struct Records {
     readers: Table,
     disks: Table,
     samples: Table,
+    links: Table,
 }
 
 impl Records {
@@ -23,6 +25,7 @@ impl Records {
         Ok(Self {
             readers: report.table("readers.csv", &format!("{key},{READERS}"))?,
             disks: report.table("disks.csv", &format!("{key},{DISKS}"))?,
+            links: report.table("links.csv", &format!("{key},{LINKS}"))?,
             samples: report.table("samples.csv", &format!("{key},{SAMPLES}"))?,
         })
     }
@@ -30,6 +33,7 @@ impl Records {
     /// Writes down a round.
     pub fn write(&mut self, key: &[String], perturbed: &[usize], outcome: &Outcome) -> Result<()> {
         self.write_readers(key, outcome)?;
+        self.write_links(key, perturbed, outcome)?;
         for (n, disk) in outcome.disks.iter().enumerate() {
             let is_perturbed = u8::from(perturbed.contains(&n)).to_string();
             let before = [disk.disk_bytes, disk.perturber_bytes, disk.served_bytes()];
@@ -44,6 +48,22 @@ impl Records {
                 let at = [n as u64, sample.at.as_millis() as u64, bytes].map(|n| n.to_string());
                 self.samples.row(&[key, &["disk".into()], &at].concat())?;
             }
+        }
+        Ok(())
+    }
+
+    fn write_links(
+        &mut self,
+        key: &[String],
+        perturbed: &[usize],
+        outcome: &Outcome,
+    ) -> Result<()> {
+        for (n, link) in outcome.links.iter().enumerate() {
+            let is_perturbed = u64::from(perturbed.contains(&n));
+            let counts = [link.out_bytes, link.in_bytes, outcome.sent_bytes[n]];
+            let numbers = [n as u64 + 1, is_perturbed].into_iter().chain(counts);
+            let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
+            self.links.row(&[key, &numbers, &[format!("{:.3}", outcome.seconds)]].concat())?;
         }
         Ok(())
     }

@@ -51,7 +51,8 @@ fn round(lab: &Lab, files: &[String], policy: &str) -> Result<(f64, String)> {
         });
         let load = Load::Reads { turn: Duration::ZERO };
         let (call_bytes, perturbed, job) = (1 << 20, &[][..], true);
-        let outcome = lab.round(&Round { policy, files, call_bytes, perturbed, load, job })?;
+        let outcome =
+            lab.round(&Round { policy, files, call_bytes, perturbed, load, job, is_hot: false })?;
         let top = top.join().map_err(|_| Error::other("a thread has panicked"))??;
         let rates = outcome.rates();
         let slowest = rates.iter().copied().min_by(f64::total_cmp).unwrap_or_default();

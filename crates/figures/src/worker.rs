@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
-use weir_testbed::{Reads, read_around, wait_for_end, wait_for_go, write_again};
+use weir_testbed::{
+    Network, Reads, read_around, send_through, wait_for_end, wait_for_go, write_again,
+};
 
 /// Readers say how far they are after so many bytes.
 const STEP_BYTES: u64 = 1 << 20;
@@ -31,6 +33,11 @@ pub fn run(work: &Work) -> Result<()> {
             until_end(|stopped| {
                 read_around(file, Reads { bytes_per_s: *bytes_per_s, turn }, stopped)
             })
+        }
+        WorkKind::Send { network, node, bytes_per_s } => {
+            let network = Network::found(network, *node);
+            wait_for_go()?;
+            until_end(|stopped| send_through(&network, *node, *bytes_per_s, stopped))
         }
         WorkKind::Write { file } => {
             wait_for_go()?;
@@ -63,6 +70,9 @@ pub fn command(kind: &WorkKind) -> Result<Command> {
         }
         WorkKind::Perturb { file, bytes_per_s, turn_ms } => {
             command.arg("perturb").arg(file).args([bytes_per_s, turn_ms].map(u64::to_string));
+        }
+        WorkKind::Send { network, node, bytes_per_s } => {
+            command.args(["send", network]).args([node.to_string(), bytes_per_s.to_string()]);
         }
         WorkKind::Write { file } => {
             command.arg("write").arg(file);

@@ -1,28 +1,43 @@
-//! Experiments on one machine: disks with a set speed, and the proof of what was read from
-//! them.
+//! Experiments on one machine: disks with a set speed, links with a set speed, and the proof of
+//! what went through them.
 //!
 //! ```text
-//! disk       a file as a disk: loop device, ext4; the kernel's count of what was read
+//! disk       a file as a disk: loop device, ext4
+//!   ├ device   the kernel's counts of it
+//!   └ model    disks with a head: seeks, and reads ahead that are lost
+//! network    a network namespace for each node, joined by links
+//! profile    the machines of the papers, and a newer one
 //! throttle   who uses a disk through this group gets no more than so many bytes a second
 //! cold       nothing is left in memory of what a directory has on its disk
 //! samples    the kernel's counts of several disks, again and again
 //! worker     processes that begin at a word, so that many do at once
-//! perturb    what a process does that disturbs a disk
+//! perturb    what a process does that disturbs a disk;  stream: one that loads a link
 //! ```
-//! Needs root, loop devices, ext4 and a cgroup controller for block devices; who lacks any
-//! is told so by [`missing`]. What is made here goes when it is dropped.
+//! Needs root, loop devices, ext4 and a cgroup controller for block devices; models need FUSE
+//! besides, networks namespaces, veth and token buckets. Who lacks any is told so by [`missing`],
+//! [`missing_for_models`], [`missing_for_networks`]. What is made here goes when it is dropped,
+//! unless it is left, for another process to find.
 
 mod cold;
+mod device;
 mod disk;
+mod model;
+mod network;
 mod perturb;
+pub mod profile;
 mod samples;
+mod stream;
 mod throttle;
 mod worker;
 
-pub use cold::forget;
-pub use disk::{Counts, Disk};
+pub use cold::{forget, forget_whole, in_memory, remember};
+pub use device::{Counts, Device};
+pub use disk::{Disk, detach, make_image};
+pub use model::{Drive, Model};
+pub use network::{LinkCounts, Network, enter};
 pub use perturb::{Reads, read_around, write_again};
 pub use samples::{Sample, Sampler};
+pub use stream::send_through;
 pub use throttle::Throttle;
 pub use worker::{Worker, wait_for_end, wait_for_go};
 
@@ -30,7 +45,7 @@ use std::io::{Error, Result};
 use std::path::Path;
 use std::process::Command;
 
-/// What this machine, or this user, lacks for all of it; `None`: nothing.
+/// What this machine, or this user, lacks for disks of a set speed; `None`: nothing.
 pub fn missing() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Some("root");
@@ -41,12 +56,30 @@ pub fn missing() -> Option<&'static str> {
     if throttle::controller().is_none() {
         return Some("a cgroup controller for block devices (blkio of v1, or io of v2)");
     }
-    let programs = ["losetup", "mkfs.ext4", "mount", "umount"];
-    let works = |program: &&str| Command::new(program).arg("--version").output().is_ok();
-    if !programs.iter().all(works) {
+    if !have(&["losetup", "mkfs.ext4", "mount", "umount"], "--version") {
         return Some("losetup, mkfs.ext4, mount and umount");
     }
     None
+}
+
+/// What it lacks for disks with a head, besides.
+pub fn missing_for_models() -> Option<&'static str> {
+    missing().or((!Path::new("/dev/fuse").exists()).then_some("FUSE (/dev/fuse)"))
+}
+
+/// What it lacks for networks.
+pub fn missing_for_networks() -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("root");
+    }
+    if !have(&["ip", "tc"], "-V") || !have(&["nsenter"], "--version") {
+        return Some("ip, tc and nsenter");
+    }
+    network::unsupported()
+}
+
+fn have(programs: &[&str], ask: &str) -> bool {
+    programs.iter().all(|program| Command::new(program).arg(ask).output().is_ok())
 }
 
 /// Runs a program; returns what it prints.

@@ -1,9 +1,8 @@
 //! The kernel's counts of several disks, again and again.
 
 use crate::Disk;
-use crate::disk::{Counts, counts};
+use crate::device::{Counts, Device};
 use std::io::{Error, Result};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{JoinHandle, sleep, spawn};
@@ -27,18 +26,15 @@ pub struct Sampler {
 
 impl Sampler {
     /// Begins to look at these disks, `every` so long.
-    ///
-    /// # Errors
-    /// The kernel does not count.
-    pub fn start(disks: &[Disk], every: Duration) -> Result<Self> {
-        let stats: Vec<PathBuf> = disks.iter().map(Disk::stat).collect::<Result<_>>()?;
+    pub fn start(disks: &[Disk], every: Duration) -> Self {
+        let devices: Vec<Device> = disks.iter().map(|disk| disk.device().clone()).collect();
         let stopped = Arc::new(AtomicBool::new(false));
         let (begin, until) = (Instant::now(), stopped.clone());
         let look = move || {
             let mut samples = Vec::new();
             loop {
                 let is_last = until.load(Relaxed);
-                let disks = stats.iter().map(|stat| counts(stat)).collect::<Result<_>>()?;
+                let disks = devices.iter().map(Device::counts).collect::<Result<_>>()?;
                 samples.push(Sample { at: begin.elapsed(), disks });
                 if is_last {
                     return Ok(samples);
@@ -46,7 +42,7 @@ impl Sampler {
                 sleep(every);
             }
         };
-        Ok(Self { stopped, thread: spawn(look) })
+        Self { stopped, thread: spawn(look) }
     }
 
     /// Looks once more, and says what was seen, in order.

@@ -1,6 +1,6 @@
 //! Limits of what a group of processes may read from disks.
 
-use crate::Disk;
+use crate::device::Device;
 use std::fs;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -32,6 +32,8 @@ pub(crate) fn controller() -> Option<Controller> {
 pub struct Throttle {
     controller: Controller,
     path: PathBuf,
+    /// It goes when it is dropped.
+    goes: bool,
 }
 
 impl Throttle {
@@ -47,7 +49,32 @@ impl Throttle {
         }
         fs::create_dir(&path)
             .map_err(|e| Error::new(e.kind(), format!("{}: {e}", path.display())))?;
-        Ok(Self { controller, path })
+        Ok(Self { controller, path, goes: true })
+    }
+
+    /// The group of this name that was left; it stays.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn found(name: &str) -> Result<Self> {
+        let controller = controller().ok_or_else(|| Error::other("no cgroup controller"))?;
+        let path = Path::new(root(controller)).join(name);
+        match path.is_dir() {
+            true => Ok(Self { controller, path, goes: false }),
+            false => Err(Error::other(format!("no group {}", path.display()))),
+        }
+    }
+
+    /// It stays when it is dropped.
+    pub fn leave(&mut self) {
+        self.goes = false;
+    }
+
+    /// Takes the group of this name away, if there is one: its processes are free again.
+    pub fn remove(name: &str) {
+        if let Ok(mut group) = Self::found(name) {
+            group.goes = true;
+        }
     }
 
     /// From now on so many bytes a second are read from a disk. Readers get it first come, first
@@ -55,8 +82,8 @@ impl Throttle {
     ///
     /// # Errors
     /// What the system says.
-    pub fn limit(&self, disk: &Disk, read_bytes_per_s: u64) -> Result<()> {
-        let number = disk.number()?;
+    pub fn limit(&self, disk: impl AsRef<Device>, read_bytes_per_s: u64) -> Result<()> {
+        let number = disk.as_ref().number()?;
         match self.controller {
             Controller::V1 => put(
                 &self.path.join("blkio.throttle.read_bps_device"),
@@ -72,8 +99,8 @@ impl Throttle {
     ///
     /// # Errors
     /// What the system says.
-    pub fn limit_writes(&self, disk: &Disk, write_bytes_per_s: u64) -> Result<()> {
-        let number = disk.number()?;
+    pub fn limit_writes(&self, disk: impl AsRef<Device>, write_bytes_per_s: u64) -> Result<()> {
+        let number = disk.as_ref().number()?;
         match self.controller {
             Controller::V1 => put(
                 &self.path.join("blkio.throttle.write_bps_device"),
@@ -96,6 +123,9 @@ impl Throttle {
 
 impl Drop for Throttle {
     fn drop(&mut self) {
+        if !self.goes {
+            return;
+        }
         let members = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
         let above = Path::new(root(self.controller)).join("cgroup.procs");
         // One that has ended meanwhile cannot be moved, and need not be.

@@ -11,12 +11,14 @@ pub fn start(state: &StateDir, name: &str) -> Done<Option<Starting>> {
     if Process::from_file(&pid_file).is_some() {
         return Ok(None);
     }
+    let network = state.network_file(name);
     let daemon = DaemonSpec {
         name,
-        command: if name == META { "meta" } else { "data" },
+        command: &[if name == META { "meta" } else { "data" }],
         arguments: vec!["--config".into(), state.config_file(name).into()],
         log: &state.log_file(name),
         pid_file: &pid_file,
+        network: network.is_symlink().then_some(&network),
     };
     process::start(&daemon).map(Some)
 }

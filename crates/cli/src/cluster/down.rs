@@ -18,8 +18,7 @@ pub fn run(down: &Down) -> Done {
         ask(&state, &description, down.yes)?;
     }
     let lock = state.lock()?;
-    leave_mounts(&state, down.force)?;
-    let stopped = stop_daemons(&state, &description, down.force)?;
+    let stopped = stop(&state, &description, down.force)?;
     if down.purge {
         for mountpoint in &description.made_mountpoints {
             // Something else may be in it by now: then it stays.
@@ -36,6 +35,12 @@ pub fn run(down: &Down) -> Done {
             format!("Cluster {name} is down; its files are kept. `weir up` starts it again.\n")
         }
     })
+}
+
+/// Unmounts what belongs to a cluster and stops its daemons; returns how many ran.
+pub fn stop(state: &StateDir, description: &Description, force: bool) -> Done<usize> {
+    leave_mounts(state, force)?;
+    stop_daemons(state, description, force)
 }
 
 fn ask(state: &StateDir, description: &Description, yes: bool) -> Done {

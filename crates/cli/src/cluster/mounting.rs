@@ -125,10 +125,11 @@ pub fn mount(cluster: &Cluster, mountpoint: &Path, options: &[String]) -> Done<P
     arguments.extend(["--".into(), mountpoint.into()]);
     let daemon = DaemonSpec {
         name: &files.name,
-        command: "mount",
+        command: &["mount"],
         arguments,
         log: &files.log,
         pid_file: &files.pid,
+        network: None,
     };
     let started = process::start(&daemon)?.ready();
     if started.is_err() {

@@ -229,13 +229,15 @@ pub struct DaemonSpec<'a> {
     /// Its name, for messages.
     pub name: &'a str,
     /// The subcommand that it runs.
-    pub command: &'a str,
+    pub command: &'a [&'a str],
     /// The subcommand's arguments.
     pub arguments: Vec<OsString>,
     /// Where it logs to.
     pub log: &'a Path,
     /// The file that says who it is from then on.
     pub pid_file: &'a Path,
+    /// The network namespace in which it runs; without, that of this process.
+    pub network: Option<&'a Path>,
 }
 
 /// Starts this program as a daemon of its own session.
@@ -249,8 +251,13 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
         .open(log)
         .map_err(|e| Failure::file(log, e))?;
     let log_start = log_file.metadata().map_or(0, |m| m.len());
-    let mut child = Command::new(program)
-        .args([daemon.command, "--detached"])
+    let mut command = match daemon.network {
+        Some(network) => weir_testbed::enter(network, program.as_os_str()),
+        None => Command::new(program),
+    };
+    let mut child = command
+        .args(daemon.command)
+        .arg("--detached")
         .args(&daemon.arguments)
         .current_dir("/")
         .stdin(Stdio::piped())

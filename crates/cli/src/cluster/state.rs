@@ -8,7 +8,7 @@
 //! keys/                   master.key server-N.key target-N.key         0600
 //! clients/                further credentials                          0600
 //! meta/ targets/N/        namespace; objects                           0700
-//! run/                    NAME.pid NAME.sock
+//! run/                    NAME.pid NAME.sock; NAME.net of a testbed
 //! log/                    NAME.log
 //! ```
 
@@ -262,10 +262,16 @@ impl StateDir {
     pub fn log_file(&self, daemon: &str) -> PathBuf {
         self.dir.join("log").join(format!("{daemon}.log"))
     }
-    /// The Unix socket of a daemon, unless its path would be too long for one.
+    /// The Unix socket of a daemon, unless its path would be too long for one, or the daemon is
+    /// in a network of its own: then that is the only way to it.
     pub fn socket_file(&self, daemon: &str) -> Option<PathBuf> {
         let path = self.dir.join("run").join(format!("{daemon}.sock"));
-        (path.as_os_str().len() <= MAX_SOCKET_PATH_BYTES).then_some(path)
+        let is_apart = self.network_file(daemon).is_symlink();
+        (!is_apart && path.as_os_str().len() <= MAX_SOCKET_PATH_BYTES).then_some(path)
+    }
+    /// A link to the network namespace of a daemon, if it has one (`weir testbed`).
+    pub fn network_file(&self, daemon: &str) -> PathBuf {
+        self.dir.join("run").join(format!("{daemon}.net"))
     }
     /// The directory of the namespace.
     pub fn metadata_dir(&self) -> PathBuf {

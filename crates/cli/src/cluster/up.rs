@@ -101,12 +101,35 @@ fn bring_up(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mu
     report(up, &state, &description, started, &missing)
 }
 
-/// Makes keys, configuration files, target directories and the namespace.
 fn make(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<(Description, ports::Held)> {
     let (description, held) = plan(state, up, defaults)?;
+    lay_out(state, &description, &up.domain)?;
+    Ok((description, held))
+}
+
+/// Makes a cluster of a description in directories that [`StateDir::make`] has made, and starts
+/// its daemons. What was made when something fails is the caller's to delete; nothing runs then.
+pub fn make_described(state: &StateDir, description: &Description) -> Done {
+    lay_out(state, description, &None)?;
+    let mut undo = Undo {
+        state: state.clone(),
+        fresh: false,
+        processes: Vec::new(),
+        pid_files: Vec::new(),
+        mountpoint: None,
+    };
+    let started = start_daemons(state, description, &mut undo);
+    if started.is_err() {
+        undo.run();
+    }
+    started.map(drop)
+}
+
+/// Makes keys, configuration files, target directories and the namespace.
+fn lay_out(state: &StateDir, description: &Description, domain: &Option<String>) -> Done {
     let master = MasterKey(secret::fresh_key()?);
     secret::write_key(&state.key_file("master"), &master.0)?;
-    let metadata = data_servers::metadata_addresses(state, &description);
+    let metadata = data_servers::metadata_addresses(state, description);
     let cluster = cluster_id(&description.id)?;
     let meta = MetaServerConfig {
         cluster: Some(cluster),
@@ -125,12 +148,11 @@ fn make(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<(Description, 
     };
     weir_metaserver::init(&state.metadata_dir(), &master, &new)?;
     for server in &description.servers {
-        make_server(state, &description, server, &master, &up.domain)?;
+        make_server(state, description, server, &master, domain)?;
     }
-    keys::write_first_credential(state, &description, &master, metadata)?;
+    keys::write_first_credential(state, description, &master, metadata)?;
     // Last: from here on the directory holds a cluster.
-    state.set_description(&description)?;
-    Ok((description, held))
+    state.set_description(description)
 }
 
 /// Decides on servers, targets and ports.

@@ -1,0 +1,167 @@
+//! Machines with disks and links of a set speed, on this one.
+
+use super::Detach;
+use crate::output::{ByteSize, parse_size};
+use clap::{Args, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Machines with disks and links of a set speed, on this one, for experiments
+#[derive(Subcommand)]
+#[command(after_help = "Each node is a network namespace behind a link, with a disk and a data \
+    server; docs/testbed.md says more. It needs root.")]
+pub enum Testbed {
+    /// List what machines there can be
+    Profiles {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make the machines, and start a cluster on them
+    Up(TestbedUp),
+    /// Show nodes, disks and links, and what the kernel has counted of them
+    Status(TestbedStatus),
+    /// Run a command in the network of a node
+    Run(TestbedRun),
+    /// Take a part of what a disk or a link gives, and say how much that was
+    Perturb(TestbedPerturb),
+    /// Drop what is in memory of files, and prove it
+    Cold(TestbedCold),
+    /// Take all of it away
+    Down(TestbedChoice),
+    /// Serve a disk with a head
+    #[command(hide = true)]
+    Disk(TestbedDisk),
+}
+
+/// Which testbed.
+#[derive(Args, Clone, Debug)]
+pub struct TestbedChoice {
+    /// The directory of the testbed [default: /var/lib/weir/.testbed]
+    #[arg(long, env = "WEIR_TESTBED", value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+/// Make the machines, and start a cluster on them
+#[derive(Args)]
+pub struct TestbedUp {
+    /// `weir testbed profiles` lists them
+    #[arg(default_value = "act")]
+    pub profile: String,
+    #[command(flatten)]
+    pub choice: TestbedChoice,
+    /// Nodes with a disk and a data server [default: those of the profile]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub nodes: Option<u32>,
+    /// Nodes besides that have neither, for clients; they come after the others
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub clients: u32,
+    /// What each disk gives in a second [default: that of the profile]
+    #[arg(long, value_parser = rate, value_name = "SIZE")]
+    pub disk_rate: Option<ByteSize>,
+    /// What each link carries in a second, each way [default: that of the profile]
+    #[arg(long, value_parser = rate, value_name = "SIZE")]
+    pub link_rate: Option<ByteSize>,
+    /// Room on each disk
+    #[arg(long, value_parser = parse_size, value_name = "SIZE", default_value = "1G")]
+    pub disk_size: ByteSize,
+    /// What the kernel reads ahead of a disk; the default is that of Linux for disks
+    #[arg(long, value_name = "KIB", default_value_t = 128)]
+    pub read_ahead_kib: u64,
+}
+
+/// Show nodes, disks and links, and what the kernel has counted of them
+#[derive(Args)]
+pub struct TestbedStatus {
+    #[command(flatten)]
+    pub choice: TestbedChoice,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Run a command in the network of a node
+#[derive(Args)]
+#[command(after_help = "`weir` commands mean the testbed's cluster there, and files and mounts \
+    are those of everybody: weir testbed run 1 -- weir mount /mnt")]
+pub struct TestbedRun {
+    #[command(flatten)]
+    pub choice: TestbedChoice,
+    /// Its number, from 1
+    pub node: u32,
+    /// The program and its arguments
+    #[arg(required = true, last = true)]
+    pub command: Vec<OsString>,
+}
+
+/// Take a part of what a disk or a link gives, and say how much that was
+#[derive(Args)]
+#[command(group(clap::ArgGroup::new("of").required(true).args(["disk", "link"])))]
+pub struct TestbedPerturb {
+    #[command(flatten)]
+    pub choice: TestbedChoice,
+    /// Read from the disk of this node, past the page cache
+    #[arg(long, value_name = "NODE")]
+    pub disk: Option<u32>,
+    /// Send from this node through its link
+    #[arg(long, value_name = "NODE")]
+    pub link: Option<u32>,
+    /// So much of its rate
+    #[arg(long, value_parser = share, default_value = "50%")]
+    pub share: u64,
+    /// For so long
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: u64,
+}
+
+/// Drop what is in memory of files, and prove it
+#[derive(Args)]
+#[command(after_help = "A file is read once from end to end in the network of a node, past \
+    the page cache, and the disks have to give as much as it holds; then it is cold again.")]
+pub struct TestbedCold {
+    #[command(flatten)]
+    pub choice: TestbedChoice,
+    /// Files of the cluster, as weir:/path, or `all`: all that the disks hold
+    #[arg(required = true)]
+    pub files: Vec<String>,
+    /// The node that reads them
+    #[arg(long, default_value_t = 1)]
+    pub node: u32,
+}
+
+/// Serve a disk with a head
+#[derive(Args)]
+pub struct TestbedDisk {
+    /// The testbed
+    #[arg(long)]
+    pub dir: PathBuf,
+    /// The number of the node
+    #[arg(long)]
+    pub node: u32,
+    #[command(flatten)]
+    pub detach: Detach,
+}
+
+fn rate(text: &str) -> Result<ByteSize, String> {
+    let rate = parse_size(text)?;
+    // Less would not make a file system within the time that anybody waits.
+    if rate.0 >= 100_000 { Ok(rate) } else { Err("no less than 100kB".into()) }
+}
+
+fn share(text: &str) -> Result<u64, String> {
+    match text.trim_end_matches('%').parse() {
+        Ok(percent @ 1..=100) => Ok(percent),
+        _ => Err("1% to 100%".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_part_of_a_hundred() {
+        assert_eq!((share("50%"), share("7")), (Ok(50), Ok(7)));
+        assert!(share("0").is_err() && share("101%").is_err() && share("half").is_err());
+    }
+}

@@ -1,0 +1,189 @@
+//! What a testbed consists of. It is written down before anything is made, so that it can be
+//! taken away whatever becomes of the command that makes it.
+//!
+//! ```text
+//! testbed.json    this
+//! cluster/        state directory of its cluster
+//! disks/          N.image; N, where it is mounted; N.drive, where the model of its head is
+//! run/ log/       of the daemons of heads
+//! ```
+
+use super::failed;
+use crate::args::TestbedChoice;
+use crate::cluster::secret;
+use crate::cluster::state::StateDir;
+use crate::failure::{Done, Failure};
+use crate::settings;
+use serde::{Deserialize, Serialize};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use weir_testbed::{Counts, Device, Disk, Drive, Model, Network};
+use weir_types::checksum::crc32c;
+
+/// Where a testbed is.
+#[derive(Clone, Debug)]
+pub struct Place {
+    dir: PathBuf,
+}
+
+/// What it consists of: `testbed.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Of the profile.
+    pub profile: String,
+    /// Nodes with a disk and a data server.
+    pub nodes: Vec<Node>,
+    /// Nodes besides, which come after them.
+    pub clients: u32,
+    /// What each link carries each way, bytes a second.
+    pub link_rate: u64,
+}
+
+/// A node with a disk and a data server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// What its disk gives, bytes a second.
+    pub disk_rate: u64,
+    /// The disk's head, if it has one.
+    pub drive: Option<Drive>,
+    /// What the kernel had counted of the disk's device before.
+    pub counted: Counts,
+}
+
+impl Place {
+    /// The one that is meant.
+    pub fn of(choice: &TestbedChoice) -> Done<Self> {
+        let dir = match &choice.dir {
+            Some(dir) => dir.clone(),
+            None => settings::state_home()?.join(".testbed"),
+        };
+        Ok(Self { dir: settings::absolute(&dir)? })
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The state directory of its cluster.
+    pub fn cluster(&self) -> StateDir {
+        StateDir::at(self.dir.join("cluster"))
+    }
+
+    /// Its own files, which are as those of a cluster.
+    pub fn files(&self) -> StateDir {
+        StateDir::at(self.dir.clone())
+    }
+
+    /// What there is; `None`: nothing.
+    pub fn record(&self) -> Done<Option<Record>> {
+        let path = self.record_file();
+        match std::fs::read_to_string(&path) {
+            Ok(text) => {
+                let record = serde_json::from_str(&text);
+                record.map(Some).map_err(|e| Failure::new(e.to_string()).about(path.display()))
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Failure::file(&path, e)),
+        }
+    }
+
+    /// What there is; fails if that is nothing.
+    pub fn required(&self) -> Done<Record> {
+        self.record()?.ok_or_else(|| {
+            Failure::new(format!("there is no testbed in {}", self.dir.display()))
+                .hint("`weir testbed up` makes one")
+        })
+    }
+
+    pub fn write(&self, record: &Record) -> Done {
+        let text = serde_json::to_string_pretty(record);
+        let text = text.map_err(|e| Failure::new(e.to_string()))?;
+        secret::replace_public(&self.record_file(), &(text + "\n"))
+    }
+
+    fn record_file(&self) -> PathBuf {
+        self.dir.join("testbed.json")
+    }
+
+    /// The name of its network, and of its group of processes: of no other testbed.
+    pub fn name(&self) -> String {
+        format!("weir-t{:08x}", crc32c(self.dir.as_os_str().as_bytes()))
+    }
+
+    pub fn disks(&self) -> PathBuf {
+        self.dir.join("disks")
+    }
+
+    /// Where the disk of a node is mounted.
+    pub fn disk(&self, node: u32) -> PathBuf {
+        self.disks().join(node.to_string())
+    }
+
+    pub fn image(&self, node: u32) -> PathBuf {
+        self.disks().join(format!("{node}.image"))
+    }
+
+    /// The file that the disk of a node is on.
+    pub fn backing(&self, node: u32, drive: Option<Drive>) -> PathBuf {
+        match drive {
+            Some(_) => Model::file(&Disk::model_at(&self.disk(node))),
+            None => self.image(node),
+        }
+    }
+}
+
+/// The daemon of a disk with a head.
+pub fn head_name(node: u32) -> String {
+    format!("disk-{node}")
+}
+
+impl Record {
+    /// The network, which stays.
+    pub fn network(&self, place: &Place) -> Network {
+        Network::found(&place.name(), self.nodes.len() as u32 + self.clients)
+    }
+
+    /// Nodes with a disk, by their numbers.
+    pub fn numbered(&self) -> impl Iterator<Item = (u32, &Node)> {
+        (1..).zip(&self.nodes)
+    }
+
+    /// The node of this number, which has a disk.
+    pub fn node(&self, number: u32) -> Done<&Node> {
+        self.numbered().find(|(n, _)| *n == number).map(|(_, node)| node).ok_or_else(|| {
+            let last = self.nodes.len();
+            Failure::new(format!("node {number} has no disk; those from 1 to {last} have"))
+        })
+    }
+
+    /// Fails if there is no node of this number.
+    pub fn require(&self, number: u32) -> Done {
+        let last = self.nodes.len() as u32 + self.clients;
+        match (1..=last).contains(&number) {
+            true => Ok(()),
+            false => Err(Failure::new(format!("there is no node {number}, they are 1 to {last}"))),
+        }
+    }
+
+    /// The device of a node's disk.
+    pub fn device(&self, place: &Place, number: u32) -> Done<Device> {
+        let node = self.node(number)?;
+        let devices = Device::of(&place.backing(number, node.drive)).map_err(failed)?;
+        devices.into_iter().next().ok_or_else(|| {
+            Failure::new(format!("the disk of node {number} has gone"))
+                .hint("`weir testbed down` takes the rest away")
+        })
+    }
+
+    /// What went through the disk of a node since the testbed was made.
+    pub fn disk_counts(&self, place: &Place, number: u32) -> Done<Counts> {
+        let before = self.node(number)?.counted;
+        let now = self.device(place, number)?.counts().map_err(failed)?;
+        Ok(Counts {
+            read_bytes: now.read_bytes.saturating_sub(before.read_bytes),
+            written_bytes: now.written_bytes.saturating_sub(before.written_bytes),
+        })
+    }
+}

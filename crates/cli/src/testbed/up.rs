@@ -1,0 +1,207 @@
+//! `weir testbed up`: the network, the disks, and a cluster on them. If something fails, all of
+//! it goes away again.
+
+use super::profiles::megabytes;
+use super::record::{Node, Place, Record, head_name};
+use super::{down, failed};
+use crate::args::TestbedUp;
+use crate::cluster::credential::Credential;
+use crate::cluster::daemon::{META, cluster_id_text, data_name};
+use crate::cluster::process::{self, DaemonSpec, Process, Starting};
+use crate::cluster::secret;
+use crate::cluster::state::{Description, ServerDescription, make_dir};
+use crate::cluster::up::{await_targets, make_described, never_heard_of};
+use crate::failure::{Done, Failure};
+use crate::files::remote::connect;
+use crate::output::print;
+use std::os::unix::fs::symlink;
+use weir_testbed::profile::{Plan, Profile, Wishes};
+use weir_testbed::{Counts, Disk, Network, Throttle, make_image};
+
+/// Servers listen here, each in a network of its own.
+const META_PORT: u16 = 7700;
+const DATA_PORT: u16 = 7701;
+/// The metadata server is on the first node.
+const META_NODE: u32 = 1;
+
+/// Runs `weir testbed up`.
+pub fn run(up: &TestbedUp) -> Done {
+    let profile = Profile::of(&up.profile).ok_or_else(|| {
+        Failure::new(format!("there is no profile '{}'", up.profile))
+            .hint("`weir testbed profiles` lists them")
+    })?;
+    let wishes = Wishes {
+        nodes: up.nodes,
+        disk_rate: up.disk_rate.map(|rate| rate.0),
+        link_rate: up.link_rate.map(|rate| rate.0),
+    };
+    let plan = profile.plan(wishes);
+    possible(&plan)?;
+    let place = Place::of(&up.choice)?;
+    let _lock = place.files().lock()?;
+    if place.record()?.is_some() {
+        return Err(Failure::new(format!("there is a testbed in {}", place.dir().display()))
+            .hint("`weir testbed down` takes it away; --dir DIR makes another one"));
+    }
+    let mut record = planned(profile, &plan, up.clients);
+    // From here on `down` knows what there may be.
+    place.write(&record)?;
+    let done = make(up, &place, &mut record);
+    if done.is_err() {
+        // What failed is the one to tell, and what stays besides.
+        down::remove(&place, &record).unwrap_or_else(|failure| failure.say());
+    }
+    done?;
+    print(&report(&place, &record))
+}
+
+/// Fails with what this machine lacks.
+fn possible(plan: &Plan) -> Done {
+    let lacks = weir_testbed::missing_for_networks().or_else(|| match plan.head {
+        Some(_) => weir_testbed::missing_for_models(),
+        None => weir_testbed::missing(),
+    });
+    lacks.map_or(Ok(()), |what| Err(Failure::new(format!("a testbed needs {what}"))))
+}
+
+fn planned(profile: &Profile, plan: &Plan, clients: u32) -> Record {
+    let node = |(n, rate): (usize, &u64)| Node {
+        disk_rate: *rate,
+        drive: plan.drive(n),
+        counted: Counts::default(),
+    };
+    Record {
+        profile: profile.name.to_owned(),
+        nodes: plan.disk_rates.iter().enumerate().map(node).collect(),
+        clients,
+        link_rate: plan.link_rate,
+    }
+}
+
+fn make(up: &TestbedUp, place: &Place, record: &mut Record) -> Done {
+    let links = vec![record.link_rate; record.nodes.len() + record.clients as usize];
+    let mut network = Network::make(&place.name(), &links).map_err(failed)?;
+    network.leave();
+    for dir in [place.disks(), place.dir().join("run"), place.dir().join("log")] {
+        make_dir(&dir, 0o755)?;
+    }
+    make_disks(up, place, record)?;
+    place.write(record)?;
+    make_cluster(place, record, &network)?;
+    throttle(place, record)?;
+    let targets: Vec<u32> = record.numbered().map(|(n, _)| n).collect();
+    let credential = Credential::read(&place.cluster().credential_file())?;
+    let missing =
+        network.within(META_NODE, || await_targets(&connect(&credential, "testbed up")?, &targets));
+    let missing = missing.map_err(failed)??;
+    if missing.offline > 0 { Err(never_heard_of(missing.offline)) } else { Ok(()) }
+}
+
+/// Images with a file system each, daemons for their heads, and disks on them.
+fn make_disks(up: &TestbedUp, place: &Place, record: &mut Record) -> Done {
+    let mut starting = Vec::new();
+    for (number, node) in record.numbered() {
+        make_image(&place.image(number), up.disk_size.0).map_err(failed)?;
+        make_dir(&place.disk(number), 0o755)?;
+        if node.drive.is_some() {
+            make_dir(&Disk::model_at(&place.disk(number)), 0o755)?;
+            starting.push(start_head(place, number)?);
+        }
+    }
+    starting.into_iter().try_for_each(|head: Starting| head.ready().map(drop))?;
+    for (number, node) in (1..).zip(&mut record.nodes) {
+        let backing = place.backing(number, node.drive);
+        let disk = Disk::of(&backing, &place.disk(number), node.drive.is_some()).map_err(failed)?;
+        disk.device().read_ahead(up.read_ahead_kib).map_err(failed)?;
+        node.counted = disk.counts().map_err(failed)?;
+        disk.leave();
+    }
+    Ok(())
+}
+
+fn start_head(place: &Place, number: u32) -> Done<Starting> {
+    let (name, files) = (head_name(number), place.files());
+    let node = number.to_string();
+    process::start(&DaemonSpec {
+        name: &name,
+        command: &["testbed", "disk"],
+        arguments: vec!["--dir".into(), place.dir().into(), "--node".into(), node.into()],
+        log: &files.log_file(&name),
+        pid_file: &files.pid_file(&name),
+        network: None,
+    })
+}
+
+/// One data server for each disk, each daemon in the network of its node.
+fn make_cluster(place: &Place, record: &Record, network: &Network) -> Done {
+    let state = place.cluster();
+    state.make()?;
+    let link = |to: std::path::PathBuf, at: std::path::PathBuf| {
+        symlink(to, &at).map_err(|e| Failure::file(&at, e))
+    };
+    link(network.entrance(META_NODE), state.network_file(META))?;
+    let mut servers = Vec::new();
+    for (id, _) in record.numbered() {
+        let target = place.disk(id).join("target");
+        make_dir(&target, 0o700)?;
+        link(target, state.target_dir(id))?;
+        link(network.entrance(id), state.network_file(&data_name(id)))?;
+        let address = format!("{}:{DATA_PORT}", network.address(id));
+        servers.push(ServerDescription { id, address, targets: vec![id], replacing: Vec::new() });
+    }
+    let description = Description {
+        name: format!("testbed-{}", record.profile),
+        id: cluster_id_text(secret::random()?),
+        metadata: format!("{}:{META_PORT}", network.address(META_NODE)),
+        stripe_unit_bytes: 0,
+        made_mountpoints: Vec::new(),
+        adding: None,
+        servers,
+    };
+    make_described(&state, &description)
+}
+
+/// Disks without a head are limited by the kernel, for a group of all data servers.
+fn throttle(place: &Place, record: &Record) -> Done {
+    let plain = || record.numbered().filter(|(_, node)| node.drive.is_none());
+    if plain().next().is_none() {
+        return Ok(());
+    }
+    let mut group = Throttle::new(&place.name()).map_err(failed)?;
+    group.leave();
+    for (number, node) in plain() {
+        let device = record.device(place, number)?;
+        group.limit(&device, node.disk_rate).map_err(failed)?;
+        group.limit_writes(&device, node.disk_rate).map_err(failed)?;
+        let pid_file = place.cluster().pid_file(&data_name(number));
+        let gone = || Failure::new(format!("the data server of node {number} has ended"));
+        let server = Process::from_file(&pid_file).ok_or_else(gone)?;
+        group.add(server.id()).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn report(place: &Place, record: &Record) -> String {
+    let (nodes, first) = (record.nodes.len(), record.nodes.first());
+    let clients = match record.clients {
+        0 => String::new(),
+        n => format!(" and {n} for clients"),
+    };
+    let kind = match first.and_then(|node| node.drive) {
+        Some(_) => "with a head",
+        None => "limited by the kernel",
+    };
+    let links = megabytes(record.link_rate);
+    let dir = place.dir().display();
+    let with = |verb: &str, rest: &str| format!("  weir testbed {verb} --dir {dir}{rest}\n");
+    format!(
+        "Testbed {} is up: {nodes} nodes with a disk each{clients}\nDisks are {kind}; links carry \
+         {links} MB/s each way\nAll of it is in {}\n\n{}{}{}{}",
+        record.profile,
+        dir,
+        with("run", " 1 -- weir mount DIRECTORY"),
+        with("status", ""),
+        with("perturb", " --disk 1 --share 50% --seconds 10"),
+        with("down", ""),
+    )
+}

@@ -1,0 +1,50 @@
+//! Experiments on machines of a profile.
+
+use super::{Common, Line, size};
+use clap::Args;
+
+#[derive(Args, Clone)]
+pub struct CallSize {
+    #[command(flatten)]
+    pub common: Common,
+    /// The machines (`weir testbed profiles`)
+    #[arg(long, default_value = "now")]
+    pub profile: String,
+    /// Nodes, each with a disk and a reader
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub disks: u32,
+    /// Bytes of each reader's file
+    #[arg(long, value_parser = size, default_value = "16MiB")]
+    pub file: u64,
+    /// Bytes of a call [default: 4KiB,16KiB,64KiB,256KiB,1MiB,4MiB, with --quick 4KiB,64KiB,1MiB]
+    #[arg(long, value_parser = size, value_delimiter = ',')]
+    pub calls: Vec<u64>,
+    /// Policies
+    #[arg(long, value_enum, value_delimiter = ',',
+        default_values = ["primary", "graduated", "graduated-primary", "proportional"])]
+    pub lines: Vec<Line>,
+}
+
+#[derive(Args, Clone)]
+pub struct HotNetwork {
+    #[command(flatten)]
+    pub common: Common,
+    /// The machines (`weir testbed profiles`)
+    #[arg(long, default_value = "prairiefire")]
+    pub profile: String,
+    /// Nodes with a disk: half of them mirror the others
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub disks: u32,
+    /// What a link carries each way in a second; the default is a sixteenth of PrairieFire's
+    #[arg(long, value_parser = size, default_value = "7720KiB")]
+    pub link_rate: u64,
+    /// Numbers of clients, each on a node of its own [default: 1,2,4,8,16, with --quick 1,4,16]
+    #[arg(long, value_delimiter = ',')]
+    pub clients: Vec<u32>,
+    /// Bytes that each client reads
+    #[arg(long, value_parser = size, default_value = "32MiB")]
+    pub file: u64,
+    /// Per cent of the loaded link that the perturber sends
+    #[arg(long, default_value_t = 75, value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub share: u64,
+}

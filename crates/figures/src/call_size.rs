@@ -1,0 +1,87 @@
+//! As many readers as disks with a head, each of a file of its own with two copies on
+//! neighbouring disks; nothing is perturbed. What do turns from one stream to another cost, by
+//! the size of calls?
+
+use crate::args::{CallSize, Line};
+use crate::bed::Bed;
+use crate::even_reads::write_files;
+use crate::lab::Lab;
+use crate::plot::{self, Labels};
+use crate::points::Points;
+use crate::records::Records;
+use crate::report::Report;
+use crate::round::{Load, Round};
+use std::io::Result;
+use std::time::Duration;
+
+/// So near to what a disk gives everybody is to be, but who takes the copies in turn.
+const NEAR: f64 = 0.97;
+
+pub fn run(plan: &CallSize) -> Result<()> {
+    let mut report = Report::new(&plan.common.out, "call-size")?;
+    let disks = plan.disks as usize;
+    let lab = Lab::on(&plan.common, &Bed::new(&plan.profile, plan.disks), 2 * plan.file)?;
+    let files = write_files(&lab, disks, plan.file)?;
+    let mut records = Records::new(&report, "trial,call_bytes,policy")?;
+    let mut points = Points::default();
+    for trial in 1..=plan.common.trials() {
+        for call_bytes in plan.calls() {
+            for line in &plan.lines {
+                let load = Load::Reads { turn: Duration::ZERO };
+                let policy = line.policy();
+                let (perturbed, job, is_hot) = (&[], true, false);
+                let files = &files;
+                let round = Round { policy, files, call_bytes, perturbed, load, job, is_hot };
+                let outcome = lab.round(&round)?;
+                let numbers = [u64::from(trial), call_bytes].map(|n| n.to_string());
+                records.write(&[&numbers[..], &[policy.into()]].concat(), &[], &outcome)?;
+                let slowest = outcome.rates().into_iter().fold(f64::INFINITY, f64::min);
+                points.add(policy, call_bytes, slowest);
+                let given: u64 = outcome.disks.iter().map(|disk| disk.disk_bytes >> 20).sum();
+                let kib = call_bytes >> 10;
+                println!(
+                    "trial {trial}, {kib:4} KiB, {policy:17}: slowest {slowest:5.2} MiB/s; the disks gave {given} MiB"
+                );
+            }
+        }
+    }
+    let gives = lab.rate as f64 / (1 << 20) as f64;
+    drop(lab);
+    points.write(&report, "summary.csv", "call_bytes")?;
+    for call_bytes in plan.calls() {
+        judge(&mut report, plan, &points, call_bytes, gives);
+    }
+    let lines: Vec<&str> = plan.lines.iter().map(|line| line.policy()).collect();
+    let title = format!("The slowest of {disks} readers, no disk is perturbed");
+    let labels = Labels { title: &title, x: "KiB of a call", y: "MiB/s" };
+    plot::lines(&report.path("call-size.svg"), &labels, &points.series(&lines, 1024.0))?;
+    report.finish()
+}
+
+impl CallSize {
+    fn calls(&self) -> Vec<u64> {
+        match (&*self.calls, self.common.quick) {
+            ([], true) => vec![4 << 10, 64 << 10, 1 << 20],
+            ([], false) => vec![4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20],
+            (calls, _) => calls.to_vec(),
+        }
+    }
+}
+
+fn judge(report: &mut Report, plan: &CallSize, points: &Points, call_bytes: u64, gives: f64) {
+    let kib = call_bytes >> 10;
+    for line in &plan.lines {
+        let Some(rate) = points.mean(line.policy(), call_bytes) else { continue };
+        let part = rate / gives;
+        let what = format!(
+            "{kib} KiB, {}: the slowest has {rate:.2} of {gives:.2} MiB/s that a disk gives, {:.0} %",
+            line.policy(),
+            part * 100.0
+        );
+        match line {
+            // In the paper it loses what the disks read ahead, the more the shorter its calls.
+            Line::Graduated => report.verdict(part < NEAR, &format!("{what} (it is to lose)")),
+            _ => report.verdict(part >= NEAR, &format!("{what} (aim 97 %)")),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Clients of files with two copies that are in the servers' memory, while somebody sends through
+//! the link of one server of first copies.
+
+use crate::args::HotNetwork;
+use crate::bed::Bed;
+use crate::lab::Lab;
+use crate::mirrored::{names, write};
+use crate::plot::{self, Labels};
+use crate::points::Points;
+use crate::records::Records;
+use crate::report::Report;
+use crate::round::{Load, Outcome, Round};
+use std::io::Result;
+
+const CALL_BYTES: u64 = 1 << 20;
+/// The server whose link is loaded.
+const LOADED: usize = 0;
+/// Without a load; the policy makes no difference there.
+const NONE: &str = "no load";
+const LINES: [(&str, &str); 4] = [
+    (NONE, "halves"),
+    ("halves", "halves"),
+    ("skip-hot", "skip-hot"),
+    ("proportional", "proportional"),
+];
+/// So much of what the links allow is to be reached.
+const AIM: f64 = 0.95;
+const MIB: f64 = (1 << 20) as f64;
+
+pub fn run(plan: &HotNetwork) -> Result<()> {
+    let mut report = Report::new(&plan.common.out, "hot-network")?;
+    let lab = prepare(plan)?;
+    let mut records = Records::new(&report, "trial,line,clients")?;
+    let mut points = Points::default();
+    let load = Load::Sends { bytes_per_s: plan.link_rate * plan.share / 100 };
+    for trial in 1..=plan.common.trials() {
+        for clients in plan.clients() {
+            for (line, policy) in LINES {
+                let files = &names(2, plan.file, clients);
+                let perturbed: &[usize] = if line == NONE { &[] } else { &[LOADED] };
+                let (call_bytes, job, is_hot) = (CALL_BYTES, false, true);
+                let round = Round { policy, files, call_bytes, perturbed, load, job, is_hot };
+                let outcome = lab.round(&round)?;
+                let key = [trial.to_string(), line.into(), clients.to_string()];
+                records.write(&key, perturbed, &outcome)?;
+                points.add(line, clients.into(), outcome.aggregate());
+                println!("trial {trial}, {}", text(line, clients, &outcome));
+            }
+        }
+    }
+    drop(lab);
+    points.write(&report, "summary.csv", "clients")?;
+    for clients in plan.clients() {
+        judge(&mut report, plan, &points, clients);
+    }
+    shape(&mut report, plan, &points);
+    let title = format!("Hot reads of {} MiB each, one link is loaded", plan.file >> 20);
+    let labels = Labels { title: &title, x: "clients", y: "MiB/s, all clients" };
+    let series = points.series(&LINES.map(|(line, _)| line), 1.0);
+    plot::lines(&report.path("hot-network.svg"), &labels, &series)?;
+    report.finish()
+}
+
+/// Machines, and a file for each client; what was written is in memory.
+fn prepare(plan: &HotNetwork) -> Result<Lab> {
+    let (columns, clients) = (plan.disks as usize / 2, plan.most_clients());
+    let mut bed = Bed::new(&plan.profile, 2 * columns as u32);
+    (bed.clients, bed.link_rate) = (clients, Some(plan.link_rate));
+    let of_a_disk = plan.file * u64::from(clients) / columns as u64;
+    let lab = Lab::on(&plan.common, &bed, of_a_disk)?;
+    let files = names(2, plan.file, clients);
+    files.iter().try_for_each(|name| write(&lab, name, 2, columns, plan.file))?;
+    Ok(lab)
+}
+
+impl HotNetwork {
+    fn clients(&self) -> Vec<u32> {
+        match (&*self.clients, self.common.quick) {
+            ([], true) => vec![1, 4, 16],
+            ([], false) => vec![1, 2, 4, 8, 16],
+            (clients, _) => clients.to_vec(),
+        }
+    }
+
+    fn most_clients(&self) -> u32 {
+        self.clients().into_iter().max().unwrap_or(1)
+    }
+
+    /// MiB/s that the links of so many clients, and what is left of those of the servers, carry.
+    fn allowed(&self, clients: u32, is_loaded: bool) -> f64 {
+        let taken = if is_loaded { self.share as f64 / 100.0 } else { 0.0 };
+        let links = f64::from(clients).min(f64::from(self.disks / 2 * 2) - taken);
+        links * self.link_rate as f64 / MIB
+    }
+}
+
+fn text(line: &str, clients: u32, outcome: &Outcome) -> String {
+    let sent: Vec<u64> = outcome.links.iter().map(|link| link.out_bytes >> 20).collect();
+    let (rate, load) = (outcome.aggregate(), outcome.sent_bytes[LOADED] >> 20);
+    format!(
+        "{line:12} {clients:2} clients: {rate:6.1} MiB/s; MiB that the servers' links sent {sent:?}, the load {load}"
+    )
+}
+
+fn judge(report: &mut Report, plan: &HotNetwork, points: &Points, clients: u32) {
+    for (line, _) in LINES.iter().filter(|(line, _)| matches!(*line, NONE | "proportional")) {
+        let Some(rate) = points.mean(line, clients.into()) else { continue };
+        let allowed = plan.allowed(clients, *line != NONE);
+        let part = rate / allowed;
+        let what = format!(
+            "{clients} clients, {line}: {rate:.1} of {allowed:.1} MiB/s that the links allow, {:.0} % (aim {:.0} %)",
+            part * 100.0,
+            AIM * 100.0
+        );
+        report.verdict(part >= AIM, &what);
+    }
+}
+
+/// With the most clients: without a load is fastest, then who skips the server.
+fn shape(report: &mut Report, plan: &HotNetwork, points: &Points) {
+    let clients = plan.most_clients();
+    let rate = |line| points.mean(line, clients.into());
+    let (Some(none), Some(skip), Some(halves)) = (rate(NONE), rate("skip-hot"), rate("halves"))
+    else {
+        return;
+    };
+    let what = format!(
+        "{clients} clients: no load {none:.1} > skip-hot {skip:.1} > halves {halves:.1} MiB/s; skipping gives {:.0} % more",
+        100.0 * (skip / halves - 1.0)
+    );
+    report.verdict(none > skip && skip > halves, &what);
+}

@@ -1,0 +1,198 @@
+//! The machines that the papers measured on, and a newer one: nodes, disks and links.
+
+use crate::model::Drive;
+use serde::Serialize;
+
+/// A set of machines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Profile {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it stands for.
+    pub about: &'static str,
+    /// Who has measured on it, or says what it can do.
+    pub source: &'static str,
+    /// Nodes, each with a disk and a data server.
+    pub nodes: u32,
+    /// What each node's disk gives, bytes a second; the last one is that of all further nodes.
+    pub disk_rates: &'static [u64],
+    /// How its heads behave; without, a disk is limited by its rate alone.
+    pub head: Option<Mechanics>,
+    /// What a link carries each way, bytes a second.
+    pub link_rate: u64,
+    /// All rates are divided by this, so that two cores can carry them.
+    pub scale: u64,
+}
+
+/// What a drive is besides its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Mechanics {
+    /// See [`Drive`].
+    pub positioning_us: u64,
+    /// See [`Drive`].
+    pub overhead_us: u64,
+    /// See [`Drive`].
+    pub streams: usize,
+    /// See [`Drive`].
+    pub prefetch_bytes: u64,
+}
+
+const MB: u64 = 1_000_000;
+const KB: u64 = 1_000;
+
+/// All of them.
+pub const ALL: [Profile; 5] = [
+    Profile {
+        name: "act",
+        about: "ACT: 8 Pentium III and II, IDE and SCSI disks, switched Fast Ethernet",
+        source: "PVFS and NFS compared on ACT; rates by hdparm",
+        nodes: 8,
+        disk_rates: &[
+            19_280 * KB,
+            13 * MB,
+            13 * MB,
+            13 * MB,
+            18 * MB,
+            18 * MB,
+            18 * MB,
+            18_440 * KB,
+        ],
+        head: None,
+        link_rate: 12_500 * KB,
+        scale: 1,
+    },
+    Profile {
+        name: "act2",
+        about: "ACT's successor: 7 dual Pentium III, two disks as a RAID, Myrinet",
+        source: "announced in the same paper, without rates: two of ACT's disks, PrairieFire's \
+            Myrinet; --link-rate 12500kB is its Fast Ethernet",
+        nodes: 7,
+        disk_rates: &[36 * MB],
+        head: None,
+        link_rate: 126_500 * KB,
+        scale: 1,
+    },
+    Profile {
+        name: "now",
+        about: "NOW: 16 UltraSPARC 1, one SCSI disk each (ST32430WC), Myrinet",
+        source: "River: outer tracks, streams that turn cost 12 ms and what the drive read ahead",
+        nodes: 16,
+        disk_rates: &[5_450 * KB],
+        head: Some(Mechanics {
+            positioning_us: 12_000,
+            overhead_us: 300,
+            streams: 1,
+            prefetch_bytes: 256 << 10,
+        }),
+        link_rate: 40 * MB,
+        scale: 1,
+    },
+    Profile {
+        name: "prairiefire",
+        about: "PrairieFire: 8 of 128 dual Athlons, IDE disks, Myrinet; a quarter of all rates",
+        source: "CEFT-PVFS: Netperf 126.5 MB/s, Bonnie 26 MB/s: links are 4.9 times disks",
+        nodes: 8,
+        disk_rates: &[6_500 * KB],
+        head: None,
+        link_rate: 31_625 * KB,
+        scale: 4,
+    },
+    Profile {
+        name: "modern",
+        about: "4 nodes, an NVMe disk each, 10 Gb/s; a sixteenth of all rates",
+        source: "data sheets: 3 GB/s in any order and 80 us, 1.25 GB/s each way",
+        nodes: 4,
+        disk_rates: &[187_500 * KB],
+        head: Some(Mechanics {
+            positioning_us: 0,
+            overhead_us: 80,
+            streams: 64,
+            prefetch_bytes: 0,
+        }),
+        link_rate: 78_125 * KB,
+        scale: 16,
+    },
+];
+
+/// What somebody wants otherwise than a profile has it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wishes {
+    /// So many nodes.
+    pub nodes: Option<u32>,
+    /// All disks give so much.
+    pub disk_rate: Option<u64>,
+    /// Links carry so much each way.
+    pub link_rate: Option<u64>,
+}
+
+/// What is made of a profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What each node's disk gives.
+    pub disk_rates: Vec<u64>,
+    /// How its heads behave.
+    pub head: Option<Mechanics>,
+    /// What a link carries each way.
+    pub link_rate: u64,
+}
+
+impl Profile {
+    /// The one of this name.
+    pub fn of(name: &str) -> Option<&'static Self> {
+        static PROFILES: [Profile; 5] = ALL;
+        PROFILES.iter().find(|profile| profile.name == name)
+    }
+
+    /// What to make, with these wishes.
+    pub fn plan(&self, wishes: Wishes) -> Plan {
+        let last = self.disk_rates.last().copied().unwrap_or(MB);
+        let rate = |node: usize| self.disk_rates.get(node).copied().unwrap_or(last);
+        let nodes = wishes.nodes.unwrap_or(self.nodes) as usize;
+        Plan {
+            disk_rates: (0..nodes).map(|node| wishes.disk_rate.unwrap_or(rate(node))).collect(),
+            head: self.head,
+            link_rate: wishes.link_rate.unwrap_or(self.link_rate),
+        }
+    }
+}
+
+impl Plan {
+    /// The drive of a node, from 0, if it has a head.
+    pub fn drive(&self, node: usize) -> Option<Drive> {
+        let Mechanics { positioning_us, overhead_us, streams, prefetch_bytes } = self.head?;
+        let bytes_per_s = *self.disk_rates.get(node)?;
+        Some(Drive { bytes_per_s, positioning_us, overhead_us, streams, prefetch_bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_say_what_the_papers_say() {
+        let plan = |name| Profile::of(name).unwrap().plan(Wishes::default());
+        let act = plan("act");
+        assert_eq!((act.disk_rates.len(), act.link_rate, act.drive(0)), (8, 12_500_000, None));
+        // There the network is the slower one, on PrairieFire the disks are.
+        assert!(act.disk_rates.iter().all(|rate| *rate > act.link_rate));
+        let fire = plan("prairiefire");
+        let ratio = fire.link_rate as f64 / fire.disk_rates[0] as f64;
+        assert!((4.8..4.95).contains(&ratio), "{ratio}");
+        let now = plan("now").drive(15).unwrap();
+        assert_eq!((now.bytes_per_s, now.positioning_us, now.streams), (5_450_000, 12_000, 1));
+        assert!(Profile::of("pdp11").is_none());
+    }
+
+    #[test]
+    fn flags_are_over_a_profile() {
+        let wishes = Wishes { nodes: Some(9), disk_rate: None, link_rate: Some(1_000_000) };
+        let plan = Profile::of("act").unwrap().plan(wishes);
+        assert_eq!((plan.disk_rates[0], plan.disk_rates[8]), (19_280_000, 18_440_000));
+        assert_eq!(plan.link_rate, 1_000_000);
+        let wishes = Wishes { nodes: Some(2), disk_rate: Some(7), link_rate: None };
+        let plan = Profile::of("now").unwrap().plan(wishes);
+        assert_eq!(plan.disk_rates, [7, 7]);
+        assert_eq!(plan.drive(1).unwrap().bytes_per_s, 7);
+    }
+}
