@@ -243,15 +243,15 @@ impl File {
         self.read_regions_from(ctx, regions, buffer, None).map(drop)
     }
 
-    /// The same from the copies on a target, where any copy may be read and those can be; whether
-    /// all of it has come from there.
+    /// The same from the copies on a target, where any copy may be read and those can be; from which
+    /// targets it has come.
     pub(crate) fn read_regions_from(
         &self,
         ctx: &Context,
         regions: &RegionList,
         buffer: &mut [u8],
         target: Option<TargetId>,
-    ) -> Result<bool> {
+    ) -> Result<Vec<TargetId>> {
         let call = self.call(ctx);
         if regions.total_bytes() != buffer.len() as u64 {
             return Err(Error::new(
@@ -267,7 +267,7 @@ impl File {
         let any_copy = may_read_any_copy(call, self.consistency());
         let mut op = ReadOp::start_from(call, plan, buffer.len(), (any_copy, false), target);
         op.finish(call, buffer)?;
-        Ok(target.is_some_and(|target| op.came_from(target)))
+        Ok(op.targets().collect())
     }
 
     /// Writes all of `data` at `offset`. With write-behind the data may still

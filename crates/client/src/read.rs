@@ -98,9 +98,9 @@ impl ReadOp {
         self.drive(call, dest, Until::Done)
     }
 
-    /// Whether all of it has come from a target.
-    pub(crate) fn came_from(&self, target: TargetId) -> bool {
-        self.plan.parts.iter().all(|part| part.place.target == target)
+    /// Where its parts have come from.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = TargetId> + '_ {
+        self.plan.parts.iter().map(|part| part.place.target)
     }
 
     fn drive(&mut self, call: Call<'_>, dest: &mut [u8], until: Until) -> Result<()> {

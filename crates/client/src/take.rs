@@ -123,7 +123,7 @@ pub struct Take<'a> {
     board: Board<'a>,
     blocks: Blocks,
     names: Vec<Arc<str>>,
-    local: Vec<TargetId>,
+    local: Arc<[TargetId]>,
     taking: Taking,
     readers: Readers,
     /// Claimed, and not asked for yet: lane, block, and the target to read it from.
@@ -163,7 +163,7 @@ impl<'a> Take<'a> {
             board,
             blocks,
             names: inputs.iter().map(|input| input.name.as_str().into()).collect(),
-            local,
+            local: local.into(),
             taking,
             readers: Readers::start(AHEAD, ctx, options.record)?,
             held: VecDeque::new(),
@@ -181,7 +181,7 @@ impl<'a> Take<'a> {
     ///
     /// # Errors
     /// Those of reading; what was claimed before is lost then, and every later call fails.
-    pub fn next(&mut self) -> Result<Option<Block>> {
+    pub fn next_block(&mut self) -> Result<Option<Block>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -276,8 +276,7 @@ impl<'a> Take<'a> {
                 file
             }
         };
-        let near = from.is_some_and(|target| self.local.contains(&target));
-        Ok(Job { file, name, file_bytes, place, from, near })
+        Ok(Job { file, name, file_bytes, place, from, local: self.local.clone() })
     }
 }
 

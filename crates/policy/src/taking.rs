@@ -7,6 +7,8 @@
 //! do about it they decide alone. So graduated declustering comes down to how much
 //! each process reads from the disk of its own machine.
 
+use std::collections::BTreeSet;
+
 /// The most blocks that are taken at once: fewer messages for the many blocks at
 /// the beginning.
 const MAX_AT_ONCE: u32 = 4;
@@ -25,8 +27,6 @@ const PER_STEP: f64 = 0.25;
 /// The last blocks of a lane are left to those whose disk it is, as long as they
 /// come for them: to read them over the network saves no time.
 const LAST_ELSEWHERE: u32 = 2;
-
-use std::collections::BTreeSet;
 
 /// Blocks whose copies are on the same disks.
 #[derive(Clone, Debug, PartialEq, Eq)]

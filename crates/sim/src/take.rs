@@ -136,7 +136,7 @@ fn take_all(
         ..TakeOptions::new(JobId(7), FileId::ROOT)
     };
     let mut take = Take::new(&client, &ctx, inputs, &options)?;
-    while let Some(block) = take.next()? {
+    while let Some(block) = take.next_block()? {
         let number =
             |record: &[u8]| record.iter().take(8).rev().fold(0, |n, b| n << 8 | u64::from(*b));
         had(block.bytes.chunks(RECORD as usize).map(number).collect());

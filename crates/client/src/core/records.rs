@@ -49,7 +49,7 @@ impl Record {
             Self::Bytes(each) if !(1..=MAX_RECORD_BYTES).contains(&each) => {
                 invalid("records of 1 byte to 64 MiB".to_owned())
             }
-            Self::Bytes(each) if file_bytes % each > 0 => invalid(format!(
+            Self::Bytes(each) if !file_bytes.is_multiple_of(each) => invalid(format!(
                 "{} bytes are left behind its last record of {each} bytes",
                 file_bytes % each
             )),

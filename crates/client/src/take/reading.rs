@@ -28,8 +28,8 @@ pub(super) struct Job {
     pub(super) place: BlockPlace,
     /// Whose copy is to be read.
     pub(super) from: Option<TargetId>,
-    /// That is a disk of this machine.
-    pub(super) near: bool,
+    /// The targets on disks of this machine.
+    pub(super) local: Arc<[TargetId]>,
 }
 
 #[derive(Default)]
@@ -203,7 +203,7 @@ impl Reading<'_> {
             let mut bytes = read[at..at + len].to_vec();
             at += len;
             if *more == More::Line {
-                self.to_end_of_line(range.start, &mut bytes)?;
+                self.end_line(range.start, &mut bytes)?;
             }
             all.push(bytes);
         }
@@ -211,7 +211,7 @@ impl Reading<'_> {
     }
 
     /// Goes on to the end of a line of which the bytes from `start` on are there.
-    fn to_end_of_line(&mut self, start: u64, bytes: &mut Vec<u8>) -> Result<()> {
+    fn end_line(&mut self, start: u64, bytes: &mut Vec<u8>) -> Result<()> {
         let mut looked = 0;
         loop {
             if let Some(end) = bytes[looked..].iter().position(|byte| *byte == b'\n') {
@@ -228,7 +228,8 @@ impl Reading<'_> {
                 return Err(Error::new(ErrorKind::InvalidArgument, what));
             }
             let next = (looked as u64).clamp(MORE_BYTES, REQUEST_BYTES);
-            bytes.extend(self.read(&[at..(at + next).min(self.job.file_bytes)])?);
+            let range = at..(at + next).min(self.job.file_bytes);
+            bytes.extend(self.read(std::slice::from_ref(&range))?);
         }
     }
 
@@ -258,17 +259,17 @@ impl Reading<'_> {
     }
 
     fn ask(&mut self, request: &[Region], buffer: &mut [u8]) -> Result<()> {
-        let Job { file, from, near, .. } = self.job;
+        let Job { file, from, local, .. } = self.job;
         let list = RegionList::new(request.to_vec())?;
-        let from_there = match file.read_regions_from(self.ctx, &list, buffer, *from) {
+        let is_near = match file.read_regions_from(self.ctx, &list, buffer, *from) {
             // Of a hole at its end.
             Err(error) if error.kind == ErrorKind::Stale => {
                 self.ask_for_each(request, buffer)?;
                 false
             }
-            read => read?,
+            read => read?.iter().all(|target| local.contains(target)),
         };
-        let counts = if from_there && *near { &mut self.near_bytes } else { &mut self.other_bytes };
+        let counts = if is_near { &mut self.near_bytes } else { &mut self.other_bytes };
         *counts += buffer.len() as u64;
         Ok(())
     }
