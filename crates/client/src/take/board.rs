@@ -1,26 +1,30 @@
 //! Where the processes of a job say what they have taken, and look before they take more: an
-//! attribute of a file of theirs, which one of them changes at a time, under a lock. The file itself
-//! has what does not change: how the files that are read were cut into blocks.
+//! attribute of a file of theirs, which one of them changes at a time, under a lock. Others have what
+//! does not change: how the files that are read were cut into blocks.
 //!
-//! An attribute, because the metadata server has it: it changes as a whole, is done once however
-//! often it is sent, and waits for no disk that is busy with what is read.
+//! Attributes, because the metadata server has them: they change as a whole, are set once however
+//! often that is sent, and wait for no disk that is busy with what is read. The file is empty, and
+//! nobody has it open to write: so nobody waits for a lease of one that has died.
 
 use crate::core::blocks::Blocks;
 use crate::core::claims::{Claims, MAX_RANKS, Stage};
 use crate::take::{Input, TakeOptions};
-use crate::{Client, Consistency, Context, CreateOptions, File};
+use crate::{Client, Context, CreateOptions, File};
 use std::time::Duration;
 use weir_host::{clock, fill_random, thread};
 use weir_types::checksum::crc32c;
-use weir_types::{Decode, Encode, Error, ErrorKind, FileId, LayoutSpec, Result};
+use weir_types::limits::MAX_XATTR_BYTES;
+use weir_types::{Decode, Encode, Error, ErrorKind, FileId, Result};
 use weir_wire::Rights;
 use weir_wire::lock::{LAST_BYTE, Lock, LockMode, LockWait};
 use weir_wire::meta::{GetXattrRequest, XattrMode};
 
 /// The attribute.
 const CLAIMS: &[u8] = b"user.weir.claims";
-/// A longer file is none of ours.
-const MAX_FILE_BYTES: u64 = 16 << 20;
+/// How the blocks are cut, in as many attributes of this name and a number as it takes.
+const BLOCKS: &str = "user.weir.blocks";
+/// No more of it is read, or written.
+const MAX_BLOCKS_BYTES: usize = 64 * MAX_XATTR_BYTES;
 /// Who waits for others to end looks so often.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -71,18 +75,10 @@ impl<'a> Board<'a> {
     fn open(client: &'a Client, ctx: &Context, options: &TakeOptions) -> Result<Self> {
         let TakeOptions { dir, job, rank, .. } = *options;
         let name = format!(".weir-take-{:016x}", job.0);
-        let LayoutSpec { copies, duplication, placement, .. } = client.default_layout(ctx, dir)?;
-        let layout =
-            LayoutSpec { copies, duplication, placement, count: 1, ..LayoutSpec::default() };
-        let create = CreateOptions {
-            mode: 0o600,
-            rights: Rights::READ_WRITE,
-            layout: Some(layout),
-            ..CreateOptions::default()
-        };
+        let create =
+            CreateOptions { mode: 0o600, rights: Rights::READ, ..CreateOptions::default() };
         let made = client.create(ctx, dir, name.as_bytes(), &create);
         let (file, _) = made.map_err(|error| error.context(&name))?;
-        file.set_consistency(Consistency::None);
         let mut owner = [0; 8];
         fill_random(&mut owner)?;
         let owner = u64::from_le_bytes(owner);
@@ -138,31 +134,40 @@ impl<'a> Board<'a> {
     }
 
     fn write(&self, claims: &Claims) -> Result<()> {
-        let (file, value) = (self.file.id(), claims.to_value()?);
-        let set = self.client.set_xattr(&self.ctx, file, CLAIMS, &value, XattrMode::Any);
+        self.set(CLAIMS, &claims.to_value()?)
+    }
+
+    fn set(&self, name: &[u8], value: &[u8]) -> Result<()> {
+        let set = self.client.set_xattr(&self.ctx, self.file.id(), name, value, XattrMode::Any);
         set.map_err(|error| error.context(&self.name))
     }
 
-    /// As they are now; `None`: there are none.
-    fn claims(&self) -> Result<Option<Claims>> {
-        let request = GetXattrRequest { file: self.file.id(), name: CLAIMS.into() };
+    /// An attribute as it is now; `None`: it has not been set.
+    fn get(&self, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let request = GetXattrRequest { file: self.file.id(), name: name.into() };
         match self.client.inner.session.call(&self.ctx, &request) {
-            Ok(value) => Claims::of_value(&value).map(Some).map_err(|e| self.broken(e)),
+            Ok(value) => Ok(Some(value.0)),
             Err(error) if error.kind == ErrorKind::NoAttribute => Ok(None),
             Err(error) => Err(error.context(&self.name)),
         }
     }
 
+    fn claims(&self) -> Result<Option<Claims>> {
+        let value = self.get(CLAIMS)?;
+        value.map(|value| Claims::of_value(&value).map_err(|e| self.broken(e))).transpose()
+    }
+
     /// What the first process has written.
     fn blocks(&self, claims: &Claims) -> Result<Blocks> {
         let broken = || self.broken(Error::new(ErrorKind::Corrupt, "its blocks cannot be read"));
-        let (len, check) = claims.plan;
-        if u64::from(len) > MAX_FILE_BYTES {
+        let (len, check) = (claims.plan.0 as usize, claims.plan.1);
+        if len > MAX_BLOCKS_BYTES {
             return Err(broken());
         }
-        let mut plan = vec![0; len as usize];
-        let read = self.file.read_at(&self.ctx, 0, &mut plan).map_err(|e| e.context(&self.name))?;
-        plan.truncate(read);
+        let mut plan = Vec::new();
+        for part in 0..len.div_ceil(MAX_XATTR_BYTES) {
+            plan.extend(self.get(&part_name(part))?.ok_or_else(broken)?);
+        }
         let blocks = Blocks::from_bytes(&plan).map_err(|_| broken())?;
         let fits = crc32c(&plan) == check && claims.taken().len() == blocks.lanes().len();
         fits.then_some(blocks).ok_or_else(broken)
@@ -225,12 +230,14 @@ impl<'a> Board<'a> {
         let plan = blocks.to_bytes();
         let mut claims = Claims::new(options.ranks, blocks.lanes().len(), &plan);
         claims.note(self.rank, Stage::Begun);
-        if plan.len() as u64 > MAX_FILE_BYTES {
+        if plan.len() > MAX_BLOCKS_BYTES {
             let what = "more columns of files than can be noted: take fewer at a time";
             return Err(Error::new(ErrorKind::InvalidArgument, what));
         }
         // Should this process die here, the next one finds no claims.
-        self.file.write_at_confirmed(&self.ctx, 0, &plan).map_err(|e| e.context(&self.name))?;
+        for (part, bytes) in plan.chunks(MAX_XATTR_BYTES).enumerate() {
+            self.set(&part_name(part), bytes)?;
+        }
         self.write(&claims)?;
         Ok(Found::Come(blocks))
     }
@@ -286,6 +293,10 @@ impl<'a> Board<'a> {
         );
         Error::new(ErrorKind::Exists, what)
     }
+}
+
+fn part_name(part: usize) -> Vec<u8> {
+    format!("{BLOCKS}.{part}").into_bytes()
 }
 
 fn other_files(theirs: &[(FileId, u64)], own: &[(FileId, u64)], inputs: &[Input]) -> String {
