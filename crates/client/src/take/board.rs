@@ -4,7 +4,7 @@
 //!
 //! Attributes, because the metadata server has them: they change as a whole, are set once however
 //! often that is sent, and wait for no disk that is busy with what is read. The file is empty, and
-//! nobody has it open to write: so nobody waits for a lease of one that has died.
+//! nobody has it open to write: none has to give up a lease for others to come.
 
 use crate::core::blocks::Blocks;
 use crate::core::claims::{Claims, MAX_RANKS, Stage};
