@@ -13,7 +13,7 @@ mod testbed;
 pub use checks::{AcceptLoss, Fsck, Scrub, Sim};
 pub use cluster::{Down, Rebalance, Status, Up};
 pub use daemons::{Daemon, Detach, Meta, MetaCommand, MetaExport, MetaImport, Mount, Umount};
-pub use files::{Cat, Cp, Ls, Mkdir, Rm, Spread, Stat};
+pub use files::{Cat, Cp, Ls, Mkdir, Rm, Spread, Stat, Take};
 pub use jobs::{Explain, Run};
 pub use keys::{Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice};
 pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, Places, Protocol, SetLayout};
@@ -63,6 +63,8 @@ pub enum Command {
     Cat(Cat),
     /// Write records whose order does not matter to whichever disks take them
     Spread(Spread),
+    /// Print what nobody else of the job has printed, until all files are read
+    Take(Take),
     /// List directories
     #[command(disable_help_flag = true)]
     Ls(Ls),

@@ -4,10 +4,12 @@ use crate::args::Run;
 use crate::failure::{Done, Failure};
 use crate::signals::Signals;
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
-use weir_client::job::{JOB, RANGES, RANK, RANKS, SHARED};
+use std::time::{SystemTime, UNIX_EPOCH};
+use weir_client::job::{JOB, Member, RANGES, RANK, RANKS, SHARED};
 
 /// Runs the program in the place of this one, or as so many processes.
 ///
@@ -20,15 +22,16 @@ pub fn run(run: &Run) -> Done {
         return Err(Failure::new(what).code(2));
     }
     let Some(processes) = run.processes else {
-        let mut command = command(run, run.rank.zip(run.ranks));
+        let mut command = command(run, run.rank.zip(run.ranks), &unique());
         return Err(not_started(run, command.exec()));
     };
     // Before: who ends this one ends them all, also those that are just being started.
     let signals = Signals::hold()?;
     let mut children = Vec::new();
     let running = Arc::new(Mutex::new(Vec::new()));
+    let unique = unique();
     for rank in 0..processes {
-        let mut command = command(run, Some((rank, processes)));
+        let mut command = command(run, Some((rank, processes)), &unique);
         signals.let_go(&mut command);
         match command.spawn() {
             Ok(child) => {
@@ -57,13 +60,13 @@ pub fn run(run: &Run) -> Done {
     failed.map_or(Ok(()), |code| Err(Failure::new("").code(code)))
 }
 
-fn command(run: &Run, rank: Option<(u32, u32)>) -> Command {
+fn command(run: &Run, rank: Option<(u32, u32)>, unique: &str) -> Command {
     let mut command = Command::new(&run.command[0]);
     command.args(&run.command[1..]);
     match (&run.job, run.processes) {
         (Some(name), _) => _ = command.env(JOB, name),
         // Nobody else's.
-        (None, Some(_)) => _ = command.env(JOB, format!("run-{}", std::process::id())),
+        (None, Some(_)) => _ = command.env(JOB, unique),
         // What the launcher calls it.
         (None, None) => {}
     }
@@ -76,6 +79,22 @@ fn command(run: &Run, rank: Option<(u32, u32)>) -> Command {
         command.env(RANK, rank.to_string()).env(RANKS, ranks.to_string());
     }
     command
+}
+
+/// A name that no other job has, on whatever machine, now or later.
+fn unique() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    format!("run-{}-{now}", std::process::id())
+}
+
+/// Which process of which job this one is, by its environment; see [`Member::of`].
+pub fn member(uid: u32, parent: u64) -> Option<Member> {
+    let all: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let all: BTreeMap<&str, &str> =
+        all.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    Member::of(&all, uid, parent)
 }
 
 fn not_started(run: &Run, error: std::io::Error) -> Failure {

@@ -54,6 +54,7 @@ fn run(command: &Command) -> Done {
         Command::Cp(cp) => files::copy::run(cp),
         Command::Cat(cat) => files::simple::cat(cat),
         Command::Spread(spread) => files::spread::run(spread),
+        Command::Take(take) => files::take::run(take),
         Command::Ls(ls) => files::list::run(ls),
         Command::Stat(stat) => files::stat::run(stat),
         Command::Rm(rm) => files::simple::rm(rm),

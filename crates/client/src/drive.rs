@@ -51,6 +51,10 @@ pub(crate) trait Parts {
     fn may_read_any_copy(&self) -> bool {
         false
     }
+    /// The target that is read first where any current copy will do, whatever others are like.
+    fn preferred(&self) -> Option<TargetId> {
+        None
+    }
     /// Whether nobody waits for it yet.
     fn is_ahead(&self) -> bool {
         false
@@ -179,6 +183,7 @@ fn choose(
         }
         // Who has been asked in vain is not asked by its speed.
         let by_speed = transfer.told(part).is_empty() && parts.may_read_any_copy();
+        let preferred = if by_speed { parts.preferred() } else { None };
         let wanted = if by_speed { parts.wanted(part) } else { None };
         // Who waits for room at one copy has nothing outstanding that others wait for.
         let waits = match (parts.is_ahead(), transfer.is_first(part)) {
@@ -188,6 +193,10 @@ fn choose(
         };
         let chosen = call.file.with_segment(object, |segment| {
             let mirrored = is_mirrored(segment, object.column);
+            let named = |target| servers.ready_copy(segment, object.column, target);
+            if let Some(copy) = preferred.filter(|_| mirrored).and_then(named) {
+                return Some((copy, mirrored, 0.0, None));
+            }
             let fastest = wanted
                 .filter(|_| mirrored)
                 .and_then(|wanted| servers.copy_to_read(call.file, segment, &wanted, waits));

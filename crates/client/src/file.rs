@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use weir_layout::RegionList;
-use weir_types::{Attr, Error, ErrorKind, FileId, FileLayout, Result};
+use weir_types::{Attr, Error, ErrorKind, FileId, FileLayout, Result, TargetId};
 use weir_wire::lease::{LeaseMode, TO_THE_END};
 use weir_wire::meta::SetAttrRequest;
 
@@ -240,6 +240,18 @@ impl File {
         regions: &RegionList,
         buffer: &mut [u8],
     ) -> Result<()> {
+        self.read_regions_from(ctx, regions, buffer, None).map(drop)
+    }
+
+    /// The same from the copies on a target, where any copy may be read and those can be; from which
+    /// targets it has come.
+    pub(crate) fn read_regions_from(
+        &self,
+        ctx: &Context,
+        regions: &RegionList,
+        buffer: &mut [u8],
+        target: Option<TargetId>,
+    ) -> Result<Vec<TargetId>> {
         let call = self.call(ctx);
         if regions.total_bytes() != buffer.len() as u64 {
             return Err(Error::new(
@@ -253,8 +265,9 @@ impl File {
         let layout = &self.state.granted().layout;
         let plan = plan_regions(self.id(), layout, regions)?;
         let any_copy = may_read_any_copy(call, self.consistency());
-        let mut op = ReadOp::start(call, plan, buffer.len(), (any_copy, false));
-        op.finish(call, buffer)
+        let mut op = ReadOp::start_from(call, plan, buffer.len(), (any_copy, false), target);
+        op.finish(call, buffer)?;
+        Ok(op.targets().collect())
     }
 
     /// Writes all of `data` at `offset`. With write-behind the data may still

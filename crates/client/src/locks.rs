@@ -205,6 +205,12 @@ impl Client {
         self.inner.session.call(ctx, &TestLockRequest { lock: lock.clone() })
     }
 
+    /// Whether an owner still holds locks on a file: another one may have been given them while
+    /// the metadata server could not be reached.
+    pub(crate) fn holds_locks(&self, file: FileId, owner: u64) -> bool {
+        self.inner.holdings.locks.holds(file, owner, false)
+    }
+
     /// Gives up all that an owner holds on a file: no message if it is nothing. If
     /// the server cannot be reached, it is told later.
     pub fn unlock_all(&self, ctx: &Context, file: FileId, owner: u64, flock: bool) {

@@ -12,7 +12,7 @@ use std::io::IoSliceMut;
 use weir_layout::{Piece, Run, cut_count, cuts, scatter};
 use weir_net::{Expected, Wait};
 use weir_types::checksum::crc32c;
-use weir_types::{Error, ErrorKind, Result};
+use weir_types::{Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{ObjectLen, ReadFlags, ReadRequest};
 use weir_wire::{Header, Request, Rights};
 
@@ -28,6 +28,8 @@ pub(crate) struct ReadOp {
     any_copy: bool,
     /// It is fetched ahead: whoever fetches it goes on.
     ahead: bool,
+    /// Where any copy may be read, that on this target is, if it can be.
+    preferred: Option<TargetId>,
 }
 
 /// Whether any current copy may be read for a call that is under a lease, if the file's
@@ -49,6 +51,7 @@ struct ReadParts<'a> {
     runs: Vec<Run>,
     any_copy: bool,
     ahead: bool,
+    preferred: Option<TargetId>,
 }
 
 impl ReadOp {
@@ -60,6 +63,17 @@ impl ReadOp {
         len: usize,
         (any_copy, ahead): (bool, bool),
     ) -> Self {
+        Self::start_from(call, plan, len, (any_copy, ahead), None)
+    }
+
+    /// The same from the copy on a target, where any may be read and that one can be.
+    pub(crate) fn start_from(
+        call: Call<'_>,
+        plan: Plan,
+        len: usize,
+        (any_copy, ahead): (bool, bool),
+        preferred: Option<TargetId>,
+    ) -> Self {
         let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
         let mut op = Self {
             transfer: Transfer::new(plan.parts.len(), deadline_ms),
@@ -69,6 +83,7 @@ impl ReadOp {
             len,
             any_copy,
             ahead,
+            preferred,
         };
         // What fails now is tried again by `finish`.
         if let Err(error) = op.drive(call, &mut [], Until::Sent) {
@@ -83,6 +98,11 @@ impl ReadOp {
         self.drive(call, dest, Until::Done)
     }
 
+    /// Where its parts have come from.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = TargetId> + '_ {
+        self.plan.parts.iter().map(|part| part.place.target)
+    }
+
     fn drive(&mut self, call: Call<'_>, dest: &mut [u8], until: Until) -> Result<()> {
         let mut parts = ReadParts {
             call,
@@ -93,6 +113,7 @@ impl ReadOp {
             runs: Vec::new(),
             any_copy: self.any_copy,
             ahead: self.ahead,
+            preferred: self.preferred,
         };
         drive(call, &mut self.transfer, &mut parts, until)
     }
@@ -109,6 +130,10 @@ impl Parts for ReadParts<'_> {
 
     fn may_read_any_copy(&self) -> bool {
         self.any_copy
+    }
+
+    fn preferred(&self) -> Option<TargetId> {
+        self.preferred
     }
 
     fn is_ahead(&self) -> bool {

@@ -412,6 +412,26 @@ impl Servers {
         known.is_some_and(|known| known.state.is_online() && !known.doubtful)
     }
 
+    /// The copy of a column on a target, if it is whole and the target is ready.
+    pub(crate) fn ready_copy(
+        &self,
+        segment: &Segment,
+        column: ColumnIndex,
+        target: TargetId,
+    ) -> Option<(CopyIndex, TargetId)> {
+        self.chooses.store(true, Relaxed);
+        let mut all = copies::copies_of(segment, column);
+        let found = all.find(|(copy, on)| *on == target && !segment.is_filling(column, *copy));
+        found.filter(|_| self.is_ready(target))
+    }
+
+    /// The targets of servers on this machine, as far as the map is known.
+    pub(crate) fn local_targets(&self, map: &ClusterMap) -> Vec<TargetId> {
+        let is_here = |entry: &&ServerEntry| !self.host.is_empty() && entry.host == self.host;
+        let here = map.servers.iter().filter(is_here);
+        here.flat_map(|entry| entry.targets.iter().map(|target| target.target)).collect()
+    }
+
     /// A number that this client has not used.
     pub(crate) fn next_ticket(&self) -> u64 {
         self.tickets_used.fetch_add(1, Relaxed)

@@ -6,6 +6,7 @@
 //! client       route      from which copy the next block comes
 //!              runs       how long it stays with that copy
 //!              credits    on which disk the next block goes
+//!              taking     which block a process reads where it does not matter who
 //! data server  queue      whose request the disk does next
 //! both         progress, partition, watermarks
 //! metadata     slow       which disks have become slow
@@ -22,6 +23,7 @@ mod queue;
 mod route;
 mod runs;
 mod slow;
+pub mod taking;
 mod watermarks;
 
 pub use bound::best_common_rate;

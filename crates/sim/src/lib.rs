@@ -36,4 +36,5 @@ mod shared;
 pub mod shrink;
 pub mod slow_disk;
 pub mod spread;
+pub mod take;
 mod worker;

@@ -71,6 +71,40 @@ pub struct Spread {
     pub client: ClientChoice,
 }
 
+/// Print what nobody else of the job has printed, until all files are read
+#[derive(Args)]
+#[command(
+    after_help = "The processes of a job read the files together: each block is printed by one of them, \
+    in no order, and it does not matter by which. Each reads from the disks of its own machine; what \
+    a slow disk cannot give in time comes from those that have copies of it, so that all end together. \
+    A directory stands for the files in it. Which process of how many this is, a launcher says, or \
+    `weir run`. What they have taken is kept in a file .weir-take-NUMBER, which the last one removes.\n\n  \
+    weir run -n 4 -- sh -c 'weir take weir:/in | sort > part.$WEIR_RANK'\n  \
+    mpirun -n 8 sh -c 'weir take --record 64 weir:/states | ./train'"
+)]
+pub struct Take {
+    /// What to read: files, and directories of files
+    #[arg(required = true)]
+    pub files: Vec<OsString>,
+    /// A name for what is read together, where one job reads several times [default: the job]
+    #[arg(long, short, value_name = "NAME")]
+    pub job: Option<String>,
+    /// Bytes that are taken at once, rounded to where records begin
+    #[arg(long, default_value = "4M", value_name = "SIZE", value_parser = parse_size)]
+    pub block: ByteSize,
+    /// Records of so many bytes each [default: lines]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub record: Option<ByteSize>,
+    /// The directory for what is taken [default: that of the first file]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<OsString>,
+    /// In the end say on standard error what was taken, as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub client: ClientChoice,
+}
+
 /// Print files
 #[derive(Args)]
 pub struct Cat {

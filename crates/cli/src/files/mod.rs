@@ -1,4 +1,4 @@
-//! Files of a cluster without a mount: cp, cat, spread, ls, stat, rm, mkdir.
+//! Files of a cluster without a mount: cp, cat, spread, take, ls, stat, rm, mkdir.
 
 pub mod copy;
 pub mod list;
@@ -10,4 +10,5 @@ pub mod remote;
 pub mod simple;
 pub mod spread;
 pub mod stat;
+pub mod take;
 pub mod tree;

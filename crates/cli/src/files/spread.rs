@@ -5,6 +5,7 @@ use crate::failure::{Done, Failure};
 use crate::files::name::RemoteName;
 use crate::files::progress::Progress;
 use crate::files::remote::{RemoteTree, Sessions};
+use crate::jobs::member;
 use crate::output::{ByteSize, Table, human_size, print, print_json};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -12,7 +13,6 @@ use std::fs::File;
 use std::io::{Read, stdin};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use weir_client::job::Member;
 use weir_client::{Fragment, Spread, SpreadOptions};
 use weir_types::{Error, ErrorKind, FileId, FileKind};
 
@@ -81,12 +81,7 @@ pub fn run(spread: &Arguments) -> Done {
 
 /// The rank of this process in its job; of none: 0.
 fn rank() -> u32 {
-    let all: Vec<(String, String)> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
-    let all: BTreeMap<&str, &str> =
-        all.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    Member::of(&all, 0, 0).map_or(0, |member| member.rank.0)
+    member(0, 0).map_or(0, |member| member.rank.0)
 }
 
 fn directory(tree: &RemoteTree, path: &[u8]) -> Done<FileId> {

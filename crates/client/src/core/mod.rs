@@ -1,7 +1,9 @@
 //! The decisions of the client, without I/O or clocks: what to ask of whom,
 //! what to do about each answer, what to fetch ahead, what may be kept.
 
+pub mod blocks;
 pub mod choices;
+pub mod claims;
 pub mod copies;
 pub mod copy;
 pub mod departed;
@@ -15,6 +17,7 @@ pub mod links;
 pub mod news;
 pub mod pace;
 pub mod plan;
+pub mod records;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod stream;
