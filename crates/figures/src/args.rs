@@ -26,6 +26,8 @@ pub enum Experiment {
     HotSpot(Mirrored),
     /// Writers spread records over disks, some of which give half: what does each disk get?
     DistributedQueue(DistributedQueue),
+    /// Writers of a file each, on one disk or on whichever of two has each chunk first
+    GraduatedWrite(GraduatedWrite),
     /// Readers of a file each on disks with a head, by the size of their calls
     CallSize(CallSize),
     /// Clients of what is in the servers' memory, while the link of one server is loaded
@@ -160,6 +162,21 @@ pub struct DistributedQueue {
     pub faults: Vec<u32>,
 }
 
+#[derive(Args, Clone)]
+pub struct GraduatedWrite {
+    #[command(flatten)]
+    pub common: Common,
+    /// Disks, each with a data server; as many writers
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub disks: u32,
+    /// Bytes that each writes
+    #[arg(long, value_parser = size, default_value = "96MiB")]
+    pub file: u64,
+    /// Numbers of disks that give half [default: 0, 1, 2, 4, ... all, with --quick 0, 1, all]
+    #[arg(long, value_delimiter = ',')]
+    pub faults: Vec<u32>,
+}
+
 /// Numbers of disks that are perturbed, or slow: none, some, all.
 pub fn faults(asked: &[u32], disks: u32, quick: bool) -> Vec<u32> {
     if !asked.is_empty() {
@@ -218,6 +235,7 @@ pub fn all() -> Vec<Experiment> {
         "mirrored-reads",
         "hot-spot",
         "distributed-queue",
+        "graduated-write",
         "call-size",
         "hot-network",
     ];
@@ -253,6 +271,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 6);
+        assert_eq!(all().len(), 7);
     }
 }

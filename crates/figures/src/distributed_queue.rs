@@ -104,7 +104,7 @@ fn judge(report: &mut Report, speeds: &Points, worst: &Points, slow: u64) {
 }
 
 /// Bytes a second of each disk; the slow ones are spread evenly.
-fn rates(disks: usize, slow: usize, rate: u64) -> Vec<f64> {
+pub fn rates(disks: usize, slow: usize, rate: u64) -> Vec<f64> {
     let is_slow = |n: usize| (n + 1) * slow / disks > n * slow / disks;
     (0..disks).map(|n| rate as f64 * if is_slow(n) { SLOW } else { 1.0 }).collect()
 }

@@ -6,6 +6,7 @@
 //! mirrored       clients of files with one copy and with two
 //! hot_spot       one disk is written to without a pause
 //! distributed_queue  writers spread records over disks, some of which are slow
+//! graduated_write  writers of a file each, each chunk where it is written first
 //! call_size      all read a file of their own on disks with a head, in calls of several sizes
 //! hot_network    clients of what is in memory, the link of one server is loaded
 //! slow_disk      the demonstration of the quick start
@@ -25,6 +26,7 @@ mod call_size;
 mod cluster;
 mod distributed_queue;
 mod even_reads;
+mod graduated_write;
 mod hot_network;
 mod hot_spot;
 mod lab;
@@ -101,6 +103,7 @@ fn run(experiment: &Experiment) -> Result<()> {
         Experiment::MirroredReads(plan) => mirrored::run(plan),
         Experiment::HotSpot(plan) => hot_spot::run(plan),
         Experiment::DistributedQueue(plan) => distributed_queue::run(plan),
+        Experiment::GraduatedWrite(plan) => graduated_write::run(plan),
         Experiment::CallSize(plan) => call_size::run(plan),
         Experiment::HotNetwork(plan) => hot_network::run(plan),
         Experiment::SlowDisk(plan) => slow_disk::run(plan),

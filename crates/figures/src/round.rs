@@ -104,6 +104,15 @@ impl Outcome {
         self.readers.iter().map(rate).collect()
     }
 
+    /// MiB a second that each of the readers would have had until the last one had ended, if the
+    /// disks had given them all that they can without what perturbers had, by the kernel's counts.
+    pub fn left_for_each(&self, rate: u64) -> f64 {
+        let all = rate as f64 * self.seconds * self.disks.len() as f64;
+        let perturbers = |disk: &Use| disk.meanwhile_disk_bytes.saturating_sub(disk.served_bytes());
+        let left = all - self.disks.iter().map(perturbers).sum::<u64>() as f64;
+        left / (1 << 20) as f64 / self.seconds / self.readers.len() as f64
+    }
+
     /// All bytes by the mean time of a reader, in MiB a second.
     pub fn aggregate(&self) -> f64 {
         let bytes = |steps: &Vec<Step>| steps[steps.len() - 1].bytes as f64 / (1 << 20) as f64;
