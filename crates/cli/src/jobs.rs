@@ -73,7 +73,9 @@ fn command(run: &Run, rank: Option<(u32, u32)>, unique: &str) -> Command {
     command.env(SHARED, if run.shared { "1" } else { "0" });
     match &run.ranges {
         Some(ranges) => command.env(RANGES, ranges.to_string()),
-        None => command.env_remove(RANGES),
+        // Nobody else's; what a launcher has set is for each of its processes.
+        None if run.processes.is_some() => command.env_remove(RANGES),
+        None => &mut command,
     };
     if let Some((rank, ranks)) = rank {
         command.env(RANK, rank.to_string()).env(RANKS, ranks.to_string());

@@ -1,5 +1,5 @@
 //! What the design promises of messages, shown by counters of real servers
-//! (PVFS, paper 0: rows 0.19 to 0.28 of its checklist).
+//! (PVFS).
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 

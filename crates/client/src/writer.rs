@@ -67,6 +67,8 @@ pub(crate) struct Writer {
     in_flight_bytes: usize,
     /// Of files whose chunks go wherever they are taken.
     graduated: Graduated,
+    /// When answers were last looked for.
+    looked: Micros,
     /// Calls so far: a call that sends what earlier ones have left counts, too.
     calls: u64,
     failures: Failures,
@@ -186,7 +188,7 @@ impl Writer {
             0 => self.failures.tell_all()?,
             _ => self.failures.tell_next()?,
         }
-        self.cover(call, end)?;
+        self.cover(call, offset..end)?;
         // In this order: a reader that does not see `dirty` has fetched what
         // it fetched ahead before, and it is forgotten.
         call.file.dirty.store(true, Ordering::Release);
@@ -320,10 +322,22 @@ impl Writer {
     pub(crate) fn flush_old(call: Call<'_>) {
         // Whoever holds the lock is sending.
         let Some(mut writer) = call.file.writer.try_lock() else { return };
-        // Where each target has its own pace all are kept busy for longer.
-        let is_graduated = !writer.in_flight.is_empty() && call.file.is_graduated();
-        let max_age = if is_graduated { GRADUATED_MAX_AGE } else { MAX_AGE };
-        if writer.since.is_some_and(|(since, _)| clock::elapsed(since) > max_age) {
+        let Some((since, _)) = writer.since.filter(|(since, _)| clock::elapsed(*since) > MAX_AGE)
+        else {
+            return;
+        };
+        if call.file.is_graduated() {
+            // What was sent is not waited for yet: that would stop all targets until the slowest is
+            // done.
+            writer.between_calls();
+            writer.notice_loss(call);
+            writer.send_gathered(call);
+            writer.finish_answered(call);
+        }
+        if writer.in_flight.is_empty()
+            || !call.file.is_graduated()
+            || clock::elapsed(since) > GRADUATED_MAX_AGE
+        {
             writer.between_calls();
             writer.notice_loss(call);
             writer.send_gathered(call);

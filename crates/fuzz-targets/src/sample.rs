@@ -413,7 +413,7 @@ sample_struct! {
     CancelLockRequest { number, floor }
     ReassertLocksRequest { locks }
     GetLayoutRequest { file, offset, rights }
-    ExtendRequest { file, offset, waits }
+    ExtendRequest { file, offset, from, waits }
     WrittenColumns { segment, start, columns }
     CommitSizeRequest { file, size, generation, mtime, written }
     TruncateDoneRequest { file, generation }

@@ -348,7 +348,9 @@ impl Ring {
         let quick = targets.iter().filter(|t| t.online && t.has_room() && !t.slow).count();
         // Who names the one target that he wants has it.
         let is_named = spec.base.is_some() && spec.count == 1;
-        let spare_slow = copies == 1 && quick >= needed && !is_named;
+        // Of those of which one is chosen for each chunk it gets what it can take.
+        let is_graduated = spec.placement == Placement::Graduated;
+        let spare_slow = copies == 1 && quick >= needed && !is_named && !is_graduated;
         let usable = |t: &TargetInfo| {
             t.online && (roomy < needed || t.has_room()) && !(spare_slow && t.slow)
         };

@@ -14,17 +14,17 @@ fn evenness(seen: &Seen, rates: &[u64], mib: u64) -> f64 {
 
 #[test]
 fn writers_end_together_whichever_disks_are_slow_and_lose_nothing() {
-    // The least part that the slowest is to have, and how much more than on one disk. (It is 85, 93
-    // and 88 %.)
+    // The least part that the slowest is to have, and how much more than on one disk. (With
+    // other seeds it is 89 to 96, 76 to 94 and 81 to 96 %.)
     let cases = [(1, &[][..], 0.75, 0.0), (2, &[0], 0.7, 1.25), (3, &[1, 3], 0.66, 1.05)];
     for (seed, slow, least, times) in cases {
         let rates = [0, 1, 2, 3].map(|n| if slow.contains(&n) { 10 } else { 20 } * MIB);
-        let plain = write(seed, &rates, 96, Placement::Usual).unwrap();
-        let seen = write(seed, &rates, 96, Placement::Graduated).unwrap();
-        let (plain, graduated) = (evenness(&plain, &rates, 96), evenness(&seen, &rates, 96));
+        let plain = write(seed, &rates, 48, Placement::Usual).unwrap();
+        let seen = write(seed, &rates, 48, Placement::Graduated).unwrap();
+        let (plain, graduated) = (evenness(&plain, &rates, 48), evenness(&seen, &rates, 48));
         println!("slow {slow:?}: {plain:.3} on one disk, {graduated:.3} graduated; {seen:?}");
         assert!(graduated > least && graduated > plain * times, "{plain}, {graduated}: {seen:?}");
-        assert_eq!(seen.bytes.iter().sum::<u64>(), 4 * 96 * MIB);
+        assert_eq!(seen.bytes.iter().sum::<u64>(), 4 * 48 * MIB);
         for (n, disks) in seen.disks.iter().enumerate() {
             let mut pair = [n as u32, (n as u32 + 1) % 4];
             pair.sort_unstable();

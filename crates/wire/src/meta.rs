@@ -415,6 +415,8 @@ requests! {
         file: FileId,
         /// The byte to cover.
         offset: u64,
+        /// What is about to be written begins here: where chunks before it go does not matter.
+        from: u64,
         /// Of files whose chunks go wherever they are taken: when each of the targets that was
         /// written to would have the next one, in microseconds from now. Those that are not named
         /// come first.
@@ -506,6 +508,6 @@ requests! {
 impl ExtendRequest {
     /// Where chunks go does not depend on who writes them, or nothing is known of that.
     pub fn covering(file: FileId, offset: u64) -> Self {
-        Self { file, offset, waits: Vec::new() }
+        Self { file, offset, from: offset, waits: Vec::new() }
     }
 }

@@ -5,9 +5,9 @@
 //! chunks where they are done first, all disks answer after the same time, and all writers are
 //! equally fast, however different the disks are.
 //!
-//! Invariant: a target counts as having what chunks it was given and has not confirmed.
+//! Invariant: nothing here grows with the number of writes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_policy::Micros;
 use weir_types::TargetId;
 
@@ -22,8 +22,6 @@ const USUAL_US_PER_MIB: f64 = 20_000.0;
 
 #[derive(Clone, Debug, Default)]
 struct Target {
-    /// Given and not confirmed.
-    pending_bytes: u64,
     /// What others had before the last ones of this writer, as time.
     others_us: f64,
     /// Time for a MiB by each of the last answers.
@@ -39,8 +37,6 @@ impl Target {
 /// An answer to a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
-    /// What is durable.
-    pub bytes: u64,
     /// It took so long.
     pub took_us: Micros,
     /// What this writer had outstanding there when it was sent, with it.
@@ -54,15 +50,9 @@ pub struct Graduated {
 }
 
 impl Graduated {
-    /// A chunk was given to a target, and is about to be written.
-    pub fn given(&mut self, target: TargetId, bytes: u64) {
-        self.targets.entry(target).or_default().pending_bytes += bytes;
-    }
-
     /// A target has answered a write.
     pub fn answered(&mut self, target: TargetId, answer: Answer) {
         let of = self.targets.entry(target).or_default();
-        of.pending_bytes = of.pending_bytes.saturating_sub(answer.bytes);
         let (took_us, own_mib) = (answer.took_us as f64, answer.own_bytes.max(1) as f64 / MIB);
         if of.us_per_mib.len() == ANSWERS {
             of.us_per_mib.pop_front();
@@ -72,27 +62,24 @@ impl Graduated {
         of.others_us += ((took_us - own_us).max(0.0) - of.others_us) * OTHERS_SHARE;
     }
 
-    /// What could not be written is waited for no more.
-    pub fn failed(&mut self, target: TargetId, bytes: u64) {
-        let of = self.targets.entry(target).or_default();
-        of.pending_bytes = of.pending_bytes.saturating_sub(bytes);
-    }
-
-    /// Nothing is outstanding: what was given and not written will not be.
-    pub fn is_idle(&mut self) {
-        self.targets.values_mut().for_each(|of| of.pending_bytes = 0);
-    }
-
-    /// When each target that is known would have another chunk, in microseconds from now.
-    pub fn waits(&self, chunk_bytes: u64) -> Vec<(TargetId, u64)> {
+    /// When each target that is known would have another chunk, in microseconds from now. `pending`:
+    /// what it has of this writer, and has not confirmed.
+    pub fn waits(
+        &self,
+        chunk_bytes: u64,
+        pending: &BTreeMap<TargetId, u64>,
+    ) -> Vec<(TargetId, u64)> {
         let known = self.targets.values().filter_map(Target::us_per_mib);
         let best = known.min_by(f64::total_cmp).unwrap_or(USUAL_US_PER_MIB);
-        let wait = |(target, of): (&TargetId, &Target)| {
-            let own_us =
-                of.us_per_mib().unwrap_or(best) * (of.pending_bytes + chunk_bytes) as f64 / MIB;
+        let nothing = Target::default();
+        let wait = |target: &TargetId| {
+            let of = self.targets.get(target).unwrap_or(&nothing);
+            let bytes = pending.get(target).copied().unwrap_or_default() + chunk_bytes;
+            let own_us = of.us_per_mib().unwrap_or(best) * bytes as f64 / MIB;
             (*target, (own_us + of.others_us) as u64 + 1)
         };
-        self.targets.iter().map(wait).collect()
+        let all: BTreeSet<&TargetId> = self.targets.keys().chain(pending.keys()).collect();
+        all.into_iter().map(wait).collect()
     }
 }
 
@@ -113,13 +100,18 @@ mod tests {
             for writer in 0..disks {
                 let at = [writer, (writer + 1) % disks];
                 while left[writer] > 0 {
-                    let waits: BTreeMap<_, _> = writers[writer].waits(CHUNK).into_iter().collect();
+                    let mut pending = BTreeMap::new();
+                    for disk in at {
+                        let own = queues[disk].iter().filter(|(by, ..)| *by == writer).count();
+                        pending.insert(TargetId(disk as u32), own as u64 * CHUNK);
+                    }
+                    let waits = writers[writer].waits(CHUNK, &pending);
+                    let waits: BTreeMap<_, _> = waits.into_iter().collect();
                     let wait = |disk: &&usize| {
                         waits.get(&TargetId(**disk as u32)).copied().unwrap_or_default()
                     };
                     let disk = *at.iter().min_by_key(wait).unwrap();
                     left[writer] -= 1;
-                    writers[writer].given(TargetId(disk as u32), CHUNK);
                     let own =
                         queues[disk].iter().filter(|(by, ..)| *by == writer).count() as u64 + 1;
                     queues[disk].push((writer, now, own * CHUNK, us_per_mib[disk]));
@@ -132,7 +124,7 @@ mod tests {
                     continue;
                 }
                 let (writer, sent, own_bytes, _) = queue.remove(0);
-                let answer = Answer { bytes: CHUNK, took_us: now + 1_000 - sent, own_bytes };
+                let answer = Answer { took_us: now + 1_000 - sent, own_bytes };
                 writers[writer].answered(TargetId(disk as u32), answer);
                 left[writer] += 1;
                 done[writer] += CHUNK;
@@ -157,13 +149,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_and_never_written_does_not_count_for_ever() {
-        let mut writer = Graduated::default();
-        assert_eq!(writer.waits(CHUNK), []);
-        writer.given(TargetId(1), CHUNK);
-        let usual = USUAL_US_PER_MIB as u64;
-        assert_eq!(writer.waits(CHUNK), [(TargetId(1), 2 * usual + 1)]);
-        writer.is_idle();
-        assert_eq!(writer.waits(CHUNK), [(TargetId(1), usual + 1)]);
+    fn what_is_not_known_counts_as_no_worse_than_the_best() {
+        let (mut writer, usual) = (Graduated::default(), USUAL_US_PER_MIB as u64);
+        assert_eq!(writer.waits(CHUNK, &BTreeMap::new()), []);
+        let (a, b) = (TargetId(1), TargetId(2));
+        let pending = BTreeMap::from([(a, CHUNK)]);
+        assert_eq!(writer.waits(CHUNK, &pending), [(a, 2 * usual + 1)]);
+        writer.answered(b, Answer { took_us: 5_000, own_bytes: CHUNK });
+        assert_eq!(writer.waits(CHUNK, &pending), [(a, 10_001), (b, 5_001)]);
+        // Somebody else was before it.
+        writer.answered(b, Answer { took_us: 9_000, own_bytes: CHUNK });
+        assert_eq!(writer.waits(CHUNK, &pending), [(a, 10_001), (b, 6_001)]);
     }
 }

@@ -5,10 +5,10 @@ use super::OpenState;
 use crate::client::Inner;
 use crate::context::Context;
 use crate::core::copies::is_mirrored;
-use crate::core::graduated::Graduated;
 use crate::core::plan::{Place, Plan, plan_range};
 use crate::drive::Call;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use weir_layout::covered_bytes;
 use weir_types::limits::MAX_FILE_BYTES;
@@ -250,28 +250,38 @@ impl OpenState {
         self.granted().layout.placement == Placement::Graduated
     }
 
-    /// Sees to it that the layout covers what is about to be written. `graduated`: what its
-    /// writer knows of the targets, if chunks go by that.
-    pub(crate) fn cover(&self, call: Call<'_>, end: u64, graduated: &mut Graduated) -> Result<()> {
-        if end > MAX_FILE_BYTES {
+    /// Sees to it that the layout covers a range that is about to be written. `waits`: when each
+    /// target would have another chunk of so many bytes, if some are given others of these first
+    /// (of files whose chunks go by that).
+    pub(crate) fn cover(
+        &self,
+        call: Call<'_>,
+        range: Range<u64>,
+        waits: impl Fn(u64, &BTreeMap<TargetId, u64>) -> Vec<(TargetId, u64)>,
+    ) -> Result<()> {
+        if range.end > MAX_FILE_BYTES {
             return Err(ErrorKind::FileTooLarge.into());
         }
         let mut covered = covered_bytes(&self.granted().layout);
-        while covered < end {
+        let mut given = BTreeMap::new();
+        while covered < range.end {
             let (chunk_bytes, is_graduated) = {
                 let layout = &self.granted().layout;
                 let last = layout.segments.last().and_then(|last| last.len);
                 (last.unwrap_or_default(), layout.placement == Placement::Graduated)
             };
-            let waits = if is_graduated { graduated.waits(chunk_bytes) } else { Vec::new() };
+            let waits = if is_graduated { waits(chunk_bytes, &given) } else { Vec::new() };
             // The first byte that is missing, not the last: the reply begins
             // with the segment that holds it, and no gap may be left.
-            let request = ExtendRequest { file: self.id, offset: covered, waits };
+            let (file, offset, from) = (self.id, covered, range.start);
+            let request = ExtendRequest { file, offset, from, waits };
             let page: LayoutPage = call.inner.session.change(call.ctx, &request)?;
-            for segment in page.layout.segments.iter().filter(|_| is_graduated) {
-                let first = segment.columns.first().and_then(|column| column.targets.first());
-                if let (Some(target), Some(len)) = (first, segment.len) {
-                    graduated.given(*target, len);
+            // Others may have written there meanwhile: these are not all ours.
+            let ours =
+                |segment: &&Segment| segment.start < range.end && segment.end() > range.start;
+            for segment in page.layout.segments.iter().filter(|_| is_graduated).filter(ours) {
+                if let Some((_, target)) = segment.columns.first().and_then(|c| c.copies().next()) {
+                    *given.entry(target).or_default() += segment.len.unwrap_or_default();
                 }
             }
             self.take_page(&page, covered);

@@ -17,7 +17,7 @@ use weir_types::limits::MAX_XATTR_BYTES;
 use weir_types::{Decode, Encode, Error, ErrorKind, FileId, Result};
 use weir_wire::Rights;
 use weir_wire::lock::{LAST_BYTE, Lock, LockMode, LockWait};
-use weir_wire::meta::{GetXattrRequest, XattrMode};
+use weir_wire::meta::{GetXattrRequest, SetXattrRequest, XattrMode};
 
 /// The attribute.
 const CLAIMS: &[u8] = b"user.weir.claims";
@@ -138,7 +138,11 @@ impl<'a> Board<'a> {
     }
 
     fn set(&self, name: &[u8], value: &[u8]) -> Result<()> {
-        let set = self.client.set_xattr(&self.ctx, self.file.id(), name, value, XattrMode::Any);
+        let (file, mode) = (self.file.id(), XattrMode::Any);
+        let request = SetXattrRequest { file, name: name.into(), value: value.into(), mode };
+        // Done late it would be written over what others have claimed by then.
+        let holds = || self.client.holds_locks(file, self.owner);
+        let set = self.client.inner.session.change_at_last(&self.ctx, &request, holds);
         set.map_err(|error| error.context(&self.name))
     }
 

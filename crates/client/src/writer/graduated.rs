@@ -6,6 +6,8 @@ use super::{InFlight, Writer};
 use crate::core::graduated::Answer;
 use crate::core::plan::{Part, Plan};
 use crate::drive::{Call, now_ms};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use weir_host::clock;
 use weir_net::Wait;
 use weir_policy::Micros;
@@ -19,14 +21,20 @@ const LOOK_MS: u64 = 3;
 
 impl Writer {
     /// Makes room in the layout for what is about to be written.
-    pub(super) fn cover(&mut self, call: Call<'_>, end: u64) -> Result<()> {
+    pub(super) fn cover(&mut self, call: Call<'_>, range: Range<u64>) -> Result<()> {
+        let mut pending = BTreeMap::<TargetId, u64>::new();
         if call.file.is_graduated() {
             self.finish_answered(call);
-            if self.in_flight.is_empty() && self.gathered.is_none() {
-                self.graduated.is_idle();
+            for (target, bytes, _) in self.in_flight.iter().flat_map(|sent| &sent.outstanding) {
+                *pending.entry(*target).or_default() += bytes;
             }
         }
-        call.file.cover(call, end, &mut self.graduated)
+        let waits = |chunk_bytes: u64, given: &BTreeMap<TargetId, u64>| {
+            let mut pending = pending.clone();
+            given.iter().for_each(|(target, bytes)| *pending.entry(*target).or_default() += bytes);
+            self.graduated.waits(chunk_bytes, &pending)
+        };
+        call.file.cover(call, range, waits)
     }
 
     /// Returns when there is room for another request.
@@ -48,17 +56,19 @@ impl Writer {
     }
 
     /// Takes all answers that are there; whether there were any.
-    fn finish_answered(&mut self, call: Call<'_>) -> bool {
+    pub(super) fn finish_answered(&mut self, call: Call<'_>) -> bool {
+        // One deadline for all, or a dead server would be waited for many times.
+        let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
         let before = self.in_flight.len();
         let mut which = 0;
         while which < self.in_flight.len() {
             if self.in_flight[which].op.is_answered(&Wait::for_ms(0)) {
-                let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
                 self.finish(call, which, deadline_ms);
             } else {
                 which += 1;
             }
         }
+        self.looked = now_us();
         self.in_flight.len() < before
     }
 
@@ -82,12 +92,17 @@ impl Writer {
 
     /// A request has ended, well or badly.
     pub(super) fn has_ended(&mut self, sent: &InFlight, is_done: bool) {
-        let took_us = (clock::uptime().as_micros() as Micros).saturating_sub(sent.at);
-        for &(target, bytes, own_bytes) in &sent.outstanding {
-            match is_done {
-                true => self.graduated.answered(target, Answer { bytes, took_us, own_bytes }),
-                false => self.graduated.failed(target, bytes),
-            }
+        // Of several targets nobody knows when the first one had answered; nor when it was if
+        // nobody looked for long, as while the program did something else.
+        let ([(target, _, own_bytes)], true) = (&sent.outstanding[..], is_done) else { return };
+        let now = now_us();
+        let took_us = now.saturating_sub(sent.at);
+        if now.saturating_sub(self.looked.max(sent.at)) <= took_us / 4 + LOOK_MS * 1_000 {
+            self.graduated.answered(*target, Answer { took_us, own_bytes: *own_bytes });
         }
     }
+}
+
+pub(super) fn now_us() -> Micros {
+    clock::uptime().as_micros() as Micros
 }

@@ -1,14 +1,13 @@
 //! Gathering small writes into whole stripes, and requests on their way.
 
+use super::graduated::now_us;
 use super::{InFlight, Writer};
 use crate::buffer::Buffer;
 use crate::core::gather::{Gather, gather, is_full};
 use crate::core::plan::Plan;
 use crate::drive::{Call, now_ms};
 use crate::write::{WriteData, WriteOp};
-use weir_host::clock;
 use weir_layout::preferred_io_bytes;
-use weir_policy::Micros;
 use weir_types::{Error, ErrorKind, Result};
 
 /// Requests of one file on their way: each has a connection of its own.
@@ -97,7 +96,7 @@ impl Writer {
         let plan = match call.file.plan(offset, len as u64) {
             Err(error) if error.kind == ErrorKind::Stale => {
                 call.file.refresh(call.inner, call.ctx)?;
-                self.cover(call, range.end)?;
+                self.cover(call, range.clone())?;
                 call.file.plan(offset, len as u64)?
             }
             plan => plan?,
@@ -132,7 +131,7 @@ impl Writer {
             self.unsynced.sent(part.place);
         }
         let outstanding = self.outstanding(call, &plan);
-        let at = clock::uptime().as_micros() as Micros;
+        let at = now_us();
         let op = WriteOp::start(call, plan, offset, data, slice, self.losses);
         self.in_flight_bytes += op.len();
         self.in_flight.push_back(InFlight { by, at, outstanding, op });

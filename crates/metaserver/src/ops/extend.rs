@@ -34,7 +34,8 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &ExtendRequest) -> O
         let is_chosen_late = body.spec.placement == Placement::Graduated;
         let more = if is_chosen_late { 0 } else { AHEAD.saturating_mul(chunk) };
         let ahead = (request.offset + 1).saturating_add(more).min(most);
-        let up_to = ahead.max(request.offset + 1);
+        let before = request.from.min(most) / chunk * chunk;
+        let up_to = ahead.max(request.offset + 1).max(before);
         layouts::extend(tx, ctx, (file, body), up_to, &request.waits)?;
     }
     if body.epoch != before {
