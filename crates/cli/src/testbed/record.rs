@@ -222,10 +222,12 @@ impl Place {
 
 /// What is in a directory; nothing if that is not there.
 fn names_in(dir: &Path) -> Done<Vec<OsString>> {
-    let names = || std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect();
+    let names = || -> std::io::Result<Vec<OsString>> {
+        std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect()
+    };
     match names() {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        names => names.map_err(|e: std::io::Error| Failure::file(dir, e)),
+        names => names.map_err(|e| Failure::file(dir, e)),
     }
 }
 
