@@ -24,6 +24,35 @@ pub struct Found {
     pub rate: u64,
 }
 
+/// The directory of a testbed, from before there is one. Dropped, whatever became of it goes.
+pub struct Guard {
+    weir: PathBuf,
+    dir: PathBuf,
+}
+
+impl Guard {
+    pub fn new(weir: PathBuf, dir: PathBuf) -> Self {
+        Self { weir, dir }
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Without this nothing was made, or all has gone again.
+        if !self.dir.join("testbed.json").exists() {
+            return;
+        }
+        let mut down = Command::new(&self.weir);
+        if let Err(error) = said(down.args(["testbed", "down", "--dir"]).arg(&self.dir)) {
+            eprintln!("weir-figures: {error}; the testbed is in {}", self.dir.display());
+        }
+    }
+}
+
 impl<'a> Bed<'a> {
     pub fn new(profile: &'a str, disks: u32) -> Self {
         Self { profile, disks, clients: 0, link_rate: None }
@@ -32,8 +61,9 @@ impl<'a> Bed<'a> {
     /// Makes them, with so much room on each disk.
     pub fn up(&self, common: &Common, dir: PathBuf, room: u64) -> Result<Cluster> {
         let weir = common.weir()?;
+        let guard = Guard::new(weir.clone(), dir);
         let mut command = Command::new(&weir);
-        command.args(["testbed", "up", self.profile, "--dir"]).arg(&dir);
+        command.args(["testbed", "up", self.profile, "--dir"]).arg(guard.dir());
         let mut number = |flag: &str, value: u64| _ = command.arg(flag).arg(value.to_string());
         number("--nodes", self.disks.into());
         number("--clients", self.clients.into());
@@ -44,10 +74,10 @@ impl<'a> Bed<'a> {
         said(&mut command)?;
         let all = 1..=self.disks + self.clients;
         let readers = all.clone().filter(|n| self.clients == 0 || *n > self.disks).collect();
-        let status = status(&weir, &dir)?;
+        let status = status(&weir, guard.dir())?;
         let (name, state) = (word(&status["name"])?, word(&status["cluster"])?);
         let network = Network::found(name, *all.end());
-        Ok(Cluster::on(weir, state.into(), Machines { dir, network, readers }))
+        Ok(Cluster::on(weir, state.into(), Machines { guard, network, readers }))
     }
 
     /// Their disks.
@@ -83,4 +113,27 @@ pub fn status(weir: &Path, dir: &Path) -> Result<Value> {
 
 fn word(value: &Value) -> Result<&str> {
     value.as_str().ok_or_else(|| Error::other("weir testbed status: not understood"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // A panic is how a test fails.
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn what_is_half_made_is_taken_down_and_what_never_was_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let (weir, bed) = (dir.path().join("weir"), dir.path().join("bed"));
+        fs::write(&weir, "#!/bin/sh\necho \"$@\" >> \"$0.said\"\n").unwrap();
+        fs::set_permissions(&weir, fs::Permissions::from_mode(0o755)).unwrap();
+        let calls = || fs::read_to_string(dir.path().join("weir.said")).unwrap_or_default();
+        drop(Guard::new(weir.clone(), bed.clone()));
+        assert_eq!(calls(), "");
+        fs::create_dir(&bed).unwrap();
+        fs::write(bed.join("testbed.json"), "{}").unwrap();
+        drop(Guard::new(weir.clone(), bed.clone()));
+        assert_eq!(calls(), format!("testbed down --dir {}\n", bed.display()));
+    }
 }

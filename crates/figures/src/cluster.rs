@@ -1,5 +1,6 @@
 //! The cluster that is measured, by the program `weir`.
 
+use crate::bed::Guard;
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs;
 use std::io::{Error, Result};
@@ -17,7 +18,7 @@ pub struct Cluster {
 
 /// Machines of a testbed.
 pub struct Machines {
-    pub dir: PathBuf,
+    pub guard: Guard,
     pub network: Network,
     /// The nodes that read, in turn.
     pub readers: Vec<u32>,
@@ -50,7 +51,7 @@ impl Cluster {
     /// What `weir testbed status` says of its machines.
     pub fn bed_status(&self) -> Result<serde_json::Value> {
         let bed = self.bed.as_ref().ok_or_else(|| Error::other("no testbed"))?;
-        crate::bed::status(&self.weir, &bed.dir)
+        crate::bed::status(&self.weir, bed.guard.dir())
     }
 
     /// Runs the program for this cluster; returns what it prints.
@@ -127,14 +128,11 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let down = match &self.bed {
-            Some(Machines { dir, .. }) => {
-                let mut command = Command::new(&self.weir);
-                said(command.args(["testbed", "down", "--dir"]).arg(dir))
-            }
-            None => self.weir(&["down", "--purge", "--yes", "--force"]),
-        };
-        if let Err(error) = down {
+        // One of a testbed goes with its machines.
+        if self.bed.is_some() {
+            return;
+        }
+        if let Err(error) = self.weir(&["down", "--purge", "--yes", "--force"]) {
             eprintln!("weir-figures: {error}; the cluster is in {}", self.state.display());
         }
     }

@@ -54,7 +54,9 @@ impl Lab {
     /// Machines of a profile, whose disks have room for so much each.
     pub fn on(common: &Common, bed: &Bed<'_>, bytes: u64) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("weir-fig").tempdir_in(&common.scratch)?;
-        let (at, room) = (dir.path().join("t"), bytes + PERTURBED_BYTES + SPARE_BYTES);
+        // Beside that directory: what goes with it, whatever happens, is not to be a testbed that
+        // could not be taken down.
+        let (at, room) = (dir.path().with_extension("bed"), bytes + PERTURBED_BYTES + SPARE_BYTES);
         let cluster = bed.up(common, at, room)?;
         let made = bed.found(&cluster)?;
         for disk in &made.disks {

@@ -3,7 +3,7 @@
 use crate::{run, text};
 use rustix::fs::{Advice, fadvise, fsync};
 use std::fs::{self, File};
-use std::io::{Error, Result};
+use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,23 +13,19 @@ const PAUSE: Duration = Duration::from_millis(50);
 const AT_ONCE: usize = 200;
 
 /// What is below a directory is written to its disk, and then nothing of it is left in memory.
+/// Files that others remove meanwhile do not count, here and below.
 ///
 /// # Errors
 /// Something cannot be opened, read or synced.
 pub fn forget(dir: &Path) -> Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            forget(&entry.path())?;
-        } else if kind.is_file() {
-            let file = File::open(entry.path())?;
-            // Pages that are still to be written stay.
-            fsync(&file)?;
-            fadvise(&file, 0, None, Advice::DontNeed)?;
-        }
-    }
-    Ok(())
+    files_below(dir)?.iter().try_for_each(|path| there(path, forget_file(path)).map(drop))
+}
+
+fn forget_file(path: &Path) -> Result<()> {
+    let file = File::open(path)?;
+    // Pages that are still to be written stay.
+    fsync(&file)?;
+    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
 }
 
 /// The same, until nothing of it is in memory, for as long as that may take: what is being read
@@ -54,10 +50,8 @@ pub fn forget_whole(dir: &Path, patience: Duration) -> Result<u64> {
 /// # Errors
 /// Something cannot be read.
 pub fn remember(dir: &Path) -> Result<()> {
-    let mut files = Vec::new();
-    list(dir, &mut files)?;
     let read = |path: &PathBuf| std::io::copy(&mut File::open(path)?, &mut std::io::sink());
-    files.iter().try_for_each(|path| read(path).map(drop))
+    files_below(dir)?.iter().try_for_each(|path| there(path, read(path)).map(drop))
 }
 
 /// Bytes that are in memory of the files below a directory.
@@ -65,31 +59,109 @@ pub fn remember(dir: &Path) -> Result<()> {
 /// # Errors
 /// Something cannot be read; `fincore` is missing.
 pub fn in_memory(dir: &Path) -> Result<u64> {
-    let mut files = Vec::new();
-    list(dir, &mut files)?;
-    let mut bytes = 0;
-    for some in files.chunks(AT_ONCE) {
-        let mut words = vec!["--bytes", "--noheadings", "--raw", "--output", "RES"];
-        words.extend(some.iter().map(|path| text(path)).collect::<Result<Vec<_>>>()?);
-        let said = run("fincore", &words)?;
-        let unknown = |_| Error::other(format!("fincore: not understood: {said}"));
-        for line in said.lines() {
-            bytes += line.parse::<u64>().map_err(unknown)?;
-        }
-    }
-    Ok(bytes)
+    files_below(dir)?.chunks(AT_ONCE).map(|some| some_in_memory(some.to_vec())).sum()
 }
 
-/// The files below a directory in which something is.
-fn list(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            list(&entry.path(), files)?;
-        } else if kind.is_file() && entry.metadata()?.len() > 0 {
-            files.push(entry.path());
+fn some_in_memory(files: Vec<PathBuf>) -> Result<u64> {
+    let files = not_empty(files)?;
+    if files.is_empty() {
+        return Ok(0);
+    }
+    let mut words = vec!["--bytes", "--noheadings", "--raw", "--output", "RES"];
+    words.extend(files.iter().map(|path| text(path)).collect::<Result<Vec<_>>>()?);
+    match run("fincore", &words) {
+        Ok(said) => resident(&said),
+        Err(error) => {
+            // It fails if one of them has gone meanwhile: then once more for fewer.
+            let left = not_empty(files.clone())?;
+            if left.len() < files.len() { some_in_memory(left) } else { Err(error) }
+        }
+    }
+}
+
+/// The sum of what `fincore` says.
+fn resident(said: &str) -> Result<u64> {
+    let unknown = |_| Error::other(format!("fincore: not understood: {said}"));
+    said.lines().map(|line| line.parse::<u64>().map_err(unknown)).sum()
+}
+
+/// Those in which something is: of others `fincore` cannot say anything.
+fn not_empty(files: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
+    let mut left = Vec::new();
+    for path in files {
+        if there(&path, path.metadata())?.is_some_and(|file| file.len() > 0) {
+            left.push(path);
+        }
+    }
+    Ok(left)
+}
+
+/// The files below a directory, which itself has to be there.
+fn files_below(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    list(dir, fs::read_dir(dir).map_err(|e| about(dir, &e))?, &mut files)?;
+    Ok(files)
+}
+
+fn list(dir: &Path, entries: fs::ReadDir, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in entries {
+        let entry = entry.map_err(|e| about(dir, &e))?;
+        let path = entry.path();
+        let Some(kind) = there(&path, entry.file_type())? else { continue };
+        if kind.is_file() {
+            files.push(path);
+        } else if kind.is_dir()
+            && let Some(below) = there(&path, fs::read_dir(&path))?
+        {
+            list(&path, below, files)?;
         }
     }
     Ok(())
+}
+
+/// `None`: it has gone meanwhile.
+fn there<T>(path: &Path, result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        result => result.map(Some).map_err(|e| about(path, &e)),
+    }
+}
+
+fn about(path: &Path, error: &Error) -> Error {
+    Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // A panic is how a test fails.
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    #[test]
+    fn files_that_come_and_go_do_not_matter_and_errors_name_the_path() {
+        let dir = std::env::temp_dir().join(format!("weir-cold-{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("stays"), "something").unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (file, below) = (dir.join("goes"), dir.join("below"));
+                while !done.load(Relaxed) {
+                    fs::create_dir(&below).unwrap();
+                    fs::write(&file, "something else").unwrap();
+                    fs::remove_file(&file).unwrap();
+                    fs::remove_dir(&below).unwrap();
+                }
+            });
+            let results: Vec<Result<()>> = (0..200).map(|_| forget(&dir)).collect();
+            let counted = crate::have(&["fincore"], "--version").then(|| in_memory(&dir));
+            // First the other thread ends, whatever became of these.
+            done.store(true, Relaxed);
+            results.into_iter().for_each(Result::unwrap);
+            counted.into_iter().for_each(|counted| _ = counted.unwrap());
+        });
+        fs::remove_dir_all(&dir).unwrap();
+        let gone = forget(&dir).unwrap_err().to_string();
+        assert!(gone.starts_with(dir.to_str().unwrap()), "{gone}");
+    }
 }

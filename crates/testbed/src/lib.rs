@@ -15,7 +15,7 @@
 //! ```
 //! Needs root, loop devices, ext4 and a cgroup controller for block devices; models need FUSE
 //! besides, networks namespaces, veth and token buckets. Who lacks any is told so by [`missing`],
-//! [`missing_for_models`], [`missing_for_networks`]. What is made here goes when it is dropped,
+//! [`missing_for_models`], [`missing_for_networks`], [`missing_for_cold`]. What is made here goes when it is dropped,
 //! unless it is left, for another process to find.
 
 mod cold;
@@ -60,6 +60,11 @@ pub fn missing() -> Option<&'static str> {
         return Some("losetup, mkfs.ext4, mount and umount");
     }
     None
+}
+
+/// What it lacks for [`forget_whole`] and [`in_memory`].
+pub fn missing_for_cold() -> Option<&'static str> {
+    (!have(&["fincore"], "--version")).then_some("fincore (of util-linux)")
 }
 
 /// What it lacks for disks with a head, besides.

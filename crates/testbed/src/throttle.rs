@@ -2,8 +2,14 @@
 
 use crate::device::Device;
 use std::fs;
-use std::io::{Error, Result};
+use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// A group whose processes are gone is empty by then.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The ways in which Linux limits the use of block devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +53,7 @@ impl Throttle {
         if controller == Controller::V2 {
             put(&Path::new(V2).join("cgroup.subtree_control"), "+io")?;
         }
-        fs::create_dir(&path)
-            .map_err(|e| Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+        fs::create_dir(&path).map_err(|e| named(&path, &e))?;
         Ok(Self { controller, path, goes: true })
     }
 
@@ -71,10 +76,41 @@ impl Throttle {
     }
 
     /// Takes the group of this name away, if there is one: its processes are free again.
-    pub fn remove(name: &str) {
-        if let Ok(mut group) = Self::found(name) {
-            group.goes = true;
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn remove(name: &str) -> Result<()> {
+        let found = controller().map(|controller| Path::new(root(controller)).join(name));
+        match found.filter(|path| path.is_dir()) {
+            Some(_) => Self::found(name)?.end(),
+            None => Ok(()),
         }
+    }
+
+    fn end(&self) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            self.free()?;
+            match fs::remove_dir(&self.path) {
+                // One that began or ended just now still counts.
+                Err(e) if e.kind() == ErrorKind::ResourceBusy && begin.elapsed() < PATIENCE => {
+                    sleep(PAUSE);
+                }
+                Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+                done => return done.map_err(|e| named(&self.path, &e)),
+            }
+        }
+    }
+
+    /// Takes out all processes.
+    fn free(&self) -> Result<()> {
+        let path = self.path.join("cgroup.procs");
+        let members = fs::read_to_string(&path).map_err(|e| named(&path, &e))?;
+        let above = Path::new(root(self.controller)).join("cgroup.procs");
+        // One that has ended meanwhile cannot be moved, and need not be; of others the removal
+        // of the group fails.
+        members.lines().for_each(|process| _ = fs::write(&above, process));
+        Ok(())
     }
 
     /// From now on so many bytes a second are read from a disk. Readers get it first come, first
@@ -126,11 +162,10 @@ impl Drop for Throttle {
         if !self.goes {
             return;
         }
-        let members = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
-        let above = Path::new(root(self.controller)).join("cgroup.procs");
-        // One that has ended meanwhile cannot be moved, and need not be.
-        members.lines().for_each(|process| _ = fs::write(&above, process));
-        let _ = fs::remove_dir(&self.path);
+        if let Err(error) = self.end() {
+            // Nobody is here to be told but whoever reads what the program says.
+            eprintln!("a group of processes stays: {error}");
+        }
     }
 }
 
@@ -139,6 +174,10 @@ fn root(controller: Controller) -> &'static str {
         Controller::V1 => V1,
         Controller::V2 => V2,
     }
+}
+
+fn named(path: &Path, error: &Error) -> Error {
+    Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 fn put(path: &Path, what: &str) -> Result<()> {

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use weir_testbed::{Device, Disk, Drive, forget_whole, missing_for_models};
+use weir_testbed::{Device, Disk, Drive, forget_whole, missing_for_cold, missing_for_models};
 
 const PIECE: u64 = 64 << 10;
 const BYTES: u64 = 3 << 20;
@@ -30,7 +30,7 @@ fn parts(file: &File, pieces: impl Iterator<Item = u64>) -> Duration {
 
 #[test]
 fn two_streams_in_turn_cost_what_a_head_needs_to_move() {
-    if let Some(what) = missing_for_models() {
+    if let Some(what) = missing_for_models().or_else(missing_for_cold) {
         println!("skipped: needs {what}");
         return;
     }

@@ -9,8 +9,18 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 use weir_testbed::{Network, missing_for_networks, send_through};
 
-const RATE: u64 = 12_500_000;
-const BYTES: u64 = 20_000_000;
+/// So little that a machine with much else to do carries it.
+const RATE: u64 = 2_500_000;
+const BYTES: u64 = 4_000_000;
+/// What passes at once after a pause.
+const BURST: u64 = 128 << 10;
+const TRIES: u32 = 20;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Seconds that so many bytes take at least; the kernel counts time in steps.
+fn least(bytes: u64, rate: u64) -> f64 {
+    0.98 * (bytes - BURST) as f64 / rate as f64
+}
 
 /// Sends so many bytes from one node to another by one connection; how long that took.
 fn transfer(network: &Network, from: u32, to: u32, bytes: u64) -> Duration {
@@ -41,25 +51,33 @@ fn a_link_carries_its_rate_each_way_and_the_kernel_counts_it() {
     let network = Network::make(&name, &[RATE, RATE, RATE / 5]).unwrap();
     Network::make(&name, &[RATE]).unwrap_err();
 
-    let took = || transfer(&network, 1, 2, BYTES).as_secs_f64();
-    // Less only because others keep this machine busy: then once more.
-    let least = BYTES as f64 / RATE as f64;
-    let took = (0..4).map(|_| took()).find(|took| *took < least / 0.9).unwrap();
-    assert!(took > least / 1.05, "{took} s, {least} at the rate that is set");
+    // Never faster; slower only because others keep this machine busy: then once more.
+    let ideal = BYTES as f64 / RATE as f64;
+    let is_near = |_| {
+        let took = transfer(&network, 1, 2, BYTES).as_secs_f64();
+        assert!(took > least(BYTES, RATE), "{took} s, {ideal} at the rate that is set");
+        took < 3.0 * ideal
+    };
+    assert!((0..TRIES).any(is_near));
     let (from, to) = (network.counts(1).unwrap(), network.counts(2).unwrap());
     assert!(from.out_bytes >= BYTES && to.in_bytes >= BYTES, "{from:?} {to:?}");
-    assert!(from.in_bytes < BYTES / 4 && to.out_bytes < BYTES / 4, "{from:?} {to:?}");
+    assert!(from.in_bytes < from.out_bytes / 4, "{from:?}");
+    assert!(to.out_bytes < to.in_bytes / 4, "{to:?}");
 
-    // Both ways at once take as long as one: the links are full duplex.
-    let both = scope(|scope| {
-        let there = scope.spawn(|| transfer(&network, 1, 2, BYTES / 2));
-        let back = transfer(&network, 2, 1, BYTES / 2);
-        there.join().unwrap().max(back).as_secs_f64()
-    });
-    assert!(both < took, "{both} s for half as much each way, {took} s one way");
+    // Both ways at once take less than one after the other: the links are full duplex.
+    let are_at_once = |_| {
+        let both = scope(|scope| {
+            let there = scope.spawn(|| transfer(&network, 1, 2, BYTES));
+            let back = transfer(&network, 2, 1, BYTES);
+            there.join().unwrap().max(back).as_secs_f64()
+        });
+        assert!(both > least(BYTES, RATE), "{both}");
+        both < 2.0 * least(BYTES, RATE)
+    };
+    assert!((0..TRIES).any(are_at_once));
     // The slower link counts.
-    let slow = transfer(&network, 1, 3, BYTES / 10).as_secs_f64();
-    assert!(slow > BYTES as f64 / 10.0 / (RATE as f64 / 5.0) * 0.9, "{slow}");
+    let slow = transfer(&network, 1, 3, BYTES / 4).as_secs_f64();
+    assert!(slow > least(BYTES / 4, RATE / 5), "{slow}");
 
     drop(network);
     assert!(!Path::new("/run/netns").join(&name).exists());
@@ -74,14 +92,19 @@ fn who_loads_a_link_takes_what_it_is_to_take() {
     }
     let name = format!("weir-s{}", std::process::id());
     let network = Network::make(&name, &[RATE]).unwrap();
-    let stopped = AtomicBool::new(false);
+    let (stopped, begin) = (AtomicBool::new(false), Instant::now());
+    let counted = || network.counts(1).unwrap().out_bytes;
     let came = scope(|scope| {
         let sender = scope.spawn(|| send_through(&network, 1, RATE / 2, &stopped));
-        sleep(Duration::from_secs(1));
+        while counted() < RATE && begin.elapsed() < PATIENCE {
+            sleep(Duration::from_millis(20));
+        }
         stopped.store(true, Relaxed);
         sender.join().unwrap().unwrap()
     });
-    let counted = network.counts(1).unwrap().out_bytes;
-    assert!(counted >= came && came > RATE / 5, "{came} came, {counted} by the kernel's count");
-    assert!(came < RATE * 3 / 4, "{came}");
+    let (counted, seconds) = (counted(), begin.elapsed().as_secs_f64());
+    assert!(counted >= came && counted >= RATE, "{came} came, {counted} by the kernel's count");
+    // Some pieces are under way at once.
+    let most = (RATE / 2) as f64 * seconds + (1 << 20) as f64;
+    assert!(came > 0 && (came as f64) < most, "{came} in {seconds} s");
 }

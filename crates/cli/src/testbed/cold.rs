@@ -9,13 +9,16 @@ use crate::output::print;
 use std::io::{Read, Result};
 use std::process::Stdio;
 use std::time::Duration;
-use weir_testbed::{forget, forget_whole};
+use weir_testbed::{forget, forget_whole, missing_for_cold};
 
 /// What is being read ahead is there by then.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs `weir testbed cold`.
 pub fn run(cold: &TestbedCold) -> Done {
+    if let Some(what) = missing_for_cold() {
+        return Err(Failure::new(format!("the proof needs {what}")));
+    }
     let place = Place::of(&cold.choice)?;
     let record = place.required()?;
     record.require(cold.node)?;

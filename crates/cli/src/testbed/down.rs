@@ -5,7 +5,7 @@ use super::record::{Place, Record, head_name};
 use crate::args::TestbedChoice;
 use crate::cluster::down::stop;
 use crate::cluster::process::Process;
-use crate::failure::{Done, Failure, Failures};
+use crate::failure::{Done, Failures};
 use crate::output::print;
 use weir_testbed::{Disk, Network, Throttle, detach};
 
@@ -22,11 +22,12 @@ pub fn run(choice: &TestbedChoice) -> Done {
 /// another try.
 pub fn remove(place: &Place, record: &Record) -> Done {
     let mut failures = Failures::default();
+    failures.keep(end_perturbers(place));
     let cluster = place.cluster();
     if cluster.exists() {
         failures.keep(cluster.description().and_then(|it| stop(&cluster, &it, true)));
     }
-    Throttle::remove(&place.name());
+    failures.keep(Throttle::remove(&place.name()).map_err(failed));
     for (number, node) in record.numbered() {
         // First who uses it, then what it is on: nothing waits for what has gone.
         let (backing, at) = (place.backing(number, node.drive), place.disk(number));
@@ -37,7 +38,12 @@ pub fn remove(place: &Place, record: &Record) -> Done {
     }
     failures.keep(Network::remove(&place.name()).map_err(failed));
     failures.end()?;
-    std::fs::remove_dir_all(place.dir()).map_err(|e| Failure::file(place.dir(), e))
+    place.delete()
+}
+
+/// Their files are open on disks, and their connections in networks: these would live on.
+fn end_perturbers(place: &Place) -> Done {
+    place.perturbers()?.into_iter().try_for_each(|perturber| perturber.stop(true).map(drop))
 }
 
 /// Its daemon ends by itself when the file that it serves is unmounted, and nobody uses it.

@@ -7,8 +7,8 @@ use crate::args::TestbedPerturb;
 use crate::failure::{Done, Failure};
 use crate::output::print;
 use std::fs::File;
-use std::io::{Result, Write};
-use std::path::Path;
+use std::io::{ErrorKind, Result, Write};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
@@ -26,10 +26,14 @@ struct Taken {
     counted: u64,
 }
 
+/// As long as it lives `weir testbed down` finds this process, and ends it.
+struct Known(PathBuf);
+
 /// Runs `weir testbed perturb`.
 pub fn run(perturb: &TestbedPerturb) -> Done {
     let place = Place::of(&perturb.choice)?;
     let record = place.required()?;
+    let _known = Known::to_down(&place)?;
     let text = match (perturb.disk, perturb.link) {
         (Some(node), _) => {
             let rate = record.node(node)?.disk_rate;
@@ -45,6 +49,34 @@ pub fn run(perturb: &TestbedPerturb) -> Done {
         (None, None) => return Err(Failure::new("--disk or --link").code(2)),
     };
     print(&text)
+}
+
+impl Known {
+    fn to_down(place: &Place) -> Done<Self> {
+        let (stat, number) = (Path::new("/proc/self/stat"), std::process::id());
+        let text = std::fs::read_to_string(stat).map_err(|e| Failure::file(stat, e))?;
+        let since =
+            start_ticks(&text).ok_or_else(|| Failure::new("not understood").about(&text))?;
+        let file = place.perturber_file(number);
+        let written = std::fs::write(&file, format!("{number} {since}\n"));
+        written.map(|()| Self(file.clone())).map_err(|e| Failure::file(&file, e))
+    }
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        match std::fs::remove_file(&self.0) {
+            // `weir testbed down` has been there.
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => Failure::file(&self.0, e).say(),
+            Ok(()) => {}
+        }
+    }
+}
+
+/// When a process was started: field 22. The name, field 2, may hold anything in its parentheses.
+fn start_ticks(stat: &str) -> Option<u64> {
+    stat[stat.rfind(')')? + 1..].split_whitespace().nth(22 - 3)?.parse().ok()
 }
 
 impl Taken {

@@ -5,20 +5,31 @@
 //! testbed.json    this
 //! cluster/        state directory of its cluster
 //! disks/          N.image; N, where it is mounted; N.drive, where the model of its head is
-//! run/ log/       of the daemons of heads
+//! run/ log/       of the daemons of heads; run/perturb-PID.pid, who perturbs
+//! .lock           of the command that changes it
 //! ```
 
 use super::failed;
 use crate::args::TestbedChoice;
+use crate::cluster::process::Process;
 use crate::cluster::secret;
-use crate::cluster::state::StateDir;
+use crate::cluster::state::{StateDir, StateLock};
 use crate::failure::{Done, Failure};
 use crate::settings;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use weir_testbed::{Counts, Device, Disk, Drive, Model, Network};
 use weir_types::checksum::crc32c;
+
+const RECORD: &str = "testbed.json";
+/// What an interrupted command leaves of it.
+const RECORD_NEW: &str = "testbed.json.new";
+/// As that of every state directory.
+const LOCK: &str = ".lock";
+const PERTURBERS: &str = "perturb-";
 
 /// Where a testbed is.
 #[derive(Clone, Debug)]
@@ -62,8 +73,83 @@ impl Place {
         Ok(Self { dir: settings::absolute(&dir)? })
     }
 
+    /// The place of a new one, locked. It holds nothing else, and from now on has one name only.
+    pub fn vacant(choice: &TestbedChoice) -> Done<(Self, StateLock)> {
+        let place = Self::of(choice)?;
+        place.require_vacant()?;
+        let lock = place.files().lock()?;
+        // Links on the way to it can be resolved now that it is there: names of networks, and
+        // what the kernel says of mounts and devices, follow from the result.
+        let dir = place.dir.canonicalize().map_err(|e| Failure::file(&place.dir, e))?;
+        let place = Self { dir };
+        // Somebody else may have been here before the lock was.
+        place.require_vacant()?;
+        Ok((place, lock))
+    }
+
+    fn require_vacant(&self) -> Done {
+        let shown = self.dir.display();
+        // The kernel writes others in another way where it lists mounts.
+        let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && c != '\\';
+        if !self.dir.to_str().is_some_and(|text| text.chars().all(is_plain)) {
+            let what = format!(
+                "{shown:?}: the path of a testbed has no blanks, control characters \
+                                or backslashes, and is UTF-8"
+            );
+            return Err(Failure::new(what).hint("name another directory with --dir"));
+        }
+        if self.record()?.is_some() {
+            return Err(Failure::new(format!("there is a testbed in {shown}"))
+                .hint("`weir testbed down` takes it away; --dir DIR makes another one"));
+        }
+        if names_in(&self.dir)?.iter().any(|name| name != LOCK) {
+            return Err(Failure::new(format!("{shown} is not empty, and no testbed is in it"))
+                .hint("a testbed has a directory of its own: name another one with --dir"));
+        }
+        Ok(())
+    }
+
+    /// Deletes what was made in its directory, and the directory, unless something else is there.
+    pub fn delete(&self) -> Done {
+        for dir in [self.disks(), self.run_dir(), self.log_dir(), self.dir.join("cluster")] {
+            gone(std::fs::remove_dir_all(&dir), &dir)?;
+        }
+        // After these nobody knows of it.
+        for file in [RECORD_NEW, RECORD, LOCK].map(|name| self.dir.join(name)) {
+            gone(std::fs::remove_file(&file), &file)?;
+        }
+        match std::fs::remove_dir(&self.dir) {
+            Err(e) if e.kind() == ErrorKind::DirectoryNotEmpty => {
+                let what = "something else is in it: that, and the directory, stay";
+                Failure::new(what).about(self.dir.display()).say();
+                Ok(())
+            }
+            done => gone(done, &self.dir),
+        }
+    }
+
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    pub fn run_dir(&self) -> PathBuf {
+        self.dir.join("run")
+    }
+
+    pub fn log_dir(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    /// Says who perturbs as long as that runs.
+    pub fn perturber_file(&self, process: u32) -> PathBuf {
+        self.run_dir().join(format!("{PERTURBERS}{process}.pid"))
+    }
+
+    /// Those that run.
+    pub fn perturbers(&self) -> Done<Vec<Process>> {
+        let names = names_in(&self.run_dir())?;
+        let names = names.iter().filter(|name| name.to_string_lossy().starts_with(PERTURBERS));
+        Ok(names.filter_map(|name| Process::from_file(&self.run_dir().join(name))).collect())
     }
 
     /// The state directory of its cluster.
@@ -84,7 +170,7 @@ impl Place {
                 let record = serde_json::from_str(&text);
                 record.map(Some).map_err(|e| Failure::new(e.to_string()).about(path.display()))
             }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(Failure::file(&path, e)),
         }
     }
@@ -104,7 +190,7 @@ impl Place {
     }
 
     fn record_file(&self) -> PathBuf {
-        self.dir.join("testbed.json")
+        self.dir.join(RECORD)
     }
 
     /// The name of its network, and of its group of processes: of no other testbed.
@@ -131,6 +217,25 @@ impl Place {
             Some(_) => Model::file(&Disk::model_at(&self.disk(node))),
             None => self.image(node),
         }
+    }
+}
+
+/// What is in a directory; nothing if that is not there.
+fn names_in(dir: &Path) -> Done<Vec<OsString>> {
+    let names = || -> std::io::Result<Vec<OsString>> {
+        std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name())).collect()
+    };
+    match names() {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        names => names.map_err(|e| Failure::file(dir, e)),
+    }
+}
+
+/// What was not there need not be deleted.
+fn gone(done: std::io::Result<()>, path: &Path) -> Done {
+    match done {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(Failure::file(path, e)),
+        _ => Ok(()),
     }
 }
 

@@ -37,12 +37,7 @@ pub fn run(up: &TestbedUp) -> Done {
     };
     let plan = profile.plan(wishes);
     possible(&plan)?;
-    let place = Place::of(&up.choice)?;
-    let _lock = place.files().lock()?;
-    if place.record()?.is_some() {
-        return Err(Failure::new(format!("there is a testbed in {}", place.dir().display()))
-            .hint("`weir testbed down` takes it away; --dir DIR makes another one"));
-    }
+    let (place, _lock) = Place::vacant(&up.choice)?;
     let mut record = planned(profile, &plan, up.clients);
     // From here on `down` knows what there may be.
     place.write(&record)?;
@@ -82,7 +77,7 @@ fn make(up: &TestbedUp, place: &Place, record: &mut Record) -> Done {
     let links = vec![record.link_rate; record.nodes.len() + record.clients as usize];
     let mut network = Network::make(&place.name(), &links).map_err(failed)?;
     network.leave();
-    for dir in [place.disks(), place.dir().join("run"), place.dir().join("log")] {
+    for dir in [place.disks(), place.run_dir(), place.log_dir()] {
         make_dir(&dir, 0o755)?;
     }
     make_disks(up, place, record)?;
