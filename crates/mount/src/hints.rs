@@ -12,7 +12,7 @@ use crate::jobs::{Part, process};
 use crate::weirfs::WeirFs;
 use std::sync::{Arc, PoisonError};
 use weir_client::job::{Member, job_named};
-use weir_types::{JobId, Rank};
+use weir_types::Rank;
 
 /// The longest name of a job.
 const MAX_NAME_BYTES: usize = 255;
@@ -66,16 +66,15 @@ impl Hint {
     }
 }
 
-/// `NAME:RANK/RANKS`, or with the job's number as it is shown: `#0123456789abcdef:RANK/RANKS`.
+/// `NAME:RANK/RANKS`. A name that begins as a shown number does is none: it would be another job, and
+/// who could say a number could join what another user has begun.
 fn member(text: &str, uid: u32) -> Option<Member> {
     let (name, of) = text.rsplit_once(':')?;
     let (rank, ranks) = of.split_once('/')?;
     let (rank, ranks): (u32, u32) = (rank.parse().ok()?, ranks.parse().ok()?);
-    let is_one = !name.is_empty() && name.len() <= MAX_NAME_BYTES && rank < ranks;
-    let number = name.strip_prefix('#').filter(|digits| digits.len() == 16);
-    let number = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    let job = number.filter(|n| *n != 0).map_or_else(|| job_named(name, uid), JobId);
-    is_one.then_some(Member { job, rank: Rank(rank), ranks, shared: false })
+    let is_name = (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.starts_with('#');
+    let job = job_named(name, uid);
+    (is_name && rank < ranks).then_some(Member { job, rank: Rank(rank), ranks, shared: false })
 }
 
 impl WeirFs {
@@ -144,7 +143,7 @@ mod tests {
         assert_eq!(of("sort:3/8"), Some((job_named("sort", 7), 3, 8)));
         assert_eq!(of("a:b:0/1"), Some((job_named("a:b", 7), 0, 1)));
         let shown = Hint::Job.shown(&Part { member: member("sort:3/8", 7), ..Part::default() });
-        assert_eq!(of(shown.unwrap().as_str()), of("sort:3/8"), "what is shown can be said again");
+        assert_eq!(of(shown.unwrap().as_str()), None, "a number is nobody's to say");
         for wrong in ["", "sort", "sort:3", "sort:8/8", ":0/1", "sort:-1/8", "sort:0/0"] {
             assert_eq!(of(wrong), None, "{wrong}");
         }

@@ -245,6 +245,11 @@ impl OpenState {
         self.take_capability(&page.capability, &page.layout.segments);
     }
 
+    /// Whether the layout has places for all bytes before this one.
+    pub(crate) fn covers(&self, end: u64) -> bool {
+        end <= covered_bytes(&self.granted().layout)
+    }
+
     /// Whether its chunks go wherever they are taken.
     pub(crate) fn is_graduated(&self) -> bool {
         self.granted().layout.placement == Placement::Graduated

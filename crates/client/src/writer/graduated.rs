@@ -23,7 +23,8 @@ impl Writer {
     /// Makes room in the layout for what is about to be written.
     pub(super) fn cover(&mut self, call: Call<'_>, range: Range<u64>) -> Result<()> {
         let mut pending = BTreeMap::<TargetId, u64>::new();
-        if call.file.is_graduated() {
+        // Small writes seldom need another chunk, and to look costs a call for each request.
+        if !call.file.covers(range.end) && call.file.is_graduated() {
             self.finish_answered(call);
             for (target, bytes, _) in self.in_flight.iter().flat_map(|sent| &sent.outstanding) {
                 *pending.entry(*target).or_default() += bytes;
