@@ -259,6 +259,7 @@ impl Inner {
     ) -> Result<File> {
         let file = open.attr.file;
         *self.holdings.opened.lock().counts.entry(file).or_default() += 1;
+        self.servers.told_loads(&open.loads);
         let mut fresh = None;
         let state = loop {
             if let Some(state) = self.enter_opened(open, &mut fresh, emptied) {

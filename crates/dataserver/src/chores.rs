@@ -156,7 +156,7 @@ impl Chores {
     pub(crate) fn work_off(&self, shared: &Shared, disk: &Disk) {
         while let Some(chore) = self.next() {
             match chore {
-                Chore::Look => drop(disk.check_health()),
+                Chore::Look => disk.look(),
                 Chore::Batch(Batch { removed, distrusted }) => {
                     // First: who removes it forgets what was noted of it.
                     let distrusted = distrust(disk, distrusted);

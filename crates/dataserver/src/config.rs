@@ -68,6 +68,14 @@ pub struct DataServerConfig {
     /// most, bytes per second; 0: as fast as disks and network allow.
     #[serde(default)]
     pub resync_bytes_per_s: u64,
+    /// Disks that are used by others and read by no client are read from now and then, so that
+    /// clients know how fast they are before they read.
+    #[serde(default = "default_probe_disks")]
+    pub probe_disks: bool,
+}
+
+fn default_probe_disks() -> bool {
+    true
 }
 
 fn default_disk_threads() -> usize {
@@ -105,6 +113,7 @@ impl DataServerConfig {
             max_connections: default_max_connections(),
             checkpoint_ms: default_checkpoint_ms(),
             resync_bytes_per_s: 0,
+            probe_disks: true,
         }
     }
 

@@ -11,12 +11,14 @@ use crate::inspect;
 use crate::lanes::{Lane, Lanes};
 use crate::machine::{Asker, OpId, Outcome, ReadWork, ServedTarget, Work};
 use crate::meter::Meter;
+use crate::probe::Probe;
 use crate::queue::Admission;
 use crate::service::{Event, Shared};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use weir_host::clock;
 use weir_host::sync::Mutex;
 use weir_net::{ConnId, LoopHandle, PooledBuf};
 use weir_policy::Request;
@@ -75,6 +77,7 @@ pub(crate) struct Disk {
     backlog: Backlog<Task, Lanes<Task>>,
     health: Mutex<Health>,
     meter: Meter,
+    probe: Mutex<Probe>,
     /// What is under way on it.
     pub(crate) at_work: AtWork,
     /// How far other copies are brought up to date from here.
@@ -84,11 +87,17 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    pub(crate) fn new(store: Target, served: Arc<ServedTarget>, queue_limit: usize) -> Self {
+    pub(crate) fn new(
+        store: Target,
+        served: Arc<ServedTarget>,
+        queue_limit: usize,
+        probes: bool,
+    ) -> Self {
+        let probe = Mutex::new(if probes { Probe::default() } else { Probe::off() });
         let backlog = Backlog::new(queue_limit);
         let (health, meter, progress) = (Mutex::default(), Meter::default(), Progress::default());
         let (at_work, chores) = (AtWork::default(), Chores::default());
-        let disk = Self { store, served, backlog, health, meter, at_work, progress, chores };
+        let disk = Self { store, served, backlog, health, meter, probe, at_work, progress, chores };
         disk.check_health();
         disk
     }
@@ -185,6 +194,7 @@ impl Disk {
             written_bytes: load.written_bytes.load(Relaxed),
             queued: load.queued.load(Relaxed),
             us_per_mib: self.meter.of_disk(),
+            serves_us_per_mib: load.us_per_mib.load(Relaxed),
         }
     }
 
@@ -202,6 +212,20 @@ impl Disk {
         };
         *self.health.lock() = health.clone();
         health
+    }
+
+    /// How the disk is, and how fast if nobody reads from it.
+    pub(crate) fn look(&self) {
+        if !self.check_health().trouble.is_empty() {
+            return;
+        }
+        let said = &self.served.load.us_per_mib;
+        let read = (self.meter.unread_us(), said.load(Relaxed));
+        let now = clock::uptime().as_micros() as u64;
+        let probe = || self.probe.lock().look(self.store.dir(), read, now);
+        if let Some(us_per_mib) = self.at_work.on(probe) {
+            self.meter.probed(us_per_mib, said);
+        }
     }
 
     /// What the last [`Disk::check_health`] found, and what is wrong since.

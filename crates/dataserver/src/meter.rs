@@ -3,9 +3,9 @@
 //! fixed small price, so that a target which has things in memory is known to be quick.
 //!
 //! Whoever else uses the disk, or the bandwidth that it may take, shows in it, since their
-//! time is time in which reads wait.
+//! time is time in which reads wait. Where nobody reads, probes say it ([`crate::probe`]).
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use weir_host::clock;
 use weir_host::sync::Mutex;
 use weir_wire::frame::REQUEST_COST_BYTES;
@@ -90,6 +90,8 @@ pub(crate) struct Meter {
     sample: Mutex<Sample>,
     /// What the disk alone has done since it was last asked for.
     disk: Mutex<Sample>,
+    /// When a read began or ended last.
+    read_at: AtomicU64,
 }
 
 impl Meter {
@@ -110,7 +112,25 @@ impl Meter {
         let mut sample = self.sample.lock();
         sample.end(end, bytes);
         say(&mut sample, said);
+        self.read_at.store(end, Relaxed);
         result
+    }
+
+    /// For so long nobody has read.
+    pub(crate) fn unread_us(&self) -> Micros {
+        match self.sample.lock().reads {
+            0 => now().saturating_sub(self.read_at.load(Relaxed)),
+            _ => 0,
+        }
+    }
+
+    /// A probe found how long a MiB takes; it is said if nobody has read meanwhile.
+    pub(crate) fn probed(&self, us_per_mib: u32, said: &AtomicU32) {
+        let mut sample = self.sample.lock();
+        if sample.reads == 0 && sample.bytes == 0 {
+            sample.said = now();
+            said.store(us_per_mib, Relaxed);
+        }
     }
 
     /// How long a MiB took on the disk, since this was asked for the last time that there was
@@ -123,8 +143,10 @@ impl Meter {
 
     /// Counts a read from the page cache.
     pub(crate) fn cached(&self, bytes: u64, said: &AtomicU32) {
+        let now = now();
+        self.read_at.store(now, Relaxed);
         let mut sample = self.sample.lock();
-        sample.cached(now(), bytes);
+        sample.cached(now, bytes);
         say(&mut sample, said);
     }
 

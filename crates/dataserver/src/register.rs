@@ -5,12 +5,14 @@
 
 use crate::chores::Batch;
 use crate::disk::{Disk, Health};
+use crate::machine_load::Machine;
 use crate::service::Shared;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use weir_host::clock;
+use weir_host::load::MachineCounts;
 use weir_host::net::Signal;
 use weir_net::{Address, BlockingConn, Wait, host_name, random_bytes};
 use weir_store::{ELSEWHERE, UNHEARD};
@@ -44,6 +46,8 @@ pub(crate) struct Registrar {
     shutdown: Signal,
     /// No registration of this process was answered yet.
     first: bool,
+    /// How busy the machine is.
+    machine: Machine,
     /// The last state that was logged.
     registered: Option<bool>,
 }
@@ -58,7 +62,9 @@ impl Registrar {
         domain: String,
         shutdown: Signal,
     ) -> Self {
-        Self { shared, metadata, tcp, unix, domain, shutdown, first: true, registered: None }
+        let machine = Machine::default();
+        let (first, registered) = (true, None);
+        Self { shared, metadata, tcp, unix, domain, shutdown, first, machine, registered }
     }
 
     /// Stays registered until the server stops.
@@ -111,7 +117,8 @@ impl Registrar {
         loop {
             self.pause(&reply)?;
             let acting = self.shared.copies.acting();
-            let request = HeartbeatRequest { acting, targets: self.report() };
+            let machine = self.machine.load(clock::uptime(), MachineCounts::now());
+            let request = HeartbeatRequest { acting, machine, targets: self.report() };
             reply = self.exchange(&mut conn, &request)?;
         }
     }

@@ -208,7 +208,8 @@ fn open_targets(config: &DataServerConfig, options: TargetOptions) -> Result<Ope
                     return Err(Error::new(ErrorKind::InvalidArgument, what));
                 }
                 let served = ServedTarget { id, key, load: Load::default(), unopened: None };
-                disks.push(Arc::new(Disk::new(store, Arc::new(served), config.queue_limit)));
+                let (limit, probes) = (config.queue_limit, config.probe_disks);
+                disks.push(Arc::new(Disk::new(store, Arc::new(served), limit, probes)));
             }
             Err(error) => {
                 tracing::error!("not served: {error}");

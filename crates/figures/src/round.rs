@@ -15,6 +15,8 @@ use weir_testbed::{Counts, Disk, LinkCounts, Sample, Sampler, Worker, forget, re
 
 /// Perturbers are at work for so long before the readers begin.
 const AHEAD: Duration = Duration::from_millis(700);
+/// A disk that is hot is so for as long before anybody mounts: then it may be known.
+const HOT_AHEAD: Duration = Duration::from_secs(3);
 /// The kernel's counts are looked at so often.
 const EVERY: Duration = Duration::from_millis(250);
 
@@ -159,6 +161,8 @@ impl Lab {
     /// Does a round.
     pub fn round(&self, round: &Round<'_>) -> Result<Outcome> {
         stop::check()?;
+        let is_hot_before = matches!(round.load, Load::Writes);
+        let early = if is_hot_before { Some(self.begin(round, HOT_AHEAD)?) } else { None };
         let options = format!("{},read_policy={}", self.options, round.policy);
         let mount = |n: usize| self.cluster.mount(n, self.place(&format!("m{n}")), &options);
         let mounts: Vec<Mount> = (0..round.files.len()).map(mount).collect::<Result<_>>()?;
@@ -173,15 +177,10 @@ impl Lab {
         };
         let readers =
             mounts.iter().zip(round.files).enumerate().map(reader).collect::<Result<Vec<_>>>()?;
-        let memory = if round.is_hot { remember } else { forget };
-        self.disks.iter().try_for_each(|disk| memory(disk.path()))?;
-        let before = counts(&self.disks)?;
-        self.share(round, WRITERS_PART)?;
-        let perturber = |disk: &usize| Perturber::start(self, *disk, round.load);
-        let perturbers = round.perturbed.iter().map(perturber).collect::<Result<Vec<_>>>()?;
-        if !perturbers.is_empty() {
-            sleep(AHEAD);
-        }
+        let (perturbers, before) = match early {
+            Some(begun) => begun,
+            None => self.begin(round, AHEAD)?,
+        };
         let mut outcome = self.read(readers)?;
         self.share(round, 0.0)?;
         for perturber in perturbers {
@@ -199,6 +198,20 @@ impl Lab {
         }
         prove(&outcome, round.is_hot)?;
         Ok(outcome)
+    }
+
+    /// Prepares caches, and has the perturbers at work; the disks' counts from before.
+    fn begin(&self, round: &Round<'_>, ahead: Duration) -> Result<(Vec<Perturber>, Vec<Counts>)> {
+        let memory = if round.is_hot { remember } else { forget };
+        self.disks.iter().try_for_each(|disk| memory(disk.path()))?;
+        let before = counts(&self.disks)?;
+        self.share(round, WRITERS_PART)?;
+        let perturber = |disk: &usize| Perturber::start(self, *disk, round.load);
+        let perturbers = round.perturbed.iter().map(perturber).collect::<Result<Vec<_>>>()?;
+        if !perturbers.is_empty() {
+            sleep(ahead);
+        }
+        Ok((perturbers, before))
     }
 
     /// Gives a writer such a part of its disk, and readers the rest.

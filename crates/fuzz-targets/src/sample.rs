@@ -41,8 +41,8 @@ use weir_wire::meta::{
     OpenFile, OpenRequest, PendingTruncate, ReaddirRequest, ReadlinkRequest, ReassertRequest,
     RebalanceRequest, RemoveXattrRequest, Removed, RenameRequest, RmdirRequest, SetAttrRequest,
     SetClientRequest, SetLayoutRequest, SetTime, SetXattrRequest, StatfsRequest, SymlinkRequest,
-    SyncMetaRequest, TruncateDoneRequest, UnlinkRequest, VerifiedMeta, VerifyMetaRequest,
-    WrittenColumns, XattrMode,
+    SyncMetaRequest, TargetLoad, TruncateDoneRequest, UnlinkRequest, VerifiedMeta,
+    VerifyMetaRequest, WrittenColumns, XattrMode,
 };
 use weir_wire::peer::{
     Copies, CopyPage, Fill, FindCopiesRequest, FindPeerRequest, HeartbeatReply, HeartbeatRequest,
@@ -50,8 +50,8 @@ use weir_wire::peer::{
 };
 use weir_wire::targets::{
     AcceptLossesRequest, CountCopiesRequest, FreeNumbersRequest, ListTargetsRequest, LossPage,
-    LostColumn, Numbers, Removal, RemovalPlace, RemoveServerRequest, RemoveTargetRequest,
-    SetTargetRequest, TargetPage, TargetView, TargetWork,
+    LostColumn, MachineLoad, Numbers, Removal, RemovalPlace, RemoveServerRequest,
+    RemoveTargetRequest, SetTargetRequest, TargetPage, TargetView, TargetWork,
 };
 use weir_wire::ticket::{SealedTicket, Ticket};
 use weir_wire::{Key, Mac};
@@ -369,7 +369,8 @@ sample_struct! {
     ReadersPage { readers, end }
     StatusRequest {}
     PendingTruncate { generation, size }
-    OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate }
+    TargetLoad { target, us_per_mib, queued }
+    OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate, loads }
     DirEntry { name, file, kind, cookie, attr }
     DirPage { entries, end }
     LayoutPage { layout, more_segments, generation, capability }
@@ -433,10 +434,11 @@ sample_struct! {
     ClientPage { clients, end }
     SetClientRequest { info }
     ListClientsRequest { after }
-    TargetWork { read_bytes, written_bytes, queued, us_per_mib }
+    TargetWork { read_bytes, written_bytes, queued, us_per_mib, serves_us_per_mib }
+    MachineLoad { cpu_permille, received_bytes_per_s, sent_bytes_per_s }
     TargetView {
         target, server, host, domain, state, suspect, draining, since_ms, silent_ms, held_ms, usage,
-        behind, behind_per_s, behind_expected_s, trouble, hangs_ms, work, slow
+        behind, behind_per_s, behind_expected_s, trouble, hangs_ms, work, machine, slow
     }
     TargetPage { targets, end }
     RemovalPlace { key, last, files }
@@ -472,7 +474,7 @@ sample_struct! {
     Standing { target, state, since, forgot }
     HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, distrust, busy_percent, interval_ms }
     RegisterRequest { host, domain, tcp, unix, first, run, targets }
-    HeartbeatRequest { acting, targets }
+    HeartbeatRequest { acting, machine, targets }
     Peer { entry, ticket }
     FindPeerRequest { target }
     Attempt { run, number }

@@ -15,7 +15,9 @@
 //! is here (`clippy.toml` of each says so).
 
 pub mod clock;
+pub mod device;
 pub mod fs;
+pub mod load;
 pub mod net;
 pub mod plant;
 mod random;

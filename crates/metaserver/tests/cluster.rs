@@ -212,7 +212,8 @@ fn clients_do_not_pass_for_servers_nor_servers_for_clients() {
     let mut c = Model::new(1);
     let me = &mut c.client(root());
     let prefix = MetaPrefix { caller: root(), mutation: None };
-    let request = weir_wire::peer::HeartbeatRequest { acting: Epoch(0), targets: vec![] };
+    let machine = weir_wire::targets::MachineLoad::default();
+    let request = weir_wire::peer::HeartbeatRequest { acting: Epoch(0), machine, targets: vec![] };
     let as_client = c.raw(Peer::Client(me.session), Op::Heartbeat, &body(&prefix, &request));
     assert_eq!(kind(as_client), ErrorKind::Protocol);
     let request = GetAttrRequest { file: FileId::ROOT };

@@ -61,6 +61,8 @@ pub const MAX_COPY_BYTES: u64 = MAX_PAYLOAD_BYTES as u64;
 pub const MAX_COPY_PIECES: usize = 1024;
 /// Times in which a target was online that are remembered.
 pub const MAX_PAST: usize = 4;
+/// Targets of which it is said with an open file how fast they are.
+pub const MAX_LOADS: usize = 1024;
 /// Objects of which one request asks where the copies are.
 pub const MAX_FIND_COPIES: usize = 256;
 /// The most bytes of an object that one request replaces where they have rotted.

@@ -87,6 +87,16 @@ records! {
         /// ([`crate::lease::RecoveredRequest`]).
         size: u64,
     }
+    /// How fast a target is, as its server has said last.
+    #[derive(Copy)]
+    TargetLoad {
+        /// The target.
+        target: TargetId,
+        /// Time that a MiB takes there, while it has something to do, microseconds.
+        us_per_mib: u32,
+        /// Requests that waited for its disk.
+        queued: u32,
+    }
     /// Everything needed to read and write a file.
     OpenFile {
         /// Attributes.
@@ -101,6 +111,10 @@ records! {
         capability: SignedCapability,
         /// What has to be finished before the first read or write.
         pending_truncate: Option<PendingTruncate>,
+        /// If there is a choice among copies: of those targets of which it is known how fast they
+        /// are, at most [`weir_types::limits::MAX_LOADS`], so that the first read goes to the right one
+        /// (the read scheme of CEFT-PVFS, 2.14).
+        loads: Vec<TargetLoad>,
     }
     /// One directory entry.
     DirEntry {

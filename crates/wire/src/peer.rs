@@ -4,7 +4,7 @@ use crate::capability::Capability;
 use crate::data::CopyAccess;
 use crate::map::{ServerEntry, Standing};
 use crate::message::{records, requests};
-use crate::targets::TargetWork;
+use crate::targets::{MachineLoad, TargetWork};
 use crate::ticket::SealedTicket;
 use weir_types::{Epoch, FileId, FsUsage, Generation, ObjectId, TargetId};
 
@@ -155,6 +155,8 @@ requests! {
     HeartbeatRequest(Heartbeat) -> HeartbeatReply {
         /// The epoch that it acts under; 0: none yet.
         acting: Epoch,
+        /// How busy its machine is.
+        machine: MachineLoad,
         /// Its targets.
         targets: Vec<TargetReport>,
     }

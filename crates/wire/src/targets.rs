@@ -18,6 +18,19 @@ records! {
         /// Time that a MiB took to be read from its disk since the last report, while there was
         /// something to read, in microseconds; 0: too little was read to say.
         us_per_mib: u32,
+        /// The same as clients are told, with what is served from memory, or by a trial if
+        /// nobody has read of late; 0: not known.
+        serves_us_per_mib: u32,
+    }
+    /// How busy a machine has been since its last report.
+    #[derive(Copy, Default)]
+    MachineLoad {
+        /// Its processors, all of them together, in thousandths.
+        cpu_permille: u16,
+        /// Bytes a second from other machines,
+        received_bytes_per_s: u64,
+        /// and to them.
+        sent_bytes_per_s: u64,
     }
     /// A target as the metadata server sees it.
     TargetView {
@@ -60,6 +73,8 @@ records! {
         hangs_ms: u64,
         /// What it had done when it was heard of last.
         work: TargetWork,
+        /// How busy its server's machine was then.
+        machine: MachineLoad,
         /// It has been much slower than others for some time.
         slow: bool,
     }

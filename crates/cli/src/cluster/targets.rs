@@ -9,7 +9,7 @@ use crate::output::{Table, human_duration, human_size, print, print_json};
 use crate::settings;
 use serde_json::{Value, json};
 use weir_wire::map::TargetState;
-use weir_wire::targets::TargetView;
+use weir_wire::targets::{MachineLoad, TargetView};
 
 /// Runs `weir targets`.
 pub fn list(asked: &Targets) -> Done {
@@ -92,6 +92,15 @@ pub fn pace_of(us_per_mib: u32) -> String {
     }
 }
 
+/// How busy a server's machine is, for programs.
+pub fn machine_json(machine: &MachineLoad) -> Value {
+    json!({
+        "cpu_percent": f64::from(machine.cpu_permille) / 10.0,
+        "received_bytes_per_s": machine.received_bytes_per_s,
+        "sent_bytes_per_s": machine.sent_bytes_per_s,
+    })
+}
+
 /// A target for programs.
 pub fn to_json(view: &TargetView) -> Value {
     json!({
@@ -115,6 +124,8 @@ pub fn to_json(view: &TargetView) -> Value {
         "written_bytes": view.work.written_bytes,
         "queued": view.work.queued,
         "us_per_mib": view.work.us_per_mib,
+        "serves_us_per_mib": view.work.serves_us_per_mib,
+        "machine": machine_json(&view.machine),
     })
 }
 
@@ -173,7 +184,7 @@ pub fn trouble_of(view: &TargetView) -> Option<String> {
 mod tests {
     use super::*;
     use weir_types::{FsUsage, ServerId, TargetId};
-    use weir_wire::targets::TargetWork;
+    use weir_wire::targets::{MachineLoad, TargetWork};
 
     fn view(state: TargetState) -> TargetView {
         TargetView {
@@ -194,6 +205,7 @@ mod tests {
             trouble: String::new(),
             hangs_ms: 0,
             work: TargetWork::default(),
+            machine: MachineLoad::default(),
             slow: false,
         }
     }

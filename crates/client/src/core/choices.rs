@@ -267,12 +267,22 @@ impl Choices {
             && copies.get(at).is_some_and(|copy| copy.is_usable && !paces.is_silent(copy.target))
         {
             let view = paces.view(copies[at].target, true, of, now);
-            let is_full = || self.is_full(column, at, len_bytes, patience);
-            if may_wait && view.service_us >= SOON_US && is_full() {
+            let is_full =
+                view.service_us >= SOON_US && self.is_full(column, at, len_bytes, patience);
+            // A disk that nobody uses loses nothing by short runs.
+            let is_free = |(n, copy): (usize, &Candidate)| {
+                let view = paces.view(copy.target, copy.is_usable, of, now);
+                n != at && view.is_usable && view.is_idle && view.peer.is_none()
+            };
+            let mut others = copies.iter().enumerate();
+            let turns = is_full && policy == ReadPolicy::Proportional && others.any(is_free);
+            if is_full && may_wait && !turns {
                 return Choice::Later;
             }
-            self.runs.go_on(column, offset, len_bytes, now);
-            return Choice::Copy(Chosen::of(at, &view, true));
+            if !turns {
+                self.runs.go_on(column, offset, len_bytes, now);
+                return Choice::Copy(Chosen::of(at, &view, true));
+            }
         }
         let (mut views, able, is_known) = self.views(wanted, copies, paces, (now, patience));
         if !views.iter().any(|view| view.is_usable) {

@@ -11,12 +11,15 @@ use std::sync::Arc;
 use weir_policy::{CopyView, Micros, Progress};
 use weir_types::{JobId, Rank, TargetId};
 use weir_wire::frame::REQUEST_COST_BYTES;
+use weir_wire::meta::TargetLoad;
 
 const MIB: f64 = 1_048_576.0;
 /// What others have outstanding at a target is taken as its mean over about so long.
 const MEAN_US: f64 = 300_000.0;
 /// What was heard longer ago of others' progress is not gone by.
 const STALE_US: Micros = 1_000_000;
+/// What a server has said counts for so long, whatever the metadata server says.
+const OUTDATED_US: Micros = 2_000_000;
 /// A target had nothing to do if that was heard so long ago at most.
 const IDLE_US: Micros = 250_000;
 /// For the processes of a job targets are asked so long after the last word,
@@ -180,6 +183,18 @@ impl Paces {
     pub fn heard_answer(&mut self, target: TargetId, report: Report, now: Micros) {
         let own = self.targets.get(&target).map_or(0, |pace| pace.own);
         self.hear(target, report, own, now);
+    }
+
+    /// What the metadata server says of a target, which it has from its server: it counts as long
+    /// as nothing was heard from that one itself.
+    pub fn told(&mut self, load: &TargetLoad, now: Micros) {
+        let pace = self.targets.entry(load.target).or_default();
+        if pace.heard.is_some_and(|at| now.saturating_sub(at) <= OUTDATED_US) {
+            return;
+        }
+        pace.us_per_mib = f64::from(load.us_per_mib);
+        pace.others = f64::from(load.queued);
+        pace.heard = Some(now);
     }
 
     fn hear(&mut self, target: TargetId, report: Report, own: u32, now: Micros) {
@@ -368,6 +383,21 @@ mod tests {
 
     fn asked(paces: &mut Paces, now: Micros) -> Vec<(TargetId, bool)> {
         paces.questions(now).0.iter().map(|q| (q.target, q.first)).collect()
+    }
+
+    #[test]
+    fn the_metadata_server_knows_targets_that_have_said_nothing_of_late() {
+        let mut paces = Paces::default();
+        let told = |us_per_mib, queued| TargetLoad { target: A, us_per_mib, queued };
+        let view = |paces: &Paces, now| paces.view(A, true, (MIB, None), now);
+        paces.told(&told(40_000, 3), 1_000);
+        let first = view(&paces, 2_000);
+        assert!(first.service_us >= 40_000.0 && first.queued == 3, "{first:?}");
+        paces.heard_answer(A, report(10_000, 0), 3_000);
+        paces.told(&told(90_000, 0), 4_000);
+        assert!(view(&paces, 4_000).service_us < 20_000.0, "its server has said it just now");
+        paces.told(&told(90_000, 0), 3_001 + OUTDATED_US);
+        assert!(view(&paces, 4_000_000).service_us >= 90_000.0);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use weir_net::{Arrival, Wait};
 use weir_policy::Micros;
 use weir_types::{CopyIndex, ObjectId, Segment, TargetId};
 use weir_wire::Header;
+use weir_wire::meta::TargetLoad;
 
 /// Who waits for a copy looks so often whether others are ahead by now,
 const LOOK: Duration = Duration::from_millis(10);
@@ -175,6 +176,14 @@ impl Servers {
         let (Chosen { at, answer_us, .. }, slot) = chosen;
         let (copy, target) = all[at];
         Some(Read { copy, target, answer_us, slot })
+    }
+
+    /// How fast targets are, as the metadata server says.
+    pub(crate) fn told_loads(&self, loads: &[TargetLoad]) {
+        if !loads.is_empty() {
+            let (mut paces, now) = (self.paces.lock(), now());
+            loads.iter().for_each(|load| paces.told(load, now));
+        }
     }
 
     /// A read of any copy of a column is about to be sent on a connection.

@@ -13,8 +13,9 @@ use weir_metastore::{Engine, Tx};
 use weir_policy::{SlowDisks, Verdict};
 use weir_types::{Epoch, Error, ErrorKind, FsUsage, Result, ServerId, TargetId};
 use weir_wire::map::{ClusterMap, ServerEntry, Standing, TargetEntry, TargetState};
+use weir_wire::meta::TargetLoad;
 use weir_wire::peer::TargetReport;
-use weir_wire::targets::TargetWork;
+use weir_wire::targets::{MachineLoad, TargetWork};
 
 /// Of one change: a transaction has its limits.
 const MAX_SERVERS: usize = 64;
@@ -43,6 +44,8 @@ pub(super) struct Cluster {
     pub(super) checked_ms: u64,
     /// A target that is being removed, and until when: nothing is put there.
     pub(super) leaving: Option<(TargetId, u64)>,
+    /// How busy the machines of servers are.
+    pub(super) machines: BTreeMap<ServerId, MachineLoad>,
     /// Which are slow.
     pub(super) slow: SlowDisks<TargetId>,
     /// First copies that targets were given of late, of files in two groups.
@@ -318,6 +321,7 @@ impl Cluster {
         }
         if let Some(server) = change.removed_server {
             self.servers.remove(&server);
+            self.machines.remove(&server);
             self.removed_servers.insert(server);
         }
         let all = self.all();
@@ -461,6 +465,13 @@ impl Cluster {
         self.heard.values_mut().for_each(|heard| heard.at_ms = now_ms);
     }
 
+    /// How fast a target is, if its server knows.
+    fn load_of(&self, target: TargetId) -> Option<TargetLoad> {
+        let TargetWork { serves_us_per_mib: us_per_mib, queued, .. } =
+            self.heard.get(&target)?.work;
+        (us_per_mib > 0).then_some(TargetLoad { target, us_per_mib, queued })
+    }
+
     pub(super) fn usage(&self, target: TargetId) -> FsUsage {
         self.heard.get(&target).map(|heard| heard.usage).unwrap_or_default()
     }
@@ -501,6 +512,7 @@ impl Cluster {
             });
             if online {
                 add(&mut view.usage, &usage);
+                view.loads.extend(self.load_of(t.target).map(|load| (t.target, load)));
             }
         }
         view.targets.sort_by_key(|info| info.target);

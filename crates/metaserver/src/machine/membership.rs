@@ -54,6 +54,7 @@ impl<E: Engine> MetaMachine<E> {
             _ => record.state,
         };
         let syncing = state == TargetState::Syncing;
+        let machine = self.cluster.machines.get(&server).copied().unwrap_or_default();
         TargetView {
             target: record.target,
             server,
@@ -75,6 +76,7 @@ impl<E: Engine> MetaMachine<E> {
             trouble: heard.trouble,
             hangs_ms: heard.hangs_ms,
             work: heard.work,
+            machine,
             slow: self.cluster.slow.is_slow(record.target),
         }
     }

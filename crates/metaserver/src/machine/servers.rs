@@ -102,6 +102,7 @@ impl<E: Engine> MetaMachine<E> {
             self.commit_change(change, now)?;
         }
         self.cluster.acts(server, request.acting);
+        self.cluster.machines.insert(server, request.machine);
         self.cluster.heard(server, &request.targets, false, now.monotonic_ms);
         self.report(server, &request.targets, request.acting, now)
     }

@@ -5,18 +5,18 @@ use crate::ops::{ClusterView, Context, Outcome, hints, inodes};
 use crate::schema::{self, Body, Inode, RegularFile, SegmentPage, ServerRecord, WrittenPage, key};
 use std::borrow::Cow;
 use std::cell::LazyCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_layout::place::segment_bytes;
 use weir_layout::{Groups, Spread, TargetInfo, grant, place};
 use weir_metastore::Tx;
-use weir_types::limits::{MAX_FILE_BYTES, MAX_SEGMENTS, SEGMENT_PAGE};
+use weir_types::limits::{MAX_FILE_BYTES, MAX_LOADS, MAX_SEGMENTS, SEGMENT_PAGE};
 use weir_types::{
     Column, Encode, Epoch, Error, ErrorKind, FileId, FileLayout, LayoutKind, LayoutSpec, Placement,
     Segment, SegmentIndex, ServerId, TargetId,
 };
 use weir_wire::Rights;
 use weir_wire::lease::TO_THE_END;
-use weir_wire::meta::OpenFile;
+use weir_wire::meta::{OpenFile, TargetLoad};
 
 /// The most segments granted in one transaction.
 const MAX_GRANT: usize = 16 * SEGMENT_PAGE;
@@ -337,7 +337,18 @@ pub(crate) fn open_file(
     let consistency = if inode.xattrs > 0 { hints::of(tx, file)? } else { None };
     // Whoever is told of it carries it out.
     ctx.effects.objects_follow |= pending_truncate.is_some();
-    Ok(OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate })
+    let loads = loads_of(ctx.cluster, &layout);
+    Ok(OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate, loads })
+}
+
+/// How fast those targets are among which a reader may choose.
+fn loads_of(cluster: &ClusterView, layout: &FileLayout) -> Vec<TargetLoad> {
+    let columns = layout.segments.iter().flat_map(|segment| &segment.columns);
+    let mirrored = columns.filter(|column| column.targets.len() > 1);
+    let targets: BTreeSet<TargetId> =
+        mirrored.flat_map(|column| column.targets.iter().copied()).collect();
+    let loads = targets.iter().filter_map(|target| cluster.loads.get(target));
+    loads.copied().take(MAX_LOADS).collect()
 }
 
 /// With how its copies are written now, by this client and all others.
@@ -369,6 +380,7 @@ pub(crate) fn without_data(ctx: &Context<'_>, file: FileId, inode: &Inode) -> Op
         more_segments: false,
         capability: ctx.sign(file, inode.capability_version, Rights::NONE, &[]),
         pending_truncate: None,
+        loads: Vec::new(),
     }
 }
 

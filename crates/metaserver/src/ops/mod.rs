@@ -62,6 +62,7 @@ use weir_types::{
     Caller, Error, ErrorKind, FileId, FsUsage, LayoutSpec, Restrictions, Segment, ServerId,
     SessionId, TargetId, Timestamp,
 };
+use weir_wire::meta::TargetLoad;
 use weir_wire::{Rights, SignedCapability};
 
 /// Why an operation gave no result.
@@ -153,6 +154,8 @@ pub struct ClusterView {
     pub trouble: Option<String>,
     /// There are, or were, files with several copies.
     pub mirrored: bool,
+    /// How fast targets are that are online, as far as it is known.
+    pub loads: BTreeMap<TargetId, TargetLoad>,
 }
 
 impl ClusterView {

@@ -296,7 +296,8 @@ impl<E: Engine> Cluster<E> {
         acting: Epoch,
         targets: Vec<TargetReport>,
     ) -> Result<HeartbeatReply, Error> {
-        self.serve(server, &HeartbeatRequest { acting, targets })
+        let machine = weir_wire::targets::MachineLoad::default();
+        self.serve(server, &HeartbeatRequest { acting, machine, targets })
     }
 
     fn serve<R: Request>(&mut self, server: u32, request: &R) -> Result<R::Reply, Error> {

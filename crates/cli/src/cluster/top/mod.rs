@@ -5,7 +5,7 @@ mod screen;
 
 use crate::args::Top;
 use crate::cluster::daemon::data_name;
-use crate::cluster::targets::{pace_of, state_of, what_is_wrong};
+use crate::cluster::targets::{machine_json, pace_of, state_of, what_is_wrong};
 use crate::failure::Done;
 use crate::files::remote::connect;
 use crate::output::{Table, human_size, print, print_json};
@@ -13,7 +13,7 @@ use crate::settings;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
-use weir_wire::targets::{TargetView, TargetWork};
+use weir_wire::targets::{MachineLoad, TargetView, TargetWork};
 
 /// A disk that takes so many times what the median of all does holds the others up.
 const HOLDS_UP: f64 = 1.5;
@@ -61,7 +61,7 @@ impl<'a> Row<'a> {
     }
 
     fn to_json(&self) -> Value {
-        let TargetView { target, server, work, slow, .. } = self.view;
+        let TargetView { target, server, work, machine, slow, .. } = self.view;
         json!({
             "target": target.0,
             "server": server.0,
@@ -69,19 +69,23 @@ impl<'a> Row<'a> {
             "written_bytes_per_s": self.written_per_s,
             "queued": work.queued,
             "us_per_mib": work.us_per_mib,
+            "machine": machine_json(machine),
             "slow": slow,
         })
     }
 }
 
 /// What is shown of each target; numbers, to the right, have a `>`.
-const TITLES: [&str; 8] =
-    [">TARGET", "SERVER", "STATE", ">READ/S", ">WRITE/S", ">QUEUE", ">MS/MIB", "TROUBLE"];
+const TITLES: [&str; 10] = [
+    ">TARGET", "SERVER", "STATE", ">READ/S", ">WRITE/S", ">QUEUE", ">MS/MIB", ">CPU%", ">NET/S",
+    "TROUBLE",
+];
 
 impl Row<'_> {
     /// By [`TITLES`].
-    fn cells(&self) -> [String; 8] {
+    fn cells(&self) -> [String; 10] {
         let Self { view, read_per_s, written_per_s } = self;
+        let MachineLoad { cpu_permille, received_bytes_per_s, sent_bytes_per_s } = view.machine;
         [
             view.target.to_string(),
             format!("{} ({})", data_name(view.server.0), view.host),
@@ -90,6 +94,8 @@ impl Row<'_> {
             human_size(*written_per_s),
             view.work.queued.to_string(),
             pace_of(view.work.us_per_mib),
+            format!("{:.0}", f64::from(cpu_permille) / 10.0),
+            human_size(received_bytes_per_s.saturating_add(sent_bytes_per_s)),
             what_is_wrong(view),
         ]
     }
@@ -158,6 +164,7 @@ mod tests {
             trouble: String::new(),
             hangs_ms: 0,
             work: TargetWork { read_bytes, us_per_mib, queued: 3, ..TargetWork::default() },
+            machine: MachineLoad { cpu_permille: 253, ..MachineLoad::default() },
             slow: false,
         }
     }

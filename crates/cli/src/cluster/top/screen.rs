@@ -14,13 +14,15 @@ use std::time::{Duration, Instant};
 use weir_client::Client;
 use weir_wire::targets::TargetView;
 
-const WIDTHS: [Constraint; 8] = [
+const WIDTHS: [Constraint; 10] = [
     Constraint::Length(6),
     Constraint::Length(24),
     Constraint::Length(12),
     Constraint::Length(8),
     Constraint::Length(8),
     Constraint::Length(6),
+    Constraint::Length(8),
+    Constraint::Length(4),
     Constraint::Length(8),
     Constraint::Fill(1),
 ];

@@ -341,3 +341,26 @@ fn what_comes_from_memory_over_a_slow_link_is_read_from_the_other_copy() {
     assert_eq!(chosen(&mut paces, ReadPolicy::SkipHot, both(true, true)), [Some(1); 4]);
     assert_eq!(chosen(&mut paces, policy, both(true, false)), [Some(0); 4]);
 }
+
+#[test]
+fn a_disk_that_nobody_uses_is_not_kept_waiting_for_the_end_of_a_run() {
+    const PIECE: u64 = 256 << 10;
+    let piece = |n: u64| Wanted { offset: n * PIECE, len_bytes: PIECE, ..wanted(0) };
+    let choices_of = |others: u16| {
+        let mut choices = Choices::default();
+        let mut paces = known(report(50_000, others), report(50_000, others));
+        let copies = both(true, true);
+        let mut choose = |n| {
+            let patience = (0, Patience::Turn(None));
+            let choice = choices.choose(POLICY, &piece(n), &copies, &mut paces, patience).0;
+            if let Some(copy) = at(choice) {
+                choices.asked(&Asked { len_bytes: PIECE, ..asked(copy) });
+                paces.sent([A, B][copy]);
+            }
+            at(choice)
+        };
+        (0..5).map(&mut choose).collect::<Vec<_>>()
+    };
+    assert_eq!(choices_of(0), [Some(0), Some(0), Some(1), Some(1), None]);
+    assert_eq!(choices_of(3)[..3], [Some(0), Some(0), None], "others read there");
+}

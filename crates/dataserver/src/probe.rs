@@ -1,0 +1,181 @@
+//! How fast a disk is that nobody reads from, for those who are about to: others may use it who
+//! have nothing to do with Weir. So it is read from now and then, around the page cache, if it has
+//! been used since by anybody; a disk that is left alone is as fast as it was.
+//!
+//! It takes a twentieth of the disk's time at the most.
+
+use std::path::Path;
+use weir_host::device::Device;
+use weir_policy::SOON_US;
+
+/// Microseconds.
+type Micros = u64;
+
+/// Who reads says better how fast it is.
+const UNREAD_US: Micros = 1_000_000;
+/// A disk was used if so many sectors (2 MiB) were read or written: less than that are logs.
+const USED_SECTORS: u64 = 4096;
+/// Of a disk whose use nobody counts it is found out anew after so long.
+const UNCOUNTED_US: Micros = 8_000_000;
+/// Between two probes at least,
+const PAUSE_US: Micros = 1_000_000;
+/// and so many times what the last one took.
+const PAUSES: u64 = 19;
+/// A probe is so small that any disk may have it at once: it says that it is not slow, and no more.
+const QUICKEST_US_PER_MIB: u64 = 5_000;
+/// What has served from memory is left alone for so long: its disk says nothing of it.
+const IN_MEMORY_US: Micros = 10_000_000;
+
+/// What was found.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    us_per_mib: u32,
+    /// When that was,
+    at: Micros,
+    took: Micros,
+    /// and how much the disk had been used by then; `None`: nobody knows.
+    sectors: Option<u64>,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// Nothing.
+    No,
+    /// What was found still holds.
+    Same(u32),
+    /// Find it out.
+    Probe,
+}
+
+/// `unread`: for so long nobody has read; `said`: what clients are told, 0: nothing.
+fn due(found: Option<Found>, (unread, said): (Micros, u32), now: Micros, used: Option<u64>) -> Due {
+    // What a probe has found is the disk, however quick.
+    let by_readers = said > 0 && found.is_none_or(|found| found.us_per_mib != said);
+    let serves_from_memory = by_readers && f64::from(said) < SOON_US && unread < IN_MEMORY_US;
+    if unread < UNREAD_US || serves_from_memory {
+        return Due::No;
+    }
+    let Some(found) = found else { return Due::Probe };
+    let since = now.saturating_sub(found.at);
+    let is_used = match (used, found.sectors) {
+        (Some(used), Some(before)) => used.saturating_sub(before) >= USED_SECTORS,
+        _ => since >= UNCOUNTED_US,
+    };
+    match is_used {
+        false => Due::Same(found.us_per_mib),
+        true if since >= PAUSE_US.max(found.took * PAUSES) => Due::Probe,
+        true => Due::No,
+    }
+}
+
+#[derive(Debug, Default)]
+enum Opened {
+    #[default]
+    NotYet,
+    Device(Device),
+    /// It cannot be read around the page cache, or is not to be.
+    None,
+}
+
+/// The probes of a disk.
+#[derive(Debug, Default)]
+pub(crate) struct Probe {
+    opened: Opened,
+    found: Option<Found>,
+}
+
+impl Probe {
+    /// None are made.
+    pub(crate) fn off() -> Self {
+        Self { opened: Opened::None, found: None }
+    }
+
+    /// How long a MiB takes, if that has to be said: by a probe, which takes as long as the disk
+    /// does, or by the last one. `unread`, `said`: as above.
+    pub(crate) fn look(&mut self, dir: &Path, read: (Micros, u32), now: Micros) -> Option<u32> {
+        if let Opened::NotYet = self.opened {
+            self.opened = match Device::of(dir) {
+                Ok(device) => Opened::Device(device),
+                Err(e) => {
+                    let dir = dir.display();
+                    tracing::info!("{dir}: how fast it is is known only while it is read: {e}");
+                    Opened::None
+                }
+            };
+        }
+        let Opened::Device(device) = &mut self.opened else { return None };
+        match due(self.found, read, now, device.used_sectors()) {
+            Due::No => None,
+            Due::Same(us_per_mib) => Some(us_per_mib),
+            Due::Probe => {
+                let (bytes, took) = match device.read() {
+                    Ok(done) => done,
+                    Err(e) => {
+                        tracing::debug!("a probe of {}: {e}", dir.display());
+                        return None;
+                    }
+                };
+                let took = took.as_micros() as Micros;
+                let us_per_mib = us_per_mib(bytes, took);
+                let sectors = device.used_sectors();
+                let name = dir.display();
+                tracing::debug!(us_per_mib, took, "a probe of {name}: {bytes} bytes");
+                self.found = Some(Found { us_per_mib, at: now + took, took, sectors });
+                Some(us_per_mib)
+            }
+        }
+    }
+}
+
+/// As of reads: a request costs what more bytes would.
+fn us_per_mib(bytes: u64, took: Micros) -> u32 {
+    let bytes = bytes + weir_wire::frame::REQUEST_COST_BYTES;
+    let us = (took << 20).div_ceil(bytes).max(QUICKEST_US_PER_MIB);
+    u32::try_from(us).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Micros = 1_000_000;
+
+    fn found(took: Micros, sectors: Option<u64>) -> Option<Found> {
+        Some(Found { us_per_mib: 7, at: 100 * S, took, sectors })
+    }
+
+    #[test]
+    fn a_disk_is_probed_if_nobody_reads_and_it_is_not_known() {
+        let unread = (60 * S, 0);
+        assert_eq!(due(None, unread, 200 * S, Some(1)), Due::Probe);
+        assert_eq!(due(None, (S / 2, 50_000), 200 * S, Some(1)), Due::No, "it is read");
+        assert_eq!(due(None, (5 * S, 100), 200 * S, Some(1)), Due::No, "it serves from memory");
+        assert_eq!(due(None, (11 * S, 100), 200 * S, Some(1)), Due::Probe, "it did long ago");
+    }
+
+    #[test]
+    fn a_disk_that_nobody_uses_is_left_alone_and_others_pay_a_twentieth() {
+        let (unread, since) = ((60 * S, 7), |time: Micros| 100 * S + time);
+        let found = |took| found(took, Some(1_000));
+        assert_eq!(due(found(20_000), unread, since(900 * S), Some(1_500)), Due::Same(7));
+        assert_eq!(due(found(20_000), unread, since(S), Some(9_000)), Due::Probe);
+        assert_eq!(due(found(400), (9 * S, 7), since(S), Some(9_000)), Due::Probe, "it was quick");
+        assert_eq!(due(found(20_000), unread, since(S / 2), Some(9_000)), Due::No);
+        assert_eq!(due(found(S), unread, since(18 * S), Some(9_000)), Due::No);
+        assert_eq!(due(found(S), unread, since(19 * S), Some(9_000)), Due::Probe);
+    }
+
+    #[test]
+    fn where_nobody_counts_it_is_found_out_now_and_then() {
+        let unread = (60 * S, 7);
+        assert_eq!(due(found(20_000, None), unread, 107 * S, None), Due::Same(7));
+        assert_eq!(due(found(20_000, None), unread, 108 * S, None), Due::Probe);
+    }
+
+    #[test]
+    fn a_probe_is_as_fast_as_a_read_of_the_same_size() {
+        assert_eq!(us_per_mib((1 << 20) - (64 << 10), 10_000), 10_000);
+        assert_eq!(u64::from(us_per_mib(512 << 10, 300)), QUICKEST_US_PER_MIB);
+    }
+}

@@ -1,0 +1,143 @@
+//! The device below a directory, for those who want to know how fast it is though they have
+//! nothing to read from it: whether it is used, by anybody, and how long a read takes.
+//!
+//! A simulated machine has none.
+
+use crate::{clock, fs, simulated};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, Result, retry_on_intr};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The file that is read.
+const NAME: &str = "probe";
+/// It is so large.
+const FILE_BYTES: usize = 1 << 20;
+/// So much is read at a time,
+const PIECE_BYTES: usize = 256 << 10;
+/// until it has taken so long,
+const ENOUGH: Duration = Duration::from_millis(20);
+/// or so much has been read.
+const MOST_BYTES: usize = 512 << 10;
+/// Direct reads want memory, places and lengths that are multiples of this.
+const ALIGN: usize = 4096;
+
+/// A directory's device.
+#[derive(Debug)]
+pub struct Device {
+    /// Where the kernel counts what was read and written; `None`: it has no such place, as below
+    /// file systems of several devices.
+    stat: Option<PathBuf>,
+    file: OwnedFd,
+    buf: Vec<u8>,
+    at: usize,
+}
+
+impl Device {
+    /// Of a directory, in which a file of 1 MiB is made for it.
+    ///
+    /// # Errors
+    /// `OPNOTSUPP` on a simulated machine; `INVAL` where nothing can be read around the page
+    /// cache; whatever making the file meets.
+    pub fn of(directory: &Path) -> Result<Self> {
+        if simulated::current().is_some() {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let path = directory.join(NAME);
+        let device = rustix::fs::stat(directory)?.st_dev;
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let stat = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
+        let stat = stat.exists().then_some(stat);
+        let is_whole = rustix::fs::stat(&path).is_ok_and(|of| of.st_size == FILE_BYTES as i64);
+        if !is_whole && let Err(e) = write(&path) {
+            // Nothing is left of it on a full disk.
+            rustix::fs::unlink(&path).or_else(|e| match e {
+                Errno::NOENT => Ok(()),
+                e => Err(e),
+            })?;
+            return Err(e);
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+        let file = retry_on_intr(|| rustix::fs::open(&path, flags, Mode::empty()))?;
+        Ok(Self { stat, file, buf: vec![0; PIECE_BYTES + ALIGN], at: 0 })
+    }
+
+    /// Sectors that were read and written, by anybody; `None`: not known.
+    pub fn used_sectors(&self) -> Option<u64> {
+        let text = fs::read_file(self.stat.as_ref()?, 4096).ok()?;
+        sectors(&String::from_utf8(text).ok()?)
+    }
+
+    /// Reads a little; how many bytes that was, and how long it took. It waits for as long as the
+    /// device takes.
+    pub fn read(&mut self) -> Result<(u64, Duration)> {
+        let begin = clock::uptime();
+        let mut bytes = 0;
+        while bytes < MOST_BYTES {
+            let piece = aligned(&self.buf);
+            rustix::io::pread(&self.file, &mut self.buf[piece], self.at as u64)?;
+            self.at = (self.at + PIECE_BYTES) % FILE_BYTES;
+            bytes += PIECE_BYTES;
+            if clock::uptime() - begin >= ENOUGH {
+                break;
+            }
+        }
+        Ok((bytes as u64, clock::uptime() - begin))
+    }
+}
+
+/// Where in a buffer direct reads may go.
+fn aligned(buf: &[u8]) -> Range<usize> {
+    let start = buf.as_ptr().align_offset(ALIGN);
+    start..start + PIECE_BYTES
+}
+
+/// Reads that ended, merged, sectors, time; then the same of writes.
+fn sectors(stat: &str) -> Option<u64> {
+    let mut words = stat.split_ascii_whitespace();
+    let read: u64 = words.nth(2)?.parse().ok()?;
+    let written: u64 = words.nth(3)?.parse().ok()?;
+    Some(read + written)
+}
+
+/// Bytes that no file system packs. It need not be durable: it is made anew if it is not whole.
+fn write(path: &Path) -> Result<()> {
+    let mut bytes = vec![0; FILE_BYTES];
+    crate::fill_random(&mut bytes).map_err(|_| Errno::IO)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+    let file = retry_on_intr(|| rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)))?;
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let count = retry_on_intr(|| rustix::io::write(&file, rest))?;
+        rest = &rest[count..];
+    }
+    // What is not on the device yet is not read from it.
+    rustix::fs::fdatasync(&file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_reads_and_writes_are_use() {
+        let stat = "  11 2 300 4 50 6 7000 8 0 9 10 0 0 0 0\n";
+        assert_eq!(sectors(stat), Some(7300));
+        assert_eq!(sectors("1 2"), None);
+    }
+
+    #[test]
+    fn a_directory_is_read_from() {
+        let dir = tempfile::tempdir().unwrap();
+        match Device::of(dir.path()) {
+            Ok(mut device) => {
+                let (bytes, took) = device.read().unwrap();
+                assert!(bytes >= PIECE_BYTES as u64 && took > Duration::ZERO);
+                assert!(Device::of(dir.path()).is_ok(), "the file is there already");
+            }
+            Err(e) => eprintln!("skipped: needs direct reads in {}: {e}", dir.path().display()),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! How busy targets are is heard from their servers, and told to whoever opens a file of which
+//! there is a choice among copies.
+
+mod harness;
+
+use harness::{Cluster, create_with, root};
+use weir_metastore::ModelEngine;
+use weir_types::{Epoch, FileId, LayoutSpec, TargetId};
+use weir_wire::Rights;
+use weir_wire::meta::{OpenFile, OpenRequest, TargetLoad};
+use weir_wire::targets::TargetWork;
+
+type Model = Cluster<ModelEngine>;
+
+/// A server says of its target that a MiB takes so long, and how many requests wait.
+fn says(c: &mut Model, target: u32, serves_us_per_mib: u32, queued: u32) {
+    let work = TargetWork { serves_us_per_mib, queued, ..TargetWork::default() };
+    let report = weir_wire::peer::TargetReport { work, ..Model::report(target) };
+    c.heartbeat_under(target, Epoch(0), vec![report]).unwrap();
+}
+
+fn loads(open: &OpenFile) -> Vec<(u32, u32, u32)> {
+    let of = |load: &TargetLoad| (load.target.0, load.us_per_mib, load.queued);
+    open.loads.iter().map(of).collect()
+}
+
+#[test]
+fn who_opens_a_file_with_copies_is_told_how_fast_their_targets_are() {
+    let mut c = Model::new(1);
+    c.register(2, &[2]).unwrap();
+    c.register(3, &[3]).unwrap();
+    let me = &mut c.client(root());
+    let spec = |copies| LayoutSpec { copies, count: 1, ..LayoutSpec::default() };
+    let mut make = |c: &mut Model, name, copies| {
+        c.make(me, &create_with(FileId::ROOT, name, spec(copies))).unwrap()
+    };
+    let (one, two) = (make(&mut c, "one", 1), make(&mut c, "two", 2));
+    assert_eq!(loads(&two), [], "nothing is known yet");
+    let placed: Vec<TargetId> = two.layout.segments[0].columns[0].targets.clone();
+    let other = (1..=3).find(|n| !placed.contains(&TargetId(*n))).unwrap();
+    says(&mut c, placed[0].0, 400_000, 7);
+    says(&mut c, other, 9_000, 0);
+    let mut open =
+        |c: &mut Model, file| c.make(me, &OpenRequest { file, rights: Rights::READ }).unwrap();
+    let again = open(&mut c, two.attr.file);
+    assert_eq!(loads(&again), [(placed[0].0, 400_000, 7)], "the others are none of its business");
+    assert_eq!(loads(&open(&mut c, one.attr.file)), [], "there is no choice");
+    // Nobody knows any more.
+    says(&mut c, placed[0].0, 0, 0);
+    assert_eq!(loads(&open(&mut c, two.attr.file)), []);
+}
