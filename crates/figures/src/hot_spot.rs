@@ -32,17 +32,8 @@ pub fn run(plan: &Mirrored) -> Result<()> {
         for size in &sizes {
             for policy in POLICIES {
                 let files = names(2, *size, clients);
-                let (perturbed, load) = (&[HOT], Load::Writes);
-                let call_bytes = CALL_BYTES;
-                let round = Round {
-                    policy,
-                    files: &files,
-                    call_bytes,
-                    perturbed,
-                    load,
-                    job: false,
-                    is_hot: false,
-                };
+                let (perturbed, load, call_bytes) = (&[HOT][..], Load::Writes, CALL_BYTES);
+                let round = Round { call_bytes, perturbed, load, ..Round::of(policy, &files) };
                 let outcome = lab.round(&round)?;
                 prove_stressed(lab.rate, &outcome)?;
                 let (of, bytes) = (clients.to_string(), size.to_string());

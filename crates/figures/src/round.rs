@@ -9,14 +9,18 @@ use crate::lab::{Lab, perturbed_file};
 use crate::stop;
 use crate::worker::{Step, command, now_us, steps};
 use std::io::{Error, Result};
+use std::ops::Range;
 use std::thread::sleep;
 use std::time::Duration;
+use weir_policy::best_common_rate;
 use weir_testbed::{Counts, Disk, LinkCounts, Sample, Sampler, Worker, forget, remember};
 
 /// Perturbers are at work for so long before the readers begin.
 const AHEAD: Duration = Duration::from_millis(700);
 /// The kernel's counts are looked at so often.
 const EVERY: Duration = Duration::from_millis(250);
+
+const MIB: f64 = (1 << 20) as f64;
 
 /// What one who writes without a pause has of a disk.
 pub const WRITERS_PART: f64 = 7.0 / 8.0;
@@ -27,6 +31,8 @@ pub struct Round<'a> {
     pub policy: &'a str,
     /// The file that each reader reads; each has a mount of its own.
     pub files: &'a [String],
+    /// What each reads of its file, as a process of a job says beforehand; empty: all of it.
+    pub ranges: &'a [Range<u64>],
     pub call_bytes: u64,
     /// Disks that are perturbed,
     pub perturbed: &'a [usize],
@@ -36,6 +42,21 @@ pub struct Round<'a> {
     pub job: bool,
     /// What is read is in memory before, instead of nowhere but on disks.
     pub is_hot: bool,
+}
+
+impl<'a> Round<'a> {
+    /// Each reads all of its file in calls of 1 MiB; no disk is perturbed, nothing is in memory,
+    /// and readers know nothing of each other.
+    pub fn of(policy: &'a str, files: &'a [String]) -> Self {
+        let load = Load::Reads { turn: Duration::ZERO };
+        let (job, is_hot) = (false, false);
+        Self { policy, files, ranges: &[], call_bytes: 1 << 20, perturbed: &[], load, job, is_hot }
+    }
+
+    /// What a reader reads.
+    fn range(&self, reader: usize) -> Range<u64> {
+        self.ranges.get(reader).cloned().unwrap_or(0..u64::MAX)
+    }
 }
 
 /// What a perturber does.
@@ -99,23 +120,46 @@ impl Outcome {
         let begin = self.readers.iter().map(|steps| steps[0].at_us).min().unwrap_or(0);
         let rate = |steps: &Vec<Step>| {
             let end = steps[steps.len() - 1];
-            end.bytes as f64 / (1 << 20) as f64 / ((end.at_us - begin) as f64 / 1e6)
+            end.bytes as f64 / MIB / ((end.at_us - begin) as f64 / 1e6)
         };
         self.readers.iter().map(rate).collect()
     }
 
-    /// MiB a second that each of the readers would have had until the last one had ended, if the
-    /// disks had given them all that they can without what perturbers had, by the kernel's counts.
-    pub fn left_for_each(&self, rate: u64) -> f64 {
-        let all = rate as f64 * self.seconds * self.disks.len() as f64;
+    /// MiB a second of all readers until the last one had ended, by their number: what the slowest
+    /// has if all read as much.
+    pub fn together(&self) -> f64 {
+        let (mut bytes, mut seconds) = (0.0, 0.0_f64);
+        for (steps, rate) in self.readers.iter().zip(self.rates()) {
+            let own = steps[steps.len() - 1].bytes as f64 / MIB;
+            (bytes, seconds) = (bytes + own, seconds.max(own / rate));
+        }
+        bytes / seconds / self.readers.len() as f64
+    }
+
+    /// MiB a second that each disk could give until the last reader had ended without what its
+    /// perturber had, by the kernel's counts.
+    fn left(&self, rate: u64) -> impl Iterator<Item = f64> {
         let perturbers = |disk: &Use| disk.meanwhile_disk_bytes.saturating_sub(disk.served_bytes());
-        let left = all - self.disks.iter().map(perturbers).sum::<u64>() as f64;
-        left / (1 << 20) as f64 / self.seconds / self.readers.len() as f64
+        let of_disk = move |disk| (rate as f64 - perturbers(disk) as f64 / self.seconds) / MIB;
+        self.disks.iter().map(of_disk)
+    }
+
+    /// MiB a second that each of the readers would have had, if the disks had given them all that
+    /// they can.
+    pub fn left_for_each(&self, rate: u64) -> f64 {
+        self.left(rate).sum::<f64>() / self.readers.len() as f64
+    }
+
+    /// The same by what is possible at best with so many chained copies of parts of equal size, one
+    /// for each reader, whoever reads them; `None`: there is another number of disks.
+    pub fn bound(&self, rate: u64, copies: usize) -> Option<f64> {
+        let left: Vec<f64> = self.left(rate).collect();
+        best_common_rate(&vec![1.0; self.readers.len()], &left, copies)
     }
 
     /// All bytes by the mean time of a reader, in MiB a second.
     pub fn aggregate(&self) -> f64 {
-        let bytes = |steps: &Vec<Step>| steps[steps.len() - 1].bytes as f64 / (1 << 20) as f64;
+        let bytes = |steps: &Vec<Step>| steps[steps.len() - 1].bytes as f64 / MIB;
         let all = self.readers.iter().map(bytes);
         let seconds: f64 = all.clone().zip(self.rates()).map(|(mib, rate)| mib / rate).sum();
         all.sum::<f64>() / (seconds / self.readers.len() as f64)
@@ -163,11 +207,15 @@ impl Lab {
         let mount = |n: usize| self.cluster.mount(n, self.place(&format!("m{n}")), &options);
         let mounts: Vec<Mount> = (0..round.files.len()).map(mount).collect::<Result<_>>()?;
         let reader = |(rank, (mount, file)): (usize, (&Mount, &String))| {
-            let file = mount.path().join(file);
-            let mut command = command(&WorkKind::Read { file, call_bytes: round.call_bytes })?;
+            let (file, call_bytes) = (mount.path().join(file), round.call_bytes);
+            let Range { start: from, end: to } = round.range(rank);
+            let mut command = command(&WorkKind::Read { file, call_bytes, from, to })?;
             if round.job {
                 command.env("WEIR_JOB", "figures").env("WEIR_RANK", rank.to_string());
                 command.env("WEIR_RANKS", mounts.len().to_string());
+                if !round.ranges.is_empty() {
+                    command.env("WEIR_RANGES", format!("{from}+{}", to - from));
+                }
             }
             Worker::start(command)
         };
