@@ -48,8 +48,7 @@ pub fn run(plan: &AdjacentFaults) -> Result<()> {
     let points = course.run(&lab, Proof::default(), &mut report)?;
     drop(lab);
     let ideal = |point: &Point<'_>| Some(Spread::of(&point.bound).mean);
-    let (compared, of) = ((&course, &points[..]), "what is possible");
-    let (course, points) = compared;
+    let (course, points, of) = (&course, &points[..], "what is possible");
     Compared { course, points, ideal: &ideal, of, near: NEAR }.conclude(&mut report)?;
     judge_copies(course, points, &mut report);
     report.finish()

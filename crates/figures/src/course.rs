@@ -3,10 +3,11 @@
 
 use crate::args::Line;
 use crate::lab::Lab;
+use crate::outcome::Outcome;
 use crate::proof::Proof;
 use crate::records::Records;
 use crate::report::Report;
-use crate::round::{Load, Outcome, Round};
+use crate::round::{Load, Round};
 use crate::statistics::Spread;
 use std::io::Result;
 use std::ops::Range;

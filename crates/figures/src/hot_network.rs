@@ -5,11 +5,12 @@ use crate::args::HotNetwork;
 use crate::bed::Bed;
 use crate::lab::Lab;
 use crate::mirrored::{names, write};
+use crate::outcome::Outcome;
 use crate::plot::{self, Labels};
 use crate::points::Points;
 use crate::records::Records;
 use crate::report::Report;
-use crate::round::{Load, Outcome, Round};
+use crate::round::{Load, Round};
 use std::io::Result;
 
 const CALL_BYTES: u64 = 1 << 20;

@@ -3,11 +3,12 @@
 
 use crate::args::Mirrored;
 use crate::mirrored::{names, text};
+use crate::outcome::Outcome;
 use crate::plot::{self, Labels};
 use crate::points::Points;
 use crate::records::Records;
 use crate::report::Report;
-use crate::round::{Load, Outcome, Round, WRITERS_PART};
+use crate::round::{Load, Round, WRITERS_PART};
 use std::io::{Error, Result};
 
 const CALL_BYTES: u64 = 1 << 20;

@@ -18,7 +18,7 @@
 //! slow_disk      the demonstration of the quick start
 //! lab            disks, a cluster on them, files, mounts: what experiments share
 //!   │  cluster   the program `weir`;  bed: machines of a profile
-//!   └─ round     one round: cold caches, perturbers, readers, the kernel's counts
+//!   └─ round     one round: cold caches, perturbers, readers;  outcome: the kernel's counts
 //! worker         this program again: a reader, or a perturber
 //! records        what was measured in each round;  points: what is compared
 //! report         CSV, PASS and FAIL;  plot: SVG
@@ -41,6 +41,7 @@ mod hot_network;
 mod hot_spot;
 mod lab;
 mod mirrored;
+mod outcome;
 mod partitions;
 mod plot;
 mod points;

@@ -3,11 +3,12 @@
 
 use crate::args::Mirrored;
 use crate::lab::Lab;
+use crate::outcome::Outcome;
 use crate::plot::{self, Labels};
 use crate::points::Points;
 use crate::records::Records;
 use crate::report::Report;
-use crate::round::{Outcome, Round};
+use crate::round::Round;
 use std::io::{Error, Result};
 
 /// What is read when the number of clients varies.

@@ -1,8 +1,9 @@
 //! What the kernel's counts say of all rounds of an experiment with perturbed disks.
 
 use crate::lab::Lab;
+use crate::outcome::Outcome;
 use crate::report::Report;
-use crate::round::{Load, Outcome, Round};
+use crate::round::{Load, Round};
 use std::io::{Error, Result};
 use std::time::Duration;
 

@@ -6,21 +6,19 @@
 use crate::args::WorkKind;
 use crate::cluster::Mount;
 use crate::lab::{Lab, perturbed_file};
+use crate::outcome::{Outcome, Use};
 use crate::stop;
-use crate::worker::{Step, command, now_us, steps};
+use crate::worker::{command, now_us, steps};
 use std::io::{Error, Result};
 use std::ops::Range;
 use std::thread::sleep;
 use std::time::Duration;
-use weir_policy::best_common_rate;
-use weir_testbed::{Counts, Disk, LinkCounts, Sample, Sampler, Worker, forget, remember};
+use weir_testbed::{Counts, Disk, LinkCounts, Sampler, Worker, forget, remember};
 
 /// Perturbers are at work for so long before the readers begin.
 const AHEAD: Duration = Duration::from_millis(700);
 /// The kernel's counts are looked at so often.
 const EVERY: Duration = Duration::from_millis(250);
-
-const MIB: f64 = (1 << 20) as f64;
 
 /// What one who writes without a pause has of a disk.
 pub const WRITERS_PART: f64 = 7.0 / 8.0;
@@ -69,101 +67,6 @@ pub enum Load {
     Writes,
     /// It sends so many bytes a second through the link of the disk's node.
     Sends { bytes_per_s: u64 },
-}
-
-/// What a disk did.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Use {
-    /// All that it gave, by the kernel's count, from before the perturber began until it had
-    /// ended.
-    pub disk_bytes: u64,
-    /// Of that, what the perturber got.
-    pub perturber_bytes: u64,
-    /// What it gave while the readers read,
-    pub meanwhile_disk_bytes: u64,
-    /// and what was written to it meanwhile.
-    pub meanwhile_written_bytes: u64,
-}
-
-impl Use {
-    /// What the server got.
-    pub fn served_bytes(&self) -> u64 {
-        self.disk_bytes.saturating_sub(self.perturber_bytes)
-    }
-
-    /// What part of so many bytes, which the disk could give, the perturber got while the readers
-    /// read, who got all that the server was given.
-    pub fn perturbers_part(&self, could_give: f64) -> f64 {
-        let bytes = self.meanwhile_disk_bytes.saturating_sub(self.served_bytes());
-        bytes as f64 / could_give
-    }
-}
-
-/// What came of it.
-pub struct Outcome {
-    /// Of each reader, how far it was when.
-    pub readers: Vec<Vec<Step>>,
-    pub disks: Vec<Use>,
-    /// What the link of each disk's node carried while they read; none without a testbed.
-    pub links: Vec<LinkCounts>,
-    /// What the perturber of each of them has sent, from before they read until it had ended.
-    pub sent_bytes: Vec<u64>,
-    /// Since the readers began, or a moment earlier.
-    pub samples: Vec<Sample>,
-    /// From the beginning until the last one had ended.
-    pub seconds: f64,
-}
-
-impl Outcome {
-    /// MiB a second of each reader, by its own clock from the common beginning.
-    pub fn rates(&self) -> Vec<f64> {
-        let begin = self.readers.iter().map(|steps| steps[0].at_us).min().unwrap_or(0);
-        let rate = |steps: &Vec<Step>| {
-            let end = steps[steps.len() - 1];
-            end.bytes as f64 / MIB / ((end.at_us - begin) as f64 / 1e6)
-        };
-        self.readers.iter().map(rate).collect()
-    }
-
-    /// MiB a second of all readers until the last one had ended, by their number: what the slowest
-    /// has if all read as much.
-    pub fn together(&self) -> f64 {
-        let (mut bytes, mut seconds) = (0.0, 0.0_f64);
-        for (steps, rate) in self.readers.iter().zip(self.rates()) {
-            let own = steps[steps.len() - 1].bytes as f64 / MIB;
-            (bytes, seconds) = (bytes + own, seconds.max(own / rate));
-        }
-        bytes / seconds / self.readers.len() as f64
-    }
-
-    /// MiB a second that each disk could give until the last reader had ended without what its
-    /// perturber had, by the kernel's counts.
-    fn left(&self, rate: u64) -> impl Iterator<Item = f64> {
-        let perturbers = |disk: &Use| disk.meanwhile_disk_bytes.saturating_sub(disk.served_bytes());
-        let of_disk = move |disk| (rate as f64 - perturbers(disk) as f64 / self.seconds) / MIB;
-        self.disks.iter().map(of_disk)
-    }
-
-    /// MiB a second that each of the readers would have had, if the disks had given them all that
-    /// they can.
-    pub fn left_for_each(&self, rate: u64) -> f64 {
-        self.left(rate).sum::<f64>() / self.readers.len() as f64
-    }
-
-    /// The same by what is possible at best with so many chained copies of parts of equal size, one
-    /// for each reader, whoever reads them; `None`: there is another number of disks.
-    pub fn bound(&self, rate: u64, copies: usize) -> Option<f64> {
-        let left: Vec<f64> = self.left(rate).collect();
-        best_common_rate(&vec![1.0; self.readers.len()], &left, copies)
-    }
-
-    /// All bytes by the mean time of a reader, in MiB a second.
-    pub fn aggregate(&self) -> f64 {
-        let bytes = |steps: &Vec<Step>| steps[steps.len() - 1].bytes as f64 / MIB;
-        let all = self.readers.iter().map(bytes);
-        let seconds: f64 = all.clone().zip(self.rates()).map(|(mib, rate)| mib / rate).sum();
-        all.sum::<f64>() / (seconds / self.readers.len() as f64)
-    }
 }
 
 /// A process that perturbs a disk.
