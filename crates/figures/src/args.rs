@@ -1,8 +1,12 @@
 //! The command line.
 
 mod machines;
+mod readers;
+mod writers;
 
 pub use machines::{CallSize, HotNetwork};
+pub use readers::{AdjacentFaults, EvenReads, Partitions, Ratio};
+pub use writers::{DistributedQueue, GraduatedWrite, WriteSize};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::io::{Error, Result};
@@ -20,6 +24,10 @@ pub struct Arguments {
 pub enum Experiment {
     /// Readers of a file each, while some disks are perturbed: how fast is the slowest?
     EvenReads(EvenReads),
+    /// The same, who each read a part of one file, every other one a larger part
+    Partitions(Partitions),
+    /// Readers of files with two copies, and with three, while disks side by side are perturbed
+    AdjacentFaults(AdjacentFaults),
     /// Clients of files with one copy, and with two: what do two disks give for one?
     MirroredReads(Mirrored),
     /// Clients of files with two copies, while one disk is written to without a pause
@@ -28,6 +36,8 @@ pub enum Experiment {
     DistributedQueue(DistributedQueue),
     /// Writers of a file each, on one disk or on whichever of two has each chunk first
     GraduatedWrite(GraduatedWrite),
+    /// The same while all disks are well, by the size of calls
+    WriteSize(WriteSize),
     /// Readers of a file each on disks with a head, by the size of their calls
     CallSize(CallSize),
     /// Clients of what is in the servers' memory, while the link of one server is loaded
@@ -113,78 +123,32 @@ impl Line {
     }
 }
 
-#[derive(Args, Clone)]
-pub struct EvenReads {
-    #[command(flatten)]
-    pub common: Common,
-    /// Disks, each with a data server; as many readers
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
-    pub disks: u32,
-    /// Bytes of each reader's file
-    #[arg(long, value_parser = size, default_value = "80MiB")]
-    pub file: u64,
-    /// Bytes of a call [default: 64KiB,1MiB, with --quick 1MiB]
-    #[arg(long, value_parser = size, value_delimiter = ',')]
-    pub calls: Vec<u64>,
-    /// Policies
-    #[arg(long, value_enum, value_delimiter = ',',
-        default_values = ["primary", "graduated", "halves", "proportional"])]
-    pub lines: Vec<Line>,
-    /// Numbers of perturbed disks [default: 0, 1, 2, 4, ... all, with --quick 0, 1, all]
-    #[arg(long, value_delimiter = ',')]
-    pub faults: Vec<u32>,
-    /// Readers know nothing of each other; else they are processes of one job
-    #[arg(long)]
-    pub no_job: bool,
-    /// Perturbers come and go every so many seconds; 0: they stay
-    #[arg(long, default_value_t = 0)]
-    pub turn: u64,
-    /// On machines of this profile (`weir testbed profiles`), whose links readers are behind
-    #[arg(long)]
-    pub profile: Option<String>,
-}
-
-#[derive(Args, Clone)]
-pub struct DistributedQueue {
-    #[command(flatten)]
-    pub common: Common,
-    /// Disks, each with a data server
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
-    pub disks: u32,
-    /// Processes that write at the same time
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub writers: u32,
-    /// Bytes that all of them write
-    #[arg(long, value_parser = size, default_value = "1280MiB")]
-    pub total: u64,
-    /// Numbers of disks that give half [default: 0, 1, 2, 4, ... all, with --quick 0, 1, all]
-    #[arg(long, value_delimiter = ',')]
-    pub faults: Vec<u32>,
-}
-
-#[derive(Args, Clone)]
-pub struct GraduatedWrite {
-    #[command(flatten)]
-    pub common: Common,
-    /// Disks, each with a data server; as many writers
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
-    pub disks: u32,
-    /// Bytes that each writes
-    #[arg(long, value_parser = size, default_value = "96MiB")]
-    pub file: u64,
-    /// Numbers of disks that give half [default: 0, 1, 2, 4, ... all, with --quick 0, 1, all]
-    #[arg(long, value_delimiter = ',')]
-    pub faults: Vec<u32>,
-}
-
 /// Numbers of disks that are perturbed, or slow: none, some, all.
-pub fn faults(asked: &[u32], disks: u32, quick: bool) -> Vec<u32> {
+fn faults(asked: &[u32], disks: u32, quick: bool) -> Vec<u32> {
     if !asked.is_empty() {
         return asked.iter().map(|n| *n.min(&disks)).collect();
     }
     let doubled = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < disks);
     let between = doubled.filter(|n| !quick || *n == 1);
     [0].into_iter().chain(between).chain([disks]).collect()
+}
+
+/// Bytes of calls, where two are compared.
+fn two_calls(asked: &[u64], quick: bool) -> Vec<u64> {
+    match (asked, quick) {
+        ([], true) => vec![1 << 20],
+        ([], false) => vec![64 << 10, 1 << 20],
+        (calls, _) => calls.to_vec(),
+    }
+}
+
+/// Bytes of calls, where it is their size that counts.
+fn many_calls(asked: &[u64], quick: bool) -> Vec<u64> {
+    match (asked, quick) {
+        ([], true) => vec![4 << 10, 64 << 10, 1 << 20],
+        ([], false) => vec![4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20],
+        (calls, _) => calls.to_vec(),
+    }
 }
 
 #[derive(Args, Clone)]
@@ -217,8 +181,8 @@ pub struct Work {
 
 #[derive(Subcommand)]
 pub enum WorkKind {
-    /// Reads a file from beginning to end
-    Read { file: PathBuf, call_bytes: u64 },
+    /// Reads a file from one offset to another, or to its end
+    Read { file: PathBuf, call_bytes: u64, from: u64, to: u64 },
     /// Writes to a file again and again
     Write { file: PathBuf },
     /// Reads a file around and around
@@ -232,10 +196,13 @@ pub fn all() -> Vec<Experiment> {
     let small = |name: &str| Arguments::parse_from(["weir-figures", name, "--quick"]).experiment;
     let names = [
         "even-reads",
+        "partitions",
+        "adjacent-faults",
         "mirrored-reads",
         "hot-spot",
         "distributed-queue",
         "graduated-write",
+        "write-size",
         "call-size",
         "hot-network",
     ];
@@ -271,6 +238,6 @@ mod tests {
 
     #[test]
     fn without_arguments_every_experiment_is_done() {
-        assert_eq!(all().len(), 7);
+        assert_eq!(all().len(), 10);
     }
 }

@@ -4,15 +4,14 @@
 
 use crate::args::{CallSize, Line};
 use crate::bed::Bed;
-use crate::even_reads::write_files;
+use crate::files::chained;
 use crate::lab::Lab;
 use crate::plot::{self, Labels};
 use crate::points::Points;
 use crate::records::Records;
 use crate::report::Report;
-use crate::round::{Load, Round};
+use crate::round::Round;
 use std::io::Result;
-use std::time::Duration;
 
 /// So near to what a disk gives everybody is to be, but who takes the copies in turn.
 const NEAR: f64 = 0.97;
@@ -21,17 +20,14 @@ pub fn run(plan: &CallSize) -> Result<()> {
     let mut report = Report::new(&plan.common.out, "call-size")?;
     let disks = plan.disks as usize;
     let lab = Lab::on(&plan.common, &Bed::new(&plan.profile, plan.disks), 2 * plan.file)?;
-    let files = write_files(&lab, disks, plan.file)?;
+    let files = chained(&lab, disks, 2, plan.file)?;
     let mut records = Records::new(&report, "trial,call_bytes,policy")?;
     let mut points = Points::default();
     for trial in 1..=plan.common.trials() {
         for call_bytes in plan.calls() {
             for line in &plan.lines {
-                let load = Load::Reads { turn: Duration::ZERO };
                 let policy = line.policy();
-                let (perturbed, job, is_hot) = (&[], true, false);
-                let files = &files;
-                let round = Round { policy, files, call_bytes, perturbed, load, job, is_hot };
+                let round = Round { call_bytes, job: true, ..Round::of(policy, &files) };
                 let outcome = lab.round(&round)?;
                 let numbers = [u64::from(trial), call_bytes].map(|n| n.to_string());
                 records.write(&[&numbers[..], &[policy.into()]].concat(), &[], &outcome)?;
@@ -56,16 +52,6 @@ pub fn run(plan: &CallSize) -> Result<()> {
     let labels = Labels { title: &title, x: "KiB of a call", y: "MiB/s" };
     plot::lines(&report.path("call-size.svg"), &labels, &points.series(&lines, 1024.0))?;
     report.finish()
-}
-
-impl CallSize {
-    fn calls(&self) -> Vec<u64> {
-        match (&*self.calls, self.common.quick) {
-            ([], true) => vec![4 << 10, 64 << 10, 1 << 20],
-            ([], false) => vec![4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20],
-            (calls, _) => calls.to_vec(),
-        }
-    }
 }
 
 fn judge(report: &mut Report, plan: &CallSize, points: &Points, call_bytes: u64, gives: f64) {

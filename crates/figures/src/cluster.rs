@@ -86,17 +86,23 @@ impl Cluster {
     }
 
     /// On which disk each copy of a file's columns is, from 0: all copies of the first column,
-    /// then those of the next.
+    /// then those of the next, and so on through all segments.
     pub fn places(&self, name: &str) -> Result<Vec<usize>> {
         let json = self.weir(&["layout", "--json", &format!("weir:/{name}")])?;
         let layout: serde_json::Value = serde_json::from_str(&json)?;
-        let objects = layout[0]["segments"][0]["objects"].as_array();
-        let place = |object: &serde_json::Value| {
+        let place = |(segment, object): (usize, &serde_json::Value)| {
             let number = |what: &str| object[what].as_u64();
-            Some((number("column")?, number("copy")?, number("target")?.checked_sub(1)?))
+            let disk = number("target")?.checked_sub(1)?;
+            Some((segment, number("column")?, number("copy")?, disk))
         };
-        let all: Option<Vec<_>> = objects.and_then(|o| o.iter().map(place).collect());
-        let mut all = all.ok_or_else(|| Error::other(format!("weir layout: {json}")))?;
+        let all = || {
+            let segments = layout[0]["segments"].as_array()?.iter().enumerate();
+            let objects = segments.map(|(n, segment)| Some((n, segment["objects"].as_array()?)));
+            let objects: Vec<_> = objects.collect::<Option<_>>()?;
+            let each = objects.into_iter().flat_map(|(n, of)| of.iter().map(move |o| (n, o)));
+            each.map(place).collect::<Option<Vec<_>>>()
+        };
+        let mut all = all().ok_or_else(|| Error::other(format!("weir layout: {json}")))?;
         all.sort_unstable();
         Ok(all.into_iter().map(|(.., disk)| disk as usize).collect())
     }

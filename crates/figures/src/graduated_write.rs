@@ -1,80 +1,64 @@
 //! As many writers as disks, each of a file of its own: on its disk alone, or with each chunk on that
 //! one of two disks that has it first. Some disks give half: how fast is the slowest writer?
 
-use crate::args::{GraduatedWrite, faults};
-use crate::distributed_queue::rates;
+use crate::args::GraduatedWrite;
 use crate::lab::Lab;
 use crate::plot::{self, Labels};
 use crate::points::Points;
-use crate::report::{Report, Table};
-use crate::stop;
+use crate::report::Report;
+use crate::writing::{Tables, Written, at_once, with_slow_disks};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Error, Result};
-use std::thread;
-use std::time::Instant;
-use weir_testbed::Counts;
 
 /// So near to what all disks give the slowest writer is to be.
-const NEAR: f64 = 0.97;
-const LINES: [&str; 2] = ["one disk", "graduated"];
-
-/// What a round came to.
-struct Outcome {
-    /// When each writer's bytes were durable, seconds.
-    ends: Vec<f64>,
-    /// Written to each disk, by the kernel's count.
-    disk_bytes: Vec<u64>,
-}
+pub const NEAR: f64 = 0.97;
+/// Where each writer's file is.
+pub const LINES: [&str; 2] = ["one disk", "graduated"];
+const MIB: f64 = (1 << 20) as f64;
 
 pub fn run(plan: &GraduatedWrite) -> Result<()> {
-    let mut report = Report::new(&plan.common.out, "graduated-write")?;
-    let disks = plan.disks as usize;
-    let faults = faults(&plan.faults, plan.disks, plan.common.quick);
-    // What was written before may not be gone yet.
-    let lab = Lab::new(&plan.common, disks, plan.file * 5)?;
-    let input = lab.input("input", plan.file)?;
-    let mut table: Table = report
-        .table("disks.csv", "trial,line,slow_disks,writer,is_slow,disk_bytes,writer_seconds")?;
-    let mut speeds = Points::default();
-    let mib = plan.file as f64 / (1 << 20) as f64;
-    for trial in 1..=plan.common.trials() {
-        for slow in &faults {
-            let rates = rates(disks, *slow as usize, lab.rate);
-            for (disk, rate) in lab.disks.iter().zip(&rates) {
-                lab.throttle.limit_writes(disk, *rate as u64)?;
-            }
+    let common = &plan.writers.common;
+    let mut report = Report::new(&common.out, "graduated-write")?;
+    let (disks, faults) = (plan.writers.disks as usize, plan.writers.faults());
+    let writing = Writing::new(Lab::new(common, disks, room(plan.file))?, plan.file)?;
+    let mut tables = Tables::new(&report, "trial,call_bytes,line,slow_disks")?;
+    let mut speeds: BTreeMap<u64, Points> = BTreeMap::new();
+    with_slow_disks(&writing.lab, common.trials(), &faults, |trial, slow, rates| {
+        for call_bytes in plan.calls() {
+            let speeds = speeds.entry(call_bytes).or_default();
             for line in LINES {
-                stop::check()?;
-                let outcome = round(&lab, line, &input)?;
-                for (n, bytes) in outcome.disk_bytes.iter().enumerate() {
-                    let is_slow = u8::from(rates[n] < lab.rate as f64).to_string();
-                    let key = [trial.to_string(), line.into(), slow.to_string(), n.to_string()];
-                    let end = format!("{:.3}", outcome.ends[n]);
-                    table.row(&[&key[..], &[is_slow, bytes.to_string(), end]].concat())?;
-                }
-                let slowest = outcome.ends.iter().copied().fold(0.0, f64::max);
-                let written: Vec<u64> = outcome.disk_bytes.iter().map(|b| b >> 20).collect();
+                let written = writing.round(line, call_bytes)?;
+                let key =
+                    [trial.to_string(), call_bytes.to_string(), line.into(), slow.to_string()];
+                tables.write(&key, rates, &written)?;
+                let speed = writing.speed(&written);
                 println!(
-                    "trial {trial}, {line:9} {slow} slow: slowest {:6.2} MiB/s; MiB written {written:?}",
-                    mib / slowest
+                    "trial {trial}, {} KiB, {line:9} {slow} slow: {}",
+                    call_bytes >> 10,
+                    text(speed, &written)
                 );
-                speeds.add(line, (*slow).into(), mib / slowest);
+                speeds.add(line, slow.into(), speed);
             }
-            let all = rates.iter().sum::<f64>() / disks as f64 / (1 << 20) as f64;
-            speeds.add("ideal", (*slow).into(), all);
+            speeds.add("ideal", slow.into(), rates.iter().sum::<f64>() / disks as f64 / MIB);
         }
+        Ok(())
+    })?;
+    drop(writing);
+    for (call_bytes, speeds) in &speeds {
+        let kib = call_bytes >> 10;
+        speeds.write(&report, &format!("summary-{kib}k.csv"), "slow_disks")?;
+        faults.iter().for_each(|slow| judge(&mut report, speeds, kib, (*slow).into()));
+        let title =
+            format!("The slowest of {disks} writers, some disks give half, calls of {kib} KiB");
+        let labels = Labels { title: &title, x: "slow disks", y: "MiB/s" };
+        let series = speeds.series(&["one disk", "graduated", "ideal"], 1.0);
+        plot::lines(&report.path(&format!("graduated-write-{kib}k.svg")), &labels, &series)?;
     }
-    drop(lab);
-    speeds.write(&report, "summary.csv", "slow_disks")?;
-    faults.iter().for_each(|slow| judge(&mut report, &speeds, (*slow).into()));
-    let title = format!("The slowest of {disks} writers, some disks give half");
-    let labels = Labels { title: &title, x: "slow disks", y: "MiB/s" };
-    let lines = ["one disk", "graduated", "ideal"];
-    plot::lines(&report.path("graduated-write.svg"), &labels, &speeds.series(&lines, 1.0))?;
     report.finish()
 }
 
-fn judge(report: &mut Report, speeds: &Points, slow: u64) {
+fn judge(report: &mut Report, speeds: &Points, kib: u64, slow: u64) {
     let mean = |line| speeds.mean(line, slow);
     let (Some(one), Some(graduated), Some(ideal)) =
         (mean("one disk"), mean("graduated"), mean("ideal"))
@@ -82,49 +66,67 @@ fn judge(report: &mut Report, speeds: &Points, slow: u64) {
         return;
     };
     let what = format!(
-        "{slow} slow: the slowest writer has {graduated:.2} of {ideal:.2} MiB/s, {:.1} %; on one disk \
-         {one:.2}",
+        "{kib} KiB, {slow} slow: the slowest writer has {graduated:.2} of {ideal:.2} MiB/s, {:.1} %; on \
+         one disk {one:.2}",
         graduated / ideal * 100.0
     );
     report.verdict(graduated >= ideal * NEAR, &what);
 }
 
-/// All write the same input, each through a mount of its own, and end when it is durable.
-fn round(lab: &Lab, line: &str, input: &str) -> Result<Outcome> {
-    let counts = || lab.disks.iter().map(|disk| disk.counts()).collect::<Result<Vec<Counts>>>();
-    let writers = lab.disks.len();
-    let name = |n: usize| format!("w{n}");
-    for n in 0..writers {
-        let base = n.to_string();
-        let layout: &[&str] = match line {
-            "graduated" => &["--layout", "chunked", "--placement", "graduated", "--count", "2"],
-            _ => &["--layout", "striped", "--count", "1"],
-        };
-        lab.cluster.make_file(&name(n), &[layout, &["--base", &base]].concat())?;
+/// So much is on a disk at most: what was written before may not be gone yet.
+pub fn room(file_bytes: u64) -> u64 {
+    5 * file_bytes
+}
+
+pub fn text(speed: f64, written: &Written) -> String {
+    let mib: Vec<u64> = written.disk_bytes.iter().map(|bytes| bytes >> 20).collect();
+    format!("slowest {speed:6.2} MiB/s; MiB written {mib:?}")
+}
+
+/// As many writers as disks.
+pub struct Writing {
+    pub lab: Lab,
+    input: String,
+    file_bytes: u64,
+}
+
+impl Writing {
+    pub fn new(lab: Lab, file_bytes: u64) -> Result<Self> {
+        let input = lab.input("input", file_bytes)?;
+        Ok(Self { lab, input, file_bytes })
     }
-    let mounts = (0..writers).map(|n| lab.cluster.mount(0, lab.place(&format!("m{n}")), "rw"));
-    let mounts = mounts.collect::<Result<Vec<_>>>()?;
-    let before = counts()?;
-    let begin = Instant::now();
-    let write = |n: usize| {
-        lab.copy(input, &mounts[n].path().join(name(n)))?;
-        Ok(begin.elapsed().as_secs_f64())
-    };
-    let ends = thread::scope(|scope| {
-        let all: Vec<_> = (0..writers).map(|n| scope.spawn(move || write(n))).collect();
-        let panicked = |_| Err(Error::other("a thread has panicked"));
-        all.into_iter().map(|w| w.join().unwrap_or_else(panicked)).collect::<Result<Vec<f64>>>()
-    })?;
-    let after = counts()?;
-    for (n, mount) in mounts.iter().enumerate() {
-        let written = fs::metadata(mount.path().join(name(n)))?.len();
-        if written != fs::metadata(input)?.len() {
-            return Err(Error::other(format!("file {n} has {written} bytes")));
+
+    /// MiB/s of the slowest.
+    pub fn speed(&self, written: &Written) -> f64 {
+        self.file_bytes as f64 / MIB / written.seconds()
+    }
+
+    /// All write the same input, each through a mount of its own.
+    pub fn round(&self, line: &str, call_bytes: u64) -> Result<Written> {
+        let lab = &self.lab;
+        let writers = lab.disks.len();
+        let name = |n: usize| format!("w{n}");
+        for n in 0..writers {
+            let base = n.to_string();
+            let layout: &[&str] = match line {
+                "graduated" => &["--layout", "chunked", "--placement", "graduated", "--count", "2"],
+                _ => &["--layout", "striped", "--count", "1"],
+            };
+            lab.cluster.make_file(&name(n), &[layout, &["--base", &base]].concat())?;
         }
+        let mounts = (0..writers).map(|n| lab.cluster.mount(0, lab.place(&format!("m{n}")), "rw"));
+        let mounts = mounts.collect::<Result<Vec<_>>>()?;
+        let copy = |n: usize| lab.copy(&self.input, &mounts[n].path().join(name(n)), call_bytes);
+        let written = at_once(lab, writers, copy)?;
+        for (n, mount) in mounts.iter().enumerate() {
+            let bytes = fs::metadata(mount.path().join(name(n)))?.len();
+            if bytes != self.file_bytes {
+                return Err(Error::other(format!("file {n} has {bytes} bytes")));
+            }
+        }
+        drop(mounts);
+        (0..writers)
+            .try_for_each(|n| lab.cluster.weir(&["rm", &format!("weir:/{}", name(n))]).map(drop))?;
+        Ok(written)
     }
-    drop(mounts);
-    (0..writers)
-        .try_for_each(|n| lab.cluster.weir(&["rm", &format!("weir:/{}", name(n))]).map(drop))?;
-    let written = |(after, before): (&Counts, &Counts)| after.written_bytes - before.written_bytes;
-    Ok(Outcome { ends, disk_bytes: after.iter().zip(&before).map(written).collect() })
 }

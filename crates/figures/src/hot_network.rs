@@ -5,11 +5,12 @@ use crate::args::HotNetwork;
 use crate::bed::Bed;
 use crate::lab::Lab;
 use crate::mirrored::{names, write};
+use crate::outcome::Outcome;
 use crate::plot::{self, Labels};
 use crate::points::Points;
 use crate::records::Records;
 use crate::report::Report;
-use crate::round::{Load, Outcome, Round};
+use crate::round::{Load, Round};
 use std::io::Result;
 
 const CALL_BYTES: u64 = 1 << 20;
@@ -38,8 +39,9 @@ pub fn run(plan: &HotNetwork) -> Result<()> {
             for (line, policy) in LINES {
                 let files = &names(2, plan.file, clients);
                 let perturbed: &[usize] = if line == NONE { &[] } else { &[LOADED] };
-                let (call_bytes, job, is_hot) = (CALL_BYTES, false, true);
-                let round = Round { policy, files, call_bytes, perturbed, load, job, is_hot };
+                let (call_bytes, is_hot) = (CALL_BYTES, true);
+                let round =
+                    Round { call_bytes, perturbed, load, is_hot, ..Round::of(policy, files) };
                 let outcome = lab.round(&round)?;
                 let key = [trial.to_string(), line.into(), clients.to_string()];
                 records.write(&key, perturbed, &outcome)?;

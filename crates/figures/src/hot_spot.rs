@@ -3,11 +3,12 @@
 
 use crate::args::Mirrored;
 use crate::mirrored::{names, text};
+use crate::outcome::Outcome;
 use crate::plot::{self, Labels};
 use crate::points::Points;
 use crate::records::Records;
 use crate::report::Report;
-use crate::round::{Load, Outcome, Round, WRITERS_PART};
+use crate::round::{Load, Round, WRITERS_PART};
 use std::io::{Error, Result};
 
 const CALL_BYTES: u64 = 1 << 20;
@@ -32,17 +33,8 @@ pub fn run(plan: &Mirrored) -> Result<()> {
         for size in &sizes {
             for policy in POLICIES {
                 let files = names(2, *size, clients);
-                let (perturbed, load) = (&[HOT], Load::Writes);
-                let call_bytes = CALL_BYTES;
-                let round = Round {
-                    policy,
-                    files: &files,
-                    call_bytes,
-                    perturbed,
-                    load,
-                    job: false,
-                    is_hot: false,
-                };
+                let (perturbed, load, call_bytes) = (&[HOT][..], Load::Writes, CALL_BYTES);
+                let round = Round { call_bytes, perturbed, load, ..Round::of(policy, &files) };
                 let outcome = lab.round(&round)?;
                 prove_stressed(lab.rate, &outcome)?;
                 let (of, bytes) = (clients.to_string(), size.to_string());

@@ -4,7 +4,7 @@ use crate::args::Common;
 use crate::bed::Bed;
 use crate::cluster::Cluster;
 use std::fs::File;
-use std::io::{Error, Result, Write};
+use std::io::{Error, Read, Result, Write};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use weir_testbed::{Disk, Throttle};
@@ -81,11 +81,17 @@ impl Lab {
         path.to_str().map(str::to_owned).ok_or_else(|| Error::other("a path that is not UTF-8"))
     }
 
-    /// Copies such a file, and makes it durable.
-    pub fn copy(&self, input: &str, to: &Path) -> Result<()> {
-        let mut to = File::options().write(true).open(to)?;
-        std::io::copy(&mut File::open(input)?, &mut to)?;
-        to.sync_all()
+    /// Copies such a file in calls of so many bytes, and makes it durable.
+    pub fn copy(&self, input: &str, to: &Path, call_bytes: u64) -> Result<()> {
+        let (mut input, mut to) = (File::open(input)?, File::options().write(true).open(to)?);
+        let mut buffer = vec![0; call_bytes as usize];
+        loop {
+            let n = input.read(&mut buffer)?;
+            if n == 0 {
+                return to.sync_all();
+            }
+            to.write_all(&buffer[..n])?;
+        }
     }
 
     /// From now on the servers, and who is taken into their group, get so much of a disk.

@@ -3,16 +3,22 @@
 //!
 //! ```text
 //! even_reads     all read a file of their own, some disks are perturbed
+//! partitions     all read parts of one file, of several sizes
+//! adjacent       all read a file of their own with two copies, or three; faults are side by side
+//!   │  files     what they read;  course: their rounds;  compare: with what is ideal
+//!   └─ proof     that caches were cold, and perturbers had their share
 //! mirrored       clients of files with one copy and with two
 //! hot_spot       one disk is written to without a pause
 //! distributed_queue  writers spread records over disks, some of which are slow
 //! graduated_write  writers of a file each, each chunk where it is written first
+//! write_size     the same by the size of calls
+//!   └─ writing   writers on disks of which some are slow
 //! call_size      all read a file of their own on disks with a head, in calls of several sizes
 //! hot_network    clients of what is in memory, the link of one server is loaded
 //! slow_disk      the demonstration of the quick start
 //! lab            disks, a cluster on them, files, mounts: what experiments share
 //!   │  cluster   the program `weir`;  bed: machines of a profile
-//!   └─ round     one round: cold caches, perturbers, readers, the kernel's counts
+//!   └─ round     one round: cold caches, perturbers, readers;  outcome: the kernel's counts
 //! worker         this program again: a reader, or a perturber
 //! records        what was measured in each round;  points: what is compared
 //! report         CSV, PASS and FAIL;  plot: SVG
@@ -20,19 +26,26 @@
 //! Everything that is started is stopped by its number, and all that is made goes, also after
 //! Ctrl-C.
 
+mod adjacent;
 mod args;
 mod bed;
 mod call_size;
 mod cluster;
+mod compare;
+mod course;
 mod distributed_queue;
 mod even_reads;
+mod files;
 mod graduated_write;
 mod hot_network;
 mod hot_spot;
 mod lab;
 mod mirrored;
+mod outcome;
+mod partitions;
 mod plot;
 mod points;
+mod proof;
 mod records;
 mod report;
 mod round;
@@ -40,6 +53,8 @@ mod slow_disk;
 mod statistics;
 mod stop;
 mod worker;
+mod write_size;
+mod writing;
 
 use args::{Arguments, Experiment};
 use clap::Parser;
@@ -100,10 +115,13 @@ fn prepared(experiment: &Experiment) -> Result<()> {
 fn run(experiment: &Experiment) -> Result<()> {
     match experiment {
         Experiment::EvenReads(plan) => even_reads::run(plan),
+        Experiment::Partitions(plan) => partitions::run(plan),
+        Experiment::AdjacentFaults(plan) => adjacent::run(plan),
         Experiment::MirroredReads(plan) => mirrored::run(plan),
         Experiment::HotSpot(plan) => hot_spot::run(plan),
         Experiment::DistributedQueue(plan) => distributed_queue::run(plan),
         Experiment::GraduatedWrite(plan) => graduated_write::run(plan),
+        Experiment::WriteSize(plan) => write_size::run(plan),
         Experiment::CallSize(plan) => call_size::run(plan),
         Experiment::HotNetwork(plan) => hot_network::run(plan),
         Experiment::SlowDisk(plan) => slow_disk::run(plan),

@@ -3,13 +3,13 @@
 
 use crate::args::Mirrored;
 use crate::lab::Lab;
+use crate::outcome::Outcome;
 use crate::plot::{self, Labels};
 use crate::points::Points;
 use crate::records::Records;
 use crate::report::Report;
-use crate::round::{Load, Outcome, Round};
+use crate::round::Round;
 use std::io::{Error, Result};
-use std::time::Duration;
 
 /// What is read when the number of clients varies.
 const USUAL_BYTES: u64 = 16 << 20;
@@ -35,17 +35,7 @@ pub fn run(plan: &Mirrored) -> Result<()> {
         for (clients, size) in plan.rounds(&sizes, usual) {
             for (line, copies, policy) in LINES {
                 let files = names(copies, size, clients);
-                let load = Load::Reads { turn: Duration::ZERO };
-                let call_bytes = CALL_BYTES;
-                let round = Round {
-                    policy,
-                    files: &files,
-                    call_bytes,
-                    perturbed: &[],
-                    load,
-                    job: false,
-                    is_hot: false,
-                };
+                let round = Round { call_bytes: CALL_BYTES, ..Round::of(policy, &files) };
                 let outcome = lab.round(&round)?;
                 let key = [trial.to_string(), line.into(), clients.to_string(), size.to_string()];
                 records.write(&key, &[], &outcome)?;

@@ -1,7 +1,7 @@
 //! What was measured in each round, as CSV: readers, disks, and how both went on.
 
+use crate::outcome::Outcome;
 use crate::report::{Report, Table};
-use crate::round::Outcome;
 use std::io::Result;
 
 const MIB: f64 = (1 << 20) as f64;

@@ -6,12 +6,14 @@
 use crate::args::WorkKind;
 use crate::cluster::Mount;
 use crate::lab::{Lab, perturbed_file};
+use crate::outcome::{Outcome, Use};
 use crate::stop;
-use crate::worker::{Step, command, now_us, steps};
+use crate::worker::{command, now_us, steps};
 use std::io::{Error, Result};
+use std::ops::Range;
 use std::thread::sleep;
 use std::time::Duration;
-use weir_testbed::{Counts, Disk, LinkCounts, Sample, Sampler, Worker, forget, remember};
+use weir_testbed::{Counts, Disk, LinkCounts, Sampler, Worker, forget, remember};
 
 /// Perturbers are at work for so long before the readers begin.
 const AHEAD: Duration = Duration::from_millis(700);
@@ -29,6 +31,8 @@ pub struct Round<'a> {
     pub policy: &'a str,
     /// The file that each reader reads; each has a mount of its own.
     pub files: &'a [String],
+    /// What each reads of its file, as a process of a job says beforehand; empty: all of it.
+    pub ranges: &'a [Range<u64>],
     pub call_bytes: u64,
     /// Disks that are perturbed,
     pub perturbed: &'a [usize],
@@ -38,6 +42,21 @@ pub struct Round<'a> {
     pub job: bool,
     /// What is read is in memory before, instead of nowhere but on disks.
     pub is_hot: bool,
+}
+
+impl<'a> Round<'a> {
+    /// Each reads all of its file in calls of 1 MiB; no disk is perturbed, nothing is in memory,
+    /// and readers know nothing of each other.
+    pub fn of(policy: &'a str, files: &'a [String]) -> Self {
+        let load = Load::Reads { turn: Duration::ZERO };
+        let (job, is_hot) = (false, false);
+        Self { policy, files, ranges: &[], call_bytes: 1 << 20, perturbed: &[], load, job, is_hot }
+    }
+
+    /// What a reader reads.
+    fn range(&self, reader: usize) -> Range<u64> {
+        self.ranges.get(reader).cloned().unwrap_or(0..u64::MAX)
+    }
 }
 
 /// What a perturber does.
@@ -50,78 +69,6 @@ pub enum Load {
     Writes,
     /// It sends so many bytes a second through the link of the disk's node.
     Sends { bytes_per_s: u64 },
-}
-
-/// What a disk did.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Use {
-    /// All that it gave, by the kernel's count, from before the perturber began until it had
-    /// ended.
-    pub disk_bytes: u64,
-    /// Of that, what the perturber got.
-    pub perturber_bytes: u64,
-    /// What it gave while the readers read,
-    pub meanwhile_disk_bytes: u64,
-    /// and what was written to it meanwhile.
-    pub meanwhile_written_bytes: u64,
-}
-
-impl Use {
-    /// What the server got.
-    pub fn served_bytes(&self) -> u64 {
-        self.disk_bytes.saturating_sub(self.perturber_bytes)
-    }
-
-    /// What part of so many bytes, which the disk could give, the perturber got while the readers
-    /// read, who got all that the server was given.
-    pub fn perturbers_part(&self, could_give: f64) -> f64 {
-        let bytes = self.meanwhile_disk_bytes.saturating_sub(self.served_bytes());
-        bytes as f64 / could_give
-    }
-}
-
-/// What came of it.
-pub struct Outcome {
-    /// Of each reader, how far it was when.
-    pub readers: Vec<Vec<Step>>,
-    pub disks: Vec<Use>,
-    /// What the link of each disk's node carried while they read; none without a testbed.
-    pub links: Vec<LinkCounts>,
-    /// What the perturber of each of them has sent, from before they read until it had ended.
-    pub sent_bytes: Vec<u64>,
-    /// Since the readers began, or a moment earlier.
-    pub samples: Vec<Sample>,
-    /// From the beginning until the last one had ended.
-    pub seconds: f64,
-}
-
-impl Outcome {
-    /// MiB a second of each reader, by its own clock from the common beginning.
-    pub fn rates(&self) -> Vec<f64> {
-        let begin = self.readers.iter().map(|steps| steps[0].at_us).min().unwrap_or(0);
-        let rate = |steps: &Vec<Step>| {
-            let end = steps[steps.len() - 1];
-            end.bytes as f64 / (1 << 20) as f64 / ((end.at_us - begin) as f64 / 1e6)
-        };
-        self.readers.iter().map(rate).collect()
-    }
-
-    /// MiB a second that each of the readers would have had until the last one had ended, if the
-    /// disks had given them all that they can without what perturbers had, by the kernel's counts.
-    pub fn left_for_each(&self, rate: u64) -> f64 {
-        let all = rate as f64 * self.seconds * self.disks.len() as f64;
-        let perturbers = |disk: &Use| disk.meanwhile_disk_bytes.saturating_sub(disk.served_bytes());
-        let left = all - self.disks.iter().map(perturbers).sum::<u64>() as f64;
-        left / (1 << 20) as f64 / self.seconds / self.readers.len() as f64
-    }
-
-    /// All bytes by the mean time of a reader, in MiB a second.
-    pub fn aggregate(&self) -> f64 {
-        let bytes = |steps: &Vec<Step>| steps[steps.len() - 1].bytes as f64 / (1 << 20) as f64;
-        let all = self.readers.iter().map(bytes);
-        let seconds: f64 = all.clone().zip(self.rates()).map(|(mib, rate)| mib / rate).sum();
-        all.sum::<f64>() / (seconds / self.readers.len() as f64)
-    }
 }
 
 /// A process that perturbs a disk.
@@ -167,11 +114,15 @@ impl Lab {
         let mount = |n: usize| self.cluster.mount(n, self.place(&format!("m{n}")), &options);
         let mounts: Vec<Mount> = (0..round.files.len()).map(mount).collect::<Result<_>>()?;
         let reader = |(rank, (mount, file)): (usize, (&Mount, &String))| {
-            let file = mount.path().join(file);
-            let mut command = command(&WorkKind::Read { file, call_bytes: round.call_bytes })?;
+            let (file, call_bytes) = (mount.path().join(file), round.call_bytes);
+            let Range { start: from, end: to } = round.range(rank);
+            let mut command = command(&WorkKind::Read { file, call_bytes, from, to })?;
             if round.job {
                 command.env("WEIR_JOB", "figures").env("WEIR_RANK", rank.to_string());
                 command.env("WEIR_RANKS", mounts.len().to_string());
+                if !round.ranges.is_empty() {
+                    command.env("WEIR_RANGES", format!("{from}+{}", to - from));
+                }
             }
             Worker::start(command)
         };

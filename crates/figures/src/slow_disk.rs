@@ -3,7 +3,7 @@
 
 use crate::args::SlowDisk;
 use crate::lab::Lab;
-use crate::round::{Load, Round};
+use crate::round::Round;
 use std::io::{Error, Result};
 use std::thread;
 use std::time::Duration;
@@ -49,10 +49,7 @@ fn round(lab: &Lab, files: &[String], policy: &str) -> Result<(f64, String)> {
             thread::sleep(LOOK);
             lab.cluster.weir(&["top", "-n", "1"])
         });
-        let load = Load::Reads { turn: Duration::ZERO };
-        let (call_bytes, perturbed, job) = (1 << 20, &[][..], true);
-        let outcome =
-            lab.round(&Round { policy, files, call_bytes, perturbed, load, job, is_hot: false })?;
+        let outcome = lab.round(&Round { job: true, ..Round::of(policy, files) })?;
         let top = top.join().map_err(|_| Error::other("a thread has panicked"))??;
         let rates = outcome.rates();
         let slowest = rates.iter().copied().min_by(f64::total_cmp).unwrap_or_default();

@@ -3,7 +3,8 @@
 use crate::args::{Work, WorkKind};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
-use std::io::{Error, Read, Result};
+use std::io::{Error, Read, Result, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -26,7 +27,7 @@ pub struct Step {
 
 pub fn run(work: &Work) -> Result<()> {
     match &work.kind {
-        WorkKind::Read { file, call_bytes } => read(file, *call_bytes),
+        WorkKind::Read { file, call_bytes, from, to } => read(file, *call_bytes, *from..*to),
         WorkKind::Perturb { file, bytes_per_s, turn_ms } => {
             let turn = Duration::from_millis(*turn_ms);
             wait_for_go()?;
@@ -65,8 +66,8 @@ pub fn command(kind: &WorkKind) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("worker");
     match kind {
-        WorkKind::Read { file, call_bytes } => {
-            command.arg("read").arg(file).arg(call_bytes.to_string());
+        WorkKind::Read { file, call_bytes, from, to } => {
+            command.arg("read").arg(file).args([call_bytes, from, to].map(u64::to_string));
         }
         WorkKind::Perturb { file, bytes_per_s, turn_ms } => {
             command.arg("perturb").arg(file).args([bytes_per_s, turn_ms].map(u64::to_string));
@@ -82,8 +83,10 @@ pub fn command(kind: &WorkKind) -> Result<Command> {
 }
 
 /// The file is open before all begin: opening reads nothing of it.
-fn read(path: &Path, call_bytes: u64) -> Result<()> {
+fn read(path: &Path, call_bytes: u64, range: Range<u64>) -> Result<()> {
     let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(range.start))?;
+    let mut file = file.take(range.end - range.start);
     let mut buffer = vec![0; call_bytes as usize];
     let mut steps = Vec::new();
     wait_for_go()?;

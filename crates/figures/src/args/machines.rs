@@ -1,6 +1,6 @@
 //! Experiments on machines of a profile.
 
-use super::{Common, Line, size};
+use super::{Common, Line, many_calls, size};
 use clap::Args;
 
 #[derive(Args, Clone)]
@@ -23,6 +23,12 @@ pub struct CallSize {
     #[arg(long, value_enum, value_delimiter = ',',
         default_values = ["primary", "graduated", "graduated-primary", "proportional"])]
     pub lines: Vec<Line>,
+}
+
+impl CallSize {
+    pub fn calls(&self) -> Vec<u64> {
+        many_calls(&self.calls, self.common.quick)
+    }
 }
 
 #[derive(Args, Clone)]
