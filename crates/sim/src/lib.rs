@@ -37,4 +37,5 @@ pub mod shrink;
 pub mod slow_disk;
 pub mod spread;
 pub mod take;
+pub mod taken_back;
 mod worker;
