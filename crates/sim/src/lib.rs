@@ -26,6 +26,7 @@ pub mod half_done;
 pub mod history;
 mod losses;
 mod nemesis;
+pub mod once;
 pub mod oracle;
 pub mod pace;
 mod pages;
