@@ -84,18 +84,23 @@ pub(super) fn order(
     data: &mut Data,
     early: impl FnOnce(&Outcome),
 ) -> Result<Outcome> {
-    let (begun, mut early) = (clock::now(), Some(early));
+    let (begun, mut early, mut rotten) = (clock::now(), Some(early), false);
     let is_late = || clock::elapsed(begun) > Duration::from_millis(ORDER_MS);
+    let is_sync = change.0.range().is_none();
     loop {
+        before_change(shared, disk, change.0)?;
         let early = |outcome: &Outcome| early.take().into_iter().for_each(|early| early(outcome));
         match order_once(shared, disk, change, data, early) {
             // What others have written meanwhile, and was put off, is brought first.
-            Err(error) if error.kind == ErrorKind::Busy && change.0.range().is_none() => {
+            Err(error) if error.kind == ErrorKind::Busy && is_sync => {
                 if is_late() {
                     return Err(Error { kind: ErrorKind::TimedOut, ..error });
                 }
                 shared.copies.lines.wait(STEP_MS).sleep(PAUSE)?;
             }
+            // It has rotted since that was looked at, which may be seconds ago: it is made good
+            // first, or refused for good.
+            Err(error) if error.kind == ErrorKind::Corrupt && !rotten && !is_sync => rotten = true,
             result => return result,
         }
     }
@@ -112,7 +117,6 @@ fn order_once(
     let copies = &shared.copies;
     let range = change.range();
     let all = &change.access.copies;
-    before_change(shared, disk, change)?;
     if range.is_none() {
         // As long as that takes: no epoch waits for it.
         bring_all(shared, disk, change, &copies.standings.orders(own, all)?)?;
