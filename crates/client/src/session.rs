@@ -6,7 +6,7 @@ use crate::core::news::Found;
 use crate::counters::{Counters, add};
 use crate::holdings::Holdings;
 use crate::presence::Peer;
-use crate::slots::{Slots, Urgency};
+use crate::slots::{SlotGuard, Slots, Urgency};
 use crate::unsynced::Unsynced;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,7 +22,7 @@ use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::lease::{EndSessionRequest, Events, LeaseRange, PollEventsRequest};
 use weir_wire::lock::{Lock, ReassertLocksRequest};
 use weir_wire::message::Op;
-use weir_wire::meta::{MetaPrefix, MutationId, ReassertRequest, SyncMetaRequest};
+use weir_wire::meta::{MetaPrefix, ReassertRequest, SyncMetaRequest};
 use weir_wire::{Header, Request};
 
 /// Idle connections kept.
@@ -46,6 +46,7 @@ struct State {
 /// A connection that belongs to the session.
 pub(crate) struct Joined {
     pub(crate) conn: BlockingConn,
+    session: SessionId,
     /// The run of the server that it leads to.
     instance: u64,
     /// Which run of session and server numbers the events.
@@ -156,8 +157,12 @@ impl MetaSession {
         let slot = self.slots.take(deadline, Urgency::of(R::OP))?;
         loop {
             let time_ms = self.config.request_timeout_ms;
-            match self.exchange(ctx, Some(slot.mutation), request, time_ms).0 {
-                Err(error) if error.kind.retry() == Retry::Reconnect && go_on() => {
+            match self.exchange(ctx, Some(&slot), request, time_ms).0 {
+                Err(error)
+                    if error.kind.retry() == Retry::Reconnect
+                        && slot.may_be_sent(self.id())
+                        && go_on() =>
+                {
                     tracing::warn!("metadata server: {error}; asking again");
                 }
                 result => return result.map(|(reply, _)| reply),
@@ -177,7 +182,7 @@ impl MetaSession {
             Err(error) => return (Err(error), Found::default()),
         };
         let time_ms = self.config.request_timeout_ms;
-        let (result, found) = self.exchange(ctx, Some(slot.mutation), request, time_ms);
+        let (result, found) = self.exchange(ctx, Some(&slot), request, time_ms);
         (result.map(|(reply, _)| reply), found)
     }
 
@@ -187,7 +192,7 @@ impl MetaSession {
         let ctx = Context::root();
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
         let wait = Wait::for_ms(self.config.request_timeout_ms);
-        let (result, _) = self.attempt(&ctx, &prefix, &PingRequest {}, &wait);
+        let (result, _) = self.attempt(&ctx, (&prefix, None), &PingRequest {}, &wait);
         let heard = result.map(|_| ()).map_err(|failed| failed.0);
         heard.inspect_err(|error| self.counters.presence.unreachable(Peer::Metadata, error))
     }
@@ -198,7 +203,7 @@ impl MetaSession {
         let ctx = Context::root();
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
         let wait = Wait::for_ms(time_ms);
-        if let Err(failed) = self.attempt(&ctx, &prefix, &EndSessionRequest {}, &wait).0 {
+        if let Err(failed) = self.attempt(&ctx, (&prefix, None), &EndSessionRequest {}, &wait).0 {
             tracing::debug!("the session ends without a word: {}", failed.0);
         }
     }
@@ -211,17 +216,18 @@ impl MetaSession {
     fn exchange<R: Request>(
         &self,
         ctx: &Context,
-        mutation: Option<MutationId>,
+        slot: Option<&SlotGuard<'_>>,
         request: &R,
         time_ms: u64,
     ) -> (Result<(R::Reply, u64)>, Found) {
         let wait = Wait::for_ms(time_ms).interruptible(ctx.interrupt);
+        let mutation = slot.map(|slot| slot.mutation);
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation };
         let presence = &self.counters.presence;
         let _asking = presence.asking(Peer::Metadata);
         let mut backoff = Duration::from_millis(5);
         loop {
-            let ((error, stale), found) = match self.attempt(ctx, &prefix, request, &wait) {
+            let ((error, stale), found) = match self.attempt(ctx, (&prefix, slot), request, &wait) {
                 (Ok(reply), found) => return (Ok(reply), found),
                 (Err(failed), found) => (failed, found),
             };
@@ -257,16 +263,21 @@ impl MetaSession {
     fn attempt<R: Request>(
         &self,
         ctx: &Context,
-        prefix: &MetaPrefix,
+        (prefix, slot): (&MetaPrefix, Option<&SlotGuard<'_>>),
         request: &R,
         wait: &Wait,
     ) -> (std::result::Result<(R::Reply, u64), (Error, bool)>, Found) {
-        let (session, pooled) = self.take_idle();
+        let pooled = self.take_idle(slot.is_some());
         let stale = pooled.is_some();
         let mut joined = match pooled.map_or_else(|| self.connect(wait), Ok) {
             Ok(joined) => joined,
             Err(error) => return (Err((error, false)), Found::default()),
         };
+        let session = joined.session;
+        if slot.is_some_and(|slot| !slot.may_be_sent(session)) {
+            self.put_back(joined);
+            return (Err((may_be_done(), false)), Found::default());
+        }
         add(&self.counters.meta_requests, 1);
         let mut header = Header::request(R::OP, joined.conn.next_request_id());
         ctx.sign(&mut header);
@@ -306,6 +317,11 @@ impl MetaSession {
                 (Err((error, false)), found)
             }
             Err(error) => {
+                slot.into_iter().for_each(|slot| slot.has_no_answer(R::OP, session));
+                if error.kind != ErrorKind::Interrupted {
+                    // Those that are idle may be as dead.
+                    self.lock().idle.clear();
+                }
                 let name = joined.conn.address().to_string();
                 (Err((error.context(format!("metadata server {name}")), stale)), found)
             }
@@ -394,7 +410,7 @@ impl MetaSession {
             state.instance = Some(welcome.instance);
         }
         let epoch = self.lock().epoch;
-        Ok(Joined { conn, instance: welcome.instance, epoch })
+        Ok(Joined { conn, session: welcome.session, instance: welcome.instance, epoch })
     }
 
     /// Tells a server that does not know it what is open and leased.
@@ -473,15 +489,25 @@ impl MetaSession {
         state.idle.clear();
     }
 
-    fn take_idle(&self) -> (SessionId, Option<Joined>) {
+    /// `alive`: not one that the server has closed, with the session maybe. What is sent on that
+    /// is not done, but counts as if it may have been.
+    fn take_idle(&self, alive: bool) -> Option<Joined> {
         let mut state = self.lock();
         state.last_used = clock::now();
-        (state.session, state.idle.pop())
+        let now = Wait::for_ms(0);
+        let is_closed = |joined: &Joined| joined.conn.wait_for_reply(&now).is_ok();
+        while let Some(joined) = state.idle.pop() {
+            if !alive || !is_closed(&joined) {
+                return Some(joined);
+            }
+        }
+        None
     }
 
     fn put_back(&self, conn: Joined) {
         let mut state = self.lock();
-        if state.idle.len() < MAX_IDLE {
+        // Of one that has ended meanwhile it is of no use.
+        if conn.session == state.session && state.idle.len() < MAX_IDLE {
             state.idle.push(conn);
         }
     }
@@ -489,6 +515,12 @@ impl MetaSession {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
+}
+
+/// A new session would do it a second time.
+fn may_be_done() -> Error {
+    let what = "the session ended before there was an answer: whether it was done is not known";
+    Error::new(ErrorKind::TimedOut, what)
 }
 
 /// The items of a batch.

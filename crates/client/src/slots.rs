@@ -1,11 +1,12 @@
 //! Slots for mutations: each mutation in flight has one, and its number stays
 //! the same however often it is sent, so the server does it once.
 
+use std::cell::Cell;
 use std::time::Instant;
 use weir_host::clock;
 use weir_host::sync::{Condvar, Mutex};
 use weir_types::limits::MAX_SLOTS;
-use weir_types::{Error, ErrorKind, SlotId, SlotSequence};
+use weir_types::{Error, ErrorKind, SessionId, SlotId, SlotSequence};
 use weir_wire::message::Op;
 use weir_wire::meta::MutationId;
 
@@ -41,6 +42,24 @@ impl Urgency {
     }
 }
 
+/// Whether a mutation that was done comes to something else if it is done again.
+fn is_for_once(op: Op) -> bool {
+    matches!(
+        op,
+        Op::SetAttr
+            | Op::Create
+            | Op::Mkdir
+            | Op::Unlink
+            | Op::Rmdir
+            | Op::Rename
+            | Op::Link
+            | Op::Symlink
+            | Op::SetXattr
+            | Op::RemoveXattr
+            | Op::SetLayout
+    )
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// Last sequence number used by each slot so far opened.
@@ -60,6 +79,23 @@ pub(crate) struct Slots {
 pub(crate) struct SlotGuard<'a> {
     slots: &'a Slots,
     pub(crate) mutation: MutationId,
+    /// The session in which it may have been done: it was sent, and not answered.
+    unanswered: Cell<Option<SessionId>>,
+}
+
+impl SlotGuard<'_> {
+    /// It was sent in a session, and nobody knows what came of it.
+    pub(crate) fn has_no_answer(&self, op: Op, session: SessionId) {
+        if is_for_once(op) {
+            self.unanswered.set(Some(session));
+        }
+    }
+
+    /// Whether it may be sent in a session: its number says that it is the same only in the one
+    /// in which it may have been done.
+    pub(crate) fn may_be_sent(&self, session: SessionId) -> bool {
+        self.unanswered.get().is_none_or(|before| before == session)
+    }
 }
 
 impl Slots {
@@ -78,7 +114,7 @@ impl Slots {
                 let sequence = &mut state.used[usize::from(slot)];
                 *sequence += 1;
                 let mutation = MutationId { slot: SlotId(slot), sequence: SlotSequence(*sequence) };
-                return Ok(SlotGuard { slots: self, mutation });
+                return Ok(SlotGuard { slots: self, mutation, unanswered: Cell::new(None) });
             }
             let left = deadline.saturating_duration_since(clock::now());
             if left.is_zero() {
@@ -128,5 +164,18 @@ mod tests {
         assert_eq!(take(Urgency::OthersWait).unwrap_err().kind, ErrorKind::Overloaded);
         drop((held, urgent));
         assert!(take(Urgency::CallerWaits).is_ok());
+    }
+
+    #[test]
+    fn what_may_have_been_done_is_not_sent_in_another_session() {
+        let slots = Slots::default();
+        let take = || slots.take(clock::now(), Urgency::CallerWaits).unwrap();
+        let (create, open) = (take(), take());
+        assert!(create.may_be_sent(SessionId(1)));
+        create.has_no_answer(Op::Create, SessionId(1));
+        open.has_no_answer(Op::Open, SessionId(1));
+        assert!(create.may_be_sent(SessionId(1)), "there it is known");
+        assert!(!create.may_be_sent(SessionId(2)));
+        assert!(open.may_be_sent(SessionId(2)), "what is open ends with a session");
     }
 }

@@ -1,12 +1,14 @@
 //! Bringing what was put off to all other copies, before something is promised of all of them.
 
 use super::change::{Change, others};
+use super::mend::Mender;
 use super::push::{Push, column_of};
+use super::repair::Suspect;
 use super::roles::Orders;
 use crate::disk::Disk;
 use crate::service::Shared;
 use weir_store::RangeSet;
-use weir_types::{Result, TargetId};
+use weir_types::{ErrorKind, Result, TargetId};
 
 /// Before anything is promised to be durable, all copies get what was put off.
 pub(super) fn bring_all(
@@ -19,7 +21,26 @@ pub(super) fn bring_all(
         let (object, column) = (change.access.object, &column_of(&change.access));
         let pace = &|_| Ok(());
         let push = Push { shared, disk, object, column, to, pace };
-        push.catch_up(&lacking, &mut Vec::new())?;
+        match push.catch_up(&lacking, &mut Vec::new()) {
+            Err(error) if error.kind == ErrorKind::Corrupt => {
+                mend(&Mender { shared, disk, object }, &lacking)?;
+                push.catch_up(&lacking, &mut Vec::new())?;
+            }
+            brought => brought?,
+        }
+    }
+    Ok(())
+}
+
+/// Some of what is to be brought has rotted here since. Another copy may have it: most of what
+/// is noted as lacking there has been brought already, since whole parts are noted.
+fn mend(mender: &Mender<'_>, lacking: &RangeSet) -> Result<()> {
+    let Mender { shared, disk, object } = *mender;
+    for range in lacking.iter() {
+        let suspect = Suspect::Bytes(range);
+        let mended = mender.mend(&suspect);
+        shared.copies.repairs.count(shared, disk, object, &suspect, &mended);
+        mended?;
     }
     Ok(())
 }

@@ -84,18 +84,23 @@ pub(super) fn order(
     data: &mut Data,
     early: impl FnOnce(&Outcome),
 ) -> Result<Outcome> {
-    let (begun, mut early) = (clock::now(), Some(early));
+    let (begun, mut early, mut rotten) = (clock::now(), Some(early), false);
     let is_late = || clock::elapsed(begun) > Duration::from_millis(ORDER_MS);
+    let is_sync = change.0.range().is_none();
     loop {
+        before_change(shared, disk, change.0)?;
         let early = |outcome: &Outcome| early.take().into_iter().for_each(|early| early(outcome));
         match order_once(shared, disk, change, data, early) {
             // What others have written meanwhile, and was put off, is brought first.
-            Err(error) if error.kind == ErrorKind::Busy && change.0.range().is_none() => {
+            Err(error) if error.kind == ErrorKind::Busy && is_sync => {
                 if is_late() {
                     return Err(Error { kind: ErrorKind::TimedOut, ..error });
                 }
                 shared.copies.lines.wait(STEP_MS).sleep(PAUSE)?;
             }
+            // It has rotted since that was looked at, which may be seconds ago: it is made good
+            // first, or refused for good.
+            Err(error) if error.kind == ErrorKind::Corrupt && !rotten && !is_sync => rotten = true,
             result => return result,
         }
     }
@@ -112,7 +117,6 @@ fn order_once(
     let copies = &shared.copies;
     let range = change.range();
     let all = &change.access.copies;
-    before_change(shared, disk, change)?;
     if range.is_none() {
         // As long as that takes: no epoch waits for it.
         bring_all(shared, disk, change, &copies.standings.orders(own, all)?)?;
@@ -210,11 +214,13 @@ impl<'a> Order<'a> {
             if self.change.is_later() {
                 self.put_off(&mut orders)?;
             }
-            match self.once(&orders)? {
-                Others::Have => return self.settle_own(&orders),
+            let settled = match self.once(&orders)? {
                 Others::Refused(error) if error.kind == ErrorKind::NoSpace => return Err(error),
-                Others::Refused(_) => return self.settle_own(&orders),
-                Others::Unknown => {}
+                Others::Have | Others::Refused(_) => self.settle_own(&orders)?,
+                Others::Unknown => false,
+            };
+            if settled {
+                return Ok(());
             }
             if clock::elapsed(self.since) > Duration::from_millis(ORDER_MS) {
                 let what = "not all copies have taken it in time: whether it was done is not known";
@@ -388,8 +394,9 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// Others have it, or a gap; if this one has failed, they may differ.
-    fn settle_own(&mut self, orders: &Orders) -> Result<()> {
+    /// Others have it, or a gap; if this one has failed, they may differ. False: one of them
+    /// cannot be told now that it lacks what is here.
+    fn settle_own(&mut self, orders: &Orders) -> Result<bool> {
         // Whether or not it was sent to some of them afterwards.
         let was_left = self.change.is_staged_anywhere();
         let failed = match &self.applied {
@@ -398,14 +405,14 @@ impl<'a> Order<'a> {
                 error.clone()
             }
             Some(Err(error)) if !is_harmless(error.kind) && self.range.is_some() => error.clone(),
-            _ => return Ok(()),
+            _ => return Ok(true),
         };
         // A disk that is full has what it had, and so has one whose bytes were damaged on
         // the way here. Of one that has failed nothing is known: others count then.
-        let unchanged = matches!(failed.kind, ErrorKind::NoSpace | ErrorKind::ChecksumMismatch);
-        match unchanged && self.make_gaps(orders)? {
-            true => Ok(()),
-            false => Err(failed),
+        match failed.kind {
+            // Refused before they know, it would be read there, and taken back afterwards.
+            ErrorKind::NoSpace | ErrorKind::ChecksumMismatch => self.make_gaps(orders),
+            _ => Err(failed),
         }
     }
 
