@@ -6,6 +6,8 @@
 mod harness;
 
 use harness::{Cluster, Place, noise};
+use serde_json::Value;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -143,6 +145,54 @@ fn a_slow_disk_holds_up_less_who_reads_what_has_another_copy() {
     assert!(hardly < bound, "{hardly} s, and {held_up} s with the first copies alone");
     assert!(well < bound, "{well} s without a slow disk");
     is_named(&cluster, &disks);
+}
+
+/// What is known of a target.
+fn target(cluster: &Cluster<'_>, number: u64) -> Value {
+    let all = cluster.weir(&["targets", "--json"]).json();
+    all.as_array().unwrap().iter().find(|of| of["target"] == number).unwrap().clone()
+}
+
+#[test]
+fn who_opens_a_file_goes_past_a_disk_that_is_hot_already() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = Place::new();
+    let Some((disks, cluster)) = start(&place, "hot") else { return };
+    let mnt = cluster.mount("mnt", "rw");
+    std::fs::create_dir(mnt.join("two")).unwrap();
+    cluster.weir(&["setlayout", "weir:/two", "--copies", "2"]).ok();
+    std::fs::write(path(&mnt, 0), noise(1 << 20, 0)).unwrap();
+    cluster.weir(&["umount", mnt.to_str().unwrap()]).ok();
+
+    let group = servers(&cluster);
+    disks.iter().for_each(|disk| group.limit(disk, USUAL).unwrap());
+    group.limit(&disks[0], 1 << 20).unwrap();
+    // Somebody else uses the disk; nobody reads anything from its server.
+    let begin = Instant::now();
+    let hot = loop {
+        let mut file = std::fs::File::create(disks[0].path().join("else")).unwrap();
+        file.write_all(&noise(4 << 20, 7)).unwrap();
+        file.sync_all().unwrap();
+        let known = target(&cluster, 1);
+        if known["serves_us_per_mib"].as_u64().unwrap() > 200_000 {
+            break known;
+        }
+        assert!(begin.elapsed() < NAMED, "it is not known to be hot: {known}");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    };
+    assert!(hot["machine"]["cpu_percent"].as_f64().unwrap() > 0.0, "{hot}");
+    let mnt = cluster.mount("new", "ro");
+    disks.iter().for_each(|disk| forget(disk.path()).unwrap());
+    assert!(std::fs::read(path(&mnt, 0)).unwrap() == noise(1 << 20, 0));
+    // What servers said with their next report.
+    let begin = Instant::now();
+    let others = |n| target(&cluster, n)["read_bytes"].as_u64().unwrap();
+    while (2..=4).map(others).sum::<u64>() < 1 << 20 {
+        assert!(begin.elapsed() < NAMED, "the others have not said what they served");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(others(1), hot["read_bytes"].as_u64().unwrap(), "the hot one has served something");
+    cluster.weir(&["umount", mnt.to_str().unwrap()]).ok();
 }
 
 /// While it is read from it is found to be slow, and no other.

@@ -21,7 +21,7 @@ const UNCOUNTED_US: Micros = 8_000_000;
 const PAUSE_US: Micros = 1_000_000;
 /// and so many times what the last one took.
 const PAUSES: u64 = 19;
-/// A probe is so small that any disk may have it at once: it says that it is not slow, and no more.
+/// A probe may be in a disk's own memory: it says that it is not slow, and no more.
 const QUICKEST_US_PER_MIB: u64 = 5_000;
 /// What has served from memory is left alone for so long: its disk says nothing of it.
 const IN_MEMORY_US: Micros = 10_000_000;

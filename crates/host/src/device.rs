@@ -19,8 +19,8 @@ const FILE_BYTES: usize = 1 << 20;
 const PIECE_BYTES: usize = 256 << 10;
 /// until it has taken so long,
 const ENOUGH: Duration = Duration::from_millis(20);
-/// or so much has been read.
-const MOST_BYTES: usize = 512 << 10;
+/// or so much has been read: what limits a disk lets some MiB pass at once.
+const MOST_BYTES: usize = 4 << 20;
 /// Direct reads want memory, places and lengths that are multiples of this.
 const ALIGN: usize = 4096;
 

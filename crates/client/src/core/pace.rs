@@ -22,6 +22,9 @@ const STALE_US: Micros = 1_000_000;
 const OUTDATED_US: Micros = 2_000_000;
 /// A target had nothing to do if that was heard so long ago at most.
 const IDLE_US: Micros = 250_000;
+/// or before anything was read, by what the metadata server said: programs open, and wait for others
+/// to have opened.
+const TOLD_IDLE_US: Micros = 2_000_000;
 /// For the processes of a job targets are asked so long after the last word,
 const TICK_OF_JOBS_US: Micros = 20_000;
 /// and for others, who go by the mean, so long after it:
@@ -117,6 +120,8 @@ struct Pace {
     /// Since when somebody waits for the next answer; what lies here unread says nothing.
     waits: Option<Micros>,
     heard: Option<Micros>,
+    /// If it had nothing to do then, it counts so for so long.
+    idle_until: Micros,
     told: BTreeMap<Who, Told>,
     /// It did not answer, and has not since: it is left alone, and asked by one request when so
     /// much time has gone.
@@ -194,7 +199,7 @@ impl Paces {
         }
         pace.us_per_mib = f64::from(load.us_per_mib);
         pace.others = f64::from(load.queued);
-        pace.heard = Some(now);
+        (pace.heard, pace.idle_until) = (Some(now), now + TOLD_IDLE_US);
     }
 
     fn hear(&mut self, target: TargetId, report: Report, own: u32, now: Micros) {
@@ -204,7 +209,7 @@ impl Paces {
         let share = 1.0 - (-since / MEAN_US).exp();
         pace.others += (others - pace.others) * share;
         pace.us_per_mib = f64::from(report.us_per_mib);
-        pace.heard = Some(now);
+        (pace.heard, pace.idle_until) = (Some(now), now + IDLE_US);
         if let Some(told) = pace.told.get_mut(&report.who) {
             (told.heard, told.unanswered) = (now, 0);
             let behind = |done: u32| Progress { done_bytes: done.into(), work_bytes: 1 << 32 };
@@ -348,8 +353,7 @@ impl Paces {
         let known_us = us_per_mib * (len_bytes as f64 + REQUEST_COST_BYTES as f64) / MIB;
         let service_us = known_us.max(pace.waited_us(now));
         let queued = pace.others.round() as u32;
-        let is_new = pace.heard.is_some_and(|at| now.saturating_sub(at) <= IDLE_US);
-        let is_idle = is_new && queued == 0;
+        let is_idle = pace.heard.is_some() && now <= pace.idle_until && queued == 0;
         CopyView {
             is_usable,
             is_full: false,
@@ -393,6 +397,9 @@ mod tests {
         paces.told(&told(40_000, 3), 1_000);
         let first = view(&paces, 2_000);
         assert!(first.service_us >= 40_000.0 && first.queued == 3, "{first:?}");
+        paces.told(&TargetLoad { target: B, us_per_mib: 40_000, queued: 0 }, 1_000);
+        let is_idle = |now| paces.view(B, true, (MIB, None), now).is_idle;
+        assert!(is_idle(1_900_000) && !is_idle(2_100_000));
         paces.heard_answer(A, report(10_000, 0), 3_000);
         paces.told(&told(90_000, 0), 4_000);
         assert!(view(&paces, 4_000).service_us < 20_000.0, "its server has said it just now");
