@@ -40,7 +40,7 @@ const GAP_LOG_BYTE: u64 = 9;
 /// both take, before the data (`format-store.md`).
 const HEADER_BYTES: usize = 512;
 const SLOT_BYTES: usize = 4;
-const SLOTS_BYTES: usize = 32 * BLOCK_BYTES;
+pub(crate) const SLOTS_BYTES: usize = 32 * BLOCK_BYTES;
 /// Verified at a time.
 const SCRUB_BYTES: u64 = 16 << 20;
 /// A server is heard of so often before it is away.

@@ -228,6 +228,7 @@ fn what_was_found_since_any_copy_is_read_does_not_fail_again() {
     for seed in [1_000_001_411, 1_000_060_460, 2_000_000_169, 2_000_060_174] {
         is_clean(seed, &run::run_seed(seed, DURATION_MIRRORED));
     }
+    is_clean(2_000_062_004, &run::run_seed(2_000_062_004, Duration::from_secs(20)));
 }
 
 fn is_clean(seed: u64, report: &Report) {

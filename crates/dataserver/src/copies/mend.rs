@@ -12,7 +12,7 @@
 //!   all of the object.
 //! - What is written was verified by the one who sent it and again here.
 //! - Of a copy that lacks changes nothing is taken, but what has the checksum that
-//!   is stored here.
+//!   is stored here. One of which more is noted than it lacks is told so first.
 
 use super::change::{Asked, Change, copy_of, others};
 use super::push::{Push, column_of};
@@ -139,7 +139,12 @@ impl Mender<'_> {
         let standings = &self.shared.copies.standings;
         match standings.who_orders(&column.copies) {
             Some(orders) if orders == self.own() => match self.fetch(column, range, None) {
-                Err(error) if !self.fetch_proven(column, object, range)? => return Err(error),
+                Err(error) if !self.fetch_proven(column, object, range)? => {
+                    match error.kind == ErrorKind::Corrupt && self.is_there(column, range)? {
+                        true => self.fetch(column, range, None)?,
+                        false => return Err(error),
+                    }
+                }
                 _ => {}
             },
             Some(orders) => self.ask_for(column, orders, range)?,
@@ -245,6 +250,32 @@ impl Mender<'_> {
             }
         }
         Ok(object.damaged(range).is_empty())
+    }
+
+    /// This copy orders: of what was put off whole parts are noted as lacking. Others that have got
+    /// all of a range are told so now, and are current there; whether there are any. Of a block
+    /// that was cut since it has rotted no checksum is left that could vouch for theirs.
+    ///
+    /// # Errors
+    /// `NotCurrent` if this one does not order any more, or one that has it cannot be told now.
+    fn is_there(&self, column: &Column, range: &Range<u64>) -> Result<bool> {
+        let Self { shared, disk, object } = *self;
+        let orders = shared.copies.standings.orders(self.own(), &column.copies)?;
+        let away: Vec<TargetId> =
+            orders.lacking.iter().chain(&orders.dispensable).copied().collect();
+        let mut is_there = Ok(false);
+        for (to, _) in others(&column.copies, self.own(), &away) {
+            if column.copies[to].filling {
+                continue;
+            }
+            let push = Push { shared, disk, object, column, to, pace: &|_| Ok(()) };
+            match push.has_got(range) {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(error) => is_there = Err(cannot(error)),
+            }
+        }
+        is_there
     }
 
     /// Writes what was fetched.

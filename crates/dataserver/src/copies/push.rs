@@ -164,6 +164,21 @@ impl Push<'_> {
         self.sync()
     }
 
+    /// If it is known that the other copy has got all of a range that is noted as lacking with the
+    /// rest of its part, nothing of the range counts as lacking there any more; whether that is so.
+    ///
+    /// # Errors
+    /// As [`Push::bring`]; it cannot be told now.
+    pub(crate) fn has_got(&self, range: &Range<u64>) -> Result<bool> {
+        self.look_at_its_run();
+        if self.left().is_none_or(|left| left.touches(range)) {
+            return Ok(false);
+        }
+        self.fill_in(range.clone(), &mut Vec::new())?;
+        self.sync()?;
+        Ok(!self.disk.store.gaps().lacks(self.object, self.behind(), range))
+    }
+
     fn left(&self) -> Option<RangeSet> {
         self.disk.store.gaps().left(self.object, self.behind())
     }

@@ -1,0 +1,18 @@
+//! What has rotted in the copy that orders is made good from one that has it, though more is
+//! noted as lacking there.
+#![allow(clippy::unwrap_used)]
+
+use weir_sim::rotten_cut::{KEPT, NEW, OLD, try_write};
+use weir_types::limits::BLOCK_BYTES;
+
+#[test]
+fn a_rotten_block_that_was_cut_is_made_good_from_a_copy_that_lacks_something_else() {
+    let mut block = [OLD; KEPT].to_vec();
+    block.extend([NEW; KEPT]);
+    block.resize(BLOCK_BYTES, 0);
+    for seed in 0..4 {
+        let seen = try_write(seed).unwrap();
+        assert_eq!(seen.told, None, "seed {seed}");
+        assert!(seen.reads == [block.clone(), block.clone()], "seed {seed}");
+    }
+}
