@@ -18,7 +18,7 @@ use weir_testbed::{Counts, Disk, LinkCounts, Sampler, Worker, forget, remember};
 /// Perturbers are at work for so long before the readers begin.
 const AHEAD: Duration = Duration::from_millis(700);
 /// A disk that is hot is so for as long before anybody mounts: then it may be known.
-const HOT_AHEAD: Duration = Duration::from_secs(3);
+const HOT_AHEAD: Duration = Duration::from_secs(6);
 /// The kernel's counts are looked at so often.
 const EVERY: Duration = Duration::from_millis(250);
 
