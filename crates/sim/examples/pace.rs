@@ -48,10 +48,11 @@ fn main() {
         let all_work: f64 = work.iter().sum();
         // Of striped files each has all disks.
         let chained = Some(()).filter(|()| track.stripes == 0);
-        let slow_disks = match chained.and_then(|()| best_common_rate(&work, &speeds, copies as usize)) {
-            Some(rate) => rate * all_work,
-            None => speeds.iter().sum(),
-        };
+        let slow_disks =
+            match chained.and_then(|()| best_common_rate(&work, &speeds, copies as usize)) {
+                Some(rate) => rate * all_work,
+                None => speeds.iter().sum(),
+            };
         let ideal_s = ideal_s(all_work, (slow_disks, disks as f64), turn);
         show(faults, ideal_s, &outcome);
     }
