@@ -54,6 +54,10 @@ impl Default for Limits {
     }
 }
 
+/// Who is further behind than the one that has the disk by so much of the work does not wait for
+/// the end of its run.
+const FAR_BEHIND: f64 = 0.03;
+
 /// How long a run (or what a reader asks for ahead) is, for one who is so far: short at
 /// the beginning, while nobody knows which disks are slow, and towards the end, so that
 /// nobody waits there for what one disk has begun.
@@ -196,8 +200,15 @@ impl<T> DiskQueue<T> {
 
     fn next_of_run(&self) -> Option<Place> {
         let run = self.run.as_ref()?;
-        let Stream { progress, requests } = self.jobs.get(&run.job)?.streams.get(&run.stream)?;
-        if run.had_bytes >= run_bytes(self.limits.run_bytes, *progress) {
+        let streams = &self.jobs.get(&run.job)?.streams;
+        let Stream { progress, requests } = streams.get(&run.stream)?;
+        let is_far_behind = |other: &Stream<T>| {
+            progress
+                .zip(other.progress)
+                .is_some_and(|(own, other)| own.ahead_of(other) > FAR_BEHIND)
+        };
+        let is_over = run.had_bytes >= run_bytes(self.limits.run_bytes, *progress);
+        if is_over || streams.values().any(is_far_behind) {
             return None;
         }
         let ahead = requests.range((run.at, Ticket(0))..).next();
@@ -295,6 +306,23 @@ mod tests {
     }
 
     #[test]
+    fn who_is_far_behind_does_not_wait_for_the_end_of_a_run() {
+        let order = |behind: u64| {
+            let mut queue = queue(128 << 10, Micros::MAX);
+            let push = |queue: &mut DiskQueue<usize>, stream, done, n: usize| {
+                let offset = n as u64 * 65_536;
+                queue.push(0, request(1, stream, done, offset, 64 * KIB), n).unwrap();
+            };
+            (0..4).for_each(|n| push(&mut queue, 7, 60, n));
+            let begun = queue.pop(0);
+            push(&mut queue, 8, 60 - behind, 10);
+            begun.into_iter().chain(std::iter::from_fn(|| queue.pop(0))).collect::<Vec<_>>()
+        };
+        assert_eq!(order(2), [0, 1, 10, 2, 3]);
+        assert_eq!(order(5), [0, 10, 1, 2, 3]);
+    }
+
+    #[test]
     fn news_of_progress_made_elsewhere_count_when_the_run_is_over() {
         let mut queue = queue(128 << 10, Micros::MAX);
         for n in 0..4 {
@@ -303,7 +331,7 @@ mod tests {
             queue.push(0, request(1, 8, 20, offset, 64 * KIB), 10 + n).unwrap();
         }
         assert_eq!(queue.pop(0), Some(10));
-        queue.tell(JobKey(1), StreamKey(8), Progress { done_bytes: 70, work_bytes: 100 });
+        queue.tell(JobKey(1), StreamKey(8), Progress { done_bytes: 62, work_bytes: 100 });
         let order: Vec<_> = std::iter::from_fn(|| queue.pop(0)).collect();
         assert_eq!(order, [11, 0, 1, 2, 3, 12, 13]);
     }
