@@ -57,6 +57,8 @@ impl Default for Limits {
 /// Who is further behind than the one that has the disk by so much of the work does not wait for
 /// the end of its run.
 const FAR_BEHIND: f64 = 0.03;
+/// Only for the end of so much of it, so that the disk does not seek for each request.
+const SHORT_RUN_BYTES: u64 = 1 << 20;
 
 /// How long a run (or what a reader asks for ahead) is, for one who is so far: short at
 /// the beginning, while nobody knows which disks are slow, and towards the end, so that
@@ -207,8 +209,9 @@ impl<T> DiskQueue<T> {
                 .zip(other.progress)
                 .is_some_and(|(own, other)| own.ahead_of(other) > FAR_BEHIND)
         };
-        let is_over = run.had_bytes >= run_bytes(self.limits.run_bytes, *progress);
-        if is_over || streams.values().any(is_far_behind) {
+        let is_urgent = streams.values().any(is_far_behind);
+        let longest = if is_urgent { SHORT_RUN_BYTES } else { u64::MAX };
+        if run.had_bytes >= run_bytes(self.limits.run_bytes.min(longest), *progress) {
             return None;
         }
         let ahead = requests.range((run.at, Ticket(0))..).next();
@@ -307,18 +310,31 @@ mod tests {
 
     #[test]
     fn who_is_far_behind_does_not_wait_for_the_end_of_a_run() {
+        const MIB: u32 = 1 << 20;
         let order = |behind: u64| {
-            let mut queue = queue(128 << 10, Micros::MAX);
+            let mut queue = queue(8 << 20, Micros::MAX);
             let push = |queue: &mut DiskQueue<usize>, stream, done, n: usize| {
-                let offset = n as u64 * 65_536;
-                queue.push(0, request(1, stream, done, offset, 64 * KIB), n).unwrap();
+                let offset = n as u64 * u64::from(MIB);
+                queue
+                    .push(
+                        0,
+                        Request {
+                            progress: Some(Progress {
+                                done_bytes: done << 30,
+                                work_bytes: 100 << 30,
+                            }),
+                            ..request(1, stream, 0, offset, MIB)
+                        },
+                        n,
+                    )
+                    .unwrap();
             };
             (0..4).for_each(|n| push(&mut queue, 7, 60, n));
             let begun = queue.pop(0);
             push(&mut queue, 8, 60 - behind, 10);
             begun.into_iter().chain(std::iter::from_fn(|| queue.pop(0))).collect::<Vec<_>>()
         };
-        assert_eq!(order(2), [0, 1, 10, 2, 3]);
+        assert_eq!(order(2), [0, 1, 2, 3, 10]);
         assert_eq!(order(5), [0, 10, 1, 2, 3]);
     }
 
