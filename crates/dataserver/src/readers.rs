@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{JobId, Rank};
 use weir_wire::data::{ReaderEntry, ReadersPage};
 
-/// One that was not heard of for so long does not read now.
-const STALE_MS: u64 = 5_000;
+/// One that has not read first copies here for so long, nor said that it does, reads elsewhere: it
+/// would say so every 20 ms.
+const STALE_MS: u64 = 500;
 /// Jobs that are remembered of one target,
 const MAX_JOBS: usize = 16;
 /// and processes of each.
@@ -35,8 +36,17 @@ struct Heard {
     progress: u32,
     work_mib: u32,
     at_ms: u64,
+    /// When it was heard of with first copies.
+    first_ms: Option<u64>,
     first_bytes: u64,
     other_bytes: u64,
+}
+
+impl Heard {
+    /// One that reads other copies here may go on with first ones elsewhere.
+    fn reads_first_copies(&self, now_ms: u64) -> bool {
+        self.first_ms.is_some_and(|at| now_ms.saturating_sub(at) <= STALE_MS)
+    }
 }
 
 /// A process asks for something, or says that it will.
@@ -78,8 +88,11 @@ impl Readers {
         let before = std::mem::replace(&mut heard.progress, progress);
         (heard.work_mib, heard.at_ms) = (work_mib, now_ms);
         *(if first { &mut heard.first_bytes } else { &mut heard.other_bytes }) += bytes;
-        let was_there = job.order.remove(&(before, rank));
-        if first || was_there {
+        job.order.remove(&(before, rank));
+        if first {
+            heard.first_ms = Some(now_ms);
+        }
+        if heard.reads_first_copies(now_ms) {
             job.order.insert((progress, rank));
         }
     }
@@ -89,8 +102,7 @@ impl Readers {
         let job = self.jobs.get_mut(&job)?;
         loop {
             let (progress, who) = *job.order.iter().find(|(_, who)| *who != rank)?;
-            let at_ms = job.ranks.get(&who)?.at_ms;
-            if self.now_ms.saturating_sub(at_ms) <= STALE_MS {
+            if job.ranks.get(&who)?.reads_first_copies(self.now_ms) {
                 return Some(progress);
             }
             job.order.remove(&(progress, who));
@@ -140,14 +152,30 @@ mod tests {
         readers.at(0).heard(of(1), first(10));
         assert_eq!(readers.at(0).furthest_behind(of(1)), None, "it is alone");
         readers.at(0).heard(of(2), first(30));
-        readers.at(4_000).heard(of(3), first(20));
-        assert_eq!(readers.at(4_000).furthest_behind(of(1)), Some(20));
-        assert_eq!(readers.at(4_000).furthest_behind(of(9)), Some(10));
-        readers.at(5_000).heard(of(3), first(40));
-        assert_eq!(readers.at(5_000).furthest_behind(of(1)), Some(30));
+        readers.at(400).heard(of(3), first(20));
+        assert_eq!(readers.at(400).furthest_behind(of(1)), Some(20));
+        assert_eq!(readers.at(400).furthest_behind(of(9)), Some(10));
+        readers.at(500).heard(of(3), first(40));
+        assert_eq!(readers.at(500).furthest_behind(of(1)), Some(30));
         // The second has said nothing for too long.
-        assert_eq!(readers.at(6_000).furthest_behind(of(1)), Some(40));
-        assert_eq!(readers.at(6_000).furthest_behind((JobId(8), Rank(1))), None);
+        assert_eq!(readers.at(600).furthest_behind(of(1)), Some(40));
+        assert_eq!(readers.at(600).furthest_behind((JobId(8), Rank(1))), None);
+    }
+
+    #[test]
+    fn who_goes_on_with_first_copies_elsewhere_does_not_count_here() {
+        let mut readers = Readers::default();
+        let other = |progress| Asks { first: false, ..first(progress) };
+        readers.at(0).heard(of(1), first(10));
+        // Of a striped file it has first copies and others on the same target.
+        readers.at(100).heard(of(1), other(11));
+        assert_eq!(readers.at(100).furthest_behind(of(9)), Some(11));
+        for n in 2..20 {
+            readers.at(n * 100).heard(of(1), other(10 + n as u32));
+        }
+        assert_eq!(readers.at(1_900).furthest_behind(of(9)), None, "none but others' now");
+        readers.at(2_000).heard(of(1), first(30));
+        assert_eq!(readers.at(2_000).furthest_behind(of(9)), Some(30), "and back");
     }
 
     #[test]

@@ -54,6 +54,12 @@ impl Default for Limits {
     }
 }
 
+/// Who is further behind than the one that has the disk by so much of the work does not wait for
+/// the end of its run.
+const FAR_BEHIND: f64 = 0.03;
+/// Only for the end of so much of it, so that the disk does not seek for each request.
+const SHORT_RUN_BYTES: u64 = 1 << 20;
+
 /// How long a run (or what a reader asks for ahead) is, for one who is so far: short at
 /// the beginning, while nobody knows which disks are slow, and towards the end, so that
 /// nobody waits there for what one disk has begun.
@@ -196,8 +202,16 @@ impl<T> DiskQueue<T> {
 
     fn next_of_run(&self) -> Option<Place> {
         let run = self.run.as_ref()?;
-        let Stream { progress, requests } = self.jobs.get(&run.job)?.streams.get(&run.stream)?;
-        if run.had_bytes >= run_bytes(self.limits.run_bytes, *progress) {
+        let streams = &self.jobs.get(&run.job)?.streams;
+        let Stream { progress, requests } = streams.get(&run.stream)?;
+        let is_far_behind = |other: &Stream<T>| {
+            progress
+                .zip(other.progress)
+                .is_some_and(|(own, other)| own.ahead_of(other) > FAR_BEHIND)
+        };
+        let is_urgent = streams.values().any(is_far_behind);
+        let longest = if is_urgent { SHORT_RUN_BYTES } else { u64::MAX };
+        if run.had_bytes >= run_bytes(self.limits.run_bytes.min(longest), *progress) {
             return None;
         }
         let ahead = requests.range((run.at, Ticket(0))..).next();
@@ -295,6 +309,36 @@ mod tests {
     }
 
     #[test]
+    fn who_is_far_behind_does_not_wait_for_the_end_of_a_run() {
+        const MIB: u32 = 1 << 20;
+        let order = |behind: u64| {
+            let mut queue = queue(8 << 20, Micros::MAX);
+            let push = |queue: &mut DiskQueue<usize>, stream, done, n: usize| {
+                let offset = n as u64 * u64::from(MIB);
+                queue
+                    .push(
+                        0,
+                        Request {
+                            progress: Some(Progress {
+                                done_bytes: done << 30,
+                                work_bytes: 100 << 30,
+                            }),
+                            ..request(1, stream, 0, offset, MIB)
+                        },
+                        n,
+                    )
+                    .unwrap();
+            };
+            (0..4).for_each(|n| push(&mut queue, 7, 60, n));
+            let begun = queue.pop(0);
+            push(&mut queue, 8, 60 - behind, 10);
+            begun.into_iter().chain(std::iter::from_fn(|| queue.pop(0))).collect::<Vec<_>>()
+        };
+        assert_eq!(order(2), [0, 1, 2, 3, 10]);
+        assert_eq!(order(5), [0, 10, 1, 2, 3]);
+    }
+
+    #[test]
     fn news_of_progress_made_elsewhere_count_when_the_run_is_over() {
         let mut queue = queue(128 << 10, Micros::MAX);
         for n in 0..4 {
@@ -303,7 +347,7 @@ mod tests {
             queue.push(0, request(1, 8, 20, offset, 64 * KIB), 10 + n).unwrap();
         }
         assert_eq!(queue.pop(0), Some(10));
-        queue.tell(JobKey(1), StreamKey(8), Progress { done_bytes: 70, work_bytes: 100 });
+        queue.tell(JobKey(1), StreamKey(8), Progress { done_bytes: 62, work_bytes: 100 });
         let order: Vec<_> = std::iter::from_fn(|| queue.pop(0)).collect();
         assert_eq!(order, [11, 0, 1, 2, 3, 12, 13]);
     }

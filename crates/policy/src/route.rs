@@ -119,6 +119,10 @@ const NOT_HOT: f64 = 1.5;
 const SOONER: f64 = 0.75;
 /// And so much where readers of the same job have their first copies that are no further.
 const SOONER_THAN_OWNERS: f64 = 0.5;
+/// A copy is not asked for what a disk whose own readers are ahead would have by so many requests
+/// sooner: a reader goes from front to back, and stands still when what it has asked for behind
+/// that has come.
+const HELD_UP_REQUESTS: f64 = 2.0;
 /// Who has a block within this time is not left: it serves from memory, or nearly so, and
 /// another one would have to fetch it from its disk.
 pub const SOON_US: f64 = 1_000.0;
@@ -220,6 +224,14 @@ impl Router {
         };
         let used = || (first..copies.len()).filter(|n| copies[*n].is_usable && is_used(n));
         let chosen = used().filter(|n| !copies[*n].is_full).min_by(sooner)?;
+        // That is so at its own slow disk where others come first.
+        let is_held_up = |n: usize| {
+            let sooner_us = HELD_UP_REQUESTS * copies[n].service_us;
+            self.diverting[n].is_on() && done_us(n) + sooner_us < done_us(chosen)
+        };
+        if !ends && used().any(is_held_up) {
+            return None;
+        }
         // At the end of what there is to do: the others might be done with all of it before.
         let rest = left.saturating_sub(1) as f64;
         let is_late = |n: usize| {
@@ -344,6 +356,21 @@ mod tests {
         let room = CopyView { in_flight: 1, is_full: false, ..quick };
         assert_eq!(choose(1, [slow, room]), Some(1));
         assert_eq!(choose(UNKNOWN, [slow, room]), Some(0), "its own reader is no further");
+    }
+
+    #[test]
+    fn nothing_is_asked_of_a_slow_disk_that_would_hold_up_what_another_one_has() {
+        let mut router = router(ReadPolicy::Proportional, 2);
+        let ahead = Progress { done_bytes: 600 << 20, ..OWN };
+        // Others have requests at its own disk; that of the other copy is full.
+        let queued = |queued| CopyView { queued, ..copy(100_000.0) };
+        let full = |peer| CopyView { in_flight: 2, is_full: true, peer, ..copy(50_000.0) };
+        let mut choose = |queued, other| router.choose(0, (OWN, UNKNOWN), &[queued, other]);
+        assert_eq!(choose(queued(2), full(Some(ahead))), None, "300 ms, where it is 150");
+        assert_eq!(choose(queued(1), full(Some(ahead))), Some(0), "200 ms, where it is 150");
+        assert_eq!(choose(queued(2), full(Some(OWN))), Some(0), "its own reader needs that one");
+        let room = CopyView { in_flight: 1, is_full: false, ..full(Some(ahead)) };
+        assert_eq!(choose(queued(2), room), Some(1));
     }
 
     #[test]

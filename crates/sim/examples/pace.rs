@@ -3,7 +3,9 @@
 //!
 //! ```text
 //! DISKS READERS MIB RATE COPIES STRIPES    the disks, and each reader's file (MiB, MiB/s)
-//! FAULTS=0,1,4                             so many disks have half of their speed (PERCENT=50)
+//! FIRST=33                                 parts of one file, the first of each two of so many per cent
+//! FAULTS=0,1,4                             so many disks have half of their speed (PERCENT=50),
+//! ADJACENT=1                               side by side; else as far from each other as can be
 //! TURN=2000                                for so many ms, then all of it for as long, and so on
 //! JOB CALL POLICY SEED                     1: readers know of each other; KiB at once
 //! COURSE=5                                 how far all are, each half second
@@ -12,32 +14,46 @@
 
 use std::time::Duration;
 use weir_client::ReadPolicy;
+use weir_policy::best_common_rate;
 use weir_sim::pace::{Arena, Outcome, Race, Track};
 
 fn main() {
     let disks = number("DISKS", 8);
     let (readers, mib, rate) = (number("READERS", disks), number("MIB", 80), number("RATE", 20));
+    let copies = number("COPIES", 2);
     let track = Track {
         seed: number("SEED", 1),
         disks: disks as u8,
         readers: readers as u8,
         stripes: number("STRIPES", 0) as u8,
-        copies: number("COPIES", 2) as u8,
+        first_percent: number("FIRST", 0) as u8,
+        copies: copies as u8,
         file_bytes: mib << 20,
         bytes_per_s: rate << 20,
     };
     let faults = std::env::var("FAULTS").unwrap_or("0,1,2,4,8".into());
-    let mut arena = Arena::new(track).unwrap();
+    let adjacent = number("ADJACENT", 0) == 1;
+    let mut arena = Arena::new(track.clone()).unwrap();
     let left = number("PERCENT", 50) as f64 / 100.0;
     for faults in faults.split(',').map(|n| n.parse::<u64>().unwrap()) {
-        let slow = (0..faults).map(|n| ((n * disks / faults) as u8, left)).collect();
+        let place = |n| if adjacent { n } else { n * disks / faults };
+        let slow: Vec<_> = (0..faults).map(|n| (place(n) as u8, left)).collect();
         let policy = ReadPolicy::OF_ANY_READER[number("POLICY", 0) as usize];
         let (job, call_bytes) = (number("JOB", 1) == 1, number("CALL", 1024) << 10);
         let turn = Some(number("TURN", 0)).filter(|ms| *ms > 0).map(Duration::from_millis);
+        let work: Vec<f64> = vec![mib as f64 / rate as f64; readers as usize];
+        let speeds = (0..disks).map(|n| slow.iter().find(|(at, _)| u64::from(*at) == n));
+        let speeds: Vec<f64> = speeds.map(|slow| slow.map_or(1.0, |(_, left)| *left)).collect();
         let outcome = arena.race(&Race { policy, job, call_bytes, slow, turn }).unwrap();
-        let slow_disks = disks as f64 - faults as f64 * (1.0 - left);
-        let ideal_s =
-            ideal_s((mib * readers) as f64 / rate as f64, (slow_disks, disks as f64), turn);
+        let all_work: f64 = work.iter().sum();
+        // Of striped files each has all disks.
+        let chained = Some(()).filter(|()| track.stripes == 0);
+        let slow_disks =
+            match chained.and_then(|()| best_common_rate(&work, &speeds, copies as usize)) {
+                Some(rate) => rate * all_work,
+                None => speeds.iter().sum(),
+            };
+        let ideal_s = ideal_s(all_work, (slow_disks, disks as f64), turn);
         show(faults, ideal_s, &outcome);
     }
 }

@@ -14,12 +14,12 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use weir_client::job::{JobReader, Member};
+use weir_client::job::{JobReader, Member, Partition};
 use weir_client::{Client, ClientConfig, Context, CreateOptions, File, ReadPolicy};
 use weir_host::sync::{Condvar, Mutex};
 use weir_host::thread;
 use weir_simhost::Options;
-use weir_types::{FileId, JobId, LayoutSpec, Placement, Rank, Result};
+use weir_types::{FileId, JobId, LayoutKind, LayoutSpec, Placement, Rank, Result};
 use weir_wire::Rights;
 
 const MIB: u64 = 1 << 20;
@@ -46,6 +46,9 @@ pub struct Track {
     /// Each file is striped over so many disks from the first on, with a second copy on the others
     /// if these are half of them; 0: it is on one disk, with its copies on the next ones.
     pub stripes: u8,
+    /// All read one file of such fragments instead, each pair of readers two of them one after the
+    /// other: so many per cent of that the first reader, and the rest the second. 0: a file each.
+    pub first_percent: u8,
     /// Copies of each file.
     pub copies: u8,
     /// Bytes of each file.
@@ -92,7 +95,14 @@ impl Outcome {
 pub struct Arena {
     track: Track,
     cluster: Cluster,
-    files: Vec<FileId>,
+    parts: Vec<Part>,
+}
+
+/// What a reader reads.
+#[derive(Clone)]
+struct Part {
+    file: FileId,
+    bytes: Range<u64>,
 }
 
 impl Arena {
@@ -101,13 +111,13 @@ impl Arena {
         let shared = Rc::new(Shared::new(plan_of(&track)));
         let mut cluster = Cluster::new(shared, Options::default());
         cluster.set_up()?;
-        let made: Rc<RefCell<Result<Vec<FileId>>>> = Rc::new(RefCell::new(Ok(Vec::new())));
+        let made: Rc<RefCell<Result<Vec<Part>>>> = Rc::new(RefCell::new(Ok(Vec::new())));
         let (makes, of) = (made.clone(), track.clone());
         let maker =
-            cluster.start_auditor(move |_, config| *makes.borrow_mut() = write_files(&config, &of));
+            cluster.start_auditor(move |_, config| *makes.borrow_mut() = write_all(&config, &of));
         cluster.wait_for(&[maker], "write the files")?;
-        let files = made.replace(Ok(Vec::new())).map_err(|e| e.to_string())?;
-        Ok(Self { track, cluster, files })
+        let parts = made.replace(Ok(Vec::new())).map_err(|e| e.to_string())?;
+        Ok(Self { track, cluster, parts })
     }
 
     /// All read their file, each with a mount that is new. Errors: in words, what went wrong.
@@ -182,7 +192,8 @@ impl Arena {
         begin: Duration,
         log: &Rc<RefCell<Vec<Runner>>>,
     ) -> weir_simhost::ProcessId {
-        let (file, config, log, race) = (self.files[n], config.clone(), log.clone(), race.clone());
+        let (part, config, log, race) =
+            (self.parts[n].clone(), config.clone(), log.clone(), race.clone());
         let member = race.job.then_some(Member {
             job: JobId(7),
             rank: Rank(n as u32),
@@ -193,8 +204,8 @@ impl Arena {
         self.cluster.sim.start(node, "reader", move || {
             let read = || -> Result<()> {
                 let client = Client::connect(config)?;
-                let open = client.open(&Context::root(), file, Rights::READ)?.0;
-                let pages = Arc::new(Pages::new(open, member));
+                let open = client.open(&Context::root(), part.file, Rights::READ)?.0;
+                let pages = Arc::new(Pages::new(open, part.bytes, member));
                 let workers: Vec<_> = (0..MOUNT_THREADS)
                     .map(|_| {
                         let pages = pages.clone();
@@ -230,9 +241,11 @@ struct Runner {
     trouble: Option<String>,
 }
 
-/// The pages of a file as a kernel keeps them for one who reads it from front to back.
+/// The pages of a file as a kernel keeps them for one who reads it, or a part of it, from front
+/// to back.
 struct Pages {
     file: File,
+    part: Range<u64>,
     reader: Option<Arc<JobReader>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -248,12 +261,13 @@ struct State {
 }
 
 impl Pages {
-    fn new(file: File, member: Option<Member>) -> Self {
-        let reader = member.map(|member| Arc::new(JobReader::new(member)));
+    fn new(file: File, part: Range<u64>, member: Option<Member>) -> Self {
+        let ranges = (part != (0..file.size())).then(|| Arc::new(Partition::new([part.clone()])));
+        let reader = member.map(|member| Arc::new(JobReader::of_ranges(member, ranges)));
         if let Some(reader) = &reader {
             reader.reads(file.size());
         }
-        Self { file, reader, state: Mutex::default(), changed: Condvar::default() }
+        Self { file, part, reader, state: Mutex::default(), changed: Condvar::default() }
     }
 
     /// A thread of the mount.
@@ -294,22 +308,22 @@ impl Pages {
 
     /// The program: reads so many bytes at a time, and says how many it has had.
     fn read_all(&self, call_bytes: u64, mut had: impl FnMut(u64)) -> Result<()> {
-        let size = self.file.size();
-        let (mut ahead, mut asked, mut marker) = (FIRST_AHEAD_BYTES, 0, 0);
-        let mut position = 0;
-        while position < size {
-            let end = (position + call_bytes).min(size);
+        let Range { start, end: all } = self.part;
+        let (mut ahead, mut asked, mut marker) = (FIRST_AHEAD_BYTES, start, start);
+        let mut position = start;
+        while position < all {
+            let end = (position + call_bytes).min(all);
             // Who touches the first page of what was read ahead has more read ahead; who wants what
             // nobody asked for as well.
-            while marker < end && asked < size {
+            while marker < end && asked < all {
                 marker = asked;
-                let until = (asked + ahead).min(size);
+                let until = (asked + ahead).min(all);
                 self.ask(asked..until);
                 (asked, ahead) = (until, (2 * ahead).min(AHEAD_BYTES));
             }
             self.wait_for(position..end)?;
             position = end;
-            had(position);
+            had(position - start);
         }
         Ok(())
     }
@@ -343,34 +357,66 @@ impl Pages {
     }
 }
 
-fn write_files(config: &ClientConfig, track: &Track) -> Result<Vec<FileId>> {
-    let ctx = Context::root();
+fn write_all(config: &ClientConfig, track: &Track) -> Result<Vec<Part>> {
     let client = Client::connect(config.clone())?;
-    let bytes = vec![0x5a; MIB as usize];
-    let mut files = Vec::new();
-    for n in 0..track.readers {
-        let (base, count) = if track.stripes > 0 { (0, track.stripes) } else { (n, 1) };
-        let in_groups = track.copies == 2 && 2 * track.stripes == track.disks;
-        let layout = LayoutSpec {
-            base: Some(base.into()),
-            count: count.into(),
-            copies: track.copies,
-            placement: if in_groups { Placement::Groups } else { Placement::Chained },
-            ..LayoutSpec::default()
-        };
-        let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
-        let name = format!("race{n}");
-        let (file, attr) = client.create(&ctx, FileId::ROOT, name.as_bytes(), &options)?;
-        for at in (0..track.file_bytes).step_by(bytes.len()) {
-            let len = (track.file_bytes - at).min(MIB) as usize;
-            file.write_at(&ctx, at, &bytes[..len])?;
-        }
-        file.sync(&ctx)?;
-        file.close(&ctx)?;
-        files.push(attr.file);
-    }
+    let parts = if track.first_percent > 0 {
+        write_fragments(&client, track)
+    } else {
+        (0..track.readers).map(|n| write_own(&client, track, n)).collect()
+    };
     client.shutdown();
-    Ok(files)
+    parts
+}
+
+/// A file for one reader.
+fn write_own(client: &Client, track: &Track, n: u8) -> Result<Part> {
+    let (base, count) = if track.stripes > 0 { (0, track.stripes) } else { (n, 1) };
+    let in_groups = track.copies == 2 && 2 * track.stripes == track.disks;
+    let layout = LayoutSpec {
+        base: Some(base.into()),
+        count: count.into(),
+        copies: track.copies,
+        placement: if in_groups { Placement::Groups } else { Placement::Chained },
+        ..LayoutSpec::default()
+    };
+    let bytes = 0..track.file_bytes;
+    Ok(Part { file: write(client, &format!("race{n}"), layout, bytes.end)?, bytes })
+}
+
+/// One file for all, a fragment on each disk.
+fn write_fragments(client: &Client, track: &Track) -> Result<Vec<Part>> {
+    let layout = LayoutSpec {
+        kind: LayoutKind::Fragments,
+        base: Some(0),
+        count: track.disks.into(),
+        segment_bytes: track.file_bytes,
+        copies: track.copies,
+        ..LayoutSpec::default()
+    };
+    let all_bytes = track.file_bytes * u64::from(track.disks);
+    let file = write(client, "race", layout, all_bytes)?;
+    let pair_bytes = 2 * track.file_bytes;
+    let first_bytes = pair_bytes * u64::from(track.first_percent) / 100;
+    let part = |n: u8| {
+        let begin = u64::from(n / 2) * pair_bytes;
+        let turn = begin + first_bytes;
+        let bytes = if n % 2 == 0 { begin..turn } else { turn..begin + pair_bytes };
+        Part { file, bytes }
+    };
+    Ok((0..track.readers).map(part).collect())
+}
+
+fn write(client: &Client, name: &str, layout: LayoutSpec, len_bytes: u64) -> Result<FileId> {
+    let (ctx, bytes) = (Context::root(), vec![0x5a; MIB as usize]);
+    let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
+    let (file, attr) = client.create(&ctx, FileId::ROOT, name.as_bytes(), &options)?;
+    for at in (0..len_bytes).step_by(bytes.len()) {
+        let len = (len_bytes - at).min(MIB) as usize;
+        file.write_at(&ctx, at, &bytes[..len])?;
+    }
+    file.sync(&ctx)?;
+    file.close(&ctx)?;
+    Ok(attr.file)
 }
 
 fn plan_of(track: &Track) -> Plan {

@@ -16,6 +16,7 @@ fn arena(seed: u64) -> Arena {
         disks: DISKS,
         readers: DISKS,
         stripes: 0,
+        first_percent: 0,
         copies: 2,
         file_bytes,
         bytes_per_s,
