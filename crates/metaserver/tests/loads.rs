@@ -1,5 +1,6 @@
 //! How busy targets are is heard from their servers, and told to whoever opens a file of which
 //! there is a choice among copies.
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod harness;
 

@@ -400,7 +400,7 @@ fn write_fragments(client: &Client, track: &Track) -> Result<Vec<Part>> {
     let part = |n: u8| {
         let begin = u64::from(n / 2) * pair_bytes;
         let turn = begin + first_bytes;
-        let bytes = if n % 2 == 0 { begin..turn } else { turn..begin + pair_bytes };
+        let bytes = if n.is_multiple_of(2) { begin..turn } else { turn..begin + pair_bytes };
         Part { file, bytes }
     };
     Ok((0..track.readers).map(part).collect())
