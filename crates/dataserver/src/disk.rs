@@ -193,6 +193,7 @@ impl Disk {
             read_bytes: load.read_bytes.load(Relaxed),
             written_bytes: load.written_bytes.load(Relaxed),
             queued: load.queued.load(Relaxed),
+            in_flight: load.in_flight.load(Relaxed),
             us_per_mib: self.meter.of_disk(),
             serves_us_per_mib: load.us_per_mib.load(Relaxed),
         }
@@ -224,7 +225,7 @@ impl Disk {
         let now = clock::uptime().as_micros() as u64;
         let probe = || self.probe.lock().look(self.store.dir(), read, now);
         if let Some(us_per_mib) = self.at_work.on(probe) {
-            self.meter.probed(us_per_mib, said);
+            self.meter.probed(us_per_mib, now, said);
         }
     }
 

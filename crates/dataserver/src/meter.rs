@@ -110,9 +110,9 @@ impl Meter {
         let (end, bytes) = (now(), bytes(&result));
         self.disk.lock().end(end, bytes);
         let mut sample = self.sample.lock();
+        self.read_at.store(end, Relaxed);
         sample.end(end, bytes);
         say(&mut sample, said);
-        self.read_at.store(end, Relaxed);
         result
     }
 
@@ -124,11 +124,12 @@ impl Meter {
         }
     }
 
-    /// A probe found how long a MiB takes; it is said if nobody has read meanwhile.
-    pub(crate) fn probed(&self, us_per_mib: u32, said: &AtomicU32) {
+    /// A probe that began then found how long a MiB takes; it is said if nobody has read since.
+    pub(crate) fn probed(&self, us_per_mib: u32, began: Micros, said: &AtomicU32) {
         let mut sample = self.sample.lock();
-        if sample.reads == 0 && sample.bytes == 0 {
-            sample.said = now();
+        if sample.reads == 0 && self.read_at.load(Relaxed) < began {
+            // What is left of an older sample is no part of what is read next.
+            *sample = Sample { said: now(), ..Sample::default() };
             said.store(us_per_mib, Relaxed);
         }
     }
@@ -144,8 +145,8 @@ impl Meter {
     /// Counts a read from the page cache.
     pub(crate) fn cached(&self, bytes: u64, said: &AtomicU32) {
         let now = now();
-        self.read_at.store(now, Relaxed);
         let mut sample = self.sample.lock();
+        self.read_at.store(now, Relaxed);
         sample.cached(now, bytes);
         say(&mut sample, said);
     }
@@ -239,6 +240,21 @@ mod tests {
             say(&mut sample, &said);
         }
         assert_eq!(said.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_probe_counts_unless_somebody_has_read_since_it_began() {
+        let (meter, said) = (Meter::default(), AtomicU32::new(0));
+        // Too little to say anything.
+        meter.on(&said, || (), |()| Some(4096));
+        meter.cached(4096, &said);
+        let read = meter.read_at.load(Relaxed);
+        meter.probed(7_000, read, &said);
+        assert_eq!(said.load(Relaxed), 0, "it was read when the probe began");
+        meter.probed(7_000, read + 1, &said);
+        assert_eq!(said.load(Relaxed), 7_000);
+        meter.on(&said, || meter.probed(9_000, read + 2, &said), |()| Some(4096));
+        assert_eq!(said.load(Relaxed), 7_000, "it is being read");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! How fast a disk is that nobody reads from, for those who are about to: others may use it who
 //! have nothing to do with Weir. So it is read from now and then, around the page cache, if it has
-//! been used since by anybody; a disk that is left alone is as fast as it was.
+//! been used since by anybody; a disk that is left alone is as fast as it was when it was left
+//! alone before.
 //!
 //! It takes a twentieth of the disk's time at the most.
 
@@ -13,10 +14,11 @@ type Micros = u64;
 
 /// Who reads says better how fast it is.
 const UNREAD_US: Micros = 1_000_000;
-/// A disk was used if so many sectors (2 MiB) were read or written: less than that are logs.
+/// A disk is in use if so many sectors (2 MiB) were read or written: less than that may be logs,
 const USED_SECTORS: u64 = 4096;
-/// Of a disk whose use nobody counts it is found out anew after so long.
-const UNCOUNTED_US: Micros = 8_000_000;
+/// or small requests, or the end of it: so it is found out anew after so long as well, unless
+/// nobody has used it at all since the last time, nor for so long before.
+const SETTLED_US: Micros = 10_000_000;
 /// Between two probes at least,
 const PAUSE_US: Micros = 1_000_000;
 /// and so many times what the last one took.
@@ -35,6 +37,20 @@ struct Found {
     took: Micros,
     /// and how much the disk had been used by then; `None`: nobody knows.
     sectors: Option<u64>,
+    /// Nobody had used it since the probe before.
+    was_alone: bool,
+}
+
+impl Found {
+    /// Sectors that were read and written since then.
+    fn used_since(&self, used: Option<u64>) -> Option<u64> {
+        Some(used?.saturating_sub(self.sectors?))
+    }
+
+    /// So long it is left alone.
+    fn pause_us(&self) -> Micros {
+        PAUSE_US.max(self.took * PAUSES)
+    }
 }
 
 /// What is to be done.
@@ -58,15 +74,14 @@ fn due(found: Option<Found>, (unread, said): (Micros, u32), now: Micros, used: O
     }
     let Some(found) = found else { return Due::Probe };
     let since = now.saturating_sub(found.at);
-    let is_used = match (used, found.sectors) {
-        (Some(used), Some(before)) => used.saturating_sub(before) >= USED_SECTORS,
-        _ => since >= UNCOUNTED_US,
-    };
-    match is_used {
-        false => Due::Same(found.us_per_mib),
-        true if since >= PAUSE_US.max(found.took * PAUSES) => Due::Probe,
-        true => Due::No,
+    let sectors = found.used_since(used);
+    let was_read = now.saturating_sub(unread) > found.at;
+    let is_in_use = was_read || sectors.is_some_and(|sectors| sectors >= USED_SECTORS);
+    let is_alone = found.was_alone && sectors == Some(0);
+    if is_in_use || (since >= SETTLED_US && !is_alone) {
+        return if since >= found.pause_us() { Due::Probe } else { Due::No };
     }
+    Due::Same(found.us_per_mib)
 }
 
 #[derive(Debug, Default)]
@@ -105,14 +120,17 @@ impl Probe {
             };
         }
         let Opened::Device(device) = &mut self.opened else { return None };
-        match due(self.found, read, now, device.used_sectors()) {
+        let used = device.used_sectors();
+        match due(self.found, read, now, used) {
             Due::No => None,
             Due::Same(us_per_mib) => Some(us_per_mib),
             Due::Probe => {
                 let (bytes, took) = match device.read() {
                     Ok(done) => done,
                     Err(e) => {
-                        tracing::debug!("a probe of {}: {e}", dir.display());
+                        // A disk may try for long to read a place that is damaged.
+                        tracing::warn!("{}: it is not probed any more: {e}", dir.display());
+                        self.opened = Opened::None;
                         return None;
                     }
                 };
@@ -121,7 +139,8 @@ impl Probe {
                 let sectors = device.used_sectors();
                 let name = dir.display();
                 tracing::debug!(us_per_mib, took, "a probe of {name}: {bytes} bytes");
-                self.found = Some(Found { us_per_mib, at: now + took, took, sectors });
+                let was_alone = self.found.is_some_and(|found| found.used_since(used) == Some(0));
+                self.found = Some(Found { us_per_mib, at: now + took, took, sectors, was_alone });
                 Some(us_per_mib)
             }
         }
@@ -142,7 +161,7 @@ mod tests {
     const S: Micros = 1_000_000;
 
     fn found(took: Micros, sectors: Option<u64>) -> Option<Found> {
-        Some(Found { us_per_mib: 7, at: 100 * S, took, sectors })
+        Some(Found { us_per_mib: 7, at: 100 * S, took, sectors, was_alone: false })
     }
 
     #[test]
@@ -156,11 +175,16 @@ mod tests {
 
     #[test]
     fn a_disk_that_nobody_uses_is_left_alone_and_others_pay_a_twentieth() {
-        let (unread, since) = ((60 * S, 7), |time: Micros| 100 * S + time);
+        let (unread, since) = ((999 * S, 7), |time: Micros| 100 * S + time);
         let found = |took| found(took, Some(1_000));
-        assert_eq!(due(found(20_000), unread, since(900 * S), Some(1_500)), Due::Same(7));
+        assert_eq!(due(found(20_000), unread, since(9 * S), Some(1_500)), Due::Same(7));
+        assert_eq!(due(found(20_000), unread, since(10 * S), Some(1_500)), Due::Probe, "a little");
+        assert_eq!(due(found(20_000), unread, since(10 * S), Some(1_000)), Due::Probe, "it was");
+        let alone = found(20_000).map(|found| Found { was_alone: true, ..found });
+        assert_eq!(due(alone, unread, since(900 * S), Some(1_000)), Due::Same(7), "for good");
+        assert_eq!(due(alone, (20 * S, 50_000), since(60 * S), Some(1_000)), Due::Probe, "read");
         assert_eq!(due(found(20_000), unread, since(S), Some(9_000)), Due::Probe);
-        assert_eq!(due(found(400), (9 * S, 7), since(S), Some(9_000)), Due::Probe, "it was quick");
+        assert_eq!(due(found(400), unread, since(S), Some(9_000)), Due::Probe, "it was quick");
         assert_eq!(due(found(20_000), unread, since(S / 2), Some(9_000)), Due::No);
         assert_eq!(due(found(S), unread, since(18 * S), Some(9_000)), Due::No);
         assert_eq!(due(found(S), unread, since(19 * S), Some(9_000)), Due::Probe);
@@ -168,9 +192,9 @@ mod tests {
 
     #[test]
     fn where_nobody_counts_it_is_found_out_now_and_then() {
-        let unread = (60 * S, 7);
-        assert_eq!(due(found(20_000, None), unread, 107 * S, None), Due::Same(7));
-        assert_eq!(due(found(20_000, None), unread, 108 * S, None), Due::Probe);
+        let unread = (999 * S, 7);
+        assert_eq!(due(found(20_000, None), unread, 109 * S, None), Due::Same(7));
+        assert_eq!(due(found(20_000, None), unread, 110 * S, None), Due::Probe);
     }
 
     #[test]

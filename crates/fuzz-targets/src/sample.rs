@@ -369,7 +369,7 @@ sample_struct! {
     ReadersPage { readers, end }
     StatusRequest {}
     PendingTruncate { generation, size }
-    TargetLoad { target, us_per_mib, queued }
+    TargetLoad { target, us_per_mib, in_flight }
     OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate, loads }
     DirEntry { name, file, kind, cookie, attr }
     DirPage { entries, end }
@@ -434,7 +434,7 @@ sample_struct! {
     ClientPage { clients, end }
     SetClientRequest { info }
     ListClientsRequest { after }
-    TargetWork { read_bytes, written_bytes, queued, us_per_mib, serves_us_per_mib }
+    TargetWork { read_bytes, written_bytes, queued, in_flight, us_per_mib, serves_us_per_mib }
     MachineLoad { cpu_permille, received_bytes_per_s, sent_bytes_per_s }
     TargetView {
         target, server, host, domain, state, suspect, draining, since_ms, silent_ms, held_ms, usage,

@@ -77,7 +77,13 @@ impl Device {
         let mut bytes = 0;
         while bytes < MOST_BYTES {
             let piece = aligned(&self.buf);
-            rustix::io::pread(&self.file, &mut self.buf[piece], self.at as u64)?;
+            let at = self.at as u64;
+            let read =
+                retry_on_intr(|| rustix::io::pread(&self.file, &mut self.buf[piece.clone()], at))?;
+            if read < PIECE_BYTES {
+                // Somebody has cut the file.
+                return Err(Errno::IO);
+            }
             self.at = (self.at + PIECE_BYTES) % FILE_BYTES;
             bytes += PIECE_BYTES;
             if clock::uptime() - begin >= ENOUGH {

@@ -13,15 +13,15 @@ use weir_wire::targets::TargetWork;
 
 type Model = Cluster<ModelEngine>;
 
-/// A server says of its target that a MiB takes so long, and how many requests wait.
-fn says(c: &mut Model, target: u32, serves_us_per_mib: u32, queued: u32) {
-    let work = TargetWork { serves_us_per_mib, queued, ..TargetWork::default() };
+/// A server says of its target that a MiB takes so long, and how many requests it has.
+fn says(c: &mut Model, target: u32, serves_us_per_mib: u32, in_flight: u32) {
+    let work = TargetWork { serves_us_per_mib, in_flight, ..TargetWork::default() };
     let report = weir_wire::peer::TargetReport { work, ..Model::report(target) };
     c.heartbeat_under(target, Epoch(0), vec![report]).unwrap();
 }
 
 fn loads(open: &OpenFile) -> Vec<(u32, u32, u32)> {
-    let of = |load: &TargetLoad| (load.target.0, load.us_per_mib, load.queued);
+    let of = |load: &TargetLoad| (load.target.0, load.us_per_mib, load.in_flight);
     open.loads.iter().map(of).collect()
 }
 

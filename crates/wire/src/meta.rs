@@ -94,8 +94,8 @@ records! {
         target: TargetId,
         /// Time that a MiB takes there, while it has something to do, microseconds.
         us_per_mib: u32,
-        /// Requests that waited for its disk.
-        queued: u32,
+        /// Requests that it had not answered.
+        in_flight: u32,
     }
     /// Everything needed to read and write a file.
     OpenFile {

@@ -13,8 +13,10 @@ records! {
         read_bytes: u64,
         /// and bytes that were written.
         written_bytes: u64,
-        /// Requests that wait for its disk.
+        /// Requests that wait for its disk,
         queued: u32,
+        /// and all that it has not answered.
+        in_flight: u32,
         /// Time that a MiB took to be read from its disk since the last report, while there was
         /// something to read, in microseconds; 0: too little was read to say.
         us_per_mib: u32,

@@ -198,7 +198,7 @@ impl Paces {
             return;
         }
         pace.us_per_mib = f64::from(load.us_per_mib);
-        pace.others = f64::from(load.queued);
+        pace.others = (f64::from(load.in_flight) - f64::from(pace.own)).max(0.0);
         (pace.heard, pace.idle_until) = (Some(now), now + TOLD_IDLE_US);
     }
 
@@ -392,12 +392,12 @@ mod tests {
     #[test]
     fn the_metadata_server_knows_targets_that_have_said_nothing_of_late() {
         let mut paces = Paces::default();
-        let told = |us_per_mib, queued| TargetLoad { target: A, us_per_mib, queued };
+        let told = |us_per_mib, in_flight| TargetLoad { target: A, us_per_mib, in_flight };
         let view = |paces: &Paces, now| paces.view(A, true, (MIB, None), now);
         paces.told(&told(40_000, 3), 1_000);
         let first = view(&paces, 2_000);
         assert!(first.service_us >= 40_000.0 && first.queued == 3, "{first:?}");
-        paces.told(&TargetLoad { target: B, us_per_mib: 40_000, queued: 0 }, 1_000);
+        paces.told(&TargetLoad { target: B, us_per_mib: 40_000, in_flight: 0 }, 1_000);
         let is_idle = |now| paces.view(B, true, (MIB, None), now).is_idle;
         assert!(is_idle(1_900_000) && !is_idle(2_100_000));
         paces.heard_answer(A, report(10_000, 0), 3_000);

@@ -467,9 +467,9 @@ impl Cluster {
 
     /// How fast a target is, if its server knows.
     fn load_of(&self, target: TargetId) -> Option<TargetLoad> {
-        let TargetWork { serves_us_per_mib: us_per_mib, queued, .. } =
+        let TargetWork { serves_us_per_mib: us_per_mib, in_flight, .. } =
             self.heard.get(&target)?.work;
-        (us_per_mib > 0).then_some(TargetLoad { target, us_per_mib, queued })
+        (us_per_mib > 0).then_some(TargetLoad { target, us_per_mib, in_flight })
     }
 
     pub(super) fn usage(&self, target: TargetId) -> FsUsage {

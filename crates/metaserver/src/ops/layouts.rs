@@ -337,13 +337,13 @@ pub(crate) fn open_file(
     let consistency = if inode.xattrs > 0 { hints::of(tx, file)? } else { None };
     // Whoever is told of it carries it out.
     ctx.effects.objects_follow |= pending_truncate.is_some();
-    let loads = loads_of(ctx.cluster, &layout);
+    let loads = Vec::new();
     Ok(OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate, loads })
 }
 
 /// How fast those targets are among which a reader may choose.
-fn loads_of(cluster: &ClusterView, layout: &FileLayout) -> Vec<TargetLoad> {
-    let columns = layout.segments.iter().flat_map(|segment| &segment.columns);
+pub(crate) fn loads_of(cluster: &ClusterView, layout: &FileLayout) -> Vec<TargetLoad> {
+    let columns = layout.segments.iter().flat_map(|segment| &segment.columns).take(MAX_LOADS);
     let mirrored = columns.filter(|column| column.targets.len() > 1);
     let targets: BTreeSet<TargetId> =
         mirrored.flat_map(|column| column.targets.iter().copied()).collect();

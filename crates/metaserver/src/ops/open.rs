@@ -13,7 +13,12 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &OpenRequest) -> Out
     require_openable(ctx, &inode, request.rights)?;
     ctx.opens.check_room(ctx.session)?;
     ctx.effects.opened = Some((request.file, request.rights));
-    layouts::open_file(tx, ctx, (request.file, &inode), request.rights, None)
+    let open = layouts::open_file(tx, ctx, (request.file, &inode), request.rights, None)?;
+    let loads = match request.rights.allow(Rights::READ) {
+        true => layouts::loads_of(ctx.cluster, &open.layout),
+        false => Vec::new(),
+    };
+    Ok(OpenFile { loads, ..open })
 }
 
 /// Refuses what cannot be opened, or not by this caller.
