@@ -34,7 +34,8 @@ fn wrong_usage_is_exit_code_2() {
         assert!(said.err.contains("Usage") || said.err.contains("--help"), "{said:?}");
     }
     let version = place.weir(&["--version"]).ok();
-    assert!(version.contains("protocol 2") && version.contains("format 2"), "{version}");
+    let protocol = format!("protocol {}", weir_wire::frame::VERSION);
+    assert!(version.contains(&protocol) && version.contains("format 2"), "{version}");
 }
 
 #[test]
