@@ -42,24 +42,6 @@ impl Urgency {
     }
 }
 
-/// Whether a mutation that was done comes to something else if it is done again.
-fn is_for_once(op: Op) -> bool {
-    matches!(
-        op,
-        Op::SetAttr
-            | Op::Create
-            | Op::Mkdir
-            | Op::Unlink
-            | Op::Rmdir
-            | Op::Rename
-            | Op::Link
-            | Op::Symlink
-            | Op::SetXattr
-            | Op::RemoveXattr
-            | Op::SetLayout
-    )
-}
-
 #[derive(Debug, Default)]
 struct State {
     /// Last sequence number used by each slot so far opened.
@@ -86,7 +68,7 @@ pub(crate) struct SlotGuard<'a> {
 impl SlotGuard<'_> {
     /// It was sent in a session, and nobody knows what came of it.
     pub(crate) fn has_no_answer(&self, op: Op, session: SessionId) {
-        if is_for_once(op) {
+        if op.is_for_once() {
             self.unanswered.set(Some(session));
         }
     }

@@ -66,9 +66,8 @@ enum Due {
 
 /// `unread`: for so long nobody has read; `said`: what clients are told, 0: nothing.
 fn due(found: Option<Found>, (unread, said): (Micros, u32), now: Micros, used: Option<u64>) -> Due {
-    // What a probe has found is the disk, however quick.
-    let by_readers = said > 0 && found.is_none_or(|found| found.us_per_mib != said);
-    let serves_from_memory = by_readers && f64::from(said) < SOON_US && unread < IN_MEMORY_US;
+    // A probe never finds it so quick.
+    let serves_from_memory = said > 0 && f64::from(said) < SOON_US && unread < IN_MEMORY_US;
     if unread < UNREAD_US || serves_from_memory {
         return Due::No;
     }
@@ -184,10 +183,15 @@ mod tests {
         assert_eq!(due(alone, unread, since(900 * S), Some(1_000)), Due::Same(7), "for good");
         assert_eq!(due(alone, (20 * S, 50_000), since(60 * S), Some(1_000)), Due::Probe, "read");
         assert_eq!(due(found(20_000), unread, since(S), Some(9_000)), Due::Probe);
-        assert_eq!(due(found(400), unread, since(S), Some(9_000)), Due::Probe, "it was quick");
         assert_eq!(due(found(20_000), unread, since(S / 2), Some(9_000)), Due::No);
         assert_eq!(due(found(S), unread, since(18 * S), Some(9_000)), Due::No);
         assert_eq!(due(found(S), unread, since(19 * S), Some(9_000)), Due::Probe);
+    }
+
+    #[test]
+    fn a_disk_that_is_not_to_be_probed_is_not() {
+        let dir = std::env::temp_dir();
+        assert_eq!(Probe::off().look(&dir, (60 * S, 0), 200 * S), None);
     }
 
     #[test]

@@ -209,9 +209,11 @@ impl<T> DiskQueue<T> {
                 .zip(other.progress)
                 .is_some_and(|(own, other)| own.ahead_of(other) > FAR_BEHIND)
         };
-        let is_urgent = streams.values().any(is_far_behind);
-        let longest = if is_urgent { SHORT_RUN_BYTES } else { u64::MAX };
-        if run.had_bytes >= run_bytes(self.limits.run_bytes.min(longest), *progress) {
+        let has_had = |longest| run.had_bytes >= run_bytes(longest, *progress);
+        let longest = self.limits.run_bytes;
+        // All streams are looked at only where it matters.
+        let is_short = has_had(longest.min(SHORT_RUN_BYTES));
+        if has_had(longest) || (is_short && streams.values().any(is_far_behind)) {
             return None;
         }
         let ahead = requests.range((run.at, Ticket(0))..).next();

@@ -31,6 +31,27 @@ macro_rules! ops {
     };
 }
 
+impl Op {
+    /// Whether a change of the namespace that was done comes to something else if it is done again:
+    /// it carries a number by which it is done once.
+    pub fn is_for_once(self) -> bool {
+        matches!(
+            self,
+            Op::SetAttr
+                | Op::Create
+                | Op::Mkdir
+                | Op::Unlink
+                | Op::Rmdir
+                | Op::Rename
+                | Op::Link
+                | Op::Symlink
+                | Op::SetXattr
+                | Op::RemoveXattr
+                | Op::SetLayout
+        )
+    }
+}
+
 ops! {
     /// Opens a connection.
     Hello = 0x001, "hello";

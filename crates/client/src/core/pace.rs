@@ -190,8 +190,8 @@ impl Paces {
         self.hear(target, report, own, now);
     }
 
-    /// What the metadata server says of a target, which it has from its server: it counts as long
-    /// as nothing was heard from that one itself.
+    /// What the metadata server says of a target, which it has from its server: it counts unless
+    /// something was heard of late.
     pub fn told(&mut self, load: &TargetLoad, now: Micros) {
         let pace = self.targets.entry(load.target).or_default();
         if pace.heard.is_some_and(|at| now.saturating_sub(at) <= OUTDATED_US) {

@@ -44,17 +44,7 @@ pub fn repeat_of(op: Op) -> Option<Repeat> {
         | Op::CommitSize
         | Op::Recovered
         | Op::TruncateDone => Repeat::Tolerable,
-        Op::SetAttr
-        | Op::Create
-        | Op::Mkdir
-        | Op::Unlink
-        | Op::Rmdir
-        | Op::Rename
-        | Op::Link
-        | Op::Symlink
-        | Op::SetXattr
-        | Op::RemoveXattr
-        | Op::SetLayout => Repeat::Once,
+        op if op.is_for_once() => Repeat::Once,
         _ => return None,
     })
 }
