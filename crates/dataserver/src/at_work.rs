@@ -35,6 +35,14 @@ impl Default for AtWork {
 /// One operation, until it is dropped.
 struct Begun<'a>(Option<&'a AtomicU64>);
 
+impl Begun<'_> {
+    fn again(&self, now: Duration) {
+        if let Some(slot) = self.0 {
+            slot.store(stamp(now), Relaxed);
+        }
+    }
+}
+
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
         if let Some(slot) = self.0 {
@@ -50,8 +58,14 @@ impl AtWork {
         operation()
     }
 
+    /// The same for several operations one after the other: it is told when one has ended.
+    pub(crate) fn on_several<T>(&self, operations: impl FnOnce(&dyn Fn()) -> T) -> T {
+        let begun = self.begin(now());
+        operations(&|| begun.again(now()))
+    }
+
     fn begin(&self, now: Duration) -> Begun<'_> {
-        let began = now.as_millis() as u64 + 1;
+        let began = stamp(now);
         let free = |slot: &&AtomicU64| slot.compare_exchange(FREE, began, Relaxed, Relaxed).is_ok();
         Begun(self.begun.iter().find(free))
     }
@@ -61,12 +75,22 @@ impl AtWork {
         self.hangs_at(now())
     }
 
+    /// Whether all has ended that was under way then, on the clock of [`clock::since_boot`].
+    pub(crate) fn has_ended(&self, then: Duration) -> bool {
+        let begun = self.begun.iter().map(|slot| slot.load(Relaxed));
+        begun.filter(|begun| *begun != FREE).all(|begun| begun > stamp(then))
+    }
+
     fn hangs_at(&self, now: Duration) -> Option<Duration> {
         let begun = self.begun.iter().map(|slot| slot.load(Relaxed));
         let oldest = begun.filter(|begun| *begun != FREE).min()?;
         let age = now.saturating_sub(Duration::from_millis(oldest - 1));
         (age >= HANGS_AFTER).then_some(age)
     }
+}
+
+fn stamp(now: Duration) -> u64 {
+    now.as_millis() as u64 + 1
 }
 
 fn now() -> Duration {
@@ -90,8 +114,14 @@ mod tests {
         drop(first);
         assert_eq!(disk.hangs_at(12 * SECOND), None, "the other one is younger");
         assert_eq!(disk.hangs_at(16 * SECOND), Some(11 * SECOND));
+        assert!(!disk.has_ended(6 * SECOND) && disk.has_ended(4 * SECOND));
         drop(second);
+        assert!(disk.has_ended(6 * SECOND));
         assert_eq!(disk.hangs_at(100 * SECOND), None);
+        let several = disk.begin(Duration::ZERO);
+        several.again(8 * SECOND);
+        assert_eq!(disk.hangs_at(17 * SECOND), None, "one of them has ended");
+        assert_eq!(disk.hangs_at(18 * SECOND), Some(10 * SECOND));
     }
 
     #[test]

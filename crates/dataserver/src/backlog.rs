@@ -65,6 +65,25 @@ impl<T, O: Order<Item = T> + Default> Backlog<T, O> {
         }
     }
 
+    /// All that waits, out of turn.
+    pub(crate) fn take_all(&self) -> Vec<T> {
+        let mut state = self.state.lock();
+        let mut next =
+            || state.queue.pop(now(), |Paused { conn, resume }| resume.post(Event::Resume(conn)));
+        std::iter::from_fn(&mut next).collect()
+    }
+
+    /// Something of that goes on waiting.
+    pub(crate) fn put_back(&self, task: O::Entry) {
+        self.state.lock().queue.put_back(now(), task);
+        self.changed.notify_one();
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.state.lock().queue.len()
+    }
+
     /// Ends the threads once the queue is empty.
     pub(crate) fn stop(&self) {
         self.state.lock().stop = true;

@@ -1,13 +1,13 @@
-//! Makes everything of each target durable now and then, so that a start after
+//! Makes everything of a target durable now and then, so that a start after
 //! a crash has little to examine.
 
-use crate::service::Shared;
-use std::sync::Arc;
+use crate::disk::Disk;
 use std::time::Duration;
 use weir_host::net::Signal;
 
-/// The life of the thread that does it, until `shutdown` is raised.
-pub(crate) fn run(shared: &Arc<Shared>, interval_ms: u64, shutdown: &Signal) {
+/// The life of the thread that does it, until `shutdown` is raised. Each target has one: a disk
+/// that hangs holds up no other.
+pub(crate) fn run(disk: &Disk, interval_ms: u64, shutdown: &Signal) {
     let interval = Duration::from_millis(interval_ms.max(1));
     loop {
         match shutdown.wait(Some(interval)) {
@@ -18,13 +18,12 @@ pub(crate) fn run(shared: &Arc<Shared>, interval_ms: u64, shutdown: &Signal) {
                 return;
             }
         }
-        for disk in &shared.disks {
-            // A target in trouble has said so, and is reported by heartbeats.
-            if disk.store.trouble().is_none()
-                && let Err(e) = disk.store.sync_all()
-            {
-                tracing::error!("checkpoint: {e}");
-            }
+        // A target in trouble has said so, and is reported by heartbeats. However long all of
+        // it takes, it does not hang.
+        if disk.store.trouble().is_none()
+            && let Err(e) = disk.store.sync_all()
+        {
+            tracing::error!("checkpoint: {e}");
         }
     }
 }

@@ -173,7 +173,7 @@ impl Chores {
         if objects.is_empty() || self.is_stopping() {
             return Vec::new();
         }
-        match disk.at_work.on(|| disk.store.sync_removals()) {
+        match disk.at_work.on_several(|ended| disk.store.sync_removals_in_steps(ended)) {
             Ok(()) => {
                 add(&shared.counters.objects_removed, objects.len() as u64);
                 objects

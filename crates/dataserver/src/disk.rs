@@ -57,6 +57,18 @@ pub(crate) struct Task {
     pub(crate) reply_to: LoopHandle<Event>,
 }
 
+impl Task {
+    /// Whether it concerns one of several copies.
+    pub(crate) fn is_of_copies(&self) -> bool {
+        match &self.work {
+            Job::Follow(_) => true,
+            Job::Plain(Work::Read(read)) => read.of_copies,
+            Job::Plain(Work::Seek { of_copies, .. } | Work::Stat { of_copies, .. }) => *of_copies,
+            Job::Plain(_) => false,
+        }
+    }
+}
+
 /// What was last known of the space, or what is wrong.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Health {
@@ -116,6 +128,20 @@ impl Disk {
         let resume = task.reply_to.clone();
         let lane = lane(&task);
         self.backlog.submit((lane, task), conn, resume, |depth| self.note_depth(depth))
+    }
+
+    /// Refuses what waits here and concerns one of several copies: the target has been given up.
+    pub(crate) fn refuse_copies(&self, error: &Error) {
+        for task in self.backlog.take_all() {
+            match task.is_of_copies() {
+                true => {
+                    let Task { op, data, reply_to, .. } = task;
+                    reply_to.post(Event::Done { op, result: Err(error.clone()), data });
+                }
+                false => self.backlog.put_back((lane(&task), task)),
+            }
+        }
+        self.note_depth(self.backlog.len());
     }
 
     /// Ends the threads once the queue is empty.

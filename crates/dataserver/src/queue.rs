@@ -86,6 +86,11 @@ impl<O: Order, C> TargetQueue<O, C> {
         Admission::Full
     }
 
+    /// An entry that was in it before, whose sender does not pause for it.
+    pub fn put_back(&mut self, now: Micros, entry: O::Entry) {
+        self.entries.push(now, entry);
+    }
+
     /// The next entry; `resume` is called for each sender who may go on now
     /// that it is out: as many as there is room for, and all when nothing is
     /// left, since those named before may have nothing more to send.

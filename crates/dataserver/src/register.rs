@@ -7,6 +7,7 @@ use crate::chores::Batch;
 use crate::disk::{Disk, Health};
 use crate::machine_load::Machine;
 use crate::service::Shared;
+use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -44,6 +45,9 @@ pub(crate) struct Registrar {
     domain: String,
     /// Raised when the server stops.
     shutdown: Signal,
+    /// Targets whose disks hang, and since when they have been given up, on the clock of
+    /// [`clock::since_boot`].
+    given_up: BTreeMap<TargetId, Duration>,
     /// No registration of this process was answered yet.
     first: bool,
     /// How busy the machine is.
@@ -63,8 +67,8 @@ impl Registrar {
         shutdown: Signal,
     ) -> Self {
         let machine = Machine::default();
-        let (first, registered) = (true, None);
-        Self { shared, metadata, tcp, unix, domain, shutdown, first, machine, registered }
+        let (first, registered, given_up) = (true, None, BTreeMap::new());
+        Self { shared, metadata, tcp, unix, domain, shutdown, given_up, first, machine, registered }
     }
 
     /// Stays registered until the server stops.
@@ -73,6 +77,7 @@ impl Registrar {
         loop {
             // Also while nobody asks for a report.
             self.shared.disks.iter().for_each(|disk| disk.chores.look());
+            self.begin_anew();
             for address in self.metadata.clone() {
                 let error = match self.stay_registered(&address) {
                     Ok(never) => match never {},
@@ -116,6 +121,7 @@ impl Registrar {
         tracing::info!("registered with metadata server {address}");
         loop {
             self.pause(&reply)?;
+            self.begin_anew();
             let acting = self.shared.copies.acting();
             let machine = self.machine.load(clock::uptime(), MachineCounts::now());
             let request = HeartbeatRequest { acting, machine, targets: self.report() };
@@ -158,7 +164,46 @@ impl Registrar {
             disk.progress.ordered(disk.served.id, &reply.fill);
             disk.chores.answered(disk, &reply);
         }
+        self.give_up(&reply.give_up);
         Ok(reply)
+    }
+
+    /// Nothing of several copies is served from these any more, if they hang still, nor said of
+    /// them: as if their server had been killed. What hangs may end whenever it likes then.
+    fn give_up(&mut self, targets: &[TargetId]) {
+        let copies = &self.shared.copies;
+        for disk in &self.shared.disks {
+            let target = disk.served.id;
+            if !targets.contains(&target) || self.given_up.contains_key(&target) {
+                continue;
+            }
+            let Some(hangs) = disk.at_work.hangs() else { continue };
+            tracing::error!(
+                "{}: its disk has been at one operation for {} s: others go on without it, until \
+                 that has ended",
+                disk.store.name(),
+                hangs.as_secs()
+            );
+            copies.standings.give_up(target);
+            self.given_up.insert(target, clock::since_boot());
+            if let Err(error) = copies.standings.is_kept(target) {
+                copies.pools.refuse(target, &error);
+                disk.refuse_copies(&error);
+            }
+        }
+    }
+
+    /// Has the server begin anew when all has ended on whose account targets were given up:
+    /// then it is certain that nothing of before comes later. Not as long as one of them
+    /// hangs: what ends waits for that.
+    fn begin_anew(&self) {
+        let has_ended = |(target, then): (&TargetId, &Duration)| {
+            self.shared.disk(*target).is_none_or(|disk| disk.at_work.has_ended(*then))
+        };
+        if !self.given_up.is_empty() && self.given_up.iter().all(has_ended) {
+            self.shared.anew.store(true, Relaxed);
+            self.shutdown.raise();
+        }
     }
 
     /// Waits until the next heartbeat is due.
@@ -171,6 +216,16 @@ impl Registrar {
         let mut room = MAX_REPORTED;
         let targets = self.shared.disks.iter().map(|disk| {
             let target = disk.served.id;
+            let hangs_ms = disk.at_work.hangs().map_or(0, |time| time.as_millis() as u64);
+            if self.given_up.contains_key(&target) {
+                let Health { usage, trouble } = disk.health();
+                return TargetReport {
+                    usage,
+                    hangs_ms,
+                    given_up: true,
+                    ..nothing(target, trouble)
+                };
+            }
             // Before gaps are looked at: what is distrusted is among them.
             let Batch { removed, distrusted } = disk.chores.say(&mut room);
             let Health { usage, trouble } = disk.health();
@@ -183,7 +238,6 @@ impl Registrar {
             };
             let filled = disk.progress.filled(lacks);
             let unreachable = self.shared.copies.unreachable.of(target);
-            let hangs_ms = disk.at_work.hangs().map_or(0, |time| time.as_millis() as u64);
             TargetReport {
                 target,
                 usage,
@@ -194,20 +248,12 @@ impl Registrar {
                 unreachable,
                 distrusted,
                 hangs_ms,
+                given_up: false,
                 work: disk.work(),
             }
         });
-        let unopened = self.shared.unopened.iter().map(|unopened| TargetReport {
-            target: unopened.served.id,
-            usage: FsUsage::default(),
-            trouble: unopened.served.unopened.clone().unwrap_or_default(),
-            removed: Vec::new(),
-            gaps: Vec::new(),
-            filled: Vec::new(),
-            unreachable: Vec::new(),
-            distrusted: Vec::new(),
-            hangs_ms: 0,
-            work: TargetWork::default(),
+        let unopened = self.shared.unopened.iter().map(|unopened| {
+            nothing(unopened.served.id, unopened.served.unopened.clone().unwrap_or_default())
         });
         targets.chain(unopened).collect()
     }
@@ -244,5 +290,22 @@ impl Registrar {
             Ok(true) => Err(ErrorKind::Interrupted.into()),
             Err(e) => Err(std::io::Error::from(e).into()),
         }
+    }
+}
+
+/// The report of a target of which there is nothing to say but what is wrong.
+fn nothing(target: TargetId, trouble: String) -> TargetReport {
+    TargetReport {
+        target,
+        usage: FsUsage::default(),
+        trouble,
+        removed: Vec::new(),
+        gaps: Vec::new(),
+        filled: Vec::new(),
+        unreachable: Vec::new(),
+        distrusted: Vec::new(),
+        hangs_ms: 0,
+        given_up: false,
+        work: TargetWork::default(),
     }
 }

@@ -13,10 +13,10 @@ use crate::peers::Peers;
 use crate::register::Registrar;
 use crate::service::{DataService, Shared};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use weir_host::clock;
-use weir_host::net::Signal;
+use weir_host::net::{Events, Poller, Signal};
 use weir_host::thread::{self, JoinHandle};
 use weir_net::{
     AbortOnPanic, Address, BufferPool, Listener, Server, ServerConfig, host_name, random_bytes,
@@ -32,6 +32,9 @@ const BUSY_PERCENT: u8 = 25;
 
 /// How long to wait in all for targets that another process still holds.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// For what is waited for as long as it takes.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// A data server that serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +52,9 @@ pub struct ReadyInfo {
 /// Serves until `shutdown` is raised. `on_ready` is called once, when
 /// connections are accepted.
 ///
+/// A target whose disk hung is served again only when all has ended that was under way, and its
+/// server has begun anew, as after a crash: it does so by itself.
+///
 /// Errors, before `on_ready`: what is wrong with the configuration, a key
 /// file, a target directory or an address, and what to do about it.
 pub fn run(
@@ -57,22 +63,51 @@ pub fn run(
     on_ready: impl FnOnce(ReadyInfo),
 ) -> Result<()> {
     config.check()?;
+    let mut on_ready = Some(on_ready);
+    loop {
+        let tell = |ready: &ReadyInfo| on_ready.take().into_iter().for_each(|f| f(ready.clone()));
+        match serve(&mut config, shutdown, tell)? {
+            Ended::Stopped => return Ok(()),
+            Ended::Anew => tracing::warn!("what hung has ended: the server begins anew"),
+        }
+    }
+}
+
+/// Why a server has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// It was asked to.
+    Stopped,
+    /// It is to begin anew.
+    Anew,
+}
+
+fn serve(
+    config: &mut DataServerConfig,
+    shutdown: &Signal,
+    on_ready: impl FnOnce(&ReadyInfo),
+) -> Result<Ended> {
     let server = ServerId(config.server);
     let whose = format!("data server {server}");
     let server_key = read_key(&config.server_key_file, &whose)?;
     let metadata: Vec<Address> =
         config.metadata.iter().map(|a| Address::parse(a)).collect::<Result<_>>()?;
-    let descriptors = Descriptors::of(&config);
+    let descriptors = Descriptors::of(config);
     config.max_connections = descriptors.connections;
     let options = TargetOptions {
         max_open_objects: descriptors.objects_per_target,
         ..TargetOptions::default()
     };
-    let Opened { disks, unopened, cluster } = open_targets(&config, options)?;
-    let (listeners, tcp, unix) = listen(&config)?;
-    let peers = Peers::new(server, server_key.clone(), cluster, &metadata, shutdown.clone());
+    let Opened { disks, unopened, cluster } = open_targets(config, options)?;
+    let Listening { listeners, bound, tcp, unix } = listen(config)?;
+    // The same if it begins anew.
+    config.listen = bound;
+    let ending = Signal::new().map_err(|e| Error::from(std::io::Error::from(e)))?;
+    let peers = Peers::new(server, server_key.clone(), cluster, &metadata, ending.clone());
     let peers = Arc::new(peers);
     let lines = Lines::new(peers.clone(), u64::from_le_bytes(random_bytes()?));
+    let targets = disks.iter().map(|disk| disk.served.id);
+    let copies = Copies::new(lines, targets, config.queue_limit, config.buffer_bytes);
     let shared = Arc::new(Shared {
         server,
         server_key,
@@ -83,15 +118,18 @@ pub fn run(
         unopened,
         counters: Arc::new(Counters::default()),
         attempts: Arc::default(),
-        copies: Copies::new(lines, config.queue_limit, config.buffer_bytes),
+        copies,
         resync_bytes_per_s: config.resync_bytes_per_s,
         busy_percent: AtomicU8::new(BUSY_PERCENT),
-        copier: Copier::new(&config, peers.clone()),
+        copier: Copier::new(config, peers.clone()),
         forwarder: Forwarder::new(config.queue_limit, peers)?,
+        anew: AtomicBool::new(false),
     });
     let mut threads = Vec::new();
-    let serve = Serve { config: &config, shared: &shared, shutdown, threads: &mut threads };
-    let result = serve.until_shutdown(listeners, metadata, (tcp, unix), on_ready);
+    let signals = (shutdown, &ending);
+    let serve = Serve { config, shared: &shared, signals, threads: &mut threads };
+    let result = serve.until_the_end(listeners, metadata, (tcp, unix), on_ready);
+    ending.raise();
     for disk in &shared.disks {
         disk.stop();
     }
@@ -106,16 +144,38 @@ pub fn run(
             return Err(Error::new(ErrorKind::Internal, what));
         }
     }
-    result.and(close_targets(shared))
+    let anew = shared.anew.load(Relaxed) && !is_raised(shutdown)?;
+    result.and(close_targets(shared))?;
+    Ok(if anew { Ended::Anew } else { Ended::Stopped })
+}
+
+fn is_raised(signal: &Signal) -> Result<bool> {
+    signal.wait(Some(Duration::ZERO)).map_err(|e| std::io::Error::from(e).into())
+}
+
+/// Until one of these is raised.
+fn wait_for(signals: &[&Signal]) -> std::io::Result<()> {
+    let poller = Poller::new()?;
+    for signal in signals {
+        poller.add_signal(signal, 0)?;
+    }
+    let mut events = Events::with_capacity(signals.len());
+    while events.list().is_empty() {
+        poller.wait(&mut events, LONG)?;
+    }
+    Ok(())
 }
 
 /// Says on each disk that there is nothing to recover, now that nobody uses it
-/// any more. Tries all; the first error counts.
+/// any more; but not on those that have been given up: what became of changes there nobody looked
+/// at. Tries all; the first error counts.
 fn close_targets(shared: Arc<Shared>) -> Result<()> {
     let Some(shared) = Arc::into_inner(shared) else {
         return Err(Error::new(ErrorKind::Internal, "the targets are still in use"));
     };
+    let map = shared.copies.standings.map();
     let closed = shared.disks.into_iter().map(|disk| match Arc::into_inner(disk) {
+        Some(disk) if map.given_up.contains(&disk.served.id) => Ok(()),
         Some(disk) => disk.store.close(),
         None => Err(Error::new(ErrorKind::Internal, "a target is still in use")),
     });
@@ -128,42 +188,43 @@ fn close_targets(shared: Arc<Shared>) -> Result<()> {
 struct Serve<'a> {
     config: &'a DataServerConfig,
     shared: &'a Arc<Shared>,
-    shutdown: &'a Signal,
+    /// From outside, and for all threads.
+    signals: (&'a Signal, &'a Signal),
     threads: &'a mut Vec<JoinHandle>,
 }
 
 impl Serve<'_> {
-    fn until_shutdown(
+    fn until_the_end(
         self,
         listeners: Vec<Listener>,
         metadata: Vec<Address>,
         (tcp, unix): (String, String),
-        on_ready: impl FnOnce(ReadyInfo),
+        on_ready: impl FnOnce(&ReadyInfo),
     ) -> Result<()> {
-        let Self { config, shared, shutdown, threads } = self;
+        let Self { config, shared, signals: (shutdown, ending), threads } = self;
         start_disk_threads(config, shared, threads)?;
         start_chore_threads(shared, threads)?;
         start_copy_threads(shared, threads)?;
-        start_resync_threads(shared, shutdown, threads)?;
+        start_resync_threads(shared, ending, threads)?;
+        start_checkpoint_threads(config, shared, ending, threads)?;
         let of = shared.clone();
         threads.push(spawn("weir-repair", move || of.copies.repairs.work_off(&of))?);
         let running = Server::start(net_config(config), listeners, |handle, net_counters| {
             Ok(DataService::new(shared.clone(), handle, net_counters.clone()))
         })?;
         let (tcp_told, unix_told) = (tcp.clone(), unix.clone());
-        let (domain, until) = (config.domain.clone().unwrap_or_default(), shutdown.clone());
+        let (domain, until) = (config.domain.clone().unwrap_or_default(), ending.clone());
         let registrar =
             Registrar::new(shared.clone(), metadata, tcp_told, unix_told, domain, until);
         threads.push(spawn("weir-register", move || registrar.run())?);
-        let (of, interval_ms, until) = (shared.clone(), config.checkpoint_ms, shutdown.clone());
-        threads.push(spawn("weir-checkpoint", move || checkpoint::run(&of, interval_ms, &until))?);
         let server = shared.server;
         let targets = shared.disks.iter().map(|d| d.served.id).collect();
         tracing::info!("data server {server} serves {} targets on {tcp}", shared.disks.len());
         shared.disks.iter().for_each(|disk| disk.log_opening());
-        on_ready(ReadyInfo { server, tcp, unix, targets });
-        let waited = shutdown.wait(None);
-        waited.map_err(|e| Error::from(std::io::Error::from(e)).context("wait for the end"))?;
+        on_ready(&ReadyInfo { server, tcp, unix, targets });
+        let waited = wait_for(&[shutdown, ending]);
+        ending.raise();
+        waited.map_err(|e| Error::from(e).context("wait for the end"))?;
         running.stop()
     }
 }
@@ -274,8 +335,17 @@ fn open_store(
     Ok(store)
 }
 
-/// The listeners, and the addresses that clients are told.
-fn listen(config: &DataServerConfig) -> Result<(Vec<Listener>, String, String)> {
+/// Where connections come in.
+struct Listening {
+    listeners: Vec<Listener>,
+    /// The address of the first one.
+    bound: String,
+    /// The addresses that clients are told.
+    tcp: String,
+    unix: String,
+}
+
+fn listen(config: &DataServerConfig) -> Result<Listening> {
     let wanted = Address::parse(&config.listen)?;
     let Address::Tcp(_) = wanted else {
         return Err(Error::new(
@@ -290,14 +360,14 @@ fn listen(config: &DataServerConfig) -> Result<(Vec<Listener>, String, String)> 
     let tcp = match &config.advertise {
         Some(advertise) => advertise.clone(),
         None if everywhere => format!("{}:{port}", host_name()),
-        None => bound,
+        None => bound.clone(),
     };
     let mut unix = String::new();
     if let Some(path) = &config.unix {
         listeners.push(Listener::bind(&Address::Unix(path.clone()))?);
         unix = path.display().to_string();
     }
-    Ok((listeners, tcp, unix))
+    Ok(Listening { listeners, bound, tcp, unix })
 }
 
 fn start_disk_threads(
@@ -340,6 +410,21 @@ fn start_resync_threads(
     }
     let (of, until) = (shared.clone(), shutdown.clone());
     threads.push(spawn("weir-scout", move || scout::run(&of, &until))?);
+    Ok(())
+}
+
+fn start_checkpoint_threads(
+    config: &DataServerConfig,
+    shared: &Arc<Shared>,
+    shutdown: &Signal,
+    threads: &mut Vec<JoinHandle>,
+) -> Result<()> {
+    for disk in &shared.disks {
+        let (disk, interval_ms, until) = (disk.clone(), config.checkpoint_ms, shutdown.clone());
+        threads.push(spawn(&format!("weir-checkpoint-{}", disk.served.id), move || {
+            checkpoint::run(&disk, interval_ms, &until);
+        })?);
+    }
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use crate::machine::{Action, Body, Incoming, Machine, OpId, Outcome, ReadWork, W
 use crate::queue::Admission;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::time::Instant;
 use weir_host::clock;
 use weir_net::server::ServerCounters;
@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) busy_percent: AtomicU8,
     pub(crate) copier: Copier,
     pub(crate) forwarder: Forwarder,
+    /// The server is to begin anew when it has stopped.
+    pub(crate) anew: AtomicBool,
 }
 
 impl Shared {
@@ -364,7 +366,9 @@ impl DataService {
     /// Leaves it to the threads that wait for other servers.
     fn mirror(&mut self, task: ChangeTask, conn: ConnId, out: &mut Outbox) {
         let op = task.op;
-        match self.shared.copies.pools.submit(&self.shared, task, conn) {
+        let copies = &self.shared.copies;
+        let kept = copies.standings.is_kept(task.target);
+        match kept.and_then(|()| copies.pools.submit(&self.shared, task, conn)) {
             Ok(Admission::Room) => {}
             Ok(Admission::Full) => {
                 add(&self.shared.counters.queue_full, 1);
@@ -410,6 +414,12 @@ impl DataService {
 
     fn submit(&mut self, conn: ConnId, target: TargetId, task: Task, out: &mut Outbox) {
         let Some(disk) = self.shared.disk(target) else { return };
+        if task.is_of_copies()
+            && let Err(error) = self.shared.copies.standings.is_kept(target)
+        {
+            self.machine.on_done(task.op, Err(error), &mut self.actions);
+            return;
+        }
         // Before the disk thread can say that there is room again.
         if disk.submit(task, conn) == Admission::Full {
             add(&self.shared.counters.queue_full, 1);

@@ -102,6 +102,7 @@ impl Service for Metadata {
                 remove: Vec::new(),
                 fill: Vec::new(),
                 distrust: Vec::new(),
+                give_up: Vec::new(),
                 busy_percent: 100,
                 interval_ms: 1000,
             };

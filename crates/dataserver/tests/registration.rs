@@ -71,6 +71,7 @@ impl Metadata {
             remove: heard.remove.clone(),
             fill: Vec::new(),
             distrust: heard.distrust.clone(),
+            give_up: Vec::new(),
             busy_percent: 100,
             interval_ms: 20,
         }

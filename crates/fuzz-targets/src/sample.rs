@@ -463,7 +463,7 @@ sample_struct! {
     ListLackingRequest { access, from, max_objects }
     AcceptLossRequest { access, object, start, end }
     TargetReport {
-        target, usage, trouble, removed, gaps, filled, unreachable, distrusted, hangs_ms,
+        target, usage, trouble, removed, gaps, filled, unreachable, distrusted, hangs_ms, given_up,
         work
     }
     Fill { from, object, to, generation }
@@ -472,7 +472,7 @@ sample_struct! {
     CopyPage { objects, next }
     ListCopiesRequest { target, start, end, after }
     Standing { target, state, since, forgot }
-    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, distrust, busy_percent, interval_ms }
+    HeartbeatReply { epoch, in_effect, standings, serve_ms, remove, fill, distrust, give_up, busy_percent, interval_ms }
     RegisterRequest { host, domain, tcp, unix, first, run, targets }
     HeartbeatRequest { acting, machine, targets }
     Peer { entry, ticket }

@@ -24,8 +24,8 @@ pub use file::{
     Span, check_layout, covered_bytes, file_len, preferred_io_bytes, segment_at, split,
 };
 pub use place::{
-    Apart, Domain, Groups, Home, Host, MAX_COPIES, Spread, TargetInfo, Whereabouts, check_spec,
-    grant, homes, place,
+    Apart, Domain, Groups, Home, Host, MAX_COPIES, Pairs, Spread, TargetInfo, Whereabouts,
+    check_spec, grant, homes, place,
 };
 pub use region::{MAX_ELEMENTS, Region, RegionList};
 pub use share::{ColumnSet, MAX_RUNS, Piece, Run, columns_touched, scatter, share};

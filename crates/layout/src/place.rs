@@ -9,9 +9,12 @@
 
 mod domains;
 mod groups;
+mod pairs;
 
 pub use domains::{Apart, Domain, Home, Host, Spread, Whereabouts, homes};
 pub use groups::Groups;
+pub use pairs::Pairs;
+use pairs::Together;
 
 use crate::file::covered_bytes;
 use std::collections::HashMap;
@@ -165,7 +168,8 @@ fn check_sizes(spec: &LayoutSpec) -> Result<()> {
 }
 
 /// The layout of a new file. `targets` are all targets in target order;
-/// `seed` decides what the spec leaves open.
+/// `seed` decides what the spec leaves open. What is left to chance goes rather where targets
+/// have been put together seldom, as `pairs` says.
 ///
 /// Striped files have one open-ended segment; files of fragments have one
 /// segment each, the last open-ended; chunked files get their first chunk
@@ -174,7 +178,12 @@ fn check_sizes(spec: &LayoutSpec) -> Result<()> {
 /// # Errors
 /// Those of [`check_spec`]; `InvalidArgument` if the spec asks for more
 /// targets than there are; `Unreachable` if too few of them are online.
-pub fn place(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Result<FileLayout> {
+pub fn place(
+    spec: &LayoutSpec,
+    targets: &[TargetInfo],
+    pairs: &Pairs,
+    seed: u64,
+) -> Result<FileLayout> {
     check_spec(spec)?;
     let ring = match spec.placement {
         Placement::Groups => groups::ring(spec, targets, seed)?,
@@ -191,11 +200,11 @@ pub fn place(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Result<Fil
     };
     layout.segments = match spec.kind {
         LayoutKind::Striped => {
-            let columns = ring.columns(ring.primaries);
+            let columns = ring.columns(ring.primaries, pairs);
             vec![segment(spec, SegmentIndex(0), 0, None, columns)]
         }
-        LayoutKind::Fragments => fragments(spec, &ring),
-        LayoutKind::Chunked => grant(&layout, spec, targets, 1, SegmentIndex(0), seed)?,
+        LayoutKind::Fragments => fragments(spec, &ring, pairs),
+        LayoutKind::Chunked => grant(&layout, spec, (targets, pairs), 1, SegmentIndex(0), seed)?,
     };
     Ok(layout)
 }
@@ -215,7 +224,7 @@ pub fn place(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Result<Fil
 pub fn grant(
     layout: &FileLayout,
     spec: &LayoutSpec,
-    targets: &[TargetInfo],
+    (targets, pairs): (&[TargetInfo], &Pairs),
     up_to_offset: u64,
     next_index: SegmentIndex,
     seed: u64,
@@ -226,7 +235,7 @@ pub fn grant(
     }
     check_growth(layout, spec, up_to_offset, next_index)?;
     let mut start = covered_bytes(layout);
-    let mut granted: Vec<Segment> = Vec::new();
+    let (mut granted, mut pairs): (Vec<Segment>, _) = (Vec::new(), Together::new(pairs));
     if start >= up_to_offset {
         return Ok(granted);
     }
@@ -237,7 +246,8 @@ pub fn grant(
         let index = SegmentIndex(next_index.0 + granted.len() as u32);
         let len = segment_bytes(spec).min(MAX_FILE_BYTES - start);
         let mut random = Random::new(seed ^ (u64::from(index.0) << 32));
-        let columns = vec![ring.chunk(&mut random)];
+        let columns = vec![ring.chunk(&mut random, &pairs)];
+        columns.iter().for_each(|column| pairs.given(column));
         granted.push(segment(spec, index, start, Some(len), columns));
         start += len;
     }
@@ -269,10 +279,10 @@ fn check_growth(
     Ok(())
 }
 
-fn fragments(spec: &LayoutSpec, ring: &Ring) -> Vec<Segment> {
+fn fragments(spec: &LayoutSpec, ring: &Ring, pairs: &Pairs) -> Vec<Segment> {
     let count = ring.primaries.max(spec.fragment_bytes.len());
     let mut start = 0;
-    let columns = ring.columns(count);
+    let columns = ring.columns(count, pairs);
     let mut segments = Vec::with_capacity(count);
     for (i, column) in columns.into_iter().enumerate() {
         let size = spec.fragment_bytes.get(i).copied().unwrap_or(segment_bytes(spec));
@@ -386,10 +396,10 @@ impl Ring {
     /// column while there are any, and evenly: with one target per server, copy j of column i is
     /// on target i + j (chained declustering). In two groups they go to those of the
     /// other group, in the same way: copy 1 of column i is on its target i.
-    fn columns(&self, count: usize) -> Vec<Column> {
+    fn columns(&self, count: usize, pairs: &Pairs) -> Vec<Column> {
         // How many columns have this copy (1, 2..) on this target.
         let mut placed: HashMap<(usize, TargetId), usize> = HashMap::new();
-        let mut random = Random::new(self.seed);
+        let (mut random, mut pairs) = (Random::new(self.seed), Together::new(pairs));
         let column = |i: usize| {
             let position = i % self.primaries;
             let mut chosen = vec![self.targets[position]];
@@ -397,14 +407,16 @@ impl Ring {
                 let load = |t: &TargetInfo| placed.get(&(copy, t.target)).copied().unwrap_or(0);
                 let candidates = self.after(position, &chosen);
                 let next = match self.placement {
-                    Placement::Random => random.by_free_space(&candidates),
+                    Placement::Random => random.apart(&candidates, &chosen, &pairs),
                     _ => candidates.into_iter().min_by_key(load),
                 };
                 let Some(next) = next else { break };
                 *placed.entry((copy, next.target)).or_default() += 1;
                 chosen.push(next);
             }
-            Column { targets: chosen.iter().map(|t| t.target).collect() }
+            let column = Column { targets: chosen.iter().map(|t| t.target).collect() };
+            pairs.given(&column);
+            column
         };
         (0..count).map(column).collect()
     }
@@ -427,7 +439,7 @@ impl Ring {
 
     /// The column of one chunk: on as many targets as the file is to be on, and on others
     /// where these share what may fail.
-    fn chunk(&self, random: &mut Random) -> Column {
+    fn chunk(&self, random: &mut Random, pairs: &Together<'_>) -> Column {
         let pool = &self.targets[..self.targets.len().min(self.primaries.max(self.copies))];
         let online = || pool.iter().filter(|t| t.online).copied();
         let first = match self.placement {
@@ -451,7 +463,7 @@ impl Ring {
                     if next.iter().any(|t| pool.contains(t)) {
                         next.retain(|t| pool.contains(t));
                     }
-                    random.by_free_space(&next)
+                    random.apart(&next, &chosen, pairs)
                 }
             };
             let Some(next) = next else { break };
@@ -556,8 +568,6 @@ impl Random {
     /// One of the candidates in proportion to its free space (a slow one to a quarter of it), a
     /// full one only if all are; `None` if there are none.
     fn by_free_space(&mut self, candidates: &[TargetInfo]) -> Option<TargetInfo> {
-        // In MiB, so that the sum over any number of targets fits.
-        let share = |t: &TargetInfo| (t.free_bytes >> if t.slow { 22 } else { 20 }).max(1);
         let weight = |t: &TargetInfo| if t.has_room() { share(t) } else { 0 };
         let total: u64 = candidates.iter().map(weight).sum();
         if total == 0 {
@@ -571,6 +581,34 @@ impl Random {
             found
         })
     }
+}
+
+impl Random {
+    /// Of two that were drawn by their free space the one that has been put together with those
+    /// that are chosen less often: that keeps chance, and evens out what it does.
+    fn apart(
+        &mut self,
+        candidates: &[TargetInfo],
+        chosen: &[TargetInfo],
+        pairs: &Together<'_>,
+    ) -> Option<TargetInfo> {
+        let [one, other] = [self.by_free_space(candidates)?, self.by_free_space(candidates)?];
+        let together = |t: &TargetInfo| {
+            u128::from(pairs.of(t.target, chosen.iter().map(|chosen| chosen.target)))
+        };
+        // Each for its share.
+        let (a, b) = (
+            together(&one) * u128::from(share(&other)),
+            together(&other) * u128::from(share(&one)),
+        );
+        Some(if b < a { other } else { one })
+    }
+}
+
+/// What a target takes beside others: its free space, in MiB, so that the sum over any number of
+/// them fits.
+fn share(t: &TargetInfo) -> u64 {
+    (t.free_bytes >> if t.slow { 22 } else { 20 }).max(1)
 }
 
 fn invalid(message: impl Into<String>) -> Error {

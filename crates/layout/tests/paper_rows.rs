@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use weir_layout::{
-    Home, Piece, Region, RegionList, Run, TargetInfo, columns_touched, locate, object_len, place,
-    scatter, share,
+    Home, Pairs, Piece, Region, RegionList, Run, TargetInfo, columns_touched, locate, object_len,
+    place, scatter, share,
 };
 use weir_types::codec::{Decode, Encode};
 use weir_types::{ColumnIndex, LayoutKind, LayoutSpec, ServerId, StripeMap, TargetId};
@@ -82,7 +82,7 @@ proptest! {
             stripe_unit_bytes: unit_blocks * 4096,
             ..LayoutSpec::default()
         };
-        let layout = place(&spec, &io_nodes(nodes), seed).unwrap();
+        let layout = place(&spec, &io_nodes(nodes), &Pairs::default(), seed).unwrap();
         let [segment] = &layout.segments[..] else { panic!("one segment") };
 
         // The client's arithmetic, from the three numbers of the open reply.

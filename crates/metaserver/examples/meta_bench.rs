@@ -64,6 +64,7 @@ impl Bench {
                 unreachable: Vec::new(),
                 distrusted: Vec::new(),
                 hangs_ms: 0,
+                given_up: false,
                 work: weir_wire::targets::TargetWork::default(),
             })
             .collect();

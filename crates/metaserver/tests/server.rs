@@ -160,6 +160,7 @@ fn register(address: &str, server: u32) -> Result<()> {
         unreachable: Vec::new(),
         distrusted: Vec::new(),
         hangs_ms: 0,
+        given_up: false,
         work: weir_wire::targets::TargetWork::default(),
     };
     let request = RegisterRequest {

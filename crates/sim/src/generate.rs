@@ -25,6 +25,9 @@ pub const MIRRORED: u64 = 1_000_000_000;
 /// their files are placed in all ways.
 pub const CHANGING: u64 = 2_000_000_000;
 
+/// Seeds from here on are of clusters that keep several copies, and whose disks hang besides.
+pub const HANGING: u64 = 3_000_000_000;
+
 /// All policies in turn.
 fn read_policy(seed: u64) -> u8 {
     (seed % 5) as u8
@@ -32,6 +35,9 @@ fn read_policy(seed: u64) -> u8 {
 
 /// The plan of a seed.
 pub fn plan(seed: u64, duration_ms: u32) -> Plan {
+    if seed >= HANGING {
+        return mirrored::hanging(seed, duration_ms);
+    }
     if seed >= CHANGING {
         return changing::plan(seed, duration_ms);
     }

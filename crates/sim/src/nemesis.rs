@@ -80,6 +80,7 @@ fn ill(fault: &Fault) -> Vec<(NodeName, Option<NodeName>, Duration)> {
         | Fault::PowerCut { node, down_ms: time }
         | Fault::Stop { node, ms: time }
         | Fault::SlowDisk { node, ms: time, .. }
+        | Fault::Hang { node, ms: time }
         | Fault::DiskError { node, ms: time, .. }
         | Fault::DiskFails { node, ms: time }
         | Fault::DiskFull { node, ms: time }
@@ -117,6 +118,7 @@ fn is_late(fault: &Fault) -> bool {
         | Fault::PowerCut { node, .. }
         | Fault::Stop { node, .. }
         | Fault::SlowDisk { node, .. }
+        | Fault::Hang { node, .. }
         | Fault::DiskError { node, .. }
         | Fault::DiskFails { node, .. }
         | Fault::DiskFull { node, .. }
@@ -154,6 +156,7 @@ fn trouble(fault: &Fault) -> Option<(Option<u8>, Duration)> {
         | Fault::PowerCut { node, down_ms: time }
         | Fault::Stop { node, ms: time }
         | Fault::SlowDisk { node, ms: time, .. }
+        | Fault::Hang { node, ms: time }
         | Fault::DiskError { node, ms: time, .. }
         | Fault::DiskFails { node, ms: time }
         | Fault::DiskFull { node, ms: time }
@@ -473,6 +476,7 @@ impl Nemesis {
                 cluster.disk(node).set_latency(Duration::ZERO..most, Duration::ZERO..most * 3);
                 self.later(now + ms(time), Later::FastDisk(node));
             }
+            Fault::Hang { node, ms: time } => cluster.disk(node).hang_until(now + ms(time)),
             Fault::DiskError { node, operation, error, after, ms: time } => {
                 let errno = match error {
                     DiskErrorKind::Io => Errno::IO,
@@ -571,6 +575,7 @@ impl Nemesis {
                 cluster.sim.network().set_extra_delay(a, b, Duration::ZERO);
             }
             cluster.disk(*a).heal();
+            cluster.disk(*a).hang_until(Duration::ZERO);
             cluster.disk(*a).set_space(PLENTY_BYTES);
             usual_latency(cluster.disk(*a));
             cluster.sim.set_pace(cluster.nodes[a], 0);

@@ -426,6 +426,13 @@ pub enum Fault {
         /// For so long.
         ms: u32,
     },
+    /// The disk hangs: it neither answers nor fails.
+    Hang {
+        /// Whose.
+        node: NodeName,
+        /// For so long.
+        ms: u32,
+    },
     /// One operation of the disk fails; the server is started anew later.
     DiskError {
         /// Whose.

@@ -148,7 +148,13 @@ fn judge(
     let clocks_agree = !plan.faults.iter().any(|f| matches!(f.fault, Fault::Clock { .. }));
     // A slow disk takes its time to sync.
     let slow = plan.faults.iter().any(|f| {
-        matches!(f.fault, Fault::SlowDisk { .. } | Fault::DiskError { .. } | Fault::Stop { .. })
+        matches!(
+            f.fault,
+            Fault::SlowDisk { .. }
+                | Fault::Hang { .. }
+                | Fault::DiskError { .. }
+                | Fault::Stop { .. }
+        )
     });
     let settle = if slow { Duration::from_secs(3600) } else { SETTLE };
     let grace = Duration::from_millis(plan.shape.grace_ms.into());
@@ -167,7 +173,8 @@ fn judge(
         let recovery = RECOVERY + 2 * detection + ms(2 * plan.shape.lease_ms + plan.shape.grace_ms);
         let request = ms(plan.shape.request_timeout_ms);
         let removes = plan.removes();
-        let expected = available::Expected { leases, detection, recovery, request, removes };
+        let hangs = plan.faults.iter().any(|f| matches!(f.fault, Fault::Hang { .. }));
+        let expected = available::Expected { leases, detection, recovery, request, removes, hangs };
         report.violations.extend(available::judge(history, files, &clients, expected));
     }
 }

@@ -25,6 +25,8 @@ const OPERATION: Duration = Duration::from_micros(100);
 const ROUNDS: u32 = 4;
 /// Between looks at the map.
 const LOOK: Duration = Duration::from_millis(20);
+/// Between rounds of writes.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// What was seen of a target, and of what was to be removed from it.
 #[derive(Clone, Debug, Default)]
@@ -109,6 +111,110 @@ pub fn hang(seed: u64, hang: Duration) -> std::result::Result<Told, String> {
         return Err(trouble);
     }
     Ok(told.take())
+}
+
+/// What came of writes while one of two disks hung.
+#[derive(Clone, Debug, Default)]
+pub struct Went {
+    /// How long the longest took, with a sync.
+    pub longest: Duration,
+    /// How many there were.
+    pub writes: usize,
+    /// When the target was said to be away first, and last, after the disk began to hang.
+    pub away: Option<(Duration, Duration)>,
+    /// What a file had last, and what was read of it in the end from the disk that had hung alone.
+    pub files: Vec<(u8, u8)>,
+}
+
+/// Each operation of one server's disk that is begun within so long takes as long, while files
+/// are written to; then the other server is killed.
+pub fn hang_and_go_on(seed: u64, hang: Duration) -> std::result::Result<Went, String> {
+    let shared = Rc::new(Shared::new(plan(seed, SERVERS)));
+    let mut cluster = Cluster::new(shared.clone(), Options::default());
+    cluster.set_up()?;
+    let node = NodeName::Data(SLOW);
+    let begun = cluster.sim.now();
+    let told = Rc::new(RefCell::new(Told::default()));
+    let went = Rc::new(RefCell::new(Went::default()));
+    let (trouble, until) = (Rc::new(RefCell::new(None)), begun + hang * 3);
+    let target = TargetId(targets_of(&shared.plan.shape, SLOW)[0]);
+    let (looks, failed) = (told.clone(), trouble.clone());
+    cluster.start_auditor(move |_, config| {
+        if let Err(error) = watch(&config, target, begun, &looks) {
+            failed.borrow_mut().get_or_insert(format!("the watcher: {error}"));
+        }
+    });
+    let (writes, failed) = (went.clone(), trouble.clone());
+    let writer = cluster.start_auditor(move |shared, config| {
+        if let Err(error) = write_on(&shared, &config, until, &writes) {
+            failed.borrow_mut().get_or_insert(format!("the writer: {error}"));
+        }
+    });
+    cluster.sim.run_for(Duration::from_secs(1));
+    cluster.disk(node).set_latency(hang..hang + OPERATION, hang..hang + OPERATION);
+    cluster.sim.run_for(hang);
+    cluster.disk(node).set_latency(Duration::ZERO..OPERATION, OPERATION..OPERATION * 2);
+    cluster.sim.run_for(hang * 2);
+    cluster.wait_for(&[writer], "write")?;
+    cluster.sim.kill(cluster.processes[&NodeName::Data(1 - SLOW)]);
+    let (reads, failed) = (went.clone(), trouble.clone());
+    let reader = cluster.start_auditor(move |shared, config| {
+        if let Err(error) = read_all(&shared, &config, &reads) {
+            failed.borrow_mut().get_or_insert(format!("the reader: {error}"));
+        }
+    });
+    cluster.wait_for(&[reader], "read")?;
+    if let Some(trouble) = trouble.borrow_mut().take() {
+        return Err(trouble);
+    }
+    let away = told.borrow().away.iter().map(|(at, _)| *at).collect::<Vec<_>>();
+    let mut went = went.take();
+    went.away = away.first().copied().zip(away.last().copied());
+    Ok(went)
+}
+
+/// Writes to all files in turn, another byte each time.
+fn write_on(
+    shared: &Shared,
+    config: &ClientConfig,
+    until: Duration,
+    went: &RefCell<Went>,
+) -> Result<()> {
+    let (ctx, client) = (Context::root(), Client::connect(config.clone())?);
+    let files = shared.made.borrow().files.clone();
+    went.borrow_mut().files = vec![(0, 0); files.len()];
+    for byte in (1..=u8::MAX).cycle() {
+        for (at, file) in files.iter().enumerate() {
+            let begun = now();
+            if begun >= until {
+                client.shutdown();
+                return Ok(());
+            }
+            let file = client.open(&ctx, FileId(*file), Rights::READ_WRITE)?.0;
+            file.write_at(&ctx, 0, &[byte])?;
+            file.sync(&ctx)?;
+            file.close(&ctx)?;
+            let mut went = went.borrow_mut();
+            went.files[at].0 = byte;
+            went.longest = went.longest.max(now() - begun);
+            went.writes += 1;
+        }
+        sleep(PAUSE);
+    }
+    Ok(())
+}
+
+fn read_all(shared: &Shared, config: &ClientConfig, went: &RefCell<Went>) -> Result<()> {
+    let (ctx, client) = (Context::root(), Client::connect(config.clone())?);
+    for (at, file) in shared.made.borrow().files.clone().iter().enumerate() {
+        let file = client.open(&ctx, FileId(*file), Rights::READ)?.0;
+        let mut byte = [0];
+        file.read_at(&ctx, 0, &mut byte)?;
+        went.borrow_mut().files[at].1 = byte[0];
+        file.close(&ctx)?;
+    }
+    client.shutdown();
+    Ok(())
 }
 
 fn watch(

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 use weir_host::plant::{self, Bug};
 use weir_sim::batch::{self, Line};
-use weir_sim::generate::{self, CHANGING, MIRRORED};
+use weir_sim::generate::{self, CHANGING, HANGING, MIRRORED};
 use weir_sim::plan::{Plan, first_copies};
 use weir_sim::run::{self, Report};
 
@@ -92,6 +92,14 @@ const CLEAN_MIRRORED: u64 = 365;
 fn clusters_that_change_keep_their_promises_whatever_goes_wrong() {
     let first = CHANGING + number("WEIR_SEED", 1);
     keep_their_promises(first, number("WEIR_SIM_CHANGING", CLEAN_CHANGING));
+}
+
+/// `WEIR_SIM_HANGING` sets how many, and `WEIR_SEED` which, counted from
+/// [`HANGING`].
+#[test]
+fn clusters_whose_disks_hang_keep_their_promises_whatever_goes_wrong() {
+    let first = HANGING + number("WEIR_SEED", 1);
+    keep_their_promises(first, number("WEIR_SIM_HANGING", 100));
 }
 
 /// So many seeds of clusters that change are clean.

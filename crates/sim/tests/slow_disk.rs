@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
-use weir_sim::slow_disk::{hang, remove_all};
+use weir_sim::slow_disk::{hang, hang_and_go_on, remove_all};
 
 /// More than the time after which a server that is silent counts as away (`target_timeout_ms`,
 /// 3.75 s).
@@ -33,5 +33,24 @@ fn a_server_is_heard_of_while_it_removes_objects_from_a_slow_disk() {
         let seen = remove_all(seed, SYNC).unwrap();
         assert!(seen.away.is_empty(), "seed {seed}: first {:?}", seen.away[0]);
         assert!(seen.removed > 0 && seen.left.is_empty(), "seed {seed}: {seen:?}");
+    }
+}
+
+/// Calls fail after 30 s.
+#[test]
+fn who_writes_goes_on_without_a_disk_that_hangs_and_it_comes_back_with_all() {
+    let second = Duration::from_secs(1);
+    for seed in 0..5 {
+        let went = hang_and_go_on(seed, 40 * second).unwrap();
+        println!("seed {seed}: {went:?}");
+        assert!(went.longest < 18 * second, "seed {seed}: {:?}", went.longest);
+        assert!(went.writes > 100, "seed {seed}: {}", went.writes);
+        // Where it does not order it is done without after some seconds, else after 15.
+        let (first, last) = went.away.unwrap_or_default();
+        assert!(first > second && first < 18 * second, "seed {seed}: away at {first:?}");
+        // What was begun last while it hung ends as much later.
+        assert!(last < 95 * second, "seed {seed}: back after {last:?}");
+        let differ = went.files.iter().filter(|(written, read)| written != read);
+        assert_eq!(differ.count(), 0, "seed {seed}: {:?}", went.files);
     }
 }

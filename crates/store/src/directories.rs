@@ -192,8 +192,9 @@ impl Directories {
         self.sync_one(HASH_DIRECTORIES, "", "objects-directory")
     }
 
-    /// Makes every name that was made or removed durable.
-    pub(crate) fn sync_changed(&self) -> Result<()> {
+    /// Makes every name that was made or removed durable, with as many syncs as it takes;
+    /// `ended` is called after each.
+    pub(crate) fn sync_changed(&self, ended: &dyn Fn()) -> Result<()> {
         let changed: Vec<usize> = (0..HASH_DIRECTORIES).filter(|&i| self.is_changed(i)).collect();
         if changed.len() > MAX_SINGLE_SYNCS {
             let mark = self.mark();
@@ -203,7 +204,7 @@ impl Directories {
             self.synced(&mark);
             return Ok(());
         }
-        changed.into_iter().try_for_each(|hash| self.sync_hash_directory(hash))
+        changed.into_iter().try_for_each(|hash| self.sync_hash_directory(hash).map(|()| ended()))
     }
 
     /// What has changed up to now.

@@ -336,8 +336,13 @@ impl Target {
     /// Makes every removal up to now durable, with one sync for each directory
     /// that something was removed from, or one for all if they are many.
     pub fn sync_removals(&self) -> Result<()> {
+        self.sync_removals_in_steps(&|| ())
+    }
+
+    /// The same; `ended` is called after each sync that it takes.
+    pub fn sync_removals_in_steps(&self, ended: &dyn Fn()) -> Result<()> {
         self.backing.site.in_service()?;
-        self.backing.directories.sync_changed()
+        self.backing.directories.sync_changed(ended)
     }
 
     /// Whether its directory is still there; if not, it goes out of service.

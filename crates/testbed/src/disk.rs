@@ -115,6 +115,16 @@ impl Disk {
         &self.at
     }
 
+    /// Has it hang: who writes to it waits, and nobody is told of an error, until what is returned
+    /// is dropped.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn freeze(&self) -> Result<Frozen<'_>> {
+        run("fsfreeze", &["-f", text(&self.at)?])?;
+        Ok(Frozen(self))
+    }
+
     /// What it is for the kernel.
     pub fn device(&self) -> &Device {
         &self.device
@@ -134,6 +144,20 @@ impl Disk {
     /// It cannot be read.
     pub fn counts(&self) -> Result<Counts> {
         self.device.counts()
+    }
+}
+
+/// A disk that hangs; it goes on when this is dropped.
+#[derive(Debug)]
+pub struct Frozen<'a>(&'a Disk);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        // Else whoever waits for it could not even be killed.
+        let thawed = text(&self.0.at).and_then(|at| run("fsfreeze", &["-u", at]));
+        if let Err(error) = thawed {
+            eprintln!("{}: {error}", self.0.at.display());
+        }
     }
 }
 

@@ -32,7 +32,7 @@ mod worker;
 
 pub use cold::{forget, forget_whole, in_memory, remember};
 pub use device::{Counts, Device};
-pub use disk::{Disk, detach, make_image};
+pub use disk::{Disk, Frozen, detach, make_image};
 pub use model::{Drive, Model};
 pub use network::{LinkCounts, Network, enter};
 pub use perturb::{Reads, read_around, write_again};

@@ -37,6 +37,9 @@ records! {
         /// For how long its disk has been at one operation, milliseconds; 0: not so long that
         /// it would be said to hang.
         hangs_ms: u64,
+        /// Its server serves nothing of it any more that has several copies, and applies nothing,
+        /// until it has begun anew: its disk hangs.
+        given_up: bool,
         /// What it has done.
         work: TargetWork,
     }
@@ -98,6 +101,8 @@ records! {
         /// Copies that may lack what only a target knew that has been removed, until
         /// they are reported.
         distrust: Vec<(TargetId, ObjectId)>,
+        /// Targets to be given up, should their disks hang still: others have what they have.
+        give_up: Vec<TargetId>,
         /// Copies are made and brought up to date for this share of the time, percent,
         /// while clients ask for something.
         busy_percent: u8,

@@ -141,6 +141,14 @@ pub fn trouble_of(view: &TargetView) -> Option<String> {
         _ => format!("; it lacks {behind} parts of objects, which it gets when it is back"),
     };
     match view.state {
+        TargetState::Offline if view.hangs_ms > 0 => Some(format!(
+            "target {target}: its disk, of {name} on {host}, hangs since {}, and its server has \
+             given it up: files with copies elsewhere are served from those{missing}; it comes back \
+             by itself when the disk answers. Look at the disk (`dmesg`, `iostat -x`); if it is \
+             lost, `weir target drain {target}` and then `weir target remove {target}`, or `weir \
+             target replace {target}`",
+            human_duration(view.hangs_ms / 1000)
+        )),
         TargetState::Offline => Some(format!(
             "target {target} is offline{since}: {name} on {host} has not been heard of; files \
              with copies elsewhere are served from those{missing}; start it anew, or, if it is \
@@ -149,10 +157,8 @@ pub fn trouble_of(view: &TargetView) -> Option<String> {
         )),
         _ if view.hangs_ms > 0 => Some(format!(
             "target {target}: its disk, of {name} on {host}, hangs since {}: it has not ended an \
-             operation for so long. What needs it waits; changes of files with several copies that \
-             it orders fail after 30 s, though others have copies. Look at the disk (`dmesg`, \
-             `iostat -x`); if it does not answer soon, end the process of {name} (`kill -9`): then \
-             the other copies are used",
+             operation for so long. What needs it waits, for 15 s if others have what it has: then \
+             it is done without until it answers. Look at the disk (`dmesg`, `iostat -x`)",
             human_duration(view.hangs_ms / 1000)
         )),
         TargetState::Syncing if view.held_ms > 0 => Some(format!(
@@ -232,7 +238,9 @@ mod tests {
             (what_is_wrong(&slow).as_str(), pace_of(31_250)),
             ("its disk has become slow", "31.2".to_owned())
         );
-        let gone = TargetView { state: TargetState::Offline, ..hangs };
+        let given_up = TargetView { state: TargetState::Offline, ..hangs };
+        assert!(trouble_of(&given_up).unwrap().contains("has given it up"), "{given_up:?}");
+        let gone = TargetView { hangs_ms: 0, ..given_up };
         assert!(trouble_of(&gone).unwrap().contains("is offline"), "its server says no more");
         let drained = TargetView { draining: true, suspect: true, ..view(TargetState::Online) };
         assert_eq!(state_of(&drained), "suspect, draining");

@@ -87,7 +87,13 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    pub(crate) fn new(lines: Lines, queue_limit: usize, buffer_bytes: usize) -> Self {
+    /// For these targets.
+    pub(crate) fn new(
+        lines: Lines,
+        targets: impl Iterator<Item = TargetId>,
+        queue_limit: usize,
+        buffer_bytes: usize,
+    ) -> Self {
         let ways = Ways::new(lines.run());
         Self {
             standings: Standings::default(),
@@ -95,7 +101,7 @@ impl Copies {
             locks: RangeLocks::default(),
             turns: Turns::default(),
             begun: Begun::default(),
-            pools: Pools::new(queue_limit),
+            pools: Pools::new(targets, queue_limit),
             repairs: Repairs::default(),
             staged: Staged::new(buffer_bytes),
             resting: Resting::default(),
@@ -108,12 +114,14 @@ impl Copies {
 
 impl Copies {
     /// The epoch that this server acts under: that of its map, or of the oldest
-    /// change that is still under way. What such a change notes is noted then.
+    /// change that is still under way. What such a change notes is noted then. It says nothing
+    /// of targets that have been given up: those act under none any more.
     pub(crate) fn acting(&self) -> Epoch {
         // First: what begins after this begins under it.
-        let map = self.standings.acting();
-        let oldest = self.begun.oldest().into_iter().chain(self.turns.oldest());
-        oldest.fold(map, Epoch::min)
+        let map = self.standings.map();
+        let counts = |target| !map.given_up.contains(&target);
+        let oldest = self.begun.oldest(counts).into_iter().chain(self.turns.oldest(counts));
+        oldest.fold(map.epoch, Epoch::min)
     }
 }
 

@@ -2,7 +2,8 @@
 //! other servers, and disk threads wait for nothing but their disk. For each place
 //! in the chain there are threads of their own, which wait only for those of places
 //! after theirs; the last of a chain is left to the disk threads. So servers that
-//! wait for each other get on.
+//! wait for each other get on. And there are some for each target: a disk that is slow, or
+//! hangs, takes none of the others'.
 
 use super::change::Change;
 use super::follow::follow;
@@ -14,6 +15,7 @@ use crate::disk::{Data, Disk};
 use crate::machine::{OpId, Outcome, RepairWork};
 use crate::queue::Admission;
 use crate::service::{Event, Shared};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool,
@@ -24,7 +26,7 @@ use weir_host::thread::{self, JoinHandle};
 use weir_net::{AbortOnPanic, ConnId, LoopHandle};
 use weir_types::{Error, ErrorKind, Result, TargetId};
 
-/// Threads for each place in the chain: changes under way at once.
+/// Threads of a target for each place in the chain: changes under way at once.
 const THREADS: [usize; 8] = [16, 8, 4, 4, 4, 4, 4, 4];
 
 /// What a thread has to do.
@@ -53,22 +55,23 @@ struct Pool {
 
 /// See the top of the file. Threads are started when there is work for them.
 pub(crate) struct Pools {
-    pools: Vec<Pool>,
+    /// By the place in the chain.
+    pools: BTreeMap<TargetId, Vec<Pool>>,
     /// There is a thread for what clients have left.
     watches: AtomicBool,
     threads: Mutex<Vec<JoinHandle>>,
 }
 
 impl Pools {
-    pub(crate) fn new(queue_limit: usize) -> Self {
+    pub(crate) fn new(targets: impl Iterator<Item = TargetId>, queue_limit: usize) -> Self {
         let pool = |_| Pool { backlog: Backlog::new(queue_limit), started: AtomicBool::new(false) };
-        let pools = THREADS.iter().map(pool).collect();
+        let pools = targets.map(|target| (target, THREADS.iter().map(pool).collect())).collect();
         Self { pools, watches: AtomicBool::new(false), threads: Mutex::default() }
     }
 
     /// Takes a change; `Full` if its connection must pause.
     ///
-    /// Errors: if no threads can be started.
+    /// Errors: if the target is not open, or no threads can be started.
     pub(crate) fn submit(
         &self,
         shared: &Arc<Shared>,
@@ -82,27 +85,43 @@ impl Pools {
             },
             MirrorJob::Repair(_) => 0,
         };
-        let depth = depth.min(self.pools.len() - 1);
-        self.start(shared, depth)?;
+        let depth = depth.min(THREADS.len() - 1);
+        let target = task.target;
+        let Some((pool, disk)) = self.pool(target, depth).zip(shared.disk(target)) else {
+            return Err(Error::new(ErrorKind::TargetMissing, "not open"));
+        };
+        self.start(shared, (disk, pool), depth)?;
         let resume = task.reply_to.clone();
-        Ok(self.pools[depth].backlog.submit(task, conn, resume, |_| ()))
+        Ok(pool.backlog.submit(task, conn, resume, |_| ()))
     }
 
-    fn start(&self, shared: &Arc<Shared>, depth: usize) -> Result<()> {
-        if self.pools[depth].started.swap(true, AcqRel) {
+    fn pool(&self, target: TargetId, depth: usize) -> Option<&Pool> {
+        self.pools.get(&target)?.get(depth)
+    }
+
+    fn start(
+        &self,
+        shared: &Arc<Shared>,
+        (disk, pool): (&Arc<Disk>, &Pool),
+        depth: usize,
+    ) -> Result<()> {
+        if pool.started.swap(true, AcqRel) {
             return Ok(());
         }
         for n in 0..THREADS[depth] {
-            let shared = shared.clone();
+            let (shared, disk) = (shared.clone(), disk.clone());
+            let target = disk.served.id;
             let body = move || {
                 let _guard = AbortOnPanic("a thread for copies");
-                shared.copies.pools.work_off(&shared, depth);
+                if let Some(pool) = shared.copies.pools.pool(target, depth) {
+                    pool.work_off(&shared, &disk);
+                }
             };
-            match thread::spawn(&format!("weir-mirror-{depth}.{n}"), body) {
+            match thread::spawn(&format!("weir-mirror-{target}.{depth}.{n}"), body) {
                 Ok(thread) => self.threads.lock().push(thread),
                 // The next change tries again.
                 Err(error) if n == 0 => {
-                    self.pools[depth].started.store(false, Release);
+                    pool.started.store(false, Release);
                     return Err(Error::from(error).context("start a thread"));
                 }
                 Err(error) => {
@@ -138,12 +157,29 @@ impl Pools {
         }
     }
 
-    fn work_off(&self, shared: &Shared, depth: usize) {
-        while let Some(task) = self.pools[depth].backlog.next(|_| ()) {
-            let ChangeTask { op, target, job, mut data, sender, reply_to } = task;
+    /// Refuses what waits for a target that has been given up.
+    pub(crate) fn refuse(&self, target: TargetId, error: &Error) {
+        for pool in self.pools.get(&target).into_iter().flatten() {
+            for ChangeTask { op, data, reply_to, .. } in pool.backlog.take_all() {
+                reply_to.post(Event::Done { op, result: Err(error.clone()), data });
+            }
+        }
+    }
+
+    /// Ends the threads once the queues are empty, and gives them to be waited for.
+    pub(crate) fn stop(&self) -> Vec<JoinHandle> {
+        self.pools.values().flatten().for_each(|pool| pool.backlog.stop());
+        std::mem::take(&mut *self.threads.lock())
+    }
+}
+
+impl Pool {
+    fn work_off(&self, shared: &Shared, disk: &Disk) {
+        while let Some(task) = self.backlog.next(|_| ()) {
+            let ChangeTask { op, job, mut data, sender, reply_to, .. } = task;
             let mut answered = false;
-            let result = match (shared.disk(target), &job) {
-                (Some(disk), MirrorJob::Change(change)) => {
+            let result = match &job {
+                MirrorJob::Change(change) => {
                     let early = |outcome: &Outcome| {
                         let (result, data) = (Ok(outcome.clone()), Data::default());
                         reply_to.post(Event::Done { op, result, data });
@@ -155,19 +191,12 @@ impl Pools {
                     shared.copies.repairs.notice(disk, change, &result);
                     result
                 }
-                (Some(disk), MirrorJob::Repair(work)) => serve_repair(shared, disk, work),
-                (None, _) => Err(Error::new(ErrorKind::TargetMissing, "not open")),
+                MirrorJob::Repair(work) => serve_repair(shared, disk, work),
             };
             if !answered {
                 reply_to.post(Event::Done { op, result, data });
             }
         }
-    }
-
-    /// Ends the threads once the queues are empty, and gives them to be waited for.
-    pub(crate) fn stop(&self) -> Vec<JoinHandle> {
-        self.pools.iter().for_each(|pool| pool.backlog.stop());
-        std::mem::take(&mut *self.threads.lock())
     }
 }
 

@@ -186,6 +186,9 @@ impl Resync {
     pub(crate) fn run(mut self) {
         let mut interval = INTERVAL;
         while matches!(self.shutdown.wait(Some(interval)), Ok(false)) {
+            if self.shared.copies.standings.is_kept(self.own()).is_err() {
+                continue;
+            }
             let filled = fill::fill_all(&self.shared, &self.disk, &self.shutdown);
             if let Err(error) = &filled {
                 tracing::debug!("{}: copies to be made: {error}", self.disk.store.name());

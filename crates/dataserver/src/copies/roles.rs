@@ -13,7 +13,7 @@
 //! - A copy is read only while its target is online, and everybody knows it.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_host::plant::{Bug, planted};
 use weir_types::{Epoch, Error, ErrorKind, Result, TargetId};
 use weir_wire::data::CopyAccess;
@@ -29,6 +29,9 @@ pub(crate) struct Map {
     pub(crate) targets: BTreeMap<TargetId, Standing>,
     /// Since when those were away, and took changes, that are online now.
     pub(crate) left: BTreeMap<TargetId, Epoch>,
+    /// Own targets whose disks hang: nothing of several copies is served from them any more, as
+    /// if their server had been killed. They come back when it has begun anew.
+    pub(crate) given_up: BTreeSet<TargetId>,
 }
 
 /// Later than any epoch that there is.
@@ -65,7 +68,16 @@ impl Map {
             left.filter(|_| now.state.is_online()).map(|left| (*target, left))
         };
         let left = targets.iter().filter_map(left).collect();
-        Self { epoch, in_effect, targets, left }
+        Self { epoch, in_effect, targets, left, given_up: self.given_up.clone() }
+    }
+
+    /// # Errors
+    /// `NotCurrent` if a target of this server has been given up.
+    pub(crate) fn is_kept(&self, own: TargetId) -> Result<()> {
+        match self.given_up.contains(&own) {
+            true => Err(not_current(own, "its disk hangs, and its server has given it up")),
+            false => Ok(()),
+        }
     }
 
     fn state(&self, target: TargetId) -> TargetState {

@@ -73,7 +73,27 @@ impl Standings {
         if now >= self.serve_until_ms.load(Ordering::Acquire) {
             return Err(not_current(own, "its server has no lease from the metadata server"));
         }
-        Ok(self.map.read().clone())
+        let map = self.map.read().clone();
+        map.is_kept(own)?;
+        Ok(map)
+    }
+
+    /// Gives up targets of this server, for as long as it runs.
+    pub(crate) fn give_up(&self, target: TargetId) {
+        let mut map = self.map.write();
+        let mut fresh = Map::clone(&map);
+        fresh.given_up.insert(target);
+        *map = Arc::new(fresh);
+    }
+
+    /// See [`Map::is_kept`].
+    pub(crate) fn is_kept(&self, own: TargetId) -> Result<()> {
+        self.map.read().is_kept(own)
+    }
+
+    /// The map, whether or not there is a lease.
+    pub(crate) fn map(&self) -> Arc<Map> {
+        self.map.read().clone()
     }
 
     /// See [`Map::may_read`].

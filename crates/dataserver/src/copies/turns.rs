@@ -41,9 +41,9 @@ impl Turns {
         result
     }
 
-    /// The earliest epoch that anything is being applied of.
-    pub(crate) fn oldest(&self) -> Option<Epoch> {
-        self.applying.lock().keys().map(|(_, epoch)| *epoch).min()
+    /// The earliest epoch that anything is being applied of, to targets that count.
+    pub(crate) fn oldest(&self, counts: impl Fn(TargetId) -> bool) -> Option<Epoch> {
+        oldest(&self.applying.lock(), counts)
     }
 }
 
@@ -69,9 +69,9 @@ impl Begun {
         UnderWay { begun: self, key }
     }
 
-    /// The earliest epoch that anything is under way of.
-    pub(crate) fn oldest(&self) -> Option<Epoch> {
-        self.changes.lock().keys().map(|(_, epoch)| *epoch).min()
+    /// The earliest epoch that anything is under way of, of targets that count.
+    pub(crate) fn oldest(&self, counts: impl Fn(TargetId) -> bool) -> Option<Epoch> {
+        oldest(&self.changes.lock(), counts)
     }
 }
 
@@ -97,6 +97,14 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         leave(&mut self.begun.changes.lock(), self.key);
     }
+}
+
+fn oldest(
+    under_way: &BTreeMap<(TargetId, Epoch), u32>,
+    counts: impl Fn(TargetId) -> bool,
+) -> Option<Epoch> {
+    let of = under_way.keys().filter(|(target, _)| counts(*target));
+    of.map(|(_, epoch)| *epoch).min()
 }
 
 fn leave(counts: &mut BTreeMap<(TargetId, Epoch), u32>, key: (TargetId, Epoch)) {
@@ -168,10 +176,11 @@ mod tests {
         let begun = Begun::default();
         let mut first = begun.begin(TARGET, Epoch(1));
         let _other = begun.begin(TargetId(2), Epoch(3));
-        assert_eq!(begun.oldest(), Some(Epoch(1)));
+        assert_eq!(begun.oldest(|_| true), Some(Epoch(1)));
+        assert_eq!(begun.oldest(|target| target != TARGET), Some(Epoch(3)), "it does not count");
         first.go_on(Epoch(4));
-        assert_eq!(begun.oldest(), Some(Epoch(3)));
+        assert_eq!(begun.oldest(|_| true), Some(Epoch(3)));
         drop(first);
-        assert_eq!(begun.oldest(), Some(Epoch(3)));
+        assert_eq!(begun.oldest(|_| true), Some(Epoch(3)));
     }
 }

@@ -4,6 +4,22 @@ use proptest::prelude::*;
 use std::collections::HashSet;
 use weir_types::ServerId;
 
+fn place(spec: &LayoutSpec, targets: &[TargetInfo], seed: u64) -> Result<FileLayout> {
+    super::place(spec, targets, &Pairs::default(), seed)
+}
+
+fn grant(
+    layout: &FileLayout,
+    spec: &LayoutSpec,
+    targets: &[TargetInfo],
+    up_to_offset: u64,
+    next_index: SegmentIndex,
+    seed: u64,
+) -> Result<Vec<Segment>> {
+    let none = Pairs::default();
+    super::grant(layout, spec, (targets, &none), up_to_offset, next_index, seed)
+}
+
 /// `n` empty targets, `per_server` on each server, each server on a machine of its own.
 fn cluster(n: u32, per_server: u32) -> Vec<TargetInfo> {
     (0..n)
@@ -670,4 +686,38 @@ fn a_graduated_chunk_goes_where_it_is_written_first_of_the_targets_of_its_file()
     assert_eq!(first(&targets, 1), [4], "no room: the next one is one of the two");
     let striped = LayoutSpec { kind: LayoutKind::Striped, ..spec };
     assert_eq!(check_spec(&striped).unwrap_err().kind, ErrorKind::InvalidArgument);
+}
+
+/// 160 files over six targets: of what one of them has each of the others has a fifth.
+#[test]
+fn what_is_left_to_chance_is_spread_evenly_over_all_others() {
+    for kind in [LayoutKind::Striped, LayoutKind::Chunked] {
+        let (targets, mut pairs) = (cluster(6, 1), Pairs::default());
+        let mut placed = Vec::new();
+        let files = if kind == LayoutKind::Striped { 160 } else { 960 };
+        for file in 0..files {
+            let (copies, base) = (2, Some(file as u32 % 6));
+            let placement = Placement::Random;
+            let spec = LayoutSpec { copies, placement, base, ..spec(kind) };
+            let layout = super::place(&spec, &targets, &pairs, file).unwrap();
+            for column in layout.segments.into_iter().flat_map(|segment| segment.columns) {
+                pairs.given(&column);
+                placed.push(column);
+            }
+        }
+        for lost in targets.iter().map(|t| t.target) {
+            let has = |column: &&Column| column.targets.contains(&lost);
+            let mut others = std::collections::BTreeMap::new();
+            for target in placed.iter().filter(has).flat_map(|column| &column.targets) {
+                *others.entry(*target).or_insert(0.0) += 1.0;
+            }
+            let all = others.remove(&lost).unwrap();
+            let furthest = others.values().map(|n: &f64| (n / (all / 5.0) - 1.0).abs());
+            let furthest = furthest.fold(0.0, f64::max);
+            assert!(
+                others.len() == 5 && furthest < 0.1,
+                "{kind:?}, {lost}: {furthest}, {others:?}"
+            );
+        }
+    }
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_layout::{Home, TargetInfo, Whereabouts, homes};
 use weir_metastore::{Engine, Tx};
 use weir_policy::{SlowDisks, Verdict};
-use weir_types::{Epoch, Error, ErrorKind, FsUsage, Result, ServerId, TargetId};
+use weir_types::{Column, Epoch, Error, ErrorKind, FsUsage, Result, ServerId, TargetId};
 use weir_wire::map::{ClusterMap, ServerEntry, Standing, TargetEntry, TargetState};
 use weir_wire::meta::TargetLoad;
 use weir_wire::peer::TargetReport;
@@ -173,6 +173,14 @@ impl Cluster {
         for report in reports.iter().filter(|r| !self.is_foreign(server, r)) {
             let target = record.targets.iter_mut().find(|t| t.target == report.target);
             let target = target.ok_or_else(unknown)?;
+            if report.given_up {
+                if target.state != TargetState::Offline {
+                    let told = self.hearsay.told(target.target);
+                    *target = after_silence(*target, told, self.next_epoch());
+                    changed = true;
+                }
+                continue;
+            }
             let said = Said { in_trouble: !report.trouble.is_empty(), lost_its_place: None };
             let reported = after_report(*target, said, self.around(true));
             if reported.state != target.state {
@@ -198,8 +206,8 @@ impl Cluster {
             if lost > 0 {
                 count += lost;
                 let mut record = record.clone();
-                let told = self.hearsay.told(server);
                 for target in record.targets.iter_mut().filter(|t| silent(t)) {
+                    let told = self.hearsay.told(target.target);
                     *target = after_silence(*target, told, self.next_epoch());
                 }
                 servers.push((server, record));
@@ -387,21 +395,23 @@ impl Cluster {
         self.view.mirrored = true;
     }
 
-    /// A server says under which epoch it acts.
-    pub fn acts(&mut self, server: ServerId, epoch: Epoch) {
-        self.hearsay.acts(server, epoch);
+    /// A server says under which epoch it acts with these targets.
+    pub fn acts(&mut self, reports: &[TargetReport], epoch: Epoch) {
+        let kept = reports.iter().filter(|report| !report.given_up);
+        kept.for_each(|report| self.hearsay.acts(report.target, epoch));
     }
 
-    /// A server is told of the present epoch.
-    pub fn tell(&mut self, server: ServerId) {
-        self.hearsay.tell(server, self.epoch);
+    /// The server of these targets is told of the present epoch.
+    pub fn tell(&mut self, reports: &[TargetReport]) {
+        let kept = reports.iter().filter(|report| !report.given_up);
+        kept.for_each(|report| self.hearsay.tell(report.target, self.epoch));
     }
 
     /// The epoch that everybody who may serve acts under, at the least.
     pub fn in_effect(&self) -> Epoch {
-        let away = |t: &TargetRecord| t.state == TargetState::Offline;
-        let serving = self.servers.iter().filter(|(_, r)| !r.targets.iter().all(away));
-        self.hearsay.in_effect(serving.map(|(server, _)| *server), self.epoch)
+        let targets = self.servers.values().flat_map(|record| &record.targets);
+        let serving = targets.filter(|t| t.state != TargetState::Offline);
+        self.hearsay.in_effect(serving.map(|t| t.target), self.epoch)
     }
 
     /// What data servers have to know of all targets.
@@ -430,6 +440,9 @@ impl Cluster {
             (heard.at_ms, heard.usage) = (now_ms, report.usage);
             heard.trouble.clone_from(&report.trouble);
             heard.hangs_ms = report.hangs_ms;
+            if report.given_up {
+                continue;
+            }
             let before = std::mem::replace(&mut heard.work, report.work);
             if report.work.us_per_mib > 0 {
                 heard.read_ms = now_ms;
@@ -438,7 +451,7 @@ impl Cluster {
                 heard.work.us_per_mib = before.us_per_mib;
             }
             if let Some(record) = self.record(report.target).copied() {
-                self.hearsay.said(server, &record, report, started);
+                self.hearsay.said(&record, report, started);
             }
         }
         self.refresh();
@@ -477,7 +490,8 @@ impl Cluster {
     }
 
     pub(super) fn refresh(&mut self) {
-        let mut view = ClusterView { mirrored: self.mirrored, ..ClusterView::default() };
+        let pairs = std::mem::take(&mut self.view.pairs);
+        let mut view = ClusterView { mirrored: self.mirrored, pairs, ..ClusterView::default() };
         let troubles = self.heard.iter().find(|(_, heard)| !heard.trouble.is_empty());
         view.trouble =
             troubles.map(|(target, heard)| format!("target {target}: {}", heard.trouble));
@@ -519,8 +533,9 @@ impl Cluster {
         self.view = view;
     }
 
-    /// Targets were given first copies. What was long ago counts less and less.
-    pub(super) fn given(&mut self, targets: &[TargetId]) {
+    /// Targets were given first copies, and columns. What was long ago counts less and less.
+    pub(super) fn given(&mut self, targets: &[TargetId], columns: &[Column]) {
+        columns.iter().for_each(|column| self.view.pairs.given(column));
         for target in targets {
             *self.primaries.entry(*target).or_default() += 1;
         }

@@ -192,7 +192,7 @@ impl<E: Engine> MetaMachine<E> {
         if effects.mirrored {
             self.cluster.is_mirrored();
         }
-        self.cluster.given(&effects.primaries);
+        self.cluster.given(&effects.primaries, &effects.placed);
         if let Some((file, rights)) = effects.opened {
             self.opens.open(session, file, rights);
         }

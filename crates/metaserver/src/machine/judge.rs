@@ -2,10 +2,17 @@
 
 use super::cluster::{Change, Cluster};
 use super::standings::{cut_off, joins, steps_back};
+use crate::mover::partners::Partners;
 use crate::schema::TargetRecord;
 use std::collections::BTreeSet;
-use weir_types::TargetId;
+use weir_types::{ServerId, TargetId};
 use weir_wire::map::TargetState;
+use weir_wire::peer::TargetReport;
+
+/// A disk that has been at one operation for so long is done without, if others have what it has:
+/// longer than one that has much to do takes for a sync, and so that those who wait go on
+/// before they give up, which is after 30 s.
+const GIVE_UP_AFTER_MS: u64 = 15_000;
 
 impl Cluster {
     /// What has to change by all that was heard: a target that others cannot reach
@@ -37,12 +44,7 @@ impl Cluster {
             return change.map(|change| change.untold(self));
         }
         let (heard, partners) = (&self.heard, &self.partners);
-        let away = || all.iter().filter(|(_, r)| r.state != TargetState::Online);
-        // What those have that are not there it may be the only one to have besides.
-        let is_needed = |target| {
-            let mut others = away().map(|(_, r)| r.target).filter(|other| *other != target);
-            others.any(|other| partners.may_share(target, other)) || is_source(target)
-        };
+        let is_needed = |target| is_needed(partners, target, &all) || is_source(target);
         let accused = self.hearsay.accused(&all);
         if let Some(target) = cut_off(&accused, &all, is_needed) {
             tracing::warn!(target = target.0, "it and other targets do not reach each other");
@@ -59,4 +61,39 @@ impl Cluster {
         done.iter().for_each(|t| tracing::info!(target = t.0, "a target is up to date again"));
         self.changed(&done, |record| joins(record, next))
     }
+
+    /// Of the targets that a server reports, those that it is to give up: their disks hang, and
+    /// others have what they have. One that is not online holds others up as well, but
+    /// nobody needs it for now. `is_source`: as for [`Cluster::judge`].
+    pub fn to_give_up(
+        &mut self,
+        reports: &[TargetReport],
+        is_source: impl Fn(TargetId) -> bool,
+    ) -> Vec<TargetId> {
+        let hangs = |r: &&TargetReport| r.hangs_ms >= GIVE_UP_AFTER_MS && !r.given_up;
+        let hanging: Vec<TargetId> = reports.iter().filter(hangs).map(|r| r.target).collect();
+        if hanging.is_empty() || !self.view.mirrored {
+            return Vec::new();
+        }
+        // A look at all files may show that it is not needed.
+        self.partners.ask();
+        let all = self.all();
+        let others_serve =
+            |target| all.iter().any(|(_, r)| r.target != target && r.state == TargetState::Online);
+        let can_go = |target: TargetId| match self.record(target).map(|record| record.state) {
+            Some(TargetState::Online) => {
+                !is_needed(&self.partners, target, &all) && !is_source(target)
+            }
+            Some(state) => state != TargetState::Offline,
+            None => false,
+        };
+        hanging.into_iter().filter(|target| others_serve(*target) && can_go(*target)).collect()
+    }
+}
+
+/// Whether a target may be the only one besides to have what those have that are not there.
+fn is_needed(partners: &Partners, target: TargetId, all: &[(ServerId, TargetRecord)]) -> bool {
+    let away = all.iter().map(|(_, r)| r).filter(|r| r.state != TargetState::Online);
+    let mut others = away.map(|r| r.target).filter(|other| *other != target);
+    others.any(|other| partners.may_share(target, other))
 }

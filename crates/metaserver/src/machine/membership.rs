@@ -74,7 +74,7 @@ impl<E: Engine> MetaMachine<E> {
             behind_per_s: heard.behind.per_s(),
             behind_expected_s: heard.behind.expected_s(),
             trouble: heard.trouble,
-            hangs_ms: heard.hangs_ms,
+            hangs_ms: if half { 0 } else { heard.hangs_ms },
             work: heard.work,
             machine,
             slow: self.cluster.slow.is_slow(record.target),

@@ -48,7 +48,7 @@ impl Cluster {
             }
         }
         targets.sort_by_key(|record| record.target);
-        self.registered(server, &reports, request, &mut targets);
+        self.registered(&reports, request, &mut targets);
         let record = ServerRecord {
             host: request.host.clone(),
             domain: request.domain.clone(),
@@ -66,16 +66,14 @@ impl Cluster {
     /// What becomes of the targets of a server by its reports.
     fn registered(
         &self,
-        server: ServerId,
         reports: &[&TargetReport],
         request: &RegisterRequest,
         targets: &mut [TargetRecord],
     ) {
-        let told = self.hearsay.told(server);
         let all = || self.servers.values().flat_map(|record| &record.targets);
         let serving = all().filter(|record| record.serves());
         let mut serving: BTreeSet<TargetId> = serving.map(|record| record.target).collect();
-        let said = |report: &TargetReport| {
+        let said = |report: &TargetReport, told: Epoch| {
             let own = report.gaps.iter().any(|(t, count)| *t == report.target && *count > 0);
             let lost_its_place = (request.first && own).then_some(told);
             Said { in_trouble: !report.trouble.is_empty(), lost_its_place }
@@ -87,15 +85,18 @@ impl Cluster {
                 if well != report.is_some_and(|r| r.trouble.is_empty()) {
                     continue;
                 }
+                let told = self.hearsay.told(record.target);
                 let others = serving.iter().any(|target| *target != record.target);
                 let kept =
                     |other: &TargetRecord| other.target != record.target && has_kept(other, told);
                 let another_kept_it = record.run != request.run && all().any(kept);
                 let around = Around { another_kept_it, ..self.around(others) };
                 *record = match report {
-                    Some(report) => after_report(*record, said(report), around),
+                    Some(report) if !report.given_up => {
+                        after_report(*record, said(report, told), around)
+                    }
                     // One that is not there now still has data of files.
-                    None => after_silence(*record, told, self.next_epoch()),
+                    _ => after_silence(*record, told, self.next_epoch()),
                 };
                 if report.is_some() && record.run != request.run {
                     (record.run, record.anew) = (request.run, self.next_epoch());

@@ -11,7 +11,7 @@
 //!
 //! Invariants
 //! - A target is declared away only when its lease to serve has run out, or its
-//!   server has said itself that it is out of service, or has just started.
+//!   server has said itself that it is out of service, or given up, or has just started.
 //! - It is online again only when every target that may have noted a gap for it
 //!   has said, knowing that it takes writes again, that there is none; and that
 //!   [`ROUNDS`] times in turn, since gaps are handed from one to another. If a gap
@@ -131,8 +131,8 @@ pub fn joins(record: TargetRecord, next: Epoch) -> TargetRecord {
     TargetRecord { state, since: next, joins, ..record }
 }
 
-/// What a target becomes when it has been silent for too long. Its server was
-/// told of no epoch after `told`: under later ones it has noted nothing.
+/// What a target becomes when it has been silent for too long, or its server has given it up.
+/// Nothing was told of any epoch after `told`: under later ones it has noted nothing.
 pub fn after_silence(record: TargetRecord, told: Epoch, next: Epoch) -> TargetRecord {
     match record.state {
         TargetState::Online => leaves(record, TargetState::Offline, next.min(Epoch(told.0 + 1))),
@@ -157,8 +157,9 @@ struct Word {
 /// What the servers have said of gaps, and under which epoch.
 #[derive(Debug, Default)]
 pub struct Hearsay {
-    acting: BTreeMap<ServerId, Epoch>,
-    told: BTreeMap<ServerId, Epoch>,
+    /// By target, and not by server: of one that its server has given up nothing is said any more.
+    acting: BTreeMap<TargetId, Epoch>,
+    told: BTreeMap<TargetId, Epoch>,
     words: BTreeMap<TargetId, Word>,
     /// Those that cannot reach another one.
     accusing: BTreeSet<TargetId>,
@@ -202,36 +203,30 @@ impl Hearsay {
         Self { began_at, epoch: began_at, ..Self::default() }
     }
 
-    /// A server acts under this epoch, and has nothing under way that it began
-    /// under an older one.
-    pub fn acts(&mut self, server: ServerId, epoch: Epoch) {
-        self.acting.insert(server, epoch);
+    /// The server of a target acts under this epoch, and has nothing of it under way that it
+    /// began under an older one.
+    pub fn acts(&mut self, target: TargetId, epoch: Epoch) {
+        self.acting.insert(target, epoch);
     }
 
-    /// A server is told of this epoch.
-    pub fn tell(&mut self, server: ServerId, epoch: Epoch) {
-        self.told.insert(server, epoch);
+    /// The server of a target is told of this epoch.
+    pub fn tell(&mut self, target: TargetId, epoch: Epoch) {
+        self.told.insert(target, epoch);
     }
 
-    /// The last epoch that a server may know of.
-    pub fn told(&self, server: ServerId) -> Epoch {
-        self.told.get(&server).copied().unwrap_or(self.began_at)
+    /// The last epoch under which a target may have noted anything.
+    pub fn told(&self, target: TargetId) -> Epoch {
+        self.told.get(&target).copied().unwrap_or(self.began_at)
     }
 
     /// A target has said something. `started`: its server has just started.
-    pub fn said(
-        &mut self,
-        server: ServerId,
-        record: &TargetRecord,
-        report: &TargetReport,
-        started: bool,
-    ) {
+    pub fn said(&mut self, record: &TargetRecord, report: &TargetReport, started: bool) {
         let gaps: Vec<_> = report.gaps.iter().filter(|(_, count)| *count > 0).copied().collect();
         let own = gaps.iter().any(|(behind, _)| *behind == record.target);
         let online = record.state == TargetState::Online;
         if own && (started || !online) {
             self.doubtful.insert(record.target);
-        } else if !own && online && self.acts_under(server, record.since) {
+        } else if !own && online && self.acts_under(record.target, record.since) {
             self.doubtful.remove(&record.target);
         }
         let unreachable = report.unreachable.clone();
@@ -239,15 +234,15 @@ impl Hearsay {
             true => self.accusing.remove(&record.target),
             false => self.accusing.insert(record.target),
         };
-        self.count(server, record, &gaps);
+        self.count(record, &gaps);
         self.words.insert(record.target, Word { gaps, unreachable });
     }
 
     /// Counts what a target says of those that are syncing.
-    fn count(&mut self, server: ServerId, record: &TargetRecord, gaps: &[(TargetId, u64)]) {
+    fn count(&mut self, record: &TargetRecord, gaps: &[(TargetId, u64)]) {
         let online = record.state == TargetState::Online;
         let is_all = !(online && self.doubtful.contains(&record.target));
-        let counts = is_all && self.acts_under(server, self.epoch);
+        let counts = is_all && self.acts_under(record.target, self.epoch);
         for (target, rounds) in &mut self.syncing {
             let none = !is_behind(gaps, *target);
             if !(record.target == *target || may_have_noted(record, *target, rounds.went)) {
@@ -265,8 +260,8 @@ impl Hearsay {
         }
     }
 
-    fn acts_under(&self, server: ServerId, epoch: Epoch) -> bool {
-        self.acting.get(&server).is_some_and(|acting| *acting >= epoch)
+    fn acts_under(&self, target: TargetId, epoch: Epoch) -> bool {
+        self.acting.get(&target).is_some_and(|acting| *acting >= epoch)
     }
 
     /// Records have changed: under a new epoch all is asked anew.
@@ -291,6 +286,8 @@ impl Hearsay {
             }
         }
         self.words.retain(|target, _| known.contains(target));
+        self.acting.retain(|target, _| known.contains(target));
+        self.told.retain(|target, _| known.contains(target));
         self.doubtful.retain(|target| known.contains(target));
         self.accusing.retain(|target| known.contains(target));
     }
@@ -313,11 +310,11 @@ impl Hearsay {
         let away: BTreeSet<TargetId> = away.filter(|t| joins_now || was_away(t)).collect();
         // Who goes before it has said, knowing of it, what it noted until then, may have
         // noted something for it.
-        let went_untold = |(server, other): &(ServerId, TargetRecord)| {
+        let went_untold = |(_, other): &(ServerId, TargetRecord)| {
             gone(other)
                 && !away.contains(&other.target)
                 && may_have_noted(other, record.target, (since, true))
-                && !self.acts_under(*server, record.since)
+                && !self.acts_under(other.target, record.since)
         };
         let missed = before.is_some_and(|b| b.missed) || all.iter().any(went_untold);
         Joining { since, away, missed }
@@ -368,9 +365,9 @@ impl Hearsay {
         accused
     }
 
-    /// The epoch that every server that may serve acts under, at the least.
-    pub fn in_effect(&self, serving: impl Iterator<Item = ServerId>, now: Epoch) -> Epoch {
-        let acting = |server| self.acting.get(&server).copied().unwrap_or_default();
+    /// The epoch that the servers of all targets that may serve act under, at the least.
+    pub fn in_effect(&self, serving: impl Iterator<Item = TargetId>, now: Epoch) -> Epoch {
+        let acting = |target| self.acting.get(&target).copied().unwrap_or_default();
         serving.map(acting).min().unwrap_or(now).min(now)
     }
 

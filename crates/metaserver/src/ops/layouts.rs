@@ -35,7 +35,8 @@ pub(crate) fn lay_out(
     if spec.base.is_none() && !in_groups {
         spec.base = base_of(file, &targets);
     }
-    let mut layout = place(&spec, &targets, file.0).map_err(|e| explain(ctx, e))?;
+    let mut layout =
+        place(&spec, &targets, &ctx.cluster.pairs, file.0).map_err(|e| explain(ctx, e))?;
     if in_groups {
         let columns = layout.segments.iter().flat_map(|segment| &segment.columns);
         ctx.effects.primaries = columns.filter_map(|c| c.targets.first().copied()).collect();
@@ -125,6 +126,9 @@ pub(crate) fn note_places(ctx: &mut Context<'_>, segments: &[Segment]) {
         effects.on_one_server = effects.on_one_server || on_one(column, server);
         let targets = column.copies().map(|(_, target)| target);
         effects.given_while_away.extend(targets.filter(away));
+        if column.copies().count() > 1 {
+            effects.placed.push(column.clone());
+        }
     }
 }
 
@@ -290,7 +294,8 @@ pub(crate) fn extend(
     loop {
         let known = body.layout(page.last().cloned().into_iter().collect());
         let next = SegmentIndex(body.next_segment);
-        let granted = grant(&known, &body.spec, &targets, up_to, next, file.0)?;
+        let at = (&targets[..], &ctx.cluster.pairs);
+        let granted = grant(&known, &body.spec, at, up_to, next, file.0)?;
         if granted.is_empty() {
             return put_page(tx, file, body.list, &page);
         }
@@ -405,7 +410,7 @@ pub(crate) fn check_spec(ctx: &Context<'_>, spec: &LayoutSpec) -> Outcome<()> {
         return Err(ErrorKind::TooBig.into());
     }
     weir_layout::check_spec(spec)?;
-    match place(spec, &ctx.cluster.targets, 0) {
+    match place(spec, &ctx.cluster.targets, &ctx.cluster.pairs, 0) {
         Err(error) if error.kind == ErrorKind::InvalidArgument => Err(error.into()),
         _ => Ok(()),
     }

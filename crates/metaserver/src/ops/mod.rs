@@ -56,10 +56,10 @@ use crate::open_files::OpenFiles;
 use crate::schema::ServerRecord;
 use crate::signing::{Grant, Signer};
 use std::collections::{BTreeMap, BTreeSet};
-use weir_layout::TargetInfo;
+use weir_layout::{Pairs, TargetInfo};
 use weir_metastore::TxError;
 use weir_types::{
-    Caller, Error, ErrorKind, FileId, FsUsage, LayoutSpec, Restrictions, Segment, ServerId,
+    Caller, Column, Error, ErrorKind, FileId, FsUsage, LayoutSpec, Restrictions, Segment, ServerId,
     SessionId, TargetId, Timestamp,
 };
 use weir_wire::meta::TargetLoad;
@@ -125,6 +125,8 @@ pub struct Effects {
     /// Targets that hold first copies of a new file in two groups, each as often as it
     /// does.
     pub primaries: Vec<TargetId>,
+    /// Columns that were placed.
+    pub placed: Vec<Column>,
     /// Other copies of a file are wished.
     pub copies: Option<FileId>,
     /// Copies of a file are not where they should be, for want of targets.
@@ -156,6 +158,8 @@ pub struct ClusterView {
     pub mirrored: bool,
     /// How fast targets are that are online, as far as it is known.
     pub loads: BTreeMap<TargetId, TargetLoad>,
+    /// Which targets were given copies of one column of late.
+    pub pairs: Pairs,
 }
 
 impl ClusterView {

@@ -206,6 +206,7 @@ impl<E: Engine> Cluster<E> {
             unreachable: Vec::new(),
             distrusted: Vec::new(),
             hangs_ms: 0,
+            given_up: false,
             work: weir_wire::targets::TargetWork::default(),
         }
     }

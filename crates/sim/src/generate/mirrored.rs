@@ -47,6 +47,32 @@ pub(super) fn plan(seed: u64, duration_ms: u32) -> Plan {
     Plan { seed, duration_ms, shape, clients, faults, read_policy }
 }
 
+/// A disk hangs so long that it is done without, milliseconds.
+const HANG_MS: u32 = 16_500;
+
+/// The plan of a seed, in which disks hang besides.
+pub(super) fn hanging(seed: u64, duration_ms: u32) -> Plan {
+    let mut plan = plan(seed, duration_ms);
+    let mut rng = Rng::with_seed(seed ^ 0x6861_6e67);
+    let latest_ms = duration_ms.saturating_sub(HANG_MS);
+    // What rots is mended from another copy, and that may be the one that hangs.
+    if latest_ms == 0 || plan.faults.iter().any(|f| matches!(f.fault, Fault::Rot { .. })) {
+        return plan;
+    }
+    // As that of clients is, and longer than a disk may hang.
+    plan.shape.request_timeout_ms = 30_000;
+    let hang = |_| {
+        let at_ms = rng.u32(0..latest_ms);
+        let node = NodeName::Data(data(&mut rng, &plan.shape));
+        let ms = rng.u32(HANG_MS..=duration_ms - at_ms);
+        PlannedFault { at_ms, fault: Fault::Hang { node, ms } }
+    };
+    let hangs: Vec<PlannedFault> = (0..2).map(hang).collect();
+    plan.faults.extend(hangs.into_iter().take(1 + usize::from(seed.is_multiple_of(3))));
+    plan.faults.sort_by_key(|fault| fault.at_ms);
+    plan
+}
+
 fn shape(rng: &mut Rng) -> Shape {
     let usual = super::shape(rng);
     let data_servers = rng.u8(3..=5);

@@ -13,6 +13,8 @@ use weir_types::ErrorKind;
 
 /// Until a client that was told of another way has gone it.
 const FEW_SECONDS: Duration = Duration::from_secs(5);
+/// Until a disk that hangs is done without.
+const HUNG: Duration = Duration::from_secs(16);
 /// Violations told of one run.
 const MAX_VIOLATIONS: usize = 3;
 
@@ -30,6 +32,8 @@ pub struct Expected {
     pub request: Duration,
     /// Targets are taken out of the cluster.
     pub removes: bool,
+    /// Disks hang.
+    pub hangs: bool,
 }
 
 /// Judges every call on files all of whose columns have several copies.
@@ -41,7 +45,8 @@ pub fn judge(
 ) -> Vec<Violation> {
     let (health, losses) = (Health::of(history), Losses::of(history, files));
     // A client may give a lease up only when it has written back: twice that.
-    let limit = 2 * expected.detection + FEW_SECONDS;
+    let hung = if expected.hangs { HUNG } else { Duration::ZERO };
+    let limit = 2 * (expected.detection + hung) + FEW_SECONDS;
     let mut begun: BTreeMap<u32, (Position, u8, &Call)> = BTreeMap::new();
     let mut owed = Owed::default();
     // Clients that were refused because of a loss, and of which file: they may not be able to
@@ -117,7 +122,9 @@ pub fn judge(
                 };
                 let Some(failed) = failed else { continue };
                 let served = files[usize::from(file)].are_served(&health, span);
-                if !served || health.is_troubled(expected.recovery, span) {
+                // One that hangs may be needed for what another has that is away.
+                let needed = expected.hangs && health.are_several_in_doubt(span);
+                if !served || needed || health.is_troubled(expected.recovery, span) {
                     continue;
                 }
                 let what = format!(

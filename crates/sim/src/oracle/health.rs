@@ -108,6 +108,19 @@ impl Health {
         sound.len() > apart.len()
     }
 
+    /// Whether more than one data server may not have had everything.
+    pub(super) fn are_several_in_doubt(&self, span: Span) -> bool {
+        let data = |node: Node| matches!(node, Node::Data(_)).then_some(node);
+        let of = |(node, peer, _): &(Node, Option<Node>, Span)| {
+            data(*node).into_iter().chain(peer.and_then(data))
+        };
+        let doubted = self
+            .of_servers()
+            .filter(|(_, _, (from, until))| overlap((*from, self.mended(*until)), span))
+            .flat_map(of);
+        doubted.collect::<std::collections::BTreeSet<Node>>().len() > 1
+    }
+
     /// Whether something was wrong with the metadata server, a client or the way
     /// to one, at most `after` before this.
     pub(super) fn is_troubled(&self, after: Duration, span: Span) -> bool {

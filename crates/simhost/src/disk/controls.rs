@@ -84,6 +84,12 @@ impl SimDisk {
         self.state().latency = super::latency::Latency { operation, sync };
     }
 
+    /// It hangs: operations that need the disk, and are begun from now on, end then at the
+    /// earliest.
+    pub fn hang_until(&self, end: Duration) {
+        self.state().hangs_until = end;
+    }
+
     /// What it reads from itself and writes takes its turn, at so many bytes a second; 0: no
     /// limit, as at first.
     pub fn set_rate(&self, bytes_per_s: u64) {

@@ -60,13 +60,13 @@ impl SimDisk {
     }
 
     fn wait(&self, sync: bool) {
+        let Some(machine) = simulated::current() else { return };
         let time = {
             let state = &mut *self.state();
-            state.latency.draw(sync, &mut state.rng)
+            let hangs = state.hangs_until.saturating_sub(machine.now());
+            state.latency.draw(sync, &mut state.rng).max(hangs)
         };
-        if !time.is_zero()
-            && let Some(machine) = simulated::current()
-        {
+        if !time.is_zero() {
             machine.io_wait(time);
         }
     }

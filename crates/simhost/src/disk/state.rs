@@ -12,6 +12,7 @@ use super::latency::{Latency, Rate};
 use rustix::io::{Errno, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The inode of the root directory.
 pub(super) const ROOT: u64 = 1;
@@ -82,6 +83,8 @@ pub(super) struct State {
     pub(super) rng: fastrand::Rng,
     pub(super) faults: Faults,
     pub(super) latency: Latency,
+    /// No operation that takes time ends before.
+    pub(super) hangs_until: Duration,
     pub(super) rate: Rate,
     /// Of eight power cuts, in so many the changes of a directory may be lost
     /// out of order, though those of each name keep theirs.
@@ -104,6 +107,7 @@ impl State {
             rng: fastrand::Rng::with_seed(seed),
             faults: Faults::default(),
             latency: Latency::default(),
+            hangs_until: Duration::ZERO,
             rate: Rate::default(),
             loose_names_of_8: 2,
         };

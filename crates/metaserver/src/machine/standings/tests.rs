@@ -35,6 +35,7 @@ fn report(target: u32, gaps: &[(u32, u64)], unreachable: &[u32]) -> TargetReport
         unreachable: unreachable.iter().map(|t| TargetId(*t)).collect(),
         distrusted: Vec::new(),
         hangs_ms: 0,
+        given_up: false,
         work: weir_wire::targets::TargetWork::default(),
     }
 }
@@ -49,7 +50,7 @@ fn heard(records: &[TargetRecord], epoch: u64, gaps: &[(u32, &[(u32, u64)])]) ->
     let mut hearsay = Hearsay::new(Epoch(1));
     hearsay.changed(&placed(records), Epoch(epoch));
     for record in records {
-        hearsay.acts(ServerId(record.target.0), Epoch(epoch));
+        hearsay.acts(record.target, Epoch(epoch));
     }
     say(&mut hearsay, records, gaps);
     hearsay
@@ -59,7 +60,7 @@ fn say(hearsay: &mut Hearsay, records: &[TargetRecord], gaps: &[(u32, &[(u32, u6
     for record in records {
         let gaps = gaps.iter().find(|(t, _)| *t == record.target.0).map_or(&[][..], |g| g.1);
         let word = report(record.target.0, gaps, &[]);
-        hearsay.said(ServerId(record.target.0), record, &word, false);
+        hearsay.said(record, &word, false);
     }
 }
 
@@ -127,7 +128,7 @@ fn who_was_there_meanwhile_has_to_say_that_nothing_is_missing() {
     let mut hearsay = heard(&all, 10, &[]);
     assert_eq!(complete(&mut hearsay, &all, &[]), [1]);
     let mut old = heard(&all, 10, &[]);
-    old.acts(ServerId(2), Epoch(9));
+    old.acts(TargetId(2), Epoch(9));
     old.changed(&placed(&all), Epoch(10));
     assert_eq!(complete(&mut old, &all, &[]), [], "it may note another one yet");
     let mut behind = heard(&all, 10, &[]);
@@ -178,9 +179,9 @@ fn who_has_own_gaps_waits_for_whoever_is_online_to_take_them_over() {
     // That there is nobody, it has to say knowing who is online.
     let newer = [all[0], record(2, Online, 11)];
     hearsay.changed(&placed(&newer), Epoch(11));
-    hearsay.acts(ServerId(2), Epoch(11));
+    hearsay.acts(TargetId(2), Epoch(11));
     assert_eq!(complete(&mut hearsay, &newer, &[]), []);
-    hearsay.acts(ServerId(1), Epoch(11));
+    hearsay.acts(TargetId(1), Epoch(11));
     assert_eq!(complete(&mut hearsay, &newer, &[]), [1]);
 }
 
@@ -194,9 +195,9 @@ fn of_those_with_own_gaps_one_comes_at_a_time_and_then_its_word_does_not_count()
     assert_eq!(complete(&mut hearsay, &two, &[]), [1]);
     let two = [record(1, Online, 11), all[1]];
     hearsay.changed(&placed(&two), Epoch(11));
-    hearsay.acts(ServerId(2), Epoch(11));
+    hearsay.acts(TargetId(2), Epoch(11));
     assert_eq!(complete(&mut hearsay, &two, &[]), [], "the first may note gaps for it yet");
-    hearsay.acts(ServerId(1), Epoch(11));
+    hearsay.acts(TargetId(1), Epoch(11));
     assert_eq!(complete(&mut hearsay, &two, &[(1, &[(1, 2)])]), [], "still");
     assert_eq!(complete(&mut hearsay, &two, &[(1, &[(2, 3)])]), []);
     assert_eq!(complete(&mut hearsay, &two, &[]), [2]);
@@ -218,7 +219,7 @@ fn a_gap_noted_by_one_that_did_not_know_takes_a_target_back() {
     let mut hearsay = heard(&all, 9, &[]);
     hearsay.changed(&placed(&gone), Epoch(10));
     assert_eq!(hearsay.too_early(), None, "it knew, and had none");
-    hearsay.acts(ServerId(2), Epoch(8));
+    hearsay.acts(TargetId(2), Epoch(8));
     hearsay.changed(&placed(&gone), Epoch(10));
     assert_eq!(hearsay.too_early(), Some(TargetId(1)));
     // Who was away before, and had said that it had noted nothing, does not count.
@@ -250,8 +251,8 @@ fn who_may_have_the_last_copy_of_something_stays_whoever_cannot_reach_it() {
     let all = placed(&[1, 2, 3, 4].map(|target| record(target, Online, 1)));
     let mut hearsay = heard(&[1, 2, 3, 4].map(|target| record(target, Online, 1)), 5, &[]);
     let accuse = |hearsay: &mut Hearsay, of: usize, whom: &[u32]| {
-        let (server, record) = all[of - 1];
-        hearsay.said(server, &record, &report(record.target.0, &[], whom), false);
+        let (_, record) = all[of - 1];
+        hearsay.said(&record, &report(record.target.0, &[], whom), false);
     };
     accuse(&mut hearsay, 1, &[2]);
     assert_eq!(goes(&hearsay, &all, &[]), Some(TargetId(2)));
@@ -272,7 +273,7 @@ fn who_cannot_be_reached_goes_one_at_a_time_and_never_the_last() {
     let mut hearsay = heard(&all, 5, &[]);
     let accuse = |hearsay: &mut Hearsay, of: &TargetRecord, whom: &[u32]| {
         let word = report(of.target.0, &[], whom);
-        hearsay.said(ServerId(of.target.0), of, &word, false);
+        hearsay.said(of, &word, false);
     };
     assert!(hearsay.is_settled());
     accuse(&mut hearsay, &all[1], &[1, 3]);
@@ -282,7 +283,7 @@ fn who_cannot_be_reached_goes_one_at_a_time_and_never_the_last() {
     all[1] = steps_back(all[1], Epoch(6));
     hearsay.changed(&placed(&all), Epoch(6));
     assert_eq!(goes(&hearsay, &placed(&all), &[]), None, "its word is void");
-    [1, 2, 3].into_iter().for_each(|server| hearsay.acts(ServerId(server), Epoch(6)));
+    [1, 2, 3].into_iter().for_each(|server| hearsay.acts(TargetId(server), Epoch(6)));
     let say = |hearsay: &mut Hearsay, first: &[u32], third: &[u32]| {
         let mut done = Vec::new();
         for _ in 0..ROUNDS {
@@ -311,12 +312,12 @@ fn who_cannot_be_reached_goes_one_at_a_time_and_never_the_last() {
 #[test]
 fn an_epoch_is_in_effect_when_all_who_serve_act_under_it() {
     let mut hearsay = Hearsay::new(Epoch(1));
-    let serving = || [ServerId(1), ServerId(2)].into_iter();
+    let serving = || [TargetId(1), TargetId(2)].into_iter();
     assert_eq!(hearsay.in_effect(serving(), Epoch(5)), Epoch(0));
-    hearsay.acts(ServerId(1), Epoch(5));
-    hearsay.acts(ServerId(2), Epoch(3));
+    hearsay.acts(TargetId(1), Epoch(5));
+    hearsay.acts(TargetId(2), Epoch(3));
     assert_eq!(hearsay.in_effect(serving(), Epoch(5)), Epoch(3));
-    assert_eq!(hearsay.in_effect([ServerId(1)].into_iter(), Epoch(5)), Epoch(5));
+    assert_eq!(hearsay.in_effect([TargetId(1)].into_iter(), Epoch(5)), Epoch(5));
     assert_eq!(hearsay.in_effect(std::iter::empty(), Epoch(5)), Epoch(5), "nobody serves");
 }
 

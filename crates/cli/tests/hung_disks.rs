@@ -1,0 +1,118 @@
+//! One disk hangs: it neither answers nor fails. What has another copy is done without it, the
+//! other disk of its server is not held up, and when it answers again it comes back with all.
+//! A real file system that is frozen, real servers, a real mount.
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod harness;
+
+use harness::{Cluster, Place, eventually_within, noise};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use weir_testbed::{Disk, missing};
+
+const FILES: u64 = 8;
+const BYTES: usize = 256 << 10;
+/// Longer than a disk may hang (15 s) before others go on without it.
+const HANGS: Duration = Duration::from_secs(30);
+/// Less than calls wait for servers (30 s).
+const LONGEST: Duration = Duration::from_secs(25);
+
+/// Moves a target to a disk of its own.
+fn move_target(cluster: &Cluster<'_>, target: u32, disk: &Disk) {
+    cluster.weir(&["down"]).ok();
+    let (dir, there) =
+        (cluster.dir().join(format!("targets/{target}")), disk.path().join("target"));
+    assert!(Command::new("cp").arg("-a").args([&dir, &there]).status().unwrap().success());
+    std::fs::remove_dir_all(&dir).unwrap();
+    std::os::unix::fs::symlink(there, dir).unwrap();
+    cluster.weir(&["up"]).ok();
+}
+
+/// Writes and syncs in turn until it is to stop; how long the longest took, and what each file has.
+fn write_on(files: &[PathBuf], stop: &AtomicBool) -> (Duration, Vec<u64>) {
+    let open = |path| OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    let (mut longest, mut has, mut round) = (Duration::ZERO, vec![0; files.len()], 0);
+    while !stop.load(Ordering::Relaxed) {
+        round += 1;
+        for (at, path) in files.iter().enumerate() {
+            let begin = Instant::now();
+            let file: File = open(path).unwrap();
+            file.write_all_at(&noise(BYTES, round), 0).unwrap();
+            file.sync_all().unwrap();
+            drop(file);
+            has[at] = round;
+            longest = longest.max(begin.elapsed());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    (longest, has)
+}
+
+fn state(cluster: &Cluster<'_>, target: u64) -> String {
+    let all = cluster.weir(&["targets", "--json"]).json();
+    let found = all.as_array().unwrap().iter().find(|of| of["target"] == target).unwrap();
+    found["state"].as_str().unwrap().to_owned()
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    (0..FILES).map(|n| dir.join(format!("f{n}"))).collect()
+}
+
+#[test]
+fn who_writes_goes_on_without_a_disk_that_hangs_and_it_comes_back() {
+    if let Some(what) = missing() {
+        println!("skipped: needs {what}");
+        return;
+    }
+    let place = Place::new();
+    let disk = Disk::make(&place.path("image"), &place.path("disk"), 160 << 20).unwrap();
+    let cluster = place.up("hung", &["--targets", "4", "--targets-per-server", "2"]);
+    move_target(&cluster, 1, &disk);
+    let mnt = cluster.mount("mnt", "rw");
+    let (two, one) = (mnt.join("two"), mnt.join("one"));
+    [&two, &one].into_iter().for_each(|dir| std::fs::create_dir(dir).unwrap());
+    cluster.weir(&["setlayout", "weir:/two", "--copies", "2"]).ok();
+    // On the other disk of the same server.
+    cluster.weir(&["setlayout", "weir:/one", "--count", "1", "--base", "1"]).ok();
+    let (twice, once, stop) = (files(&two), files(&one)[..1].to_vec(), AtomicBool::new(false));
+    let before = cluster.pid("data-1");
+    let (went, neighbour) = std::thread::scope(|scope| {
+        let all = scope.spawn(|| write_on(&twice, &stop));
+        let beside = scope.spawn(|| write_on(&once, &stop));
+        std::thread::sleep(Duration::from_secs(1));
+        let begin = Instant::now();
+        let frozen = disk.freeze().unwrap();
+        eventually_within(HANGS, "it is done without", || state(&cluster, 1) == "offline");
+        println!("done without after {:.1} s", begin.elapsed().as_secs_f64());
+        assert_eq!(state(&cluster, 2), "online", "its neighbour");
+        let said = cluster.weir(&["status"]).out;
+        assert!(said.contains("target 1: its disk") && said.contains("hangs since"), "{said}");
+        std::thread::sleep(HANGS.saturating_sub(begin.elapsed()));
+        assert_eq!(state(&cluster, 1), "offline", "it hangs still");
+        drop(frozen);
+        let begin = Instant::now();
+        let back = || state(&cluster, 1) == "online";
+        eventually_within(Duration::from_secs(60), "it is back", back);
+        println!("back after {:.1} s", begin.elapsed().as_secs_f64());
+        stop.store(true, Ordering::Relaxed);
+        (all.join().unwrap(), beside.join().unwrap())
+    });
+    println!("the longest write {:?}, on the other disk {:?}", went.0, neighbour.0);
+    assert!(went.0 < LONGEST, "{:?}", went.0);
+    assert!(neighbour.0 < Duration::from_secs(10), "the other disk: {:?}", neighbour.0);
+    assert_eq!(cluster.pid("data-1"), before, "it has begun anew in the same process");
+    let fsck = cluster.weir(&["fsck"]);
+    assert_eq!(fsck.code, Some(0), "{}{}", fsck.out, fsck.err);
+    // All of it is on the disk that hung: the other server goes.
+    cluster.weir(&["umount", mnt.to_str().unwrap()]).ok();
+    cluster.kill("data-2");
+    let mnt = cluster.mount("again", "ro");
+    for (path, round) in files(&mnt.join("two")).iter().zip(&went.1) {
+        assert!(std::fs::read(path).unwrap() == noise(BYTES, *round), "{}", path.display());
+    }
+    assert!(std::fs::read(mnt.join("one/f0")).unwrap() == noise(BYTES, neighbour.1[0]));
+}
