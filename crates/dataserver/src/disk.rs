@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use weir_host::clock;
+use weir_host::device::Counts;
 use weir_host::sync::Mutex;
 use weir_net::{ConnId, LoopHandle, PooledBuf};
 use weir_policy::Request;
@@ -108,7 +109,7 @@ impl Disk {
         let probe = Mutex::new(if probes { Probe::default() } else { Probe::off() });
         let backlog = Backlog::new(queue_limit);
         let (health, meter, progress) = (Mutex::default(), Meter::default(), Progress::default());
-        let (at_work, chores) = (AtWork::default(), Chores::default());
+        let (at_work, chores) = (AtWork::new(Counts::of(store.dir())), Chores::default());
         let disk = Self { store, served, backlog, health, meter, probe, at_work, progress, chores };
         disk.check_health();
         disk
@@ -200,8 +201,9 @@ impl Disk {
             Work::Read(read) => {
                 let carry_out = || perform(&self.store, Work::Read(read), data);
                 let said = &self.served.load.us_per_mib;
-                self.at_work.on(|| self.meter.on(said, carry_out, read_bytes))
+                self.at_work.on_read(|| self.meter.on(said, carry_out, read_bytes))
             }
+            work if work.only_reads() => self.at_work.on_read(|| perform(&self.store, work, data)),
             work => self.at_work.on(|| perform(&self.store, work, data)),
         }
     }
@@ -233,7 +235,7 @@ impl Disk {
     /// Asks for the space; it may take as long as the disk likes.
     pub(crate) fn check_health(&self) -> Health {
         let look = || self.store.check_presence().and_then(|()| self.store.usage());
-        let health = match self.at_work.on(look) {
+        let health = match self.at_work.on_read(look) {
             Ok(usage) => Health { usage, trouble: self.trouble() },
             Err(e) => Health { trouble: e.to_string(), ..self.health() },
         };
@@ -250,7 +252,7 @@ impl Disk {
         let read = (self.meter.unread_us(), said.load(Relaxed));
         let now = clock::uptime().as_micros() as u64;
         let probe = || self.probe.lock().look(self.store.dir(), read, now);
-        if let Some(us_per_mib) = self.at_work.on(probe) {
+        if let Some(us_per_mib) = self.at_work.on_read(probe) {
             self.meter.probed(us_per_mib, now, said);
         }
     }

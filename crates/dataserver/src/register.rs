@@ -216,6 +216,7 @@ impl Registrar {
         let mut room = MAX_REPORTED;
         let targets = self.shared.disks.iter().map(|disk| {
             let target = disk.served.id;
+            disk.at_work.look();
             let hangs_ms = disk.at_work.hangs().map_or(0, |time| time.as_millis() as u64);
             if self.given_up.contains_key(&target) {
                 let Health { usage, trouble } = disk.health();

@@ -46,10 +46,7 @@ impl Device {
             return Err(Errno::OPNOTSUPP);
         }
         let path = directory.join(NAME);
-        let device = rustix::fs::stat(directory)?.st_dev;
-        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        let stat = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
-        let stat = stat.exists().then_some(stat);
+        let stat = stat_of(directory)?;
         let is_whole = rustix::fs::stat(&path).is_ok_and(|of| of.st_size == FILE_BYTES as i64);
         if !is_whole && let Err(e) = write(&path) {
             // Nothing is left of it on a full disk.
@@ -94,6 +91,49 @@ impl Device {
     }
 }
 
+/// What the kernel counts of a directory's device, whoever uses it.
+#[derive(Debug)]
+pub struct Counts(Option<PathBuf>);
+
+/// Requests that a device has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Reads.
+    pub reads: u64,
+    /// Writes and flushes.
+    pub writes: u64,
+}
+
+impl Counts {
+    /// Of a directory's device. It is never asked anything itself.
+    pub fn of(directory: &Path) -> Self {
+        match simulated::current() {
+            Some(_) => Self(None),
+            None => Self(stat_of(directory).ok().flatten()),
+        }
+    }
+
+    /// What it has ended; `None`: nobody counts that.
+    pub fn ended(&self) -> Option<Ended> {
+        let text = fs::read_file(self.0.as_ref()?, 4096).ok()?;
+        ended(&String::from_utf8(text).ok()?)
+    }
+}
+
+fn stat_of(directory: &Path) -> Result<Option<PathBuf>> {
+    let device = rustix::fs::stat(directory)?.st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let stat = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
+    Ok(stat.exists().then_some(stat))
+}
+
+/// Reads that ended come first, writes fifth, and flushes sixteenth, where there are so many.
+fn ended(stat: &str) -> Option<Ended> {
+    let words: Vec<u64> = stat.split_ascii_whitespace().map_while(|w| w.parse().ok()).collect();
+    let flushes = words.get(15).copied().unwrap_or(0);
+    Some(Ended { reads: *words.first()?, writes: words.get(4)? + flushes })
+}
+
 /// Where in a buffer direct reads may go.
 fn aligned(buf: &[u8]) -> Range<usize> {
     let start = buf.as_ptr().align_offset(ALIGN);
@@ -132,6 +172,14 @@ mod tests {
         let stat = "  11 2 300 4 50 6 7000 8 0 9 10 0 0 0 0\n";
         assert_eq!(sectors(stat), Some(7300));
         assert_eq!(sectors("1 2"), None);
+    }
+
+    #[test]
+    fn flushes_are_writes() {
+        let stat = "1 2 3 4 50 6 7 8 9 10 11 12 13 14 15 600 17";
+        assert_eq!(ended(stat), Some(Ended { reads: 1, writes: 650 }));
+        assert_eq!(ended("1 2 3 4 5"), Some(Ended { reads: 1, writes: 5 }));
+        assert_eq!(ended("1 2 3 4"), None);
     }
 
     #[test]

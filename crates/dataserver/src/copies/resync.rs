@@ -9,10 +9,11 @@ use super::fill;
 use super::lost::Search;
 use super::pacer::Pacer;
 use super::push::Push;
+use super::roles::Map;
 use super::tell::Told;
 use crate::disk::Disk;
 use crate::service::Shared;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_host::clock;
@@ -172,14 +173,16 @@ pub(crate) struct Resync {
     pub(super) confirmed: Epoch,
     pub(super) search: Search,
     pub(super) pacer: Pacer,
+    /// For whom nothing could be done when it was last tried.
+    failed: BTreeSet<TargetId>,
 }
 
 impl Resync {
     pub(crate) fn new(shared: Arc<Shared>, disk: Arc<Disk>, shutdown: Signal) -> Self {
         let (buffer, told, search) = (Vec::new(), BTreeMap::new(), Search::default());
         let pacer = Pacer::new(shared.clone(), shutdown.clone(), 1);
-        let confirmed = Epoch(0);
-        Self { shared, disk, shutdown, buffer, told, confirmed, search, pacer }
+        let (confirmed, failed) = (Epoch(0), BTreeSet::new());
+        Self { shared, disk, shutdown, buffer, told, confirmed, search, pacer, failed }
     }
 
     /// Until the server stops.
@@ -204,7 +207,7 @@ impl Resync {
                 tracing::debug!("{}: what was lost: {error}", self.disk.store.name());
             }
             let mut confirmed = acting;
-            for (behind, _) in self.disk.store.gaps().counts() {
+            for behind in self.in_turn() {
                 // Nothing can be done for it now, however much it lacks; and others wait.
                 // (Of one that was removed nobody needs anything.)
                 let (standings, lines) = (&self.shared.copies.standings, &self.shared.copies.lines);
@@ -213,8 +216,12 @@ impl Resync {
                     continue;
                 }
                 match self.work_off(behind) {
-                    Ok(count) => to_be_filled += count,
+                    Ok(count) => {
+                        to_be_filled += count;
+                        self.failed.remove(&behind);
+                    }
                     Err(error) => {
+                        self.failed.insert(behind);
                         tracing::debug!("{}: gaps of {behind}: {error}", self.disk.store.name());
                         to_be_filled += u64::from(behind == self.own());
                         if behind == ELSEWHERE {
@@ -226,6 +233,31 @@ impl Resync {
             self.confirmed = confirmed;
             self.disk.progress.state.lock().seen = Some((acting, to_be_filled));
         }
+    }
+
+    /// Who lacks something: those first that are not online without it. Copies that are being made,
+    /// and what was put off, can wait.
+    fn in_turn(&self) -> Vec<TargetId> {
+        let counts = self.disk.store.gaps().counts();
+        let mut behind: Vec<TargetId> = counts.into_iter().map(|(target, _)| target).collect();
+        let map = self.shared.copies.standings.map();
+        behind.sort_by_key(|target| !self.is_first(&map, *target));
+        behind
+    }
+
+    fn is_first(&self, map: &Map, behind: TargetId) -> bool {
+        [self.own(), ELSEWHERE, UNHEARD].contains(&behind)
+            || map.syncing().any(|target| target == behind)
+    }
+
+    /// Whether one has come meanwhile that goes first: it is back. Not one for whom nothing can be
+    /// done, or the others would hardly get on.
+    fn gives_way(&self, behind: TargetId) -> bool {
+        let map = self.shared.copies.standings.map();
+        let waits = |target: TargetId| {
+            !self.failed.contains(&target) && self.disk.store.gaps().next(target, None).is_some()
+        };
+        !self.is_first(&map, behind) && map.syncing().any(waits)
     }
 
     pub(super) fn own(&self) -> TargetId {
@@ -261,6 +293,9 @@ impl Resync {
                     Ok(waits) => to_be_filled += if waits { gap.parts() } else { 0 },
                     Err(error) if error.kind == ErrorKind::Interrupted => return Err(error),
                     Err(error) => result = result.and(Err(error)),
+                }
+                if self.gives_way(behind) {
+                    return result.map(|()| to_be_filled);
                 }
             }
         }

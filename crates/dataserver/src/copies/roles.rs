@@ -281,6 +281,12 @@ impl Map {
         }
     }
 
+    /// Targets that are being brought up to date.
+    pub(crate) fn syncing(&self) -> impl Iterator<Item = TargetId> {
+        let syncs = self.targets.values().filter(|s| s.state == TargetState::Syncing);
+        syncs.map(|standing| standing.target)
+    }
+
     /// Whether a target takes nothing now, and may come back: one that has been
     /// removed is not on the map.
     pub(crate) fn is_away(&self, target: TargetId) -> bool {

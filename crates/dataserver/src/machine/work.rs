@@ -216,6 +216,11 @@ impl Work {
             | Work::ListLacking { .. } => false,
         }
     }
+
+    /// Whether it does nothing but read.
+    pub fn only_reads(&self) -> bool {
+        !self.changes() && !matches!(self, Work::Sync { .. } | Work::Remove { .. })
+    }
 }
 
 /// What an operation led to.
