@@ -8,6 +8,7 @@ mod undone;
 
 pub(crate) use state::OpenState;
 
+use crate::bytes::WriteData;
 use crate::client::Inner;
 use crate::config::Consistency;
 use crate::context::Context;
@@ -18,7 +19,6 @@ use crate::drive::Call;
 use crate::leases::{Entered, enter, span};
 use crate::read::{ReadOp, may_read_any_copy};
 use crate::reader::Reader;
-use crate::write::WriteData;
 use crate::writer::{Returns, Writer};
 use std::ops::Range;
 use std::sync::Arc;

@@ -14,6 +14,7 @@
 
 mod admin;
 mod buffer;
+mod bytes;
 mod client;
 mod config;
 mod context;

@@ -1,7 +1,7 @@
 //! One write call: the data to all servers at once, kept until every server
 //! has confirmed it, so that it can be sent again.
 
-use crate::buffer::Buffer;
+use crate::bytes::Bytes;
 use crate::config::Consistency;
 use crate::core::durable::Taken;
 use crate::core::plan::{Place, Plan};
@@ -20,29 +20,10 @@ use weir_types::{Epoch, ErrorKind, Generation, Result, TargetId};
 use weir_wire::data::{Access, ObjectLen, WriteFlags, WriteRequest};
 use weir_wire::{Header, Request, Rights};
 
-/// Bytes on their way to the servers.
-pub enum WriteData {
-    /// In a buffer of ours.
-    Ours(Buffer, usize),
-    /// In a buffer of the caller's, given away so that nothing is copied.
-    Owned(Box<dyn AsRef<[u8]> + Send>),
-}
-
-impl AsRef<[u8]> for WriteData {
-    fn as_ref(&self) -> &[u8] {
-        match self {
-            WriteData::Ours(buffer, len) => &buffer[..*len],
-            WriteData::Owned(owned) => (**owned).as_ref(),
-        }
-    }
-}
-
 /// A write that has been sent.
 pub(crate) struct WriteOp {
     pub(crate) range: Range<u64>,
-    data: WriteData,
-    /// The part of `data` that is written.
-    slice: Range<usize>,
+    data: Bytes,
     plan: Plan,
     transfer: Transfer,
     conns: Vec<Option<DataConn>>,
@@ -96,26 +77,18 @@ struct WriteParts<'a> {
     taken: &'a mut Vec<Option<Taken>>,
     sent: &'a mut Vec<Sent>,
     left: &'a mut Vec<Vec<DataConn>>,
-    data: &'a [u8],
+    data: &'a Bytes,
     losses: u64,
     generation: Generation,
 }
 
 impl WriteOp {
-    /// Sends the requests of a planned write of `data[slice]`.
-    pub(crate) fn start(
-        call: Call<'_>,
-        plan: Plan,
-        offset: u64,
-        data: WriteData,
-        slice: Range<usize>,
-        losses: u64,
-    ) -> Self {
+    /// Sends the requests of a planned write.
+    pub(crate) fn start(call: Call<'_>, plan: Plan, offset: u64, data: Bytes, losses: u64) -> Self {
         let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
         let mut op = Self {
-            range: offset..offset + slice.len() as u64,
+            range: offset..offset + data.len() as u64,
             data,
-            slice,
             transfer: Transfer::new(plan.parts.len(), deadline_ms),
             conns: plan.parts.iter().map(|_| None).collect(),
             taken: vec![None; plan.parts.len()],
@@ -162,11 +135,10 @@ impl WriteOp {
 
     /// Bytes that are kept for a repetition.
     pub(crate) fn len(&self) -> usize {
-        self.slice.len()
+        self.data.len()
     }
 
     fn drive(&mut self, call: Call<'_>, until: Until) -> Result<()> {
-        let data = self.data.as_ref().get(self.slice.clone()).ok_or(ErrorKind::Internal)?;
         let mut parts = WriteParts {
             call,
             plan: &mut self.plan,
@@ -174,7 +146,7 @@ impl WriteOp {
             taken: &mut self.taken,
             sent: &mut self.sent,
             left: &mut self.left,
-            data,
+            data: &self.data,
             losses: self.losses,
             generation: self.generation,
         };
@@ -208,15 +180,17 @@ impl Parts for WriteParts<'_> {
         }
         let chunk = self.plan.chunk(part);
         let at = usize::try_from(chunk.buffer_offset).unwrap_or(usize::MAX);
-        let source = self.data.get(at..).ok_or(ErrorKind::Internal)?;
         let mut runs = Vec::new();
         let column = self.plan.parts[part].place.object.column;
         let bytes = scatter(&chunk.regions, chunk.stripe, column, &mut runs)?;
-        let slices: Vec<IoSlice<'_>> =
-            runs.iter().map(|r| IoSlice::new(bytes_of(source, r))).collect();
-        let mut checks = Vec::with_capacity(bytes as usize / 4096 + 2);
+        let mut pieces = Vec::with_capacity(runs.len() + 1);
         for run in &runs {
-            checksums(bytes_of(source, run), run, &mut checks);
+            self.data.pieces(at, run, &mut pieces).ok_or(ErrorKind::Internal)?;
+        }
+        let slices: Vec<IoSlice<'_>> = pieces.iter().map(|(_, b)| IoSlice::new(b)).collect();
+        let mut checks = Vec::with_capacity(bytes as usize / 4096 + 2);
+        for (run, bytes) in &pieces {
+            checksums(bytes, run, &mut checks);
         }
         let access = self.call.file.access(&self.plan.parts[part].place, Rights::WRITE)?;
         let protocol = self.call.file.protocol();
@@ -262,11 +236,6 @@ impl Parts for WriteParts<'_> {
         self.taken[part] = Some(self.sent[part].taken_by(conn.instance));
         Ok(())
     }
-}
-
-fn bytes_of<'a>(source: &'a [u8], run: &Run) -> &'a [u8] {
-    let start = run.buffer_offset as usize;
-    &source[start..start + run.len as usize]
 }
 
 fn checksums(bytes: &[u8], run: &Run, checks: &mut Vec<u32>) {

@@ -1,4 +1,4 @@
-//! Write-behind: small writes are gathered into whole stripes, and requests
+//! Write-behind: writes are gathered into whole stripes, and requests
 //! are on their way while the program goes on. Everything is kept until every
 //! server has confirmed it.
 //!
@@ -15,6 +15,7 @@ mod space;
 use self::failures::Failures;
 use self::send::Gathered;
 use crate::buffer::Buffer;
+use crate::bytes::WriteData;
 use crate::context::Context;
 use crate::core::durable::Unsynced;
 use crate::core::graduated::Graduated;
@@ -22,7 +23,7 @@ use crate::core::plan::{MAX_CALL_BYTES, plan_regions};
 use crate::core::written::Written;
 use crate::counters::add;
 use crate::drive::Call;
-use crate::write::{WriteData, WriteOp};
+use crate::write::WriteOp;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -32,7 +33,7 @@ use weir_layout::RegionList;
 use weir_policy::Micros;
 use weir_types::{Error, ErrorKind, Result, TargetId, Timestamp};
 
-/// A write that needs no gathering: it fills stripes by itself.
+/// A write that goes at once if there is nothing before it: it fills stripes by itself.
 const DIRECT_BYTES: usize = 512 << 10;
 /// What is gathered or not committed for so long is sent and committed.
 const MAX_AGE: Duration = Duration::from_millis(500);
@@ -112,8 +113,13 @@ impl Writer {
     }
 
     fn take(&mut self, call: Call<'_>, offset: u64, data: &[u8]) -> Result<()> {
-        if call.inner.config.write_behind_bytes > 0 && data.len() < DIRECT_BYTES {
+        let gathers = call.inner.config.write_behind_bytes > 0;
+        if gathers && (data.len() < DIRECT_BYTES || !call.file.is_graduated()) {
+            let goes_at_once = data.len() >= DIRECT_BYTES && self.is_idle();
             self.gather(call, offset, data)?;
+            if goes_at_once {
+                self.send_gathered(call);
+            }
         } else {
             self.send_gathered(call);
             for (i, chunk) in data.chunks(MAX_CALL_BYTES).enumerate() {
@@ -121,7 +127,7 @@ impl Writer {
                 buffer[..chunk.len()].copy_from_slice(chunk);
                 let offset = offset + (i * MAX_CALL_BYTES) as u64;
                 let data = WriteData::Ours(buffer, chunk.len());
-                self.submit(call, offset, data, self.calls)?;
+                self.submit(call, offset, data.into(), self.calls)?;
             }
         }
         Ok(())
@@ -141,9 +147,17 @@ impl Writer {
         let ctx = patient(call.ctx);
         let call = Call { ctx: &ctx, ..call };
         let mut writer = Self::begin(call, offset, len)?;
-        writer.send_gathered(call);
-        let by = writer.calls;
-        writer.submit(call, offset, data, by)?;
+        if call.inner.config.write_behind_bytes > 0 && !call.file.is_graduated() {
+            let goes_at_once = writer.is_idle();
+            writer.join(call, offset, data);
+            if goes_at_once {
+                writer.send_gathered(call);
+            }
+        } else {
+            writer.send_gathered(call);
+            let by = writer.calls;
+            writer.submit(call, offset, data.into(), by)?;
+        }
         writer.end(call, returns)
     }
 
@@ -165,7 +179,7 @@ impl Writer {
         let mut buffer = Buffer::take(&call.inner.buffers, data.len());
         buffer[..data.len()].copy_from_slice(data);
         let by = writer.calls;
-        writer.start(call, plan, (0, by), WriteData::Ours(buffer, data.len()), 0..data.len());
+        writer.start(call, plan, (0, by), WriteData::Ours(buffer, data.len()).into());
         writer.wrote(call, end, data.len());
         writer.finish_all(call);
         writer.note_clean(call);

@@ -13,7 +13,7 @@ use weir_host::sync::Mutex;
 use weir_types::limits::MAX_PAYLOAD_BYTES;
 
 /// The sizes, bytes, ascending.
-const CLASSES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
+const CLASSES: [usize; 6] = [64 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 const ALIGN: usize = 4096;
 
 const _: () = assert!(CLASSES[CLASSES.len() - 1] >= MAX_PAYLOAD_BYTES);

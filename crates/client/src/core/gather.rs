@@ -1,4 +1,6 @@
-//! Write-behind: which small writes are gathered into one request.
+//! Write-behind: which writes are gathered into one request.
+
+use weir_types::limits::BLOCK_BYTES;
 
 /// What to do with a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,20 +9,15 @@ pub enum Gather {
     Append(usize),
     /// Send what is gathered first, then ask again.
     SendFirst,
-    /// Send the write by itself.
-    Direct,
 }
 
 /// Decides about a write of `len` bytes at `offset`, when `held` bytes that
-/// begin at `start` are gathered (held 0: none), in a buffer for `capacity`.
+/// begin at `start` are gathered (held 0: none), in room for `capacity`.
 ///
 /// Gathered requests end at multiples of the capacity in the file, so that
 /// they fill whole stripes.
 pub fn gather(start: u64, held: usize, capacity: usize, offset: u64, len: usize) -> Gather {
     if held == 0 {
-        if len >= capacity {
-            return Gather::Direct;
-        }
         return Gather::Append(len.min(room(offset, 0, capacity)));
     }
     if offset != start + held as u64 {
@@ -29,13 +26,21 @@ pub fn gather(start: u64, held: usize, capacity: usize, offset: u64, len: usize)
     Gather::Append(len.min(room(start, held, capacity)))
 }
 
+/// Whether a buffer of `len` bytes at `offset`, which is not cut, goes with what is gathered:
+/// it may end anywhere, so that streams of such buffers that begin anywhere are gathered, too.
+pub fn joins(start: u64, held: usize, capacity: usize, offset: u64, len: usize) -> bool {
+    let is_next = offset == start + held as u64 && offset.is_multiple_of(BLOCK_BYTES as u64);
+    is_next && held + len <= capacity
+}
+
 /// Whether what is gathered has reached the end of its stripe.
 pub fn is_full(start: u64, held: usize, capacity: usize) -> bool {
     room(start, held, capacity) == 0
 }
 
-fn room(start: u64, held: usize, capacity: usize) -> usize {
-    capacity - (start % capacity as u64) as usize - held
+/// Bytes up to the end of the stripe.
+pub fn room(start: u64, held: usize, capacity: usize) -> usize {
+    (capacity - (start % capacity as u64) as usize).saturating_sub(held)
 }
 
 #[cfg(test)]
@@ -61,8 +66,19 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_sends_what_is_held_and_large_writes_go_alone() {
+    fn a_jump_sends_what_is_held_and_large_writes_are_cut_at_stripes() {
         assert_eq!(gather(0, 838, MIB, 5000, 10), Gather::SendFirst);
-        assert_eq!(gather(0, 0, MIB, 5000, 2 * MIB), Gather::Direct);
+        assert_eq!(gather(0, 0, MIB, 5000, 2 * MIB), Gather::Append(MIB - 5000));
+        assert_eq!(gather(0, 0, MIB, MIB as u64, 2 * MIB), Gather::Append(MIB));
+    }
+
+    #[test]
+    fn buffers_that_follow_one_another_go_together_wherever_they_begin() {
+        let (half, mib) = (MIB as u64 / 2, MIB as u64);
+        assert!(joins(0, MIB, 2 * MIB, mib, MIB) && is_full(0, 2 * MIB, 2 * MIB));
+        assert!(joins(half, MIB, 2 * MIB, half + mib, MIB) && is_full(half, 2 * MIB, 2 * MIB));
+        assert!(!joins(0, MIB, 2 * MIB, mib, MIB + 1), "too many");
+        assert!(!joins(0, MIB, 2 * MIB, mib + 4096, MIB), "a jump");
+        assert!(!joins(0, 100, 2 * MIB, 100, MIB), "within a block");
     }
 }

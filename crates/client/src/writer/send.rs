@@ -1,22 +1,28 @@
-//! Gathering small writes into whole stripes, and requests on their way.
+//! Gathering writes into requests for whole stripes, and requests on their way.
 
 use super::graduated::now_us;
 use super::{InFlight, Writer};
 use crate::buffer::Buffer;
-use crate::core::gather::{Gather, gather, is_full};
+use crate::bytes::{Bytes, WriteData};
+use crate::core::gather::{Gather, gather, is_full, joins, room};
 use crate::core::plan::Plan;
 use crate::drive::{Call, now_ms};
-use crate::write::{WriteData, WriteOp};
+use crate::write::WriteOp;
 use weir_layout::preferred_io_bytes;
-use weir_types::{Error, ErrorKind, Result};
+use weir_types::limits::BLOCK_BYTES;
+use weir_types::{Error, ErrorKind, FileLayout, Result};
 
 /// Requests of one file on their way: each has a connection of its own.
 pub(super) const MAX_IN_FLIGHT: usize = 32;
+/// A request costs a server as much as 100 to 200 KiB of its bytes: so each server of a stripe
+/// gets so many at once,
+const REQUEST_BYTES: usize = 512 << 10;
+/// but all together no more than this, or they are cold before they are sent.
+const GATHER_BYTES: usize = 2 << 20;
 
 pub(super) struct Gathered {
     start: u64,
-    buffer: Buffer,
-    len: usize,
+    bytes: Bytes,
     /// The number of the call whose bytes are the oldest.
     call: u64,
 }
@@ -28,51 +34,69 @@ impl Writer {
         mut offset: u64,
         mut data: &[u8],
     ) -> Result<()> {
-        let capacity = preferred_io_bytes(&call.file.layout()) as usize;
+        let capacity = gathered_bytes(&call.file.layout());
         while !data.is_empty() {
-            let (start, held) = self.gathered.as_ref().map_or((offset, 0), |g| (g.start, g.len));
+            let (start, held) = self.gathered.as_ref().map_or((offset, 0), Gathered::held);
+            let goes_on = |gathered: &Gathered| gathered.takes_at(offset);
             match gather(start, held, capacity, offset, data.len()) {
-                Gather::SendFirst => self.send_gathered(call),
-                Gather::Direct => {
-                    let mut buffer = Buffer::take(&call.inner.buffers, data.len());
-                    buffer[..data.len()].copy_from_slice(data);
-                    let data = WriteData::Ours(buffer, data.len());
-                    return self.submit(call, offset, data, self.calls);
-                }
-                Gather::Append(n) => {
-                    self.hold(call, capacity, offset, &data[..n])?;
+                Gather::Append(n) if self.gathered.as_ref().is_none_or(goes_on) => {
+                    self.hold(call, capacity, offset, &data[..n]);
                     offset += n as u64;
                     data = &data[n..];
                 }
+                Gather::Append(_) | Gather::SendFirst => self.send_gathered(call),
             }
         }
         Ok(())
     }
 
-    fn hold(&mut self, call: Call<'_>, capacity: usize, offset: u64, data: &[u8]) -> Result<()> {
-        let mut gathered = match self.gathered.take() {
-            Some(gathered) => gathered,
-            None => Gathered {
-                start: offset,
-                buffer: Buffer::take(&call.inner.buffers, capacity),
-                len: 0,
-                call: self.calls,
-            },
-        };
-        gathered.buffer[gathered.len..gathered.len + data.len()].copy_from_slice(data);
-        gathered.len += data.len();
+    fn hold(&mut self, call: Call<'_>, capacity: usize, offset: u64, data: &[u8]) {
+        let mut gathered = self.gathered_at(offset);
+        if !gathered.bytes.append(data) {
+            let (start, held) = gathered.held();
+            let buffer = Buffer::take(&call.inner.buffers, room(start, held, capacity));
+            gathered.bytes.push(WriteData::Ours(buffer, 0));
+            gathered.bytes.append(data);
+        }
+        self.keep(call, gathered, capacity);
+    }
+
+    /// Gathers a buffer that was given away, as it is.
+    pub(super) fn join(&mut self, call: Call<'_>, offset: u64, data: WriteData) {
+        let (capacity, len) = (gathered_bytes(&call.file.layout()), data.as_ref().len());
+        if let Some((start, held)) = self.gathered.as_ref().map(Gathered::held)
+            && !joins(start, held, capacity, offset, len)
+        {
+            self.send_gathered(call);
+        }
+        let mut gathered = self.gathered_at(offset);
+        gathered.bytes.push(data);
+        self.keep(call, gathered, capacity);
+    }
+
+    fn gathered_at(&mut self, offset: u64) -> Gathered {
+        let (bytes, call) = (Bytes::default(), self.calls);
+        self.gathered.take().unwrap_or(Gathered { start: offset, bytes, call })
+    }
+
+    fn keep(&mut self, call: Call<'_>, gathered: Gathered, capacity: usize) {
+        let (start, held) = gathered.held();
         // Beyond the pool nothing is held back.
-        let full = is_full(gathered.start, gathered.len, capacity) || !gathered.buffer.is_pooled();
+        let full = is_full(start, held, capacity) || gathered.bytes.is_beyond_pool();
         self.gathered = Some(gathered);
         if full {
             self.send_gathered(call);
         }
-        Ok(())
+    }
+
+    /// Whether a large write goes at once: it has nothing to wait for.
+    pub(super) fn is_idle(&self) -> bool {
+        self.gathered.is_none() && self.in_flight.is_empty()
     }
 
     pub(super) fn send_gathered(&mut self, call: Call<'_>) {
-        if let Some(Gathered { start, buffer, len, call: by }) = self.gathered.take()
-            && let Err(error) = self.submit(call, start, WriteData::Ours(buffer, len), by)
+        if let Some(Gathered { start, bytes, call: by }) = self.gathered.take()
+            && let Err(error) = self.submit(call, start, bytes, by)
         {
             self.failed(call, error, by);
         }
@@ -83,10 +107,10 @@ impl Writer {
         &mut self,
         call: Call<'_>,
         offset: u64,
-        data: WriteData,
+        data: Bytes,
         by: u64,
     ) -> Result<()> {
-        let len = data.as_ref().len();
+        let len = data.len();
         let range = offset..offset + len as u64;
         let overlaps =
             |sent: &InFlight| sent.op.range.start < range.end && range.start < sent.op.range.end;
@@ -102,8 +126,8 @@ impl Writer {
             plan => plan?,
         };
         // Memory beyond the pool is given back before more is taken.
-        let beyond_pool = matches!(&data, WriteData::Ours(buffer, _) if !buffer.is_pooled());
-        self.start(call, plan, (offset, by), data, 0..len);
+        let beyond_pool = data.is_beyond_pool();
+        self.start(call, plan, (offset, by), data);
         if beyond_pool {
             self.finish_all(call);
         }
@@ -124,15 +148,14 @@ impl Writer {
         call: Call<'_>,
         plan: Plan,
         (offset, by): (u64, u64),
-        data: WriteData,
-        slice: std::ops::Range<usize>,
+        data: Bytes,
     ) {
         for part in &plan.parts {
             self.unsynced.sent(part.place);
         }
         let outstanding = self.outstanding(call, &plan);
         let at = now_us();
-        let op = WriteOp::start(call, plan, offset, data, slice, self.losses);
+        let op = WriteOp::start(call, plan, offset, data, self.losses);
         self.in_flight_bytes += op.len();
         self.in_flight.push_back(InFlight { by, at, outstanding, op });
     }
@@ -190,4 +213,23 @@ impl Writer {
     pub(super) fn finish_all(&mut self, call: Call<'_>) {
         self.finish_first(call, self.in_flight.len());
     }
+}
+
+impl Gathered {
+    /// Where it begins, and how many bytes there are.
+    fn held(&self) -> (u64, usize) {
+        (self.start, self.bytes.len())
+    }
+
+    /// Whether bytes at this offset may be copied behind it.
+    fn takes_at(&self, offset: u64) -> bool {
+        !self.bytes.ends_with_given() || offset.is_multiple_of(BLOCK_BYTES as u64)
+    }
+}
+
+/// So many bytes of a file are gathered: whole stripes.
+fn gathered_bytes(layout: &FileLayout) -> usize {
+    let one = preferred_io_bytes(layout) as usize;
+    let columns = layout.segments.first().map_or(1, |segment| segment.columns.len());
+    one * ((columns * REQUEST_BYTES).min(GATHER_BYTES) / one).max(1)
 }
