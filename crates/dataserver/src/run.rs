@@ -12,6 +12,7 @@ use crate::machine::{Load, ServedTarget};
 use crate::peers::Peers;
 use crate::register::Registrar;
 use crate::service::{DataService, Shared};
+use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -161,7 +162,11 @@ fn wait_for(signals: &[&Signal]) -> std::io::Result<()> {
     }
     let mut events = Events::with_capacity(signals.len());
     while events.list().is_empty() {
-        poller.wait(&mut events, LONG)?;
+        match poller.wait(&mut events, LONG) {
+            // It was stopped, and goes on.
+            Ok(()) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(())
 }
