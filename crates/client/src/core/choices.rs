@@ -269,8 +269,10 @@ impl Choices {
             && copies.get(at).is_some_and(|copy| copy.is_usable && !paces.is_silent(copy.target))
         {
             // A disk that has less to do is not kept waiting for the end of a run.
+            // (In a job that is for its readers' progress to say.)
             let is_free = |view: &CopyView| {
-                view.is_usable && !view.is_full && view.peer.is_none() && view.helps(&views[at])
+                let is_theirs = view.peer.is_some() || (reader.is_some() && !view.is_idle);
+                view.is_usable && !view.is_full && !is_theirs && view.helps(&views[at])
             };
             let mut others = views.iter().enumerate();
             let is_full = views[at].is_full;
