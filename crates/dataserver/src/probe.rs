@@ -19,6 +19,9 @@ const USED_SECTORS: u64 = 4096;
 /// or small requests, or the end of it: so it is found out anew after so long as well, unless
 /// nobody has used it at all since the last time, nor for so long before.
 const SETTLED_US: Micros = 10_000_000;
+/// Nobody uses one that has had fewer sectors (256 KiB) read and written for so long.
+const QUIET_SECTORS: u64 = 512;
+const QUIET_US: Micros = 1_000_000;
 /// Between two probes at least,
 const PAUSE_US: Micros = 1_000_000;
 /// and so many times what the last one took.
@@ -39,6 +42,8 @@ struct Found {
     sectors: Option<u64>,
     /// Nobody had used it since the probe before.
     was_alone: bool,
+    /// Somebody used it just before, and may not any more.
+    was_busy: bool,
 }
 
 impl Found {
@@ -64,8 +69,42 @@ enum Due {
     Probe,
 }
 
-/// `unread`: for so long nobody has read; `said`: what clients are told, 0: nothing.
-fn due(found: Option<Found>, (unread, said): (Micros, u32), now: Micros, used: Option<u64>) -> Due {
+/// Since when nobody has used a disk.
+#[derive(Clone, Copy, Debug, Default)]
+struct Quiet {
+    /// What had been read and written then.
+    sectors: u64,
+    since: Option<Micros>,
+}
+
+impl Quiet {
+    /// Whether it is so, when so many have been by now.
+    fn look(&mut self, used: Option<u64>, now: Micros) -> bool {
+        let Some(used) = used else { return false };
+        let since = match self.since {
+            Some(since) if used.saturating_sub(self.sectors) < QUIET_SECTORS => since,
+            _ => {
+                *self = Self { sectors: used, since: Some(now) };
+                now
+            }
+        };
+        now.saturating_sub(since) >= QUIET_US
+    }
+
+    /// A probe has read so far itself.
+    fn probed(&mut self, used: Option<u64>) {
+        self.sectors = used.unwrap_or(self.sectors);
+    }
+}
+
+/// `unread`: for so long nobody has read; `said`: what clients are told, 0: nothing; `used`: what
+/// has been read and written of it by now; `is_quiet`: nobody does.
+fn due(
+    found: Option<Found>,
+    (unread, said): (Micros, u32),
+    now: Micros,
+    (used, is_quiet): (Option<u64>, bool),
+) -> Due {
     // A probe never finds it so quick.
     let serves_from_memory = said > 0 && f64::from(said) < SOON_US && unread < IN_MEMORY_US;
     if unread < UNREAD_US || serves_from_memory {
@@ -73,6 +112,10 @@ fn due(found: Option<Found>, (unread, said): (Micros, u32), now: Micros, used: O
     }
     let Some(found) = found else { return Due::Probe };
     let since = now.saturating_sub(found.at);
+    if found.was_busy && is_quiet && since >= PAUSE_US {
+        // Who kept it busy then has gone, and nobody is kept waiting.
+        return Due::Probe;
+    }
     let sectors = found.used_since(used);
     let was_read = now.saturating_sub(unread) > found.at;
     let is_in_use = was_read || sectors.is_some_and(|sectors| sectors >= USED_SECTORS);
@@ -97,12 +140,13 @@ enum Opened {
 pub(crate) struct Probe {
     opened: Opened,
     found: Option<Found>,
+    quiet: Quiet,
 }
 
 impl Probe {
     /// None are made.
     pub(crate) fn off() -> Self {
-        Self { opened: Opened::None, found: None }
+        Self { opened: Opened::None, ..Self::default() }
     }
 
     /// How long a MiB takes, if that has to be said: by a probe, which takes as long as the disk
@@ -120,7 +164,8 @@ impl Probe {
         }
         let Opened::Device(device) = &mut self.opened else { return None };
         let used = device.used_sectors();
-        match due(self.found, read, now, used) {
+        let is_quiet = self.quiet.look(used, now);
+        match due(self.found, read, now, (used, is_quiet)) {
             Due::No => None,
             Due::Same(us_per_mib) => Some(us_per_mib),
             Due::Probe => {
@@ -139,7 +184,9 @@ impl Probe {
                 let name = dir.display();
                 tracing::debug!(us_per_mib, took, "a probe of {name}: {bytes} bytes");
                 let was_alone = self.found.is_some_and(|found| found.used_since(used) == Some(0));
-                self.found = Some(Found { us_per_mib, at: now + took, took, sectors, was_alone });
+                let (at, was_busy) = (now + took, !is_quiet);
+                self.quiet.probed(sectors);
+                self.found = Some(Found { us_per_mib, at, took, sectors, was_alone, was_busy });
                 Some(us_per_mib)
             }
         }
@@ -160,32 +207,74 @@ mod tests {
     const S: Micros = 1_000_000;
 
     fn found(took: Micros, sectors: Option<u64>) -> Option<Found> {
-        Some(Found { us_per_mib: 7, at: 100 * S, took, sectors, was_alone: false })
+        let (was_alone, was_busy) = (false, false);
+        Some(Found { us_per_mib: 7, at: 100 * S, took, sectors, was_alone, was_busy })
     }
 
     #[test]
     fn a_disk_is_probed_if_nobody_reads_and_it_is_not_known() {
         let unread = (60 * S, 0);
-        assert_eq!(due(None, unread, 200 * S, Some(1)), Due::Probe);
-        assert_eq!(due(None, (S / 2, 50_000), 200 * S, Some(1)), Due::No, "it is read");
-        assert_eq!(due(None, (5 * S, 100), 200 * S, Some(1)), Due::No, "it serves from memory");
-        assert_eq!(due(None, (11 * S, 100), 200 * S, Some(1)), Due::Probe, "it did long ago");
+        assert_eq!(due(None, unread, 200 * S, (Some(1), false)), Due::Probe);
+        assert_eq!(due(None, (S / 2, 50_000), 200 * S, (Some(1), false)), Due::No, "it is read");
+        assert_eq!(
+            due(None, (5 * S, 100), 200 * S, (Some(1), false)),
+            Due::No,
+            "it serves from memory"
+        );
+        assert_eq!(
+            due(None, (11 * S, 100), 200 * S, (Some(1), false)),
+            Due::Probe,
+            "it did long ago"
+        );
     }
 
     #[test]
     fn a_disk_that_nobody_uses_is_left_alone_and_others_pay_a_twentieth() {
         let (unread, since) = ((999 * S, 7), |time: Micros| 100 * S + time);
         let found = |took| found(took, Some(1_000));
-        assert_eq!(due(found(20_000), unread, since(9 * S), Some(1_500)), Due::Same(7));
-        assert_eq!(due(found(20_000), unread, since(10 * S), Some(1_500)), Due::Probe, "a little");
-        assert_eq!(due(found(20_000), unread, since(10 * S), Some(1_000)), Due::Probe, "it was");
+        assert_eq!(due(found(20_000), unread, since(9 * S), (Some(1_500), false)), Due::Same(7));
+        assert_eq!(
+            due(found(20_000), unread, since(10 * S), (Some(1_500), false)),
+            Due::Probe,
+            "a little"
+        );
+        assert_eq!(
+            due(found(20_000), unread, since(10 * S), (Some(1_000), false)),
+            Due::Probe,
+            "it was"
+        );
         let alone = found(20_000).map(|found| Found { was_alone: true, ..found });
-        assert_eq!(due(alone, unread, since(900 * S), Some(1_000)), Due::Same(7), "for good");
-        assert_eq!(due(alone, (20 * S, 50_000), since(60 * S), Some(1_000)), Due::Probe, "read");
-        assert_eq!(due(found(20_000), unread, since(S), Some(9_000)), Due::Probe);
-        assert_eq!(due(found(20_000), unread, since(S / 2), Some(9_000)), Due::No);
-        assert_eq!(due(found(S), unread, since(18 * S), Some(9_000)), Due::No);
-        assert_eq!(due(found(S), unread, since(19 * S), Some(9_000)), Due::Probe);
+        assert_eq!(
+            due(alone, unread, since(900 * S), (Some(1_000), false)),
+            Due::Same(7),
+            "for good"
+        );
+        assert_eq!(
+            due(alone, (20 * S, 50_000), since(60 * S), (Some(1_000), false)),
+            Due::Probe,
+            "read"
+        );
+        assert_eq!(due(found(20_000), unread, since(S), (Some(9_000), false)), Due::Probe);
+        assert_eq!(due(found(20_000), unread, since(S / 2), (Some(9_000), false)), Due::No);
+        assert_eq!(due(found(S), unread, since(18 * S), (Some(9_000), false)), Due::No);
+        assert_eq!(due(found(S), unread, since(19 * S), (Some(9_000), false)), Due::Probe);
+    }
+
+    #[test]
+    fn a_disk_is_looked_at_again_as_soon_as_who_kept_it_busy_has_gone() {
+        let (unread, used) = ((999 * S, 7), Some(5_100));
+        let busy = found(S, Some(1_000)).map(|found| Found { was_busy: true, ..found });
+        assert_eq!(due(busy, unread, 104 * S, (used, false)), Due::No, "it may be so still");
+        assert_eq!(due(busy, unread, 104 * S, (used, true)), Due::Probe);
+        assert_eq!(due(busy, unread, 100 * S + S / 2, (used, true)), Due::No);
+        let slow = found(S, Some(5_100));
+        assert_eq!(due(slow, unread, 104 * S, (used, true)), Due::Same(7), "it is slow by itself");
+        let mut quiet = Quiet::default();
+        assert!(!quiet.look(Some(1_000), 0) && !quiet.look(Some(1_500), S - 1));
+        assert!(quiet.look(Some(1_511), S) && !quiet.look(Some(1_512), 2 * S));
+        assert!(!quiet.look(None, 9 * S), "nobody counts");
+        quiet.probed(Some(9_000));
+        assert!(quiet.look(Some(9_000), 3 * S), "but for the probe itself");
     }
 
     #[test]
@@ -197,8 +286,8 @@ mod tests {
     #[test]
     fn where_nobody_counts_it_is_found_out_now_and_then() {
         let unread = (999 * S, 7);
-        assert_eq!(due(found(20_000, None), unread, 109 * S, None), Due::Same(7));
-        assert_eq!(due(found(20_000, None), unread, 110 * S, None), Due::Probe);
+        assert_eq!(due(found(20_000, None), unread, 109 * S, (None, false)), Due::Same(7));
+        assert_eq!(due(found(20_000, None), unread, 110 * S, (None, false)), Due::Probe);
     }
 
     #[test]

@@ -12,12 +12,11 @@ use crate::machine::{Load, ServedTarget};
 use crate::peers::Peers;
 use crate::register::Registrar;
 use crate::service::{DataService, Shared};
-use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use weir_host::clock;
-use weir_host::net::{Events, Poller, Signal};
+use weir_host::net::Signal;
 use weir_host::thread::{self, JoinHandle};
 use weir_net::{
     AbortOnPanic, Address, BufferPool, Listener, Server, ServerConfig, host_name, random_bytes,
@@ -33,9 +32,6 @@ const BUSY_PERCENT: u8 = 25;
 
 /// How long to wait in all for targets that another process still holds.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// For what is waited for as long as it takes.
-const LONG: Duration = Duration::from_secs(3600);
 
 /// A data server that serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,23 +150,6 @@ fn is_raised(signal: &Signal) -> Result<bool> {
     signal.wait(Some(Duration::ZERO)).map_err(|e| std::io::Error::from(e).into())
 }
 
-/// Until one of these is raised.
-fn wait_for(signals: &[&Signal]) -> std::io::Result<()> {
-    let poller = Poller::new()?;
-    for signal in signals {
-        poller.add_signal(signal, 0)?;
-    }
-    let mut events = Events::with_capacity(signals.len());
-    while events.list().is_empty() {
-        match poller.wait(&mut events, LONG) {
-            // It was stopped, and goes on.
-            Ok(()) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
-}
-
 /// Says on each disk that there is nothing to recover, now that nobody uses it
 /// any more; but not on those that have been given up: what became of changes there nobody looked
 /// at. Tries all; the first error counts.
@@ -227,9 +206,9 @@ impl Serve<'_> {
         tracing::info!("data server {server} serves {} targets on {tcp}", shared.disks.len());
         shared.disks.iter().for_each(|disk| disk.log_opening());
         on_ready(&ReadyInfo { server, tcp, unix, targets });
-        let waited = wait_for(&[shutdown, ending]);
+        let waited = Signal::wait_for_any(&[shutdown, ending]);
         ending.raise();
-        waited.map_err(|e| Error::from(e).context("wait for the end"))?;
+        waited.map_err(|e| Error::from(std::io::Error::from(e)).context("wait for the end"))?;
         running.stop()
     }
 }

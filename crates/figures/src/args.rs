@@ -170,6 +170,9 @@ pub struct Mirrored {
     /// Bytes that each client reads [default: 4MiB,16MiB,64MiB; hot-spot: 1MiB besides]
     #[arg(long, value_parser = size, value_delimiter = ',')]
     pub sizes: Vec<u64>,
+    /// A disk goes to another place within so long, in microseconds (hot-spot: at once)
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=100_000))]
+    pub seek_us: u64,
 }
 
 /// What this program does as one of many.

@@ -26,7 +26,7 @@ pub fn run(plan: &Mirrored) -> Result<()> {
         false => &[1 << 20, 4 << 20, 16 << 20, 64 << 20],
     });
     let clients = plan.most_clients();
-    let lab = plan.lab(&sizes, &[2])?;
+    let lab = plan.lab(&sizes, &[2], None)?;
     let mut records = Records::new(&report, "trial,policy,clients,bytes")?;
     let mut points = Points::default();
     for trial in 1..=plan.common.trials() {

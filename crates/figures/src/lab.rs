@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{Error, Read, Result, Write};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
-use weir_testbed::{Disk, Throttle};
+use weir_testbed::{Disk, Drive, Throttle};
 
 /// What each perturber reads around and around, or writes.
 const PERTURBED_BYTES: u64 = 16 << 20;
@@ -22,7 +22,7 @@ pub struct Lab {
     /// What a disk gives.
     pub rate: u64,
     /// The disks are as fast as they are to be from the beginning.
-    is_bed: bool,
+    is_slow: bool,
     /// Of mounts that are read through.
     pub options: String,
     dir: TempDir,
@@ -32,10 +32,23 @@ impl Lab {
     /// So many disks with room for so much; they are as fast as the machine until
     /// [`Lab::slow_down`].
     pub fn new(common: &Common, disks: usize, bytes: u64) -> Result<Self> {
+        Self::of(common, (disks, bytes), None)
+    }
+
+    /// The same of disks with a head, whose speed is always theirs.
+    pub fn with_heads(common: &Common, disks: usize, bytes: u64, drive: Drive) -> Result<Self> {
+        Self::of(common, (disks, bytes), Some(drive))
+    }
+
+    fn of(common: &Common, (disks, bytes): (usize, u64), drive: Option<Drive>) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("weir-fig").tempdir_in(&common.scratch)?;
+        let bytes = bytes + PERTURBED_BYTES + SPARE_BYTES;
         let disk = |n: usize| {
             let (image, at) = (dir.path().join(format!("i{n}")), dir.path().join(format!("d{n}")));
-            Disk::make(&image, &at, bytes + PERTURBED_BYTES + SPARE_BYTES)
+            match drive {
+                Some(drive) => Disk::make_modelled(&image, &at, bytes, drive),
+                None => Disk::make(&image, &at, bytes),
+            }
         };
         let disks = (0..disks).map(disk).collect::<Result<Vec<Disk>>>()?;
         disks.iter().try_for_each(|disk| disk.device().read_ahead(common.read_ahead_kib))?;
@@ -48,7 +61,8 @@ impl Lab {
             write_noise(&perturbed_file(disk), PERTURBED_BYTES, 99)?;
         }
         let options = options(common);
-        Ok(Self { cluster, throttle, disks, rate: common.rate(), is_bed: false, options, dir })
+        let (rate, is_slow) = (common.rate(), drive.is_some());
+        Ok(Self { cluster, throttle, disks, rate, is_slow, options, dir })
     }
 
     /// Machines of a profile, whose disks have room for so much each.
@@ -64,7 +78,7 @@ impl Lab {
         }
         let options = options(common);
         let (throttle, disks, rate) = (made.throttle, made.disks, made.rate);
-        Ok(Self { cluster, throttle, disks, rate, is_bed: true, options, dir })
+        Ok(Self { cluster, throttle, disks, rate, is_slow: true, options, dir })
     }
 
     /// Makes a file by such a layout and fills it.
@@ -96,7 +110,7 @@ impl Lab {
 
     /// From now on the servers, and who is taken into their group, get so much of a disk.
     pub fn slow_down(&self) -> Result<()> {
-        let mut plain = self.disks.iter().filter(|_| !self.is_bed);
+        let mut plain = self.disks.iter().filter(|_| !self.is_slow);
         plain.try_for_each(|disk| self.throttle.limit(disk, self.rate))
     }
 

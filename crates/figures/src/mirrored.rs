@@ -10,6 +10,7 @@ use crate::records::Records;
 use crate::report::Report;
 use crate::round::Round;
 use std::io::{Error, Result};
+use weir_testbed::Drive;
 
 /// What is read when the number of clients varies.
 const USUAL_BYTES: u64 = 16 << 20;
@@ -29,7 +30,7 @@ pub fn run(plan: &Mirrored) -> Result<()> {
     let sizes = plan.sizes(&[4 << 20, 16 << 20, 64 << 20]);
     let (mut by_clients, mut by_size) = (Points::default(), Points::default());
     let usual = sizes.iter().copied().find(|size| *size == USUAL_BYTES).unwrap_or(sizes[0]);
-    let lab = plan.lab(&sizes, &[1, 2])?;
+    let lab = plan.lab(&sizes, &[1, 2], Some(plan.drive()))?;
     let mut records = Records::new(&report, "trial,line,clients,bytes")?;
     for trial in 1..=plan.common.trials() {
         for (clients, size) in plan.rounds(&sizes, usual) {
@@ -123,12 +124,28 @@ impl Mirrored {
         by_clients.chain(others.map(|size| (self.most_clients(), *size))).collect()
     }
 
-    /// Disks with files of all these sizes and numbers of copies.
-    pub fn lab(&self, sizes: &[u64], copies: &[u32]) -> Result<Lab> {
+    /// A disk: the kernel's throttle lets through what a tenth of a second gives at once, half of
+    /// what is read of a disk here.
+    fn drive(&self) -> Drive {
+        Drive {
+            bytes_per_s: self.common.rate(),
+            positioning_us: self.seek_us,
+            overhead_us: 0,
+            streams: 1,
+            prefetch_bytes: 128 << 10,
+        }
+    }
+
+    /// Disks with files of all these sizes and numbers of copies; without a `drive` they are
+    /// throttled.
+    pub fn lab(&self, sizes: &[u64], copies: &[u32], drive: Option<Drive>) -> Result<Lab> {
         let columns = self.disks as usize / 2;
         let bytes: u64 = sizes.iter().sum::<u64>() * u64::from(self.most_clients());
         let of_a_disk = bytes / columns as u64 * copies.len() as u64;
-        let lab = Lab::new(&self.common, 2 * columns, of_a_disk)?;
+        let lab = match drive {
+            Some(drive) => Lab::with_heads(&self.common, 2 * columns, of_a_disk, drive)?,
+            None => Lab::new(&self.common, 2 * columns, of_a_disk)?,
+        };
         for copies in copies {
             for name in sizes.iter().flat_map(|size| names(*copies, *size, self.most_clients())) {
                 let size = name.split('-').nth(1).and_then(|kib| kib.parse::<u64>().ok());

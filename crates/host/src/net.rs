@@ -399,6 +399,9 @@ fn timespec(time: Duration) -> Timespec {
     Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
 }
 
+/// For what is waited for as long as it takes.
+const LONG: Duration = Duration::from_secs(3600);
+
 /// Something that is raised once and ends waits: an eventfd, or any descriptor
 /// that becomes readable. Clones share it.
 #[derive(Clone)]
@@ -477,6 +480,25 @@ impl Signal {
     }
 }
 
+impl Signal {
+    /// Waits until one of these is raised.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub fn wait_for_any(signals: &[&Self]) -> Result<()> {
+        let (poller, mut events) = (Poller::new()?, Events::with_capacity(signals.len().max(1)));
+        signals.iter().try_for_each(|signal| poller.add_signal(signal, 0))?;
+        while events.list().is_empty() {
+            match poller.wait(&mut events, LONG) {
+                // The process was stopped, and goes on.
+                Ok(()) | Err(Errno::INTR) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Debug for Signal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Signal")
@@ -495,6 +517,16 @@ mod tests {
         assert!(signal.wait(None).unwrap());
         signal.clear();
         assert!(!signal.wait(Some(Duration::ZERO)).unwrap());
+    }
+
+    #[test]
+    fn whichever_of_two_signals_is_raised_ends_the_wait() {
+        let [one, other] = [(); 2].map(|()| Signal::new().unwrap());
+        other.raise();
+        Signal::wait_for_any(&[&one, &other]).unwrap();
+        other.clear();
+        one.raise();
+        Signal::wait_for_any(&[&one, &other]).unwrap();
     }
 
     #[test]

@@ -66,6 +66,8 @@ pub struct CopyView {
     pub is_usable: bool,
     /// As many requests of this reader are there as may be.
     pub is_full: bool,
+    /// It has as much to do for this reader as one copy is to have, though it may get more.
+    pub has_enough: bool,
     /// Requests of this reader that it has not answered.
     pub in_flight: u32,
     /// Requests of others that its disk had when it was last heard of.
@@ -74,9 +76,11 @@ pub struct CopyView {
     pub is_idle: bool,
     /// Time it takes for a block, by what was seen; 0: nothing was.
     pub service_us: f64,
-    /// Time for what goes to it besides when it is chosen, if nobody else reads there: the rest of
-    /// a run, and what it costs to turn to it.
-    pub more_us: f64,
+    /// Time for what goes to it besides when it is chosen, the rest of a run, if nobody else reads
+    /// there;
+    pub rest_us: f64,
+    /// and for what it costs to turn to it.
+    pub turn_us: f64,
     /// The progress of the reader whose own disk it is, if that is of the same job.
     pub peer: Option<Progress>,
 }
@@ -88,16 +92,21 @@ impl CopyView {
         self.service_us * f64::from(before.saturating_add(1))
     }
 
-    /// Whether it is worth having besides another one, if nobody else wants it.
-    fn is_no_slower(&self, other: &Self) -> bool {
-        self.service_us < other.service_us * HOT
+    /// Whether it is worth reading besides another one that has enough to do: nobody else wants
+    /// it, or, unless it is others' of the same job, its queue is shorter. What it costs to turn to
+    /// it the reader does not wait for, who has more at the other one meanwhile; where disks lose
+    /// much by it their speed shows it.
+    pub fn helps(&self, other: &Self) -> bool {
+        let there_us = |of: &Self| Self { turn_us: 0.0, ..*of }.done_us();
+        let is_sooner = self.peer.is_none() && there_us(self) < there_us(other);
+        self.service_us < other.service_us * HOT && (self.is_idle || is_sooner)
     }
 
     /// Time until all is there that is going to be asked for with it, while others go on
     /// reading there.
     fn done_us(&self) -> f64 {
         let shared = 1.0 + f64::from(self.queued) / OTHERS_OUTSTANDING;
-        self.answer_us() + self.more_us * shared
+        self.answer_us() + (self.rest_us + self.turn_us) * shared
     }
 
     /// The same where others let this reader go first, since it is behind them.
@@ -189,7 +198,7 @@ impl Router {
                 self.divert(own, first, copies);
                 let is_sooner = |n: usize| {
                     let (own, other) = (&copies[first], &copies[n]);
-                    let helps = own.is_full && other.is_idle && other.is_no_slower(own);
+                    let helps = own.has_enough && other.helps(own);
                     // Where readers of the same job are no further the disk is theirs, unless it has
                     // much more to give: of files that are striped over all disks each reader has
                     // first copies everywhere, and all are as far as the slowest disk lets them.
@@ -290,11 +299,13 @@ mod tests {
         CopyView {
             is_usable: true,
             is_full: false,
+            has_enough: false,
             in_flight: 0,
             queued: 0,
             is_idle: false,
             service_us,
-            more_us: 0.0,
+            rest_us: 0.0,
+            turn_us: 0.0,
             peer: None,
         }
     }
@@ -336,12 +347,31 @@ mod tests {
         let queued = CopyView { queued: 4, ..copy(10_000.0) };
         assert_eq!(choices(policy, &[queued, copy(10_000.0)]), [Some(1); 6]);
         // To turn to it costs more than is won.
-        let far = CopyView { more_us: 6_000.0, ..copy(10_000.0) };
+        let far = CopyView { turn_us: 6_000.0, ..copy(10_000.0) };
         assert_eq!(choices(policy, &[copy(20_000.0), far]), [Some(0); 6]);
         // It has it in memory.
         assert_eq!(choices(policy, &[copy(200.0), copy(100.0)]), [Some(0); 6]);
         // Nothing was seen of any yet.
         assert_eq!(choices(policy, &[copy(0.0), copy(0.0)]), [Some(0); 6]);
+    }
+
+    #[test]
+    fn who_has_enough_at_the_first_copy_goes_where_the_queue_is_shorter() {
+        let own =
+            CopyView { in_flight: 2, queued: 8, is_full: true, has_enough: true, ..copy(10_000.0) };
+        // To turn there costs as much as all of the queue.
+        let of = |queued| CopyView { queued, turn_us: 90_000.0, ..copy(10_000.0) };
+        let choose = |own, other| choices(ReadPolicy::Proportional, &[own, other])[0];
+        assert_eq!((choose(own, of(9)), choose(own, of(10))), (Some(1), None));
+        let peer = Some(OWN);
+        let theirs = CopyView { peer, ..of(6) };
+        assert_eq!(choose(own, theirs), None, "others of the job are to read there");
+        let slow = CopyView { service_us: 20_000.0, ..of(0) };
+        assert_eq!(choose(own, slow), None, "it is not to hold up what comes after it");
+        // Who does not wait goes by the same.
+        let more = CopyView { is_full: false, ..own };
+        let full = CopyView { in_flight: 2, has_enough: true, is_idle: true, ..copy(10_000.0) };
+        assert_eq!(choose(CopyView { queued: 0, in_flight: 3, ..more }, full), Some(1));
     }
 
     #[test]
@@ -398,6 +428,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn no_two_copies_that_others_read_help_each_other(
+            of in prop::collection::vec((0u32..40, 0u32..9, 1f64..1e6, 0f64..1e6, 0f64..1e6), 2)
+        ) {
+            let view = |n: usize| {
+                let (in_flight, queued, service_us, rest_us, turn_us) = of[n];
+                CopyView { in_flight, queued, rest_us, turn_us, ..copy(service_us) }
+            };
+            prop_assert!(!(view(0).helps(&view(1)) && view(1).helps(&view(0))));
+        }
+
         #[test]
         fn no_unusable_copy_is_chosen_none_beyond_its_window_and_the_last_one_always(
             blocks in prop::collection::vec(

@@ -116,15 +116,17 @@ pub fn views(sights: &[Sight], len_bytes: u64, views: &mut Vec<CopyView>) {
     views.clear();
     views.extend(sights.iter().enumerate().map(|(n, sight)| {
         let us_per_mib = if sight.us_per_mib > 0.0 { sight.us_per_mib } else { usual };
-        let more = rest + if Some(n) == first { 0.0 } else { TURN_BYTES };
+        let turn = if Some(n) == first { 0.0 } else { TURN_BYTES };
         CopyView {
             is_usable: sight.is_usable,
             is_full: false,
+            has_enough: false,
             in_flight: sight.in_flight,
             queued: sight.others.round() as u32,
             is_idle: false,
             service_us: us_per_mib * (len_bytes as f64 + REQUEST_BYTES) / MIB,
-            more_us: us_per_mib * more / MIB,
+            rest_us: us_per_mib * rest / MIB,
+            turn_us: us_per_mib * turn / MIB,
             peer: sight.peer,
         }
     }));

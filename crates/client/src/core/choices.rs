@@ -24,6 +24,8 @@ const REQUEST_BYTES: u64 = 512 << 10;
 /// Where several copies are read at the same time they take turns after so much: less than what a
 /// reader has outstanding, so that all have something to do.
 const SHORT_RUN_BYTES: u64 = 1 << 20;
+/// Disks that serve nobody else lose little by turns: each has something to do soon.
+const LONE_RUN_BYTES: u64 = 512 << 10;
 /// A reader has so many requests outstanding at each copy, so that it is decided late which copy
 /// serves what, and a disk has the next one when it has done one;
 const WINDOW_REQUESTS: u64 = 2;
@@ -261,30 +263,30 @@ impl Choices {
     ) -> Choice {
         let may_wait = matches!(patience, Patience::Turn(_));
         let Wanted { column, offset, len_bytes, ref reader } = *wanted;
-        let of = (len_bytes, who(reader.as_deref()));
         self.column(policy, column, copies.len());
+        let (mut views, able, is_known) = self.views(wanted, copies, paces, (now, patience));
         if let Some(at) = self.runs.look(column, offset, now)
             && copies.get(at).is_some_and(|copy| copy.is_usable && !paces.is_silent(copy.target))
         {
-            let view = paces.view(copies[at].target, true, of, now);
-            let is_full =
-                view.service_us >= SOON_US && self.is_full(column, at, len_bytes, patience);
-            // A disk that nobody uses loses nothing by short runs.
-            let is_free = |(n, copy): (usize, &Candidate)| {
-                let view = paces.view(copy.target, copy.is_usable, of, now);
-                n != at && view.is_usable && view.is_idle && view.peer.is_none()
+            // A disk that has less to do is not kept waiting for the end of a run.
+            // (In a job that is for its readers' progress to say.)
+            let is_free = |view: &CopyView| {
+                let is_theirs = view.peer.is_some() || (reader.is_some() && !view.is_idle);
+                view.is_usable && !view.is_full && !is_theirs && view.helps(&views[at])
             };
-            let mut others = copies.iter().enumerate();
-            let turns = is_full && policy == ReadPolicy::Proportional && others.any(is_free);
+            let mut others = views.iter().enumerate();
+            let is_full = views[at].is_full;
+            let turns = is_full
+                && policy == ReadPolicy::Proportional
+                && others.any(|(n, view)| n != at && is_free(view));
             if is_full && may_wait && !turns {
                 return Choice::Later;
             }
             if !turns {
                 self.runs.go_on(column, offset, len_bytes, now);
-                return Choice::Copy(Chosen::of(at, &view, true));
+                return Choice::Copy(Chosen::of(at, &views[at], true));
             }
         }
-        let (mut views, able, is_known) = self.views(wanted, copies, paces, (now, patience));
         if !views.iter().any(|view| view.is_usable) {
             return Choice::None;
         }
@@ -311,9 +313,14 @@ impl Choices {
         }
         let Some(copy) = choice else { return Choice::Later };
         let is_short = patience != Patience::Ahead || router.uses_several();
-        let run_bytes = if is_short { SHORT_RUN_BYTES } else { RUN_BYTES };
-        // Before anything is known nothing is decided for longer than this request.
-        if is_known || !goes_by_speed(policy) {
+        let is_lone = |view: &CopyView| !view.is_usable || (view.is_idle && view.peer.is_none());
+        let run_bytes = match is_short {
+            true if views.iter().all(is_lone) => LONE_RUN_BYTES,
+            true => SHORT_RUN_BYTES,
+            false => RUN_BYTES,
+        };
+        // Before it has said itself what it is like nothing is decided for longer than this request.
+        if paces.has_said(copies[copy].target) || !goes_by_speed(policy) {
             self.runs.begin(column, (offset, len_bytes, run_bytes), copy, now);
         }
         Choice::Copy(Chosen::of(copy, &views[copy], is_known))
@@ -356,11 +363,13 @@ impl Choices {
             // A disk that serves nobody else is there already.
             let has_it = view.queued == 0 && self.is_used(column, n);
             let is_there = Some(n) == first || has_it;
-            let more = rest + if is_there { 0.0 } else { TURN_BYTES };
-            view.more_us = view.service_us * more / (len_bytes as f64 + REQUEST_COST_BYTES as f64);
+            let us_per_byte = view.service_us / (len_bytes as f64 + REQUEST_COST_BYTES as f64);
+            view.rest_us = us_per_byte * rest;
+            view.turn_us = if is_there { 0.0 } else { us_per_byte * TURN_BYTES };
             // What has a block at once is asked for as much as anybody likes.
             let is_quick = view.service_us < SOON_US;
             view.is_full = !is_quick && self.is_full(column, n, len_bytes, patience);
+            view.has_enough = view.is_full;
         }
         (views, able, is_known)
     }

@@ -115,11 +115,15 @@ struct Pace {
     us_per_mib: f64,
     /// Requests of others, in the mean.
     others: f64,
+    /// And when it was last heard of.
+    others_now: f64,
     /// Requests of this client that have not ended.
     own: u32,
     /// Since when somebody waits for the next answer; what lies here unread says nothing.
     waits: Option<Micros>,
     heard: Option<Micros>,
+    /// Its own server has said something.
+    has_said: bool,
     /// If it had nothing to do then, it counts so for so long.
     idle_until: Micros,
     told: BTreeMap<Who, Told>,
@@ -199,6 +203,7 @@ impl Paces {
         }
         pace.us_per_mib = f64::from(load.us_per_mib);
         pace.others = (f64::from(load.in_flight) - f64::from(pace.own)).max(0.0);
+        (pace.others_now, pace.has_said) = (pace.others, false);
         (pace.heard, pace.idle_until) = (Some(now), now + TOLD_IDLE_US);
     }
 
@@ -208,6 +213,7 @@ impl Paces {
         let since = pace.heard.map_or(f64::INFINITY, |at| now.saturating_sub(at) as f64);
         let share = 1.0 - (-since / MEAN_US).exp();
         pace.others += (others - pace.others) * share;
+        (pace.others_now, pace.has_said) = (others, true);
         pace.us_per_mib = f64::from(report.us_per_mib);
         (pace.heard, pace.idle_until) = (Some(now), now + IDLE_US);
         if let Some(told) = pace.told.get_mut(&report.who) {
@@ -233,6 +239,11 @@ impl Paces {
             None => QUIET_US,
         };
         pace.silent = Some(Silent { pause_us, until: now + pause_us, asked: None });
+    }
+
+    /// Whether its server has said what it is like, and not the metadata server alone.
+    pub(super) fn has_said(&self, target: TargetId) -> bool {
+        self.targets.get(&target).is_some_and(|pace| pace.has_said)
     }
 
     pub(super) fn is_silent(&self, target: TargetId) -> bool {
@@ -353,15 +364,19 @@ impl Paces {
         let known_us = us_per_mib * (len_bytes as f64 + REQUEST_COST_BYTES as f64) / MIB;
         let service_us = known_us.max(pace.waited_us(now));
         let queued = pace.others.round() as u32;
-        let is_idle = pace.heard.is_some() && now <= pace.idle_until && queued == 0;
+        // A disk that others of a job leave alone for a moment is theirs all the same.
+        let others = if who.is_some() { pace.others } else { pace.others_now };
+        let is_idle = pace.heard.is_some() && now <= pace.idle_until && others.round() == 0.0;
         CopyView {
             is_usable,
             is_full: false,
+            has_enough: false,
             in_flight: pace.own,
             queued,
             is_idle,
             service_us,
-            more_us: 0.0,
+            rest_us: 0.0,
+            turn_us: 0.0,
             peer,
         }
     }
@@ -387,6 +402,17 @@ mod tests {
 
     fn asked(paces: &mut Paces, now: Micros) -> Vec<(TargetId, bool)> {
         paces.questions(now).0.iter().map(|q| (q.target, q.first)).collect()
+    }
+
+    #[test]
+    fn a_target_is_idle_as_soon_as_it_says_so_but_for_a_job_whose_readers_come_again() {
+        let mut paces = Paces::default();
+        paces.heard(A, report(10_000, 6), 0);
+        paces.heard(A, report(10_000, 0), 100_000);
+        let view = paces.view(A, true, (MIB, None), 100_000);
+        assert!(view.is_idle && view.queued > 3, "{view:?}");
+        let who = Some((JobId(5), Rank(1)));
+        assert!(!paces.view(A, true, (MIB, who), 100_000).is_idle);
     }
 
     #[test]

@@ -178,11 +178,13 @@ impl Model<'_> {
             let view = |copy: usize| CopyView {
                 is_usable: true,
                 is_full: this.in_flight[copy] >= room,
+                has_enough: false,
                 in_flight: this.in_flight[copy],
                 queued: 0,
                 is_idle: false,
                 service_us: 0.0,
-                more_us: 0.0,
+                rest_us: 0.0,
+                turn_us: 0.0,
                 peer: this.peers[copy],
             };
             let views: Vec<_> = (0..this.in_flight.len()).map(view).collect();

@@ -2,6 +2,7 @@ use super::*;
 use crate::core::pace::Report;
 use crate::job::Member;
 use weir_types::{JobId, Rank};
+use weir_wire::meta::TargetLoad;
 
 const A: TargetId = TargetId(1);
 const B: TargetId = TargetId(2);
@@ -343,12 +344,12 @@ fn what_comes_from_memory_over_a_slow_link_is_read_from_the_other_copy() {
 }
 
 #[test]
-fn a_disk_that_nobody_uses_is_not_kept_waiting_for_the_end_of_a_run() {
+fn a_disk_that_has_less_to_do_is_not_kept_waiting_for_the_end_of_a_run() {
     const PIECE: u64 = 256 << 10;
     let piece = |n: u64| Wanted { offset: n * PIECE, len_bytes: PIECE, ..wanted(0) };
-    let choices_of = |others: u16| {
+    let choices_of = |(here, there): (u16, u16)| {
         let mut choices = Choices::default();
-        let mut paces = known(report(50_000, others), report(50_000, others));
+        let mut paces = known(report(50_000, here), report(50_000, there));
         let copies = both(true, true);
         let mut choose = |n| {
             let patience = (0, Patience::Turn(None));
@@ -361,6 +362,44 @@ fn a_disk_that_nobody_uses_is_not_kept_waiting_for_the_end_of_a_run() {
         };
         (0..5).map(&mut choose).collect::<Vec<_>>()
     };
-    assert_eq!(choices_of(0), [Some(0), Some(0), Some(1), Some(1), None]);
-    assert_eq!(choices_of(3)[..3], [Some(0), Some(0), None], "others read there");
+    assert_eq!(choices_of((0, 0)), [Some(0), Some(0), Some(1), Some(1), None]);
+    assert_eq!(choices_of((0, 3))[..3], [Some(0), Some(0), None], "others read there");
+    assert_eq!(choices_of((3, 3))[..3], [Some(0), Some(0), Some(1)], "and as many here");
+}
+
+#[test]
+fn what_does_not_wait_is_spread_over_disks_that_have_as_much_to_do_as_they_may() {
+    const PIECE: u64 = 256 << 10;
+    let (mut choices, copies) = (Choices::default(), both(true, true));
+    let mut paces = known(report(50_000, 0), report(50_000, 0));
+    let mut counts = [0_u32; 2];
+    for n in 0..16 {
+        let piece = Wanted { offset: n * PIECE, len_bytes: PIECE, ..wanted(0) };
+        let choice = choices.choose(POLICY, &piece, &copies, &mut paces, (0, Patience::None)).0;
+        let copy = at(choice).unwrap();
+        choices.asked(&Asked { len_bytes: PIECE, waited: false, ..asked(copy) });
+        paces.sent([A, B][copy]);
+        counts[copy] += 1;
+    }
+    assert!(counts[0].abs_diff(counts[1]) <= 2, "{counts:?}");
+}
+
+#[test]
+fn what_a_server_says_first_counts_before_a_run_has_ended() {
+    const PIECE: u64 = 256 << 10;
+    let chosen = |says: fn(&mut Paces)| {
+        let (mut choices, mut paces) = (Choices::default(), Paces::default());
+        for target in [A, B] {
+            paces.told(&TargetLoad { target, us_per_mib: 50_000, in_flight: 0 }, 0);
+        }
+        let mut choose = |n, paces: &mut Paces| {
+            let piece = Wanted { offset: n * PIECE, len_bytes: PIECE, ..wanted(0) };
+            at(choices.choose(POLICY, &piece, &both(true, true), paces, (0, Patience::None)).0)
+        };
+        let first = choose(0, &mut paces);
+        says(&mut paces);
+        (first, choose(1, &mut paces))
+    };
+    assert_eq!(chosen(|paces| paces.heard(A, report(50_000, 9), 600_000)), (Some(0), Some(1)));
+    assert_eq!(chosen(|paces| paces.heard(A, report(50_000, 1), 600_000)), (Some(0), Some(0)));
 }
