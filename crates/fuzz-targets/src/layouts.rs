@@ -4,9 +4,9 @@
 use crate::random::Gen;
 use crate::sample::Sample;
 use weir_layout::{
-    Domain, Home, Host, MAX_ELEMENTS, MAX_RUNS, RegionList, TargetInfo, check_layout, check_spec,
-    columns_touched, covered_bytes, cut_count, grant, place, preferred_io_bytes, scatter,
-    segment_at, share, split,
+    Domain, Home, Host, MAX_ELEMENTS, MAX_RUNS, Pairs, RegionList, TargetInfo, check_layout,
+    check_spec, columns_touched, covered_bytes, cut_count, grant, place, preferred_io_bytes,
+    scatter, segment_at, share, split,
 };
 use weir_types::limits::{MAX_FILE_BYTES, MAX_PAYLOAD_BYTES, MAX_PIECES};
 use weir_types::{
@@ -71,13 +71,14 @@ pub(crate) fn layout_spec(data: &[u8]) {
     assert_eq!(spec.to_bytes(), data);
     let acceptable = check_spec(&spec).is_ok();
     let targets: Vec<_> = (0..5).map(target).collect();
-    let Ok(mut layout) = place(&spec, &targets, 7) else { return };
+    let none = Pairs::default();
+    let Ok(mut layout) = place(&spec, &targets, &none, 7) else { return };
     assert!(acceptable);
     check_layout(&layout).expect("a layout that was placed is sound");
     assert_eq!(FileLayout::from_bytes(&layout.to_bytes()), Ok(layout.clone()));
     let next = SegmentIndex(layout.segments.len() as u32);
     let end = covered_bytes(&layout).saturating_add(1).min(MAX_FILE_BYTES);
-    if let Ok(more) = grant(&layout, &spec, &targets, end, next, 8) {
+    if let Ok(more) = grant(&layout, &spec, (&targets, &none), end, next, 8) {
         layout.segments.extend(more);
         check_layout(&layout).expect("a layout that was extended is sound");
     }
