@@ -33,7 +33,7 @@ fn is_available_to(history: &History, files: &[FileFacts], write_behind: bool) -
     let (detection, recovery) = (Duration::from_secs(2), Duration::from_secs(4));
     let request = Duration::from_secs(12);
     let removes = false;
-    let expected = Expected { leases: true, detection, recovery, request, removes };
+    let expected = Expected { leases: true, detection, recovery, request, removes, hangs: false };
     let client = ClientFacts { write_behind, leases: true, keeps_pages: false };
     available::judge(history, files, &[client.clone(), client], expected).is_empty()
 }

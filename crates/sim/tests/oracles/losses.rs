@@ -53,7 +53,8 @@ fn is_safe(history: &History) -> bool {
 fn is_available(history: &History) -> bool {
     let seconds = Duration::from_secs;
     let (detection, recovery, request) = (seconds(2), seconds(4), seconds(12));
-    let expected = Expected { leases: true, detection, recovery, request, removes: false };
+    let expected =
+        Expected { leases: true, detection, recovery, request, removes: false, hangs: false };
     available::judge(history, &files(false), &[CLIENT, CLIENT], expected).is_empty()
 }
 
