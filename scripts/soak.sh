@@ -30,11 +30,13 @@ for part in $parts; do
     sim)
       "$cargo" build --release --locked -p weir
       # Each round begins at a random seed, which it prints. From 1,000,000,000 on clusters
-      # keep several copies, from 2,000,000,000 on they change besides.
+      # keep several copies, from 2,000,000,000 on they change besides, from 3,000,000,000 on
+      # disks hang.
       weir=${CARGO_TARGET_DIR:-target}/release/weir
       while "$weir" sim --seeds 10000 &&
         "$weir" sim --seed $((1000000000 + RANDOM * 30000 + RANDOM)) --seeds 2000 --duration 30s &&
-        "$weir" sim --seed $((2000000000 + RANDOM * 30000 + RANDOM)) --seeds 2000 --duration 30s
+        "$weir" sim --seed $((2000000000 + RANDOM * 30000 + RANDOM)) --seeds 2000 --duration 30s &&
+        "$weir" sim --seed $((3000000000 + RANDOM * 30000 + RANDOM)) --seeds 2000 --duration 40s
       do :; done
       exit 1
       ;;

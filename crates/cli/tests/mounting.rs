@@ -5,6 +5,7 @@ mod harness;
 
 use harness::{Place, eventually, noise, root, said, same_trees};
 use std::fs;
+use std::io::Write;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -34,6 +35,23 @@ fn a_mounted_cluster_holds_what_is_put_into_it() {
     assert!(fs::read(mount.join("d/data")).unwrap() == bytes);
     cluster.weir(&["down", "--purge", "--yes"]).ok();
     assert!(!mount.exists(), "`weir up` made the directory, `weir down --purge` takes it");
+}
+
+#[test]
+fn large_writes_go_to_fragments_of_any_size() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "4", "--mount", "m"]);
+    cluster.weir(&["mkfile", "m/pieces", "--sizes", "10000,4096,3000001"]).ok();
+    let (path, bytes) = (place.path("m/pieces"), noise(9_000_000, 3));
+    let mut file = fs::File::options().write(true).open(&path).unwrap();
+    // In calls that are gathered, and ends that are not whole blocks.
+    for call in bytes.chunks(512 << 10) {
+        file.write_all(call).unwrap();
+    }
+    file.sync_all().unwrap();
+    drop(file);
+    let cat = cluster.command(&["cat", "/pieces"]).output().unwrap();
+    assert!(cat.stdout == bytes, "{} bytes", cat.stdout.len());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The bytes of a write, wherever they are: in one buffer, or in several of which each has those
 //! that follow those of the one before.
 //!
-//! Invariant: where one buffer ends and the next one begins, a block of the file does, so that
+//! Invariant: where one buffer ends and the next one begins, a block of an object does, so that
 //! no checksum is of bytes of two of them.
 
 use crate::buffer::Buffer;

@@ -15,6 +15,10 @@ use weir_host::sync::Mutex;
 /// silent; shorter than clients wait (30 s), so that it is known when their calls fail.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
 
+/// Where nobody counts what the device ends, so much longer: a sync of all that a file system has
+/// may take as long.
+const UNCOUNTED: Duration = Duration::from_secs(10);
+
 /// Operations that are watched at a time: more than threads work on a disk, as a rule. One for
 /// which there is no room is younger than all that are watched.
 const SLOTS: usize = 64;
@@ -28,6 +32,8 @@ pub(crate) struct AtWork {
     reads: Slots,
     changes: Slots,
     counts: Counts,
+    /// So long after it began an operation begins to count.
+    slack: Duration,
     /// What it has ended, and when reads and writes were last seen to.
     seen: Mutex<Seen>,
 }
@@ -88,7 +94,8 @@ impl AtWork {
     /// Of a disk of which the kernel counts these.
     pub(crate) fn new(counts: Counts) -> Self {
         let (reads, changes, seen) = (Slots::default(), Slots::default(), Mutex::default());
-        Self { reads, changes, counts, seen }
+        let slack = if counts.are_known() { Duration::ZERO } else { UNCOUNTED };
+        Self { reads, changes, counts, slack, seen }
     }
 
     /// Carries out a read that waits for the disk, and for nothing else.
@@ -140,7 +147,7 @@ impl AtWork {
         let seen = self.seen.lock();
         let kinds = [(&self.reads, seen.reads_at), (&self.changes, seen.writes_at)];
         let since = kinds.iter().filter_map(|(slots, ended)| Some(slots.oldest()?.max(*ended)));
-        let age = now.saturating_sub(since.min()?);
+        let age = now.saturating_sub(since.min()? + self.slack);
         (age >= HANGS_AFTER).then_some(age)
     }
 }
@@ -160,7 +167,15 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn disk() -> AtWork {
-        AtWork::new(Counts::of("/nowhere".as_ref()))
+        AtWork { slack: Duration::ZERO, ..AtWork::new(Counts::of("/nowhere".as_ref())) }
+    }
+
+    #[test]
+    fn where_nobody_counts_what_ends_more_time_is_allowed() {
+        let disk = AtWork::new(Counts::of("/nowhere".as_ref()));
+        let _sync = disk.changes.begin(Duration::ZERO);
+        assert_eq!(disk.hangs_at(19 * SECOND), None);
+        assert_eq!(disk.hangs_at(25 * SECOND), Some(15 * SECOND));
     }
 
     #[test]

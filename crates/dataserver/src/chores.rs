@@ -156,7 +156,12 @@ impl Chores {
     pub(crate) fn work_off(&self, shared: &Shared, disk: &Disk) {
         while let Some(chore) = self.next() {
             match chore {
-                Chore::Look => disk.look(),
+                Chore::Look => {
+                    disk.look();
+                    if shared.copies.standings.is_kept(disk.served.id).is_err() {
+                        disk.try_out();
+                    }
+                }
                 Chore::Batch(Batch { removed, distrusted }) => {
                     // First: who removes it forgets what was noted of it.
                     let distrusted = distrust(disk, distrusted);

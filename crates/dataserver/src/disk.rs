@@ -17,7 +17,8 @@ use crate::service::{Event, Shared};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 use weir_host::clock;
 use weir_host::device::Counts;
 use weir_host::sync::Mutex;
@@ -28,6 +29,9 @@ use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Epoch, Error, ErrorKind, FsUsage, Generation, ObjectId, Result, TargetId};
 use weir_wire::data::ObjectStat;
 use weir_wire::targets::TargetWork;
+
+/// Between attempts whether a disk answers that hung.
+const TRY_AGAIN: Duration = Duration::from_secs(2);
 
 /// The bulk data of an operation.
 #[derive(Debug, Default)]
@@ -65,6 +69,7 @@ impl Task {
             Job::Follow(_) => true,
             Job::Plain(Work::Read(read)) => read.of_copies,
             Job::Plain(Work::Seek { of_copies, .. } | Work::Stat { of_copies, .. }) => *of_copies,
+            Job::Plain(Work::NoteGap { .. }) => true,
             Job::Plain(_) => false,
         }
     }
@@ -93,6 +98,9 @@ pub(crate) struct Disk {
     probe: Mutex<Probe>,
     /// What is under way on it.
     pub(crate) at_work: AtWork,
+    /// When all that was written to it was last made durable to see whether it answers,
+    /// milliseconds on the clock of [`clock::since_boot`].
+    answered_ms: AtomicU64,
     /// How far other copies are brought up to date from here.
     pub(crate) progress: Progress,
     /// What the metadata server wants of it.
@@ -110,7 +118,19 @@ impl Disk {
         let backlog = Backlog::new(queue_limit);
         let (health, meter, progress) = (Mutex::default(), Meter::default(), Progress::default());
         let (at_work, chores) = (AtWork::new(Counts::of(store.dir())), Chores::default());
-        let disk = Self { store, served, backlog, health, meter, probe, at_work, progress, chores };
+        let answered_ms = AtomicU64::new(0);
+        let disk = Self {
+            store,
+            served,
+            backlog,
+            health,
+            meter,
+            probe,
+            at_work,
+            answered_ms,
+            progress,
+            chores,
+        };
         disk.check_health();
         disk
     }
@@ -255,6 +275,25 @@ impl Disk {
         if let Some(us_per_mib) = self.at_work.on_read(probe) {
             self.meter.probed(us_per_mib, now, said);
         }
+    }
+
+    /// Tries whether it answers, of one that hung; however long that takes.
+    pub(crate) fn try_out(&self) {
+        let begun = clock::since_boot();
+        if self.has_answered_since(begun.saturating_sub(TRY_AGAIN)) {
+            return;
+        }
+        match self.at_work.on(|| self.store.sync_all()) {
+            Ok(()) => self.answered_ms.store(begun.as_millis() as u64, Relaxed),
+            Err(error) => tracing::warn!("it hung, and fails: {error}"),
+        }
+    }
+
+    /// Whether it has answered to what was asked after that, and all that was under way then has
+    /// ended.
+    pub(crate) fn has_answered_since(&self, then: Duration) -> bool {
+        let answered = self.answered_ms.load(Relaxed) > then.as_millis() as u64;
+        answered && self.at_work.has_ended(then)
     }
 
     /// What the last [`Disk::check_health`] found, and what is wrong since.

@@ -48,6 +48,8 @@ pub(crate) struct Registrar {
     /// Targets whose disks hang, and since when they have been given up, on the clock of
     /// [`clock::since_boot`].
     given_up: BTreeMap<TargetId, Duration>,
+    /// A disk that hung has to be well for so long after that.
+    pause: Duration,
     /// No registration of this process was answered yet.
     first: bool,
     /// How busy the machine is.
@@ -64,11 +66,23 @@ impl Registrar {
         tcp: String,
         unix: String,
         domain: String,
-        shutdown: Signal,
+        (shutdown, pause): (Signal, Duration),
     ) -> Self {
         let machine = Machine::default();
         let (first, registered, given_up) = (true, None, BTreeMap::new());
-        Self { shared, metadata, tcp, unix, domain, shutdown, given_up, first, machine, registered }
+        Self {
+            shared,
+            metadata,
+            tcp,
+            unix,
+            domain,
+            shutdown,
+            given_up,
+            pause,
+            first,
+            machine,
+            registered,
+        }
     }
 
     /// Stays registered until the server stops.
@@ -171,36 +185,47 @@ impl Registrar {
     /// Nothing of several copies is served from these any more, if they hang still, nor said of
     /// them: as if their server had been killed. What hangs may end whenever it likes then.
     fn give_up(&mut self, targets: &[TargetId]) {
-        let copies = &self.shared.copies;
         for disk in &self.shared.disks {
             let target = disk.served.id;
-            if !targets.contains(&target) || self.given_up.contains_key(&target) {
+            if self.given_up.contains_key(&target) {
+                // What came in at the moment in which it was.
+                self.refuse(disk);
                 continue;
             }
-            let Some(hangs) = disk.at_work.hangs() else { continue };
+            let Some(hangs) = disk.at_work.hangs().filter(|_| targets.contains(&target)) else {
+                continue;
+            };
             tracing::error!(
                 "{}: its disk has been at one operation for {} s: others go on without it, until \
                  that has ended",
                 disk.store.name(),
                 hangs.as_secs()
             );
-            copies.standings.give_up(target);
+            self.shared.copies.standings.give_up(target);
             self.given_up.insert(target, clock::since_boot());
-            if let Err(error) = copies.standings.is_kept(target) {
-                copies.pools.refuse(target, &error);
-                disk.refuse_copies(&error);
-            }
+            self.refuse(disk);
+        }
+    }
+
+    /// Refuses what waits for a target that has been given up.
+    fn refuse(&self, disk: &Disk) {
+        let (copies, target) = (&self.shared.copies, disk.served.id);
+        if let Err(error) = copies.standings.is_kept(target) {
+            copies.pools.refuse(target, &error);
+            disk.refuse_copies(&error);
         }
     }
 
     /// Has the server begin anew when all has ended on whose account targets were given up:
-    /// then it is certain that nothing of before comes later. Not as long as one of them
+    /// then it is certain that nothing of before comes later. Not as long as one of its disks
     /// hangs: what ends waits for that.
     fn begin_anew(&self) {
-        let has_ended = |(target, then): (&TargetId, &Duration)| {
-            self.shared.disk(*target).is_none_or(|disk| disk.at_work.has_ended(*then))
+        let is_well = |(target, then): (&TargetId, &Duration)| {
+            self.shared.disk(*target).is_none_or(|disk| disk.has_answered_since(*then + self.pause))
         };
-        if !self.given_up.is_empty() && self.given_up.iter().all(has_ended) {
+        let hangs = |disk: &Arc<Disk>| disk.at_work.hangs().is_some();
+        let all_are_well = self.given_up.iter().all(is_well);
+        if !self.given_up.is_empty() && all_are_well && !self.shared.disks.iter().any(hangs) {
             self.shared.anew.store(true, Relaxed);
             self.shutdown.raise();
         }

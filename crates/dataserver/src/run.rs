@@ -30,6 +30,11 @@ const MAX_BODY_BYTES: usize = 64 << 10;
 /// Until the metadata server says what is set.
 const BUSY_PERCENT: u8 = 25;
 
+/// Who begins anew again within this time does so often: its disk has to be well for a while first,
+const OFTEN: Duration = Duration::from_secs(3600);
+/// from so long to so long, since its other targets are away meanwhile.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
+
 /// How long to wait in all for targets that another process still holds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -60,13 +65,18 @@ pub fn run(
     on_ready: impl FnOnce(ReadyInfo),
 ) -> Result<()> {
     config.check()?;
-    let mut on_ready = Some(on_ready);
+    let (mut on_ready, mut pause) = (Some(on_ready), Duration::ZERO);
     loop {
         let tell = |ready: &ReadyInfo| on_ready.take().into_iter().for_each(|f| f(ready.clone()));
-        match serve(&mut config, shutdown, tell)? {
+        let begun = clock::now();
+        match serve(&mut config, (shutdown, pause), tell)? {
             Ended::Stopped => return Ok(()),
             Ended::Anew => tracing::warn!("what hung has ended: the server begins anew"),
         }
+        pause = match clock::elapsed(begun) < OFTEN {
+            true => (pause * 2).clamp(PAUSES.0, PAUSES.1),
+            false => Duration::ZERO,
+        };
     }
 }
 
@@ -81,7 +91,7 @@ enum Ended {
 
 fn serve(
     config: &mut DataServerConfig,
-    shutdown: &Signal,
+    (shutdown, pause): (&Signal, Duration),
     on_ready: impl FnOnce(&ReadyInfo),
 ) -> Result<Ended> {
     let server = ServerId(config.server);
@@ -124,7 +134,7 @@ fn serve(
     });
     let mut threads = Vec::new();
     let signals = (shutdown, &ending);
-    let serve = Serve { config, shared: &shared, signals, threads: &mut threads };
+    let serve = Serve { config, shared: &shared, signals, pause, threads: &mut threads };
     let result = serve.until_the_end(listeners, metadata, (tcp, unix), on_ready);
     ending.raise();
     for disk in &shared.disks {
@@ -159,7 +169,10 @@ fn close_targets(shared: Arc<Shared>) -> Result<()> {
     };
     let map = shared.copies.standings.map();
     let closed = shared.disks.into_iter().map(|disk| match Arc::into_inner(disk) {
-        Some(disk) if map.given_up.contains(&disk.served.id) => Ok(()),
+        Some(disk) if map.given_up.contains(&disk.served.id) => {
+            disk.store.drop_unclosed();
+            Ok(())
+        }
         Some(disk) => disk.store.close(),
         None => Err(Error::new(ErrorKind::Internal, "a target is still in use")),
     });
@@ -174,6 +187,8 @@ struct Serve<'a> {
     shared: &'a Arc<Shared>,
     /// From outside, and for all threads.
     signals: (&'a Signal, &'a Signal),
+    /// A disk that hung has to be well for so long before the server begins anew.
+    pause: Duration,
     threads: &'a mut Vec<JoinHandle>,
 }
 
@@ -185,7 +200,7 @@ impl Serve<'_> {
         (tcp, unix): (String, String),
         on_ready: impl FnOnce(&ReadyInfo),
     ) -> Result<()> {
-        let Self { config, shared, signals: (shutdown, ending), threads } = self;
+        let Self { config, shared, signals: (shutdown, ending), pause, threads } = self;
         start_disk_threads(config, shared, threads)?;
         start_chore_threads(shared, threads)?;
         start_copy_threads(shared, threads)?;
@@ -197,7 +212,7 @@ impl Serve<'_> {
             Ok(DataService::new(shared.clone(), handle, net_counters.clone()))
         })?;
         let (tcp_told, unix_told) = (tcp.clone(), unix.clone());
-        let (domain, until) = (config.domain.clone().unwrap_or_default(), ending.clone());
+        let (domain, until) = (config.domain.clone().unwrap_or_default(), (ending.clone(), pause));
         let registrar =
             Registrar::new(shared.clone(), metadata, tcp_told, unix_told, domain, until);
         threads.push(spawn("weir-register", move || registrar.run())?);

@@ -438,7 +438,8 @@ sample_struct! {
     MachineLoad { cpu_permille, received_bytes_per_s, sent_bytes_per_s }
     TargetView {
         target, server, host, domain, state, suspect, draining, since_ms, silent_ms, held_ms, usage,
-        behind, behind_per_s, behind_expected_s, trouble, hangs_ms, work, machine, slow
+        behind, behind_per_s, behind_expected_s, trouble, hangs_ms, given_up, work, machine,
+        slow
     }
     TargetPage { targets, end }
     RemovalPlace { key, last, files }

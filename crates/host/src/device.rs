@@ -93,7 +93,12 @@ impl Device {
 
 /// What the kernel counts of a directory's device, whoever uses it.
 #[derive(Debug)]
-pub struct Counts(Option<PathBuf>);
+pub struct Counts {
+    stat: Option<PathBuf>,
+    /// Of the whole device, if it is a part of one: of those flushes are not counted.
+    whole: Option<PathBuf>,
+    is_simulated: bool,
+}
 
 /// Requests that a device has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,17 +112,35 @@ pub struct Ended {
 impl Counts {
     /// Of a directory's device. It is never asked anything itself.
     pub fn of(directory: &Path) -> Self {
-        match simulated::current() {
-            Some(_) => Self(None),
-            None => Self(stat_of(directory).ok().flatten()),
-        }
+        let is_simulated = simulated::current().is_some();
+        let stat = match is_simulated {
+            true => None,
+            false => stat_of(directory).ok().flatten(),
+        };
+        let part = stat.as_ref().and_then(|stat| stat.parent());
+        let is_part = |part: &&Path| part.join("partition").exists();
+        let whole = part.filter(is_part).map(|part| part.join("../stat"));
+        Self { stat, whole, is_simulated }
+    }
+
+    /// Whether the device is one of which the kernel counts anything, or a simulated one, of which
+    /// all is known.
+    pub fn are_known(&self) -> bool {
+        self.is_simulated || self.ended().is_some()
     }
 
     /// What it has ended; `None`: nobody counts that.
     pub fn ended(&self) -> Option<Ended> {
-        let text = fs::read_file(self.0.as_ref()?, 4096).ok()?;
-        ended(&String::from_utf8(text).ok()?)
+        let read = |path: &Path| String::from_utf8(fs::read_file(path, 4096).ok()?).ok();
+        let own = ended(&read(self.stat.as_ref()?)?)?;
+        let flushes = self.whole.as_ref().and_then(|whole| Some(flushes(&read(whole)?)));
+        Some(Ended { writes: own.writes + flushes.unwrap_or(0), ..own })
     }
+}
+
+/// The sixteenth of them, where there are so many.
+fn flushes(stat: &str) -> u64 {
+    stat.split_ascii_whitespace().nth(15).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
 fn stat_of(directory: &Path) -> Result<Option<PathBuf>> {
@@ -127,11 +150,10 @@ fn stat_of(directory: &Path) -> Result<Option<PathBuf>> {
     Ok(stat.exists().then_some(stat))
 }
 
-/// Reads that ended come first, writes fifth, and flushes sixteenth, where there are so many.
+/// Reads that ended come first, and writes fifth.
 fn ended(stat: &str) -> Option<Ended> {
     let words: Vec<u64> = stat.split_ascii_whitespace().map_while(|w| w.parse().ok()).collect();
-    let flushes = words.get(15).copied().unwrap_or(0);
-    Some(Ended { reads: *words.first()?, writes: words.get(4)? + flushes })
+    Some(Ended { reads: *words.first()?, writes: words.get(4)? + flushes(stat) })
 }
 
 /// Where in a buffer direct reads may go.

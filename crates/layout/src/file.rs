@@ -3,10 +3,12 @@
 
 use crate::stripe::{segment_len, stripe_bytes};
 use std::collections::HashSet;
-use weir_types::limits::{MAX_FILE_BYTES, MAX_PAYLOAD_BYTES, MAX_SEGMENTS};
+use weir_types::limits::{BLOCK_BYTES, MAX_FILE_BYTES, MAX_PAYLOAD_BYTES, MAX_SEGMENTS};
 use weir_types::{
     ColumnIndex, Error, ErrorKind, FileLayout, LayoutKind, Result, Segment, TargetId,
 };
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// The part of a file range that lies in one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +26,15 @@ pub struct Span {
 pub fn segment_at(layout: &FileLayout, offset: u64) -> Option<usize> {
     let position = layout.segments.partition_point(|segment| segment.end() <= offset);
     layout.segments.get(position).filter(|segment| segment.start <= offset).map(|_| position)
+}
+
+/// Whether a block of an object begins with the byte at `offset` of the file. Fragments may begin
+/// anywhere; false of those that are not known here.
+pub fn begins_block(layout: &FileLayout, offset: u64) -> bool {
+    match segment_at(layout, offset) {
+        Some(at) => (offset - layout.segments[at].start).is_multiple_of(BLOCK),
+        None => layout.kind != LayoutKind::Fragments && offset.is_multiple_of(BLOCK),
+    }
 }
 
 /// The bytes of the file, from the first on, that the segments cover:
@@ -319,5 +330,19 @@ mod tests {
         assert_eq!(with(65_536, 4), 1 << 20);
         assert_eq!(with(65_536, 3), 6 * 3 * 65_536);
         assert_eq!(with(1 << 30, 1024), 4 << 20);
+    }
+
+    #[test]
+    fn blocks_begin_where_those_of_objects_do() {
+        let layout = layout_of(&[Some(10_000), Some(4096), None]);
+        let begins = [0, 4096, 8192, 10_000, 14_096, 14_096 + 4096];
+        begins.iter().for_each(|at| assert!(begins_block(&layout, *at), "{at}"));
+        for at in [9_999, 10_000 + 2288, 1 << 20] {
+            assert!(!begins_block(&layout, at), "{at}");
+        }
+        let known = layout_of(&[Some(10_000)]);
+        assert!(!begins_block(&known, 12_288), "who knows where the next one begins");
+        let chunks = FileLayout { kind: LayoutKind::Chunked, ..layout_of(&[Some(1 << 20)]) };
+        assert!(begins_block(&chunks, 1 << 22) && !begins_block(&chunks, 100));
     }
 }

@@ -21,7 +21,8 @@ pub mod stripe;
 
 pub use checks::{Cut, clip, cut_count, cuts};
 pub use file::{
-    Span, check_layout, covered_bytes, file_len, preferred_io_bytes, segment_at, split,
+    Span, begins_block, check_layout, covered_bytes, file_len, preferred_io_bytes, segment_at,
+    split,
 };
 pub use place::{
     Apart, Domain, Groups, Home, Host, MAX_COPIES, Pairs, Spread, TargetInfo, Whereabouts,

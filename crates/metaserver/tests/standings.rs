@@ -357,3 +357,78 @@ fn of_two_that_do_not_reach_each_other_none_goes_while_it_may_have_the_last_copy
     let states = [1, 2, 3].map(|t| state(&states, t));
     assert_eq!(states, [TargetState::Online, TargetState::Online, TargetState::Syncing]);
 }
+
+/// As [`mirrored`], and what copies are being made has been looked for.
+fn looked_after() -> Model {
+    let mut c = mirrored();
+    c.pass_ms(1000);
+    c
+}
+
+/// What server n says of its target whose disk hangs.
+fn hangs(c: &mut Model, server: u32, ms: u64, given_up: bool) -> HeartbeatReply {
+    let report = TargetReport { hangs_ms: ms, given_up, ..Model::report(server) };
+    c.heartbeat_under(server, Epoch(0), vec![report]).unwrap()
+}
+
+#[test]
+fn a_target_whose_disk_hangs_is_given_up_and_offline_when_its_server_says_so() {
+    let mut c = looked_after();
+    assert!(hangs(&mut c, 1, 14_000, false).give_up.is_empty(), "it may have much to do");
+    let reply = hangs(&mut c, 1, 15_000, false);
+    assert_eq!((&reply.give_up[..], state(&reply, 1)), (&[TargetId(1)][..], TargetState::Online));
+    let reply = hangs(&mut c, 1, 15_500, true);
+    assert!(reply.give_up.is_empty());
+    assert_eq!(state(&reply, 1), TargetState::Offline);
+    // Whatever it says as long as that is so: also to a metadata server that has just started.
+    let report = TargetReport { hangs_ms: 60_000, given_up: true, ..Model::report(1) };
+    let reply = c.register_reports(1, vec![report]).unwrap();
+    assert_eq!(state(&reply, 1), TargetState::Offline);
+    let reply = c.register(1, &[1]).unwrap();
+    assert_eq!(state(&reply, 1), TargetState::Syncing, "its server has begun anew");
+}
+
+#[test]
+fn of_two_that_may_have_the_only_copies_of_something_one_is_not_given_up() {
+    let mut c = looked_after();
+    assert_eq!(hangs(&mut c, 1, 16_000, false).give_up, [TargetId(1)]);
+    assert!(hangs(&mut c, 2, 16_000, false).give_up.is_empty(), "the other is about to go");
+    hangs(&mut c, 1, 16_500, true);
+    assert!(hangs(&mut c, 2, 30_000, false).give_up.is_empty(), "it has gone");
+    // One that answers after all is not about to go any more.
+    let mut c = looked_after();
+    assert_eq!(hangs(&mut c, 1, 16_000, false).give_up, [TargetId(1)]);
+    beat(&mut c, 1, 0, &[]);
+    assert_eq!(hangs(&mut c, 2, 16_000, false).give_up, [TargetId(2)]);
+}
+
+#[test]
+fn where_nothing_has_several_copies_nothing_is_given_up() {
+    let mut c = Model::new(1);
+    c.register(2, &[2]).unwrap();
+    assert!(hangs(&mut c, 1, 60_000, false).give_up.is_empty());
+}
+
+#[test]
+fn an_epoch_is_not_in_effect_before_a_target_that_hangs_is_offline() {
+    let mut c = looked_after();
+    let lost = lose(&mut c, 3);
+    // Its server acts under it, but for what hangs there.
+    let epoch = lost.epoch.0;
+    beat(&mut c, 2, epoch, &[]);
+    let report = TargetReport { hangs_ms: 60_000, given_up: true, ..Model::report(1) };
+    let reply = c.heartbeat_under(1, Epoch(epoch), vec![report]).unwrap();
+    assert!(reply.epoch.0 > epoch, "it went");
+    beat(&mut c, 2, reply.epoch.0, &[]);
+    assert_eq!(beat(&mut c, 2, reply.epoch.0, &[]).in_effect, reply.epoch);
+}
+
+/// Everybody but that server is heard of until it is given up.
+fn lose(c: &mut Model, server: u32) -> HeartbeatReply {
+    let others: Vec<u32> = (1..=3).filter(|other| *other != server).collect();
+    for _ in 0..6 {
+        c.pass_ms(1000);
+        others.iter().for_each(|other| drop(beat(c, *other, 0, &[])));
+    }
+    beat(c, others[0], 0, &[])
+}

@@ -231,8 +231,8 @@ impl Target {
         self.backing.close()
     }
 
-    /// Drops it as `kill -9` of the process would: for tests.
-    #[doc(hidden)]
+    /// Drops it as `kill -9` of the process would: what became of changes that were under way is
+    /// found out when it is opened again.
     pub fn drop_unclosed(self) {
         self.backing.site.set_closed();
     }

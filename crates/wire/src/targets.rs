@@ -73,6 +73,8 @@ records! {
         /// For how long its disk has been at one operation when it was heard of last,
         /// milliseconds; 0: it does not hang.
         hangs_ms: u64,
+        /// Its server has given it up, and begins anew when its disks answer.
+        given_up: bool,
         /// What it had done when it was heard of last.
         work: TargetWork,
         /// How busy its server's machine was then.

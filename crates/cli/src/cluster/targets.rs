@@ -119,6 +119,7 @@ pub fn to_json(view: &TargetView) -> Value {
         "behind_expected_s": view.behind_expected_s,
         "trouble": view.trouble,
         "disk_hangs_ms": view.hangs_ms,
+        "given_up": view.given_up,
         "slow": view.slow,
         "read_bytes": view.work.read_bytes,
         "written_bytes": view.work.written_bytes,
@@ -141,14 +142,19 @@ pub fn trouble_of(view: &TargetView) -> Option<String> {
         _ => format!("; it lacks {behind} parts of objects, which it gets when it is back"),
     };
     match view.state {
-        TargetState::Offline if view.hangs_ms > 0 => Some(format!(
-            "target {target}: its disk, of {name} on {host}, hangs since {}, and its server has \
-             given it up: files with copies elsewhere are served from those{missing}; it comes back \
-             by itself when the disk answers. Look at the disk (`dmesg`, `iostat -x`); if it is \
-             lost, `weir target drain {target}` and then `weir target remove {target}`, or `weir \
-             target replace {target}`",
-            human_duration(view.hangs_ms / 1000)
-        )),
+        TargetState::Offline if view.given_up => {
+            let hangs = match view.hangs_ms {
+                0 => "has hung, and answers again".to_owned(),
+                ms => format!("hangs since {}", human_duration(ms / 1000)),
+            };
+            Some(format!(
+                "target {target}: its disk, of {name} on {host}, {hangs}; its server has given it \
+                 up: files with copies elsewhere are served from those{missing}. It comes back by \
+                 itself when all disks of {name} answer. Look at the disk (`dmesg`, `iostat -x`); \
+                 if it is lost, `weir target drain {target}` and then `weir target remove {target}`, \
+                 or `weir target replace {target}`"
+            ))
+        }
         TargetState::Offline => Some(format!(
             "target {target} is offline{since}: {name} on {host} has not been heard of; files \
              with copies elsewhere are served from those{missing}; start it anew, or, if it is \
@@ -210,6 +216,7 @@ mod tests {
             behind_expected_s: 3,
             trouble: String::new(),
             hangs_ms: 0,
+            given_up: false,
             work: TargetWork::default(),
             machine: MachineLoad::default(),
             slow: false,
@@ -238,9 +245,12 @@ mod tests {
             (what_is_wrong(&slow).as_str(), pace_of(31_250)),
             ("its disk has become slow", "31.2".to_owned())
         );
-        let given_up = TargetView { state: TargetState::Offline, ..hangs };
-        assert!(trouble_of(&given_up).unwrap().contains("has given it up"), "{given_up:?}");
-        let gone = TargetView { hangs_ms: 0, ..given_up };
+        let given_up = TargetView { state: TargetState::Offline, given_up: true, ..hangs };
+        let said = trouble_of(&given_up).unwrap();
+        assert!(said.contains("hangs since 12s") && said.contains("given it up"), "{said}");
+        let answers = TargetView { hangs_ms: 0, ..given_up };
+        assert!(trouble_of(&answers).unwrap().contains("answers again"), "{answers:?}");
+        let gone = TargetView { given_up: false, ..answers };
         assert!(trouble_of(&gone).unwrap().contains("is offline"), "its server says no more");
         let drained = TargetView { draining: true, suspect: true, ..view(TargetState::Online) };
         assert_eq!(state_of(&drained), "suspect, draining");

@@ -1,7 +1,5 @@
 //! Write-behind: which writes are gathered into one request.
 
-use weir_types::limits::BLOCK_BYTES;
-
 /// What to do with a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gather {
@@ -27,10 +25,15 @@ pub fn gather(start: u64, held: usize, capacity: usize, offset: u64, len: usize)
 }
 
 /// Whether a buffer of `len` bytes at `offset`, which is not cut, goes with what is gathered:
-/// it may end anywhere, so that streams of such buffers that begin anywhere are gathered, too.
-pub fn joins(start: u64, held: usize, capacity: usize, offset: u64, len: usize) -> bool {
-    let is_next = offset == start + held as u64 && offset.is_multiple_of(BLOCK_BYTES as u64);
-    is_next && held + len <= capacity
+/// it may end anywhere, so that streams of such buffers that begin anywhere are gathered, too. But a
+/// block of an object has to begin with it (`begins_block`).
+pub fn joins(
+    (start, held): (u64, usize),
+    capacity: usize,
+    (offset, len): (u64, usize),
+    begins_block: bool,
+) -> bool {
+    offset == start + held as u64 && begins_block && held + len <= capacity
 }
 
 /// Whether what is gathered has reached the end of its stripe.
@@ -75,10 +78,11 @@ mod tests {
     #[test]
     fn buffers_that_follow_one_another_go_together_wherever_they_begin() {
         let (half, mib) = (MIB as u64 / 2, MIB as u64);
-        assert!(joins(0, MIB, 2 * MIB, mib, MIB) && is_full(0, 2 * MIB, 2 * MIB));
-        assert!(joins(half, MIB, 2 * MIB, half + mib, MIB) && is_full(half, 2 * MIB, 2 * MIB));
-        assert!(!joins(0, MIB, 2 * MIB, mib, MIB + 1), "too many");
-        assert!(!joins(0, MIB, 2 * MIB, mib + 4096, MIB), "a jump");
-        assert!(!joins(0, 100, 2 * MIB, 100, MIB), "within a block");
+        let joins = |held, next, begins_block| joins(held, 2 * MIB, next, begins_block);
+        assert!(joins((0, MIB), (mib, MIB), true) && is_full(0, 2 * MIB, 2 * MIB));
+        assert!(joins((half, MIB), (half + mib, MIB), true) && is_full(half, 2 * MIB, 2 * MIB));
+        assert!(!joins((0, MIB), (mib, MIB + 1), true), "too many");
+        assert!(!joins((0, MIB), (mib + 4096, MIB), true), "a jump");
+        assert!(!joins((0, MIB), (mib, MIB), false), "within a block");
     }
 }

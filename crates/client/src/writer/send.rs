@@ -8,8 +8,7 @@ use crate::core::gather::{Gather, gather, is_full, joins, room};
 use crate::core::plan::Plan;
 use crate::drive::{Call, now_ms};
 use crate::write::WriteOp;
-use weir_layout::preferred_io_bytes;
-use weir_types::limits::BLOCK_BYTES;
+use weir_layout::{begins_block, preferred_io_bytes};
 use weir_types::{Error, ErrorKind, FileLayout, Result};
 
 /// Requests of one file on their way: each has a connection of its own.
@@ -34,10 +33,11 @@ impl Writer {
         mut offset: u64,
         mut data: &[u8],
     ) -> Result<()> {
-        let capacity = gathered_bytes(&call.file.layout());
+        let layout = call.file.layout();
+        let capacity = gathered_bytes(&layout);
         while !data.is_empty() {
             let (start, held) = self.gathered.as_ref().map_or((offset, 0), Gathered::held);
-            let goes_on = |gathered: &Gathered| gathered.takes_at(offset);
+            let goes_on = |gathered: &Gathered| gathered.takes_at(&layout, offset);
             match gather(start, held, capacity, offset, data.len()) {
                 Gather::Append(n) if self.gathered.as_ref().is_none_or(goes_on) => {
                     self.hold(call, capacity, offset, &data[..n]);
@@ -63,9 +63,10 @@ impl Writer {
 
     /// Gathers a buffer that was given away, as it is.
     pub(super) fn join(&mut self, call: Call<'_>, offset: u64, data: WriteData) {
-        let (capacity, len) = (gathered_bytes(&call.file.layout()), data.as_ref().len());
-        if let Some((start, held)) = self.gathered.as_ref().map(Gathered::held)
-            && !joins(start, held, capacity, offset, len)
+        let layout = call.file.layout();
+        let (capacity, next) = (gathered_bytes(&layout), (offset, data.as_ref().len()));
+        if let Some(held) = self.gathered.as_ref().map(Gathered::held)
+            && !joins(held, capacity, next, begins_block(&layout, offset))
         {
             self.send_gathered(call);
         }
@@ -222,8 +223,8 @@ impl Gathered {
     }
 
     /// Whether bytes at this offset may be copied behind it.
-    fn takes_at(&self, offset: u64) -> bool {
-        !self.bytes.ends_with_given() || offset.is_multiple_of(BLOCK_BYTES as u64)
+    fn takes_at(&self, layout: &FileLayout, offset: u64) -> bool {
+        !self.bytes.ends_with_given() || begins_block(layout, offset)
     }
 }
 

@@ -173,7 +173,7 @@ pub(crate) struct Resync {
     pub(super) confirmed: Epoch,
     pub(super) search: Search,
     pub(super) pacer: Pacer,
-    /// For whom nothing could be done when it was last tried.
+    /// For whom not all could be done when it was last tried.
     failed: BTreeSet<TargetId>,
 }
 
@@ -213,12 +213,16 @@ impl Resync {
                 let (standings, lines) = (&self.shared.copies.standings, &self.shared.copies.lines);
                 let is_silent = standings.is_known(behind) && lines.is_silent(behind);
                 if behind != self.own() && (standings.is_away(behind) || is_silent) {
+                    self.failed.insert(behind);
                     continue;
                 }
                 match self.work_off(behind) {
                     Ok(count) => {
                         to_be_filled += count;
-                        self.failed.remove(&behind);
+                        match self.disk.store.gaps().next(behind, None) {
+                            Some(_) => self.failed.insert(behind),
+                            None => self.failed.remove(&behind),
+                        };
                     }
                     Err(error) => {
                         self.failed.insert(behind);
@@ -289,6 +293,7 @@ impl Resync {
                     columns.splice(at.., self.find(rest)?);
                     found = clock::now();
                 }
+                self.shared.copies.standings.is_kept(self.own())?;
                 match self.gap(behind, gap, columns[at].as_ref()) {
                     Ok(waits) => to_be_filled += if waits { gap.parts() } else { 0 },
                     Err(error) if error.kind == ErrorKind::Interrupted => return Err(error),

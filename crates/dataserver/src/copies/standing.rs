@@ -188,7 +188,8 @@ impl Standings {
 
     /// See [`Map::may_count`].
     pub(crate) fn may_count(&self, own: TargetId, copies: &[CopyAccess]) -> bool {
-        self.map.read().may_count(own, copies)
+        let map = self.map.read();
+        map.is_kept(own).is_ok() && map.may_count(own, copies)
     }
 
     /// See [`Map::comes_later`].

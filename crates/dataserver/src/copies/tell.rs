@@ -193,6 +193,8 @@ impl Resync {
         let copy = CopyIndex(copy as u8);
         let told = behind == target || behind == self.own();
         let epoch = self.shared.copies.standings.acting();
+        // After that: under an epoch of now it has nothing to say any more.
+        self.shared.copies.standings.is_kept(self.own())?;
         let lines = &self.shared.copies.lines;
         let (mut refused, mut asked) = (Vec::new(), 0);
         let mut left: Vec<Range<u64>> = ranges.iter().rev().cloned().collect();

@@ -46,6 +46,8 @@ pub(super) struct Cluster {
     pub(super) leaving: Option<(TargetId, u64)>,
     /// How busy the machines of servers are.
     pub(super) machines: BTreeMap<ServerId, MachineLoad>,
+    /// Targets that their servers were told to give up, as long as they hang and have not been.
+    pub(super) told_to_go: BTreeSet<TargetId>,
     /// Which are slow.
     pub(super) slow: SlowDisks<TargetId>,
     /// First copies that targets were given of late, of files in two groups.
@@ -63,6 +65,8 @@ pub(super) struct Heard {
     pub trouble: String,
     /// For how long its disk has been at one operation; 0: it does not hang.
     pub hangs_ms: u64,
+    /// Its server has given it up.
+    pub given_up: bool,
     /// What it has done.
     pub work: TargetWork,
     /// When it last said how long reading takes.
@@ -153,8 +157,8 @@ impl Cluster {
     /// here.
     pub(super) fn is_foreign(&self, server: ServerId, report: &TargetReport) -> bool {
         let mut others = self.servers.keys().filter(|other| **other != server);
-        let moved =
-            !report.trouble.is_empty() && others.any(|other| self.serves(*other, report.target));
+        let ill = !report.trouble.is_empty() || report.given_up;
+        let moved = ill && others.any(|other| self.serves(*other, report.target));
         moved || self.removed.contains(&report.target)
     }
 
@@ -396,15 +400,23 @@ impl Cluster {
     }
 
     /// A server says under which epoch it acts with these targets.
-    pub fn acts(&mut self, reports: &[TargetReport], epoch: Epoch) {
-        let kept = reports.iter().filter(|report| !report.given_up);
-        kept.for_each(|report| self.hearsay.acts(report.target, epoch));
+    pub fn acts(&mut self, server: ServerId, reports: &[TargetReport], epoch: Epoch) {
+        for target in self.kept(server, reports) {
+            self.hearsay.acts(target, epoch);
+        }
     }
 
     /// The server of these targets is told of the present epoch.
-    pub fn tell(&mut self, reports: &[TargetReport]) {
-        let kept = reports.iter().filter(|report| !report.given_up);
-        kept.for_each(|report| self.hearsay.tell(report.target, self.epoch));
+    pub fn tell(&mut self, server: ServerId, reports: &[TargetReport]) {
+        for target in self.kept(server, reports) {
+            self.hearsay.tell(target, self.epoch);
+        }
+    }
+
+    /// Those of them that are the server's, and that it has not given up.
+    fn kept(&self, server: ServerId, reports: &[TargetReport]) -> Vec<TargetId> {
+        let kept = reports.iter().filter(|r| !r.given_up && !self.is_foreign(server, r));
+        kept.map(|report| report.target).collect()
     }
 
     /// The epoch that everybody who may serve acts under, at the least.
@@ -439,7 +451,7 @@ impl Cluster {
             let heard = self.heard.entry(report.target).or_default();
             (heard.at_ms, heard.usage) = (now_ms, report.usage);
             heard.trouble.clone_from(&report.trouble);
-            heard.hangs_ms = report.hangs_ms;
+            (heard.hangs_ms, heard.given_up) = (report.hangs_ms, report.given_up);
             if report.given_up {
                 continue;
             }

@@ -65,29 +65,47 @@ impl Cluster {
     /// Of the targets that a server reports, those that it is to give up: their disks hang, and
     /// others have what they have. One that is not online holds others up as well, but
     /// nobody needs it for now. `is_source`: as for [`Cluster::judge`].
-    pub fn to_give_up(
+    pub fn who_hangs(
         &mut self,
         reports: &[TargetReport],
         is_source: impl Fn(TargetId) -> bool,
     ) -> Vec<TargetId> {
         let hangs = |r: &&TargetReport| r.hangs_ms >= GIVE_UP_AFTER_MS && !r.given_up;
         let hanging: Vec<TargetId> = reports.iter().filter(hangs).map(|r| r.target).collect();
+        let well = |r: &&TargetReport| r.hangs_ms == 0 || r.given_up;
+        for report in reports.iter().filter(well) {
+            self.told_to_go.remove(&report.target);
+        }
         if hanging.is_empty() || !self.view.mirrored {
             return Vec::new();
         }
         // A look at all files may show that it is not needed.
         self.partners.ask();
-        let all = self.all();
-        let others_serve =
-            |target| all.iter().any(|(_, r)| r.target != target && r.state == TargetState::Online);
-        let can_go = |target: TargetId| match self.record(target).map(|record| record.state) {
-            Some(TargetState::Online) => {
-                !is_needed(&self.partners, target, &all) && !is_source(target)
+        let mut all = self.all();
+        // Those that are about to go are as good as gone.
+        for (_, record) in all.iter_mut().filter(|(_, r)| self.told_to_go.contains(&r.target)) {
+            record.state = TargetState::Offline;
+        }
+        let mut go = Vec::new();
+        for target in hanging {
+            let serves = |r: &TargetRecord| r.target != target && r.state == TargetState::Online;
+            let others_serve = all.iter().any(|(_, r)| serves(r));
+            let needed = is_needed(&self.partners, target, &all) || is_source(target);
+            let can_go = match self.record(target).map(|record| record.state) {
+                Some(TargetState::Online) => !needed,
+                Some(state) => state != TargetState::Offline,
+                None => false,
+            };
+            if !(others_serve && can_go) {
+                continue;
             }
-            Some(state) => state != TargetState::Offline,
-            None => false,
-        };
-        hanging.into_iter().filter(|target| others_serve(*target) && can_go(*target)).collect()
+            self.told_to_go.insert(target);
+            go.push(target);
+            for (_, record) in all.iter_mut().filter(|(_, r)| r.target == target) {
+                record.state = TargetState::Offline;
+            }
+        }
+        go
     }
 }
 

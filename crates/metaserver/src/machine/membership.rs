@@ -75,6 +75,7 @@ impl<E: Engine> MetaMachine<E> {
             behind_expected_s: heard.behind.expected_s(),
             trouble: heard.trouble,
             hangs_ms: if half { 0 } else { heard.hangs_ms },
+            given_up: heard.given_up && !half,
             work: heard.work,
             machine,
             slow: self.cluster.slow.is_slow(record.target),

@@ -83,7 +83,7 @@ impl<E: Engine> MetaMachine<E> {
         }
         if request.first {
             // It adopts the present epoch with the answer, and has no lease before.
-            self.cluster.acts(&request.targets, self.cluster.epoch);
+            self.cluster.acts(server, &request.targets, self.cluster.epoch);
         }
         self.cluster.heard(server, &request.targets, request.first, now.monotonic_ms);
         self.report(server, &request.targets, Epoch(0), now)
@@ -101,7 +101,7 @@ impl<E: Engine> MetaMachine<E> {
         if let Some(change) = self.cluster.heartbeat(server, &request.targets)? {
             self.commit_change(change, now)?;
         }
-        self.cluster.acts(&request.targets, request.acting);
+        self.cluster.acts(server, &request.targets, request.acting);
         self.cluster.machines.insert(server, request.machine);
         self.cluster.heard(server, &request.targets, false, now.monotonic_ms);
         self.report(server, &request.targets, request.acting, now)
@@ -164,7 +164,7 @@ impl<E: Engine> MetaMachine<E> {
             MAX_REMOVALS => BUSY_HEARTBEAT_MS.min(self.times.heartbeat_ms),
             _ => self.times.heartbeat_ms,
         };
-        self.cluster.tell(reports);
+        self.cluster.tell(server, reports);
         let (epoch, in_effect) = (self.cluster.epoch, self.cluster.in_effect());
         let standings = if acting < epoch { self.cluster.standings() } else { Vec::new() };
         // Nobody waits for a change longer than need be.
@@ -183,7 +183,7 @@ impl<E: Engine> MetaMachine<E> {
             false => BUSY_HEARTBEAT_MS.min(interval_ms),
         };
         let is_source = |target| self.mover.is_only_source(target);
-        let give_up = self.cluster.to_give_up(reports, is_source);
+        let give_up = self.cluster.who_hangs(reports, is_source);
         let serve_ms = serve_ms(self.times.target_timeout_ms);
         Ok(Reply::ok(&HeartbeatReply {
             epoch,
@@ -208,7 +208,7 @@ impl<E: Engine> MetaMachine<E> {
     ) -> Result<Vec<(TargetId, ObjectId)>> {
         let mut remove = Vec::new();
         for (done, report) in reports.iter().enumerate() {
-            if !self.cluster.serves(server, report.target) {
+            if report.given_up || !self.cluster.serves(server, report.target) {
                 continue;
             }
             let share = (MAX_REMOVALS - remove.len()) / (reports.len() - done);

@@ -163,6 +163,7 @@ mod tests {
             behind_expected_s: 0,
             trouble: String::new(),
             hangs_ms: 0,
+            given_up: false,
             work: TargetWork { read_bytes, us_per_mib, queued: 3, ..TargetWork::default() },
             machine: MachineLoad { cpu_permille: 253, ..MachineLoad::default() },
             slow: false,
