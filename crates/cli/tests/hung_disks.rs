@@ -32,6 +32,15 @@ fn move_target(cluster: &Cluster<'_>, target: u32, disk: &Disk) {
     cluster.weir(&["up"]).ok();
 }
 
+/// Has the writers stop when it is dropped.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Writes and syncs in turn until it is to stop; how long the longest took, and what each file has.
 fn write_on(files: &[PathBuf], stop: &AtomicBool) -> (Duration, Vec<u64>) {
     let open = |path| OpenOptions::new().write(true).create(true).truncate(false).open(path);
@@ -81,6 +90,8 @@ fn who_writes_goes_on_without_a_disk_that_hangs_and_it_comes_back() {
     let (twice, once, stop) = (files(&two), files(&one)[..1].to_vec(), AtomicBool::new(false));
     let before = cluster.pid("data-1");
     let (went, neighbour) = std::thread::scope(|scope| {
+        // Also if this fails.
+        let _stops = Stops(&stop);
         let all = scope.spawn(|| write_on(&twice, &stop));
         let beside = scope.spawn(|| write_on(&once, &stop));
         std::thread::sleep(Duration::from_secs(1));

@@ -244,6 +244,7 @@ impl Registrar {
             disk.at_work.look();
             let hangs_ms = disk.at_work.hangs().map_or(0, |time| time.as_millis() as u64);
             if self.given_up.contains_key(&target) {
+                disk.chores.look();
                 let Health { usage, trouble } = disk.health();
                 return TargetReport {
                     usage,

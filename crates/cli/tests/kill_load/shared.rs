@@ -2,6 +2,7 @@
 //! a log, to which both append.
 
 use super::judge::{Judge, Kind, clock};
+use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -36,6 +37,13 @@ impl Reopened {
             (self.file, self.remounts) = (None, remounts);
         }
         is_gone
+    }
+
+    /// Whether nobody serves the mount any more on which it was opened. The kernel asks for that.
+    fn is_dead(&self, judge: &Judge) -> bool {
+        let asked = rustix::fs::statvfs(&self.path);
+        let gone = |e| [Errno::NOTCONN, Errno::CONNABORTED].contains(&e);
+        judge.policy().remounts != self.remounts || asked.is_err_and(gone)
     }
 
     /// `None`: it cannot be opened, which is excused.
@@ -201,6 +209,11 @@ impl BoardReader {
         let words = page.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
         // A failed write may have been done or not, so several are possible beyond.
         for word in words {
+            // Of a mount whose process has died the kernel may still show pages, however old
+            // (docs/semantics.md).
+            if word < least && self.board.is_dead(&self.judge) {
+                return;
+            }
             assert!(
                 word >= least,
                 "{} {what}: {word} is stale, {least} is certain: {promise:?}, risks {risks}",
