@@ -55,8 +55,10 @@ pub(super) fn hanging(seed: u64, duration_ms: u32) -> Plan {
     let mut plan = plan(seed, duration_ms);
     let mut rng = Rng::with_seed(seed ^ 0x6861_6e67);
     let latest_ms = duration_ms.saturating_sub(HANG_MS);
-    // What rots is mended from another copy, and that may be the one that hangs.
-    if latest_ms == 0 || plan.faults.iter().any(|f| matches!(f.fault, Fault::Rot { .. })) {
+    // What rots is mended from another copy, and that may be the one that hangs. And without leases
+    // what is sent again to another copy may be seen to go and come (docs/copies.md, What is left).
+    let rots = plan.faults.iter().any(|f| matches!(f.fault, Fault::Rot { .. }));
+    if latest_ms == 0 || rots || !plan.shape.leases {
         return plan;
     }
     // As that of clients is, and longer than a disk may hang.
