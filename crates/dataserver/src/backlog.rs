@@ -65,18 +65,14 @@ impl<T, O: Order<Item = T> + Default> Backlog<T, O> {
         }
     }
 
-    /// All that waits, out of turn.
-    pub(crate) fn take_all(&self) -> Vec<T> {
-        let mut state = self.state.lock();
-        let mut next =
-            || state.queue.pop(now(), |Paused { conn, resume }| resume.post(Event::Resume(conn)));
-        std::iter::from_fn(&mut next).collect()
-    }
-
-    /// Something of that goes on waiting.
-    pub(crate) fn put_back(&self, task: O::Entry) {
-        self.state.lock().queue.put_back(now(), task);
-        self.changed.notify_one();
+    /// Takes those out that are meant, out of turn: see [`TargetQueue::take_out`].
+    pub(crate) fn take_out(
+        &self,
+        is_meant: impl Fn(&T) -> bool,
+        entry: impl Fn(T) -> O::Entry,
+    ) -> Vec<T> {
+        let resume = |Paused { conn, resume }: Paused| resume.post(Event::Resume(conn));
+        self.state.lock().queue.take_out(now(), is_meant, entry, resume)
     }
 
     /// How many wait.

@@ -153,14 +153,9 @@ impl Disk {
 
     /// Refuses what waits here and concerns one of several copies: the target has been given up.
     pub(crate) fn refuse_copies(&self, error: &Error) {
-        for task in self.backlog.take_all() {
-            match task.is_of_copies() {
-                true => {
-                    let Task { op, data, reply_to, .. } = task;
-                    reply_to.post(Event::Done { op, result: Err(error.clone()), data });
-                }
-                false => self.backlog.put_back((lane(&task), task)),
-            }
+        let of_copies = self.backlog.take_out(Task::is_of_copies, |task| (lane(&task), task));
+        for Task { op, data, reply_to, .. } in of_copies {
+            reply_to.post(Event::Done { op, result: Err(error.clone()), data });
         }
         self.note_depth(self.backlog.len());
     }
@@ -285,7 +280,8 @@ impl Disk {
         }
         match self.at_work.on(|| self.store.sync_all()) {
             Ok(()) => self.answered_ms.store(begun.as_millis() as u64, Relaxed),
-            Err(error) => tracing::warn!("it hung, and fails: {error}"),
+            // The store has said so, and the next report does.
+            Err(error) => tracing::debug!("it hung, and fails: {error}"),
         }
     }
 

@@ -86,22 +86,37 @@ impl<O: Order, C> TargetQueue<O, C> {
         Admission::Full
     }
 
-    /// An entry that was in it before, whose sender does not pause for it.
-    pub fn put_back(&mut self, now: Micros, entry: O::Entry) {
-        self.entries.push(now, entry);
+    /// Takes those out that are meant; the others stay in their order, as the entries that
+    /// `entry` makes of them. `resume`: as for [`TargetQueue::pop`].
+    pub fn take_out(
+        &mut self,
+        now: Micros,
+        is_meant: impl Fn(&O::Item) -> bool,
+        entry: impl Fn(O::Item) -> O::Entry,
+        resume: impl FnMut(C),
+    ) -> Vec<O::Item> {
+        let all: Vec<O::Item> = std::iter::from_fn(|| self.entries.pop(now)).collect();
+        let (meant, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_meant);
+        others.into_iter().for_each(|item| self.entries.push(now, entry(item)));
+        self.resume(resume);
+        meant
     }
 
     /// The next entry; `resume` is called for each sender who may go on now
     /// that it is out: as many as there is room for, and all when nothing is
     /// left, since those named before may have nothing more to send.
-    pub fn pop(&mut self, now: Micros, mut resume: impl FnMut(C)) -> Option<O::Item> {
+    pub fn pop(&mut self, now: Micros, resume: impl FnMut(C)) -> Option<O::Item> {
         let entry = self.entries.pop(now);
+        self.resume(resume);
+        entry
+    }
+
+    fn resume(&mut self, mut resume: impl FnMut(C)) {
         let room = match self.entries.len() {
             0 => self.waiting.len(),
             len => self.limit.saturating_sub(len),
         };
         self.waiting.drain(..room.min(self.waiting.len())).for_each(&mut resume);
-        entry
     }
 
     /// Entries in it.
@@ -142,6 +157,23 @@ mod tests {
         assert_eq!(pop(&mut queue), (Some('c'), vec![2]));
         assert_eq!(pop(&mut queue), (Some('d'), vec![1]));
         assert_eq!(pop(&mut queue), (None, vec![]));
+    }
+
+    #[test]
+    fn what_is_taken_out_makes_room_and_what_stays_keeps_its_order_and_none() {
+        let mut queue = queue(2);
+        for (entry, sender) in "abc".chars().zip(1..) {
+            queue.push(0, entry, sender);
+        }
+        let mut take = |what: &str| {
+            let mut resumed = Vec::new();
+            let taken =
+                queue.take_out(0, |c| what.contains(*c), |c| c, |sender| resumed.push(sender));
+            (taken, resumed)
+        };
+        assert_eq!(take(""), (vec![], vec![]), "it is as full as before");
+        assert_eq!(take("ac"), (vec!['a', 'c'], vec![2]));
+        assert_eq!(pop(&mut queue), (Some('b'), vec![3]));
     }
 
     #[test]

@@ -160,7 +160,9 @@ impl Pools {
     /// Refuses what waits for a target that has been given up.
     pub(crate) fn refuse(&self, target: TargetId, error: &Error) {
         for pool in self.pools.get(&target).into_iter().flatten() {
-            for ChangeTask { op, data, reply_to, .. } in pool.backlog.take_all() {
+            for ChangeTask { op, data, reply_to, .. } in
+                pool.backlog.take_out(|_| true, |task| task)
+            {
                 reply_to.post(Event::Done { op, result: Err(error.clone()), data });
             }
         }
