@@ -5,13 +5,15 @@
 
 use crate::cluster::{Cluster, targets_of};
 use crate::failover::{now, plan};
-use crate::plan::{NodeName, Plan, Protocol};
+use crate::plan::{NodeName, Placement, Plan, Protocol};
 use crate::shared::Shared;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use weir_client::{Client, ClientConfig, Context};
-use weir_host::thread::sleep;
+use weir_client::{Client, ClientConfig, Context, File};
+use weir_host::thread::{sleep, spawn};
 use weir_simhost::Options;
 use weir_types::{Error, ErrorKind, FileId, Result, TargetId};
 use weir_wire::Rights;
@@ -40,6 +42,9 @@ pub struct Point {
     pub deaf: bool,
     /// So long after it has been at work for a while.
     pub after: Duration,
+    /// The machine of the second copy, which passes on what is sent, loses its power so long after
+    /// the cut has healed.
+    pub helper_goes: Option<Duration>,
 }
 
 /// A write and a sync.
@@ -56,10 +61,12 @@ pub struct Did {
 /// What came of it.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// From the cut on.
+    /// From the cut on; the last one may be under way at the end.
     pub calls: Vec<Did>,
     /// When it ended, from its beginning on.
     pub healed: Duration,
+    /// The longest write to another file through the same client; the longest there is if one failed.
+    pub longest_beside: Duration,
     /// So often another client has seen what was written.
     pub looks: u64,
 }
@@ -68,10 +75,26 @@ pub struct Seen {
 struct Log {
     cut_at: Cell<Option<Duration>>,
     calls: RefCell<Vec<Did>>,
+    /// When the call that is under way was asked for.
+    asked: Cell<Option<Duration>>,
     looks: Cell<u64>,
+    beside: Arc<Beside>,
     /// How many writes have been acknowledged.
     written: Cell<u8>,
     trouble: RefCell<Option<String>>,
+}
+
+/// Calls for the file beside.
+#[derive(Default)]
+struct Beside {
+    asked_us: AtomicU64,
+    longest_us: AtomicU64,
+}
+
+impl Beside {
+    fn under_way(&self) -> Duration {
+        now().saturating_sub(Duration::from_micros(self.asked_us.load(Relaxed)))
+    }
 }
 
 /// Tries one. Errors: in words, what went wrong.
@@ -83,13 +106,24 @@ pub fn try_cut(point: Point) -> std::result::Result<Seen, String> {
     let log = Rc::new(Log::default());
     let config = cluster.client_config(false);
     let copies = cluster.nodes_of_cells(0)[0].clone();
+    let files = shared.made.borrow().files.clone();
+    let is_beside = |n: &usize| {
+        let nodes = &cluster.nodes_of_cells(*n)[0];
+        nodes[0] == copies[0] && !nodes.contains(&copies[1])
+    };
+    let beside = (1..files.len()).find(is_beside).map(|n| FileId(files[n]));
+    let beside = beside.ok_or("no file shares just the one server")?;
     let first = TargetId(targets_of(&shared.plan.shape, copies[0])[0]);
     for user in 0..2 {
         let (log, config) = (log.clone(), config.clone());
         let node = cluster.nodes[&NodeName::Client(user)];
         cluster.sim.start(node, "user", move || {
-            let work = if user == 0 { write } else { look };
-            if let Err(error) = work(&config, file, &log) {
+            let done = if user == 0 {
+                write(&config, (file, beside), &log)
+            } else {
+                look(&config, file, &log)
+            };
+            if let Err(error) = done {
                 log.trouble.borrow_mut().get_or_insert(format!("user {user}: {error}"));
             }
         });
@@ -106,15 +140,31 @@ pub fn try_cut(point: Point) -> std::result::Result<Seen, String> {
     cluster.sim.run_for(CUT);
     cluster.sim.network().heal_all();
     let healed = cluster.sim.now() - begun;
+    if let Some(after) = point.helper_goes {
+        cluster.sim.run_for(after);
+        cluster.sim.power_cut(cluster.nodes[&NodeName::Data(copies[1])]);
+    }
     cluster.sim.run_for(AFTERWARDS);
+    let end = cluster.sim.now();
+    if let Some(asked) = log.asked.get() {
+        let (asked, took) = (asked.saturating_sub(begun), end - asked);
+        log.calls.borrow_mut().push(Did { asked, took, detours: 0 });
+    }
+    let [asked, longest] = [&log.beside.asked_us, &log.beside.longest_us]
+        .map(|us| Duration::from_micros(us.load(Relaxed)));
     match log.trouble.borrow_mut().take() {
         Some(trouble) => Err(format!("{trouble} (target {first} orders)")),
-        None => Ok(Seen { calls: log.calls.take(), healed, looks: log.looks.get() }),
+        None => Ok(Seen {
+            calls: log.calls.take(),
+            healed,
+            longest_beside: longest.max(end.saturating_sub(asked)),
+            looks: log.looks.get(),
+        }),
     }
 }
 
 /// Writes something else each time, makes it durable, and sees that it reads just that.
-fn write(config: &ClientConfig, file: FileId, log: &Log) -> Result<()> {
+fn write(config: &ClientConfig, (file, beside): (FileId, FileId), log: &Log) -> Result<()> {
     let ctx = Context::root();
     let client = Client::connect(config.clone())?;
     let open = client.open(&ctx, file, Rights::READ_WRITE)?.0;
@@ -123,9 +173,12 @@ fn write(config: &ClientConfig, file: FileId, log: &Log) -> Result<()> {
         list.iter().find(|(name, _)| name == "data_detours").map_or(0, |(_, value)| *value)
     };
     let mut read = vec![0; BYTES];
+    let (beside, calls) = (client.open(&ctx, beside, Rights::READ_WRITE)?.0, log.beside.clone());
+    spawn("beside", move || write_beside(&beside, &calls))?;
     loop {
         let next = log.written.get().wrapping_add(1);
         let (asked, before) = (now(), detours());
+        log.asked.set(Some(asked));
         open.write_at(&ctx, 0, &[next; BYTES])?;
         log.written.set(next);
         open.sync(&ctx)?;
@@ -134,10 +187,24 @@ fn write(config: &ClientConfig, file: FileId, log: &Log) -> Result<()> {
             let asked = asked.saturating_sub(at);
             log.calls.borrow_mut().push(Did { asked, took, detours });
         }
+        log.asked.set(None);
         open.read_at(&ctx, 0, &mut read)?;
         if read.iter().any(|byte| *byte != next) {
             return Err(Error::new(ErrorKind::Corrupt, format!("not what was written: {next}")));
         }
+        sleep(PAUSE);
+    }
+}
+
+/// Writes to a file with a copy on the same server, and none on the one that helps: so that server is
+/// heard of, by another way, whatever becomes of the first file.
+fn write_beside(file: &File, calls: &Beside) {
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    loop {
+        calls.asked_us.store(micros(now()), Relaxed);
+        let done = file.write_at(&Context::root(), 0, &[1]);
+        let longest = done.map_or(Duration::MAX, |()| calls.under_way());
+        calls.longest_us.fetch_max(micros(longest), Relaxed);
         sleep(PAUSE);
     }
 }
@@ -167,6 +234,7 @@ fn plan_of(point: Point) -> Plan {
     let mut plan = plan(point.seed, point.copies + 1);
     plan.shape.copies = vec![point.copies];
     plan.shape.protocols = vec![point.protocol];
-    plan.shape.shared_files = 1;
+    plan.shape.placements = vec![Placement::Random];
+    plan.shape.shared_files = 16;
     plan
 }

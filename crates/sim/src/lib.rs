@@ -31,6 +31,7 @@ pub mod oracle;
 pub mod pace;
 mod pages;
 pub mod plan;
+pub mod regrant;
 pub mod rotten_cut;
 pub mod run;
 pub mod server_cut;

@@ -55,8 +55,34 @@ fn a_client_that_does_not_reach_who_orders_goes_on_by_another_within_two_seconds
     for n in 0..24u64 {
         let protocol = PROTOCOLS[n as usize % PROTOCOLS.len()];
         let (copies, after) = (2 + (n / 5 % 2) as u8, ms(37) * n as u32);
-        most = most.max(longest(Point { seed: n, copies, protocol, deaf: n % 3 == 2, after }));
+        let deaf = n % 3 == 2;
+        let point = Point { seed: n, copies, protocol, deaf, after, helper_goes: None };
+        most = most.max(longest(point));
     }
     println!("{most:?} at the most");
     assert!(most > WRITE);
+}
+
+/// A copy that is away is done without by then (`sim/tests/failover.rs`), and the client has wondered
+/// whether its answer can still come.
+const DONE_WITHOUT: Duration = ms(6_000);
+
+/// What was sent by way of a machine that has vanished is sent again when the server is reached
+/// directly, also if that one is heard of all the time.
+#[test]
+fn who_waits_on_a_detour_that_has_vanished_goes_back_to_the_direct_way() {
+    let mut most = Duration::ZERO;
+    for n in 0..20u32 {
+        let protocol = PROTOCOLS[n as usize % PROTOCOLS.len()];
+        let helper_goes = Some(ms(50) * n);
+        let point = Point { seed: 7, copies: 2, protocol, deaf: false, after: ms(0), helper_goes };
+        let seen = tried(point);
+        let own = seen.calls.iter().map(|did| did.took).max().unwrap();
+        let longest = own.max(seen.longest_beside);
+        println!("{point:?}: {longest:?}");
+        assert!(longest <= DONE_WITHOUT, "{point:?}: {longest:?}");
+        most = most.max(longest);
+    }
+    println!("{most:?} at the most");
+    assert!(most > FOUND_OUT, "nobody waits on it");
 }

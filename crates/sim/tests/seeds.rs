@@ -290,7 +290,8 @@ const MAX_SEEDS: u64 = 500;
 /// online when the metadata server's model (`metaserver/tests/copies_planted`). A server
 /// that serves without a lease shows to clients that still reach it, one that applies
 /// what was ordered before it was away when just that is late, and one that orders too
-/// early when another has not heard of it: plans made for them find those (`standings.rs`).
+/// early when another has not heard of it: what is made for them finds those (`standings.rs`,
+/// `regrant.rs`).
 const FOUND_ELSEWHERE: &[Bug] = &[
     Bug::ServeUnverified,
     Bug::ForgetGeneration,

@@ -259,7 +259,7 @@ fn what_was_put_off_and_comes_late_changes_nothing_that_is_newer() {
     }
 }
 
-/// That it must not order before everybody knows `dataserver/src/copies/planted.rs` finds.
+/// That it must not order, or be read, before everybody knows `regrant.rs` finds.
 #[test]
 fn nothing_is_lost_while_one_is_back_and_not_everybody_hears_of_it() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,9 +7,11 @@
 
 use super::{DataConn, Idle, Pool, Servers};
 use crate::session::MetaSession;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weir_host::clock;
+use weir_host::sync::Mutex;
 use weir_net::{Wait, Watch};
 use weir_types::{Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{Access, ForwardRequest};
@@ -44,8 +46,10 @@ impl<'a> Detours<'a> {
 pub(super) struct Route {
     /// It is not reached directly, and was tried then.
     cut_ms: AtomicU64,
-    /// Something has come from it.
+    /// Something has come from it, directly.
     heard_ms: AtomicU64,
+    /// By way of others: their targets. What comes one way says nothing of another.
+    heard_via: Mutex<BTreeMap<TargetId, u64>>,
     /// A call that waits for it has made sure that it can be reached.
     sure_ms: AtomicU64,
 }
@@ -59,15 +63,22 @@ impl Route {
         self.cut_ms.store(if cut { now_ms() } else { 0 }, Relaxed);
     }
 
-    fn heard(&self) {
-        self.heard_ms.store(now_ms(), Relaxed);
+    fn heard(&self, via: Option<TargetId>) {
+        match via {
+            None => self.heard_ms.store(now_ms(), Relaxed),
+            Some(via) => drop(self.heard_via.lock().insert(via, now_ms())),
+        }
     }
 
-    /// Whether it is time to make sure; then nobody else does for a while.
-    fn is_quiet(&self) -> bool {
+    /// Whether it is time to make sure of a way to it; then nobody else does for a while.
+    fn is_quiet(&self, via: Option<TargetId>) -> bool {
         let (now, sure) = (now_ms(), self.sure_ms.load(Relaxed));
         let quiet = |at: u64| now.saturating_sub(at) >= QUIET_MS;
-        quiet(self.heard_ms.load(Relaxed))
+        let heard = match via {
+            None => self.heard_ms.load(Relaxed),
+            Some(via) => self.heard_via.lock().get(&via).copied().unwrap_or_default(),
+        };
+        quiet(heard)
             && quiet(sure)
             && self.sure_ms.compare_exchange(sure, now, Relaxed, Relaxed).is_ok()
     }
@@ -91,7 +102,7 @@ impl Servers {
     ) -> Result<Idle> {
         let direct = |wait: &Wait| {
             let opened = self.connect(session, pool.server, attempt, (wait, watch), None);
-            opened.inspect(|_| pool.route.heard())
+            opened.inspect(|_| pool.route.heard(None))
         };
         if detours.0.is_none() {
             return direct(wait);
@@ -145,7 +156,7 @@ impl Servers {
             });
             match opened {
                 Ok(idle) => {
-                    pool.route.heard();
+                    pool.route.heard(Some(via));
                     return Ok(idle);
                 }
                 Err(error) => failure = error.context(format!("by way of target {via}")),
@@ -188,7 +199,7 @@ impl Servers {
 
     /// Something has come on a connection.
     pub(crate) fn heard(&self, conn: &DataConn) {
-        conn.pool.route.heard();
+        conn.pool.route.heard(conn.via);
     }
 
     /// Whether the server of a target is not reached directly.
@@ -213,10 +224,12 @@ impl Servers {
             let what = format!("server {} is not reached this way any more", pool.server);
             Err(Error::new(ErrorKind::Unreachable, what))
         };
-        if pool.route.is_cut() && conn.via.is_none() {
+        // Whether it has been cut off since, or is reached again: then no tunnel is looked after
+        // any more.
+        if pool.route.is_cut() == conn.via.is_none() {
             return other_way();
         }
-        if !pool.route.is_quiet() {
+        if !pool.route.is_quiet(conn.via) {
             return Ok(());
         }
         let attempt = pool.attempt.load(Relaxed);
@@ -249,7 +262,7 @@ impl Servers {
         match self.connect(session, pool.server, attempt, (&wait, None), None) {
             Ok(idle) => {
                 tracing::info!("server {} is reached again", pool.server);
-                pool.route.heard();
+                pool.route.heard(None);
                 Self::mends(&pool);
                 pool.keep(idle);
             }
@@ -259,6 +272,7 @@ impl Servers {
 
     fn mends(pool: &Pool) {
         pool.route.cut(false);
+        pool.route.heard_via.lock().clear();
         pool.idle.lock().retain(|idle| idle.via.is_none());
     }
 }
