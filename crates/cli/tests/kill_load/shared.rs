@@ -39,9 +39,10 @@ impl Reopened {
         is_gone
     }
 
-    /// Whether nobody serves the mount any more on which it was opened. The kernel asks for that.
+    /// Whether nobody serves the mount any more on which it was opened. The kernel asks for that;
+    /// by its path it may be another one already, or none.
     fn is_dead(&self, judge: &Judge) -> bool {
-        let asked = rustix::fs::statvfs(&self.path);
+        let asked = self.file.as_ref().map_or(Err(Errno::NOTCONN), rustix::fs::fstatvfs);
         let gone = |e| [Errno::NOTCONN, Errno::CONNABORTED].contains(&e);
         judge.policy().remounts != self.remounts || asked.is_err_and(gone)
     }
