@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::file::File;
 use weir_types::codec::Bytes;
-use weir_types::{Attr, ErrorKind, FileId, FileKind, FsUsage, LayoutSpec, Result};
+use weir_types::{Attr, Error, ErrorKind, FileId, FileKind, FsUsage, LayoutSpec, Result};
 use weir_wire::capability::Rights;
 use weir_wire::meta::{
     CreateRequest, DirPage, GetDefaultLayoutRequest, LinkRequest, ListXattrRequest, MkdirRequest,
@@ -105,9 +105,33 @@ impl Client {
         name: &[u8],
         options: &CreateOptions,
     ) -> Result<(File, Attr)> {
+        if name.is_empty() {
+            return Err(Error::new(ErrorKind::InvalidArgument, "a file's name is not empty"));
+        }
+        self.make_open(ctx, parent, Some(name), options)
+    }
+
+    /// Creates and opens a regular file without a name (`O_TMPFILE`), with the layout of the
+    /// directory's new files. It goes when it is closed, unless [`Client::link`] has given it one.
+    pub fn create_unnamed(
+        &self,
+        ctx: &Context,
+        parent: FileId,
+        options: &CreateOptions,
+    ) -> Result<(File, Attr)> {
+        self.make_open(ctx, parent, None, options)
+    }
+
+    fn make_open(
+        &self,
+        ctx: &Context,
+        parent: FileId,
+        name: Option<&[u8]>,
+        options: &CreateOptions,
+    ) -> Result<(File, Attr)> {
         let request = CreateRequest {
             parent,
-            name: name.into(),
+            name: name.unwrap_or_default().into(),
             kind: FileKind::File,
             mode: options.mode,
             rdev: 0,
@@ -117,9 +141,10 @@ impl Client {
             layout: options.layout.clone(),
         };
         let _under_way = self.inner.begin_open();
-        let (reply, changed) = self.inner.alter(ctx, &request, &[], &[(parent, name)]);
+        let name = name.map(|name| (parent, name));
+        let (reply, changed) = self.inner.alter(ctx, &request, &[], name.as_slice());
         let reply = reply?;
-        self.inner.keep_changed(changed, &reply.attr, Some((parent, name)));
+        self.inner.keep_changed(changed, &reply.attr, name);
         let emptied = options.truncate && reply.attr.size == 0;
         let handle = self.inner.opened(ctx, &reply, changed.found, emptied)?;
         Ok((handle, self.inner.seen(reply.attr)))

@@ -4,7 +4,7 @@
 mod harness;
 use harness::*;
 use weir_metastore::ModelEngine;
-use weir_types::{ErrorKind, FileId, LayoutKind, LayoutSpec, SessionId};
+use weir_types::{ErrorKind, FileId, FileKind, LayoutKind, LayoutSpec, SessionId};
 use weir_wire::Rights;
 use weir_wire::meta::*;
 use weir_wire::peer::TargetReport;
@@ -27,6 +27,29 @@ fn an_open_file_lives_until_its_last_close() {
     c.pass_ms(2000);
     assert_eq!(kind(c.getattr(two, file)), ErrorKind::Stale);
     assert_eq!((c.keys("g/"), c.keys("o/"), c.keys("s/")), (2, 0, 0));
+}
+
+#[test]
+fn a_file_without_a_name_lives_until_its_last_close_unless_it_gets_one() {
+    let mut c = Cluster::new(2);
+    let me = &mut c.client(root());
+    let unnamed = create_request(ROOT, "");
+    let [goes, stays] = [(); 2].map(|()| c.make(me, &unnamed).unwrap().attr);
+    assert_eq!((goes.nlink, stays.nlink), (0, 0));
+    let link = LinkRequest { file: stays.file, parent: ROOT, name: b"named"[..].into() };
+    assert_eq!(c.make(me, &link).unwrap().nlink, 1);
+    assert_eq!(c.lookup(me, ROOT, "named").unwrap().file, stays.file);
+    c.close(me, goes.file);
+    c.close(me, stays.file);
+    c.pass_ms(2000);
+    assert_eq!(kind(c.getattr(me, goes.file)), ErrorKind::Stale);
+    assert_eq!(c.getattr(me, stays.file).unwrap().nlink, 1);
+    assert_eq!((c.keys("g/"), c.keys("o/"), c.keys("s/")), (2, 0, 1));
+
+    let pipe = CreateRequest { kind: FileKind::Fifo, ..unnamed.clone() };
+    assert_eq!(kind(c.make(me, &pipe)), ErrorKind::InvalidArgument);
+    let other = &mut c.client(user(5, 5, &[]));
+    assert_eq!(kind(c.make(other, &unnamed)), ErrorKind::AccessDenied);
 }
 
 #[test]

@@ -8,13 +8,16 @@ use crate::translate::context;
 use crate::weirfs::WeirFs;
 use std::sync::RwLock;
 use weir_client::{Consistency, Context, File, set_nothing};
-use weir_types::{Attr, FileId};
+use weir_types::{Attr, ErrorKind, FileId};
 use weir_wire::meta;
 
 /// The kernel opens a file to execute it (`__FMODE_EXEC`).
 const FOR_EXEC: u32 = 0x20;
 /// Writes from this size on keep the buffer they arrived in.
 const KEEP_BYTES: usize = 512 << 10;
+
+/// What a program may do beyond others (`capabilities(7)`).
+const CAPABILITY: &[u8] = b"security.capability";
 
 impl WeirFs {
     pub(crate) fn opened(
@@ -119,6 +122,7 @@ impl WeirFs {
         Ok(len)
     }
 
+    /// Takes away what makes a program more than its user, as a write by others does.
     pub(crate) fn clear_suid(&self, ctx: &Context, file: FileId) -> Reply<()> {
         let attr = self.client.getattr(ctx, file)?;
         let mut mode = attr.mode & !0o4000;
@@ -132,7 +136,11 @@ impl WeirFs {
             let request = meta::SetAttrRequest { mode: Some(mode), ..set_nothing(file) };
             self.client.setattr(&Context::root(), &request)?;
         }
-        Ok(())
+        match self.client.get_xattr(&Context::root(), file, CAPABILITY) {
+            Ok(_) => Ok(self.client.remove_xattr(&Context::root(), file, CAPABILITY)?),
+            Err(error) if error.kind == ErrorKind::NoAttribute => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The kernel's words in the client's.
 
-use crate::fuse::{RequestContext, SetTime};
+use crate::fuse::{NewMode, OpenArgs, RequestContext, SetTime};
 use std::os::fd::{AsFd, AsRawFd};
-use weir_client::Context;
+use weir_client::{Context, CreateOptions};
 use weir_types::Caller;
 use weir_wire::capability::Rights;
 use weir_wire::meta;
@@ -29,6 +29,16 @@ pub(crate) fn rights_of(flags: u32) -> Rights {
         libc::O_WRONLY => Rights::WRITE,
         libc::O_RDWR => Rights::READ_WRITE,
         _ => Rights::READ,
+    }
+}
+
+pub(crate) fn create_options(mode: NewMode, args: OpenArgs) -> CreateOptions {
+    CreateOptions {
+        mode: (mode.mode & 0o7777) as u16,
+        exclusive: args.flags as i32 & libc::O_EXCL != 0,
+        truncate: args.flags as i32 & libc::O_TRUNC != 0,
+        rights: rights_of(args.flags),
+        layout: None,
     }
 }
 

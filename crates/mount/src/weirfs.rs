@@ -16,11 +16,11 @@ use crate::kernel_size::Answer;
 use crate::locks::HandleLocks;
 use crate::nodes::Nodes;
 use crate::pins::Pins;
-use crate::translate::{context, data_context, refused_xattr, rights_of, set_time};
+use crate::translate::{context, create_options, data_context, refused_xattr, rights_of, set_time};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_client::core::copy::MAX_COPY_CALL_BYTES;
-use weir_client::{Client, Consistency, Context, CreateOptions};
+use weir_client::{Client, Consistency, Context, File};
 use weir_types::{Attr, FileId, FileKind, FsUsage};
 use weir_wire::meta::{self, RenameRequest, XattrMode};
 
@@ -86,6 +86,18 @@ impl WeirFs {
     fn entry(&self, ctx: &RequestContext<'_>, attr: Attr) -> Reply<Entry> {
         let question = self.cache.asks(ctx.pid, None, Answer::Attributes);
         Ok(Entry::new(self.tell(ctx, question, attr)?, self.ttl()))
+    }
+
+    /// A file that has just been made and opened.
+    fn created(
+        &self,
+        ctx: &RequestContext<'_>,
+        (file, attr): (File, Attr),
+        args: OpenArgs,
+    ) -> Reply<(Entry, Opened)> {
+        let entry = self.entry(ctx, attr)?;
+        let opened = self.opened(ctx, file, &entry.attr, args.flags);
+        Ok((entry, opened))
     }
 
     /// The file or directory that the kernel means.
@@ -286,17 +298,21 @@ impl Filesystem for WeirFs {
         mode: NewMode,
         args: OpenArgs,
     ) -> Reply<(Entry, Opened)> {
-        let options = CreateOptions {
-            mode: (mode.mode & 0o7777) as u16,
-            exclusive: args.flags as i32 & libc::O_EXCL != 0,
-            truncate: args.flags as i32 & libc::O_TRUNC != 0,
-            rights: rights_of(args.flags),
-            layout: None,
-        };
-        let (file, attr) = self.client.create(&context(ctx), self.file(parent)?, name, &options)?;
-        let entry = self.entry(ctx, attr)?;
-        let opened = self.opened(ctx, file, &entry.attr, args.flags);
-        Ok((entry, opened))
+        let options = create_options(mode, args);
+        let made = self.client.create(&context(ctx), self.file(parent)?, name, &options)?;
+        self.created(ctx, made, args)
+    }
+
+    fn tmpfile(
+        &self,
+        ctx: &RequestContext<'_>,
+        parent: NodeId,
+        mode: NewMode,
+        args: OpenArgs,
+    ) -> Reply<(Entry, Opened)> {
+        let options = create_options(mode, args);
+        let made = self.client.create_unnamed(&context(ctx), self.file(parent)?, &options)?;
+        self.created(ctx, made, args)
     }
 
     fn read(

@@ -264,7 +264,8 @@ requests! {
     CreateRequest(Create) -> OpenFile {
         /// The directory.
         parent: FileId,
-        /// The name.
+        /// The name; empty: a regular file without one (O_TMPFILE), which goes when it is closed
+        /// unless a [`LinkRequest`] has given it one.
         name: Bytes,
         /// What to make: anything but directories and symbolic links.
         kind: FileKind,

@@ -1,16 +1,22 @@
 //! Makes a regular file and opens it (or opens what is there), or makes a
-//! special file.
+//! special file. A file that is made without a name is as one that has lost its last
+//! name and is open: it goes when it is closed, unless it gets one.
 
-use crate::ops::{Context, Outcome, access, hints, inodes, layouts, names, open, truncation};
+use crate::ops::{
+    Context, Outcome, access, deletion, hints, inodes, layouts, names, open, truncation,
+};
 use crate::schema::{Body, Dentry, Inode, RegularFile};
 use weir_metastore::Tx;
-use weir_types::{ErrorKind, FileKind};
+use weir_types::{ErrorKind, FileKind, FileLayout};
 use weir_wire::Rights;
 use weir_wire::meta::{CreateRequest, OpenFile};
 
 /// Does it.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CreateRequest) -> Outcome<OpenFile> {
     require_kind(ctx, request.kind)?;
+    if request.name.is_empty() {
+        return without_name(tx, ctx, request);
+    }
     let mut parent = names::begin(tx, ctx, request.parent, &request.name)?;
     if let Some(dentry) = names::find(tx, request.parent, &request.name)? {
         return open_existing(tx, ctx, request, &dentry);
@@ -20,23 +26,49 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CreateRequest) -> O
     }
     access::require(ctx.caller, &parent, access::WRITE)?;
     let file = ctx.fresh;
-    ctx.effects.fresh_used = true;
-    let (mut inode, layout) = make(tx, ctx, request, &mut parent)?;
-    access::give_owner(ctx.caller, &parent, request.mode, &mut inode);
-    if request.kind == FileKind::File {
-        hints::inherit(tx, (request.parent, &parent), (file, &mut inode))?;
-    }
+    let (inode, layout) = make(tx, ctx, request, &mut parent)?;
     let entry = (file, request.kind);
     names::insert(tx, ctx, (request.parent, &mut parent), &request.name, entry)?;
     inodes::store(tx, request.parent, &parent)?;
     inodes::store(tx, file, &inode)?;
-    let Some(layout) = layout else {
-        return Ok(layouts::without_data(ctx, file, &inode));
-    };
+    match layout {
+        Some(layout) => opened(tx, ctx, request, &inode, layout),
+        None => Ok(layouts::without_data(ctx, file, &inode)),
+    }
+}
+
+/// `O_TMPFILE`.
+fn without_name(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    request: &CreateRequest,
+) -> Outcome<OpenFile> {
+    let mut parent = inodes::load_directory(tx, request.parent)?;
+    if ctx.limits.read_only {
+        return Err(ErrorKind::ReadOnly.into());
+    }
+    access::require(ctx.caller, &parent, access::WRITE | access::SEARCH)?;
+    let (mut inode, layout) = make(tx, ctx, request, &mut parent)?;
+    let layout = layout.ok_or(ErrorKind::InvalidArgument)?;
+    inode.nlink = 0;
+    deletion::keep_while_open(tx, ctx, ctx.fresh)?;
+    inodes::store(tx, ctx.fresh, &inode)?;
+    opened(tx, ctx, request, &inode, layout)
+}
+
+/// The file that has just been made. Whoever makes a file may use it as asked, whatever its
+/// mode says.
+fn opened(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    request: &CreateRequest,
+    inode: &Inode,
+    layout: FileLayout,
+) -> Outcome<OpenFile> {
+    let file = ctx.fresh;
     ctx.opens.check_room(ctx.session)?;
     ctx.effects.opened = Some((file, request.rights));
-    // Whoever makes a file may use it as asked, whatever its mode says.
-    layouts::open_file(tx, ctx, (file, &inode), request.rights, Some(layout))
+    layouts::open_file(tx, ctx, (file, inode), request.rights, Some(layout))
 }
 
 fn require_kind(ctx: &Context<'_>, kind: FileKind) -> Outcome<()> {
@@ -49,12 +81,29 @@ fn require_kind(ctx: &Context<'_>, kind: FileKind) -> Outcome<()> {
     }
 }
 
+/// With its layout, if it is one that has data.
 fn make(
     tx: &mut Tx<'_>,
     ctx: &mut Context<'_>,
     request: &CreateRequest,
     parent: &mut Inode,
-) -> Outcome<(Inode, Option<weir_types::FileLayout>)> {
+) -> Outcome<(Inode, Option<FileLayout>)> {
+    ctx.effects.fresh_used = true;
+    let (mut inode, layout) = plain(tx, ctx, request, parent)?;
+    access::give_owner(ctx.caller, parent, request.mode, &mut inode);
+    if request.kind == FileKind::File {
+        hints::inherit(tx, (request.parent, parent), (ctx.fresh, &mut inode))?;
+    }
+    Ok((inode, layout))
+}
+
+/// Nobody's yet.
+fn plain(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    request: &CreateRequest,
+    parent: &mut Inode,
+) -> Outcome<(Inode, Option<FileLayout>)> {
     let now = ctx.now;
     let new = |body| Inode::new(request.kind, request.parent, now, body);
     if request.kind != FileKind::File {

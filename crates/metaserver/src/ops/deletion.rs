@@ -7,7 +7,7 @@ use crate::ops::{ClusterView, Context, Outcome, layouts, links};
 use crate::schema::{self, Body, DeadList, Inode, Orphan, key};
 use weir_metastore::Tx;
 use weir_types::limits::SEGMENT_PAGE;
-use weir_types::{ColumnIndex, FileId, FileKind, ObjectId, Segment, TargetId};
+use weir_types::{ColumnIndex, ErrorKind, FileId, FileKind, ObjectId, Segment, TargetId};
 
 /// The most objects that become garbage in the transaction of an unlink; more
 /// are left to the background.
@@ -29,11 +29,28 @@ pub(crate) fn drop_link(
         return inodes::store(tx, file, inode);
     }
     if ctx.opens.may_be_open(file) {
-        tx.put(&key::orphan(file), &schema::encode(&Orphan {}))?;
-        ctx.effects.orphaned = Some(file);
+        keep_while_open(tx, ctx, file)?;
         return inodes::store(tx, file, inode);
     }
     forget(tx, ctx, file, inode)
+}
+
+/// A file has no name, and stays until it is closed.
+pub(crate) fn keep_while_open(tx: &mut Tx<'_>, ctx: &mut Context<'_>, file: FileId) -> Outcome<()> {
+    tx.put(&key::orphan(file), &schema::encode(&Orphan {}))?;
+    ctx.effects.orphaned = Some(file);
+    Ok(())
+}
+
+/// A file that had no name is about to get one.
+///
+/// # Errors
+/// `NotFound` if it is not open any more, and so goes.
+pub(crate) fn keep(tx: &mut Tx<'_>, ctx: &Context<'_>, file: FileId) -> Outcome<()> {
+    match ctx.opens.may_be_open(file) {
+        true => Ok(tx.delete(&key::orphan(file))?),
+        false => Err(ErrorKind::NotFound.into()),
+    }
 }
 
 /// Removes a file that has no name and is not open.

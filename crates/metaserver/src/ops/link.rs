@@ -1,6 +1,6 @@
 //! Gives a file another name.
 
-use crate::ops::{Context, Outcome, inodes, links, names};
+use crate::ops::{Context, Outcome, deletion, inodes, links, names};
 use weir_metastore::Tx;
 use weir_types::limits::MAX_LINKS;
 use weir_types::{Attr, ErrorKind, FileKind};
@@ -13,13 +13,13 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &LinkRequest) -> Out
     if inode.kind == FileKind::Directory {
         return Err(ErrorKind::NotPermitted.into());
     }
-    if inode.nlink == 0 {
-        return Err(ErrorKind::NotFound.into());
+    match inode.nlink {
+        // It was made without one. (Or somebody else has just removed its last: then it is as
+        // if that had come afterwards.)
+        0 => deletion::keep(tx, ctx, request.file)?,
+        MAX_LINKS.. => return Err(ErrorKind::TooManyLinks.into()),
+        _ => links::add(tx, request.file, &inode, request.parent)?,
     }
-    if inode.nlink >= MAX_LINKS {
-        return Err(ErrorKind::TooManyLinks.into());
-    }
-    links::add(tx, request.file, &inode, request.parent)?;
     inode.nlink += 1;
     inode.parent = request.parent;
     inode.changed(ctx.now);

@@ -10,7 +10,9 @@ use weir_wire::meta::RemoveXattrRequest;
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RemoveXattrRequest) -> Outcome<()> {
     let class = xattrs::class(&request.name)?;
     let mut inode = inodes::load(tx, request.file)?;
-    xattrs::require_write(ctx, &inode, class)?;
+    if !xattrs::drops_privilege(ctx, (request.file, &inode), &request.name) {
+        xattrs::require_write(ctx, &inode, class)?;
+    }
     let at = key::xattr(request.file, &request.name);
     if tx.get(&at)?.is_none() {
         return Err(ErrorKind::NoAttribute.into());

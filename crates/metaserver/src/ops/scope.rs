@@ -72,6 +72,9 @@ pub fn of(
         }
         Op::Create => {
             let asked = decode::<CreateRequest>(body, root)?;
+            if asked.name.is_empty() {
+                return Ok(scope);
+            }
             match child(tx, asked.parent, &asked.name)? {
                 None => scope.name(asked.parent, &asked.name),
                 Some(_) if asked.exclusive || asked.kind != FileKind::File => {}

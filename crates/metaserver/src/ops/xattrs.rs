@@ -2,13 +2,17 @@
 
 use crate::ops::{Context, Outcome, access};
 use crate::schema::Inode;
-use weir_types::{ErrorKind, FileKind};
+use weir_types::{ErrorKind, FileId, FileKind};
+use weir_wire::Rights;
 
 /// The longest name of an extended attribute, bytes.
 pub(crate) const MAX_XATTR_NAME_BYTES: usize = 255;
 /// The most bytes of all names of a file with a zero byte after each: what
 /// `listxattr` can return.
 pub(crate) const MAX_XATTR_LIST_BYTES: u32 = 65_536;
+
+/// What a program may do beyond others, as the kernel keeps it (`capabilities(7)`).
+const CAPABILITY: &[u8] = b"security.capability";
 
 /// What an attribute is for, by the first part of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +72,17 @@ pub(crate) fn require_write(ctx: &Context<'_>, inode: &Inode, class: Class) -> O
         return Err(ErrorKind::NotPermitted.into());
     }
     access::require(ctx.caller, inode, access::WRITE)
+}
+
+/// Whether removing it does no more than writing or giving away does, by somebody who may: a program
+/// loses what it may do beyond others. Mounts do that in the name of who does it.
+pub(crate) fn drops_privilege(
+    ctx: &Context<'_>,
+    (file, inode): (FileId, &Inode),
+    name: &[u8],
+) -> bool {
+    let may = access::owns(ctx.caller, inode) || ctx.has_open(file, Rights::WRITE);
+    name == CAPABILITY && may
 }
 
 fn carries_user(inode: &Inode) -> bool {

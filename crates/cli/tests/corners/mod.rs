@@ -1,0 +1,71 @@
+//! What is tried in a directory, and what came of it: a line for each call.
+
+mod links;
+mod names;
+mod notices;
+mod special;
+mod unnamed;
+
+use rustix::io::Errno;
+use std::io::Result;
+use std::path::Path;
+
+/// All of it, in an empty directory.
+pub fn everything(dir: &Path) -> Vec<String> {
+    let mut log = Log::default();
+    unnamed::unnamed(&mut log, dir);
+    special::sockets(&mut log, dir);
+    special::devices(&mut log, dir);
+    special::attributes(&mut log, dir);
+    special::times(&mut log, dir);
+    notices::leases(&mut log, dir);
+    notices::inotify(&mut log, dir);
+    names::bytes(&mut log, dir);
+    names::positions(&mut log, dir);
+    names::depth(&mut log, dir);
+    links::renames(&mut log, dir);
+    links::many(&mut log, dir);
+    links::handles(&mut log, dir);
+    log.0
+}
+
+#[derive(Default)]
+pub struct Log(Vec<String>);
+
+impl Log {
+    /// What a call has found.
+    pub fn found<T: std::fmt::Debug>(&mut self, what: &str, result: Result<T>) {
+        self.0.push(match result {
+            Ok(found) => format!("{what}: {found:?}"),
+            Err(error) => match error.raw_os_error() {
+                Some(code) => format!("{what}: {:?}", Errno::from_raw_os_error(code)),
+                None => format!("{what}: {error}"),
+            },
+        });
+    }
+
+    /// Whether it was done.
+    pub fn done<T>(&mut self, what: &str, result: Result<T>) {
+        self.found(what, result.map(|_| "done"));
+    }
+
+    pub fn sys<T: std::fmt::Debug>(&mut self, what: &str, result: rustix::io::Result<T>) {
+        self.found(what, result.map_err(std::io::Error::from));
+    }
+
+    /// The names in a directory.
+    pub fn names(&mut self, dir: &Path) {
+        let names = || -> Result<Vec<_>> {
+            let mut names: Vec<_> =
+                std::fs::read_dir(dir)?.map(|e| Ok(e?.file_name())).collect::<Result<_>>()?;
+            names.sort();
+            Ok(names)
+        };
+        self.found("names", names());
+    }
+}
+
+/// Of a call of the C library.
+pub fn checked(result: i32) -> Result<i32> {
+    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(result) }
+}
