@@ -8,6 +8,7 @@ mod failure;
 mod files;
 mod jobs;
 mod layouts;
+mod manual;
 mod meta;
 mod mount;
 mod mount_log;
@@ -85,6 +86,8 @@ fn run(command: &Command) -> Done {
         Command::Server(Server::Drain(drain)) => draining::drain_server(drain),
         Command::Server(Server::Undrain(choice)) => draining::undrain_server(choice),
         Command::Server(Server::Remove(remove)) => removal::remove_server(remove),
+        Command::Completions(asked) => manual::completions(asked),
+        Command::Man(asked) => manual::pages(asked),
     }
 }
 
