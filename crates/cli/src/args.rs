@@ -9,6 +9,7 @@ mod keys;
 mod layouts;
 mod manual;
 mod members;
+mod mount_helper;
 mod testbed;
 
 pub use checks::{AcceptLoss, Fsck, Scrub, Sim};
@@ -23,6 +24,7 @@ pub use members::{
     Server, ServerAdd, ServerChoice, ServerDrain, ServerList, ServerRemove, Target, TargetAdd,
     TargetChoice, TargetCreate, TargetDrain, TargetRemove, TargetReplace, Targets, Top,
 };
+pub use mount_helper::MountHelper;
 pub use testbed::{
     Testbed, TestbedChoice, TestbedCold, TestbedDisk, TestbedPerturb, TestbedRun, TestbedStatus,
     TestbedUp,
@@ -156,5 +158,6 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+        MountHelper::command().debug_assert();
     }
 }

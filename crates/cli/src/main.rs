@@ -11,7 +11,9 @@ mod layouts;
 mod manual;
 mod meta;
 mod mount;
+mod mount_helper;
 mod mount_log;
+mod mount_options;
 mod output;
 mod reliability;
 mod serve;
@@ -30,9 +32,11 @@ use cluster::{
 use failure::Done;
 use std::process::ExitCode;
 
-/// Exit codes: 0 done, 1 failed, 2 (from clap) wrong usage; `weir fsck` has its own.
+/// Exit codes: 0 done, 1 failed, 2 (from clap) wrong usage; `weir fsck` and the helper of
+/// mount(8) have their own.
 fn main() -> ExitCode {
-    match run(&Arguments::parse().command) {
+    let done = mount_helper::run_if_called().unwrap_or_else(|| run(&Arguments::parse().command));
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.say();

@@ -1,7 +1,7 @@
 //! `weir completions`, `weir man`: made from the command line's own definitions, so that they
 //! say what the program does.
 
-use crate::args::{Arguments, Completions, Man};
+use crate::args::{Arguments, Completions, Man, MountHelper};
 use crate::cluster::state::make_dir;
 use crate::failure::{Done, Failure};
 use crate::output::print;
@@ -20,5 +20,12 @@ pub fn pages(asked: &Man) -> Done {
     let commands = asked.dir.join("man1");
     make_dir(&commands, 0o755)?;
     clap_mangen::generate_to(Arguments::command(), &commands)
-        .map_err(|e| Failure::file(&commands, e))
+        .map_err(|e| Failure::file(&commands, e))?;
+    let administration = asked.dir.join("man8");
+    make_dir(&administration, 0o755)?;
+    clap_mangen::Man::new(MountHelper::command())
+        .section("8")
+        .generate_to(&administration)
+        .map(drop)
+        .map_err(|e| Failure::file(&administration, e))
 }

@@ -22,7 +22,7 @@ pub struct Completions {
     after_help = "weir man ~/.local/share/man/man1 makes them known: man weir, man weir-mount"
 )]
 pub struct Man {
-    /// The directory of manuals, above man1; it is made if it is missing
+    /// The directory of manuals, above man1 and man8; it is made if it is missing
     #[arg(value_hint = ValueHint::DirPath)]
     pub dir: PathBuf,
 }
