@@ -7,6 +7,7 @@ mod files;
 mod jobs;
 mod keys;
 mod layouts;
+mod log;
 mod manual;
 mod members;
 mod mount_helper;
@@ -19,6 +20,7 @@ pub use files::{Cat, Cp, Ls, Mkdir, Rm, Spread, Stat, Take};
 pub use jobs::{Explain, Run};
 pub use keys::{Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice};
 pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, Places, Protocol, SetLayout};
+pub use log::Log;
 pub use manual::{Completions, Man};
 pub use members::{
     Server, ServerAdd, ServerChoice, ServerDrain, ServerList, ServerRemove, Target, TargetAdd,
@@ -50,6 +52,8 @@ pub enum Command {
     Down(Down),
     /// Show servers, targets, space, and what is wrong
     Status(Status),
+    /// Show what the daemons and mounts of this machine have logged
+    Log(Log),
     /// Even out the space that targets use, by moving copies
     Rebalance(Rebalance),
     /// Run a data server in the foreground

@@ -8,6 +8,7 @@ mod failure;
 mod files;
 mod jobs;
 mod layouts;
+mod log;
 mod manual;
 mod meta;
 mod mount;
@@ -51,6 +52,7 @@ fn run(command: &Command) -> Done {
         Command::Up(up) => up::run(up),
         Command::Down(down) => down::run(down),
         Command::Status(status) => status::run(status),
+        Command::Log(asked) => log::run(asked),
         Command::Rebalance(order) => rebalance::run(order),
         Command::Data(daemon) => serve::data(daemon),
         Command::Meta(meta) => meta::run(meta),

@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -213,6 +213,16 @@ impl Drop for Cluster<'_> {
         for pid in pids.into_iter().filter(|pid| is_ours(*pid)) {
             kill_and_wait(pid);
         }
+    }
+}
+
+/// A process that is gone when the test ends, whatever comes of it.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
