@@ -15,6 +15,7 @@ mod mount;
 mod mount_helper;
 mod mount_log;
 mod mount_options;
+mod notify;
 mod output;
 mod reliability;
 mod serve;
