@@ -8,7 +8,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DENY := $(TARGET_DIR)/tools/cargo-deny
 
-.PHONY: help deps build quickstart test soak verify fix bench figures figures-scale clean
+.PHONY: help deps build deb quickstart test soak verify fix bench figures figures-scale clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -18,6 +18,9 @@ deps: ## Install the Debian packages that are missing (root or sudo)
 
 build: ## Build the release binaries
 	$(CARGO) build --release --locked -p weir -p weir-records -p weir-figures
+
+deb: build ## Make a Debian package in target/debian, of the release binary
+	@scripts/deb.sh $(TARGET_DIR)/release/weir $(TARGET_DIR)/debian
 
 quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
 	@scripts/quickstart.sh

@@ -7,7 +7,10 @@ mod files;
 mod jobs;
 mod keys;
 mod layouts;
+mod log;
+mod manual;
 mod members;
+mod mount_helper;
 mod testbed;
 
 pub use checks::{AcceptLoss, Fsck, Scrub, Sim};
@@ -17,10 +20,13 @@ pub use files::{Cat, Cp, Ls, Mkdir, Rm, Spread, Stat, Take};
 pub use jobs::{Explain, Run};
 pub use keys::{Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice};
 pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, Places, Protocol, SetLayout};
+pub use log::Log;
+pub use manual::{Completions, Man};
 pub use members::{
     Server, ServerAdd, ServerChoice, ServerDrain, ServerList, ServerRemove, Target, TargetAdd,
     TargetChoice, TargetCreate, TargetDrain, TargetRemove, TargetReplace, Targets, Top,
 };
+pub use mount_helper::MountHelper;
 pub use testbed::{
     Testbed, TestbedChoice, TestbedCold, TestbedDisk, TestbedPerturb, TestbedRun, TestbedStatus,
     TestbedUp,
@@ -46,6 +52,8 @@ pub enum Command {
     Down(Down),
     /// Show servers, targets, space, and what is wrong
     Status(Status),
+    /// Show what the daemons and mounts of this machine have logged
+    Log(Log),
     /// Even out the space that targets use, by moving copies
     Rebalance(Rebalance),
     /// Run a data server in the foreground
@@ -113,21 +121,26 @@ pub enum Command {
     /// Show, add, drain and remove data servers
     #[command(subcommand)]
     Server(Server),
+    /// Print the completions of this command line for a shell
+    Completions(Completions),
+    /// Write a manual page for each command
+    Man(Man),
 }
 
 /// Which cluster. Flags win over the environment, which wins over the
 /// configuration file.
+// The heading is with each flag: one for the struct would go on for what follows it elsewhere.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Which cluster")]
 pub struct ClusterChoice {
     /// Name of a cluster made by `weir up` on this machine [default: default]
     #[arg(long = "name", visible_alias = "cluster", env = "WEIR_CLUSTER", value_name = "NAME")]
+    #[arg(help_heading = "Which cluster")]
     pub name: Option<String>,
     /// Its state directory [default: /var/lib/weir/NAME, or ~/.local/state/weir/NAME]
-    #[arg(long, env = "WEIR_DIR", value_name = "DIR")]
+    #[arg(long, env = "WEIR_DIR", value_name = "DIR", help_heading = "Which cluster")]
     pub dir: Option<PathBuf>,
     /// Configuration file [default: ~/.config/weir/config.toml, then /etc/weir/config.toml]
-    #[arg(long, env = "WEIR_CONFIG", value_name = "FILE")]
+    #[arg(long, env = "WEIR_CONFIG", value_name = "FILE", help_heading = "Which cluster")]
     pub config: Option<PathBuf>,
 }
 
@@ -149,5 +162,6 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+        MountHelper::command().debug_assert();
     }
 }

@@ -8,9 +8,14 @@ mod failure;
 mod files;
 mod jobs;
 mod layouts;
+mod log;
+mod manual;
 mod meta;
 mod mount;
+mod mount_helper;
 mod mount_log;
+mod mount_options;
+mod notify;
 mod output;
 mod reliability;
 mod serve;
@@ -29,9 +34,11 @@ use cluster::{
 use failure::Done;
 use std::process::ExitCode;
 
-/// Exit codes: 0 done, 1 failed, 2 (from clap) wrong usage; `weir fsck` has its own.
+/// Exit codes: 0 done, 1 failed, 2 (from clap) wrong usage; `weir fsck` and the helper of
+/// mount(8) have their own.
 fn main() -> ExitCode {
-    match run(&Arguments::parse().command) {
+    let done = mount_helper::run_if_called().unwrap_or_else(|| run(&Arguments::parse().command));
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.say();
@@ -46,6 +53,7 @@ fn run(command: &Command) -> Done {
         Command::Up(up) => up::run(up),
         Command::Down(down) => down::run(down),
         Command::Status(status) => status::run(status),
+        Command::Log(asked) => log::run(asked),
         Command::Rebalance(order) => rebalance::run(order),
         Command::Data(daemon) => serve::data(daemon),
         Command::Meta(meta) => meta::run(meta),
@@ -85,6 +93,8 @@ fn run(command: &Command) -> Done {
         Command::Server(Server::Drain(drain)) => draining::drain_server(drain),
         Command::Server(Server::Undrain(choice)) => draining::undrain_server(choice),
         Command::Server(Server::Remove(remove)) => removal::remove_server(remove),
+        Command::Completions(asked) => manual::completions(asked),
+        Command::Man(asked) => manual::pages(asked),
     }
 }
 

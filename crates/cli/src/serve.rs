@@ -4,6 +4,7 @@ use crate::args::{Daemon, Detach};
 use crate::cluster::daemon;
 use crate::cluster::process::{self, Report};
 use crate::failure::{Done, Failure};
+use crate::notify;
 use crate::signals::Signals;
 use std::cell::Cell;
 use std::io;
@@ -29,6 +30,7 @@ pub fn serve(detach: &Detach, run: impl FnOnce(&dyn Fn(&str)) -> Done) -> Done {
         if detach.detached {
             Report::Ready.send();
         }
+        notify::ready(what);
         tracing::info!("{what}");
     });
     if let (Err(failure), true, false) = (&done, detach.detached, is_ready.get()) {

@@ -82,6 +82,22 @@ impl Cluster {
         }
     }
 
+    /// The cluster that somebody means by a source: one as [`Cluster::source`] says it, with or
+    /// without its `weir:`, or the name of a cluster on this machine.
+    pub fn named_by_source(source: &str) -> Done<Self> {
+        let meant = source.strip_prefix("weir:").unwrap_or(source);
+        if !meant.starts_with('/') {
+            return named(meant).map(Cluster::Here).map_err(|failure| {
+                failure.hint(
+                    "the source is weir:/FILE, the credential of a client; weir:/DIR, the state \
+                     directory of a cluster on this machine; or the name of one",
+                )
+            });
+        }
+        let path = absolute(Path::new(meant))?;
+        Ok(if path.is_dir() { Cluster::Here(StateDir::at(path)) } else { Cluster::Elsewhere(path) })
+    }
+
     /// The cluster of a mount, by the mount's source.
     pub fn from_source(source: &str) -> Option<Self> {
         let path = Path::new(source.strip_prefix("weir:")?);
@@ -112,7 +128,7 @@ pub fn config_file(choice: &ClusterChoice) -> Done<ConfigFile> {
 fn usual_config_files() -> Vec<PathBuf> {
     let home_config = match absolute_env("XDG_CONFIG_HOME") {
         Some(dir) => Some(dir),
-        None => absolute_env("HOME").map(|home| home.join(".config")),
+        None => home().map(|home| home.join(".config")),
     };
     let mut files: Vec<PathBuf> =
         home_config.into_iter().map(|d| d.join("weir/config.toml")).collect();
@@ -171,7 +187,7 @@ pub fn state_home() -> Done<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Ok(PathBuf::from("/var/lib/weir"));
     }
-    match absolute_env("HOME") {
+    match home() {
         Some(home) => Ok(home.join(".local/state/weir")),
         None => Err(Failure::new("neither HOME nor XDG_STATE_HOME is set")
             .hint("name the state directory with --dir")),
@@ -188,6 +204,11 @@ pub fn runtime_dir() -> Done<PathBuf> {
         Some(dir) => Ok(dir.join("weir")),
         None => Ok(state_home()?.join(".mounts")),
     }
+}
+
+/// By HOME, else by the table of users: mount(8) keeps HOME from its helper when a user mounts.
+fn home() -> Option<PathBuf> {
+    std::env::home_dir().filter(|path| path.is_absolute())
 }
 
 fn absolute_env(name: &str) -> Option<PathBuf> {

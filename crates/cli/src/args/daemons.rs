@@ -1,6 +1,7 @@
 //! Daemons in the foreground, mounts, and what there is to do with metadata.
 
 use super::ClientChoice;
+use crate::mount_options::KNOWN;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -71,6 +72,8 @@ pub struct Detach {
 
 /// Mount the file system
 #[derive(Args)]
+#[command(after_help = format!("Mount options: {KNOWN}; and those that /etc/fstab has for every \
+    file system."))]
 pub struct Mount {
     #[command(flatten)]
     pub client: ClientChoice,

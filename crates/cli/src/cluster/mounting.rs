@@ -39,7 +39,7 @@ impl MountFiles {
                 Ok(Self { pid: state.pid_file(&name), log: state.log_file(&name), name })
             }
             Cluster::Elsewhere(_) => {
-                let dir = settings::state_home()?.join(".mounts");
+                let dir = elsewhere_dir()?;
                 make_dir(&dir, 0o700)?;
                 let file = |suffix| dir.join(format!("{name}.{suffix}"));
                 Ok(Self { pid: file("pid"), log: file("log"), name })
@@ -51,6 +51,11 @@ impl MountFiles {
     pub fn process(&self) -> Option<Process> {
         Process::from_file(&self.pid)
     }
+}
+
+/// Where mounts of clusters elsewhere are recorded and log.
+pub fn elsewhere_dir() -> Done<PathBuf> {
+    Ok(settings::state_home()?.join(".mounts"))
 }
 
 /// The path of a mountpoint, without touching the mount itself: it may be dead.

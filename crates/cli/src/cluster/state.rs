@@ -258,9 +258,13 @@ impl StateDir {
     pub fn pid_file(&self, daemon: &str) -> PathBuf {
         self.dir.join("run").join(format!("{daemon}.pid"))
     }
+    /// Where daemons log.
+    pub fn log_dir(&self) -> PathBuf {
+        self.dir.join("log")
+    }
     /// What a daemon says.
     pub fn log_file(&self, daemon: &str) -> PathBuf {
-        self.dir.join("log").join(format!("{daemon}.log"))
+        self.log_dir().join(format!("{daemon}.log"))
     }
     /// The Unix socket of a daemon, unless its path would be too long for one, or the daemon is
     /// in a network of its own: then that is the only way to it.

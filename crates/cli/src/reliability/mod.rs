@@ -5,7 +5,7 @@ pub mod arguments;
 mod paper;
 mod rows;
 mod show;
-mod units;
+pub mod units;
 
 use crate::failure::Done;
 use arguments::Reliability;

@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -46,7 +46,14 @@ impl Place {
     /// The program, with an environment of its own.
     pub fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = Command::new(WEIR);
-        command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
+        command.args(arguments);
+        self.prepare(&mut command);
+        command
+    }
+
+    /// Gives a command an environment of its own.
+    pub fn prepare(&self, command: &mut Command) {
+        command.current_dir(self.dir.path()).stdin(Stdio::null());
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("WEIR_") && name != "WEIR_LOG" {
                 command.env_remove(name);
@@ -57,7 +64,6 @@ impl Place {
             .env("HOME", home)
             .env("XDG_STATE_HOME", home.join("state"))
             .env("XDG_CONFIG_HOME", home.join("config"));
-        command
     }
 
     /// Runs the program to its end.
@@ -207,6 +213,16 @@ impl Drop for Cluster<'_> {
         for pid in pids.into_iter().filter(|pid| is_ours(*pid)) {
             kill_and_wait(pid);
         }
+    }
+}
+
+/// A process that is gone when the test ends, whatever comes of it.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Config {
     pub suid: bool,
     /// Device files work (root only).
     pub dev: bool,
+    /// Programs can be executed.
+    pub exec: bool,
 
     /// The largest read or write request, bytes: 128 KiB to 16 MiB, whole
     /// pages. Beyond 1 MiB the kernel must allow it (`fs.fuse.max_pages_limit`).
@@ -89,6 +91,7 @@ impl Default for Config {
             read_only: false,
             suid: false,
             dev: false,
+            exec: true,
             max_io_bytes: 1 << 20,
             read_ahead_kib: 4096,
             max_background: 64,

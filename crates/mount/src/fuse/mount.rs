@@ -78,6 +78,7 @@ fn mount_direct(mountpoint: &Path, config: &Config) -> Result<OwnedFd, MountErro
     let mut flags = MountFlags::empty();
     flags.set(MountFlags::NOSUID, !config.suid);
     flags.set(MountFlags::NODEV, !config.dev);
+    flags.set(MountFlags::NOEXEC, !config.exec);
     flags.set(MountFlags::RDONLY, config.read_only);
     let options = CString::new(options).map_err(|_| MountError::BadConfig("a NUL".into()))?;
     let fstype = format!("fuse.{}", config.subtype);
@@ -102,7 +103,12 @@ fn mount_with_helper(mountpoint: &Path, config: &Config) -> Result<OwnedFd, Moun
     .map_err(MountError::system("socketpair"))?;
     let mut options =
         format!("fsname={},subtype={},{}", config.source, config.subtype, config.mount_options());
-    for (on, name) in [(config.suid, ",suid"), (config.dev, ",dev"), (config.read_only, ",ro")] {
+    for (on, name) in [
+        (config.suid, ",suid"),
+        (config.dev, ",dev"),
+        (!config.exec, ",noexec"),
+        (config.read_only, ",ro"),
+    ] {
         if on {
             options.push_str(name);
         }

@@ -1,0 +1,28 @@
+//! What shells and `man` are given to know of this command line.
+
+use clap::{Args, ValueHint};
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+/// Print the completions of this command line for a shell
+#[derive(Args)]
+#[command(
+    after_help = "bash: weir completions bash > ~/.local/share/bash-completion/completions/weir\n\
+    zsh:  weir completions zsh > DIR/_weir, with DIR in $fpath\n\
+    fish: weir completions fish > ~/.config/fish/completions/weir.fish"
+)]
+pub struct Completions {
+    /// For which shell
+    pub shell: Shell,
+}
+
+/// Write a manual page for each command
+#[derive(Args)]
+#[command(
+    after_help = "weir man ~/.local/share/man/man1 makes them known: man weir, man weir-mount"
+)]
+pub struct Man {
+    /// The directory of manuals, above man1 and man8; it is made if it is missing
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub dir: PathBuf,
+}

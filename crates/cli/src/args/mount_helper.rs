@@ -1,0 +1,42 @@
+//! What mount(8) says to the helper of a type (see "External helpers" there).
+
+use clap::{Parser, ValueHint};
+use std::path::PathBuf;
+
+/// Mount a Weir, as mount(8) and /etc/fstab say
+#[derive(Parser)]
+#[command(name = "mount.fuse.weir", version = crate::version::LINE)]
+#[command(after_help = "mount -t fuse.weir SOURCE DIR -o OPTIONS calls it, and so does a line in \
+    /etc/fstab:\n\n\
+    weir:/etc/weir/client.toml /mnt/weir fuse.weir defaults,_netdev,nofail 0 0\n\n\
+    The options are those of `weir mount`, and those of every file system that mount(8) names. \
+    `umount DIR` or `weir umount DIR` takes the mount away.")]
+pub struct MountHelper {
+    /// weir:FILE, the credential of a client; weir:DIR, the state directory of a cluster on this
+    /// machine; or the name of a cluster on this machine
+    pub source: String,
+    /// The directory to mount on
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub mountpoint: PathBuf,
+    /// Mount options, separated by commas
+    #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
+    pub options: Vec<String>,
+    /// Leave out options that are not known
+    #[arg(short = 's')]
+    pub sloppy: bool,
+    /// Do everything but mount
+    #[arg(short = 'f')]
+    pub fake: bool,
+    /// Say what is mounted
+    #[arg(short = 'v')]
+    pub verbose: bool,
+    /// Mount in this mount namespace
+    #[arg(short = 'N', value_name = "FILE")]
+    pub namespace: Option<PathBuf>,
+    /// Taken as mount(8) gives it: there is no /etc/mtab to be left alone any more
+    #[arg(short = 'n')]
+    _no_mtab: bool,
+    /// Taken as mount(8) gives it: there is one type only
+    #[arg(short = 't', value_name = "TYPE")]
+    _kind: Option<String>,
+}

@@ -1,0 +1,168 @@
+//! `weir log`: what the daemons and mounts of this machine have said, in the order of time.
+
+mod file;
+pub mod since;
+
+use crate::args::Log;
+use crate::cluster::mounting::{self, MountFiles, mountpoint};
+use crate::failure::{Done, Failure};
+use crate::settings::{self, Cluster};
+use file::{Line, LogFile};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often it is looked whether more was said.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Runs the command.
+pub fn run(asked: &Log) -> Done {
+    let cluster = settings::cluster(&asked.client)?;
+    let dir = match &cluster {
+        Cluster::Here(state) => {
+            state.require()?;
+            state.log_dir()
+        }
+        Cluster::Elsewhere(_) => mounting::elsewhere_dir()?,
+    };
+    let chosen = chosen(asked, &cluster)?;
+    let mut logs = Logs { dir, chosen, files: Vec::new() };
+    logs.open_new()?;
+    logs.require_all()?;
+    // A reader that has gone (`weir log | head`) ends it, and is no failure.
+    match show(asked, &mut logs) {
+        Err(Stop::ReaderGone) => Ok(()),
+        Err(Stop::Failed(failure)) => Err(failure),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// The names that were given; a mountpoint stands for the name of its daemon.
+fn chosen(asked: &Log, cluster: &Cluster) -> Done<Vec<String>> {
+    let name = |given: &String| match given.contains('/') {
+        true => Ok(MountFiles::of(cluster, &mountpoint(Path::new(given))?)?.name),
+        false => Ok(given.clone()),
+    };
+    asked.daemons.iter().map(name).collect()
+}
+
+/// Why showing ends early.
+enum Stop {
+    ReaderGone,
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+fn show(asked: &Log, logs: &mut Logs) -> Result<(), Stop> {
+    let is_asked =
+        |line: &Line| asked.since.as_ref().is_none_or(|since| since.includes(&line.time));
+    if let Some(most) = asked.lines {
+        let mut last = VecDeque::new();
+        while let Some(line) = logs.next()? {
+            if is_asked(&line) {
+                last.push_back(line);
+                last.drain(..last.len().saturating_sub(most));
+            }
+        }
+        last.iter().try_for_each(|line| logs.print(line, asked.json))?;
+        if !asked.follow {
+            return Ok(());
+        }
+    }
+    loop {
+        while let Some(line) = logs.next()? {
+            if is_asked(&line) {
+                logs.print(&line, asked.json)?;
+            }
+        }
+        if !asked.follow {
+            return Ok(());
+        }
+        std::thread::sleep(TICK);
+        logs.open_new()?;
+    }
+}
+
+/// The logs of a directory.
+struct Logs {
+    dir: PathBuf,
+    /// Of these only, if there are any.
+    chosen: Vec<String>,
+    files: Vec<LogFile>,
+}
+
+impl Logs {
+    /// Opens those that are not open yet.
+    fn open_new(&mut self) -> Done {
+        for (daemon, path) in self.there()? {
+            let is_chosen = self.chosen.is_empty() || self.chosen.iter().any(|c| names(c, &daemon));
+            if is_chosen && self.files.iter().all(|file| file.daemon() != daemon) {
+                self.files.push(LogFile::open(&daemon, &path)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The daemons that have a log.
+    fn there(&self) -> Done<BTreeMap<String, PathBuf>> {
+        let entries = match std::fs::read_dir(&self.dir) {
+            // Nothing was ever mounted here.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            entries => entries.map_err(|error| Failure::file(&self.dir, error))?,
+        };
+        let name =
+            |path: &Path| path.file_name()?.to_str()?.strip_suffix(".log").map(str::to_owned);
+        Ok(entries.flatten().filter_map(|e| Some((name(&e.path())?, e.path()))).collect())
+    }
+
+    /// Fails if there is no log for a name.
+    fn require_all(&self) -> Done {
+        let is_missing = |c: &&String| !self.files.iter().any(|file| names(c, file.daemon()));
+        let Some(missing) = self.chosen.iter().find(is_missing) else { return Ok(()) };
+        let there: Vec<String> = self.there()?.into_keys().collect();
+        let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+        Err(Failure::new(format!("there is no log of {missing} in {}", self.dir.display()))
+            .hint(format!("there are: {there}")))
+    }
+
+    /// The earliest line that has not been shown.
+    fn next(&mut self) -> Done<Option<Line>> {
+        let mut earliest: Option<(usize, String)> = None;
+        for (at, file) in self.files.iter_mut().enumerate() {
+            if let Some(line) = file.peek()?
+                && earliest.as_ref().is_none_or(|(_, time)| line.time < *time)
+            {
+                earliest = Some((at, line.time.clone()));
+            }
+        }
+        Ok(earliest.and_then(|(at, _)| self.files[at].take()))
+    }
+
+    fn print(&self, line: &Line, json: bool) -> Result<(), Stop> {
+        let text = match json {
+            true => serde_json::to_string(line).map_err(|e| Failure::new(e.to_string()))?,
+            false => {
+                let width = self.files.iter().map(|f| f.daemon().len()).max().unwrap_or(0);
+                let level = line.level.as_deref().unwrap_or("");
+                format!("{} {:width$} {level:>5} {}", line.time, line.daemon, line.message)
+            }
+        };
+        let mut out = io::stdout().lock();
+        match writeln!(out, "{text}") {
+            Ok(()) => Ok(()),
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => Err(Stop::ReaderGone),
+            Err(e) => Err(Failure::file(Path::new("standard output"), e).into()),
+        }
+    }
+}
+
+/// Whether a name that was given means a daemon: `data` means data-1, data-2, ...
+fn names(given: &str, daemon: &str) -> bool {
+    daemon.strip_prefix(given).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}

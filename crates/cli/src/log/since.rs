@@ -1,0 +1,75 @@
+//! From when on lines are shown.
+
+use crate::output::utc_time;
+use crate::reliability::units::parse_hours;
+use std::time::{SystemTime, UNIX_EPOCH};
+use weir_types::Timestamp;
+
+/// The beginning of a time as logs write it, 2026-11-26T14:30:00.123456Z. Such times are in the
+/// order of their letters, and what is left out at the end is the beginning of that day or hour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Since(String);
+
+impl Since {
+    /// Reads what people write.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        Self::parse_at(text, now)
+    }
+
+    /// As [`Since::parse`], so many seconds after 1970 began.
+    fn parse_at(text: &str, now: u64) -> Result<Self, String> {
+        if let Ok(hours) = parse_hours(text) {
+            return Ok(Self(log_time(now.saturating_sub((hours * 3600.0) as u64))));
+        }
+        let time = text.trim_end_matches('Z').replace(' ', "T");
+        let today = log_time(now)[..10].to_owned();
+        let time = if time.contains('-') { time } else { format!("{today}T{time}") };
+        match is_of_form(&time) {
+            true => Ok(Self(time)),
+            false => Err("not a time: try 10m, 2h, 14:30 or 2026-11-26T14:30 (UTC)".to_owned()),
+        }
+    }
+
+    /// Whether a line of this time is to be shown.
+    pub fn includes(&self, time: &str) -> bool {
+        time >= self.0.as_str()
+    }
+}
+
+fn log_time(seconds: u64) -> String {
+    utc_time(Timestamp::new(seconds as i64, 0)).trim_end_matches('Z').replace(' ', "T")
+}
+
+/// Whether it is a date, or one with hours and minutes, and perhaps more.
+fn is_of_form(time: &str) -> bool {
+    const FORM: &str = "0000-00-00T00:00:00.000000";
+    let fits =
+        |(is, form): (char, char)| if form == '0' { is.is_ascii_digit() } else { is == form };
+    matches!(time.len(), 10 | 16 | 19..=26) && time.chars().zip(FORM.chars()).all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        let at = |text| Since::parse_at(text, 1_795_246_359).map(|since| since.0).ok();
+        for (written, read) in [
+            ("9s", "2026-11-21T07:32:30"),
+            ("2h", "2026-11-21T05:32:39"),
+            ("1d", "2026-11-20T07:32:39"),
+            ("07:30", "2026-11-21T07:30"),
+            ("2026-11-20", "2026-11-20"),
+            ("2026-11-20 23:59:00Z", "2026-11-20T23:59:00"),
+        ] {
+            assert_eq!(at(written).as_deref(), Some(read), "{written}");
+        }
+        for bad in ["", "10", "yesterday", "2026-1-1", "7:3", "2026-11-20T", "25h30m"] {
+            assert_eq!(at(bad), None, "{bad}");
+        }
+        assert!(Since("2026-11-20".into()).includes("2026-11-20T00:00:00.000000Z"));
+        assert!(!Since("2026-11-20T00:00:01".into()).includes("2026-11-20T00:00:00.999999Z"));
+    }
+}

@@ -1,0 +1,64 @@
+//! `mount.fuse.weir`: what mount(8), and so /etc/fstab and systemd, call for the type
+//! `fuse.weir`. It is this program under that name.
+
+use crate::args::{ClusterChoice, MountHelper};
+use crate::cluster::mounting::{self, mountpoint};
+use crate::failure::{Done, Failure};
+use crate::mount_options::MountOptions;
+use crate::settings::{self, Cluster};
+use clap::Parser;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::slice;
+
+/// The name under which mount(8) looks for it.
+const NAME: &str = "mount.fuse.weir";
+
+// What mount(8) takes from a helper.
+const WRONG_USAGE: u8 = 1;
+const MOUNT_FAILED: u8 = 32;
+
+/// Runs as the helper if this program was called by that name.
+pub fn run_if_called() -> Option<Done> {
+    let name = std::env::args_os().next()?;
+    if Path::new(&name).file_name() != Some(OsStr::new(NAME)) {
+        return None;
+    }
+    Some(match MountHelper::try_parse() {
+        Ok(asked) => mount(&asked).map_err(|failure| failure.code(MOUNT_FAILED)),
+        // It explains itself, also when it was asked for help.
+        Err(error) => error.print().map_err(|_| Failure::new("")).and_then(|()| {
+            if error.use_stderr() { Err(Failure::new("").code(WRONG_USAGE)) } else { Ok(()) }
+        }),
+    })
+}
+
+fn mount(asked: &MountHelper) -> Done {
+    if let Some(namespace) = &asked.namespace {
+        enter(namespace)?;
+    }
+    let cluster = Cluster::named_by_source(&asked.source)?;
+    let path = mountpoint(&asked.mountpoint)?;
+    let mut options = settings::config_file(&ClusterChoice::default())?.mount.options;
+    let is_let_pass = |option: &String| MountOptions::parse(slice::from_ref(option)).is_err();
+    let asked_for = asked.options.iter().filter(|option| !(asked.sloppy && is_let_pass(option)));
+    options.extend(asked_for.cloned());
+    MountOptions::parse(&options)?;
+    if asked.verbose {
+        eprintln!("{NAME}: {} on {}", cluster.source(), path.display());
+    }
+    if asked.fake {
+        return Ok(());
+    }
+    mounting::mount(&cluster, &path, &options).map(drop)
+}
+
+/// Goes on in another mount namespace.
+fn enter(namespace: &Path) -> Done {
+    let file = File::open(namespace).map_err(|e| Failure::file(namespace, e))?;
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Mount))
+        .map_err(|e| Failure::file(namespace, e))
+}

@@ -1,0 +1,26 @@
+//! Tells systemd that a daemon is ready, as sd_notify(3) does: one datagram, for which a crate
+//! would be more than it saves.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// Says so, with what `systemctl status` is to show, if somebody wants to know. A daemon serves
+/// also if they cannot be told.
+pub fn ready(what: &str) {
+    let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let message = format!("READY=1\nSTATUS={what}\n");
+    if let Err(error) = send(&socket, message.as_bytes()) {
+        tracing::warn!("cannot tell {} that it is ready: {error}", socket.display());
+    }
+}
+
+fn send(socket: &OsStr, message: &[u8]) -> io::Result<()> {
+    let address = match socket.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(socket)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(message, &address).map(drop)
+}

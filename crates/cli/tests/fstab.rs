@@ -1,0 +1,154 @@
+//! The mount, from mount(8) and /etc/fstab.
+#![allow(clippy::unwrap_used)] // A failed helper fails the test.
+
+mod harness;
+
+use harness::{Cluster, Place, Said, WEIR, eventually, root, said};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::process::Command;
+
+/// A cluster with a file in it, and a directory `m`.
+fn cluster(place: &Place) -> Cluster<'_> {
+    let cluster = place.up("one", &["--targets", "1"]);
+    fs::create_dir(place.path("m")).unwrap();
+    cluster
+}
+
+/// Runs a script where mount(8) finds the helper: in a mount namespace of its own, so that
+/// neither the helper nor a mount is seen by this machine. `$D` is the cluster's directory.
+fn script(cluster: &Cluster<'_>, lines: &str) -> Said {
+    let prepared = format!(
+        "mount -t tmpfs none /sbin; ln -s {WEIR} /sbin/mount.fuse.weir; mounts() {{ \
+         grep -c \" $PWD/m fuse.weir \" /proc/self/mounts || true; }}; {lines}"
+    );
+    let mut shell = Command::new("unshare");
+    shell.args(["-m", "sh", "-ec", &prepared]).env("D", cluster.dir());
+    cluster.place.prepare(&mut shell);
+    said(shell)
+}
+
+#[test]
+fn mount_and_umount_work_as_for_any_type() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = cluster(&place);
+    let said = script(
+        &cluster,
+        "mount -t fuse.weir weir:$D m -o noexec,noatime,timeout=20
+         cp /bin/true m/program; echo kept > m/f
+         ! m/program 2> /dev/null
+         grep $PWD/m /proc/self/mounts
+         umount m; mounts; ls m",
+    );
+    let shown = said.ok();
+    let (mount, rest) = shown.split_once('\n').unwrap();
+    let source = format!("weir:{} {} ", cluster.dir().display(), place.path("m").display());
+    assert!(mount.starts_with(&source) && mount.contains("noexec"), "{mount}");
+    assert_eq!(rest, "0\n", "something is left of it");
+    assert_eq!(cluster.weir(&["cat", "/f"]).ok(), "kept\n");
+    eventually("its process ends", || cluster.pids().len() == 2);
+}
+
+#[test]
+fn a_line_in_fstab_mounts_once() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = cluster(&place);
+    fs::copy(cluster.dir().join("client.toml"), place.path("client.toml")).unwrap();
+    let line = format!(
+        "weir:{} {} fuse.weir defaults,_netdev,nofail,user,x-systemd.automount,comment=ours,ro 0 0",
+        place.path("client.toml").display(),
+        place.path("m").display(),
+    );
+    fs::write(place.path("fstab"), line + "\n").unwrap();
+    let said = script(
+        &cluster,
+        "mount -T fstab $PWD/m; mounts; ! touch m/f 2> /dev/null
+         mount -a -T fstab; mounts
+         umount m; mounts
+         mount -a -T fstab; mounts; umount m",
+    );
+    assert_eq!(said.ok(), "1\n1\n0\n1\n");
+}
+
+#[test]
+fn a_user_mounts_what_fstab_lets_users_mount() {
+    let is_setuid = fs::metadata("/usr/bin/mount").is_ok_and(|m| m.mode() & 0o4000 != 0);
+    if !root() || !is_setuid || Command::new("fusermount3").arg("-V").output().is_err() {
+        eprintln!("skipped: needs root, a setuid mount(8) and fusermount3");
+        return;
+    }
+    let place = Place::new();
+    let cluster = cluster(&place);
+    fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(place.path("home")).unwrap();
+    fs::copy(cluster.dir().join("client.toml"), place.path("client.toml")).unwrap();
+    for name in ["m", "home", "client.toml"] {
+        chown(place.path(name), Some(65534), Some(65534)).unwrap();
+    }
+    cluster.weir(&["mkfile", "weir:/there"]).ok();
+    // A user cannot see where this program was built, has a home, and may open /dev/fuse, as udev
+    // lets everybody.
+    let said = script(
+        &cluster,
+        &format!(
+            "rm /sbin/mount.fuse.weir; cp {WEIR} /sbin/weir; ln -s weir /sbin/mount.fuse.weir
+             echo weir:$PWD/client.toml $PWD/m fuse.weir users,noauto,_netdev 0 0 > fstab
+             echo ann:x:65534:65534::$PWD/home:/bin/sh > passwd
+             mount -t tmpfs none /dev
+             mknod -m 666 /dev/fuse c 10 229; mknod -m 666 /dev/null c 1 3
+             mount --bind fstab /etc/fstab; mount --bind passwd /etc/passwd
+             unset XDG_STATE_HOME XDG_CONFIG_HOME
+             ann() {{ setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"; }}
+             ann mount $PWD/m; mounts; ann ls m; ann umount $PWD/m; mounts"
+        ),
+    );
+    assert_eq!(said.ok(), "1\nthere\n0\n");
+}
+
+#[test]
+fn a_mount_that_fails_says_why_through_mount() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = cluster(&place);
+    let refused = script(&cluster, "mount -t fuse.weir one m -o ro,turbo");
+    assert_eq!(refused.code, Some(32), "{refused:?}");
+    assert!(refused.err.contains("turbo") && refused.err.contains("known options"), "{refused:?}");
+    // What is not known may be let pass; then the name of the cluster is enough.
+    assert_eq!(
+        script(&cluster, "mount -s -t fuse.weir one m -o turbo; mounts; umount m").ok(),
+        "1\n"
+    );
+}
+
+#[test]
+fn the_helper_keeps_to_what_mount_expects_of_one() {
+    let place = Place::new();
+    let _cluster = cluster(&place);
+    let helper = place.path("mount.fuse.weir");
+    symlink(WEIR, &helper).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut helper = Command::new(&helper);
+        helper.args(arguments);
+        place.prepare(&mut helper);
+        said(helper)
+    };
+    // Nothing is mounted with -f, and said with -v.
+    let verbose = run(&["one", "m", "-fnv", "-t", "fuse.weir", "-o", "rw"]);
+    assert!(verbose.code == Some(0) && verbose.err.contains("m\n"), "{verbose:?}");
+    assert!(!fs::read_to_string("/proc/self/mounts").unwrap().contains("weir:one"));
+    let nowhere = run(&["weir:/no/where", "m", "-o", "rw"]);
+    assert!(nowhere.code == Some(32) && nowhere.err.contains("/no/where"), "{nowhere:?}");
+    let name = run(&["host:/export", "m"]);
+    assert!(name.code == Some(32) && name.err.contains("weir:/"), "{name:?}");
+    let usage = run(&["one"]);
+    assert!(usage.code == Some(1) && usage.err.contains("MOUNTPOINT"), "{usage:?}");
+    assert!(run(&["--help"]).ok().contains("/etc/fstab"));
+}
