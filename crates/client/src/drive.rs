@@ -13,7 +13,7 @@ use crate::servers::{DataConn, Detours, MAP_WAIT_MS, Slot, Waits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_host::clock;
-use weir_net::{Wait, Watch};
+use weir_net::{BlockingConn, Wait, Watch};
 use weir_types::{CopyIndex, Error, ErrorKind, ObjectId, Result, Segment, TargetId};
 use weir_wire::Rights;
 use weir_wire::data::Access;
@@ -69,8 +69,8 @@ pub(crate) trait Parts {
     fn send(&mut self, part: usize, locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()>;
     /// Takes the answer of a part.
     fn receive(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()>;
-    /// The connection on which a part's answer is awaited.
-    fn conn(&mut self, part: usize) -> &mut Option<DataConn>;
+    /// The connections on which the answers of the parts are awaited.
+    fn conns(&mut self) -> &mut [Option<DataConn>];
     /// Gets anew what a server has refused for being out of date.
     fn refresh(&mut self, call: Call<'_>) -> Result<()> {
         call.file.refresh(call.inner, call.ctx)
@@ -122,10 +122,14 @@ pub(crate) fn drive(
             }
             _ if until == Until::Sent => return Ok(()),
             Next::Receive(part) => {
-                if let Some(peer) = peer(call, parts, part) {
-                    asking.entry(part).or_insert_with(|| presence.asking(peer));
+                let awaited = transfer.awaited(part);
+                for part in &awaited {
+                    if let Some(peer) = peer(call, parts, *part) {
+                        asking.entry(*part).or_insert_with(|| presence.asking(peer));
+                    }
                 }
-                match receive(call, transfer, parts, part, (&wait, sent_ms)) {
+                let (part, came) = await_reads(call, transfer, parts, &awaited, (&wait, sent_ms));
+                match came.and_then(|()| receive(call, transfer, parts, part, &wait)) {
                     Ok(()) => {
                         parts.keep(part, None);
                         asking.remove(&part);
@@ -293,38 +297,66 @@ fn send(
         }
         return Err(error);
     }
-    *parts.conn(part) = Some(conn);
+    parts.conns()[part] = Some(conn);
     Ok(())
 }
 
-/// Takes the answer of a part. `sent_ms`: when the last one was sent.
+/// Waits until the answer of one of several reads begins to come; which one is to be taken, or has
+/// not come. Other answers are waited for where they are taken. `sent_ms`: when the last one was
+/// sent.
+fn await_reads(
+    call: Call<'_>,
+    transfer: &Transfer,
+    parts: &mut impl Parts,
+    awaited: &[usize],
+    (wait, sent_ms): (&Wait, u64),
+) -> (usize, Result<()>) {
+    let patience_ms = |part: &usize| transfer.patience_ms(*part);
+    let part = awaited.iter().copied().min_by_key(patience_ms).unwrap_or_default();
+    if transfer.purpose(part) != Some(Purpose::Read) {
+        return (part, Ok(()));
+    }
+    // Those that were sent together are waited for together.
+    let left_ms = (sent_ms + patience_ms(&part)).saturating_sub(now_ms()).max(LAST_LOOK_MS);
+    match first_to_come(parts.conns(), awaited, &at_most(call, wait, left_ms)) {
+        Ok(part) => (part, Ok(())),
+        Err(error) => {
+            let target = parts.place(part).target;
+            let conn = parts.conns()[part].as_ref();
+            (part, Err(conn.map_or(error.clone(), |conn| conn.in_context(target, error))))
+        }
+    }
+}
+
+fn first_to_come(conns: &[Option<DataConn>], awaited: &[usize], wait: &Wait) -> Result<usize> {
+    let conn = |part: &usize| conns[*part].as_ref().map(|conn| (*part, conn));
+    let conns: Vec<_> = awaited.iter().filter_map(conn).collect();
+    conns.iter().for_each(|(_, conn)| conn.is_waited_for());
+    if let [(part, conn)] = conns[..] {
+        return conn.conn.wait_for_reply(wait).map(|()| part);
+    }
+    let all: Vec<_> = conns.iter().map(|(_, conn)| &conn.conn).collect();
+    BlockingConn::wait_for_any_reply(&all, wait).map(|at| conns[at].0)
+}
+
+/// Takes the answer of a part; that of a read for which others can stand in has begun to come.
 fn receive(
     call: Call<'_>,
     transfer: &Transfer,
     parts: &mut impl Parts,
     part: usize,
-    (wait, sent_ms): (&Wait, u64),
+    wait: &Wait,
 ) -> Result<()> {
-    let mut conn = parts
-        .conn(part)
+    let mut conn = parts.conns()[part]
         .take()
         .ok_or_else(|| Error::new(ErrorKind::Internal, "no connection to receive from"))?;
     let target = parts.place(part).target;
-    let patience_ms = transfer.patience_ms(part);
     let purpose = transfer.purpose(part);
-    let began = match purpose {
-        None => Ok(()),
-        Some(Purpose::Read) => {
-            conn.is_waited_for();
-            // Those that were sent together are waited for together.
-            let left_ms = (sent_ms + patience_ms).saturating_sub(now_ms()).max(LAST_LOOK_MS);
-            conn.conn.wait_for_reply(&at_most(call, wait, left_ms))
-        }
-        Some(Purpose::Change) => await_change(call, parts, part, &conn, wait),
-    };
-    began.map_err(|e| conn.in_context(target, e))?;
+    if purpose == Some(Purpose::Change) {
+        await_change(call, parts, part, &conn, wait).map_err(|e| conn.in_context(target, e))?;
+    }
     // Who has begun to answer may be cut off before the end of it.
-    let patient = purpose.map(|_| at_most(call, wait, patience_ms));
+    let patient = purpose.map(|_| at_most(call, wait, transfer.patience_ms(part)));
     let result = parts.receive(part, &mut conn, patient.as_ref().unwrap_or(wait));
     if result.is_ok() || conn.conn.is_usable() {
         conn.owes_change(false);
@@ -469,7 +501,7 @@ fn retry(
     if let Some(peer) = call.inner.servers.peer(target) {
         call.inner.counters.presence.unreachable(peer, &error);
     }
-    *parts.conn(part) = None;
+    parts.conns()[part] = None;
     parts.keep(part, None);
     add(&call.inner.counters.data_retries, 1);
     tracing::debug!("{error}");

@@ -149,8 +149,8 @@ impl Parts for ReadParts<'_> {
         Some(Wanted { column: (object.segment, object.column), offset, len_bytes, reader })
     }
 
-    fn conn(&mut self, part: usize) -> &mut Option<DataConn> {
-        &mut self.conns[part]
+    fn conns(&mut self) -> &mut [Option<DataConn>] {
+        self.conns
     }
 
     fn keep(&mut self, part: usize, slot: Option<Slot>) {

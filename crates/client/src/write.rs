@@ -163,8 +163,8 @@ impl Parts for WriteParts<'_> {
         true
     }
 
-    fn conn(&mut self, part: usize) -> &mut Option<DataConn> {
-        &mut self.conns[part]
+    fn conns(&mut self) -> &mut [Option<DataConn>] {
+        self.conns
     }
 
     fn send(&mut self, part: usize, _locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()> {

@@ -233,6 +233,40 @@ impl Socket {
             _ => Woken::Interrupted,
         })
     }
+
+    /// Waits until one of several has something to receive or is broken: which one is ready; or as
+    /// [`Socket::wait`].
+    ///
+    /// # Errors
+    /// Those of `poll`; `INTR` is one.
+    pub fn wait_for_any(
+        sockets: &[&Self],
+        timeout: Duration,
+        interrupt: Option<BorrowedFd<'_>>,
+    ) -> Result<(Woken, usize)> {
+        if is_simulated() {
+            return Self::wait_for_any_simulated(sockets, timeout);
+        }
+        let of = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let mut fds: Vec<_> =
+            sockets.iter().filter_map(|socket| socket.fd()).chain(interrupt).map(of).collect();
+        poll(&mut fds, Some(&timespec(timeout)))?;
+        Ok(match fds.iter().position(|fd| !fd.revents().is_empty()) {
+            None => (Woken::TimeOver, 0),
+            Some(at) if at < sockets.len() => (Woken::Ready, at),
+            Some(_) => (Woken::Interrupted, 0),
+        })
+    }
+
+    fn wait_for_any_simulated(sockets: &[&Self], timeout: Duration) -> Result<(Woken, usize)> {
+        let (poller, mut events) = (Poller::new()?, Events::with_capacity(1));
+        for (at, socket) in sockets.iter().enumerate() {
+            poller.add_socket(socket, at as u64, Interest::READ)?;
+        }
+        poller.wait(&mut events, timeout)?;
+        let first = events.list().first();
+        Ok(first.map_or((Woken::TimeOver, 0), |event| (Woken::Ready, event.token as usize)))
+    }
 }
 
 /// What ended a wait.

@@ -110,13 +110,25 @@ impl Wait {
     ///
     /// Errors: `TimedOut`, `Interrupted`.
     pub(crate) fn ready(&self, socket: &Socket, interest: Interest) -> Result<()> {
+        let wait = |left| socket.wait(interest, left, self.interrupt_fd());
+        self.woken(|left| wait(left).map(|woken| (woken, ())))
+    }
+
+    /// Waits until one of several sockets has something to receive, or is broken; which one.
+    pub(crate) fn any_readable(&self, sockets: &[&Socket]) -> Result<usize> {
+        self.woken(|left| Socket::wait_for_any(sockets, left, self.interrupt_fd()))
+    }
+
+    fn woken<T>(&self, wait: impl Fn(Duration) -> rustix::io::Result<(Woken, T)>) -> Result<T> {
         loop {
             let left = self.remaining();
-            match socket.wait(interest, left, self.interrupt_fd()) {
-                Ok(Woken::TimeOver) if left.is_zero() => return Err(ErrorKind::TimedOut.into()),
-                Ok(Woken::TimeOver) | Err(Errno::INTR) => {}
-                Ok(Woken::Ready) => return Ok(()),
-                Ok(Woken::Interrupted) => return Err(ErrorKind::Interrupted.into()),
+            match wait(left) {
+                Ok((Woken::TimeOver, _)) if left.is_zero() => {
+                    return Err(ErrorKind::TimedOut.into());
+                }
+                Ok((Woken::TimeOver, _)) | Err(Errno::INTR) => {}
+                Ok((Woken::Ready, which)) => return Ok(which),
+                Ok((Woken::Interrupted, _)) => return Err(ErrorKind::Interrupted.into()),
                 Err(e) => return Err(Error::from(std::io::Error::from(e))),
             }
         }
@@ -177,6 +189,27 @@ mod tests {
         assert_eq!(ready().unwrap_err().kind, ErrorKind::TimedOut);
         rustix::io::write(&other, b"x").unwrap();
         ready().unwrap();
+    }
+
+    #[test]
+    fn of_several_sockets_the_one_that_has_something_is_told_and_an_interrupt_only_if_none_has() {
+        let pairs = [(); 3].map(|()| std::os::unix::net::UnixStream::pair().unwrap());
+        let (mine, others): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        let sockets: Vec<_> =
+            mine.into_iter().map(|s| Socket::from(rustix::fd::OwnedFd::from(s))).collect();
+        let sockets: Vec<&Socket> = sockets.iter().collect();
+        let interrupt = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let any = |ms| {
+            let wait = Wait::for_ms(ms).interruptible(Some(interrupt.as_raw_fd()));
+            wait.any_readable(&sockets).map_err(|e| e.kind)
+        };
+        assert_eq!(any(0), Err(ErrorKind::TimedOut));
+        rustix::io::write(&interrupt, &1u64.to_ne_bytes()).unwrap();
+        assert_eq!(any(60_000), Err(ErrorKind::Interrupted));
+        rustix::io::write(&others[2], b"x").unwrap();
+        assert_eq!(any(60_000), Ok(2));
+        drop(others);
+        assert_eq!(any(60_000), Ok(0), "to receive says that it is broken");
     }
 
     #[test]

@@ -76,7 +76,7 @@ fn show(faults: u64, ideal_s: f64, outcome: &Outcome) {
     let slowest_s = outcome.slowest().as_secs_f64();
     let gave: Vec<u64> = outcome.disk_bytes.iter().map(|bytes| bytes >> 20).collect();
     println!(
-        "{faults} slow: {slowest_s:.2} s, all disks for all {ideal_s:.2} s, {:.1} %; ends {ends:.2?}, disks {gave:?}",
+        "{faults} slow: {slowest_s:.2} s, all disks for all {ideal_s:.2} s, {:.1} %; ends {ends:.3?}, disks {gave:?}",
         100.0 * ideal_s / slowest_s
     );
     let step = number("COURSE", 0) as usize;

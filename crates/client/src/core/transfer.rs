@@ -87,7 +87,7 @@ fn is_no_answer(kind: ErrorKind) -> bool {
 pub enum Next {
     /// Send this part.
     Send(usize),
-    /// Take the answer of this part, which was sent.
+    /// Take the answer of this part, which was sent, or of another one of [`Transfer::awaited`].
     Receive(usize),
     /// Nothing can be done before this time.
     Sleep {
@@ -242,6 +242,18 @@ impl Transfer {
             part.state == PartState::InFlight || part.unanswered && part.state != PartState::Done
         };
         (0..self.parts.len()).filter(move |part| may_be_done(&self.parts[*part]))
+    }
+
+    /// The parts whose answers are taken in the order in which they come, with that of this one:
+    /// of reads of columns with several copies all that were sent, since a copy counts as busy until
+    /// its answer has been taken. What else there is is taken part by part.
+    pub fn awaited(&self, part: usize) -> Vec<usize> {
+        let is_read = |part: usize| self.purpose(part) == Some(Purpose::Read);
+        let was_sent = |part: &usize| self.parts[*part].state == PartState::InFlight;
+        match is_read(part) {
+            true => (0..self.parts.len()).filter(was_sent).filter(|n| is_read(*n)).collect(),
+            false => vec![part],
+        }
     }
 
     /// What to do next. Sending comes first, so that all servers work at once.

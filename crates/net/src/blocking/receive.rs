@@ -165,7 +165,16 @@ impl BlockingConn {
         wait.ready(&self.socket, Interest::READ).map_err(|e| e.context("wait for an answer"))
     }
 
-    /// The same under watch.
+    /// The same of one of several connections; which.
+    pub fn wait_for_any_reply(conns: &[&Self], wait: &Wait) -> Result<usize> {
+        if let Some(at) = conns.iter().position(|conn| conn.received.left() > 0) {
+            return Ok(at);
+        }
+        let sockets: Vec<&Socket> = conns.iter().map(|conn| &conn.socket).collect();
+        wait.any_readable(&sockets).map_err(|e| e.context("wait for an answer"))
+    }
+
+    /// [`BlockingConn::wait_for_reply`] under watch.
     ///
     /// Errors: those of the watch, too.
     pub fn watch_for_reply(&self, wait: &Wait, watch: Option<Watch<'_>>) -> Result<()> {
