@@ -12,7 +12,6 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::slice;
 
 /// The name under which mount(8) looks for it.
 const NAME: &str = "mount.fuse.weir";
@@ -43,8 +42,8 @@ fn mount(asked: &MountHelper) -> Done {
     let cluster = Cluster::named_by_source(&asked.source)?;
     let path = mountpoint(&asked.mountpoint)?;
     let mut options = settings::config_file(&ClusterChoice::default())?.mount.options;
-    let is_let_pass = |option: &String| MountOptions::parse(slice::from_ref(option)).is_err();
-    let asked_for = asked.options.iter().filter(|option| !(asked.sloppy && is_let_pass(option)));
+    let asked_for =
+        asked.options.iter().filter(|option| !asked.sloppy || MountOptions::knows(option));
     options.extend(asked_for.cloned());
     MountOptions::parse(&options)?;
     if asked.verbose {

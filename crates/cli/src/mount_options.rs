@@ -37,6 +37,18 @@ const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=3600;
 impl MountOptions {
     /// Reads them; each may be several, separated by commas.
     pub fn parse(options: &[String]) -> Done<Self> {
+        let mut all = Self::none_given();
+        for option in options.iter().flat_map(|o| o.split(',')).filter(|o| !o.is_empty()) {
+            if !all.set(option)? {
+                let what = ErrorKind::InvalidArgument.text();
+                return Err(Failure::new(format!("mount option {option}: {what}"))
+                    .hint(format!("known options: {KNOWN}")));
+            }
+        }
+        Ok(all)
+    }
+
+    fn none_given() -> Self {
         let root = rustix::process::geteuid().is_root();
         let fuse = Config {
             // Root mounts for everyone, as with any other file system.
@@ -50,21 +62,23 @@ impl MountOptions {
             flock_locks: true,
             ..Config::default()
         };
-        let mut all = Self {
+        Self {
             fuse,
             weir: Options::default(),
             transport: Transport::Auto,
             read_policy: ReadPolicy::Proportional,
             no_cache: false,
             timeout_ms: None,
-        };
-        for option in options.iter().flat_map(|o| o.split(',')).filter(|o| !o.is_empty()) {
-            all.set(option)?;
         }
-        Ok(all)
     }
 
-    fn set(&mut self, option: &str) -> Done {
+    /// Whether there is such an option, whatever its value.
+    pub fn knows(option: &str) -> bool {
+        !matches!(Self::none_given().set(option), Ok(false))
+    }
+
+    /// Whether there is such an option.
+    fn set(&mut self, option: &str) -> Done<bool> {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let bad = |why: &str| Failure::new(format!("mount option {option}: {why}"));
         match name {
@@ -108,21 +122,22 @@ impl MountOptions {
                 let size = parse_size(value).map_err(|e| bad(&e))?;
                 self.fuse.max_io_bytes = usize::try_from(size.0).map_err(|_| bad("too large"))?;
             }
-            // Checks by the kernel, which it always does (beside the metadata server's); times of
-            // access, which are never written at reads.
-            "default_permissions" | "async" | "atime" | "noatime" | "nodiratime" | "relatime" => {}
-            _ if is_for_others(name) => {}
+            // Checks by the kernel, which it always does (beside the metadata server's).
+            "default_permissions" | "async" | "symfollow" | "silent" | "loud" => {}
+            _ if is_of_access_times(name) || is_for_others(name) => {}
             "remount" => {
                 return Err(bad("not possible").hint("umount it, and mount it anew"));
             }
-            _ => {
-                return Err(
-                    bad(ErrorKind::InvalidArgument.text()).hint(format!("known options: {KNOWN}"))
-                );
-            }
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
+}
+
+/// Times of access are never written at reads.
+fn is_of_access_times(name: &str) -> bool {
+    let name = name.strip_prefix("no").unwrap_or(name);
+    ["atime", "diratime", "relatime", "strictatime", "lazytime"].contains(&name)
 }
 
 /// What /etc/fstab says to mount(8) and systemd, which hand it on all the same.
@@ -171,6 +186,10 @@ mod tests {
         let all = parse(&[fstab, "comment=ours", "noexec,nosuid,nodev,exec"]).unwrap();
         assert!(all.fuse.exec && !all.fuse.suid && !all.fuse.dev);
         assert!(!parse(&["exec,noexec"]).unwrap().fuse.exec);
+        parse(&["norelatime,strictatime,lazytime,nodiratime,symfollow,silent"]).unwrap();
+        assert!(parse(&["noexecutable"]).is_err());
+        let known = ["ttl=never", "remount", "noauto", "turbo"].map(MountOptions::knows);
+        assert_eq!(known, [true, true, true, false]);
         let remount = parse(&["remount,ro"]).err().unwrap().to_string();
         assert!(remount.contains("mount it anew"), "{remount}");
     }

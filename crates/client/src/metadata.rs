@@ -12,11 +12,9 @@ use weir_types::{Attr, ErrorKind, FileId, Result};
 use weir_wire::Request;
 use weir_wire::lease::SIZE_UNKNOWN;
 use weir_wire::meta::{
-    CommitSizeRequest, DirPage, GetAttrRequest, GetXattrRequest, LookupRequest, ReaddirRequest,
+    CAPABILITY, CommitSizeRequest, DirPage, GetAttrRequest, GetXattrRequest, LookupRequest,
+    ReaddirRequest,
 };
-
-/// The one extended attribute that the kernel asks for at every write.
-const CAPABILITIES: &[u8] = b"security.capability";
 
 /// When an answer was asked for and found.
 type News = (Asked, Found);
@@ -148,7 +146,7 @@ impl Inner {
 
     /// The value of an extended attribute.
     pub(crate) fn get_xattr(&self, ctx: &Context, file: FileId, name: &[u8]) -> Result<Vec<u8>> {
-        if name == CAPABILITIES
+        if name == CAPABILITY
             && self.may_use_kept()
             && self.holdings.kept.lock().is_bare(file, clock::uptime())
         {
@@ -158,7 +156,7 @@ impl Inner {
         let asked = self.asking();
         let request = GetXattrRequest { file, name: name.into() };
         let (result, found) = self.session.ask(ctx, &request);
-        if name == CAPABILITIES
+        if name == CAPABILITY
             && result.as_ref().is_err_and(|error| error.kind == ErrorKind::NoAttribute)
         {
             self.keep(|kept, end| kept.keep_bare((asked, found), file, end));

@@ -37,6 +37,8 @@ fn a_file_without_a_name_lives_until_its_last_close_unless_it_gets_one() {
     let [goes, stays] = [(); 2].map(|()| c.make(me, &unnamed).unwrap().attr);
     assert_eq!((goes.nlink, stays.nlink), (0, 0));
     let link = LinkRequest { file: stays.file, parent: ROOT, name: b"named"[..].into() };
+    let stranger = &mut c.client(root());
+    assert_eq!(kind(c.make(stranger, &link)), ErrorKind::NotFound, "it does not have it open");
     assert_eq!(c.make(me, &link).unwrap().nlink, 1);
     assert_eq!(c.lookup(me, ROOT, "named").unwrap().file, stays.file);
     c.close(me, goes.file);

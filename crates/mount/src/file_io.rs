@@ -9,15 +9,12 @@ use crate::weirfs::WeirFs;
 use std::sync::RwLock;
 use weir_client::{Consistency, Context, File, set_nothing};
 use weir_types::{Attr, ErrorKind, FileId};
-use weir_wire::meta;
+use weir_wire::meta::{self, CAPABILITY};
 
 /// The kernel opens a file to execute it (`__FMODE_EXEC`).
 const FOR_EXEC: u32 = 0x20;
 /// Writes from this size on keep the buffer they arrived in.
 const KEEP_BYTES: usize = 512 << 10;
-
-/// What a program may do beyond others (`capabilities(7)`).
-const CAPABILITY: &[u8] = b"security.capability";
 
 impl WeirFs {
     pub(crate) fn opened(
@@ -136,10 +133,12 @@ impl WeirFs {
             let request = meta::SetAttrRequest { mode: Some(mode), ..set_nothing(file) };
             self.client.setattr(&Context::root(), &request)?;
         }
-        match self.client.get_xattr(&Context::root(), file, CAPABILITY) {
-            Ok(_) => Ok(self.client.remove_xattr(&Context::root(), file, CAPABILITY)?),
+        let by = &Context::root();
+        let has = self.client.get_xattr(by, file, CAPABILITY);
+        match has.and_then(|_| self.client.remove_xattr(by, file, CAPABILITY)) {
+            // Or another writer has taken it away just now.
             Err(error) if error.kind == ErrorKind::NoAttribute => Ok(()),
-            Err(error) => Err(error.into()),
+            done => Ok(done?),
         }
     }
 }

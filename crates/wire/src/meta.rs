@@ -54,6 +54,10 @@ pub enum XattrMode {
 }
 weir_types::codec_tag!(XattrMode { Any = 0, Create = 1, Replace = 2 });
 
+/// The extended attribute that says what a program may do beyond others (`capabilities(7)`): the one
+/// that the kernel asks for at every write.
+pub const CAPABILITY: &[u8] = b"security.capability";
+
 /// Which mutation of a session this is. The server keeps the result of the
 /// last one of each slot, so a retry is answered, not done again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,9 +18,7 @@ pub struct Completions {
 
 /// Write a manual page for each command
 #[derive(Args)]
-#[command(
-    after_help = "weir man ~/.local/share/man/man1 makes them known: man weir, man weir-mount"
-)]
+#[command(after_help = "weir man ~/.local/share/man makes them known: man weir, man weir-mount")]
 pub struct Man {
     /// The directory of manuals, above man1 and man8; it is made if it is missing
     #[arg(value_hint = ValueHint::DirPath)]

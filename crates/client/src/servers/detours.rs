@@ -107,17 +107,24 @@ impl Servers {
         if detours.0.is_none() {
             return direct(wait);
         }
-        if pool.route.is_cut() {
+        let was_cut = pool.route.is_cut();
+        if was_cut {
             match self.go_round(session, pool, attempt, (wait, watch), detours) {
                 Ok(idle) => return Ok(idle),
                 // Then it is tried as ever.
                 Err(error) => tracing::debug!("server {}: {error}", pool.server),
             }
-            Self::mends(pool);
         }
         let error = match direct(&within(wait, DIRECT_MS)) {
+            // Others may reach it by ways that this one does not have.
+            Err(error) if is_silence(&error) && was_cut => return Err(error),
             Err(error) if is_silence(&error) => error,
-            other => return other,
+            other => {
+                if was_cut && other.is_ok() {
+                    Self::mends(pool);
+                }
+                return other;
+            }
         };
         watch.map_or(Ok(()), |watch| (watch.look)())?;
         match self.go_round(session, pool, attempt, (wait, watch), detours) {

@@ -209,6 +209,9 @@ impl<E: Engine> MetaMachine<E> {
         if let Some(file) = effects.orphaned {
             self.orphans.insert(file);
         }
+        if let Some(file) = effects.named {
+            self.orphans.remove(&file);
+        }
         if let Some(file) = effects.copies {
             self.mover.wished(file);
         }

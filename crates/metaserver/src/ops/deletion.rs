@@ -45,12 +45,13 @@ pub(crate) fn keep_while_open(tx: &mut Tx<'_>, ctx: &mut Context<'_>, file: File
 /// A file that had no name is about to get one.
 ///
 /// # Errors
-/// `NotFound` if it is not open any more, and so goes.
-pub(crate) fn keep(tx: &mut Tx<'_>, ctx: &Context<'_>, file: FileId) -> Outcome<()> {
-    match ctx.opens.may_be_open(file) {
-        true => Ok(tx.delete(&key::orphan(file))?),
-        false => Err(ErrorKind::NotFound.into()),
+/// `NotFound` to who does not have it open: for others it is gone.
+pub(crate) fn keep(tx: &mut Tx<'_>, ctx: &mut Context<'_>, file: FileId) -> Outcome<()> {
+    if ctx.opens.rights(ctx.session, file).is_none() {
+        return Err(ErrorKind::NotFound.into());
     }
+    ctx.effects.named = Some(file);
+    Ok(tx.delete(&key::orphan(file))?)
 }
 
 /// Removes a file that has no name and is not open.

@@ -118,6 +118,8 @@ pub struct Effects {
     pub unconfirmed: Vec<FileId>,
     /// A file lost its last name and may be open.
     pub orphaned: Option<FileId>,
+    /// A file that had no name has one.
+    pub named: Option<FileId>,
     /// A dead list has been queued.
     pub dead_list: bool,
     /// A file has several copies, as none had before.

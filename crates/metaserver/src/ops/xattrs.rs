@@ -4,15 +4,13 @@ use crate::ops::{Context, Outcome, access};
 use crate::schema::Inode;
 use weir_types::{ErrorKind, FileId, FileKind};
 use weir_wire::Rights;
+use weir_wire::meta::CAPABILITY;
 
 /// The longest name of an extended attribute, bytes.
 pub(crate) const MAX_XATTR_NAME_BYTES: usize = 255;
 /// The most bytes of all names of a file with a zero byte after each: what
 /// `listxattr` can return.
 pub(crate) const MAX_XATTR_LIST_BYTES: u32 = 65_536;
-
-/// What a program may do beyond others, as the kernel keeps it (`capabilities(7)`).
-const CAPABILITY: &[u8] = b"security.capability";
 
 /// What an attribute is for, by the first part of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +73,7 @@ pub(crate) fn require_write(ctx: &Context<'_>, inode: &Inode, class: Class) -> O
 }
 
 /// Whether removing it does no more than writing or giving away does, by somebody who may: a program
-/// loses what it may do beyond others. Mounts do that in the name of who does it.
+/// loses what it may do beyond others.
 pub(crate) fn drops_privilege(
     ctx: &Context<'_>,
     (file, inode): (FileId, &Inode),
