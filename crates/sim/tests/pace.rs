@@ -9,6 +9,18 @@ const DISKS: u8 = 8;
 const FILE_MIB: u64 = 100;
 const RATE_MIB: u64 = 20;
 
+/// How long readers of such files take in the mean, which are striped over four disks, with a
+/// second copy on four others or without.
+fn mean_s(seed: u64, readers: u8, file_mib: u64, copies: u8) -> f64 {
+    let (file_bytes, bytes_per_s) = (file_mib * MIB, RATE_MIB * MIB);
+    let (disks, stripes, first_percent) = (DISKS, DISKS / 2, 0);
+    let track =
+        Track { seed, disks, readers, stripes, first_percent, copies, file_bytes, bytes_per_s };
+    let outcome = Arena::new(track).unwrap().race(&race(0, ReadPolicy::Proportional, false));
+    let ends = outcome.unwrap().ends;
+    ends.iter().map(|end| end.as_secs_f64()).sum::<f64>() / ends.len() as f64
+}
+
 fn arena(seed: u64) -> Arena {
     let (file_bytes, bytes_per_s) = (FILE_MIB * MIB, RATE_MIB * MIB);
     Arena::new(Track {
@@ -75,4 +87,13 @@ fn the_first_copies_alone_are_as_slow_as_the_slowest_disk() {
     let outcome = arena.race(&race(1, ReadPolicy::Proportional, false)).unwrap();
     let part = of_ideal(&outcome, 1);
     assert!(part > 0.75, "{part:.3}, {outcome:?}");
+}
+
+#[test]
+fn two_copies_give_what_their_disks_do() {
+    for (readers, file_mib, least) in [(1, 16, 1.65), (1, 64, 1.9), (8, 16, 1.85), (8, 64, 1.95)] {
+        let of = |copies| (1..=3).map(|seed| mean_s(seed, readers, file_mib, copies)).sum::<f64>();
+        let times = of(1) / of(2);
+        assert!(times > least, "{readers} readers of {file_mib} MiB: {times:.2} times as fast");
+    }
 }

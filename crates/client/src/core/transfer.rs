@@ -391,6 +391,19 @@ mod tests {
     }
 
     #[test]
+    fn answers_of_reads_with_copies_are_taken_as_they_come_and_others_part_by_part() {
+        let mut t = Transfer::new(3, 1000);
+        (0..3).for_each(|part| assert_eq!(t.next(0), Next::Send(part)));
+        assert_eq!(t.awaited(0), [0]);
+        (0..3).for_each(|part| t.chosen(part, Some((CopyIndex(0), Purpose::Read))));
+        assert_eq!(t.awaited(0), [0, 1, 2]);
+        t.on_result(1, Ok(()), 0);
+        assert_eq!(t.awaited(0), [0, 2]);
+        t.chosen(0, Some((CopyIndex(0), Purpose::Change)));
+        assert_eq!(t.awaited(0), [0]);
+    }
+
+    #[test]
     fn a_new_capability_is_tried_at_once_though_the_server_was_away_for_long() {
         let mut t = Transfer::new(1, 10_000);
         let mut now = 0;
