@@ -1,7 +1,7 @@
 //! Other data servers. Where they are only the metadata server says: a client
 //! names a target, and never an address.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use weir_host::clock;
@@ -38,6 +38,8 @@ struct State {
     known: BTreeMap<TargetId, Known>,
     /// Whom not to ask for a while.
     failed: BTreeMap<TargetId, (Instant, Error)>,
+    /// Nobody has said where they are, so they were not tried.
+    unfound: BTreeSet<TargetId>,
 }
 
 /// The other data servers, as far as they were asked for.
@@ -95,8 +97,8 @@ impl Peers {
         let connected: Result<_> =
             self.connect_known(target, attempt.clone(), wait).or_else(|_: Error| {
                 // It has moved, or the ticket is of before.
-                self.forget(target);
-                let peer = self.find(target, wait)?;
+                let knew = self.forget(target);
+                let peer = self.find_anew((target, knew), wait)?;
                 let conn = self.open(&peer, attempt, wait)?;
                 let mut state = self.state.lock();
                 if state.known.len() >= MAX_KNOWN {
@@ -164,8 +166,26 @@ impl Peers {
     }
 
     /// It does not serve the target any more, or is gone.
-    pub(crate) fn forget(&self, target: TargetId) {
-        self.state.lock().known.remove(&target);
+    /// Whether it was known.
+    pub(crate) fn forget(&self, target: TargetId) -> bool {
+        self.state.lock().known.remove(&target).is_some()
+    }
+
+    /// Whether a target was not reached only since nobody said where it is: a metadata server that is
+    /// away cannot say it of one that has just joined.
+    pub(crate) fn is_unfound(&self, target: TargetId) -> bool {
+        self.state.lock().unfound.contains(&target)
+    }
+
+    fn find_anew(&self, (target, knew): (TargetId, bool), wait: &Wait) -> Result<Peer> {
+        let found = self.find(target, wait);
+        let mut state = self.state.lock();
+        if found.is_ok() || state.unfound.len() >= MAX_KNOWN {
+            state.unfound.remove(&target);
+        } else if !knew {
+            state.unfound.insert(target);
+        }
+        found
     }
 
     fn connect_known(&self, target: TargetId, attempt: Attempt, wait: &Wait) -> Result<Connected> {
@@ -240,5 +260,22 @@ impl Peers {
             name: format!("data server {} on {}", self.server, host_name()),
             host: host_name(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_cannot_be_found_was_not_tried() {
+        let key = Key::from_bytes([1; 32]);
+        let peers = Peers::new(ServerId(1), key, [0; 16], &[], Signal::new().unwrap());
+        let target = TargetId(7);
+        assert!(!peers.is_unfound(target));
+        let attempt = Attempt { run: 1, number: 1 };
+        let error = peers.connect(target, attempt, &peers.wait(10)).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::TargetMissing);
+        assert!(peers.is_unfound(target));
     }
 }

@@ -54,7 +54,7 @@ impl Awaited {
     pub(super) fn gave_up(&self, copies: &Copies) {
         let out_of_reach = self.last || copies.lines.is_out_of_reach(self.target);
         if out_of_reach && clock::elapsed(self.begun) >= PATIENCE {
-            copies.unreachable.add(self.own, self.target);
+            copies.cannot_reach(self.own, self.target);
         }
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn follow(
     // Who cannot be connected to is told of as one that does not answer.
     let out_of_reach = last || copies.lines.is_out_of_reach(all[to].target);
     if out_of_reach && !silent && sent.is_err() && clock::elapsed(begun) >= PATIENCE {
-        copies.unreachable.add(own, all[to].target);
+        copies.cannot_reach(own, all[to].target);
     }
     let applied = apply(shared, disk, change, relay, data);
     let awaited = Awaited { own, target: all[to].target, last, begun: clock::now() };

@@ -99,7 +99,7 @@ impl Order<'_> {
                 // It waits for nobody with that. Should only its disk be slow it is told of as well:
                 // each change would wait for it anew.
                 if error.kind == ErrorKind::TimedOut && clock::elapsed(begun) >= PATIENCE {
-                    self.shared.copies.unreachable.add(self.own, target);
+                    self.shared.copies.cannot_reach(self.own, target);
                 }
                 return Ok(false);
             }

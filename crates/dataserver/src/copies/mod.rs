@@ -87,6 +87,14 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
+    /// `own` cannot reach `target`: the metadata server is told. Not of one that was not tried, as
+    /// nobody could say where it is.
+    pub(crate) fn cannot_reach(&self, own: TargetId, target: TargetId) {
+        if !self.lines.peers().is_unfound(target) {
+            self.unreachable.add(own, target);
+        }
+    }
+
     /// For these targets.
     pub(crate) fn new(
         lines: Lines,

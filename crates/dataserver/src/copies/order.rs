@@ -312,7 +312,7 @@ impl<'a> Order<'a> {
             }
             let out_of_reach = last || lines.is_out_of_reach(target);
             if out_of_reach && !answers && self.waits_for(target, begun) > PATIENCE {
-                self.shared.copies.unreachable.add(self.own, target);
+                self.shared.copies.cannot_reach(self.own, target);
             }
             return Ok(Others::Unknown);
         }

@@ -439,7 +439,7 @@ impl Push<'_> {
         // A client may wait for what is to be brought.
         let is_out = || copies.lines.is_out_of_reach(self.behind());
         if reached.is_err() && clock::elapsed(begun) >= PATIENCE && is_out() {
-            copies.unreachable.add(self.own(), self.behind());
+            copies.cannot_reach(self.own(), self.behind());
         }
         reached
     }

@@ -15,6 +15,6 @@ pub(crate) fn run(shared: &Shared, shutdown: &Signal) {
     // Who is away gets no changes.
     let wanted = |target| copies.standings.is_known(target) && !copies.standings.is_away(target);
     while matches!(shutdown.wait(Some(INTERVAL)), Ok(false)) {
-        copies.lines.try_silent(wanted, |own, target| copies.unreachable.add(own, target));
+        copies.lines.try_silent(wanted, |own, target| copies.cannot_reach(own, target));
     }
 }
