@@ -3,6 +3,8 @@
 mod checks;
 mod cluster;
 mod daemons;
+#[cfg(test)]
+mod effects;
 mod files;
 mod holders;
 mod jobs;

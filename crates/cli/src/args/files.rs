@@ -30,7 +30,7 @@ pub enum Kept {
     another cluster on this machine; `-` is standard input or output. Holes stay holes. A file \
     has its name when it is complete, and replaces what has that name; until then it is called \
     .weir-cp-..., beside it.\n\n  \
-    weir cp -r data weir:/data\n  weir cp -a --resume data weir:/data\n  \
+    weir cp -r data weir:/data\n  weir cp -aT --resume data weir:/data\n  \
     weir cp weir:/data/a.csv - | head")]
 pub struct Cp {
     #[command(flatten)]
@@ -52,6 +52,9 @@ pub struct Cp {
     /// and time, and compare what is there of others; sets times, so that the next run can, too
     #[arg(long, visible_alias = "continue")]
     pub resume: bool,
+    /// The destination is what the source becomes, also if it is a directory that exists
+    #[arg(long, short = 'T')]
+    pub no_target_directory: bool,
     /// Make each file durable before it has its name, and in the end everything
     #[arg(long)]
     pub fsync: bool,

@@ -54,7 +54,8 @@ pub fn run(cp: &Cp) -> Done {
         return copier.end();
     }
     let to = places.find(destination)?;
-    let to_dir = to.tree.stat(&to.path, true)?.is_some_and(|meta| meta.kind == FileKind::Directory);
+    let is_dir = to.tree.stat(&to.path, true)?.is_some_and(|meta| meta.kind == FileKind::Directory);
+    let to_dir = is_dir && !cp.no_target_directory;
     if sources.len() > 1 && !to_dir {
         return Err(Failure::new(ErrorKind::NotDirectory.text()).about(to.shown()));
     }
@@ -66,14 +67,40 @@ pub fn run(cp: &Cp) -> Done {
         }
         let mut walk = Walk::new(&copier, tasks, cp.recursive || cp.archive);
         for source in sources {
-            let done = places.find(source).and_then(|from| walk.source(&from, &to, to_dir));
+            let done = places.find(source).and_then(|from| {
+                if cp.resume && sources.len() == 1 {
+                    require_plain(cp, &from, &to, is_dir)?;
+                }
+                walk.source(&from, &to, to_dir)
+            });
             copier.keep(done);
         }
     });
     if cp.fsync {
-        copier.keep(to.tree.sync_all(&to.parent_or_self(to_dir)));
+        copier.keep(to.tree.sync_all(&to.parent_or_self(is_dir)));
     }
     copier.end()
+}
+
+/// A copy that is begun again has to mean the same again: when there is no such directory yet,
+/// cp makes it the copy of the source, and when there is it copies into it.
+fn require_plain(cp: &Cp, from: &Place, to: &Place, is_dir: bool) -> Done {
+    let text = cp.paths.last().map(|path| path.as_bytes()).unwrap_or_default();
+    let into = [&b"/"[..], b"/.", b"/.."].iter().any(|end| text.ends_with(end))
+        || matches!(text, b"." | b".." | b"weir:");
+    if cp.no_target_directory || (into && is_dir) {
+        return Ok(());
+    }
+    let source = from.tree.stat(&from.path, false)?;
+    if source.is_none_or(|meta| meta.kind != FileKind::Directory) || !(is_dir || into) {
+        return Ok(());
+    }
+    let what = if is_dir { "is there already" } else { ErrorKind::NotFound.text() };
+    Err(Failure::new(what).about(to.shown()).hint(format!(
+        "-T: it is, or becomes, the copy of {}; with a / at its end and made before: \
+         the copy is in it",
+        from.shown()
+    )))
 }
 
 /// What is to be kept, by the flags.
