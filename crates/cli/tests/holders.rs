@@ -47,7 +47,13 @@ fn lock_bytes(file: &File, start: i64, len: i64) {
 
 fn locks(cluster: &Cluster<'_>, more: &[&str]) -> Vec<Value> {
     let said = cluster.weir(&[&["locks", "--json"], more].concat()).json();
-    said["locks"].as_array().unwrap().clone()
+    let mut locks = said["locks"].as_array().unwrap().clone();
+    for lock in &mut locks {
+        // For how long, is another number each time.
+        let waits = lock.as_object_mut().unwrap().remove("waits_ms").unwrap();
+        assert_eq!(lock["waiting"] == true, waits.as_u64().is_some(), "{lock} {waits}");
+    }
+    locks
 }
 
 fn clients(cluster: &Cluster<'_>, more: &[&str]) -> Vec<Value> {
