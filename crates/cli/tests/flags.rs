@@ -332,6 +332,13 @@ fn keys_of_the_metadata_server_do_what_operating_md_says() {
     drop(many);
     set(&cluster, "meta", &[("max_connections", number(100))]);
     eventually("it serves", || cluster.weir(&["ls"]).code == Some(0));
+    // It keeps to the cluster that it is to serve.
+    cluster.weir(&["down"]).ok();
+    let path = cluster.dir().join("meta.toml");
+    let mut settings: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+    settings.insert("cluster".into(), toml::Value::Array(vec![number(7); 16]));
+    fs::write(&path, settings.to_string()).unwrap();
+    assert_eq!(cluster.weir(&["up"]).code, Some(1));
 }
 
 /// What a command shows on a terminal of its own; nothing if there is no `script`.

@@ -152,7 +152,11 @@ impl Pages for RemotePages {
                 let path = child(&self.path, &name);
                 let attr = match entry.attr {
                     Some(attr) => attr,
-                    None => tree.attr(&path, false)?,
+                    None => match tree.find(&path, false) {
+                        // Removed since the directory was read.
+                        Err(e) if e.kind == ErrorKind::NotFound => continue,
+                        found => found.map_err(tree.about(&path))?,
+                    },
                 };
                 if attr.kind == FileKind::Directory {
                     tree.remember(&path, attr.file);
