@@ -127,17 +127,17 @@ fn small_flags_of_small_commands_do_what_they_say() {
         text.lines().nth(1).unwrap().contains(['G', 'T', 'M'])
     };
     assert!(sizes(&["--human-readable"]) && !sizes(&[]));
-    let top = cluster.weir(&["top", "--json", "-n", "1", "-d", "0.1"]).ok();
-    assert!(serde_json::from_str::<Value>(top.lines().next().unwrap()).is_ok(), "{top}");
+    let top = cluster.weir(&["top", "--json", "-n", "1", "-d", "0.1"]).json();
+    assert_eq!(top.as_array().unwrap().len(), 4, "{top}");
 
     // Layouts of directories.
     cluster.weir(&["mkdir", "/d"]).ok();
-    let usual = cluster.weir(&["setlayout", "/d"]).ok();
-    cluster.weir(&["setlayout", "/d", "--sizes", "1M,2M"]).ok();
-    let pieces = cluster.weir(&["setlayout", "/d"]).ok();
+    let usual = cluster.weir(&["setlayout", "weir:/d"]).ok();
+    cluster.weir(&["setlayout", "weir:/d", "--sizes", "1M,2M"]).ok();
+    let pieces = cluster.weir(&["setlayout", "weir:/d"]).ok();
     assert!(pieces != usual && pieces.contains("fragments"), "{pieces}");
-    cluster.weir(&["setlayout", "/d", "--inherit"]).ok();
-    assert_eq!(cluster.weir(&["setlayout", "/d"]).ok(), usual);
+    cluster.weir(&["setlayout", "weir:/d", "--inherit"]).ok();
+    assert_eq!(cluster.weir(&["setlayout", "weir:/d"]).ok(), usual);
 
     // Records.
     fs::write(place.path("lines"), "one\ntwo\n").unwrap();
@@ -202,7 +202,7 @@ fn the_configuration_file_has_defaults_that_flags_and_the_environment_win_over()
     let ports: Vec<u16> =
         map.servers.iter().filter_map(|s| s.tcp.rsplit(':').next()?.parse().ok()).collect();
     assert!(ports.iter().all(|p| (port..port + 8).contains(p)), "{ports:?} {port}");
-    assert!(place.weir(&["setlayout", "/"]).ok().contains("16K"));
+    assert!(place.weir(&["setlayout", "weir:/"]).ok().contains("16K"));
     let error = fs::write(place.path("m/f"), "x").unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EROFS), "it is mounted with the options");
     let mut other = place.command(&["status"]);
@@ -253,8 +253,8 @@ fn mount_options_are_what_the_kernel_shows_and_does() {
     assert!(Command::new(strict.join("true")).status().is_err());
 
     // How large requests of the kernel are, and that it keeps no pages.
-    let small = cluster.mount("small", "max_io=64K,direct_io,nocache");
-    assert!(shown(&small).contains(&"max_read=65536".to_owned()), "{:?}", shown(&small));
+    let small = cluster.mount("small", "max_io=128K,direct_io,nocache");
+    assert!(shown(&small).contains(&"max_read=131072".to_owned()), "{:?}", shown(&small));
     fs::write(small.join("f"), noise(1 << 20, 2)).unwrap();
     let client = library::client(&cluster, false);
     let reads = || {
@@ -312,6 +312,22 @@ fn keys_of_data_servers_do_what_operating_md_says() {
     fs::write(place.path("f"), "f").unwrap();
     cluster.weir(&["cp", "f", "weir:/f"]).ok();
     assert_eq!(cluster.weir(&["cat", "/f"]).ok(), "f");
+
+    // No more connections than these.
+    set(&cluster, "data-1", &[("max_connections", number(2))]);
+    let ctx = weir_client::Context::root();
+    let read = |client: &weir_client::Client| {
+        let file = client.resolve(&ctx, b"/f", true)?.file;
+        let (file, _) = client.open(&ctx, file, weir_wire::Rights::READ)?;
+        file.read_at(&ctx, 0, &mut [0; 1])
+    };
+    let connect = |_| {
+        let config = library::config(&cluster);
+        let config = weir_client::ClientConfig { request_timeout_ms: 2000, ..config };
+        weir_client::Client::connect(config).unwrap()
+    };
+    let clients: Vec<_> = (0..4).map(connect).collect();
+    assert!(clients.iter().any(|client| read(client).is_err()), "all have come in");
 }
 
 #[test]

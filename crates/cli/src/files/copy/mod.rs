@@ -150,7 +150,7 @@ impl Places<'_> {
         match names {
             (Name::Stream, Name::Remote(_)) => {
                 let to = self.find(destination)?;
-                copier.from_stdin(&to)?;
+                copier.copy_stdin(&to)?;
             }
             (Name::Remote(_), Name::Stream) => {
                 let from = self.find(source)?;

@@ -10,7 +10,7 @@ use weir_types::{ErrorKind, FileKind, Timestamp};
 
 impl Copier {
     /// Copies what comes from standard input until it ends.
-    pub fn from_stdin(&self, to: &Place) -> Done {
+    pub fn copy_stdin(&self, to: &Place) -> Done {
         let to = Place { path: to.tree.real_path(&to.path)?, ..to.clone() };
         let there = to.tree.stat(&to.path, false)?;
         if there.as_ref().is_some_and(|there| there.kind == FileKind::Directory) {

@@ -257,7 +257,7 @@ impl Copier {
         let Task { from, to, meta, left, .. } = task;
         if task.node {
             let (source, sink) = (from.tree.open(&from.path)?, to.tree.open_node(&to.path)?);
-            return self.into_node(&*source, &*sink);
+            return self.fill_node(&*source, &*sink);
         }
         if there.is_some_and(|there| there.kind == FileKind::Directory) {
             return Err(Failure::new(ErrorKind::IsDirectory.text()).about(to.shown()));
@@ -292,7 +292,7 @@ impl Copier {
         task.to.tree.set_meta(&task.to.path, meta, keep)
     }
 
-    fn into_node(&self, source: &dyn Source, sink: &dyn Sink) -> Done {
+    fn fill_node(&self, source: &dyn Source, sink: &dyn Sink) -> Done {
         let mut buffer = vec![0; CALL_BYTES];
         let mut offset = 0;
         loop {
