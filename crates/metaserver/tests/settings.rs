@@ -22,7 +22,7 @@ fn rights_last_as_long_as_capability_ms_and_ticket_ms_say() {
     let mut c = with(Times { capability_ms: 5000, ticket_ms: 7000, ..Times::default() });
     let mut me = c.client(root());
     let opened = c.create(&mut me, FileId::ROOT, "f");
-    let now = c.now.unix_ms();
+    let now = (c.now.unix.0 / 1_000_000) as u64;
     assert_eq!(opened.capability.capability.expires_unix_ms, now + 5000);
     let tickets = c.ask(&me, &GetTicketsRequest { servers: vec![ServerId(1)] }).unwrap();
     assert_eq!(tickets[0].ticket.expires_unix_ms, now + 7000);

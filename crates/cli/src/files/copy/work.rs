@@ -200,7 +200,7 @@ impl Copier {
             return Err(Failure::new(ErrorKind::IsDirectory.text()).about(to.shown()));
         }
         let partial = partial::path_for(&to.path, self.run, false)?;
-        make(&partial)?;
+        make(&partial).map_err(|failure| named(failure, &partial, to))?;
         to.tree.rename(&partial, &to.path).inspect_err(|_| drop(to.tree.remove(&partial)))
     }
 
@@ -334,7 +334,9 @@ impl Copier {
         }
         keep.mode |= locked || there.is_some();
         let mode = if keep.mode { PARTIAL_MODE } else { last.mode };
-        let sink = to.tree.create(&path, &Making { mode, like: layout.as_ref(), locked })?;
+        let making = Making { mode, like: layout.as_ref(), locked };
+        let made = to.tree.create(&path, &making);
+        let sink = made.map_err(|failure| named(failure, &path, to))?;
         Ok(Partial { sink, path, there: 0, adopted: false, meta: last, keep })
     }
 
@@ -403,6 +405,7 @@ impl Copier {
     /// Removes what came to no end, unless a later run is to go on with it.
     pub fn end_partial(&self, done: Done, partial: &Partial, to: &Place) -> Done {
         let Err(failure) = done else { return Ok(()) };
+        let failure = named(failure, &partial.path, to);
         // What has failed says more than what fails after it.
         if partial.adopted {
             let emptied = partial.sink.set_size(0);
@@ -412,6 +415,12 @@ impl Copier {
         }
         Err(failure)
     }
+}
+
+/// A failure that has to do with a file that is not complete, said of the file that it is to be.
+fn named(failure: Failure, partial: &[u8], to: &Place) -> Failure {
+    let message = failure.message.replace(&to.tree.shown(partial), &to.shown());
+    Failure { message, ..failure }
 }
 
 /// Whether a file is the copy of another one: it gets its name and times only when all its
