@@ -3,7 +3,10 @@
 mod checks;
 mod cluster;
 mod daemons;
+#[cfg(test)]
+mod effects;
 mod files;
+mod holders;
 mod jobs;
 mod keys;
 mod layouts;
@@ -16,7 +19,8 @@ mod testbed;
 pub use checks::{AcceptLoss, Fsck, Scrub, Sim};
 pub use cluster::{Down, Rebalance, Status, Up};
 pub use daemons::{Daemon, Detach, Meta, MetaCommand, MetaExport, MetaImport, Mount, Umount};
-pub use files::{Cat, Cp, Ls, Mkdir, Rm, Spread, Stat, Take};
+pub use files::{Cat, Cp, Kept, Ls, Mkdir, Rm, Spread, Stat, Take};
+pub use holders::{Clients, HoldChoice, Locks, StandingChoice};
 pub use jobs::{Explain, Run};
 pub use keys::{Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice};
 pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, Places, Protocol, SetLayout};
@@ -115,6 +119,10 @@ pub enum Command {
     Targets(Targets),
     /// Show what each disk does now, and which of them holds the others up
     Top(Top),
+    /// Show the mounts and programs that are connected
+    Clients(Clients),
+    /// Show who holds, or waits for, which locks and leases on which files
+    Locks(Locks),
     /// Add, drain, remove and replace targets
     #[command(subcommand)]
     Target(Target),

@@ -28,8 +28,8 @@ mod version;
 use args::{Arguments, Command, Server, Target, Testbed};
 use clap::Parser;
 use cluster::{
-    adding, down, draining, explain, keys, rebalance, removal, replacing, servers, status, targets,
-    top, up,
+    adding, down, draining, explain, holds, keys, rebalance, removal, replacing, servers, sessions,
+    status, targets, top, up,
 };
 use failure::Done;
 use std::process::ExitCode;
@@ -82,6 +82,8 @@ fn run(command: &Command) -> Done {
         Command::Key(key) => keys::run(key),
         Command::Targets(asked) => targets::list(asked),
         Command::Top(asked) => top::run(asked),
+        Command::Clients(asked) => sessions::list(asked),
+        Command::Locks(asked) => holds::list(asked),
         Command::Target(Target::Create(create)) => keys::create_target(create),
         Command::Target(Target::Add(add)) => adding::add_targets(add),
         Command::Target(Target::Drain(drain)) => draining::drain_target(drain),

@@ -4,6 +4,7 @@ use crate::args::{Mount, Umount};
 use crate::cluster::mount_lock::MountLock;
 use crate::cluster::mounting::{self, clear_mountpoint, mountpoint};
 use crate::cluster::mounts;
+use crate::cluster::program;
 use crate::failure::{Done, Failure};
 use crate::mount_log::MountLog;
 use crate::mount_options::MountOptions;
@@ -59,7 +60,7 @@ fn run(
     let mut config = ClientConfig::new(address, credential.client, credential.key.clone());
     config.metadata.clone_from(&credential.metadata);
     config.cluster.clone_from(&credential.cluster);
-    config.name = format!("weir mount {}", path.display());
+    config.name = program::this(&format!("weir mount {}", path.display()));
     config.transport = options.transport;
     config.request_timeout_ms = options.timeout_ms.unwrap_or(config.request_timeout_ms);
     // The kernel reads ahead already; to do it twice fetches bytes that nobody

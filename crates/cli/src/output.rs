@@ -127,6 +127,15 @@ pub fn mode_string(kind_letter: char, mode: u16) -> String {
     text
 }
 
+/// Words of others, on one line and without what would do something to a terminal.
+pub fn plain(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { shown.extend(c.escape_unicode()) } else { shown.push(c) }
+    }
+    shown
+}
+
 /// Rows with columns as wide as their widest cell. The columns whose title
 /// begins with `>` are aligned right.
 #[derive(Debug)]

@@ -144,8 +144,14 @@ fn the_helper_keeps_to_what_mount_expects_of_one() {
     let verbose = run(&["one", "m", "-fnv", "-t", "fuse.weir", "-o", "rw"]);
     assert!(verbose.code == Some(0) && verbose.err.contains("m\n"), "{verbose:?}");
     assert!(!fs::read_to_string("/proc/self/mounts").unwrap().contains("weir:one"));
+    // What is not known is left out with -s, and else an error.
+    let strange = ["one", "m", "-f", "-o", "strange"];
+    assert!(run(&strange).err.contains("strange"));
+    assert_eq!(run(&[&strange[..], &["-s"]].concat()).code, Some(0));
     let nowhere = run(&["weir:/no/where", "m", "-o", "rw"]);
     assert!(nowhere.code == Some(32) && nowhere.err.contains("/no/where"), "{nowhere:?}");
+    let elsewhere = run(&["one", "m", "-N", "/no/namespace"]);
+    assert!(elsewhere.code == Some(32) && elsewhere.err.contains("/no/namespace"), "{elsewhere:?}");
     let name = run(&["host:/export", "m"]);
     assert!(name.code == Some(32) && name.err.contains("weir:/"), "{name:?}");
     let usage = run(&["one"]);

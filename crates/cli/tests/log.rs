@@ -110,3 +110,50 @@ fn a_mount_is_named_by_its_place_also_of_a_cluster_elsewhere() {
     });
     place.weir(&["umount", "n"]).ok();
 }
+
+#[test]
+fn renamed_logs_are_followed_and_nothing_is_hidden_or_made() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    let logs = cluster.dir().join("log");
+    // A daemon that died before it said when, and one that died in the middle of a line.
+    fs::write(logs.join("early.log"), "it panicked\n2999-01-01T00:00:00Z ERROR later\n").unwrap();
+    fs::write(logs.join("late.log"), "2999-01-01T00:00:01Z  INFO the end is miss").unwrap();
+    let since = cluster.weir(&["log", "--since", "2998-01-01"]).ok();
+    let shown: Vec<&str> = since.lines().map(|line| &line[21..]).collect();
+    assert_eq!(
+        shown.iter().map(|line| line.trim()).collect::<Vec<_>>(),
+        ["early        it panicked", "early  ERROR later", "late    INFO the end is miss"],
+        "{since}"
+    );
+
+    let mut command = cluster.command(&["log", "-f", "-n", "0", "early"]);
+    let mut follow = Running(command.stdout(Stdio::piped()).spawn().unwrap());
+    let (send, lines) = mpsc::channel();
+    let out = BufReader::new(follow.0.stdout.take().unwrap());
+    std::thread::spawn(move || out.lines().try_for_each(|line| send.send(line.unwrap())));
+    eventually("it follows", || {
+        say(&cluster, "early", "2999-01-01T00:00:02Z  INFO before");
+        lines.recv_timeout(Duration::from_millis(300)).is_ok_and(|line| line.contains("before"))
+    });
+    // As logrotate does, twice; the last line of the old one was never ended.
+    for round in 1..=2 {
+        let mut old = OpenOptions::new().append(true).open(logs.join("early.log")).unwrap();
+        fs::rename(logs.join("early.log"), logs.join(format!("early.log.{round}"))).unwrap();
+        write!(old, "2999-01-01T00:00:03Z  INFO last of {round}").unwrap();
+        say(&cluster, "early", &format!("2999-01-01T00:00:04Z  INFO first after {round}"));
+        for words in [format!("last of {round}"), format!("first after {round}")] {
+            eventually(&words, || {
+                lines.recv_timeout(Duration::from_secs(1)).is_ok_and(|line| line.ends_with(&words))
+            });
+        }
+    }
+
+    // Of a mountpoint, whose name is not that of a daemon; and looking makes nothing.
+    fs::create_dir(place.path("m")).unwrap();
+    cluster.weir(&["log", "m"]).fails(&["no log of mount-"]);
+    fs::copy(cluster.dir().join("client.toml"), place.path("client.toml")).unwrap();
+    place.weir(&["log", "--credential", "client.toml"]).ok();
+    place.weir(&["log", "--credential", "client.toml", "./m"]).fails(&["no log of mount-"]);
+    assert!(!place.path("state/weir/.mounts").exists());
+}

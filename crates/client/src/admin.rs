@@ -11,7 +11,7 @@ use weir_net::Wait;
 use weir_types::codec::Bytes;
 use weir_types::{
     Attr, ClientId, Error, ErrorKind, FileId, Generation, ObjectId, Result, Retry, Segment,
-    ServerId, TargetId,
+    ServerId, SessionId, TargetId,
 };
 use weir_wire::capability::{ANY_FILE, Rights, SignedCapability};
 use weir_wire::data::{
@@ -19,6 +19,7 @@ use weir_wire::data::{
     ObjectPage, ObjectStat, RemoveObjectsRequest, ScrubCursor, ScrubPage, ScrubRequest,
     StatObjectRequest,
 };
+use weir_wire::holders::{HoldPage, ListHoldsRequest, ListSessionsRequest, SessionPage};
 use weir_wire::meta::{
     AdminCapabilityRequest, ClientInfo, CommitSizeRequest, CountOpensRequest, ExportMetaRequest,
     ExportPlace, ExportRecord, GetLayoutRequest, ListClientsRequest, RebalanceRequest,
@@ -140,6 +141,16 @@ impl Administrator {
                 return Ok(all);
             }
         }
+    }
+
+    /// A page of the sessions, those with greater numbers than `after`.
+    pub fn sessions(&self, after: SessionId) -> Result<SessionPage> {
+        self.inner.session.call(&Context::root(), &ListSessionsRequest { after })
+    }
+
+    /// A page of the locks and leases that sessions hold.
+    pub fn holds(&self, asked: &ListHoldsRequest) -> Result<HoldPage> {
+        self.inner.session.call(&Context::root(), asked)
     }
 
     /// Says whether a target is being drained.

@@ -23,6 +23,10 @@ use weir_wire::data::{
     WriteFlags, WriteRequest,
 };
 use weir_wire::handshake::{Attempt, Challenge, Hello, Identity, Proof, Welcome};
+use weir_wire::holders::{
+    Hold, HoldKind, HoldPage, HoldPlace, ListHoldsRequest, ListSessionsRequest, SessionPage,
+    SessionStanding, SessionView,
+};
 use weir_wire::lease::{
     AckEventsRequest, AcquireRequest, EndSessionRequest, Event, EventAck, EventKind, Events,
     Granted, HeldLease, LeaseMode, LeaseRange, PollEventsRequest, RecoveredRequest,
@@ -131,6 +135,8 @@ sample_one_of! {
     LockMode: [LockMode::Unlock, LockMode::Shared, LockMode::Exclusive];
     LockWait: [LockWait::No, LockWait::Yes, LockWait::UnlessDeadlock];
     LockOutcome: [LockOutcome::Granted, LockOutcome::Conflict, LockOutcome::Waiting];
+    SessionStanding: [SessionStanding::Live, SessionStanding::Silent, SessionStanding::CutOff];
+    HoldKind: [HoldKind::Posix, HoldKind::Flock, HoldKind::Lease];
     ClientStanding: [
         ClientStanding::Ordinary, ClientStanding::Administrator, ClientStanding::Revoked,
     ];
@@ -434,6 +440,16 @@ sample_struct! {
     ClientPage { clients, end }
     SetClientRequest { info }
     ListClientsRequest { after }
+    SessionView {
+        session, client, key_name, program, host, since_ms, silent_ms, open_files, leased_files,
+        locks, waiting, standing
+    }
+    SessionPage { sessions, lease_ms, timeout_ms, end }
+    ListSessionsRequest { after }
+    HoldPlace { file, skip }
+    Hold { session, file, path, kind, exclusive, start, last, pid, waits_ms }
+    HoldPage { holds, next }
+    ListHoldsRequest { place, file, session, kind, waiting }
     TargetWork { read_bytes, written_bytes, queued, in_flight, us_per_mib, serves_us_per_mib }
     MachineLoad { cpu_permille, received_bytes_per_s, sent_bytes_per_s }
     TargetView {

@@ -9,6 +9,7 @@ use weir_types::{Attr, Decode, Encode, Error, FileLayout};
 use weir_wire::Request;
 use weir_wire::data::*;
 use weir_wire::handshake::{Challenge, Hello, Proof, Welcome};
+use weir_wire::holders::{ListHoldsRequest, ListSessionsRequest};
 use weir_wire::lease::*;
 use weir_wire::lock::{CancelLockRequest, ReassertLocksRequest, SetLockRequest, TestLockRequest};
 use weir_wire::map::ClusterMap;
@@ -229,6 +230,8 @@ targets! {
         verify_meta_request / verify_meta_reply: VerifyMetaRequest;
         set_client_request / set_client_reply: SetClientRequest;
         list_clients_request / list_clients_reply: ListClientsRequest;
+        list_sessions_request / list_sessions_reply: ListSessionsRequest;
+        list_holds_request / list_holds_reply: ListHoldsRequest;
         list_targets_request / list_targets_reply: ListTargetsRequest;
         set_target_request / set_target_reply: SetTargetRequest;
         remove_target_request / remove_target_reply: RemoveTargetRequest;

@@ -8,6 +8,7 @@ pub mod capability;
 pub mod data;
 pub mod frame;
 pub mod handshake;
+pub mod holders;
 pub mod key;
 pub mod lease;
 pub mod lock;

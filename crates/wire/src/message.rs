@@ -195,6 +195,10 @@ ops! {
     SetClient = 0x244, "set_client";
     /// A page of the clients that something is kept of (administrators).
     ListClients = 0x245, "list_clients";
+    /// A page of the sessions (administrators).
+    ListSessions = 0x246, "list_sessions";
+    /// A page of the locks and leases that sessions hold (administrators).
+    ListHolds = 0x247, "list_holds";
     /// A page of the targets, as people see them.
     ListTargets = 0x248, "list_targets";
     /// Says whether a target is being drained (administrators).

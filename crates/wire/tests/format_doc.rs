@@ -29,6 +29,7 @@ const SOURCES: &[&str] = &[
     include_str!("../src/capability.rs"),
     include_str!("../src/ticket.rs"),
     include_str!("../src/handshake.rs"),
+    include_str!("../src/holders.rs"),
     include_str!("../src/data.rs"),
     include_str!("../src/meta.rs"),
     include_str!("../src/map.rs"),
@@ -189,6 +190,7 @@ fn every_purpose_of_a_key_is_listed() {
     let code = [
         include_str!("../src/key.rs"),
         include_str!("../src/handshake.rs"),
+        include_str!("../src/holders.rs"),
         include_str!("../src/capability.rs"),
         include_str!("../src/ticket.rs"),
     ];

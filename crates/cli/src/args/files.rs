@@ -2,16 +2,36 @@
 
 use super::ClientChoice;
 use crate::output::{ByteSize, parse_size};
-use clap::Args;
 use clap::builder::ArgAction;
+use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+/// What cp keeps of a file beside its bytes
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kept {
+    /// All mode bits
+    Mode,
+    /// Owner and group, as root
+    Ownership,
+    /// Times of access and change
+    Timestamps,
+    /// Names of one file stay names of one file
+    Links,
+    /// Extended attributes and access control lists, where both ends have them
+    Xattr,
+    /// All of these
+    All,
+}
 
 /// Copy files into, out of, or within the cluster
 #[derive(Args)]
 #[command(after_help = "Names in the cluster are written weir:/path, or weir://NAME/path for \
-    another cluster on this machine; `-` is standard input or output.\n\n  \
-    weir cp -r data weir:/data\n  weir cp weir:/data/a.csv - | head")]
+    another cluster on this machine; `-` is standard input or output. Holes stay holes. A file \
+    has its name when it is complete, and replaces what has that name; until then it is called \
+    .weir-cp-..., beside it.\n\n  \
+    weir cp -r data weir:/data\n  weir cp -aT --resume data weir:/data\n  \
+    weir cp weir:/data/a.csv - | head")]
 pub struct Cp {
     #[command(flatten)]
     pub client: ClientChoice,
@@ -21,13 +41,27 @@ pub struct Cp {
     /// Copy directories with all that is in them
     #[arg(long, short, visible_short_alias = 'R')]
     pub recursive: bool,
-    /// Keep mode, times and, as root, owners
+    /// Keep these; -p, and without a list: mode, ownership and timestamps
+    #[arg(long, short, num_args = 0..=1, require_equals = true, value_delimiter = ',')]
+    #[arg(default_missing_value = "mode,ownership,timestamps", value_name = "LIST")]
+    pub preserve: Vec<Kept>,
+    /// As -r --preserve=all
     #[arg(long, short)]
-    pub preserve: bool,
+    pub archive: bool,
+    /// Go on with a copy that came to no end: leave out files that are there with the same size
+    /// and time, and compare what is there of others; sets times, so that the next run can, too
+    #[arg(long, visible_alias = "continue")]
+    pub resume: bool,
+    /// The destination is what the source becomes, also if it is a directory that exists
+    #[arg(long, short = 'T')]
+    pub no_target_directory: bool,
+    /// Make each file durable before it has its name, and in the end everything
+    #[arg(long)]
+    pub fsync: bool,
     /// Files copied at the same time
     #[arg(long, short, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub jobs: u16,
-    /// No progress bar
+    /// No progress bar, and nothing said of what --resume found
     #[arg(long, short)]
     pub quiet: bool,
 }

@@ -40,7 +40,6 @@ impl MountFiles {
             }
             Cluster::Elsewhere(_) => {
                 let dir = elsewhere_dir()?;
-                make_dir(&dir, 0o700)?;
                 let file = |suffix| dir.join(format!("{name}.{suffix}"));
                 Ok(Self { pid: file("pid"), log: file("log"), name })
             }
@@ -119,6 +118,9 @@ pub fn mount(cluster: &Cluster, mountpoint: &Path, options: &[String]) -> Done<P
     let _lock = MountLock::take(mountpoint)?;
     clear_mountpoint(mountpoint)?;
     let files = MountFiles::of(cluster, mountpoint)?;
+    if matches!(cluster, Cluster::Elsewhere(_)) {
+        make_dir(&elsewhere_dir()?, 0o700)?;
+    }
     let mut arguments: Vec<OsString> = vec!["--foreground".into()];
     match cluster {
         Cluster::Here(state) => arguments.extend(["--dir".into(), state.dir().into()]),

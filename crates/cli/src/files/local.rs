@@ -1,16 +1,29 @@
 //! The files of this machine.
 
 use crate::failure::{Done, Failure};
-use crate::files::tree::{Meta, Sink, Source, Tree};
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use crate::files::near::Near;
+use crate::files::tree::{Keep, Making, Meta, Pages, Sink, Source, Tree, Xattrs};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, SeekFrom, Timespec, Timestamps,
+    XattrFlags, fallocate, flock, mknodat, seek, syncfs, utimensat,
+};
+use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, ReadDir};
+use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{
     DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown, symlink,
 };
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weir_types::{FileKind, Timestamp};
+
+/// Entries of a directory that are held at a time.
+const PAGE: usize = 1024;
+/// What goes with owner and group: setuid and setgid.
+const PRIVILEGE: u16 = 0o6000;
 
 /// The files of this machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,8 +33,13 @@ fn path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
-fn failed(bytes: &[u8]) -> impl Fn(std::io::Error) -> Failure + '_ {
+fn failed(bytes: &[u8]) -> impl Fn(io::Error) -> Failure + '_ {
     move |e| Failure::file(path(bytes), e)
+}
+
+/// Does something with a path that a call takes.
+fn with<T>(bytes: &[u8], call: impl FnOnce(&Path) -> io::Result<T>) -> Done<T> {
+    Near::new(bytes).and_then(|near| call(near.path())).map_err(failed(bytes))
 }
 
 fn meta(m: &std::fs::Metadata) -> Meta {
@@ -30,10 +48,51 @@ fn meta(m: &std::fs::Metadata) -> Meta {
         mode: (m.mode() & 0o7777) as u16,
         uid: m.uid(),
         gid: m.gid(),
+        nlink: u32::try_from(m.nlink()).unwrap_or(u32::MAX),
+        rdev: packed(m.rdev()),
         size: m.size(),
         atime: Timestamp::new(m.atime(), m.atime_nsec() as u32),
         mtime: Timestamp::new(m.mtime(), m.mtime_nsec() as u32),
         identity: (m.dev(), m.ino()),
+    }
+}
+
+/// The number of a device as the kernel packs it into 32 bits (`new_encode_dev`).
+fn packed(dev: u64) -> u32 {
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & !0xff) << 12)
+}
+
+fn unpacked(dev: u32) -> u64 {
+    rustix::fs::makedev((dev >> 8) & 0xfff, (dev & 0xff) | ((dev >> 12) & !0xff))
+}
+
+/// The entries of a directory. Its descriptor is closed with the last of them, so that going
+/// down takes one only where a directory is large.
+struct LocalPages {
+    dir: Vec<u8>,
+    rest: Option<ReadDir>,
+}
+
+impl Pages for LocalPages {
+    fn next(&mut self) -> Done<Vec<(Vec<u8>, Meta)>> {
+        let mut page = Vec::new();
+        let Some(rest) = &mut self.rest else { return Ok(page) };
+        while page.len() < PAGE {
+            let Some(entry) = rest.next() else {
+                self.rest = None;
+                break;
+            };
+            let entry = entry.map_err(failed(&self.dir))?;
+            let name = entry.file_name().as_bytes().to_vec();
+            let m = match entry.metadata() {
+                // Removed since the directory was read.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                m => m.map_err(failed(&crate::files::name::child(&self.dir, &name)))?,
+            };
+            page.push((name, meta(&m)));
+        }
+        Ok(page)
     }
 }
 
@@ -43,80 +102,130 @@ impl Tree for LocalTree {
     }
 
     fn stat(&self, bytes: &[u8], follow: bool) -> Done<Option<Meta>> {
-        let found = if follow {
-            std::fs::metadata(path(bytes))
-        } else {
-            std::fs::symlink_metadata(path(bytes))
-        };
+        let found = Near::new(bytes).and_then(|near| {
+            let path = near.path();
+            if follow { std::fs::metadata(path) } else { std::fs::symlink_metadata(path) }
+        });
         match found {
             Ok(m) => Ok(Some(meta(&m))),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(failed(bytes)(e)),
         }
     }
 
-    fn list(&self, bytes: &[u8]) -> Done<Vec<(Vec<u8>, Meta)>> {
-        let mut entries = Vec::new();
-        for entry in std::fs::read_dir(path(bytes)).map_err(failed(bytes))? {
-            let entry = entry.map_err(failed(bytes))?;
-            let m = match entry.metadata() {
-                // Removed since the directory was read.
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                m => m.map_err(failed(entry.path().as_os_str().as_bytes()))?,
-            };
-            entries.push((entry.file_name().as_bytes().to_vec(), meta(&m)));
+    fn real_path(&self, bytes: &[u8]) -> Done<Vec<u8>> {
+        match std::fs::canonicalize(path(bytes)) {
+            Ok(real) => Ok(real.into_os_string().as_bytes().to_vec()),
+            // A link to what has no name, as /proc has them, is not for replacing.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => match std::fs::metadata(path(bytes)) {
+                Ok(_) => {
+                    Err(Failure::new("leads to a file without a name").about(self.shown(bytes)))
+                }
+                Err(_) => Ok(bytes.to_vec()),
+            },
+            Err(e) => Err(failed(bytes)(e)),
         }
-        Ok(entries)
+    }
+
+    fn pages(self: Arc<Self>, bytes: &[u8]) -> Done<Box<dyn Pages>> {
+        let rest = Some(with(bytes, |path| std::fs::read_dir(path))?);
+        Ok(Box::new(LocalPages { dir: bytes.to_vec(), rest }))
     }
 
     fn make_dir(&self, bytes: &[u8], mode: u16) -> Done {
-        DirBuilder::new().mode(u32::from(mode)).create(path(bytes)).map_err(failed(bytes))
+        with(bytes, |path| DirBuilder::new().mode(u32::from(mode)).create(path))
     }
 
     fn read_link(&self, bytes: &[u8]) -> Done<Vec<u8>> {
-        let target = std::fs::read_link(path(bytes)).map_err(failed(bytes))?;
+        let target = with(bytes, |path| std::fs::read_link(path))?;
         Ok(target.as_os_str().as_bytes().to_vec())
     }
 
     fn make_link(&self, bytes: &[u8], target: &[u8]) -> Done {
-        let is_link = std::fs::symlink_metadata(path(bytes)).is_ok_and(|m| m.is_symlink());
-        if is_link {
-            std::fs::remove_file(path(bytes)).map_err(failed(bytes))?;
-        }
-        symlink(path(target), path(bytes)).map_err(failed(bytes))
+        with(bytes, |near| symlink(path(target), near))
+    }
+
+    fn make_node(&self, bytes: &[u8], meta: &Meta, mode: u16) -> Done {
+        let kind = FileType::from_raw_mode(meta.kind.mode_bits());
+        let mode = Mode::from_raw_mode(u32::from(mode));
+        with(bytes, |path| Ok(mknodat(CWD, path, kind, mode, unpacked(meta.rdev))?))
+    }
+
+    fn link(&self, bytes: &[u8], new: &[u8]) -> Done {
+        with(bytes, |path| Near::new(new).and_then(|new| std::fs::hard_link(path, new.path())))
+            .map_err(|failure| failure.about(self.shown(new)))
+    }
+
+    fn rename(&self, bytes: &[u8], new: &[u8]) -> Done {
+        with(new, |new| Near::new(bytes).and_then(|from| std::fs::rename(from.path(), new)))
+    }
+
+    fn remove(&self, bytes: &[u8]) -> Done {
+        with(bytes, |path| std::fs::remove_file(path))
     }
 
     fn open(&self, bytes: &[u8]) -> Done<Box<dyn Source>> {
-        let file = File::open(path(bytes)).map_err(failed(bytes))?;
+        let file = with(bytes, |path| File::open(path))?;
         Ok(Box::new(LocalFile { file, path: path(bytes).to_owned() }))
     }
 
-    fn create(&self, bytes: &[u8], mode: u16) -> Done<Box<dyn Sink>> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(u32::from(mode))
-            .open(path(bytes))
-            .map_err(failed(bytes))?;
+    fn create(&self, bytes: &[u8], making: &Making<'_>) -> Done<Box<dyn Sink>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(u32::from(making.mode));
+        let file = with(bytes, |path| options.open(path))?;
+        // Costs nothing here, so that it is done for all. Some file systems have no locks.
+        let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
         Ok(Box::new(LocalFile { file, path: path(bytes).to_owned() }))
     }
 
-    fn set_meta(&self, bytes: &[u8], meta: &Meta) -> Done {
-        // The owner first: a change of owner clears setuid and setgid.
-        match lchown(path(bytes), Some(meta.uid), Some(meta.gid)) {
-            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {}
-            done => done.map_err(failed(bytes))?,
+    fn open_node(&self, bytes: &[u8]) -> Done<Box<dyn Sink>> {
+        let file = with(bytes, |path| OpenOptions::new().write(true).open(path))?;
+        Ok(Box::new(LocalFile { file, path: path(bytes).to_owned() }))
+    }
+
+    fn take_over(&self, bytes: &[u8]) -> Done<Option<Box<dyn Sink>>> {
+        let opened = Near::new(bytes).and_then(|near| {
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .custom_flags(libc::O_NOFOLLOW)
+                .open(near.path())
+        });
+        let file = match opened {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(failed(bytes))?,
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Box::new(LocalFile { file, path: path(bytes).to_owned() }))),
+            // Without locks nobody can say.
+            Err(_) => Ok(None),
         }
-        if meta.kind != FileKind::Symlink {
-            let permissions = Permissions::from_mode(u32::from(meta.mode));
-            std::fs::set_permissions(path(bytes), permissions).map_err(failed(bytes))?;
+    }
+
+    fn xattrs(&self, bytes: &[u8]) -> Done<Xattrs> {
+        match Near::new(bytes).and_then(|near| xattrs_of(near.path())) {
+            Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(Vec::new()),
+            found => found.map_err(failed(bytes)),
         }
-        let time = |t: Timestamp| Timespec { tv_sec: t.seconds(), tv_nsec: i64::from(t.nanos()) };
-        let times =
-            Timestamps { last_access: time(meta.atime), last_modification: time(meta.mtime) };
-        utimensat(CWD, path(bytes), &times, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|e| failed(bytes)(e.into()))
+    }
+
+    fn set_xattr(&self, bytes: &[u8], name: &[u8], value: &[u8]) -> Done<bool> {
+        let set = |path: &Path| rustix::fs::lsetxattr(path, name, value, XattrFlags::empty());
+        match Near::new(bytes).map(|near| set(near.path())) {
+            Ok(Err(Errno::OPNOTSUPP)) => Ok(false),
+            // Of classes that are the superuser's.
+            Ok(Err(Errno::PERM)) if !name.starts_with(b"user.") => Ok(false),
+            Ok(done) => done.map(|()| true).map_err(|e| failed(bytes)(e.into())),
+            Err(e) => Err(failed(bytes)(e)),
+        }
+    }
+
+    fn set_meta(&self, bytes: &[u8], meta: &Meta, keep: Keep) -> Done {
+        with(bytes, |path| set_meta(path, meta, keep))
+    }
+
+    fn sync_all(&self, bytes: &[u8]) -> Done {
+        with(bytes, |path| Ok(syncfs(File::open(path)?)?))
     }
 
     fn is(&self, other: &str) -> bool {
@@ -128,9 +237,65 @@ impl Tree for LocalTree {
     }
 }
 
+fn set_meta(path: &Path, meta: &Meta, keep: Keep) -> io::Result<()> {
+    // The owner first: a change of owner clears setuid and setgid.
+    let mut mode = meta.mode;
+    if keep.owner {
+        match lchown(path, Some(meta.uid), Some(meta.gid)) {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => mode &= !PRIVILEGE,
+            done => done?,
+        }
+    }
+    if keep.mode && meta.kind != FileKind::Symlink {
+        std::fs::set_permissions(path, Permissions::from_mode(u32::from(mode)))?;
+    }
+    if !keep.times {
+        return Ok(());
+    }
+    let time = |t: Timestamp| Timespec { tv_sec: t.seconds(), tv_nsec: i64::from(t.nanos()) };
+    let times = Timestamps { last_access: time(meta.atime), last_modification: time(meta.mtime) };
+    Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+fn xattrs_of(path: &Path) -> io::Result<Xattrs> {
+    let mut names = vec![0; rustix::fs::llistxattr_query(path)?];
+    let len = rustix::fs::llistxattr(path, &mut names[..])?;
+    names.truncate(len);
+    let mut all = Vec::new();
+    for name in names.split(|b| *b == 0).filter(|name| can_be_copied(name)) {
+        let mut value = vec![0; rustix::fs::lgetxattr_query(path, name)?];
+        let len = match value.len() {
+            0 => 0,
+            _ => rustix::fs::lgetxattr(path, name, &mut value[..])?,
+        };
+        value.truncate(len);
+        all.push((name.to_vec(), value));
+    }
+    Ok(all)
+}
+
+/// Labels are of the machine's policy, which gives them to new files itself.
+fn can_be_copied(name: &[u8]) -> bool {
+    !name.is_empty() && name != b"security.selinux"
+}
+
 struct LocalFile {
     file: File,
     path: PathBuf,
+}
+
+impl LocalFile {
+    fn failed(&self) -> impl Fn(io::Error) -> Failure + '_ {
+        move |e| Failure::file(&self.path, e)
+    }
+
+    fn seek(&self, to: SeekFrom) -> Done<Option<u64>> {
+        match seek(&self.file, to) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NXIO) => Ok(None),
+            Err(e) => Err(self.failed()(e.into())),
+        }
+    }
 }
 
 impl Source for LocalFile {
@@ -140,20 +305,86 @@ impl Source for LocalFile {
             match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
                 Ok(0) => break,
                 Ok(n) => filled += n,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // A pipe or a terminal: what comes next, whatever its place.
+                Err(e) if e.raw_os_error() == Some(libc::ESPIPE) => {
+                    return io::Read::read(&mut &self.file, buffer).map_err(self.failed());
+                }
                 Err(e) => return Err(Failure::file(&self.path, e)),
             }
         }
         Ok(filled)
     }
+
+    fn size(&self) -> Done<u64> {
+        Ok(self.file.metadata().map_err(self.failed())?.len())
+    }
+
+    fn next_data(&self, offset: u64) -> Done<Option<Range<u64>>> {
+        if !self.file.metadata().map_err(self.failed())?.is_file() {
+            return Ok(Some(offset..u64::MAX));
+        }
+        let Some(start) = self.seek(SeekFrom::Data(offset))? else { return Ok(None) };
+        Ok(self.seek(SeekFrom::Hole(start))?.map(|end| start..end))
+    }
 }
 
 impl Sink for LocalFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Done {
-        self.file.write_all_at(bytes, offset).map_err(|e| Failure::file(&self.path, e))
+        match self.file.write_all_at(bytes, offset) {
+            // A pipe or a terminal: there is no place but the end.
+            Err(e) if e.raw_os_error() == Some(libc::ESPIPE) => {
+                io::Write::write_all(&mut &self.file, bytes)
+            }
+            done => done,
+        }
+        .map_err(self.failed())
+    }
+
+    fn clear(&self, range: Range<u64>) -> Done {
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&self.file, mode, range.start, range.end - range.start) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeros(range),
+            done => done.map_err(|e| self.failed()(e.into())),
+        }
+    }
+
+    fn set_size(&self, size: u64) -> Done {
+        self.file.set_len(size).map_err(self.failed())
     }
 
     fn finish(&self) -> Done {
         Ok(())
+    }
+
+    fn sync(&self) -> Done {
+        self.file.sync_all().map_err(self.failed())
+    }
+}
+
+impl LocalFile {
+    /// Where no holes can be made.
+    fn write_zeros(&self, range: Range<u64>) -> Done {
+        let zeros = vec![0; 1 << 20];
+        let mut at = range.start;
+        while at < range.end {
+            let len = (range.end - at).min(zeros.len() as u64) as usize;
+            self.write_at(at, &zeros[..len])?;
+            at += len as u64;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_devices_survive_packing() {
+        for (major, minor) in [(1, 3), (8, 255), (259, 65_537), (4095, 0xf_ffff)] {
+            let dev = rustix::fs::makedev(major, minor);
+            assert_eq!(unpacked(packed(dev)), dev, "{major}:{minor}");
+        }
     }
 }

@@ -2,17 +2,17 @@
 
 use crate::args::ClientChoice;
 use crate::cluster::credential::Credential;
+use crate::cluster::program;
 use crate::failure::{Done, Failure};
-use crate::files::name::{RemoteName, child, shown, split};
-use crate::files::tree::{Meta, Sink, Source, Tree};
+use crate::files::name::{RemoteName, shown, split};
 use crate::settings::{self, Cluster};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use weir_client::{Client, ClientConfig, Context, CreateOptions, File, set_nothing};
+use weir_client::{Client, ClientConfig, Context, File};
 use weir_types::limits::MAX_READDIR_ENTRIES;
 use weir_types::{Attr, Caller, Error, ErrorKind, FileId, FileKind};
 use weir_wire::Rights;
-use weir_wire::meta::{DirEntry, SetTime};
+use weir_wire::meta::DirEntry;
 
 /// Connects to a cluster with a credential.
 pub fn connect(credential: &Credential, purpose: &str) -> Done<Client> {
@@ -20,7 +20,7 @@ pub fn connect(credential: &Credential, purpose: &str) -> Done<Client> {
     let mut config = ClientConfig::new(address, credential.client, credential.key.clone());
     config.metadata.clone_from(&credential.metadata);
     config.cluster.clone_from(&credential.cluster);
-    config.name = format!("weir {purpose}");
+    config.name = program::this(&format!("weir {purpose}"));
     Client::connect(config).map_err(|e| {
         Failure::from(e).about(format!("cannot connect to cluster {}", credential.cluster))
     })
@@ -39,18 +39,25 @@ pub fn caller() -> Caller {
 /// The files of a cluster.
 pub struct RemoteTree {
     /// The session.
-    pub client: Client,
+    pub client: Arc<Client>,
     /// In whose name.
     pub context: Context,
     prefix: String,
-    identity: String,
-    /// Directories seen, so that a deep path is not looked up part by part for
-    /// each file in it. Bounded: emptied when full.
-    directories: Mutex<HashMap<Vec<u8>, FileId>>,
+    pub(super) identity: String,
+    directories: Mutex<Directories>,
 }
 
-/// Directories that are remembered.
-const MAX_DIRECTORIES: usize = 65_536;
+/// Directories seen, so that a deep path is not looked up part by part for each file in it.
+/// Bounded: emptied when full.
+#[derive(Default)]
+struct Directories {
+    known: HashMap<Vec<u8>, FileId>,
+    /// Of all their paths.
+    bytes: usize,
+}
+
+/// Bytes of the paths of directories that are remembered.
+const MAX_DIRECTORY_BYTES: usize = 16 << 20;
 
 /// The clusters that a command's arguments name: one session for each.
 #[derive(Default)]
@@ -88,7 +95,7 @@ impl RemoteTree {
     pub fn open(cluster: &Cluster, prefix: String, purpose: &str) -> Done<Self> {
         let credential = cluster.credential()?;
         Ok(Self {
-            client: connect(&credential, purpose)?,
+            client: Arc::new(connect(&credential, purpose)?),
             context: Context::of(caller()),
             prefix,
             identity: cluster.source(),
@@ -107,16 +114,27 @@ impl RemoteTree {
         self.find(path, follow).map_err(self.about(path))
     }
 
-    fn find(&self, path: &[u8], follow: bool) -> Result<Attr, Error> {
-        if let Some((dir, name)) = split(path)
-            && let Some(parent) = self.remembered(dir)
-        {
-            let attr = self.client.lookup(&self.context, parent, name)?;
-            if !(follow && attr.kind == FileKind::Symlink) {
-                return Ok(attr);
-            }
+    pub(super) fn find(&self, path: &[u8], follow: bool) -> Result<Attr, Error> {
+        let Some((dir, name)) = split(path) else {
+            return self.client.getattr(&self.context, FileId::ROOT);
+        };
+        let attr = self.client.lookup(&self.context, self.directory(dir)?, name)?;
+        if follow && attr.kind == FileKind::Symlink {
+            return self.client.resolve(&self.context, path, true);
         }
-        self.client.resolve(&self.context, path, follow)
+        Ok(attr)
+    }
+
+    fn directory(&self, dir: &[u8]) -> Result<FileId, Error> {
+        if let Some(known) = self.remembered(dir) {
+            return Ok(known);
+        }
+        let attr = self.client.resolve(&self.context, dir, true)?;
+        if attr.kind != FileKind::Directory {
+            return Err(ErrorKind::NotDirectory.into());
+        }
+        self.remember(dir, attr.file);
+        Ok(attr.file)
     }
 
     /// The directory of a path, and the last part of it.
@@ -124,15 +142,7 @@ impl RemoteTree {
         let Some((dir, name)) = split(path) else {
             return Err(Failure::new(format!("{}/ is the root directory", self.prefix)));
         };
-        if let Some(parent) = self.remembered(dir) {
-            return Ok((parent, name));
-        }
-        let attr = self.attr(dir, true)?;
-        if attr.kind != FileKind::Directory {
-            return Err(self.about(dir)(ErrorKind::NotDirectory.into()));
-        }
-        self.remember(dir, attr.file);
-        Ok((attr.file, name))
+        Ok((self.directory(dir).map_err(self.about(dir))?, name))
     }
 
     /// The entries of a directory with their attributes, sorted by name.
@@ -169,169 +179,22 @@ impl RemoteTree {
         if dir == b"/" {
             return Some(FileId::ROOT);
         }
-        self.directories.lock().unwrap_or_else(PoisonError::into_inner).get(dir).copied()
+        let directories = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
+        directories.known.get(dir).copied()
     }
 
-    fn remember(&self, dir: &[u8], file: FileId) {
+    pub(super) fn remember(&self, dir: &[u8], file: FileId) {
         let mut directories = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
-        if directories.len() >= MAX_DIRECTORIES {
-            directories.clear();
+        if directories.bytes + dir.len() > MAX_DIRECTORY_BYTES {
+            *directories = Directories::default();
         }
-        directories.insert(dir.to_vec(), file);
+        if directories.known.insert(dir.to_vec(), file).is_none() {
+            directories.bytes += dir.len();
+        }
     }
 
-    fn handle(&self, path: &[u8], file: File) -> RemoteFile {
-        RemoteFile { file, context: self.context.clone(), name: self.shown(path) }
-    }
-}
-
-impl Tree for RemoteTree {
-    fn shown(&self, path: &[u8]) -> String {
+    /// A path as the user would write it.
+    pub fn shown(&self, path: &[u8]) -> String {
         format!("{}{}", self.prefix, shown(path))
-    }
-
-    fn stat(&self, path: &[u8], follow: bool) -> Done<Option<Meta>> {
-        match self.find(path, follow) {
-            Ok(attr) => Ok(Some(meta(&attr))),
-            Err(e) if e.kind == ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(self.about(path)(e)),
-        }
-    }
-
-    fn list(&self, path: &[u8]) -> Done<Vec<(Vec<u8>, Meta)>> {
-        let dir = self.attr(path, true)?.file;
-        let mut list = Vec::new();
-        for entry in self.entries(dir).map_err(self.about(path))? {
-            let attr = match entry.attr {
-                Some(attr) => attr,
-                None => self.attr(&child(path, &entry.name), false)?,
-            };
-            list.push((entry.name.0, meta(&attr)));
-        }
-        Ok(list)
-    }
-
-    fn make_dir(&self, path: &[u8], mode: u16) -> Done {
-        let (parent, name) = self.parent(path)?;
-        let made = self.client.mkdir(&self.context, parent, name, mode);
-        self.remember(path, made.map_err(self.about(path))?.file);
-        Ok(())
-    }
-
-    fn read_link(&self, path: &[u8]) -> Done<Vec<u8>> {
-        let link = self.attr(path, false)?.file;
-        self.client.readlink(&self.context, link).map_err(self.about(path))
-    }
-
-    fn make_link(&self, path: &[u8], target: &[u8]) -> Done {
-        let (parent, name) = self.parent(path)?;
-        let make = || self.client.symlink(&self.context, parent, name, target);
-        let made = match make() {
-            Err(e) if e.kind == ErrorKind::Exists => {
-                let there = self.attr(path, false)?;
-                if there.kind != FileKind::Symlink {
-                    return Err(self.about(path)(e));
-                }
-                self.client.unlink(&self.context, parent, name).and_then(|_| make())
-            }
-            made => made,
-        };
-        made.map(drop).map_err(self.about(path))
-    }
-
-    fn open(&self, path: &[u8]) -> Done<Box<dyn Source>> {
-        let (file, _) = self.open_file(path, Rights::READ)?;
-        Ok(Box::new(self.handle(path, file)))
-    }
-
-    fn create(&self, path: &[u8], mode: u16) -> Done<Box<dyn Sink>> {
-        let (parent, name) = self.parent(path)?;
-        let options = CreateOptions {
-            mode,
-            truncate: true,
-            rights: Rights::WRITE,
-            ..CreateOptions::default()
-        };
-        let (file, _) =
-            self.client.create(&self.context, parent, name, &options).map_err(self.about(path))?;
-        Ok(Box::new(self.handle(path, file)))
-    }
-
-    fn set_meta(&self, path: &[u8], meta: &Meta) -> Done {
-        let file = self.attr(path, false)?.file;
-        let mut request = set_nothing(file);
-        request.atime = Some(SetTime::At(meta.atime));
-        request.mtime = Some(SetTime::At(meta.mtime));
-        if meta.kind != FileKind::Symlink {
-            request.mode = Some(meta.mode);
-        }
-        if self.context.caller.uid == 0 {
-            request.uid = Some(meta.uid);
-            request.gid = Some(meta.gid);
-        }
-        self.client.setattr(&self.context, &request).map(drop).map_err(self.about(path))
-    }
-
-    fn is(&self, other: &str) -> bool {
-        self.identity == other
-    }
-
-    fn identity(&self) -> String {
-        self.identity.clone()
-    }
-}
-
-fn meta(attr: &Attr) -> Meta {
-    Meta {
-        kind: attr.kind,
-        mode: attr.mode,
-        uid: attr.uid,
-        gid: attr.gid,
-        size: attr.size,
-        atime: attr.atime,
-        mtime: attr.mtime,
-        identity: (0, attr.file.0),
-    }
-}
-
-struct RemoteFile {
-    file: File,
-    context: Context,
-    name: String,
-}
-
-impl RemoteFile {
-    fn failed(&self, error: Error) -> Failure {
-        Failure::from(error).about(&self.name)
-    }
-}
-
-impl Source for RemoteFile {
-    fn in_cluster(&self) -> Option<&File> {
-        Some(&self.file)
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Done<usize> {
-        self.file.read_at(&self.context, offset, buffer).map_err(|e| self.failed(e))
-    }
-}
-
-impl Sink for RemoteFile {
-    fn copy_at(&self, source: &dyn Source, offset: u64, len: u64) -> Done<Option<u64>> {
-        let Some(from) = source.in_cluster() else { return Ok(None) };
-        match from.copy_range(&self.context, offset, &self.file, offset, len) {
-            Ok(n) => Ok(Some(n)),
-            // Two sessions: of two clusters, or of two keys.
-            Err(e) if e.kind == ErrorKind::CrossDevice => Ok(None),
-            Err(e) => Err(self.failed(e)),
-        }
-    }
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Done {
-        self.file.write_at(&self.context, offset, bytes).map_err(|e| self.failed(e))
-    }
-
-    fn finish(&self) -> Done {
-        self.file.flush(&self.context).map_err(|e| self.failed(e))
     }
 }

@@ -9,7 +9,7 @@ use crate::files::tree::Tree;
 use weir_types::{ErrorKind, FileId, FileKind};
 
 /// The deepest directory that rm goes into.
-const MAX_DEPTH: usize = 512;
+const MAX_DEPTH: usize = 2048;
 
 /// Runs `weir cat`.
 pub fn cat(cat: &Cat) -> Done {

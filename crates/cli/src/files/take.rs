@@ -4,7 +4,6 @@ use crate::args::Take as Arguments;
 use crate::failure::{Done, Failure};
 use crate::files::name::{RemoteName, child, split};
 use crate::files::remote::{RemoteTree, Sessions};
-use crate::files::tree::Tree;
 use crate::jobs::member;
 use serde_json::json;
 use std::io::{Write, stdout};

@@ -1,8 +1,10 @@
 //! What cp needs of a tree of files, wherever it is.
 
 use crate::failure::Done;
+use std::ops::Range;
+use std::sync::Arc;
 use weir_client::File;
-use weir_types::{FileKind, Timestamp};
+use weir_types::{FileKind, FileLayout, Timestamp};
 
 /// What is known of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +17,10 @@ pub struct Meta {
     pub uid: u32,
     /// Group.
     pub gid: u32,
+    /// How many names it has.
+    pub nlink: u32,
+    /// Number of a device, as the kernel hands it to file systems in user space.
+    pub rdev: u32,
     /// Bytes.
     pub size: u64,
     /// Last access.
@@ -25,6 +31,35 @@ pub struct Meta {
     pub identity: (u64, u64),
 }
 
+/// What is to be kept of a file beside its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// All mode bits; else those of permission, less what the umask takes.
+    pub mode: bool,
+    /// Owner and group, where that is permitted.
+    pub owner: bool,
+    /// Times of access and change.
+    pub times: bool,
+    /// Names of one file stay names of one file.
+    pub links: bool,
+    /// Extended attributes and access control lists.
+    pub xattrs: bool,
+}
+
+/// Extended attributes: names and values.
+pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// How a file is made that another one's bytes go to.
+#[derive(Clone, Debug)]
+pub struct Making<'a> {
+    /// Permission bits.
+    pub mode: u16,
+    /// The layout of the file that it takes the place of.
+    pub like: Option<&'a FileLayout>,
+    /// Others are kept from taking it for one that nobody writes any more.
+    pub locked: bool,
+}
+
 /// A file that is read from. Any number of threads may read at once.
 pub trait Source: Send + Sync {
     /// The file, if it is one of a cluster.
@@ -33,10 +68,15 @@ pub trait Source: Send + Sync {
     }
     /// Reads until the buffer is full or the file ends; returns the bytes read.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Done<usize>;
+    /// How long it is now.
+    fn size(&self) -> Done<u64>;
+    /// The next range from `offset` on that is not a hole; `None`: there is nothing but a
+    /// hole until the end.
+    fn next_data(&self, offset: u64) -> Done<Option<Range<u64>>>;
 }
 
-/// A file that is written to. Any number of threads may write at once.
-pub trait Sink: Send + Sync {
+/// A file that is written to, and read to be compared. Any number of threads may write at once.
+pub trait Sink: Source {
     /// Lets the cluster copy some of the bytes at `offset` of a source to the same
     /// place here, at most `len`; returns how many: 0 where the source ends. `None`:
     /// the two are not in one cluster.
@@ -45,8 +85,20 @@ pub trait Sink: Send + Sync {
     }
     /// Writes all of the bytes.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Done;
+    /// Makes what there is of a range a hole. The size stays.
+    fn clear(&self, range: Range<u64>) -> Done;
+    /// Cuts or extends it.
+    fn set_size(&self, size: u64) -> Done;
     /// Returns when everything is written and can be read by others.
     fn finish(&self) -> Done;
+    /// Returns when everything that was written is durable.
+    fn sync(&self) -> Done;
+}
+
+/// The entries of a directory, without `.` and `..`, some at a time.
+pub trait Pages: Send {
+    /// The next of them; none: that was all.
+    fn next(&mut self) -> Done<Vec<(Vec<u8>, Meta)>>;
 }
 
 /// A tree of files. Paths are absolute within it; errors name the file.
@@ -55,20 +107,46 @@ pub trait Tree: Send + Sync {
     fn shown(&self, path: &[u8]) -> String;
     /// What is known of a file; nothing if it does not exist.
     fn stat(&self, path: &[u8], follow: bool) -> Done<Option<Meta>>;
-    /// The entries of a directory, without `.` and `..`.
-    fn list(&self, path: &[u8]) -> Done<Vec<(Vec<u8>, Meta)>>;
+    /// Where a symbolic link leads to, if that exists; else the path itself.
+    fn real_path(&self, path: &[u8]) -> Done<Vec<u8>>;
+    /// The entries of a directory.
+    fn pages(self: Arc<Self>, path: &[u8]) -> Done<Box<dyn Pages>>;
     /// Makes a directory.
     fn make_dir(&self, path: &[u8], mode: u16) -> Done;
     /// What a symbolic link says.
     fn read_link(&self, path: &[u8]) -> Done<Vec<u8>>;
-    /// Makes a symbolic link, in place of one that is there.
+    /// Makes a symbolic link where nothing is.
     fn make_link(&self, path: &[u8], target: &[u8]) -> Done;
+    /// Makes a pipe, a socket's name or a device where nothing is.
+    fn make_node(&self, path: &[u8], meta: &Meta, mode: u16) -> Done;
+    /// Gives a file another name where nothing is.
+    fn link(&self, path: &[u8], new: &[u8]) -> Done;
+    /// Moves a name, over what is there.
+    fn rename(&self, path: &[u8], new: &[u8]) -> Done;
+    /// Removes a name that is not a directory's.
+    fn remove(&self, path: &[u8]) -> Done;
     /// Opens a file to read it.
     fn open(&self, path: &[u8]) -> Done<Box<dyn Source>>;
-    /// Opens a file to write it: makes or empties it.
-    fn create(&self, path: &[u8], mode: u16) -> Done<Box<dyn Sink>>;
-    /// Sets mode and times, and the owner where that is permitted.
-    fn set_meta(&self, path: &[u8], meta: &Meta) -> Done;
+    /// Makes a file where nothing is, and opens it to write and read it.
+    fn create(&self, path: &[u8], making: &Making<'_>) -> Done<Box<dyn Sink>>;
+    /// Opens what is there to write it in place: a device, or a pipe.
+    fn open_node(&self, path: &[u8]) -> Done<Box<dyn Sink>>;
+    /// Opens a file that another run of cp may have left unfinished to write it on, under a
+    /// lock; `None`: that run still has it, or it is gone.
+    fn take_over(&self, path: &[u8]) -> Done<Option<Box<dyn Sink>>>;
+    /// The layout of a file, where files have one.
+    fn layout(&self, _path: &[u8]) -> Done<Option<FileLayout>> {
+        Ok(None)
+    }
+    /// The extended attributes of a file that can be copied.
+    fn xattrs(&self, path: &[u8]) -> Done<Xattrs>;
+    /// Sets one; `false`: files here cannot have it.
+    fn set_xattr(&self, path: &[u8], name: &[u8], value: &[u8]) -> Done<bool>;
+    /// Sets mode, owner and times as far as `keep` says. Mode bits that give the rights of
+    /// an owner go where the owner cannot be kept.
+    fn set_meta(&self, path: &[u8], meta: &Meta, keep: Keep) -> Done;
+    /// Makes all names and attributes changed so far durable.
+    fn sync_all(&self, path: &[u8]) -> Done;
     /// Whether two trees are the same one.
     fn is(&self, other: &str) -> bool;
     /// Names the tree, for [`Tree::is`].

@@ -1,10 +1,13 @@
 //! One daemon's log, read line by line while it grows.
 
 use crate::failure::{Done, Failure};
+use crate::output::utc_time;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use weir_types::Timestamp;
 
 /// A longer line is shown as several.
 const MAX_LINE_BYTES: u64 = 64 << 10;
@@ -13,7 +16,8 @@ const LEVELS: [&str; 5] = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"];
 /// One line of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
-    /// When, UTC. A line without a time (of a panic) has that of the one before.
+    /// When, UTC. A line without a time (of a panic) has that of the one before, the first
+    /// lines have that of the next.
     pub time: String,
     /// Whose.
     pub daemon: String,
@@ -30,6 +34,10 @@ pub struct LogFile {
     file: BufReader<File>,
     /// What has been read of a line whose end is not written yet.
     begun: Vec<u8>,
+    /// More may come: a line without an end is not one yet.
+    follows: bool,
+    /// Another file has its name: this one gets no more.
+    is_over: bool,
     time: String,
     /// The line that is next.
     next: Option<Line>,
@@ -37,16 +45,44 @@ pub struct LogFile {
 
 impl LogFile {
     /// Opens it at its beginning.
-    pub fn open(daemon: &str, path: &Path) -> Done<Self> {
-        let file = File::open(path).map_err(|e| Failure::file(path, e))?;
+    pub fn open(daemon: &str, path: &Path, follows: bool) -> Done<Self> {
+        let failed = |e| Failure::file(path, e);
+        let file = File::open(path).map_err(failed)?;
+        let time = first_time(&file).map_err(failed)?;
         Ok(Self {
             daemon: daemon.to_owned(),
             path: path.to_owned(),
             file: BufReader::new(file),
             begun: Vec::new(),
-            time: String::new(),
+            follows,
+            is_over: false,
+            time,
             next: None,
         })
+    }
+
+    /// If another file has its name by now, goes on with that, once all of this was shown.
+    pub fn see_renamed(&mut self) -> Done {
+        let failed = |e| Failure::file(&self.path, e);
+        if self.is_over {
+            if self.next.is_none() && self.begun.is_empty() {
+                match Self::open(&self.daemon, &self.path, self.follows) {
+                    // It was renamed as well; there will be another one.
+                    Err(_) if !self.path.exists() => {}
+                    opened => *self = opened?,
+                }
+            }
+            return Ok(());
+        }
+        let named = match std::fs::metadata(&self.path) {
+            // There will be a new one.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            named => named.map_err(failed)?,
+        };
+        let open = self.file.get_ref().metadata().map_err(failed)?;
+        // What was written to this one until now is still to be read.
+        self.is_over = (named.dev(), named.ino()) != (open.dev(), open.ino());
+        Ok(())
     }
 
     /// Whose it is.
@@ -75,7 +111,9 @@ impl LogFile {
             self.begun.clear();
             self.read_begun()?;
         }
-        if !self.begun.ends_with(b"\n") && (self.begun.len() as u64) < MAX_LINE_BYTES {
+        let is_whole = self.begun.ends_with(b"\n") || self.begun.len() as u64 >= MAX_LINE_BYTES;
+        let is_last = (!self.follows || self.is_over) && !self.begun.is_empty();
+        if !(is_whole || is_last) {
             return Ok(None);
         }
         let line = String::from_utf8_lossy(&std::mem::take(&mut self.begun)).into_owned();
@@ -88,13 +126,8 @@ impl LogFile {
         (&mut self.file).take(most).read_until(b'\n', &mut self.begun)
     }
 
-    /// `2026-11-26T14:30:00.123456Z  INFO weir::serve: data server 1 serves on ...`
     fn parse(&mut self, line: &str) -> Line {
-        let dated = line.split_once('Z').and_then(|(time, rest)| {
-            let (level, message) = rest.trim_start().split_once(' ')?;
-            (LEVELS.contains(&level) && time.contains('T')).then_some((time, level, message))
-        });
-        let (level, message) = match dated {
+        let (level, message) = match dated(line) {
             Some((time, level, message)) => {
                 self.time = format!("{time}Z");
                 (Some(level.to_owned()), message)
@@ -108,6 +141,29 @@ impl LogFile {
             message: message.to_owned(),
         }
     }
+}
+
+/// `2026-11-26T14:30:00.123456Z  INFO weir::serve: data server 1 serves on ...`: its time, level
+/// and message.
+fn dated(line: &str) -> Option<(&str, &str, &str)> {
+    let (time, rest) = line.split_once('Z')?;
+    let (level, message) = rest.trim_start().split_once(' ')?;
+    (LEVELS.contains(&level) && time.contains('T')).then_some((time, level, message))
+}
+
+/// The time of its first lines: of the first of them that says one, or else when it was
+/// written last.
+fn first_time(mut file: &File) -> io::Result<String> {
+    let mut begin = Vec::new();
+    file.take(MAX_LINE_BYTES).read_to_end(&mut begin)?;
+    file.rewind()?;
+    let begin = String::from_utf8_lossy(&begin);
+    if let Some((time, ..)) = begin.lines().find_map(dated) {
+        return Ok(format!("{time}Z"));
+    }
+    let written = file.metadata()?;
+    let written = utc_time(Timestamp::new(written.mtime(), 0));
+    Ok(written.replace(' ', "T"))
 }
 
 #[cfg(test)]
@@ -128,7 +184,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("meta.log");
         let mut file = File::options().create(true).append(true).open(&path).unwrap();
-        let mut log = LogFile::open("meta", &path).unwrap();
+        let mut log = LogFile::open("meta", &path, true).unwrap();
         assert!(rest(&mut log).is_empty());
         write!(file, "1970-01-01T00:00:00.5Z  WARN a: Zero\nthread panicked\n1970-01-0").unwrap();
         assert_eq!(
@@ -145,5 +201,35 @@ mod tests {
         assert_eq!(rest(&mut log), ["1970-01-03T00:00:00Z Some(\"INFO\") c"]);
         writeln!(file, "{}", "x".repeat(100_000)).unwrap();
         assert_eq!(rest(&mut log).len(), 2, "no line is longer than what is kept");
+    }
+
+    #[test]
+    fn lines_without_end_or_time_and_a_renamed_log_are_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("meta.log");
+        let text = "panicked early\n1970-01-01T00:00:00Z  WARN a\n1970-01-01T00:00:01Z  INFO b";
+        std::fs::write(&path, text).unwrap();
+        let shown = [
+            "1970-01-01T00:00:00Z None panicked early",
+            "1970-01-01T00:00:00Z Some(\"WARN\") a",
+            "1970-01-01T00:00:01Z Some(\"INFO\") b",
+        ];
+        assert_eq!(rest(&mut LogFile::open("meta", &path, false).unwrap()), shown);
+
+        let mut log = LogFile::open("meta", &path, true).unwrap();
+        assert_eq!(rest(&mut log), shown[..2]);
+        std::fs::rename(&path, dir.path().join("meta.log.1")).unwrap();
+        log.see_renamed().unwrap();
+        assert!(rest(&mut log).is_empty(), "it may yet be written to");
+        std::fs::write(&path, "1970-01-02T00:00:00Z  INFO new\n").unwrap();
+        log.see_renamed().unwrap();
+        assert_eq!(rest(&mut log), shown[2..]);
+        log.see_renamed().unwrap();
+        assert_eq!(rest(&mut log), ["1970-01-02T00:00:00Z Some(\"INFO\") new"]);
+
+        let undated = dir.path().join("data-1.log");
+        std::fs::write(&undated, "killed\n").unwrap();
+        let lines = rest(&mut LogFile::open("data-1", &undated, false).unwrap());
+        assert!(lines[0].starts_with("20") && lines[0].ends_with("Z None killed"), "{lines:?}");
     }
 }

@@ -6,10 +6,11 @@ pub mod since;
 use crate::args::Log;
 use crate::cluster::mounting::{self, MountFiles, mountpoint};
 use crate::failure::{Done, Failure};
+use crate::output::plain;
 use crate::settings::{self, Cluster};
 use file::{Line, LogFile};
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ pub fn run(asked: &Log) -> Done {
         }
         Cluster::Elsewhere(_) => mounting::elsewhere_dir()?,
     };
-    let chosen = chosen(asked, &cluster)?;
-    let mut logs = Logs { dir, chosen, files: Vec::new() };
+    let mut logs = Logs { dir, chosen: Vec::new(), follows: asked.follow, files: Vec::new() };
+    logs.chosen = chosen(asked, &cluster, &logs.there()?)?;
     logs.open_new()?;
     logs.require_all()?;
     // A reader that has gone (`weir log | head`) ends it, and is no failure.
@@ -38,11 +39,15 @@ pub fn run(asked: &Log) -> Done {
     }
 }
 
-/// The names that were given; a mountpoint stands for the name of its daemon.
-fn chosen(asked: &Log, cluster: &Cluster) -> Done<Vec<String>> {
-    let name = |given: &String| match given.contains('/') {
-        true => Ok(MountFiles::of(cluster, &mountpoint(Path::new(given))?)?.name),
-        false => Ok(given.clone()),
+/// The names that were given; a mountpoint stands for the name of its daemon. What is the name
+/// of a daemon is no mountpoint, unless it is written ./NAME.
+fn chosen(asked: &Log, cluster: &Cluster, there: &BTreeMap<String, PathBuf>) -> Done<Vec<String>> {
+    let name = |given: &String| {
+        let is_daemon = there.keys().any(|daemon| names(given, daemon));
+        match given.contains('/') || (!is_daemon && Path::new(given).is_dir()) {
+            true => Ok(MountFiles::of(cluster, &mountpoint(Path::new(given))?)?.name),
+            false => Ok(given.clone()),
+        }
     };
     asked.daemons.iter().map(name).collect()
 }
@@ -76,6 +81,7 @@ fn show(asked: &Log, logs: &mut Logs) -> Result<(), Stop> {
         }
     }
     loop {
+        logs.see_renamed()?;
         while let Some(line) = logs.next()? {
             if is_asked(&line) {
                 logs.print(&line, asked.json)?;
@@ -94,6 +100,8 @@ struct Logs {
     dir: PathBuf,
     /// Of these only, if there are any.
     chosen: Vec<String>,
+    /// More may come: what has no end yet is not shown.
+    follows: bool,
     files: Vec<LogFile>,
 }
 
@@ -103,10 +111,16 @@ impl Logs {
         for (daemon, path) in self.there()? {
             let is_chosen = self.chosen.is_empty() || self.chosen.iter().any(|c| names(c, &daemon));
             if is_chosen && self.files.iter().all(|file| file.daemon() != daemon) {
-                self.files.push(LogFile::open(&daemon, &path)?);
+                self.files.push(LogFile::open(&daemon, &path, self.follows)?);
             }
         }
         Ok(())
+    }
+
+    /// Goes on with the new log where one was renamed, as logrotate does, once all of the old
+    /// one was shown.
+    fn see_renamed(&mut self) -> Done {
+        self.files.iter_mut().try_for_each(LogFile::see_renamed)
     }
 
     /// The daemons that have a log.
@@ -150,7 +164,11 @@ impl Logs {
             false => {
                 let width = self.files.iter().map(|f| f.daemon().len()).max().unwrap_or(0);
                 let level = line.level.as_deref().unwrap_or("");
-                format!("{} {:width$} {level:>5} {}", line.time, line.daemon, line.message)
+                let message = match io::stdout().is_terminal() {
+                    true => escaped(&line.message),
+                    false => line.message.clone(),
+                };
+                format!("{} {:width$} {level:>5} {message}", line.time, line.daemon)
             }
         };
         let mut out = io::stdout().lock();
@@ -165,4 +183,21 @@ impl Logs {
 /// Whether a name that was given means a daemon: `data` means data-1, data-2, ...
 fn names(given: &str, daemon: &str) -> bool {
     daemon.strip_prefix(given).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+/// A message without what would do something to a terminal: names of files are in it, which
+/// anybody may have chosen.
+fn escaped(message: &str) -> String {
+    let parts: Vec<String> = message.split('\t').map(plain).collect();
+    parts.join("\t")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_message_does_anything_to_a_terminal() {
+        assert_eq!(escaped("a\tb \u{1b}[2J\u{9b}c\r\u{e9}"), "a\tb \\u{1b}[2J\\u{9b}c\\u{d}\u{e9}");
+    }
 }

@@ -172,6 +172,27 @@ impl Ranges {
         self.most = most;
     }
 
+    /// On how many files a session holds something.
+    pub fn count_files(&self, session: SessionId) -> usize {
+        self.files_of.get(&session).map_or(0, BTreeSet::len)
+    }
+
+    /// The next file, from this one on, of which something is held.
+    pub fn next_file(&self, from: FileId) -> Option<FileId> {
+        self.files.range(from..).next().map(|(file, _)| *file)
+    }
+
+    /// What is held of a file.
+    pub fn of_file(&self, file: FileId) -> impl Iterator<Item = (SessionId, LeaseRange)> {
+        let held = self.files.get(&file).into_iter().flatten();
+        held.flat_map(move |(session, held)| {
+            held.pieces.iter().map(move |piece| {
+                let Piece { start, end, hold } = *piece;
+                (*session, LeaseRange { file, start, end, mode: hold.mode })
+            })
+        })
+    }
+
     fn held(&self, session: SessionId, file: FileId) -> Option<&Held> {
         self.files.get(&file)?.get(&session)
     }

@@ -40,6 +40,8 @@ struct Waiter {
     state: Waits,
     /// When it was asked for last, or told.
     asked_ms: u64,
+    /// When it was asked for first.
+    since_ms: u64,
 }
 
 /// What a session holds.
@@ -153,7 +155,7 @@ impl Locks {
         }
         let (lock, state) = (lock.clone(), Waits::Queued);
         let file = lock.file;
-        self.waiters.insert(id, Waiter { lock, counts, state, asked_ms: now_ms });
+        self.waiters.insert(id, Waiter { lock, counts, state, asked_ms: now_ms, since_ms: now_ms });
         self.arrivals += 1;
         self.queues.entry(file).or_default().push((self.arrivals, id));
         Ok(LockOutcome::Waiting)
@@ -280,6 +282,32 @@ impl Locks {
         let held = self.counts.values().map(|counts| counts.all).sum();
         let waiting = self.waiters.values().filter(|waiter| waiter.state != Waits::Told);
         (held, waiting.count())
+    }
+
+    /// How many requests of a session wait.
+    pub fn waiting(&self, session: SessionId) -> usize {
+        let mine = self.waiters.range((session, 0)..=(session, u64::MAX));
+        mine.filter(|(_, waiter)| waiter.state == Waits::Queued).count()
+    }
+
+    /// The next file, from this one on, of which something is held or waited for.
+    pub fn next_file(&self, from: FileId) -> Option<FileId> {
+        let held = self.files.range(from..).next().map(|(file, _)| *file);
+        let awaited = self.queues.range(from..).next().map(|(file, _)| *file);
+        held.into_iter().chain(awaited).min()
+    }
+
+    /// What is held of a file, and then what is waited for and since when.
+    pub fn of_file(&self, file: FileId) -> impl Iterator<Item = (SessionId, &Lock, Option<u64>)> {
+        let held = self.files.get(&file).into_iter().flatten();
+        let held =
+            held.flat_map(|(owner, locks)| locks.iter().map(|lock| (owner.session, lock, None)));
+        let queue = self.queues.get(&file).into_iter().flatten();
+        let awaited = queue.filter_map(|(_, id)| {
+            let waiter = self.waiters.get(id)?;
+            Some((id.0, &waiter.lock, Some(waiter.since_ms)))
+        });
+        held.chain(awaited)
     }
 
     /// How many locks a session holds.

@@ -23,6 +23,11 @@ pub(super) struct LockTable {
 }
 
 impl LockTable {
+    /// The locks, to look at.
+    pub fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
     /// Names and values for people.
     pub fn list(&self) -> Vec<(String, u64)> {
         let (held, waiting) = self.locks.totals();

@@ -15,6 +15,7 @@ mod execute;
 mod export;
 mod find_copies;
 mod flapping;
+mod holders;
 mod judge;
 mod keep;
 mod late;
@@ -56,6 +57,7 @@ use weir_types::{
 };
 use weir_wire::data::ServerStatus;
 use weir_wire::handshake::{Hello, Identity, Welcome};
+use weir_wire::holders::ListSessionsRequest;
 use weir_wire::key::MasterKey;
 use weir_wire::lease::{AckEventsRequest, EndSessionRequest, PollEventsRequest};
 use weir_wire::lock::TestLockRequest;
@@ -440,6 +442,11 @@ impl<E: Engine> MetaMachine<E> {
                 let after = request::<ListClientsRequest>(rest)?.after;
                 Reply::ok(&self.list_clients(client, after)?)
             }
+            Op::ListSessions => {
+                let after = request::<ListSessionsRequest>(rest)?.after;
+                Reply::ok(&self.list_sessions(client, after, now)?)
+            }
+            Op::ListHolds => Reply::ok(&self.list_holds(client, &request(rest)?, now)?),
             Op::ListTargets => {
                 let after = request::<ListTargetsRequest>(rest)?.after;
                 Reply::ok(&self.list_targets(after, now))

@@ -42,6 +42,11 @@ impl Clients {
         Ok(clients)
     }
 
+    /// What its key is called.
+    pub fn name(&self, client: ClientId) -> &str {
+        self.by_id.get(&client).map_or("", |record| &record.name)
+    }
+
     /// What a client is held to.
     pub fn limits(&self, client: ClientId) -> Restrictions {
         self.by_id.get(&client).map_or(Restrictions::NONE, |record| record.restrictions)

@@ -24,7 +24,8 @@ pub(super) struct Session {
     pub client: ClientId,
     /// Where it runs, as it said when it connected last; empty: not known.
     pub host: String,
-    /// Milliseconds on the monotonic clock.
+    /// When it began; `None`: before this process. Both in milliseconds on the monotonic clock.
+    pub began_ms: Option<u64>,
     pub last_heard_ms: u64,
     slots: Vec<Option<Slot>>,
     fresh: bool,
@@ -34,7 +35,8 @@ impl Session {
     /// `fresh`: it has just been made, so its slots had no mutation.
     pub fn new(client: ClientId, now_ms: u64, fresh: bool) -> Self {
         let (host, slots) = Default::default();
-        Self { client, host, last_heard_ms: now_ms, slots, fresh }
+        let began_ms = fresh.then_some(now_ms);
+        Self { client, host, began_ms, last_heard_ms: now_ms, slots, fresh }
     }
 
     pub fn slot(&self, slot: SlotId) -> Slot {

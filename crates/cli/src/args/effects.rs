@@ -1,0 +1,221 @@
+//! Every flag, mount option and key of a configuration file has an effect, and a test that
+//! shows it: `tests/effects.txt` names one for each. Whoever adds one adds its test; whoever
+//! removes or renames a test is told here whose it was.
+//!
+//! The table is honest: what has no such test yet says so, and is counted.
+
+use super::{Arguments, MountHelper};
+use crate::mount_options::KNOWN;
+use clap::{Arg, Command, CommandFactory};
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// What a line of the table says.
+struct Shown {
+    /// The file of the test, from `crates/` on.
+    file: String,
+    /// Its function.
+    test: String,
+    /// Another file in which what the test does is written.
+    helper: Option<String>,
+}
+
+/// So many lines say `-`: there is no test yet. It may become less, and never more.
+const WITHOUT: usize = 8;
+
+/// The flags that choose a cluster, which all commands take from one struct.
+const SHARED: [&str; 4] = ["--name", "--dir", "--config", "--credential"];
+
+#[test]
+fn everything_that_can_be_said_has_a_test_that_shows_its_effect() {
+    let (table, without) = table();
+    assert_eq!(without.len(), WITHOUT, "tests for what these do: {without:?}");
+    let there = everything();
+    let is_missing = |what: &&String| !table.contains_key(*what) && !without.contains(*what);
+    let missing: Vec<&String> = there.iter().filter(is_missing).collect();
+    let missing: String = missing.iter().map(|what| format!("\n  {what}")).collect();
+    assert!(missing.is_empty(), "no test in tests/effects.txt shows what these do:{missing}");
+    let all = table.keys().chain(&without);
+    let gone: Vec<&String> = all.filter(|what| !there.contains(*what)).collect();
+    assert!(gone.is_empty(), "tests/effects.txt has what nobody can say: {gone:?}");
+    let wrong: Vec<String> = table.iter().filter_map(|(what, shown)| fault(what, shown)).collect();
+    assert!(wrong.is_empty(), "in tests/effects.txt:\n  {}", wrong.join("\n  "));
+}
+
+/// What is wrong with a line: its test has to exist and to use what it stands for.
+fn fault(what: &str, shown: &Shown) -> Option<String> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |file: &str| std::fs::read_to_string(crates.join(file));
+    let Ok(mut text) = read(&shown.file) else {
+        return Some(format!("{what}: there is no file crates/{}", shown.file));
+    };
+    if !is_test(&text, &shown.test) {
+        return Some(format!("{what}: crates/{} has no test {}", shown.file, shown.test));
+    }
+    match shown.helper.as_deref().map(read) {
+        Some(Ok(helper)) => text.push_str(&helper),
+        Some(Err(_)) => return Some(format!("{what}: there is no file crates/{:?}", shown.helper)),
+        None => {}
+    }
+    let said = spellings(what).iter().any(|spelling| text.contains(spelling))
+        || shorts_of(what).into_iter().any(|short| says(&text, short));
+    (!said).then(|| format!("{what}: it is not said in crates/{}", shown.file))
+}
+
+/// Whether a source has this function, and it is a test.
+fn is_test(text: &str, name: &str) -> bool {
+    let Some(at) = text.find(&format!("fn {name}(")) else { return false };
+    let before = text[..at].trim_end();
+    before
+        .lines()
+        .rev()
+        .take_while(|line| line.trim_start().starts_with('#'))
+        .any(|line| line.trim() == "#[test]")
+}
+
+/// How a test may write it.
+fn spellings(what: &str) -> Vec<String> {
+    let last = what.rsplit(' ').next().unwrap_or(what);
+    let mut all = vec![last.to_owned()];
+    // A key in a table of the configuration file; a flag beside others: -rp.
+    if let Some((_, key)) = last.rsplit_once('.') {
+        all.push(key.to_owned());
+    }
+    all
+}
+
+/// Whether a short flag is in a word, alone or beside others: -rp.
+fn says(text: &str, short: char) -> bool {
+    let words = text.split('"').filter_map(|word| word.strip_prefix('-'));
+    words.filter(|word| word.chars().all(char::is_alphanumeric)).any(|word| word.contains(short))
+}
+
+/// The short flags of a flag.
+fn shorts_of(what: &str) -> Vec<char> {
+    let mut names: Vec<&str> = what.split(' ').collect();
+    let Some(flag) = names.pop() else { return Vec::new() };
+    let mut command = Arguments::command();
+    if names.first() == Some(&"mount.fuse.weir") {
+        (command, names) = (MountHelper::command(), Vec::new());
+    }
+    for name in names {
+        match command.find_subcommand(name) {
+            Some(below) => command = below.clone(),
+            None => return Vec::new(),
+        }
+    }
+    let arg = command.get_arguments().find(|arg| spelled(arg) == flag).cloned();
+    arg.and_then(|arg| arg.get_short_and_visible_aliases()).unwrap_or_default()
+}
+
+/// The lines that name a test, and what has none.
+fn table() -> (BTreeMap<String, Shown>, BTreeSet<String>) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/effects.txt");
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let (mut table, mut without) = (BTreeMap::new(), BTreeSet::new());
+    for line in lines {
+        let (what, shown) = line.split_once(" = ").unwrap_or_else(|| panic!("no ' = ': {line}"));
+        if shown.trim() == "-" {
+            assert!(without.insert(what.trim().to_owned()), "twice: {what}");
+            continue;
+        }
+        let mut words = shown.split_whitespace();
+        let word = words.next().unwrap_or_else(|| panic!("no file: {line}"));
+        let (file, test) = word.split_once("::").unwrap_or_else(|| panic!("no '::': {line}"));
+        let full = |file: &str| match file.contains('/') {
+            true => file.to_owned(),
+            false => format!("cli/tests/{file}"),
+        };
+        let shown = Shown {
+            file: full(file),
+            test: test.to_owned(),
+            helper: words.next().map(|helper| match helper.contains("/src/") {
+                true => helper.to_owned(),
+                false => format!("cli/tests/{helper}"),
+            }),
+        };
+        assert!(table.insert(what.trim().to_owned(), shown).is_none(), "twice: {what}");
+    }
+    (table, without)
+}
+
+/// All that can be said on command lines and in files.
+fn everything() -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    flags(&Arguments::command(), "", &mut all);
+    flags(&MountHelper::command(), "mount.fuse.weir", &mut all);
+    all.extend(KNOWN.split(", ").map(|option| {
+        let name = option.split('=').next().unwrap_or(option);
+        format!("mount option {}", name.trim())
+    }));
+    keys::<crate::settings::ConfigFile>("config.toml ", &mut all);
+    all.remove("config.toml up");
+    all.remove("config.toml mount");
+    keys::<crate::settings::UpDefaults>("config.toml up.", &mut all);
+    keys::<crate::settings::MountDefaults>("config.toml mount.", &mut all);
+    keys::<weir_metaserver::MetaServerConfig>("meta.toml ", &mut all);
+    keys::<weir_dataserver::DataServerConfig>("data.toml ", &mut all);
+    all.remove("data.toml targets");
+    keys::<weir_dataserver::TargetConfig>("data.toml targets.", &mut all);
+    all
+}
+
+fn flags(command: &Command, path: &str, all: &mut BTreeSet<String>) {
+    for arg in command.get_arguments().filter(|arg| !arg.is_positional()) {
+        let flag = spelled(arg);
+        let is_shared = arg.get_help_heading() == Some("Which cluster");
+        match flag.as_str() {
+            "--help" | "--version" => {}
+            _ if is_shared && SHARED.contains(&flag.as_str()) => drop(all.insert(flag)),
+            _ => drop(all.insert(format!("{path} {flag}").trim().to_owned())),
+        }
+    }
+    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+        flags(below, format!("{path} {}", below.get_name()).trim(), all);
+    }
+}
+
+fn spelled(arg: &Arg) -> String {
+    match (arg.get_long(), arg.get_short()) {
+        (Some(long), _) => format!("--{long}"),
+        (None, Some(short)) => format!("-{short}"),
+        (None, None) => arg.get_id().to_string(),
+    }
+}
+
+/// The keys of a struct that is read from a file.
+fn keys<T: for<'de> Deserialize<'de>>(prefix: &str, all: &mut BTreeSet<String>) {
+    let mut fields: &[&str] = &[];
+    let _ = T::deserialize(Fields(&mut fields));
+    assert!(!fields.is_empty(), "{prefix}: no struct");
+    all.extend(fields.iter().map(|field| format!("{prefix}{field}")));
+}
+
+/// Reads nothing, and notes which fields a struct would have.
+struct Fields<'a>(&'a mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for Fields<'_> {
+    type Error = serde::de::value::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+        Err(Self::Error::custom("only structs"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Self::Error> {
+        *self.0 = fields;
+        Err(Self::Error::custom("seen"))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
+        option unit unit_struct newtype_struct seq tuple tuple_struct map enum identifier
+        ignored_any
+    }
+}

@@ -1,0 +1,66 @@
+//! A file or directory of some tree.
+
+use crate::failure::{Done, Failure};
+use crate::files::name::{child, split};
+use crate::files::tree::Tree;
+use std::sync::Arc;
+
+/// The longest path that is gone along, bytes: whatever is deeper is a mistake.
+const MAX_PATH_BYTES: usize = 1 << 20;
+
+/// A file or directory of some tree.
+#[derive(Clone)]
+pub struct Place {
+    pub tree: Arc<dyn Tree>,
+    pub path: Vec<u8>,
+}
+
+impl Place {
+    pub fn shown(&self) -> String {
+        self.tree.shown(&self.path)
+    }
+
+    pub fn child(&self, name: &[u8]) -> Self {
+        Self { tree: self.tree.clone(), path: child(&self.path, name) }
+    }
+
+    /// Refuses what nobody has made on purpose.
+    pub fn check_depth(&self) -> Done {
+        if self.path.len() <= MAX_PATH_BYTES {
+            return Ok(());
+        }
+        let begin = self.tree.shown(&self.path[..256]);
+        Err(Failure::new(format!("directories are too deep: a path of {MAX_PATH_BYTES} bytes"))
+            .about(format!("{begin}...")))
+    }
+
+    /// The directory that it is in, as a path; of a directory, itself.
+    pub fn parent_or_self(&self, is_dir: bool) -> Vec<u8> {
+        match split(&self.path) {
+            Some((dir, _)) if !is_dir => dir.to_vec(),
+            _ => self.path.clone(),
+        }
+    }
+
+    /// Whether it is in the other one, or is it.
+    pub fn is_below(&self, other: &Place) -> bool {
+        let rest = self.path.strip_prefix(other.path.as_slice());
+        let inside = |rest: &[u8]| rest.is_empty() || rest[0] == b'/' || other.path == b"/";
+        self.tree.is(&other.tree.identity()) && rest.is_some_and(inside)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::local::LocalTree;
+
+    #[test]
+    fn a_directory_is_not_copied_into_itself() {
+        let local = |path: &str| Place { tree: Arc::new(LocalTree), path: path.into() };
+        assert!(local("/a/b").is_below(&local("/a")));
+        assert!(local("/a").is_below(&local("/a")));
+        assert!(!local("/ab").is_below(&local("/a")));
+        assert!(local("/ab").is_below(&local("/")));
+    }
+}

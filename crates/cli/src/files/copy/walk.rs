@@ -1,0 +1,154 @@
+//! Walks the sources, makes directories, hands out everything else. Directories that are being
+//! walked lie on a stack of our own, each with a page of its entries: neither depth nor size
+//! of a tree takes more.
+
+use super::dirs::{Dir, release};
+use super::partial::Leftovers;
+use super::place::Place;
+use super::work::{Copier, Task};
+use crate::failure::{Done, Failure};
+use crate::files::name::split;
+use crate::files::tree::{Meta, Pages};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
+use weir_types::{ErrorKind, FileKind};
+
+/// Walks the sources.
+pub struct Walk<'a> {
+    copier: &'a Copier,
+    tasks: SyncSender<Task>,
+    recursive: bool,
+}
+
+/// A directory, and what of it is still to be done.
+struct Level {
+    dir: Arc<Dir>,
+    pages: Box<dyn Pages>,
+    page: std::vec::IntoIter<(Vec<u8>, Meta)>,
+}
+
+impl<'a> Walk<'a> {
+    pub fn new(copier: &'a Copier, tasks: SyncSender<Task>, recursive: bool) -> Self {
+        Self { copier, tasks, recursive }
+    }
+
+    /// Copies one argument: to the destination, or into it.
+    pub fn source(&mut self, from: &Place, to: &Place, into: bool) -> Done {
+        let follow = !self.recursive;
+        let Some(mut meta) = from.tree.stat(&from.path, follow)? else {
+            return Err(Failure::new(ErrorKind::NotFound.text()).about(from.shown()));
+        };
+        let mut to = match split(&from.path) {
+            Some((_, name)) if into => to.child(name),
+            _ => to.clone(),
+        };
+        if meta.kind == FileKind::Directory {
+            if !self.recursive {
+                return Err(Failure::new("is a directory")
+                    .about(from.shown())
+                    .hint("-r copies it"));
+            }
+            if to.is_below(from) {
+                return Err(Failure::new("cannot be copied into itself").about(from.shown()));
+            }
+            return self.tree(from.clone(), to, meta);
+        }
+        let mut node = false;
+        if !self.recursive {
+            // As cp(1): what a pipe or device gives is copied, one that is named takes the
+            // bytes, and what a link leads to is written.
+            if meta.kind != FileKind::File {
+                (meta.kind, meta.size) = (FileKind::File, 0);
+            }
+            let there = to.tree.stat(&to.path, true)?;
+            node = there
+                .is_some_and(|there| !matches!(there.kind, FileKind::File | FileKind::Directory));
+            if !node {
+                to.path = to.tree.real_path(&to.path)?;
+            }
+        }
+        let left = match split(&to.path) {
+            Some((dir, _)) if self.copier.resume => Leftovers::find(&to.tree, dir)?.take(&to),
+            _ => Vec::new(),
+        };
+        self.send(Task { dir: None, from: from.clone(), to, meta, left, node })
+    }
+
+    fn send(&self, task: Task) -> Done {
+        self.copier.progress.found(task.meta.size);
+        // The threads end only after this side hangs up.
+        self.tasks.send(task).map_err(|_| Failure::new("the copying threads are gone"))
+    }
+
+    fn tree(&mut self, from: Place, to: Place, meta: Meta) -> Done {
+        let mut stack = vec![self.enter(None, from, to, meta)?];
+        while let Some(level) = stack.last_mut() {
+            let Some((name, meta)) = level.page.next() else {
+                match level.pages.next() {
+                    Ok(page) if !page.is_empty() => {
+                        level.page = page.into_iter();
+                        continue;
+                    }
+                    // What was not listed is missing, and the directory is done.
+                    done => self.copier.keep(done.map(drop)),
+                }
+                let dir = stack.pop().map(|level| level.dir);
+                release(dir, |dir| self.copier.finish_dir(dir));
+                continue;
+            };
+            let dir = level.dir.clone();
+            let (from, to) = (dir.from.child(&name), dir.to.child(&name));
+            if meta.kind != FileKind::Directory {
+                let left = dir.left_of(&to);
+                self.send(Task { dir: Some(dir), from, to, meta, left, node: false })?;
+                continue;
+            }
+            match self.enter(Some(dir), from, to, meta) {
+                Ok(level) => stack.push(level),
+                failed => self.copier.keep(failed.map(drop)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a directory.
+    fn enter(&self, parent: Option<Arc<Dir>>, from: Place, to: Place, meta: Meta) -> Done<Level> {
+        match self.open(&from, &to, &meta) {
+            Ok((pages, is_new, leftovers)) => {
+                let leftovers = Mutex::new(leftovers);
+                let dir = Arc::new(Dir { parent, from, to, meta, is_new, leftovers });
+                Ok(Level { dir, pages, page: Vec::new().into_iter() })
+            }
+            Err(failure) => {
+                release(parent, |dir| self.copier.finish_dir(dir));
+                Err(failure)
+            }
+        }
+    }
+
+    fn open(
+        &self,
+        from: &Place,
+        to: &Place,
+        meta: &Meta,
+    ) -> Done<(Box<dyn Pages>, bool, Leftovers)> {
+        from.check_depth()?;
+        to.check_depth()?;
+        let pages = from.tree.clone().pages(&from.path)?;
+        match to.tree.stat(&to.path, true)? {
+            None => {
+                let mode = meta.mode & 0o777 & !self.copier.umask | 0o700;
+                to.tree.make_dir(&to.path, mode)?;
+                Ok((pages, true, Leftovers::default()))
+            }
+            Some(there) if there.kind == FileKind::Directory => {
+                let leftovers = match self.copier.resume {
+                    true => Leftovers::find(&to.tree, &to.path)?,
+                    false => Leftovers::default(),
+                };
+                Ok((pages, false, leftovers))
+            }
+            Some(_) => Err(Failure::new(ErrorKind::NotDirectory.text()).about(to.shown())),
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! What the threads do: each takes a file, link or node and makes it at the destination.
+
+use super::bytes::{Buffers, CALL_BYTES, FileCopy, PIECE_BYTES};
+use super::dirs::{Dir, release};
+use super::links::{FileKey, Links, Turn};
+use super::partial;
+use super::place::Place;
+use crate::args::Cp;
+use crate::failure::{Done, Failure};
+use crate::files::progress::Progress;
+use crate::files::tree::{Keep, Making, Meta, Sink, Source, Tree};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
+use weir_types::{ErrorKind, FileKind};
+
+/// Mode of a file that is not complete: its owner's alone.
+const PARTIAL_MODE: u16 = 0o600;
+/// Access control lists, as extended attributes.
+const ACL: &[u8] = b"system.posix_acl_";
+
+/// Something to copy that is no directory.
+pub struct Task {
+    /// The directory that it is in, unless it is an argument.
+    pub dir: Option<Arc<Dir>>,
+    pub from: Place,
+    pub to: Place,
+    pub meta: Meta,
+    /// What earlier runs have left of it.
+    pub left: Vec<Vec<u8>>,
+    /// The destination is a pipe or a device that was named: it takes the bytes.
+    pub node: bool,
+}
+
+/// A file that is being made.
+pub struct Partial {
+    pub sink: Box<dyn Sink>,
+    path: Vec<u8>,
+    /// Bytes that an earlier run has left.
+    there: u64,
+    /// It had the name of the file, was empty, and gets it back if anything fails.
+    adopted: bool,
+    /// What it is to be given.
+    meta: Meta,
+    keep: Keep,
+}
+
+/// Copies what it is handed.
+pub struct Copier {
+    keep: Keep,
+    pub resume: bool,
+    fsync: bool,
+    quiet: bool,
+    pub umask: u16,
+    pub progress: Progress,
+    failed: AtomicBool,
+    /// Tells what this run writes from what others do.
+    run: u64,
+    links: Links,
+    /// Files that were complete, and those that were gone on with.
+    complete: AtomicU64,
+    continued: AtomicU64,
+    /// Attributes and lists that the destination cannot have.
+    lost_lists: AtomicU64,
+    lost_attributes: AtomicU64,
+}
+
+impl Copier {
+    pub fn new(cp: &Cp, keep: Keep) -> Done<Self> {
+        let mut run = [0; 8];
+        getrandom::fill(&mut run)
+            .map_err(|e| Failure::new(format!("no random bytes for names: {e}")))?;
+        // Read by setting it; there are no other threads yet.
+        let umask = rustix::process::umask(rustix::fs::Mode::empty());
+        rustix::process::umask(umask);
+        Ok(Self {
+            keep,
+            resume: cp.resume,
+            fsync: cp.fsync,
+            quiet: cp.quiet,
+            umask: umask.as_raw_mode() as u16,
+            progress: Progress::start(cp.quiet),
+            failed: AtomicBool::new(false),
+            run: u64::from_le_bytes(run),
+            links: Links::default(),
+            complete: AtomicU64::new(0),
+            continued: AtomicU64::new(0),
+            lost_lists: AtomicU64::new(0),
+            lost_attributes: AtomicU64::new(0),
+        })
+    }
+
+    /// Says a failure, above the progress bar; the copy goes on.
+    pub fn keep(&self, done: Done) {
+        if let Err(failure) = done {
+            self.progress.suspend(|| failure.say());
+            self.failed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// What there is to say in the end.
+    pub fn end(&self) -> Done {
+        self.progress.finish();
+        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        if self.resume && !self.quiet {
+            let (complete, continued) = (count(&self.complete), count(&self.continued));
+            eprintln!("weir: {complete} files were complete, {continued} were gone on with");
+        }
+        if count(&self.lost_lists) > 0 {
+            let lists = count(&self.lost_lists);
+            eprintln!("weir: {lists} access control lists were left out: files there have none");
+        }
+        if count(&self.lost_attributes) > 0 {
+            let lost = count(&self.lost_attributes);
+            eprintln!("weir: {lost} extended attributes were left out: files there have none such");
+        }
+        if self.failed.load(Ordering::Relaxed) { Err(Failure::new("")) } else { Ok(()) }
+    }
+
+    /// Does tasks until there are no more.
+    pub fn work(&self, tasks: &Mutex<Receiver<Task>>) {
+        let mut buffers = Buffers::default();
+        loop {
+            // The lock is held while waiting: the next task goes to one thread.
+            let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(task) = task else { return };
+            self.progress.at(task.from.shown());
+            self.keep(self.task(&task, &mut buffers));
+            release(task.dir, |dir| self.finish_dir(dir));
+        }
+    }
+
+    /// All that is in a directory is done: it gets its attributes.
+    pub fn finish_dir(&self, dir: &Dir) {
+        let mut meta = dir.meta.clone();
+        let mut keep = self.keep;
+        if !keep.mode && dir.is_new {
+            // It was made so that it could be written into.
+            meta.mode &= 0o777 & !self.umask;
+            keep.mode = meta.mode & 0o700 != 0o700;
+        }
+        let done = self.attributes(&dir.from, &dir.to.tree, &dir.to.path);
+        self.keep(done.and_then(|()| dir.to.tree.set_meta(&dir.to.path, &meta, keep)));
+    }
+
+    fn task(&self, task: &Task, buffers: &mut Buffers) -> Done {
+        if !(self.keep.links && task.meta.nlink > 1) {
+            return self.copy(task, buffers);
+        }
+        let tree = Arc::as_ptr(&task.from.tree).cast::<()>() as usize;
+        let file: FileKey = (tree, task.meta.identity);
+        match self.links.enter(file, task.meta.nlink) {
+            Turn::First => {
+                let done = self.copy(task, buffers);
+                self.links.copied(file, done.is_ok().then_some(task.to.path.as_slice()));
+                done
+            }
+            Turn::Link(copy) => {
+                self.progress.done(task.meta.size);
+                self.link(&copy, &task.to)
+            }
+            Turn::Alone => {
+                self.copy(task, buffers)?;
+                Err(Failure::new("too many files with several names: copied as one of its own")
+                    .about(task.from.shown()))
+            }
+        }
+    }
+
+    fn link(&self, copy: &[u8], to: &Place) -> Done {
+        let first = to.tree.stat(copy, false)?;
+        let there = to.tree.stat(&to.path, false)?;
+        match (&first, &there) {
+            (Some(first), Some(there)) if first.identity == there.identity => Ok(()),
+            _ => self.replace(to, there.as_ref(), |path| to.tree.link(copy, path)),
+        }
+    }
+
+    fn copy(&self, task: &Task, buffers: &mut Buffers) -> Done {
+        let Task { from, to, meta, .. } = task;
+        let there = to.tree.stat(&to.path, false)?;
+        if there.as_ref().is_some_and(|there| there.identity == meta.identity)
+            && from.tree.is(&to.tree.identity())
+        {
+            let both = format!("{} and {}", from.shown(), to.shown());
+            return Err(Failure::new("are the same file").about(both));
+        }
+        match meta.kind {
+            FileKind::File => self.file(task, there.as_ref(), buffers),
+            FileKind::Symlink => self.symlink(task, there.as_ref()),
+            _ => self.node(task, there.as_ref()),
+        }
+    }
+
+    /// Makes something at once that is whole when it is made: in place, or instead of what is
+    /// there.
+    fn replace(&self, to: &Place, there: Option<&Meta>, make: impl Fn(&[u8]) -> Done) -> Done {
+        let Some(there) = there else { return make(&to.path) };
+        if there.kind == FileKind::Directory {
+            return Err(Failure::new(ErrorKind::IsDirectory.text()).about(to.shown()));
+        }
+        let partial = partial::path_for(&to.path, self.run, false)?;
+        make(&partial).map_err(|failure| named(failure, &partial, to))?;
+        to.tree.rename(&partial, &to.path).inspect_err(|_| drop(to.tree.remove(&partial)))
+    }
+
+    fn symlink(&self, task: &Task, there: Option<&Meta>) -> Done {
+        let Task { from, to, meta, .. } = task;
+        let target = from.tree.read_link(&from.path)?;
+        let is_same = match there {
+            Some(there) if there.kind == FileKind::Symlink => {
+                to.tree.read_link(&to.path)? == target
+            }
+            _ => false,
+        };
+        if !is_same {
+            self.replace(to, there, |path| to.tree.make_link(path, &target))?;
+        }
+        self.attributes(from, &to.tree, &to.path)?;
+        to.tree.set_meta(&to.path, meta, self.keep)
+    }
+
+    fn node(&self, task: &Task, there: Option<&Meta>) -> Done {
+        let Task { from, to, meta, .. } = task;
+        let mut meta = meta.clone();
+        if !self.keep.mode {
+            meta.mode &= 0o777 & !self.umask;
+        }
+        let same = |there: &Meta| there.kind == meta.kind && there.rdev == meta.rdev;
+        if !there.is_some_and(same) {
+            self.replace(to, there, |path| to.tree.make_node(path, &meta, meta.mode))?;
+        }
+        self.attributes(from, &to.tree, &to.path)?;
+        to.tree.set_meta(&to.path, &meta, Keep { mode: true, ..self.keep })
+    }
+
+    /// Copies extended attributes and access control lists, as far as they can be had there.
+    fn attributes(&self, from: &Place, tree: &Arc<dyn Tree>, path: &[u8]) -> Done {
+        if !self.keep.xattrs {
+            return Ok(());
+        }
+        for (name, value) in from.tree.xattrs(&from.path)? {
+            if !tree.set_xattr(path, &name, &value)? {
+                let lost = match name.starts_with(ACL) {
+                    true => &self.lost_lists,
+                    false => &self.lost_attributes,
+                };
+                lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Copier {
+    fn file(&self, task: &Task, there: Option<&Meta>, buffers: &mut Buffers) -> Done {
+        let Task { from, to, meta, left, .. } = task;
+        if task.node {
+            let (source, sink) = (from.tree.open(&from.path)?, to.tree.open_node(&to.path)?);
+            return self.fill_node(&*source, &*sink);
+        }
+        if there.is_some_and(|there| there.kind == FileKind::Directory) {
+            return Err(Failure::new(ErrorKind::IsDirectory.text()).about(to.shown()));
+        }
+        if let Some(there) = there
+            && self.resume
+            && is_complete(meta, there)
+        {
+            self.complete.fetch_add(1, Ordering::Relaxed);
+            self.progress.done(meta.size);
+            left.iter().for_each(|left| drop(to.tree.remove(left)));
+            return self.complete_meta(task, there);
+        }
+        let source = from.tree.open(&from.path)?;
+        let partial = self.begin(to, (meta, there), left.clone())?;
+        let copy = FileCopy::new(&*source, &*partial.sink, partial.there, meta.size);
+        let done = self
+            .bytes(&copy, buffers)
+            .and_then(|()| self.attributes(from, &to.tree, &partial.path))
+            .and_then(|()| self.complete(&partial, to));
+        self.end_partial(done, &partial, to)
+    }
+
+    /// What can have changed of a file whose bytes have not.
+    fn complete_meta(&self, task: &Task, there: &Meta) -> Done {
+        let (meta, keep) = (&task.meta, self.keep);
+        let mode = keep.mode && there.mode != meta.mode;
+        let owner = keep.owner && (there.uid, there.gid) != (meta.uid, meta.gid);
+        if !(mode || owner) {
+            return Ok(());
+        }
+        task.to.tree.set_meta(&task.to.path, meta, keep)
+    }
+
+    fn fill_node(&self, source: &dyn Source, sink: &dyn Sink) -> Done {
+        let mut buffer = vec![0; CALL_BYTES];
+        let mut offset = 0;
+        loop {
+            let n = source.read_at(offset, &mut buffer)?;
+            if n == 0 {
+                return Ok(());
+            }
+            sink.write_at(offset, &buffer[..n])?;
+            offset += n as u64;
+            self.progress.done(n as u64);
+        }
+    }
+
+    /// Begins a file under another name, or goes on with one that an earlier run has left.
+    pub fn begin(
+        &self,
+        to: &Place,
+        (meta, there): (&Meta, Option<&Meta>),
+        left: Vec<Vec<u8>>,
+    ) -> Done<Partial> {
+        let there = there.filter(|there| there.kind == FileKind::File);
+        let (last, mut keep) = self.finally(meta, there);
+        let locked = self.resume || meta.size >= PIECE_BYTES;
+        let path = partial::path_for(&to.path, self.run, locked)?;
+        if let Some(sink) = self.go_on(to, left, &path)? {
+            keep.mode = true;
+            let there = sink.size()?;
+            self.continued.fetch_add(1, Ordering::Relaxed);
+            return Ok(Partial { sink, path, there, adopted: false, meta: last, keep });
+        }
+        let layout = match there {
+            Some(_) => to.tree.layout(&to.path)?,
+            None => None,
+        };
+        if let (Some(there), Some(_)) = (there, &layout)
+            && there.size == 0
+        {
+            return self.adopt(to, (last, keep));
+        }
+        keep.mode |= locked || there.is_some();
+        let mode = if keep.mode { PARTIAL_MODE } else { last.mode };
+        let making = Making { mode, like: layout.as_ref(), locked };
+        let made = to.tree.create(&path, &making);
+        let sink = made.map_err(|failure| named(failure, &path, to))?;
+        Ok(Partial { sink, path, there: 0, adopted: false, meta: last, keep })
+    }
+
+    /// Mode, owner and times of the file when it is complete. What is not kept is that of the
+    /// file in whose place it comes.
+    fn finally(&self, meta: &Meta, there: Option<&Meta>) -> (Meta, Keep) {
+        let (mut last, mut keep) = (meta.clone(), self.keep);
+        if !keep.mode {
+            last.mode = there.map_or(meta.mode & !self.umask, |there| there.mode) & 0o777;
+        }
+        if let Some(there) = there
+            && !keep.owner
+        {
+            (last.uid, last.gid) = (there.uid, there.gid);
+            keep.owner = true;
+        }
+        (last, keep)
+    }
+
+    /// Takes over what an earlier run has left, under the name that this one gives it.
+    fn go_on(&self, to: &Place, left: Vec<Vec<u8>>, path: &[u8]) -> Done<Option<Box<dyn Sink>>> {
+        let mut found = None;
+        for left in left {
+            if found.is_none() && partial::may_go_on(&left) {
+                if let Some(sink) = to.tree.take_over(&left)? {
+                    to.tree.rename(&left, path)?;
+                    found = Some(sink);
+                }
+            } else {
+                // Should a run still write it, that one finds it gone, and says so.
+                to.tree.remove(&left)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// An empty file with a layout, as `weir mkfile` makes it, takes the bytes itself: under
+    /// the other name while it is not complete.
+    fn adopt(&self, to: &Place, (meta, keep): (Meta, Keep)) -> Done<Partial> {
+        let path = partial::path_for(&to.path, self.run, true)?;
+        to.tree.rename(&to.path, &path)?;
+        let restore = || to.tree.rename(&path, &to.path);
+        match to.tree.take_over(&path) {
+            Ok(Some(sink)) => Ok(Partial { sink, path, there: 0, adopted: true, meta, keep }),
+            Ok(None) => {
+                restore()?;
+                Err(Failure::new("is locked by another program").about(to.shown()))
+            }
+            Err(failure) => {
+                restore()?;
+                Err(failure)
+            }
+        }
+    }
+
+    /// All bytes are written: the file gets its attributes, and then its name.
+    pub fn complete(&self, partial: &Partial, to: &Place) -> Done {
+        partial.sink.finish()?;
+        to.tree.set_meta(&partial.path, &partial.meta, partial.keep)?;
+        if self.fsync {
+            partial.sink.sync()?;
+        }
+        to.tree.rename(&partial.path, &to.path)
+    }
+
+    /// Removes what came to no end, unless a later run is to go on with it.
+    pub fn end_partial(&self, done: Done, partial: &Partial, to: &Place) -> Done {
+        let Err(failure) = done else { return Ok(()) };
+        let failure = named(failure, &partial.path, to);
+        // What has failed says more than what fails after it.
+        if partial.adopted {
+            let emptied = partial.sink.set_size(0);
+            drop(emptied.and_then(|()| to.tree.rename(&partial.path, &to.path)));
+        } else if !self.resume {
+            drop(to.tree.remove(&partial.path));
+        }
+        Err(failure)
+    }
+}
+
+/// A failure that has to do with a file that is not complete, said of the file that it is to be.
+fn named(failure: Failure, partial: &[u8], to: &Place) -> Failure {
+    let message = failure.message.replace(&to.tree.shown(partial), &to.shown());
+    Failure { message, ..failure }
+}
+
+/// Whether a file is the copy of another one: it gets its name and times only when all its
+/// bytes are there.
+fn is_complete(from: &Meta, there: &Meta) -> bool {
+    there.kind == FileKind::File && (there.size, there.mtime) == (from.size, from.mtime)
+}
+
+#[cfg(test)]
+impl Copier {
+    pub fn for_test() -> Self {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Only {
+            #[command(flatten)]
+            cp: Cp,
+        }
+        let only = Only::parse_from(["cp", "--quiet", "from", "to"]);
+        Copier::new(&only.cp, Keep::default()).unwrap()
+    }
+}

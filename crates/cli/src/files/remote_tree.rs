@@ -1,0 +1,477 @@
+//! The files of a cluster as a tree that cp copies from and to.
+
+use crate::failure::{Done, Failure};
+use crate::files::name::{child, split};
+use crate::files::remote::RemoteTree;
+use crate::files::tree::{Keep, Making, Meta, Pages, Sink, Source, Tree, Xattrs};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use weir_client::{Client, Context, CreateOptions, File, set_nothing};
+use weir_types::limits::MAX_READDIR_ENTRIES;
+use weir_types::{
+    Attr, Error, ErrorKind, FileId, FileKind, FileLayout, LayoutKind, LayoutSpec, Placement,
+};
+use weir_wire::Rights;
+use weir_wire::lock::{LAST_BYTE, Lock, LockMode, LockWait};
+use weir_wire::meta::{RenameRequest, SetTime, XattrMode};
+
+/// A file without data or holes that are worth a question to its servers.
+const SMALL_BYTES: u64 = 64 << 10;
+/// How long another run of cp may hold a file before it counts as alive: longer than the
+/// session of one that was killed (`session_timeout_ms`).
+const LOCK_PATIENCE: Duration = Duration::from_secs(45);
+/// Between two attempts to lock it.
+const LOCK_PAUSE: Duration = Duration::from_millis(500);
+/// What goes with owner and group: setuid and setgid.
+const PRIVILEGE: u16 = 0o6000;
+
+/// The owners of locks of this process: one for each file.
+static OWNERS: AtomicU64 = AtomicU64::new(1);
+
+impl RemoteTree {
+    fn handle(&self, path: &[u8], file: File) -> RemoteFile {
+        RemoteFile { file, context: self.context.clone(), name: self.shown(path), _lock: None }
+    }
+
+    /// Locks a file for as long as it is open here; `None`: somebody else has it.
+    fn locked(&self, path: &[u8], file: File) -> Done<Option<RemoteFile>> {
+        let lock = Lock {
+            file: file.id(),
+            owner: OWNERS.fetch_add(1, Ordering::Relaxed),
+            flock: true,
+            start: 0,
+            last: LAST_BYTE,
+            mode: LockMode::Exclusive,
+            pid: std::process::id(),
+        };
+        let begin = Instant::now();
+        loop {
+            match self.client.set_lock(&self.context, &lock, LockWait::No) {
+                Ok(()) => break,
+                Err(e) if e.kind != ErrorKind::WouldBlock => return Err(self.about(path)(e)),
+                // It may be of one that was killed: its session ends by itself.
+                Err(_) if begin.elapsed() < LOCK_PATIENCE => std::thread::sleep(LOCK_PAUSE),
+                Err(_) => return Ok(None),
+            }
+        }
+        let held = HeldLock { client: self.client.clone(), file: file.id(), owner: lock.owner };
+        Ok(Some(RemoteFile { _lock: Some(held), ..self.handle(path, file) }))
+    }
+
+    fn change(&self, path: &[u8], meta: &Meta, keep: Keep) -> Result<(), Error> {
+        let mut request = set_nothing(self.find(path, false)?.file);
+        if keep.times {
+            request.atime = Some(SetTime::At(meta.atime));
+            request.mtime = Some(SetTime::At(meta.mtime));
+        }
+        if keep.mode && meta.kind != FileKind::Symlink {
+            request.mode = Some(meta.mode);
+        }
+        if keep.owner && self.context.caller.uid == 0 {
+            request.uid = Some(meta.uid);
+            request.gid = Some(meta.gid);
+        } else if keep.owner && self.context.caller.uid != meta.uid {
+            request.mode = request.mode.map(|mode| mode & !PRIVILEGE);
+        }
+        match self.client.setattr(&self.context, &request) {
+            // A root that is not one there.
+            Err(e) if e.kind == ErrorKind::NotPermitted && request.uid.is_some() => {
+                (request.uid, request.gid) = (None, None);
+                request.mode = request.mode.map(|mode| mode & !PRIVILEGE);
+                self.client.setattr(&self.context, &request).map(drop)
+            }
+            done => done.map(drop),
+        }
+    }
+}
+
+fn meta(attr: &Attr) -> Meta {
+    Meta {
+        kind: attr.kind,
+        mode: attr.mode,
+        uid: attr.uid,
+        gid: attr.gid,
+        nlink: attr.nlink,
+        rdev: attr.rdev,
+        size: attr.size,
+        atime: attr.atime,
+        mtime: attr.mtime,
+        identity: (0, attr.file.0),
+    }
+}
+
+/// The spec of a layout, as far as it can be told from it.
+fn spec_of(layout: &FileLayout) -> LayoutSpec {
+    let first = layout.segments.first();
+    let column = first.and_then(|segment| segment.columns.first());
+    let copies = column.map_or(1, |column| column.targets.len());
+    let mut spec = LayoutSpec { kind: layout.kind, copies: copies as u8, ..LayoutSpec::default() };
+    if copies > 1 {
+        spec.duplication = Some(layout.duplication);
+    }
+    if copies > 1 || layout.placement == Placement::Graduated {
+        spec.placement = layout.placement;
+    }
+    let Some(first) = first else { return spec };
+    if layout.kind == LayoutKind::Striped {
+        spec.base = Some(layout.base);
+        spec.count = first.columns.len() as u16;
+        spec.stripe_unit_bytes = first.stripe_unit_bytes;
+    } else {
+        spec.segment_bytes = first.len.unwrap_or(0);
+    }
+    spec
+}
+
+/// The entries of a directory, a reply of the metadata server at a time.
+struct RemotePages {
+    tree: Arc<RemoteTree>,
+    path: Vec<u8>,
+    dir: FileId,
+    cookie: u64,
+    end: bool,
+}
+
+impl Pages for RemotePages {
+    fn next(&mut self) -> Done<Vec<(Vec<u8>, Meta)>> {
+        let mut page = Vec::new();
+        // A reply may have nothing but `.` and `..`.
+        while page.is_empty() && !self.end {
+            let (tree, most) = (&self.tree, MAX_READDIR_ENTRIES as u32);
+            let reply = tree.client.readdir(&tree.context, self.dir, self.cookie, most, true);
+            let reply = reply.map_err(tree.about(&self.path))?;
+            self.end = reply.end || reply.entries.is_empty();
+            self.cookie = reply.entries.last().map_or(self.cookie, |entry| entry.cookie);
+            for entry in reply.entries {
+                let name = entry.name.0;
+                if name == b"." || name == b".." {
+                    continue;
+                }
+                let path = child(&self.path, &name);
+                let attr = match entry.attr {
+                    Some(attr) => attr,
+                    None => match tree.find(&path, false) {
+                        // Removed since the directory was read.
+                        Err(e) if e.kind == ErrorKind::NotFound => continue,
+                        found => found.map_err(tree.about(&path))?,
+                    },
+                };
+                if attr.kind == FileKind::Directory {
+                    tree.remember(&path, attr.file);
+                }
+                page.push((name, meta(&attr)));
+            }
+        }
+        Ok(page)
+    }
+}
+
+impl Tree for RemoteTree {
+    fn shown(&self, path: &[u8]) -> String {
+        RemoteTree::shown(self, path)
+    }
+
+    fn stat(&self, path: &[u8], follow: bool) -> Done<Option<Meta>> {
+        match self.find(path, follow) {
+            Ok(attr) => Ok(Some(meta(&attr))),
+            Err(e) if e.kind == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(self.about(path)(e)),
+        }
+    }
+
+    fn real_path(&self, path: &[u8]) -> Done<Vec<u8>> {
+        let mut here = path.to_vec();
+        // As many links as the kernel follows.
+        for _ in 0..40 {
+            match self.stat(&here, false)? {
+                Some(found) if found.kind == FileKind::Symlink => {}
+                _ => break,
+            }
+            let target = self.read_link(&here)?;
+            here = match (target.first(), split(&here)) {
+                (Some(b'/'), _) | (_, None) => target,
+                (_, Some((dir, _))) => child(dir, &target),
+            };
+        }
+        Ok(here)
+    }
+
+    fn pages(self: Arc<Self>, path: &[u8]) -> Done<Box<dyn Pages>> {
+        let dir = self.attr(path, true)?.file;
+        Ok(Box::new(RemotePages { tree: self, path: path.to_vec(), dir, cookie: 0, end: false }))
+    }
+
+    fn make_dir(&self, path: &[u8], mode: u16) -> Done {
+        let (parent, name) = self.parent(path)?;
+        let made = self.client.mkdir(&self.context, parent, name, mode);
+        self.remember(path, made.map_err(self.about(path))?.file);
+        Ok(())
+    }
+
+    fn read_link(&self, path: &[u8]) -> Done<Vec<u8>> {
+        let link = self.attr(path, false)?.file;
+        self.client.readlink(&self.context, link).map_err(self.about(path))
+    }
+
+    fn make_link(&self, path: &[u8], target: &[u8]) -> Done {
+        let (parent, name) = self.parent(path)?;
+        let made = self.client.symlink(&self.context, parent, name, target);
+        made.map(drop).map_err(self.about(path))
+    }
+
+    fn make_node(&self, path: &[u8], meta: &Meta, mode: u16) -> Done {
+        let (parent, name) = self.parent(path)?;
+        let made = self.client.mknod(&self.context, parent, name, meta.kind, mode, meta.rdev);
+        made.map(drop).map_err(self.about(path))
+    }
+
+    fn link(&self, path: &[u8], new: &[u8]) -> Done {
+        let file = self.attr(path, false)?.file;
+        let (parent, name) = self.parent(new)?;
+        let made = self.client.link(&self.context, file, parent, name);
+        made.map(drop).map_err(self.about(new))
+    }
+
+    fn rename(&self, path: &[u8], new: &[u8]) -> Done {
+        let (parent, name) = self.parent(path)?;
+        let (new_parent, new_name) = self.parent(new)?;
+        let request = RenameRequest {
+            parent,
+            name: name.into(),
+            new_parent,
+            new_name: new_name.into(),
+            no_replace: false,
+            exchange: false,
+        };
+        self.client.rename(&self.context, &request).map_err(self.about(new))
+    }
+
+    fn remove(&self, path: &[u8]) -> Done {
+        let (parent, name) = self.parent(path)?;
+        self.client.unlink(&self.context, parent, name).map(drop).map_err(self.about(path))
+    }
+
+    fn open(&self, path: &[u8]) -> Done<Box<dyn Source>> {
+        let (file, _) = self.open_file(path, Rights::READ)?;
+        Ok(Box::new(self.handle(path, file)))
+    }
+
+    fn create(&self, path: &[u8], making: &Making<'_>) -> Done<Box<dyn Sink>> {
+        let (parent, name) = self.parent(path)?;
+        let mut options = CreateOptions {
+            mode: making.mode,
+            exclusive: true,
+            layout: making.like.map(spec_of),
+            ..CreateOptions::default()
+        };
+        let mut made = self.client.create(&self.context, parent, name, &options);
+        if made.as_ref().is_err_and(|e| e.kind == ErrorKind::InvalidArgument) {
+            // The cluster has changed, and has no room for such a layout any more.
+            options.layout = None;
+            made = self.client.create(&self.context, parent, name, &options);
+        }
+        let (file, _) = made.map_err(self.about(path))?;
+        if !making.locked {
+            return Ok(Box::new(self.handle(path, file)));
+        }
+        match self.locked(path, file)? {
+            Some(file) => Ok(Box::new(file)),
+            None => Err(self.about(path)(ErrorKind::WouldBlock.into())),
+        }
+    }
+
+    fn open_node(&self, path: &[u8]) -> Done<Box<dyn Sink>> {
+        Err(Failure::new("only a mount can write to devices and pipes").about(self.shown(path)))
+    }
+
+    fn take_over(&self, path: &[u8]) -> Done<Option<Box<dyn Sink>>> {
+        let opened = self.find(path, false).and_then(|attr| match attr.kind {
+            FileKind::File => {
+                self.client.open(&self.context, attr.file, Rights::READ_WRITE).map(Some)
+            }
+            _ => Ok(None),
+        });
+        let file = match opened {
+            Ok(Some((file, _))) => file,
+            Ok(None) => return Ok(None),
+            Err(e) if matches!(e.kind, ErrorKind::NotFound | ErrorKind::Stale) => return Ok(None),
+            Err(e) => return Err(self.about(path)(e)),
+        };
+        let id = file.id();
+        let Some(file) = self.locked(path, file)? else { return Ok(None) };
+        // Whoever had it before may have finished it meanwhile.
+        match self.find(path, false) {
+            Ok(attr) if attr.file == id => Ok(Some(Box::new(file))),
+            _ => Ok(None),
+        }
+    }
+
+    fn layout(&self, path: &[u8]) -> Done<Option<FileLayout>> {
+        let (file, _) = self.open_file(path, Rights::READ)?;
+        Ok(Some(file.layout()))
+    }
+
+    fn xattrs(&self, path: &[u8]) -> Done<Xattrs> {
+        let file = self.attr(path, false)?.file;
+        let names = self.client.list_xattr(&self.context, file).map_err(self.about(path))?;
+        let value = |name: Vec<u8>| {
+            let value = self.client.get_xattr(&self.context, file, &name);
+            Ok((name, value.map_err(self.about(path))?))
+        };
+        names.into_iter().map(|name| value(name.0)).collect()
+    }
+
+    fn set_xattr(&self, path: &[u8], name: &[u8], value: &[u8]) -> Done<bool> {
+        let file = self.attr(path, false)?.file;
+        match self.client.set_xattr(&self.context, file, name, value, XattrMode::Any) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind == ErrorKind::Unsupported => Ok(false),
+            // Of classes that are the superuser's.
+            Err(e) if e.kind == ErrorKind::NotPermitted && !name.starts_with(b"user.") => Ok(false),
+            Err(e) => Err(self.about(path)(e)),
+        }
+    }
+
+    fn set_meta(&self, path: &[u8], meta: &Meta, keep: Keep) -> Done {
+        if !(keep.mode || keep.owner || keep.times) {
+            return Ok(());
+        }
+        self.change(path, meta, keep).map_err(self.about(path))
+    }
+
+    fn sync_all(&self, path: &[u8]) -> Done {
+        self.client.sync_metadata(&self.context).map_err(self.about(path))
+    }
+
+    fn is(&self, other: &str) -> bool {
+        self.identity == other
+    }
+
+    fn identity(&self) -> String {
+        self.identity.clone()
+    }
+}
+
+/// A lock that goes when the file is closed.
+struct HeldLock {
+    client: Arc<Client>,
+    file: FileId,
+    owner: u64,
+}
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        self.client.unlock_all(&Context::root(), self.file, self.owner, true);
+    }
+}
+
+struct RemoteFile {
+    // Dropped in this order: locks are held through open files.
+    _lock: Option<HeldLock>,
+    file: File,
+    context: Context,
+    name: String,
+}
+
+impl RemoteFile {
+    fn failed(&self, error: Error) -> Failure {
+        Failure::from(error).about(&self.name)
+    }
+}
+
+impl Source for RemoteFile {
+    fn in_cluster(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Done<usize> {
+        self.file.read_at(&self.context, offset, buffer).map_err(|e| self.failed(e))
+    }
+
+    fn size(&self) -> Done<u64> {
+        Ok(self.file.size())
+    }
+
+    fn next_data(&self, offset: u64) -> Done<Option<Range<u64>>> {
+        let size = self.file.size();
+        if size <= SMALL_BYTES {
+            return Ok((offset < size).then_some(offset..size));
+        }
+        let find = || {
+            let Some(start) = self.file.next_data(&self.context, offset)? else { return Ok(None) };
+            let end = self.file.next_hole(&self.context, start)?;
+            Ok(end.map(|end| start..end))
+        };
+        find().map_err(|e| self.failed(e))
+    }
+}
+
+impl Sink for RemoteFile {
+    fn copy_at(&self, source: &dyn Source, offset: u64, len: u64) -> Done<Option<u64>> {
+        let Some(from) = source.in_cluster() else { return Ok(None) };
+        match from.copy_range(&self.context, offset, &self.file, offset, len) {
+            Ok(n) => Ok(Some(n)),
+            // Two sessions: of two clusters, or of two keys.
+            Err(e) if e.kind == ErrorKind::CrossDevice => Ok(None),
+            Err(e) => Err(self.failed(e)),
+        }
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Done {
+        self.file.write_at(&self.context, offset, bytes).map_err(|e| self.failed(e))
+    }
+
+    fn clear(&self, range: Range<u64>) -> Done {
+        let len = range.end - range.start;
+        self.file.punch(&self.context, range.start, len).map_err(|e| self.failed(e))
+    }
+
+    fn set_size(&self, size: u64) -> Done {
+        self.file.truncate(&self.context, size).map(drop).map_err(|e| self.failed(e))
+    }
+
+    fn finish(&self) -> Done {
+        self.file.flush(&self.context).map_err(|e| self.failed(e))
+    }
+
+    fn sync(&self) -> Done {
+        self.file.sync(&self.context).map_err(|e| self.failed(e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::{Column, Duplication, Epoch, Segment, SegmentIndex, TargetId};
+
+    #[test]
+    fn the_spec_of_a_layout_lays_out_the_same_again() {
+        let column = |first: u32| Column { targets: vec![TargetId(first), TargetId(first + 1)] };
+        let segment = Segment {
+            index: SegmentIndex(0),
+            start: 0,
+            len: None,
+            stripe_unit_bytes: 8192,
+            columns: vec![column(2), column(3)],
+            scheme: weir_types::Scheme::Copies,
+            state: weir_types::SegmentState::Open,
+            epoch: Epoch(1),
+            filling: Vec::new(),
+        };
+        let layout = FileLayout {
+            kind: LayoutKind::Striped,
+            base: 1,
+            epoch: Epoch(1),
+            duplication: Duplication::Hybrid,
+            acting: Duplication::ServerSync,
+            placement: Placement::Groups,
+            segments: vec![segment],
+        };
+        let spec = spec_of(&layout);
+        assert_eq!((spec.base, spec.count, spec.stripe_unit_bytes), (Some(1), 2, 8192));
+        assert_eq!((spec.copies, spec.duplication), (2, Some(Duplication::Hybrid)));
+        assert_eq!(spec.placement, Placement::Groups);
+    }
+}

@@ -1,0 +1,482 @@
+//! `weir cp`: everything that files are is copied, a copy that was ended goes on, and whatever
+//! has its name is complete.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod harness;
+mod library;
+mod trees;
+
+use harness::{Cluster, Place, Running, Said, eventually, noise, root};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use trees::{Snapshot, allocated, assert_same, awkward, deep, snapshot};
+
+/// What is not complete yet.
+fn is_partial(name: &[u8]) -> bool {
+    name.starts_with(b".weir-cp-")
+}
+
+fn all(_: &[u8]) -> bool {
+    false
+}
+
+/// A mount that keeps nothing, so that it shows what others do at once.
+fn watch(cluster: &Cluster<'_>) -> std::path::PathBuf {
+    cluster.mount("watch", "")
+}
+
+#[test]
+fn a_tree_of_awkward_files_is_the_same_there_and_back() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("awkward", &["--targets", "3"]);
+    awkward(&place.path("from"));
+    cluster.weir(&["cp", "-a", "from", "weir:/a"]).ok();
+    cluster.weir(&["cp", "--archive", "weir:/a", "weir:/b"]).ok();
+    cluster.weir(&["cp", "-a", "weir:/b", "back"]).ok();
+    let from = snapshot(&place.path("from"), all);
+    assert_same(&from, &snapshot(&place.path("back"), all));
+    // As a mount sees it, which reads with code of its own.
+    let mount = watch(&cluster);
+    assert_same(&from, &snapshot(&mount.join("a"), all));
+    assert_same(&from, &snapshot(&mount.join("b"), all));
+    for name in ["nothing but a hole", "hole at the end", "hole at the beginning", "islands"] {
+        let taken = allocated(&place.path("back/holes").join(name));
+        assert!(taken < 1 << 20, "{name}: {taken} bytes");
+    }
+    // The root of the tree too.
+    let meta = fs::metadata(place.path("back")).unwrap();
+    assert_eq!((meta.mtime(), meta.mtime_nsec()), (4_000_000_000, 1));
+}
+
+#[test]
+fn directories_deeper_than_any_path_are_copied() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("deep", &["--targets", "1"]);
+    deep(&place.path("from"));
+    cluster.weir(&["cp", "-a", "from", "weir:/a"]).ok();
+    cluster.weir(&["cp", "-a", "weir:/a", "weir:/b"]).ok();
+    let said = cluster.weir(&["cp", "-a", "--no-target-directory", "--resume", "weir:/b", "back"]);
+    assert!(said.err.contains("0 files were complete"), "{}", said.err);
+    let from = snapshot(&place.path("from"), all);
+    assert_same(&from, &snapshot(&place.path("back"), all));
+    let said = cluster.weir(&["cp", "-a", "--no-target-directory", "--resume", "weir:/b", "back"]);
+    assert!(said.err.contains("1 files were complete"), "{}", said.err);
+    cluster.weir(&["rm", "-r", "weir:/a"]).ok();
+    assert_eq!(cluster.weir(&["ls"]).ok(), "b\n");
+}
+
+#[test]
+fn what_is_kept_is_chosen_and_the_umask_goes_for_the_rest() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("keep", &["--targets", "1"]);
+    let old = UNIX_EPOCH + Duration::new(1_000_000_000, 5);
+    fs::create_dir(place.path("d")).unwrap();
+    fs::write(place.path("d/f"), "f").unwrap();
+    fs::hard_link(place.path("d/f"), place.path("d/g")).unwrap();
+    std::os::unix::fs::chown(place.path("d/f"), Some(7), Some(8)).unwrap();
+    fs::set_permissions(place.path("d/f"), fs::Permissions::from_mode(0o4777)).unwrap();
+    fs::File::open(place.path("d/f")).unwrap().set_modified(old).unwrap();
+    let mount = watch(&cluster);
+    // (flags, mode, owner, old time, one file)
+    let cases: [(&[&str], u32, u32, bool, bool); 7] = [
+        (&[], 0o755, 0, false, false),
+        (&["-p"], 0o4777, 7, true, false),
+        (&["--preserve"], 0o4777, 7, true, false),
+        (&["--preserve=timestamps"], 0o755, 0, true, false),
+        (&["--preserve=ownership,links"], 0o755, 7, false, true),
+        (&["--preserve=mode"], 0o4777, 0, false, false),
+        (&["--resume"], 0o755, 0, true, false),
+    ];
+    for (i, (flags, mode, owner, is_old, is_one)) in cases.into_iter().enumerate() {
+        let to = format!("weir:/{i}");
+        let command = [&["cp", "-R", "-q"], flags, &["d", &to]].concat();
+        cluster.weir(&command).ok();
+        let dir = mount.join(i.to_string());
+        let meta = fs::metadata(dir.join("f")).unwrap();
+        assert_eq!(meta.mode() & 0o7777, mode, "{flags:?}");
+        assert_eq!(meta.uid(), owner, "{flags:?}");
+        assert_eq!(meta.modified().unwrap() == old, is_old, "{flags:?}");
+        let same = meta.ino() == fs::metadata(dir.join("g")).unwrap().ino();
+        assert_eq!(same, is_one, "{flags:?}");
+    }
+    let wrong = cluster.weir(&["cp", "--preserve=colour", "d/f", "weir:/x"]);
+    assert_eq!(wrong.code, Some(2));
+}
+
+#[test]
+fn a_file_that_is_replaced_keeps_what_is_not_copied() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("replace", &["--targets", "3"]);
+    let mount = watch(&cluster);
+    fs::write(place.path("new"), noise(300_000, 2)).unwrap();
+    // An empty file with a layout is filled; one with data gets the same layout again.
+    cluster.weir(&["mkfile", "--unit", "8K", "--count", "2", "--copies", "2", "weir:/f"]).ok();
+    fs::set_permissions(mount.join("f"), fs::Permissions::from_mode(0o640)).unwrap();
+    let number = fs::metadata(mount.join("f")).unwrap().ino();
+    for round in 0..2 {
+        cluster.weir(&["cp", "new", "weir:/f"]).ok();
+        let layout = cluster.weir(&["layout", "--json", "weir:/f"]).json();
+        let first = &layout[0];
+        assert_eq!((&first["stripe_unit_bytes"], &first["count"]), (&8192.into(), &2.into()));
+        assert!(layout.to_string().contains("\"copies\":2"), "{layout}");
+        let meta = fs::metadata(mount.join("f")).unwrap();
+        assert_eq!(meta.mode() & 0o7777, 0o640, "round {round}");
+        assert_eq!(meta.ino() == number, round == 0);
+        assert!(fs::read(mount.join("f")).unwrap() == noise(300_000, 2));
+    }
+    // A link that is named is followed, one in a tree is replaced.
+    symlink("real", place.path("link")).unwrap();
+    fs::write(place.path("real"), "old").unwrap();
+    cluster.weir(&["cp", "weir:/f", "link"]).ok();
+    assert!(fs::symlink_metadata(place.path("link")).unwrap().is_symlink());
+    assert_eq!(fs::metadata(place.path("real")).unwrap().len(), 300_000);
+    cluster.weir(&["mkdir", "weir:/tree"]).ok();
+    cluster.weir(&["cp", "weir:/f", "weir:/tree/link"]).ok();
+    fs::create_dir(place.path("tree")).unwrap();
+    symlink("../real", place.path("tree/link")).unwrap();
+    cluster.weir(&["cp", "-r", "weir:/tree", "."]).ok();
+    assert!(fs::symlink_metadata(place.path("tree/link")).unwrap().is_file());
+    // Nothing is in the way of others: one fails, and all else is copied.
+    fs::create_dir(place.path("tree/f")).unwrap();
+    cluster
+        .weir(&["cp", "weir:/f", "weir:/none", "weir:/tree/link", "tree"])
+        .fails(&["tree/f: is a directory", "weir:/none: no such file"]);
+    assert_eq!(fs::metadata(place.path("tree/link")).unwrap().len(), 300_000);
+}
+
+#[test]
+fn pipes_go_in_and_out_whole_or_not_at_all() {
+    let place = Place::new();
+    let cluster = place.up("pipes", &["--targets", "2"]);
+    for len in [0, 1, 4095, 65_537, (1 << 20) + 1, 9_000_001] {
+        let bytes = noise(len, len as u64);
+        let mut command = cluster.command(&["cp", "-", "weir:/piped"]);
+        let mut copy = Running(command.stdin(Stdio::piped()).spawn().unwrap());
+        let mut pipe = copy.0.stdin.take().unwrap();
+        for part in bytes.chunks(7777) {
+            pipe.write_all(part).unwrap();
+        }
+        drop(pipe);
+        assert!(copy.0.wait().unwrap().success());
+        let mut command = cluster.command(&["cp", "weir:/piped", "-"]);
+        let mut copy = Running(command.stdout(Stdio::piped()).spawn().unwrap());
+        let mut back = Vec::new();
+        copy.0.stdout.take().unwrap().read_to_end(&mut back).unwrap();
+        assert!(copy.0.wait().unwrap().success());
+        assert!(back == bytes, "{len}");
+    }
+    // What was there stays until all has come.
+    let mut command = cluster.command(&["cp", "-", "weir:/piped"]);
+    let mut copy = Running(command.stdin(Stdio::piped()).spawn().unwrap());
+    copy.0.stdin.as_mut().unwrap().write_all(&noise(5_000_000, 8)).unwrap();
+    eventually("it has begun", || cluster.weir(&["ls", "-a"]).ok().contains(".weir-cp-"));
+    copy.0.kill().unwrap();
+    copy.0.wait().unwrap();
+    let size = |name: &str| cluster.weir(&["stat", "--json", name]).json()[0]["size"].clone();
+    assert_eq!(size("weir:/piped"), 9_000_001);
+    cluster.weir(&["cp", "--resume", "-", "weir:/x"]).fails(&["--resume", "pipe"]);
+    cluster.weir(&["cp", "-", "x"]).fails(&["weir:/path"]);
+    // A named pipe is read and written, unless trees are copied.
+    let pipe = place.path("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    for (from, to) in [("weir:/piped", "pipe"), ("pipe", "weir:/again")] {
+        let mut copy = Running(cluster.command(&["cp", from, to]).spawn().unwrap());
+        if to == "pipe" {
+            assert!(fs::read(&pipe).unwrap() == noise(9_000_001, 9_000_001));
+        } else {
+            fs::write(&pipe, noise(70_001, 1)).unwrap();
+        }
+        assert!(copy.0.wait().unwrap().success());
+    }
+    assert_eq!(size("weir:/again"), 70_001);
+}
+
+/// Makes a tree that takes a while to copy: small files, links, and two in several pieces.
+fn work(dir: &Path) {
+    fs::create_dir(dir).unwrap();
+    for i in 0..10 {
+        let below = dir.join(format!("d{i}"));
+        fs::create_dir(&below).unwrap();
+        for j in 0..30 {
+            fs::write(below.join(format!("f{j}")), noise(20_000 + 11 * j, (i * j) as u64)).unwrap();
+        }
+        fs::hard_link(below.join("f0"), below.join("same")).unwrap();
+    }
+    for name in ["d3/big", "d7/big"] {
+        fs::write(dir.join(name), noise(140_000_003, name.len() as u64)).unwrap();
+    }
+}
+
+/// Runs a copy that is to go on, and kills it when `is_time`.
+fn kill_when(cluster: &Cluster<'_>, paths: [&str; 2], mut is_time: impl FnMut() -> bool) {
+    let arguments = ["cp", "-aT", "--resume", "-j", "2", paths[0], paths[1]];
+    let mut copy = Running(cluster.command(&arguments).stderr(Stdio::null()).spawn().unwrap());
+    let begin = std::time::Instant::now();
+    while copy.0.try_wait().unwrap().is_none() && !is_time() {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let _ = copy.0.kill();
+    copy.0.wait().unwrap();
+}
+
+/// Whatever has its name is as it is to be; of directories what they are given in the end may
+/// be missing.
+#[track_caller]
+fn assert_whole(from: &Snapshot, there: &Snapshot) {
+    for (path, seen) in there {
+        let source = &from[path];
+        if seen.kind == FileType::RegularFile {
+            let known = (seen.size, seen.bytes, seen.mtime, seen.mode);
+            let shown = String::from_utf8_lossy(path);
+            assert_eq!(known, (source.size, source.bytes, source.mtime, source.mode), "{shown}");
+        }
+    }
+}
+
+fn count(dir: &Path) -> usize {
+    match fs::read_dir(dir) {
+        Ok(entries) => entries
+            .flatten()
+            .map(|entry| 1 + if entry.path().is_dir() { count(&entry.path()) } else { 0 })
+            .sum(),
+        Err(_) => 0,
+    }
+}
+
+/// The bytes of files in a directory that are not complete.
+fn partial_bytes(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let partial = entries.filter(|entry| is_partial(entry.file_name().as_encoded_bytes()));
+    partial.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
+}
+
+/// How many were complete, and how many were gone on with.
+fn resumed(said: Said) -> (u64, u64) {
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let numbers: Vec<u64> = said.err.split(' ').filter_map(|word| word.parse().ok()).collect();
+    (numbers[0], numbers[1])
+}
+
+/// Kills a copy at several points, looks at what is there each time, and then has it end.
+fn killed_and_resumed(cluster: &Cluster<'_>, paths: [&str; 2], from: &Path, there: &Path) {
+    let wanted = snapshot(from, all);
+    for point in 0..4 {
+        kill_when(cluster, paths, || match point {
+            0 => there.exists(),
+            1 => count(there) > 60,
+            2 => partial_bytes(&there.join("d3")) > 30_000_000,
+            _ => partial_bytes(&there.join("d7")) > 30_000_000,
+        });
+        assert_whole(&wanted, &snapshot(there, is_partial));
+    }
+    let (complete, _) = resumed(cluster.weir(&["cp", "-aT", "--resume", paths[0], paths[1]]));
+    assert!(complete > 60, "{complete}");
+    assert_same(&wanted, &snapshot(there, all));
+    let (complete, continued) =
+        resumed(cluster.weir(&["cp", "-aT", "--continue", paths[0], paths[1]]));
+    // Hard links are not counted again.
+    assert_eq!((complete, continued), (302, 0));
+}
+
+#[test]
+fn a_copy_into_the_cluster_that_is_killed_goes_on() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = quick(&place, "killed");
+    work(&place.path("from"));
+    let mount = watch(&cluster);
+    let there = mount.join("to");
+    killed_and_resumed(&cluster, ["from", "weir:/to"], &place.path("from"), &there);
+    // A file that was changed is copied again, and only that.
+    fs::write(place.path("from/d5/f5"), "changed").unwrap();
+    let (complete, _) = resumed(cluster.weir(&["cp", "-aT", "--resume", "from", "weir:/to"]));
+    assert_eq!(complete, 301);
+    assert_eq!(fs::read(there.join("d5/f5")).unwrap(), b"changed");
+    // The same words mean the same again.
+    let again = ["cp", "-a", "--resume", "from", "weir:/to"];
+    cluster.weir(&again).fails(&["weir:/to", "is there already", "-T"]);
+    cluster.weir(&["cp", "-a", "--resume", "from", "weir:/new/"]).fails(&["weir:/new", "-T"]);
+    cluster.weir(&["cp", "-a", "--resume", "from/d5", "weir:/to/"]).ok();
+    assert!(there.join("d5/f5").exists());
+}
+
+#[test]
+fn a_copy_out_of_the_cluster_that_is_killed_goes_on() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = quick(&place, "killed");
+    work(&place.path("from"));
+    cluster.weir(&["cp", "-a", "from", "weir:/from"]).ok();
+    let there = place.path("to");
+    killed_and_resumed(&cluster, ["weir:/from", "to"], &place.path("from"), &there);
+}
+
+/// A cluster in which what was killed is soon forgotten.
+fn quick<'a>(place: &'a Place, name: &str) -> Cluster<'a> {
+    let cluster = place.up(name, &["--targets", "2"]);
+    cluster.weir(&["down"]).ok();
+    let path = cluster.dir().join("meta.toml");
+    let mut settings: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+    for (key, ms) in [("lease_ms", 1000), ("grace_ms", 1000), ("session_timeout_ms", 2000)] {
+        settings.insert(key.into(), toml::Value::Integer(ms));
+    }
+    fs::write(path, settings.to_string()).unwrap();
+    cluster.weir(&["up"]).ok();
+    cluster
+}
+
+#[test]
+fn what_is_left_of_a_file_is_compared_and_what_is_wrong_is_written_again() {
+    let place = Place::new();
+    let cluster = place.up("left", &["--targets", "2"]);
+    let bytes = noise(100_000_001, 5);
+    fs::write(place.path("big"), &bytes).unwrap();
+    cluster.weir(&["cp", "big", "weir:/big"]).ok();
+    // A local file that a run has left: right in the beginning, then wrong, and too long.
+    let name = format!(".weir-cp-{:08x}-{:016x}-k", weir_types::checksum::crc32c(b"copy"), 77);
+    let mut left = bytes[..70_000_000].to_vec();
+    left[50_000_000..50_001_000].fill(0);
+    left.resize(110_000_000, 1);
+    fs::write(place.path(&name), left).unwrap();
+    let said = cluster.weir(&["cp", "--resume", "weir:/big", "copy"]);
+    assert_eq!(resumed(said), (0, 1));
+    assert!(fs::read(place.path("copy")).unwrap() == bytes);
+    assert!(!place.path(&name).exists());
+    let said = cluster.weir(&["cp", "--resume", "weir:/big", "copy"]);
+    assert_eq!(resumed(said), (1, 0));
+}
+
+#[test]
+fn a_server_that_is_lost_ends_the_copy_and_the_next_one_goes_on() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = quick(&place, "lost");
+    work(&place.path("from"));
+    let mount = watch(&cluster);
+    let there = mount.join("to");
+    kill_when(&cluster, ["from", "weir:/to"], || {
+        let late = partial_bytes(&there.join("d3")) > 10_000_000;
+        if late {
+            cluster.kill("data-1");
+            cluster.kill("meta");
+        }
+        late
+    });
+    cluster.weir(&["up"]).ok();
+    let (complete, _) = resumed(cluster.weir(&["cp", "-aT", "--resume", "from", "weir:/to"]));
+    assert!(complete > 0);
+    let from = snapshot(&place.path("from"), all);
+    assert_same(&from, &snapshot(&there, all));
+}
+
+#[test]
+fn with_fsync_each_file_is_durable_and_jobs_are_how_many_are_copied_at_once() {
+    let place = Place::new();
+    let cluster = place.up("flags", &["--targets", "1"]);
+    for i in 0..3 {
+        fs::write(place.path(&format!("f{i}")), "x").unwrap();
+    }
+    let client = library::client(&cluster, false);
+    let syncs = || -> u64 {
+        let status = client.data_status(weir_types::TargetId(1), 5000).unwrap();
+        status.counters.iter().filter(|(name, _)| name == "op.sync").map(|(_, n)| *n).sum()
+    };
+    let before = syncs();
+    cluster.weir(&["cp", "f0", "f1", "f2", "weir:/"]).ok();
+    assert_eq!(syncs(), before);
+    cluster.weir(&["cp", "--fsync", "f0", "f1", "f2", "weir:/"]).ok();
+    assert!(syncs() >= before + 3, "{} {before}", syncs());
+
+    for i in 0..3 {
+        let pipe = place.path(&format!("p{i}"));
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    }
+    for jobs in [1, 2] {
+        let jobs_flag = jobs.to_string();
+        let arguments = ["cp", "-j", &jobs_flag, "p0", "p1", "p2", "weir:/"];
+        let mut copy = Running(cluster.command(&arguments).spawn().unwrap());
+        // Who opens a pipe to write without waiting finds whether somebody reads it.
+        let open = |i: i32| {
+            let mut options = OpenOptions::new();
+            options.write(true).custom_flags(libc::O_NONBLOCK);
+            options.open(place.path(&format!("p{i}"))).ok()
+        };
+        let mut first = Vec::new();
+        eventually("they are read", || {
+            first.extend((first.len() as i32..jobs).next().and_then(open));
+            first.len() as i32 == jobs
+        });
+        assert!(open(jobs).is_none(), "{jobs} at a time");
+        drop(first);
+        for i in jobs..3 {
+            eventually("the next is read", || open(i).is_some());
+        }
+        assert!(copy.0.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn nothing_is_said_of_what_is_copied_but_what_was_found_complete() {
+    let place = Place::new();
+    let cluster = place.up("said", &["--targets", "1"]);
+    fs::write(place.path("f"), "f").unwrap();
+    let later = SystemTime::now() - Duration::from_secs(100);
+    fs::File::open(place.path("f")).unwrap().set_modified(later).unwrap();
+    assert_eq!(cluster.weir(&["cp", "--resume", "-q", "f", "weir:/"]).err, "");
+    let said = cluster.weir(&["cp", "--resume", "f", "weir:/"]);
+    assert_eq!(said.err, "weir: 1 files were complete, 0 were gone on with\n");
+}
+
+/// Access control lists, where the local files have them.
+#[test]
+fn lists_that_the_cluster_has_no_room_for_are_counted() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("lists", &["--targets", "1"]);
+    fs::write(place.path("f"), "f").unwrap();
+    let mut set = Command::new("setfacl");
+    set.args(["-m", "u:77:r"]).arg(place.path("f"));
+    if !set.status().is_ok_and(|status| status.success()) {
+        println!("skipped: needs setfacl, and a file system with lists");
+        return;
+    }
+    let said = cluster.weir(&["cp", "-a", "f", "weir:/f"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let back = cluster.weir(&["cp", "-a", "weir:/f", "back"]);
+    assert_eq!(back.code, Some(0), "{}", back.err);
+    let xattrs = |name: &str| {
+        let mut list = vec![0; 4096];
+        let len = rustix::fs::llistxattr(place.path(name), &mut list[..]).unwrap();
+        String::from_utf8_lossy(&list[..len]).contains("system.posix_acl_access")
+    };
+    assert!(xattrs("f"));
+    // Either both ends have them, or it is said that they were left out.
+    assert!(xattrs("back") != said.err.contains("1 access control lists were left out"));
+}

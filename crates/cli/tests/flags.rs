@@ -1,0 +1,406 @@
+//! Flags and keys of which no other test shows what they do (`effects.txt` has them all).
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod harness;
+mod library;
+
+use harness::{Cluster, Place, Running, WEIR, eventually, noise, root, said};
+use serde_json::Value;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Changes the settings of a daemon and starts it anew.
+fn set(cluster: &Cluster<'_>, daemon: &str, values: &[(&str, toml::Value)]) {
+    let path = cluster.dir().join(format!("{daemon}.toml"));
+    let mut settings: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+    for (key, value) in values {
+        settings.insert((*key).into(), value.clone());
+    }
+    fs::write(&path, settings.to_string()).unwrap();
+    if cluster.runs(daemon) {
+        cluster.kill(daemon);
+    }
+    cluster.weir(&["up"]).ok();
+}
+
+fn number(n: i64) -> toml::Value {
+    toml::Value::Integer(n)
+}
+
+/// What `weir reliability` computes.
+fn rows(place: &Place, arguments: &str) -> Value {
+    let words: Vec<&str> = arguments.split_whitespace().collect();
+    place.weir(&[&["reliability", "--json"], words.as_slice()].concat()).json()["rows"].clone()
+}
+
+#[test]
+fn each_assumption_of_reliability_changes_what_is_computed() {
+    let place = Place::new();
+    let usual = "--layout mirrored,random --copies 2 --protocol server-async --unreadable 1e-15";
+    let (base, plain) = (rows(&place, usual), rows(&place, ""));
+    for more in [
+        "--nodes 24",
+        "--disks-per-node 8",
+        "--mttf 1y",
+        "--afr 10%",
+        "--node-mttf 30d",
+        "--node-repair 1d",
+        "--capacity 8TB",
+        "--rebuild 50MB/s",
+        "--detect 1h",
+        "--segment 4TB",
+        "--write-every 10s",
+        "--write-size 64MB",
+        "--duplicate-in 500ms",
+        "--mission 5y",
+    ] {
+        assert_ne!(rows(&place, &format!("{usual} {more}")), base, "{more}");
+    }
+    for other in ["--layout chained", "--copies 3", "--code 4+2", "--unreadable 1e-14 --copies 2"] {
+        assert_ne!(rows(&place, other), plain, "{other}");
+    }
+    assert_ne!(rows(&place, "--copies 2 --protocol client-async"), rows(&place, "--copies 2"));
+}
+
+#[test]
+fn simulations_are_chosen_repeated_broken_and_explained() {
+    if !cfg!(debug_assertions) {
+        println!("skipped: bugs are planted in builds with debug assertions");
+        return;
+    }
+    let place = Place::new();
+    let sim = |more: &[&str]| {
+        let mut command = place.command(&[&["sim", "--duration", "2s"], more].concat());
+        command.env("TMPDIR", place.path(""));
+        said(command)
+    };
+    let one = sim(&["--seed", "5", "--json"]).json();
+    assert_eq!((&one["seed"], &one["violations"]), (&5.into(), &Value::Array(Vec::new())));
+    assert_ne!(one["trace_hash"], sim(&["--seed", "6", "--json"]).json()["trace_hash"]);
+    let mut longer = place.command(&["sim", "--seed", "5", "--json", "--duration", "4s"]);
+    longer.env("TMPDIR", place.path(""));
+    assert_ne!(said(longer).json()["trace_hash"], one["trace_hash"]);
+    assert!(sim(&["--seed", "5", "--verify-determinism"]).ok().contains("seed 5 ok"));
+
+    // Some seeds find a bug; with --keep-going all are run.
+    assert!(sim(&["--list-bugs"]).ok().contains("half-rename"));
+    let broken = ["--seed", "1", "--seeds", "8", "--plant", "half-rename"];
+    let totals = |said: &harness::Said| {
+        // The last of several values.
+        let at = said.out.rfind("\n{").map_or(0, |at| at + 1);
+        serde_json::from_str::<Value>(&said.out[at..]).unwrap()
+    };
+    let all = sim(&[&broken[..], &["--keep-going", "--jobs", "2", "--json"]].concat());
+    assert_eq!((all.code, &totals(&all)["runs"]), (Some(1), &8.into()), "{}", all.err);
+    let failed = totals(&all)["failed"].as_array().unwrap().clone();
+    assert!(!failed.is_empty() && failed.len() < 8, "{failed:?}");
+    let first = sim(&[&broken[..], &["--jobs", "1", "--json"]].concat());
+    assert!(totals(&first)["runs"].as_u64().unwrap() < 8, "{}", first.out);
+
+    // As it is, and made smaller, to be run again.
+    let seed = failed[0].to_string();
+    let failing = ["--seed", &seed, "--plant", "half-rename"];
+    let raw = sim(&[&failing[..], &["--no-shrink"]].concat());
+    assert!(raw.code == Some(1) && !raw.err.contains("--plan "), "{}", raw.err);
+    let small = sim(&failing);
+    assert_eq!(small.code, Some(1));
+    let plan = small.err.split("--plan ").nth(1).unwrap().split_whitespace().next().unwrap();
+    assert_eq!(sim(&["--plant", "half-rename", "--plan", plan]).code, Some(1));
+    assert_eq!(sim(&["--plan", plan]).code, Some(0), "without the bug it is well");
+}
+
+#[test]
+fn small_flags_of_small_commands_do_what_they_say() {
+    let place = Place::new();
+    let cluster = place.up("small", &["--targets", "4", "--targets-per-server", "2"]);
+    let servers = cluster.weir(&["server", "list", "--json"]).json();
+    assert_eq!(servers.as_array().unwrap().len(), 2, "{servers}");
+    fs::write(place.path("f"), noise(3 << 20, 1)).unwrap();
+    cluster.weir(&["cp", "f", "weir:/f"]).ok();
+    assert!(cluster.weir(&["ls", "-l", "--human-readable", "/f"]).ok().contains(" 3.0M "));
+    assert!(cluster.weir(&["ls", "-l", "/f"]).ok().contains(" 3145728 "));
+    let sizes = |flags: &[&str]| {
+        let text = cluster.weir(&[&["df"], flags].concat()).ok();
+        text.lines().nth(1).unwrap().contains(['G', 'T', 'M'])
+    };
+    assert!(sizes(&["--human-readable"]) && !sizes(&[]));
+    let top = cluster.weir(&["top", "--json", "-n", "1", "-d", "0.1"]).json();
+    assert_eq!(top.as_array().unwrap().len(), 4, "{top}");
+
+    // Layouts of directories.
+    cluster.weir(&["mkdir", "/d"]).ok();
+    let usual = cluster.weir(&["setlayout", "weir:/d"]).ok();
+    cluster.weir(&["setlayout", "weir:/d", "--sizes", "1M,2M"]).ok();
+    let pieces = cluster.weir(&["setlayout", "weir:/d"]).ok();
+    assert!(pieces != usual && pieces.contains("fragments"), "{pieces}");
+    cluster.weir(&["setlayout", "weir:/d", "--inherit"]).ok();
+    assert_eq!(cluster.weir(&["setlayout", "weir:/d"]).ok(), usual);
+
+    // Records.
+    fs::write(place.path("lines"), "one\ntwo\n").unwrap();
+    cluster.weir(&["spread", "--writer", "me", "--credits", "1", "weir:/out", "lines"]).ok();
+    let names = cluster.weir(&["ls", "/out"]).ok();
+    assert!(names.lines().all(|name| name.starts_with("part-me-")) && !names.is_empty());
+    let refused = cluster.weir(&["spread", "--credits", "17", "weir:/out", "lines"]);
+    assert!(refused.code == Some(2) && refused.err.contains("1..=16"), "{}", refused.err);
+
+    // A move that is begun is ended.
+    cluster.weir(&["rebalance", "--within", "1"]).ok();
+    cluster.weir(&["rebalance", "--stop"]).ok();
+    let counters = cluster.weir(&["status", "--counters", "--json"]).json().to_string();
+    assert!(counters.contains("\"mover.evening\":0") || !counters.contains("mover.evening"));
+
+    // Servers and targets.
+    let port = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port().to_string()
+    };
+    cluster.weir(&["server", "add", "--port", &port]).ok();
+    let map = library::client(&cluster, false).cluster_map().unwrap();
+    assert!(map.servers.iter().any(|server| server.tcp.ends_with(&format!(":{port}"))), "{map:?}");
+    let keys = ["key", "server", "--server", "9", "--targets", "9", "-o", "nine"];
+    cluster.weir(&[&keys[..], &["--domain", "rack-7"]].concat()).ok();
+    let text = fs::read_dir(place.path("nine")).unwrap().flatten();
+    let text: String = text.filter_map(|file| fs::read_to_string(file.path()).ok()).collect();
+    assert!(text.contains("rack-7"), "{text}");
+    let id = "00112233445566778899aabbccddeeff";
+    let create = ["target", "create", "--target", "12", "--server", "3", "--cluster-id", id, "t12"];
+    cluster.weir(&create).ok();
+    let made = place.path("t12");
+    assert!(fs::read_dir(&made).unwrap().count() > 0);
+    cluster.weir(&create).fails(&["t12"]);
+}
+
+#[test]
+fn the_configuration_file_has_defaults_that_flags_and_the_environment_win_over() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let file = place.path("config/weir/config.toml");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let port = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let text = format!(
+        "cluster = \"filed\"\n[up]\ntargets = 3\ntargets_per_server = 3\nport = {port}\n\
+         unit = \"16K\"\nmount = \"{}\"\n[mount]\noptions = [\"ro\"]\n",
+        place.path("m").display()
+    );
+    fs::write(&file, text).unwrap();
+    // Its name is that of the file, so that it is gone in the end.
+    let cluster = place.cluster("filed");
+    place.weir(&["up"]).ok();
+    let status = place.weir(&["status", "--json"]).json();
+    assert!(cluster.runs("data-1") && !cluster.runs("data-2"), "{status}");
+    let map = library::client(&cluster, false).cluster_map().unwrap();
+    assert_eq!(map.servers[0].targets.len(), 3);
+    let ports: Vec<u16> =
+        map.servers.iter().filter_map(|s| s.tcp.rsplit(':').next()?.parse().ok()).collect();
+    assert!(ports.iter().all(|p| (port..port + 8).contains(p)), "{ports:?} {port}");
+    assert!(place.weir(&["setlayout", "weir:/"]).ok().contains("16K"));
+    let error = fs::write(place.path("m/f"), "x").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EROFS), "it is mounted with the options");
+    let mut other = place.command(&["status"]);
+    other.env("WEIR_CLUSTER", "another");
+    said(other).fails(&["another"]);
+
+    // Another file: a directory, or a credential.
+    let dir = cluster.dir();
+    fs::write(place.path("dir.toml"), format!("dir = \"{}\"\n", dir.display())).unwrap();
+    let credential = dir.join("client.toml");
+    let text = format!("credential = \"{}\"\n", credential.display());
+    fs::write(place.path("credential.toml"), text).unwrap();
+    for config in ["dir.toml", "credential.toml"] {
+        place.weir(&["df", "--config", config]).ok();
+    }
+    place.weir(&["df", "--dir", dir.to_str().unwrap()]).ok();
+    place.weir(&["df", "--credential", credential.to_str().unwrap()]).ok();
+    place.weir(&["df", "--name", "filed"]).ok();
+    place.weir(&["df", "--credential", "none.toml"]).fails(&["none.toml"]);
+}
+
+#[test]
+fn mount_options_are_what_the_kernel_shows_and_does() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("options", &["--targets", "1"]);
+    let shown = |at: &Path| {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let line = mounts.lines().find(|line| line.split(' ').nth(1) == at.to_str()).unwrap();
+        line.split(' ').nth(3).unwrap().split(',').map(str::to_owned).collect::<Vec<_>>()
+    };
+    let usual = cluster.mount("usual", "rw,suid,dev,exec,default_permissions");
+    let strict = cluster.mount("strict", "ro,nosuid,nodev,noexec,allow_root_only");
+    let (usual_options, strict_options) = (shown(&usual), shown(&strict));
+    for option in ["ro", "nosuid", "nodev", "noexec"] {
+        assert!(strict_options.iter().any(|o| o == option), "{strict_options:?}");
+        assert!(usual_options.iter().all(|o| o != option), "{usual_options:?}");
+    }
+    for option in ["rw", "default_permissions", "allow_other"] {
+        assert!(usual_options.iter().any(|o| o == option), "{usual_options:?}");
+    }
+    assert!(strict_options.iter().all(|o| o != "allow_other"), "{strict_options:?}");
+    assert_eq!(fs::write(strict.join("f"), "").unwrap_err().raw_os_error(), Some(libc::EROFS));
+    fs::copy("/bin/true", usual.join("true")).unwrap();
+    assert!(Command::new(usual.join("true")).status().unwrap().success());
+    assert!(Command::new(strict.join("true")).status().is_err());
+
+    // How large requests of the kernel are, and that it keeps no pages.
+    let small = cluster.mount("small", "max_io=128K,direct_io,nocache");
+    assert!(shown(&small).contains(&"max_read=131072".to_owned()), "{:?}", shown(&small));
+    fs::write(small.join("f"), noise(1 << 20, 2)).unwrap();
+    let client = library::client(&cluster, false);
+    let reads = || {
+        let status = client.data_status(weir_types::TargetId(1), 5000).unwrap();
+        status.counters.iter().find(|(name, _)| name == "bytes.read").map_or(0, |(_, n)| *n)
+    };
+    for (at, bytes) in [(&small, 2 << 20), (&usual, 1 << 20)] {
+        let before = reads();
+        for _ in 0..2 {
+            assert!(fs::read(at.join("f")).unwrap() == noise(1 << 20, 2));
+        }
+        assert_eq!(reads() - before, bytes, "{}", at.display());
+    }
+}
+
+/// How many threads of a daemon have a name that begins so.
+fn threads(cluster: &Cluster<'_>, daemon: &str, name: &str) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{}/task", cluster.pid(daemon))).unwrap().flatten();
+    let named = |task: &fs::DirEntry| {
+        fs::read_to_string(task.path().join("comm")).is_ok_and(|is| is.starts_with(name))
+    };
+    tasks.filter(named).count()
+}
+
+#[test]
+fn keys_of_data_servers_do_what_operating_md_says() {
+    let place = Place::new();
+    let cluster = place.up("data", &["--targets", "1"]);
+    let tasks = |cluster: &Cluster<'_>| threads(cluster, "data-1", "");
+    let usual = tasks(&cluster);
+    set(&cluster, "data-1", &[("disk_threads_per_target", number(32))]);
+    assert!(tasks(&cluster) > usual, "{usual}");
+    let more = tasks(&cluster);
+    set(&cluster, "data-1", &[("event_loops", number(7))]);
+    assert!(tasks(&cluster) > more, "{more}");
+
+    let server = || library::client(&cluster, false).cluster_map().unwrap().servers[0].clone();
+    let address = server().tcp;
+    let port = address.rsplit(':').next().unwrap();
+    let socket = place.path("elsewhere.sock");
+    let advertised = format!("localhost:{port}");
+    set(
+        &cluster,
+        "data-1",
+        &[
+            ("advertise", advertised.clone().into()),
+            ("unix", socket.to_str().unwrap().into()),
+            ("domain", "row-3".into()),
+        ],
+    );
+    eventually("it has registered anew", || server().tcp == advertised);
+    let found = server();
+    assert_eq!((found.unix.as_str(), found.domain.as_str()), (socket.to_str().unwrap(), "row-3"));
+    assert!(socket.exists());
+    fs::write(place.path("f"), "f").unwrap();
+    cluster.weir(&["cp", "f", "weir:/f"]).ok();
+    assert_eq!(cluster.weir(&["cat", "/f"]).ok(), "f");
+
+    // No more connections than these.
+    set(&cluster, "data-1", &[("max_connections", number(2))]);
+    let ctx = weir_client::Context::root();
+    let read = |client: &weir_client::Client| {
+        let file = client.resolve(&ctx, b"/f", true)?.file;
+        let (file, _) = client.open(&ctx, file, weir_wire::Rights::READ)?;
+        file.read_at(&ctx, 0, &mut [0; 1])
+    };
+    let connect = |_| {
+        let config = library::config(&cluster);
+        let config = weir_client::ClientConfig { request_timeout_ms: 2000, ..config };
+        weir_client::Client::connect(config).unwrap()
+    };
+    let clients: Vec<_> = (0..4).map(connect).collect();
+    assert!(clients.iter().any(|client| read(client).is_err()), "all have come in");
+}
+
+#[test]
+fn keys_of_the_metadata_server_do_what_operating_md_says() {
+    let place = Place::new();
+    let cluster = place.up("meta", &["--targets", "1"]);
+    // No more connections than these: the data server's, and one or two of clients.
+    set(&cluster, "meta", &[("max_connections", number(2))]);
+    let many: Vec<_> = (0..4)
+        .map(|_| {
+            weir_client::Client::connect(weir_client::ClientConfig {
+                connect_timeout_ms: 1000,
+                ..library::config(&cluster)
+            })
+        })
+        .collect();
+    assert!(many.iter().any(Result::is_err), "all have come in");
+    drop(many);
+    set(&cluster, "meta", &[("max_connections", number(100))]);
+    eventually("it serves", || cluster.weir(&["ls"]).code == Some(0));
+    // It keeps to the cluster that it is to serve.
+    cluster.weir(&["down"]).ok();
+    let path = cluster.dir().join("meta.toml");
+    let mut settings: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+    settings.insert("cluster".into(), toml::Value::Array(vec![number(7); 16]));
+    fs::write(&path, settings.to_string()).unwrap();
+    assert_eq!(cluster.weir(&["up"]).code, Some(1));
+}
+
+/// What a command shows on a terminal of its own; nothing if there is no `script`.
+fn on_terminal(cluster: &Cluster<'_>, command: &str) -> Option<String> {
+    Command::new("script").arg("--version").output().ok()?;
+    let environment = cluster.command(&["unused"]);
+    let mut script = Command::new("script");
+    for (name, value) in environment.get_envs() {
+        match value {
+            Some(value) => script.env(name, value),
+            None => script.env_remove(name),
+        };
+    }
+    script.args(["-q", "-e", "-c", command, "/dev/null"]).env("TERM", "xterm");
+    script.current_dir(cluster.place.path("")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut running = Running(script.spawn().ok()?);
+    drop(running.0.stdin.take());
+    let mut shown = Vec::new();
+    std::io::Read::read_to_end(running.0.stdout.as_mut()?, &mut shown).ok()?;
+    Some(String::from_utf8_lossy(&shown).into_owned())
+}
+
+#[test]
+fn progress_is_shown_on_a_terminal_unless_it_is_to_be_quiet() {
+    let place = Place::new();
+    let cluster = place.up("quiet", &["--targets", "1"]);
+    fs::write(place.path("big"), noise(200 << 20, 1)).unwrap();
+    cluster.weir(&["cp", "big", "weir:/big"]).ok();
+    let is_drawn = |command: &str| {
+        let shown = on_terminal(&cluster, &format!("{WEIR} {command}"))?;
+        Some(shown.contains('\u{2588}') || shown.contains('\r') && shown.contains("\u{1b}["))
+    };
+    if on_terminal(&cluster, "true").is_none() {
+        println!("skipped: needs script, of bsdutils");
+        return;
+    }
+    for command in ["cp big weir:/again", "scrub", "fsck", "spread weir:/out big"] {
+        assert_eq!(is_drawn(&format!("{command} --quiet")), Some(false), "{command}");
+    }
+    for command in ["cp big weir:/again", "spread weir:/out2 big"] {
+        assert_eq!(is_drawn(command), Some(true), "{command}");
+    }
+    // Nothing in a log does anything to a terminal.
+    let path = cluster.dir().join("log/evil.log");
+    let mut log = fs::File::create(path).unwrap();
+    log.write_all(b"2999-01-01T00:00:00Z  INFO \x1b[2Jgone\n").unwrap();
+    let shown = on_terminal(&cluster, &format!("{WEIR} log evil")).unwrap();
+    assert!(shown.contains("\\u{1b}[2Jgone"), "{shown:?}");
+}
