@@ -8,7 +8,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DENY := $(TARGET_DIR)/tools/cargo-deny
 
-.PHONY: help deps build deb quickstart test soak verify fix bench figures figures-scale clean
+.PHONY: help deps build deb quickstart test upgrade-test soak verify fix bench figures figures-scale clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -27,6 +27,9 @@ quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
 
 test: deps ## Unit, property, fuzz and end-to-end tests
 	$(CARGO) test --workspace --locked --no-fail-fast
+
+upgrade-test: deps ## Build an earlier release from the history, and let it meet today's
+	@CARGO="$(CARGO)" scripts/upgrade-test.sh
 
 soak: deps ## Crash images, kill cycles and simulated seeds for hours (SOAK="images cycles kills sim")
 	@SOAK="$(SOAK)" CARGO="$(CARGO)" scripts/soak.sh

@@ -31,6 +31,7 @@ complete zsh zsh/vendor-completions/_weir
 complete fish fish/vendor_completions.d/weir.fish
 
 install -D -m 644 -t "$root/usr/lib/systemd/system" packaging/systemd/*.service
+install -D -m 644 -t "$share/weir/grafana" packaging/grafana/weir.json
 documents=$share/doc/weir
 install -D -m 644 -t "$documents/examples" packaging/systemd/*.mount
 install -m 644 -t "$documents" docs/*.md

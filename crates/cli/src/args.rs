@@ -8,6 +8,7 @@ mod effects;
 mod files;
 mod holders;
 mod jobs;
+mod joining;
 mod keys;
 mod layouts;
 mod log;
@@ -22,6 +23,7 @@ pub use daemons::{Daemon, Detach, Meta, MetaCommand, MetaExport, MetaImport, Mou
 pub use files::{Cat, Cp, Kept, Ls, Mkdir, Rm, Spread, Stat, Take};
 pub use holders::{Clients, HoldChoice, Locks, StandingChoice};
 pub use jobs::{Explain, Run};
+pub use joining::{Invite, Join};
 pub use keys::{Key, KeyList, KeyNew, KeyRevoke, KeyServer, SquashChoice};
 pub use layouts::{Df, Family, Layout, LayoutFlags, MkFile, Places, Protocol, SetLayout};
 pub use log::Log;
@@ -54,6 +56,10 @@ pub enum Command {
     Up(Up),
     /// Stop the cluster of `weir up`
     Down(Down),
+    /// Print what another machine needs to join this cluster
+    Invite(Invite),
+    /// Join a cluster whose metadata server is on another machine, with disks of this one
+    Join(Join),
     /// Show servers, targets, space, and what is wrong
     Status(Status),
     /// Show what the daemons and mounts of this machine have logged

@@ -11,6 +11,7 @@ mod layouts;
 mod log;
 mod manual;
 mod meta;
+mod metrics;
 mod mount;
 mod mount_helper;
 mod mount_log;
@@ -28,8 +29,8 @@ mod version;
 use args::{Arguments, Command, Server, Target, Testbed};
 use clap::Parser;
 use cluster::{
-    adding, down, draining, explain, holds, keys, rebalance, removal, replacing, servers, sessions,
-    status, targets, top, up,
+    adding, down, draining, explain, holds, invitation, joining, keys, rebalance, removal,
+    replacing, servers, sessions, status, targets, top, up,
 };
 use failure::Done;
 use std::process::ExitCode;
@@ -52,6 +53,8 @@ fn run(command: &Command) -> Done {
     match command {
         Command::Up(up) => up::run(up),
         Command::Down(down) => down::run(down),
+        Command::Invite(invite) => invitation::invite(invite),
+        Command::Join(join) => joining::run(join),
         Command::Status(status) => status::run(status),
         Command::Log(asked) => log::run(asked),
         Command::Rebalance(order) => rebalance::run(order),

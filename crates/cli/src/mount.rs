@@ -2,21 +2,26 @@
 
 use crate::args::{Mount, Umount};
 use crate::cluster::mount_lock::MountLock;
-use crate::cluster::mounting::{self, clear_mountpoint, mountpoint};
+use crate::cluster::mounting::{self, MountFiles, clear_mountpoint, mountpoint};
 use crate::cluster::mounts;
 use crate::cluster::program;
 use crate::failure::{Done, Failure};
+use crate::metrics;
 use crate::mount_log::MountLog;
 use crate::mount_options::MountOptions;
 use crate::serve::serve;
 use crate::settings::{self, Cluster};
 use crate::signals::Signals;
 use rustix::process::{Resource, getrlimit};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use weir_client::{Client, ClientConfig, Consistency};
-use weir_mount::fuse::{Config, MountError, Session};
-use weir_mount::{KernelCache, WeirFs};
+use std::time::Instant;
+use weir_client::{Client, ClientConfig, Consistency, Watch};
+use weir_metrics::Page;
+use weir_metrics::names::UPTIME;
+use weir_mount::fuse::{Config, Measured, MountError, Session};
+use weir_mount::{KernelCache, WeirFs, tell_client};
 
 /// Runs `weir mount`.
 pub fn mount(mount: &Mount) -> Done {
@@ -82,7 +87,8 @@ fn run(
     let client = Client::connect_with(config, Arc::new(cache.clone())).map_err(|e| {
         Failure::from(e).about(format!("cannot connect to cluster {}", credential.cluster))
     })?;
-    let _log = MountLog::start(client.watch(), client.config().request_timeout_ms)?;
+    let watch = client.watch();
+    let _log = MountLog::start(watch.clone(), client.config().request_timeout_ms)?;
     let fuse = Config {
         source: cluster.source(),
         max_workers: max_workers(),
@@ -91,6 +97,7 @@ fn run(
     };
     let session = Session::mount(WeirFs::new(client, cache.clone(), weir), path, &fuse)?;
     drop(lock);
+    serve_metrics(cluster, path, options.metrics, watch, session.measured())?;
     let handle = session.handle();
     cache.attach(handle.notifier());
     signals.on_signal(move || match handle.unmount(false) {
@@ -105,6 +112,40 @@ fn run(
     })?;
     ready(&format!("cluster {} is mounted on {}", credential.cluster, path.display()));
     session.run()?;
+    Ok(())
+}
+
+/// Serves what a mount counts, if it is to, and leaves word where.
+fn serve_metrics(
+    cluster: &Cluster,
+    path: &Path,
+    given: Option<SocketAddr>,
+    watch: Watch,
+    measured: Arc<Measured>,
+) -> Done {
+    let of_cluster = match cluster {
+        Cluster::Here(state) => state.description()?.metrics,
+        Cluster::Elsewhere(_) => None,
+    };
+    let begun = Instant::now();
+    let tell = move |page: &mut Page| {
+        page.value(&UPTIME, begun.elapsed().as_secs_f64());
+        measured.tell(page);
+        tell_client(page, &watch);
+        true
+    };
+    let address = given.or(of_cluster.map(|address| SocketAddr::new(address, 0)));
+    let bound = address.and_then(|address| metrics::serve(address, "mount", tell));
+    let file = MountFiles::of(cluster, path)?.metrics;
+    let word = match bound {
+        Some(bound) => std::fs::write(&file, format!("{bound}\n")),
+        None if file.exists() => std::fs::remove_file(&file),
+        None => Ok(()),
+    };
+    // The mount serves all the same.
+    if let Err(error) = word {
+        tracing::warn!("cannot say where metrics are: {}: {error}", file.display());
+    }
     Ok(())
 }
 

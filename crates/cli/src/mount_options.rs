@@ -3,6 +3,7 @@
 
 use crate::failure::{Done, Failure};
 use crate::output::parse_size;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use weir_client::{Consistency, ReadPolicy, Transport};
@@ -24,13 +25,15 @@ pub struct MountOptions {
     pub no_cache: bool,
     /// What a call waits for a server in one step.
     pub timeout_ms: Option<u64>,
+    /// Where metrics are served, if not where the cluster's are.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Their names; docs/operating.md says what they do.
 pub const KNOWN: &str = "ro, rw, allow_other, allow_root_only, default_permissions, suid, nosuid, \
     dev, nodev, exec, noexec, nocache, direct_io, tcp, consistency=strict|relaxed|none, \
     read_policy=proportional|primary|halves|skip-hot|graduated|graduated-primary, ttl=SECONDS, \
-    timeout=SECONDS, max_io=SIZE";
+    timeout=SECONDS, max_io=SIZE, metrics=ADDRESS:PORT";
 /// What a mount may wait for a server in one step of a call, seconds.
 const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=3600;
 
@@ -69,6 +72,7 @@ impl MountOptions {
             read_policy: ReadPolicy::Proportional,
             no_cache: false,
             timeout_ms: None,
+            metrics: None,
         }
     }
 
@@ -118,6 +122,7 @@ impl MountOptions {
                 }
                 self.timeout_ms = Some(seconds * 1000);
             }
+            "metrics" => self.metrics = Some(crate::metrics::parse(value)?),
             "max_io" => {
                 let size = parse_size(value).map_err(|e| bad(&e))?;
                 self.fuse.max_io_bytes = usize::try_from(size.0).map_err(|_| bad("too large"))?;
@@ -176,6 +181,9 @@ mod tests {
         assert!(unknown.contains("turbo") && unknown.contains("nocache"), "{unknown}");
         assert!(parse(&["ttl=-1"]).is_err());
         assert_eq!(parse(&["timeout=7"]).unwrap().timeout_ms, Some(7000));
+        let metrics = parse(&["metrics=127.0.0.1:7810"]).unwrap().metrics;
+        assert_eq!(metrics, Some("127.0.0.1:7810".parse().unwrap()));
+        assert!(parse(&["metrics=7810"]).err().unwrap().to_string().contains("127.0.0.1:7800"));
         let outside = parse(&["timeout=0"]).err().unwrap().to_string();
         assert!(outside.contains("1 to 3600"), "{outside}");
     }

@@ -4,11 +4,12 @@ use crate::args::{Daemon, Detach};
 use crate::cluster::daemon;
 use crate::cluster::process::{self, Report};
 use crate::failure::{Done, Failure};
-use crate::notify;
 use crate::signals::Signals;
+use crate::{metrics, notify};
 use std::cell::Cell;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use weir_dataserver::DataServerConfig;
 use weir_host::net::Signal;
 use weir_metaserver::MetaServerConfig;
@@ -45,7 +46,12 @@ pub fn data(daemon: &Daemon) -> Done {
     serve(&daemon.detach, |ready| {
         let shutdown = shutdown_on_signal()?;
         let config: DataServerConfig = daemon::read(&daemon.config)?;
-        weir_dataserver::run(config, &shutdown, |info| {
+        let observer = Arc::new(weir_dataserver::Observer::default());
+        if let Some(address) = &config.metrics {
+            let observer = Arc::clone(&observer);
+            metrics::serve(metrics::parse(address)?, "data", move |page| observer.tell(page));
+        }
+        weir_dataserver::run_observed(config, &shutdown, &observer, |info| {
             ready(&format!("data server {} serves on {}", info.server, info.tcp));
         })?;
         Ok(())
@@ -57,7 +63,12 @@ pub fn meta(config: &Path, detach: &Detach) -> Done {
     serve(detach, |ready| {
         let shutdown = shutdown_on_signal()?;
         let config: MetaServerConfig = daemon::read(config)?;
-        weir_metaserver::run(config, &shutdown, |info| {
+        let observer = Arc::new(weir_metaserver::Observer::default());
+        if let Some(address) = &config.metrics {
+            let observer = Arc::clone(&observer);
+            metrics::serve(metrics::parse(address)?, "meta", move |page| observer.tell(page));
+        }
+        weir_metaserver::run_observed(config, &shutdown, observer, |info| {
             ready(&format!("the metadata server serves on {}", info.addresses.join(", ")));
         })?;
         Ok(())

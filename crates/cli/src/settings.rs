@@ -6,6 +6,7 @@ use crate::cluster::credential::Credential;
 use crate::cluster::state::StateDir;
 use crate::failure::{Done, Failure};
 use serde::Deserialize;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// The configuration file. Every entry may be left out.
@@ -40,6 +41,8 @@ pub struct UpDefaults {
     pub mount: Option<PathBuf>,
     /// Default stripe unit, as in "64K".
     pub unit: Option<String>,
+    /// The address at which metrics are served.
+    pub metrics: Option<IpAddr>,
 }
 
 /// Defaults of `weir mount`.

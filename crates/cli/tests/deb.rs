@@ -27,6 +27,7 @@ echo "[version] $(/usr/bin/weir --version)"
 ! dpkg --verify weir | grep -v ' /usr/share/'
 /sbin/mount.fuse.weir -fv weir:/etc/weir/client.toml /mnt 2>&1
 dpkg -L weir | grep '/man./'
+dpkg -L weir | grep grafana/
 bash -ec 'source /usr/share/bash-completion/completions/weir; complete -p weir'
 
 # As an administrator leaves it: a service enabled, a key in /etc/weir.
@@ -68,10 +69,11 @@ fn a_package_is_installed_works_and_leaves_nothing() {
     place.prepare(&mut copy);
     let shown = said(copy).ok();
     for words in [
-        "[version] weir 0.1.0 (protocol",
+        concat!("[version] weir ", env!("CARGO_PKG_VERSION"), " (protocol"),
         "mount.fuse.weir: weir:/etc/weir/client.toml on /mnt",
         "/usr/share/man/man1/weir-target-replace.1.gz",
         "/usr/share/man/man8/mount.fuse.weir.8.gz",
+        "/usr/share/weir/grafana/weir.json",
         "-F _weir weir",
         "/lib/systemd/system/weir-data@.service",
         "[key] secret",

@@ -16,10 +16,12 @@ fn cluster(place: &Place) -> Cluster<'_> {
 }
 
 /// Runs a script where mount(8) finds the helper: in a mount namespace of its own, so that
-/// neither the helper nor a mount is seen by this machine. `$D` is the cluster's directory.
+/// neither the helper nor a mount is seen by this machine, nor written to its table of what users
+/// have mounted. `$D` is the cluster's directory.
 fn script(cluster: &Cluster<'_>, lines: &str) -> Said {
     let prepared = format!(
-        "mount -t tmpfs none /sbin; ln -s {WEIR} /sbin/mount.fuse.weir; mounts() {{ \
+        "mount -t tmpfs none /run; mount -t tmpfs none /sbin; \
+         ln -s {WEIR} /sbin/mount.fuse.weir; mounts() {{ \
          grep -c \" $PWD/m fuse.weir \" /proc/self/mounts || true; }}; {lines}"
     );
     let mut shell = Command::new("unshare");

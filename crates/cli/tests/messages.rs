@@ -155,7 +155,8 @@ fn a_target_is_not_served() {
     cluster.weir(&["cat", "/data"]).fails(&["weir:/data", "server 2"]);
     assert!(begin.elapsed().as_secs() < 60, "waits are bounded");
     let status = cluster.weir(&["status"]);
-    assert!(status.out.contains("data-2 does not run: `weir up` starts it"), "{}", status.out);
+    let told = "TROUBLE: data-2 does not run\n  -> `weir up` starts it";
+    assert!(status.out.contains(told), "{}", status.out);
 }
 
 #[test]

@@ -58,6 +58,24 @@ fn systemd_is_told_when_a_daemon_serves() {
 }
 
 #[test]
+fn what_weir_up_starts_tells_whoever_waits_for_weir_up_nothing() {
+    let place = Place::new();
+    let cluster = place.cluster("one");
+    let file = place.path("notify");
+    let socket = UnixDatagram::bind(&file).unwrap();
+    let mut up = cluster.command(&["up", "--targets", "1"]);
+    up.env("NOTIFY_SOCKET", &file).env("KEPT", "1");
+    said(up).ok();
+    socket.set_nonblocking(true).unwrap();
+    assert!(socket.recv(&mut [0; 10]).is_err(), "a daemon has told it");
+    for pid in cluster.pids() {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
+        let environment = String::from_utf8_lossy(&environment);
+        assert!(environment.contains("KEPT=1") && !environment.contains("NOTIFY_SOCKET"));
+    }
+}
+
+#[test]
 fn units_are_what_systemd_understands() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         eprintln!("skipped: needs systemd-analyze");

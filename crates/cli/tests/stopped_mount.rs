@@ -241,8 +241,9 @@ fn a_mount_that_was_killed_and_cannot_end_is_named_and_taken_over() {
     let status = cluster.weir(&["status"]);
     assert_eq!(status.code, Some(1));
     let trouble = format!("TROUBLE: the process of the mount on {}, {},", a.display(), stuck.pid);
-    let named = status.out.lines().find(|line| line.starts_with(&trouble)).unwrap();
-    assert!(named.contains("cannot end") && named.contains("weir mount"), "{named}");
+    let mut lines = status.out.lines().skip_while(|line| !line.starts_with(&trouble));
+    let (named, what_to_do) = (lines.next().unwrap(), lines.next().unwrap());
+    assert!(named.contains("cannot end") && what_to_do.contains("weir mount"), "{named}");
 
     let begin = Instant::now();
     cluster.weir(&["mount", a.to_str().unwrap()]).ok();

@@ -258,6 +258,17 @@ impl Watch {
     pub fn look(&self) -> Vec<Event> {
         self.0.presence.look(clock::now())
     }
+
+    /// How many servers were away at the last look, and have not been heard of since.
+    pub fn away(&self) -> usize {
+        let state = self.0.presence.state.lock();
+        state.peers.values().filter(|seen| seen.away.is_some()).count()
+    }
+
+    /// Name and value of each counter of the client.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        self.0.list()
+    }
 }
 
 #[cfg(test)]

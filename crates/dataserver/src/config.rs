@@ -37,6 +37,9 @@ pub struct DataServerConfig {
     /// The path of a Unix socket for clients on this host.
     #[serde(default)]
     pub unix: Option<PathBuf>,
+    /// Where what it counts is told to Prometheus, over HTTP: `address:port`; `None`: nowhere.
+    #[serde(default)]
+    pub metrics: Option<String>,
     /// What to serve; at least one.
     pub targets: Vec<TargetConfig>,
     /// The file that holds the server's key, 64 hexadecimal digits.
@@ -103,6 +106,7 @@ impl DataServerConfig {
             advertise: None,
             domain: None,
             unix: None,
+            metrics: None,
             targets: Vec::new(),
             server_key_file,
             metadata: Vec::new(),

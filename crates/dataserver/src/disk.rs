@@ -11,6 +11,7 @@ use crate::inspect;
 use crate::lanes::{Lane, Lanes};
 use crate::machine::{Asker, OpId, Outcome, ReadWork, ServedTarget, Work};
 use crate::meter::Meter;
+use crate::metrics::DiskTimes;
 use crate::probe::Probe;
 use crate::queue::Admission;
 use crate::service::{Event, Shared};
@@ -95,6 +96,8 @@ pub(crate) struct Disk {
     backlog: Backlog<Task, Lanes<Task>>,
     health: Mutex<Health>,
     meter: Meter,
+    /// How long its operations took.
+    pub(crate) times: DiskTimes,
     probe: Mutex<Probe>,
     /// What is under way on it.
     pub(crate) at_work: AtWork,
@@ -125,6 +128,7 @@ impl Disk {
             backlog,
             health,
             meter,
+            times: DiskTimes::default(),
             probe,
             at_work,
             answered_ms,
@@ -212,6 +216,14 @@ impl Disk {
 
     /// Does an operation, however long the disk takes.
     pub(crate) fn perform(&self, work: Work, data: &mut Data) -> Result<Outcome> {
+        let times = if work.only_reads() { &self.times.reads } else { &self.times.changes };
+        let begun = clock::now();
+        let done = self.perform_untimed(work, data);
+        times.add(clock::elapsed(begun));
+        done
+    }
+
+    fn perform_untimed(&self, work: Work, data: &mut Data) -> Result<Outcome> {
         match work {
             Work::Read(read) => {
                 let carry_out = || perform(&self.store, Work::Read(read), data);

@@ -33,6 +33,7 @@ mod lanes;
 pub mod machine;
 mod machine_load;
 mod meter;
+mod metrics;
 mod peers;
 mod probe;
 mod pull;
@@ -43,4 +44,5 @@ mod run;
 mod service;
 
 pub use config::{DataServerConfig, TargetConfig};
-pub use run::{ReadyInfo, run};
+pub use metrics::Observer;
+pub use run::{ReadyInfo, run, run_observed};

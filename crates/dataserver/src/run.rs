@@ -9,6 +9,7 @@ use crate::descriptors::Descriptors;
 use crate::disk::{Disk, Unopened};
 use crate::forward::Forwarder;
 use crate::machine::{Load, ServedTarget};
+use crate::metrics::{Observer, RequestTimes};
 use crate::peers::Peers;
 use crate::register::Registrar;
 use crate::service::{DataService, Shared};
@@ -60,8 +61,20 @@ pub struct ReadyInfo {
 /// Errors, before `on_ready`: what is wrong with the configuration, a key
 /// file, a target directory or an address, and what to do about it.
 pub fn run(
+    config: DataServerConfig,
+    shutdown: &Signal,
+    on_ready: impl FnOnce(ReadyInfo),
+) -> Result<()> {
+    run_observed(config, shutdown, &Observer::default(), on_ready)
+}
+
+/// As [`run`]; meanwhile `observer` tells what is counted.
+///
+/// Errors: those of [`run`].
+pub fn run_observed(
     mut config: DataServerConfig,
     shutdown: &Signal,
+    observer: &Observer,
     on_ready: impl FnOnce(ReadyInfo),
 ) -> Result<()> {
     config.check()?;
@@ -69,7 +82,7 @@ pub fn run(
     loop {
         let tell = |ready: &ReadyInfo| on_ready.take().into_iter().for_each(|f| f(ready.clone()));
         let begun = clock::now();
-        match serve(&mut config, (shutdown, pause), tell)? {
+        match serve(&mut config, (shutdown, pause), observer, tell)? {
             Ended::Stopped => return Ok(()),
             Ended::Anew => tracing::warn!("what hung has ended: the server begins anew"),
         }
@@ -92,6 +105,7 @@ enum Ended {
 fn serve(
     config: &mut DataServerConfig,
     (shutdown, pause): (&Signal, Duration),
+    observer: &Observer,
     on_ready: impl FnOnce(&ReadyInfo),
 ) -> Result<Ended> {
     let server = ServerId(config.server);
@@ -124,6 +138,7 @@ fn serve(
         disks,
         unopened,
         counters: Arc::new(Counters::default()),
+        times: RequestTimes::default(),
         attempts: Arc::default(),
         copies,
         resync_bytes_per_s: config.resync_bytes_per_s,
@@ -134,8 +149,9 @@ fn serve(
     });
     let mut threads = Vec::new();
     let signals = (shutdown, &ending);
-    let serve = Serve { config, shared: &shared, signals, pause, threads: &mut threads };
+    let serve = Serve { config, shared: &shared, observer, signals, pause, threads: &mut threads };
     let result = serve.until_the_end(listeners, metadata, (tcp, unix), on_ready);
+    observer.end();
     ending.raise();
     for disk in &shared.disks {
         disk.stop();
@@ -185,6 +201,7 @@ fn close_targets(shared: Arc<Shared>) -> Result<()> {
 struct Serve<'a> {
     config: &'a DataServerConfig,
     shared: &'a Arc<Shared>,
+    observer: &'a Observer,
     /// From outside, and for all threads.
     signals: (&'a Signal, &'a Signal),
     /// A disk that hung has to be well for so long before the server begins anew.
@@ -200,7 +217,7 @@ impl Serve<'_> {
         (tcp, unix): (String, String),
         on_ready: impl FnOnce(&ReadyInfo),
     ) -> Result<()> {
-        let Self { config, shared, signals: (shutdown, ending), pause, threads } = self;
+        let Self { config, shared, observer, signals: (shutdown, ending), pause, threads } = self;
         start_disk_threads(config, shared, threads)?;
         start_chore_threads(shared, threads)?;
         start_copy_threads(shared, threads)?;
@@ -211,6 +228,7 @@ impl Serve<'_> {
         let running = Server::start(net_config(config), listeners, |handle, net_counters| {
             Ok(DataService::new(shared.clone(), handle, net_counters.clone()))
         })?;
+        observer.begin(shared.clone(), running.counters().clone());
         let (tcp_told, unix_told) = (tcp.clone(), unix.clone());
         let (domain, until) = (config.domain.clone().unwrap_or_default(), (ending.clone(), pause));
         let registrar =

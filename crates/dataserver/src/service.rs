@@ -8,6 +8,7 @@ use crate::counters::{Counters, add};
 use crate::disk::{Data, Disk, Job, Task, Unopened, read_cached};
 use crate::forward::{ForwardTask, Forwarder, Way};
 use crate::machine::{Action, Body, Incoming, Machine, OpId, Outcome, ReadWork, Work};
+use crate::metrics::RequestTimes;
 use crate::queue::Admission;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use weir_wire::data::{ServerStatus, TargetStatus};
 use weir_wire::frame::decode_checks;
 use weir_wire::handshake::{Hello, Identity, Welcome};
 use weir_wire::ticket::OF_SERVERS;
-use weir_wire::{Header, Key};
+use weir_wire::{Header, Key, Op};
 
 /// Replies with at least so much data are sent at once, while it is warm;
 /// smaller ones at the end of the turn, many together.
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
     /// Targets of the configuration that are not among them.
     pub(crate) unopened: Vec<Unopened>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) times: RequestTimes,
     pub(crate) attempts: Arc<Attempts>,
     pub(crate) copies: Copies,
     /// Other copies are brought up to date so fast at the most; 0: as fast as can be.
@@ -116,6 +118,47 @@ impl Shared {
         }
         sum.into_iter().map(|(name, n)| (format!("recovery.{name}"), n)).collect()
     }
+
+    /// Counters and state.
+    pub(crate) fn status(&self, net_counters: &ServerCounters) -> ServerStatus {
+        let mut counters = self.counters.snapshot();
+        counters.extend(net_counters.snapshot());
+        counters.extend(self.recovery());
+        counters.extend(self.gaps());
+        let opened = self.disks.iter().map(|disk| {
+            let health = disk.health();
+            TargetStatus {
+                target: disk.served.id,
+                dir: disk.store.dir().display().to_string(),
+                usage: health.usage,
+                in_flight: disk.served.load.in_flight.load(Relaxed),
+                queue_depth: disk.served.load.queued.load(Relaxed),
+                trouble: health.trouble,
+            }
+        });
+        let unopened = self.unopened.iter().map(|unopened| TargetStatus {
+            target: unopened.served.id,
+            dir: unopened.dir.display().to_string(),
+            usage: FsUsage::default(),
+            in_flight: 0,
+            queue_depth: 0,
+            trouble: unopened.served.unopened.clone().unwrap_or_default(),
+        });
+        let mut targets: Vec<_> = opened.chain(unopened).collect();
+        targets.sort_by_key(|t| t.target);
+        let in_trouble = targets.iter().filter(|t| !t.trouble.is_empty()).count() as u64;
+        counters.push(("targets.in_trouble".into(), in_trouble));
+        let hanging = self.disks.iter().filter(|disk| disk.at_work.hangs().is_some());
+        counters.push(("targets.hanging".into(), hanging.count() as u64));
+        counters.sort();
+        ServerStatus {
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            uptime_ms: clock::elapsed(self.started).as_millis() as u64,
+            connections: net_counters.connections.load(Relaxed) as u32,
+            counters,
+            targets,
+        }
+    }
 }
 
 /// A read that waits for a buffer.
@@ -134,6 +177,8 @@ pub(crate) struct DataService {
     net_counters: Arc<ServerCounters>,
     /// Indexed by operation.
     data: Vec<Data>,
+    /// The same: what it is, and when its request arrived.
+    begun: Vec<Option<(Op, Instant)>>,
     actions: Vec<Action<ConnId>>,
     /// At most one for each connection: it pauses.
     waiting: VecDeque<Waiting>,
@@ -156,6 +201,7 @@ impl DataService {
             handle,
             net_counters,
             data: Vec::new(),
+            begun: Vec::new(),
             actions: Vec::new(),
             waiting: VecDeque::new(),
             senders: BTreeMap::new(),
@@ -233,11 +279,19 @@ impl DataService {
                     self.reply(conn, header, &body, data_of, out);
                 }
                 Action::Status { conn, header } => {
-                    let status = self.status();
+                    let status = self.shared.status(&self.net_counters);
                     out.reply(conn, header, &status, &[], None);
                 }
             }
         }
+    }
+
+    /// An operation has ended.
+    fn done(&mut self, op: OpId, result: Result<Outcome>) {
+        if let Some((what, arrived)) = self.begun.get_mut(op.index()).and_then(Option::take) {
+            self.shared.times.of(what).add(clock::elapsed(arrived));
+        }
+        self.machine.on_done(op, result, &mut self.actions);
     }
 
     fn data_of(&mut self, op: OpId) -> &mut Data {
@@ -294,7 +348,7 @@ impl DataService {
             Some(result) => {
                 add(&self.shared.counters.read_cached, 1);
                 let result = self.checked(op, result);
-                self.machine.on_done(op, result, &mut self.actions);
+                self.done(op, result);
             }
             None => self.machine.on_miss(op, work, &mut self.actions),
         }
@@ -336,7 +390,7 @@ impl DataService {
         let pieces = change.pieces();
         let Copies { staged, pools, .. } = &self.shared.copies;
         if let Err(error) = pools.watch_staged(&self.shared) {
-            self.machine.on_done(task.op, Err(error), &mut self.actions);
+            self.done(task.op, Err(error));
             return None;
         }
         task = match staged.take(ticket, &pieces, (conn, task), |(_, task)| &mut task.data) {
@@ -344,7 +398,7 @@ impl DataService {
             Found::Waits => return None,
             Found::Nothing((_, task)) => task,
         };
-        self.machine.on_done(task.op, Err(ErrorKind::NotStaged.into()), &mut self.actions);
+        self.done(task.op, Err(ErrorKind::NotStaged.into()));
         None
     }
 
@@ -374,7 +428,7 @@ impl DataService {
                 add(&self.shared.counters.queue_full, 1);
                 out.pause(conn);
             }
-            Err(error) => self.machine.on_done(op, Err(error), &mut self.actions),
+            Err(error) => self.done(op, Err(error)),
         }
     }
 
@@ -417,7 +471,7 @@ impl DataService {
         if task.is_of_copies()
             && let Err(error) = self.shared.copies.standings.is_kept(target)
         {
-            self.machine.on_done(task.op, Err(error), &mut self.actions);
+            self.done(task.op, Err(error));
             return;
         }
         // Before the disk thread can say that there is room again.
@@ -460,46 +514,6 @@ impl DataService {
             out.resume(conn);
             self.read_into(read, buf, out);
             self.carry_out(Data::default(), out);
-        }
-    }
-
-    fn status(&self) -> ServerStatus {
-        let mut counters = self.shared.counters.snapshot();
-        counters.extend(self.net_counters.snapshot());
-        counters.extend(self.shared.recovery());
-        counters.extend(self.shared.gaps());
-        let opened = self.shared.disks.iter().map(|disk| {
-            let health = disk.health();
-            TargetStatus {
-                target: disk.served.id,
-                dir: disk.store.dir().display().to_string(),
-                usage: health.usage,
-                in_flight: disk.served.load.in_flight.load(Relaxed),
-                queue_depth: disk.served.load.queued.load(Relaxed),
-                trouble: health.trouble,
-            }
-        });
-        let unopened = self.shared.unopened.iter().map(|unopened| TargetStatus {
-            target: unopened.served.id,
-            dir: unopened.dir.display().to_string(),
-            usage: FsUsage::default(),
-            in_flight: 0,
-            queue_depth: 0,
-            trouble: unopened.served.unopened.clone().unwrap_or_default(),
-        });
-        let mut targets: Vec<_> = opened.chain(unopened).collect();
-        targets.sort_by_key(|t| t.target);
-        let in_trouble = targets.iter().filter(|t| !t.trouble.is_empty()).count() as u64;
-        counters.push(("targets.in_trouble".into(), in_trouble));
-        let hanging = self.shared.disks.iter().filter(|disk| disk.at_work.hangs().is_some());
-        counters.push(("targets.hanging".into(), hanging.count() as u64));
-        counters.sort();
-        ServerStatus {
-            version: env!("CARGO_PKG_VERSION").to_string(),
-            uptime_ms: clock::elapsed(self.shared.started).as_millis() as u64,
-            connections: self.net_counters.connections.load(Relaxed) as u32,
-            counters,
-            targets,
         }
     }
 }
@@ -551,6 +565,12 @@ impl Service for DataService {
             now_unix_ms: unix_ms(),
         };
         self.machine.on_request(&incoming, &mut self.actions);
+        if let Some(op) = self.actions.last().and_then(Action::op) {
+            if self.begun.len() <= op.index() {
+                self.begun.resize(op.index() + 1, None);
+            }
+            self.begun[op.index()] = Some((frame.header.op, clock::now()));
+        }
         self.carry_out(arrived, out);
     }
 
@@ -559,7 +579,7 @@ impl Service for DataService {
             Event::Done { op, result, data } => {
                 *self.data_of(op) = data;
                 let result = self.checked(op, result);
-                self.machine.on_done(op, result, &mut self.actions);
+                self.done(op, result);
                 self.carry_out(Data::default(), out);
                 // The buffer of a write; its connection may be gone as well.
                 self.data_of(op).buf = None;

@@ -18,6 +18,9 @@ pub struct MetaServerConfig {
     /// Where to listen: `address:port` (port 0 takes any free one) or the path
     /// of a Unix socket; at least one.
     pub listen: Vec<String>,
+    /// Where what it counts is told to Prometheus, over HTTP: `address:port`; `None`: nowhere.
+    #[serde(default)]
+    pub metrics: Option<String>,
     /// The file that holds the cluster's master key, 64 hexadecimal digits.
     pub master_key_file: PathBuf,
     /// The cluster that the directory must belong to; `None`: any.
@@ -124,6 +127,7 @@ impl MetaServerConfig {
         Self {
             dir,
             listen,
+            metrics: None,
             master_key_file,
             cluster: None,
             session_timeout_ms: default_session_timeout_ms(),

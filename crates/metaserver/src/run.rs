@@ -3,7 +3,8 @@
 use crate::config::{MetaServerConfig, read_master_key};
 use crate::init::{NewFileSystem, check_format, initialize};
 use crate::machine::MetaMachine;
-use crate::service::{self, EngineNews, Failure, MetaService};
+use crate::metrics::Observer;
+use crate::service::{self, Failure, MetaService, News};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -61,6 +62,19 @@ pub fn run(
     serve(config, open_embedded, shutdown, on_ready)
 }
 
+/// As [`run`]; meanwhile `observer` tells what is counted.
+///
+/// # Errors
+/// Those of [`run`].
+pub fn run_observed(
+    config: MetaServerConfig,
+    shutdown: &Signal,
+    observer: Arc<Observer>,
+    on_ready: impl FnOnce(ReadyInfo),
+) -> Result<()> {
+    serve_observed(config, open_embedded, shutdown, observer, on_ready)
+}
+
 /// As [`run`], on the engine that `open` gives.
 ///
 /// # Errors
@@ -71,22 +85,32 @@ pub fn serve<E: Engine + Send + 'static>(
     shutdown: &Signal,
     on_ready: impl FnOnce(ReadyInfo),
 ) -> Result<()> {
+    serve_observed(config, open, shutdown, Arc::default(), on_ready)
+}
+
+fn serve_observed<E: Engine + Send + 'static>(
+    config: MetaServerConfig,
+    open: impl FnOnce(&MetaServerConfig, Notify) -> Result<E>,
+    shutdown: &Signal,
+    observer: Arc<Observer>,
+    on_ready: impl FnOnce(ReadyInfo),
+) -> Result<()> {
     config.check()?;
     let master = read_master_key(&config.master_key_file)?;
     let listeners = listen(&config)?;
     let addresses = listeners.iter().map(|l| l.address().to_string()).collect();
-    let handle: Arc<OnceLock<LoopHandle<EngineNews>>> = Arc::default();
+    let handle: Arc<OnceLock<LoopHandle<News>>> = Arc::default();
     let posted = handle.clone();
     let notify = move || {
         if let Some(handle) = posted.get() {
-            handle.post(EngineNews);
+            handle.post(News::Engine);
         }
     };
     let start = clock::now();
     let machine = start_machine(&config, open(&config, Box::new(notify))?, master, start)?;
     let wake = Signal::new().map_err(|e| broken(e).context("make an eventfd"))?;
     let failure = Arc::new(Failure::new(wake));
-    let mut service = Some(MetaService::new(machine, start, failure.clone()));
+    let mut service = Some(MetaService::new(machine, start, observer.clone(), failure.clone()));
     let net = ServerConfig {
         // One thread owns the namespace: no operation waits for a lock.
         loops: 1,
@@ -97,10 +121,14 @@ pub fn serve<E: Engine + Send + 'static>(
         handle.get_or_init(|| loop_handle);
         service.take().ok_or_else(|| Error::from(ErrorKind::Internal))
     })?;
+    if let Some(handle) = handle.get() {
+        observer.begin(handle.clone(), running.counters().clone());
+    }
     tracing::info!("metadata server serves {} on {addresses:?}", config.dir.display());
     on_ready(ReadyInfo { addresses });
 
     wait_for([shutdown, failure.wake()]).map_err(|e| broken(e).context("wait for the end"))?;
+    observer.end();
     let stopped = running.stop();
     match failure.take() {
         Some(error) => Err(error),

@@ -2,6 +2,7 @@
 //! replies are held back until the turn has been flushed.
 
 use crate::machine::{Answer, MetaMachine, Moment, ParkedTicket, Peer, Reply};
+use crate::metrics::{Observer, RequestTimes, Told};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,9 +19,14 @@ use weir_wire::{Header, Key};
 /// Background transactions at the end of a turn in which there is such work.
 const STEPS_PER_TURN: usize = 8;
 
-/// What the engine's threads post: it has something to take in.
+/// What other threads post.
 #[derive(Debug)]
-pub(crate) struct EngineNews;
+pub(crate) enum News {
+    /// The engine has something to take in.
+    Engine,
+    /// Somebody wants to know what was counted.
+    Observer,
+}
 
 /// How the service tells its owner that it cannot go on.
 #[derive(Debug)]
@@ -57,13 +63,23 @@ pub(crate) struct MetaService<E: Engine> {
     machine: MetaMachine<E>,
     start: Instant,
     /// Answered in this turn.
-    turn: Vec<(ConnId, Header, Reply)>,
+    turn: Vec<(Asked, Reply)>,
     /// Wait for the disk, in the order of what they wait for.
-    waiting: VecDeque<(Sequence, ConnId, Header, Reply)>,
+    waiting: VecDeque<(Sequence, Asked, Reply)>,
     /// Wait for other clients; the machine bounds how many.
-    parked: BTreeMap<ParkedTicket, (ConnId, Header)>,
+    parked: BTreeMap<ParkedTicket, Asked>,
+    observer: Arc<Observer>,
     failure: Arc<Failure>,
     failed: bool,
+}
+
+/// A request.
+struct Asked {
+    conn: ConnId,
+    header: Header,
+    arrived: Instant,
+    /// It has waited for other clients.
+    was_parked: bool,
 }
 
 /// A body that is encoded already.
@@ -76,10 +92,15 @@ impl Encode for Encoded {
 }
 
 impl<E: Engine> MetaService<E> {
-    pub(crate) fn new(machine: MetaMachine<E>, start: Instant, failure: Arc<Failure>) -> Self {
+    pub(crate) fn new(
+        machine: MetaMachine<E>,
+        start: Instant,
+        observer: Arc<Observer>,
+        failure: Arc<Failure>,
+    ) -> Self {
         let (turn, waiting) = (Vec::new(), VecDeque::new());
         let parked = BTreeMap::new();
-        Self { machine, start, turn, waiting, parked, failure, failed: false }
+        Self { machine, start, turn, waiting, parked, observer, failure, failed: false }
     }
 
     fn fail(&mut self, error: &Error) {
@@ -90,20 +111,20 @@ impl<E: Engine> MetaService<E> {
         self.failure.report(error);
     }
 
-    fn answer(&mut self, conn: ConnId, header: Header, answer: Answer) {
+    fn answer(&mut self, asked: Asked, answer: Answer) {
         match answer {
-            Answer::Now(reply) => self.turn.push((conn, header, reply)),
-            Answer::AfterSync(upto, reply) => self.waiting.push_back((upto, conn, header, reply)),
+            Answer::Now(reply) => self.turn.push((asked, reply)),
+            Answer::AfterSync(upto, reply) => self.waiting.push_back((upto, asked, reply)),
             Answer::Parked(ticket) => {
-                self.parked.insert(ticket, (conn, header));
+                self.parked.insert(ticket, Asked { was_parked: true, ..asked });
             }
         }
     }
 
     fn finish_turn(&mut self) -> Result<()> {
         for (ticket, answer) in self.machine.take_ready(now(self.start)) {
-            if let Some((conn, header)) = self.parked.remove(&ticket) {
-                self.answer(conn, header, answer);
+            if let Some(asked) = self.parked.remove(&ticket) {
+                self.answer(asked, answer);
             }
         }
         if self.machine.has_work() {
@@ -120,12 +141,28 @@ impl<E: Engine> MetaService<E> {
     fn release_synced(&mut self, out: &mut Outbox) {
         let synced = self.machine.synced();
         while self.waiting.front().is_some_and(|(upto, ..)| *upto <= synced) {
-            if let Some((_, conn, header, reply)) = self.waiting.pop_front() {
-                let header = reply_header(&header, &reply);
-                out.reply(conn, header, &Encoded(reply.body), &[], None);
+            if let Some((_, asked, reply)) = self.waiting.pop_front() {
+                self.observer.times.add(&asked, true);
+                send(asked, reply, out);
             }
         }
     }
+}
+
+impl RequestTimes {
+    fn add(&self, asked: &Asked, after_sync: bool) {
+        let times = match (asked.was_parked, after_sync) {
+            (true, _) => &self.parked,
+            (false, true) => &self.synced,
+            (false, false) => &self.now,
+        };
+        times.add(clock::elapsed(asked.arrived));
+    }
+}
+
+fn send(Asked { conn, header, .. }: Asked, reply: Reply, out: &mut Outbox) {
+    let header = reply_header(&header, &reply);
+    out.reply(conn, header, &Encoded(reply.body), &[], None);
 }
 
 fn reply_header(request: &Header, reply: &Reply) -> Header {
@@ -140,7 +177,7 @@ pub(crate) fn now(start: Instant) -> Moment {
 }
 
 impl<E: Engine + Send + 'static> Service for MetaService<E> {
-    type Event = EngineNews;
+    type Event = News;
 
     fn key_for(&mut self, hello: &Hello) -> Result<Key> {
         self.machine.key_for(hello)
@@ -160,13 +197,24 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
             // Never welcomed.
             Identity::Ticket(..) => return,
         };
+        let arrived = clock::now();
         let answer = self.machine.on_request(peer, &frame.header, frame.body, now(self.start));
-        self.answer(frame.conn, frame.header, answer);
+        let (conn, header) = (frame.conn, frame.header);
+        self.answer(Asked { conn, header, arrived, was_parked: false }, answer);
     }
 
-    fn on_event(&mut self, _: EngineNews, _out: &mut Outbox) {
-        if let Err(error) = self.machine.poll() {
-            self.fail(&error);
+    fn on_event(&mut self, news: News, _out: &mut Outbox) {
+        match news {
+            News::Engine => {
+                if let Err(error) = self.machine.poll() {
+                    self.fail(&error);
+                }
+            }
+            News::Observer => {
+                let now = now(self.start);
+                let (status, targets) = (self.machine.status(now), self.machine.all_targets(now));
+                self.observer.answer(Told { status, targets });
+            }
         }
     }
 
@@ -177,9 +225,9 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
         if let Err(error) = self.finish_turn() {
             return self.fail(&error);
         }
-        for (conn, header, reply) in self.turn.drain(..) {
-            let header = reply_header(&header, &reply);
-            out.reply(conn, header, &Encoded(reply.body), &[], None);
+        for (asked, reply) in self.turn.drain(..) {
+            self.observer.times.add(&asked, false);
+            send(asked, reply, out);
         }
         self.release_synced(out);
         if self.machine.has_work() {
@@ -205,13 +253,13 @@ impl<E: Engine + Send + 'static> Service for MetaService<E> {
 
     fn on_closed(&mut self, conn: ConnId) {
         self.machine.disconnected();
-        self.waiting.retain(|(_, waiting, ..)| *waiting != conn);
+        self.waiting.retain(|(_, waiting, _)| waiting.conn != conn);
         let machine = &mut self.machine;
-        self.parked.retain(|ticket, (parked, _)| {
-            if *parked == conn {
+        self.parked.retain(|ticket, parked| {
+            if parked.conn == conn {
                 machine.dropped(*ticket);
             }
-            *parked != conn
+            parked.conn != conn
         });
     }
 }

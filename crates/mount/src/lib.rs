@@ -13,10 +13,12 @@ mod kernel_size;
 mod listing;
 mod lock_kind;
 mod locks;
+mod metrics;
 mod nodes;
 mod pins;
 mod translate;
 mod weirfs;
 
 pub use kernel_cache::KernelCache;
+pub use metrics::tell_client;
 pub use weirfs::{Options, WeirFs};

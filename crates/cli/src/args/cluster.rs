@@ -27,6 +27,10 @@ pub struct Up {
     /// Listen on this TCP port and the ones after it [default: free ones]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
+    /// Serve metrics for Prometheus at this address of this machine [default if given without
+    /// one: 127.0.0.1], each daemon and mount on a port of its own
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1")]
+    pub metrics: Option<IpAddr>,
     /// What fails as one with this machine and others, such as their rack
     #[arg(long, value_parser = parse_domain, value_name = "NAME")]
     pub domain: Option<String>,

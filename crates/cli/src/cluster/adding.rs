@@ -29,7 +29,7 @@ pub fn add_server(add: &ServerAdd) -> Done {
     let mut description = begin(&state)?;
     let client = connect(&Credential::read(&state.credential_file())?, "server add")?;
     let server = client.administrator()?.free_numbers()?.server.0;
-    let server = description.servers.iter().map(|s| s.id + 1).fold(server, u32::max);
+    let server = description.free_server(server);
     let metadata: SocketAddr = description.metadata.parse().map_err(|_| {
         Failure::new(format!("metadata = \"{}\": not an address", description.metadata))
     })?;
@@ -144,7 +144,7 @@ impl New {
 /// A number that no target has or had, whether it is known to the cluster yet or not.
 fn free_target(client: &Client, description: &Description) -> Done<u32> {
     let target = client.administrator()?.free_numbers()?.target.0;
-    Ok(description.targets().iter().map(|known| known + 1).fold(target, u32::max))
+    Ok(description.free_target(target))
 }
 
 /// Has a server of this machine serve its new targets.

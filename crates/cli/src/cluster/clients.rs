@@ -206,7 +206,7 @@ pub fn revoke(revoke: &KeyRevoke) -> Done {
 /// Runs `weir key list`.
 pub fn show(list: &KeyList) -> Done {
     let state = settings::state_dir(&list.cluster)?;
-    state.require()?;
+    let description = state.description()?;
     let mut failures = Failures::default();
     let mut files: BTreeMap<ClientId, (PathBuf, String)> = BTreeMap::new();
     let dir = state.clients_dir();
@@ -224,8 +224,11 @@ pub fn show(list: &KeyList) -> Done {
         Ok((server, known))
     });
     let asked = failures.keep(asked.map_err(|e| e.about("what keys may do is not shown")));
+    // Of machines that were invited: the credential is there, if anywhere.
+    let guests: BTreeMap<ClientId, String> =
+        description.invited.iter().map(|guest| (ClientId(guest.client), guest.note())).collect();
     let mut all: BTreeMap<ClientId, Option<ClientInfo>> =
-        files.keys().map(|client| (*client, None)).collect();
+        files.keys().chain(guests.keys()).map(|client| (*client, None)).collect();
     let server = asked.map(|(server, known)| {
         all.extend(known.into_iter().map(|info| (info.client, Some(info))));
         server
@@ -243,7 +246,7 @@ pub fn show(list: &KeyList) -> Done {
         let info = info.clone().or_else(|| server.as_ref().map(|_| plain()));
         let (file, note) = match files.get(client) {
             Some((path, note)) => (Some(path.display().to_string()), note.clone()),
-            None => (None, String::new()),
+            None => (None, guests.get(client).cloned().unwrap_or_default()),
         };
         if list.json {
             rows.push(to_json(*client, info.as_ref(), file, &note, &path_of));

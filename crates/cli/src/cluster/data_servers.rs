@@ -13,14 +13,16 @@ pub fn metadata_addresses(state: &StateDir, description: &Description) -> Vec<St
     socket.into_iter().chain([description.metadata.clone()]).collect()
 }
 
-/// The configuration of a new data server.
+/// The configuration of a new data server, which serves metrics at an address.
 pub fn new_config(
     state: &StateDir,
     description: &Description,
     (server, address): (u32, &str),
     targets: &[u32],
+    metrics: Option<String>,
 ) -> DataServerConfig {
     DataServerConfig {
+        metrics,
         unix: state.socket_file(&data_name(server)),
         metadata: metadata_addresses(state, description),
         targets: targets.iter().map(|target| target_config(state, *target)).collect(),

@@ -44,11 +44,15 @@ pub fn stop(state: &StateDir, description: &Description, force: bool) -> Done<us
 }
 
 fn ask(state: &StateDir, description: &Description, yes: bool) -> Done {
-    let question = format!(
-        "This deletes cluster {} with all its files, in {}.",
-        description.name,
-        state.dir().display()
-    );
+    let dir = state.dir().display();
+    let question = match description.joined {
+        false => format!("This deletes cluster {} with all its files, in {dir}.", description.name),
+        true => format!(
+            "This deletes what this machine has of cluster {}, in {dir}: its key, and its targets \
+             as far as they are there.",
+            description.name
+        ),
+    };
     confirmed(&question, yes)
 }
 
@@ -68,6 +72,7 @@ fn leave_mounts(state: &StateDir, force: bool) -> Done {
             process.stop(force)?;
         }
         let _ = std::fs::remove_file(&files.pid);
+        let _ = std::fs::remove_file(&files.metrics);
     }
     Ok(())
 }

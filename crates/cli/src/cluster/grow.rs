@@ -16,6 +16,7 @@ use crate::cluster::control;
 use crate::cluster::daemon::{cluster_id, data_name};
 use crate::cluster::data_servers::{self, target_config};
 use crate::cluster::keys;
+use crate::cluster::ports;
 use crate::cluster::secret;
 use crate::cluster::state::{Adding, Description, Replacement, ServerDescription, StateDir};
 use crate::failure::{Done, Failure};
@@ -94,7 +95,8 @@ fn make(state: &StateDir, description: &Description, adding: &Adding) -> Done {
     }
 }
 
-fn make_link(link: &Path, dir: &Path) -> Done {
+/// Links a target's directory in the state directory to where it is.
+pub fn make_link(link: &Path, dir: &Path) -> Done {
     match std::os::unix::fs::symlink(dir, link) {
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
             match std::fs::read_link(link).is_ok_and(|leads_to| leads_to == dir) {
@@ -127,7 +129,10 @@ fn configure(state: &StateDir, description: &Description, adding: &Adding) -> Do
         }
         (None, Some(address)) => {
             let server = (adding.server, address.as_str());
-            data_servers::new_config(state, description, server, &[adding.target])
+            // It is held for a moment only: if somebody else is faster, the server goes on without.
+            let (metrics, _held) = ports::for_metrics(description.metrics, None, 1)?;
+            let metrics = metrics.into_iter().next();
+            data_servers::new_config(state, description, server, &[adding.target], metrics)
         }
         (None, None) => {
             let message = format!("data server {} has no configuration file", adding.server);
@@ -178,7 +183,9 @@ mod tests {
             name: "a".into(),
             id: "00".repeat(16),
             metadata: "127.0.0.1:20000".into(),
+            joined: false,
             stripe_unit_bytes: 0,
+            metrics: None,
             made_mountpoints: Vec::new(),
             adding: None,
             servers: vec![ServerDescription {
@@ -187,8 +194,10 @@ mod tests {
                 targets: vec![1],
                 replacing: Vec::new(),
             }],
+            invited: Vec::new(),
         };
-        let config = data_servers::new_config(&state, &description, (1, "127.0.0.1:20001"), &[1]);
+        let server = (1, "127.0.0.1:20001");
+        let config = data_servers::new_config(&state, &description, server, &[1], None);
         data_servers::write(&state, &config).unwrap();
         state.set_description(&description).unwrap();
         (state, description)

@@ -80,13 +80,14 @@ fn write_key(path: &Path, key: &SecretKey) -> Done {
 fn make_server(new: &KeyServer) -> Done {
     let state = settings::state_dir(&new.cluster)?;
     let description = state.description()?;
-    let used = description.servers.iter().find(|s| {
-        s.id == new.server || s.targets.iter().any(|target| new.targets.contains(target))
+    let here = description.servers.iter().map(|s| (s.id, &s.targets));
+    let mut known = here.chain(description.invited.iter().map(|i| (i.server, &i.targets)));
+    let used = known.find(|(server, targets)| {
+        *server == new.server || targets.iter().any(|target| new.targets.contains(target))
     });
-    if let Some(used) = used {
+    if let Some((server, targets)) = used {
         return Err(Failure::new(format!(
-            "server {} with targets {:?} exists: take numbers that are free",
-            used.id, used.targets
+            "server {server} with targets {targets:?} exists: take numbers that are free"
         )));
     }
     let master = MasterKey(secret::read_key(&state.key_file("master"))?);

@@ -4,6 +4,7 @@
 use crate::cluster::mounting::MountFiles;
 use crate::cluster::mounts::WeirMount;
 use crate::cluster::process::Process;
+use crate::cluster::trouble::Trouble;
 use crate::failure::Failure;
 use crate::settings::Cluster;
 use rustix::io::Errno;
@@ -48,12 +49,7 @@ impl Life {
 
 /// What is wrong with a mount whose process has been stopped, and what to do.
 pub fn stopped(mountpoint: &Path, pid: i32) -> Failure {
-    Failure::new(format!("the process of the mount, {pid}, is stopped"))
-        .about(mountpoint.display())
-        .hint(format!(
-            "`kill -CONT {pid}` lets it go on; `kill -9 {pid}` ends it, without what it had not \
-             written yet, and `weir mount` then takes over"
-        ))
+    Trouble::MountStopped { path: mountpoint.display().to_string(), pid }.into()
 }
 
 /// What a mount answers; `None`: nothing, for as long as it may take.

@@ -28,6 +28,8 @@ pub struct MountFiles {
     pub pid: PathBuf,
     /// What it says.
     pub log: PathBuf,
+    /// Where it serves metrics; missing if it serves none.
+    pub metrics: PathBuf,
 }
 
 impl MountFiles {
@@ -35,13 +37,16 @@ impl MountFiles {
     pub fn of(cluster: &Cluster, mountpoint: &Path) -> Done<Self> {
         let name = format!("mount-{:08x}", crc32c(mountpoint.as_os_str().as_bytes()));
         match cluster {
-            Cluster::Here(state) => {
-                Ok(Self { pid: state.pid_file(&name), log: state.log_file(&name), name })
-            }
+            Cluster::Here(state) => Ok(Self {
+                pid: state.pid_file(&name),
+                log: state.log_file(&name),
+                metrics: state.metrics_file(&name),
+                name,
+            }),
             Cluster::Elsewhere(_) => {
                 let dir = elsewhere_dir()?;
                 let file = |suffix| dir.join(format!("{name}.{suffix}"));
-                Ok(Self { pid: file("pid"), log: file("log"), name })
+                Ok(Self { pid: file("pid"), log: file("log"), metrics: file("metrics"), name })
             }
         }
     }
@@ -49,6 +54,12 @@ impl MountFiles {
     /// The mount's process, if it lives.
     pub fn process(&self) -> Option<Process> {
         Process::from_file(&self.pid)
+    }
+
+    /// Where it serves metrics, if it does.
+    pub fn metrics_address(&self) -> Option<String> {
+        let text = std::fs::read_to_string(&self.metrics).ok()?;
+        Some(text.trim().to_owned())
     }
 }
 
@@ -166,6 +177,7 @@ pub fn unmount(mount: &WeirMount, lazy: bool) -> Done {
             .hint(format!("its log: {}", files.log.display())));
     }
     let _ = std::fs::remove_file(&files.pid);
+    let _ = std::fs::remove_file(&files.metrics);
     Ok(())
 }
 

@@ -15,8 +15,8 @@ pub struct Moving {
     bytes_per_s: u64,
     expected_s: u64,
     filling: u64,
-    without_source: u64,
-    stuck: u64,
+    pub without_source: u64,
+    pub stuck: u64,
     looking: bool,
     pub rebalancing: bool,
     uneven_percent: u64,
@@ -74,13 +74,6 @@ impl Moving {
                 "\nRebalancing: the furthest target was {} % of its space from the mean when this \
                  round began\n",
                 self.uneven_percent
-            );
-        }
-        if self.stuck > 0 {
-            text += &format!(
-                "\n{} segment(s) have fewer copies than they should, or copies where they should \
-                 not be: there is no target for more, or no copy online to make them from\n",
-                self.stuck
             );
         }
         text

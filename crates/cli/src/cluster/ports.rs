@@ -67,6 +67,22 @@ pub fn from_base(address: IpAddr, base: u16, count: usize) -> Done<Held> {
     Ok(Held { ports, _bound: Vec::new() })
 }
 
+/// Addresses for the metrics of so many daemons, if they are to serve any: ports from `base` on, or
+/// free ones.
+pub fn for_metrics(
+    address: Option<IpAddr>,
+    base: Option<u16>,
+    count: usize,
+) -> Done<(Vec<String>, Held)> {
+    let Some(address) = address else { return Ok((Vec::new(), Held::default())) };
+    let held = match base {
+        Some(base) => from_base(address, base, count)?,
+        None => free(address, count)?,
+    };
+    let addresses = held.ports.iter().map(|port| SocketAddr::new(address, *port).to_string());
+    Ok((addresses.collect(), held))
+}
+
 fn taken(address: IpAddr, port: u16) -> Failure {
     Failure::new(format!("port {port} of {address} is taken by another program"))
         .hint("choose another with --port, or leave --port out to get free ones")

@@ -259,6 +259,8 @@ pub fn start(daemon: &DaemonSpec<'_>) -> Done<Starting> {
         .args(daemon.command)
         .arg("--detached")
         .args(&daemon.arguments)
+        // Who runs this program may wait to hear of it, and not of what it starts.
+        .env_remove("NOTIFY_SOCKET")
         .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

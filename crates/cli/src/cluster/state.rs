@@ -8,7 +8,7 @@
 //! keys/                   master.key server-N.key target-N.key         0600
 //! clients/                further credentials                          0600
 //! meta/ targets/N/        namespace; objects                           0700
-//! run/                    NAME.pid NAME.sock; NAME.net of a testbed
+//! run/                    NAME.pid NAME.sock; NAME.metrics of a mount; NAME.net of a testbed
 //! log/                    NAME.log
 //! ```
 
@@ -17,6 +17,7 @@ use crate::failure::{Done, Failure};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File};
+use std::net::IpAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -36,9 +37,15 @@ pub struct Description {
     pub id: String,
     /// `address:port` of the metadata server.
     pub metadata: String,
+    /// The metadata server is on another machine (`weir join`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub joined: bool,
     /// Default stripe unit of new files, bytes; 0: the built-in one.
     #[serde(default)]
     pub stripe_unit_bytes: u32,
+    /// The address of this machine at which its daemons and mounts serve metrics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<IpAddr>,
     /// Directories that `weir up --mount` made.
     #[serde(default)]
     pub made_mountpoints: Vec<PathBuf>,
@@ -46,8 +53,33 @@ pub struct Description {
     #[serde(default)]
     pub adding: Option<Adding>,
     /// Its data servers.
-    #[serde(rename = "server")]
+    #[serde(rename = "server", default)]
     pub servers: Vec<ServerDescription>,
+    /// What machines were invited with, whether they came or not: nobody else gets these numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub invited: Vec<Invited>,
+}
+
+/// Numbers that an invitation has.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Invited {
+    /// Of a client.
+    pub client: u64,
+    /// Of a data server; 0: there is none.
+    pub server: u32,
+    /// Of its targets.
+    pub targets: Vec<u32>,
+}
+
+impl Invited {
+    /// What its client is for, for people.
+    pub fn note(&self) -> String {
+        match self.server {
+            0 => "by weir invite".to_owned(),
+            server => format!("by weir invite, for the machine of data-{server}"),
+        }
+    }
 }
 
 /// A data server of the cluster.
@@ -100,9 +132,24 @@ impl Description {
         self.servers.iter().find(|server| server.targets.contains(&target))
     }
 
-    /// The numbers of all targets.
+    /// The numbers of all targets of this machine.
     pub fn targets(&self) -> Vec<u32> {
         self.servers.iter().flat_map(|server| server.targets.iter().copied()).collect()
+    }
+
+    /// A number that no data server has or had, whether it is known to the cluster yet or not:
+    /// `free` or a greater one.
+    pub fn free_server(&self, free: u32) -> u32 {
+        let here = self.servers.iter().map(|server| server.id);
+        let invited = self.invited.iter().map(|invited| invited.server);
+        here.chain(invited).map(|known| known.saturating_add(1)).fold(free, u32::max)
+    }
+
+    /// The same for a target.
+    pub fn free_target(&self, free: u32) -> u32 {
+        let invited = self.invited.iter().flat_map(|invited| invited.targets.iter().copied());
+        let known = self.targets().into_iter().chain(invited);
+        known.map(|known| known.saturating_add(1)).fold(free, u32::max)
     }
 }
 
@@ -277,6 +324,10 @@ impl StateDir {
     pub fn network_file(&self, daemon: &str) -> PathBuf {
         self.dir.join("run").join(format!("{daemon}.net"))
     }
+    /// Says where a mount serves metrics.
+    pub fn metrics_file(&self, daemon: &str) -> PathBuf {
+        self.dir.join("run").join(format!("{daemon}.metrics"))
+    }
     /// The directory of the namespace.
     pub fn metadata_dir(&self) -> PathBuf {
         self.dir.join("meta")
@@ -309,7 +360,9 @@ mod tests {
             name: "a".into(),
             id: "00".repeat(16),
             metadata: "127.0.0.1:20000".into(),
+            joined: false,
             stripe_unit_bytes: 65536,
+            metrics: Some("127.0.0.1".parse().unwrap()),
             made_mountpoints: vec!["/mnt/a".into()],
             adding: Some(Adding {
                 server: 1,
@@ -324,7 +377,10 @@ mod tests {
                 targets: vec![1, 2],
                 replacing: vec![Replacement { old: 1, new: 2 }],
             }],
+            invited: vec![Invited { client: 11, server: 7, targets: vec![8, 9] }],
         };
+        assert_eq!((description.free_server(3), description.free_server(30)), (8, 30));
+        assert_eq!((description.free_target(3), description.free_target(30)), (10, 30));
         state.set_description(&description).unwrap();
         assert_eq!(state.description().unwrap(), description);
         assert!(state.lock().is_err(), "the lock is held");

@@ -2,23 +2,27 @@
 
 use crate::args::Status;
 use crate::cluster::daemon::{META, data_name};
-use crate::cluster::life::{self, Life};
+use crate::cluster::life::Life;
 use crate::cluster::mounting::{MountFiles, mounts_of};
+use crate::cluster::mounts::WeirMount;
 use crate::cluster::moving::Moving;
 use crate::cluster::process::Process;
 use crate::cluster::state::StateDir;
 use crate::cluster::targets;
+use crate::cluster::trouble::Trouble;
 use crate::failure::{Done, Failure};
-use crate::files::remote::connect;
+use crate::files::remote::try_to_connect;
 use crate::layouts::df::{percent, state_name, used};
+use crate::metrics;
 use crate::output::{Table, human_duration, human_size, print, print_json};
 use crate::settings::{self, Cluster};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::path::Path;
 use weir_client::Client;
-use weir_types::TargetId;
+use weir_types::{Error, FsUsage, TargetId};
 use weir_wire::data::ServerStatus;
-use weir_wire::map::ClusterMap;
+use weir_wire::map::{ClusterMap, ServerEntry};
 use weir_wire::targets::TargetView;
 
 /// The longest to wait for a server's status.
@@ -31,6 +35,8 @@ struct DaemonState {
     pid: Option<i32>,
     uptime_s: Option<u64>,
     address: String,
+    /// Where it serves metrics, if it does.
+    metrics: Option<String>,
 }
 
 /// A mount on this machine.
@@ -40,6 +46,8 @@ struct MountState {
     /// Nothing if it has ended, or was started in the foreground.
     pid: Option<i32>,
     log: String,
+    /// Where it serves metrics, if it does.
+    metrics: Option<String>,
 }
 
 /// Everything that is known.
@@ -54,10 +62,10 @@ struct Picture {
     /// Name of each server that answered, with its status.
     servers: Vec<(String, ServerStatus)>,
     /// What is wrong, with what to do.
-    trouble: Vec<String>,
+    trouble: Vec<Trouble>,
 }
 
-/// Runs `weir status`. Trouble is an exit code of 1.
+/// Runs `weir status`. Trouble is an exit code of 1; what is only to be noted is not.
 pub fn run(status: &Status) -> Done {
     let cluster = settings::cluster(&status.client)?;
     let mut picture = look(&cluster)?;
@@ -67,7 +75,7 @@ pub fn run(status: &Status) -> Done {
     } else {
         print(&picture.text(status.counters))?;
     }
-    if picture.trouble.is_empty() { Ok(()) } else { Err(Failure::new("")) }
+    if picture.is_well() { Ok(()) } else { Err(Failure::new("")) }
 }
 
 /// What can be seen without asking a server.
@@ -91,34 +99,15 @@ fn look(cluster: &Cluster) -> Done<Picture> {
             let description = state.description()?;
             picture.name.clone_from(&description.name);
             picture.place = state.dir().display().to_string();
-            picture.daemon(state, META, &description.metadata);
+            if !description.joined {
+                picture.daemon(state, META, &description.metadata);
+                picture.look_at_metadata_space(state);
+            }
             for server in description.servers.iter().filter(|s| !s.targets.is_empty()) {
                 picture.daemon(state, &data_name(server.id), &server.address);
             }
             for mount in mounts_of(state)? {
-                let path = mount.mountpoint.display().to_string();
-                let files = MountFiles::of(cluster, &mount.mountpoint)?;
-                let log = files.log.display().to_string();
-                let what_to_do = format!(
-                    "`weir mount {path}` takes over, `weir umount {path}` takes it away; its log: \
-                     {log}"
-                );
-                match Life::of(&mount) {
-                    Life::Dead => picture.trouble.push(format!(
-                        "the process of the mount on {path} has ended: {what_to_do}"
-                    )),
-                    Life::Stuck(process) => picture.trouble.push(format!(
-                        "the process of the mount on {path}, {}, was killed, and cannot end while \
-                         the kernel waits for it: {what_to_do}",
-                        process.id()
-                    )),
-                    Life::Stopped(pid) => {
-                        picture.trouble.push(life::stopped(&mount.mountpoint, pid).to_string());
-                    }
-                    Life::Serves => {}
-                }
-                let pid = files.process().map(Process::id);
-                picture.mounts.push(MountState { mountpoint: path, pid, log });
+                picture.mount(cluster, &mount)?;
             }
         }
     }
@@ -128,93 +117,187 @@ fn look(cluster: &Cluster) -> Done<Picture> {
 /// Adds what the servers say.
 fn ask_servers(cluster: &Cluster, picture: &mut Picture) -> Done {
     // Nothing to ask where this machine's metadata server does not run.
-    if picture.daemons.first().is_some_and(|meta| meta.pid.is_none()) {
+    if picture.daemons.iter().any(|daemon| daemon.name == META && daemon.pid.is_none()) {
         return Ok(());
     }
-    let client = match connect(&cluster.credential()?, "status") {
+    let credential = cluster.credential()?;
+    let host = credential.metadata.join(", ");
+    let no_answer = |server: String, error| {
+        // A message of the client names whom it has asked.
+        Trouble::NoAnswer { server, host: host.clone(), error }
+    };
+    let client = match try_to_connect(&credential, "status") {
         Ok(client) => client,
-        Err(failure) => {
-            picture.trouble.push(failure.to_string());
+        Err(error) => {
+            let server = format!("cannot connect to cluster {}", credential.cluster);
+            picture.trouble.push(no_answer(server, error));
             return Ok(());
         }
     };
+    let of_metadata = |error| no_answer("metadata server".to_owned(), error);
     match client.metadata_status() {
-        Ok(status) => picture.servers.push((META.to_owned(), status)),
-        Err(e) => picture.trouble.push(format!("metadata server: {e}")),
+        Ok(status) => picture.look_at_metadata(status),
+        Err(error) => picture.trouble.push(of_metadata(error)),
     }
     match client.cluster_map() {
-        Ok(map) => picture.ask_data_servers(&client, map),
-        Err(e) => picture.trouble.push(format!("metadata server: {e}")),
+        Ok(map) => picture.ask_data_servers(&client, map, of_metadata),
+        Err(error) => picture.trouble.push(of_metadata(error)),
     }
     Ok(())
 }
 
 impl Picture {
+    fn is_well(&self) -> bool {
+        self.trouble.iter().all(Trouble::is_note)
+    }
+
     fn daemon(&mut self, state: &StateDir, name: &str, address: &str) {
         let process = Process::from_file(&state.pid_file(name));
-        if process.is_none() {
-            self.trouble.push(format!(
-                "{name} does not run: `weir up` starts it; its log: {}",
-                state.log_file(name).display()
-            ));
+        let metrics = metrics_in(&state.config_file(name));
+        // One in a network of its own cannot be reached from here.
+        let is_near = !state.network_file(name).is_symlink();
+        match (process, &metrics) {
+            (None, _) => self.trouble.push(Trouble::DaemonDown { name: name.to_owned() }),
+            (Some(_), Some(address)) if is_near && !metrics::are_at(address) => {
+                let (name, address) = (name.to_owned(), address.clone());
+                self.trouble.push(Trouble::NoMetrics { name, address });
+            }
+            _ => {}
         }
         self.daemons.push(DaemonState {
             name: name.to_owned(),
             pid: process.map(Process::id),
             uptime_s: process.map(Process::uptime_s),
             address: address.to_owned(),
+            metrics,
         });
     }
 
-    fn ask_data_servers(&mut self, client: &Client, map: ClusterMap) {
+    fn mount(&mut self, cluster: &Cluster, mount: &WeirMount) -> Done {
+        let path = mount.mountpoint.display().to_string();
+        let files = MountFiles::of(cluster, &mount.mountpoint)?;
+        let log = files.log.display().to_string();
+        let (path_of_it, log_of_it) = (path.clone(), log.clone());
+        self.trouble.extend(match Life::of(mount) {
+            Life::Dead => Some(Trouble::MountDead { path: path_of_it, log: log_of_it }),
+            Life::Stuck(process) => {
+                let pid = process.id();
+                Some(Trouble::MountStuck { path: path_of_it, pid, log: log_of_it })
+            }
+            Life::Stopped(pid) => Some(Trouble::MountStopped { path: path_of_it, pid }),
+            Life::Serves => None,
+        });
+        let pid = files.process().map(Process::id);
+        let metrics = files.metrics_address().filter(|_| pid.is_some());
+        self.mounts.push(MountState { mountpoint: path, pid, log, metrics });
+        Ok(())
+    }
+
+    fn look_at_metadata_space(&mut self, state: &StateDir) {
+        let dir = state.metadata_dir();
+        // Who may not look at it is not told.
+        let Ok(space) = rustix::fs::statvfs(&dir) else { return };
+        let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
+        let usage = FsUsage {
+            total_bytes: bytes(space.f_blocks),
+            free_bytes: bytes(space.f_bavail),
+            ..FsUsage::default()
+        };
+        self.trouble.extend(Trouble::of_metadata_space(dir.display().to_string(), usage));
+    }
+
+    fn look_at_metadata(&mut self, status: ServerStatus) {
+        self.look_at_version(META, &status);
+        self.servers.push((META.to_owned(), status));
+        if let Some(moving) = Moving::of(&self.servers) {
+            let (segments, copies) = (moving.stuck, moving.without_source);
+            self.trouble.extend((segments > 0).then_some(Trouble::CopiesStuck { segments }));
+            let sourceless = Trouble::CopiesWithoutSource { copies };
+            self.trouble.extend((copies > 0).then_some(sourceless));
+        }
+    }
+
+    fn look_at_version(&mut self, server: &str, status: &ServerStatus) {
+        let ServerStatus { version, .. } = status;
+        let differs = *version != env!("CARGO_PKG_VERSION");
+        let (server, version) = (server.to_owned(), version.clone());
+        self.trouble.extend(differs.then_some(Trouble::OtherVersion { server, version }));
+    }
+
+    fn ask_data_servers(
+        &mut self,
+        client: &Client,
+        map: ClusterMap,
+        of_metadata: impl Fn(Error) -> Trouble,
+    ) {
         for server in &map.servers {
             let name = data_name(server.server.0);
             let Some(first) = server.targets.first() else { continue };
             match client.data_status(first.target, STATUS_TIMEOUT_MS) {
                 Ok(status) => {
-                    for target in status.targets.iter().filter(|t| !t.trouble.is_empty()) {
-                        let (id, trouble) = (target.target, &target.trouble);
-                        self.trouble.push(format!(
-                            "target {id}: {trouble}: see to its disk, then start {name} on {} anew{}",
-                            server.host,
-                            self.how_to_restart(&name)
-                        ));
-                    }
+                    self.look_at_data_server(server, &name, &status);
                     self.servers.push((name, status));
                 }
-                Err(e) => self.trouble.push(format!("{name}: {e}")),
+                Err(error) => {
+                    let host = server.host.clone();
+                    self.trouble.push(Trouble::NoAnswer { server: name, host, error });
+                }
             }
         }
         match client.targets() {
             Ok(views) => {
-                self.trouble.extend(views.iter().filter_map(targets::trouble_of));
+                self.trouble.extend(views.iter().filter_map(Trouble::of_target));
+                let targets = views.len();
+                let none = targets > 0 && views.iter().all(|view| !view.state.is_online());
+                self.trouble.extend(none.then_some(Trouble::NoTargetOnline { targets }));
                 self.views = views;
             }
-            Err(e) => self.trouble.push(format!("metadata server: {e}")),
+            Err(error) => self.trouble.push(of_metadata(error)),
         }
+        let blocks = rot(&self.servers).2;
+        self.trouble.extend((blocks > 0).then_some(Trouble::Rotten { blocks }));
         self.map = Some(map);
     }
 
-    /// A hint, for a daemon of this machine.
-    fn how_to_restart(&self, name: &str) -> String {
+    fn look_at_data_server(&mut self, server: &ServerEntry, name: &str, status: &ServerStatus) {
+        self.look_at_version(name, status);
         let pid = self.daemons.iter().find(|d| d.name == name).and_then(|d| d.pid);
-        pid.map(|pid| format!(": `kill {pid}`, then `weir up`")).unwrap_or_default()
+        for target in &status.targets {
+            let (id, host) = (target.target.0, server.host.as_str());
+            let place = (server.server.0, host);
+            self.trouble.extend(match target.trouble.is_empty() {
+                true => Trouble::of_space(id, place, target.usage),
+                false => Some(Trouble::OutOfService {
+                    target: id,
+                    reason: target.trouble.clone(),
+                    server: name.to_owned(),
+                    host: host.to_owned(),
+                    pid,
+                }),
+            });
+        }
     }
 
     fn text(&self, counters: bool) -> String {
         let mut text = format!("Cluster {} ({})\n", self.name, self.place);
         if !self.daemons.is_empty() {
-            let mut table = Table::new(&["DAEMON", ">PID", "ADDRESS", ">UP", ">CONNECTIONS"]);
+            let mut titles = vec!["DAEMON", ">PID", "ADDRESS", ">UP", ">CONNECTIONS"];
+            let with_metrics = self.daemons.iter().any(|daemon| daemon.metrics.is_some());
+            titles.extend(with_metrics.then_some("METRICS"));
+            let mut table = Table::new(&titles);
             for daemon in &self.daemons {
                 let status = self.servers.iter().find(|(name, _)| *name == daemon.name);
                 let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-                table.row(vec![
+                let mut row = vec![
                     daemon.name.clone(),
                     or_dash(daemon.pid.map(|pid| pid.to_string())),
                     daemon.address.clone(),
                     or_dash(daemon.uptime_s.map(human_duration)),
                     or_dash(status.map(|(_, s)| s.connections.to_string())),
-                ]);
+                ];
+                let metrics = daemon.metrics.as_ref().map(|at| format!("http://{at}/metrics"));
+                row.extend(with_metrics.then(|| or_dash(metrics)));
+                table.row(row);
             }
             text += &format!("\n{}", table.render());
         }
@@ -222,19 +305,19 @@ impl Picture {
         text += &Moving::of(&self.servers).map(|moving| moving.text()).unwrap_or_default();
         text += &rot_text(&self.servers);
         for mount in &self.mounts {
-            let MountState { mountpoint, pid, log } = mount;
+            let MountState { mountpoint, pid, log, metrics } = mount;
             let by = pid.map(|pid| format!(" by process {pid}")).unwrap_or_default();
-            text += &format!("\nMounted on {mountpoint}{by}; its log: {log}\n");
+            let metrics = metrics.as_ref().map(|at| format!("; its metrics: http://{at}/metrics"));
+            let metrics = metrics.unwrap_or_default();
+            text += &format!("\nMounted on {mountpoint}{by}; its log: {log}{metrics}\n");
         }
         if counters {
             text += &self.counters_text();
         }
         text += "\n";
-        if self.trouble.is_empty() {
+        text += &self.trouble.iter().map(Trouble::text).collect::<String>();
+        if self.is_well() {
             text += "All is well.\n";
-        }
-        for trouble in &self.trouble {
-            text += &format!("TROUBLE: {trouble}\n");
         }
         text
     }
@@ -346,6 +429,10 @@ impl Picture {
                 (name.clone(), value)
             })
             .collect();
+        let listed = |notes: bool| -> Vec<Value> {
+            let which = self.trouble.iter().filter(|trouble| trouble.is_note() == notes);
+            which.map(Trouble::json).collect()
+        };
         json!({
             "name": self.name,
             "daemons": self.daemons,
@@ -354,25 +441,38 @@ impl Picture {
             "mounts": self.mounts.iter().map(|m| &m.mountpoint).collect::<Vec<_>>(),
             "mount_daemons": self.mounts,
             "copies": Moving::of(&self.servers).map(|moving| moving.json()),
-            "trouble": self.trouble,
+            "trouble": listed(false),
+            "notes": listed(true),
         })
     }
 }
 
-/// What was found to have rotted since the servers started, if anything.
-fn rot_text(servers: &[(String, ServerStatus)]) -> String {
+/// What was found to have rotted since the servers started, what of it was made good, and what not.
+fn rot(servers: &[(String, ServerStatus)]) -> (u64, u64, u64) {
     let sum = |name: &str| -> u64 {
         let counters = servers.iter().flat_map(|(_, status)| &status.counters);
         counters.filter(|(counter, _)| counter == name).map(|(_, value)| value).sum()
     };
-    match (sum("rot.found"), sum("rot.repaired"), sum("rot.unrepairable")) {
+    (sum("rot.found"), sum("rot.repaired"), sum("rot.unrepairable"))
+}
+
+/// The same in words, if there was any.
+fn rot_text(servers: &[(String, ServerStatus)]) -> String {
+    match rot(servers) {
         (0, ..) => String::new(),
         (found, repaired, 0) => {
             format!("\nRot: {found} blocks found, {repaired} repaired from other copies\n")
         }
-        (found, repaired, lost) => format!(
-            "\nRot: {found} blocks found, {repaired} repaired from other copies, {lost} not: `weir \
-             scrub` names their files\n"
-        ),
+        (found, repaired, lost) => {
+            format!(
+                "\nRot: {found} blocks found, {repaired} repaired from other copies, {lost} not\n"
+            )
+        }
     }
+}
+
+/// Where a daemon serves metrics, by its configuration.
+fn metrics_in(config: &Path) -> Option<String> {
+    let config: toml::Table = std::fs::read_to_string(config).ok()?.parse().ok()?;
+    Some(config.get("metrics")?.as_str()?.to_owned())
 }

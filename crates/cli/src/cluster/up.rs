@@ -31,7 +31,7 @@ const DEFAULT_TARGETS: u32 = 4;
 const TARGETS_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What was started or made by this run, to be undone if a later step fails.
-struct Undo {
+pub struct Undo {
     state: StateDir,
     fresh: bool,
     processes: Vec<Process>,
@@ -46,13 +46,7 @@ pub fn run(up: &Up) -> Done {
     let mountpoint = up.mount.clone().or(defaults.mount.clone());
     let existed = state.dir().exists();
     let lock = state.lock()?;
-    let mut undo = Undo {
-        fresh: !state.exists(),
-        state: state.clone(),
-        processes: Vec::new(),
-        pid_files: Vec::new(),
-        mountpoint: None,
-    };
+    let mut undo = Undo { fresh: !state.exists(), ..Undo::of_new(&state) };
     if undo.fresh
         && let Err(failure) = state.make()
     {
@@ -74,7 +68,9 @@ pub fn run(up: &Up) -> Done {
 fn bring_up(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mut Undo) -> Done {
     let state = undo.state.clone();
     let (mut description, held) = if undo.fresh {
-        make(&state, up, defaults)?
+        let plan = plan(&state, up, defaults)?;
+        lay_out(&state, &plan.description, &up.domain, &plan.metrics)?;
+        (plan.description, plan.held)
     } else {
         let mut description = state.description()?;
         // The others are started whatever becomes of it.
@@ -82,7 +78,7 @@ fn bring_up(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mu
             failure.say();
         }
         check_same(&state, &description, up)?;
-        (description, ports::Held::default())
+        (description, Vec::new())
     };
     let started = start_daemons(&state, &description, undo)?;
     drop(held);
@@ -101,23 +97,11 @@ fn bring_up(up: &Up, defaults: &UpDefaults, mountpoint: Option<&Path>, undo: &mu
     report(up, &state, &description, started, &missing)
 }
 
-fn make(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<(Description, ports::Held)> {
-    let (description, held) = plan(state, up, defaults)?;
-    lay_out(state, &description, &up.domain)?;
-    Ok((description, held))
-}
-
 /// Makes a cluster of a description in directories that [`StateDir::make`] has made, and starts
 /// its daemons. What was made when something fails is the caller's to delete; nothing runs then.
 pub fn make_described(state: &StateDir, description: &Description) -> Done {
-    lay_out(state, description, &None)?;
-    let mut undo = Undo {
-        state: state.clone(),
-        fresh: false,
-        processes: Vec::new(),
-        pid_files: Vec::new(),
-        mountpoint: None,
-    };
+    lay_out(state, description, &None, &[])?;
+    let mut undo = Undo { fresh: false, ..Undo::of_new(state) };
     let started = start_daemons(state, description, &mut undo);
     if started.is_err() {
         undo.run();
@@ -126,13 +110,21 @@ pub fn make_described(state: &StateDir, description: &Description) -> Done {
 }
 
 /// Makes keys, configuration files, target directories and the namespace.
-fn lay_out(state: &StateDir, description: &Description, domain: &Option<String>) -> Done {
+/// `metrics`: where the metadata server and then each data server serves metrics, if they do.
+fn lay_out(
+    state: &StateDir,
+    description: &Description,
+    domain: &Option<String>,
+    metrics: &[String],
+) -> Done {
     let master = MasterKey(secret::fresh_key()?);
     secret::write_key(&state.key_file("master"), &master.0)?;
     let metadata = data_servers::metadata_addresses(state, description);
     let cluster = cluster_id(&description.id)?;
+    let mut metrics_of = metrics.iter().cloned();
     let meta = MetaServerConfig {
         cluster: Some(cluster),
+        metrics: metrics_of.next(),
         ..MetaServerConfig::new(state.metadata_dir(), metadata.clone(), state.key_file("master"))
     };
     secret::write_new_public(&state.config_file(META), &to_text(&meta)?)?;
@@ -148,15 +140,25 @@ fn lay_out(state: &StateDir, description: &Description, domain: &Option<String>)
     };
     weir_metaserver::init(&state.metadata_dir(), &master, &new)?;
     for server in &description.servers {
-        make_server(state, description, server, &master, domain)?;
+        let its_own = (domain.clone(), metrics_of.next());
+        make_server(state, description, server, &master, its_own)?;
     }
     keys::write_first_credential(state, description, &master, metadata)?;
     // Last: from here on the directory holds a cluster.
     state.set_description(description)
 }
 
+/// What a new cluster is to be.
+struct Plan {
+    description: Description,
+    /// Where its servers serve metrics, if they do.
+    metrics: Vec<String>,
+    /// Their ports, until they listen.
+    held: Vec<ports::Held>,
+}
+
 /// Decides on servers, targets and ports.
-fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<(Description, ports::Held)> {
+fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<Plan> {
     let targets = up.targets.or(defaults.targets).unwrap_or(DEFAULT_TARGETS);
     let per_server = up.targets_per_server.or(defaults.targets_per_server).unwrap_or(1);
     if !(1..=256).contains(&targets) || !(1..=256).contains(&per_server) {
@@ -169,10 +171,14 @@ fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<(Description, 
     };
     let servers = targets.div_ceil(per_server);
     let count = servers as usize + 1;
-    let held = match up.port.or(defaults.port) {
+    let base = up.port.or(defaults.port);
+    let held = match base {
         Some(base) => ports::from_base(up.listen, base, count)?,
         None => ports::free(up.listen, count)?,
     };
+    let metrics_address = up.metrics.or(defaults.metrics);
+    let metrics_base = base.map(|base| base.saturating_add(count as u16));
+    let (metrics, held_for_metrics) = ports::for_metrics(metrics_address, metrics_base, count)?;
     let mut addresses = held.ports.iter().map(|port| SocketAddr::new(up.listen, *port).to_string());
     let metadata = addresses.next().unwrap_or_default();
     let servers = addresses
@@ -194,12 +200,15 @@ fn plan(state: &StateDir, up: &Up, defaults: &UpDefaults) -> Done<(Description, 
         name,
         id: cluster_id_text(secret::random()?),
         metadata,
+        joined: false,
         stripe_unit_bytes,
+        metrics: metrics_address,
         made_mountpoints: Vec::new(),
         adding: None,
         servers,
+        invited: Vec::new(),
     };
-    Ok((description, held))
+    Ok(Plan { description, metrics, held: vec![held, held_for_metrics] })
 }
 
 fn make_server(
@@ -207,11 +216,11 @@ fn make_server(
     description: &Description,
     server: &ServerDescription,
     master: &MasterKey,
-    domain: &Option<String>,
+    (domain, metrics): (Option<String>, Option<String>),
 ) -> Done {
     let who = (server.id, server.address.as_str());
-    let config = data_servers::new_config(state, description, who, &server.targets);
-    let config = DataServerConfig { domain: domain.clone(), ..config };
+    let config = data_servers::new_config(state, description, who, &server.targets, metrics);
+    let config = DataServerConfig { domain, ..config };
     keys::write_server_keys(&config, master)?;
     for target in &config.targets {
         let identity = TargetIdentity {
@@ -251,6 +260,12 @@ fn check_same(state: &StateDir, description: &Description, up: &Up) -> Done {
         let unit = description.stripe_unit_bytes;
         return differs("--unit", format!("a default stripe unit of {unit} bytes (0: built-in)"));
     }
+    if up.metrics.is_some() && up.metrics != description.metrics {
+        let has = description.metrics.map_or("none".to_owned(), |at| format!("them at {at}"));
+        return Err(Failure::new(format!("the cluster was made with metrics: {has}")).hint(
+            "give its daemons addresses for them, as docs/metrics.md says, and start them anew",
+        ));
+    }
     if up.domain.is_some() {
         for server in &description.servers {
             let name = data_name(server.id);
@@ -265,10 +280,12 @@ fn check_same(state: &StateDir, description: &Description, up: &Up) -> Done {
 }
 
 /// Starts the daemons that do not run; returns how many were started.
-fn start_daemons(state: &StateDir, description: &Description, undo: &mut Undo) -> Done<usize> {
+pub fn start_daemons(state: &StateDir, description: &Description, undo: &mut Undo) -> Done<usize> {
     let mut started = 0;
     // The data servers present themselves to the metadata server: it comes first.
-    if let Some(starting) = start(state, META, undo)? {
+    if !description.joined
+        && let Some(starting) = start(state, META, undo)?
+    {
         undo.processes.push(starting.ready()?);
         started += 1;
     }
@@ -371,7 +388,19 @@ fn mount(state: &StateDir, description: &mut Description, path: &Path, undo: &mu
 }
 
 impl Undo {
-    fn run(self) {
+    /// For a cluster of which nothing was made yet but its directories.
+    pub fn of_new(state: &StateDir) -> Self {
+        Self {
+            state: state.clone(),
+            fresh: true,
+            processes: Vec::new(),
+            pid_files: Vec::new(),
+            mountpoint: None,
+        }
+    }
+
+    /// Undoes it.
+    pub fn run(self) {
         for process in self.processes.into_iter().rev() {
             if let Err(failure) = process.stop(true) {
                 failure.say();
@@ -446,6 +475,10 @@ fn report(
         ),
     };
     text += &format!("  weir status{choice}\n  weir down{choice}\n");
+    let is_reached = |at: SocketAddr| !at.ip().is_loopback();
+    if !description.joined && description.metadata.parse().is_ok_and(is_reached) {
+        text += &format!("  weir invite{choice} | ssh MACHINE weir join --data DIRECTORY\n");
+    }
     print(&text)
 }
 

@@ -16,14 +16,19 @@ use weir_wire::meta::DirEntry;
 
 /// Connects to a cluster with a credential.
 pub fn connect(credential: &Credential, purpose: &str) -> Done<Client> {
+    try_to_connect(credential, purpose).map_err(|e| {
+        Failure::from(e).about(format!("cannot connect to cluster {}", credential.cluster))
+    })
+}
+
+/// The same, for who says it in words of its own.
+pub fn try_to_connect(credential: &Credential, purpose: &str) -> Result<Client, Error> {
     let address = credential.metadata.first().cloned().unwrap_or_default();
     let mut config = ClientConfig::new(address, credential.client, credential.key.clone());
     config.metadata.clone_from(&credential.metadata);
     config.cluster.clone_from(&credential.cluster);
     config.name = program::this(&format!("weir {purpose}"));
-    Client::connect(config).map_err(|e| {
-        Failure::from(e).about(format!("cannot connect to cluster {}", credential.cluster))
-    })
+    Client::connect(config)
 }
 
 /// In the name of the user who runs this program.

@@ -148,10 +148,13 @@ fn make_cluster(place: &Place, record: &Record, network: &Network) -> Done {
         name: format!("testbed-{}", record.profile),
         id: cluster_id_text(secret::random()?),
         metadata: format!("{}:{META_PORT}", network.address(META_NODE)),
+        joined: false,
         stripe_unit_bytes: 0,
+        metrics: None,
         made_mountpoints: Vec::new(),
         adding: None,
         servers,
+        invited: Vec::new(),
     };
     make_described(&state, &description)
 }

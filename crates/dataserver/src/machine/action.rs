@@ -111,6 +111,23 @@ pub enum Action<C> {
     },
 }
 
+impl<C> Action<C> {
+    /// The operation that it belongs to; `None`: it ends what was asked, or has none.
+    pub fn op(&self) -> Option<OpId> {
+        match self {
+            Action::Probe { op, .. }
+            | Action::Disk { op, .. }
+            | Action::Change { op, .. }
+            | Action::Repair { op, .. }
+            | Action::Copy { op, .. } => Some(*op),
+            Action::Stage { .. }
+            | Action::Forward { .. }
+            | Action::Reply { .. }
+            | Action::Status { .. } => None,
+        }
+    }
+}
+
 /// The body of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {

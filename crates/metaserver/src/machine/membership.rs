@@ -37,6 +37,16 @@ impl<E: Engine> MetaMachine<E> {
         TargetPage { targets, end }
     }
 
+    /// All targets.
+    pub(crate) fn all_targets(&self, now: Moment) -> Vec<TargetView> {
+        let servers = self.cluster.servers.iter();
+        let of = |(server, record): (&ServerId, &ServerRecord)| {
+            let targets = record.targets.iter();
+            targets.map(|target| self.view_of(*server, record, target, now)).collect::<Vec<_>>()
+        };
+        servers.flat_map(of).collect()
+    }
+
     fn view_of(
         &self,
         server: ServerId,

@@ -15,6 +15,7 @@ use super::crew::Crew;
 use super::errno::Errno;
 use super::filesystem::{Filesystem, Negotiated};
 use super::interrupt::InterruptTable;
+use super::measured::Measured;
 use super::mount::{self, Mounted};
 use super::mount_error::MountError;
 use super::notify::Notifier;
@@ -79,6 +80,7 @@ impl<F: Filesystem> Session<F> {
             negative_ttl: config.negative_ttl,
             io_flusher: config.io_flusher,
             lock_waits: LockWaits::new(config.max_lock_waits),
+            measured: Arc::default(),
             failure: Mutex::new(None),
         });
         Ok(Self {
@@ -92,6 +94,11 @@ impl<F: Filesystem> Session<F> {
     /// To end the mount from another thread, or send notifications.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// What is counted of its operations.
+    pub fn measured(&self) -> Arc<Measured> {
+        Arc::clone(&self.shared.measured)
     }
 
     /// What was agreed with the kernel.

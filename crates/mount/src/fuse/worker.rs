@@ -22,6 +22,7 @@ use super::filesystem::{Filesystem, RequestContext};
 use super::heeds::Heeds;
 use super::interrupt::{Interrupt, InterruptTable};
 use super::killed::{Callers, was_killed};
+use super::measured::Measured;
 use super::notify::mark_serving_thread;
 use super::pages::Pages;
 use super::request::{Op, Request};
@@ -58,6 +59,7 @@ pub(super) struct Shared<F> {
     pub(super) negative_ttl: Duration,
     pub(super) io_flusher: bool,
     pub(super) lock_waits: LockWaits,
+    pub(super) measured: Arc<Measured>,
     /// Why reading requests failed, if it did.
     pub(super) failure: Mutex<Option<OsErrno>>,
 }
@@ -313,6 +315,7 @@ impl<F: Filesystem> Worker<F> {
             shared.fs.abandon(header.node, fh, lock_owner);
             return;
         }
+        let begun = shared.measured.begin(&op);
         let active = shared.interrupts.begin(header.unique, interrupt, heeds);
         let waiting = shared.callers.begin(header.unique, header.pid, device);
         let ctx = RequestContext::new(&header, interrupt);
@@ -329,6 +332,7 @@ impl<F: Filesystem> Worker<F> {
                 catch_unwind(AssertUnwindSafe(|| shared.fs.setlk(&ctx, header.node, args, false)));
             if matches!(now, Ok(Err(Errno::EAGAIN))) {
                 drop(waiting);
+                begun.handed_on();
                 active.hand_on();
                 self.wait_aside(length);
                 return;
@@ -344,13 +348,17 @@ impl<F: Filesystem> Worker<F> {
         };
         match outcome {
             Ok(Ok(())) => {}
-            Ok(Err(errno)) => answer.error(errno),
+            Ok(Err(errno)) => {
+                begun.failed(errno);
+                answer.error(errno);
+            }
             Err(_) => {
                 tracing::error!(node = header.node, "an operation panicked; its caller gets EIO");
+                begun.failed(Errno::EIO);
                 answer.error(Errno::EIO);
             }
         }
-        drop((active, waiting));
+        drop((active, waiting, begun));
     }
 }
 

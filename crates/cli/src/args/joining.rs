@@ -1,0 +1,52 @@
+//! Clusters of several machines.
+
+use super::ClusterChoice;
+use crate::output::parse_domain;
+use clap::Args;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// Print what another machine needs to join this cluster
+#[derive(Args)]
+#[command(after_help = "It is one line, for one machine, and a secret: who has it can use the \
+    cluster and be that data server. Hand it on over a safe way, such as\n  \
+    weir invite | ssh node2 weir join --data /disk\n`weir server remove` takes the server out of \
+    the cluster again, and its key.")]
+pub struct Invite {
+    #[command(flatten)]
+    pub cluster: ClusterChoice,
+    /// How many targets (disks) the machine has; 0: it only mounts
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=256))]
+    pub targets: u32,
+    /// Write it to this file (mode 0600) [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Join a cluster whose metadata server is on another machine, with disks of this one
+#[derive(Args)]
+#[command(after_help = "It reads what `weir invite` has printed there from standard input. \
+    Afterwards `weir mount`, `weir status`, `weir up` and `weir down` work here as there.")]
+pub struct Join {
+    #[command(flatten)]
+    pub cluster: ClusterChoice,
+    /// A directory for each target of the invitation, on a disk of its own; it is made
+    #[arg(long, value_name = "DIR")]
+    pub data: Vec<PathBuf>,
+    /// Read the invitation from this file [default: standard input]
+    #[arg(long, value_name = "FILE")]
+    pub invitation: Option<PathBuf>,
+    /// Listen on this address of this machine [default: the one by which it reaches the cluster]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<IpAddr>,
+    /// Listen on this TCP port [default: a free one]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// What fails as one with this machine and others, such as their rack
+    #[arg(long, value_parser = parse_domain, value_name = "NAME")]
+    pub domain: Option<String>,
+    /// Serve metrics for Prometheus at this address of this machine [default if given without
+    /// one: 127.0.0.1]; with --port on the next one
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1")]
+    pub metrics: Option<IpAddr>,
+}

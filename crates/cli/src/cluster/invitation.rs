@@ -1,0 +1,189 @@
+//! `weir invite`: all that another machine needs to join the cluster, as one line of text. It is
+//! a secret, and goes from one command's output to another one's input: never into arguments,
+//! which everybody on a machine can see.
+
+use crate::args::Invite;
+use crate::cluster::credential::Credential;
+use crate::cluster::secret;
+use crate::cluster::state::{Description, Invited, StateDir};
+use crate::failure::{Done, Failure};
+use crate::files::remote::connect;
+use crate::output::print;
+use crate::settings;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use weir_types::checksum::crc32c;
+use weir_types::restrictions::plain_client;
+use weir_types::{ClientId, KeyGeneration, ServerId, TargetId};
+use weir_wire::Key;
+use weir_wire::key::MasterKey;
+
+/// How a line begins; another version of it is none that this program reads.
+const HEAD: &str = "weir-invitation-1:";
+/// The longest line: for the most targets.
+pub const MAX_BYTES: usize = 256 << 10;
+
+/// What a machine is told.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Invitation {
+    /// Name of the cluster, for people.
+    pub cluster: String,
+    /// Its identity: 32 hexadecimal digits.
+    pub id: String,
+    /// `address:port` of the metadata server.
+    pub metadata: String,
+    /// Number and key of a client, which is no administrator.
+    pub client: u64,
+    client_key: String,
+    /// Number of a data server; 0: there is to be none.
+    pub server: u32,
+    server_key: String,
+    /// Number and key of each of its targets.
+    targets: Vec<(u32, String)>,
+}
+
+impl Invitation {
+    /// The credential of the client.
+    pub fn credential(&self) -> Done<Credential> {
+        Ok(Credential {
+            cluster: self.cluster.clone(),
+            client: ClientId(self.client),
+            key: key(&self.client_key)?,
+            metadata: vec![self.metadata.clone()],
+            note: "by weir join".to_owned(),
+        })
+    }
+
+    /// The key of the data server.
+    pub fn server_key(&self) -> Done<Key> {
+        key(&self.server_key)
+    }
+
+    /// Number and key of each target.
+    pub fn targets(&self) -> Done<Vec<(u32, Key)>> {
+        self.targets.iter().map(|(target, text)| Ok((*target, key(text)?))).collect()
+    }
+
+    fn to_line(&self) -> Done<String> {
+        let bytes = serde_json::to_vec(self).map_err(|e| Failure::new(e.to_string()))?;
+        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(format!("{HEAD}{digits}:{:08x}\n", crc32c(&bytes)))
+    }
+
+    /// Reads a line. What is wrong with it is said without showing it.
+    pub fn from_line(line: &str) -> Done<Self> {
+        let bad = |what: &str| {
+            Failure::new(format!("not an invitation: {what}"))
+                .hint("it is the whole line that `weir invite` prints")
+        };
+        let line = line.trim();
+        let Some(rest) = line.strip_prefix(HEAD) else {
+            return Err(bad(match line.starts_with("weir-invitation-") {
+                true => "it is of another version of Weir: install the same on both machines",
+                false => "it begins otherwise",
+            }));
+        };
+        let damaged = || bad("it is cut off or damaged");
+        let (digits, sum) = rest.split_once(':').ok_or_else(damaged)?;
+        let pairs = digits.as_bytes().chunks(2);
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let bytes: Vec<u8> = pairs.map(byte).collect::<Option<_>>().ok_or_else(damaged)?;
+        if sum.len() != 8 || u32::from_str_radix(sum, 16) != Ok(crc32c(&bytes)) {
+            return Err(damaged());
+        }
+        serde_json::from_slice(&bytes).map_err(|_| bad("its fields are not those of one"))
+    }
+}
+
+fn key(text: &str) -> Done<Key> {
+    Key::from_hex(text).ok_or_else(|| Failure::new("the invitation has a key that is none"))
+}
+
+/// Runs `weir invite`.
+pub fn invite(invite: &Invite) -> Done {
+    let state = settings::state_dir(&invite.cluster)?;
+    let _lock = state.lock()?;
+    let mut description = state.description()?;
+    if description.joined {
+        return Err(Failure::new("this machine has joined the cluster itself, and cannot invite")
+            .hint("`weir invite` is for the machine of the metadata server"));
+    }
+    let invitation = make(&state, &mut description, invite.targets)?;
+    if description.metadata.parse().is_ok_and(|at: SocketAddr| at.ip().is_loopback()) {
+        eprintln!(
+            "weir: no other machine reaches this cluster: its metadata server listens on {}. One \
+             that was made with `weir up --listen ADDRESS` can be reached",
+            description.metadata
+        );
+    }
+    let line = invitation.to_line()?;
+    match &invite.output {
+        Some(path) => secret::write_new(path, &line),
+        None => print(&line),
+    }
+}
+
+/// Takes numbers that nobody has, durably, and makes keys for them.
+fn make(state: &StateDir, description: &mut Description, targets: u32) -> Done<Invitation> {
+    let master = MasterKey(secret::read_key(&state.key_file("master"))?);
+    let client = plain_client(u64::from_le_bytes(secret::random()?));
+    let (mut server, mut numbers) = (0, Vec::new());
+    if targets > 0 {
+        let asked = connect(&Credential::read(&state.credential_file())?, "invite")?;
+        let free = asked.administrator()?.free_numbers()?;
+        server = description.free_server(free.server.0);
+        let first = description.free_target(free.target.0);
+        numbers.extend(first..first.saturating_add(targets));
+    }
+    description.invited.push(Invited { client: client.0, server, targets: numbers.clone() });
+    state.set_description(description)?;
+    let generation = KeyGeneration(1);
+    let target = |number| (number, master.target(TargetId(number), generation).to_hex());
+    Ok(Invitation {
+        cluster: description.name.clone(),
+        id: description.id.clone(),
+        metadata: description.metadata.clone(),
+        client: client.0,
+        client_key: master.client(client).to_hex(),
+        server,
+        server_key: master.server(ServerId(server), generation).to_hex(),
+        targets: numbers.into_iter().map(target).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invitation_survives_its_line_and_a_damaged_one_is_refused_without_being_shown() {
+        let secret = "5e".repeat(32);
+        let invitation = Invitation {
+            cluster: "one".into(),
+            id: "00".repeat(16),
+            metadata: "10.0.0.1:7700".into(),
+            client: 77,
+            client_key: secret.clone(),
+            server: 5,
+            server_key: secret.clone(),
+            targets: vec![(9, secret.clone())],
+        };
+        let line = invitation.to_line().unwrap();
+        assert!(Invitation::from_line(&line).unwrap() == invitation);
+        assert_eq!(invitation.targets().unwrap()[0].1.to_hex(), secret);
+        let shown: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+        for bad in [
+            line.replace("-1:", "-2:"),
+            line.trim_end().trim_end_matches(|c| c != ':').to_owned(),
+            line[..line.len() / 2].to_owned(),
+            line.replacen("0", "1", 1),
+            "cluster = 1".to_owned(),
+            String::new(),
+        ] {
+            let failure = Invitation::from_line(&bad).err().unwrap().to_string();
+            assert!(failure.contains("not an invitation"), "{failure}");
+            assert!(!failure.contains(&secret) && !failure.contains(&shown), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! `weir join`: a data server and a credential on this machine, of a cluster whose metadata server
+//! is on another one. From then on `weir up`, `weir mount` and `weir down` do here what they do
+//! there.
+
+use crate::args::Join;
+use crate::cluster::daemon::{cluster_id, data_name};
+use crate::cluster::data_servers::{self, target_config};
+use crate::cluster::invitation::{Invitation, MAX_BYTES};
+use crate::cluster::secret;
+use crate::cluster::state::{Description, ServerDescription, StateDir};
+use crate::cluster::up::{Undo, await_targets, never_heard_of, start_daemons};
+use crate::cluster::{grow, ports};
+use crate::failure::{Done, Failure};
+use crate::files::remote::connect;
+use crate::output::print;
+use crate::settings;
+use std::io::{IsTerminal, Read};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use weir_dataserver::DataServerConfig;
+use weir_store::{Target, TargetIdentity};
+use weir_types::{ErrorKind, ServerId, TargetId};
+
+/// The longest that the metadata server may take to be reached.
+const REACH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Runs `weir join`.
+pub fn run(join: &Join) -> Done {
+    let state = settings::state_dir(&join.cluster)?;
+    let invitation = read(join.invitation.as_deref())?;
+    let targets = invitation.targets()?.len();
+    if join.data.len() != targets {
+        return Err(Failure::new(format!(
+            "the invitation is for {targets} targets, and {} directories were given",
+            join.data.len()
+        ))
+        .hint(
+            "one --data DIR for each; `weir invite --targets N` on the first machine asks for N",
+        ));
+    }
+    let dirs = join.data.iter().map(|dir| settings::absolute(dir)).collect::<Done<Vec<_>>>()?;
+    let here = way_to(&invitation.metadata)?;
+    require_unused(&invitation)?;
+    let existed = state.dir().exists();
+    let lock = state.lock()?;
+    if state.exists() {
+        return Err(Failure::new(format!(
+            "there is a cluster in {} already",
+            state.dir().display()
+        ))
+        .hint("--name NAME keeps another one beside it"));
+    }
+    if let Err(failure) = state.make() {
+        // Nothing of ours is in there, but perhaps the lock and the directory.
+        let _ = std::fs::remove_file(state.dir().join(".lock"));
+        if !existed {
+            let _ = std::fs::remove_dir(state.dir());
+        }
+        return Err(failure);
+    }
+    let mut undo = Undo::of_new(&state);
+    let joined = make(join, &state, &invitation, here, &dirs)
+        .and_then(|held| serve(&state, &mut undo, &invitation, held));
+    if joined.is_err() {
+        undo.run();
+    }
+    drop(lock);
+    joined
+}
+
+/// The invitation: from a file, or from standard input.
+fn read(path: Option<&Path>) -> Done<Invitation> {
+    let line = match path {
+        Some(path) => secret::read(path)?,
+        None => {
+            let input = std::io::stdin();
+            if input.is_terminal() {
+                eprintln!("weir: paste the line that `weir invite` has printed:");
+                let mut line = String::new();
+                input.read_line(&mut line).map(|_| line)
+            } else {
+                let mut text = String::new();
+                input.take(MAX_BYTES as u64).read_to_string(&mut text).map(|_| text)
+            }
+            .map_err(|e| Failure::file(Path::new("standard input"), e))?
+        }
+    };
+    Invitation::from_line(&line)
+}
+
+/// The address by which this machine reaches the metadata server: others reach it there.
+fn way_to(metadata: &str) -> Done<IpAddr> {
+    let address: SocketAddr = metadata
+        .parse()
+        .map_err(|_| Failure::new(format!("the invitation names no address: {metadata}")))?;
+    let reach = || TcpStream::connect_timeout(&address, REACH_TIMEOUT)?.local_addr();
+    reach().map(|local| local.ip()).map_err(|e| {
+        Failure::new(format!("the metadata server cannot be reached at {metadata}: {e}")).hint(
+            "does it run (`weir status` on its machine), does it listen for others (`weir up \
+             --listen ADDRESS`), is a firewall between?",
+        )
+    })
+}
+
+/// Two machines with one number would be taken for one that moves.
+fn require_unused(invitation: &Invitation) -> Done {
+    let map = connect(&invitation.credential()?, "join")?.cluster_map()?;
+    match map.servers.iter().find(|server| server.server == ServerId(invitation.server)) {
+        Some(server) => Err(Failure::new(format!(
+            "the invitation has been used: data server {} is at {} ({})",
+            invitation.server, server.tcp, server.host
+        ))
+        .hint("each machine needs one of its own: `weir invite` on the first machine")),
+        None => Ok(()),
+    }
+}
+
+/// Makes everything; the description last, from which on there is a cluster here.
+fn make(
+    join: &Join,
+    state: &StateDir,
+    invitation: &Invitation,
+    here: IpAddr,
+    dirs: &[PathBuf],
+) -> Done<ports::Held> {
+    let mut description = Description {
+        name: invitation.cluster.clone(),
+        id: invitation.id.clone(),
+        metadata: invitation.metadata.clone(),
+        joined: true,
+        stripe_unit_bytes: 0,
+        metrics: join.metrics,
+        made_mountpoints: Vec::new(),
+        adding: None,
+        servers: Vec::new(),
+        invited: Vec::new(),
+    };
+    invitation.credential()?.write_new(&state.credential_file())?;
+    let mut held = ports::Held::default();
+    let targets = invitation.targets()?;
+    if !targets.is_empty() {
+        let listen = join.listen.unwrap_or(here);
+        held = match join.port {
+            Some(port) => ports::from_base(listen, port, 1)?,
+            None => ports::free(listen, 1)?,
+        };
+        let port = held.ports.first().copied().unwrap_or_default();
+        let numbers: Vec<u32> = targets.iter().map(|(target, _)| *target).collect();
+        description.servers.push(ServerDescription {
+            id: invitation.server,
+            address: SocketAddr::new(listen, port).to_string(),
+            targets: numbers,
+            replacing: Vec::new(),
+        });
+        make_server(join, state, &description, invitation, dirs, here)?;
+    }
+    state.set_description(&description)?;
+    Ok(held)
+}
+
+fn make_server(
+    join: &Join,
+    state: &StateDir,
+    description: &Description,
+    invitation: &Invitation,
+    dirs: &[PathBuf],
+    here: IpAddr,
+) -> Done {
+    let Some(server) = description.servers.first() else { return Ok(()) };
+    let (metrics, _held) =
+        ports::for_metrics(join.metrics, join.port.map(|port| port.saturating_add(1)), 1)?;
+    let who = (server.id, server.address.as_str());
+    let new = data_servers::new_config(state, description, who, &[], metrics.into_iter().next());
+    let everywhere = join.listen.is_some_and(|listen| listen.is_unspecified());
+    let port = server.address.parse().map_or(0, |address: SocketAddr| address.port());
+    let config = DataServerConfig {
+        domain: join.domain.clone(),
+        // Its name may be one that others cannot look up.
+        advertise: everywhere.then(|| SocketAddr::new(here, port).to_string()),
+        targets: server.targets.iter().map(|target| target_config(state, *target)).collect(),
+        ..new
+    };
+    secret::write_key(&config.server_key_file, &invitation.server_key()?)?;
+    for ((target, key), dir) in invitation.targets()?.into_iter().zip(dirs) {
+        grow::make_link(&state.target_dir(target), dir)?;
+        secret::write_key(&target_config(state, target).key_file, &key)?;
+        let identity = TargetIdentity {
+            cluster: cluster_id(&description.id)?,
+            target: TargetId(target),
+            server: ServerId(server.id),
+        };
+        match Target::create(dir, identity) {
+            // By a run that was interrupted, or that could not reach the cluster.
+            Err(e) if e.kind == ErrorKind::Exists && Target::open(dir)?.identity() == identity => {}
+            result => result?,
+        }
+    }
+    data_servers::write(state, &config)
+}
+
+/// Starts the data server, and waits until the cluster has its targets.
+fn serve(state: &StateDir, undo: &mut Undo, invitation: &Invitation, held: ports::Held) -> Done {
+    let description = state.description()?;
+    start_daemons(state, &description, undo)?;
+    drop(held);
+    let client = connect(&invitation.credential()?, "join")?;
+    let missing = await_targets(&client, &description.targets())?;
+    if missing.offline > 0 {
+        return Err(never_heard_of(missing.offline));
+    }
+    let mut text = format!("Joined cluster {}", description.name);
+    for server in &description.servers {
+        let name = data_name(server.id);
+        text += &format!(": {name} serves {} targets on {}", server.targets.len(), server.address);
+    }
+    let dir = state.dir().display();
+    text += &format!("\nState, keys and logs are in {dir}\n\n  weir mount DIRECTORY\n");
+    text += "  weir status\n  weir up    (after the machine was started anew)\n";
+    print(&text)
+}

@@ -1,0 +1,364 @@
+//! What can be wrong with a cluster, in a line, and what to do about it, in another.
+//!
+//! Invariant: each command of ours that is named here can be given as it stands (a test has clap
+//! read it).
+
+use crate::cluster::daemon::data_name;
+use crate::cluster::targets::{lacking, left};
+use crate::failure::Failure;
+use crate::output::{human_duration, human_size};
+use serde_json::{Value, json};
+use weir_types::{Error, ErrorKind, FsUsage};
+use weir_wire::map::TargetState;
+use weir_wire::targets::TargetView;
+
+/// A disk of which less than this is free is nearly full, percent.
+const SCARCE_PERCENT: u64 = 5;
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// A daemon of this machine does not run.
+    DaemonDown { name: String },
+    /// Its metrics cannot be had where they should be.
+    NoMetrics { name: String, address: String },
+    /// The process of a mount has ended.
+    MountDead { path: String, log: String },
+    /// It was killed, and cannot end.
+    MountStuck { path: String, pid: i32, log: String },
+    /// It is stopped.
+    MountStopped { path: String, pid: i32 },
+    /// A server cannot be asked, for this reason.
+    NoAnswer { server: String, host: String, error: Error },
+    /// A server is of another version than this program.
+    OtherVersion { server: String, version: String },
+    /// Nothing can be read or written.
+    NoTargetOnline { targets: usize },
+    /// A target changes nothing any more.
+    OutOfService { target: u32, reason: String, server: String, host: String, pid: Option<i32> },
+    /// A target is not what it should be, as the metadata server sees it.
+    Target(Box<TargetView>),
+    /// The disk of a target has little room or none.
+    TargetFull { target: u32, server: u32, host: String, usage: FsUsage },
+    /// The disk that metadata is on has.
+    MetadataFull { dir: String, usage: FsUsage },
+    /// Copies cannot be made, or not where they should be.
+    CopiesStuck { segments: u64 },
+    /// Copies are to be made and no copy of the same is online.
+    CopiesWithoutSource { copies: u64 },
+    /// Blocks of which no copy is sound.
+    Rotten { blocks: u64 },
+}
+
+impl Trouble {
+    /// What the metadata server's view of a target says of it, if anything; where its server says
+    /// it better, nothing.
+    pub fn of_target(view: &TargetView) -> Option<Self> {
+        let is_well = match view.state {
+            TargetState::Offline | TargetState::Syncing => false,
+            TargetState::OutOfService => view.hangs_ms == 0,
+            TargetState::Online | TargetState::Suspect => {
+                view.hangs_ms == 0 && !view.suspect && !view.slow
+            }
+        };
+        (!is_well).then(|| Self::Target(Box::new(view.clone())))
+    }
+
+    /// Of a disk with little room.
+    pub fn of_space(target: u32, (server, host): (u32, &str), usage: FsUsage) -> Option<Self> {
+        let host = host.to_owned();
+        is_scarce(&usage).then_some(Self::TargetFull { target, server, host, usage })
+    }
+
+    /// Of a directory of metadata with little room.
+    pub fn of_metadata_space(dir: String, usage: FsUsage) -> Option<Self> {
+        is_scarce(&usage).then_some(Self::MetadataFull { dir, usage })
+    }
+
+    /// Whether all works in spite of it: only then `weir status` ends with 0.
+    pub fn is_note(&self) -> bool {
+        matches!(self, Self::TargetFull { .. } | Self::MetadataFull { .. } | Self::NoMetrics { .. })
+    }
+
+    /// What it is, for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::DaemonDown { .. } => "daemon_down",
+            Self::NoMetrics { .. } => "no_metrics",
+            Self::MountDead { .. } => "mount_dead",
+            Self::MountStuck { .. } => "mount_stuck",
+            Self::MountStopped { .. } => "mount_stopped",
+            Self::NoAnswer { error, .. } if is_of_clocks(error) => "clock_off",
+            Self::NoAnswer { error, .. } => match error.kind {
+                ErrorKind::VersionMismatch => "version_differs",
+                ErrorKind::AuthFailed => "key_refused",
+                _ => "no_answer",
+            },
+            Self::OtherVersion { .. } => "version_differs",
+            Self::NoTargetOnline { .. } => "no_target_online",
+            Self::OutOfService { .. } => "out_of_service",
+            Self::Target(view) => match view.state {
+                TargetState::Offline if view.given_up => "disk_given_up",
+                TargetState::Offline => "target_offline",
+                _ if view.hangs_ms > 0 => "disk_hangs",
+                TargetState::Syncing => "target_syncing",
+                _ if view.suspect => "target_suspect",
+                _ => "disk_slow",
+            },
+            Self::TargetFull { .. } => "target_full",
+            Self::MetadataFull { .. } => "metadata_full",
+            Self::CopiesStuck { .. } => "copies_missing",
+            Self::CopiesWithoutSource { .. } => "copies_without_source",
+            Self::Rotten { .. } => "rot",
+        }
+    }
+
+    /// What is wrong.
+    pub fn what(&self) -> String {
+        match self {
+            Self::DaemonDown { name } => format!("{name} does not run"),
+            Self::NoMetrics { name, address } => {
+                format!("the metrics of {name} cannot be had at {address}")
+            }
+            Self::MountDead { path, .. } => format!("the process of the mount on {path} has ended"),
+            Self::MountStuck { path, pid, .. } => format!(
+                "the process of the mount on {path}, {pid}, was killed, and cannot end while the \
+                 kernel waits for it"
+            ),
+            Self::MountStopped { path, pid } => {
+                format!("{path}: the process of the mount, {pid}, is stopped")
+            }
+            Self::NoAnswer { server, host, error } if is_of_clocks(error) => format!(
+                "the clock of {host} ({server}) is off: it takes for expired what the metadata \
+                 server has just signed"
+            ),
+            Self::NoAnswer { server, error, .. } => format!("{server}: {error}"),
+            Self::OtherVersion { server, version } => format!(
+                "{server} runs version {version} of the program, and this is {}",
+                env!("CARGO_PKG_VERSION")
+            ),
+            Self::NoTargetOnline { targets } => {
+                format!("none of the {targets} targets is online: nothing can be read or written")
+            }
+            Self::OutOfService { target, reason, server, host, .. } => {
+                format!("target {target}: {reason} ({server} on {host})")
+            }
+            Self::Target(view) => what_of(view),
+            Self::TargetFull { target, host, usage, .. } if usage.free_bytes == 0 => {
+                format!("the disk of target {target}, on {host}, is full")
+            }
+            Self::TargetFull { target, host, usage, .. } => format!(
+                "the disk of target {target}, on {host}, is nearly full: {} of {} free",
+                human_size(usage.free_bytes),
+                human_size(usage.total_bytes)
+            ),
+            Self::MetadataFull { dir, usage } => format!(
+                "the disk of the metadata, {dir}, is nearly full: {} of {} free",
+                human_size(usage.free_bytes),
+                human_size(usage.total_bytes)
+            ),
+            Self::CopiesStuck { segments } => format!(
+                "{segments} segments of files have fewer copies than they should, or copies where \
+                 they should not be: there is no target for more, or no copy online"
+            ),
+            Self::CopiesWithoutSource { copies } => {
+                format!("{copies} copies are to be made of what no copy is online")
+            }
+            Self::Rotten { blocks } => {
+                format!("{blocks} blocks have rotted, and no other copy of them is sound")
+            }
+        }
+    }
+
+    /// What to do.
+    pub fn remedy(&self) -> String {
+        let takes_over = |path: &str, log: &str| {
+            format!(
+                "`weir mount {path}` takes over, `weir umount {path}` takes it away; its log: {log}"
+            )
+        };
+        match self {
+            Self::DaemonDown { name } => {
+                format!("`weir up` starts it; `weir log {name}` shows why it ended")
+            }
+            Self::NoMetrics { name, .. } => format!(
+                "does another program listen there? `weir log {name}` says; the daemon serves all \
+                 the same"
+            ),
+            Self::MountDead { path, log } | Self::MountStuck { path, log, .. } => {
+                takes_over(path, log)
+            }
+            Self::MountStopped { path, pid } => format!(
+                "`kill -CONT {pid}` lets it go on; `kill -9 {pid}` ends it, without what it had not \
+                 written yet, and `weir mount {path}` then takes over"
+            ),
+            Self::NoAnswer { host, error, .. } if is_of_clocks(error) => format!(
+                "set the clocks of {host} and of the metadata server's machine by one source \
+                 (`timedatectl` shows whether they are)"
+            ),
+            Self::NoAnswer { host, error, .. } => match error.kind {
+                ErrorKind::VersionMismatch => {
+                    "install the same release everywhere (`weir --version`), and start what is \
+                     older anew"
+                        .to_owned()
+                }
+                ErrorKind::AuthFailed => {
+                    "use a credential of this cluster: client.toml in its state directory, or one \
+                     of `weir key new`"
+                        .to_owned()
+                }
+                _ => format!(
+                    "does it run on {host}, and can {host} be reached from here? There `weir up` \
+                     starts it, or `systemctl status 'weir-*'` says why it ended"
+                ),
+            },
+            Self::OtherVersion { .. } => "install the same release everywhere, and start what is \
+                older anew: `weir down`, `weir up`"
+                .to_owned(),
+            Self::NoTargetOnline { .. } => {
+                "start the data servers: `weir up` on their machines; `weir targets` shows which \
+                 are missing"
+                    .to_owned()
+            }
+            Self::OutOfService { target, server, host, pid, .. } => {
+                let stop = pid.map(|pid| format!(": `kill {pid}`, then `weir up`"));
+                format!(
+                    "see to its disk (`dmesg`; is it mounted, and writable?), then start {server} \
+                     on {host} anew{}; if the disk has failed, `weir target replace {target}`",
+                    stop.unwrap_or_default()
+                )
+            }
+            Self::Target(view) => remedy_of(view),
+            Self::TargetFull { target, server, .. } => format!(
+                "remove files, even targets out with `weir rebalance`, or add room with `weir \
+                 target add --server {server}` or `weir server add`; `weir target drain {target}` \
+                 empties this one"
+            ),
+            Self::MetadataFull { dir, .. } => format!(
+                "make room on the disk of {dir}: when it is full nothing can be made or renamed \
+                 (`weir meta export /elsewhere/names.weir` saves what there is)"
+            ),
+            Self::CopiesStuck { .. } => "`weir targets` shows which targets are away: bring them \
+                back, or add some with `weir server add`; `weir fsck` names the files"
+                .to_owned(),
+            Self::CopiesWithoutSource { .. } => "`weir targets` shows which targets are away: \
+                bring one back; `weir fsck` names the files"
+                .to_owned(),
+            Self::Rotten { .. } => {
+                "`weir scrub` names their files: copy those anew from where they came".to_owned()
+            }
+        }
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let word = if self.is_note() { "NOTE" } else { "TROUBLE" };
+        format!("{word}: {}\n  -> {}\n", self.what(), self.remedy())
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        json!({ "kind": self.kind(), "what": self.what(), "remedy": self.remedy() })
+    }
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        Failure::new(trouble.what()).hint(trouble.remedy())
+    }
+}
+
+/// A ticket or capability that has just been made is refused for its age.
+fn is_of_clocks(error: &Error) -> bool {
+    ["ticket has expired", "capability has expired"].iter().any(|said| error.message.contains(said))
+}
+
+fn is_scarce(usage: &FsUsage) -> bool {
+    let (free, total) = (u128::from(usage.free_bytes), u128::from(usage.total_bytes));
+    free * 100 < total * u128::from(SCARCE_PERCENT)
+}
+
+/// What is wrong with a target that the metadata server has an opinion of.
+fn what_of(view: &TargetView) -> String {
+    let TargetView { target, host, behind, .. } = view;
+    let name = data_name(view.server.0);
+    let since = |ms| human_duration(ms / 1000);
+    let so_long = view.since_ms.map_or(String::new(), |ms| format!(" since {}", since(ms)));
+    match view.state {
+        TargetState::Offline if view.given_up => {
+            let hangs = match view.hangs_ms {
+                0 => "has hung, and answers again".to_owned(),
+                ms => format!("hangs since {}", since(ms)),
+            };
+            format!(
+                "target {target}: its disk, of {name} on {host}, {hangs}; its server has given it \
+                 up: files with copies elsewhere are served from those{}",
+                lacking(*behind)
+            )
+        }
+        TargetState::Offline => format!(
+            "target {target} is offline{so_long}: {name} on {host} has not been heard of; files \
+             with copies elsewhere are served from those{}",
+            lacking(*behind)
+        ),
+        _ if view.hangs_ms > 0 => format!(
+            "target {target}: its disk, of {name} on {host}, hangs since {}: it has not ended an \
+             operation for so long. What needs it waits, for 15 s if others have what it has: then \
+             it is done without until it answers",
+            since(view.hangs_ms)
+        ),
+        TargetState::Syncing if view.held_ms > 0 => format!(
+            "target {target} on {host} came and went too often: it is kept waiting for another {}",
+            human_duration(view.held_ms.div_ceil(1000))
+        ),
+        TargetState::Syncing => format!(
+            "target {target} on {host} is being brought up to date{so_long}: {behind} parts of \
+             objects to go, {}/s{}",
+            view.behind_per_s,
+            left(view).map_or(String::new(), |left| format!(", {left} left"))
+        ),
+        _ if view.suspect => format!(
+            "target {target}: {name} on {host} has not been heard of for {} ms",
+            view.silent_ms
+        ),
+        _ => format!(
+            "target {target}: its disk, of {name} on {host}, has become slow: reading takes more \
+             than twice as long as on the others. What has copies elsewhere is read there in part, \
+             and new files with one copy go elsewhere"
+        ),
+    }
+}
+
+/// What to do about it.
+fn remedy_of(view: &TargetView) -> String {
+    let TargetView { target, host, .. } = view;
+    let name = data_name(view.server.0);
+    match view.state {
+        TargetState::Offline if view.given_up => format!(
+            "it comes back by itself when all disks of {name} answer. Look at the disk (`dmesg`, \
+             `iostat -x`); if it is lost, `weir target drain {target}` and then `weir target remove \
+             {target}`, or `weir target replace {target}`"
+        ),
+        TargetState::Offline => format!(
+            "start {name} on {host} anew (there: `weir up`, or `systemctl status weir-data@{}`); if \
+             it is lost for good, `weir target drain {target}` and then `weir target remove \
+             {target}`, or `weir target replace {target}`",
+            view.server
+        ),
+        _ if view.hangs_ms > 0 => "look at the disk (`dmesg`, `iostat -x`)".to_owned(),
+        TargetState::Syncing if view.held_ms > 0 => {
+            format!("look at its machine, disk and network; `weir log {name}` on {host}")
+        }
+        TargetState::Syncing => {
+            "nothing needs to be done; `weir targets` shows how far it is".to_owned()
+        }
+        _ if view.suspect => format!("if it stays so, look at {host} and the network to it"),
+        _ => format!(
+            "look at the disk (`iostat -x`, `smartctl -a`), and if it stays so, `weir target drain \
+             {target}`"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! What a metadata server tells Prometheus. Its one loop owns all there is to know, so it is asked:
+//! once at a time, whoever wants to know, and for no longer than [`PATIENCE`].
+
+use crate::service::News;
+use std::sync::Arc;
+use std::time::Duration;
+use weir_host::clock;
+use weir_host::sync::{Condvar, Mutex};
+use weir_metrics::names as n;
+use weir_metrics::{Counted, Family, Histogram, Page, tell_network};
+use weir_net::LoopHandle;
+use weir_net::server::ServerCounters;
+use weir_wire::data::ServerStatus;
+use weir_wire::map::TargetState;
+use weir_wire::targets::TargetView;
+
+/// The longest to wait for the loop.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long requests took, by what they had to wait for.
+#[derive(Debug, Default)]
+pub(crate) struct RequestTimes {
+    /// For nothing.
+    pub(crate) now: Histogram,
+    /// For the disk.
+    pub(crate) synced: Histogram,
+    /// For other clients.
+    pub(crate) parked: Histogram,
+}
+
+/// What the loop says.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) status: ServerStatus,
+    pub(crate) targets: Vec<TargetView>,
+}
+
+/// Looks at what a metadata server counts, from any thread.
+#[derive(Default)]
+pub struct Observer {
+    pub(crate) times: RequestTimes,
+    state: Mutex<State>,
+    answered: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    serving: Option<(LoopHandle<News>, Arc<ServerCounters>)>,
+    /// The loop was asked, and has not answered: it is not asked again.
+    asked: bool,
+    /// How often it has answered.
+    answers: u64,
+    last: Option<Arc<Told>>,
+}
+
+impl Observer {
+    pub(crate) fn begin(&self, serving: LoopHandle<News>, net_counters: Arc<ServerCounters>) {
+        self.state.lock().serving = Some((serving, net_counters));
+    }
+
+    pub(crate) fn end(&self) {
+        self.state.lock().serving = None;
+    }
+
+    /// What the loop says when it was asked.
+    pub(crate) fn answer(&self, told: Told) {
+        let mut state = self.state.lock();
+        state.asked = false;
+        state.answers += 1;
+        state.last = Some(Arc::new(told));
+        self.answered.notify_all();
+    }
+
+    /// Asks the loop; `None`: it does not serve, or is too busy to say.
+    fn ask(&self) -> Option<(Arc<Told>, Arc<ServerCounters>)> {
+        let until = clock::now() + PATIENCE;
+        let mut state = self.state.lock();
+        let (handle, net_counters) = state.serving.clone()?;
+        let before = state.answers;
+        if !std::mem::replace(&mut state.asked, true) {
+            handle.post(News::Observer);
+        }
+        while state.answers == before {
+            let left = until.saturating_duration_since(clock::now());
+            if left.is_zero() {
+                return None;
+            }
+            state = self.answered.wait_timeout(state, left);
+        }
+        Some((state.last.clone()?, net_counters))
+    }
+
+    /// Adds all families of a metadata server to a page; `false`: it does not serve, or does not
+    /// answer in time.
+    pub fn tell(&self, page: &mut Page) -> bool {
+        let Some((told, net_counters)) = self.ask() else { return false };
+        let Told { status, targets } = &*told;
+        page.value(&n::UPTIME, status.uptime_ms as f64 / 1e3);
+        let mut counted = Counted::new(status.counters.iter().cloned());
+        for (name, value) in net_counters.snapshot() {
+            counted.add(name, value);
+        }
+        tell_network(page, &mut counted);
+        self.tell_requests(page, &mut counted);
+        tell_clients(page, &mut counted);
+        tell_copies(page, &mut counted);
+        tell_targets(page, targets);
+        // Told of each target: its state, and what it lacks.
+        counted.take("targets_out_of_service");
+        counted.take_if(|name| name.starts_with("target."));
+        debug_assert!(counted.left().is_empty(), "not told: {:?}", counted.left());
+        true
+    }
+
+    fn tell_requests(&self, page: &mut Page, counted: &mut Counted) {
+        let errors = counted.take_if(|name| name.starts_with("op.") && name.ends_with(".errors"));
+        counted.tell_prefix(page, &n::META_REQUESTS, "op.");
+        let mut samples = page.family(&n::META_ERRORS);
+        for (name, value) in &errors {
+            let op = name.strip_prefix("op.").and_then(|name| name.strip_suffix(".errors"));
+            samples.number(&[op.unwrap_or_default()], *value);
+        }
+        let RequestTimes { now, synced, parked } = &self.times;
+        let mut samples = page.family(&n::META_REQUEST_TIME);
+        for (answer, times) in [("now", now), ("synced", synced), ("parked", parked)] {
+            samples.times(&[answer], &times.times());
+        }
+        counted.tell(page, &n::META_DATA_REQUESTS, "data_requests");
+        counted.tell(page, &n::META_REPLAYS, "replays");
+        counted.tell(page, &n::META_CONFLICTS, "conflicts");
+    }
+}
+
+/// Sessions, and what clients keep and wait for.
+fn tell_clients(page: &mut Page, counted: &mut Counted) {
+    counted.tell(page, &n::META_SESSIONS, "sessions");
+    counted.tell(page, &n::META_EXPIRED, "sessions_expired");
+    counted.tell_prefix(page, &n::META_LEASES, "leases.");
+    counted.tell_prefix(page, &n::META_EVENTS, "events.");
+    counted.tell(page, &n::META_BELIEFS, "beliefs");
+    counted.tell(page, &n::META_PARKED, "parked");
+    counted.tell(page, &n::META_PARKED_NOW, "parked_now");
+    page.value(&n::META_PARKED_LONGEST, counted.take("parked_ms_max") as f64 / 1e3);
+    counted.tell_prefix(page, &n::META_LOCKS, "locks.");
+    counted.tell(page, &n::META_ORPHANS, "orphans");
+    counted.tell(page, &n::META_OBJECTS_REMOVED, "objects_removed");
+    counted.tell(page, &n::META_TARGETS_LOST, "targets_lost");
+    counted.tell(page, &n::META_EPOCH, "map_epoch");
+}
+
+/// Copies that are made and moved.
+fn tell_copies(page: &mut Page, counted: &mut Counted) {
+    let numbers: [(&'static Family, &str); 12] = [
+        (&n::COPIES_TO_DO, "mover.copies_to_do"),
+        (&n::COPIES_BYTES_TO_DO, "mover.bytes_to_do"),
+        (&n::COPIES_DONE, "mover.copies_done"),
+        (&n::COPIES_BYTES_DONE, "mover.bytes_done"),
+        (&n::COPIES_EXPECTED, "mover.expected_s"),
+        (&n::COPIES_FILLING, "mover.filling"),
+        (&n::COPIES_SOURCELESS, "mover.without_source"),
+        (&n::COPIES_STUCK, "mover.segments_stuck"),
+        (&n::COPIES_LOOKING, "mover.looking"),
+        (&n::COPIES_LOOKED_AT, "mover.files_looked_at"),
+        (&n::REBALANCING, "mover.rebalancing"),
+        (&n::RELIEVED, "mover.relieved"),
+    ];
+    for (family, name) in numbers {
+        counted.tell(page, family, name);
+    }
+    page.value(&n::UNEVEN, counted.take("mover.uneven_percent") as f64 / 100.0);
+    // What was made says it better, over any time.
+    counted.take("mover.bytes_per_s");
+}
+
+fn tell_targets(page: &mut Page, targets: &[TargetView]) {
+    let names = |view: &TargetView| [view.target.to_string(), view.server.to_string()];
+    let mut samples = page.family(&n::TARGET_STATE);
+    for view in targets {
+        let [target, server] = names(view);
+        let is = match view.state {
+            TargetState::Suspect => "suspect",
+            TargetState::Online if view.suspect => "suspect",
+            TargetState::Online => "online",
+            TargetState::Offline => "offline",
+            TargetState::OutOfService => "out_of_service",
+            TargetState::Syncing => "syncing",
+        };
+        for state in ["online", "suspect", "syncing", "offline", "out_of_service"] {
+            samples.number(&[&target, &server, state], (state == is).into());
+        }
+    }
+    let mut each = |family, value: &dyn Fn(&TargetView) -> f64| {
+        let mut samples = page.family(family);
+        for view in targets {
+            let [target, server] = names(view);
+            samples.value(&[&target, &server], value(view));
+        }
+    };
+    each(&n::TARGET_SLOW, &|view| u8::from(view.slow).into());
+    each(&n::TARGET_DRAINING, &|view| u8::from(view.draining).into());
+    each(&n::TARGET_GIVEN_UP, &|view| u8::from(view.given_up).into());
+    each(&n::TARGET_BEHIND, &|view| view.behind as f64);
+    each(&n::TARGET_BEHIND_EXPECTED, &|view| view.behind_expected_s as f64);
+    each(&n::TARGET_SILENT, &|view| view.silent_ms as f64 / 1e3);
+}

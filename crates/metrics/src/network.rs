@@ -1,0 +1,18 @@
+//! The connections of a server, as its event loops count them.
+
+use crate::counted::Counted;
+use crate::names as n;
+use crate::page::Page;
+
+/// Tells the counters `net.*` of a server's event loops.
+pub fn tell_network(page: &mut Page, counted: &mut Counted) {
+    let open = [("authenticated", "net.connections"), ("unauthenticated", "net.unauthenticated")];
+    counted.tell_all(page, &n::CONNECTIONS, &open);
+    counted.tell(page, &n::ACCEPTED, "net.accepted");
+    counted.tell(page, &n::AUTHENTICATED, "net.authenticated");
+    counted.tell_prefix(page, &n::REFUSED, "net.refused_");
+    counted.tell_prefix(page, &n::CLOSED, "net.closed_");
+    let frames = [("received", "net.frames_received"), ("sent", "net.frames_sent")];
+    counted.tell_all(page, &n::FRAMES, &frames);
+    counted.tell(page, &n::BUFFER_WAITS, "net.waits_for_buffer");
+}
