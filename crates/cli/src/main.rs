@@ -17,6 +17,7 @@ mod mount_log;
 mod mount_options;
 mod notify;
 mod output;
+mod quota;
 mod reliability;
 mod serve;
 mod settings;
@@ -80,6 +81,7 @@ fn run(command: &Command) -> Done {
         Command::Testbed(command) => testbed::run(command),
         Command::Reliability(asked) => reliability::run(asked),
         Command::Key(key) => keys::run(key),
+        Command::Quota(quota) => quota::run(quota),
         Command::Targets(asked) => targets::list(asked),
         Command::Top(asked) => top::run(asked),
         Command::Target(Target::Create(create)) => keys::create_target(create),

@@ -279,6 +279,7 @@ impl Inner {
             }
             fresh = Some(Arc::new(state));
         };
+        state.saw_limits(found.keep, open.attr.size);
         let handle = File::new(state.clone(), self.clone());
         self.say_opened(ctx, file, found)?;
         let call = Call { inner: self, file: &state, ctx };
@@ -467,6 +468,8 @@ impl Inner {
                     state.writer().forget_objects();
                 }
                 state.resized(&reply.attr);
+                state.saw_limits(changed.found.keep, size);
+                state.forget_room(size);
                 let _cutting = state.cutting();
                 let cut = self.settle_truncate(ctx, state, &reply);
                 if cut.is_err() && reply.pending_truncate.is_some() {

@@ -5,6 +5,7 @@ use crate::config::Consistency;
 use crate::context::Context;
 use crate::core::news::{Asked, Found};
 use crate::counters::add;
+use crate::drive::Call;
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::plant::{Bug, planted};
@@ -227,9 +228,10 @@ impl Inner {
     }
 
     /// Reports size and time of what was written.
-    pub(crate) fn commit_size(&self, ctx: &Context, request: &CommitSizeRequest) -> Result<Attr> {
-        let (result, changed) = self.alter(ctx, request, &[request.file], &[]);
+    pub(crate) fn commit_size(&self, call: Call<'_>, request: &CommitSizeRequest) -> Result<Attr> {
+        let (result, changed) = self.alter(call.ctx, request, &[request.file], &[]);
         let attr = result?;
+        call.file.saw_limits(changed.found.keep, attr.size);
         self.keep_changed(changed, &attr, None);
         Ok(attr)
     }

@@ -15,6 +15,7 @@ use weir_wire::map::ClusterMap;
 use weir_wire::message::Op;
 use weir_wire::meta::*;
 use weir_wire::peer::*;
+use weir_wire::quota::{ListQuotasRequest, RoomRequest, SetQuotaRequest};
 use weir_wire::targets::{
     AcceptLossesRequest, CountCopiesRequest, FreeNumbersRequest, ListTargetsRequest,
     RemoveServerRequest, RemoveTargetRequest, SetTargetRequest,
@@ -229,6 +230,9 @@ targets! {
         verify_meta_request / verify_meta_reply: VerifyMetaRequest;
         set_client_request / set_client_reply: SetClientRequest;
         list_clients_request / list_clients_reply: ListClientsRequest;
+        room_request / room_reply: RoomRequest;
+        set_quota_request / set_quota_reply: SetQuotaRequest;
+        list_quotas_request / list_quotas_reply: ListQuotasRequest;
         list_targets_request / list_targets_reply: ListTargetsRequest;
         set_target_request / set_target_reply: SetTargetRequest;
         remove_target_request / remove_target_reply: RemoveTargetRequest;

@@ -24,6 +24,7 @@ pub mod machine;
 pub mod mover;
 pub mod open_files;
 pub mod ops;
+pub mod quota;
 pub mod restore;
 mod run;
 pub mod schema;

@@ -165,6 +165,8 @@ ops! {
     GetDefaultLayout = 0x229, "get_default_layout";
     /// Makes all metadata acknowledged so far durable.
     SyncMeta = 0x22a, "sync_meta";
+    /// Asks how far a file may grow.
+    Room = 0x22b, "room";
     /// Waits for events of the session.
     PollEvents = 0x230, "poll_events";
     /// Says that events have been obeyed.
@@ -195,6 +197,10 @@ ops! {
     SetClient = 0x244, "set_client";
     /// A page of the clients that something is kept of (administrators).
     ListClients = 0x245, "list_clients";
+    /// Sets, removes or counts anew a quota (administrators).
+    SetQuota = 0x246, "set_quota";
+    /// A page of the quotas, or those of the caller.
+    ListQuotas = 0x247, "list_quotas";
     /// A page of the targets, as people see them.
     ListTargets = 0x248, "list_targets";
     /// Says whether a target is being drained (administrators).

@@ -35,6 +35,7 @@ const SOURCES: &[&str] = &[
     include_str!("../src/lease.rs"),
     include_str!("../src/lock.rs"),
     include_str!("../src/peer.rs"),
+    include_str!("../src/quota.rs"),
     include_str!("../src/targets.rs"),
 ];
 

@@ -12,3 +12,4 @@ pub mod spread;
 pub mod stat;
 pub mod take;
 pub mod tree;
+pub mod upward;

@@ -23,6 +23,7 @@ mod lock_ops;
 mod membership;
 mod mover;
 mod obstacles;
+mod quota_ops;
 mod registration;
 mod restrictions;
 mod room;
@@ -37,6 +38,7 @@ pub use mover::MoverSettings;
 pub use waiting::ParkedTicket;
 
 use crate::open_files::OpenFiles;
+use crate::quota::Quotas;
 use crate::schema::{self, ClientRecord, ClientStanding, FormatRecord, SessionRecord, key};
 use crate::signing::Signer;
 use background::Background;
@@ -205,6 +207,7 @@ pub struct MetaMachine<E: Engine> {
     leases: Leases,
     table: LockTable,
     mover: Mover,
+    quotas: Quotas,
     /// The commit of the map as it is now.
     map_at: Sequence,
     nonces: Key,
@@ -255,6 +258,7 @@ impl<E: Engine> MetaMachine<E> {
             leases: Leases::default(),
             table: LockTable::default(),
             mover: Mover::new(now),
+            quotas: Quotas::load(&engine)?,
             map_at: engine.sequence(),
             instance: u64::from_le_bytes(first_eight(&entropy.mac("weir 1 instance", &[]).0)),
             nonces: entropy,
@@ -398,7 +402,7 @@ impl<E: Engine> MetaMachine<E> {
             ));
         }
         let mut rest = Reader::new(body);
-        MetaPrefix::decode(&mut rest)?;
+        let prefix = MetaPrefix::decode(&mut rest)?;
         let reply = match op {
             Op::Ping => Reply::ok(&()),
             Op::Status => Reply::ok(&self.status(now)),
@@ -439,6 +443,14 @@ impl<E: Engine> MetaMachine<E> {
             Op::ListClients => {
                 let after = request::<ListClientsRequest>(rest)?.after;
                 Reply::ok(&self.list_clients(client, after)?)
+            }
+            Op::SetQuota => {
+                self.set_quota(client, &request(rest)?)?;
+                return Ok(self.after_sync(Reply::ok(&())));
+            }
+            Op::ListQuotas => {
+                let caller = self.limits_of(session).squashed(prefix.caller);
+                Reply::ok(&self.list_quotas(client, &caller, &request(rest)?)?)
             }
             Op::ListTargets => {
                 let after = request::<ListTargetsRequest>(rest)?.after;
