@@ -9,7 +9,7 @@ use crate::drive::Call;
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::plant::{Bug, planted};
-use weir_types::{Attr, ErrorKind, FileId, Result};
+use weir_types::{Attr, Error, ErrorKind, FileId, Result};
 use weir_wire::Request;
 use weir_wire::lease::SIZE_UNKNOWN;
 use weir_wire::meta::{
@@ -173,8 +173,24 @@ impl Inner {
     }
 
     /// Changes something of these files and directories. While that is under
-    /// way nothing of them is kept.
+    /// way nothing of them is kept. If a quota is used up, it is tried once more when the server
+    /// knows what has been closed: what was removed counts until then.
     pub(crate) fn alter<R: Request>(
+        &self,
+        ctx: &Context,
+        request: &R,
+        files: &[FileId],
+        names: &[(FileId, &[u8])],
+    ) -> (Result<R::Reply>, Changed) {
+        let (result, changed) = self.alter_once(ctx, request, files, names);
+        let is_used_up = |error: &Error| error.kind == ErrorKind::QuotaExceeded;
+        match result.as_ref().is_err_and(is_used_up) && self.send_closes() {
+            true => self.alter_once(ctx, request, files, names),
+            false => (result, changed),
+        }
+    }
+
+    fn alter_once<R: Request>(
         &self,
         ctx: &Context,
         request: &R,

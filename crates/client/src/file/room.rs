@@ -4,7 +4,7 @@ use super::OpenState;
 use crate::context::Context;
 use crate::drive::Call;
 use std::sync::atomic::Ordering;
-use weir_types::{Caller, Result};
+use weir_types::{Caller, ErrorKind, Result};
 use weir_wire::lease::ROOM_LIMITED;
 use weir_wire::quota::RoomRequest;
 
@@ -31,8 +31,7 @@ impl OpenState {
         let _ = self.room.fetch_update(Ordering::AcqRel, Ordering::Acquire, limited);
     }
 
-    /// Sees to it that the file may grow up to `end` (the writer's lock is held). Asks for
-    /// nothing that others keep.
+    /// Sees to it that the file may grow up to `end`. Asks for nothing that others keep.
     ///
     /// # Errors
     /// `QuotaExceeded`, and those of asking.
@@ -43,7 +42,14 @@ impl OpenState {
         let uid = call.ctx.writer.unwrap_or(call.ctx.caller.uid);
         let caller = Caller { uid, ..call.ctx.caller.clone() };
         let by = Context { caller, ..call.ctx.clone() };
-        let room = call.inner.session.call(&by, &RoomRequest { file: self.id, end })?;
+        let ask = || call.inner.session.call(&by, &RoomRequest { file: self.id, end });
+        let room = match ask() {
+            // What was removed and has just been closed counts until that is told.
+            Err(error) if error.kind == ErrorKind::QuotaExceeded && call.inner.send_closes() => {
+                ask()?
+            }
+            room => room?,
+        };
         self.room.store(room.up_to, Ordering::Release);
         Ok(())
     }

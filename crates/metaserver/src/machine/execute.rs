@@ -56,8 +56,12 @@ impl<E: Engine> MetaMachine<E> {
             _ => {}
         }
         if let Some(mutation) = prefix.mutation
-            && let Some(reply) = self.replay(session, op, mutation)?
+            && let Some(mut reply) = self.replay(session, op, mutation)?
         {
+            // Whether a quota limits the file is not kept: whoever writes asks.
+            if !self.quotas.is_empty() {
+                reply.keep |= ROOM_LIMITED;
+            }
             // What it changed may not be durable yet.
             let objects_follow = matches!(op, Op::SetAttr | Op::Create | Op::Open | Op::Extend);
             return Ok(Some(Done { reply, objects_follow }));

@@ -144,7 +144,7 @@ fn info(quotas: &Quotas, subject: QuotaSubject, record: &QuotaRecord) -> QuotaIn
         limits: record.limits,
         used_bytes: u64::try_from(record.used_bytes).unwrap_or(u64::MAX),
         used_files: record.used_files,
-        granted_bytes: quotas.grants.granted(subject),
+        granted_bytes: u64::try_from(quotas.grants.granted(subject)).unwrap_or(u64::MAX),
         counting: record.counted_to != schema::ALL_COUNTED,
     }
 }

@@ -30,7 +30,7 @@ struct Account {
     files: i64,
     bytes: i128,
     /// Bytes that clients were told they may write of the files that are changed.
-    granted: u64,
+    granted: u128,
 }
 
 /// An inode before and after.
@@ -188,7 +188,7 @@ impl Account {
 
     /// # Errors
     /// `QuotaExceeded`.
-    fn require(&self, subject: QuotaSubject, granted: u64) -> Outcome<()> {
+    fn require(&self, subject: QuotaSubject, granted: u128) -> Outcome<()> {
         let limits = self.before.limits;
         if let Some(limit) = limits.files.filter(|_| self.files > 0)
             && i128::from(self.before.used_files) + i128::from(self.files) > i128::from(limit)
@@ -196,7 +196,7 @@ impl Account {
             return Err(exceeded(subject, &format!("{limit} files")));
         }
         if let Some(limit) = limits.bytes.filter(|_| self.bytes > 0) {
-            let others = u128::from(granted.saturating_sub(self.granted));
+            let others = granted.saturating_sub(self.granted);
             let used = self.before.used_bytes.saturating_add(others);
             let after = used.saturating_add_signed(self.bytes);
             if after > u128::from(limit) {

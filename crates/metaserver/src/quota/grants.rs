@@ -37,18 +37,18 @@ pub struct Grants {
     files: BTreeMap<FileId, Granted>,
     of_session: BTreeMap<SessionId, BTreeSet<FileId>>,
     /// The sum over all files, of each quota.
-    granted: BTreeMap<QuotaSubject, u64>,
+    granted: BTreeMap<QuotaSubject, u128>,
 }
 
 impl Grants {
     /// Bytes that all may write, of a quota.
-    pub fn granted(&self, subject: QuotaSubject) -> u64 {
+    pub fn granted(&self, subject: QuotaSubject) -> u128 {
         self.granted.get(&subject).copied().unwrap_or(0)
     }
 
     /// The same of all files but one.
-    pub fn by_others(&self, subject: QuotaSubject, file: FileId) -> u64 {
-        self.granted(subject).saturating_sub(self.of(file, subject))
+    pub fn by_others(&self, subject: QuotaSubject, file: FileId) -> u128 {
+        self.granted(subject).saturating_sub(self.of(file, subject).into())
     }
 
     fn of(&self, file: FileId, subject: QuotaSubject) -> u64 {
@@ -121,8 +121,7 @@ impl Grants {
     fn add(&mut self, file: FileId) {
         let Some(granted) = self.files.get(&file) else { return };
         for subject in granted.subjects.iter().filter(|_| granted.bytes > 0) {
-            let sum = self.granted.entry(*subject).or_default();
-            *sum = sum.saturating_add(granted.bytes);
+            *self.granted.entry(*subject).or_default() += u128::from(granted.bytes);
         }
     }
 
@@ -130,7 +129,7 @@ impl Grants {
         let Some(granted) = self.files.get_mut(&file) else { return };
         for subject in &granted.subjects {
             if let Some(sum) = self.granted.get_mut(subject) {
-                *sum = sum.saturating_sub(granted.bytes);
+                *sum = sum.saturating_sub(granted.bytes.into());
                 if *sum == 0 {
                     self.granted.remove(subject);
                 }

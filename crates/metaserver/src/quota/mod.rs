@@ -250,7 +250,7 @@ pub(crate) fn room(
     for subject in &subjects {
         let Some(record) = record(tx, *subject)? else { continue };
         let Some(limit) = record.limits.bytes else { continue };
-        let taken = record.used_bytes + u128::from(ctx.quotas.grants.by_others(*subject, file));
+        let taken = record.used_bytes + ctx.quotas.grants.by_others(*subject, file);
         let free = u128::from(limit).saturating_sub(taken);
         if free < left {
             (left, tightest) = (free, Some((*subject, limit)));
