@@ -260,7 +260,7 @@ fn two_writers_together_get_no_more_than_there_is() {
         assert!(written <= LIMIT);
     }
     let (bytes, _) = used(&mut c, QuotaSubject::Directory(dir));
-    assert!(bytes <= LIMIT && bytes >= LIMIT - 8 * MIB, "{bytes}");
+    assert!((LIMIT - 8 * MIB..=LIMIT).contains(&bytes), "{bytes}");
     assert!(asked < 400, "who has room does not ask: {asked}");
     // What one was told it may write is free again when it is closed.
     for (writer, (open, ..)) in writers.iter_mut().zip(&files) {

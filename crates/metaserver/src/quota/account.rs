@@ -5,6 +5,7 @@ use super::{Quotas, Share, bytes_of, exceeded, peek, record, share};
 use crate::ops::Outcome;
 use crate::schema::{self, Inode, QuotaRecord, key};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use weir_metastore::{Engine, Tx};
 use weir_types::codec::DecodeError;
 use weir_types::{Error, ErrorKind, FileId, FileKind};
@@ -110,12 +111,13 @@ fn account<'a>(
     accounts: &'a mut BTreeMap<QuotaSubject, Account>,
     subject: QuotaSubject,
 ) -> Outcome<&'a mut Account> {
-    if !accounts.contains_key(&subject) {
-        let before = record(tx, subject)?.unwrap_or_default();
-        let new = Account { record: before, before, files: 0, bytes: 0, granted: 0 };
-        accounts.insert(subject, new);
+    match accounts.entry(subject) {
+        Entry::Occupied(known) => Ok(known.into_mut()),
+        Entry::Vacant(new) => {
+            let before = record(tx, subject)?.unwrap_or_default();
+            Ok(new.insert(Account { record: before, before, files: 0, bytes: 0, granted: 0 }))
+        }
     }
-    accounts.get_mut(&subject).ok_or_else(|| ErrorKind::Internal.into())
 }
 
 impl Charge {
