@@ -15,6 +15,7 @@ mod log;
 mod manual;
 mod members;
 mod mount_helper;
+mod quotas;
 mod testbed;
 
 pub use checks::{AcceptLoss, Fsck, Scrub, Sim};
@@ -33,6 +34,7 @@ pub use members::{
     TargetChoice, TargetCreate, TargetDrain, TargetRemove, TargetReplace, Targets, Top,
 };
 pub use mount_helper::MountHelper;
+pub use quotas::{Quota, QuotaCommand, QuotaList, QuotaRemove, QuotaSet};
 pub use testbed::{
     Testbed, TestbedChoice, TestbedCold, TestbedDisk, TestbedPerturb, TestbedRun, TestbedStatus,
     TestbedUp,
@@ -121,6 +123,8 @@ pub enum Command {
     /// Make keys for clients and servers
     #[command(subcommand)]
     Key(Key),
+    /// Show and set how much users, groups and directories may have
+    Quota(Quota),
     /// Show the targets: their states, and what they lack
     Targets(Targets),
     /// Show what each disk does now, and which of them holds the others up

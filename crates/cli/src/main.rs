@@ -18,6 +18,7 @@ mod mount_log;
 mod mount_options;
 mod notify;
 mod output;
+mod quota;
 mod reliability;
 mod serve;
 mod settings;
@@ -83,6 +84,7 @@ fn run(command: &Command) -> Done {
         Command::Testbed(command) => testbed::run(command),
         Command::Reliability(asked) => reliability::run(asked),
         Command::Key(key) => keys::run(key),
+        Command::Quota(quota) => quota::run(quota),
         Command::Targets(asked) => targets::list(asked),
         Command::Top(asked) => top::run(asked),
         Command::Clients(asked) => sessions::list(asked),

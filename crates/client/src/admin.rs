@@ -25,6 +25,7 @@ use weir_wire::meta::{
     ExportPlace, ExportRecord, GetLayoutRequest, ListClientsRequest, RebalanceRequest,
     SetClientRequest, VerifiedMeta, VerifyMetaRequest,
 };
+use weir_wire::quota::{ListQuotasRequest, QuotaChange, QuotaInfo, QuotaSubject, SetQuotaRequest};
 use weir_wire::targets::{
     AcceptLossesRequest, CountCopiesRequest, FreeNumbersRequest, ListTargetsRequest, LostColumn,
     Numbers, RemoveServerRequest, RemoveTargetRequest, SetTargetRequest, TargetView,
@@ -35,6 +36,8 @@ use weir_wire::{Header, Request};
 const MAX_EXPORTED_BYTES: usize = 2 << 20;
 /// No server keeps more clients.
 const MAX_CLIENTS: usize = 65_536;
+/// Nor more quotas.
+const MAX_QUOTAS: usize = 65_536;
 /// No cluster has more targets.
 const MAX_TARGETS: usize = 4096 * 1024;
 /// Longest wait between two attempts.
@@ -64,6 +67,11 @@ impl Client {
         }
     }
 
+    /// The quotas of a caller and its groups.
+    pub fn own_quotas(&self, ctx: &Context) -> Result<Vec<QuotaInfo>> {
+        list_quotas(&self.inner, ctx, true)
+    }
+
     /// Acts as an administrator.
     ///
     /// # Errors
@@ -72,6 +80,19 @@ impl Client {
         let inner = self.inner.clone();
         let capability = inner.session.call(&Context::root(), &AdminCapabilityRequest {})?;
         Ok(Administrator { inner, capability: Mutex::new(Arc::new(capability)) })
+    }
+}
+
+fn list_quotas(inner: &Inner, ctx: &Context, own: bool) -> Result<Vec<QuotaInfo>> {
+    let mut all: Vec<QuotaInfo> = Vec::new();
+    loop {
+        let after = all.last().map(|info| info.subject);
+        let page = inner.session.call(ctx, &ListQuotasRequest { after, own })?;
+        let more = !page.end && !page.quotas.is_empty();
+        all.extend(page.quotas);
+        if !more || all.len() > MAX_QUOTAS {
+            return Ok(all);
+        }
     }
 }
 
@@ -116,6 +137,16 @@ impl Administrator {
     /// How many sessions have each of these files open.
     pub fn count_opens(&self, files: &[FileId]) -> Result<Vec<u32>> {
         self.inner.session.call(&Context::root(), &CountOpensRequest { files: files.to_vec() })
+    }
+
+    /// Sets, removes or counts anew a quota.
+    pub fn set_quota(&self, subject: QuotaSubject, change: QuotaChange) -> Result<()> {
+        self.inner.session.call(&Context::root(), &SetQuotaRequest { subject, change })
+    }
+
+    /// All quotas.
+    pub fn quotas(&self) -> Result<Vec<QuotaInfo>> {
+        list_quotas(&self.inner, &Context::root(), false)
     }
 
     /// Says what a client may do, from now on; its sessions end.

@@ -279,6 +279,7 @@ impl Inner {
             }
             fresh = Some(Arc::new(state));
         };
+        state.saw_limits(found.keep, open.attr.size);
         let handle = File::new(state.clone(), self.clone());
         self.say_opened(ctx, file, found)?;
         let call = Call { inner: self, file: &state, ctx };
@@ -442,7 +443,9 @@ impl Inner {
         if let Some(state) = &state {
             // Times and size that are set now must not be overtaken by those
             // of earlier writes.
-            Writer::flush(Call { inner: self, file: state, ctx })?;
+            let call = Call { inner: self, file: state, ctx };
+            Writer::flush(call)?;
+            state.require_room(call, request.size.unwrap_or(0))?;
         }
         let resized = state.as_ref().filter(|_| request.size.is_some());
         if let Some(state) = resized {
@@ -467,6 +470,8 @@ impl Inner {
                     state.writer().forget_objects();
                 }
                 state.resized(&reply.attr);
+                state.saw_limits(changed.found.keep, size);
+                state.forget_room(size);
                 let _cutting = state.cutting();
                 let cut = self.settle_truncate(ctx, state, &reply);
                 if cut.is_err() && reply.pending_truncate.is_some() {
@@ -547,8 +552,8 @@ impl Inner {
         }
     }
 
-    /// Tells the metadata server what is closed.
-    pub(crate) fn send_closes(&self) {
+    /// Tells the metadata server what is closed; returns whether anything was.
+    pub(crate) fn send_closes(&self) -> bool {
         let (files, unconfirmed) = {
             let mut opened = self.holdings.opened.lock();
             let files = std::mem::take(&mut opened.closing);
@@ -557,7 +562,7 @@ impl Inner {
             (files, of_these)
         };
         if files.is_empty() {
-            return;
+            return false;
         }
         let request = CloseRequest { files, unconfirmed };
         // Asked for twice, a file that was opened again meanwhile would be closed.
@@ -582,5 +587,6 @@ impl Inner {
                 self.holdings.opened.lock().closing.extend(request.files);
             }
         }
+        true
     }
 }

@@ -11,6 +11,8 @@ use weir_wire::Header;
 pub struct Context {
     /// User and groups.
     pub caller: Caller,
+    /// For whom bytes are written, where that is not the caller: whom quotas limit.
+    pub writer: Option<u32>,
     /// The process of a job that reads or writes, and how far it is; `None`: of none.
     pub reader: Option<Arc<JobReader>>,
     /// A descriptor that becomes readable when the call should end with

@@ -3,6 +3,7 @@
 
 mod extent;
 mod grants;
+mod room;
 mod state;
 mod undone;
 

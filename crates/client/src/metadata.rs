@@ -5,10 +5,11 @@ use crate::config::Consistency;
 use crate::context::Context;
 use crate::core::news::{Asked, Found};
 use crate::counters::add;
+use crate::drive::Call;
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::plant::{Bug, planted};
-use weir_types::{Attr, ErrorKind, FileId, Result};
+use weir_types::{Attr, Error, ErrorKind, FileId, Result};
 use weir_wire::Request;
 use weir_wire::lease::SIZE_UNKNOWN;
 use weir_wire::meta::{
@@ -172,8 +173,24 @@ impl Inner {
     }
 
     /// Changes something of these files and directories. While that is under
-    /// way nothing of them is kept.
+    /// way nothing of them is kept. If a quota is used up, it is tried once more when the server
+    /// knows what has been closed: what was removed counts until then.
     pub(crate) fn alter<R: Request>(
+        &self,
+        ctx: &Context,
+        request: &R,
+        files: &[FileId],
+        names: &[(FileId, &[u8])],
+    ) -> (Result<R::Reply>, Changed) {
+        let (result, changed) = self.alter_once(ctx, request, files, names);
+        let is_used_up = |error: &Error| error.kind == ErrorKind::QuotaExceeded;
+        match result.as_ref().is_err_and(is_used_up) && self.send_closes() {
+            true => self.alter_once(ctx, request, files, names),
+            false => (result, changed),
+        }
+    }
+
+    fn alter_once<R: Request>(
         &self,
         ctx: &Context,
         request: &R,
@@ -227,9 +244,10 @@ impl Inner {
     }
 
     /// Reports size and time of what was written.
-    pub(crate) fn commit_size(&self, ctx: &Context, request: &CommitSizeRequest) -> Result<Attr> {
-        let (result, changed) = self.alter(ctx, request, &[request.file], &[]);
+    pub(crate) fn commit_size(&self, call: Call<'_>, request: &CommitSizeRequest) -> Result<Attr> {
+        let (result, changed) = self.alter(call.ctx, request, &[request.file], &[]);
         let attr = result?;
+        call.file.saw_limits(changed.found.keep, attr.size);
         self.keep_changed(changed, &attr, None);
         Ok(attr)
     }

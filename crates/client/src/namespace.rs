@@ -292,9 +292,10 @@ impl Client {
         self.inner.alter(ctx, &request, &[file], &[]).0
     }
 
-    /// Space of the file system.
-    pub fn statfs(&self, ctx: &Context) -> Result<FsUsage> {
-        self.inner.session.call(ctx, &StatfsRequest {})
+    /// Space of the file system, or what the quotas of directories leave for a file or in a
+    /// directory.
+    pub fn statfs(&self, ctx: &Context, file: FileId) -> Result<FsUsage> {
+        self.inner.session.call(ctx, &StatfsRequest { file })
     }
 
     /// Sets the default layout of a directory, lays an empty file out anew, or says which

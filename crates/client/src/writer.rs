@@ -202,6 +202,7 @@ impl Writer {
             0 => self.failures.tell_all()?,
             _ => self.failures.tell_next()?,
         }
+        call.file.require_room(call, end)?;
         self.cover(call, offset..end)?;
         // In this order: a reader that does not see `dirty` has fetched what
         // it fetched ahead before, and it is forgotten.

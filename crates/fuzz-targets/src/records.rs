@@ -4,8 +4,8 @@ use crate::random::Gen;
 use crate::sample::Sample;
 use weir_metaserver::schema::{
     self, Body, ClientRecord, DeadList, Dentry, Directory, FormatRecord, Inode, ListEntry, Orphan,
-    Past, RegularFile, SegmentPage, ServerRecord, SessionRecord, SlotRecord, TargetRecord,
-    WrittenPage, key,
+    Past, QuotaRecord, RegularFile, SegmentPage, ServerRecord, SessionRecord, SlotRecord,
+    TargetRecord, WrittenPage, key,
 };
 use weir_types::limits::MAX_PAST;
 use weir_types::{Decode, Encode, FileKind, FileLayout, ObjectId, TargetId};
@@ -37,7 +37,7 @@ macro_rules! records {
 }
 records! {
     Inode Dentry ListEntry SegmentPage WrittenPage DeadList Orphan SessionRecord SlotRecord ServerRecord
-    ClientRecord FormatRecord
+    ClientRecord FormatRecord QuotaRecord
 }
 
 pub(crate) fn record_example(g: &mut Gen) -> Vec<u8> {
@@ -98,6 +98,17 @@ impl Sample for SegmentPage {
     }
 }
 
+impl Sample for QuotaRecord {
+    fn sample(g: &mut Gen) -> Self {
+        QuotaRecord {
+            limits: Sample::sample(g),
+            used_bytes: u128::from(g.number()) << g.below(64),
+            used_files: Sample::sample(g),
+            counted_to: Sample::sample(g),
+        }
+    }
+}
+
 impl Sample for Past {
     fn sample(g: &mut Gen) -> Self {
         let online = (0..g.below(MAX_PAST as u64 + 2)).map(|_| Sample::sample(g));
@@ -111,7 +122,7 @@ crate::sample::sample_struct! {
     RegularFile { spec, base, epoch, list, next_segment, io_bytes, pending_truncate }
     Dentry { file, kind, cookie }
     ListEntry { name, file, kind }
-    Orphan {}
+    Orphan { counted_in }
     DeadList { xattrs, objects_done }
     SessionRecord { client, name, ended }
     SlotRecord { sequence, status, body }

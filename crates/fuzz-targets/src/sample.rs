@@ -52,6 +52,10 @@ use weir_wire::peer::{
     Copies, CopyPage, Fill, FindCopiesRequest, FindPeerRequest, HeartbeatReply, HeartbeatRequest,
     ListCopiesRequest, Peer, RegisterRequest, TargetReport,
 };
+use weir_wire::quota::{
+    ListQuotasRequest, QuotaChange, QuotaInfo, QuotaLimits, QuotaPage, QuotaSubject, Room,
+    RoomRequest, SetQuotaRequest,
+};
 use weir_wire::targets::{
     AcceptLossesRequest, CountCopiesRequest, FreeNumbersRequest, ListTargetsRequest, LossPage,
     LostColumn, MachineLoad, Numbers, Removal, RemovalPlace, RemoveServerRequest,
@@ -302,6 +306,28 @@ impl Sample for SetTime {
     }
 }
 
+impl Sample for QuotaSubject {
+    fn sample(g: &mut Gen) -> Self {
+        let which =
+            [QuotaSubject::User(0), QuotaSubject::Group(0), QuotaSubject::Directory(FileId(0))];
+        match g.pick(&which) {
+            QuotaSubject::User(_) => QuotaSubject::User(Sample::sample(g)),
+            QuotaSubject::Group(_) => QuotaSubject::Group(Sample::sample(g)),
+            QuotaSubject::Directory(_) => QuotaSubject::Directory(Sample::sample(g)),
+        }
+    }
+}
+
+impl Sample for QuotaChange {
+    fn sample(g: &mut Gen) -> Self {
+        match g.pick(&[0, 1, 2]) {
+            0 => QuotaChange::Set(Sample::sample(g)),
+            1 => QuotaChange::Remove,
+            _ => QuotaChange::Recount,
+        }
+    }
+}
+
 /// Samples of structs, field by field.
 macro_rules! sample_struct {
     ($($t:ident { $($field:ident),* })*) => {$(
@@ -399,7 +425,7 @@ sample_struct! {
     SetXattrRequest { file, name, value, mode }
     ListXattrRequest { file }
     RemoveXattrRequest { file, name }
-    StatfsRequest {}
+    StatfsRequest { file }
     OpenRequest { file, rights }
     CloseRequest { files, unconfirmed }
     ReassertRequest { first, files, leases, last }
@@ -450,6 +476,13 @@ sample_struct! {
     Hold { session, file, path, kind, exclusive, start, last, pid, waits_ms }
     HoldPage { holds, next }
     ListHoldsRequest { place, file, session, kind, waiting }
+    QuotaLimits { bytes, files }
+    Room { up_to }
+    QuotaInfo { subject, limits, used_bytes, used_files, granted_bytes, counting }
+    QuotaPage { quotas, end }
+    RoomRequest { file, end }
+    SetQuotaRequest { subject, change }
+    ListQuotasRequest { after, own }
     TargetWork { read_bytes, written_bytes, queued, in_flight, us_per_mib, serves_us_per_mib }
     MachineLoad { cpu_permille, received_bytes_per_s, sent_bytes_per_s }
     TargetView {

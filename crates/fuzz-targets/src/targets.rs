@@ -16,6 +16,7 @@ use weir_wire::map::ClusterMap;
 use weir_wire::message::Op;
 use weir_wire::meta::*;
 use weir_wire::peer::*;
+use weir_wire::quota::{ListQuotasRequest, RoomRequest, SetQuotaRequest};
 use weir_wire::targets::{
     AcceptLossesRequest, CountCopiesRequest, FreeNumbersRequest, ListTargetsRequest,
     RemoveServerRequest, RemoveTargetRequest, SetTargetRequest,
@@ -232,6 +233,9 @@ targets! {
         list_clients_request / list_clients_reply: ListClientsRequest;
         list_sessions_request / list_sessions_reply: ListSessionsRequest;
         list_holds_request / list_holds_reply: ListHoldsRequest;
+        room_request / room_reply: RoomRequest;
+        set_quota_request / set_quota_reply: SetQuotaRequest;
+        list_quotas_request / list_quotas_reply: ListQuotasRequest;
         list_targets_request / list_targets_reply: ListTargetsRequest;
         set_target_request / set_target_reply: SetTargetRequest;
         remove_target_request / remove_target_reply: RemoveTargetRequest;

@@ -75,7 +75,7 @@ pub fn initialize(
         if used || tx.get(key::FORMAT)?.is_some() {
             return Err(Error::new(ErrorKind::Exists, "the metadata directory is in use already"));
         }
-        tx.put(key::FORMAT, &schema::encode_format(&format))?;
+        tx.put(key::FORMAT, &schema::encode_format(&format, false))?;
         tx.put(&key::client(new.administrator), &schema::encode(&admin))?;
         root::run(tx, &root).map_err(|fault| match fault {
             crate::ops::Fault::Refused(error) => error,

@@ -25,6 +25,7 @@ mod metrics;
 pub mod mover;
 pub mod open_files;
 pub mod ops;
+pub mod quota;
 pub mod restore;
 mod run;
 pub mod schema;

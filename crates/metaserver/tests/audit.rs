@@ -220,10 +220,14 @@ fn each_contradiction_among_names_is_found() {
             Box::new(|r| change_inode(r, file, |i| i.parent = nowhere)),
             vec![Kind::Name],
         ),
-        ("a named orphan", put(key::orphan(file), schema::encode(&Orphan {})), vec![Kind::Name]),
+        (
+            "a named orphan",
+            put(key::orphan(file), schema::encode(&Orphan::default())),
+            vec![Kind::Name],
+        ),
         (
             "an orphan of nothing",
-            put(key::orphan(nowhere), schema::encode(&Orphan {})),
+            put(key::orphan(nowhere), schema::encode(&Orphan::default())),
             vec![Kind::Leftover],
         ),
         (

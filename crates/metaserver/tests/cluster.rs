@@ -41,7 +41,11 @@ fn targets_go_offline_when_silent_and_come_back() {
         states(&second),
         [(1, TargetState::Offline), (2, TargetState::Offline), (3, TargetState::Online)]
     );
-    assert_eq!(c.ask(me, &StatfsRequest {}).unwrap().total_bytes, 1 << 40, "online ones only");
+    assert_eq!(
+        c.ask(me, &StatfsRequest { file: FileId::ROOT }).unwrap().total_bytes,
+        1 << 40,
+        "online ones only"
+    );
     let open = c.create(me, FileId::ROOT, "f");
     assert_eq!(open.layout.segments[0].columns.len(), 1, "new files avoid them");
     c.heartbeat(1, vec![Model::report(1), Model::report(2)]).unwrap();
@@ -66,7 +70,11 @@ fn a_target_in_trouble_takes_no_new_files_until_its_server_says_that_it_is_well(
     let expected = [(1, TargetState::Online), (2, TargetState::OutOfService)];
     assert_eq!(states(&first), expected);
     assert_eq!(c.create(me, FileId::ROOT, "f").layout.segments[0].columns.len(), 1);
-    assert_eq!(c.ask(me, &StatfsRequest {}).unwrap().total_bytes, 1 << 40, "the other one's");
+    assert_eq!(
+        c.ask(me, &StatfsRequest { file: FileId::ROOT }).unwrap().total_bytes,
+        1 << 40,
+        "the other one's"
+    );
     c.heartbeat(1, vec![Model::report(1), sick()]).unwrap();
     assert_eq!(map(&mut c, me, first.epoch), None, "said once");
     let mut c = c.restart();

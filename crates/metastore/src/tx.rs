@@ -246,6 +246,14 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
+    /// What was written so far to keys of `start..end`, in their order; `None`: the key is
+    /// removed.
+    pub fn written(&self, start: &[u8], end: &[u8]) -> Vec<(Key, Option<Value>)> {
+        let range = (std::ops::Bound::Included(start), std::ops::Bound::Excluded(end));
+        let own = self.writes.range::<[u8], _>(range);
+        own.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
     /// Whether anything was written.
     pub fn is_read_only(&self) -> bool {
         self.writes.is_empty()

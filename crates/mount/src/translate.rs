@@ -18,9 +18,13 @@ pub(crate) fn context(ctx: &RequestContext<'_>) -> Context {
     }
 }
 
-/// For reads and writes, where the caller's identity plays no part.
+/// For reads and writes, where the caller's identity plays no part but for quotas.
 pub(crate) fn data_context(ctx: &RequestContext<'_>) -> Context {
-    Context { interrupt: Some(ctx.interrupt().as_fd().as_raw_fd()), ..Context::root() }
+    Context {
+        writer: Some(ctx.uid),
+        interrupt: Some(ctx.interrupt().as_fd().as_raw_fd()),
+        ..Context::root()
+    }
 }
 
 /// What an opening may do.

@@ -479,8 +479,9 @@ impl Filesystem for WeirFs {
         Ok(self.client.sync_metadata(&data_context(ctx))?)
     }
 
-    fn statfs(&self, ctx: &RequestContext<'_>, _node: NodeId) -> Reply<FsUsage> {
-        Ok(self.client.statfs(&data_context(ctx))?)
+    fn statfs(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<FsUsage> {
+        let file = self.nodes.file(node).unwrap_or(FileId::ROOT);
+        Ok(self.client.statfs(&data_context(ctx), file)?)
     }
 
     fn setxattr(

@@ -112,6 +112,7 @@ error_kinds! {
     WouldBlock = 44, EAGAIN, Never, "another process holds a lock";
     NotCurrent = 45, EIO, Refresh, "this copy cannot be used now";
     NotStaged = 46, EIO, Later, "the bytes of a write were not left here";
+    QuotaExceeded = 47, EDQUOT, Never, "disk quota exceeded";
 }
 
 /// Linux error numbers, so that this crate needs no libc.
@@ -148,6 +149,7 @@ pub mod errno {
     pub const EOPNOTSUPP: i32 = 95;
     pub const ETIMEDOUT: i32 = 110;
     pub const ESTALE: i32 = 116;
+    pub const EDQUOT: i32 = 122;
 }
 
 impl fmt::Display for ErrorKind {

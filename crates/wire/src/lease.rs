@@ -18,8 +18,12 @@ pub const LEASE_WRITE: u8 = 8;
 /// The size in this answer is the one before a writer that died
 /// ([`PendingTruncate`]): whoever opens the file finds the right one.
 pub const SIZE_UNKNOWN: u8 = 16;
+/// A quota concerns the file in this answer: before it grows, who writes asks for room
+/// ([`crate::quota::RoomRequest`]).
+pub const ROOM_LIMITED: u8 = 32;
 /// Every flag that there is.
-pub const KEEP_ALL: u8 = KEEP_NAMES | KEEP_ATTRIBUTES | LEASE_READ | LEASE_WRITE | SIZE_UNKNOWN;
+pub const KEEP_ALL: u8 =
+    KEEP_NAMES | KEEP_ATTRIBUTES | LEASE_READ | LEASE_WRITE | SIZE_UNKNOWN | ROOM_LIMITED;
 /// The end of a lease that reaches as far as a file may grow.
 pub const TO_THE_END: u64 = u64::MAX;
 

@@ -16,6 +16,7 @@ pub mod map;
 pub mod message;
 pub mod meta;
 pub mod peer;
+pub mod quota;
 pub mod targets;
 pub mod ticket;
 

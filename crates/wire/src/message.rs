@@ -165,6 +165,8 @@ ops! {
     GetDefaultLayout = 0x229, "get_default_layout";
     /// Makes all metadata acknowledged so far durable.
     SyncMeta = 0x22a, "sync_meta";
+    /// Asks how far a file may grow.
+    Room = 0x22b, "room";
     /// Waits for events of the session.
     PollEvents = 0x230, "poll_events";
     /// Says that events have been obeyed.
@@ -215,6 +217,10 @@ ops! {
     FreeNumbers = 0x24e, "free_numbers";
     /// How many files have copies on some targets (administrators).
     CountCopies = 0x24f, "count_copies";
+    /// Sets, removes or counts anew a quota (administrators).
+    SetQuota = 0x250, "set_quota";
+    /// A page of the quotas, or those of the caller.
+    ListQuotas = 0x251, "list_quotas";
     /// A data server presents itself.
     Register = 0x300, "register";
     /// A data server lives; it learns what to remove.

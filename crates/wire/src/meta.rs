@@ -388,8 +388,11 @@ requests! {
         /// The attribute.
         name: Bytes,
     }
-    /// Space of the file system.
-    StatfsRequest(Statfs) -> FsUsage {}
+    /// Space of the file system, or what the quota of a directory above leaves of it.
+    StatfsRequest(Statfs) -> FsUsage {
+        /// The file or directory that is asked about.
+        file: FileId,
+    }
     /// Opens a file; its name may go, its data stays until it is closed.
     OpenRequest(Open) -> OpenFile {
         /// The file.

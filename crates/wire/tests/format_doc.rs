@@ -36,6 +36,7 @@ const SOURCES: &[&str] = &[
     include_str!("../src/lease.rs"),
     include_str!("../src/lock.rs"),
     include_str!("../src/peer.rs"),
+    include_str!("../src/quota.rs"),
     include_str!("../src/targets.rs"),
 ];
 

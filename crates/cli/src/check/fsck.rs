@@ -249,7 +249,9 @@ impl Report {
     fn line(&self, problem: &Problem, outcome: &Outcome) -> String {
         let file = problem.file.map(|file| self.paths.shown(file));
         let mut text = match &problem.subject {
-            Subject::File | Subject::Short(_) | Subject::Column { .. } => String::new(),
+            Subject::File | Subject::Short(_) | Subject::Column { .. } | Subject::Quota(_) => {
+                String::new()
+            }
             Subject::Object { target, object, len } => {
                 format!("{}: object {object}, {len} bytes: ", self.place(*target))
             }
@@ -314,7 +316,7 @@ impl Report {
     fn json(&self) -> Value {
         let problem = |(problem, outcome): (&Problem, &Outcome)| {
             let (target, object, bytes) = match &problem.subject {
-                Subject::File | Subject::Column { .. } => (None, None, None),
+                Subject::File | Subject::Column { .. } | Subject::Quota(_) => (None, None, None),
                 Subject::Object { target, object, .. } => (Some(*target), Some(*object), None),
                 Subject::Lost(l) => (Some(l.target), Some(l.object), Some([l.first, l.last])),
                 Subject::Short(s) => (Some(s.target), Some(s.object), Some([s.size, s.found - 1])),

@@ -6,6 +6,7 @@ use weir_client::{Administrator, Client, Context};
 use weir_metaserver::audit::{Kind, Problem, Short, Subject};
 use weir_types::limits::MAX_OBJECT_PAGE;
 use weir_types::{Error, ErrorKind, FileId, ObjectId, Result, TargetId};
+use weir_wire::quota::QuotaChange;
 
 /// What became of a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub fn confirm(client: &Client, admin: &Administrator, problem: &Problem) -> Res
             Ok(if same { Verdict::Confirmed } else { Verdict::Passed })
         }
         Subject::Short(short) => confirm_short(client, admin, short),
-        Subject::File | Subject::Column { .. } => Ok(Verdict::Confirmed),
+        Subject::File | Subject::Column { .. } | Subject::Quota(_) => Ok(Verdict::Confirmed),
     }
 }
 
@@ -100,6 +101,12 @@ pub fn repair(admin: &Administrator, problems: &[Problem]) -> Vec<Outcome> {
                 let raised = admin.raise_size(file, short.found, short.generation);
                 outcomes[number] = outcome(raised.map(drop), file);
             }
+            (Subject::Quota(subject), _) => {
+                outcomes[number] = match admin.set_quota(*subject, QuotaChange::Recount) {
+                    Ok(()) => Outcome::Repaired,
+                    Err(error) => Outcome::Left(error.to_string()),
+                };
+            }
             _ => {}
         }
     }
@@ -149,6 +156,7 @@ pub fn why_left(problem: &Problem) -> String {
         Kind::MisplacedObject => "nobody reads it; it may be a column of a lost layout",
         Kind::DoomedObject => "stop the data server, and restore the metadata from a good copy",
         Kind::StrayFile => "nobody reads it; look at it and move it away",
+        Kind::Quota => "`--repair` has it counted anew",
         Kind::Leftover => "it takes space and does no harm",
         Kind::Name | Kind::Count | Kind::Layout | Kind::Record => {
             "the truth cannot be told from here: restore the metadata from a good copy"
@@ -159,5 +167,6 @@ pub fn why_left(problem: &Problem) -> String {
 
 /// Whether `--repair` does anything about it.
 pub fn is_repairable(problem: &Problem) -> bool {
-    problem.kind == Kind::OrphanObject || matches!(problem.subject, Subject::Short(_))
+    problem.kind == Kind::OrphanObject
+        || matches!(problem.subject, Subject::Short(_) | Subject::Quota(_))
 }

@@ -8,6 +8,7 @@ use crate::cluster::secret;
 use crate::cluster::state::StateDir;
 use crate::failure::{Done, Failure, Failures};
 use crate::files::remote::connect;
+use crate::files::upward::path_of;
 use crate::output::{Table, print, print_json};
 use crate::settings;
 use serde_json::{Value, json};
@@ -18,11 +19,6 @@ use weir_types::restrictions::{NOBODY, plain_client, recorded_client};
 use weir_types::{ClientId, ClientStanding, FileId, FileKind, Restrictions, Squash};
 use weir_wire::key::MasterKey;
 use weir_wire::meta::ClientInfo;
-
-/// Directories on the way up from a subtree that are looked at, to name it.
-const MAX_DEPTH: usize = 256;
-/// Pages of a directory that are looked at for one name.
-const MAX_PAGES: usize = 256;
 
 /// A session of the administrator.
 struct Server {
@@ -52,32 +48,8 @@ impl Server {
         Ok(Some(attr.file))
     }
 
-    /// The path of a directory, found upwards; `None` if there is none any more.
-    fn path(&self, mut dir: FileId) -> Option<String> {
-        let ctx = Context::root();
-        let mut names: Vec<Vec<u8>> = Vec::new();
-        while dir != FileId::ROOT {
-            if names.len() > MAX_DEPTH {
-                return None;
-            }
-            let parent = self.client.lookup(&ctx, dir, b"..").ok()?.file;
-            names.push(self.name_in(parent, dir)?);
-            dir = parent;
-        }
-        names.reverse();
-        Some(format!("/{}", String::from_utf8_lossy(&names.join(&b'/'))))
-    }
-
-    fn name_in(&self, parent: FileId, dir: FileId) -> Option<Vec<u8>> {
-        let mut cookie = 0;
-        for _ in 0..MAX_PAGES {
-            let page = self.client.readdir(&Context::root(), parent, cookie, 4096, false).ok()?;
-            if let Some(entry) = page.entries.iter().find(|entry| entry.file == dir) {
-                return Some(entry.name.0.clone());
-            }
-            cookie = page.entries.last().filter(|_| !page.end)?.cookie;
-        }
-        None
+    fn path(&self, dir: FileId) -> Option<String> {
+        path_of(&self.client, dir)
     }
 }
 

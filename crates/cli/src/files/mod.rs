@@ -14,3 +14,4 @@ pub mod spread;
 pub mod stat;
 pub mod take;
 pub mod tree;
+pub mod upward;

@@ -33,6 +33,12 @@ impl Owners {
         Self { names: names.collect() }
     }
 
+    /// The number of a name, or that is given as such; `None`: nobody has it.
+    pub fn number(&self, name: &str) -> Option<u32> {
+        let known = self.names.iter().find(|(_, known)| *known == name).map(|(number, _)| *number);
+        known.or_else(|| name.parse().ok())
+    }
+
     /// The name, or the number if it has none.
     pub fn name(&self, number: u32) -> String {
         self.names.get(&number).cloned().unwrap_or_else(|| number.to_string())
@@ -48,5 +54,7 @@ mod tests {
         let owners = Owners::parse("root:x:0:0:root:/root:/bin/sh\nbroken\n");
         assert_eq!(owners.name(0), "root");
         assert_eq!(owners.name(12), "12");
+        assert_eq!(owners.number("root"), Some(0));
+        assert_eq!((owners.number("12"), owners.number("who")), (Some(12), None));
     }
 }

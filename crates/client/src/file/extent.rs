@@ -114,6 +114,9 @@ impl OpenState {
         let mut extent = self.extent();
         extent.change = 0;
         extent.uncommitted = later(extent.uncommitted, extent.reported.take());
+        let size = extent.size;
+        drop(extent);
+        self.forget_room(size);
     }
 
     /// Writes that the metadata server does not know of are lost; whether

@@ -2,6 +2,7 @@
 
 use super::extent::Extent;
 use super::grants::{Capabilities, Granted};
+use super::room::UNLIMITED;
 use crate::client::Inner;
 use crate::config::Consistency;
 use crate::core::lease::FileLease;
@@ -46,6 +47,8 @@ pub(crate) struct OpenState {
     pub(super) hint: Option<Consistency>,
     /// A write has failed, and may still reach a data server.
     unconfirmed: AtomicBool,
+    /// Up to which size the file may grow without asking for room.
+    pub(super) room: AtomicU64,
 }
 
 impl OpenState {
@@ -81,6 +84,7 @@ impl OpenState {
             unleased: AtomicBool::new(false),
             hint: open.consistency,
             unconfirmed: AtomicBool::new(false),
+            room: AtomicU64::new(UNLIMITED),
         };
         state.take_capability(&open.capability, &open.layout.segments);
         if made_empty {

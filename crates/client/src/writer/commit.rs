@@ -47,7 +47,7 @@ impl Writer {
             mtime: Some(SetTime::At(unreported.1)),
             written: Vec::new(),
         };
-        match call.inner.commit_size(call.ctx, &request) {
+        match call.inner.commit_size(call, &request) {
             Ok(attr) => {
                 call.file.saw_attr(&attr);
                 call.file.committed_if(unreported);
@@ -106,7 +106,7 @@ impl Writer {
                 mtime,
                 written: self.written.report(),
             };
-            let attr = call.inner.commit_size(call.ctx, &request)?;
+            let attr = call.inner.commit_size(call, &request)?;
             call.file.saw_attr(&attr);
             if !self.written.reported(&request.written) {
                 call.file.committed();

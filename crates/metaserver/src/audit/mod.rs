@@ -18,6 +18,7 @@ mod files;
 mod names;
 mod objects;
 mod problem;
+mod quotas;
 mod snapshot;
 
 pub use fact::Fact;

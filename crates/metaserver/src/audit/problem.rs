@@ -1,6 +1,7 @@
 //! What can be wrong.
 
 use weir_types::{FileId, Generation, ObjectId, SegmentIndex, TargetId};
+use weir_wire::quota::QuotaSubject;
 
 /// The kinds of problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +35,8 @@ pub enum Kind {
     Record,
     /// A file among the objects of a target that no object has.
     StrayFile,
+    /// A quota counts something else than there is.
+    Quota,
 }
 
 impl Kind {
@@ -54,6 +57,7 @@ impl Kind {
             Kind::Leftover => "leftover",
             Kind::Record => "record",
             Kind::StrayFile => "stray-file",
+            Kind::Quota => "quota",
         }
     }
 }
@@ -116,6 +120,8 @@ pub enum Subject {
         /// Where its copies are or were.
         targets: Vec<TargetId>,
     },
+    /// What a quota says is used.
+    Quota(QuotaSubject),
 }
 
 /// Something that is wrong.

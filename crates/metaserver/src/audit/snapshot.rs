@@ -2,9 +2,10 @@
 
 use super::fact::Fact;
 use super::problem::{Kind, Problem};
+use super::quotas::QuotaSums;
 use crate::schema::{
-    self, ClientRecord, DeadList, Dentry, Inode, ListEntry, Orphan, SegmentPage, ServerRecord,
-    SessionRecord, SlotRecord, WrittenPage, key,
+    self, ClientRecord, DeadList, Dentry, Inode, ListEntry, Orphan, QuotaRecord, SegmentPage,
+    ServerRecord, SessionRecord, SlotRecord, WrittenPage, key,
 };
 use std::collections::BTreeSet;
 use weir_types::{Epoch, Error, ErrorKind, FileId, FileKind, Result, TargetId};
@@ -31,6 +32,7 @@ pub struct SnapshotReader {
     /// The directory whose listing is being read, and its last cookie.
     listing: Option<(FileId, u64)>,
     problems: Vec<Problem>,
+    quotas: QuotaSums,
 }
 
 impl SnapshotReader {
@@ -77,6 +79,8 @@ impl SnapshotReader {
             );
             self.problem(Kind::Record, what);
         }
+        let parents = self.parents.as_deref();
+        self.problems.extend(std::mem::take(&mut self.quotas).judge(parents));
         self.find_loops();
         self.problems
     }
@@ -116,8 +120,10 @@ impl SnapshotReader {
                 emit(Fact::InDirectory { file, dir, names });
             }
             Some(b"o/") => {
-                schema::decode::<Orphan>(value, "of a file without a name")?;
-                emit(Fact::Orphan { file: key::orphan_file(key)? });
+                let file = key::orphan_file(key)?;
+                let orphan: Orphan = schema::decode(value, "of a file without a name")?;
+                self.quotas.orphan(file, &orphan);
+                emit(Fact::Orphan { file });
             }
             Some(b"q/") => {
                 let (file, list) = key::dead_list(key)?;
@@ -145,6 +151,7 @@ impl SnapshotReader {
                 self.parents = None;
             }
         }
+        self.quotas.inode(file, &inode);
         emit(Fact::Inode { file, inode });
         Ok(())
     }
@@ -224,6 +231,10 @@ impl SnapshotReader {
                     key::server_id(key)?;
                 }
                 Some(b"t/") => drop(schema::decode::<ServerRecord>(value, "of a data server")?),
+                Some(b"p/") => {
+                    let record: QuotaRecord = schema::decode(value, "of a quota")?;
+                    self.quotas.record(key::quota_subject(key)?, record);
+                }
                 Some(b"v/") => drop(key::distrust_object(key)?),
                 Some(b"k/") => drop(schema::decode::<ClientRecord>(value, "of a client")?),
                 _ => return Err(Error::new(ErrorKind::Corrupt, "no record has such a key")),

@@ -8,6 +8,7 @@ use super::servers::fault;
 use super::sessions::Session;
 use super::{MetaMachine, Moment};
 use crate::ops::{self, Effects, Outcome};
+use crate::quota::{self, Charge};
 use crate::schema::{self, SessionRecord, key};
 use std::collections::{BTreeMap, VecDeque};
 use weir_metastore::{Engine, Key, Tx, Value, key_after, transact};
@@ -150,7 +151,7 @@ impl<E: Engine> MetaMachine<E> {
 
     /// Whether [`MetaMachine::work`] has anything to do.
     pub fn has_work(&self) -> bool {
-        !self.background.is_idle() || self.mover.has_work()
+        !self.background.is_idle() || self.quotas.is_counting() || self.mover.has_work()
     }
 
     /// Does at most `steps` transactions of background work.
@@ -162,6 +163,7 @@ impl<E: Engine> MetaMachine<E> {
         for _ in 0..steps {
             let step = match (self.background.is_idle(), self.mover.has_work()) {
                 (false, _) => self.step(now),
+                _ if self.quotas.is_counting() => self.count_for_quotas(),
                 (true, true) => self.step_mover(now),
                 (true, false) => break,
             };
@@ -205,6 +207,8 @@ impl<E: Engine> MetaMachine<E> {
             let mut ctx = self.context(SessionId(0), &caller, FileId(0), now);
             ops::collect::orphan(&mut tx, &mut ctx, file).map_err(fault)?;
             let effects: Effects = ctx.effects;
+            let by = Charge { op: None, exempt: true };
+            quota::charge(&self.quotas, &self.engine, &mut tx, by).map_err(fault)?;
             let commit = tx.into_commit()?;
             if let weir_metastore::CommitOutcome::Committed(_) = self.engine.commit(commit)? {
                 self.apply(SessionId(0), effects);

@@ -5,6 +5,7 @@ use super::{MetaMachine, Moment, Reply};
 use crate::machine::sessions::Slot;
 use crate::ops::dispatch::{Repeat, dispatch, repeat_of, takes_fresh_id};
 use crate::ops::{Context, Effects, Fault};
+use crate::quota::{self, Charge};
 use crate::schema::{self, SlotRecord, key};
 use weir_host::plant::{Bug, planted};
 use weir_metastore::{CommitOutcome, Engine, Tx, TxError};
@@ -13,7 +14,7 @@ use weir_types::limits::MAX_SLOTS;
 use weir_types::{
     Caller, Decode, Error, ErrorKind, FileId, FileKind, Result, Retry, SessionId, SlotSequence,
 };
-use weir_wire::lease::SIZE_UNKNOWN;
+use weir_wire::lease::{ROOM_LIMITED, SIZE_UNKNOWN};
 use weir_wire::message::Op;
 use weir_wire::meta::{MetaPrefix, MutationId, OpenFile};
 
@@ -55,8 +56,12 @@ impl<E: Engine> MetaMachine<E> {
             _ => {}
         }
         if let Some(mutation) = prefix.mutation
-            && let Some(reply) = self.replay(session, op, mutation)?
+            && let Some(mut reply) = self.replay(session, op, mutation)?
         {
+            // Whether a quota limits the file is not kept: whoever writes asks.
+            if !self.quotas.is_empty() {
+                reply.keep |= ROOM_LIMITED;
+            }
             // What it changed may not be durable yet.
             let objects_follow = matches!(op, Op::SetAttr | Op::Create | Op::Open | Op::Extend);
             return Ok(Some(Done { reply, objects_follow }));
@@ -94,6 +99,9 @@ impl<E: Engine> MetaMachine<E> {
         let (mut reply, effects) = done?;
         if effects.size_unknown {
             reply.keep = SIZE_UNKNOWN;
+        }
+        if effects.room_limited {
+            reply.keep |= ROOM_LIMITED;
         }
         let objects_follow = effects.objects_follow;
         self.apply(session, effects);
@@ -148,7 +156,12 @@ impl<E: Engine> MetaMachine<E> {
     ) -> Result<Attempt<'_>> {
         let mut tx = Tx::new(&self.engine);
         let mut ctx = self.context(session, caller, fresh, now);
-        match dispatch(&mut tx, &mut ctx, op, body) {
+        let done = dispatch(&mut tx, &mut ctx, op, body).and_then(|body| {
+            let by = Charge { op: Some(op), exempt: quota::is_exempt(&ctx) };
+            ctx.effects.quotas_gone = quota::charge(&self.quotas, &self.engine, &mut tx, by)?;
+            Ok(body)
+        });
+        match done {
             Ok(body) => Ok(Attempt { tx, reply: Reply::encoded(None, body), effects: ctx.effects }),
             // What it wrote goes with its transaction.
             Err(Fault::Refused(error)) => Ok(Attempt {
@@ -178,6 +191,7 @@ impl<E: Engine> MetaMachine<E> {
             servers: &self.cluster.servers,
             opens: &self.opens,
             signer: &self.signer,
+            quotas: &self.quotas,
             leases: &self.leases,
             default_layout: &self.format.default_layout,
             effects: Effects::default(),
@@ -230,6 +244,10 @@ impl<E: Engine> MetaMachine<E> {
         if effects.dead_list {
             self.background.dead_lists = true;
         }
+        if let Some(room) = effects.room {
+            self.quotas.grants.note(session, room);
+        }
+        effects.quotas_gone.into_iter().for_each(|subject| self.quotas.forget(subject));
     }
 
     /// A session may have closed a file for the last time. `by_all`: nobody has it open.

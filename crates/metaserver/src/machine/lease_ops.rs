@@ -451,6 +451,7 @@ impl<E: Engine> MetaMachine<E> {
         if self.opens.rights(session, file).is_some() {
             return;
         }
+        self.quotas.grants.release(session, file);
         if unconfirmed {
             self.leases.disown(session, file);
         }
@@ -470,6 +471,7 @@ impl<E: Engine> MetaMachine<E> {
             }
             self.leases.waiting.file_changed(file);
         }
+        self.quotas.grants.end(session);
         self.leases.polled_ms.remove(&session);
         self.leases.room_asked.remove(&session);
         self.end_locks(session);

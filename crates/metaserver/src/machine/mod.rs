@@ -24,6 +24,7 @@ mod lock_ops;
 mod membership;
 mod mover;
 mod obstacles;
+mod quota_ops;
 mod registration;
 mod restrictions;
 mod room;
@@ -38,6 +39,7 @@ pub use mover::MoverSettings;
 pub use waiting::ParkedTicket;
 
 use crate::open_files::OpenFiles;
+use crate::quota::Quotas;
 use crate::schema::{self, ClientRecord, ClientStanding, FormatRecord, SessionRecord, key};
 use crate::signing::Signer;
 use background::Background;
@@ -207,6 +209,7 @@ pub struct MetaMachine<E: Engine> {
     leases: Leases,
     table: LockTable,
     mover: Mover,
+    quotas: Quotas,
     /// The commit of the map as it is now.
     map_at: Sequence,
     nonces: Key,
@@ -257,6 +260,7 @@ impl<E: Engine> MetaMachine<E> {
             leases: Leases::default(),
             table: LockTable::default(),
             mover: Mover::new(now),
+            quotas: Quotas::load(&engine)?,
             map_at: engine.sequence(),
             instance: u64::from_le_bytes(first_eight(&entropy.mac("weir 1 instance", &[]).0)),
             nonces: entropy,
@@ -400,7 +404,7 @@ impl<E: Engine> MetaMachine<E> {
             ));
         }
         let mut rest = Reader::new(body);
-        MetaPrefix::decode(&mut rest)?;
+        let prefix = MetaPrefix::decode(&mut rest)?;
         let reply = match op {
             Op::Ping => Reply::ok(&()),
             Op::Status => Reply::ok(&self.status(now)),
@@ -447,6 +451,14 @@ impl<E: Engine> MetaMachine<E> {
                 Reply::ok(&self.list_sessions(client, after, now)?)
             }
             Op::ListHolds => Reply::ok(&self.list_holds(client, &request(rest)?, now)?),
+            Op::SetQuota => {
+                self.set_quota(client, &request(rest)?)?;
+                return Ok(self.after_sync(Reply::ok(&())));
+            }
+            Op::ListQuotas => {
+                let caller = self.limits_of(session).squashed(prefix.caller);
+                Reply::ok(&self.list_quotas(client, &caller, &request(rest)?)?)
+            }
             Op::ListTargets => {
                 let after = request::<ListTargetsRequest>(rest)?.after;
                 Reply::ok(&self.list_targets(after, now))

@@ -1,6 +1,7 @@
 //! Writing has led to this size and time, and to data in these columns.
 
 use crate::ops::{Context, Outcome, inodes, layouts, open};
+use crate::quota;
 use crate::schema::RegularFile;
 use weir_metastore::Tx;
 use weir_types::limits::MAX_WRITTEN_SEGMENTS;
@@ -23,6 +24,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CommitSizeRequest) 
     note_written(tx, file, body, &request.written)?;
     let grows = request.size > inode.size;
     if !(grows || request.mtime.is_some()) {
+        quota::note(tx, ctx, file, &inode, None)?;
         return Ok(inode.attr(file));
     }
     inode.size = inode.size.max(request.size);
@@ -36,6 +38,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CommitSizeRequest) 
     };
     inode.changed(ctx.now);
     inodes::store(tx, file, &inode)?;
+    quota::note(tx, ctx, file, &inode, None)?;
     Ok(inode.attr(file))
 }
 

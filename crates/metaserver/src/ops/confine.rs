@@ -20,6 +20,7 @@ use weir_wire::lease::LeaseRange;
 use weir_wire::lease::{AcquireRequest, Granted, LeaseMode, RecoveredRequest};
 use weir_wire::message::Op;
 use weir_wire::meta::*;
+use weir_wire::quota::{Room, RoomRequest};
 use weir_wire::targets::{AcceptLossesRequest, LossPage};
 
 /// The deepest directory that is found to be inside.
@@ -66,7 +67,8 @@ confined! {
     GetXattrRequest { file } |_| false;
     ListXattrRequest { file } |_| false;
     GetDefaultLayoutRequest { dir } |_| false;
-    StatfsRequest {} |_| false;
+    StatfsRequest { file } |_| false;
+    RoomRequest { file } |_| true;
     OpenRequest { file } |r| r.rights.allow(Rights::WRITE);
     GetLayoutRequest { file } |r| r.rights.allow(Rights::WRITE);
     // What the session itself has open: the operations see to it.
@@ -136,6 +138,7 @@ impl Shown for Removed {}
 impl Shown for LayoutSpec {}
 impl Shown for FsUsage {}
 impl Shown for Granted {}
+impl Shown for Room {}
 impl Shown for Bytes {}
 impl Shown for Vec<Bytes> {}
 impl Shown for Vec<LeaseRange> {}

@@ -51,7 +51,7 @@ fn without_name(
     let (mut inode, layout) = make(tx, ctx, request, &mut parent)?;
     let layout = layout.ok_or(ErrorKind::InvalidArgument)?;
     inode.nlink = 0;
-    deletion::keep_while_open(tx, ctx, ctx.fresh)?;
+    deletion::keep_while_open(tx, ctx, ctx.fresh, request.parent)?;
     inodes::store(tx, ctx.fresh, &inode)?;
     opened(tx, ctx, request, &inode, layout)
 }

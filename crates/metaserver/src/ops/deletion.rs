@@ -4,6 +4,7 @@
 
 use crate::ops::inodes;
 use crate::ops::{ClusterView, Context, Outcome, layouts, links};
+use crate::quota;
 use crate::schema::{self, Body, DeadList, Inode, Orphan, key};
 use weir_metastore::Tx;
 use weir_types::limits::SEGMENT_PAGE;
@@ -29,15 +30,21 @@ pub(crate) fn drop_link(
         return inodes::store(tx, file, inode);
     }
     if ctx.opens.may_be_open(file) {
-        keep_while_open(tx, ctx, file)?;
+        keep_while_open(tx, ctx, file, dir)?;
         return inodes::store(tx, file, inode);
     }
     forget(tx, ctx, file, inode)
 }
 
-/// A file has no name, and stays until it is closed.
-pub(crate) fn keep_while_open(tx: &mut Tx<'_>, ctx: &mut Context<'_>, file: FileId) -> Outcome<()> {
-    tx.put(&key::orphan(file), &schema::encode(&Orphan {}))?;
+/// A file has no name, and stays until it is closed. `dir`: where it had its last, or was made.
+pub(crate) fn keep_while_open(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    file: FileId,
+    dir: FileId,
+) -> Outcome<()> {
+    let orphan = Orphan { counted_in: quota::above(tx, ctx.quotas, dir)? };
+    tx.put(&key::orphan(file), &schema::encode(&orphan))?;
     ctx.effects.orphaned = Some(file);
     Ok(())
 }

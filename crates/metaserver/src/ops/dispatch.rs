@@ -8,6 +8,7 @@ use weir_types::{Encode, ErrorKind};
 use weir_wire::lease::{AcquireRequest, RecoveredRequest};
 use weir_wire::message::{Op, Request};
 use weir_wire::meta::*;
+use weir_wire::quota::RoomRequest;
 use weir_wire::targets::AcceptLossesRequest;
 
 /// How a request has to be protected against being done twice.
@@ -33,6 +34,7 @@ pub fn repeat_of(op: Op) -> Option<Repeat> {
         | Op::GetXattr
         | Op::ListXattr
         | Op::Statfs
+        | Op::Room
         | Op::GetLayout
         | Op::Acquire
         | Op::AcceptLosses
@@ -80,6 +82,7 @@ pub fn dispatch(
         Op::ListXattr => serve::<ListXattrRequest>(tx, ctx, body, ops::list_xattr::run),
         Op::RemoveXattr => serve::<RemoveXattrRequest>(tx, ctx, body, ops::remove_xattr::run),
         Op::Statfs => serve::<StatfsRequest>(tx, ctx, body, ops::statfs::run),
+        Op::Room => serve::<RoomRequest>(tx, ctx, body, ops::room::run),
         Op::Open => serve::<OpenRequest>(tx, ctx, body, ops::open::run),
         Op::Close => serve::<CloseRequest>(tx, ctx, body, ops::close::run),
         Op::Reassert => serve::<ReassertRequest>(tx, ctx, body, ops::reassert::run),

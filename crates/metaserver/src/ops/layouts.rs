@@ -2,6 +2,7 @@
 //! see of them.
 
 use crate::ops::{ClusterView, Context, Outcome, hints, inodes};
+use crate::quota;
 use crate::schema::{self, Body, Inode, RegularFile, SegmentPage, ServerRecord, WrittenPage, key};
 use std::borrow::Cow;
 use std::cell::LazyCell;
@@ -340,6 +341,7 @@ pub(crate) fn open_file(
         rights.allow(Rights::WRITE) || hides
     });
     let consistency = if inode.xattrs > 0 { hints::of(tx, file)? } else { None };
+    quota::note(tx, ctx, file, inode, None)?;
     // Whoever is told of it carries it out.
     ctx.effects.objects_follow |= pending_truncate.is_some();
     let loads = Vec::new();

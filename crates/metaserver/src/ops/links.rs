@@ -91,7 +91,9 @@ pub(crate) fn upgrade(engine: &mut dyn Engine, format: &FormatRecord) -> Result<
     each_step(engine, start, &end, take_in)?;
     let (start, end) = key::all_directories_of();
     each_step(engine, start, &end, correct_parent)?;
-    transact(engine, |tx| Ok::<_, Error>(tx.put(key::FORMAT, &schema::encode_format(format))?))?;
+    transact(engine, |tx| {
+        Ok::<_, Error>(tx.put(key::FORMAT, &schema::encode_format(format, false))?)
+    })?;
     engine.sync()
 }
 

@@ -40,6 +40,7 @@ pub mod recovered;
 pub mod remove_xattr;
 pub mod rename;
 pub mod rmdir;
+pub mod room;
 pub mod root;
 pub mod scope;
 pub mod set_layout;
@@ -53,6 +54,7 @@ pub mod unlink;
 mod xattrs;
 
 use crate::open_files::OpenFiles;
+use crate::quota::{Quotas, RoomNews};
 use crate::schema::ServerRecord;
 use crate::signing::{Grant, Signer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +65,7 @@ use weir_types::{
     SessionId, TargetId, Timestamp,
 };
 use weir_wire::meta::TargetLoad;
+use weir_wire::quota::QuotaSubject;
 use weir_wire::{Rights, SignedCapability};
 
 /// Why an operation gave no result.
@@ -145,6 +148,12 @@ pub struct Effects {
     /// The size that the reply tells is not known: see
     /// [`weir_wire::lease::SIZE_UNKNOWN`].
     pub size_unknown: bool,
+    /// A quota limits the file that the reply is about: see [`weir_wire::lease::ROOM_LIMITED`].
+    pub room_limited: bool,
+    /// What the session may write of it.
+    pub(crate) room: Option<RoomNews>,
+    /// Quotas that went with their directories.
+    pub quotas_gone: Vec<QuotaSubject>,
 }
 
 /// What is known of the cluster.
@@ -201,6 +210,8 @@ pub struct Context<'a> {
     pub opens: &'a OpenFiles,
     /// Makes capabilities.
     pub signer: &'a Signer,
+    /// Who may have how much.
+    pub quotas: &'a Quotas,
     /// What other clients keep.
     pub leases: &'a dyn Unsettled,
     /// The layout where no directory says otherwise.

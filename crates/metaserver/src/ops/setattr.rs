@@ -40,7 +40,14 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetAttrRequest) -> 
     if request.size.is_none() {
         return Ok(layouts::without_data(ctx, file, &inode));
     }
-    layouts::open_file(tx, ctx, (file, &inode), Rights::WRITE, layout)
+    let open = layouts::open_file(tx, ctx, (file, &inode), Rights::WRITE, layout)?;
+    if ctx.has_open(file, Rights::WRITE)
+        && let Some(room) = &mut ctx.effects.room
+    {
+        // What the client was told it may write before counts no more: it asks again.
+        room.up_to = Some(inode.size);
+    }
+    Ok(open)
 }
 
 fn changes_anything(request: &SetAttrRequest) -> bool {

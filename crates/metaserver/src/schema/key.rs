@@ -3,6 +3,7 @@
 use weir_types::codec::{DecodeError, Reader};
 use weir_types::{ClientId, ColumnIndex, CopyIndex, FileId, ObjectId, SegmentIndex};
 use weir_types::{ServerId, SessionId, SlotId, TargetId};
+use weir_wire::quota::QuotaSubject;
 
 /// Where the ids of files and sessions come from.
 pub const IDS: &[u8] = b"m/ids";
@@ -371,6 +372,27 @@ pub fn client_id(key: &[u8]) -> Result<ClientId, DecodeError> {
     orphan_file(key).map(|file| ClientId(file.0))
 }
 
+/// `p/` kind u8, number u64: the [`super::QuotaRecord`] of a user, a group or a directory.
+pub fn quota(subject: QuotaSubject) -> Vec<u8> {
+    let (kind, number) = subject.parts();
+    Build::new(b"p/").bytes(&[kind]).u64(number).0
+}
+
+/// All quotas, in the order of their subjects.
+pub fn quotas() -> Span {
+    all(b"p/")
+}
+
+/// The subject of a key made by [`quota`].
+pub fn quota_subject(key: &[u8]) -> Result<QuotaSubject, DecodeError> {
+    let mut r = Reader::new(key);
+    r.take(2)?;
+    let kind = r.array::<1>()?[0];
+    let number = u64::from_be_bytes(r.array()?);
+    r.finish()?;
+    QuotaSubject::of_parts(kind, number).ok_or(DecodeError::BadValue)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -409,6 +431,12 @@ mod tests {
             let within = in_directory(FileId(f), FileId(u64::from(t)));
             prop_assert_eq!(file_and_directory(&within), Ok((FileId(f), FileId(u64::from(t)))));
             prop_assert_eq!(dead_list(&dead(FileId(f), s)), Ok((FileId(f), s)));
+            for subject in [QuotaSubject::User(s), QuotaSubject::Group(t), QuotaSubject::Directory(FileId(f))] {
+                let key = quota(subject);
+                let (start, end) = quotas();
+                prop_assert!(start <= key && key < end);
+                prop_assert_eq!(quota_subject(&key), Ok(subject));
+            }
         }
     }
 }

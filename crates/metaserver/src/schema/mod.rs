@@ -9,11 +9,13 @@ mod cluster;
 mod inode;
 pub mod key;
 mod namespace;
+mod quota;
 mod session;
 
 pub use cluster::{ClientRecord, FormatRecord, Past, ServerRecord, TargetRecord};
 pub use inode::{Body, Directory, Inode, RegularFile};
 pub use namespace::{DeadList, Dentry, ListEntry, Orphan, SegmentPage, WrittenPage};
+pub use quota::{ALL_COUNTED, QuotaRecord};
 pub use session::{SessionRecord, SlotRecord};
 
 pub use weir_types::ClientStanding;
@@ -26,6 +28,8 @@ const RECORD_VERSION: u8 = 1;
 /// several names are kept (`b/`). A program that does not keep them must not
 /// change such a store.
 const FORMAT_VERSION: u8 = 2;
+/// The same with quotas (`p/`): a program that does not count what is used must not change it.
+const QUOTA_FORMAT_VERSION: u8 = 3;
 
 /// A record as it is stored.
 pub fn encode(record: &impl Encode) -> Vec<u8> {
@@ -55,10 +59,10 @@ pub fn decode<T: Decode>(bytes: &[u8], what: &str) -> Result<T> {
     }
 }
 
-/// The record of the format as it is stored.
-pub fn encode_format(record: &FormatRecord) -> Vec<u8> {
+/// The record of the format as it is stored. `quotas`: there are any.
+pub fn encode_format(record: &FormatRecord, quotas: bool) -> Vec<u8> {
     let mut bytes = encode(record);
-    bytes[0] = FORMAT_VERSION;
+    bytes[0] = if quotas { QUOTA_FORMAT_VERSION } else { FORMAT_VERSION };
     bytes
 }
 
@@ -69,7 +73,7 @@ pub fn encode_format(record: &FormatRecord) -> Vec<u8> {
 /// As [`decode`].
 pub fn decode_format(bytes: &[u8]) -> Result<(FormatRecord, bool)> {
     const WHAT: &str = "of the format";
-    if bytes.first() != Some(&FORMAT_VERSION) {
+    if !matches!(bytes.first(), Some(&(FORMAT_VERSION | QUOTA_FORMAT_VERSION))) {
         return Ok((decode(bytes, WHAT)?, false));
     }
     let mut first = bytes.to_vec();

@@ -1,7 +1,7 @@
 //! Records of names, segments and what is to be removed.
 
-use weir_types::codec::Bytes;
-use weir_types::{FileId, FileKind, Segment};
+use weir_types::codec::{Bytes, DecodeError, Reader};
+use weir_types::{Decode, Encode, FileId, FileKind, Segment};
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,9 +86,31 @@ impl WrittenPage {
 }
 
 /// A file without a name that may be open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Orphan {}
-weir_types::codec_struct!(Orphan {});
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Orphan {
+    /// The directories whose quotas count it: those above its last name when that went. No
+    /// way leads up from it any more.
+    pub counted_in: Vec<FileId>,
+}
+
+/// Nothing is written where nothing is counted: as before there were quotas.
+impl Encode for Orphan {
+    fn encode(&self, out: &mut Vec<u8>) {
+        if !self.counted_in.is_empty() {
+            self.counted_in.encode(out);
+        }
+    }
+}
+
+impl Decode for Orphan {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        if r.remaining() == 0 {
+            return Ok(Self::default());
+        }
+        let counted_in = Vec::decode(r)?;
+        if counted_in.is_empty() { Err(DecodeError::BadValue) } else { Ok(Self { counted_in }) }
+    }
+}
 
 /// A list of segments that no file has any more, on its way to the garbage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

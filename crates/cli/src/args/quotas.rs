@@ -1,0 +1,102 @@
+//! How much users, groups and directories may have.
+
+use super::ClientChoice;
+use crate::output::{ByteSize, parse_size};
+use crate::quota::{SubjectName, parse_subject};
+use clap::{Args, Subcommand};
+
+/// Show and set how much users, groups and directories may have
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "Without a subcommand it shows the quotas of who asks and his groups. The \
+    subcommands need an administrator's credential, such as the one that `weir up` made.")]
+pub struct Quota {
+    #[command(subcommand)]
+    pub command: Option<QuotaCommand>,
+    #[command(flatten)]
+    pub list: QuotaList,
+}
+
+/// What there is to do with quotas.
+#[derive(Subcommand)]
+pub enum QuotaCommand {
+    /// Say how much there may be
+    Set(QuotaSet),
+    /// Have no limit any more, and count no longer
+    #[command(visible_alias = "remove")]
+    Rm(QuotaRemove),
+    /// Show all quotas, and what is used
+    #[command(visible_alias = "ls")]
+    List(QuotaList),
+}
+
+#[derive(Args)]
+pub struct QuotaSet {
+    /// Whose: user:NAME, group:NAME (or numbers), or dir:/PATH
+    #[arg(value_parser = parse_subject)]
+    pub subject: SubjectName,
+    /// The most bytes, as the sizes of files; `none`: as many as there is space for
+    #[arg(long, value_parser = parse_bytes, value_name = "SIZE")]
+    pub bytes: Option<Limit>,
+    /// The most files, directories too; `none`: any number
+    #[arg(long, value_parser = parse_files, value_name = "N")]
+    pub files: Option<Limit>,
+    /// Wait until the files that are there have been counted
+    #[arg(long)]
+    pub wait: bool,
+    #[command(flatten)]
+    pub client: ClientChoice,
+}
+
+#[derive(Args)]
+pub struct QuotaRemove {
+    /// Whose: user:NAME, group:NAME (or numbers), or dir:/PATH
+    #[arg(value_parser = parse_subject)]
+    pub subject: SubjectName,
+    #[command(flatten)]
+    pub client: ClientChoice,
+}
+
+#[derive(Args)]
+pub struct QuotaList {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub client: ClientChoice,
+}
+
+/// A limit, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit(pub Option<u64>);
+
+fn parse_bytes(text: &str) -> Result<Limit, String> {
+    match text {
+        "none" => Ok(Limit(None)),
+        size => parse_size(size).map(|ByteSize(bytes)| Limit(Some(bytes))),
+    }
+}
+
+fn parse_files(text: &str) -> Result<Limit, String> {
+    match text {
+        "none" => Ok(Limit(None)),
+        number => {
+            let wrong = |_| "not a number of files: try 100000, or none".to_owned();
+            number.parse().map(|files| Limit(Some(files))).map_err(wrong)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_a_number_or_none() {
+        assert_eq!(parse_bytes("10G"), Ok(Limit(Some(10 << 30))));
+        assert_eq!(parse_bytes("none"), Ok(Limit(None)));
+        assert_eq!(parse_files("100000"), Ok(Limit(Some(100_000))));
+        assert_eq!(parse_files("none"), Ok(Limit(None)));
+        assert!(parse_files("-1").is_err() && parse_bytes("much").is_err());
+    }
+}

@@ -1,0 +1,219 @@
+//! `weir quota`: how much users, groups and directories may have, and what they have.
+
+use crate::args::{Quota, QuotaCommand, QuotaList, QuotaRemove, QuotaSet};
+use crate::failure::{Done, Failure};
+use crate::files::owners::Owners;
+use crate::files::remote::{caller, connect};
+use crate::files::upward::path_of;
+use crate::output::{Table, human_size, print, print_json};
+use crate::settings;
+use serde_json::{Value, json};
+use std::time::Duration;
+use weir_client::{Client, Context};
+use weir_types::{FileId, FileKind};
+use weir_wire::quota::{QuotaChange, QuotaInfo, QuotaLimits, QuotaSubject};
+
+/// Between looks at how far the counting is.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// Whose quota, as it is given on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SubjectName {
+    /// A user, by name or number.
+    User(String),
+    /// A group, by name or number.
+    Group(String),
+    /// The path of a directory in the file system.
+    Directory(String),
+}
+
+/// Reads whose quota it is.
+pub fn parse_subject(text: &str) -> Result<SubjectName, String> {
+    let wrong = || "whose? user:NAME, group:NAME or dir:/PATH".to_owned();
+    let (kind, name) = text.split_once(':').ok_or_else(wrong)?;
+    match kind {
+        _ if name.is_empty() => Err(wrong()),
+        "user" => Ok(SubjectName::User(name.to_owned())),
+        "group" => Ok(SubjectName::Group(name.to_owned())),
+        "dir" => Ok(SubjectName::Directory(name.to_owned())),
+        _ => Err(wrong()),
+    }
+}
+
+/// Runs `weir quota`.
+pub fn run(quota: &Quota) -> Done {
+    match &quota.command {
+        None => show_own(&quota.list),
+        Some(QuotaCommand::List(list)) => show_all(list),
+        Some(QuotaCommand::Set(set)) => self::set(set),
+        Some(QuotaCommand::Rm(rm)) => remove(rm),
+    }
+}
+
+fn set(set: &QuotaSet) -> Done {
+    if set.bytes.is_none() && set.files.is_none() {
+        return Err(Failure::new("how much? give --bytes, --files or both")
+            .hint("`none` counts without a limit: --bytes none"));
+    }
+    let client = connect(&settings::cluster(&set.client)?.credential()?, "quota set")?;
+    let admin = client.administrator()?;
+    let subject = resolve(&client, &set.subject)?;
+    let is_it = |info: &QuotaInfo| info.subject == subject;
+    let before = admin.quotas()?.into_iter().find(is_it).map(|info| info.limits);
+    let before = before.unwrap_or_default();
+    let limits = QuotaLimits {
+        bytes: set.bytes.map_or(before.bytes, |limit| limit.0),
+        files: set.files.map_or(before.files, |limit| limit.0),
+    };
+    admin.set_quota(subject, QuotaChange::Set(limits))?;
+    while set.wait && admin.quotas()?.iter().any(|info| is_it(info) && info.counting) {
+        // Nothing tells when it ends.
+        std::thread::sleep(INTERVAL);
+    }
+    Ok(())
+}
+
+fn remove(rm: &QuotaRemove) -> Done {
+    let client = connect(&settings::cluster(&rm.client)?.credential()?, "quota rm")?;
+    let subject = resolve(&client, &rm.subject)?;
+    Ok(client.administrator()?.set_quota(subject, QuotaChange::Remove)?)
+}
+
+fn resolve(client: &Client, name: &SubjectName) -> Done<QuotaSubject> {
+    let number = |owners: Owners, name: &str, what: &str| {
+        owners.number(name).ok_or_else(|| {
+            Failure::new(format!("this machine knows no {what} '{name}'"))
+                .hint("give the number, as it is on the machines that mount the file system")
+        })
+    };
+    match name {
+        SubjectName::User(name) => number(Owners::users(), name, "user").map(QuotaSubject::User),
+        SubjectName::Group(name) => {
+            number(Owners::groups(), name, "group").map(QuotaSubject::Group)
+        }
+        SubjectName::Directory(path) => directory(client, path).map(QuotaSubject::Directory),
+    }
+}
+
+fn directory(client: &Client, path: &str) -> Done<FileId> {
+    let path = path.strip_prefix("weir:").unwrap_or(path);
+    let found = client.resolve(&Context::root(), path.as_bytes(), true);
+    let attr = found.map_err(|e| Failure::from(e).about(format!("weir:{path}")))?;
+    if attr.kind != FileKind::Directory {
+        return Err(Failure::new("not a directory").about(format!("weir:{path}")));
+    }
+    Ok(attr.file)
+}
+
+fn show_own(list: &QuotaList) -> Done {
+    let client = connect(&settings::cluster(&list.client)?.credential()?, "quota")?;
+    let quotas = client.own_quotas(&Context::of(caller()))?;
+    if quotas.is_empty() && !list.json {
+        return print("there is no quota for you and your groups\n");
+    }
+    show(&client, &quotas, list.json)
+}
+
+fn show_all(list: &QuotaList) -> Done {
+    let client = connect(&settings::cluster(&list.client)?.credential()?, "quota list")?;
+    let quotas = client.administrator()?.quotas()?;
+    show(&client, &quotas, list.json)
+}
+
+fn show(client: &Client, quotas: &[QuotaInfo], as_json: bool) -> Done {
+    let names = Names { users: Owners::users(), groups: Owners::groups(), client };
+    if as_json {
+        return print_json(&quotas.iter().map(|info| names.json(info)).collect::<Vec<_>>());
+    }
+    let mut table =
+        Table::new(&["WHOSE", ">USED", ">LIMIT", ">USE%", ">FILES", ">LIMIT", ">USE%", "STATE"]);
+    for info in quotas {
+        let QuotaLimits { bytes, files } = info.limits;
+        let none = || "none".to_owned();
+        table.row(vec![
+            names.shown(info.subject),
+            human_size(info.used_bytes),
+            bytes.map_or_else(none, human_size),
+            percent(info.used_bytes, bytes),
+            info.used_files.to_string(),
+            files.map_or_else(none, |files| files.to_string()),
+            percent(info.used_files, files),
+            if info.counting { "counting" } else { "" }.to_owned(),
+        ]);
+    }
+    print(&table.render())
+}
+
+/// Rounded up, as df does.
+fn percent(used: u64, limit: Option<u64>) -> String {
+    match limit {
+        None | Some(0) => "-".to_owned(),
+        Some(limit) => format!("{}%", (u128::from(used) * 100).div_ceil(u128::from(limit))),
+    }
+}
+
+/// Names of what has numbers.
+struct Names<'a> {
+    users: Owners,
+    groups: Owners,
+    client: &'a Client,
+}
+
+impl Names<'_> {
+    fn name(&self, subject: QuotaSubject) -> Option<String> {
+        match subject {
+            QuotaSubject::User(uid) => Some(self.users.name(uid)),
+            QuotaSubject::Group(gid) => Some(self.groups.name(gid)),
+            QuotaSubject::Directory(dir) => path_of(self.client, dir),
+        }
+    }
+
+    fn shown(&self, subject: QuotaSubject) -> String {
+        let name = self.name(subject).unwrap_or_else(|| "?".to_owned());
+        format!("{}:{name}", kind(subject))
+    }
+
+    fn json(&self, info: &QuotaInfo) -> Value {
+        json!({
+            "kind": kind(info.subject),
+            "number": info.subject.parts().1,
+            "name": self.name(info.subject),
+            "used_bytes": info.used_bytes,
+            "limit_bytes": info.limits.bytes,
+            "granted_bytes": info.granted_bytes,
+            "used_files": info.used_files,
+            "limit_files": info.limits.files,
+            "counting": info.counting,
+        })
+    }
+}
+
+fn kind(subject: QuotaSubject) -> &'static str {
+    match subject {
+        QuotaSubject::User(_) => "user",
+        QuotaSubject::Group(_) => "group",
+        QuotaSubject::Directory(_) => "dir",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_quota_it_is_says_what_and_who() {
+        assert_eq!(parse_subject("user:alice"), Ok(SubjectName::User("alice".into())));
+        assert_eq!(parse_subject("group:100"), Ok(SubjectName::Group("100".into())));
+        assert_eq!(parse_subject("dir:weir:/a"), Ok(SubjectName::Directory("weir:/a".into())));
+        for bad in ["alice", "user:", "project:7", ""] {
+            assert!(parse_subject(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_used_is_rounded_up() {
+        assert_eq!(percent(1, Some(1000)), "1%");
+        assert_eq!(percent(1500, Some(1000)), "150%");
+        assert_eq!((percent(5, None), percent(0, Some(0))), ("-".into(), "-".into()));
+    }
+}

@@ -1,0 +1,56 @@
+//! How far a file may grow that a quota limits. Without one nothing is asked.
+
+use super::OpenState;
+use crate::context::Context;
+use crate::drive::Call;
+use std::sync::atomic::Ordering;
+use weir_types::{Caller, ErrorKind, Result};
+use weir_wire::lease::ROOM_LIMITED;
+use weir_wire::quota::RoomRequest;
+
+/// No quota limits the file.
+pub(super) const UNLIMITED: u64 = u64::MAX;
+
+impl OpenState {
+    /// An answer of the metadata server about the file says in its flags whether a quota limits
+    /// it; `size` is the size that it tells. Who has learned that just now asks before the
+    /// next byte beyond.
+    pub(crate) fn saw_limits(&self, keep: u8, size: u64) {
+        if keep & ROOM_LIMITED == 0 {
+            self.room.store(UNLIMITED, Ordering::Release);
+            return;
+        }
+        let from = (UNLIMITED, size);
+        let _ = self.room.compare_exchange(from.0, from.1, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// This client has set the size, or the metadata server has started anew: what it had
+    /// granted counts no more.
+    pub(crate) fn forget_room(&self, size: u64) {
+        let limited = |room: u64| (room != UNLIMITED).then_some(size);
+        let _ = self.room.fetch_update(Ordering::AcqRel, Ordering::Acquire, limited);
+    }
+
+    /// Sees to it that the file may grow up to `end`. Asks for nothing that others keep.
+    ///
+    /// # Errors
+    /// `QuotaExceeded`, and those of asking.
+    pub(crate) fn require_room(&self, call: Call<'_>, end: u64) -> Result<()> {
+        if end <= self.room.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let uid = call.ctx.writer.unwrap_or(call.ctx.caller.uid);
+        let caller = Caller { uid, ..call.ctx.caller.clone() };
+        let by = Context { caller, ..call.ctx.clone() };
+        let ask = || call.inner.session.call(&by, &RoomRequest { file: self.id, end });
+        let room = match ask() {
+            // What was removed and has just been closed counts until that is told.
+            Err(error) if error.kind == ErrorKind::QuotaExceeded && call.inner.send_closes() => {
+                ask()?
+            }
+            room => room?,
+        };
+        self.room.store(room.up_to, Ordering::Release);
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! Quotas that administrators set, what callers may see of them, and the counting of the files
+//! that were there before.
+
+use super::MetaMachine;
+use super::servers::fault;
+use crate::quota::{self, MAX_ABOVE, MAX_QUOTAS, Quotas};
+use crate::schema::{self, Inode, QuotaRecord, key};
+use weir_metastore::{Engine, Tx, transact};
+use weir_types::{Caller, ClientId, Error, ErrorKind, FileId, FileKind, Result};
+use weir_wire::quota::{
+    ListQuotasRequest, QuotaChange, QuotaInfo, QuotaLimits, QuotaPage, QuotaSubject,
+    SetQuotaRequest,
+};
+
+/// Quotas in one reply.
+const PAGE: usize = 1024;
+
+impl<E: Engine> MetaMachine<E> {
+    /// Sets, removes or counts anew a quota.
+    ///
+    /// # Errors
+    /// `NotAdministrator`; `NotFound` and `NotDirectory` for what has none; `NoSpace`: there are
+    /// too many.
+    pub(super) fn set_quota(&mut self, asker: ClientId, request: &SetQuotaRequest) -> Result<()> {
+        self.require_administrator(asker)?;
+        let SetQuotaRequest { subject, change } = *request;
+        if let (QuotaChange::Set(_), QuotaSubject::Directory(dir)) = (change, subject) {
+            self.check_directory(dir)?;
+        }
+        let known = self.quotas.has(subject);
+        if !known && !matches!(change, QuotaChange::Set(_)) {
+            return Err(Error::new(ErrorKind::NotFound, format!("{subject} has no quota")));
+        }
+        if !known && self.quotas.len() >= MAX_QUOTAS {
+            let message = format!("there are {MAX_QUOTAS} quotas already, which is the most");
+            return Err(Error::new(ErrorKind::NoSpace, message));
+        }
+        let others = self.quotas.len() > usize::from(known);
+        let (format, at) = (&self.format, key::quota(subject));
+        let (record, _) = transact(&mut self.engine, |tx| {
+            let before = quota::record(tx, subject).map_err(fault)?;
+            let after = changed(before, change);
+            match &after {
+                Some(record) => tx.put(&at, &schema::encode(record))?,
+                None => tx.delete(&at)?,
+            }
+            // A program that does not know quotas would not count.
+            let has_quotas = others || after.is_some();
+            tx.put(key::FORMAT, &schema::encode_format(format, has_quotas))?;
+            Ok::<_, Error>(after)
+        })?;
+        match record {
+            Some(record) => self.quotas.set(subject, &record),
+            None => self.quotas.forget(subject),
+        }
+        Ok(())
+    }
+
+    fn check_directory(&self, dir: FileId) -> Result<()> {
+        let mut tx = Tx::new(&self.engine);
+        let Some(inode) = quota::peek(&mut tx, dir).map_err(fault)? else {
+            let message = format!("there is no directory {dir} to have a quota");
+            return Err(Error::new(ErrorKind::NotFound, message));
+        };
+        let Inode { kind: FileKind::Directory, .. } = inode else {
+            let message = format!("file {dir} is no directory: quotas are for directories");
+            return Err(Error::new(ErrorKind::NotDirectory, message));
+        };
+        // Those below it get one more above them.
+        let above = |tx: &mut Tx<'_>, dir| quota::above(tx, &self.quotas, dir).map_err(fault);
+        let above_it = above(&mut tx, dir)?;
+        if above_it.contains(&dir) {
+            return Ok(());
+        }
+        let mut most = above_it.len() + 1;
+        for subject in self.quotas.behind(None) {
+            let QuotaSubject::Directory(other) = subject else { continue };
+            let chain = quota::way_up(&mut tx, other).map_err(fault)?;
+            if chain.contains(&dir) {
+                most = most.max(above(&mut tx, other)?.len() + 1);
+            }
+        }
+        if most > MAX_ABOVE {
+            let message =
+                format!("{MAX_ABOVE} directories above one another have quotas, which is the most");
+            return Err(Error::new(ErrorKind::TooBig, message));
+        }
+        Ok(())
+    }
+
+    /// A page of the quotas: all for administrators, his own for everybody.
+    pub(super) fn list_quotas(
+        &self,
+        asker: ClientId,
+        caller: &Caller,
+        request: &ListQuotasRequest,
+    ) -> Result<QuotaPage> {
+        if !request.own {
+            self.require_administrator(asker)?;
+        }
+        let is_own = |subject: &QuotaSubject| match subject {
+            QuotaSubject::User(uid) => *uid == caller.uid,
+            QuotaSubject::Group(gid) => caller.in_group(*gid),
+            QuotaSubject::Directory(_) => false,
+        };
+        let mut wanted =
+            self.quotas.behind(request.after).filter(|subject| !request.own || is_own(subject));
+        let mut tx = Tx::new(&self.engine);
+        let mut quotas = Vec::new();
+        for subject in wanted.by_ref().take(PAGE) {
+            if let Some(record) = quota::record(&mut tx, subject).map_err(fault)? {
+                quotas.push(info(&self.quotas, subject, &record));
+            }
+        }
+        Ok(QuotaPage { end: wanted.next().is_none(), quotas })
+    }
+
+    /// Takes the counting one step further.
+    pub(super) fn count_for_quotas(&mut self) -> Result<()> {
+        let quotas = &self.quotas;
+        let (counted, _) =
+            transact(&mut self.engine, |tx| quota::count(tx, quotas).map_err(fault))?;
+        for (subject, record) in counted {
+            self.quotas.set(subject, &record);
+        }
+        Ok(())
+    }
+}
+
+fn changed(before: Option<QuotaRecord>, change: QuotaChange) -> Option<QuotaRecord> {
+    match change {
+        QuotaChange::Set(limits) => Some(QuotaRecord { limits, ..before.unwrap_or_default() }),
+        QuotaChange::Remove => None,
+        QuotaChange::Recount => {
+            let limits = before.map_or(QuotaLimits::default(), |before| before.limits);
+            Some(QuotaRecord { limits, ..QuotaRecord::default() })
+        }
+    }
+}
+
+fn info(quotas: &Quotas, subject: QuotaSubject, record: &QuotaRecord) -> QuotaInfo {
+    QuotaInfo {
+        subject,
+        limits: record.limits,
+        used_bytes: u64::try_from(record.used_bytes).unwrap_or(u64::MAX),
+        used_files: record.used_files,
+        granted_bytes: u64::try_from(quotas.grants.granted(subject)).unwrap_or(u64::MAX),
+        counting: record.counted_to != schema::ALL_COUNTED,
+    }
+}

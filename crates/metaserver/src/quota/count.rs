@@ -1,0 +1,55 @@
+//! Counts the files that were there before a quota was set, some in each transaction. Those
+//! with numbers below `counted_to` count; each transaction moves that on.
+
+use super::{Quotas, record, share};
+use crate::ops::Outcome;
+use crate::schema::{self, ALL_COUNTED, Inode, QuotaRecord, key};
+use std::collections::BTreeMap;
+use weir_metastore::Tx;
+use weir_types::{Error, FileId};
+use weir_wire::quota::QuotaSubject;
+
+/// Files looked at in one transaction.
+const PAGE: usize = 512;
+/// Quotas that are brought on in one transaction.
+const TOGETHER: usize = 64;
+
+/// Takes the quotas that are furthest behind one step on; returns their records as they are
+/// then. None: all files have been counted.
+pub(crate) fn count(tx: &mut Tx<'_>, quotas: &Quotas) -> Outcome<Vec<(QuotaSubject, QuotaRecord)>> {
+    let Some(&from) = quotas.counting.values().min() else { return Ok(Vec::new()) };
+    let behind = quotas.counting.iter().filter(|(_, at)| **at == from).map(|(s, _)| *s);
+    let mut group: BTreeMap<QuotaSubject, QuotaRecord> = BTreeMap::new();
+    for subject in behind.take(TOGETHER) {
+        if let Some(record) = record(tx, subject)? {
+            group.insert(subject, record);
+        }
+    }
+    // From where others are on, all go together.
+    let others = quotas.counting.values().filter(|at| **at > from).min();
+    let (_, end) = key::inodes();
+    let end = others.map_or(end, |at| key::inode(*at));
+    let page = tx.peek_range(&key::inode(from), &end, PAGE)?;
+    for (at, bytes) in &page {
+        let file = key::inode_file(at).map_err(Error::from)?;
+        let inode: Inode = schema::decode(bytes, "of an inode")?;
+        let share = share(tx, quotas, file, &inode)?;
+        for subject in &share.subjects {
+            if let Some(record) = group.get_mut(subject) {
+                record.used_files += 1;
+                record.used_bytes += u128::from(share.bytes);
+            }
+        }
+    }
+    let counted_to = match page.last() {
+        Some((last, _)) if page.len() == PAGE => {
+            FileId(key::inode_file(last).map_err(Error::from)?.0 + 1)
+        }
+        _ => others.copied().unwrap_or(ALL_COUNTED),
+    };
+    for (subject, record) in &mut group {
+        record.counted_to = counted_to;
+        tx.put(&key::quota(*subject), &schema::encode(record))?;
+    }
+    Ok(group.into_iter().collect())
+}
