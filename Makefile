@@ -28,7 +28,7 @@ quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
 test: deps ## Unit, property, fuzz and end-to-end tests
 	$(CARGO) test --workspace --locked --no-fail-fast
 
-soak: deps ## Crash images, kill cycles and simulated seeds for hours (SOAK="images cycles kills sim")
+soak: deps ## Crash images, kill cycles and simulated seeds for hours (SOAK="images cycles kills names sim")
 	@SOAK="$(SOAK)" CARGO="$(CARGO)" scripts/soak.sh
 
 verify: $(DENY) ## Check format, lints, licences and sources; writes nothing

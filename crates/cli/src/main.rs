@@ -18,6 +18,7 @@ mod mount_options;
 mod notify;
 mod output;
 mod reliability;
+mod remount;
 mod serve;
 mod settings;
 mod signals;

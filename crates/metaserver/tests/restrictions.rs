@@ -95,7 +95,7 @@ fn a_read_only_key_reads_and_changes_nothing() {
         CreateRequest { name: name("new"), ..there.clone() },
         CreateRequest { rights: Rights::READ_WRITE, ..there.clone() },
         CreateRequest { kind: FileKind::Fifo, ..create_request(ROOT, "fifo") },
-        MkdirRequest { parent: ROOT, name: name("d"), mode: 0o755 },
+        MkdirRequest { parent: ROOT, name: name("d"), mode: 0o755, umask: 0 },
         SymlinkRequest { parent: ROOT, name: name("s"), target: name("f") },
         UnlinkRequest { parent: ROOT, name: name("f") },
         RmdirRequest { parent: ROOT, name: name("f") },

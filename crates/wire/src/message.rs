@@ -165,6 +165,8 @@ ops! {
     GetDefaultLayout = 0x229, "get_default_layout";
     /// Makes all metadata acknowledged so far durable.
     SyncMeta = 0x22a, "sync_meta";
+    /// Says when files were read.
+    Accessed = 0x22b, "accessed";
     /// Waits for events of the session.
     PollEvents = 0x230, "poll_events";
     /// Says that events have been obeyed.
