@@ -6,7 +6,7 @@ use weir_layout::{Region, RegionList};
 use weir_types::codec::Bytes;
 use weir_types::{
     Attr, Caller, ClientId, ClientStanding, Column, ColumnIndex, Consistency, CopyIndex,
-    Duplication, Epoch, Error, ErrorKind, FileId, FileKind, FileLayout, Filling, FsUsage,
+    Duplication, Epoch, Error, ErrorKind, Extras, FileId, FileKind, FileLayout, Filling, FsUsage,
     Generation, JobId, KeyGeneration, LayoutKind, LayoutSpec, ObjectId, Placement, Rank,
     Restrictions, Scheme, Segment, SegmentIndex, SegmentState, ServerId, SessionId, SlotId,
     SlotSequence, Squash, StripeMap, TargetId, Timestamp,

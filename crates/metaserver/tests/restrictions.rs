@@ -438,7 +438,7 @@ fn a_store_on_disk_is_brought_up_to_date() {
     let c = c.restart_in(dir.path());
     assert_eq!(c.keys("b/"), 400);
     let bytes = c.machine.engine().get(key::FORMAT).unwrap().unwrap().value;
-    assert!(schema::decode_format(&bytes).unwrap().1);
+    assert_eq!(schema::decode_format(&bytes).unwrap().1, schema::Age::Current);
 }
 
 /// The store as a program left it that kept no directories of files: without

@@ -188,6 +188,11 @@ impl Inode {
         }
     }
 
+    /// Whether it ends with anything after what only its kind has.
+    fn has_end(&self) -> bool {
+        self.birth.is_some() || self.has_acl || self.has_default_acl
+    }
+
     /// Notes that something but the contents changed.
     pub fn changed(&mut self, now: Timestamp) {
         self.ctime = now;
@@ -253,7 +258,7 @@ impl Encode for Inode {
             Body::File(body) => body.encode(out),
             Body::Other => {}
         }
-        if self.birth.is_some() || self.has_acl || self.has_default_acl {
+        if self.has_end() {
             self.birth.encode(out);
             self.has_acl.encode(out);
             self.has_default_acl.encode(out);
@@ -296,6 +301,9 @@ impl Decode for Inode {
             inode.birth = Decode::decode(r)?;
             inode.has_acl = Decode::decode(r)?;
             inode.has_default_acl = Decode::decode(r)?;
+            if !inode.has_end() {
+                return Err(DecodeError::BadValue);
+            }
         }
         Ok(inode)
     }
