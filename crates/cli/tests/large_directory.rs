@@ -183,7 +183,7 @@ fn finds(reader: &Reader, wanted: usize) -> bool {
 }
 
 #[test]
-#[ignore = "takes minutes: make soak SOAK=names"]
+#[ignore = "takes six minutes on two busy processors: make soak SOAK=names"]
 fn positions_in_a_directory_of_a_million_files_stay_good_while_it_changes() {
     const MILLION: usize = 1_000_000;
     const GONE: usize = 20_000;
