@@ -31,7 +31,7 @@ test: deps ## Unit, property, fuzz and end-to-end tests
 upgrade-test: deps ## Build an earlier release from the history, and let it meet today's
 	@CARGO="$(CARGO)" scripts/upgrade-test.sh
 
-soak: deps ## Crash images, kill cycles and simulated seeds for hours (SOAK="images cycles kills sim")
+soak: deps ## Crash images, kill cycles and simulated seeds for hours (SOAK="images cycles kills names sim")
 	@SOAK="$(SOAK)" CARGO="$(CARGO)" scripts/soak.sh
 
 verify: $(DENY) ## Check format, lints, licences and sources; writes nothing

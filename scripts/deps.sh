@@ -17,6 +17,7 @@ needed=(
   mpirun:openmpi-bin
   python3:python3
   rsync:rsync
+  setfacl:acl
   setfattr:attr
   sqlite3:sqlite3
   tar:tar

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # What takes hours: 100,000 crash images of the object store and of the metadata
 # engine, 1,000 cycles of kill -9 of real daemons, 500 cycles of all that can fail of
-# machines, links and disks under files with copies (as root), then simulated seeds
-# without end (interrupt it when you have seen enough). `SOAK` picks parts of it:
-#   make soak SOAK="images cycles kills sim"
+# machines, links and disks under files with copies (as root), a directory of a million
+# files (as root), then simulated seeds without end (interrupt it when you have seen
+# enough). `SOAK` picks parts of it:
+#   make soak SOAK="images cycles kills names sim"
 # Every part prints the seed that brings a failure back.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cargo=${CARGO:-cargo}
-parts=${SOAK:-images cycles kills sim}
+parts=${SOAK:-images cycles kills names sim}
 images=${WEIR_CRASH_IMAGES:-100000}
 cycles=${WEIR_CYCLES:-1000}
 kills=${WEIR_KILL_CYCLES:-500}
@@ -27,6 +28,9 @@ for part in $parts; do
     kills)
       WEIR_KILL_CYCLES=$kills WEIR_KILL_LONG=1 "$cargo" test --locked -p weir --test kills -- --nocapture
       ;;
+    names)
+      "$cargo" test --release --locked -p weir --test large_directory -- --ignored --nocapture
+      ;;
     sim)
       "$cargo" build --release --locked -p weir
       # Each round begins at a random seed, which it prints. From 1,000,000,000 on clusters
@@ -41,7 +45,7 @@ for part in $parts; do
       exit 1
       ;;
     *)
-      echo "soak: unknown part \`$part'; there are: images cycles kills sim" >&2
+      echo "soak: unknown part \`$part'; there are: images cycles kills names sim" >&2
       exit 2
       ;;
   esac

@@ -17,7 +17,7 @@ use weir_mount::fuse::{
     Attributes, Config, DirSink, Entry, Errno, Filesystem, IoArgs, NewMode, NodeId, OpenArgs,
     Opened, ROOT, Reply, RequestContext, Session, SetAttr, WriteData,
 };
-use weir_types::{Attr, FileId, FileKind, Generation, Timestamp};
+use weir_types::{Attr, Extras, FileId, FileKind, Generation, Timestamp};
 
 const TTL: Duration = Duration::from_secs(3600);
 const DATA: NodeId = ROOT + 1;
@@ -104,6 +104,8 @@ fn attr(node: NodeId) -> Attr {
         change: 0,
         generation: Generation(0),
         preferred_io_bytes: 1 << 20,
+        birth: None,
+        extras: Extras::default(),
     }
 }
 

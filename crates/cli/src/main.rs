@@ -20,6 +20,7 @@ mod notify;
 mod output;
 mod quota;
 mod reliability;
+mod remount;
 mod serve;
 mod settings;
 mod signals;

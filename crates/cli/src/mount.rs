@@ -9,6 +9,7 @@ use crate::failure::{Done, Failure};
 use crate::metrics;
 use crate::mount_log::MountLog;
 use crate::mount_options::MountOptions;
+use crate::remount;
 use crate::serve::serve;
 use crate::settings::{self, Cluster};
 use crate::signals::Signals;
@@ -27,6 +28,9 @@ use weir_mount::{KernelCache, WeirFs, tell_client};
 pub fn mount(mount: &Mount) -> Done {
     let cluster = settings::cluster(&mount.client)?;
     let path = mountpoint(&mount.mountpoint)?;
+    if remount::is_asked(&mount.options) {
+        return remount::remount(&path, &mount.options, Some(&cluster.source()));
+    }
     let mut options = settings::config_file(&mount.client.cluster)?.mount.options;
     options.extend(mount.options.iter().cloned());
     // What is wrong with the options is said here, not in a log.

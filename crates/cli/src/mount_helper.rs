@@ -5,6 +5,7 @@ use crate::args::{ClusterChoice, MountHelper};
 use crate::cluster::mounting::{self, mountpoint};
 use crate::failure::{Done, Failure};
 use crate::mount_options::MountOptions;
+use crate::remount;
 use crate::settings::{self, Cluster};
 use clap::Parser;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -41,6 +42,12 @@ fn mount(asked: &MountHelper) -> Done {
     }
     let cluster = Cluster::named_by_source(&asked.source)?;
     let path = mountpoint(&asked.mountpoint)?;
+    if remount::is_asked(&asked.options) {
+        if asked.fake {
+            return Ok(());
+        }
+        return remount::remount(&path, &asked.options, Some(&cluster.source()));
+    }
     let mut options = settings::config_file(&ClusterChoice::default())?.mount.options;
     let asked_for =
         asked.options.iter().filter(|option| !asked.sloppy || MountOptions::knows(option));

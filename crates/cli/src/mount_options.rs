@@ -3,12 +3,13 @@
 
 use crate::failure::{Done, Failure};
 use crate::output::parse_size;
+use rustix::mount::MountFlags;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use weir_client::{Consistency, ReadPolicy, Transport};
-use weir_mount::Options;
 use weir_mount::fuse::Config;
+use weir_mount::{AccessTimes, Options};
 use weir_types::ErrorKind;
 
 /// The options of a mount.
@@ -31,7 +32,8 @@ pub struct MountOptions {
 
 /// Their names; docs/operating.md says what they do.
 pub const KNOWN: &str = "ro, rw, allow_other, allow_root_only, default_permissions, suid, nosuid, \
-    dev, nodev, exec, noexec, nocache, direct_io, tcp, consistency=strict|relaxed|none, \
+    dev, nodev, exec, noexec, relatime, noatime, strictatime, nodiratime, remount, nocache, \
+    direct_io, tcp, consistency=strict|relaxed|none, \
     read_policy=proportional|primary|halves|skip-hot|graduated|graduated-primary, ttl=SECONDS, \
     timeout=SECONDS, max_io=SIZE, metrics=ADDRESS:PORT";
 /// What a mount may wait for a server in one step of a call, seconds.
@@ -48,6 +50,9 @@ impl MountOptions {
                     .hint(format!("known options: {KNOWN}")));
             }
         }
+        if all.fuse.read_only {
+            all.weir.access_times = AccessTimes::Never;
+        }
         Ok(all)
     }
 
@@ -63,6 +68,7 @@ impl MountOptions {
             explicit_inval_data: true,
             posix_locks: true,
             flock_locks: true,
+            posix_acl: true,
             ..Config::default()
         };
         Self {
@@ -79,6 +85,12 @@ impl MountOptions {
     /// Whether there is such an option, whatever its value.
     pub fn knows(option: &str) -> bool {
         !matches!(Self::none_given().set(option), Ok(false))
+    }
+
+    /// Whether an option changes nothing of a mount: it is for mount(8), or says what is always so.
+    pub fn says_nothing(option: &str) -> bool {
+        let name = option.split_once('=').map_or(option, |(name, _)| name);
+        is_for_others(name) || IS_SO.contains(&name)
     }
 
     /// Whether there is such an option.
@@ -127,23 +139,37 @@ impl MountOptions {
                 let size = parse_size(value).map_err(|e| bad(&e))?;
                 self.fuse.max_io_bytes = usize::try_from(size.0).map_err(|_| bad("too large"))?;
             }
-            // Checks by the kernel, which it always does (beside the metadata server's).
-            "default_permissions" | "async" | "symfollow" | "silent" | "loud" => {}
-            _ if is_of_access_times(name) || is_for_others(name) => {}
-            "remount" => {
-                return Err(bad("not possible").hint("umount it, and mount it anew"));
+            "atime" | "relatime" | "norelatime" | "nostrictatime" => {
+                self.access_times(AccessTimes::Relative, MountFlags::RELATIME);
             }
+            "noatime" => self.access_times(AccessTimes::Never, MountFlags::NOATIME),
+            "strictatime" => self.access_times(AccessTimes::Always, MountFlags::STRICTATIME),
+            "nodiratime" | "diratime" => {
+                self.weir.no_directory_access = name == "nodiratime";
+                self.fuse.access_flags.set(MountFlags::NODIRATIME, name == "nodiratime");
+            }
+            // See `remount`: where one can be asked for, it is dealt with before.
+            "remount" => {
+                return Err(bad("not possible here").hint("it is an option of one command only"));
+            }
+            _ if is_for_others(name) || IS_SO.contains(&name) => {}
             _ => return Ok(false),
         }
         Ok(true)
     }
+
+    fn access_times(&mut self, times: AccessTimes, flag: MountFlags) {
+        let all = MountFlags::RELATIME | MountFlags::NOATIME | MountFlags::STRICTATIME;
+        self.fuse.access_flags.remove(all);
+        self.fuse.access_flags.insert(flag);
+        self.weir.access_times = times;
+    }
 }
 
-/// Times of access are never written at reads.
-fn is_of_access_times(name: &str) -> bool {
-    let name = name.strip_prefix("no").unwrap_or(name);
-    ["atime", "diratime", "relatime", "strictatime", "lazytime"].contains(&name)
-}
+/// What is so anyway: the kernel always checks permissions (beside the metadata server), and
+/// times of access are always written later.
+const IS_SO: [&str; 7] =
+    ["default_permissions", "async", "symfollow", "silent", "loud", "lazytime", "nolazytime"];
 
 /// What /etc/fstab says to mount(8) and systemd, which hand it on all the same.
 fn is_for_others(name: &str) -> bool {
@@ -199,6 +225,12 @@ mod tests {
         let known = ["ttl=never", "remount", "noauto", "turbo"].map(MountOptions::knows);
         assert_eq!(known, [true, true, true, false]);
         let remount = parse(&["remount,ro"]).err().unwrap().to_string();
-        assert!(remount.contains("mount it anew"), "{remount}");
+        assert!(remount.contains("one command"), "{remount}");
+        let times = |options: &[&str]| parse(options).unwrap().weir.access_times;
+        assert_eq!(times(&["strictatime,noatime"]), AccessTimes::Never);
+        assert_eq!(times(&["noatime,strictatime"]), AccessTimes::Always);
+        assert_eq!(times(&["noatime,relatime"]), AccessTimes::Relative);
+        assert_eq!(times(&["strictatime,ro"]), AccessTimes::Never, "nothing is changed there");
+        assert!(parse(&["nodiratime"]).unwrap().weir.no_directory_access);
     }
 }

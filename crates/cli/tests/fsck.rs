@@ -120,6 +120,7 @@ fn churn(client: &Client, number: u64, stop: &AtomicBool) -> u64 {
                     new_name: to.as_bytes().into(),
                     no_replace: false,
                     exchange: false,
+                    whiteout: false,
                 };
                 client.rename(&ctx, &request).unwrap();
             }

@@ -114,6 +114,36 @@ fn a_user_mounts_what_fstab_lets_users_mount() {
 }
 
 #[test]
+fn a_mount_is_remounted_for_reading_only_and_back() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = cluster(&place);
+    let said = script(
+        &cluster,
+        "flags() { sed -n \"s|.* $PWD/m fuse.weir \\([^ ]*\\) .*|\\1|p\" /proc/self/mounts |
+             tr , '\\n' | grep -x 'ro\\|rw\\|noexec\\|nosuid' | tr '\\n' ' '; echo; }
+         mount -t fuse.weir weir:$D m; echo kept > m/f; flags
+         mount -o remount,ro m; flags; ! touch m/g 2> /dev/null; cat m/f
+         mount -o remount,rw,noexec m; flags; touch m/g; ls m
+         exec 3> m/open; ! mount -o remount,ro m 2> busy; exec 3>&-; grep -c 'close them' busy
+         mount -o remount,ro m; flags
+         ! mount -o remount,turbo m 2> unknown; grep -c turbo unknown
+         mount -o remount,rw,consistency=relaxed m 2> stays; grep -c 'mount it anew' stays; flags
+         umount m; ! mount -t fuse.weir -o remount,ro weir:$D m 2> none; grep -c 'no Weir' none",
+    );
+    let lines = "rw nosuid \nro nosuid \nkept\nrw nosuid noexec \nf\ng\n1\nro nosuid noexec \n\
+        1\n1\nrw nosuid noexec \n1\n";
+    assert_eq!(said.ok(), lines);
+    cluster.weir(&["mount", "m"]).ok();
+    cluster.weir(&["mount", "m", "-o", "remount,ro"]).ok();
+    assert!(fs::write(place.path("m/h"), "").is_err());
+    cluster.weir(&["umount", "m"]).ok();
+    cluster.weir(&["mount", "m", "-o", "remount,ro"]).fails(&["no Weir is mounted"]);
+}
+
+#[test]
 fn a_mount_that_fails_says_why_through_mount() {
     if !root() {
         return;

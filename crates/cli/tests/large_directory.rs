@@ -1,12 +1,15 @@
 //! A directory of 100,000 files on two mounts: listed on one while the other
-//! changes it, and removed while it is listed.
+//! changes it, and removed while it is listed. And one of a million, if that is asked for
+//! (`make soak SOAK=names`): positions in it stay good while it changes.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
+mod dir_reader;
 mod harness;
 mod library;
 mod mounted;
 
+use dir_reader::Reader;
 use harness::{Cluster, Place, root};
 use mounted::{Mounts, sh};
 use std::fs::{self, File};
@@ -26,17 +29,17 @@ const LEFT_TO_RM: usize = 2_000;
 /// Does something with the number of each file, by several clients at once.
 fn for_each_file(
     cluster: &Cluster<'_>,
-    from: usize,
+    numbers: std::ops::Range<usize>,
     call: impl Fn(&Client, &Context, &[u8]) + Sync,
 ) {
-    let next = AtomicUsize::new(from);
+    let next = AtomicUsize::new(numbers.start);
     let clients = [library::client(cluster, false), library::client(cluster, false)];
     std::thread::scope(|scope| {
         for worker in 0..16 {
-            let (client, next, call) = (&clients[worker % 2], &next, &call);
+            let (client, next, call, numbers) = (&clients[worker % 2], &next, &call, &numbers);
             scope.spawn(move || {
-                let numbers = || Some(next.fetch_add(1, Ordering::Relaxed));
-                for number in std::iter::from_fn(numbers).take_while(|n| *n < FILES) {
+                let taken = || Some(next.fetch_add(1, Ordering::Relaxed));
+                for number in std::iter::from_fn(taken).take_while(|n| *n < numbers.end) {
                     call(client, &Context::root(), format!("stays{number}").as_bytes());
                 }
             });
@@ -101,8 +104,8 @@ fn a_directory_of_100000_files_is_listed_whole_while_it_changes_and_can_be_remov
     fs::create_dir(&a).unwrap();
     let dir = FileId(fs::metadata(&a).unwrap().ino());
     timed("made", || {
-        for_each_file(&all.cluster, 0, |client, ctx, name| {
-            client.mknod(ctx, dir, name, FileKind::File, 0o644, 0).unwrap();
+        for_each_file(&all.cluster, 0..FILES, |client, ctx, name| {
+            client.mknod(ctx, dir, name, FileKind::File, (0o644, 0), 0).unwrap();
         });
     });
     assert_eq!(timed("listed cold", || whole_listing(&b)), 0);
@@ -154,7 +157,7 @@ fn a_directory_of_100000_files_is_listed_whole_while_it_changes_and_can_be_remov
             }
         });
         timed("removed", || {
-            for_each_file(&all.cluster, LEFT_TO_RM, |client, ctx, name| {
+            for_each_file(&all.cluster, LEFT_TO_RM..FILES, |client, ctx, name| {
                 assert!(client.unlink(ctx, dir, name).unwrap().is_some());
             });
         });
@@ -167,4 +170,80 @@ fn a_directory_of_100000_files_is_listed_whole_while_it_changes_and_can_be_remov
         assert_eq!(fs::metadata(mount.join("d")).unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(fs::read_dir(mount).unwrap().count(), 0);
     }
+}
+
+/// The number in the name of a file that stays.
+fn number(name: &str) -> Option<usize> {
+    name.strip_prefix("stays")?.parse().ok()
+}
+
+/// The next name is one of a file whose number is given.
+fn finds(reader: &Reader, wanted: usize) -> bool {
+    reader.next().and_then(|(_, name)| number(&name)) == Some(wanted)
+}
+
+#[test]
+#[ignore = "takes six minutes on two busy processors: make soak SOAK=names"]
+fn positions_in_a_directory_of_a_million_files_stay_good_while_it_changes() {
+    const MILLION: usize = 1_000_000;
+    const GONE: usize = 20_000;
+    let goes = |number: usize| number.is_multiple_of(50);
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let all = Mounts::new(&place, "million", 2);
+    let (a, b) = (all.at[0].join("d"), all.at[1].join("d"));
+    fs::create_dir(&a).unwrap();
+    let dir = FileId(fs::metadata(&a).unwrap().ino());
+    let make = |client: &Client, ctx: &Context, name: &[u8]| {
+        client.mknod(ctx, dir, name, FileKind::File, (0o644, 0), 0).unwrap();
+    };
+    timed("made", || for_each_file(&all.cluster, 0..MILLION, make));
+    let reader = Reader::open(&b).unwrap();
+    let read = || std::iter::from_fn(|| reader.next());
+    let mut at = vec![None; MILLION];
+    timed("listed, with positions", || {
+        for (position, name) in read() {
+            if let Some(number) = number(&name) {
+                assert!(at[number].replace(position).is_none(), "{name} twice");
+            }
+        }
+    });
+    assert!(at.iter().all(Option::is_some), "all are there");
+    timed("20,000 removed and 20,000 made", || {
+        // Every fiftieth goes.
+        for_each_file(&all.cluster, 0..GONE, |client, ctx, name| {
+            let number: usize = number(std::str::from_utf8(name).unwrap()).unwrap() * 50;
+            let name = format!("stays{number}");
+            assert!(client.unlink(ctx, dir, name.as_bytes()).unwrap().is_some());
+        });
+        for_each_file(&all.cluster, MILLION..MILLION + GONE, make);
+    });
+    let stays: Vec<usize> = (0..MILLION).filter(|number| !goes(*number)).collect();
+    timed("10,000 positions", || {
+        // Far from one to the next.
+        for step in 0..10_000 {
+            let wanted = stays[step * 611_953 % stays.len()];
+            reader.seek(at[wanted].unwrap());
+            assert!(finds(&reader, wanted), "stays{wanted}");
+        }
+    });
+    let mut seen = vec![false; MILLION + GONE];
+    timed("listed again", || {
+        reader.seek(0);
+        for number in read().filter_map(|(_, name)| number(&name)) {
+            assert!(!std::mem::replace(&mut seen[number], true), "stays{number} twice");
+        }
+    });
+    let wrong = (0..MILLION + GONE).find(|n| seen[*n] == (*n < MILLION && goes(*n)));
+    assert_eq!(wrong, None, "each that is there once, and none that is gone");
+    timed("removed", || {
+        for_each_file(&all.cluster, 0..MILLION + GONE, |client, ctx, name| {
+            let gone = client.unlink(ctx, dir, name).is_err();
+            let number = number(std::str::from_utf8(name).unwrap()).unwrap();
+            assert_eq!(gone, number < MILLION && goes(number), "stays{number}");
+        });
+    });
+    fs::remove_dir(&a).unwrap();
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
 mod corners;
+mod dir_reader;
 mod harness;
 
 use harness::{Place, root};

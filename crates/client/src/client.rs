@@ -1,5 +1,6 @@
 //! The client: one session with a cluster.
 
+use crate::accesses::Accesses;
 use crate::config::{ClientConfig, Consistency};
 use crate::context::Context;
 use crate::core::news::Found;
@@ -66,6 +67,7 @@ pub(crate) struct Inner {
     pub(crate) events: EventQueue,
     pub(crate) pairs: Pairs,
     pub(crate) damage: Damage,
+    pub(crate) accesses: Accesses,
     /// What caches on top of this client.
     pub(crate) upper: Option<Arc<dyn UpperCache>>,
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -111,6 +113,7 @@ impl Client {
             events: EventQueue::new()?,
             pairs: Pairs::default(),
             damage: Damage::default(),
+            accesses: Accesses::default(),
             session,
             holdings,
             upper,
@@ -217,6 +220,7 @@ impl Client {
                 tracing::error!("a background thread of the client panicked");
             }
         }
+        self.inner.send_accesses(END_MS);
         self.inner.send_closes();
         if self.inner.holdings.opened.lock().counts.is_empty() {
             self.inner.session.end(END_MS);
@@ -447,6 +451,10 @@ impl Inner {
             Writer::flush(call)?;
             state.require_room(call, request.size.unwrap_or(0))?;
         }
+        if request.atime.is_some() {
+            let longest = Duration::from_millis(self.config.request_timeout_ms);
+            self.accesses.forget(request.file, longest);
+        }
         let resized = state.as_ref().filter(|_| request.size.is_some());
         if let Some(state) = resized {
             state.begin_resize();
@@ -525,6 +533,8 @@ impl Inner {
                     .inspect_err(|error| tracing::warn!("a thread to ask for loads: {error}"))
                     .ok();
             }
+            // What is open may be read, whoever reads it.
+            self.send_accesses(self.config.request_timeout_ms);
             self.send_closes();
             if let Err(error) = self.settle_locks() {
                 tracing::debug!("locks that are to be given up: {error}");

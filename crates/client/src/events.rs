@@ -290,6 +290,9 @@ impl Inner {
             EventKind::Recall(LeaseRange { file, .. }) => (Duty::Recalls, *file),
             EventKind::Report { file } => (Duty::Reports, *file),
             EventKind::Name { .. } | EventKind::Attributes { .. } => {
+                if let (EventKind::Attributes { file }, Some(upper)) = (&what, &self.upper) {
+                    upper.forget_attributes(*file);
+                }
                 poll.acks.push(EventAck { number, forgotten, unconfirmed: false });
                 return;
             }

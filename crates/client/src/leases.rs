@@ -41,6 +41,9 @@ pub trait UpperCache: Send + Sync {
     fn drop_pages(&self, file: FileId, start: u64, end: u64);
     /// Drops everything of every file: leases were lost.
     fn drop_everything(&self);
+    /// Somebody else changes the attributes of a file, its access control list perhaps. Must
+    /// not wait for anything.
+    fn forget_attributes(&self, _file: FileId) {}
 }
 
 /// A call under way under a lease; it ends when this is dropped.

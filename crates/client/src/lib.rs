@@ -12,6 +12,7 @@
 //! Invariant: nothing of a file is read, written or kept without a lease that
 //! the metadata server knows of (`leases.rs`, `docs/leases.md`).
 
+mod accesses;
 mod admin;
 mod buffer;
 mod bytes;

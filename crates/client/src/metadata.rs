@@ -3,13 +3,14 @@
 use crate::client::Inner;
 use crate::config::Consistency;
 use crate::context::Context;
+use crate::core::kept::Kept;
 use crate::core::news::{Asked, Found};
 use crate::counters::add;
 use crate::drive::Call;
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::plant::{Bug, planted};
-use weir_types::{Attr, Error, ErrorKind, FileId, Result};
+use weir_types::{ACL_ACCESS, ACL_DEFAULT, Attr, Error, ErrorKind, FileId, FileKind, Result};
 use weir_wire::Request;
 use weir_wire::lease::SIZE_UNKNOWN;
 use weir_wire::meta::{
@@ -80,6 +81,13 @@ impl Inner {
         result.map(|attr| self.seen(attr))
     }
 
+    /// Attributes that are kept.
+    pub(crate) fn known_attr(&self, file: FileId) -> Option<Attr> {
+        let may = self.may_use_kept();
+        let attr = may.then(|| self.holdings.kept.lock().attr(file, clock::uptime())).flatten()?;
+        Some(self.seen(attr))
+    }
+
     /// Attributes of a file, this client's own writes included.
     pub(crate) fn getattr(&self, ctx: &Context, file: FileId) -> Result<Attr> {
         self.getattr_within(ctx, file, self.config.request_timeout_ms)
@@ -87,6 +95,7 @@ impl Inner {
 
     /// The same, for so long at the most.
     pub(crate) fn getattr_within(&self, ctx: &Context, file: FileId, time_ms: u64) -> Result<Attr> {
+        self.settle_access(file, time_ms);
         if self.may_use_kept()
             && let Some(attr) = self.holdings.kept.lock().attr(file, clock::uptime())
         {
@@ -147,25 +156,50 @@ impl Inner {
 
     /// The value of an extended attribute.
     pub(crate) fn get_xattr(&self, ctx: &Context, file: FileId, name: &[u8]) -> Result<Vec<u8>> {
-        if name == CAPABILITY
-            && self.may_use_kept()
-            && self.holdings.kept.lock().is_bare(file, clock::uptime())
+        if self.may_use_kept()
+            && let Some(known) = self.kept_xattr(file, name)
         {
             add(&self.counters.kept_hits, 1);
-            return Err(ErrorKind::NoAttribute.into());
+            return known.ok_or_else(|| ErrorKind::NoAttribute.into());
         }
         let asked = self.asking();
         let request = GetXattrRequest { file, name: name.into() };
         let (result, found) = self.session.ask(ctx, &request);
-        if name == CAPABILITY
-            && result.as_ref().is_err_and(|error| error.kind == ErrorKind::NoAttribute)
-        {
-            self.keep(|kept, end| kept.keep_bare((asked, found), file, end));
+        match &result {
+            Ok(value) if name == ACL_ACCESS => {
+                self.keep(|kept, end| kept.keep_acl((asked, found), file, value, end));
+            }
+            Err(error) if name == CAPABILITY && error.kind == ErrorKind::NoAttribute => {
+                self.keep(|kept, end| kept.keep_bare((asked, found), file, end));
+            }
+            _ => {}
         }
         Ok(result?.0)
     }
 
-    fn keep(&self, keep: impl FnOnce(&mut crate::core::kept::Kept, Option<Duration>)) {
+    /// What is known of an attribute that the kernel asks for unasked; `Some(None)`: it is not
+    /// there.
+    fn kept_xattr(&self, file: FileId, name: &[u8]) -> Option<Option<Vec<u8>>> {
+        let (mut kept, now) = (self.holdings.kept.lock(), clock::uptime());
+        let is_there = |kept: &mut Kept, of: fn(&Attr) -> bool| {
+            kept.attr(file, now).filter(|attr| attr.kind != FileKind::Symlink).map(|attr| of(&attr))
+        };
+        let absent = match name {
+            CAPABILITY => {
+                kept.is_bare(file, now)
+                    || is_there(&mut kept, |attr| attr.extras.any) == Some(false)
+            }
+            ACL_ACCESS => match kept.acl(file, now) {
+                Some(value) => return Some(Some(value)),
+                None => is_there(&mut kept, |attr| attr.extras.acl) == Some(false),
+            },
+            ACL_DEFAULT => is_there(&mut kept, |attr| attr.extras.default_acl) == Some(false),
+            _ => false,
+        };
+        absent.then_some(None)
+    }
+
+    fn keep(&self, keep: impl FnOnce(&mut Kept, Option<Duration>)) {
         if self.keeps() {
             add(&self.counters.kept_misses, 1);
             keep(&mut self.holdings.kept.lock(), self.end());

@@ -18,6 +18,8 @@ use weir_wire::meta::{
 pub struct CreateOptions {
     /// Permission bits.
     pub mode: u16,
+    /// Bits that are taken from them, unless the directory has a default access control list.
+    pub umask: u16,
     /// Fail if the name exists.
     pub exclusive: bool,
     /// Empty the file if it exists.
@@ -32,6 +34,7 @@ impl Default for CreateOptions {
     fn default() -> Self {
         Self {
             mode: 0o644,
+            umask: 0,
             exclusive: false,
             truncate: false,
             rights: Rights::READ_WRITE,
@@ -88,6 +91,18 @@ impl Client {
         self.inner.set_attr(ctx, request).map(|attr| self.inner.seen(attr))
     }
 
+    /// A file is being read: its time of access is to be now; unless `always`, only if it is not
+    /// later than that of the last change, or a day old. The metadata server is told of it
+    /// later.
+    pub fn note_access(&self, file: FileId, always: bool) {
+        self.inner.accesses.note(file, always);
+    }
+
+    /// Attributes that are known without asking.
+    pub fn known_attr(&self, file: FileId) -> Option<Attr> {
+        self.inner.known_attr(file)
+    }
+
     /// Opens a file.
     pub fn open(&self, ctx: &Context, file: FileId, rights: Rights) -> Result<(File, Attr)> {
         let _under_way = self.inner.begin_open();
@@ -134,6 +149,7 @@ impl Client {
             name: name.unwrap_or_default().into(),
             kind: FileKind::File,
             mode: options.mode,
+            umask: options.umask,
             rdev: 0,
             exclusive: options.exclusive,
             truncate: options.truncate,
@@ -150,18 +166,19 @@ impl Client {
         Ok((handle, self.inner.seen(reply.attr)))
     }
 
-    /// Makes a regular or special file without opening it.
+    /// Makes a regular or special file without opening it. `umask`: see [`CreateOptions`].
     pub fn mknod(
         &self,
         ctx: &Context,
         parent: FileId,
         name: &[u8],
         kind: FileKind,
-        mode: u16,
+        (mode, umask): (u16, u16),
         rdev: u32,
     ) -> Result<Attr> {
         if kind == FileKind::File {
-            let options = CreateOptions { mode, exclusive: true, ..CreateOptions::default() };
+            let options =
+                CreateOptions { mode, umask, exclusive: true, ..CreateOptions::default() };
             let (file, attr) = self.create(ctx, parent, name, &options)?;
             file.close(ctx)?;
             return Ok(attr);
@@ -171,6 +188,7 @@ impl Client {
             name: name.into(),
             kind,
             mode,
+            umask,
             rdev,
             exclusive: true,
             truncate: false,
@@ -185,7 +203,18 @@ impl Client {
 
     /// Makes a directory.
     pub fn mkdir(&self, ctx: &Context, parent: FileId, name: &[u8], mode: u16) -> Result<Attr> {
-        let request = MkdirRequest { parent, name: name.into(), mode };
+        self.mkdir_masked(ctx, parent, name, (mode, 0))
+    }
+
+    /// Makes a directory. `umask`: see [`CreateOptions`].
+    pub fn mkdir_masked(
+        &self,
+        ctx: &Context,
+        parent: FileId,
+        name: &[u8],
+        (mode, umask): (u16, u16),
+    ) -> Result<Attr> {
+        let request = MkdirRequest { parent, name: name.into(), mode, umask };
         let (attr, changed) = self.inner.alter(ctx, &request, &[], &[(parent, name)]);
         let attr = attr?;
         self.inner.keep_changed(changed, &attr, Some((parent, name)));

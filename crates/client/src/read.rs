@@ -146,7 +146,11 @@ impl Parts for ReadParts<'_> {
             scatter(&chunk.regions, chunk.stripe, object.column, &mut self.runs).ok()?;
         let offset = self.runs.iter().map(|run| run.object_offset).min()?;
         let reader = self.call.ctx.reader.clone();
-        Some(Wanted { column: (object.segment, object.column), offset, len_bytes, reader })
+        let end = chunk.segment_start.saturating_add(chunk.regions.end());
+        let left = self.call.file.size().saturating_sub(end);
+        let rest_bytes = left / u64::from(chunk.stripe.columns.max(1));
+        let column = (object.segment, object.column);
+        Some(Wanted { column, offset, len_bytes, rest_bytes, reader })
     }
 
     fn conns(&mut self) -> &mut [Option<DataConn>] {

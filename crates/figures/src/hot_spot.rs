@@ -16,6 +16,8 @@ const HOT: usize = 0;
 const POLICIES: [&str; 4] = ["primary", "halves", "skip-hot", "proportional"];
 /// So much more than `halves` gives who skips the hot disk, whatever is read.
 const AIM: f64 = 1.25;
+/// And the default so much of what the best of the others gives.
+const OF_THE_BEST: f64 = 0.95;
 /// The writer has at least this part of what it may have.
 const WRITES: f64 = 0.7;
 
@@ -78,4 +80,16 @@ fn judge(report: &mut Report, points: &Points, size: u64) {
         );
         report.verdict(times >= AIM, &what);
     }
+    let others = POLICIES.iter().filter(|policy| **policy != "proportional");
+    let best = others.filter_map(|policy| Some((points.mean(policy, size)?, policy)));
+    let best = best.max_by(|(a, _), (b, _)| a.total_cmp(b));
+    let Some(((best, policy), rate)) = best.zip(points.mean("proportional", size)) else { return };
+    let part = rate / best;
+    let what = format!(
+        "{} MiB each: {rate:.1} MiB/s by default, {best:.1} by {policy}, the best of the others: {:.0} % (aim {:.0} %)",
+        size >> 20,
+        part * 100.0,
+        OF_THE_BEST * 100.0
+    );
+    report.verdict(part >= OF_THE_BEST, &what);
 }

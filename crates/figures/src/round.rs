@@ -12,7 +12,7 @@ use crate::worker::{command, now_us, steps};
 use std::io::{Error, Result};
 use std::ops::Range;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_testbed::{Counts, Disk, LinkCounts, Sampler, Worker, forget, remember};
 
 /// Perturbers are at work for so long before the readers begin.
@@ -155,6 +155,9 @@ impl Lab {
     fn begin(&self, round: &Round<'_>, ahead: Duration) -> Result<(Vec<Perturber>, Vec<Counts>)> {
         let memory = if round.is_hot { remember } else { forget };
         self.disks.iter().try_for_each(|disk| memory(disk.path()))?;
+        if round.is_hot {
+            self.settle()?;
+        }
         let before = counts(&self.disks)?;
         self.share(round, WRITERS_PART)?;
         let perturber = |disk: &usize| Perturber::start(self, *disk, round.load);
@@ -163,6 +166,21 @@ impl Lab {
             sleep(ahead);
         }
         Ok((perturbers, before))
+    }
+
+    /// Waits until what was written is on the disks: servers look meanwhile how busy these are, by
+    /// reads that are nobody's.
+    fn settle(&self) -> Result<()> {
+        let begin = Instant::now();
+        while begin.elapsed() < SETTLES_WITHIN {
+            let before = counts(&self.disks)?;
+            sleep(SETTLED);
+            stop::check()?;
+            if counts(&self.disks)? == before {
+                return Ok(());
+            }
+        }
+        Err(Error::other(format!("the disks are still at work after {SETTLES_WITHIN:?}")))
     }
 
     /// Gives a writer such a part of its disk, and readers the rest.
@@ -208,6 +226,9 @@ impl Lab {
     }
 }
 
+/// A disk has nothing to do any more that has done nothing for so long.
+const SETTLED: Duration = Duration::from_millis(2_500);
+const SETTLES_WITHIN: Duration = Duration::from_secs(180);
 /// So little comes from disks of what is in memory.
 const HOT: u64 = 50;
 

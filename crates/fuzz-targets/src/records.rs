@@ -88,6 +88,8 @@ impl Sample for Inode {
         inode.size = Sample::sample(g);
         inode.generation = Sample::sample(g);
         inode.xattrs = Sample::sample(g);
+        inode.birth = Sample::sample(g);
+        inode.has_acl = Sample::sample(g);
         inode
     }
 }

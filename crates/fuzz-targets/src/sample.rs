@@ -6,7 +6,7 @@ use weir_layout::{Region, RegionList};
 use weir_types::codec::Bytes;
 use weir_types::{
     Attr, Caller, ClientId, ClientStanding, Column, ColumnIndex, Consistency, CopyIndex,
-    Duplication, Epoch, Error, ErrorKind, FileId, FileKind, FileLayout, Filling, FsUsage,
+    Duplication, Epoch, Error, ErrorKind, Extras, FileId, FileKind, FileLayout, Filling, FsUsage,
     Generation, JobId, KeyGeneration, LayoutKind, LayoutSpec, ObjectId, Placement, Rank,
     Restrictions, Scheme, Segment, SegmentIndex, SegmentState, ServerId, SessionId, SlotId,
     SlotSequence, Squash, StripeMap, TargetId, Timestamp,
@@ -37,16 +37,16 @@ use weir_wire::lock::{
 };
 use weir_wire::map::{ClusterMap, Online, ServerEntry, Standing, TargetEntry, TargetState};
 use weir_wire::meta::{
-    AdminCapabilityRequest, ClientInfo, ClientPage, CloseRequest, CommitSizeRequest,
-    CountOpensRequest, CreateRequest, DirEntry, DirPage, ExportMetaRequest, ExportPage,
-    ExportPlace, ExportRecord, ExtendRequest, GetAttrRequest, GetDefaultLayoutRequest,
-    GetLayoutRequest, GetMapRequest, GetTicketsRequest, GetXattrRequest, LayoutPage, LinkRequest,
-    ListClientsRequest, ListXattrRequest, LookupRequest, MetaPrefix, MkdirRequest, MutationId,
-    OpenFile, OpenRequest, PendingTruncate, ReaddirRequest, ReadlinkRequest, ReassertRequest,
-    RebalanceRequest, RemoveXattrRequest, Removed, RenameRequest, RmdirRequest, SetAttrRequest,
-    SetClientRequest, SetLayoutRequest, SetTime, SetXattrRequest, StatfsRequest, SymlinkRequest,
-    SyncMetaRequest, TargetLoad, TruncateDoneRequest, UnlinkRequest, VerifiedMeta,
-    VerifyMetaRequest, WrittenColumns, XattrMode,
+    AccessedRequest, AdminCapabilityRequest, ClientInfo, ClientPage, CloseRequest,
+    CommitSizeRequest, CountOpensRequest, CreateRequest, DirEntry, DirPage, ExportMetaRequest,
+    ExportPage, ExportPlace, ExportRecord, ExtendRequest, FileAccess, GetAttrRequest,
+    GetDefaultLayoutRequest, GetLayoutRequest, GetMapRequest, GetTicketsRequest, GetXattrRequest,
+    LayoutPage, LinkRequest, ListClientsRequest, ListXattrRequest, LookupRequest, MetaPrefix,
+    MkdirRequest, MutationId, OpenFile, OpenRequest, PendingTruncate, ReaddirRequest,
+    ReadlinkRequest, ReassertRequest, RebalanceRequest, RemoveXattrRequest, Removed, RenameRequest,
+    RmdirRequest, SetAttrRequest, SetClientRequest, SetLayoutRequest, SetTime, SetXattrRequest,
+    StatfsRequest, SymlinkRequest, SyncMetaRequest, TargetLoad, TruncateDoneRequest, UnlinkRequest,
+    VerifiedMeta, VerifyMetaRequest, WrittenColumns, XattrMode,
 };
 use weir_wire::peer::{
     Copies, CopyPage, Fill, FindCopiesRequest, FindPeerRequest, HeartbeatReply, HeartbeatRequest,
@@ -344,8 +344,9 @@ pub(crate) use sample_struct;
 sample_struct! {
     Attr {
         file, kind, mode, nlink, uid, gid, rdev, size, atime, mtime, ctime, change, generation,
-        preferred_io_bytes
+        preferred_io_bytes, birth, extras
     }
+    Extras { any, acl, default_acl }
     FsUsage { total_bytes, free_bytes, total_files, free_files }
     Caller { uid, gid, groups }
     ObjectId { file, segment, column, copy }
@@ -402,6 +403,7 @@ sample_struct! {
     StatusRequest {}
     PendingTruncate { generation, size }
     TargetLoad { target, us_per_mib, in_flight }
+    FileAccess { file, age_ms, always }
     OpenFile { attr, consistency, layout, more_segments, capability, pending_truncate, loads }
     DirEntry { name, file, kind, cookie, attr }
     DirPage { entries, end }
@@ -412,11 +414,11 @@ sample_struct! {
     LookupRequest { parent, name }
     GetAttrRequest { file }
     SetAttrRequest { file, mode, uid, gid, size, atime, mtime }
-    CreateRequest { parent, name, kind, mode, rdev, exclusive, truncate, rights, layout }
-    MkdirRequest { parent, name, mode }
+    CreateRequest { parent, name, kind, mode, umask, rdev, exclusive, truncate, rights, layout }
+    MkdirRequest { parent, name, mode, umask }
     UnlinkRequest { parent, name }
     RmdirRequest { parent, name }
-    RenameRequest { parent, name, new_parent, new_name, no_replace, exchange }
+    RenameRequest { parent, name, new_parent, new_name, no_replace, exchange, whiteout }
     LinkRequest { file, parent, name }
     SymlinkRequest { parent, name, target }
     ReadlinkRequest { file }
@@ -428,6 +430,7 @@ sample_struct! {
     StatfsRequest { file }
     OpenRequest { file, rights }
     CloseRequest { files, unconfirmed }
+    AccessedRequest { files }
     ReassertRequest { first, files, leases, last }
     LeaseRange { file, start, end, mode }
     HeldLease { lease, generation }

@@ -225,6 +225,7 @@ targets! {
         set_layout_request / set_layout_reply: SetLayoutRequest;
         get_default_layout_request / get_default_layout_reply: GetDefaultLayoutRequest;
         sync_meta_request / sync_meta_reply: SyncMetaRequest;
+        accessed_request / accessed_reply: AccessedRequest;
         admin_capability_request / admin_capability_reply: AdminCapabilityRequest;
         count_opens_request / count_opens_reply: CountOpensRequest;
         export_meta_request / export_meta_reply: ExportMetaRequest;

@@ -156,6 +156,7 @@ fn main() -> Result<()> {
             name: name(n),
             kind: FileKind::File,
             mode: 0o644,
+            umask: 0,
             rdev: 0,
             exclusive: false,
             truncate: false,
@@ -203,7 +204,7 @@ fn main() -> Result<()> {
         b.ask(&UnlinkRequest { parent, name: name(n) }, true).map(drop)
     })?;
     bench.time("mkdir", count, |b, n| {
-        b.ask(&MkdirRequest { parent, name: name(n), mode: 0o755 }, true).map(drop)
+        b.ask(&MkdirRequest { parent, name: name(n), mode: 0o755, umask: 0 }, true).map(drop)
     })?;
     let _ = std::fs::remove_dir_all(&dir);
     Ok(())

@@ -1,7 +1,7 @@
 //! Makes the metadata of a new file system, and checks that of an old one.
 
 use crate::ops::root::{self, Root};
-use crate::schema::{self, ClientRecord, ClientStanding, FormatRecord, key};
+use crate::schema::{self, Age, ClientRecord, ClientStanding, FormatRecord, key};
 use weir_metastore::{Engine, Sequence, Tx, transact};
 use weir_types::codec::Bytes;
 use weir_types::{ClientId, Error, ErrorKind, LayoutSpec, Result, Timestamp};
@@ -86,11 +86,8 @@ pub fn initialize(
 }
 
 /// What the store says about itself, if the master key is the one that it was
-/// made with; and whether it is up to date ([`crate::ops::links::upgrade`]).
-pub(crate) fn check_format(
-    engine: &dyn Engine,
-    master: &MasterKey,
-) -> Result<(FormatRecord, bool)> {
+/// made with; and whether it is up to date.
+pub(crate) fn check_format(engine: &dyn Engine, master: &MasterKey) -> Result<(FormatRecord, Age)> {
     let Some(bytes) = Tx::new(engine).get(key::FORMAT)? else {
         return Err(Error::new(
             ErrorKind::NotFound,
@@ -98,7 +95,7 @@ pub(crate) fn check_format(
              `weir up`, or correct the path",
         ));
     };
-    let (format, current) = schema::decode_format(&bytes)?;
+    let (format, age) = schema::decode_format(&bytes)?;
     if format.key_check != key_check(master, &format.cluster) {
         return Err(Error::new(
             ErrorKind::AuthFailed,
@@ -106,7 +103,21 @@ pub(crate) fn check_format(
              the path of the key file",
         ));
     }
-    Ok((format, current))
+    Ok((format, age))
+}
+
+/// Brings a store up to date that an older program has made.
+pub(crate) fn upgrade(engine: &mut dyn Engine, format: &FormatRecord, age: Age) -> Result<()> {
+    match age {
+        Age::Current => Ok(()),
+        Age::NoDirectories => crate::ops::links::upgrade(engine, format),
+        // Those that are changed from now on are longer: older programs have to be told so.
+        Age::ShorterInodes => {
+            let record = schema::encode_format(format, false);
+            transact(engine, |tx| Ok::<_, Error>(tx.put(key::FORMAT, &record)?))?;
+            engine.sync()
+        }
+    }
 }
 
 fn key_check(master: &MasterKey, cluster: &[u8; 16]) -> Bytes {

@@ -15,6 +15,7 @@
 //!   `tests/leases`).
 //! - An object is named for removal only when it is durable that no file has it.
 
+pub mod acl;
 pub mod audit;
 pub mod config;
 pub mod init;

@@ -74,7 +74,7 @@ fn a_mutation_is_done_once_on_redb() {
 }
 
 fn make_dir(name: &str) -> MkdirRequest {
-    MkdirRequest { parent: ROOT, name: name.as_bytes().into(), mode: 0o755 }
+    MkdirRequest { parent: ROOT, name: name.as_bytes().into(), mode: 0o755, umask: 0 }
 }
 
 fn a_repeated_mutation_gets_its_first_answer<E: Engine>(world: &World<E>) {

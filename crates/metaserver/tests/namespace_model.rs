@@ -148,7 +148,7 @@ impl<E: Engine> Both<E> {
             Step::Mkdir { dir, name, mode } => {
                 let dir = self.pick(dir);
                 let (parent, name) = (self.files[dir], text(name));
-                let request = MkdirRequest { parent, name: name.as_bytes().into(), mode };
+                let request = MkdirRequest { parent, name: name.as_bytes().into(), mode, umask: 0 };
                 let real = self.c.make(&mut self.me, &request);
                 let known = self.model.nodes.len();
                 let expected = self.model.mkdir(dir, &name, mode);

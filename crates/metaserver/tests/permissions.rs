@@ -120,7 +120,8 @@ fn what_exists_is_said_before_what_is_forbidden() {
     let mut f = Fixture::new();
     let dir = f.dir("d", 0o755);
     f.c.mkdir(&mut f.admin, dir, "there");
-    let make = |name: &str| MkdirRequest { parent: dir, name: name.as_bytes().into(), mode: 0 };
+    let make =
+        |name: &str| MkdirRequest { parent: dir, name: name.as_bytes().into(), mode: 0, umask: 0 };
     assert_eq!(kind(f.as_user(&other(), &make("there"))), ErrorKind::Exists);
     assert_eq!(kind(f.as_user(&other(), &make("new"))), ErrorKind::AccessDenied);
 }
@@ -206,7 +207,7 @@ fn whoever_makes_a_file_may_use_it_as_asked() {
 fn setgid_directories_give_their_group() {
     let mut f = Fixture::new();
     let dir = f.dir("d", 0o2777);
-    let sub = MkdirRequest { parent: dir, name: b"s"[..].into(), mode: 0o755 };
+    let sub = MkdirRequest { parent: dir, name: b"s"[..].into(), mode: 0o755, umask: 0 };
     let attr = f.as_user(&other(), &sub).unwrap();
     assert_eq!((attr.uid, attr.gid, attr.mode), (12, GROUP, 0o2755));
     let attr = f.as_user(&other(), &create_request(dir, "f")).unwrap().attr;

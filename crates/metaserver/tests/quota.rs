@@ -50,7 +50,8 @@ fn used(c: &mut Machine, subject: QuotaSubject) -> (u64, u64) {
 /// A directory that everybody may write to.
 fn shared(c: &mut Machine, name: &str) -> FileId {
     let admin = &mut c.client(root());
-    let request = MkdirRequest { parent: ROOT, name: name.as_bytes().into(), mode: 0o777 };
+    let request =
+        MkdirRequest { parent: ROOT, name: name.as_bytes().into(), mode: 0o777, umask: 0 };
     c.make(admin, &request).unwrap().file
 }
 
@@ -65,7 +66,7 @@ fn write(c: &mut Machine, by: &mut Client, open: &OpenFile, end: u64) -> Result<
 }
 
 fn mkdir(c: &mut Machine, by: &mut Client, parent: FileId, name: &str) -> Result<FileId, Error> {
-    let request = MkdirRequest { parent, name: name.as_bytes().into(), mode: 0o777 };
+    let request = MkdirRequest { parent, name: name.as_bytes().into(), mode: 0o777, umask: 0 };
     c.make(by, &request).map(|attr| attr.file)
 }
 

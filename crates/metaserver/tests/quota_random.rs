@@ -134,7 +134,8 @@ impl World {
         let mut random = Random(seed);
         let mut tops = Vec::new();
         for name in ["p", "q", "r"] {
-            let request = MkdirRequest { parent: FileId::ROOT, name: bytes(name), mode: 0o777 };
+            let request =
+                MkdirRequest { parent: FileId::ROOT, name: bytes(name), mode: 0o777, umask: 0 };
             let top = c.make(&mut me, &request).unwrap().file;
             model.nodes.insert(top, dir(BTreeSet::from([(FileId::ROOT, name.into())])));
             tops.push(top);
@@ -287,7 +288,7 @@ impl World {
         if self.model.directories().len() > 14 {
             return;
         }
-        let request = MkdirRequest { parent: dir, name: bytes(&name), mode: 0o777 };
+        let request = MkdirRequest { parent: dir, name: bytes(&name), mode: 0o777, umask: 0 };
         let made = self.c.make(&mut self.me, &request);
         if let Some(attr) = self.count("mkdir", made) {
             self.made(attr.file, FileKind::Directory, Some((dir, name)), 0);

@@ -3,7 +3,7 @@
 
 mod harness;
 use harness::*;
-use weir_types::{ErrorKind, FileId};
+use weir_types::{ErrorKind, FileId, FileKind};
 use weir_wire::meta::*;
 
 const ROOT: FileId = FileId::ROOT;
@@ -157,4 +157,38 @@ fn sticky_directories_protect_names_and_moved_directories_need_write_permission(
     let away = rename_request((open, "c"), (to, "c"));
     assert_eq!(kind(c.make(bob, &away)), ErrorKind::AccessDenied);
     assert_eq!(c.lookup(admin, closed, "..").unwrap().file, open);
+}
+
+#[test]
+fn a_whiteout_takes_the_place_of_what_is_moved_away() {
+    let mut c = Cluster::new(1);
+    let me = &mut c.client(root());
+    let (one, two) = (c.mkdir(me, ROOT, "one"), c.mkdir(me, ROOT, "two"));
+    let file = c.create(me, one, "a").attr.file;
+    let sub = c.mkdir(me, one, "sub");
+    c.create(me, one, "z");
+    let away = |from: &str, to: &str| RenameRequest {
+        whiteout: true,
+        ..rename_request((one, from), (two, to))
+    };
+    c.make(me, &away("a", "b")).unwrap();
+    assert_eq!(c.lookup(me, two, "b").unwrap().file, file);
+    let mark = c.lookup(me, one, "a").unwrap();
+    let shown = (mark.kind, mark.mode, mark.rdev, mark.nlink, mark.uid);
+    assert_eq!(shown, (FileKind::CharDevice, 0, 0, 1, 0));
+    assert_eq!(c.list(me, one), ["a", "sub", "z"], "in its place");
+    c.make(me, &away("sub", "sub")).unwrap();
+    let links = |c: &mut Cluster<_>, dir| c.getattr(me, dir).unwrap().nlink;
+    assert_eq!((links(&mut c, one), links(&mut c, two)), (2, 3));
+    assert_eq!(c.lookup(me, two, "sub").unwrap().file, sub);
+    c.make(me, &RenameRequest { no_replace: true, ..away("z", "z") }).unwrap();
+    let both = RenameRequest { exchange: true, ..away("a", "b") };
+    assert_eq!(kind(c.make(me, &both)), ErrorKind::InvalidArgument);
+    // Done twice by a client that has not heard the answer, it is done once.
+    let (request, sequence) = (away("a", "again"), me.next);
+    me.next += 1;
+    c.make_as(me, 0, sequence, &request).unwrap();
+    let mark = c.lookup(me, one, "a").unwrap().file;
+    c.make_as(me, 0, sequence, &request).unwrap();
+    assert_eq!(c.lookup(me, one, "a").unwrap().file, mark);
 }

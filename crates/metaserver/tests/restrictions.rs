@@ -95,7 +95,7 @@ fn a_read_only_key_reads_and_changes_nothing() {
         CreateRequest { name: name("new"), ..there.clone() },
         CreateRequest { rights: Rights::READ_WRITE, ..there.clone() },
         CreateRequest { kind: FileKind::Fifo, ..create_request(ROOT, "fifo") },
-        MkdirRequest { parent: ROOT, name: name("d"), mode: 0o755 },
+        MkdirRequest { parent: ROOT, name: name("d"), mode: 0o755, umask: 0 },
         SymlinkRequest { parent: ROOT, name: name("s"), target: name("f") },
         UnlinkRequest { parent: ROOT, name: name("f") },
         RmdirRequest { parent: ROOT, name: name("f") },
@@ -438,7 +438,7 @@ fn a_store_on_disk_is_brought_up_to_date() {
     let c = c.restart_in(dir.path());
     assert_eq!(c.keys("b/"), 400);
     let bytes = c.machine.engine().get(key::FORMAT).unwrap().unwrap().value;
-    assert!(schema::decode_format(&bytes).unwrap().1);
+    assert_eq!(schema::decode_format(&bytes).unwrap().1, schema::Age::Current);
 }
 
 /// The store as a program left it that kept no directories of files: without

@@ -178,7 +178,7 @@ fn register(address: &str, server: u32) -> Result<()> {
 }
 
 fn mkdir(name: &str) -> MkdirRequest {
-    MkdirRequest { parent: FileId::ROOT, name: name.as_bytes().into(), mode: 0o755 }
+    MkdirRequest { parent: FileId::ROOT, name: name.as_bytes().into(), mode: 0o755, umask: 0 }
 }
 
 #[test]

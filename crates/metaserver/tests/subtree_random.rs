@@ -136,7 +136,7 @@ impl World {
                 }
                 made
             }
-            2 => c.make(admin, &MkdirRequest { parent: dir, name: bytes(), mode: 0o755 }),
+            2 => c.make(admin, &MkdirRequest { parent: dir, name: bytes(), mode: 0o755, umask: 0 }),
             3 | 4 => c.make(admin, &LinkRequest { file, parent: dir, name: bytes() }),
             5 => c.unlink(admin, dir, name).and(Err(ErrorKind::Busy.into())),
             6 => {
@@ -210,7 +210,7 @@ impl World {
                 &CreateRequest { exclusive: false, truncate: true, ..create_request(a, name) },
                 open
             ),
-            14 => ask!(&MkdirRequest { parent: a, name: text(), mode: 0o755 }, one),
+            14 => ask!(&MkdirRequest { parent: a, name: text(), mode: 0o755, umask: 0 }, one),
             15 => ask!(&SymlinkRequest { parent: a, name: text(), target: text() }, one),
             16 => ask!(&UnlinkRequest { parent: a, name: text() }, |_| Vec::<FileId>::new()),
             17 => ask!(&RmdirRequest { parent: a, name: text() }, none),

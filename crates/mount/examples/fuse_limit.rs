@@ -19,7 +19,7 @@ use weir_mount::fuse::{
     Attributes, Config, DirEntry, DirSink, Entry, Errno, Filesystem, IoArgs, NewMode, NodeId,
     OpenArgs, Opened, ROOT, Reply, RequestContext, Session, SetAttr, WriteData,
 };
-use weir_types::{Attr, FileId, FileKind, Generation, Timestamp};
+use weir_types::{Attr, Extras, FileId, FileKind, Generation, Timestamp};
 
 const TTL: Duration = Duration::from_secs(3600);
 const DATA_BYTES: u64 = 1 << 40;
@@ -51,6 +51,8 @@ fn attr(node: NodeId, kind: FileKind, size: u64) -> Attr {
         change: 0,
         generation: Generation(0),
         preferred_io_bytes: 1 << 20,
+        birth: None,
+        extras: Extras::default(),
     }
 }
 

@@ -5,7 +5,7 @@
 //! and those requests need threads, too.
 
 use crate::file_pages::PAGE_BYTES;
-use crate::fuse::Notifier;
+use crate::fuse::{NodeId, Notifier};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -58,6 +58,8 @@ enum What {
     /// knows. `empty`: it had no such page, and makes one that is not read yet, which
     /// would cut reads that go over it in two.
     Raise { size: u64, from: u64, empty: bool },
+    /// Attributes of a node, access control lists among them, are asked for anew.
+    Forget,
 }
 
 impl State {
@@ -120,6 +122,11 @@ impl Dropper {
     /// Begins to raise the size of a file. When that is blocked, it is done.
     pub(crate) fn raise(&self, file: FileId, size: u64, from: u64, empty: bool) -> Dropping {
         self.queue(file, What::Raise { size, from, empty })
+    }
+
+    /// Begins to have the attributes of a node forgotten.
+    pub(crate) fn forget(&self, node: NodeId) -> Dropping {
+        self.queue(FileId(node), What::Forget)
     }
 
     fn queue(&self, file: FileId, what: What) -> Dropping {
@@ -197,6 +204,7 @@ impl Shared {
                     _ => raised,
                 }
             }
+            What::Forget => notifier.inval_inode(job.file.0, -1, 0),
         };
         if let Err(error) = told {
             // Only at the end of a mount, when nobody reads any more.

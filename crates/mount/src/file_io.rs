@@ -50,7 +50,8 @@ impl WeirFs {
         let is_to_run = flags & FOR_EXEC != 0;
         let part = if is_to_run { Part::default() } else { self.jobs.of(ctx.pid, ctx.uid) };
         let reading = RwLock::new(Reading::of(part));
-        let handle = FileHandle { file, direct, synchronous, opening, reading };
+        let access = self.access_of(attr, flags, keep_cache);
+        let handle = FileHandle { file, direct, synchronous, opening, reading, access };
         let fh = self.handles.insert(Handle::File(handle));
         Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }
     }
@@ -75,6 +76,7 @@ impl WeirFs {
             false => file.read_entering(&by, offset, buffer, entered),
         };
         let len = opening.reading(ctx.pid, &bytes, read)?;
+        self.is_read(file.id(), &handle.access, args.open_flags);
         if let Some(reader) = &by.reader {
             reader.has_read(offset..offset + len as u64);
         }

@@ -1,5 +1,6 @@
 //! Open handles, and what is remembered of files that were open.
 
+use crate::access_times::HandleAccess;
 use crate::fuse::Errno;
 use crate::fuse::RequestContext;
 use crate::jobs::Part;
@@ -45,6 +46,8 @@ pub(crate) struct FileHandle {
     /// What the process that has opened it is of a job, as its environment says, or it does
     /// itself.
     pub(crate) reading: RwLock<Reading>,
+    /// What is to be said of its time of access.
+    pub(crate) access: HandleAccess,
 }
 
 /// Who reads through a handle.

@@ -3,7 +3,7 @@
 
 use crate::dropper::{Dropper, Dropping};
 use crate::file_pages::{Drop as PageDrop, FilePages, without};
-use crate::fuse::{MAX_STORE_BYTES, Notifier};
+use crate::fuse::{MAX_STORE_BYTES, NodeId, Notifier};
 use crate::handles::Seen;
 use crate::kernel_size::{Answer, Mark, Tell};
 use std::collections::HashMap;
@@ -23,6 +23,8 @@ const LAST_LOOK: Duration = Duration::from_millis(200);
 const GIVE_UP: Duration = Duration::from_secs(60);
 /// Files of which all is dropped side by side.
 const DROPS_AT_ONCE: usize = 64;
+/// Files of which it is known that the kernel has an access control list.
+const MAX_ACLS: usize = 4096;
 /// How often a size is asked for again because another one was told meanwhile.
 const MAX_ASKS: usize = 16;
 /// A write reaches us so long at the most after the kernel has put its bytes
@@ -48,6 +50,10 @@ pub(crate) struct Question {
 #[derive(Clone, Default)]
 pub struct KernelCache {
     dropper: Dropper,
+    /// Files of which the kernel may have an access control list, or know that there is none,
+    /// with the numbers under which it does. It asks anew before it judges by one, but not
+    /// always before it shows it to a program.
+    acls: Arc<Mutex<HashMap<FileId, Vec<NodeId>>>>,
     seen: Arc<Seen>,
     open: Arc<RwLock<HashMap<FileId, OpenFile>>>,
 }
@@ -87,6 +93,22 @@ impl KernelCache {
     /// The mount stands.
     pub fn attach(&self, notifier: Notifier) {
         self.dropper.attach(notifier);
+    }
+
+    /// The kernel is about to be told of an access control list.
+    pub(crate) fn tells_acl(&self, file: FileId, node: NodeId) {
+        let mut acls = self.acls.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = acls.len() >= MAX_ACLS && !acls.contains_key(&file);
+        let given_up = if full { acls.keys().next().copied() } else { None };
+        let dropped = given_up.and_then(|file| acls.remove(&file));
+        let nodes = acls.entry(file).or_default();
+        if !nodes.contains(&node) {
+            nodes.push(node);
+        }
+        std::mem::drop(acls);
+        for node in dropped.into_iter().flatten() {
+            self.dropper.forget(node);
+        }
     }
 
     /// Whether a file is as it was when it was opened last.
@@ -341,6 +363,20 @@ impl Around {
 }
 
 impl UpperCache for KernelCache {
+    fn forget_attributes(&self, file: FileId) {
+        let nodes = self.acls.lock().unwrap_or_else(PoisonError::into_inner).remove(&file);
+        // An answer that is under way is not kept after this.
+        let begun: Vec<_> =
+            nodes.into_iter().flatten().map(|node| self.dropper.forget(node)).collect();
+        let until = Instant::now() + LAST_LOOK;
+        // The kernel may be busy with the end of this very file: then it forgets it anyway.
+        for forgetting in &begun {
+            if !forgetting.wait(until) {
+                tracing::debug!("file {file}: the kernel has not forgotten its list yet");
+            }
+        }
+    }
+
     fn drop_pages(&self, file: FileId, start: u64, end: u64) {
         // Each drop makes the kernel disbelieve answers that are under way.
         if self.get(file).is_none_or(|pages| pages.lock().may_show(&(start..end))) {
@@ -351,6 +387,11 @@ impl UpperCache for KernelCache {
     fn drop_everything(&self) {
         // What is not open is not read before it has been opened: as unseen.
         self.seen.clear();
+        let acls: Vec<FileId> = {
+            let acls = self.acls.lock().unwrap_or_else(PoisonError::into_inner);
+            acls.keys().copied().collect()
+        };
+        acls.into_iter().for_each(|file| self.forget_attributes(file));
         let open: Vec<(FileId, Arc<OpenPages>)> = {
             let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
             open.iter().map(|(file, open)| (*file, open.pages.clone())).collect()

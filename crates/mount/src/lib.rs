@@ -1,6 +1,7 @@
 //! The mount: Weir as a file system of this machine, on a `/dev/fuse`
 //! transport of our own.
 
+mod access_times;
 mod dropper;
 mod file_io;
 mod file_pages;
@@ -19,6 +20,7 @@ mod pins;
 mod translate;
 mod weirfs;
 
+pub use access_times::AccessTimes;
 pub use kernel_cache::KernelCache;
 pub use metrics::tell_client;
 pub use weirfs::{Options, WeirFs};

@@ -25,6 +25,9 @@ impl WeirFs {
         let handle = self.handle(fh)?;
         let Handle::Dir(dir) = &*handle else { return Err(Errno::EBADF) };
         let listed = self.file(node)?;
+        if offset == 0 {
+            self.is_listed(listed);
+        }
         for (at, name) in [(0, &b"."[..]), (1, &b".."[..])] {
             let dot = DirEntry {
                 node: listed.0,

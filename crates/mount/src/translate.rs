@@ -3,7 +3,7 @@
 use crate::fuse::{NewMode, OpenArgs, RequestContext, SetTime};
 use std::os::fd::{AsFd, AsRawFd};
 use weir_client::{Context, CreateOptions};
-use weir_types::Caller;
+use weir_types::{ACL_ACCESS, ACL_DEFAULT, Caller};
 use weir_wire::capability::Rights;
 use weir_wire::meta;
 
@@ -39,6 +39,7 @@ pub(crate) fn rights_of(flags: u32) -> Rights {
 pub(crate) fn create_options(mode: NewMode, args: OpenArgs) -> CreateOptions {
     CreateOptions {
         mode: (mode.mode & 0o7777) as u16,
+        umask: (mode.umask & 0o777) as u16,
         exclusive: args.flags as i32 & libc::O_EXCL != 0,
         truncate: args.flags as i32 & libc::O_TRUNC != 0,
         rights: rights_of(args.flags),
@@ -53,7 +54,17 @@ pub(crate) fn set_time(time: SetTime) -> meta::SetTime {
     }
 }
 
+/// Permission bits of a new file, and the umask.
+pub(crate) fn masked(mode: NewMode) -> (u16, u16) {
+    ((mode.mode & 0o7777) as u16, (mode.umask & 0o777) as u16)
+}
+
 /// Attributes that this file system does not keep.
 pub(crate) fn refused_xattr(name: &[u8]) -> bool {
-    name.starts_with(b"system.")
+    name.starts_with(b"system.") && !is_acl(name)
+}
+
+/// An access control list.
+pub(crate) fn is_acl(name: &[u8]) -> bool {
+    name == ACL_ACCESS || name == ACL_DEFAULT
 }

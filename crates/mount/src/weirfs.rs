@@ -4,9 +4,10 @@
 //! Node ids are file ids, which are never reused, so there is no table of
 //! files: only of open handles, and of the directories that the kernel knows.
 
+use crate::access_times::AccessTimes;
 use crate::fuse::{
     Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode,
-    NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, WriteData,
+    NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, Statx, WriteData,
 };
 use crate::handles::{DirHandle, Handle, Handles};
 use crate::hints::Hint;
@@ -16,7 +17,9 @@ use crate::kernel_size::Answer;
 use crate::locks::HandleLocks;
 use crate::nodes::Nodes;
 use crate::pins::Pins;
-use crate::translate::{context, create_options, data_context, refused_xattr, rights_of, set_time};
+use crate::translate::{
+    context, create_options, data_context, is_acl, masked, refused_xattr, rights_of, set_time,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_client::core::copy::MAX_COPY_CALL_BYTES;
@@ -39,11 +42,21 @@ pub struct Options {
     pub ttl: Duration,
     /// Bypass the kernel's page cache: fastest for big streams, no mmap sharing.
     pub direct_io: bool,
+    /// When the time of access of what is read changes;
+    pub access_times: AccessTimes,
+    /// that of directories never does (`nodiratime`).
+    pub no_directory_access: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { consistency: Consistency::Strict, ttl: Duration::from_secs(1), direct_io: false }
+        Self {
+            consistency: Consistency::Strict,
+            ttl: Duration::from_secs(1),
+            direct_io: false,
+            access_times: AccessTimes::default(),
+            no_directory_access: false,
+        }
     }
 }
 
@@ -163,6 +176,17 @@ impl Filesystem for WeirFs {
         Ok(Attributes { attr: self.tell(ctx, question, attr)?, ttl: self.ttl() })
     }
 
+    fn statx(
+        &self,
+        ctx: &RequestContext<'_>,
+        node: NodeId,
+        fh: Option<u64>,
+        _mask: u32,
+    ) -> Reply<Statx> {
+        let attributes = self.getattr(ctx, node, fh)?;
+        Ok(Statx { birth: attributes.attr.birth, attributes })
+    }
+
     fn setattr(&self, ctx: &RequestContext<'_>, node: NodeId, set: &SetAttr) -> Reply<Attributes> {
         let context = context(ctx);
         let request = meta::SetAttrRequest {
@@ -178,6 +202,9 @@ impl Filesystem for WeirFs {
         let by_handle = set.fh.is_some() && set.size.is_some();
         let by = if by_handle { &data_context(ctx) } else { &context };
         let question = self.cache.asks(ctx.pid, Some(request.file), Answer::Change);
+        if set.atime.is_some() {
+            self.access_is_set(request.file);
+        }
         let mut attr = self.found(ctx, self.client.setattr(by, &request))?;
         if set.kill_suidgid {
             self.clear_suid(&context, self.file(node)?)?;
@@ -187,7 +214,10 @@ impl Filesystem for WeirFs {
     }
 
     fn readlink(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<u8>> {
-        Ok(self.client.readlink(&context(ctx), self.file(node)?)?)
+        let file = self.file(node)?;
+        let target = self.client.readlink(&context(ctx), file)?;
+        self.is_looked_at(file);
+        Ok(target)
     }
 
     fn symlink(
@@ -210,8 +240,8 @@ impl Filesystem for WeirFs {
         rdev: u32,
     ) -> Reply<Entry> {
         let kind = FileKind::from_mode(mode.mode).ok_or(Errno::EINVAL)?;
-        let bits = (mode.mode & 0o7777) as u16;
-        let attr = self.client.mknod(&context(ctx), self.file(parent)?, name, kind, bits, rdev)?;
+        let (by, dir) = (context(ctx), self.file(parent)?);
+        let attr = self.client.mknod(&by, dir, name, kind, masked(mode), rdev)?;
         self.entry(ctx, attr)
     }
 
@@ -222,8 +252,8 @@ impl Filesystem for WeirFs {
         name: &[u8],
         mode: NewMode,
     ) -> Reply<Entry> {
-        let bits = (mode.mode & 0o7777) as u16;
-        let attr = self.client.mkdir(&context(ctx), self.file(parent)?, name, bits)?;
+        let dir = self.file(parent)?;
+        let attr = self.client.mkdir_masked(&context(ctx), dir, name, masked(mode))?;
         self.named(ctx, (parent, name), attr)
     }
 
@@ -247,7 +277,7 @@ impl Filesystem for WeirFs {
         new_name: &[u8],
         flags: u32,
     ) -> Reply<()> {
-        if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
+        if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE | libc::RENAME_WHITEOUT) != 0 {
             return Err(Errno::EINVAL);
         }
         let request = RenameRequest {
@@ -257,6 +287,7 @@ impl Filesystem for WeirFs {
             new_name: new_name.into(),
             no_replace: flags & libc::RENAME_NOREPLACE != 0,
             exchange: flags & libc::RENAME_EXCHANGE != 0,
+            whiteout: flags & libc::RENAME_WHITEOUT != 0,
         };
         self.client.rename(&context(ctx), &request)?;
         self.nodes.moved((parent, name), (new_parent, new_name), request.exchange);
@@ -340,7 +371,10 @@ impl Filesystem for WeirFs {
     }
 
     fn flush(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64, owner: u64) -> Reply<()> {
-        let flushed = self.handle(fh)?.file()?.file.flush(&data_context(ctx));
+        let handle = self.handle(fh)?;
+        let open = handle.file()?;
+        self.is_closed(open.file.id(), &open.access);
+        let flushed = open.file.flush(&data_context(ctx));
         // Whoever gets the lock next sees what was written under it.
         self.client.unlock_all(&Context::root(), self.file(node)?, owner, false);
         self.locks.forget(fh, owner);
@@ -514,6 +548,9 @@ impl Filesystem for WeirFs {
         }
         if let Some(hint) = Hint::named(name) {
             return self.hinted(ctx, (node, hint));
+        }
+        if is_acl(name) {
+            self.cache.tells_acl(self.file(node)?, node);
         }
         Ok(self.client.get_xattr(&context(ctx), self.file(node)?, name)?)
     }

@@ -31,7 +31,7 @@ pub use credits::Credits;
 pub use partition::{MAX_RANGES, Partition};
 pub use progress::Progress;
 pub use queue::{DiskQueue, Full, JobKey, Limits, Micros, Request, StreamKey, Ticket};
-pub use route::{CopyView, ReadPolicy, Router, SOON_US, UNKNOWN, window};
+pub use route::{CopyView, LAST_REQUESTS, ReadPolicy, Router, SOON_US, UNKNOWN, window};
 pub use runs::{RUN_BYTES, Runs};
 pub use slow::{LASTS, SlowDisks, Verdict};
 pub use watermarks::{Diverting, Watermarks};

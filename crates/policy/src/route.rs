@@ -118,7 +118,7 @@ impl CopyView {
 /// Another reader has so many requests outstanding at a disk.
 const OTHERS_OUTSTANDING: f64 = 4.0;
 /// At the end of what a reader has to do, so many requests, it looks at all copies alike.
-const LAST_REQUESTS: u64 = 4;
+pub const LAST_REQUESTS: u64 = 4;
 /// A copy is hot from this many times the service time of the best one on,
 const HOT: f64 = 2.0;
 /// and until it is less than this.

@@ -320,6 +320,7 @@ impl Worker {
                         new_name: text(to.1)[..].into(),
                         no_replace: mode == RenameMode::NoReplace,
                         exchange: mode == RenameMode::Exchange,
+                        whiteout: false,
                     },
                 )?;
                 NameReply::Done

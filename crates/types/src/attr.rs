@@ -120,6 +120,10 @@ pub struct Attr {
     pub generation: Generation,
     /// Preferred size of calls, bytes: one whole stripe where it is known.
     pub preferred_io_bytes: u32,
+    /// When it was made; not known of files from before that was kept.
+    pub birth: Option<Timestamp>,
+    /// Which extended attributes it has.
+    pub extras: Extras,
 }
 crate::codec_struct!(Attr {
     file,
@@ -135,8 +139,27 @@ crate::codec_struct!(Attr {
     ctime,
     change,
     generation,
-    preferred_io_bytes
+    preferred_io_bytes,
+    birth,
+    extras
 });
+
+/// Which extended attributes a file has, so that nobody asks for those that are not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Any at all.
+    pub any: bool,
+    /// An access control list beyond its permission bits ([`ACL_ACCESS`]).
+    pub acl: bool,
+    /// Of a directory: one for what is made in it ([`ACL_DEFAULT`]).
+    pub default_acl: bool,
+}
+crate::codec_struct!(Extras { any, acl, default_acl });
+
+/// The extended attribute that holds an access control list.
+pub const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
+/// The extended attribute that holds the list which new files of a directory get.
+pub const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 
 /// Space and counts of the whole file system or of one target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

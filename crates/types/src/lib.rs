@@ -12,7 +12,7 @@ pub mod layout;
 pub mod limits;
 pub mod restrictions;
 
-pub use attr::{Attr, Caller, FileKind, FsUsage, Timestamp};
+pub use attr::{ACL_ACCESS, ACL_DEFAULT, Attr, Caller, Extras, FileKind, FsUsage, Timestamp};
 pub use codec::{Decode, DecodeError, Encode, Reader};
 pub use consistency::{CONSISTENCY_XATTR, Consistency};
 pub use error::{Error, ErrorKind, Result, Retry};

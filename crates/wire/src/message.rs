@@ -167,6 +167,8 @@ ops! {
     SyncMeta = 0x22a, "sync_meta";
     /// Asks how far a file may grow.
     Room = 0x22b, "room";
+    /// Says when files were read.
+    Accessed = 0x22c, "accessed";
     /// Waits for events of the session.
     PollEvents = 0x230, "poll_events";
     /// Says that events have been obeyed.

@@ -160,6 +160,17 @@ records! {
         /// Column `c` is bit `c % 8` of byte `c / 8`; missing bytes are zeros.
         columns: Bytes,
     }
+    /// That a file was read.
+    #[derive(Copy)]
+    FileAccess {
+        /// The file.
+        file: FileId,
+        /// How long ago, milliseconds.
+        age_ms: u64,
+        /// In any case; otherwise only if the time that is kept is not later than that of
+        /// the last change, or a day old (`relatime`).
+        always: bool,
+    }
     /// What a name stands for after an unlink or rename.
     Removed {
         /// Attributes of the file whose name went (nlink 0: it is gone, or goes
@@ -275,6 +286,8 @@ requests! {
         kind: FileKind,
         /// Permission bits.
         mode: u16,
+        /// Bits that are taken from them, unless the directory has a default ACL.
+        umask: u16,
         /// Device number of device files.
         rdev: u32,
         /// Fail if the name exists (O_EXCL); otherwise open what is there.
@@ -294,6 +307,8 @@ requests! {
         name: Bytes,
         /// Permission bits.
         mode: u16,
+        /// Bits that are taken from them, unless the directory has a default ACL.
+        umask: u16,
     }
     /// Removes a name.
     UnlinkRequest(Unlink) -> Removed {
@@ -323,6 +338,8 @@ requests! {
         no_replace: bool,
         /// Swap the two names (RENAME_EXCHANGE).
         exchange: bool,
+        /// Leave a character device 0, 0 under the old name (RENAME_WHITEOUT).
+        whiteout: bool,
     }
     /// Gives a file another name.
     LinkRequest(Link) -> Attr {
@@ -479,6 +496,12 @@ requests! {
     GetDefaultLayoutRequest(GetDefaultLayout) -> LayoutSpec {
         /// The directory.
         dir: FileId,
+    }
+    /// Says when files were read. What is older than what is known of a file, or may not
+    /// be said by this client, is ignored.
+    AccessedRequest(Accessed) -> () {
+        /// The files, at most [`weir_types::limits::MAX_ACCESSED`].
+        files: Vec<FileAccess>,
     }
     /// Returns when all that was acknowledged before is durable.
     SyncMetaRequest(SyncMeta) -> () {}

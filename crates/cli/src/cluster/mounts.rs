@@ -14,6 +14,8 @@ pub struct WeirMount {
     pub source: String,
     /// The number of its connection to the kernel.
     pub connection: String,
+    /// What the kernel does with this mount: `ro`, `nosuid` and the like.
+    pub options: String,
 }
 
 const TABLE: &str = "/proc/self/mountinfo";
@@ -44,6 +46,7 @@ pub fn holding(path: &Path) -> Done<Option<(WeirMount, PathBuf)>> {
 
 struct Entry {
     mountpoint: PathBuf,
+    options: String,
     kind: String,
     source: String,
     /// `major:minor`.
@@ -55,8 +58,8 @@ impl Entry {
         let ours =
             self.kind == "fuse.weir" || (self.kind == "fuse" && self.source.starts_with("weir:"));
         let connection = self.device.split_once(':').map_or("", |(_, minor)| minor).to_owned();
-        let (mountpoint, source) = (self.mountpoint, self.source);
-        ours.then_some(WeirMount { mountpoint, source, connection })
+        let (mountpoint, source, options) = (self.mountpoint, self.source, self.options);
+        ours.then_some(WeirMount { mountpoint, source, connection, options })
     }
 }
 
@@ -71,6 +74,7 @@ fn entries(table: &[u8]) -> impl Iterator<Item = Entry> {
         let dash = fields.iter().position(|f| *f == b"-")?;
         Some(Entry {
             mountpoint: PathBuf::from(OsString::from_vec(unescape(fields.get(4)?))),
+            options: String::from_utf8(fields.get(5)?.to_vec()).ok()?,
             kind: String::from_utf8(unescape(fields.get(dash + 1)?)).ok()?,
             source: String::from_utf8(unescape(fields.get(dash + 2)?)).ok()?,
             device: String::from_utf8(fields.get(2)?.to_vec()).ok()?,
@@ -143,6 +147,7 @@ mod tests {
                 mountpoint: "/mnt/two words".into(),
                 source: "weir:/var/lib/weir/default".into(),
                 connection: "50".into(),
+                options: "rw,nosuid".into(),
             }]
         );
     }

@@ -223,7 +223,7 @@ impl Tree for RemoteTree {
 
     fn make_node(&self, path: &[u8], meta: &Meta, mode: u16) -> Done {
         let (parent, name) = self.parent(path)?;
-        let made = self.client.mknod(&self.context, parent, name, meta.kind, mode, meta.rdev);
+        let made = self.client.mknod(&self.context, parent, name, meta.kind, (mode, 0), meta.rdev);
         made.map(drop).map_err(self.about(path))
     }
 
@@ -244,6 +244,7 @@ impl Tree for RemoteTree {
             new_name: new_name.into(),
             no_replace: false,
             exchange: false,
+            whiteout: false,
         };
         self.client.rename(&self.context, &request).map_err(self.about(new))
     }

@@ -1,13 +1,14 @@
 //! Renames, links, and files that are found again without a name.
 
+use super::special::by_nobody;
 use super::{Log, checked};
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{CWD, FileType, Mode, RenameFlags};
 use std::ffi::CString;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{Read, Result};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -30,8 +31,25 @@ pub fn renames(log: &mut Log, dir: &Path) {
     log.sys("exchange with what is in it", rename("n", "n/e", swap));
     log.sys("both at once", rename("b", "c", keep | swap));
     log.sys("whiteout and exchange", rename("c", "d", white | swap));
-    for name in ["a", "b", "c", "d", "n", "n/e"] {
-        let state = fs::symlink_metadata(dir.join(name)).map(|m| (m.mode(), m.rdev(), m.nlink()));
+    log.sys("leave a whiteout", rename("c", "w", white));
+    log.sys("over one that is there", rename("w", "b", white));
+    log.sys("but not over it", rename("b", "w", white | keep));
+    log.sys("of a directory", rename("n", "moved", white));
+    log.sys("out of one", rename("moved/e", "e", white));
+    log.sys("over a whiteout", rename("e", "w", white));
+    log.sys("over a directory", rename("b", "moved", white));
+    fs::set_permissions(dir, Permissions::from_mode(0o777)).unwrap();
+    log.sys("by anybody", by_nobody(|| rename("b", "mine", white)));
+    let device = |name: &str, number| {
+        let (kind, mode) = (FileType::CharacterDevice, Mode::from_raw_mode(0));
+        rustix::fs::mknodat(CWD, dir.join(name), kind, mode, number)
+    };
+    log.sys("anybody makes one", by_nobody(|| device("made", 0)));
+    log.sys("and no other", by_nobody(|| device("null", libc::makedev(1, 3))));
+    log.names(dir);
+    for name in ["a", "b", "c", "d", "e", "n", "w", "moved", "moved/e", "mine", "made", "."] {
+        let state = fs::symlink_metadata(dir.join(name))
+            .map(|m| (m.mode(), m.rdev(), m.nlink(), m.uid(), m.gid()));
         log.found(name, state);
     }
 }

@@ -18,6 +18,7 @@ pub fn everything(dir: &Path) -> Vec<String> {
     special::devices(&mut log, dir);
     special::attributes(&mut log, dir);
     special::times(&mut log, dir);
+    special::birth(&mut log, dir);
     notices::leases(&mut log, dir);
     notices::inotify(&mut log, dir);
     names::bytes(&mut log, dir);

@@ -1,10 +1,10 @@
 //! Names, positions in directories, and paths.
 
 use super::Log;
+use crate::dir_reader::Reader;
 use rustix::fs::{CWD, Mode, OFlags};
-use std::ffi::{CStr, CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{Error, Result};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
@@ -30,40 +30,6 @@ pub fn bytes(log: &mut Log, dir: &Path) {
         log.found("its length", fs::read_link(&link).map(|to| to.as_os_str().len()));
     }
     log.done("a link to nothing", std::os::unix::fs::symlink("", dir.join("nothing")));
-}
-
-/// A directory as the C library reads it.
-struct Reader(*mut libc::DIR);
-
-impl Reader {
-    fn open(dir: &Path) -> Result<Self> {
-        let name = CString::new(dir.as_os_str().as_bytes())?;
-        // SAFETY: a path that ends in zero.
-        let opened = unsafe { libc::opendir(name.as_ptr()) };
-        if opened.is_null() { Err(Error::last_os_error()) } else { Ok(Self(opened)) }
-    }
-
-    /// Where it is, and the name there.
-    fn next(&self) -> Option<(i64, String)> {
-        // SAFETY: open until this is dropped; the entry is used before the next call.
-        unsafe {
-            let at = libc::telldir(self.0);
-            let entry = libc::readdir(self.0).as_ref()?;
-            Some((at, CStr::from_ptr(entry.d_name.as_ptr()).to_string_lossy().into_owned()))
-        }
-    }
-
-    fn seek(&self, at: i64) {
-        // SAFETY: open until this is dropped.
-        unsafe { libc::seekdir(self.0, at) };
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        // SAFETY: it was open until now.
-        unsafe { libc::closedir(self.0) };
-    }
 }
 
 /// A position stays good whatever comes and goes.

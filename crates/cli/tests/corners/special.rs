@@ -66,7 +66,7 @@ pub fn devices(log: &mut Log, dir: &Path) {
 const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 const NAME: &str = "security.capability";
 
-fn by_nobody<T: Send>(what: impl FnOnce() -> T + Send) -> T {
+pub fn by_nobody<T: Send>(what: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let run = scope.spawn(|| {
             let (uid, gid) = (rustix::fs::Uid::from_raw(65_534), rustix::fs::Gid::from_raw(65_534));
@@ -127,6 +127,27 @@ pub fn attributes(log: &mut Log, dir: &Path) {
     });
     log.sys("all", list);
     log.sys("a name that is too long", set(&format!("user.{}", "x".repeat(251)), b""));
+}
+
+/// When a file was made; it does not change.
+pub fn birth(log: &mut Log, dir: &Path) {
+    let (file, moved) = (dir.join("born"), dir.join("reborn"));
+    let begin = std::time::SystemTime::now();
+    let born = |path: &Path| fs::metadata(path).and_then(|m| m.created());
+    fs::write(&file, "1").unwrap();
+    let at_first = born(&file);
+    // The kernel's clock for files is a little behind.
+    let recent = at_first.as_ref().is_ok_and(|at| {
+        let early = begin - std::time::Duration::from_secs(1);
+        *at >= early && *at <= std::time::SystemTime::now()
+    });
+    log.found("it was made just now", Ok(recent));
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    fs::write(&file, "more").unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    fs::rename(&file, &moved).unwrap();
+    log.found("and still was", Ok(born(&moved).ok() == at_first.ok()));
+    log.found("a directory too", born(dir).map(|at| at <= begin));
 }
 
 pub fn times(log: &mut Log, dir: &Path) {

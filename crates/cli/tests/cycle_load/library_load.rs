@@ -279,6 +279,7 @@ impl Load {
             new_name: Bytes(to.as_bytes().to_vec()),
             no_replace: false,
             exchange: false,
+            whiteout: false,
         };
         let renamed = self.client.rename(&self.ctx, &request);
         renamed.unwrap_or_else(|e| panic!("rename {name} to {to}: {e}"));

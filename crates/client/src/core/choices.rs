@@ -11,7 +11,8 @@ use crate::job::JobReader;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weir_policy::{
-    CopyView, Micros, Progress, RUN_BYTES, ReadPolicy, Router, Runs, SOON_US, UNKNOWN, Watermarks,
+    CopyView, LAST_REQUESTS, Micros, Progress, RUN_BYTES, ReadPolicy, Router, Runs, SOON_US,
+    UNKNOWN, Watermarks,
 };
 use weir_types::{ColumnIndex, SegmentIndex, TargetId};
 use weir_wire::frame::REQUEST_COST_BYTES;
@@ -37,6 +38,8 @@ const MAX_WINDOW_BYTES: u64 = 2 << 20;
 const TOGETHER_US: Micros = 50_000;
 /// What nothing is known of is taken to be so fast: a disk like others.
 const NOMINAL_US_PER_MIB: f64 = 5_000.0;
+/// Copies are far from alike if one takes so many times as long as another.
+const UNEVEN: f64 = 2.0;
 /// Columns of a file that are remembered.
 const MAX_COLUMNS: usize = 256;
 /// A copy that has failed is left alone for so long.
@@ -65,6 +68,9 @@ pub struct Wanted {
     pub offset: u64,
     /// Its bytes.
     pub len_bytes: u64,
+    /// What the file has behind it in this column, about: a program of no job is taken to read to
+    /// the end.
+    pub rest_bytes: u64,
     /// For which process of a job.
     pub reader: Option<Arc<JobReader>>,
 }
@@ -262,7 +268,7 @@ impl Choices {
         (now, patience): (Micros, Patience),
     ) -> Choice {
         let may_wait = matches!(patience, Patience::Turn(_));
-        let Wanted { column, offset, len_bytes, ref reader } = *wanted;
+        let Wanted { column, offset, len_bytes, rest_bytes, ref reader } = *wanted;
         self.column(policy, column, copies.len());
         let (mut views, able, is_known) = self.views(wanted, copies, paces, (now, patience));
         if let Some(at) = self.runs.look(column, offset, now)
@@ -301,6 +307,11 @@ impl Choices {
         let of = self.column(policy, column, copies.len());
         let bytes: u64 = of.outstanding.iter().map(|of| of.bytes).sum();
         let left = match own.left_bytes() {
+            // It is not known to be so much: that counts only where one would wait for long.
+            _ if reader.is_none() && is_uneven(&views) => {
+                rest_bytes.div_ceil(len_bytes.max(1)).max(LAST_REQUESTS).saturating_add(1)
+            }
+            _ if reader.is_none() => UNKNOWN,
             // It reads again what it has read.
             0 => UNKNOWN,
             left => left.saturating_sub(bytes).div_ceil(len_bytes.max(1)),
@@ -444,6 +455,13 @@ impl Choices {
         }
         column
     }
+}
+
+/// Whether one copy is far slower than another, and none is in memory.
+fn is_uneven(views: &[CopyView]) -> bool {
+    let times = || views.iter().filter(|view| view.is_usable).map(|view| view.service_us);
+    let least = times().fold(f64::INFINITY, f64::min);
+    least >= SOON_US && times().any(|us| us >= least * UNEVEN)
 }
 
 /// A program of which it is not known how much it is going to read.

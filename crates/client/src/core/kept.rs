@@ -10,6 +10,9 @@ use weir_wire::lease::{EventKind, KEEP_ATTRIBUTES, KEEP_NAMES};
 /// Entries of each kind: half of them are those used last.
 const MAX_ENTRIES: usize = 65_536;
 
+/// The longest access control list that is kept.
+const MAX_ACL_BYTES: usize = 1024;
+
 /// A bounded map: what was not used since as many others as fit half came
 /// makes room.
 #[derive(Debug)]
@@ -74,6 +77,8 @@ pub struct Kept {
     attributes: Recent<FileId, Until<Attr>>,
     /// Files that have no security capabilities.
     bare: Recent<FileId, Until<()>>,
+    /// Access control lists: the kernel asks for them at each step of a path.
+    acls: Recent<FileId, Until<Vec<u8>>>,
     /// Directories from which something was answered since their last event.
     used: Recent<FileId, ()>,
 }
@@ -101,6 +106,14 @@ impl Kept {
     /// Whether a file is known to have no security capabilities.
     pub fn is_bare(&mut self, file: FileId, now: Duration) -> bool {
         !self.news.is_changing(file) && self.bare.get(&file).and_then(|bare| bare.at(now)).is_some()
+    }
+
+    /// The access control list of a file that has one.
+    pub fn acl(&mut self, file: FileId, now: Duration) -> Option<Vec<u8>> {
+        if self.news.is_changing(file) {
+            return None;
+        }
+        self.acls.get(&file)?.at(now)
     }
 
     /// An answer said what a name stands for. `end`: keep it so long whatever
@@ -142,6 +155,19 @@ impl Kept {
         }
     }
 
+    /// An answer was the access control list of a file.
+    pub fn keep_acl(
+        &mut self,
+        (asked, found): (Asked, Found),
+        file: FileId,
+        value: &[u8],
+        end: Option<Duration>,
+    ) {
+        if value.len() <= MAX_ACL_BYTES && self.may_keep(asked, found, file, KEEP_ATTRIBUTES, end) {
+            self.acls.insert(file, Until { value: value.to_vec(), end });
+        }
+    }
+
     fn may_keep(
         &self,
         asked: Asked,
@@ -171,6 +197,7 @@ impl Kept {
                 } else {
                     self.forget_names(*dir);
                     self.bare.remove(dir);
+                    self.acls.remove(dir);
                 }
                 !used
             }
@@ -191,6 +218,7 @@ impl Kept {
     pub fn forget(&mut self, file: FileId) {
         self.attributes.remove(&file);
         self.bare.remove(&file);
+        self.acls.remove(&file);
     }
 
     /// A change of ours turns out to have been to this file, too.
@@ -220,6 +248,7 @@ impl Kept {
         self.names = Recent::default();
         self.attributes = Recent::default();
         self.bare = Recent::default();
+        self.acls = Recent::default();
         self.used = Recent::default();
     }
 }
@@ -248,6 +277,7 @@ mod tests {
         kept.keep_attr(news, &attr(FILE), None);
         kept.keep_attr(news, &attr(DIR), None);
         kept.keep_bare(news, FILE, None);
+        kept.keep_acl(news, FILE, b"list", None);
         (kept, news)
     }
 
@@ -308,6 +338,7 @@ mod tests {
         let (mut kept, _) = kept();
         kept.obey(at(1), &EventKind::Attributes { file: FILE });
         assert!(kept.attr(FILE, NOW).is_none() && !kept.is_bare(FILE, NOW));
+        assert!(kept.acl(FILE, NOW).is_none());
         assert_eq!(kept.name(DIR, b"a", NOW), Some(Some(FILE)));
         kept.obey(at(2), &EventKind::Attributes { file: DIR });
         assert_eq!(kept.name(DIR, b"a", NOW), None);
@@ -316,7 +347,9 @@ mod tests {
     #[test]
     fn while_it_changes_nothing_of_a_file_is_used() {
         let (mut kept, _) = kept();
+        assert_eq!(kept.acl(FILE, NOW).as_deref(), Some(&b"list"[..]));
         let change = kept.news.begin_change(&[DIR, FILE]);
+        assert!(kept.acl(FILE, NOW).is_none());
         assert_eq!(kept.name(DIR, b"a", NOW), None);
         assert!(kept.attr(FILE, NOW).is_none() && !kept.is_bare(FILE, NOW));
         kept.news.end_change(change, &[DIR, FILE]);

@@ -2,7 +2,9 @@
 //! there, and who else uses it.
 //!
 //! All links of a client look slow when its own one is, or its processor is busy. So what was
-//! measured counts only where it is far slower than the best that was measured anywhere.
+//! measured counts only where it is far slower than the best that was measured anywhere, or so slow
+//! as no processor makes it: then another copy does not come sooner over the client's own link, and
+//! over the servers' ones it does.
 
 use std::collections::BTreeMap;
 use weir_policy::Micros;
@@ -21,6 +23,8 @@ const NEW_SHARE: f64 = 0.5;
 const QUICK_US_PER_MIB: f64 = 2_000.0;
 /// nor one that takes no longer than so many times the best.
 const SLOW: f64 = 1.5;
+/// One that takes longer than this (1.4 Gbit/s) counts, even if all do.
+const SLOW_US_PER_MIB: f64 = 6_000.0;
 /// What was measured longer ago is nothing to go by: it may be quick again, and somebody has to
 /// try.
 const KNOWN_FOR_US: Micros = 3_000_000;
@@ -62,7 +66,7 @@ impl Link {
 pub struct Links {
     of: BTreeMap<TargetId, Link>,
     best_us_per_mib: f64,
-    /// One was far slower than the best when something was measured last.
+    /// One was slow when something was measured last.
     is_one_slow: bool,
 }
 
@@ -81,7 +85,7 @@ impl Links {
         };
         let best = within(BEST_FOR_US).map(|link| link.us_per_mib).min_by(f64::total_cmp);
         let best = best.unwrap_or_default();
-        let slow = (best * SLOW).max(QUICK_US_PER_MIB);
+        let slow = (best * SLOW).clamp(QUICK_US_PER_MIB, SLOW_US_PER_MIB);
         self.is_one_slow = within(KNOWN_FOR_US).any(|link| link.us_per_mib > slow);
         self.best_us_per_mib = best;
     }
@@ -122,18 +126,26 @@ mod tests {
     #[test]
     fn a_link_that_is_far_slower_than_the_best_is_known_to_be() {
         let mut links = Links::default();
-        let now = reads(&mut links, A, 1_000, 8_000);
+        let now = reads(&mut links, A, 1_000, 2_500);
         assert_eq!(links.us_per_mib(A, now), 0.0, "there is none to compare it with");
-        let now = reads(&mut links, B, now, 9_000);
+        let now = reads(&mut links, B, now, 3_000);
         assert_eq!((links.us_per_mib(A, now), links.us_per_mib(B, now)), (0.0, 0.0));
-        let now = reads(&mut links, B, now, 18_000);
+        let now = reads(&mut links, B, now, 5_500);
         let is_about = |us: f64, wanted: f64| (us / wanted - 1.0).abs() < 0.1;
-        assert!(is_about(links.us_per_mib(B, now), 18_000.0));
-        assert!(is_about(links.us_per_mib(A, now), 8_000.0));
+        assert!(is_about(links.us_per_mib(B, now), 5_500.0));
+        assert!(is_about(links.us_per_mib(A, now), 2_500.0));
         // Somebody has to try whether it still is.
-        assert!(is_about(links.us_per_mib(B, now + KNOWN_FOR_US + 1), 8_000.0));
-        let now = reads(&mut links, B, now + KNOWN_FOR_US, 8_000);
+        assert!(is_about(links.us_per_mib(B, now + KNOWN_FOR_US + 1), 2_500.0));
+        let now = reads(&mut links, B, now + KNOWN_FOR_US, 2_500);
         assert_eq!(links.us_per_mib(B, now), 0.0);
+    }
+
+    #[test]
+    fn links_that_no_processor_makes_so_slow_count_even_if_all_are() {
+        let mut links = Links::default();
+        let now = reads(&mut links, A, 1_000, 9_000);
+        assert!(links.us_per_mib(A, now) > 8_000.0);
+        assert_eq!(links.us_per_mib(A, now), links.us_per_mib(B, now), "as far as anybody knows");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What tests take for granted.
 
-use weir_types::{Attr, FileId, FileKind, Generation, Timestamp};
+use weir_types::{Attr, Extras, FileId, FileKind, Generation, Timestamp};
 
 /// Attributes of a file of that size, last changed by its change of this number, and at
 /// a time that goes with it.
@@ -21,5 +21,7 @@ pub(crate) fn attr(file: FileId, change: u64, size: u64) -> Attr {
         change,
         generation: Generation(1),
         preferred_io_bytes: 4096,
+        birth: None,
+        extras: Extras::default(),
     }
 }

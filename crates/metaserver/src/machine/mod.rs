@@ -234,10 +234,8 @@ impl<E: Engine> MetaMachine<E> {
         entropy: [u8; 32],
         now: Moment,
     ) -> Result<Self> {
-        let (format, current) = crate::init::check_format(&engine, &master)?;
-        if !current {
-            crate::ops::links::upgrade(&mut engine, &format)?;
-        }
+        let (format, age) = crate::init::check_format(&engine, &master)?;
+        crate::init::upgrade(&mut engine, &format, age)?;
         let ids = IdAllocator::open(&mut engine, key::IDS, FIRST_ID, ID_BLOCK)?;
         let entropy = Key::from_bytes(entropy);
         let cluster = Cluster::load(&engine, now.monotonic_ms)?;

@@ -74,7 +74,7 @@ impl<E: Engine> MetaMachine<E> {
             Op::CommitSize => !files.iter().all(|file| ranges.writes(session, *file)),
             Op::Acquire => !scope.claims.iter().all(|lease| ranges.covers(session, lease)),
             // These change nothing that others are told of.
-            Op::Extend | Op::TruncateDone | Op::Room => false,
+            Op::Extend | Op::TruncateDone | Op::Room | Op::Accessed => false,
             _ => {
                 let own = |file: &FileId| ranges.covers(session, &whole(*file, LeaseMode::Write));
                 !scope.names.is_empty() || files.is_empty() || !files.iter().all(own)

@@ -20,6 +20,8 @@ pub const SETGID: u16 = 0o2000;
 pub const STICKY: u16 = 0o1000;
 /// All bits of a mode.
 pub const MODE_BITS: u16 = 0o7777;
+/// What the file's group may do; the mask of an access control list.
+const GROUP_BITS: u16 = 0o070;
 
 /// Whether the caller is the superuser, who may do everything.
 pub fn is_root(caller: &Caller) -> bool {
@@ -31,10 +33,16 @@ pub fn owns(caller: &Caller, inode: &Inode) -> bool {
     is_root(caller) || caller.uid == inode.uid
 }
 
-/// Whether the permission bits give the caller all of `wanted`.
+/// Whether the permission bits, or the access control list, give the caller all of `wanted`.
+///
+/// As Linux does, and so the kernel of every mount: a list whose mask is empty is not looked
+/// at. Its users and groups are then judged by the bits for the file's group or for others.
 pub fn allows(caller: &Caller, inode: &Inode, wanted: u16) -> bool {
     if is_root(caller) {
         return true;
+    }
+    if let Some(acl) = inode.acl.as_ref().filter(|_| inode.mode & GROUP_BITS != 0) {
+        return acl.allows(caller, (inode.uid, inode.gid), wanted);
     }
     let class = if caller.uid == inode.uid {
         inode.mode >> 6
@@ -73,8 +81,9 @@ pub fn require_removal(caller: &Caller, dir: &Inode, victim: &Inode) -> Outcome<
     Ok(())
 }
 
-/// Gives a new file its owner, group and mode: in a setgid directory it gets
-/// the directory's group, a directory the bit too.
+/// Gives a new file its owner, group and mode (the umask and the directory's default access
+/// control list come after that): in a setgid directory it gets the directory's group, a
+/// directory the bit too.
 pub fn give_owner(caller: &Caller, parent: &Inode, mode: u16, inode: &mut Inode) {
     inode.uid = caller.uid;
     inode.gid = caller.gid;

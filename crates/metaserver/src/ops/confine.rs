@@ -73,6 +73,8 @@ confined! {
     GetLayoutRequest { file } |r| r.rights.allow(Rights::WRITE);
     // What the session itself has open: the operations see to it.
     CloseRequest {} |_| false;
+    // Those that may be said: the operation sees to it.
+    AccessedRequest {} |_| false;
     ReassertRequest {} |_| false;
     // One that only opens what is there; it makes nothing for such a client.
     CreateRequest { parent } |r| {
@@ -223,7 +225,8 @@ pub(crate) fn rights_again(limits: &Restrictions, inode: &Inode) -> Rights {
         Squash::Root if inode.uid != 0 => all,
         Squash::Root => {
             let group = if inode.gid == 0 { 0 } else { inode.mode >> 3 };
-            inode.mode | group
+            let named = inode.acl.as_ref().map_or(0, |acl| acl.bits_of_strangers(inode.gid));
+            inode.mode | if inode.has_acl { named } else { group }
         }
         Squash::All => {
             let caller = limits.squashed(Caller::ROOT);

@@ -3,7 +3,7 @@
 //! name and is open: it goes when it is closed, unless it gets one.
 
 use crate::ops::{
-    Context, Outcome, access, deletion, hints, inodes, layouts, names, open, truncation,
+    Context, Outcome, access, acls, deletion, hints, inodes, layouts, names, open, truncation,
 };
 use crate::schema::{Body, Dentry, Inode, RegularFile};
 use weir_metastore::Tx;
@@ -13,7 +13,7 @@ use weir_wire::meta::{CreateRequest, OpenFile};
 
 /// Does it.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CreateRequest) -> Outcome<OpenFile> {
-    require_kind(ctx, request.kind)?;
+    require_kind(ctx, request)?;
     if request.name.is_empty() {
         return without_name(tx, ctx, request);
     }
@@ -71,9 +71,11 @@ fn opened(
     layouts::open_file(tx, ctx, (file, inode), request.rights, Some(layout))
 }
 
-fn require_kind(ctx: &Context<'_>, kind: FileKind) -> Outcome<()> {
-    match kind {
+fn require_kind(ctx: &Context<'_>, request: &CreateRequest) -> Outcome<()> {
+    match request.kind {
         FileKind::Directory | FileKind::Symlink => Err(ErrorKind::InvalidArgument.into()),
+        // As Linux since 5.8: what a rename may leave behind, anyone may make.
+        FileKind::CharDevice if request.rdev == 0 => Ok(()),
         FileKind::CharDevice | FileKind::BlockDevice if !access::is_root(ctx.caller) => {
             Err(ErrorKind::NotPermitted.into())
         }
@@ -91,6 +93,7 @@ fn make(
     ctx.effects.fresh_used = true;
     let (mut inode, layout) = plain(tx, ctx, request, parent)?;
     access::give_owner(ctx.caller, parent, request.mode, &mut inode);
+    acls::inherit(tx, (request.parent, parent), request.umask, (ctx.fresh, &mut inode))?;
     if request.kind == FileKind::File {
         hints::inherit(tx, (request.parent, parent), (ctx.fresh, &mut inode))?;
     }

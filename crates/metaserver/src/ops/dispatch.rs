@@ -45,6 +45,7 @@ pub fn repeat_of(op: Op) -> Option<Repeat> {
         | Op::Extend
         | Op::CommitSize
         | Op::Recovered
+        | Op::Accessed
         | Op::TruncateDone => Repeat::Tolerable,
         op if op.is_for_once() => Repeat::Once,
         _ => return None,
@@ -53,7 +54,7 @@ pub fn repeat_of(op: Op) -> Option<Repeat> {
 
 /// Whether the operation may use up [`Context::fresh`].
 pub fn takes_fresh_id(op: Op) -> bool {
-    matches!(op, Op::Create | Op::Mkdir | Op::Symlink)
+    matches!(op, Op::Create | Op::Mkdir | Op::Symlink | Op::Rename)
 }
 
 /// Runs one operation: decodes what is left of the request, does it, encodes
@@ -90,6 +91,7 @@ pub fn dispatch(
         Op::Extend => serve::<ExtendRequest>(tx, ctx, body, ops::extend::run),
         Op::CommitSize => serve::<CommitSizeRequest>(tx, ctx, body, ops::commit_size::run),
         Op::TruncateDone => serve::<TruncateDoneRequest>(tx, ctx, body, ops::truncate_done::run),
+        Op::Accessed => serve::<AccessedRequest>(tx, ctx, body, ops::accessed::run),
         Op::Acquire => serve::<AcquireRequest>(tx, ctx, body, ops::acquire::run),
         Op::Recovered => serve::<RecoveredRequest>(tx, ctx, body, ops::recovered::run),
         Op::SetLayout => serve::<SetLayoutRequest>(tx, ctx, body, ops::set_layout::run),

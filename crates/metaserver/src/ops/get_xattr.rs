@@ -1,6 +1,6 @@
 //! The value of an extended attribute.
 
-use crate::ops::{Context, Outcome, inodes, xattrs};
+use crate::ops::{Context, Outcome, acls, inodes, xattrs};
 use crate::schema::key;
 use weir_metastore::Tx;
 use weir_types::ErrorKind;
@@ -9,6 +9,9 @@ use weir_wire::meta::GetXattrRequest;
 
 /// Does it.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &GetXattrRequest) -> Outcome<Bytes> {
+    if let Some(kind) = acls::Kind::named(&request.name) {
+        return acls::value(tx, request.file, kind);
+    }
     let class = xattrs::class(&request.name)?;
     let inode = inodes::load(tx, request.file)?;
     xattrs::require_read(ctx, &inode, class)?;

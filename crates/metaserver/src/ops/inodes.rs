@@ -1,17 +1,19 @@
 //! Loads and stores inodes.
 
-use crate::ops::Outcome;
+use crate::ops::{Outcome, acls};
 use crate::schema::{self, Body, Directory, Inode, RegularFile, key};
 use weir_metastore::Tx;
 use weir_types::{Error, ErrorKind, FileId, FileKind, Generation};
 use weir_wire::lease::TO_THE_END;
 
-/// The inode of a file, if there is one.
+/// The inode of a file, if there is one, with its access control list.
 pub(crate) fn find(tx: &mut Tx<'_>, file: FileId) -> Outcome<Option<Inode>> {
-    match tx.get(&key::inode(file))? {
-        Some(bytes) => Ok(Some(schema::decode(&bytes, "of an inode")?)),
-        None => Ok(None),
+    let Some(bytes) = tx.get(&key::inode(file))? else { return Ok(None) };
+    let mut inode: Inode = schema::decode(&bytes, "of an inode")?;
+    if inode.has_acl {
+        inode.acl = Some(acls::load(tx, file, acls::Kind::Access)?);
     }
+    Ok(Some(inode))
 }
 
 /// The inode of a file.

@@ -1,7 +1,7 @@
 //! Makes a directory. It inherits the default layout (and the hint) of its parent, so that
 //! making a file asks nobody but its directory.
 
-use crate::ops::{Context, Outcome, access, hints, inodes, names};
+use crate::ops::{Context, Outcome, access, acls, hints, inodes, names};
 use crate::schema::Inode;
 use weir_metastore::Tx;
 use weir_types::limits::MAX_LINKS;
@@ -20,6 +20,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &MkdirRequest) -> Ou
     let kind = FileKind::Directory;
     let mut inode = Inode::new(kind, request.parent, ctx.now, Inode::empty_directory(default));
     access::give_owner(ctx.caller, &parent, request.mode, &mut inode);
+    acls::inherit(tx, (request.parent, &parent), request.umask, (file, &mut inode))?;
     hints::inherit(tx, (request.parent, &parent), (file, &mut inode))?;
     parent.nlink += 1;
     names::insert(tx, ctx, (request.parent, &mut parent), &request.name, (file, kind))?;

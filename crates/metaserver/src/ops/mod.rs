@@ -7,6 +7,8 @@
 
 pub mod accept_losses;
 pub mod access;
+pub mod accessed;
+mod acls;
 pub mod acquire;
 pub mod close;
 pub mod collect;

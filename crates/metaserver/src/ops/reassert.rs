@@ -1,6 +1,6 @@
 //! After the server came back: these files are open.
 
-use crate::ops::{Context, Outcome, confine};
+use crate::ops::{Context, Outcome, acls, confine};
 use crate::schema::{self, Inode, key};
 use weir_metastore::Tx;
 use weir_wire::lease::LeaseRange;
@@ -20,7 +20,10 @@ pub fn run(
         if !confine::reaches(tx, ctx, file)? {
             continue;
         }
-        let inode: Inode = schema::decode(&bytes, "of an inode")?;
+        let mut inode: Inode = schema::decode(&bytes, "of an inode")?;
+        if inode.has_acl {
+            inode.acl = Some(acls::peek(tx, file)?);
+        }
         if ctx.opens.rights(ctx.session, file).is_none() {
             ctx.opens.check_room(ctx.session)?;
         }

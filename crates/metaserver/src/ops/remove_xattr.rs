@@ -1,6 +1,6 @@
 //! Removes an extended attribute.
 
-use crate::ops::{Context, Outcome, inodes, xattrs};
+use crate::ops::{Context, Outcome, acls, inodes, xattrs};
 use crate::schema::key;
 use weir_metastore::Tx;
 use weir_types::ErrorKind;
@@ -8,6 +8,9 @@ use weir_wire::meta::RemoveXattrRequest;
 
 /// Does it.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RemoveXattrRequest) -> Outcome<()> {
+    if let Some(kind) = acls::Kind::named(&request.name) {
+        return acls::change(tx, ctx, (request.file, kind), &[]);
+    }
     let class = xattrs::class(&request.name)?;
     let mut inode = inodes::load(tx, request.file)?;
     if !xattrs::drops_privilege(ctx, (request.file, &inode), &request.name) {

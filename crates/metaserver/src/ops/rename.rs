@@ -1,7 +1,8 @@
-//! Moves a name, over an existing one too, or swaps two names.
+//! Moves a name, over an existing one too, or swaps two names. What is moved may leave a mark
+//! behind under which nothing is found (`RENAME_WHITEOUT`): a character device 0, 0.
 
-use crate::ops::{Context, Outcome, access, deletion, inodes, links, names};
-use crate::schema::{self, Dentry, Inode, key};
+use crate::ops::{Context, Outcome, access, acls, deletion, inodes, links, names};
+use crate::schema::{self, Body, Dentry, Inode, key};
 use weir_host::plant::{Bug, planted};
 use weir_metastore::Tx;
 use weir_types::limits::MAX_LINKS;
@@ -49,7 +50,7 @@ impl Directories {
 
 /// Does it.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RenameRequest) -> Outcome<Removed> {
-    if request.no_replace && request.exchange {
+    if request.exchange && (request.no_replace || request.whiteout) {
         return Err(ErrorKind::InvalidArgument.into());
     }
     let from = End { dir: request.parent, name: &request.name };
@@ -73,8 +74,32 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RenameRequest) -> O
             exchange(tx, ctx, dirs, (&from, source), (&to, target))?;
             Ok(Removed { attr: None })
         }
-        target => replace(tx, ctx, dirs, (&from, source), (&to, target)),
+        target => {
+            let left = request.whiteout.then_some(source.dentry.cookie);
+            let removed = replace(tx, ctx, dirs, (&from, source), (&to, target))?;
+            if let Some(cookie) = left {
+                leave_whiteout(tx, ctx, &from, cookie)?;
+            }
+            Ok(removed)
+        }
     }
+}
+
+/// Makes a mark under the old name, in its place in listings: anybody may, as on Linux.
+fn leave_whiteout(
+    tx: &mut Tx<'_>,
+    ctx: &mut Context<'_>,
+    from: &End<'_>,
+    cookie: u64,
+) -> Outcome<()> {
+    let (file, kind) = (ctx.fresh, FileKind::CharDevice);
+    ctx.effects.fresh_used = true;
+    let parent = inodes::load_directory(tx, from.dir)?;
+    let mut inode = Inode::new(kind, from.dir, ctx.now, Body::Other);
+    access::give_owner(ctx.caller, &parent, 0, &mut inode);
+    acls::inherit(tx, (from.dir, &parent), 0, (file, &mut inode))?;
+    names::put(tx, from.dir, from.name, Dentry { file, kind, cookie })?;
+    inodes::store(tx, file, &inode)
 }
 
 fn load_directories(

@@ -1,6 +1,6 @@
 //! Sets an extended attribute.
 
-use crate::ops::{Context, Outcome, hints, inodes, xattrs};
+use crate::ops::{Context, Outcome, acls, hints, inodes, xattrs};
 use crate::schema::key;
 use weir_metastore::Tx;
 use weir_types::ErrorKind;
@@ -9,6 +9,10 @@ use weir_wire::meta::{SetXattrRequest, XattrMode};
 
 /// Does it.
 pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetXattrRequest) -> Outcome<()> {
+    if let Some(kind) = acls::Kind::named(&request.name) {
+        // Whether there is one already makes no difference, on Linux.
+        return acls::change(tx, ctx, (request.file, kind), &request.value);
+    }
     let class = xattrs::class(&request.name)?;
     if request.value.len() > MAX_XATTR_BYTES {
         return Err(ErrorKind::TooBig.into());

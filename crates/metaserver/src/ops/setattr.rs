@@ -1,7 +1,7 @@
 //! Changes attributes: chmod, chown, utimens and truncate, any of them at once.
 
 use crate::ops::access::{self, MODE_BITS, SETGID, SETUID, WRITE};
-use crate::ops::{Context, Outcome, inodes, layouts, open, truncation};
+use crate::ops::{Context, Outcome, acls, inodes, layouts, open, truncation};
 use crate::schema::Inode;
 use weir_metastore::Tx;
 use weir_types::{ErrorKind, FileKind, Timestamp};
@@ -26,6 +26,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetAttrRequest) -> 
         if !access::is_root(ctx.caller) && !ctx.caller.in_group(inode.gid) {
             inode.mode &= !SETGID;
         }
+        acls::follow_mode(tx, file, &mut inode)?;
     }
     let time = |set: SetTime| match set {
         SetTime::Now => ctx.now,

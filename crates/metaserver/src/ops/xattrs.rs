@@ -27,7 +27,8 @@ pub(crate) enum Class {
 ///
 /// # Errors
 /// `AttributeRange` for names that are empty or too long; `Unsupported` for
-/// classes that Weir does not keep (`system.`, which are access control lists).
+/// classes that Weir does not keep (`system.`, of which access control lists are dealt with
+/// before).
 pub(crate) fn class(name: &[u8]) -> Outcome<Class> {
     if name.is_empty() || name.len() > MAX_XATTR_NAME_BYTES {
         return Err(ErrorKind::AttributeRange.into());

@@ -1,10 +1,11 @@
 //! The inode: everything of a file but its names, segments and attributes.
 
+use crate::acl::Acl;
 use weir_layout::preferred_io_bytes;
 use weir_types::codec::{DecodeError, Reader};
 use weir_types::{
-    Attr, Decode, Encode, Epoch, FileId, FileKind, FileLayout, Generation, LayoutSpec, Segment,
-    Timestamp,
+    Attr, Decode, Encode, Epoch, Extras, FileId, FileKind, FileLayout, Generation, LayoutSpec,
+    Segment, Timestamp,
 };
 use weir_wire::lease::TO_THE_END;
 use weir_wire::meta::PendingTruncate;
@@ -52,6 +53,14 @@ pub struct Inode {
     pub xattr_name_bytes: u32,
     /// What only its kind has.
     pub body: Body,
+    /// When it was made; not known of files from before that was kept.
+    pub birth: Option<Timestamp>,
+    /// One of its extended attributes is an access control list.
+    pub has_acl: bool,
+    /// One is the list that new files of this directory get.
+    pub has_default_acl: bool,
+    /// That list, once it was looked up ([`Inode::has_acl`]); not stored here.
+    pub acl: Option<Acl>,
 }
 
 /// What only some kinds of file have.
@@ -156,6 +165,10 @@ impl Inode {
             xattrs: 0,
             xattr_name_bytes: 0,
             body,
+            birth: Some(now),
+            has_acl: false,
+            has_default_acl: false,
+            acl: None,
         }
     }
 
@@ -173,6 +186,11 @@ impl Inode {
             }
             _ => false,
         }
+    }
+
+    /// Whether it ends with anything after what only its kind has.
+    fn has_end(&self) -> bool {
+        self.birth.is_some() || self.has_acl || self.has_default_acl
     }
 
     /// Notes that something but the contents changed.
@@ -207,6 +225,12 @@ impl Inode {
                 Body::File(file) => file.io_bytes,
                 _ => OTHER_IO_BYTES,
             },
+            birth: self.birth,
+            extras: Extras {
+                any: self.xattrs > 0,
+                acl: self.has_acl,
+                default_acl: self.has_default_acl,
+            },
         }
     }
 }
@@ -234,13 +258,19 @@ impl Encode for Inode {
             Body::File(body) => body.encode(out),
             Body::Other => {}
         }
+        if self.has_end() {
+            self.birth.encode(out);
+            self.has_acl.encode(out);
+            self.has_default_acl.encode(out);
+        }
     }
 }
 
+/// What an inode ends with is missing from those that were stored before it was kept.
 impl Decode for Inode {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let kind = FileKind::decode(r)?;
-        Ok(Self {
+        let mut inode = Self {
             kind,
             mode: Decode::decode(r)?,
             uid: Decode::decode(r)?,
@@ -262,7 +292,20 @@ impl Decode for Inode {
                 FileKind::File => Body::File(Decode::decode(r)?),
                 _ => Body::Other,
             },
-        })
+            birth: None,
+            has_acl: false,
+            has_default_acl: false,
+            acl: None,
+        };
+        if r.remaining() > 0 {
+            inode.birth = Decode::decode(r)?;
+            inode.has_acl = Decode::decode(r)?;
+            inode.has_default_acl = Decode::decode(r)?;
+            if !inode.has_end() {
+                return Err(DecodeError::BadValue);
+            }
+        }
+        Ok(inode)
     }
 }
 
@@ -280,6 +323,13 @@ mod tests {
         for (kind, body) in bodies {
             let inode = Inode::new(kind, FileId(9), Timestamp(5), body);
             assert_eq!(Inode::from_bytes(&inode.to_bytes()).unwrap(), inode);
+            // As it was stored before times of birth were kept.
+            let before = Inode { birth: None, ..inode.clone() };
+            let bytes = before.to_bytes();
+            assert_eq!(bytes.len() + 11, inode.to_bytes().len());
+            assert_eq!(Inode::from_bytes(&bytes).unwrap(), before);
+            let with_acl = Inode { has_acl: true, ..before };
+            assert_eq!(Inode::from_bytes(&with_acl.to_bytes()).unwrap(), with_acl);
         }
     }
 }

@@ -24,12 +24,25 @@ use weir_types::{Decode, Encode, Error, ErrorKind, Result};
 
 /// The version that this program writes and the only one that it reads.
 const RECORD_VERSION: u8 = 1;
-/// The version of the record of the format since the directories of files with
-/// several names are kept (`b/`). A program that does not keep them must not
-/// change such a store.
-const FORMAT_VERSION: u8 = 2;
+/// The version of the record of the format since inodes end with the time of birth and with
+/// what they have of access control lists. A program from before can read none of those.
+const FORMAT_VERSION: u8 = 3;
 /// The same with quotas (`p/`): a program that does not count what is used must not change it.
-const QUOTA_FORMAT_VERSION: u8 = 3;
+const QUOTA_FORMAT_VERSION: u8 = 4;
+/// That since the directories of files with several names are kept (`b/`). A program that does
+/// not keep them must not change such a store.
+const WITH_DIRECTORIES: u8 = 2;
+
+/// What a store was last opened by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// This program, or one that keeps the same.
+    Current,
+    /// One from before inodes had anything after what only their kind has.
+    ShorterInodes,
+    /// One from before the directories of files were kept.
+    NoDirectories,
+}
 
 /// A record as it is stored.
 pub fn encode(record: &impl Encode) -> Vec<u8> {
@@ -66,25 +79,44 @@ pub fn encode_format(record: &FormatRecord, quotas: bool) -> Vec<u8> {
     bytes
 }
 
-/// Reads the record of the format, and whether the store is up to date:
-/// otherwise it is from before the directories of files were kept.
+/// Reads the record of the format, and whether the store is up to date.
 ///
 /// # Errors
 /// As [`decode`].
-pub fn decode_format(bytes: &[u8]) -> Result<(FormatRecord, bool)> {
+pub fn decode_format(bytes: &[u8]) -> Result<(FormatRecord, Age)> {
     const WHAT: &str = "of the format";
-    if !matches!(bytes.first(), Some(&(FORMAT_VERSION | QUOTA_FORMAT_VERSION))) {
-        return Ok((decode(bytes, WHAT)?, false));
-    }
+    let age = match bytes.first() {
+        Some(&(FORMAT_VERSION | QUOTA_FORMAT_VERSION)) => Age::Current,
+        Some(&WITH_DIRECTORIES) => Age::ShorterInodes,
+        _ => return Ok((decode(bytes, WHAT)?, Age::NoDirectories)),
+    };
     let mut first = bytes.to_vec();
     first[0] = RECORD_VERSION;
-    Ok((decode(&first, WHAT)?, true))
+    Ok((decode(&first, WHAT)?, age))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use weir_types::FileId;
+
+    #[test]
+    fn the_record_of_the_format_says_how_old_a_store_is() {
+        let record = FormatRecord {
+            cluster: [7; 16],
+            key_check: weir_types::codec::Bytes(vec![1]),
+            default_layout: weir_types::LayoutSpec::default(),
+        };
+        let mut bytes = encode_format(&record, false);
+        for (version, age) in
+            [(4, Age::Current), (3, Age::Current), (2, Age::ShorterInodes), (1, Age::NoDirectories)]
+        {
+            bytes[0] = version;
+            assert_eq!(decode_format(&bytes).unwrap(), (record.clone(), age));
+        }
+        bytes[0] = 5;
+        assert_eq!(decode_format(&bytes).unwrap_err().kind, ErrorKind::Unsupported);
+    }
 
     #[test]
     fn a_record_of_another_version_is_refused_by_name() {

@@ -369,7 +369,7 @@ impl<E: Engine> Cluster<E> {
     }
 
     pub fn mkdir(&mut self, client: &mut Client, parent: FileId, name: &str) -> FileId {
-        let request = MkdirRequest { parent, name: name.as_bytes().into(), mode: 0o755 };
+        let request = MkdirRequest { parent, name: name.as_bytes().into(), mode: 0o755, umask: 0 };
         self.make(client, &request).unwrap().file
     }
 
@@ -444,6 +444,7 @@ pub fn create_request(parent: FileId, name: &str) -> CreateRequest {
         name: name.as_bytes().into(),
         kind: FileKind::File,
         mode: 0o644,
+        umask: 0,
         rdev: 0,
         exclusive: true,
         truncate: false,
@@ -464,6 +465,7 @@ pub fn rename_request(from: (FileId, &str), to: (FileId, &str)) -> RenameRequest
         new_name: to.1.as_bytes().into(),
         no_replace: false,
         exchange: false,
+        whiteout: false,
     }
 }
 

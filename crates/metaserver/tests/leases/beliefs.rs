@@ -45,7 +45,10 @@ fn a_name_changes_when_nobody_believes_in_it_any_more() {
     let changes: [(&str, Change); 6] = [
         ("new", |w, a| w.waits(a, &create_request(ROOT, "new"))),
         ("new", |w, a| {
-            w.waits(a, &MkdirRequest { parent: ROOT, name: b"new"[..].into(), mode: 0o755 })
+            w.waits(
+                a,
+                &MkdirRequest { parent: ROOT, name: b"new"[..].into(), mode: 0o755, umask: 0 },
+            )
         }),
         ("new", |w, a| {
             let (parent, name) = (ROOT, b"new"[..].into());
@@ -60,7 +63,7 @@ fn a_name_changes_when_nobody_believes_in_it_any_more() {
         let (mut a, mut b) = (w.mount(), w.mount());
         let file = w.create(&mut a, "f");
         w.close(&mut a, file);
-        w.now(&mut a, &MkdirRequest { parent: ROOT, name: b"d"[..].into(), mode: 0o755 });
+        w.now(&mut a, &MkdirRequest { parent: ROOT, name: b"d"[..].into(), mode: 0o755, umask: 0 });
         let before = w.heard(&mut b, &lookup(name));
         assert_ne!(before.keep & KEEP_NAMES, 0);
         let pending = change(&mut w, &mut a);

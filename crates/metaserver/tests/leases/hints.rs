@@ -21,7 +21,7 @@ fn a_hint_is_inherited_and_comes_with_the_open_instead_of_a_lease() {
     let refused = w.heard(&mut a, &hint(ROOT, b"never")).said;
     assert_eq!(kind(refused), ErrorKind::InvalidArgument);
     w.now(&mut a, &hint(ROOT, b"relaxed"));
-    let dir = MkdirRequest { parent: ROOT, name: b"d"[..].into(), mode: 0o755 };
+    let dir = MkdirRequest { parent: ROOT, name: b"d"[..].into(), mode: 0o755, umask: 0 };
     let dir = w.now(&mut a, &dir).file;
     let made = w.heard(&mut a, &create_request(dir, "f"));
     assert_eq!(made.keep & LEASES, 0);

@@ -16,7 +16,7 @@ fn a_retry_of_what_waits_is_not_done_twice() {
     let (mut a, mut b) = (w.mount(), w.mount());
     w.send(&mut b, &lookup("d")).unwrap().said.unwrap_err();
     let id = Some(MutationId { slot: SlotId(7), sequence: SlotSequence(1) });
-    let mkdir = MkdirRequest { parent: ROOT, name: b"d"[..].into(), mode: 0o755 };
+    let mkdir = MkdirRequest { parent: ROOT, name: b"d"[..].into(), mode: 0o755, umask: 0 };
     let first = w.send_as(&a, id, &mkdir).unwrap_err();
     let second = w.send_as(&a, id, &mkdir).unwrap_err();
     assert_eq!(w.obey(&mut b), [name_of(ROOT, "d")], "and asked for once");
@@ -34,7 +34,7 @@ fn what_nobody_waits_for_any_more_does_not_happen() {
     let (mut a, mut b, mut c) = (w.mount(), w.mount(), w.mount());
     let file = w.create(&mut a, "f");
     w.send(&mut b, &lookup("d")).unwrap().said.unwrap_err();
-    let mkdir = MkdirRequest { parent: ROOT, name: b"d"[..].into(), mode: 0o755 };
+    let mkdir = MkdirRequest { parent: ROOT, name: b"d"[..].into(), mode: 0o755, umask: 0 };
     let pending = w.waits(&mut a, &mkdir);
     w.c.machine.dropped(pending.0);
     w.obey(&mut b);

@@ -1,5 +1,6 @@
 //! How a file system is mounted and served.
 
+use rustix::mount::MountFlags;
 use std::time::Duration;
 
 /// Who calls `mount(2)`.
@@ -35,6 +36,9 @@ pub struct Config {
     pub dev: bool,
     /// Programs can be executed.
     pub exec: bool,
+    /// What `/proc/mounts` says of times of access; the file system sees to them itself
+    /// (needs root).
+    pub access_flags: MountFlags,
 
     /// The largest read or write request, bytes: 128 KiB to 16 MiB, whole
     /// pages. Beyond 1 MiB the kernel must allow it (`fs.fuse.max_pages_limit`).
@@ -92,6 +96,7 @@ impl Default for Config {
             suid: false,
             dev: false,
             exec: true,
+            access_flags: MountFlags::empty(),
             max_io_bytes: 1 << 20,
             read_ahead_kib: 4096,
             max_background: 64,

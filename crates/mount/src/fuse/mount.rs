@@ -80,6 +80,7 @@ fn mount_direct(mountpoint: &Path, config: &Config) -> Result<OwnedFd, MountErro
     flags.set(MountFlags::NODEV, !config.dev);
     flags.set(MountFlags::NOEXEC, !config.exec);
     flags.set(MountFlags::RDONLY, config.read_only);
+    flags |= config.access_flags;
     let options = CString::new(options).map_err(|_| MountError::BadConfig("a NUL".into()))?;
     let fstype = format!("fuse.{}", config.subtype);
     rustix::mount::mount(config.source.as_str(), mountpoint, fstype.as_str(), flags, &*options)

@@ -11,7 +11,7 @@ use weir_mount::fuse::{
     NewMode, NodeId, Notifier, OpenArgs, Opened, OwnedWriteData, ROOT, Reply, RequestContext,
     Session, SetAttr, SetTime, WriteData,
 };
-use weir_types::{Attr, FileId, FileKind, FsUsage, Generation, Timestamp};
+use weir_types::{Attr, Extras, FileId, FileKind, FsUsage, Generation, Timestamp};
 
 /// Opening `blocks` works; reading it waits until the reader is interrupted.
 pub const BLOCKS: &str = "blocks";
@@ -199,6 +199,8 @@ impl State {
             change: 0,
             generation: Generation(0),
             preferred_io_bytes: 4096,
+            birth: None,
+            extras: Extras::default(),
         };
         let (data, children, xattrs) = Default::default();
         self.nodes.insert(node, Node { attr, data, children, xattrs });

@@ -14,7 +14,7 @@ use weir_mount::fuse::{
     Attributes, Entry, Errno, Filesystem, IoArgs, NodeId, OpenArgs, Opened, ROOT, Reply,
     RequestContext, WriteData,
 };
-use weir_types::{Attr, FileId, FileKind, Generation, Timestamp};
+use weir_types::{Attr, Extras, FileId, FileKind, Generation, Timestamp};
 
 /// The name of the file.
 pub const NAME: &str = "disk";
@@ -130,6 +130,8 @@ fn attributes(node: NodeId, kind: FileKind, mode: u16, size: u64) -> Attr {
         change: 0,
         generation: Generation(0),
         preferred_io_bytes: 1 << 20,
+        birth: None,
+        extras: Extras::default(),
     }
 }
 

@@ -15,7 +15,7 @@ fn report(us_per_mib: u32, in_flight: u16) -> Report {
 }
 
 fn wanted(mib: u64) -> Wanted {
-    Wanted { column: COLUMN, offset: mib * MIB, len_bytes: MIB, reader: None }
+    Wanted { column: COLUMN, offset: mib * MIB, len_bytes: MIB, rest_bytes: u64::MAX, reader: None }
 }
 
 fn both(a: bool, b: bool) -> [Candidate; 2] {

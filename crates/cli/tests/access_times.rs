@@ -1,0 +1,170 @@
+//! When files were read: as the options of a mount say, without a message for each read.
+#![allow(clippy::unwrap_used)] // A failed helper fails the test.
+
+mod harness;
+mod library;
+
+use harness::{Cluster, Place, eventually, root};
+use rustix::fs::{AtFlags, CWD, OFlags, Timespec, Timestamps};
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use weir_client::{Client, Context};
+use weir_types::FileId;
+
+/// Longer than the clocks of two processes of one machine may differ by.
+const WHILE: Duration = Duration::from_millis(30);
+
+fn read_at(path: &Path) -> (i64, i64) {
+    let m = fs::symlink_metadata(path).unwrap();
+    (m.atime(), m.atime_nsec())
+}
+
+fn set(path: &Path, seconds: i64) {
+    let at = |tv_nsec| Timespec { tv_sec: seconds, tv_nsec };
+    let times = Timestamps { last_access: at(7), last_modification: at(libc::UTIME_OMIT) };
+    rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+/// Whether the time of access changes when this is done, a while later.
+fn changes(path: &Path, what: impl FnOnce()) -> bool {
+    let before = read_at(path);
+    std::thread::sleep(WHILE);
+    what();
+    let after = read_at(path);
+    assert!(after >= before);
+    after != before
+}
+
+/// How often the metadata server has been told.
+fn told(watcher: &Client) -> u64 {
+    let counters = watcher.metadata_status().unwrap().counters;
+    counters.iter().filter(|(name, _)| name == "op.accessed").map(|(_, value)| value).sum()
+}
+
+/// The time that the metadata server knows.
+fn known(watcher: &Client, path: &Path) -> (i64, i64) {
+    let file = FileId(fs::symlink_metadata(path).unwrap().ino());
+    let attr = watcher.getattr(&Context::root(), file).unwrap();
+    (attr.atime.seconds(), i64::from(attr.atime.nanos()))
+}
+
+struct Set<'a> {
+    cluster: Cluster<'a>,
+    at: PathBuf,
+    watcher: Client,
+}
+
+fn mounted<'a>(place: &'a Place, options: &str) -> Set<'a> {
+    let cluster = place.up("one", &["--targets", "1"]);
+    let at = cluster.mount("m", options);
+    let watcher = library::client(&cluster, false);
+    fs::create_dir(at.join("d")).unwrap();
+    fs::write(at.join("d/f"), vec![1; 100_000]).unwrap();
+    symlink("f", at.join("d/l")).unwrap();
+    std::thread::sleep(WHILE);
+    Set { cluster, at, watcher }
+}
+
+#[test]
+fn a_file_counts_as_read_once_after_a_change_and_once_a_day() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Set { cluster, at, watcher } = mounted(&place, "rw");
+    let (file, dir, link) = (at.join("d/f"), at.join("d"), at.join("d/l"));
+    let read = || drop(fs::read(&file).unwrap());
+    let list = || assert_eq!(fs::read_dir(&dir).unwrap().count(), 2);
+    assert!(changes(&file, read), "it was not read since it was written");
+    assert!(!changes(&file, read), "it was");
+    assert!(changes(&dir, list) && !changes(&dir, list));
+    assert!(changes(&link, || drop(fs::read_link(&link).unwrap())));
+    for path in [&file, &dir, &link] {
+        // It takes the server's clock, which is this machine's.
+        let shown = read_at(path);
+        eventually("the server is told", || known(&watcher, path).0 >= shown.0);
+    }
+    // A thousand reads, by as many opens, cost nothing.
+    let before = told(&watcher);
+    for _ in 0..1_000 {
+        File::open(&file).unwrap().read_exact(&mut [0; 100]).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(told(&watcher), before, "nothing is to be told");
+    fs::write(&file, vec![2; 100_000]).unwrap();
+    std::thread::sleep(WHILE);
+    for _ in 0..1_000 {
+        File::open(&file).unwrap().read_exact(&mut [0; 100]).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(told(&watcher) - before <= 2, "{} messages", told(&watcher) - before);
+    // What a program sets stays, until it is read again: that time is more than a day ago.
+    read();
+    set(&file, 1_000_000_000);
+    assert_eq!(read_at(&file), (1_000_000_000, 7));
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(read_at(&file), (1_000_000_000, 7));
+    assert_eq!(known(&watcher, &file), (1_000_000_000, 7));
+    let no_atime = OpenOptions::new().read(true).custom_flags(libc::O_NOATIME).open(&file);
+    no_atime.unwrap().read_exact(&mut [0; 100]).unwrap();
+    assert_eq!(read_at(&file), (1_000_000_000, 7), "O_NOATIME");
+    assert!(changes(&file, read));
+    // What the kernel has cached counts when it is closed.
+    set(&file, 1_000_000_000);
+    let kept = File::open(&file).unwrap();
+    assert!(changes(&file, || fs::read(&file).map(drop).unwrap()));
+    drop(kept);
+    // What was read last is told when the mount goes.
+    set(&file, 1_000_000_000);
+    read();
+    let number = FileId(fs::metadata(&file).unwrap().ino());
+    cluster.weir(&["umount", at.to_str().unwrap()]).ok();
+    let ended = || watcher.getattr(&Context::root(), number).unwrap().atime.seconds();
+    eventually("the mount has told it", || ended() > 1_000_000_000);
+}
+
+#[test]
+fn noatime_strictatime_and_nodiratime_are_what_mount_says() {
+    if !root() {
+        return;
+    }
+    for (options, files, dirs) in [
+        ("noatime", false, false),
+        ("strictatime", true, true),
+        ("strictatime,nodiratime", true, false),
+    ] {
+        let place = Place::new();
+        let Set { at, cluster, watcher } = mounted(&place, options);
+        let (file, dir) = (at.join("d/f"), at.join("d"));
+        for round in 0..3 {
+            let read = || drop(fs::read(&file).unwrap());
+            assert_eq!(changes(&file, read), files, "{options}, round {round}");
+            let list = || assert_eq!(fs::read_dir(&dir).unwrap().count(), 2);
+            assert_eq!(changes(&dir, list), dirs, "{options}, round {round}");
+        }
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let line = mounts.lines().find(|l| l.contains(at.to_str().unwrap())).unwrap();
+        assert_eq!(line.contains("noatime"), options == "noatime", "{line}");
+        if options == "noatime" {
+            assert_eq!(told(&watcher), 0);
+        }
+        drop(cluster);
+    }
+}
+
+#[test]
+fn a_descriptor_that_says_so_changes_nothing() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Set { at, cluster: _cluster, .. } = mounted(&place, "strictatime");
+    let file = at.join("d/f");
+    let flags = OFlags::RDONLY | OFlags::NOATIME;
+    let open = rustix::fs::open(&file, flags, rustix::fs::Mode::empty()).unwrap();
+    let read = || assert_eq!(rustix::io::read(&open, &mut [0u8; 50]), Ok(50));
+    assert!(!changes(&file, read));
+}

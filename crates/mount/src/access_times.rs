@@ -1,0 +1,152 @@
+//! When files were read, as `mount(8)` lets one choose it.
+//!
+//! The kernel leaves this to FUSE file systems. It does not say either when a program reads
+//! what it has cached: a file that is opened to be read only, and of which the kernel has
+//! pages by then, counts as read when it is closed.
+
+use crate::weirfs::WeirFs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+use weir_types::{Attr, FileId};
+
+/// A time of access is brought up to date once in this time, though nothing has changed.
+const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
+
+/// When the time of access of what is read changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessTimes {
+    /// Not by reading (`noatime`).
+    Never,
+    /// If it is not later than that of the last change, or a day old (`relatime`).
+    #[default]
+    Relative,
+    /// Each time (`strictatime`).
+    Always,
+}
+
+impl AccessTimes {
+    fn is_due(self, attr: &Attr) -> bool {
+        match self {
+            AccessTimes::Never => false,
+            AccessTimes::Always => true,
+            AccessTimes::Relative => {
+                let age_ns = now_ns().saturating_sub(attr.atime.0);
+                attr.atime <= attr.mtime || attr.atime <= attr.ctime || age_ns >= DAY_NS
+            }
+        }
+    }
+}
+
+fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// What is still to be said of an open file.
+#[derive(Debug, Default)]
+pub(crate) struct HandleAccess {
+    /// That it is read, when that is seen.
+    due: AtomicBool,
+    /// When it is closed, since what is read of it may not be seen.
+    unseen: AtomicBool,
+}
+
+impl WeirFs {
+    /// Of a file that is being opened. `cached`: the kernel has pages of it.
+    pub(crate) fn access_of(&self, attr: &Attr, flags: u32, cached: bool) -> HandleAccess {
+        let flags = flags as i32;
+        let reads = flags & libc::O_ACCMODE != libc::O_WRONLY && flags & libc::O_NOATIME == 0;
+        let due = reads && self.options.access_times.is_due(attr);
+        let only_reads = flags & libc::O_ACCMODE == libc::O_RDONLY;
+        HandleAccess {
+            due: AtomicBool::new(due),
+            unseen: AtomicBool::new(due && cached && only_reads && attr.size > 0),
+        }
+    }
+
+    /// An open file is being read.
+    pub(crate) fn is_read(&self, file: FileId, access: &HandleAccess, flags: u32) {
+        let due = access.due.load(Ordering::Relaxed) && flags as i32 & libc::O_NOATIME == 0;
+        if due {
+            self.accessed(file, &[&access.due, &access.unseen]);
+        }
+    }
+
+    /// An open file is being closed.
+    pub(crate) fn is_closed(&self, file: FileId, access: &HandleAccess) {
+        if access.unseen.load(Ordering::Relaxed) {
+            self.accessed(file, &[&access.due, &access.unseen]);
+        }
+    }
+
+    fn accessed(&self, file: FileId, said: &[&AtomicBool]) {
+        let always = self.options.access_times == AccessTimes::Always;
+        if !always {
+            said.iter().for_each(|said| said.store(false, Ordering::Relaxed));
+        }
+        self.client.note_access(file, always);
+    }
+
+    /// The time of access has been set: what was read before that is not to come after it.
+    pub(crate) fn access_is_set(&self, file: FileId) {
+        for handle in self.handles.of(file) {
+            if let Ok(handle) = handle.file() {
+                handle.access.unseen.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// A directory is being listed.
+    pub(crate) fn is_listed(&self, dir: FileId) {
+        if !self.options.no_directory_access {
+            self.is_looked_at(dir);
+        }
+    }
+
+    /// A directory is being listed, or a symbolic link is read.
+    pub(crate) fn is_looked_at(&self, file: FileId) {
+        let times = self.options.access_times;
+        // If nothing is known of it, the metadata server judges.
+        let due = self.client.known_attr(file).is_none_or(|attr| times.is_due(&attr));
+        if due && times != AccessTimes::Never {
+            self.client.note_access(file, times == AccessTimes::Always);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_types::{Extras, FileKind, Generation, Timestamp};
+
+    #[test]
+    fn relative_times_follow_a_change_or_a_day() {
+        let now = now_ns();
+        let attr = |read: i64, changed: i64| Attr {
+            file: FileId(1),
+            kind: FileKind::File,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 1,
+            atime: Timestamp(now - read),
+            mtime: Timestamp(now - changed),
+            ctime: Timestamp(now - changed),
+            change: 1,
+            generation: Generation(1),
+            preferred_io_bytes: 4096,
+            birth: None,
+            extras: Extras::default(),
+        };
+        let hour = 3600 * 1_000_000_000;
+        let due = |times: AccessTimes, read, changed| times.is_due(&attr(read, changed));
+        assert!(!due(AccessTimes::Relative, hour, 2 * hour), "it was read since");
+        assert!(due(AccessTimes::Relative, hour, hour), "at the same time");
+        assert!(due(AccessTimes::Relative, 2 * hour, hour));
+        assert!(due(AccessTimes::Relative, 25 * hour, 26 * hour), "a day ago");
+        assert!(due(AccessTimes::Always, hour, 2 * hour));
+        assert!(!due(AccessTimes::Never, 25 * hour, hour));
+    }
+}
