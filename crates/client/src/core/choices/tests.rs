@@ -120,6 +120,25 @@ fn a_run_is_read_from_one_copy() {
 }
 
 #[test]
+fn what_is_left_of_a_file_waits_for_a_quick_disk_rather_than_begin_at_one_that_is_far_slower() {
+    let choose = |a_us_per_mib, rest_bytes| {
+        let mut paces = known(report(a_us_per_mib, 0), report(50_000, 0));
+        let (mut choices, copies) = (Choices::default(), both(true, true));
+        let wanted = Wanted { rest_bytes, ..wanted(0) };
+        let mut ask = |choices: &mut Choices| {
+            choices.choose(POLICY, &wanted, &copies, &mut paces, (0, Patience::Turn(None))).0
+        };
+        // The quick one has as much to do as it is to have.
+        ask(&mut choices);
+        (0..2).for_each(|_| choices.asked(&asked(1)));
+        ask(&mut choices)
+    };
+    assert_eq!(choose(500_000, 3 * MIB), Choice::Later, "the other one has done all that before");
+    assert_eq!(at(choose(500_000, 64 * MIB)), Some(0), "there is enough for both");
+    assert_eq!(at(choose(60_000, 3 * MIB)), Some(0), "nobody would wait for it");
+}
+
+#[test]
 fn who_may_wait_has_two_mib_at_each_copy_and_what_comes_together_goes_in_the_order_of_the_file() {
     // The other disk is busy for others.
     let mut paces = known(report(50_000, 0), report(50_000, 8));
