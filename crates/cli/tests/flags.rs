@@ -188,7 +188,7 @@ fn the_configuration_file_has_defaults_that_flags_and_the_environment_win_over()
     };
     let text = format!(
         "cluster = \"filed\"\n[up]\ntargets = 3\ntargets_per_server = 3\nport = {port}\n\
-         unit = \"16K\"\nmount = \"{}\"\n[mount]\noptions = [\"ro\"]\n",
+         unit = \"16K\"\nmetrics = \"127.0.0.1\"\nmount = \"{}\"\n[mount]\noptions = [\"ro\"]\n",
         place.path("m").display()
     );
     fs::write(&file, text).unwrap();
@@ -197,6 +197,7 @@ fn the_configuration_file_has_defaults_that_flags_and_the_environment_win_over()
     place.weir(&["up"]).ok();
     let status = place.weir(&["status", "--json"]).json();
     assert!(cluster.runs("data-1") && !cluster.runs("data-2"), "{status}");
+    assert!(status["daemons"][0]["metrics"].is_string(), "{status}");
     let map = library::client(&cluster, false).cluster_map().unwrap();
     assert_eq!(map.servers[0].targets.len(), 3);
     let ports: Vec<u16> =

@@ -66,3 +66,27 @@ fn an_invitation_is_for_one_machine_and_what_fails_leaves_nothing() {
     refused.fails(&["cannot be reached at", "weir status"]);
     assert!(!place.path("state/weir/two").exists() && !again.exists());
 }
+
+#[test]
+fn who_joins_says_where_it_listens_and_what_fails_with_it() {
+    let place = Place::new();
+    let first = place.up("one", &["--targets", "1"]);
+    let file = place.path("for-two");
+    assert_eq!(first.weir(&["invite", "--output", file.to_str().unwrap()]).ok(), "");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    // It was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap().port();
+    let (data, number) = (place.path("disk"), port.to_string());
+    let where_to = ["--listen", "127.0.0.2", "--port", &number, "--domain", "rack-7"];
+    let with_data = ["--data", data.to_str().unwrap()];
+    let invitation = fs::read_to_string(&file).unwrap();
+    join(&place, "two", &invitation, &[&where_to[..], &with_data].concat()).ok();
+    let second = place.cluster("two");
+    eventually("all is well", || second.weir(&["status"]).code == Some(0));
+    let servers = first.weir(&["server", "list", "--json"]).json().to_string();
+    assert!(
+        servers.contains(&format!("127.0.0.2:{port}")) && servers.contains("rack-7"),
+        "{servers}"
+    );
+    second.weir(&["down", "--purge", "--yes"]).ok();
+}

@@ -88,6 +88,8 @@ fn whoever_has_used_up_a_quota_is_told_so_and_goes_on_when_there_is_room() {
     // One that is there before is counted, too.
     by(ALICE, &["touch", text(&all.join("before"))]).ok();
     cluster.weir(&["quota", "set", "user:5001", "--bytes", "4M", "--files", "4", "--wait"]).ok();
+    // One's own is shown without a word more: nobody has limited who asks here.
+    assert_eq!(cluster.weir(&["quota", "--json"]).json(), serde_json::json!([]));
     let (a, b) = (all.join("a"), all.join("b"));
     is_exceeded(dd(ALICE, &a, 5120));
     assert_eq!(fs::metadata(&a).unwrap().len(), 4 * MIB, "all that the quota allows, and no more");
