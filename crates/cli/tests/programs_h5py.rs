@@ -16,7 +16,7 @@ const TESTS: &str = "/usr/lib/python3/dist-packages/h5py/_debian_h5py_serial/tes
 /// What came of the tests with their files in a directory: how many passed, and which did not.
 /// (Some cannot: they need MPI, or not to be root.)
 fn outcome(files: &Path) -> (String, Vec<String>) {
-    // What they say of the names is the same wherever the files are.
+    // From `/`, so that the names of tests are the same wherever their files are.
     let run = format!(
         "cd / && timeout -k 10 240 env TMPDIR={} H5PY_NO_NETWORK_TEST=1 PYTHONDONTWRITEBYTECODE=1 \
          /usr/bin/python3 -m pytest -q -p no:cacheprovider -W ignore --tb=short -rfE {TESTS} 2>&1",
@@ -25,10 +25,10 @@ fn outcome(files: &Path) -> (String, Vec<String>) {
     let said = said(script(files, &run));
     // 1: tests failed, as they may.
     assert!(matches!(said.code, Some(0 | 1)), "{}", said.out);
-    let lines = said.out.lines().map(str::trim);
+    let mut lines = said.out.lines().map(str::trim);
     let is_bad = |line: &&str| line.starts_with("FAILED ") || line.starts_with("ERROR ");
     let bad = lines.clone().filter(is_bad).map(|line| line.split(" - ").next().unwrap().to_owned());
-    let mut last = lines.last().unwrap_or_default().split(", ");
+    let mut last = lines.next_back().unwrap_or_default().split(", ");
     let passed = last.find(|part| part.ends_with(" passed"));
     let passed = passed.unwrap_or_else(|| panic!("none passed: {}", said.out)).to_owned();
     (passed, bad.collect())
