@@ -11,7 +11,8 @@ use mounted::Mounts;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a Linux file system may have besides, and Weir has; two users that Debian has.
+/// What a Linux file system may have besides, and Weir has; two users that Debian has. Nothing is
+/// remounted as read-only: Weir wants to be mounted anew for that, as `flags.rs` does.
 const CONFIGURATION: &str = r#"
 [features]
 posix_fallocate = {}
