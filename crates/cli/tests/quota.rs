@@ -260,3 +260,51 @@ fn what_is_counted_is_what_there_is_after_every_process_was_killed_once() {
     let well = cluster.weir(&["fsck", "--quiet"]).ok();
     assert!(well.contains("all is well"), "{well}");
 }
+
+/// What Python does in the name of Alice, with what is given to it.
+fn python(script: &str, given: &[&Path]) -> Command {
+    let given: Vec<&str> = given.iter().map(|path| text(path)).collect();
+    let all = format!("import os, sys, time\n{script}");
+    command_by(ALICE, &[&["python3", "-c", &all], &given[..]].concat())
+}
+
+#[test]
+fn a_descriptor_is_no_way_round_a_quota() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, _, all) = start(&place, "ways");
+    let other = cluster.mount("n", "allow_other").join("all");
+    // Opened before there is a quota, and made longer when there is one.
+    let ready = all.join("ready");
+    let script = "f = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)\n\
+                  os.close(os.open(sys.argv[2], os.O_CREAT))\n\
+                  while os.path.exists(sys.argv[2]): time.sleep(0.02)\n\
+                  os.ftruncate(f, 1 << 40)";
+    let mut early = python(script, &[&all.join("early"), &ready]);
+    let early = early.stderr(Stdio::piped()).spawn().unwrap();
+    eventually("it is open", || ready.exists());
+    cluster.weir(&["quota", "set", "user:5001", "--bytes", "4M", "--wait"]).ok();
+    fs::remove_file(&ready).unwrap();
+    let told = early.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(err.contains("Disk quota exceeded"), "{err}");
+    // What another mount has cut off has been given to another file.
+    let script = "f = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)\n\
+                  os.pwrite(f, bytes(3 << 20), 0); os.fsync(f)\n\
+                  os.truncate(sys.argv[2], 0)\n\
+                  g = os.open(sys.argv[3], os.O_CREAT | os.O_RDWR)\n\
+                  os.pwrite(g, bytes(3 << 20), 0); os.fsync(g)\n\
+                  os.pwrite(f, bytes(3 << 20), 0); os.fsync(f)";
+    is_exceeded(said(python(script, &[&all.join("f"), &other.join("f"), &other.join("g")])));
+    assert!(used(&cluster, "user", "5001").0 <= 4 * MIB);
+    // By path: whoever else has it open, and for what.
+    fs::remove_file(other.join("g")).unwrap();
+    let script = "f = os.open(sys.argv[1], os.O_RDONLY)\n\
+                  os.truncate(sys.argv[1], 2 << 20)\n\
+                  os.truncate(sys.argv[1], 8 << 20)";
+    is_exceeded(said(python(script, &[&all.join("f")])));
+    assert_eq!(fs::metadata(all.join("f")).unwrap().len(), 2 * MIB);
+    cluster.weir(&["fsck", "--quiet"]).ok();
+}

@@ -5,6 +5,7 @@ mod harness;
 
 use harness::{Place, Said, WEIR};
 use serde_json::Value;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -195,7 +196,12 @@ fn what_is_half_gone_goes_whole() {
 
 #[test]
 fn plain_disks_are_limited_and_what_cannot_be_made_leaves_nothing() {
-    let Some(testbed) = Testbed::up(&["act", "--nodes", "3", "--disk-size", "64M"]) else { return };
+    let small = ["act", "--nodes", "3", "--disk-size", "64M", "--read-ahead-kib", "96"];
+    let Some(testbed) = Testbed::up(&small) else { return };
+    let disk = std::fs::metadata(testbed.dir.join("disks/1")).unwrap().dev();
+    let queue =
+        format!("/sys/dev/block/{}:{}/queue", rustix::fs::major(disk), rustix::fs::minor(disk));
+    assert_eq!(std::fs::read_to_string(queue + "/read_ahead_kb").unwrap().trim(), "96");
     let namespaces = testbed.namespaces();
     let said = testbed.weir("perturb", &["--disk", "1", "--share", "50%", "--seconds", "1"]).ok();
     assert_took(&said);
@@ -230,4 +236,17 @@ fn plain_disks_are_limited_and_what_cannot_be_made_leaves_nothing() {
     let said = testbed.weir("up", &["pdp11"]);
     assert!(said.err.contains("there is no profile 'pdp11'"), "{said:?}");
     testbed.assert_gone(&namespaces);
+}
+
+#[test]
+fn profiles_are_listed_for_people_and_for_programs() {
+    let place = Place::new();
+    let listed = place.weir(&["testbed", "profiles"]).ok();
+    let profiles = place.weir(&["testbed", "profiles", "--json"]).json();
+    let profiles = profiles.as_array().unwrap();
+    assert_eq!(profiles.len(), listed.lines().count() - 1, "{listed}");
+    for profile in profiles {
+        assert!(listed.contains(profile["name"].as_str().unwrap()), "{listed}");
+        assert!(profile["nodes"].as_u64() > Some(0) && profile["link_rate"].as_u64() > Some(0));
+    }
 }

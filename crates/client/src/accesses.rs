@@ -1,8 +1,8 @@
 //! When files were read, as the layer above notes it: told to the metadata server a little
 //! later, many at a time, before it is told that they are closed.
 //!
-//! Who reads waits for none of that. Who asks for the attributes of a file that is noted waits
-//! until the server knows, and so sees no other time than everybody else.
+//! Who reads waits for none of that, nor does who asks for attributes: what is noted is shown with
+//! them, as the server will have it. (The kernel asks for attributes at each end of a file.)
 
 use crate::client::Inner;
 use crate::context::Context;
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_host::clock;
 use weir_host::sync::{Condvar, Mutex};
-use weir_types::FileId;
 use weir_types::limits::MAX_ACCESSED;
+use weir_types::{Attr, ErrorKind, FileId, Timestamp};
 use weir_wire::meta::{AccessedRequest, FileAccess};
 
 /// Files that are noted; beyond that, that one was read is forgotten.
@@ -24,6 +24,14 @@ const SLICE: Duration = Duration::from_millis(100);
 struct Noted {
     at: Duration,
     always: bool,
+}
+
+impl Noted {
+    /// The time of day that it was.
+    fn time(self) -> Timestamp {
+        let ago = clock::uptime().saturating_sub(self.at);
+        Timestamp(clock::unix_now().saturating_sub(ago).as_nanos() as i64)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -40,11 +48,16 @@ pub(crate) struct Accesses {
     told: Condvar,
     /// There is something: mostly not.
     any: AtomicBool,
+    /// The server changes nothing for this client, whose key only reads.
+    is_refused: AtomicBool,
 }
 
 impl Accesses {
     /// A file is being read. `always`: its time of access is to be now, whatever it is.
     pub(crate) fn note(&self, file: FileId, always: bool) {
+        if self.is_refused.load(Ordering::Relaxed) {
+            return;
+        }
         let mut state = self.state.lock();
         if state.noted.len() < MAX_NOTED || state.noted.contains_key(&file) {
             state.noted.insert(file, Noted { at: clock::uptime(), always });
@@ -66,32 +79,31 @@ impl Accesses {
         }
     }
 
-    /// Some of what is noted, this file first if one is named, to be told now. Waits while
-    /// others are being told, for so long at the most; `None`: there is nothing (more) of this
-    /// file.
-    fn take(&self, first: Option<FileId>, longest: Duration) -> Option<Vec<FileAccess>> {
+    /// Shows what is noted of a file, if that is news.
+    pub(crate) fn show(&self, attr: &mut Attr) {
         if !self.any.load(Ordering::Acquire) {
-            return None;
+            return;
         }
-        let until = clock::uptime() + longest;
+        let state = self.state.lock();
+        let noted = state.noted.get(&attr.file).or_else(|| state.sending.get(&attr.file));
+        if let Some(noted) = noted {
+            attr.atime = attr.atime.max(noted.time());
+        }
+    }
+
+    /// How many messages what is noted now takes.
+    fn messages(&self) -> usize {
+        if !self.any.load(Ordering::Acquire) {
+            return 0;
+        }
+        self.state.lock().noted.len().div_ceil(MAX_ACCESSED)
+    }
+
+    /// Some of what is noted, to be told now; `None`: there is nothing, or others are being told.
+    fn take(&self) -> Option<Vec<FileAccess>> {
         let mut state = self.state.lock();
-        let concerns = |some: &BTreeMap<FileId, Noted>| match first {
-            Some(file) => some.contains_key(&file),
-            None => !some.is_empty(),
-        };
-        while !state.sending.is_empty() && (concerns(&state.sending) || concerns(&state.noted)) {
-            if clock::uptime() >= until {
-                return None;
-            }
-            state = self.told.wait_timeout(state, SLICE);
-        }
-        if !concerns(&state.noted) {
+        if !state.sending.is_empty() || state.noted.is_empty() {
             return None;
-        }
-        if let Some(file) = first
-            && let Some(noted) = state.noted.remove(&file)
-        {
-            state.sending.insert(file, noted);
         }
         while state.sending.len() < MAX_ACCESSED
             && let Some((file, noted)) = state.noted.pop_first()
@@ -107,37 +119,41 @@ impl Accesses {
         Some(state.sending.iter().map(access).collect())
     }
 
-    fn was_told(&self) {
+    /// What was sent, with the times of day.
+    fn was_told(&self) -> Vec<(FileId, Timestamp)> {
         let mut state = self.state.lock();
-        state.sending.clear();
+        let sent = std::mem::take(&mut state.sending);
         self.any.store(!state.noted.is_empty(), Ordering::Release);
         drop(state);
         self.told.notify_all();
+        sent.into_iter().map(|(file, noted)| (file, noted.time())).collect()
     }
 }
 
 impl Inner {
-    /// Tells the metadata server what was read, each time within so long.
+    /// Tells the metadata server what was read until now, each time within so long. What is read
+    /// meanwhile is for the next turn.
     pub(crate) fn send_accesses(&self, time_ms: u64) {
-        while self.send_some_accesses(None, time_ms) {}
-    }
-
-    /// Somebody asks for the attributes of a file.
-    pub(crate) fn settle_access(&self, file: FileId, time_ms: u64) {
-        self.send_some_accesses(Some(file), time_ms);
-    }
-
-    /// Whether there may be more to be told.
-    fn send_some_accesses(&self, first: Option<FileId>, time_ms: u64) -> bool {
-        let longest = Duration::from_millis(time_ms);
-        let Some(files) = self.accesses.take(first, longest) else { return false };
-        let request = AccessedRequest { files };
-        let (told, _) = self.session.ask_within(&Context::root(), &request, time_ms);
-        for access in &request.files {
-            self.forget(access.file);
+        for _ in 0..self.accesses.messages() {
+            let Some(files) = self.accesses.take() else { return };
+            let request = AccessedRequest { files };
+            let (told, _) = self.session.ask_within(&Context::root(), &request, time_ms);
+            let sent = self.accesses.was_told();
+            match told {
+                // Whoever keeps the attributes of a file sees no older time than before.
+                Ok(()) => {
+                    let mut kept = self.holdings.kept.lock();
+                    sent.iter().for_each(|(file, time)| kept.was_accessed(*file, *time));
+                }
+                Err(error) => {
+                    if error.kind == ErrorKind::ReadOnly {
+                        self.accesses.is_refused.store(true, Ordering::Relaxed);
+                    }
+                    tracing::debug!("when files were read: {error}");
+                    return;
+                }
+            }
         }
-        self.accesses.was_told();
-        told.inspect_err(|error| tracing::debug!("when files were read: {error}")).is_ok()
     }
 }
 
@@ -149,23 +165,40 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(1);
 
     #[test]
-    fn no_more_than_fits_is_told_at_once_and_first_what_somebody_asks_for() {
+    fn no_more_than_fits_is_told_at_once_and_no_more_than_was_there() {
         let accesses = Accesses::default();
-        assert!(accesses.take(None, SHORT).is_none());
-        accesses.note(FILE, false);
+        assert_eq!(accesses.messages(), 0);
         for file in 0..MAX_ACCESSED as u64 {
             accesses.note(FileId(100 + file), true);
         }
-        let first = accesses.take(Some(FILE), SHORT).unwrap();
+        accesses.note(FILE, false);
+        assert_eq!(accesses.messages(), 2);
+        let first = accesses.take().unwrap();
         assert_eq!(first.len(), MAX_ACCESSED);
-        assert!(first.iter().any(|access| access.file == FILE && !access.always));
-        assert!(accesses.take(None, SHORT).is_none(), "one request at a time");
-        assert!(accesses.take(Some(FileId(5)), SHORT).is_none(), "it is not noted");
+        assert!(accesses.take().is_none(), "one request at a time");
+        assert_eq!(accesses.was_told().len(), MAX_ACCESSED);
+        let last = accesses.take().unwrap();
+        assert!(last.len() == 1 && last[0].file == FILE && !last[0].always);
         accesses.was_told();
-        assert!(accesses.take(Some(FILE), SHORT).is_none(), "it was told");
-        assert_eq!(accesses.take(None, SHORT).unwrap().len(), 1);
+        assert!(accesses.take().is_none());
+    }
+
+    #[test]
+    fn what_is_noted_is_shown_until_it_was_told() {
+        let accesses = Accesses::default();
+        let old = Timestamp(5);
+        let shown = || {
+            let mut attr = Attr { atime: old, ..crate::core::sample::attr(FILE, 0, 0) };
+            accesses.show(&mut attr);
+            attr.atime
+        };
+        assert_eq!(shown(), old);
+        accesses.note(FILE, false);
+        assert!(shown() > old);
+        assert_eq!(accesses.take().unwrap().len(), 1);
+        assert!(shown() > old, "it is on its way");
         accesses.was_told();
-        assert!(accesses.take(None, SHORT).is_none());
+        assert_eq!(shown(), old, "the server says it from now on");
     }
 
     #[test]
@@ -173,9 +206,9 @@ mod tests {
         let accesses = Accesses::default();
         accesses.note(FILE, true);
         accesses.forget(FILE, Duration::from_secs(1));
-        assert!(accesses.take(None, SHORT).is_none());
+        assert!(accesses.take().is_none());
         accesses.note(FILE, true);
-        assert_eq!(accesses.take(None, SHORT).unwrap().len(), 1);
+        assert_eq!(accesses.take().unwrap().len(), 1);
         // It is on its way, and the server does not answer.
         accesses.forget(FILE, SHORT);
         accesses.was_told();

@@ -24,7 +24,7 @@ use weir_host::sync::{Condvar, Mutex};
 use weir_host::thread::{self, JoinHandle};
 use weir_layout::covered_bytes;
 use weir_net::{BufferPool, Wait, raise_descriptor_limit};
-use weir_types::{Attr, FileId, Result, SessionId, TargetId};
+use weir_types::{Attr, Caller, FileId, Result, SessionId, TargetId};
 use weir_wire::Request;
 use weir_wire::capability::Rights;
 use weir_wire::data::{
@@ -434,6 +434,7 @@ impl Inner {
                 attr.ctime = attr.ctime.max(mtime);
             }
         }
+        self.accesses.show(&mut attr);
         attr
     }
 
@@ -449,8 +450,17 @@ impl Inner {
             // of earlier writes.
             let call = Call { inner: self, file: state, ctx };
             Writer::flush(call)?;
-            state.require_room(call, request.size.unwrap_or(0))?;
+            // By path it is the server that judges, in the name of who asks.
+            if ctx.writer.is_some() {
+                state.require_room(call, request.size.unwrap_or(0))?;
+            }
         }
+        // What was opened may be cut whatever the mode says now; but it grows in the name of whose
+        // process does it, as far as quotas go.
+        let by = &match ctx.writer.filter(|_| is_of_size_only(request)) {
+            Some(uid) => Context { caller: Caller { uid, ..ctx.caller.clone() }, ..ctx.clone() },
+            None => ctx.clone(),
+        };
         if request.atime.is_some() {
             let longest = Duration::from_millis(self.config.request_timeout_ms);
             self.accesses.forget(request.file, longest);
@@ -459,7 +469,7 @@ impl Inner {
         if let Some(state) = resized {
             state.begin_resize();
         }
-        let (reply, changed) = self.alter(ctx, request, &[request.file], &[]);
+        let (reply, changed) = self.alter(by, request, &[request.file], &[]);
         if let Some(state) = resized {
             // In this order: nobody sees the new generation and not whose it is.
             state.end_resize(reply.as_ref().ok().map(|reply| reply.attr.generation));
@@ -599,4 +609,11 @@ impl Inner {
         }
         true
     }
+}
+
+/// Nothing else is to be changed: as `ftruncate` does it.
+fn is_of_size_only(request: &SetAttrRequest) -> bool {
+    let SetAttrRequest { file: _, mode, uid, gid, size, atime, mtime } = request;
+    let others = [mode.is_some(), uid.is_some(), gid.is_some(), atime.is_some(), mtime.is_some()];
+    size.is_some() && others == [false; 5]
 }

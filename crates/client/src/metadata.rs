@@ -95,7 +95,6 @@ impl Inner {
 
     /// The same, for so long at the most.
     pub(crate) fn getattr_within(&self, ctx: &Context, file: FileId, time_ms: u64) -> Result<Attr> {
-        self.settle_access(file, time_ms);
         if self.may_use_kept()
             && let Some(attr) = self.holdings.kept.lock().attr(file, clock::uptime())
         {

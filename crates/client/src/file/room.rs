@@ -20,8 +20,13 @@ impl OpenState {
             self.room.store(UNLIMITED, Ordering::Release);
             return;
         }
-        let from = (UNLIMITED, size);
-        let _ = self.room.compare_exchange(from.0, from.1, Ordering::AcqRel, Ordering::Acquire);
+        let is_news = self
+            .room
+            .compare_exchange(UNLIMITED, size, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok();
+        if is_news {
+            self.room_generation.store(self.generation().0, Ordering::Release);
+        }
     }
 
     /// This client has set the size, or the metadata server has started anew: what it had
@@ -36,7 +41,12 @@ impl OpenState {
     /// # Errors
     /// `QuotaExceeded`, and those of asking.
     pub(crate) fn require_room(&self, call: Call<'_>, end: u64) -> Result<()> {
-        if end <= self.room.load(Ordering::Acquire) {
+        let room = self.room.load(Ordering::Acquire);
+        if room == UNLIMITED {
+            return Ok(());
+        }
+        let generation = self.generation().0;
+        if end <= room && generation == self.room_generation.load(Ordering::Acquire) {
             return Ok(());
         }
         let uid = call.ctx.writer.unwrap_or(call.ctx.caller.uid);
@@ -50,6 +60,7 @@ impl OpenState {
             }
             room => room?,
         };
+        self.room_generation.store(generation, Ordering::Release);
         self.room.store(room.up_to, Ordering::Release);
         Ok(())
     }

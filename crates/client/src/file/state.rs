@@ -49,6 +49,8 @@ pub(crate) struct OpenState {
     unconfirmed: AtomicBool,
     /// Up to which size the file may grow without asking for room.
     pub(super) room: AtomicU64,
+    /// While its size is of this generation: who has cut it since has given room back.
+    pub(super) room_generation: AtomicU64,
 }
 
 impl OpenState {
@@ -85,6 +87,7 @@ impl OpenState {
             hint: open.consistency,
             unconfirmed: AtomicBool::new(false),
             room: AtomicU64::new(UNLIMITED),
+            room_generation: AtomicU64::new(0),
         };
         state.take_capability(&open.capability, &open.layout.segments);
         if made_empty {

@@ -34,6 +34,8 @@ pub(super) struct Background {
     orphans_unknown: bool,
     /// The time for saying what is open is not over.
     settling: bool,
+    /// The last step was one of counting for quotas.
+    counted: bool,
 }
 
 impl Default for Background {
@@ -45,6 +47,7 @@ impl Default for Background {
             garbage_from: BTreeMap::new(),
             orphans_unknown: true,
             settling: true,
+            counted: false,
         }
     }
 }
@@ -161,11 +164,14 @@ impl<E: Engine> MetaMachine<E> {
     /// alone until the next start: it must not stop the server.
     pub fn work(&mut self, steps: usize, now: Moment) -> Result<()> {
         for _ in 0..steps {
-            let step = match (self.background.is_idle(), self.mover.has_work()) {
-                (false, _) => self.step(now),
-                _ if self.quotas.is_counting() => self.count_for_quotas(),
-                (true, true) => self.step_mover(now),
-                (true, false) => break,
+            // Copies are made while files are counted: they take turns.
+            let (moves, counts) = (self.mover.has_work(), self.quotas.is_counting());
+            self.background.counted = counts && !(moves && self.background.counted);
+            let step = match self.background.is_idle() {
+                false => self.step(now),
+                true if self.background.counted => self.count_for_quotas(),
+                true if moves => self.step_mover(now),
+                true => break,
             };
             match step {
                 Err(error) if matches!(error.kind, ErrorKind::Corrupt | ErrorKind::Unsupported) => {

@@ -118,8 +118,8 @@ impl<E: Engine> MetaMachine<E> {
     /// Takes the counting one step further.
     pub(super) fn count_for_quotas(&mut self) -> Result<()> {
         let quotas = &self.quotas;
-        let (counted, _) =
-            transact(&mut self.engine, |tx| quota::count(tx, quotas).map_err(fault))?;
+        let counted = transact(&mut self.engine, |tx| quota::count(tx, quotas).map_err(fault));
+        let (counted, _) = counted.inspect_err(|_| self.quotas.cannot_count())?;
         for (subject, record) in counted {
             self.quotas.set(subject, &record);
         }

@@ -16,7 +16,8 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &AccessedRequest) ->
         return Err(ErrorKind::InvalidArgument.into());
     }
     if ctx.limits.read_only {
-        return Ok(());
+        // It is not to ask again.
+        return Err(ErrorKind::ReadOnly.into());
     }
     for access in &request.files {
         let subtree = ctx.limits.subtree.filter(|_| access.file == FileId::ROOT);

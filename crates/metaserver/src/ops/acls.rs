@@ -3,7 +3,7 @@
 
 use crate::acl::Acl;
 use crate::ops::access::{self, SETGID};
-use crate::ops::{Context, Outcome, inodes};
+use crate::ops::{Context, Outcome, inodes, xattrs};
 use crate::schema::{Inode, key};
 use weir_metastore::{Tx, Value};
 use weir_types::codec::Bytes;
@@ -157,6 +157,9 @@ fn put(
             tx.put(&at, &acl.encode())?;
             inode.xattrs += 1;
             inode.xattr_name_bytes += name_bytes;
+            if inode.xattr_name_bytes > xattrs::MAX_XATTR_LIST_BYTES {
+                return Err(ErrorKind::NoSpace.into());
+            }
         }
         (None, true) => {
             tx.delete(&at)?;

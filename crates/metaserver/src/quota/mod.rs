@@ -47,6 +47,8 @@ pub struct Quotas {
     directories: usize,
     /// Quotas whose files have not all been counted, and how far each is.
     counting: BTreeMap<QuotaSubject, FileId>,
+    /// Something cannot be read that is to be counted.
+    is_stuck: bool,
     /// What clients may write.
     pub(crate) grants: Grants,
 }
@@ -92,7 +94,12 @@ impl Quotas {
 
     /// Whether files are still to be counted.
     pub fn is_counting(&self) -> bool {
-        !self.counting.is_empty()
+        !self.counting.is_empty() && !self.is_stuck
+    }
+
+    /// There is something that cannot be read: no more is counted until the next start.
+    pub fn cannot_count(&mut self) {
+        self.is_stuck = true;
     }
 
     /// Whether somebody has a quota.

@@ -3,6 +3,7 @@
 use super::harness::*;
 use super::servers::*;
 use std::collections::{BTreeMap, BTreeSet};
+use weir_metaserver::machine::MoverSettings;
 use weir_types::{
     Duplication, ErrorKind, FileId, LayoutKind, LayoutSpec, ObjectId, Placement, TargetId,
 };
@@ -42,6 +43,24 @@ fn copies_of_a_target_that_stays_away_are_made_elsewhere() {
     s.c.register(1, &[1]).unwrap();
     s.pass(3);
     assert_eq!(s.c.keys("g/"), 0);
+}
+
+#[test]
+fn a_server_makes_no_more_copies_at_a_time_than_rebuild_concurrency_says() {
+    for rebuild_concurrency in [1, 3] {
+        let mut s = Servers::new(2);
+        let mover = MoverSettings { rebuild_concurrency, ..MoverSettings::default() };
+        s.c.machine.set_mover(mover);
+        let files: Vec<_> = (0..10).map(|n| s.create(&format!("f{n}"), 1)).collect();
+        s.idle = true;
+        files.iter().for_each(|file| s.set_copies(file, 2));
+        s.pass(5);
+        let told = [1, 2].map(|server| s.beat(server).fill.len());
+        assert_eq!(told, [rebuild_concurrency as usize; 2]);
+        s.idle = false;
+        s.pass(60);
+        assert!(files.iter().all(|file| s.copies(file).iter().all(|on| on.len() == 2)));
+    }
 }
 
 #[test]

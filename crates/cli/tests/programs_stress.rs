@@ -1,0 +1,80 @@
+//! What stress-ng has against file systems, on a mount: each of its programs uses one kind of
+//! call for a second, checks what it gets, and fails if that is not what it should be.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod harness;
+mod mounted;
+
+use harness::{Place, root, said};
+use mounted::{Mounts, script};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+
+/// Its class `filesystem`, without those that use nothing of the directory they are given (they
+/// try the kernel, and some need what a container may not).
+const PROGRAMS: &str = "access chattr chdir chmod chown copy-file dentry dir dirdeep dirmany \
+    dnotify fallocate fcntl fiemap file-ioctl filename flock fpunch fsize fstat getdent hdd \
+    inode-flags inotify iomix lease link locka lockf lockofd mknod open rename symlink sync-file \
+    touch utime verity xattr";
+
+/// Of these each program would fill 1 GiB anew many times in a second, faster than the room of
+/// what it removes comes back: a second is for more than disks.
+const SIZES: &str = "--copy-file-bytes 128m --fallocate-bytes 16m --fiemap-bytes 16m \
+    --hdd-bytes 16m --iomix-bytes 16m --sync-file-bytes 16m";
+
+/// So many run at a time.
+const TOGETHER: usize = 2;
+
+/// Runs one of them; `Err`: what it found wrong, or why it did not end. A program that cannot run
+/// on such a file system says so.
+fn run(program: &str, at: &Path) -> Result<Option<String>, String> {
+    let run = format!(
+        "timeout -k 10 60 stress-ng --{program} 1 --timeout 1s --verify --temp-path . --seed 7 \
+         {SIZES} 2>&1"
+    );
+    let said = said(script(at, &run));
+    let is_wrong = |line: &&str| line.contains(" fail: ") || line.contains(" error: ");
+    if said.code != Some(0) || said.out.lines().any(|line| is_wrong(&line)) {
+        return Err(format!("{program} (ended with {:?}):\n{}", said.code, said.out));
+    }
+    let skips = |line: &&str| line.contains("skipping") || line.contains("skipped");
+    Ok(said.out.lines().find(skips).map(|why| why.rsplit("] ").next().unwrap().to_owned()))
+}
+
+#[test]
+fn stress_ng_finds_no_call_that_does_not_do_what_it_should() {
+    if !root() {
+        return;
+    }
+    if Command::new("stress-ng").arg("--version").output().is_err() {
+        println!("skipped: needs stress-ng (scripts/deps.sh installs it)");
+        return;
+    }
+    let place = Place::new();
+    let mounts = Mounts::new(&place, "stress", 1);
+    let left = Mutex::new(PROGRAMS.split_whitespace());
+    let failed = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for thread in 0..TOGETHER {
+            let at = mounts.at[0].join(thread.to_string());
+            std::fs::create_dir(&at).unwrap();
+            let (left, failed) = (&left, &failed);
+            scope.spawn(move || {
+                let next = || left.lock().unwrap().next();
+                while let Some(program) = next() {
+                    match run(program, &at) {
+                        Ok(None) => {}
+                        Ok(Some(why)) => println!("skipped by stress-ng: {why}"),
+                        Err(what) => failed.lock().unwrap().push(what),
+                    }
+                }
+                // They leave nothing behind, and what they made can all be removed.
+                std::fs::remove_dir(&at).unwrap();
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
