@@ -265,7 +265,7 @@ fn what_is_counted_is_what_there_is_after_every_process_was_killed_once() {
 fn python(script: &str, given: &[&Path]) -> Command {
     let given: Vec<&str> = given.iter().map(|path| text(path)).collect();
     let all = format!("import os, sys, time\n{script}");
-    command_by(ALICE, &[&["python3", "-c", &all], &given[..]].concat())
+    command_by(ALICE, &[&["/usr/bin/python3", "-c", &all], &given[..]].concat())
 }
 
 #[test]
@@ -291,13 +291,21 @@ fn a_descriptor_is_no_way_round_a_quota() {
     let err = String::from_utf8_lossy(&told.stderr).into_owned();
     assert!(err.contains("Disk quota exceeded"), "{err}");
     // What another mount has cut off has been given to another file.
-    let script = "f = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)\n\
-                  os.pwrite(f, bytes(3 << 20), 0); os.fsync(f)\n\
+    let script = "def fill(fd):\n\
+                  \u{20}   at = 0\n\
+                  \u{20}   while at < 3 << 20: at += os.pwrite(fd, bytes((3 << 20) - at), at)\n\
+                  \u{20}   os.fsync(fd)\n\
+                  f = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR); fill(f); os.close(f)\n\
+                  f = os.open(sys.argv[1], os.O_RDWR)\n\
                   os.truncate(sys.argv[2], 0)\n\
                   g = os.open(sys.argv[3], os.O_CREAT | os.O_RDWR)\n\
-                  os.pwrite(g, bytes(3 << 20), 0); os.fsync(g)\n\
-                  os.pwrite(f, bytes(3 << 20), 0); os.fsync(f)";
-    is_exceeded(said(python(script, &[&all.join("f"), &other.join("f"), &other.join("g")])));
+                  for again in range(100):\n\
+                  \u{20}   try: fill(g); print('filled'); break\n\
+                  \u{20}   except OSError: time.sleep(0.1) # f was closed a moment ago\n\
+                  fill(f)";
+    let told = said(python(script, &[&all.join("f"), &other.join("f"), &other.join("g")]));
+    assert_eq!(told.out, "filled\n", "{told:?}");
+    is_exceeded(told);
     assert!(used(&cluster, "user", "5001").0 <= 4 * MIB);
     // By path: whoever else has it open, and for what.
     fs::remove_file(other.join("g")).unwrap();

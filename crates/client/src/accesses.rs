@@ -23,15 +23,9 @@ const SLICE: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug)]
 struct Noted {
     at: Duration,
+    /// The same as time of day: what is shown meanwhile.
+    time: Timestamp,
     always: bool,
-}
-
-impl Noted {
-    /// The time of day that it was.
-    fn time(self) -> Timestamp {
-        let ago = clock::uptime().saturating_sub(self.at);
-        Timestamp(clock::unix_now().saturating_sub(ago).as_nanos() as i64)
-    }
 }
 
 #[derive(Debug, Default)]
@@ -60,7 +54,8 @@ impl Accesses {
         }
         let mut state = self.state.lock();
         if state.noted.len() < MAX_NOTED || state.noted.contains_key(&file) {
-            state.noted.insert(file, Noted { at: clock::uptime(), always });
+            let time = Timestamp(clock::unix_now().as_nanos() as i64);
+            state.noted.insert(file, Noted { at: clock::uptime(), time, always });
             self.any.store(true, Ordering::Release);
         }
     }
@@ -87,7 +82,7 @@ impl Accesses {
         let state = self.state.lock();
         let noted = state.noted.get(&attr.file).or_else(|| state.sending.get(&attr.file));
         if let Some(noted) = noted {
-            attr.atime = attr.atime.max(noted.time());
+            attr.atime = attr.atime.max(noted.time);
         }
     }
 
@@ -126,7 +121,7 @@ impl Accesses {
         self.any.store(!state.noted.is_empty(), Ordering::Release);
         drop(state);
         self.told.notify_all();
-        sent.into_iter().map(|(file, noted)| (file, noted.time())).collect()
+        sent.into_iter().map(|(file, noted)| (file, noted.time)).collect()
     }
 }
 
