@@ -11,6 +11,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Changes the settings of a daemon and starts it anew.
 fn set(cluster: &Cluster<'_>, daemon: &str, values: &[(&str, toml::Value)]) {
@@ -129,6 +130,11 @@ fn small_flags_of_small_commands_do_what_they_say() {
     assert!(sizes(&["--human-readable"]) && !sizes(&[]));
     let top = cluster.weir(&["top", "--json", "-n", "1", "-d", "0.1"]).json();
     assert_eq!(top.as_array().unwrap().len(), 4, "{top}");
+    let begin = Instant::now();
+    cluster.weir(&["top", "--json", "-n", "1", "--interval", "1.5"]).ok();
+    assert!(begin.elapsed() >= Duration::from_millis(1500), "{:?}", begin.elapsed());
+    let up = cluster.weir(&["up", "--json"]).json();
+    assert_eq!((&up["name"], &up["started"]), (&"small".into(), &0.into()), "{up}");
 
     // Layouts of directories.
     cluster.weir(&["mkdir", "/d"]).ok();
@@ -146,12 +152,6 @@ fn small_flags_of_small_commands_do_what_they_say() {
     assert!(names.lines().all(|name| name.starts_with("part-me-")) && !names.is_empty());
     let refused = cluster.weir(&["spread", "--credits", "17", "weir:/out", "lines"]);
     assert!(refused.code == Some(2) && refused.err.contains("1..=16"), "{}", refused.err);
-
-    // A move that is begun is ended.
-    cluster.weir(&["rebalance", "--within", "1"]).ok();
-    cluster.weir(&["rebalance", "--stop"]).ok();
-    let counters = cluster.weir(&["status", "--counters", "--json"]).json().to_string();
-    assert!(counters.contains("\"mover.evening\":0") || !counters.contains("mover.evening"));
 
     // Servers and targets.
     let port = {
@@ -244,8 +244,12 @@ fn mount_options_are_what_the_kernel_shows_and_does() {
         assert!(strict_options.iter().any(|o| o == option), "{strict_options:?}");
         assert!(usual_options.iter().all(|o| o != option), "{usual_options:?}");
     }
-    for option in ["rw", "default_permissions", "allow_other"] {
+    for option in ["rw", "allow_other"] {
         assert!(usual_options.iter().any(|o| o == option), "{usual_options:?}");
+    }
+    // Whether it is said or not.
+    for options in [&usual_options, &strict_options] {
+        assert!(options.iter().any(|o| o == "default_permissions"), "{options:?}");
     }
     assert!(strict_options.iter().all(|o| o != "allow_other"), "{strict_options:?}");
     assert_eq!(fs::write(strict.join("f"), "").unwrap_err().raw_os_error(), Some(libc::EROFS));
@@ -258,16 +262,24 @@ fn mount_options_are_what_the_kernel_shows_and_does() {
     assert!(shown(&small).contains(&"max_read=131072".to_owned()), "{:?}", shown(&small));
     fs::write(small.join("f"), noise(1 << 20, 2)).unwrap();
     let client = library::client(&cluster, false);
-    let reads = || {
+    let counted = |what: &str| {
         let status = client.data_status(weir_types::TargetId(1), 5000).unwrap();
-        status.counters.iter().find(|(name, _)| name == "bytes.read").map_or(0, |(_, n)| *n)
+        status.counters.iter().find(|(name, _)| name == what).map_or(0, |(_, n)| *n)
     };
     for (at, bytes) in [(&small, 2 << 20), (&usual, 1 << 20)] {
-        let before = reads();
+        let before = counted("bytes.read");
         for _ in 0..2 {
             assert!(fs::read(at.join("f")).unwrap() == noise(1 << 20, 2));
         }
-        assert_eq!(reads() - before, bytes, "{}", at.display());
+        assert_eq!(counted("bytes.read") - before, bytes, "{}", at.display());
+    }
+    // What a call has written is there when it returns, and else later.
+    let bare = cluster.mount("bare", "nocache");
+    for (at, bytes) in [(&bare, 4096), (&usual, 0)] {
+        let mut file = fs::File::create(at.join("g")).unwrap();
+        let before = counted("bytes.written");
+        file.write_all(&[7; 4096]).unwrap();
+        assert_eq!(counted("bytes.written") - before, bytes, "{}", at.display());
     }
 }
 
@@ -313,6 +325,17 @@ fn keys_of_data_servers_do_what_operating_md_says() {
     fs::write(place.path("f"), "f").unwrap();
     cluster.weir(&["cp", "f", "weir:/f"]).ok();
     assert_eq!(cluster.weir(&["cat", "/f"]).ok(), "f");
+
+    // Keys are where it says.
+    let path = cluster.dir().join("data-1.toml");
+    let mut settings: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+    let (of_server, of_target) = (place.path("server.key"), place.path("target.key"));
+    fs::rename(cluster.dir().join("keys/server-1.key"), &of_server).unwrap();
+    fs::rename(cluster.dir().join("keys/target-1.key"), &of_target).unwrap();
+    settings["targets"][0]["key_file"] = of_target.to_str().unwrap().into();
+    fs::write(&path, settings.to_string()).unwrap();
+    set(&cluster, "data-1", &[("server_key_file", of_server.to_str().unwrap().into())]);
+    eventually("it serves", || cluster.weir(&["cat", "/f"]).out == "f");
 
     // No more connections than these.
     set(&cluster, "data-1", &[("max_connections", number(2))]);
@@ -431,9 +454,22 @@ fn keys_of_the_metadata_server_do_what_operating_md_says() {
     drop(many);
     set(&cluster, "meta", &[("max_connections", number(100))]);
     eventually("it serves", || cluster.weir(&["ls"]).code == Some(0));
+    // It listens, and its key is, where it says.
+    let (key, port) = (place.path("master.key"), {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    });
+    fs::rename(cluster.dir().join("keys/master.key"), &key).unwrap();
+    let path = cluster.dir().join("meta.toml");
+    let settings: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+    let mut listen = settings["listen"].as_array().unwrap().clone();
+    listen.push(format!("127.0.0.1:{port}").into());
+    let key_file = key.to_str().unwrap().into();
+    set(&cluster, "meta", &[("listen", listen.into()), ("master_key_file", key_file)]);
+    std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    eventually("it serves", || cluster.weir(&["ls"]).code == Some(0));
     // It keeps to the cluster that it is to serve.
     cluster.weir(&["down"]).ok();
-    let path = cluster.dir().join("meta.toml");
     let mut settings: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
     settings.insert("cluster".into(), toml::Value::Array(vec![number(7); 16]));
     fs::write(&path, settings.to_string()).unwrap();
@@ -477,7 +513,7 @@ fn progress_is_shown_on_a_terminal_unless_it_is_to_be_quiet() {
     for command in ["cp big weir:/again", "scrub", "fsck", "spread weir:/out big"] {
         assert_eq!(is_drawn(&format!("{command} --quiet")), Some(false), "{command}");
     }
-    for command in ["cp big weir:/again", "spread weir:/out2 big"] {
+    for command in ["cp big weir:/again", "scrub", "fsck", "spread weir:/out2 big"] {
         assert_eq!(is_drawn(command), Some(true), "{command}");
     }
     // Nothing in a log does anything to a terminal.

@@ -112,6 +112,9 @@ fn a_process_says_which_ranges_of_a_file_it_reads() {
     let of = work("mine");
     assert_eq!((of.len(), of[0].0, of[0].1), (1, 1, 3), "{of:?}");
     assert!(of[0].2.unwrap() < 0.99, "{of:?}");
+    let begin = std::time::Instant::now();
+    cluster.weir(&["explain", "mine", "--interval", "1.5", "--json"]).ok();
+    assert!(begin.elapsed().as_millis() >= 1500, "{:?}", begin.elapsed());
     // It is of this process alone, and of no other file.
     let other = Command::new("getfattr").args(["-n", ranges]).arg(mnt.join("f")).output().unwrap();
     assert!(!other.status.success());

@@ -5,7 +5,10 @@ mod harness;
 
 use harness::{Place, Said, eventually, said};
 use std::fs;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Joins as the cluster of another name, with an invitation from a file.
 fn join(place: &Place, name: &str, invitation: &str, more: &[&str]) -> Said {
@@ -14,6 +17,14 @@ fn join(place: &Place, name: &str, invitation: &str, more: &[&str]) -> Said {
     fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     let fixed = ["join", "--name", name, "--invitation", file.to_str().unwrap()];
     said(place.command(&[&fixed, more].concat()))
+}
+
+/// What an invitation says.
+fn contents(line: &str) -> serde_json::Value {
+    let digits = line.trim().split(':').nth(1).unwrap();
+    let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+    let bytes: Vec<u8> = pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect();
+    serde_json::from_slice(&bytes).unwrap()
 }
 
 #[test]
@@ -47,6 +58,10 @@ fn an_invitation_is_for_one_machine_and_what_fails_leaves_nothing() {
     // Whatever has come meanwhile, no number is given twice.
     first.weir(&["server", "add"]).ok();
     let only_mounts = first.weir(&["invite", "--targets", "0"]).ok();
+    let (with_server, without) = (contents(&invitation), contents(&only_mounts));
+    assert!(with_server["server_key"].is_string() && with_server["server"] != 0);
+    assert!(without["client_key"].is_string() && without["server"] == 0);
+    assert!(without.get("server_key").is_none(), "a key of a server for one that only mounts");
     let third = place.cluster("three");
     join(&place, "three", &only_mounts, &[]).ok();
     assert_eq!(third.weir(&["ls", "/"]).ok(), "seen\n");
@@ -88,5 +103,73 @@ fn who_joins_says_where_it_listens_and_what_fails_with_it() {
         servers.contains(&format!("127.0.0.2:{port}")) && servers.contains("rack-7"),
         "{servers}"
     );
+    second.weir(&["down", "--purge", "--yes"]).ok();
+}
+
+#[test]
+fn a_cluster_that_listens_everywhere_invites_to_an_address_that_is_given() {
+    let place = Place::new();
+    let first = place.cluster("one");
+    let up = place.weir(&["up", "--name", "one", "--targets", "1", "--listen", "0.0.0.0"]).ok();
+    assert!(!up.contains("weir invite"), "{up}");
+    first.weir(&["invite"]).fails(&["no other machine can connect to 0.0.0.0", "--address"]);
+    first.weir(&["invite", "--address", "0.0.0.0"]).fails(&["0.0.0.0", "--address"]);
+    let invitation = first.weir(&["invite", "--address", "127.0.0.1"]).ok();
+    assert!(contents(&invitation)["metadata"].as_str().unwrap().starts_with("127.0.0.1:"));
+    let data = place.path("disk");
+    let second = place.cluster("two");
+    join(&place, "two", &invitation, &["--data", data.to_str().unwrap()]).ok();
+    eventually("all is well", || second.weir(&["status"]).code == Some(0));
+    second.weir(&["down", "--purge", "--yes"]).ok();
+}
+
+/// Another way to a metadata server, which is cut while this is so.
+fn way_to(metadata: SocketAddr, is_cut: impl Fn() -> bool + Send + 'static) {
+    let listener = TcpListener::bind(("127.0.0.9", metadata.port())).unwrap();
+    let pass = |mut from: TcpStream, mut to: TcpStream| {
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut from, &mut to);
+            let _ = to.shutdown(Shutdown::Both);
+        });
+    };
+    std::thread::spawn(move || {
+        for near in listener.incoming().flatten() {
+            // Whom it is cut for is closed at once.
+            if is_cut() {
+                continue;
+            }
+            let Ok(far) = TcpStream::connect(metadata) else { continue };
+            pass(near.try_clone().unwrap(), far.try_clone().unwrap());
+            pass(far, near);
+        }
+    });
+}
+
+#[test]
+fn who_cannot_reach_the_cluster_any_more_has_joined_and_goes_on() {
+    let place = Place::new();
+    let first = place.up("one", &["--targets", "1"]);
+    let invitation = first.weir(&["invite", "--address", "127.0.0.9"]).ok();
+    let text = fs::read_to_string(first.dir().join("cluster.toml")).unwrap();
+    let text: toml::Table = text.parse().unwrap();
+    let metadata = text["metadata"].as_str().unwrap().parse().unwrap();
+    // It is cut as soon as everything was made.
+    let made = place.path("state/weir/two/cluster.toml");
+    let is_back = Arc::new(AtomicBool::new(false));
+    let back = is_back.clone();
+    way_to(metadata, move || made.exists() && !back.load(Ordering::SeqCst));
+    let data = place.path("disk");
+    let with_data = ["--data", data.to_str().unwrap()];
+    let second = place.cluster("two");
+    let failed = join(&place, "two", &invitation, &with_data);
+    failed.fails(&["this machine has joined", "do not join again", "weir up"]);
+    let server = format!("data-{}", contents(&invitation)["server"]);
+    assert!(second.runs(&server));
+    second.kill(&server);
+    is_back.store(true, Ordering::SeqCst);
+    join(&place, "two", &invitation, &with_data).fails(&["there is a cluster in", "weir up"]);
+    second.weir(&["up"]).ok();
+    eventually("all is well", || second.weir(&["status"]).code == Some(0));
+    assert_eq!(first.weir(&["server", "list", "--json"]).json().as_array().unwrap().len(), 2);
     second.weir(&["down", "--purge", "--yes"]).ok();
 }

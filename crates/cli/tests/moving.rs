@@ -28,8 +28,8 @@ fn a_target_that_is_drained_gives_its_copies_away_and_can_be_removed() {
     let files = Files::new(&cluster, true);
     let single = |name: &str| if name.ends_with(['1', '3', '5']) { 1 } else { 2 };
     cluster.weir(&["target", "remove", "2"]).fails(&["drain"]);
-    cluster.weir(&["target", "drain", "2"]).ok();
-    eventually("nothing is there", || files.objects().iter().all(|o| o.target != 2));
+    cluster.weir(&["target", "drain", "2", "--wait"]).ok();
+    assert!(files.objects().iter().all(|o| o.target != 2), "something is there");
     eventually("all is whole", || files.are_whole(single));
     files.go_on();
     cluster.weir(&["target", "remove", "2"]).ok();
@@ -130,6 +130,11 @@ fn targets_are_evened_out_while_files_are_used_and_servers_die() {
         used.clone().max().unwrap() - used.min().unwrap()
     };
     assert!(uneven() > 15, "{}", uneven());
+    // It is ended before it is done.
+    cluster.weir(&["rebalance", "--within", "4"]).ok();
+    eventually("it is begun", || is_rebalancing(&cluster));
+    cluster.weir(&["rebalance", "--stop"]).ok();
+    assert!(!is_rebalancing(&cluster) && uneven() > 8, "{}", uneven());
     // Whoever has to do with it dies in the middle, again and again.
     let mut kills = 0;
     for daemon in ["meta", "data-1", "data-3", "meta", "data-2", "data-1"] {

@@ -311,6 +311,28 @@ fn leases_outlive_a_restart_of_the_metadata_server() {
     writer.sync(&ctx).unwrap();
 }
 
+#[test]
+fn after_a_restart_who_has_not_come_back_is_waited_for_as_grace_ms_says() {
+    let place = Place::new();
+    let cluster = set(&place, "grace", &[("lease_ms", 1000), ("grace_ms", 3000)]);
+    // It soon gives up to say that it goes.
+    let soon = ClientConfig { request_timeout_ms: 500, ..library::config(&cluster) };
+    let a = Client::connect(soon).unwrap();
+    let ctx = Context::root();
+    let writer = create(&a, b"f");
+    writer.write_at(&ctx, 0, b"before").unwrap();
+    writer.flush(&ctx).unwrap();
+    cluster.kill("meta");
+    drop((writer, a));
+    let begin = Instant::now();
+    up_again(&cluster);
+    let b = client(&cluster, true);
+    open(&b, b"f").write_at(&ctx, 0, b"after").unwrap();
+    let took = begin.elapsed();
+    // 10 s, if nothing is said.
+    assert!((Duration::from_secs(3)..Duration::from_secs(9)).contains(&took), "{took:?}");
+}
+
 /// Remembers what it was told.
 #[derive(Default)]
 struct Pages(std::sync::Mutex<Vec<(FileId, u64, u64)>>);

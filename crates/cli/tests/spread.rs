@@ -4,10 +4,12 @@
 
 mod harness;
 
-use harness::{Cluster, Place, said};
+use harness::{Cluster, Place, Running, eventually, said};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Lines of different lengths.
 fn lines(writer: u32) -> Vec<String> {
@@ -103,4 +105,38 @@ fn what_cannot_be_spread_is_refused_with_a_way_out() {
     spread(&cluster, &["--batch", "1G", "weir:/out"], b"").fails(&["64 MiB"]);
     cluster.weir(&["mkfile", "weir:/file"]).ok();
     spread(&cluster, &["weir:/file"], b"").fails(&["not a directory"]);
+}
+
+#[test]
+fn credits_are_how_many_batches_are_under_way_to_a_disk() {
+    let place = Place::new();
+    let cluster = place.up("credits", &["--targets", "1"]);
+    cluster.weir(&["mkdir", "/out"]).ok();
+    let stopped = cluster.stopped(&["data-1"]);
+    let start = |writer: &str, credits: &str| {
+        let fixed = ["spread", "--record", "64", "--batch", "64K", "weir:/out"];
+        let mut command =
+            cluster.command(&[&fixed[..], &["--writer", writer, "--credits", credits]].concat());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let taken = Arc::new(AtomicU32::new(0));
+        let counter = taken.clone();
+        let feeder = std::thread::spawn(move || {
+            for _ in 0..40 {
+                input.write_all(&[7; 64 << 10]).unwrap();
+                counter.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        (Running(child), taken, feeder)
+    };
+    let (one, many) = (start("a", "1"), start("b", "16"));
+    eventually("all credits are used", || many.1.load(Ordering::SeqCst) >= 16);
+    // One batch, the next one, and what is in the pipe.
+    let taken = one.1.load(Ordering::SeqCst);
+    assert!(taken <= 8, "{taken}");
+    drop(stopped);
+    for (mut spread, _, feeder) in [one, many] {
+        feeder.join().unwrap();
+        assert!(spread.0.wait().unwrap().success());
+    }
 }

@@ -72,6 +72,10 @@ fn a_server_that_was_removed_is_refused_and_its_numbers_do_not_come_back() {
             c = c.restart();
         }
         assert_eq!(free(&mut c), (4, 4));
+        // Nor is there one that has no number.
+        assert_eq!(kind(c.register(0, &[6])), ErrorKind::AuthFailed);
+        let hello = Model::hello(Identity::Server(ServerId(0)), SessionId(0));
+        assert_eq!(c.machine.key_for(&hello).map(drop).unwrap_err().kind, ErrorKind::AuthFailed);
         // With its own target, or a new one; and its key is refused.
         for targets in [&[3][..], &[5]] {
             assert_eq!(kind(c.register(3, targets)), ErrorKind::AuthFailed);

@@ -463,6 +463,7 @@ fn age<E: Engine>(c: &mut Cluster<E>, stale: &[(FileId, FileId)]) {
         Ok::<_, Error>(())
     })
     .unwrap();
+    engine.sync().unwrap();
 }
 
 #[test]

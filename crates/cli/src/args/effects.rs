@@ -17,7 +17,7 @@ struct Shown {
     file: String,
     /// Its function.
     test: String,
-    /// Another file in which what the test does is written.
+    /// What the test does is written there: a function beside it, or another file.
     helper: Option<String>,
 }
 
@@ -47,20 +47,45 @@ fn everything_that_can_be_said_has_a_test_that_shows_its_effect() {
 fn fault(what: &str, shown: &Shown) -> Option<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let read = |file: &str| std::fs::read_to_string(crates.join(file));
-    let Ok(mut text) = read(&shown.file) else {
+    let Ok(source) = read(&shown.file) else {
         return Some(format!("{what}: there is no file crates/{}", shown.file));
     };
-    if !is_test(&text, &shown.test) {
+    let Some(test) = function(&source, &shown.test).filter(|_| is_test(&source, &shown.test))
+    else {
         return Some(format!("{what}: crates/{} has no test {}", shown.file, shown.test));
-    }
-    match shown.helper.as_deref().map(read) {
-        Some(Ok(helper)) => text.push_str(&helper),
-        Some(Err(_)) => return Some(format!("{what}: there is no file crates/{:?}", shown.helper)),
-        None => {}
-    }
-    let said = spellings(what).iter().any(|spelling| text.contains(spelling))
-        || shorts_of(what).into_iter().any(|short| says(&text, short));
-    (!said).then(|| format!("{what}: it is not said in crates/{}", shown.file))
+    };
+    let helper = match shown.helper.as_deref() {
+        Some(file) if file.contains('/') => read(file).ok(),
+        Some(name) => function(&source, name).map(str::to_owned),
+        None => Some(String::new()),
+    };
+    let Some(helper) = helper else {
+        return Some(format!("{what}: there is no {:?}", shown.helper));
+    };
+    let is_said = |text: &str| {
+        spellings(what).iter().any(|spelling| text.contains(spelling))
+            || shorts_of(what).into_iter().any(|short| says(text, short))
+    };
+    (!is_said(test) && !is_said(&helper))
+        .then(|| format!("{what}: it is not said by {} of crates/{}", shown.test, shown.file))
+}
+
+/// The text of a function of a source, as rustfmt writes it.
+fn function<'a>(source: &'a str, name: &str) -> Option<&'a str> {
+    let at = ["(", "<"].iter().find_map(|next| source.find(&format!("fn {name}{next}")))?;
+    let line = source[..at].rfind('\n').map_or(0, |end| end + 1);
+    let margin = source[line..].len() - source[line..].trim_start_matches(' ').len();
+    let end = format!("\n{}}}\n", " ".repeat(margin));
+    let length = source[at..].find(&end)?;
+    Some(&source[at..at + length])
+}
+
+#[test]
+fn what_another_function_says_is_not_said_by_a_test() {
+    let source = "#[test]\nfn one() {\n    a(\"--all\");\n}\n\nfn two() {\n    b(\"--none\");\n}\n";
+    assert_eq!(function(source, "one"), Some("fn one() {\n    a(\"--all\");"));
+    assert_eq!(function(source, "two"), Some("fn two() {\n    b(\"--none\");"));
+    assert_eq!(function(source, "on"), None);
 }
 
 /// Whether a source has this function, and it is a test.
@@ -133,7 +158,8 @@ fn table() -> (BTreeMap<String, Shown>, BTreeSet<String>) {
             test: test.to_owned(),
             helper: words.next().map(|helper| match helper.contains("/src/") {
                 true => helper.to_owned(),
-                false => format!("cli/tests/{helper}"),
+                false if helper.contains('.') => format!("cli/tests/{helper}"),
+                false => helper.to_owned(),
             }),
         };
         assert!(table.insert(what.trim().to_owned(), shown).is_none(), "twice: {what}");

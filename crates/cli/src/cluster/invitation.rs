@@ -11,7 +11,7 @@ use crate::files::remote::connect;
 use crate::output::print;
 use crate::settings;
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use weir_types::checksum::crc32c;
 use weir_types::restrictions::plain_client;
 use weir_types::{ClientId, KeyGeneration, ServerId, TargetId};
@@ -36,9 +36,10 @@ pub struct Invitation {
     /// Number and key of a client, which is no administrator.
     pub client: u64,
     client_key: String,
-    /// Number of a data server; 0: there is to be none.
+    /// Number of a data server; 0: there is to be none, and so there is no key of one.
     pub server: u32,
-    server_key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    server_key: Option<String>,
     /// Number and key of each of its targets.
     targets: Vec<(u32, String)>,
 }
@@ -57,7 +58,7 @@ impl Invitation {
 
     /// The key of the data server.
     pub fn server_key(&self) -> Done<Key> {
-        key(&self.server_key)
+        key(self.server_key.as_deref().unwrap_or_default())
     }
 
     /// Number and key of each target.
@@ -109,12 +110,12 @@ pub fn invite(invite: &Invite) -> Done {
         return Err(Failure::new("this machine has joined the cluster itself, and cannot invite")
             .hint("`weir invite` is for the machine of the metadata server"));
     }
-    let invitation = make(&state, &mut description, invite.targets)?;
-    if description.metadata.parse().is_ok_and(|at: SocketAddr| at.ip().is_loopback()) {
+    let metadata = reached_at(&description.metadata, invite.address)?;
+    let invitation = make(&state, &mut description, metadata, invite.targets)?;
+    if metadata.ip().is_loopback() {
         eprintln!(
-            "weir: no other machine reaches this cluster: its metadata server listens on {}. One \
-             that was made with `weir up --listen ADDRESS` can be reached",
-            description.metadata
+            "weir: no other machine reaches this cluster: its metadata server listens on \
+             {metadata}. One that was made with `weir up --listen ADDRESS` can be reached"
         );
     }
     let line = invitation.to_line()?;
@@ -124,8 +125,34 @@ pub fn invite(invite: &Invite) -> Done {
     }
 }
 
+/// Where others reach a metadata server that listens there: at an address that was given, or at
+/// that one.
+fn reached_at(metadata: &str, given: Option<IpAddr>) -> Done<SocketAddr> {
+    let listens: SocketAddr = metadata.parse().map_err(|_| {
+        Failure::new(format!("the metadata server's address is none of a machine: {metadata}"))
+    })?;
+    let at = SocketAddr::new(given.unwrap_or(listens.ip()), listens.port());
+    if at.ip().is_unspecified() {
+        return Err(Failure::new(format!("no other machine can connect to {at}")).hint(
+            "say by which address of this machine the others reach it: `weir invite --address \
+             ADDRESS` (`ip address` shows which there are)",
+        ));
+    }
+    Ok(at)
+}
+
+/// Whether other machines may reach a metadata server that listens there, for all we know.
+pub fn is_for_others(metadata: &str) -> bool {
+    reached_at(metadata, None).is_ok_and(|at| !at.ip().is_loopback())
+}
+
 /// Takes numbers that nobody has, durably, and makes keys for them.
-fn make(state: &StateDir, description: &mut Description, targets: u32) -> Done<Invitation> {
+fn make(
+    state: &StateDir,
+    description: &mut Description,
+    metadata: SocketAddr,
+    targets: u32,
+) -> Done<Invitation> {
     let master = MasterKey(secret::read_key(&state.key_file("master"))?);
     let client = plain_client(u64::from_le_bytes(secret::random()?));
     let (mut server, mut numbers) = (0, Vec::new());
@@ -143,11 +170,12 @@ fn make(state: &StateDir, description: &mut Description, targets: u32) -> Done<I
     Ok(Invitation {
         cluster: description.name.clone(),
         id: description.id.clone(),
-        metadata: description.metadata.clone(),
+        metadata: metadata.to_string(),
         client: client.0,
         client_key: master.client(client).to_hex(),
         server,
-        server_key: master.server(ServerId(server), generation).to_hex(),
+        // Not even of a number that nobody has: whoever only mounts is no server.
+        server_key: (server > 0).then(|| master.server(ServerId(server), generation).to_hex()),
         targets: numbers.into_iter().map(target).collect(),
     })
 }
@@ -155,6 +183,19 @@ fn make(state: &StateDir, description: &mut Description, targets: u32) -> Done<I
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_that_is_none_of_a_machine_invites_nobody() {
+        for everywhere in ["0.0.0.0:7700", "[::]:7700"] {
+            let refused = reached_at(everywhere, None).unwrap_err();
+            assert!(refused.to_string().contains(everywhere), "{refused}");
+            assert!(!is_for_others(everywhere));
+            let given = reached_at(everywhere, Some([10, 0, 0, 1].into())).unwrap();
+            assert_eq!(given.to_string(), "10.0.0.1:7700");
+        }
+        assert!(reached_at("10.0.0.1:7700", Some([0; 4].into())).is_err());
+        assert!(is_for_others("10.0.0.1:7700") && !is_for_others("127.0.0.1:7700"));
+    }
 
     #[test]
     fn an_invitation_survives_its_line_and_a_damaged_one_is_refused_without_being_shown() {
@@ -166,7 +207,7 @@ mod tests {
             client: 77,
             client_key: secret.clone(),
             server: 5,
-            server_key: secret.clone(),
+            server_key: Some(secret.clone()),
             targets: vec![(9, secret.clone())],
         };
         let line = invitation.to_line().unwrap();

@@ -41,16 +41,12 @@ pub fn run(join: &Join) -> Done {
     }
     let dirs = join.data.iter().map(|dir| settings::absolute(dir)).collect::<Done<Vec<_>>>()?;
     let here = way_to(&invitation.metadata)?;
+    require_none(&state)?;
     require_unused(&invitation)?;
     let existed = state.dir().exists();
     let lock = state.lock()?;
-    if state.exists() {
-        return Err(Failure::new(format!(
-            "there is a cluster in {} already",
-            state.dir().display()
-        ))
-        .hint("--name NAME keeps another one beside it"));
-    }
+    // Nor has one come meanwhile.
+    require_none(&state)?;
     if let Err(failure) = state.make() {
         // Nothing of ours is in there, but perhaps the lock and the directory.
         let _ = std::fs::remove_file(state.dir().join(".lock"));
@@ -60,13 +56,39 @@ pub fn run(join: &Join) -> Done {
         return Err(failure);
     }
     let mut undo = Undo::of_new(&state);
-    let joined = make(join, &state, &invitation, here, &dirs)
-        .and_then(|held| serve(&state, &mut undo, &invitation, held));
-    if joined.is_err() {
-        undo.run();
+    let started = make(join, &state, &invitation, here, &dirs)
+        .and_then(|held| serve(&state, &mut undo, held));
+    match started {
+        Ok(description) => {
+            drop(lock);
+            // The cluster may know the data server by now, and nobody else may come with its
+            // number: from here on what was made stays.
+            follow(&state, &invitation, &description).map_err(goes_on)
+        }
+        Err(failure) => {
+            undo.run();
+            Err(failure)
+        }
     }
-    drop(lock);
-    joined
+}
+
+/// One cluster is kept in a directory.
+fn require_none(state: &StateDir) -> Done {
+    match state.exists() {
+        false => Ok(()),
+        true => {
+            Err(Failure::new(format!("there is a cluster in {} already", state.dir().display()))
+                .hint("`weir up` goes on with it; --name NAME keeps another one beside it"))
+        }
+    }
+}
+
+/// What was made stays, and the invitation has been used.
+fn goes_on(failure: Failure) -> Failure {
+    failure.about("this machine has joined").hint(
+        "do not join again: `weir status` says how it is, `weir log` why, and `weir up` starts \
+         what does not run",
+    )
 }
 
 /// The invitation: from a file, or from standard input.
@@ -199,11 +221,16 @@ fn make_server(
     data_servers::write(state, &config)
 }
 
-/// Starts the data server, and waits until the cluster has its targets.
-fn serve(state: &StateDir, undo: &mut Undo, invitation: &Invitation, held: ports::Held) -> Done {
+/// Starts the data server.
+fn serve(state: &StateDir, undo: &mut Undo, held: ports::Held) -> Done<Description> {
     let description = state.description()?;
     start_daemons(state, &description, undo)?;
     drop(held);
+    Ok(description)
+}
+
+/// Waits until the cluster has the targets of the data server.
+fn follow(state: &StateDir, invitation: &Invitation, description: &Description) -> Done {
     let client = connect(&invitation.credential()?, "join")?;
     let missing = await_targets(&client, &description.targets())?;
     if missing.offline > 0 {

@@ -9,7 +9,7 @@ use crate::cluster::mounting::{self, mounts_of};
 use crate::cluster::mounts;
 use crate::cluster::process::{Process, Starting};
 use crate::cluster::state::{Description, ServerDescription, StateDir};
-use crate::cluster::{daemon, data_servers, grow, keys, ports, secret};
+use crate::cluster::{daemon, data_servers, grow, invitation, keys, ports, secret};
 use crate::failure::{Done, Failure};
 use crate::files::remote::{caller, connect};
 use crate::output::{ByteSize, parse_size, print, print_json};
@@ -475,8 +475,7 @@ fn report(
         ),
     };
     text += &format!("  weir status{choice}\n  weir down{choice}\n");
-    let is_reached = |at: SocketAddr| !at.ip().is_loopback();
-    if !description.joined && description.metadata.parse().is_ok_and(is_reached) {
+    if !description.joined && invitation::is_for_others(&description.metadata) {
         text += &format!("  weir invite{choice} | ssh MACHINE weir join --data DIRECTORY\n");
     }
     print(&text)

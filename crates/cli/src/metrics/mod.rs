@@ -8,14 +8,14 @@ mod process;
 use crate::failure::{Done, Failure};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_metrics::Page;
 use weir_metrics::names::BUILD_INFO;
 
-/// The longest to wait for another daemon's metrics,
+/// The longest to wait for another daemon's metrics, in all,
 const PATIENCE: Duration = Duration::from_secs(1);
 /// and how much of them is looked at.
-const FIRST_BYTES: u64 = 2048;
+const FIRST_BYTES: usize = 2048;
 
 /// Reads an address at which metrics are to be served.
 pub fn parse(address: &str) -> Done<SocketAddr> {
@@ -28,14 +28,28 @@ pub fn parse(address: &str) -> Done<SocketAddr> {
 /// Whether metrics of a daemon of ours can be had at an address of this machine.
 pub fn are_at(address: &str) -> bool {
     let ask = || -> Option<bool> {
+        let deadline = Instant::now() + PATIENCE;
+        // A timeout of zero would be none.
+        let left =
+            || Some(deadline.saturating_duration_since(Instant::now())).filter(|t| !t.is_zero());
         let address: SocketAddr = address.parse().ok()?;
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        let mut stream = TcpStream::connect_timeout(&address, left()?).ok()?;
+        stream.set_write_timeout(Some(left()?)).ok()?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").ok()?;
-        let mut text = Vec::new();
-        // They begin with who serves them; another program's answer may have no end.
-        let _ = stream.take(FIRST_BYTES).read_to_end(&mut text);
-        Some(String::from_utf8_lossy(&text).contains(BUILD_INFO.name))
+        // They begin with who serves them; another program's answer may have no end, and come
+        // byte by byte.
+        let (mut text, mut piece) = (Vec::new(), [0; FIRST_BYTES]);
+        while text.len() < FIRST_BYTES {
+            stream.set_read_timeout(Some(left()?)).ok()?;
+            match stream.read(&mut piece).ok()? {
+                0 => break,
+                n => text.extend_from_slice(&piece[..n]),
+            }
+            if String::from_utf8_lossy(&text).contains(BUILD_INFO.name) {
+                return Some(true);
+            }
+        }
+        None
     };
     ask().unwrap_or(false)
 }
@@ -68,5 +82,32 @@ pub fn serve(
             tracing::error!("metrics are not served: cannot listen on {address}: {error}");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Somebody who answers with this, a piece at a time, for as long as they are listened to.
+    fn answers(piece: &'static [u8], pause: Duration) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            while stream.write_all(piece).is_ok() {
+                std::thread::sleep(pause);
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn whoever_answers_byte_by_byte_is_not_waited_for_longer_than_in_all() {
+        let begin = Instant::now();
+        assert!(!are_at(&answers(b".", Duration::from_millis(50))));
+        assert!(begin.elapsed() < 3 * PATIENCE, "{:?}", begin.elapsed());
+        assert!(!are_at(&answers(b"no such thing ", Duration::ZERO)));
+        assert!(are_at(&answers(b"# HELP weir_build_info which\n", Duration::from_millis(50))));
     }
 }

@@ -295,8 +295,12 @@ impl Cluster {
     }
 
     /// # Errors
-    /// `AuthFailed`: the server was removed from the cluster.
+    /// `AuthFailed`: the server was removed from the cluster, or has the number of none.
     pub fn may_be_there(&self, server: ServerId) -> Result<()> {
+        if server == ServerId(0) {
+            let message = "no data server has number 0";
+            return Err(Error::new(ErrorKind::AuthFailed, message));
+        }
         if !self.removed_servers.contains(&server) {
             return Ok(());
         }
