@@ -88,10 +88,12 @@ impl HotNetwork {
         self.clients().into_iter().max().unwrap_or(1)
     }
 
-    /// MiB/s that the links of so many clients, and what is left of those of the servers, carry.
+    /// MiB/s that the links of so many clients, and what is left of those of the servers, carry:
+    /// of each file one column is on two servers alone, and all columns are as fast as that one.
     fn allowed(&self, clients: u32, is_loaded: bool) -> f64 {
         let taken = if is_loaded { self.share as f64 / 100.0 } else { 0.0 };
-        let links = f64::from(clients).min(f64::from(self.disks / 2 * 2) - taken);
+        let columns = f64::from(self.disks / 2);
+        let links = f64::from(clients).min(columns * (2.0 - taken));
         links * self.link_rate as f64 / MIB
     }
 }
