@@ -440,4 +440,58 @@ mod tests {
             assert_eq!(unpacked(packed(dev)), dev, "{major}:{minor}");
         }
     }
+
+    fn bytes(path: &Path) -> &[u8] {
+        path.as_os_str().as_bytes()
+    }
+
+    #[test]
+    fn a_file_that_is_not_the_one_that_was_listed_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("f");
+        std::fs::write(&at, "f").unwrap();
+        let listed = LocalTree.stat(bytes(&at), false).unwrap().unwrap().identity;
+        assert!(LocalTree.open(bytes(&at), Some(listed)).is_ok());
+        let refused = || {
+            let failure = LocalTree.open(bytes(&at), Some(listed)).err().unwrap();
+            assert!(failure.message.contains("was replaced"), "{}", failure.message);
+        };
+        std::fs::rename(&at, dir.path().join("g")).unwrap();
+        symlink("g", &at).unwrap();
+        refused();
+        std::fs::remove_file(&at).unwrap();
+        mknodat(CWD, &at, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        refused();
+        std::fs::remove_file(&at).unwrap();
+        std::fs::write(&at, "another").unwrap();
+        refused();
+    }
+
+    #[test]
+    fn what_has_a_mode_by_which_it_cannot_be_written_is_begun_anew() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("left");
+        std::fs::write(&at, "left").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o444);
+        std::fs::set_permissions(&at, mode).unwrap();
+        for path in [dir.path(), &at] {
+            std::os::unix::fs::chown(path, Some(4321), None).unwrap();
+        }
+        let user = std::thread::spawn(move || {
+            let uid = rustix::fs::Uid::from_raw(4321);
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            // Not while somebody has it.
+            let held = File::open(&at).unwrap();
+            flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
+            assert!(LocalTree.take_over(bytes(&at), Take::GoOn).unwrap().is_none());
+            assert!(at.exists());
+            drop(held);
+            assert!(LocalTree.take_over(bytes(&at), Take::GoOn).unwrap().is_none());
+            assert!(!at.exists());
+        });
+        user.join().unwrap();
+    }
 }

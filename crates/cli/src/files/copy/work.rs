@@ -575,3 +575,36 @@ impl Copier {
         Copier::new(&only.cp, Keep::default()).unwrap()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::local::LocalTree;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    #[test]
+    fn a_link_in_the_place_of_what_is_copied_does_not_lead_to_another_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        std::fs::write(&victim, "victim").unwrap();
+        let mode = std::fs::metadata(&victim).unwrap().mode();
+        let to = dir.path().join("f").as_os_str().as_bytes().to_vec();
+        let to = Place { tree: Arc::new(LocalTree), path: to };
+        let victim_is = to.tree.stat(victim.as_os_str().as_bytes(), false).unwrap().unwrap();
+        let copier = Copier::for_test();
+        let mut partial = copier.begin(&to, (&victim_is, None), Vec::new()).unwrap();
+        (partial.meta.mode, partial.keep.mode) = (0o4777, true);
+        to.tree.remove(&partial.path).unwrap();
+        symlink("victim", std::ffi::OsStr::from_bytes(&partial.path)).unwrap();
+        let done = copier.complete(&partial, &to, None);
+        let failure = copier.end_partial(done, &partial, &to).unwrap_err();
+        assert!(failure.message.contains("was replaced"), "{}", failure.message);
+        assert_eq!(std::fs::metadata(&victim).unwrap().mode(), mode);
+        assert!(to.tree.stat(&to.path, false).unwrap().is_none());
+        // Nor is a directory that has become a link given what the directory was to have.
+        let link = dir.path().join("link");
+        symlink("victim", &link).unwrap();
+        assert!(to.tree.held(link.as_os_str().as_bytes(), FileKind::Directory).is_err());
+    }
+}
