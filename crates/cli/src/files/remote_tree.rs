@@ -68,6 +68,18 @@ impl RemoteTree {
         Ok(self.find(path, false).is_ok_and(|attr| attr.file == file.node.id).then_some(file))
     }
 
+    /// Whose the files are that are made in the directory of a path.
+    fn owner(&self, path: &[u8]) -> Done<u32> {
+        if let Some(owner) = self.owner.get() {
+            return Ok(*owner);
+        }
+        let (dir, _) = self.parent(path)?;
+        let options = CreateOptions { mode: 0o600, ..CreateOptions::default() };
+        let made = self.client.create_unnamed(&self.context, dir, &options);
+        let (_, attr) = made.map_err(self.about(path))?;
+        Ok(*self.owner.get_or_init(|| attr.uid))
+    }
+
     /// Removes what has its mode already, by which not even its owner may write it.
     fn remove_finished(&self, path: &[u8], file: FileId, patience: Duration) -> Done {
         // Without the right to read it there is no lock, and none was to be had for others.
@@ -373,8 +385,9 @@ impl Tree for RemoteTree {
             Err(e) if matches!(e.kind, ErrorKind::NotFound | ErrorKind::Stale) => return Ok(None),
             Err(e) => return Err(self.about(path)(e)),
         };
-        let ours = attr.nlink == 1 && attr.uid == self.context.caller.uid;
-        if attr.kind != FileKind::File || !(ours || take == Take::Fill) {
+        let is_plain = attr.kind == FileKind::File;
+        let is_ours = || Ok::<_, Failure>(attr.nlink == 1 && attr.uid == self.owner(path)?);
+        if !is_plain || !(take == Take::Fill || is_ours()?) {
             return Ok(None);
         }
         match self.client.open(&self.context, attr.file, Rights::READ_WRITE) {
@@ -501,8 +514,12 @@ impl Source for RemoteFile {
 impl Sink for RemoteFile {
     fn relock(&self) -> Done {
         let Some(held) = &self.lock else { return Ok(()) };
-        let done = held.client.set_lock(&self.node.context, &held.lock, LockWait::No);
-        done.map_err(|e| self.failed(e))
+        match held.client.set_lock(&self.node.context, &held.lock, LockWait::No) {
+            Err(e) if e.kind == ErrorKind::WouldBlock => {
+                Err(Failure::new("was taken over by another copy").about(&self.node.name))
+            }
+            done => done.map_err(|e| self.failed(e)),
+        }
     }
 
     fn copy_at(&self, source: &dyn Source, offset: u64, len: u64) -> Done<Option<u64>> {
