@@ -3,7 +3,7 @@
 
 use crate::failure::{Done, Failure};
 use crate::files::near::Near;
-use crate::files::tree::{Held, Keep, Meta};
+use crate::files::tree::{Held, Keep, Meta, PRIVILEGE};
 use rustix::fs::{CWD, Mode, OFlags, Timespec, Timestamps, XattrFlags, openat};
 use rustix::io::Errno;
 use std::fs::{File, Permissions};
@@ -12,9 +12,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, fchown};
 use std::path::{Path, PathBuf};
 use weir_types::{FileKind, Timestamp};
-
-/// What goes with owner and group: setuid and setgid.
-const PRIVILEGE: u16 = 0o6000;
 
 /// Device and inode.
 pub fn identity(file: &File) -> io::Result<(u64, u64)> {

@@ -3,7 +3,9 @@
 use crate::failure::{Done, Failure};
 use crate::files::name::{child, split};
 use crate::files::remote::RemoteTree;
-use crate::files::tree::{Held, Keep, Making, Meta, Pages, Sink, Source, Take, Tree, Xattrs};
+use crate::files::tree::{
+    Held, Keep, Making, Meta, PRIVILEGE, Pages, Sink, Source, Take, Tree, Xattrs,
+};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +26,6 @@ const SMALL_BYTES: u64 = 64 << 10;
 const LOCK_PATIENCE: Duration = Duration::from_secs(45);
 /// Between two attempts to lock it.
 const LOCK_PAUSE: Duration = Duration::from_millis(500);
-/// What goes with owner and group: setuid and setgid.
-const PRIVILEGE: u16 = 0o6000;
 
 /// The owners of locks of this process: one for each file.
 static OWNERS: AtomicU64 = AtomicU64::new(1);

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use weir_client::File;
 use weir_types::{FileKind, FileLayout, Timestamp};
 
+/// What goes with owner and group: setuid and setgid.
+pub const PRIVILEGE: u16 = 0o6000;
+
 /// What is known of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {

@@ -8,7 +8,7 @@ use super::place::Place;
 use crate::args::Cp;
 use crate::failure::{Done, Failure};
 use crate::files::progress::Progress;
-use crate::files::tree::{Held, Keep, Making, Meta, Sink, Source, Take, Tree};
+use crate::files::tree::{Held, Keep, Making, Meta, PRIVILEGE, Sink, Source, Take, Tree};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,8 +20,6 @@ const PARTIAL_MODE: u16 = 0o600;
 const ACL: &[u8] = b"system.posix_acl_";
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
-/// What goes with owner and group: setuid and setgid.
-const PRIVILEGE: u16 = 0o6000;
 
 /// Something to copy that is no directory.
 pub struct Task {
