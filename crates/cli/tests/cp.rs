@@ -425,6 +425,29 @@ fn what_others_have_put_in_the_place_of_leftovers_is_neither_used_nor_removed() 
 }
 
 #[test]
+fn who_is_somebody_else_by_the_key_goes_on_with_what_that_one_has_left() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("squashed", &["--targets", "1"]);
+    let mount = watch(&cluster);
+    fs::set_permissions(&mount, fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::write(place.path("f"), "the file").unwrap();
+    let key = ["key", "create", "k", "--output", "key.toml", "--squash", "all", "--anon-uid", "40"];
+    cluster.weir(&key).ok();
+    let left = [(40, mount.join(partial_name("f", 1))), (0, mount.join(partial_name("f", 2)))];
+    for (owner, path) in &left {
+        fs::write(path, "the").unwrap();
+        std::os::unix::fs::chown(path, Some(*owner), None).unwrap();
+    }
+    let resume = ["cp", "--credential", "key.toml", "--resume", "f", "weir:/f"];
+    assert_eq!(resumed(place.weir(&resume)), (0, 1));
+    assert_eq!(fs::read(mount.join("f")).unwrap(), b"the file");
+    assert!(!left[0].1.exists() && left[1].1.exists());
+}
+
+#[test]
 fn links_at_the_destination_are_followed_where_they_are_named_and_not_below() {
     if !root() {
         return;
