@@ -194,6 +194,23 @@ fn pipes_go_in_and_out_whole_or_not_at_all() {
     assert_eq!(size("weir:/piped"), 9_000_001);
     cluster.weir(&["cp", "--resume", "-", "weir:/x"]).fails(&["--resume", "pipe"]);
     cluster.weir(&["cp", "-", "x"]).fails(&["weir:/path"]);
+    // An empty file that is filled is nobody else's meanwhile, and then again what it was.
+    cluster.weir(&["mkfile", "weir:/made"]).ok();
+    let mode = |name: &str| cluster.weir(&["stat", "--json", name]).json()[0]["mode"].clone();
+    let before = mode("weir:/made");
+    let mut command = cluster.command(&["cp", "-", "weir:/made"]);
+    let mut copy = Running(command.stdin(Stdio::piped()).spawn().unwrap());
+    let filled = format!(".weir-cp-{:08x}-", weir_types::checksum::crc32c(b"made"));
+    let mut closed = serde_json::Value::Null;
+    eventually("it is closed to others", || {
+        let said = cluster.weir(&["ls", "-a"]);
+        let found = said.out.lines().find(|name| name.starts_with(&filled));
+        closed = found.map_or(serde_json::Value::Null, |name| mode(&format!("weir:/{name}")));
+        closed != serde_json::Value::Null && closed != before
+    });
+    drop(copy.0.stdin.take());
+    assert!(copy.0.wait().unwrap().success());
+    assert_eq!(mode("weir:/made"), before);
     // A named pipe is read and written, unless trees are copied.
     let pipe = place.path("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
@@ -367,6 +384,136 @@ fn what_is_left_of_a_file_is_compared_and_what_is_wrong_is_written_again() {
     assert!(!place.path(&name).exists());
     let said = cluster.weir(&["cp", "--resume", "weir:/big", "copy"]);
     assert_eq!(resumed(said), (1, 0));
+}
+
+/// What a run calls a file that is not complete.
+fn partial_name(of: &str, run: u64) -> String {
+    format!(".weir-cp-{:08x}-{run:016x}-k", weir_types::checksum::crc32c(of.as_bytes()))
+}
+
+#[test]
+fn what_others_have_put_in_the_place_of_leftovers_is_neither_used_nor_removed() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("planted", &["--targets", "1"]);
+    fs::write(place.path("f"), "the file").unwrap();
+    let mount = watch(&cluster);
+    for (dir, from, to) in
+        [(place.path("here"), "weir:/f", "here/f"), (mount.join("d"), "f", "weir:/d/f")]
+    {
+        cluster.weir(&["cp", "f", "weir:/f"]).ok();
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("victim"), "victim").unwrap();
+        let planted: Vec<_> = (0..5).map(|run| dir.join(partial_name("f", run))).collect();
+        symlink("victim", &planted[0]).unwrap();
+        fs::hard_link(dir.join("victim"), &planted[1]).unwrap();
+        fs::create_dir(&planted[2]).unwrap();
+        fs::write(&planted[3], "of somebody else").unwrap();
+        std::os::unix::fs::chown(&planted[3], Some(77), Some(77)).unwrap();
+        mknodat(CWD, &planted[4], FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        // One that is ours is gone on with, another one is removed.
+        let ours: Vec<_> = (5..7).map(|run| dir.join(partial_name("f", run))).collect();
+        ours.iter().for_each(|path| fs::write(path, "the").unwrap());
+        assert_eq!(resumed(cluster.weir(&["cp", "--resume", from, to])), (0, 1));
+        assert_eq!(fs::read(dir.join("f")).unwrap(), b"the file");
+        assert_eq!(fs::read(dir.join("victim")).unwrap(), b"victim");
+        assert!(planted.iter().all(|path| fs::symlink_metadata(path).is_ok()));
+        assert!(ours.iter().all(|path| !path.exists()));
+    }
+}
+
+#[test]
+fn who_is_somebody_else_by_the_key_goes_on_with_what_that_one_has_left() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("squashed", &["--targets", "1"]);
+    let mount = watch(&cluster);
+    fs::set_permissions(&mount, fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::write(place.path("f"), "the file").unwrap();
+    let key = ["key", "create", "k", "--output", "key.toml", "--squash", "all", "--anon-uid", "40"];
+    cluster.weir(&key).ok();
+    let left = [(40, mount.join(partial_name("f", 1))), (0, mount.join(partial_name("f", 2)))];
+    for (owner, path) in &left {
+        fs::write(path, "the").unwrap();
+        std::os::unix::fs::chown(path, Some(*owner), None).unwrap();
+    }
+    let resume = ["cp", "--credential", "key.toml", "--resume", "f", "weir:/f"];
+    assert_eq!(resumed(place.weir(&resume)), (0, 1));
+    assert_eq!(fs::read(mount.join("f")).unwrap(), b"the file");
+    assert!(!left[0].1.exists() && left[1].1.exists());
+}
+
+#[test]
+fn links_at_the_destination_are_followed_where_they_are_named_and_not_below() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("below", &["--targets", "1"]);
+    fs::create_dir_all(place.path("from/d")).unwrap();
+    fs::write(place.path("from/d/f"), "f").unwrap();
+    fs::write(place.path("from/g"), "g").unwrap();
+    cluster.weir(&["cp", "-a", "from", "weir:/from"]).ok();
+    let mount = watch(&cluster);
+    let cases = [(place.path("."), "weir:/from", "named"), (mount, "from", "weir:/named")];
+    for (root, from, to) in cases {
+        let (etc, real) = (root.join("etc"), root.join("real"));
+        fs::create_dir(&etc).unwrap();
+        fs::create_dir(&real).unwrap();
+        symlink("real", root.join("named")).unwrap();
+        symlink("../etc", real.join("d")).unwrap();
+        cluster.weir(&["cp", "-aT", from, to]).fails(&["/d: not a directory"]);
+        assert_eq!(count(&etc), 0);
+        assert_eq!(fs::read(real.join("g")).unwrap(), b"g");
+        fs::remove_file(real.join("d")).unwrap();
+        cluster.weir(&["cp", "-aT", from, to]).ok();
+        assert_eq!(fs::read(real.join("d/f")).unwrap(), b"f");
+        assert!(fs::symlink_metadata(root.join("named")).unwrap().is_symlink());
+    }
+}
+
+#[test]
+fn lists_that_a_directory_hands_on_do_not_stay_with_copies_of_files_without() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("handed", &["--targets", "1"]);
+    fs::create_dir_all(place.path("from/d")).unwrap();
+    for name in ["from/f", "from/d/g"] {
+        fs::write(place.path(name), "f").unwrap();
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o640)).unwrap();
+    }
+    cluster.weir(&["cp", "-a", "from", "weir:/from"]).ok();
+    let mount = watch(&cluster);
+    let from = snapshot(&place.path("from"), all);
+    // Version 2; owner, user 77, group, mask, others.
+    let mut list = vec![2, 0, 0, 0];
+    for (tag, rights, id) in
+        [(1, 7, u32::MAX), (2, 7, 77), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 5, u32::MAX)]
+    {
+        list.extend_from_slice(&[tag, 0, rights, 0]);
+        list.extend_from_slice(&u32::to_le_bytes(id));
+    }
+    for (dir, source, to) in
+        [(place.path("to"), "weir:/from", "to"), (mount.join("to"), "from", "weir:/to")]
+    {
+        fs::create_dir(&dir).unwrap();
+        let flags = rustix::fs::XattrFlags::empty();
+        if rustix::fs::lsetxattr(&dir, "system.posix_acl_default", &list, flags).is_err() {
+            println!("skipped: no lists at {}", dir.display());
+            continue;
+        }
+        cluster.weir(&["cp", "-a", source, to]).ok();
+        assert_same(&from, &snapshot(&dir.join("from"), all));
+        cluster.weir(&["cp", "-a", &format!("{source}/f"), to]).ok();
+        let there = snapshot(&dir, all);
+        assert_eq!((there[&b"/f"[..]].mode, there[&b"/f"[..]].xattrs.len()), (0o640, 0));
+    }
 }
 
 #[test]

@@ -1,29 +1,27 @@
 //! The files of this machine.
 
 use crate::failure::{Done, Failure};
+use crate::files::local_held::{self, LocalNode};
 use crate::files::near::Near;
-use crate::files::tree::{Keep, Making, Meta, Pages, Sink, Source, Tree, Xattrs};
+use crate::files::tree::{Held, Keep, Making, Meta, Pages, Sink, Source, Take, Tree, Xattrs};
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, SeekFrom, Timespec, Timestamps,
-    XattrFlags, fallocate, flock, mknodat, seek, syncfs, utimensat,
+    CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, fallocate, flock,
+    mknodat, openat, seek, syncfs,
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions, ReadDir};
+use std::fs::{DirBuilder, File, OpenOptions, ReadDir};
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{
-    DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, lchown, symlink,
-};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_types::{FileKind, Timestamp};
 
 /// Entries of a directory that are held at a time.
 const PAGE: usize = 1024;
-/// What goes with owner and group: setuid and setgid.
-const PRIVILEGE: u16 = 0o6000;
 
 /// The files of this machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -127,8 +125,11 @@ impl Tree for LocalTree {
         }
     }
 
-    fn pages(self: Arc<Self>, bytes: &[u8]) -> Done<Box<dyn Pages>> {
-        let rest = Some(with(bytes, |path| std::fs::read_dir(path))?);
+    fn pages(self: Arc<Self>, bytes: &[u8], follow: bool) -> Done<Box<dyn Pages>> {
+        let rest = Some(with(bytes, |path| match follow {
+            true => std::fs::read_dir(path),
+            false => read_dir_itself(path),
+        })?);
         Ok(Box::new(LocalPages { dir: bytes.to_vec(), rest }))
     }
 
@@ -164,9 +165,26 @@ impl Tree for LocalTree {
         with(bytes, |path| std::fs::remove_file(path))
     }
 
-    fn open(&self, bytes: &[u8]) -> Done<Box<dyn Source>> {
-        let file = with(bytes, |path| File::open(path))?;
-        Ok(Box::new(LocalFile { file, path: path(bytes).to_owned() }))
+    fn open(&self, bytes: &[u8], listed: Option<(u64, u64)>) -> Done<Box<dyn Source>> {
+        let Some(listed) = listed else {
+            let file = with(bytes, |path| File::open(path))?;
+            return Ok(Box::new(LocalFile { file, path: path(bytes).to_owned() }));
+        };
+        // Nobody is waited for on the other side of a pipe.
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let opened = with(bytes, |path| {
+            match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+                Err(e) if e.raw_os_error() == Some(libc::ELOOP) => Ok(None),
+                opened => opened.map(Some),
+            }
+        })?;
+        if let Some(file) = opened {
+            let m = file.metadata().map_err(failed(bytes))?;
+            if m.is_file() && (m.dev(), m.ino()) == listed {
+                return Ok(Box::new(LocalFile { file, path: path(bytes).to_owned() }));
+            }
+        }
+        Err(Failure::new("was replaced while being copied").about(self.shown(bytes)))
     }
 
     fn create(&self, bytes: &[u8], making: &Making<'_>) -> Done<Box<dyn Sink>> {
@@ -174,8 +192,12 @@ impl Tree for LocalTree {
         options.read(true).write(true).create_new(true).mode(u32::from(making.mode));
         let file = with(bytes, |path| options.open(path))?;
         // Costs nothing here, so that it is done for all. Some file systems have no locks.
-        let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        Ok(Box::new(LocalFile { file, path: path(bytes).to_owned() }))
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => {
+                Err(Failure::new("is locked by another program").about(self.shown(bytes)))
+            }
+            _ => Ok(Box::new(LocalFile { file, path: path(bytes).to_owned() })),
+        }
     }
 
     fn open_node(&self, bytes: &[u8]) -> Done<Box<dyn Sink>> {
@@ -183,23 +205,12 @@ impl Tree for LocalTree {
         Ok(Box::new(LocalFile { file, path: path(bytes).to_owned() }))
     }
 
-    fn take_over(&self, bytes: &[u8]) -> Done<Option<Box<dyn Sink>>> {
-        let opened = Near::new(bytes).and_then(|near| {
-            OpenOptions::new()
-                .read(true)
-                .write(true)
-                .custom_flags(libc::O_NOFOLLOW)
-                .open(near.path())
-        });
-        let file = match opened {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(failed(bytes))?,
-        };
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Box::new(LocalFile { file, path: path(bytes).to_owned() }))),
-            // Without locks nobody can say.
-            Err(_) => Ok(None),
-        }
+    fn take_over(&self, bytes: &[u8], take: Take) -> Done<Option<Box<dyn Sink>>> {
+        let taken = Near::new(bytes).and_then(|near| take_over(near.path(), take));
+        let file = taken.map_err(failed(bytes))?;
+        Ok(file.map(|file| -> Box<dyn Sink> {
+            Box::new(LocalFile { file, path: path(bytes).to_owned() })
+        }))
     }
 
     fn xattrs(&self, bytes: &[u8]) -> Done<Xattrs> {
@@ -209,19 +220,13 @@ impl Tree for LocalTree {
         }
     }
 
-    fn set_xattr(&self, bytes: &[u8], name: &[u8], value: &[u8]) -> Done<bool> {
-        let set = |path: &Path| rustix::fs::lsetxattr(path, name, value, XattrFlags::empty());
-        match Near::new(bytes).map(|near| set(near.path())) {
-            Ok(Err(Errno::OPNOTSUPP)) => Ok(false),
-            // Of classes that are the superuser's.
-            Ok(Err(Errno::PERM)) if !name.starts_with(b"user.") => Ok(false),
-            Ok(done) => done.map(|()| true).map_err(|e| failed(bytes)(e.into())),
-            Err(e) => Err(failed(bytes)(e)),
+    fn held(&self, bytes: &[u8], kind: FileKind) -> Done<Box<dyn Held>> {
+        let node = Near::new(bytes).and_then(|near| LocalNode::hold(path(bytes), &near));
+        let node = node.map_err(failed(bytes))?;
+        if node.kind().map_err(failed(bytes))? != Some(kind) {
+            return Err(Failure::new("was replaced while it was copied").about(self.shown(bytes)));
         }
-    }
-
-    fn set_meta(&self, bytes: &[u8], meta: &Meta, keep: Keep) -> Done {
-        with(bytes, |path| set_meta(path, meta, keep))
+        Ok(Box::new(node))
     }
 
     fn sync_all(&self, bytes: &[u8]) -> Done {
@@ -237,24 +242,49 @@ impl Tree for LocalTree {
     }
 }
 
-fn set_meta(path: &Path, meta: &Meta, keep: Keep) -> io::Result<()> {
-    // The owner first: a change of owner clears setuid and setgid.
-    let mut mode = meta.mode;
-    if keep.owner {
-        match lchown(path, Some(meta.uid), Some(meta.gid)) {
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => mode &= !PRIVILEGE,
-            done => done?,
+/// The entries of a directory that is not reached by a link.
+fn read_dir_itself(path: &Path) -> io::Result<ReadDir> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = openat(CWD, path, flags, Mode::empty())?;
+    std::fs::read_dir(Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()))
+}
+
+/// Opens and locks what a run has left.
+fn take_over(path: &Path, take: Take) -> io::Result<Option<File>> {
+    let open = |write| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(write).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        options.open(path)
+    };
+    let may_take = |m: &std::fs::Metadata| {
+        let ours = || m.nlink() == 1 && m.uid() == rustix::process::geteuid().as_raw();
+        m.is_file() && (take == Take::Fill || ours())
+    };
+    let is_there = |file: &File| {
+        let there = std::fs::symlink_metadata(path);
+        let is = file.metadata()?;
+        Ok::<_, io::Error>(there.is_ok_and(|m| (m.dev(), m.ino()) == (is.dev(), is.ino())))
+    };
+    // Without locks nobody can say.
+    let locked = |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    match open(true) {
+        Ok(file) if may_take(&file.metadata()?) => {
+            // Whoever had it before may have finished it meanwhile.
+            Ok(if locked(&file) && is_there(&file)? { Some(file) } else { None })
         }
+        // It has its mode already, by which not even its owner may write it: to be begun anew.
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied && take != Take::Fill => {
+            if !std::fs::symlink_metadata(path).is_ok_and(|m| may_take(&m)) {
+                return Ok(None);
+            }
+            if open(false).map_or(true, |file| locked(&file) && is_there(&file).unwrap_or(false)) {
+                std::fs::remove_file(path)?;
+            }
+            Ok(None)
+        }
+        Err(e) if take == Take::Fill && e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(None),
     }
-    if keep.mode && meta.kind != FileKind::Symlink {
-        std::fs::set_permissions(path, Permissions::from_mode(u32::from(mode)))?;
-    }
-    if !keep.times {
-        return Ok(());
-    }
-    let time = |t: Timestamp| Timespec { tv_sec: t.seconds(), tv_nsec: i64::from(t.nanos()) };
-    let times = Timestamps { last_access: time(meta.atime), last_modification: time(meta.mtime) };
-    Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
 fn xattrs_of(path: &Path) -> io::Result<Xattrs> {
@@ -324,8 +354,31 @@ impl Source for LocalFile {
         if !self.file.metadata().map_err(self.failed())?.is_file() {
             return Ok(Some(offset..u64::MAX));
         }
-        let Some(start) = self.seek(SeekFrom::Data(offset))? else { return Ok(None) };
+        let start = match seek(&self.file, SeekFrom::Data(offset)) {
+            // Files of /proc do not say.
+            Err(Errno::INVAL) => return Ok(Some(offset..u64::MAX)),
+            Err(Errno::NXIO) => return Ok(None),
+            start => start.map_err(|e| self.failed()(e.into()))?,
+        };
         Ok(self.seek(SeekFrom::Hole(start))?.map(|end| start..end))
+    }
+}
+
+impl Held for LocalFile {
+    fn identity(&self) -> Done<(u64, u64)> {
+        local_held::identity(&self.file).map_err(self.failed())
+    }
+
+    fn set_meta(&self, meta: &Meta, keep: Keep) -> Done<bool> {
+        local_held::set_meta(&self.file, meta, keep).map_err(self.failed())
+    }
+
+    fn set_xattr(&self, name: &[u8], value: &[u8]) -> Done<bool> {
+        local_held::set_xattr(&self.file, name, value).map_err(self.failed())
+    }
+
+    fn remove_xattr(&self, name: &[u8]) -> Done {
+        local_held::remove_xattr(&self.file, name).map_err(self.failed())
     }
 }
 
@@ -386,5 +439,59 @@ mod tests {
             let dev = rustix::fs::makedev(major, minor);
             assert_eq!(unpacked(packed(dev)), dev, "{major}:{minor}");
         }
+    }
+
+    fn bytes(path: &Path) -> &[u8] {
+        path.as_os_str().as_bytes()
+    }
+
+    #[test]
+    fn a_file_that_is_not_the_one_that_was_listed_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("f");
+        std::fs::write(&at, "f").unwrap();
+        let listed = LocalTree.stat(bytes(&at), false).unwrap().unwrap().identity;
+        assert!(LocalTree.open(bytes(&at), Some(listed)).is_ok());
+        let refused = || {
+            let failure = LocalTree.open(bytes(&at), Some(listed)).err().unwrap();
+            assert!(failure.message.contains("was replaced"), "{}", failure.message);
+        };
+        std::fs::rename(&at, dir.path().join("g")).unwrap();
+        symlink("g", &at).unwrap();
+        refused();
+        std::fs::remove_file(&at).unwrap();
+        mknodat(CWD, &at, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        refused();
+        std::fs::remove_file(&at).unwrap();
+        std::fs::write(&at, "another").unwrap();
+        refused();
+    }
+
+    #[test]
+    fn what_has_a_mode_by_which_it_cannot_be_written_is_begun_anew() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("left");
+        std::fs::write(&at, "left").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o444);
+        std::fs::set_permissions(&at, mode).unwrap();
+        for path in [dir.path(), &at] {
+            std::os::unix::fs::chown(path, Some(4321), None).unwrap();
+        }
+        let user = std::thread::spawn(move || {
+            let uid = rustix::fs::Uid::from_raw(4321);
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            // Not while somebody has it.
+            let held = File::open(&at).unwrap();
+            flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
+            assert!(LocalTree.take_over(bytes(&at), Take::GoOn).unwrap().is_none());
+            assert!(at.exists());
+            drop(held);
+            assert!(LocalTree.take_over(bytes(&at), Take::GoOn).unwrap().is_none());
+            assert!(!at.exists());
+        });
+        user.join().unwrap();
     }
 }

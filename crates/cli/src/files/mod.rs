@@ -3,6 +3,7 @@
 pub mod copy;
 pub mod list;
 pub mod local;
+pub mod local_held;
 pub mod name;
 pub mod near;
 pub mod owners;

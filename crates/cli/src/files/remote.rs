@@ -7,7 +7,7 @@ use crate::failure::{Done, Failure};
 use crate::files::name::{RemoteName, shown, split};
 use crate::settings::{self, Cluster};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use weir_client::{Client, ClientConfig, Context, File};
 use weir_types::limits::MAX_READDIR_ENTRIES;
 use weir_types::{Attr, Caller, Error, ErrorKind, FileId, FileKind};
@@ -50,6 +50,8 @@ pub struct RemoteTree {
     prefix: String,
     pub(super) identity: String,
     directories: Mutex<Directories>,
+    /// Whose the files are that are made in this name: a key may make it another one.
+    pub(super) owner: OnceLock<u32>,
 }
 
 /// Directories seen, so that a deep path is not looked up part by part for each file in it.
@@ -105,6 +107,7 @@ impl RemoteTree {
             prefix,
             identity: cluster.source(),
             directories: Mutex::default(),
+            owner: OnceLock::new(),
         })
     }
 

@@ -3,7 +3,9 @@
 use crate::failure::{Done, Failure};
 use crate::files::name::{child, split};
 use crate::files::remote::RemoteTree;
-use crate::files::tree::{Keep, Making, Meta, Pages, Sink, Source, Tree, Xattrs};
+use crate::files::tree::{
+    Held, Keep, Making, Meta, PRIVILEGE, Pages, Sink, Source, Take, Tree, Xattrs,
+};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,19 +26,23 @@ const SMALL_BYTES: u64 = 64 << 10;
 const LOCK_PATIENCE: Duration = Duration::from_secs(45);
 /// Between two attempts to lock it.
 const LOCK_PAUSE: Duration = Duration::from_millis(500);
-/// What goes with owner and group: setuid and setgid.
-const PRIVILEGE: u16 = 0o6000;
 
 /// The owners of locks of this process: one for each file.
 static OWNERS: AtomicU64 = AtomicU64::new(1);
 
 impl RemoteTree {
-    fn handle(&self, path: &[u8], file: File) -> RemoteFile {
-        RemoteFile { file, context: self.context.clone(), name: self.shown(path), _lock: None }
+    fn node(&self, path: &[u8], id: FileId) -> RemoteNode {
+        let (client, context) = (self.client.clone(), self.context.clone());
+        RemoteNode { client, context, id, name: self.shown(path) }
     }
 
-    /// Locks a file for as long as it is open here; `None`: somebody else has it.
-    fn locked(&self, path: &[u8], file: File) -> Done<Option<RemoteFile>> {
+    fn handle(&self, path: &[u8], file: File) -> RemoteFile {
+        RemoteFile { node: self.node(path, file.id()), file, lock: None }
+    }
+
+    /// Locks a file for as long as it is open here; `None`: somebody else has it, after waiting
+    /// for some time, or had it until now.
+    fn locked(&self, path: &[u8], file: File, patience: Duration) -> Done<Option<RemoteFile>> {
         let lock = Lock {
             file: file.id(),
             owner: OWNERS.fetch_add(1, Ordering::Relaxed),
@@ -52,16 +58,58 @@ impl RemoteTree {
                 Ok(()) => break,
                 Err(e) if e.kind != ErrorKind::WouldBlock => return Err(self.about(path)(e)),
                 // It may be of one that was killed: its session ends by itself.
-                Err(_) if begin.elapsed() < LOCK_PATIENCE => std::thread::sleep(LOCK_PAUSE),
+                Err(_) if begin.elapsed() < patience => std::thread::sleep(LOCK_PAUSE),
                 Err(_) => return Ok(None),
             }
         }
-        let held = HeldLock { client: self.client.clone(), file: file.id(), owner: lock.owner };
-        Ok(Some(RemoteFile { _lock: Some(held), ..self.handle(path, file) }))
+        let held = HeldLock { client: self.client.clone(), lock };
+        let file = RemoteFile { lock: Some(held), ..self.handle(path, file) };
+        // Whoever had it before may have finished it meanwhile.
+        Ok(self.find(path, false).is_ok_and(|attr| attr.file == file.node.id).then_some(file))
     }
 
-    fn change(&self, path: &[u8], meta: &Meta, keep: Keep) -> Result<(), Error> {
-        let mut request = set_nothing(self.find(path, false)?.file);
+    /// Whose the files are that are made in the directory of a path.
+    fn owner(&self, path: &[u8]) -> Done<u32> {
+        if let Some(owner) = self.owner.get() {
+            return Ok(*owner);
+        }
+        let (dir, _) = self.parent(path)?;
+        let options = CreateOptions { mode: 0o600, ..CreateOptions::default() };
+        let made = self.client.create_unnamed(&self.context, dir, &options);
+        let (_, attr) = made.map_err(self.about(path))?;
+        Ok(*self.owner.get_or_init(|| attr.uid))
+    }
+
+    /// Removes what has its mode already, by which not even its owner may write it.
+    fn remove_finished(&self, path: &[u8], file: FileId, patience: Duration) -> Done {
+        // Without the right to read it there is no lock, and none was to be had for others.
+        let _held = match self.client.open(&self.context, file, Rights::READ) {
+            Ok((file, _)) => match self.locked(path, file, patience)? {
+                None => return Ok(()),
+                held => held,
+            },
+            Err(_) => None,
+        };
+        self.remove(path)
+    }
+}
+
+/// A file of a cluster, by its number.
+struct RemoteNode {
+    client: Arc<Client>,
+    context: Context,
+    id: FileId,
+    name: String,
+}
+
+impl RemoteNode {
+    fn failed(&self, error: Error) -> Failure {
+        Failure::from(error).about(&self.name)
+    }
+
+    fn change(&self, meta: &Meta, keep: Keep) -> Result<bool, Error> {
+        let mut request = set_nothing(self.id);
+        let mut is_kept = true;
         if keep.times {
             request.atime = Some(SetTime::At(meta.atime));
             request.mtime = Some(SetTime::At(meta.mtime));
@@ -74,15 +122,46 @@ impl RemoteTree {
             request.gid = Some(meta.gid);
         } else if keep.owner && self.context.caller.uid != meta.uid {
             request.mode = request.mode.map(|mode| mode & !PRIVILEGE);
+            is_kept = false;
+        }
+        if request == set_nothing(self.id) {
+            return Ok(is_kept);
         }
         match self.client.setattr(&self.context, &request) {
             // A root that is not one there.
             Err(e) if e.kind == ErrorKind::NotPermitted && request.uid.is_some() => {
                 (request.uid, request.gid) = (None, None);
                 request.mode = request.mode.map(|mode| mode & !PRIVILEGE);
-                self.client.setattr(&self.context, &request).map(drop)
+                self.client.setattr(&self.context, &request).map(|_| false)
             }
-            done => done.map(drop),
+            done => done.map(|_| is_kept),
+        }
+    }
+}
+
+impl Held for RemoteNode {
+    fn identity(&self) -> Done<(u64, u64)> {
+        Ok((0, self.id.0))
+    }
+
+    fn set_meta(&self, meta: &Meta, keep: Keep) -> Done<bool> {
+        self.change(meta, keep).map_err(|e| self.failed(e))
+    }
+
+    fn set_xattr(&self, name: &[u8], value: &[u8]) -> Done<bool> {
+        match self.client.set_xattr(&self.context, self.id, name, value, XattrMode::Any) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind == ErrorKind::Unsupported => Ok(false),
+            // Of classes that are the superuser's.
+            Err(e) if e.kind == ErrorKind::NotPermitted && !name.starts_with(b"user.") => Ok(false),
+            Err(e) => Err(self.failed(e)),
+        }
+    }
+
+    fn remove_xattr(&self, name: &[u8]) -> Done {
+        match self.client.remove_xattr(&self.context, self.id, name) {
+            Err(e) if matches!(e.kind, ErrorKind::NoAttribute | ErrorKind::Unsupported) => Ok(()),
+            done => done.map_err(|e| self.failed(e)),
         }
     }
 }
@@ -198,8 +277,8 @@ impl Tree for RemoteTree {
         Ok(here)
     }
 
-    fn pages(self: Arc<Self>, path: &[u8]) -> Done<Box<dyn Pages>> {
-        let dir = self.attr(path, true)?.file;
+    fn pages(self: Arc<Self>, path: &[u8], follow: bool) -> Done<Box<dyn Pages>> {
+        let dir = self.attr(path, follow)?.file;
         Ok(Box::new(RemotePages { tree: self, path: path.to_vec(), dir, cookie: 0, end: false }))
     }
 
@@ -254,8 +333,19 @@ impl Tree for RemoteTree {
         self.client.unlink(&self.context, parent, name).map(drop).map_err(self.about(path))
     }
 
-    fn open(&self, path: &[u8]) -> Done<Box<dyn Source>> {
-        let (file, _) = self.open_file(path, Rights::READ)?;
+    fn open(&self, path: &[u8], listed: Option<(u64, u64)>) -> Done<Box<dyn Source>> {
+        let (file, _) = match listed {
+            None => self.open_file(path, Rights::READ)?,
+            Some(listed) => {
+                let attr = self.attr(path, false)?;
+                if attr.kind != FileKind::File || (0, attr.file.0) != listed {
+                    return Err(Failure::new("was replaced while being copied")
+                        .about(RemoteTree::shown(self, path)));
+                }
+                let opened = self.client.open(&self.context, attr.file, Rights::READ);
+                opened.map_err(self.about(path))?
+            }
+        };
         Ok(Box::new(self.handle(path, file)))
     }
 
@@ -277,9 +367,10 @@ impl Tree for RemoteTree {
         if !making.locked {
             return Ok(Box::new(self.handle(path, file)));
         }
-        match self.locked(path, file)? {
+        // Nobody is waited for: whoever has it takes it for one that was left.
+        match self.locked(path, file, Duration::ZERO)? {
             Some(file) => Ok(Box::new(file)),
-            None => Err(self.about(path)(ErrorKind::WouldBlock.into())),
+            None => Err(Failure::new("was taken over by another copy").about(self.shown(path))),
         }
     }
 
@@ -287,25 +378,28 @@ impl Tree for RemoteTree {
         Err(Failure::new("only a mount can write to devices and pipes").about(self.shown(path)))
     }
 
-    fn take_over(&self, path: &[u8]) -> Done<Option<Box<dyn Sink>>> {
-        let opened = self.find(path, false).and_then(|attr| match attr.kind {
-            FileKind::File => {
-                self.client.open(&self.context, attr.file, Rights::READ_WRITE).map(Some)
-            }
-            _ => Ok(None),
-        });
-        let file = match opened {
-            Ok(Some((file, _))) => file,
-            Ok(None) => return Ok(None),
+    fn take_over(&self, path: &[u8], take: Take) -> Done<Option<Box<dyn Sink>>> {
+        let patience = if take == Take::Remove { Duration::ZERO } else { LOCK_PATIENCE };
+        let attr = match self.find(path, false) {
+            Ok(attr) => attr,
             Err(e) if matches!(e.kind, ErrorKind::NotFound | ErrorKind::Stale) => return Ok(None),
             Err(e) => return Err(self.about(path)(e)),
         };
-        let id = file.id();
-        let Some(file) = self.locked(path, file)? else { return Ok(None) };
-        // Whoever had it before may have finished it meanwhile.
-        match self.find(path, false) {
-            Ok(attr) if attr.file == id => Ok(Some(Box::new(file))),
-            _ => Ok(None),
+        let is_plain = attr.kind == FileKind::File;
+        let is_ours = || Ok::<_, Failure>(attr.nlink == 1 && attr.uid == self.owner(path)?);
+        if !is_plain || !(take == Take::Fill || is_ours()?) {
+            return Ok(None);
+        }
+        match self.client.open(&self.context, attr.file, Rights::READ_WRITE) {
+            Ok((file, _)) => {
+                let taken = self.locked(path, file, patience)?;
+                Ok(taken.map(|file| -> Box<dyn Sink> { Box::new(file) }))
+            }
+            Err(e) if e.kind == ErrorKind::AccessDenied && take != Take::Fill => {
+                self.remove_finished(path, attr.file, patience).map(|()| None)
+            }
+            Err(e) if matches!(e.kind, ErrorKind::NotFound | ErrorKind::Stale) => Ok(None),
+            Err(e) => Err(self.about(path)(e)),
         }
     }
 
@@ -324,22 +418,12 @@ impl Tree for RemoteTree {
         names.into_iter().map(|name| value(name.0)).collect()
     }
 
-    fn set_xattr(&self, path: &[u8], name: &[u8], value: &[u8]) -> Done<bool> {
-        let file = self.attr(path, false)?.file;
-        match self.client.set_xattr(&self.context, file, name, value, XattrMode::Any) {
-            Ok(()) => Ok(true),
-            Err(e) if e.kind == ErrorKind::Unsupported => Ok(false),
-            // Of classes that are the superuser's.
-            Err(e) if e.kind == ErrorKind::NotPermitted && !name.starts_with(b"user.") => Ok(false),
-            Err(e) => Err(self.about(path)(e)),
+    fn held(&self, path: &[u8], kind: FileKind) -> Done<Box<dyn Held>> {
+        let attr = self.attr(path, false)?;
+        if attr.kind != kind {
+            return Err(Failure::new("was replaced while it was copied").about(self.shown(path)));
         }
-    }
-
-    fn set_meta(&self, path: &[u8], meta: &Meta, keep: Keep) -> Done {
-        if !(keep.mode || keep.owner || keep.times) {
-            return Ok(());
-        }
-        self.change(path, meta, keep).map_err(self.about(path))
+        Ok(Box::new(self.node(path, attr.file)))
     }
 
     fn sync_all(&self, path: &[u8]) -> Done {
@@ -358,27 +442,43 @@ impl Tree for RemoteTree {
 /// A lock that goes when the file is closed.
 struct HeldLock {
     client: Arc<Client>,
-    file: FileId,
-    owner: u64,
+    lock: Lock,
 }
 
 impl Drop for HeldLock {
     fn drop(&mut self) {
-        self.client.unlock_all(&Context::root(), self.file, self.owner, true);
+        self.client.unlock_all(&Context::root(), self.lock.file, self.lock.owner, true);
     }
 }
 
 struct RemoteFile {
     // Dropped in this order: locks are held through open files.
-    _lock: Option<HeldLock>,
+    lock: Option<HeldLock>,
     file: File,
-    context: Context,
-    name: String,
+    node: RemoteNode,
 }
 
 impl RemoteFile {
     fn failed(&self, error: Error) -> Failure {
-        Failure::from(error).about(&self.name)
+        self.node.failed(error)
+    }
+}
+
+impl Held for RemoteFile {
+    fn identity(&self) -> Done<(u64, u64)> {
+        self.node.identity()
+    }
+
+    fn set_meta(&self, meta: &Meta, keep: Keep) -> Done<bool> {
+        self.node.set_meta(meta, keep)
+    }
+
+    fn set_xattr(&self, name: &[u8], value: &[u8]) -> Done<bool> {
+        self.node.set_xattr(name, value)
+    }
+
+    fn remove_xattr(&self, name: &[u8]) -> Done {
+        self.node.remove_xattr(name)
     }
 }
 
@@ -388,7 +488,7 @@ impl Source for RemoteFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Done<usize> {
-        self.file.read_at(&self.context, offset, buffer).map_err(|e| self.failed(e))
+        self.file.read_at(&self.node.context, offset, buffer).map_err(|e| self.failed(e))
     }
 
     fn size(&self) -> Done<u64> {
@@ -401,8 +501,10 @@ impl Source for RemoteFile {
             return Ok((offset < size).then_some(offset..size));
         }
         let find = || {
-            let Some(start) = self.file.next_data(&self.context, offset)? else { return Ok(None) };
-            let end = self.file.next_hole(&self.context, start)?;
+            let Some(start) = self.file.next_data(&self.node.context, offset)? else {
+                return Ok(None);
+            };
+            let end = self.file.next_hole(&self.node.context, start)?;
             Ok(end.map(|end| start..end))
         };
         find().map_err(|e| self.failed(e))
@@ -410,9 +512,19 @@ impl Source for RemoteFile {
 }
 
 impl Sink for RemoteFile {
+    fn relock(&self) -> Done {
+        let Some(held) = &self.lock else { return Ok(()) };
+        match held.client.set_lock(&self.node.context, &held.lock, LockWait::No) {
+            Err(e) if e.kind == ErrorKind::WouldBlock => {
+                Err(Failure::new("was taken over by another copy").about(&self.node.name))
+            }
+            done => done.map_err(|e| self.failed(e)),
+        }
+    }
+
     fn copy_at(&self, source: &dyn Source, offset: u64, len: u64) -> Done<Option<u64>> {
         let Some(from) = source.in_cluster() else { return Ok(None) };
-        match from.copy_range(&self.context, offset, &self.file, offset, len) {
+        match from.copy_range(&self.node.context, offset, &self.file, offset, len) {
             Ok(n) => Ok(Some(n)),
             // Two sessions: of two clusters, or of two keys.
             Err(e) if e.kind == ErrorKind::CrossDevice => Ok(None),
@@ -421,24 +533,24 @@ impl Sink for RemoteFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Done {
-        self.file.write_at(&self.context, offset, bytes).map_err(|e| self.failed(e))
+        self.file.write_at(&self.node.context, offset, bytes).map_err(|e| self.failed(e))
     }
 
     fn clear(&self, range: Range<u64>) -> Done {
         let len = range.end - range.start;
-        self.file.punch(&self.context, range.start, len).map_err(|e| self.failed(e))
+        self.file.punch(&self.node.context, range.start, len).map_err(|e| self.failed(e))
     }
 
     fn set_size(&self, size: u64) -> Done {
-        self.file.truncate(&self.context, size).map(drop).map_err(|e| self.failed(e))
+        self.file.truncate(&self.node.context, size).map(drop).map_err(|e| self.failed(e))
     }
 
     fn finish(&self) -> Done {
-        self.file.flush(&self.context).map_err(|e| self.failed(e))
+        self.file.flush(&self.node.context).map_err(|e| self.failed(e))
     }
 
     fn sync(&self) -> Done {
-        self.file.sync(&self.context).map_err(|e| self.failed(e))
+        self.file.sync(&self.node.context).map_err(|e| self.failed(e))
     }
 }
 

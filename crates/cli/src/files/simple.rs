@@ -17,7 +17,7 @@ pub fn cat(cat: &Cat) -> Done {
     for_each(&cat.paths, |text| {
         let name = RemoteName::parse(text)?;
         let tree = sessions.tree(&cat.client, &name, "cat")?;
-        to_stdout(&*tree.open(&name.path)?)
+        to_stdout(&*tree.open(&name.path, None)?)
     })
 }
 

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use weir_client::File;
 use weir_types::{FileKind, FileLayout, Timestamp};
 
+/// What goes with owner and group: setuid and setgid.
+pub const PRIVILEGE: u16 = 0o6000;
+
 /// What is known of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
@@ -60,6 +63,31 @@ pub struct Making<'a> {
     pub locked: bool,
 }
 
+/// Why a file that another run of cp has left is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// To write it on. Only what a run of this user's can have made: a plain file of the user's
+    /// with one name.
+    GoOn,
+    /// To remove it; the same, and nobody is waited for.
+    Remove,
+    /// It is not a left one, but is to be filled: anybody's.
+    Fill,
+}
+
+/// A file of any kind that is held, whatever becomes of its name meanwhile.
+pub trait Held: Send + Sync {
+    /// Tells it apart within the tree, as [`Meta::identity`].
+    fn identity(&self) -> Done<(u64, u64)>;
+    /// Sets mode, owner and times as far as `keep` says; returns whether the owner could be
+    /// set. Mode bits that give the rights of an owner go where it could not.
+    fn set_meta(&self, meta: &Meta, keep: Keep) -> Done<bool>;
+    /// Sets an extended attribute; `false`: files here cannot have it.
+    fn set_xattr(&self, name: &[u8], value: &[u8]) -> Done<bool>;
+    /// Removes an extended attribute, if it is there.
+    fn remove_xattr(&self, name: &[u8]) -> Done;
+}
+
 /// A file that is read from. Any number of threads may read at once.
 pub trait Source: Send + Sync {
     /// The file, if it is one of a cluster.
@@ -76,7 +104,11 @@ pub trait Source: Send + Sync {
 }
 
 /// A file that is written to, and read to be compared. Any number of threads may write at once.
-pub trait Sink: Source {
+pub trait Sink: Source + Held {
+    /// Makes sure that the lock under which it was made, if there is one, is still held.
+    fn relock(&self) -> Done {
+        Ok(())
+    }
     /// Lets the cluster copy some of the bytes at `offset` of a source to the same
     /// place here, at most `len`; returns how many: 0 where the source ends. `None`:
     /// the two are not in one cluster.
@@ -109,8 +141,8 @@ pub trait Tree: Send + Sync {
     fn stat(&self, path: &[u8], follow: bool) -> Done<Option<Meta>>;
     /// Where a symbolic link leads to, if that exists; else the path itself.
     fn real_path(&self, path: &[u8]) -> Done<Vec<u8>>;
-    /// The entries of a directory.
-    fn pages(self: Arc<Self>, path: &[u8]) -> Done<Box<dyn Pages>>;
+    /// The entries of a directory, or of that to which a link leads, if links are followed.
+    fn pages(self: Arc<Self>, path: &[u8], follow: bool) -> Done<Box<dyn Pages>>;
     /// Makes a directory.
     fn make_dir(&self, path: &[u8], mode: u16) -> Done;
     /// What a symbolic link says.
@@ -125,26 +157,24 @@ pub trait Tree: Send + Sync {
     fn rename(&self, path: &[u8], new: &[u8]) -> Done;
     /// Removes a name that is not a directory's.
     fn remove(&self, path: &[u8]) -> Done;
-    /// Opens a file to read it.
-    fn open(&self, path: &[u8]) -> Done<Box<dyn Source>>;
+    /// Opens a file to read it. With the identity under which it was listed, it has to be that
+    /// regular file, and no link is followed.
+    fn open(&self, path: &[u8], listed: Option<(u64, u64)>) -> Done<Box<dyn Source>>;
     /// Makes a file where nothing is, and opens it to write and read it.
     fn create(&self, path: &[u8], making: &Making<'_>) -> Done<Box<dyn Sink>>;
     /// Opens what is there to write it in place: a device, or a pipe.
     fn open_node(&self, path: &[u8]) -> Done<Box<dyn Sink>>;
-    /// Opens a file that another run of cp may have left unfinished to write it on, under a
-    /// lock; `None`: that run still has it, or it is gone.
-    fn take_over(&self, path: &[u8]) -> Done<Option<Box<dyn Sink>>>;
+    /// Opens a file that another run of cp may have left unfinished, under a lock; `None`:
+    /// somebody has it, it is gone, or it is not what may be taken. It is to be left alone then.
+    fn take_over(&self, path: &[u8], take: Take) -> Done<Option<Box<dyn Sink>>>;
     /// The layout of a file, where files have one.
     fn layout(&self, _path: &[u8]) -> Done<Option<FileLayout>> {
         Ok(None)
     }
     /// The extended attributes of a file that can be copied.
     fn xattrs(&self, path: &[u8]) -> Done<Xattrs>;
-    /// Sets one; `false`: files here cannot have it.
-    fn set_xattr(&self, path: &[u8], name: &[u8], value: &[u8]) -> Done<bool>;
-    /// Sets mode, owner and times as far as `keep` says. Mode bits that give the rights of
-    /// an owner go where the owner cannot be kept.
-    fn set_meta(&self, path: &[u8], meta: &Meta, keep: Keep) -> Done;
+    /// Takes hold of a file that has to be of a kind, to give it its attributes. Follows no link.
+    fn held(&self, path: &[u8], kind: FileKind) -> Done<Box<dyn Held>>;
     /// Makes all names and attributes changed so far durable.
     fn sync_all(&self, path: &[u8]) -> Done;
     /// Whether two trees are the same one.

@@ -243,6 +243,11 @@ fn attributes(dir: &Path) {
     set(&dir.join("with attributes"), "user.bytes", &noise(1000, 4));
     set(&dir.join("with attributes"), "trusted.weir-test", b"\0");
     set(&dir.join("setgid"), "user.dir", b"d");
+    // A change of owner takes it away: version 2, effective, CAP_NET_BIND_SERVICE permitted.
+    file("with capabilities", 0o755, 6);
+    let mut capability = [0; 20];
+    (capability[0], capability[3], capability[5]) = (1, 2, 4);
+    set(&dir.join("with capabilities"), "security.capability", &capability);
     set_times(&dir.join("with attributes"), 0, 1);
     fs::set_permissions(dir.join("closed"), Permissions::from_mode(0o555)).unwrap();
     fs::set_permissions(dir.join("setgid"), Permissions::from_mode(0o3777)).unwrap();

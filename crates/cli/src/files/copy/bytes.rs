@@ -43,6 +43,12 @@ impl<'a> FileCopy<'a> {
         Self { source, sink, there, next, pieces, end }
     }
 
+    /// Gives the copy its size, when all is copied: of what ends in a hole, or was longer.
+    pub fn end(&self) -> Done {
+        let end = self.end.load(Ordering::Relaxed);
+        if self.sink.size()? == end { Ok(()) } else { self.sink.set_size(end) }
+    }
+
     fn reached(&self, offset: u64) {
         self.end.fetch_max(offset, Ordering::Relaxed);
     }
@@ -67,7 +73,7 @@ impl<'a> FileCopy<'a> {
 }
 
 impl Copier {
-    /// Copies all of it.
+    /// Copies all of it, but for where it ends ([`FileCopy::end`]).
     pub fn bytes(&self, copy: &FileCopy<'_>, buffers: &mut Buffers) -> Done {
         let helpers = copy.pieces.min(THREADS_PER_FILE) - 1;
         std::thread::scope(|scope| {
@@ -78,10 +84,7 @@ impl Copier {
             others.into_iter().fold(mine, |all, other| {
                 all.and(other.join().unwrap_or_else(|_| Err(Failure::new("a thread panicked"))))
             })
-        })?;
-        // What ends in a hole, or was longer.
-        let end = copy.end.load(Ordering::Relaxed);
-        if copy.sink.size()? == end { Ok(()) } else { copy.sink.set_size(end) }
+        })
     }
 
     /// Copies pieces of a file until all are taken.
@@ -119,8 +122,11 @@ impl Copier {
                 let begins = found.as_ref().map_or(size, |data| data.start).clamp(at, piece.end);
                 copy.clear(at..begins)?;
                 self.progress.done(begins - at);
+                // A source that was cut meanwhile ends before this place.
+                if begins > at && (found.is_some() || begins <= size) {
+                    copy.reached(begins);
+                }
                 at = begins;
-                copy.reached(at);
                 let Some(found) = found.filter(|data| data.start < piece.end) else {
                     return Ok(());
                 };
@@ -146,14 +152,20 @@ impl Copier {
 mod tests {
     use super::*;
     use crate::files::local::LocalTree;
-    use crate::files::tree::{Making, Tree};
+    use crate::files::tree::{Making, Take, Tree};
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::{FileExt, MetadataExt};
 
     fn copied(from: &std::path::Path, to: &std::path::Path) {
+        let size = std::fs::metadata(from).unwrap().len();
+        copied_as(from, to, size);
+    }
+
+    /// Copies what was listed with a size.
+    fn copied_as(from: &std::path::Path, to: &std::path::Path, size: u64) {
         let path = |path: &std::path::Path| path.as_os_str().as_bytes().to_vec();
-        let source = LocalTree.open(&path(from)).unwrap();
-        let (sink, there) = match LocalTree.take_over(&path(to)).unwrap() {
+        let source = LocalTree.open(&path(from), None).unwrap();
+        let (sink, there) = match LocalTree.take_over(&path(to), Take::GoOn).unwrap() {
             Some(sink) => {
                 let there = sink.size().unwrap();
                 (sink, there)
@@ -163,9 +175,31 @@ mod tests {
                 (LocalTree.create(&path(to), &making).unwrap(), 0)
             }
         };
-        let size = source.size().unwrap();
         let copy = FileCopy::new(&*source, &*sink, there, size);
         Copier::for_test().bytes(&copy, &mut Buffers::default()).unwrap();
+        copy.end().unwrap();
+    }
+
+    #[test]
+    fn a_source_that_was_cut_gives_a_copy_as_long_as_what_was_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        for size in [0, 5, PIECE_BYTES, PIECE_BYTES + 1] {
+            std::fs::File::create(&from).unwrap().set_len(size).unwrap();
+            copied_as(&from, &to, 5 * PIECE_BYTES);
+            assert_eq!(std::fs::metadata(&to).unwrap().len(), size);
+        }
+        std::fs::write(&from, "data").unwrap();
+        copied_as(&from, &to, 5 * PIECE_BYTES);
+        assert_eq!(std::fs::read(&to).unwrap(), b"data");
+    }
+
+    #[test]
+    fn files_of_proc_that_do_not_say_where_their_data_is_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (std::path::Path::new("/proc/version"), dir.path().join("to"));
+        copied(from, &to);
+        assert_eq!(std::fs::read(from).unwrap(), std::fs::read(&to).unwrap());
     }
 
     #[test]

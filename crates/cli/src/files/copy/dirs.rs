@@ -15,6 +15,8 @@ pub struct Dir {
     pub meta: Meta,
     /// It was made by this run.
     pub is_new: bool,
+    /// What is made in it may get an access control list from it, as far as is known.
+    pub inherits: bool,
     /// What earlier runs have left in it.
     pub leftovers: Mutex<Leftovers>,
 }

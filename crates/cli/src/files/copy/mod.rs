@@ -151,10 +151,13 @@ impl Places<'_> {
             (Name::Stream, Name::Remote(_)) => {
                 let to = self.find(destination)?;
                 copier.copy_stdin(&to)?;
+                if self.cp.fsync {
+                    to.tree.sync_all(&to.parent_or_self(false))?;
+                }
             }
             (Name::Remote(_), Name::Stream) => {
                 let from = self.find(source)?;
-                to_stdout(&*from.tree.open(&from.path)?)?;
+                to_stdout(&*from.tree.open(&from.path, None)?)?;
             }
             (Name::Stream, _) | (_, Name::Stream) => {
                 return Err(Failure::new("with '-', the other side has to be weir:/path"));

@@ -49,7 +49,7 @@ impl Leftovers {
     pub fn find(tree: &Arc<dyn Tree>, dir: &[u8]) -> Done<Self> {
         let mut found = Self::default();
         let mut count = 0;
-        let mut pages = tree.clone().pages(dir)?;
+        let mut pages = tree.clone().pages(dir, true)?;
         loop {
             let page = pages.next()?;
             if page.is_empty() || count >= MAX_LEFTOVERS {

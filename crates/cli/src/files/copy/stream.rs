@@ -32,7 +32,10 @@ impl Copier {
         let written = write_all(&mut std::io::stdin().lock(), |offset, bytes| {
             partial.sink.write_at(offset, bytes)
         });
-        self.end_partial(written.and_then(|()| self.complete(&partial, &to)), &partial, &to)
+        let done = written
+            .and_then(|()| self.require_lock(&partial, &to))
+            .and_then(|()| self.complete(&partial, &to, None));
+        self.end_partial(done, &partial, &to)
     }
 }
 

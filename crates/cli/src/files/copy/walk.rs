@@ -51,6 +51,10 @@ impl<'a> Walk<'a> {
             if to.is_below(from) {
                 return Err(Failure::new("cannot be copied into itself").about(from.shown()));
             }
+            let there = to.tree.stat(&to.path, false)?;
+            if !into && there.is_some_and(|there| there.kind == FileKind::Symlink) {
+                to.path = to.tree.real_path(&to.path)?;
+            }
             return self.tree(from.clone(), to, meta);
         }
         let mut node = false;
@@ -113,10 +117,10 @@ impl<'a> Walk<'a> {
 
     /// Begins a directory.
     fn enter(&self, parent: Option<Arc<Dir>>, from: Place, to: Place, meta: Meta) -> Done<Level> {
-        match self.open(&from, &to, &meta) {
-            Ok((pages, is_new, leftovers)) => {
+        match self.open(parent.as_deref(), &from, &to, &meta) {
+            Ok(Opened { pages, is_new, inherits, leftovers }) => {
                 let leftovers = Mutex::new(leftovers);
-                let dir = Arc::new(Dir { parent, from, to, meta, is_new, leftovers });
+                let dir = Arc::new(Dir { parent, from, to, meta, is_new, inherits, leftovers });
                 Ok(Level { dir, pages, page: Vec::new().into_iter() })
             }
             Err(failure) => {
@@ -126,29 +130,37 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn open(
-        &self,
-        from: &Place,
-        to: &Place,
-        meta: &Meta,
-    ) -> Done<(Box<dyn Pages>, bool, Leftovers)> {
+    fn open(&self, parent: Option<&Dir>, from: &Place, to: &Place, meta: &Meta) -> Done<Opened> {
         from.check_depth()?;
         to.check_depth()?;
-        let pages = from.tree.clone().pages(&from.path)?;
-        match to.tree.stat(&to.path, true)? {
+        // Below what was named no link is followed, whoever has put it there.
+        let pages = from.tree.clone().pages(&from.path, parent.is_none())?;
+        match to.tree.stat(&to.path, false)? {
             None => {
                 let mode = meta.mode & 0o777 & !self.copier.umask | 0o700;
                 to.tree.make_dir(&to.path, mode)?;
-                Ok((pages, true, Leftovers::default()))
+                // It has inherited the list for what is made in it.
+                let inherits = parent
+                    .map_or_else(|| self.copier.inherits(to), |parent| Ok(parent.inherits))?;
+                Ok(Opened { pages, is_new: true, inherits, leftovers: Leftovers::default() })
             }
             Some(there) if there.kind == FileKind::Directory => {
                 let leftovers = match self.copier.resume {
                     true => Leftovers::find(&to.tree, &to.path)?,
                     false => Leftovers::default(),
                 };
-                Ok((pages, false, leftovers))
+                let inherits = self.copier.inherits(to)?;
+                Ok(Opened { pages, is_new: false, inherits, leftovers })
             }
             Some(_) => Err(Failure::new(ErrorKind::NotDirectory.text()).about(to.shown())),
         }
     }
+}
+
+/// A directory that is begun.
+struct Opened {
+    pages: Box<dyn Pages>,
+    is_new: bool,
+    inherits: bool,
+    leftovers: Leftovers,
 }

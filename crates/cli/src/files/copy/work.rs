@@ -8,7 +8,7 @@ use super::place::Place;
 use crate::args::Cp;
 use crate::failure::{Done, Failure};
 use crate::files::progress::Progress;
-use crate::files::tree::{Keep, Making, Meta, Sink, Source, Tree};
+use crate::files::tree::{Held, Keep, Making, Meta, PRIVILEGE, Sink, Source, Take, Tree};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +18,8 @@ use weir_types::{ErrorKind, FileKind};
 const PARTIAL_MODE: u16 = 0o600;
 /// Access control lists, as extended attributes.
 const ACL: &[u8] = b"system.posix_acl_";
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
 
 /// Something to copy that is no directory.
 pub struct Task {
@@ -38,8 +40,10 @@ pub struct Partial {
     path: Vec<u8>,
     /// Bytes that an earlier run has left.
     there: u64,
-    /// It had the name of the file, was empty, and gets it back if anything fails.
-    adopted: bool,
+    /// The mode of a file that had the name, was empty, and gets both back if anything fails.
+    adopted: Option<u16>,
+    /// Others may take it over when its lock is lost.
+    locked: bool,
     /// What it is to be given.
     meta: Meta,
     keep: Keep,
@@ -139,8 +143,18 @@ impl Copier {
             meta.mode &= 0o777 & !self.umask;
             keep.mode = meta.mode & 0o700 != 0o700;
         }
-        let done = self.attributes(&dir.from, &dir.to.tree, &dir.to.path);
-        self.keep(done.and_then(|()| dir.to.tree.set_meta(&dir.to.path, &meta, keep)));
+        if !(keep.mode || keep.owner || keep.times || keep.xattrs) {
+            return;
+        }
+        let lists = Lists { access: true, default: dir.is_new };
+        let held = dir.to.tree.held(&dir.to.path, FileKind::Directory);
+        self.keep(held.and_then(|held| self.give(&dir.from, &*held, (&meta, keep), lists)));
+    }
+
+    /// Whether what is made in a directory gets an access control list from it that has to go.
+    pub fn inherits(&self, dir: &Place) -> Done<bool> {
+        let is_list = |(name, _): &(Vec<u8>, Vec<u8>)| name == DEFAULT_LIST;
+        Ok(self.keep.xattrs && dir.tree.xattrs(&dir.path)?.iter().any(is_list))
     }
 
     fn task(&self, task: &Task, buffers: &mut Buffers) -> Done {
@@ -216,8 +230,8 @@ impl Copier {
         if !is_same {
             self.replace(to, there, |path| to.tree.make_link(path, &target))?;
         }
-        self.attributes(from, &to.tree, &to.path)?;
-        to.tree.set_meta(&to.path, meta, self.keep)
+        let held = to.tree.held(&to.path, FileKind::Symlink)?;
+        self.give(from, &*held, (meta, self.keep), Lists::default())
     }
 
     fn node(&self, task: &Task, there: Option<&Meta>) -> Done {
@@ -230,17 +244,42 @@ impl Copier {
         if !there.is_some_and(same) {
             self.replace(to, there, |path| to.tree.make_node(path, &meta, meta.mode))?;
         }
-        self.attributes(from, &to.tree, &to.path)?;
-        to.tree.set_meta(&to.path, &meta, Keep { mode: true, ..self.keep })
+        let held = to.tree.held(&to.path, meta.kind)?;
+        let keep = Keep { mode: true, ..self.keep };
+        self.give(from, &*held, (&meta, keep), Lists { access: true, default: false })
+    }
+
+    /// Gives a file what is kept of another one. The owner first: a change of owner takes away
+    /// attributes that give rights; the times last.
+    fn give(
+        &self,
+        from: &Place,
+        held: &dyn Held,
+        (meta, keep): (&Meta, Keep),
+        lists: Lists,
+    ) -> Done {
+        if !keep.xattrs {
+            return held.set_meta(meta, keep).map(drop);
+        }
+        let mut meta = meta.clone();
+        if !held.set_meta(&meta, Keep { mode: false, times: false, ..keep })? {
+            meta.mode &= !PRIVILEGE;
+        }
+        let lists = if keep.mode { lists } else { Lists::default() };
+        self.attributes(from, held, lists)?;
+        held.set_meta(&meta, Keep { owner: false, ..keep }).map(drop)
     }
 
     /// Copies extended attributes and access control lists, as far as they can be had there.
-    fn attributes(&self, from: &Place, tree: &Arc<dyn Tree>, path: &[u8]) -> Done {
-        if !self.keep.xattrs {
-            return Ok(());
+    fn attributes(&self, from: &Place, held: &dyn Held, lists: Lists) -> Done {
+        let all = from.tree.xattrs(&from.path)?;
+        for (list, removed) in [(ACCESS_LIST, lists.access), (DEFAULT_LIST, lists.default)] {
+            if removed && all.iter().all(|(name, _)| name != list) {
+                held.remove_xattr(list)?;
+            }
         }
-        for (name, value) in from.tree.xattrs(&from.path)? {
-            if !tree.set_xattr(path, &name, &value)? {
+        for (name, value) in all {
+            if !held.set_xattr(&name, &value)? {
                 let lost = match name.starts_with(ACL) {
                     true => &self.lost_lists,
                     false => &self.lost_attributes,
@@ -252,11 +291,19 @@ impl Copier {
     }
 }
 
+/// The access control lists that a file is not to have unless the other one has them: it may
+/// have inherited them. Only where the mode is set afterwards, which they have changed.
+#[derive(Clone, Copy, Default)]
+pub struct Lists {
+    access: bool,
+    default: bool,
+}
+
 impl Copier {
     fn file(&self, task: &Task, there: Option<&Meta>, buffers: &mut Buffers) -> Done {
         let Task { from, to, meta, left, .. } = task;
         if task.node {
-            let (source, sink) = (from.tree.open(&from.path)?, to.tree.open_node(&to.path)?);
+            let (source, sink) = (from.tree.open(&from.path, None)?, to.tree.open_node(&to.path)?);
             return self.fill_node(&*source, &*sink);
         }
         if there.is_some_and(|there| there.kind == FileKind::Directory) {
@@ -268,16 +315,24 @@ impl Copier {
         {
             self.complete.fetch_add(1, Ordering::Relaxed);
             self.progress.done(meta.size);
-            left.iter().for_each(|left| drop(to.tree.remove(left)));
+            left.iter().for_each(|left| drop(remove_left(&*to.tree, left)));
             return self.complete_meta(task, there);
         }
-        let source = from.tree.open(&from.path)?;
+        // What is named may be a link, or a pipe.
+        let listed = task.dir.as_ref().map(|_| meta.identity);
+        let source = from.tree.open(&from.path, listed)?;
         let partial = self.begin(to, (meta, there), left.clone())?;
         let copy = FileCopy::new(&*source, &*partial.sink, partial.there, meta.size);
+        // What was made anew has only lists that its directory gives.
+        let inherits = task.dir.as_ref().is_none_or(|dir| dir.inherits);
+        let access = inherits || partial.there > 0 || partial.adopted.is_some();
         let done = self
             .bytes(&copy, buffers)
-            .and_then(|()| self.attributes(from, &to.tree, &partial.path))
-            .and_then(|()| self.complete(&partial, to));
+            .and_then(|()| self.require_lock(&partial, to))
+            .and_then(|()| copy.end())
+            .and_then(|()| {
+                self.complete(&partial, to, Some((from, Lists { access, default: false })))
+            });
         self.end_partial(done, &partial, to)
     }
 
@@ -289,7 +344,11 @@ impl Copier {
         if !(mode || owner) {
             return Ok(());
         }
-        task.to.tree.set_meta(&task.to.path, meta, keep)
+        let held = task.to.tree.held(&task.to.path, FileKind::File)?;
+        let lists = Lists { access: true, default: false };
+        // A change of owner takes some of the attributes away.
+        let keep = Keep { xattrs: keep.xattrs && owner, ..keep };
+        self.give(&task.from, &*held, (meta, keep), lists)
     }
 
     fn fill_node(&self, source: &dyn Source, sink: &dyn Sink) -> Done {
@@ -321,23 +380,32 @@ impl Copier {
             keep.mode = true;
             let there = sink.size()?;
             self.continued.fetch_add(1, Ordering::Relaxed);
-            return Ok(Partial { sink, path, there, adopted: false, meta: last, keep });
+            return Ok(Partial {
+                sink,
+                path,
+                there,
+                adopted: None,
+                locked: true,
+                meta: last,
+                keep,
+            });
         }
         let layout = match there {
             Some(_) => to.tree.layout(&to.path)?,
             None => None,
         };
         if let (Some(there), Some(_)) = (there, &layout)
-            && there.size == 0
+            && (there.size, there.nlink) == (0, 1)
+            && let Some(partial) = self.adopt(to, there, (&last, keep))?
         {
-            return self.adopt(to, (last, keep));
+            return Ok(partial);
         }
         keep.mode |= locked || there.is_some();
         let mode = if keep.mode { PARTIAL_MODE } else { last.mode };
         let making = Making { mode, like: layout.as_ref(), locked };
         let made = to.tree.create(&path, &making);
         let sink = made.map_err(|failure| named(failure, &path, to))?;
-        Ok(Partial { sink, path, there: 0, adopted: false, meta: last, keep })
+        Ok(Partial { sink, path, there: 0, adopted: None, locked, meta: last, keep })
     }
 
     /// Mode, owner and times of the file when it is complete. What is not kept is that of the
@@ -360,44 +428,79 @@ impl Copier {
     fn go_on(&self, to: &Place, left: Vec<Vec<u8>>, path: &[u8]) -> Done<Option<Box<dyn Sink>>> {
         let mut found = None;
         for left in left {
-            if found.is_none() && partial::may_go_on(&left) {
-                if let Some(sink) = to.tree.take_over(&left)? {
-                    to.tree.rename(&left, path)?;
-                    found = Some(sink);
-                }
-            } else {
-                // Should a run still write it, that one finds it gone, and says so.
-                to.tree.remove(&left)?;
+            if found.is_some() || !partial::may_go_on(&left) {
+                remove_left(&*to.tree, &left)?;
+            } else if let Some(sink) = to.tree.take_over(&left, Take::GoOn)? {
+                to.tree.rename(&left, path)?;
+                found = Some(sink);
             }
         }
         Ok(found)
     }
 
     /// An empty file with a layout, as `weir mkfile` makes it, takes the bytes itself: under
-    /// the other name while it is not complete.
-    fn adopt(&self, to: &Place, (meta, keep): (Meta, Keep)) -> Done<Partial> {
+    /// the other name, and for its owner alone, while it is not complete. `None`: it is not
+    /// empty any more, and is to be replaced as others are.
+    fn adopt(
+        &self,
+        to: &Place,
+        there: &Meta,
+        (meta, keep): (&Meta, Keep),
+    ) -> Done<Option<Partial>> {
         let path = partial::path_for(&to.path, self.run, true)?;
         to.tree.rename(&to.path, &path)?;
         let restore = || to.tree.rename(&path, &to.path);
-        match to.tree.take_over(&path) {
-            Ok(Some(sink)) => Ok(Partial { sink, path, there: 0, adopted: true, meta, keep }),
-            Ok(None) => {
+        let taken = to.tree.take_over(&path, Take::Fill).and_then(|taken| {
+            let now = to.tree.stat(&path, false)?;
+            Ok((taken, now))
+        });
+        let sink = match taken {
+            Ok((Some(sink), Some(now))) => {
+                if (now.size, now.identity) != (0, sink.identity()?) {
+                    restore()?;
+                    return Ok(None);
+                }
+                sink
+            }
+            Ok(_) => {
                 restore()?;
-                Err(Failure::new("is locked by another program").about(to.shown()))
+                return Err(Failure::new("is locked by another program").about(to.shown()));
             }
             Err(failure) => {
                 restore()?;
-                Err(failure)
+                return Err(failure);
             }
+        };
+        // Who may only write it cannot close it to others.
+        let closed = set_mode(&*sink, there, PARTIAL_MODE).is_ok();
+        let keep = Keep { mode: keep.mode || closed, ..keep };
+        let (adopted, meta) = (Some(there.mode), meta.clone());
+        Ok(Some(Partial { sink, path, there: 0, adopted, locked: true, meta, keep }))
+    }
+
+    /// Nobody else has taken it over meanwhile, for want of a sign of life.
+    pub fn require_lock(&self, partial: &Partial, to: &Place) -> Done {
+        if !partial.locked {
+            return Ok(());
         }
+        partial.sink.relock()?;
+        if is_there(partial, to)? { Ok(()) } else { Err(replaced(to)) }
     }
 
     /// All bytes are written: the file gets its attributes, and then its name.
-    pub fn complete(&self, partial: &Partial, to: &Place) -> Done {
+    pub fn complete(&self, partial: &Partial, to: &Place, from: Option<(&Place, Lists)>) -> Done {
         partial.sink.finish()?;
-        to.tree.set_meta(&partial.path, &partial.meta, partial.keep)?;
+        let given = (&partial.meta, partial.keep);
+        match from {
+            Some((from, lists)) => self.give(from, &*partial.sink, given, lists)?,
+            None => drop(partial.sink.set_meta(given.0, given.1)?),
+        }
         if self.fsync {
             partial.sink.sync()?;
+        }
+        // Whoever owns a directory of this machine may have put anything there.
+        if partial.sink.in_cluster().is_none() && !is_there(partial, to)? {
+            return Err(replaced(to));
         }
         to.tree.rename(&partial.path, &to.path)
     }
@@ -407,13 +510,41 @@ impl Copier {
         let Err(failure) = done else { return Ok(()) };
         let failure = named(failure, &partial.path, to);
         // What has failed says more than what fails after it.
-        if partial.adopted {
+        if !is_there(partial, to).unwrap_or(false) {
+            return Err(failure);
+        }
+        if let Some(mode) = partial.adopted {
             let emptied = partial.sink.set_size(0);
+            drop(set_mode(&*partial.sink, &partial.meta, mode));
             drop(emptied.and_then(|()| to.tree.rename(&partial.path, &to.path)));
         } else if !self.resume {
             drop(to.tree.remove(&partial.path));
         }
         Err(failure)
+    }
+}
+
+/// Whether the name of a file that is being made still leads to it.
+fn is_there(partial: &Partial, to: &Place) -> Done<bool> {
+    let identity = partial.sink.identity()?;
+    Ok(to.tree.stat(&partial.path, false)?.is_some_and(|there| there.identity == identity))
+}
+
+fn replaced(to: &Place) -> Failure {
+    Failure::new("was replaced while it was copied").about(to.shown())
+}
+
+fn set_mode(held: &dyn Held, meta: &Meta, mode: u16) -> Done<bool> {
+    held.set_meta(&Meta { mode, ..meta.clone() }, Keep { mode: true, ..Keep::default() })
+}
+
+/// Removes what an earlier run has left, unless somebody still writes it.
+fn remove_left(tree: &dyn Tree, left: &[u8]) -> Done {
+    // Held until it is gone.
+    let Some(_held) = tree.take_over(left, Take::Remove)? else { return Ok(()) };
+    match tree.remove(left) {
+        Err(_) if tree.stat(left, false)?.is_none() => Ok(()),
+        done => done,
     }
 }
 
@@ -440,5 +571,38 @@ impl Copier {
         }
         let only = Only::parse_from(["cp", "--quiet", "from", "to"]);
         Copier::new(&only.cp, Keep::default()).unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::local::LocalTree;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    #[test]
+    fn a_link_in_the_place_of_what_is_copied_does_not_lead_to_another_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        std::fs::write(&victim, "victim").unwrap();
+        let mode = std::fs::metadata(&victim).unwrap().mode();
+        let to = dir.path().join("f").as_os_str().as_bytes().to_vec();
+        let to = Place { tree: Arc::new(LocalTree), path: to };
+        let victim_is = to.tree.stat(victim.as_os_str().as_bytes(), false).unwrap().unwrap();
+        let copier = Copier::for_test();
+        let mut partial = copier.begin(&to, (&victim_is, None), Vec::new()).unwrap();
+        (partial.meta.mode, partial.keep.mode) = (0o4777, true);
+        to.tree.remove(&partial.path).unwrap();
+        symlink("victim", std::ffi::OsStr::from_bytes(&partial.path)).unwrap();
+        let done = copier.complete(&partial, &to, None);
+        let failure = copier.end_partial(done, &partial, &to).unwrap_err();
+        assert!(failure.message.contains("was replaced"), "{}", failure.message);
+        assert_eq!(std::fs::metadata(&victim).unwrap().mode(), mode);
+        assert!(to.tree.stat(&to.path, false).unwrap().is_none());
+        // Nor is a directory that has become a link given what the directory was to have.
+        let link = dir.path().join("link");
+        symlink("victim", &link).unwrap();
+        assert!(to.tree.held(link.as_os_str().as_bytes(), FileKind::Directory).is_err());
     }
 }

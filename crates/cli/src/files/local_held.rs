@@ -1,0 +1,140 @@
+//! Files of this machine that are held by a descriptor, and are given owner, mode, times and
+//! attributes through it: whoever owns the directory may put a link in their place.
+
+use crate::failure::{Done, Failure};
+use crate::files::near::Near;
+use crate::files::tree::{Held, Keep, Meta, PRIVILEGE};
+use rustix::fs::{CWD, Mode, OFlags, Timespec, Timestamps, XattrFlags, openat};
+use rustix::io::Errno;
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, fchown};
+use std::path::{Path, PathBuf};
+use weir_types::{FileKind, Timestamp};
+
+/// Device and inode.
+pub fn identity(file: &File) -> io::Result<(u64, u64)> {
+    file.metadata().map(|m| (m.dev(), m.ino()))
+}
+
+/// Anything that is not opened for its bytes: a directory, a link, a node.
+pub struct LocalNode {
+    /// Of the path alone (`O_PATH`).
+    file: File,
+    /// A name that leads to it whatever becomes of its own, and no further if it is a link.
+    by: PathBuf,
+    path: PathBuf,
+}
+
+impl LocalNode {
+    /// Takes hold of a file; follows no link.
+    pub fn hold(path: &Path, near: &Near) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(openat(CWD, near.path(), flags, Mode::empty())?);
+        let by = Path::new("/proc/self/fd").join(file.as_raw_fd().to_string());
+        Ok(Self { file, by, path: path.to_owned() })
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> io::Result<Option<FileKind>> {
+        self.file.metadata().map(|m| FileKind::from_mode(m.mode()))
+    }
+}
+
+/// The calls that differ by how a file is held.
+struct Calls<'a> {
+    chown: &'a dyn Fn(u32, u32) -> io::Result<()>,
+    chmod: &'a dyn Fn(Permissions) -> io::Result<()>,
+    times: &'a dyn Fn(&Timestamps) -> io::Result<()>,
+}
+
+impl Calls<'_> {
+    fn set_meta(&self, meta: &Meta, keep: Keep) -> io::Result<bool> {
+        // The owner first: a change of owner clears setuid and setgid.
+        let (mut mode, mut is_kept) = (meta.mode, true);
+        if keep.owner {
+            match (self.chown)(meta.uid, meta.gid) {
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    mode &= !PRIVILEGE;
+                    is_kept = false;
+                }
+                done => done?,
+            }
+        }
+        if keep.mode && meta.kind != FileKind::Symlink {
+            (self.chmod)(Permissions::from_mode(u32::from(mode)))?;
+        }
+        if keep.times {
+            let time =
+                |t: Timestamp| Timespec { tv_sec: t.seconds(), tv_nsec: i64::from(t.nanos()) };
+            let (last_access, last_modification) = (time(meta.atime), time(meta.mtime));
+            (self.times)(&Timestamps { last_access, last_modification })?;
+        }
+        Ok(is_kept)
+    }
+}
+
+impl Held for LocalNode {
+    fn identity(&self) -> Done<(u64, u64)> {
+        identity(&self.file).map_err(|e| Failure::file(&self.path, e))
+    }
+
+    fn set_meta(&self, meta: &Meta, keep: Keep) -> Done<bool> {
+        let by = &self.by;
+        let calls = Calls {
+            chown: &|uid, gid| chown(by, Some(uid), Some(gid)),
+            chmod: &|mode| std::fs::set_permissions(by, mode),
+            times: &|times| {
+                Ok(rustix::fs::utimensat(CWD, by, times, rustix::fs::AtFlags::empty())?)
+            },
+        };
+        calls.set_meta(meta, keep).map_err(|e| Failure::file(&self.path, e))
+    }
+
+    fn set_xattr(&self, name: &[u8], value: &[u8]) -> Done<bool> {
+        let done = rustix::fs::setxattr(&self.by, name, value, XattrFlags::empty());
+        is_set(done, name).map_err(|e| Failure::file(&self.path, e))
+    }
+
+    fn remove_xattr(&self, name: &[u8]) -> Done {
+        is_removed(rustix::fs::removexattr(&self.by, name))
+            .map_err(|e| Failure::file(&self.path, e))
+    }
+}
+
+/// The same for a file that is open.
+pub fn set_meta(file: &File, meta: &Meta, keep: Keep) -> io::Result<bool> {
+    let calls = Calls {
+        chown: &|uid, gid| fchown(file, Some(uid), Some(gid)),
+        chmod: &|mode| file.set_permissions(mode),
+        times: &|times| Ok(rustix::fs::futimens(file, times)?),
+    };
+    calls.set_meta(meta, keep)
+}
+
+/// Sets an attribute of a file that is open; `false`: files here cannot have it.
+pub fn set_xattr(file: &File, name: &[u8], value: &[u8]) -> io::Result<bool> {
+    is_set(rustix::fs::fsetxattr(file, name, value, XattrFlags::empty()), name)
+}
+
+/// Removes an attribute of a file that is open, if it has it.
+pub fn remove_xattr(file: &File, name: &[u8]) -> io::Result<()> {
+    is_removed(rustix::fs::fremovexattr(file, name))
+}
+
+fn is_set(done: Result<(), Errno>, name: &[u8]) -> io::Result<bool> {
+    match done {
+        Err(Errno::OPNOTSUPP) => Ok(false),
+        // Of classes that are the superuser's.
+        Err(Errno::PERM) if !name.starts_with(b"user.") => Ok(false),
+        done => Ok(done.map(|()| true)?),
+    }
+}
+
+fn is_removed(done: Result<(), Errno>) -> io::Result<()> {
+    match done {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+        done => Ok(done?),
+    }
+}
