@@ -291,22 +291,30 @@ fn a_descriptor_is_no_way_round_a_quota() {
     let err = String::from_utf8_lossy(&told.stderr).into_owned();
     assert!(err.contains("Disk quota exceeded"), "{err}");
     // What another mount has cut off has been given to another file.
-    let script = "def fill(fd):\n\
-                  \u{20}   at = 0\n\
-                  \u{20}   while at < 3 << 20: at += os.pwrite(fd, bytes((3 << 20) - at), at)\n\
-                  \u{20}   os.fsync(fd)\n\
-                  f = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR); fill(f); os.close(f)\n\
-                  time.sleep(1) # what was granted for it is given back\n\
-                  f = os.open(sys.argv[1], os.O_RDWR)\n\
-                  os.truncate(sys.argv[2], 0)\n\
-                  g = os.open(sys.argv[3], os.O_CREAT | os.O_RDWR); fill(g); print('filled')\n\
-                  fill(f)";
-    let told = said(python(script, &[&all.join("f"), &other.join("f"), &other.join("g")]));
+    let fill = "def fill(fd):\n\
+                \u{20}   at = 0\n\
+                \u{20}   while at < 3 << 20: at += os.pwrite(fd, bytes((3 << 20) - at), at)\n\
+                \u{20}   os.fsync(fd)\n";
+    let script = format!("{fill}fill(os.open(sys.argv[1], os.O_CREAT | os.O_RDWR))");
+    said(python(&script, &[&all.join("f")])).ok();
+    let granted = || {
+        let quotas = cluster.weir(&["quota", "list", "--json"]).json();
+        quotas[0]["granted_bytes"].as_u64()
+    };
+    eventually("what was granted for it is given back", || granted() == Some(0));
+    let script = format!(
+        "{fill}f = os.open(sys.argv[1], os.O_RDWR)\n\
+         os.truncate(sys.argv[2], 0)\n\
+         g = os.open(sys.argv[3], os.O_CREAT | os.O_RDWR); fill(g); print('filled')\n\
+         fill(f)"
+    );
+    let told = said(python(&script, &[&all.join("f"), &other.join("f"), &other.join("g")]));
     assert_eq!(told.out, "filled\n", "{told:?}");
     is_exceeded(told);
     assert!(used(&cluster, "user", "5001").0 <= 4 * MIB);
     // By path: whoever else has it open, and for what.
     fs::remove_file(other.join("g")).unwrap();
+    eventually("it is gone", || used(&cluster, "user", "5001").0 <= MIB);
     let script = "f = os.open(sys.argv[1], os.O_RDONLY)\n\
                   os.truncate(sys.argv[1], 2 << 20)\n\
                   os.truncate(sys.argv[1], 8 << 20)";
