@@ -67,7 +67,12 @@ fn nobody_says_it_of_files_that_it_may_not_read() {
         let client = ClientId(70 + n as u64);
         c.set_client(client, restrictions);
         let guest = c.session_of(client, root());
-        c.ask(&guest, &read(file, 0, true)).unwrap();
+        let told = c.ask(&guest, &read(file, 0, true));
+        match restrictions.read_only {
+            // So that it does not ask again.
+            true => assert_eq!(told.unwrap_err().kind, weir_types::ErrorKind::ReadOnly),
+            false => drop(told.unwrap()),
+        }
         assert_eq!(c.getattr(admin, file).unwrap().atime, before, "{restrictions:?}");
     }
     // The root of a subtree is the root to its client.

@@ -33,7 +33,7 @@ fn was_under_way(did: &Did) -> bool {
 fn a_read_asks_the_other_copy_once_and_ends_within_a_second_when_a_server_fails_under_it() {
     for failure in [Failure::Kill, Failure::PowerCut, Failure::CutOff, Failure::Stop] {
         let mut failed_over = 0;
-        for n in 0..8 {
+        for n in 0..12 {
             let point =
                 Point { seed: n, servers: 3, copy: Copy::First, failure, after: ms(57) * n as u32 };
             let seen = tried(point);
