@@ -457,10 +457,11 @@ impl Inner {
         }
         // What was opened may be cut whatever the mode says now; but it grows in the name of whose
         // process does it, as far as quotas go.
-        let by = &match ctx.writer.filter(|_| is_of_size_only(request)) {
-            Some(uid) => Context { caller: Caller { uid, ..ctx.caller.clone() }, ..ctx.clone() },
-            None => ctx.clone(),
-        };
+        let writer = ctx
+            .writer
+            .filter(|_| is_of_size_only(request))
+            .map(|uid| Context { caller: Caller { uid, ..ctx.caller.clone() }, ..ctx.clone() });
+        let by = writer.as_ref().unwrap_or(ctx);
         if request.atime.is_some() {
             let longest = Duration::from_millis(self.config.request_timeout_ms);
             self.accesses.forget(request.file, longest);

@@ -14,6 +14,7 @@ use crate::meter::Meter;
 use crate::metrics::DiskTimes;
 use crate::probe::Probe;
 use crate::queue::Admission;
+use crate::reserve;
 use crate::service::{Event, Shared};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -33,12 +34,6 @@ use weir_wire::targets::TargetWork;
 
 /// Between attempts whether a disk answers that hung.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
-/// Such a part of a disk, and no more than so much, is not reserved for files that may never need
-/// it.
-const KEPT_PART: u64 = 64;
-const MAX_KEPT_BYTES: u64 = 1 << 30;
-/// What is reserved between two looks at the disk, which several servers may have.
-const STEP_BYTES: u64 = 8 << 20;
 
 /// The bulk data of an operation.
 #[derive(Debug, Default)]
@@ -432,38 +427,6 @@ fn check_gaps(store: &Target, work: &ReadWork) -> Result<()> {
     }
 }
 
-/// Reserves room, a little at a time; what was reserved stays when there is no more.
-fn allocate(
-    store: &Target,
-    object: &Object,
-    range: Range<u64>,
-    generation: Generation,
-) -> Result<u64> {
-    let mut at = range.start;
-    loop {
-        let len = (range.end - at).min(STEP_BYTES);
-        leaves_some(&store.usage()?, len)?;
-        let object_len = object.allocate(at, len, true, generation)?;
-        at += len;
-        if at >= range.end {
-            return Ok(object_len);
-        }
-    }
-}
-
-/// Room is reserved in no time, and what a removed file had comes back within a second or two: who
-/// reserves and removes in a loop must not take the last of a disk that others need to go on, the
-/// metadata server's log among them.
-fn leaves_some(usage: &FsUsage, len: u64) -> Result<()> {
-    let kept = (usage.total_bytes / KEPT_PART).min(MAX_KEPT_BYTES);
-    if usage.free_bytes.saturating_sub(kept) >= len {
-        return Ok(());
-    }
-    let free = usage.free_bytes;
-    let what = format!("{free} bytes are free, and the last {kept} are reserved for nobody");
-    Err(Error::new(ErrorKind::NoSpace, what))
-}
-
 fn check_gap(store: &Target, object: ObjectId, range: Range<u64>) -> Result<()> {
     match store.gaps().lacks(object, store.id(), &range) {
         true if store.gaps().lacks(object, ELSEWHERE, &range) => {
@@ -530,7 +493,7 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
         Work::Allocate { object, offset, len, generation } => {
             let object = store.object_or_create(object)?;
             let object_len =
-                allocate(store, &object, offset..offset.saturating_add(len), generation)?;
+                reserve::allocate(store, &object, offset..offset.saturating_add(len), generation)?;
             Ok(Outcome::Reshaped { object_len })
         }
         Work::Seek { object, offset, hole, generation, of_copies } => {
@@ -680,25 +643,5 @@ fn read(store: &Target, work: &ReadWork, data: &mut Data) -> Result<Outcome> {
         ReadOutcome::WouldBlock => {
             Err(Error::new(ErrorKind::Internal, "a blocking read did not block"))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_of_a_disk_is_reserved_for_nobody() {
-        let usage = |total_bytes, free_bytes| FsUsage {
-            total_bytes,
-            free_bytes,
-            total_files: 9,
-            free_files: 9,
-        };
-        assert!(leaves_some(&usage(64 << 20, 9 << 20), 8 << 20).is_ok());
-        let refused = leaves_some(&usage(64 << 20, 9 << 20), (8 << 20) + 1).unwrap_err();
-        assert_eq!(refused.kind, ErrorKind::NoSpace);
-        assert!(leaves_some(&usage(1 << 50, 3 << 30), 2 << 30).is_ok());
-        assert!(leaves_some(&usage(1 << 50, 0), 1).is_err());
     }
 }

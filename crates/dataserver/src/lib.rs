@@ -40,6 +40,7 @@ mod pull;
 pub mod queue;
 mod readers;
 mod register;
+mod reserve;
 mod run;
 mod service;
 
