@@ -249,6 +249,11 @@ fn what_has_lost_all_copies_is_named_and_all_else_of_an_open_file_is_read_and_wr
     assert!(words.iter().all(|word| error.message.contains(word)), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
     assert!(read(UNIT, 3 * UNIT).unwrap() == data[UNIT as usize..]);
+    // A new one is waited for as long as is asked for, and then it is said what was lacking.
+    let config = ClientConfig { request_timeout_ms: 1_500, ..library::config(&cluster) };
+    let impatient = Client::connect(config.without_cache()).unwrap();
+    let error = impatient.create(&ctx, FileId::ROOT, b"five", &options).map(drop).unwrap_err();
+    assert!(error.message.contains("2 of 4 are online: ask for fewer"), "{error}");
     cluster.weir(&["up"]).ok();
     eventually("all of it can be read again", || read(0, 4 * UNIT).is_ok());
     assert!(read(0, 4 * UNIT).unwrap() == data);

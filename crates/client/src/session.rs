@@ -53,6 +53,22 @@ pub(crate) struct Joined {
     pub(crate) epoch: u64,
 }
 
+/// An attempt without a reply.
+struct Failed {
+    error: Error,
+    cause: Cause,
+}
+
+/// What an error comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// The server said it.
+    Answer,
+    /// The connection, which may have been closed while it lay idle.
+    Idle,
+    Connection,
+}
+
 /// One client's session.
 pub(crate) struct MetaSession {
     config: Arc<ClientConfig>,
@@ -193,7 +209,7 @@ impl MetaSession {
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
         let wait = Wait::for_ms(self.config.request_timeout_ms);
         let (result, _) = self.attempt(&ctx, (&prefix, None), &PingRequest {}, &wait);
-        let heard = result.map(|_| ()).map_err(|failed| failed.0);
+        let heard = result.map(|_| ()).map_err(|failed| failed.error);
         heard.inspect_err(|error| self.counters.presence.unreachable(Peer::Metadata, error))
     }
 
@@ -204,7 +220,7 @@ impl MetaSession {
         let prefix = MetaPrefix { caller: ctx.caller.clone(), mutation: None };
         let wait = Wait::for_ms(time_ms);
         if let Err(failed) = self.attempt(&ctx, (&prefix, None), &EndSessionRequest {}, &wait).0 {
-            tracing::debug!("the session ends without a word: {}", failed.0);
+            tracing::debug!("the session ends without a word: {}", failed.error);
         }
     }
 
@@ -226,11 +242,13 @@ impl MetaSession {
         let presence = &self.counters.presence;
         let _asking = presence.asking(Peer::Metadata);
         let mut backoff = Duration::from_millis(5);
+        let mut last_answer = None;
         loop {
-            let ((error, stale), found) = match self.attempt(ctx, (&prefix, slot), request, &wait) {
-                (Ok(reply), found) => return (Ok(reply), found),
-                (Err(failed), found) => (failed, found),
-            };
+            let (Failed { mut error, cause }, found) =
+                match self.attempt(ctx, (&prefix, slot), request, &wait) {
+                    (Ok(reply), found) => return (Ok(reply), found),
+                    (Err(failed), found) => (failed, found),
+                };
             let again = match error.kind.retry() {
                 Retry::Reconnect => error.kind != ErrorKind::TimedOut,
                 // Descriptors come free when other calls end.
@@ -240,6 +258,12 @@ impl MetaSession {
                 Retry::Refresh => error.kind == ErrorKind::SessionExpired,
                 Retry::Never => false,
             };
+            if cause == Cause::Answer {
+                last_answer = Some(error.to_string());
+            } else if let Some(answer) = &last_answer {
+                // It says what is to be done, which silence does not.
+                error.message = format!("{}; its last answer was: {answer}", error.message);
+            }
             presence.unreachable(Peer::Metadata, &error);
             if !again || wait.expired() {
                 presence.gave_up(Peer::Metadata, &error);
@@ -248,7 +272,7 @@ impl MetaSession {
             add(&self.counters.meta_retries, 1);
             // A connection that was closed while it lay idle says nothing
             // about the server: the next attempt is at once.
-            if !stale {
+            if cause != Cause::Idle {
                 if let Err(error) = wait.sleep(backoff) {
                     return (Err(error), Found::default());
                 }
@@ -257,26 +281,27 @@ impl MetaSession {
         }
     }
 
-    /// One attempt: the reply and the run of the server that gave it; the error
-    /// says whether it may be the fault of an old connection.
-    #[allow(clippy::type_complexity)] // Said above.
+    /// One attempt: the reply and the run of the server that gave it.
     fn attempt<R: Request>(
         &self,
         ctx: &Context,
         (prefix, slot): (&MetaPrefix, Option<&SlotGuard<'_>>),
         request: &R,
         wait: &Wait,
-    ) -> (std::result::Result<(R::Reply, u64), (Error, bool)>, Found) {
+    ) -> (std::result::Result<(R::Reply, u64), Failed>, Found) {
         let pooled = self.take_idle(slot.is_some());
-        let stale = pooled.is_some();
+        let cause = if pooled.is_some() { Cause::Idle } else { Cause::Connection };
         let mut joined = match pooled.map_or_else(|| self.connect(wait), Ok) {
             Ok(joined) => joined,
-            Err(error) => return (Err((error, false)), Found::default()),
+            Err(error) => return (Err(Failed { error, cause }), Found::default()),
         };
         let session = joined.session;
         if slot.is_some_and(|slot| !slot.may_be_sent(session)) {
             self.put_back(joined);
-            return (Err((may_be_done(), false)), Found::default());
+            return (
+                Err(Failed { error: may_be_done(), cause: Cause::Connection }),
+                Found::default(),
+            );
         }
         add(&self.counters.meta_requests, 1);
         let mut header = Header::request(R::OP, joined.conn.next_request_id());
@@ -314,7 +339,7 @@ impl MetaSession {
                 } else {
                     self.put_back(joined);
                 }
-                (Err((error, false)), found)
+                (Err(Failed { error, cause: Cause::Answer }), found)
             }
             Err(error) => {
                 slot.into_iter().for_each(|slot| slot.has_no_answer(R::OP, session));
@@ -323,7 +348,8 @@ impl MetaSession {
                     self.lock().idle.clear();
                 }
                 let name = joined.conn.address().to_string();
-                (Err((error.context(format!("metadata server {name}")), stale)), found)
+                let error = error.context(format!("metadata server {name}"));
+                (Err(Failed { error, cause }), found)
             }
         }
     }

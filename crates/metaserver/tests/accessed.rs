@@ -71,7 +71,9 @@ fn nobody_says_it_of_files_that_it_may_not_read() {
         match restrictions.read_only {
             // So that it does not ask again.
             true => assert_eq!(told.unwrap_err().kind, weir_types::ErrorKind::ReadOnly),
-            false => drop(told.unwrap()),
+            false => {
+                told.unwrap();
+            }
         }
         assert_eq!(c.getattr(admin, file).unwrap().atime, before, "{restrictions:?}");
     }
