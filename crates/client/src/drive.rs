@@ -9,7 +9,7 @@ use crate::core::transfer::{Next, Transfer};
 use crate::counters::add;
 use crate::file::OpenState;
 use crate::presence::Peer;
-use crate::servers::{DataConn, Detours, MAP_WAIT_MS, Slot, Waits};
+use crate::servers::{Choosable, DataConn, Detours, MAP_WAIT_MS, Slot, Waits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_host::clock;
@@ -26,6 +26,10 @@ const LOOK_MS: u64 = 500;
 /// From then on it looks so often, as does who waits for a connection for a change. The map is
 /// asked for less often (`servers.rs`).
 const STEP_MS: u64 = 100;
+/// Who waits for answers, and for room at a copy as well, looks so often whether there is some;
+const ROOM_LOOK_MS: u64 = 5;
+/// but not when no answer has come for so long.
+const LONGEST_LOOKS_MS: u64 = 500;
 /// To connect takes no longer where another server may be asked instead.
 const MAX_CONNECT_MS: u64 = 2000;
 
@@ -65,6 +69,10 @@ pub(crate) trait Parts {
     }
     /// Its read counts as outstanding at a copy as long as this is kept.
     fn keep(&mut self, _part: usize, _slot: Option<Slot>) {}
+    /// What is kept of it.
+    fn kept(&self, _part: usize) -> Option<&Slot> {
+        None
+    }
     /// Sends the request of a part.
     fn send(&mut self, part: usize, locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()>;
     /// Takes the answer of a part.
@@ -108,9 +116,16 @@ pub(crate) fn drive(
     loop {
         match transfer.next(now_ms()) {
             Next::Send(part) => {
-                if let Err(missing) = choose(call, transfer, parts, part, &wait) {
-                    transfer.no_copy(part, missing.error, missing.hopeless, now_ms());
-                    continue;
+                match choose(call, transfer, parts, part, &wait) {
+                    Ok(Chosen::Copy) => {}
+                    Ok(Chosen::Later) => {
+                        transfer.defer(part);
+                        continue;
+                    }
+                    Err(missing) => {
+                        transfer.no_copy(part, missing.error, missing.hopeless, now_ms());
+                        continue;
+                    }
                 }
                 if let (Some(peer), Until::Done) = (peer(call, parts, part), until) {
                     asking.insert(part, presence.asking(peer));
@@ -127,6 +142,11 @@ pub(crate) fn drive(
                     if let Some(peer) = peer(call, parts, *part) {
                         asking.entry(*part).or_insert_with(|| presence.asking(peer));
                     }
+                }
+                let looks = transfer.has_deferred() && now_ms() < sent_ms + LONGEST_LOOKS_MS;
+                if looks && !comes_soon(call, parts, &awaited, &wait) {
+                    transfer.retry_deferred();
+                    continue;
                 }
                 let (part, came) = await_reads(call, transfer, parts, &awaited, (&wait, sent_ms));
                 match came.and_then(|()| receive(call, transfer, parts, part, &wait)) {
@@ -161,6 +181,14 @@ fn peer(call: Call<'_>, parts: &mut impl Parts, part: usize) -> Option<Peer> {
     call.inner.servers.peer(parts.place(part).target)
 }
 
+/// What has come of choosing a copy for a part.
+enum Chosen {
+    /// It is known whom to ask.
+    Copy,
+    /// Nobody has room for it before another part has its answer.
+    Later,
+}
+
 /// No copy can be asked now.
 struct Missing {
     error: Error,
@@ -175,10 +203,10 @@ fn choose(
     parts: &mut impl Parts,
     part: usize,
     wait: &Wait,
-) -> Result<(), Missing> {
+) -> Result<Chosen, Missing> {
     let object = parts.place(part).object;
     if !transfer.may_choose(part, parts.place(part).mirrored) {
-        return Ok(());
+        return Ok(Chosen::Copy);
     }
     let (servers, purpose) = (&call.inner.servers, parts.purpose(part));
     for newest in [transfer.doubts_primary(part), true] {
@@ -189,43 +217,72 @@ fn choose(
         let by_speed = transfer.told(part).is_empty() && parts.may_read_any_copy();
         let preferred = if by_speed { parts.preferred() } else { None };
         let wanted = if by_speed { parts.wanted(part) } else { None };
-        // Who waits for room at one copy has nothing outstanding that others wait for.
-        let waits = match (parts.is_ahead(), transfer.is_first(part)) {
-            (true, _) => Waits::Ahead,
-            (false, true) => Waits::May(wait),
-            (false, false) => Waits::No,
-        };
+        let waits = (waits(transfer, parts, part, wait), parts.kept(part).and_then(Slot::turn));
         let chosen = call.file.with_segment(object, |segment| {
             let mirrored = is_mirrored(segment, object.column);
             let named = |target| servers.ready_copy(segment, object.column, target);
             if let Some(copy) = preferred.filter(|_| mirrored).and_then(named) {
-                return Some((copy, mirrored, 0.0, None));
+                return Some(Ok((copy, mirrored, 0.0, None)));
             }
             let fastest = wanted
                 .filter(|_| mirrored)
-                .and_then(|wanted| servers.copy_to_read(call.file, segment, &wanted, waits));
-            if let Some(read) = fastest {
-                return Some(((read.copy, read.target), mirrored, read.answer_us, read.slot));
+                .map(|wanted| servers.copy_to_read(call.file, segment, &wanted, waits));
+            match fastest {
+                Some(Choosable::Copy(read)) => {
+                    let copy = (read.copy, read.target);
+                    return Some(Ok((copy, mirrored, read.answer_us, read.slot)));
+                }
+                Some(Choosable::Later(slot)) => return Some(Err(slot)),
+                Some(Choosable::None) | None => {}
             }
             let tried = transfer.tried(part);
             let copy = servers.next_copy(purpose, segment, object.column, tried)?;
-            Some((copy, mirrored, 0.0, None))
+            Some(Ok((copy, mirrored, 0.0, None)))
         });
         // The segment is gone: its server says so.
-        let Some(chosen) = chosen else { return Ok(()) };
-        let Some(((copy, target), mirrored, answer_us, slot)) = chosen else { continue };
+        let Some(chosen) = chosen else { return Ok(Chosen::Copy) };
+        let Some(chosen) = chosen else { continue };
+        let ((copy, target), mirrored, answer_us, slot) = match chosen {
+            Ok(chosen) => chosen,
+            Err(slot) => {
+                parts.keep(part, Some(slot));
+                return Ok(Chosen::Later);
+            }
+        };
         parts.keep(part, slot);
         transfer.expect(part, (answer_us / 1_000.0) as u64);
         *parts.place(part) = Place { object: ObjectId { copy, ..object }, target, mirrored };
         transfer.chosen(part, mirrored.then_some((copy, purpose)));
-        return Ok(());
+        return Ok(Chosen::Copy);
     }
     let told = transfer.told(part);
     let missing = call.file.with_segment(object, |segment| Missing {
         error: servers.no_current_copy(object, segment, told),
         hopeless: is_hopeless(segment, object.column, told),
     });
-    missing.map_or(Ok(()), Err)
+    missing.map_or(Ok(Chosen::Copy), Err)
+}
+
+/// Whether a part may wait for a copy that has room. Who does so has nothing outstanding that others
+/// wait for.
+fn waits<'a>(
+    transfer: &Transfer,
+    parts: &mut impl Parts,
+    part: usize,
+    wait: &'a Wait,
+) -> Waits<'a> {
+    if parts.is_ahead() {
+        return Waits::Ahead;
+    }
+    let column = parts.place(part).column();
+    let mut waits = Waits::May(wait);
+    for other in transfer.others_in_flight(part) {
+        if parts.place(other).column() == column {
+            return Waits::Elsewhere;
+        }
+        waits = Waits::No;
+    }
+    waits
 }
 
 /// Says of a call that ended at its deadline what is the matter with each copy.
@@ -326,6 +383,13 @@ fn await_reads(
             (part, Err(conn.map_or(error.clone(), |conn| conn.in_context(target, error))))
         }
     }
+}
+
+/// Whether one of several answers begins to come before it is looked again whether a copy has room.
+fn comes_soon(call: Call<'_>, parts: &mut impl Parts, awaited: &[usize], wait: &Wait) -> bool {
+    let soon = at_most(call, wait, ROOM_LOOK_MS);
+    // What else is amiss finds who waits for the answer.
+    !matches!(first_to_come(parts.conns(), awaited, &soon), Err(e) if e.kind == ErrorKind::TimedOut)
 }
 
 fn first_to_come(conns: &[Option<DataConn>], awaited: &[usize], wait: &Wait) -> Result<usize> {

@@ -123,6 +123,8 @@ pub struct JobReader {
     ranges: Option<Arc<Partition>>,
     work_bytes: AtomicU64,
     done_bytes: AtomicU64,
+    /// Of reads that have not ended.
+    coming_bytes: AtomicU64,
 }
 
 impl JobReader {
@@ -133,8 +135,8 @@ impl JobReader {
 
     /// It reads these ranges, and has read nothing yet.
     pub fn of_ranges(member: Member, ranges: Option<Arc<Partition>>) -> Self {
-        let (work_bytes, done_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { member, ranges, work_bytes, done_bytes }
+        let [work_bytes, done_bytes, coming_bytes] = [0; 3].map(AtomicU64::new);
+        Self { member, ranges, work_bytes, done_bytes, coming_bytes }
     }
 
     /// Which process.
@@ -144,11 +146,27 @@ impl JobReader {
 
     /// These bytes were read. Those that it did not mean to read do not count.
     pub fn has_read(&self, bytes: Range<u64>) {
-        let bytes = match &self.ranges {
+        self.done_bytes.fetch_add(self.counted(bytes), Relaxed);
+    }
+
+    fn counted(&self, bytes: Range<u64>) -> u64 {
+        match &self.ranges {
             Some(ranges) => ranges.overlap(bytes),
             None => bytes.end.saturating_sub(bytes.start),
-        };
-        self.done_bytes.fetch_add(bytes, Relaxed);
+        }
+    }
+
+    /// These bytes of a read have come, which has not ended. How much of it counts: that is to be
+    /// [`JobReader::ends`]ed.
+    pub(crate) fn comes(&self, bytes: Range<u64>) -> u64 {
+        let counted = self.counted(bytes);
+        self.coming_bytes.fetch_add(counted, Relaxed);
+        counted
+    }
+
+    /// A read has ended of which so much had come.
+    pub(crate) fn ends(&self, bytes: u64) {
+        self.coming_bytes.fetch_sub(bytes, Relaxed);
     }
 
     /// It reads a file of so many bytes, or its part of that.
@@ -164,7 +182,8 @@ impl JobReader {
     /// How far it is; `None`: it is not known what it reads.
     pub fn progress(&self) -> Option<Progress> {
         let work_bytes = self.work_bytes.load(Relaxed);
-        let done_bytes = self.done_bytes.load(Relaxed).min(work_bytes);
+        let done_bytes = self.done_bytes.load(Relaxed) + self.coming_bytes.load(Relaxed);
+        let done_bytes = done_bytes.min(work_bytes);
         (work_bytes > 0).then_some(Progress { done_bytes, work_bytes })
     }
 
@@ -191,6 +210,20 @@ mod tests {
 
     fn rank_of(environment: &[(&str, &str)]) -> (u32, u32) {
         member(environment, 5).map(|m| (m.rank.0, m.ranks)).unwrap()
+    }
+
+    #[test]
+    fn what_has_come_of_a_read_counts_once_before_and_after_its_end() {
+        let member = Member { job: JobId(1), rank: Rank(0), ranks: 2, shared: false };
+        let ranges = Arc::new(Partition::new([100..200, 200..300]));
+        let reader = JobReader::of_ranges(member, Some(ranges));
+        reader.reads(1_000);
+        let done = || reader.progress().unwrap().done_bytes;
+        let came = reader.comes(0..150) + reader.comes(250..400);
+        assert_eq!((came, done()), (100, 100), "of its own part");
+        reader.ends(came);
+        reader.has_read(0..400);
+        assert_eq!(done(), 200);
     }
 
     #[test]

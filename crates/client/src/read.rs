@@ -7,10 +7,14 @@ use crate::core::plan::{Place, Plan};
 use crate::core::transfer::Transfer;
 use crate::counters::add;
 use crate::drive::{Call, Parts, Until, drive, now_ms};
+use crate::job::JobReader;
 use crate::servers::{DataConn, Slot};
 use std::io::IoSliceMut;
+use std::sync::Arc;
+use weir_host::clock;
 use weir_layout::{Piece, Run, cut_count, cuts, scatter};
 use weir_net::{Expected, Wait};
+use weir_policy::Micros;
 use weir_types::checksum::crc32c;
 use weir_types::{Error, ErrorKind, Result, TargetId};
 use weir_wire::data::{ObjectLen, ReadFlags, ReadRequest};
@@ -20,6 +24,10 @@ use weir_wire::{Header, Request, Rights};
 pub(crate) struct ReadOp {
     plan: Plan,
     transfer: Transfer,
+    /// When it was called for, microseconds on the clock of [`clock::uptime`].
+    since: Micros,
+    /// For whose progress parts have counted that have come, and how much.
+    came: Option<(Arc<JobReader>, u64)>,
     conns: Vec<Option<DataConn>>,
     /// None as long as no part is read from one of several copies.
     slots: Vec<Option<Slot>>,
@@ -42,9 +50,19 @@ pub(crate) fn may_read_any_copy(call: Call<'_>, consistency: Consistency) -> boo
         && !call.file.has_changes_under_way()
 }
 
+impl Drop for ReadOp {
+    fn drop(&mut self) {
+        if let Some((reader, bytes)) = &self.came {
+            reader.ends(*bytes);
+        }
+    }
+}
+
 struct ReadParts<'a> {
     call: Call<'a>,
     plan: &'a mut Plan,
+    since: Micros,
+    came: &'a mut Option<(Arc<JobReader>, u64)>,
     conns: &'a mut Vec<Option<DataConn>>,
     slots: &'a mut Vec<Option<Slot>>,
     dest: &'a mut [u8],
@@ -77,6 +95,8 @@ impl ReadOp {
         let deadline_ms = now_ms() + call.inner.config.request_timeout_ms;
         let mut op = Self {
             transfer: Transfer::new(plan.parts.len(), deadline_ms),
+            since: clock::uptime().as_micros() as Micros,
+            came: None,
             conns: plan.parts.iter().map(|_| None).collect(),
             slots: Vec::new(),
             plan,
@@ -107,6 +127,8 @@ impl ReadOp {
         let mut parts = ReadParts {
             call,
             plan: &mut self.plan,
+            since: self.since,
+            came: &mut self.came,
             conns: &mut self.conns,
             slots: &mut self.slots,
             dest,
@@ -150,7 +172,8 @@ impl Parts for ReadParts<'_> {
         let left = self.call.file.size().saturating_sub(end);
         let rest_bytes = left / u64::from(chunk.stripe.columns.max(1));
         let column = (object.segment, object.column);
-        Some(Wanted { column, offset, len_bytes, rest_bytes, reader })
+        let since = self.since;
+        Some(Wanted { column, offset, len_bytes, rest_bytes, since, reader })
     }
 
     fn conns(&mut self) -> &mut [Option<DataConn>] {
@@ -164,6 +187,10 @@ impl Parts for ReadParts<'_> {
         if let Some(kept) = self.slots.get_mut(part) {
             *kept = slot;
         }
+    }
+
+    fn kept(&self, part: usize) -> Option<&Slot> {
+        self.slots.get(part)?.as_ref()
     }
 
     fn send(&mut self, part: usize, locked: bool, conn: &mut DataConn, wait: &Wait) -> Result<()> {
@@ -185,11 +212,27 @@ impl Parts for ReadParts<'_> {
     }
 
     fn receive(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()> {
-        self.take_reply(part, conn, wait).map_err(|e| self.plan.locate_damage(part, e))
+        self.take_reply(part, conn, wait).map_err(|e| self.plan.locate_damage(part, e))?;
+        self.counts(part);
+        Ok(())
     }
 }
 
 impl ReadParts<'_> {
+    /// A chunk of one column that has come is progress of its reader, before all of the call has.
+    fn counts(&mut self, part: usize) {
+        let (chunk, Some(reader)) = (self.plan.chunk(part), &self.call.ctx.reader) else { return };
+        if chunk.stripe.columns != 1 || self.plan.parts.len() == 1 {
+            return;
+        }
+        let ranges = chunk.regions.ranges();
+        let of_file = ranges
+            .map(|(start, len)| chunk.segment_start + start..chunk.segment_start + start + len);
+        let bytes: u64 = of_file.map(|range| reader.comes(range)).sum();
+        let (_, came) = self.came.get_or_insert_with(|| (reader.clone(), 0));
+        *came += bytes;
+    }
+
     fn take_reply(&mut self, part: usize, conn: &mut DataConn, wait: &Wait) -> Result<()> {
         let chunk = self.plan.chunk(part);
         let at = usize::try_from(chunk.buffer_offset).unwrap_or(usize::MAX);

@@ -3,7 +3,8 @@
 //! reader's own buffer is there to take them. No thread, no copy.
 
 use crate::buffer::Buffer;
-use crate::config::Consistency;
+use crate::config::{Consistency, ReadPolicy};
+use crate::core::plan::{Part, Plan};
 use crate::core::stream::Streams;
 use crate::counters::add;
 use crate::drive::Call;
@@ -26,7 +27,7 @@ const MAX_AGE_IN_USE: Duration = Duration::from_secs(10);
 
 enum Data {
     /// Asked for; the replies are not taken yet.
-    Asked(ReadOp),
+    Asked(Box<ReadOp>),
     /// Here.
     Held(Buffer),
 }
@@ -160,7 +161,7 @@ impl Reader {
             }
             add(&call.inner.counters.ahead_fetched, 1);
             let op = ReadOp::start(call, plan, len as usize, (any_copy, true));
-            self.pieces.push(Piece { range, data: Data::Asked(op), since: clock::now(), leased });
+            self.pieces.push(Piece { range, data: Data::Asked(Box::new(op)), since: clock::now(), leased });
         }
         self.ahead = ahead;
     }
@@ -202,6 +203,17 @@ fn from_piece(
     Ok(n)
 }
 
+/// Whether a read is asked for in small pieces: where copies are chosen by how soon they have what
+/// is asked for, and that takes a disk some time.
+fn is_cut(call: Call<'_>, plan: &Plan, any_copy: bool) -> bool {
+    use ReadPolicy::{Graduated, GraduatedPrimary, Proportional};
+    let policy = call.inner.config.read_policy;
+    let goes_by_room = matches!(policy, Proportional | Graduated | GraduatedPrimary);
+    let is_of_disk = |part: &Part| call.inner.servers.reads_disk(part.place.target);
+    let mut mirrored = plan.parts.iter().filter(|part| part.place.mirrored);
+    any_copy && goes_by_room && mirrored.any(is_of_disk)
+}
+
 fn direct(call: Call<'_>, offset: u64, dest: &mut [u8], any_copy: bool) -> Result<()> {
     let (file, len) = (call.file, dest.len() as u64);
     let plan = match file.plan(offset, len) {
@@ -218,5 +230,6 @@ fn direct(call: Call<'_>, offset: u64, dest: &mut [u8], any_copy: bool) -> Resul
         }
         plan => plan?,
     };
+    let plan = if is_cut(call, &plan, any_copy) { file.plan_cut(offset, len)? } else { plan };
     ReadOp::start(call, plan, dest.len(), (any_copy, false)).finish(call, dest)
 }

@@ -14,7 +14,7 @@ use crate::session::MetaSession;
 pub(crate) use detours::Detours;
 use detours::Route;
 use paces::Asking;
-pub(crate) use paces::{Choosing, Slot, Waits};
+pub(crate) use paces::{Choosable, Choosing, Slot, Waits};
 use questions::Questions;
 use std::collections::BTreeMap;
 use std::sync::Arc;

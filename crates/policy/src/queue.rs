@@ -57,8 +57,8 @@ impl Default for Limits {
 /// Who is further behind than the one that has the disk by so much of the work does not wait for
 /// the end of its run.
 const FAR_BEHIND: f64 = 0.03;
-/// Only for the end of so much of it, so that the disk does not seek for each request.
-const SHORT_RUN_BYTES: u64 = 1 << 20;
+/// Only for the end of so much of it, so that the disk does not seek for each small request.
+const SHORT_RUN_BYTES: u64 = 256 << 10;
 
 /// How long a run (or what a reader asks for ahead) is, for one who is so far: short at
 /// the beginning, while nobody knows which disks are slow, and towards the end, so that

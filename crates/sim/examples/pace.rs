@@ -8,7 +8,7 @@
 //! ADJACENT=1                               side by side; else as far from each other as can be
 //! TURN=2000                                for so many ms, then all of it for as long, and so on
 //! JOB CALL POLICY SEED                     1: readers know of each other; KiB at once
-//! COURSE=5                                 how far all are, each half second
+//! COURSE=5                                 how far all are, each half second, and KiB that disks gave since
 //! ```
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -84,6 +84,11 @@ fn show(faults: u64, ideal_s: f64, outcome: &Outcome) {
     for at in (0..len).step_by(step.max(1)).filter(|_| step > 0) {
         let had = |course: &Vec<u64>| course.get(at).or(course.last()).map_or(0, |had| had >> 20);
         let had: Vec<u64> = outcome.course.iter().map(had).collect();
-        println!("  {:4.1} s {had:3?}", at as f64 / 10.0);
+        let gave = |course: &Vec<u64>| {
+            let of = |n: usize| course.get(n).or(course.last()).copied().unwrap_or(0);
+            (of(at + 1) - of((at + 1).saturating_sub(step))) >> 10
+        };
+        let gave: Vec<u64> = outcome.disk_course.iter().map(gave).collect();
+        println!("  {:4.1} s {had:3?} {gave:5?}", at as f64 / 10.0);
     }
 }

@@ -82,6 +82,8 @@ pub struct Outcome {
     pub disk_bytes: Vec<u64>,
     /// How many bytes each reader had, a tenth of a second after another.
     pub course: Vec<Vec<u64>>,
+    /// How many each disk had given.
+    pub disk_course: Vec<Vec<u64>>,
 }
 
 impl Outcome {
@@ -136,7 +138,13 @@ impl Arena {
         config.read_ahead_bytes = 0;
         let readers: Vec<_> =
             (0..runners).map(|n| self.start(n, race, &config, begin, &log)).collect();
-        let done = self.run(race, begin, &readers);
+        let mut disk_course = vec![Vec::new(); disks];
+        let mut sample = |arena: &Self| {
+            for (n, course) in disk_course.iter_mut().enumerate() {
+                course.push(arena.disk(n).read_bytes() - before[n]);
+            }
+        };
+        let done = self.run(race, begin, &readers, &mut sample);
         for n in 0..disks {
             self.disk(n).set_rate(0);
             self.disk(n).set_not_cached(0.0);
@@ -151,19 +159,32 @@ impl Arena {
         let disk_bytes = (0..disks).map(|n| self.disk(n).read_bytes() - before[n]).collect();
         let ends = log.iter().map(|runner| runner.end - begin).collect();
         let course = log.into_iter().map(|runner| runner.course).collect();
-        Ok(Outcome { ends, disk_bytes, course })
+        Ok(Outcome { ends, disk_bytes, course, disk_course })
     }
 
     /// Slow disks become quick and slow again until all readers have ended; whether they have.
-    fn run(&mut self, race: &Race, begin: Duration, readers: &[weir_simhost::ProcessId]) -> bool {
+    /// `sample` is told of each tenth of a second.
+    fn run(
+        &mut self,
+        race: &Race,
+        begin: Duration,
+        readers: &[weir_simhost::ProcessId],
+        sample: &mut dyn FnMut(&Self),
+    ) -> bool {
         let end = begin + MAX_TIME;
         let (mut next, mut are_slow) = (race.turn.map_or(end, |turn| begin + turn), true);
+        let mut tenth = begin;
         loop {
             let have_ended = |sim: &weir_simhost::Simulation| {
                 readers.iter().all(|reader| !sim.is_running(*reader))
             };
-            if self.cluster.sim.run_until(next, have_ended) {
+            if self.cluster.sim.run_until(next.min(tenth), have_ended) {
                 return true;
+            }
+            if tenth <= next {
+                sample(self);
+                tenth += Duration::from_millis(100);
+                continue;
             }
             let Some(turn) = race.turn.filter(|_| next < end) else { return false };
             are_slow = !are_slow;

@@ -32,6 +32,9 @@ const LONE_RUN_BYTES: u64 = 512 << 10;
 const WINDOW_REQUESTS: u64 = 2;
 /// where they are small more of them, which a disk can put in order,
 const MIN_WINDOW_BYTES: u64 = 512 << 10;
+/// and more at one whose own readers are ahead: what its disk has begun nobody puts in order, and
+/// others would have every second turn if no more of this reader's were waiting,
+const DIVERTED_WINDOW_BYTES: u64 = 1 << 20;
 /// and of large ones no more than this.
 const MAX_WINDOW_BYTES: u64 = 2 << 20;
 /// Reads that come within so long are of one program, as a rule, and in no order.
@@ -71,6 +74,8 @@ pub struct Wanted {
     /// What the file has behind it in this column, about: a program of no job is taken to read to
     /// the end.
     pub rest_bytes: u64,
+    /// When it was called for.
+    pub since: Micros,
     /// For which process of a job.
     pub reader: Option<Arc<JobReader>>,
 }
@@ -123,9 +128,9 @@ pub struct Turn {
 }
 
 impl Turn {
-    fn of(wanted: &Wanted, number: u64, now: Micros) -> Self {
+    fn of(wanted: &Wanted, number: u64) -> Self {
         let (column, who) = (wanted.column, who(wanted.reader.as_deref()));
-        let came = now - now % TOGETHER_US;
+        let came = wanted.since - wanted.since % TOGETHER_US;
         Self { column, who, came, offset: wanted.offset, number }
     }
 
@@ -181,9 +186,9 @@ struct Outstanding {
 
 impl Outstanding {
     /// Whether the copy has so much to do that it is busy until more can be asked for.
-    fn is_full(requests: u32, bytes: u64, len_bytes: u64) -> bool {
-        let window = WINDOW_REQUESTS * len_bytes;
-        let window = window.clamp(MIN_WINDOW_BYTES, MAX_WINDOW_BYTES);
+    fn is_full((requests, bytes): (u32, u64), len_bytes: u64, is_diverted: bool) -> bool {
+        let least = if is_diverted { DIVERTED_WINDOW_BYTES } else { MIN_WINDOW_BYTES };
+        let window = (WINDOW_REQUESTS * len_bytes).clamp(least, MAX_WINDOW_BYTES);
         u64::from(requests) >= WINDOW_REQUESTS && bytes + len_bytes > window
     }
 }
@@ -196,12 +201,13 @@ impl Column {
     }
 
     fn is_full(&self, copy: usize, len_bytes: u64, patience: Patience) -> bool {
-        let of = self.outstanding[copy];
+        let (of, is_diverted) = (self.outstanding[copy], self.router.diverts(copy));
         match patience {
             Patience::Ahead => false,
-            Patience::None => Outstanding::is_full(of.requests, of.bytes, len_bytes),
+            Patience::None => Outstanding::is_full((of.requests, of.bytes), len_bytes, is_diverted),
             Patience::Turn(_) => {
-                Outstanding::is_full(of.waited_requests, of.waited_bytes, len_bytes)
+                let waited = (of.waited_requests, of.waited_bytes);
+                Outstanding::is_full(waited, len_bytes, is_diverted)
             }
         }
     }
@@ -238,7 +244,7 @@ impl Choices {
         let patience =
             if is_fixed && patience != Patience::Ahead { Patience::None } else { patience };
         if let Patience::Turn(turn) = patience {
-            let own = turn.unwrap_or(Turn::of(wanted, u64::MAX, now));
+            let own = turn.unwrap_or(Turn::of(wanted, u64::MAX));
             if self.waiting.range(own.first()..own).next().is_some() {
                 return (Choice::Behind, false);
             }
@@ -268,17 +274,17 @@ impl Choices {
         (now, patience): (Micros, Patience),
     ) -> Choice {
         let may_wait = matches!(patience, Patience::Turn(_));
-        let Wanted { column, offset, len_bytes, rest_bytes, ref reader } = *wanted;
+        let Wanted { column, offset, len_bytes, rest_bytes, ref reader, .. } = *wanted;
         self.column(policy, column, copies.len());
         let (mut views, able, is_known) = self.views(wanted, copies, paces, (now, patience));
         if let Some(at) = self.runs.look(column, offset, now)
             && copies.get(at).is_some_and(|copy| copy.is_usable && !paces.is_silent(copy.target))
         {
-            // A disk that has less to do is not kept waiting for the end of a run.
-            // (In a job that is for its readers' progress to say.)
+            // A disk that has less to do is not kept waiting for the end of a run. In a job the
+            // progress of its readers says which that is.
             let is_free = |view: &CopyView| {
-                let is_theirs = view.peer.is_some() || (reader.is_some() && !view.is_idle);
-                view.is_usable && !view.is_full && !is_theirs && view.helps(&views[at])
+                let helps = view.peer.is_none() && view.helps(&views[at]);
+                view.is_usable && !view.is_full && (reader.is_some() || helps)
             };
             let mut others = views.iter().enumerate();
             let is_full = views[at].is_full;
@@ -386,9 +392,9 @@ impl Choices {
     }
 
     /// A read that waits from now on; it is to be [`Choices::leave`]d.
-    pub fn wait(&mut self, wanted: &Wanted, now: Micros) -> Turn {
+    pub fn wait(&mut self, wanted: &Wanted) -> Turn {
         self.turns += 1;
-        let turn = Turn::of(wanted, self.turns, now);
+        let turn = Turn::of(wanted, self.turns);
         self.waiting.insert(turn);
         turn
     }

@@ -8,7 +8,7 @@ use super::links::Links;
 use crate::job::JobReader;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weir_policy::{CopyView, Micros, Progress};
+use weir_policy::{CopyView, Micros, Progress, SOON_US};
 use weir_types::{JobId, Rank, TargetId};
 use weir_wire::frame::REQUEST_COST_BYTES;
 use weir_wire::meta::TargetLoad;
@@ -343,6 +343,12 @@ impl Paces {
             told.said = now + (UNANSWERED_US << told.unanswered.min(MAX_DOUBLINGS));
             told.unanswered += 1;
         }
+    }
+
+    /// Whether a target is known to have a MiB at once.
+    pub fn serves_from_memory(&self, target: TargetId, now: Micros) -> bool {
+        let us = self.view(target, true, (MIB as u64, None), now).service_us;
+        0.0 < us && us < SOON_US
     }
 
     /// What is known of a target for a read of so many bytes.

@@ -110,15 +110,35 @@ impl Plan {
 /// `Stale` if the layout does not cover the range (it has to be extended or
 /// fetched anew); `InvalidArgument` if the range is empty or too long.
 pub fn plan_range(file: FileId, layout: &FileLayout, offset: u64, len: u64) -> Result<Plan> {
+    plan_range_cut(file, layout, (offset, len), u64::MAX)
+}
+
+/// The same, with requests for so many bytes of a column at the most.
+///
+/// # Errors
+/// As [`plan_range`].
+pub fn plan_range_cut(
+    file: FileId,
+    layout: &FileLayout,
+    (offset, len): (u64, u64),
+    column_bytes: u64,
+) -> Result<Plan> {
     if len == 0 || len > MAX_CALL_BYTES as u64 {
         return Err(Error::new(ErrorKind::InvalidArgument, "a call has 1 byte to 4 MiB"));
     }
     let mut plan = Plan::default();
     let mut covered = 0;
     for span in split(layout, offset, len) {
-        let regions = RegionList::contiguous(span.offset, span.len)?;
-        add_chunk(&mut plan, file, layout, span.segment, regions, covered)?;
-        covered += span.len;
+        let columns = layout.segments[span.segment].columns.len() as u64;
+        // Whole ones, so that each begins where one of another call ends.
+        let cut_bytes = column_bytes.saturating_mul(columns.max(1));
+        let (mut at, end) = (span.offset, span.offset + span.len);
+        while at < end {
+            let len = (cut_bytes - at % cut_bytes).min(end - at);
+            let regions = RegionList::contiguous(at, len)?;
+            add_chunk(&mut plan, file, layout, span.segment, regions, covered)?;
+            (at, covered) = (at + len, covered + len);
+        }
     }
     if covered < len { Err(not_covered(file, offset + covered)) } else { Ok(plan) }
 }
@@ -245,6 +265,33 @@ mod tests {
             placement: weir_types::Placement::Chained,
             segments,
         }
+    }
+
+    #[test]
+    fn a_call_that_is_cut_asks_each_column_for_so_much_at_a_time_and_for_each_byte_once() {
+        let segments =
+            vec![segment(0, 0, Some(10 * 65_536), &[1]), segment(1, 10 * 65_536, None, &[2, 3])];
+        let (file, layout) = (FileId::ROOT, layout(segments));
+        let plan = plan_range_cut(file, &layout, (65_536 * 3 + 10, 65_536 * 12), 262_144).unwrap();
+        let chunk = |c: &Chunk| (c.segment_start + c.regions.regions()[0].offset, c.buffer_offset);
+        let of = plan.chunks.iter().map(chunk).collect::<Vec<_>>();
+        let unit = 65_536;
+        let (begin, rest) = (3 * unit + 10, unit - 10);
+        // At whole pieces of the segment, whatever the call begins with.
+        assert_eq!(
+            of,
+            [
+                (begin, 0),
+                (4 * unit, rest),
+                (8 * unit, rest + 4 * unit),
+                (10 * unit, rest + 6 * unit)
+            ]
+        );
+        assert_eq!(plan.parts.len(), 5, "two of the last one");
+        let bytes: u64 = plan.chunks.iter().map(|c| c.regions.total_bytes()).sum();
+        assert_eq!(bytes, 12 * unit);
+        let whole = plan_range_cut(file, &layout, (0, 65_536 * 12), u64::MAX).unwrap();
+        assert_eq!(whole, plan_range(file, &layout, 0, 65_536 * 12).unwrap());
     }
 
     #[test]

@@ -33,7 +33,11 @@ const MAX_EXPECTED_MS: u64 = 2_500;
 enum PartState {
     Ready,
     InFlight,
-    Waiting { until_ms: u64 },
+    /// Until another one of the call has its answer.
+    Deferred,
+    Waiting {
+        until_ms: u64,
+    },
     Done,
 }
 
@@ -132,10 +136,27 @@ impl Transfer {
         Self { parts, deadline_ms, refresh: false, failure: None, failed: None }
     }
 
-    /// Whether nothing else of it is outstanding.
-    pub fn is_first(&self, part: usize) -> bool {
-        let is_at_rest = |other: &Part| other.state != PartState::InFlight;
-        self.parts.iter().enumerate().all(|(n, other)| n == part || is_at_rest(other))
+    /// There is no room for a part at a copy now: it is sent when another one has its answer, at once
+    /// if none is outstanding.
+    pub fn defer(&mut self, part: usize) {
+        self.parts[part].state = PartState::Deferred;
+    }
+
+    /// Whether any is.
+    pub fn has_deferred(&self) -> bool {
+        self.parts.iter().any(|part| part.state == PartState::Deferred)
+    }
+
+    /// There may be room now.
+    pub fn retry_deferred(&mut self) {
+        let deferred = self.parts.iter_mut().filter(|part| part.state == PartState::Deferred);
+        deferred.for_each(|part| part.state = PartState::Ready);
+    }
+
+    /// Those whose answers are outstanding, without this one.
+    pub fn others_in_flight(&self, part: usize) -> impl Iterator<Item = usize> + '_ {
+        let is_in_flight = |n: &usize| self.parts[*n].state == PartState::InFlight;
+        (0..self.parts.len()).filter(move |n| *n != part).filter(is_in_flight)
     }
 
     /// Whether its copy is to be chosen (again) before a part is sent: not if it is
@@ -278,6 +299,10 @@ impl Transfer {
         if self.refresh {
             return Next::Refresh;
         }
+        if let Some(part) = self.parts.iter().position(|p| p.state == PartState::Deferred) {
+            self.parts[part].state = PartState::InFlight;
+            return Next::Send(part);
+        }
         let wake = self.parts.iter().filter_map(|p| match p.state {
             PartState::Waiting { until_ms } => Some(until_ms),
             _ => None,
@@ -294,6 +319,7 @@ impl Transfer {
             Ok(()) => self.parts[part].state = PartState::Done,
             Err(error) => self.on_error(part, error, now_ms),
         }
+        self.retry_deferred();
     }
 
     fn on_error(&mut self, index: usize, error: Error, now_ms: u64) {
@@ -388,6 +414,32 @@ mod tests {
         assert_eq!(t.next(0), Next::Receive(1));
         t.on_result(1, Ok(()), 0);
         assert_eq!(t.next(0), Next::Done);
+    }
+
+    #[test]
+    fn what_has_no_room_waits_for_an_answer_or_for_the_next_look_and_is_not_forgotten() {
+        let mut t = Transfer::new(3, 1000);
+        assert_eq!(t.next(0), Next::Send(0));
+        for part in [1, 2] {
+            assert_eq!(t.next(0), Next::Send(part));
+            assert_eq!(t.others_in_flight(part).collect::<Vec<_>>(), [0]);
+            t.defer(part);
+        }
+        assert_eq!(t.next(0), Next::Receive(0));
+        t.retry_deferred();
+        assert_eq!(t.next(0), Next::Send(1));
+        t.defer(1);
+        t.on_result(0, Ok(()), 0);
+        assert_eq!(t.next(0), Next::Send(1));
+        t.defer(1);
+        assert_eq!(t.next(0), Next::Send(2), "and nothing is outstanding any more");
+        t.no_copy(2, ErrorKind::Unreachable.into(), false, 0);
+        assert!(t.has_deferred());
+        assert_eq!(t.next(0), Next::Send(1), "who waits for a time does not hold it up");
+        t.on_result(1, Ok(()), 0);
+        assert_eq!(t.next(1000), Next::Send(2));
+        t.on_result(2, Ok(()), 1000);
+        assert_eq!(t.next(1000), Next::Done);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::OpenState;
 use crate::client::Inner;
 use crate::context::Context;
 use crate::core::copies::is_mirrored;
-use crate::core::plan::{Place, Plan, plan_range};
+use crate::core::plan::{Place, Plan, plan_range, plan_range_cut};
 use crate::drive::Call;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,6 +20,10 @@ use weir_wire::capability::{Rights, SignedCapability};
 use weir_wire::data::{Access, CopyAccess};
 use weir_wire::key::Mac;
 use weir_wire::meta::{ExtendRequest, GetLayoutRequest, LayoutPage, OpenFile};
+
+/// So much of a column is asked for at once where it is chosen late which copy serves what: readers
+/// of disks that are far slower than others wait for no more than that in the end.
+const CUT_BYTES: u64 = 256 << 10;
 
 /// What the metadata server granted.
 #[derive(Clone, Debug)]
@@ -123,6 +127,11 @@ impl OpenState {
     /// Which servers a call concerns.
     pub(crate) fn plan(&self, offset: u64, len: u64) -> Result<Plan> {
         plan_range(self.id, &self.granted().layout, offset, len)
+    }
+
+    /// The same for a read of any copies, in requests of which each disk has the next soon.
+    pub(crate) fn plan_cut(&self, offset: u64, len: u64) -> Result<Plan> {
+        plan_range_cut(self.id, &self.granted().layout, (offset, len), CUT_BYTES)
     }
 
     pub(crate) fn generation(&self) -> Generation {

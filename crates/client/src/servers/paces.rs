@@ -3,7 +3,7 @@
 
 use super::{DataConn, Servers};
 use crate::core::choices::{
-    Asked, Candidate, Choice, Choices, Chosen, ColumnKey, Patience, Wanted,
+    Asked, Candidate, Choice, Choices, Chosen, ColumnKey, Patience, Turn, Wanted,
 };
 use crate::core::copies::copies_of;
 use crate::core::pace::{Paces, Report, Who, who};
@@ -49,6 +49,17 @@ pub(crate) enum Waits<'a> {
     No,
     /// So long.
     May(&'a Wait),
+    /// Not here: what was sent before it of the same column is waited for meanwhile.
+    Elsewhere,
+}
+
+/// What comes of asking for a copy of a column.
+pub(crate) enum Choosable {
+    Copy(Read),
+    /// There is no room at any that is to be read: it waits.
+    Later(Slot),
+    /// None is ready.
+    None,
 }
 
 /// Which copy of a column is read.
@@ -68,16 +79,40 @@ pub(crate) struct Choosing {
     changed: Condvar,
 }
 
-/// A read counts as outstanding at a copy until this is dropped.
+/// A read counts as outstanding at a copy, or as one that waits, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     choosing: Arc<Choosing>,
-    place: Asked,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Waits(Turn),
+    At(Asked),
+}
+
+impl Slot {
+    /// Where it stands, if it waits.
+    pub(crate) fn turn(&self) -> Option<Turn> {
+        match self.place {
+            Place::Waits(turn) => Some(turn),
+            Place::At(_) => None,
+        }
+    }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if self.choosing.choices.lock().answered(&self.place) {
+        let mut choices = self.choosing.choices.lock();
+        let others_wait = match &self.place {
+            Place::At(asked) => choices.answered(asked),
+            Place::Waits(turn) => {
+                choices.leave(*turn);
+                true
+            }
+        };
+        if others_wait {
             self.choosing.changed.notify_all();
         }
     }
@@ -105,15 +140,20 @@ impl DataConn {
 }
 
 impl Servers {
-    /// The copy of a column that is read, where any will do, and when it is expected to answer;
-    /// `None` if none is ready.
+    /// Whether what is read of a target comes from its disk, as far as is known.
+    pub(crate) fn reads_disk(&self, target: TargetId) -> bool {
+        !self.paces.lock().serves_from_memory(target, now())
+    }
+
+    /// The copy of a column that is read, where any will do. `turn`: where it stands, if it waits
+    /// already.
     pub(crate) fn copy_to_read(
         &self,
         file: &OpenState,
         segment: &Segment,
         wanted: &Wanted,
-        wait: Waits<'_>,
-    ) -> Option<Read> {
+        (wait, mut turn): (Waits<'_>, Option<Turn>),
+    ) -> Choosable {
         let (_, column) = wanted.column;
         let all: Vec<_> = copies_of(segment, column).collect();
         let candidates = || {
@@ -129,7 +169,6 @@ impl Servers {
         self.chooses.store(true, Relaxed);
         let choosing = &file.choosing;
         let begun = now();
-        let mut turn = None;
         let chosen = loop {
             let candidates = candidates();
             let mut choices = choosing.choices.lock();
@@ -139,6 +178,7 @@ impl Servers {
             let patience = match wait {
                 Waits::Ahead => Patience::Ahead,
                 Waits::May(wait) if waits(wait) => Patience::Turn(turn),
+                Waits::Elsewhere => Patience::Turn(turn),
                 _ => Patience::None,
             };
             let (choice, is_new) = {
@@ -150,7 +190,12 @@ impl Servers {
             }
             let look = if choice == Choice::Behind { LOOK_BEHIND } else { LOOK };
             if let (Choice::Later | Choice::Behind, Patience::Turn(_)) = (choice, patience) {
-                turn.get_or_insert_with(|| choices.wait(wanted, now));
+                if matches!(wait, Waits::Elsewhere) {
+                    let turn = turn.unwrap_or_else(|| choices.wait(wanted));
+                    let place = Place::Waits(turn);
+                    return Choosable::Later(Slot { choosing: choosing.clone(), place });
+                }
+                turn.get_or_insert_with(|| choices.wait(wanted));
                 drop(choosing.changed.wait_timeout(choices, look));
                 continue;
             }
@@ -158,12 +203,12 @@ impl Servers {
                 choices.leave(turn);
                 choosing.changed.notify_all();
             }
-            let Choice::Copy(chosen) = choice else { return None };
+            let Choice::Copy(chosen) = choice else { return Choosable::None };
             let place = Asked {
                 column: wanted.column,
                 copy: chosen.at,
                 len_bytes: wanted.len_bytes,
-                waited: matches!(wait, Waits::May(_)),
+                waited: matches!(wait, Waits::May(_) | Waits::Elsewhere),
             };
             // What is fetched ahead is outstanding until somebody comes for it, who would wait for
             // himself.
@@ -171,11 +216,11 @@ impl Servers {
                 break (chosen, None);
             }
             choices.asked(&place);
-            break (chosen, Some(Slot { choosing: choosing.clone(), place }));
+            break (chosen, Some(Slot { choosing: choosing.clone(), place: Place::At(place) }));
         };
         let (Chosen { at, answer_us, .. }, slot) = chosen;
         let (copy, target) = all[at];
-        Some(Read { copy, target, answer_us, slot })
+        Choosable::Copy(Read { copy, target, answer_us, slot })
     }
 
     /// How fast targets are, as the metadata server says.

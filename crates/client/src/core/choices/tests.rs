@@ -15,7 +15,14 @@ fn report(us_per_mib: u32, in_flight: u16) -> Report {
 }
 
 fn wanted(mib: u64) -> Wanted {
-    Wanted { column: COLUMN, offset: mib * MIB, len_bytes: MIB, rest_bytes: u64::MAX, reader: None }
+    Wanted {
+        column: COLUMN,
+        offset: mib * MIB,
+        len_bytes: MIB,
+        rest_bytes: u64::MAX,
+        since: 0,
+        reader: None,
+    }
 }
 
 fn both(a: bool, b: bool) -> [Candidate; 2] {
@@ -152,9 +159,9 @@ fn who_may_wait_has_two_mib_at_each_copy_and_what_comes_together_goes_in_the_ord
         choices.asked(&asked(0));
     }
     assert_eq!(ask(&mut choices, 3, None), later);
-    let third = choices.wait(&wanted(3), 0);
+    let third = choices.wait(&wanted(3));
     assert_eq!(ask(&mut choices, 2, None), later);
-    let second = choices.wait(&wanted(2), 0);
+    let second = choices.wait(&wanted(2));
     choices.answered(&asked(0));
     assert_eq!(ask(&mut choices, 3, Some(third)), behind, "another one is before it");
     assert_eq!(ask(&mut choices, 4, None), behind, "and two before this");
@@ -177,8 +184,8 @@ fn who_reads_further_on_waits_no_longer_than_others() {
     let (mut choices, copies) = (Choices::default(), both(true, true));
     choices.column(POLICY, COLUMN, 2);
     (0..2).for_each(|_| choices.asked(&asked(0)));
-    let far = choices.wait(&wanted(900), 0);
-    let near = choices.wait(&wanted(2), 1_000_000);
+    let far = choices.wait(&wanted(900));
+    let near = choices.wait(&Wanted { since: 1_000_000, ..wanted(2) });
     choices.answered(&asked(0));
     let mut ask = |mib, turn| {
         let of = (1_000_000, Patience::Turn(Some(turn)));
@@ -290,6 +297,34 @@ fn a_process_of_a_job_reads_the_copy_whose_own_readers_are_ahead() {
 }
 
 #[test]
+fn who_is_behind_has_more_waiting_where_others_are_ahead_and_does_not_wait_for_the_end_of_a_run() {
+    const PIECE: u64 = 256 << 10;
+    let reader =
+        Arc::new(JobReader::new(Member { job: JobId(5), rank: Rank(3), ranks: 4, shared: false }));
+    reader.reads(100 << 20);
+    reader.has_read(0..40 << 20);
+    let says =
+        Report { who: Some((JobId(5), Rank(3))), behind: Some((1 << 31) + 1), ..report(20_000, 0) };
+    let (mut choices, mut paces) =
+        (Choices::default(), known(report(20_000, 0), report(20_000, 0)));
+    let mut ask = |n: u64, paces: &mut Paces| {
+        let reader = Some(reader.clone());
+        let piece = Wanted { offset: n * PIECE, len_bytes: PIECE, reader, ..wanted(0) };
+        let of = (0, Patience::Turn(None));
+        let choice = choices.choose(POLICY, &piece, &both(true, true), paces, of).0;
+        let copy = at(choice)?;
+        choices.asked(&Asked { len_bytes: PIECE, ..asked(copy) });
+        paces.sent([A, B][copy]);
+        Some(copy)
+    };
+    assert_eq!(ask(0, &mut paces), Some(0), "nothing is known of the others");
+    paces.heard(B, says, 0);
+    let mut counts = [0; 2];
+    (1..9).filter_map(|n| ask(n, &mut paces)).for_each(|copy| counts[copy] += 1);
+    assert_eq!(counts, [1, 4], "two with that one, and four");
+}
+
+#[test]
 fn a_copy_that_lacked_something_is_left_alone_for_a_while() {
     let mut paces = known(report(40_000, 0), report(10_000, 0));
     let mut choices = Choices::default();
@@ -329,7 +364,7 @@ fn each_process_has_a_line_of_its_own_and_fixed_places_none() {
         choices.choose(policy, wanted, &copies, &mut paces, (0, Patience::Turn(None))).0
     };
     assert_eq!(ask(&mut choices, POLICY, &wanted(2)), Choice::Later);
-    choices.wait(&wanted(2), 0);
+    choices.wait(&wanted(2));
     assert_eq!(ask(&mut choices, POLICY, &wanted(3)), Choice::Behind);
     let member = Member { job: JobId(5), rank: Rank(1), ranks: 4, shared: false };
     let other = Wanted { reader: Some(Arc::new(JobReader::new(member))), ..wanted(3) };
