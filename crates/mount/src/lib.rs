@@ -6,6 +6,7 @@ mod dropper;
 mod file_io;
 mod file_pages;
 pub mod fuse;
+mod gone;
 mod handles;
 mod hints;
 mod jobs;

@@ -14,7 +14,7 @@
 use crate::fuse::NodeId;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use weir_types::FileId;
+use weir_types::{Attr, FileId};
 
 /// In the numbers of aliases; ids of files never come so far.
 const ALIAS: NodeId = 1 << 63;
@@ -59,6 +59,8 @@ struct Table {
     aliases: HashMap<NodeId, FileId>,
     /// What was found last under a name.
     at: HashMap<Name, (FileId, NodeId)>,
+    /// What those were that the kernel has removed and has not forgotten.
+    gone: HashMap<FileId, Attr>,
     given: u64,
 }
 
@@ -95,6 +97,24 @@ impl Nodes {
     /// The kernel is told that it has moved a name, over another one or in exchange.
     pub(crate) fn moved(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), exchange: bool) {
         self.lock().moved(from, to, exchange);
+    }
+
+    /// The directory that was found last under a name.
+    pub(crate) fn at(&self, parent: NodeId, name: &[u8]) -> Option<FileId> {
+        self.lock().at.get(&(parent, name.into())).map(|(file, _)| *file)
+    }
+
+    /// A directory has been removed here, and the kernel may still have it: it was this.
+    pub(crate) fn is_gone(&self, last: Attr) {
+        let mut table = self.lock();
+        if table.held.contains_key(&last.file) {
+            table.gone.insert(last.file, Attr { nlink: 0, ..last });
+        }
+    }
+
+    /// What a directory was that has been removed here.
+    pub(crate) fn gone(&self, file: FileId) -> Option<Attr> {
+        self.lock().gone.get(&file).cloned()
     }
 
     /// The kernel is told that it has removed a directory.
@@ -203,6 +223,7 @@ impl Table {
         let gone = all.swap_remove(at);
         if all.is_empty() {
             self.held.remove(&file);
+            self.gone.remove(&file);
         }
         self.aliases.remove(&node);
         if let Place::In(parent, Some(name)) = gone.place {

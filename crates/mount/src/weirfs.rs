@@ -23,7 +23,7 @@ use crate::translate::{
 use std::sync::Arc;
 use std::time::Duration;
 use weir_client::core::copy::MAX_COPY_CALL_BYTES;
-use weir_client::{Client, Consistency, Context, File};
+use weir_client::{Client, Consistency, Context, File, set_nothing};
 use weir_types::{Attr, FileId, FileKind, FsUsage};
 use weir_wire::meta::{self, RenameRequest, XattrMode};
 
@@ -31,6 +31,8 @@ use weir_wire::meta::{self, RenameRequest, XattrMode};
 const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
 const PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
 const ZERO_RANGE: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
+
+const BOTH: i32 = libc::XATTR_CREATE | libc::XATTR_REPLACE;
 
 /// What a user may choose for a mount.
 #[derive(Clone, Copy, Debug)]
@@ -172,7 +174,11 @@ impl Filesystem for WeirFs {
     ) -> Reply<Attributes> {
         let file = self.file(node)?;
         let question = self.cache.asks(ctx.pid, Some(file), Answer::Attributes);
-        let attr = self.found(ctx, self.client.getattr(&context(ctx), file))?;
+        let attr = self.found(ctx, self.attr_or_last(ctx, file))?;
+        if attr.kind == FileKind::Directory && attr.nlink == 0 {
+            // Nobody can say more of it.
+            return Ok(Attributes { attr, ttl: self.ttl() });
+        }
         Ok(Attributes { attr: self.tell(ctx, question, attr)?, ttl: self.ttl() })
     }
 
@@ -206,7 +212,9 @@ impl Filesystem for WeirFs {
             self.access_is_set(request.file);
         }
         let mut attr = self.found(ctx, self.client.setattr(by, &request))?;
-        if set.kill_suidgid {
+        // Nothing to set is `chown` to nobody else, or a write that takes these away.
+        let nothing = request == set_nothing(request.file);
+        if set.kill_suidgid || nothing && attr.kind == FileKind::File {
             self.clear_suid(&context, self.file(node)?)?;
             attr = self.client.getattr(&context, self.file(node)?)?;
         }
@@ -263,8 +271,10 @@ impl Filesystem for WeirFs {
     }
 
     fn rmdir(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
+        let last = self.may_go(ctx, parent, name);
         self.client.rmdir(&context(ctx), self.file(parent)?, name)?;
         self.nodes.removed(parent, name);
+        last.into_iter().for_each(|last| self.nodes.is_gone(last));
         Ok(())
     }
 
@@ -289,7 +299,9 @@ impl Filesystem for WeirFs {
             exchange: flags & libc::RENAME_EXCHANGE != 0,
             whiteout: flags & libc::RENAME_WHITEOUT != 0,
         };
+        let replaced = self.may_go(ctx, new_parent, new_name).filter(|_| !request.exchange);
         self.client.rename(&context(ctx), &request)?;
+        replaced.into_iter().for_each(|last| self.nodes.is_gone(last));
         self.nodes.moved((parent, name), (new_parent, new_name), request.exchange);
         Ok(())
     }
@@ -311,13 +323,7 @@ impl Filesystem for WeirFs {
     fn open(&self, ctx: &RequestContext<'_>, node: NodeId, args: OpenArgs) -> Reply<Opened> {
         let by = context(ctx);
         let opened = self.client.open(&by, self.file(node)?, rights_of(args.flags));
-        let (file, mut attr) = self.found(ctx, opened)?;
-        if args.flags as i32 & libc::O_TRUNC != 0 {
-            attr = file.truncate(&data_context(ctx), 0)?;
-            if args.kill_suidgid {
-                self.clear_suid(&by, self.file(node)?)?;
-            }
-        }
+        let (file, attr) = self.found(ctx, opened)?;
         Ok(self.opened(ctx, file, &attr, args.flags))
     }
 
@@ -422,7 +428,7 @@ impl Filesystem for WeirFs {
     fn fallocate(
         &self,
         ctx: &RequestContext<'_>,
-        _node: NodeId,
+        node: NodeId,
         fh: u64,
         offset: u64,
         length: u64,
@@ -430,6 +436,10 @@ impl Filesystem for WeirFs {
     ) -> Reply<()> {
         let (handle, by) = (self.handle(fh)?, data_context(ctx));
         let file = &handle.file()?.file;
+        if ctx.uid != 0 {
+            // The kernel leaves that to us, and does not say when.
+            self.clear_suid(&context(ctx), self.file(node)?)?;
+        }
         let keep_size = mode & KEEP_SIZE != 0;
         match mode & !KEEP_SIZE {
             0 => file.allocate(&by, offset, length, keep_size)?,
@@ -537,6 +547,11 @@ impl Filesystem for WeirFs {
             libc::XATTR_CREATE => XattrMode::Create,
             libc::XATTR_REPLACE => XattrMode::Replace,
             0 => XattrMode::Any,
+            // Both at once cannot be, whether it is there or not.
+            BOTH => {
+                self.client.get_xattr(&context(ctx), self.file(node)?, name)?;
+                XattrMode::Create
+            }
             _ => return Err(Errno::EINVAL),
         };
         Ok(self.client.set_xattr(&context(ctx), self.file(node)?, name, value, mode)?)

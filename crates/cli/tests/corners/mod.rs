@@ -1,5 +1,7 @@
 //! What is tried in a directory, and what came of it: a line for each call.
 
+mod changes;
+mod gone;
 mod links;
 mod names;
 mod notices;
@@ -27,6 +29,10 @@ pub fn everything(dir: &Path) -> Vec<String> {
     links::renames(&mut log, dir);
     links::many(&mut log, dir);
     links::handles(&mut log, dir);
+    gone::directories(&mut log, dir);
+    gone::programs(&mut log, dir);
+    changes::all_times(&mut log, dir);
+    changes::privileges(&mut log, dir);
     log.0
 }
 

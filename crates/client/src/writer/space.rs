@@ -34,7 +34,7 @@ impl Writer {
         // What was fetched ahead meanwhile may be of before.
         call.file.reader().clear();
         let grows = !keep_size && end > call.file.size();
-        if changed.is_ok() && (space == Space::Punch || grows) {
+        if changed.is_ok() {
             call.file.wrote(if grows { end } else { 0 }, now());
             writer.is_to_be_committed();
         }

@@ -94,6 +94,9 @@ pub(crate) fn change(
     if !access::owns(ctx.caller, &inode) {
         return Err(ErrorKind::NotPermitted.into());
     }
+    if acl.is_none() && !kind.is_on(&inode) {
+        return Ok(());
+    }
     let kept = match (kind, acl) {
         (Kind::Access, Some(acl)) => {
             let (mode, is_all) = acl.mode();

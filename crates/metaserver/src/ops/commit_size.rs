@@ -36,7 +36,9 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CommitSizeRequest) 
         Some(SetTime::At(time)) if time < inode.ctime => time.max(inode.mtime),
         Some(SetTime::At(time)) => time,
     };
-    inode.changed(ctx.now);
+    // The client has shown the time of the write as that of the change.
+    let at = inode.mtime;
+    inode.changed(if inode.ctime < at && at <= ctx.now { at } else { ctx.now });
     inodes::store(tx, file, &inode)?;
     quota::note(tx, ctx, file, &inode, None)?;
     Ok(inode.attr(file))

@@ -34,10 +34,9 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetAttrRequest) -> 
     };
     inode.atime = request.atime.map_or(inode.atime, time);
     inode.mtime = request.mtime.map_or(inode.mtime, time);
-    if changes_anything(request) {
-        inode.changed(ctx.now);
-        inodes::store(tx, file, &inode)?;
-    }
+    // Also if nothing was to be set: so `chown` does with no user and no group.
+    inode.changed(ctx.now);
+    inodes::store(tx, file, &inode)?;
     if request.size.is_none() {
         return Ok(layouts::without_data(ctx, file, &inode));
     }
@@ -49,15 +48,6 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetAttrRequest) -> 
         room.up_to = Some(inode.size);
     }
     Ok(open)
-}
-
-fn changes_anything(request: &SetAttrRequest) -> bool {
-    request.mode.is_some()
-        || request.uid.is_some()
-        || request.gid.is_some()
-        || request.size.is_some()
-        || request.atime.is_some()
-        || request.mtime.is_some()
 }
 
 fn require_all(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -> Outcome<()> {

@@ -125,7 +125,7 @@ pub struct IoArgs {
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenArgs {
-    /// The `O_*` flags; `O_TRUNC` is the file system's task.
+    /// The `O_*` flags; `O_TRUNC` is the file system's task where a file is made.
     pub flags: u32,
     /// With `O_TRUNC`: clear setuid, and setgid if the group may execute.
     pub kill_suidgid: bool,

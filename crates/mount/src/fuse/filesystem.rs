@@ -214,7 +214,7 @@ pub trait Filesystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Opens a file. With `O_TRUNC` in the flags it is also cut to nothing.
+    /// Opens a file. `O_TRUNC` is not in the flags: the kernel cuts it afterwards.
     fn open(&self, ctx: &RequestContext<'_>, node: NodeId, args: OpenArgs) -> Reply<Opened> {
         Ok(Opened::default())
     }

@@ -241,10 +241,10 @@ impl Agreed {
     }
 }
 
-/// What we ask for, given what the kernel offers.
+/// What we ask for, given what the kernel offers. Not to cut files as they are opened
+/// (`ATOMIC_O_TRUNC`): it would have that done to a program that runs, and fail afterwards.
 fn agree(offer: &Init, config: &Config) -> Agreed {
     let mut wanted = init::ASYNC_READ
-        | init::ATOMIC_O_TRUNC
         | init::EXPORT_SUPPORT
         | init::BIG_WRITES
         | init::HAS_IOCTL_DIR

@@ -373,14 +373,7 @@ impl Filesystem for MemFs {
         self.entry(&state, node)
     }
 
-    fn open(&self, _: &RequestContext<'_>, node: NodeId, args: OpenArgs) -> Reply<Opened> {
-        let mut state = self.state();
-        if args.flags & libc::O_TRUNC.cast_unsigned() != 0 {
-            state.apply_writes();
-            let file = state.get_mut(node)?;
-            file.data.clear();
-            file.attr.size = 0;
-        }
+    fn open(&self, _: &RequestContext<'_>, node: NodeId, _: OpenArgs) -> Reply<Opened> {
         Ok(self.opened(node))
     }
 

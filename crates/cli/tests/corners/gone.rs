@@ -1,0 +1,60 @@
+//! What is in use while it is removed, or asked to be cut.
+
+use super::Log;
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, RawDir};
+use std::fs::{self, File};
+use std::mem::MaybeUninit;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// A directory that somebody is in.
+pub fn directories(log: &mut Log, dir: &Path) {
+    let here = dir.join("removed");
+    fs::create_dir(&here).unwrap();
+    let inside = File::open(&here).unwrap();
+    log.done("remove it", fs::remove_dir(&here));
+    of_removed(log, &inside);
+    let (old, new) = (dir.join("replaced"), dir.join("replacing"));
+    fs::create_dir(&old).unwrap();
+    fs::create_dir(&new).unwrap();
+    let inside = File::open(&old).unwrap();
+    log.done("replace it", fs::rename(&new, &old));
+    of_removed(log, &inside);
+}
+
+fn of_removed(log: &mut Log, inside: &File) {
+    let mode = Mode::from_raw_mode(0o755);
+    let open = |name, flags| rustix::fs::openat(inside, name, flags, mode).map(|_| "done");
+    log.sys("make a file", open("file", OFlags::CREATE | OFlags::RDWR));
+    log.sys("look for one", open("file", OFlags::RDONLY));
+    log.sys("open it again", open(".", OFlags::RDONLY));
+    log.sys("make a directory", rustix::fs::mkdirat(inside, "sub", mode));
+    log.sys("make a link", rustix::fs::symlinkat("to", inside, "link"));
+    log.sys("make a pipe", rustix::fs::mknodat(inside, "pipe", FileType::Fifo, mode, 0));
+    log.sys("may it be read", {
+        rustix::fs::accessat(inside, ".", Access::READ_OK, AtFlags::empty())
+    });
+    let state = rustix::fs::fstat(inside).map(|state| (state.st_mode, state.st_nlink));
+    log.sys("what it is", state);
+    let mut room = [MaybeUninit::uninit(); 1024];
+    let first = RawDir::new(inside, &mut room).next().map(|name| name.map(|_| "a name"));
+    log.sys("list it", first.transpose());
+}
+
+/// A program that runs is not cut, whichever way it is tried.
+pub fn programs(log: &mut Log, dir: &Path) {
+    let program = dir.join("sleep");
+    fs::copy("/bin/sleep", &program).unwrap();
+    let mut run = Command::new(&program).arg("60").spawn().unwrap();
+    let mut how = File::options();
+    log.done("open it to write", how.write(true).open(&program));
+    let cut = libc::O_RDONLY | libc::O_TRUNC;
+    log.done("cut it on the way", File::options().read(true).custom_flags(cut).open(&program));
+    let same = fs::read(&program).and_then(|now| Ok(now == fs::read("/bin/sleep")?));
+    log.found("it is whole", same);
+    run.kill().unwrap();
+    log.found("it ran until then", run.wait().map(|status| status.to_string()));
+    log.done("cut it", File::options().read(true).custom_flags(cut).open(&program));
+    log.found("it is empty", fs::metadata(&program).map(|m| m.len()));
+}

@@ -1,0 +1,33 @@
+//! Directories that are removed while somebody is in them.
+//!
+//! To the cluster they do not exist any more. But who has one open, or as its current
+//! directory, may still look at it, and finds it empty; the kernel asks what it is before it
+//! says so (`ENOENT` rather than `ESTALE`).
+
+use crate::fuse::{NodeId, RequestContext};
+use crate::translate::context;
+use crate::weirfs::WeirFs;
+use weir_types::{Attr, ErrorKind, FileId, Result};
+
+impl WeirFs {
+    /// What the directory is that a call is about to remove or replace, if the kernel knows one.
+    pub(crate) fn may_go(
+        &self,
+        ctx: &RequestContext<'_>,
+        parent: NodeId,
+        name: &[u8],
+    ) -> Option<Attr> {
+        let file = self.nodes.at(parent, name)?;
+        let known = self.client.known_attr(file);
+        known.or_else(|| self.client.getattr(&context(ctx), file).ok())
+    }
+
+    /// What a file is, or was.
+    pub(crate) fn attr_or_last(&self, ctx: &RequestContext<'_>, file: FileId) -> Result<Attr> {
+        let found = self.client.getattr(&context(ctx), file);
+        match found {
+            Err(error) if error.kind == ErrorKind::Stale => self.nodes.gone(file).ok_or(error),
+            found => found,
+        }
+    }
+}
