@@ -30,6 +30,9 @@ for pair in "${needed[@]}"; do
 done
 # Debian keeps the server beside the path, by version.
 compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || missing+=(postgresql)
+# Python's own tests are a package of its version.
+compgen -G '/usr/lib/python3.*/test/test_os.py' >/dev/null ||
+  missing+=("libpython3.$(/usr/bin/python3 -c 'import sys; print(sys.version_info[1])' 2>/dev/null || echo 11)-testsuite")
 # Debian's Python has its packages for itself.
 for module in h5py mpi4py pytest; do
   [[ -d /usr/lib/python3/dist-packages/$module ]] || missing+=("python3-$module")
