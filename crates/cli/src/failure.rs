@@ -1,5 +1,6 @@
 //! What a command says when it fails: what happened, and what to do about it.
 
+use crate::journal;
 use std::fmt;
 use std::path::Path;
 use weir_types::{Error, ErrorKind};
@@ -84,8 +85,13 @@ impl Failure {
 
     /// Tells the user, unless that was done.
     pub fn say(&self) {
-        if !self.message.is_empty() {
-            eprintln!("weir: {self}");
+        if self.message.is_empty() {
+            return;
+        }
+        let text = format!("weir: {self}");
+        match journal::is_stderr() {
+            true => eprintln!("{}", journal::error(&text)),
+            false => eprintln!("{text}"),
         }
     }
 

@@ -7,6 +7,7 @@ mod cluster;
 mod failure;
 mod files;
 mod jobs;
+mod journal;
 mod layouts;
 mod log;
 mod manual;
@@ -35,6 +36,7 @@ use cluster::{
     replacing, servers, sessions, status, targets, top, up,
 };
 use failure::Done;
+use journal::ForJournal;
 use std::process::ExitCode;
 
 /// Exit codes: 0 done, 1 failed, 2 (from clap) wrong usage; `weir fsck` and the helper of
@@ -120,10 +122,9 @@ fn start_log(command: &Command) {
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .with_target(serves)
-        .init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match journal::is_stderr() {
+        true => log.event_format(ForJournal::new()).init(),
+        false => log.with_ansi(false).with_target(serves).init(),
+    }
 }

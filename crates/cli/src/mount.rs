@@ -10,7 +10,7 @@ use crate::metrics;
 use crate::mount_log::MountLog;
 use crate::mount_options::MountOptions;
 use crate::remount;
-use crate::serve::serve;
+use crate::serve::{Leaves, serve};
 use crate::settings::{self, Cluster};
 use crate::signals::Signals;
 use rustix::process::{Resource, getrlimit};
@@ -38,7 +38,8 @@ pub fn mount(mount: &Mount) -> Done {
     if mount.foreground {
         // Whoever starts a daemon holds the lock for it.
         let alone = !mount.detach.detached;
-        return serve(&mount.detach, |ready| run(&cluster, &path, &options, alone, ready));
+        let run = |ready: &dyn Fn(&str)| run(&cluster, &path, &options, alone, ready);
+        return serve(&mount.detach, Leaves::WhenReady, run);
     }
     mounting::mount(&cluster, &path, &options).map(drop)
 }

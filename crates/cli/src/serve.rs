@@ -14,20 +14,37 @@ use weir_dataserver::DataServerConfig;
 use weir_host::net::Signal;
 use weir_metaserver::MetaServerConfig;
 
-/// Runs what serves; tells whoever started it that it is ready, or why not.
-pub fn serve(detach: &Detach, run: impl FnOnce(&dyn Fn(&str)) -> Done) -> Done {
-    if detach.detached {
-        // A session of its own: no terminal's signals, no terminal at all. It
-        // fails only if it leads one already.
-        let _ = rustix::process::setsid();
-        if !process::may_begin() {
-            tracing::warn!("the command that started this process is gone: it ends");
-            return Ok(());
+/// When a daemon leaves the session of whoever started it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Leaves {
+    /// At once.
+    First,
+    /// When it serves: at a mountpoint of autofs the kernel lets those mount that are in the
+    /// process group of systemd, where mount(8) runs, and has all others wait for them.
+    WhenReady,
+}
+
+impl Leaves {
+    /// A session of its own: no terminal's signals, no terminal at all. It fails only if it leads
+    /// one already.
+    fn at(self, now: Self, detach: &Detach) {
+        if detach.detached && self == now {
+            let _ = rustix::process::setsid();
         }
+    }
+}
+
+/// Runs what serves; tells whoever started it that it is ready, or why not.
+pub fn serve(detach: &Detach, leaves: Leaves, run: impl FnOnce(&dyn Fn(&str)) -> Done) -> Done {
+    leaves.at(Leaves::First, detach);
+    if detach.detached && !process::may_begin() {
+        tracing::warn!("the command that started this process is gone: it ends");
+        return Ok(());
     }
     let is_ready = Cell::new(false);
     let done = run(&|what| {
         is_ready.set(true);
+        leaves.at(Leaves::WhenReady, detach);
         if detach.detached {
             Report::Ready.send();
         }
@@ -43,7 +60,7 @@ pub fn serve(detach: &Detach, run: impl FnOnce(&dyn Fn(&str)) -> Done) -> Done {
 
 /// Runs `weir data`.
 pub fn data(daemon: &Daemon) -> Done {
-    serve(&daemon.detach, |ready| {
+    serve(&daemon.detach, Leaves::First, |ready| {
         let shutdown = shutdown_on_signal()?;
         let config: DataServerConfig = daemon::read(&daemon.config)?;
         let observer = Arc::new(weir_dataserver::Observer::default());
@@ -60,7 +77,7 @@ pub fn data(daemon: &Daemon) -> Done {
 
 /// Runs `weir meta`.
 pub fn meta(config: &Path, detach: &Detach) -> Done {
-    serve(detach, |ready| {
+    serve(detach, Leaves::First, |ready| {
         let shutdown = shutdown_on_signal()?;
         let config: MetaServerConfig = daemon::read(config)?;
         let observer = Arc::new(weir_metaserver::Observer::default());

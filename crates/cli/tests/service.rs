@@ -7,6 +7,7 @@ use harness::{Place, Running, WEIR, eventually, said};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -55,6 +56,25 @@ fn systemd_is_told_when_a_daemon_serves() {
     assert_eq!(failing.0.wait().unwrap().code(), Some(1));
     plain_one.set_nonblocking(true).unwrap();
     assert!(plain_one.recv(&mut [0; 10]).is_err());
+}
+
+#[test]
+fn the_journal_is_told_how_grave_each_line_is() {
+    let place = Place::new();
+    let file = fs::File::create(place.path("journal")).unwrap();
+    let is = file.metadata().unwrap();
+    let run = |stream: &str| {
+        let mut command = place.command(&["meta", "--config", "nowhere.toml"]);
+        command.env("JOURNAL_STREAM", stream).stderr(file.try_clone().unwrap());
+        assert_eq!(command.status().unwrap().code(), Some(1));
+        fs::read_to_string(place.path("journal")).unwrap()
+    };
+    let said = run(&format!("{}:{}", is.dev(), is.ino()));
+    assert!(said.starts_with("<3>weir: "), "{said}");
+    assert!(said.lines().all(|line| line.starts_with("<3>")), "{said}");
+    // Somebody else's journal: this one is a file like others.
+    let said = run("1:1");
+    assert!(said.lines().any(|line| line.starts_with("weir: ")), "{said}");
 }
 
 #[test]

@@ -94,6 +94,18 @@ fn a_dead_mount_that_is_in_use_can_be_unmounted() {
 }
 
 #[test]
+fn a_mount_whose_metadata_server_is_away_can_be_unmounted() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, at) = mounted(&place);
+    cluster.kill("meta");
+    quickly(|| cluster.weir(&["umount", at.to_str().unwrap()])).ok();
+    assert_eq!(mounts_at(&at), 0);
+}
+
+#[test]
 fn a_stopped_mount_is_named_goes_on_when_it_is_continued_and_is_taken_over_when_killed() {
     if !root() {
         return;

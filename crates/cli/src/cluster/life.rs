@@ -3,13 +3,18 @@
 
 use crate::cluster::mounting::MountFiles;
 use crate::cluster::mounts::WeirMount;
-use crate::cluster::process::Process;
+use crate::cluster::process::{Process, has_ended};
 use crate::cluster::trouble::Trouble;
 use crate::failure::Failure;
 use crate::settings::Cluster;
 use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid,
+};
+use std::ffi::CString;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::mpsc;
 use std::time::Duration;
 
 /// How long a mount may take to answer. A dead one does at once.
@@ -54,12 +59,32 @@ pub fn stopped(mountpoint: &Path, pid: i32) -> Failure {
 
 /// What a mount answers; `None`: nothing, for as long as it may take.
 fn probe(mountpoint: &Path) -> Option<Result<(), Errno>> {
-    let (sender, receiver) = mpsc::channel();
-    let path = mountpoint.to_owned();
-    // A thread of its own: a process that does not answer would hold this one.
-    std::thread::spawn(move || {
-        // The kernel may answer a stat from its cache, this never.
-        let _ = sender.send(rustix::fs::statfs(&path).map(drop));
-    });
-    receiver.recv_timeout(PROBE_TIMEOUT).ok()
+    let path = CString::new(mountpoint.as_os_str().as_bytes()).ok()?;
+    // A process of its own: the call may not come back, and whoever waits for it keeps the mount
+    // in use until it is killed.
+    // SAFETY: the child calls nothing but `statfs` and `_exit`, which it may whatever other
+    // threads its parent has.
+    let child = unsafe {
+        match libc::fork() {
+            0 => {
+                let mut usage = MaybeUninit::<libc::statfs>::uninit();
+                // The kernel may answer a stat from its cache, this never.
+                let failed = libc::statfs(path.as_ptr(), usage.as_mut_ptr()) != 0;
+                libc::_exit(if failed { *libc::__errno_location() } else { 0 })
+            }
+            child => Pid::from_raw(child)?,
+        }
+    };
+    let handle = pidfd_open(child, PidfdFlags::empty()).ok()?;
+    let answered = has_ended(&handle, PROBE_TIMEOUT);
+    if !answered {
+        // A mount that lives answers those who were killed. Another one has its caller still.
+        pidfd_send_signal(&handle, Signal::KILL).ok()?;
+        has_ended(&handle, PROBE_TIMEOUT);
+    }
+    let (_, status) = waitpid(Some(child), WaitOptions::NOHANG).ok()??;
+    match status.exit_status()? {
+        0 => Some(Ok(())),
+        error => Some(Err(Errno::from_raw_os_error(error))),
+    }
 }

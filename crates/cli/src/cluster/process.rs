@@ -163,7 +163,7 @@ impl Process {
 
 /// A process descriptor is readable from when the process has ended, even if
 /// nobody has collected its status.
-fn has_ended(handle: &OwnedFd, patience: Duration) -> bool {
+pub fn has_ended(handle: &OwnedFd, patience: Duration) -> bool {
     let timeout = Timespec::try_from(patience).ok();
     let mut fds = [PollFd::new(handle, PollFlags::IN)];
     poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready > 0)

@@ -4,13 +4,13 @@ use super::failed;
 use super::record::Place;
 use crate::args::{TestbedChoice, TestbedDisk};
 use crate::failure::{Done, Failure};
-use crate::serve::serve;
+use crate::serve::{Leaves, serve};
 use crate::signals::Signals;
 use weir_testbed::{Disk, Model};
 
 /// Serves until it is unmounted; a signal unmounts it.
 pub fn run(disk: &TestbedDisk) -> Done {
-    serve(&disk.detach, |ready| {
+    serve(&disk.detach, Leaves::First, |ready| {
         let signals = Signals::hold()?;
         let place = Place::of(&TestbedChoice { dir: Some(disk.dir.clone()) })?;
         let drive = place.required()?.node(disk.node)?.drive;

@@ -29,6 +29,9 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most that is read of what the helper says.
 const MAX_HELPER_TEXT_BYTES: u64 = 4096;
 
+/// What waits at a mountpoint to be mounted over, at the first use.
+const AUTOMOUNT: &str = "autofs";
+
 /// A mount that was made here.
 #[derive(Clone, Debug)]
 pub(super) struct Mounted {
@@ -239,9 +242,13 @@ fn path_error(path: &Path, error: &std::io::Error) -> MountError {
     }
 }
 
-/// Detaches a dead FUSE mount at the path; refuses if a live one is there.
+/// Detaches a dead FUSE mount at the path; refuses if anything else is there that is not to be
+/// mounted over.
 fn clear(mountpoint: &Path) -> Result<(), MountError> {
     let Some(found) = find_mount(mountpoint) else { return Ok(()) };
+    if found.fstype == AUTOMOUNT {
+        return Ok(());
+    }
     if !(found.fstype.starts_with("fuse") && is_dead(mountpoint)) {
         return Err(MountError::Occupied {
             mountpoint: mountpoint.to_owned(),
