@@ -9,7 +9,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DENY := $(TARGET_DIR)/tools/cargo-deny
 PJD := $(TARGET_DIR)/tools/pjdfstest
 
-.PHONY: help deps build deb quickstart test upgrade-test soak verify fix bench figures figures-scale clean
+.PHONY: help deps build deb quickstart test package-test upgrade-test soak verify fix bench figures figures-scale clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -28,6 +28,9 @@ quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
 
 test: deps $(PJD) ## Unit, property, fuzz and end-to-end tests
 	$(CARGO) test --workspace --locked --no-fail-fast
+
+package-test: deb ## Boot a Debian with systemd in a container, and use the package there (root)
+	@scripts/package-test.sh "$$(ls -t $(TARGET_DIR)/debian/weir_*.deb | head -n 1)"
 
 upgrade-test: deps ## Build an earlier release from the history, and let it meet today's
 	@CARGO="$(CARGO)" scripts/upgrade-test.sh
