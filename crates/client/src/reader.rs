@@ -161,7 +161,12 @@ impl Reader {
             }
             add(&call.inner.counters.ahead_fetched, 1);
             let op = ReadOp::start(call, plan, len as usize, (any_copy, true));
-            self.pieces.push(Piece { range, data: Data::Asked(Box::new(op)), since: clock::now(), leased });
+            self.pieces.push(Piece {
+                range,
+                data: Data::Asked(Box::new(op)),
+                since: clock::now(),
+                leased,
+            });
         }
         self.ahead = ahead;
     }
