@@ -208,15 +208,16 @@ fn from_piece(
     Ok(n)
 }
 
-/// Whether a read is asked for in small pieces: where copies are chosen by how soon they have what
-/// is asked for, and that takes a disk some time.
+/// Whether a read is asked for in small pieces: for a process of a job, where copies are chosen by how
+/// soon they have what is asked for, and that takes a disk some time. (For others it was measured to
+/// gain nothing.)
 fn is_cut(call: Call<'_>, plan: &Plan, any_copy: bool) -> bool {
     use ReadPolicy::{Graduated, GraduatedPrimary, Proportional};
     let policy = call.inner.config.read_policy;
     let goes_by_room = matches!(policy, Proportional | Graduated | GraduatedPrimary);
     let is_of_disk = |part: &Part| call.inner.servers.reads_disk(part.place.target);
     let mut mirrored = plan.parts.iter().filter(|part| part.place.mirrored);
-    any_copy && goes_by_room && mirrored.any(is_of_disk)
+    any_copy && goes_by_room && call.ctx.reader.is_some() && mirrored.any(is_of_disk)
 }
 
 fn direct(call: Call<'_>, offset: u64, dest: &mut [u8], any_copy: bool) -> Result<()> {
