@@ -106,6 +106,7 @@ fn attr(node: NodeId) -> Attr {
         preferred_io_bytes: 1 << 20,
         birth: None,
         extras: Extras::default(),
+        sparse: false,
     }
 }
 
@@ -133,11 +134,11 @@ impl Filesystem for Limit {
     }
 
     fn getattr(&self, _: &RequestContext<'_>, node: NodeId, _: Option<u64>) -> Reply<Attributes> {
-        Ok(Attributes { attr: attr(node), ttl: TTL })
+        Ok(Attributes { attr: attr(node), allocated: None, ttl: TTL })
     }
 
     fn setattr(&self, _: &RequestContext<'_>, node: NodeId, _: &SetAttr) -> Reply<Attributes> {
-        Ok(Attributes { attr: attr(node), ttl: TTL })
+        Ok(Attributes { attr: attr(node), allocated: None, ttl: TTL })
     }
 
     fn mkdir(&self, _: &RequestContext<'_>, _: NodeId, name: &[u8], _: NewMode) -> Reply<Entry> {

@@ -300,8 +300,15 @@ impl Administrator {
     /// # Errors
     /// `Stale` if it was, or does not exist any more.
     pub fn raise_size(&self, file: FileId, size: u64, generation: Generation) -> Result<Attr> {
-        let request =
-            CommitSizeRequest { file, size, generation, mtime: None, written: Vec::new() };
+        let request = CommitSizeRequest {
+            file,
+            size,
+            generation,
+            mtime: None,
+            written: Vec::new(),
+            ranges: Vec::new(),
+            sparse: false,
+        };
         self.inner.session.change(&Context::root(), &request)
     }
 

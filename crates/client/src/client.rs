@@ -433,6 +433,7 @@ impl Inner {
                 attr.mtime = if older { mtime.max(attr.mtime) } else { mtime };
                 attr.ctime = attr.ctime.max(mtime);
             }
+            attr.sparse |= state.has_gap();
         }
         self.accesses.show(&mut attr);
         attr

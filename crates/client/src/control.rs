@@ -12,12 +12,12 @@ use weir_net::Wait;
 use weir_types::{Error, ErrorKind, Generation, Result};
 use weir_wire::data::{
     Access, AllocateRequest, FenceRequest, ObjectLen, ObjectStat, PunchRequest, SeekRequest,
-    SyncRequest, TruncateRequest,
+    StatObjectRequest, SyncRequest, TruncateRequest,
 };
 use weir_wire::{Header, Request, Rights};
 
 /// Objects asked at the same time.
-const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 
 /// What to do with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,14 +55,16 @@ pub(crate) enum Control {
         /// A hole.
         hole: bool,
     },
+    /// Ask what it takes.
+    Stat,
 }
 
 impl Control {
-    /// What it takes. Whoever may use a file may ask that it be durable, and
+    /// What rights it takes. Whoever may use a file may ask that it be durable, and
     /// where its holes are.
     fn needed(self) -> Rights {
         match self {
-            Control::Sync | Control::Seek { .. } => Rights::NONE,
+            Control::Sync | Control::Seek { .. } | Control::Stat => Rights::NONE,
             Control::Truncate { .. }
             | Control::Punch { .. }
             | Control::Allocate { .. }
@@ -92,8 +94,8 @@ pub(crate) struct Answer {
     pub(crate) taken: Option<Taken>,
     /// What a seek found.
     pub(crate) found: Option<u64>,
-    /// What a fence found.
-    pub(crate) fenced: Option<ObjectStat>,
+    /// What a fence found, or was asked.
+    pub(crate) stat: Option<ObjectStat>,
 }
 
 /// Does all of a list, several at a time. Returns for each who did it.
@@ -125,6 +127,21 @@ pub(crate) fn ask_objects(call: Call<'_>, mut list: Vec<(Place, Control)>) -> Re
     Ok(answers)
 }
 
+/// Asks what the data of some objects takes, at most [`BATCH`], within so long; `None` of those
+/// that have not said. Nothing is waited for when one fails.
+pub(crate) fn ask_allocated(call: Call<'_>, places: &[Place], time_ms: u64) -> Vec<Option<u64>> {
+    let mut list: Vec<_> = places.iter().map(|place| (*place, Control::Stat)).collect();
+    let mut transfer = Transfer::new(list.len(), now_ms() + time_ms);
+    let conns = list.iter().map(|_| None).collect();
+    let answers = vec![Answer::default(); list.len()];
+    let sent = vec![Sent::default(); list.len()];
+    let mut parts = ControlParts { call, list: &mut list, sent, conns, answers };
+    if let Err(error) = drive(call, &mut transfer, &mut parts, Until::Done) {
+        tracing::debug!("file {}: what it takes: {error}", call.file.id);
+    }
+    parts.answers.iter().map(|answer| answer.stat.as_ref().map(|stat| stat.allocated)).collect()
+}
+
 impl Parts for ControlParts<'_> {
     fn place(&mut self, part: usize) -> &mut Place {
         &mut self.list[part].0
@@ -136,7 +153,7 @@ impl Parts for ControlParts<'_> {
 
     fn purpose(&self, part: usize) -> Purpose {
         // The primary makes all copies durable.
-        let any = matches!(self.list[part].1, Control::Seek { .. });
+        let any = matches!(self.list[part].1, Control::Seek { .. } | Control::Stat);
         if any { Purpose::Read } else { Purpose::Change }
     }
 
@@ -166,6 +183,7 @@ impl Parts for ControlParts<'_> {
             Control::Seek { offset, hole } => {
                 ask(conn, &SeekRequest { access, offset, hole }, wait)
             }
+            Control::Stat => ask(conn, &StatObjectRequest { access }, wait),
         }
     }
 
@@ -176,8 +194,8 @@ impl Parts for ControlParts<'_> {
             Control::Truncate { .. } | Control::Punch { .. } | Control::Allocate { .. } => {
                 conn.conn.recv_reply::<ObjectLen>(wait).map(drop)
             }
-            Control::Fence(_) => {
-                self.answers[part].fenced = Some(conn.conn.recv_reply(wait)?);
+            Control::Fence(_) | Control::Stat => {
+                self.answers[part].stat = Some(conn.conn.recv_reply(wait)?);
                 Ok(())
             }
             Control::Seek { .. } => {

@@ -40,7 +40,7 @@ impl OpenState {
         let mut newest = generation;
         let mut lens: BTreeMap<(SegmentIndex, ColumnIndex), u64> = BTreeMap::new();
         for (object, answer) in places.iter().zip(answers) {
-            let stat = answer.fenced.ok_or_else(|| {
+            let stat = answer.stat.ok_or_else(|| {
                 Error::new(ErrorKind::Internal, format!("no answer for object {object}"))
             })?;
             newest = newest.max(stat.generation);

@@ -27,7 +27,7 @@ impl Inner {
     }
 
     /// Whether what is kept may be used at this moment.
-    fn may_use_kept(&self) -> bool {
+    pub(crate) fn may_use_kept(&self) -> bool {
         self.keeps()
             && (self.config.consistency == Consistency::Relaxed || self.holdings.clock.is_good())
     }

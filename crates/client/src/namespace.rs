@@ -86,6 +86,13 @@ impl Client {
         self.inner.getattr(ctx, file)
     }
 
+    /// Bytes of disk that a file takes which has these attributes (`st_blocks`); `None`: as many
+    /// as its size says. Costs messages for files that may have holes ([`Attr::sparse`]), unless
+    /// nothing was changed since it was asked before.
+    pub fn allocated(&self, ctx: &Context, attr: &Attr) -> Option<u64> {
+        self.inner.allocated(ctx, attr)
+    }
+
     /// Changes attributes (see [`crate::set_nothing`]).
     pub fn setattr(&self, ctx: &Context, request: &SetAttrRequest) -> Result<Attr> {
         self.inner.set_attr(ctx, request).map(|attr| self.inner.seen(attr))

@@ -36,7 +36,7 @@ pub(crate) struct WriteOp {
     /// How often the leases had been lost when it was written.
     losses: u64,
     /// What it was written under.
-    generation: Generation,
+    pub(crate) generation: Generation,
 }
 
 /// Which copies a change was sent for, and under which map.

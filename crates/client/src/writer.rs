@@ -18,6 +18,7 @@ use crate::buffer::Buffer;
 use crate::bytes::WriteData;
 use crate::context::Context;
 use crate::core::durable::Unsynced;
+use crate::core::filled::Filled;
 use crate::core::graduated::Graduated;
 use crate::core::plan::{MAX_CALL_BYTES, plan_regions};
 use crate::core::written::Written;
@@ -25,6 +26,7 @@ use crate::counters::add;
 use crate::drive::Call;
 use crate::write::WriteOp;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use weir_host::clock;
@@ -57,6 +59,8 @@ struct InFlight {
     at: Micros,
     /// Of files whose chunks go wherever they are taken: see [`Writer::outstanding`].
     outstanding: Vec<(TargetId, u64, u64)>,
+    /// What it fills: first byte, and the first one after.
+    fills: Vec<(u64, u64)>,
     op: WriteOp,
 }
 
@@ -75,6 +79,8 @@ pub(crate) struct Writer {
     failures: Failures,
     /// Columns that servers have confirmed bytes of.
     written: Written,
+    /// Ranges of which they have confirmed all bytes.
+    filled: Filled,
     /// Columns written since the last sync.
     unsynced: Unsynced,
     /// `unsynced` names all: what was written before this client opened the
@@ -179,8 +185,10 @@ impl Writer {
         let mut buffer = Buffer::take(&call.inner.buffers, data.len());
         buffer[..data.len()].copy_from_slice(data);
         let by = writer.calls;
-        writer.start(call, plan, (0, by), WriteData::Ours(buffer, data.len()).into());
-        writer.wrote(call, end, data.len());
+        let fills: Vec<_> = regions.ranges().map(|(start, len)| (start, start + len)).collect();
+        let start = fills.first().map_or(end, |(start, _)| *start);
+        writer.start(call, plan, (0, by), WriteData::Ours(buffer, data.len()).into(), fills);
+        writer.wrote(call, start..end, data.len());
         writer.finish_all(call);
         writer.note_clean(call);
         writer.failures.tell_next()
@@ -209,7 +217,7 @@ impl Writer {
         call.file.dirty.store(true, Ordering::Release);
         call.file.reader().clear();
         if len > 0 {
-            self.wrote(call, end, len);
+            self.wrote(call, offset..end, len);
         }
         Ok(())
     }
@@ -236,9 +244,9 @@ impl Writer {
         self.complete = false;
     }
 
-    fn wrote(&mut self, call: Call<'_>, end: u64, len: usize) {
+    fn wrote(&mut self, call: Call<'_>, range: Range<u64>, len: usize) {
         add(&call.inner.counters.write_bytes, len as u64);
-        call.file.wrote(end, now());
+        call.file.wrote(range.start, range.end, now());
         self.is_to_be_committed();
     }
 
@@ -274,9 +282,15 @@ impl Writer {
     fn note_clean(&mut self, call: Call<'_>) {
         let clean = self.gathered.is_none() && self.in_flight.is_empty();
         call.file.dirty.store(!clean, Ordering::Release);
-        if clean && call.file.uncommitted().is_none() && !self.written.has_news() {
+        call.file.buffered.store(self.held_bytes(), Ordering::Release);
+        if clean && call.file.uncommitted().is_none() && !self.has_news() {
             self.since = None;
         }
+    }
+
+    /// Whether the metadata server has to be told of what data servers have confirmed.
+    fn has_news(&self) -> bool {
+        self.written.has_news() || self.filled.has_news()
     }
 
     /// Before a read of the file: the servers get what was written.
@@ -375,6 +389,7 @@ impl Writer {
         self.gathered = None;
         self.unsynced.clear();
         self.written.forget();
+        self.filled.forget();
         self.complete = true;
     }
 }

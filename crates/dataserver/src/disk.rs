@@ -512,7 +512,7 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
             let (len, generation) = object.fence(generation)?;
             // Whoever asked goes on as if no older write could come any more.
             object.sync()?;
-            Ok(Outcome::Stat(ObjectStat { exists: true, len, generation }))
+            Ok(Outcome::Stat(ObjectStat { exists: true, len, generation, allocated: 0 }))
         }
         Work::Align { object: id, len, generation } => {
             let object = match len == 0 && generation == Generation(0) {
@@ -585,7 +585,8 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
             }
             let (len, generation) =
                 object.as_ref().map_or((0, Generation(0)), |o| (o.len(), o.generation()));
-            Ok(Outcome::Stat(ObjectStat { exists: object.is_some(), len, generation }))
+            let (exists, allocated) = (object.is_some(), object.map_or(Ok(0), |o| o.allocated())?);
+            Ok(Outcome::Stat(ObjectStat { exists, len, generation, allocated }))
         }
         Work::List { after, max } => inspect::list(store, after, max).map(Outcome::Listed),
         Work::Scrub { cursor, budget_bytes } => {

@@ -344,7 +344,7 @@ pub(crate) use sample_struct;
 sample_struct! {
     Attr {
         file, kind, mode, nlink, uid, gid, rdev, size, atime, mtime, ctime, change, generation,
-        preferred_io_bytes, birth, extras
+        preferred_io_bytes, birth, extras, sparse
     }
     Extras { any, acl, default_acl }
     FsUsage { total_bytes, free_bytes, total_files, free_files }
@@ -368,7 +368,7 @@ sample_struct! {
     RepairRequest { access, copy, start, end }
     Filling { column, copy }
     ObjectLen { len }
-    ObjectStat { exists, len, generation }
+    ObjectStat { exists, len, generation, allocated }
     TargetStatus { target, dir, usage, in_flight, queue_depth, trouble }
     ServerStatus { version, uptime_ms, connections, counters, targets }
     ReadRequest { access, stripe, flags, regions }
@@ -451,7 +451,7 @@ sample_struct! {
     GetLayoutRequest { file, offset, rights }
     ExtendRequest { file, offset, from, waits }
     WrittenColumns { segment, start, columns }
-    CommitSizeRequest { file, size, generation, mtime, written }
+    CommitSizeRequest { file, size, generation, mtime, written, ranges, sparse }
     TruncateDoneRequest { file, generation }
     SetLayoutRequest { file, layout }
     GetDefaultLayoutRequest { dir }

@@ -524,6 +524,19 @@ impl File {
         }
     }
 
+    /// Bytes of disk that it takes.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn allocated(&self) -> Result<u64> {
+        /// The unit of `st_blocks`.
+        const UNIT: u64 = 512;
+        match &self.0 {
+            FileKind::Os(fd) => Ok(rustix::fs::fstat(fd)?.st_blocks.cast_unsigned() * UNIT),
+            FileKind::Simulated(file) => file.allocated(),
+        }
+    }
+
     /// The first byte at or after a position that is not in a hole; `None`
     /// behind the last.
     ///

@@ -175,6 +175,10 @@ pub trait File: Send + Sync {
     fn next_hole(&self, position: u64) -> Result<u64> {
         Ok(position.max(self.size()?))
     }
+    /// Bytes of disk that it takes. A disk need not know of holes.
+    fn allocated(&self) -> Result<u64> {
+        self.size()
+    }
     /// Makes its data and length durable. `site` names the place in the code.
     fn sync(&self, site: &'static str) -> Result<()>;
 }

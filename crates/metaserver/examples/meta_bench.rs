@@ -197,7 +197,15 @@ fn main() -> Result<()> {
     bench.time("commit", count, |b, n| {
         let file = files[n as usize];
         let (generation, mtime) = (weir_types::Generation(1), Some(SetTime::Now));
-        let commit = CommitSizeRequest { file, size: 4096, generation, mtime, written: Vec::new() };
+        let commit = CommitSizeRequest {
+            file,
+            size: 4096,
+            generation,
+            mtime,
+            written: Vec::new(),
+            ranges: Vec::new(),
+            sparse: false,
+        };
         b.ask(&commit, true).map(drop)
     })?;
     bench.time("unlink", count, |b, n| {

@@ -112,12 +112,15 @@ pub(crate) fn upgrade(engine: &mut dyn Engine, format: &FormatRecord, age: Age) 
         Age::Current => Ok(()),
         Age::NoDirectories => crate::ops::links::upgrade(engine, format),
         // Those that are changed from now on are longer: older programs have to be told so.
-        Age::ShorterInodes => {
-            let record = schema::encode_format(format, false);
-            transact(engine, |tx| Ok::<_, Error>(tx.put(key::FORMAT, &record)?))?;
-            engine.sync()
-        }
+        Age::ShorterInodes => rewrite(engine, format, false),
+        Age::NoHoles { quotas } => rewrite(engine, format, quotas),
     }
+}
+
+fn rewrite(engine: &mut dyn Engine, format: &FormatRecord, quotas: bool) -> Result<()> {
+    let record = schema::encode_format(format, quotas);
+    transact(engine, |tx| Ok::<_, Error>(tx.put(key::FORMAT, &record)?))?;
+    engine.sync()
 }
 
 fn key_check(master: &MasterKey, cluster: &[u8; 16]) -> Bytes {

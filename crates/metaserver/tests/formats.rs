@@ -72,12 +72,12 @@ fn a_store_from_before_times_of_birth_keeps_all_its_files() {
     assert_eq!(version(&c), 2);
     let mut c = c.restart_in(dir.path());
     // An older program refuses it from now on; and so it stays.
-    assert_eq!(version(&c), 3);
+    assert_eq!(version(&c), 5);
     let mut c = {
         let kept: Vec<Attr> = before.iter().map(|a| Attr { birth: None, ..a.clone() }).collect();
         assert_eq!(attrs(&mut c, &all), kept);
         let mut c = c.restart_in(dir.path());
-        assert_eq!((version(&c), attrs(&mut c, &all)), (3, kept));
+        assert_eq!((version(&c), attrs(&mut c, &all)), (5, kept));
         c
     };
     // Its files are changed as ever, and new ones are longer.
@@ -102,7 +102,7 @@ fn a_store_is_of_another_version_as_long_as_it_has_quotas() {
     let all = fill(&mut c, &mut me);
     age(&mut c);
     let mut c = c.restart();
-    assert_eq!(version(&c), 3);
+    assert_eq!(version(&c), 5);
     let before = attrs(&mut c, &all);
     let subject = QuotaSubject::User(0);
     let set = |c: &mut Cluster<ModelEngine>, change| {
@@ -115,15 +115,46 @@ fn a_store_is_of_another_version_as_long_as_it_has_quotas() {
         c.ask(&admin, &ListQuotasRequest { after: None, own: false }).unwrap().quotas
     };
     set(&mut c, QuotaChange::Set(QuotaLimits { bytes: None, files: Some(100) }));
-    assert_eq!(version(&c), 4);
+    assert_eq!(version(&c), 6);
     let mut c = c.restart();
     // What the release of before has made is counted: all that is there, and the root.
     let used = quotas(&mut c)[0].used_files;
-    assert_eq!((version(&c), used as usize), (4, all.len() + 1));
+    assert_eq!((version(&c), used as usize), (6, all.len() + 1));
     assert_eq!(quotas(&mut c)[0].used_bytes, (0..20).map(|n| 1000 * n).sum::<u64>());
     assert_eq!(attrs(&mut c, &all), before);
     set(&mut c, QuotaChange::Remove);
-    assert_eq!(version(&c), 3);
+    assert_eq!(version(&c), 5);
     let mut c = c.restart();
-    assert_eq!((version(&c), quotas(&mut c).len(), attrs(&mut c, &all)), (3, 0, before));
+    assert_eq!((version(&c), quotas(&mut c).len(), attrs(&mut c, &all)), (5, 0, before));
+}
+
+/// The store as the release of commit b7e311f would have left it.
+fn age_to_no_holes<E: Engine>(c: &mut Cluster<E>, version: u8) {
+    transact(c.machine.engine_mut(), |tx| {
+        let mut format = tx.get(key::FORMAT)?.unwrap().to_vec();
+        format[0] = version;
+        tx.put(key::FORMAT, &format)?;
+        Ok::<_, Error>(())
+    })
+    .unwrap();
+    c.machine.engine_mut().sync().unwrap();
+}
+
+#[test]
+fn files_from_before_holes_were_known_have_none_until_they_are_made() {
+    for (before, after) in [(3, 5), (4, 6)] {
+        let mut c: Cluster<ModelEngine> = Cluster::new(2);
+        let mut me = c.client(root());
+        let all = fill(&mut c, &mut me);
+        let old = attrs(&mut c, &all);
+        age_to_no_holes(&mut c, before);
+        let mut c = c.restart();
+        assert_eq!((version(&c), attrs(&mut c, &all)), (after, old.clone()));
+        assert!(old.iter().all(|attr| !attr.sparse));
+        let mut me = c.client(root());
+        let longer = c.make(&mut me, &set_size(old[3].file, 1 << 20)).unwrap().attr;
+        assert!(longer.sparse);
+        let mut c = c.restart();
+        assert_eq!((version(&c), attrs(&mut c, &all)[3].sparse), (after, true));
+    }
 }

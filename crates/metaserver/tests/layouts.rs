@@ -105,7 +105,15 @@ fn an_empty_file_can_be_laid_out_anew_and_a_full_one_says_why_not() {
     assert_ne!(page.layout.segments[0].index, open.layout.segments[0].index);
     let attr = c.getattr(me, file).unwrap();
     let generation = attr.generation;
-    let commit = CommitSizeRequest { file, size: 5, generation, mtime: None, written: Vec::new() };
+    let commit = CommitSizeRequest {
+        file,
+        size: 5,
+        generation,
+        mtime: None,
+        written: Vec::new(),
+        ranges: Vec::new(),
+        sparse: false,
+    };
     c.make(me, &commit).unwrap();
     let error = c.make(me, &SetLayoutRequest { file, layout: Some(two()) }).unwrap_err();
     assert_eq!(error.kind, ErrorKind::InvalidArgument);

@@ -389,6 +389,8 @@ impl World {
             generation,
             mtime: Some(SetTime::Now),
             written: Vec::new(),
+            ranges: Vec::new(),
+            sparse: false,
         };
         let done = self.c.make(&mut self.me, &commit);
         if self.count("write", done).is_some() {

@@ -200,7 +200,10 @@ impl World {
             8 => {
                 let written = Vec::new();
                 let mtime = Some(SetTime::Now);
-                ask!(&CommitSizeRequest { file: a, size, generation, mtime, written }, one)
+                let (ranges, sparse) = (Vec::new(), false);
+                let commit =
+                    CommitSizeRequest { file: a, size, generation, mtime, written, ranges, sparse };
+                ask!(&commit, one)
             }
             9 => ask!(&TruncateDoneRequest { file: a, generation }, none),
             10 => ask!(&set_size(a, size), open),

@@ -53,6 +53,7 @@ fn attr(node: NodeId, kind: FileKind, size: u64) -> Attr {
         preferred_io_bytes: 1 << 20,
         birth: None,
         extras: Extras::default(),
+        sparse: false,
     }
 }
 
@@ -87,7 +88,7 @@ impl Filesystem for Limit {
     }
 
     fn getattr(&self, _: &RequestContext<'_>, node: NodeId, _: Option<u64>) -> Reply<Attributes> {
-        Ok(Attributes { attr: self.attr_of(node)?, ttl: TTL })
+        Ok(Attributes { attr: self.attr_of(node)?, allocated: None, ttl: TTL })
     }
 
     fn setattr(&self, _: &RequestContext<'_>, node: NodeId, set: &SetAttr) -> Reply<Attributes> {
@@ -97,7 +98,7 @@ impl Filesystem for Limit {
                 file.1 = size;
             }
         }
-        Ok(Attributes { attr: self.attr_of(node)?, ttl: TTL })
+        Ok(Attributes { attr: self.attr_of(node)?, allocated: None, ttl: TTL })
     }
 
     fn open(&self, _: &RequestContext<'_>, _: NodeId, _: OpenArgs) -> Reply<Opened> {

@@ -139,6 +139,7 @@ mod tests {
             preferred_io_bytes: 4096,
             birth: None,
             extras: Extras::default(),
+            sparse: false,
         };
         let hour = 3600 * 1_000_000_000;
         let due = |times: AccessTimes, read, changed| times.is_due(&attr(read, changed));

@@ -174,12 +174,15 @@ impl Filesystem for WeirFs {
     ) -> Reply<Attributes> {
         let file = self.file(node)?;
         let question = self.cache.asks(ctx.pid, Some(file), Answer::Attributes);
+        let by = context(ctx);
         let attr = self.found(ctx, self.attr_or_last(ctx, file))?;
         if attr.kind == FileKind::Directory && attr.nlink == 0 {
             // Nobody can say more of it.
-            return Ok(Attributes { attr, ttl: self.ttl() });
+            return Ok(Attributes { attr, allocated: None, ttl: self.ttl() });
         }
-        Ok(Attributes { attr: self.tell(ctx, question, attr)?, ttl: self.ttl() })
+        let attr = self.tell(ctx, question, attr)?;
+        let allocated = self.client.allocated(&by, &attr);
+        Ok(Attributes { attr, allocated, ttl: self.ttl() })
     }
 
     fn statx(
@@ -218,7 +221,10 @@ impl Filesystem for WeirFs {
             self.clear_suid(&context, self.file(node)?)?;
             attr = self.client.getattr(&context, self.file(node)?)?;
         }
-        Ok(Attributes { attr: self.tell(ctx, question, attr)?, ttl: self.ttl() })
+        let attr = self.tell(ctx, question, attr)?;
+        // Whoever wants to know what it takes asks.
+        let ttl = if attr.sparse { Duration::ZERO } else { self.ttl() };
+        Ok(Attributes { attr, allocated: None, ttl })
     }
 
     fn readlink(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<u8>> {

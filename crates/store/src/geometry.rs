@@ -79,6 +79,16 @@ pub(crate) fn data_position(offset: u64) -> u64 {
     data_page(offset / BLOCK) * BLOCK + offset % BLOCK
 }
 
+/// The pages of a file, slots and data, of the section that this page is of.
+pub(crate) fn section_pages(page: u64) -> std::ops::Range<u64> {
+    let section = (page + HEADER_SLOTS) / SECTION_PAGES;
+    let start = |section: u64| (section * SECTION_PAGES).saturating_sub(HEADER_SLOTS);
+    start(section)..start(section + 1)
+}
+
+/// Pages of a section that are slots.
+pub(crate) const PAGES_OF_SLOTS: u64 = SLOT_PAGES;
+
 /// Blocks of an object of this many bytes; the last may be partial.
 pub(crate) fn block_count(object_bytes: u64) -> u64 {
     object_bytes.div_ceil(BLOCK)
@@ -199,6 +209,15 @@ mod tests {
             prop_assert_eq!(area.end % (128 << 10), 0);
             prop_assert_eq!(slot_area(end).start, (data_page(end - 1) + 1) * BLOCK);
             prop_assert_eq!(slot_position(end - 1) + SLOT_BYTES as u64, area.end);
+        }
+
+        #[test]
+        fn a_section_has_its_slots_and_its_blocks(block in any_block()) {
+            let pages = section_pages(data_page(block));
+            prop_assert_eq!(pages.start * BLOCK, slot_area(block).start);
+            prop_assert_eq!(&pages, &section_pages(slot_position(block) / BLOCK));
+            prop_assert_eq!(&pages, &section_pages(pages.end - 1));
+            prop_assert_eq!(pages.end * BLOCK, slot_area(section_end(block)).start);
         }
 
         #[test]

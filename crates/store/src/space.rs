@@ -1,7 +1,8 @@
 //! Room on the disk: punching holes, reserving, and where the holes are.
 
 use crate::geometry::{
-    BLOCK, Run, SLOT_BYTES, data_position, file_bytes, section_end, slot_position,
+    BLOCK, PAGES_OF_SLOTS, Run, SLOT_BYTES, data_position, file_bytes, section_end, section_pages,
+    slot_position,
 };
 use crate::object::{Change, Object};
 use rustix::io::Errno;
@@ -179,5 +180,28 @@ impl Object {
             at = border;
         }
         Ok(len)
+    }
+
+    /// Bytes of disk that its data takes, and room that is reserved: what its file takes
+    /// without header and checksums. (What the local file system takes for its own tables
+    /// may count.)
+    pub fn allocated(&self) -> Result<u64> {
+        let taken = || Ok(self.file.allocated()?.saturating_sub(self.stored_slots()? * BLOCK));
+        taken().map_err(|e| self.os_error("find what it takes", e))
+    }
+
+    /// Pages of slots that are stored: of a section that has any data all are, but those
+    /// that follow the first page of a small object.
+    fn stored_slots(&self) -> rustix::io::Result<u64> {
+        let (mut stored, mut at) = (0, 0);
+        while let Some(found) = self.file.next_data(at)? {
+            let pages = section_pages(found / BLOCK);
+            let is_first = pages.start == 0;
+            let has_more = !is_first
+                || self.file.next_data(BLOCK)?.is_some_and(|at| at < PAGES_OF_SLOTS * BLOCK);
+            stored += if has_more { PAGES_OF_SLOTS } else { 1 };
+            at = pages.end * BLOCK;
+        }
+        Ok(stored)
     }
 }

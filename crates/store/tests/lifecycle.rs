@@ -193,6 +193,36 @@ fn room_is_reserved_with_and_without_growing() {
     assert_eq!(object.allocate(0, 0, false, G0).unwrap(), 100_010);
 }
 
+/// Local file systems take some blocks for tables of their own.
+#[track_caller]
+fn takes(object: &weir_store::Object, bytes: u64) {
+    let taken = object.allocated().unwrap();
+    assert!((bytes..=bytes + 4 * BLOCK).contains(&taken), "{taken} for {bytes}");
+}
+
+#[test]
+fn what_the_data_of_an_object_takes_is_told_without_its_checksums() {
+    let store = TestTarget::new();
+    let object = store.target.object_or_create(object_id(1)).unwrap();
+    takes(&object, 0);
+    write(&object, 0, &pattern(1, 10_000));
+    takes(&object, 3 * BLOCK);
+    // More than the slots of the first page are of.
+    write(&object, 10_000, &pattern(2, 8 << 20));
+    takes(&object, (8 << 20) + 3 * BLOCK);
+    object.punch(BLOCK, 1 << 20, G0).unwrap();
+    takes(&object, (7 << 20) + 3 * BLOCK);
+    // In two sections.
+    let far = store.target.object_or_create(object_id(2)).unwrap();
+    write(&far, SECTION_BORDER - (1 << 20), &pattern(3, 2 << 20));
+    takes(&far, 2 << 20);
+    object.sync().unwrap();
+    far.sync().unwrap();
+    takes(&far, 2 << 20);
+    far.allocate(10 << 30, 1 << 20, true, G0).unwrap();
+    takes(&far, 3 << 20);
+}
+
 #[test]
 fn scrubbing_goes_on_where_it_stopped_and_counts_everything_once() {
     let store = TestTarget::new();

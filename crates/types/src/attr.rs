@@ -124,6 +124,9 @@ pub struct Attr {
     pub birth: Option<Timestamp>,
     /// Which extended attributes it has.
     pub extras: Extras,
+    /// Not all of its bytes are known to have been written: it may take less room than its size
+    /// says, or more. Only data servers know.
+    pub sparse: bool,
 }
 crate::codec_struct!(Attr {
     file,
@@ -141,7 +144,8 @@ crate::codec_struct!(Attr {
     generation,
     preferred_io_bytes,
     birth,
-    extras
+    extras,
+    sparse
 });
 
 /// Which extended attributes a file has, so that nobody asks for those that are not there.

@@ -48,6 +48,8 @@ pub const MAX_IN_FLIGHT_PER_CONNECTION: usize = 64;
 pub const MAX_GROUPS: usize = 1024;
 /// Segments of which one request says which columns were written.
 pub const MAX_WRITTEN_SEGMENTS: usize = 32;
+/// The most ranges that a report of a size says are written.
+pub const MAX_WRITTEN_RANGES: usize = 16;
 /// Files of which one request says when they were read.
 pub const MAX_ACCESSED: usize = 32;
 /// Objects in one page of a listing, or named in one request to remove them.

@@ -162,6 +162,9 @@ records! {
         len: u64,
         /// Its fence: writes with a lower one are refused.
         generation: Generation,
+        /// Bytes of disk that its data takes, about; also room that is reserved. (0 in the
+        /// answer to a fence.)
+        allocated: u64,
     }
     /// Bytes of one object that go to another.
     CopyPiece {
@@ -388,7 +391,7 @@ requests! {
         /// Its length afterwards, at the most: a truncation never extends it.
         len: u64,
     }
-    /// Asks for length and generation of an object. An administrator's
+    /// Asks for length and generation of an object, and for the room that it takes. An administrator's
     /// capability will do for the objects of every file.
     StatObjectRequest(StatObject) -> ObjectStat {
         /// Which object.

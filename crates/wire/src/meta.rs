@@ -476,6 +476,13 @@ requests! {
         /// so that an object that is missing can be told from one that was
         /// never made. At most [`weir_types::limits::MAX_WRITTEN_SEGMENTS`].
         written: Vec<WrittenColumns>,
+        /// First byte, and the first one after, of ranges of which data servers have confirmed
+        /// all bytes under this generation, ascending; at most
+        /// [`weir_types::limits::MAX_WRITTEN_RANGES`].
+        ranges: Vec<(u64, u64)>,
+        /// From now on holes may be anywhere, and room reserved beyond the end: said before they
+        /// are made. The answer comes when that is durable.
+        sparse: bool,
     }
     /// The truncation with this generation has reached the objects.
     TruncateDoneRequest(TruncateDone) -> () {

@@ -54,6 +54,13 @@ impl<K: Ord + Clone, V: Clone> Recent<K, V> {
 /// Names of a directory begin here and end before the same of the next.
 type Name = (FileId, Vec<u8>);
 
+/// What a file takes, and the state that it was in.
+#[derive(Clone, Copy, Debug)]
+struct Allocated {
+    state: (u64, u64),
+    bytes: u64,
+}
+
 #[derive(Clone, Debug)]
 struct Until<T> {
     value: T,
@@ -75,6 +82,8 @@ pub struct Kept {
     /// What a name stands for; `None`: there is no such name.
     names: Recent<Name, Until<Option<FileId>>>,
     attributes: Recent<FileId, Until<Attr>>,
+    /// What files take that may have holes.
+    allocated: Recent<FileId, Until<Allocated>>,
     /// Files that have no security capabilities.
     bare: Recent<FileId, Until<()>>,
     /// Access control lists: the kernel asks for them at each step of a path.
@@ -101,6 +110,28 @@ impl Kept {
             return None;
         }
         self.attributes.get(&file)?.at(now)
+    }
+
+    /// Bytes that a file takes which is in this state: the number of its last change, as in its
+    /// attributes, and one of this client's own.
+    pub fn allocated(&mut self, file: FileId, state: (u64, u64), now: Duration) -> Option<u64> {
+        self.attr(file, now).filter(|attr| attr.change == state.0)?;
+        let known = self.allocated.get(&file)?.at(now)?;
+        (known.state == state).then_some(known.bytes)
+    }
+
+    /// Servers have said what a file takes. That is kept as long as its attributes are, but not
+    /// beyond `end`.
+    pub fn keep_allocated(
+        &mut self,
+        file: FileId,
+        state: (u64, u64),
+        bytes: u64,
+        end: Option<Duration>,
+    ) {
+        if self.attributes.get(&file).is_some() {
+            self.allocated.insert(file, Until { value: Allocated { state, bytes }, end });
+        }
     }
 
     /// Whether a file is known to have no security capabilities.
@@ -217,6 +248,7 @@ impl Kept {
     /// forgotten by themselves.
     pub fn forget(&mut self, file: FileId) {
         self.attributes.remove(&file);
+        self.allocated.remove(&file);
         self.bare.remove(&file);
         self.acls.remove(&file);
     }
@@ -255,6 +287,7 @@ impl Kept {
     pub fn clear(&mut self) {
         self.names = Recent::default();
         self.attributes = Recent::default();
+        self.allocated = Recent::default();
         self.bare = Recent::default();
         self.acls = Recent::default();
         self.used = Recent::default();
@@ -308,6 +341,23 @@ mod tests {
         kept.clear();
         assert_eq!(kept.name(DIR, b"a", NOW), None);
         assert!(kept.attr(FILE, NOW).is_none());
+    }
+
+    #[test]
+    fn what_a_file_takes_is_kept_as_long_as_it_is_as_it_was_and_its_attributes_are_kept() {
+        let (mut kept, news) = kept();
+        kept.keep_allocated(FILE, (1, 5), 4096, None);
+        assert_eq!(kept.allocated(FILE, (1, 5), NOW), Some(4096));
+        assert_eq!(kept.allocated(FILE, (1, 6), NOW), None, "changed by us");
+        assert_eq!(kept.allocated(FILE, (2, 5), NOW), None, "changed by somebody");
+        kept.keep_allocated(FILE, (1, 5), 8192, Some(NOW));
+        assert_eq!(kept.allocated(FILE, (1, 5), NOW - Duration::from_millis(1)), Some(8192));
+        assert_eq!(kept.allocated(FILE, (1, 5), NOW), None, "its time is over");
+        kept.keep_allocated(FILE, (1, 5), 4096, None);
+        kept.obey(at(1), &EventKind::Attributes { file: FILE });
+        kept.keep_allocated(FILE, (1, 5), 4096, None);
+        kept.keep_attr((kept.news.asking(), news.1), &attr(FILE), None);
+        assert_eq!(kept.allocated(FILE, (1, 5), NOW), None, "asked for when nothing was kept");
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod copies;
 pub mod copy;
 pub mod departed;
 pub mod durable;
+pub mod filled;
 pub mod gather;
 pub mod graduated;
 pub mod held;

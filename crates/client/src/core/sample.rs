@@ -23,5 +23,6 @@ pub(crate) fn attr(file: FileId, change: u64, size: u64) -> Attr {
         preferred_io_bytes: 4096,
         birth: None,
         extras: Extras::default(),
+        sparse: false,
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Extent {
     pub(super) change: u64,
     /// Its times, of the contents and of anything.
     pub(super) times: (Timestamp, Timestamp),
+    /// Of what the metadata server does not know of, something began behind the end.
+    pub(super) gap: bool,
 }
 
 impl Extent {
@@ -52,6 +54,7 @@ impl Extent {
     /// The metadata server was told.
     pub(super) fn take_uncommitted(&mut self) {
         self.reported = later(self.reported, self.uncommitted.take());
+        self.gap = false;
     }
 }
 
@@ -64,12 +67,18 @@ impl OpenState {
         self.extent().size
     }
 
-    /// A write of this client reached so far, at this time (the writer's lock
+    /// A write of this client begins and ends there, at this time (the writer's lock
     /// is held).
-    pub(crate) fn wrote(&self, end: u64, time: Timestamp) {
+    pub(crate) fn wrote(&self, start: u64, end: u64, time: Timestamp) {
         let mut extent = self.extent();
+        extent.gap |= start > extent.size;
         extent.size = extent.size.max(end);
         extent.uncommitted = later(extent.uncommitted, Some((end, time)));
+    }
+
+    /// Whether the file may have holes that the metadata server has not heard of.
+    pub(crate) fn has_gap(&self) -> bool {
+        self.extent().gap
     }
 
     /// End and time of writes that the metadata server does not know of.
@@ -124,6 +133,7 @@ impl OpenState {
     pub(crate) fn forget_uncommitted(&self) -> bool {
         let mut extent = self.extent();
         extent.reported = None;
+        extent.gap = false;
         extent.uncommitted.take().is_some()
     }
 
@@ -132,6 +142,7 @@ impl OpenState {
         let mut extent = self.extent();
         extent.uncommitted = None;
         extent.reported = None;
+        extent.gap = false;
         extent.saw(attr);
         extent.size = attr.size;
     }

@@ -47,6 +47,12 @@ pub(crate) struct OpenState {
     pub(super) hint: Option<Consistency>,
     /// A write has failed, and may still reach a data server.
     unconfirmed: AtomicBool,
+    /// Bytes that the writer holds, or that are on their way.
+    pub(crate) buffered: AtomicU64,
+    /// How often something was done to its objects: what they take may be another then.
+    pub(crate) changes: AtomicU64,
+    /// The generation under which the metadata server was told that holes may be anywhere.
+    pub(crate) sparse: AtomicU64,
     /// Up to which size the file may grow without asking for room.
     pub(super) room: AtomicU64,
     /// While its size is of this generation: who has cut it since has given room back.
@@ -86,6 +92,9 @@ impl OpenState {
             unleased: AtomicBool::new(false),
             hint: open.consistency,
             unconfirmed: AtomicBool::new(false),
+            buffered: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+            sparse: AtomicU64::new(0),
             room: AtomicU64::new(UNLIMITED),
             room_generation: AtomicU64::new(0),
         };

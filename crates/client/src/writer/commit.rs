@@ -7,6 +7,7 @@ use crate::core::copies::copies_of;
 use crate::core::durable::{Unsynced, require_kept};
 use crate::core::plan::{Place, columns};
 use crate::drive::Call;
+use std::sync::atomic::Ordering;
 use weir_types::{ErrorKind, FileLayout, Result, Segment};
 use weir_wire::meta::{CommitSizeRequest, SetTime};
 
@@ -46,6 +47,8 @@ impl Writer {
             generation,
             mtime: Some(SetTime::At(unreported.1)),
             written: Vec::new(),
+            ranges: Vec::new(),
+            sparse: false,
         };
         match call.inner.commit_size(call, &request) {
             Ok(attr) => {
@@ -63,7 +66,7 @@ impl Writer {
     }
 
     pub(super) fn commit(&mut self, call: Call<'_>) -> Result<()> {
-        if call.file.uncommitted().is_none() && !self.written.has_news() {
+        if call.file.uncommitted().is_none() && !self.has_news() {
             return Ok(());
         }
         let first = |layout: FileLayout| layout.segments.first().map(|s| s.index);
@@ -85,6 +88,7 @@ impl Writer {
                 // program is told once, and may go on anew.
                 call.file.committed();
                 self.written.forget();
+                self.filled.forget();
                 Err(error.context("the file was emptied meanwhile"))
             }
             result => result,
@@ -99,19 +103,61 @@ impl Writer {
         };
         // Once, but for a file of very many segments.
         loop {
+            let generation = call.file.generation();
             let request = CommitSizeRequest {
                 file: call.file.id,
                 size,
-                generation: call.file.generation(),
+                generation,
                 mtime,
                 written: self.written.report(),
+                ranges: self.filled.report(generation),
+                sparse: false,
             };
             let attr = call.inner.commit_size(call, &request)?;
             call.file.saw_attr(&attr);
+            self.filled.reported();
             if !self.written.reported(&request.written) {
                 call.file.committed();
                 return Ok(());
             }
+        }
+    }
+
+    /// Before holes are made, or room is reserved beyond the end: the metadata server is told
+    /// that they may be anywhere, and answers when that is durable. Once, until the file is
+    /// emptied or cut.
+    pub(super) fn note_sparse(&mut self, call: Call<'_>) -> Result<()> {
+        let told = &call.file.sparse;
+        let tell = || -> Result<()> {
+            let generation = call.file.generation();
+            if told.load(Ordering::Acquire) == generation.0 {
+                return Ok(());
+            }
+            let request = CommitSizeRequest {
+                file: call.file.id,
+                size: 0,
+                generation,
+                mtime: None,
+                written: Vec::new(),
+                ranges: Vec::new(),
+                sparse: true,
+            };
+            let attr = call.inner.commit_size(call, &request)?;
+            call.file.saw_attr(&attr);
+            told.store(generation.0, Ordering::Release);
+            Ok(())
+        };
+        let before = call.file.generation();
+        match tell() {
+            Err(error) if error.kind == ErrorKind::Stale => {
+                call.file.refresh(call.inner, call.ctx)?;
+                if call.file.is_fenced_off(call.inner, before) {
+                    call.file.lose_leases();
+                    return Err(ErrorKind::LeaseLost.into());
+                }
+                tell()
+            }
+            result => result,
         }
     }
 

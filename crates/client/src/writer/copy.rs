@@ -7,6 +7,7 @@ use crate::counters::add;
 use crate::drive::Call;
 use crate::space::Space;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use weir_layout::covered_bytes;
 use weir_types::{ErrorKind, Result};
 
@@ -27,18 +28,28 @@ impl Writer {
         writer.send_gathered(sure);
         writer.finish_all(sure);
         let ready = writer.failures.tell_next();
+        // What are holes there become holes here.
+        let covers = to_offset < call.file.size() || call.file.unleased.load(Ordering::Acquire);
+        let ready = ready.and_then(|()| if covers { writer.note_sparse(sure) } else { Ok(()) });
         // Of a copy that ends half way some bytes may be there.
         if ready.is_ok() {
-            call.file.wrote(end, now());
+            call.file.wrote(to_offset, end, now());
             writer.is_to_be_committed();
         }
+        let generation = call.file.generation();
         // Bytes that nobody was promised yet: a signal may end it.
         let copied = ready.and_then(|()| writer.copy_objects(call, from, source, to_offset));
+        call.file.changes.fetch_add(1, Ordering::AcqRel);
         // What was fetched ahead meanwhile may be of before.
         call.file.reader().clear();
         writer.note_clean(sure);
         match copied {
-            Ok(bytes) => add(&call.inner.counters.copied_bytes, bytes),
+            Ok((bytes, written)) => {
+                add(&call.inner.counters.copied_bytes, bytes);
+                if written == bytes {
+                    writer.filled.note(generation, (to_offset, end));
+                }
+            }
             Err(e) if matches!(e.kind, ErrorKind::Unsupported | ErrorKind::Corrupt) => {
                 tracing::debug!("file {}: not copied by the servers: {e}", call.file.id);
                 return Ok(false);
@@ -48,13 +59,14 @@ impl Writer {
         Ok(true)
     }
 
+    /// How many bytes were copied, and how many of them were no holes.
     fn copy_objects(
         &mut self,
         call: Call<'_>,
         from: Call<'_>,
         source: Range<u64>,
         to_offset: u64,
-    ) -> Result<u64> {
+    ) -> Result<(u64, u64)> {
         if covered_bytes(&from.file.layout()) < source.end {
             // Another client may have made the file longer.
             from.file.refresh(from.inner, from.ctx)?;
@@ -68,12 +80,13 @@ impl Writer {
         for part in &list {
             self.unsynced.sent(part.to);
         }
-        let mut done = Vec::new();
+        let (mut done, mut written) = (Vec::new(), 0);
         for batch in list.chunks(BATCH) {
             let result = run_copy(from, call, batch, &mut done);
             for (part, done) in batch.iter().zip(&done) {
                 let Some(Done { taken, copied }) = done else { continue };
                 self.unsynced.confirmed(part.to, taken.clone());
+                written += copied.written;
                 if copied.written > 0 {
                     let object = part.to.object;
                     self.written.note(object.segment, part.segment_start, object.column);
@@ -84,6 +97,6 @@ impl Writer {
         if covered < source.end {
             self.change_objects(call, Space::Punch, to(covered)..to(source.end))?;
         }
-        Ok(source.end - source.start)
+        Ok((source.end - source.start, written))
     }
 }

@@ -8,6 +8,7 @@ use crate::core::gather::{Gather, gather, is_full, joins, room};
 use crate::core::plan::Plan;
 use crate::drive::{Call, now_ms};
 use crate::write::WriteOp;
+use std::sync::atomic::Ordering;
 use weir_layout::{begins_block, preferred_io_bytes};
 use weir_types::{Error, ErrorKind, FileLayout, Result};
 
@@ -90,6 +91,12 @@ impl Writer {
         }
     }
 
+    /// Bytes that are gathered, or on their way.
+    pub(super) fn held_bytes(&self) -> u64 {
+        let gathered = self.gathered.as_ref().map_or(0, |gathered| gathered.held().1);
+        (gathered + self.in_flight_bytes) as u64
+    }
+
     /// Whether a large write goes at once: it has nothing to wait for.
     pub(super) fn is_idle(&self) -> bool {
         self.gathered.is_none() && self.in_flight.is_empty()
@@ -128,7 +135,7 @@ impl Writer {
         };
         // Memory beyond the pool is given back before more is taken.
         let beyond_pool = data.is_beyond_pool();
-        self.start(call, plan, (offset, by), data);
+        self.start(call, plan, (offset, by), data, vec![(range.start, range.end)]);
         if beyond_pool {
             self.finish_all(call);
         }
@@ -150,6 +157,7 @@ impl Writer {
         plan: Plan,
         (offset, by): (u64, u64),
         data: Bytes,
+        fills: Vec<(u64, u64)>,
     ) {
         for part in &plan.parts {
             self.unsynced.sent(part.place);
@@ -158,7 +166,7 @@ impl Writer {
         let at = now_us();
         let op = WriteOp::start(call, plan, offset, data, self.losses);
         self.in_flight_bytes += op.len();
-        self.in_flight.push_back(InFlight { by, at, outstanding, op });
+        self.in_flight.push_back(InFlight { by, at, outstanding, fills, op });
     }
 
     fn finish_first(&mut self, call: Call<'_>, count: usize) {
@@ -179,9 +187,13 @@ impl Writer {
             self.unsynced.confirmed(place, taken);
         }
         self.has_ended(&sent, finished.is_ok());
+        call.file.changes.fetch_add(1, Ordering::AcqRel);
         let op = &sent.op;
         match finished {
-            Ok(()) => self.note_written(op.plan()),
+            Ok(()) => {
+                self.note_written(op.plan());
+                sent.fills.iter().for_each(|range| self.filled.note(op.generation, *range));
+            }
             Err(error) => {
                 call.inner.counters.presence.data_lost(call.file.id, &error);
                 call.file.change_failed(&error);

@@ -5,6 +5,7 @@ use crate::control::run_control;
 use crate::drive::Call;
 use crate::space::{Space, space_requests, steps};
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use weir_layout::covered_bytes;
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{ErrorKind, Result};
@@ -27,7 +28,13 @@ impl Writer {
         let mut writer = Self::begin(call, covered, 0)?;
         writer.send_gathered(call);
         writer.finish_all(call);
+        let makes_holes = space == Space::Punch || keep_size && end > call.file.size();
+        if makes_holes && let Err(error) = writer.note_sparse(call) {
+            writer.note_clean(call);
+            return Err(error);
+        }
         let changed = writer.change_objects(call, space, offset..end);
+        call.file.changes.fetch_add(1, Ordering::AcqRel);
         if let Err(error) = &changed {
             call.file.change_failed(error);
         }
@@ -35,7 +42,9 @@ impl Writer {
         call.file.reader().clear();
         let grows = !keep_size && end > call.file.size();
         if changed.is_ok() {
-            call.file.wrote(if grows { end } else { 0 }, now());
+            // Who has heard what the file takes asks again.
+            let (start, end) = if grows { (offset, end) } else { (0, 0) };
+            call.file.wrote(start, end, now());
             writer.is_to_be_committed();
         }
         let result = changed.and_then(|()| if grows { writer.commit(call) } else { Ok(()) });

@@ -12,7 +12,7 @@ pub enum Fact {
         /// The file.
         file: FileId,
         /// What is stored of it.
-        inode: Inode,
+        inode: Box<Inode>,
     },
     /// A name of a directory stands for the file.
     Named {

@@ -35,7 +35,7 @@ pub(super) struct FileFacts {
 impl FileFacts {
     pub(super) fn add(&mut self, fact: Fact) {
         match fact {
-            Fact::Inode { inode, .. } => self.inode = Some(inode),
+            Fact::Inode { inode, .. } => self.inode = Some(*inode),
             Fact::Named { dir, kind, .. } => self.names.push((dir, kind)),
             Fact::Holds { subdirs, .. } => self.holds = Some(subdirs),
             Fact::Listed { last_cookie, .. } => self.last_cookie = Some(last_cookie),

@@ -152,7 +152,7 @@ impl SnapshotReader {
             }
         }
         self.quotas.inode(file, &inode);
-        emit(Fact::Inode { file, inode });
+        emit(Fact::Inode { file, inode: Box::new(inode) });
         Ok(())
     }
 

@@ -63,7 +63,8 @@ impl<E: Engine> MetaMachine<E> {
                 reply.keep |= ROOM_LIMITED;
             }
             // What it changed may not be durable yet.
-            let objects_follow = matches!(op, Op::SetAttr | Op::Create | Op::Open | Op::Extend);
+            let objects_follow =
+                matches!(op, Op::SetAttr | Op::Create | Op::Open | Op::Extend | Op::CommitSize);
             return Ok(Some(Done { reply, objects_follow }));
         }
         Ok(None)

@@ -2,9 +2,9 @@
 
 use crate::ops::{Context, Outcome, inodes, layouts, open};
 use crate::quota;
-use crate::schema::RegularFile;
+use crate::schema::{Holes, Inode, RegularFile};
 use weir_metastore::Tx;
-use weir_types::limits::MAX_WRITTEN_SEGMENTS;
+use weir_types::limits::{MAX_WRITTEN_RANGES, MAX_WRITTEN_SEGMENTS};
 use weir_types::{Attr, Error, ErrorKind, FileId};
 use weir_wire::Rights;
 use weir_wire::meta::{CommitSizeRequest, SetTime, WrittenColumns};
@@ -22,11 +22,15 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CommitSizeRequest) 
         return Err(Error::new(ErrorKind::Stale, what).into());
     }
     note_written(tx, file, body, &request.written)?;
+    // Holes are made when this is answered.
+    ctx.effects.objects_follow |= request.sparse;
+    let holes = holes_after(&inode, request)?;
     let grows = request.size > inode.size;
-    if !(grows || request.mtime.is_some()) {
+    if !(grows || request.mtime.is_some() || request.sparse || holes != inode.holes) {
         quota::note(tx, ctx, file, &inode, None)?;
         return Ok(inode.attr(file));
     }
+    inode.holes = holes;
     inode.size = inode.size.max(request.size);
     inode.mtime = match request.mtime {
         None => inode.mtime,
@@ -42,6 +46,23 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CommitSizeRequest) 
     inodes::store(tx, file, &inode)?;
     quota::note(tx, ctx, file, &inode, None)?;
     Ok(inode.attr(file))
+}
+
+/// Where the file may have holes when this is done.
+fn holes_after(inode: &Inode, request: &CommitSizeRequest) -> Outcome<Holes> {
+    let ranges = &request.ranges;
+    if ranges.len() > MAX_WRITTEN_RANGES {
+        return Err(ErrorKind::TooBig.into());
+    }
+    if ranges.iter().any(|(start, end)| start >= end) || !ranges.is_sorted() {
+        let what = "ranges that were written ascend";
+        return Err(Error::new(ErrorKind::InvalidArgument, what).into());
+    }
+    if request.sparse {
+        return Ok(Holes::Anywhere);
+    }
+    let size = inode.size.max(request.size);
+    Ok(inode.holes.resized(inode.size, size).written(ranges, size))
 }
 
 /// Keeps in mind which columns have data. What is said of segments that the

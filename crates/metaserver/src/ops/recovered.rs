@@ -27,6 +27,7 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &RecoveredRequest) -
     }
     body.pending_truncate = None;
     if request.size > inode.size {
+        inode.holes = inode.holes.resized(inode.size, request.size);
         inode.size = request.size;
         inode.modified(ctx.now);
     }

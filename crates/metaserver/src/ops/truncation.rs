@@ -1,7 +1,7 @@
 //! Changes of a file's size.
 
 use crate::ops::{Context, Outcome, deletion, inodes, layouts};
-use crate::schema::Inode;
+use crate::schema::{Holes, Inode};
 use weir_metastore::Tx;
 use weir_types::{FileId, FileLayout, Generation};
 use weir_wire::lease::TO_THE_END;
@@ -44,6 +44,7 @@ pub(crate) fn resize(
         layouts::extend(tx, ctx, (file, body), size, &[])?;
     }
     inode.generation = generation;
+    inode.holes = inode.holes.resized(inode.size, size);
     inode.size = size;
     inode.modified(ctx.now);
     Ok(None)
@@ -64,6 +65,7 @@ pub(crate) fn empty(
     let layout = layouts::lay_out(tx, ctx, file, body)?;
     inode.generation = Generation(inode.generation.0 + 1);
     inode.size = 0;
+    inode.holes = Holes::None;
     inode.modified(ctx.now);
     Ok(layout)
 }

@@ -1,6 +1,7 @@
 //! The inode: everything of a file but its names, segments and attributes.
 
 use crate::acl::Acl;
+use crate::schema::Holes;
 use weir_layout::preferred_io_bytes;
 use weir_types::codec::{DecodeError, Reader};
 use weir_types::{
@@ -59,6 +60,8 @@ pub struct Inode {
     pub has_acl: bool,
     /// One is the list that new files of this directory get.
     pub has_default_acl: bool,
+    /// Of a regular file: where it may have holes.
+    pub holes: Holes,
     /// That list, once it was looked up ([`Inode::has_acl`]); not stored here.
     pub acl: Option<Acl>,
 }
@@ -168,6 +171,7 @@ impl Inode {
             birth: Some(now),
             has_acl: false,
             has_default_acl: false,
+            holes: Holes::None,
             acl: None,
         }
     }
@@ -190,7 +194,7 @@ impl Inode {
 
     /// Whether it ends with anything after what only its kind has.
     fn has_end(&self) -> bool {
-        self.birth.is_some() || self.has_acl || self.has_default_acl
+        self.birth.is_some() || self.has_acl || self.has_default_acl || self.holes != Holes::None
     }
 
     /// Notes that something but the contents changed.
@@ -231,6 +235,7 @@ impl Inode {
                 acl: self.has_acl,
                 default_acl: self.has_default_acl,
             },
+            sparse: self.holes != Holes::None,
         }
     }
 }
@@ -262,6 +267,7 @@ impl Encode for Inode {
             self.birth.encode(out);
             self.has_acl.encode(out);
             self.has_default_acl.encode(out);
+            self.holes.encode(out);
         }
     }
 }
@@ -295,17 +301,25 @@ impl Decode for Inode {
             birth: None,
             has_acl: false,
             has_default_acl: false,
+            holes: Holes::None,
             acl: None,
         };
         if r.remaining() > 0 {
             inode.birth = Decode::decode(r)?;
             inode.has_acl = Decode::decode(r)?;
             inode.has_default_acl = Decode::decode(r)?;
+            inode.holes = Decode::decode(r)?;
             if !inode.has_end() {
                 return Err(DecodeError::BadValue);
             }
         }
         Ok(inode)
+    }
+}
+
+impl Decode for Box<Inode> {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Inode::decode(r).map(Box::new)
     }
 }
 
@@ -330,6 +344,11 @@ mod tests {
             assert_eq!(Inode::from_bytes(&bytes).unwrap(), before);
             let with_acl = Inode { has_acl: true, ..before };
             assert_eq!(Inode::from_bytes(&with_acl.to_bytes()).unwrap(), with_acl);
+            for (holes, bytes) in [(Holes::From(7), 9), (Holes::Anywhere, 1)] {
+                let sparse = Inode { holes, ..inode.clone() };
+                assert_eq!(Inode::from_bytes(&sparse.to_bytes()).unwrap(), sparse);
+                assert_eq!(sparse.to_bytes().len(), inode.to_bytes().len() + bytes);
+            }
         }
     }
 }

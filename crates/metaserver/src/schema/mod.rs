@@ -6,6 +6,7 @@
 //! the codec of `weir-types`.
 
 mod cluster;
+mod holes;
 mod inode;
 pub mod key;
 mod namespace;
@@ -13,6 +14,7 @@ mod quota;
 mod session;
 
 pub use cluster::{ClientRecord, FormatRecord, Past, ServerRecord, TargetRecord};
+pub use holes::Holes;
 pub use inode::{Body, Directory, Inode, RegularFile};
 pub use namespace::{DeadList, Dentry, ListEntry, Orphan, SegmentPage, WrittenPage};
 pub use quota::{ALL_COUNTED, QuotaRecord};
@@ -24,11 +26,15 @@ use weir_types::{Decode, Encode, Error, ErrorKind, Result};
 
 /// The version that this program writes and the only one that it reads.
 const RECORD_VERSION: u8 = 1;
-/// The version of the record of the format since inodes end with the time of birth and with
-/// what they have of access control lists. A program from before can read none of those.
-const FORMAT_VERSION: u8 = 3;
+/// The version of the record of the format since inodes say where files may have holes. A program
+/// from before can read none of those.
+const FORMAT_VERSION: u8 = 5;
 /// The same with quotas (`p/`): a program that does not count what is used must not change it.
-const QUOTA_FORMAT_VERSION: u8 = 4;
+const QUOTA_FORMAT_VERSION: u8 = 6;
+/// That since inodes end with the time of birth and with what they have of access control lists,
+const WITH_LONGER_INODES: u8 = 3;
+/// and the same with quotas.
+const WITH_LONGER_INODES_AND_QUOTAS: u8 = 4;
 /// That since the directories of files with several names are kept (`b/`). A program that does
 /// not keep them must not change such a store.
 const WITH_DIRECTORIES: u8 = 2;
@@ -38,6 +44,11 @@ const WITH_DIRECTORIES: u8 = 2;
 pub enum Age {
     /// This program, or one that keeps the same.
     Current,
+    /// One from before inodes said where files may have holes.
+    NoHoles {
+        /// It has quotas.
+        quotas: bool,
+    },
     /// One from before inodes had anything after what only their kind has.
     ShorterInodes,
     /// One from before the directories of files were kept.
@@ -87,6 +98,8 @@ pub fn decode_format(bytes: &[u8]) -> Result<(FormatRecord, Age)> {
     const WHAT: &str = "of the format";
     let age = match bytes.first() {
         Some(&(FORMAT_VERSION | QUOTA_FORMAT_VERSION)) => Age::Current,
+        Some(&WITH_LONGER_INODES) => Age::NoHoles { quotas: false },
+        Some(&WITH_LONGER_INODES_AND_QUOTAS) => Age::NoHoles { quotas: true },
         Some(&WITH_DIRECTORIES) => Age::ShorterInodes,
         _ => return Ok((decode(bytes, WHAT)?, Age::NoDirectories)),
     };
@@ -108,13 +121,18 @@ mod tests {
             default_layout: weir_types::LayoutSpec::default(),
         };
         let mut bytes = encode_format(&record, false);
-        for (version, age) in
-            [(4, Age::Current), (3, Age::Current), (2, Age::ShorterInodes), (1, Age::NoDirectories)]
-        {
+        for (version, age) in [
+            (6, Age::Current),
+            (5, Age::Current),
+            (4, Age::NoHoles { quotas: true }),
+            (3, Age::NoHoles { quotas: false }),
+            (2, Age::ShorterInodes),
+            (1, Age::NoDirectories),
+        ] {
             bytes[0] = version;
             assert_eq!(decode_format(&bytes).unwrap(), (record.clone(), age));
         }
-        bytes[0] = 5;
+        bytes[0] = 7;
         assert_eq!(decode_format(&bytes).unwrap_err().kind, ErrorKind::Unsupported);
     }
 

@@ -482,10 +482,12 @@ pub fn set_size(file: FileId, size: u64) -> SetAttrRequest {
     SetAttrRequest { size: Some(size), ..set_nothing(file) }
 }
 
+/// Of somebody who has written all before the end.
 pub fn commit(open: &OpenFile, size: u64) -> CommitSizeRequest {
     let (file, generation) = (open.attr.file, open.attr.generation);
     let mtime = Some(SetTime::Now);
-    CommitSizeRequest { file, size, generation, mtime, written: Vec::new() }
+    let ranges = if size > 0 { vec![(0, size)] } else { Vec::new() };
+    CommitSizeRequest { file, size, generation, mtime, written: Vec::new(), ranges, sparse: false }
 }
 
 pub fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {

@@ -176,6 +176,8 @@ fn nobody_believes_in_what_another_client_may_write() {
         generation: weir_types::Generation(1),
         mtime: None,
         written: vec![],
+        ranges: vec![],
+        sparse: false,
     };
     w.now(&mut a, &commit(10));
     let number = a.have;

@@ -19,6 +19,8 @@ fn a_writer_that_died_is_fenced_off_before_anybody_else_reads() {
         generation: Generation(1),
         mtime: None,
         written: vec![],
+        ranges: vec![],
+        sparse: false,
     };
     w.now(&mut a, &written);
     let pending = w.waits(&mut b, &OpenRequest { file, rights: Rights::READ });
@@ -138,6 +140,8 @@ fn the_living_write_back_before_a_fence_that_would_stop_them_too() {
             generation: Generation(1),
             mtime: None,
             written: vec![],
+            ranges: vec![],
+            sparse: false,
         },
     );
     let number = writer.have;
@@ -202,6 +206,8 @@ fn a_truncation_and_a_fence_do_not_undo_each_other() {
         generation: Generation(1),
         mtime: None,
         written: vec![],
+        ranges: vec![],
+        sparse: false,
     };
     w.now(&mut a, &written);
     // Cut by its writer, which dies before the objects have seen it.
@@ -305,7 +311,8 @@ fn a_size_that_comes_from_a_client_without_a_lease_is_seen_by_all() {
     w.open(&mut a, file, Rights::READ_WRITE);
     // As when it had one before the server started anew, and was away meanwhile.
     let (generation, mtime, written) = (Generation(1), None, vec![]);
-    let commit = CommitSizeRequest { file, size: 10, generation, mtime, written };
+    let (ranges, sparse) = (Vec::new(), false);
+    let commit = CommitSizeRequest { file, size: 10, generation, mtime, written, ranges, sparse };
     let pending = w.waits(&mut a, &commit);
     let recall = EventKind::Recall(whole(file, LeaseMode::Write));
     assert!(w.obey(&mut b).contains(&recall));

@@ -107,6 +107,8 @@ fn a_truncation_waits_until_nobody_holds_anything() {
                 generation: Generation(1),
                 mtime: None,
                 written: vec![],
+                ranges: vec![],
+                sparse: false,
             },
         );
         let queued = w.waits(&mut c, &OpenRequest { file, rights: Rights::READ });

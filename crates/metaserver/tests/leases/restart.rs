@@ -41,6 +41,8 @@ fn nothing_changes_before_everybody_has_said_what_it_holds() {
         generation: Generation(1),
         mtime: None,
         written: vec![],
+        ranges: vec![],
+        sparse: false,
     };
     w.now(&mut a, &written);
     assert_eq!(w.now(&mut a, &GetAttrRequest { file }).size, 10);

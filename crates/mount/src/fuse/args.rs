@@ -24,10 +24,12 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// An entry whose name and attributes hold for the same time, with the
-    /// file's id for its node id.
+    /// An entry whose name and attributes (but of files that may have holes) hold for the same
+    /// time, with the file's id for its node id.
     pub fn new(attr: Attr, ttl: Duration) -> Self {
-        Self { node: attr.file.0, attr, entry_ttl: ttl, attr_ttl: ttl }
+        // What a file takes that may have holes, the kernel asks for when somebody wants to know.
+        let attr_ttl = if attr.sparse { Duration::ZERO } else { ttl };
+        Self { node: attr.file.0, attr, entry_ttl: ttl, attr_ttl }
     }
 }
 
@@ -36,6 +38,8 @@ impl Entry {
 pub struct Attributes {
     /// The attributes; `attr.file` is the inode number.
     pub attr: Attr,
+    /// Bytes of disk that it takes; `None`: as many as its size says.
+    pub allocated: Option<u64>,
     /// How long they hold without asking again.
     pub ttl: Duration,
 }

@@ -14,11 +14,11 @@ const STAT_BLOCK_BYTES: u64 = 512;
 const STATX_BASIC_STATS: u32 = 0x7ff;
 const STATX_BTIME: u32 = 0x800;
 
-pub(super) fn attr(attr: &Attr) -> abi::Attr {
+fn attr(attr: &Attr, allocated: Option<u64>) -> abi::Attr {
     abi::Attr {
         ino: attr.file.0,
         size: attr.size,
-        blocks: attr.size.div_ceil(STAT_BLOCK_BYTES),
+        blocks: blocks(attr, allocated),
         atime: attr.atime.seconds().cast_unsigned(),
         mtime: attr.mtime.seconds().cast_unsigned(),
         ctime: attr.ctime.seconds().cast_unsigned(),
@@ -35,6 +35,10 @@ pub(super) fn attr(attr: &Attr) -> abi::Attr {
     }
 }
 
+fn blocks(attr: &Attr, allocated: Option<u64>) -> u64 {
+    allocated.unwrap_or(attr.size).div_ceil(STAT_BLOCK_BYTES)
+}
+
 fn mode(attr: &Attr) -> u32 {
     attr.kind.mode_bits() | u32::from(attr.mode & 0o7777)
 }
@@ -47,7 +51,7 @@ pub(super) fn entry(entry: &Entry) -> abi::EntryOut {
         attr_valid: entry.attr_ttl.as_secs(),
         entry_valid_nsec: entry.entry_ttl.subsec_nanos(),
         attr_valid_nsec: entry.attr_ttl.subsec_nanos(),
-        attr: attr(&entry.attr),
+        attr: attr(&entry.attr, None),
     }
 }
 
@@ -65,12 +69,12 @@ pub(super) fn attributes(attributes: &Attributes) -> abi::AttrOut {
         attr_valid: attributes.ttl.as_secs(),
         attr_valid_nsec: attributes.ttl.subsec_nanos(),
         dummy: 0,
-        attr: attr(&attributes.attr),
+        attr: attr(&attributes.attr, attributes.allocated),
     }
 }
 
 pub(super) fn statx(statx: &Statx) -> abi::StatxOut {
-    let Attributes { attr, ttl } = &statx.attributes;
+    let Attributes { attr, allocated, ttl } = &statx.attributes;
     let time = |t: weir_types::Timestamp| abi::SxTime {
         tv_sec: t.seconds(),
         tv_nsec: t.nanos(),
@@ -91,7 +95,7 @@ pub(super) fn statx(statx: &Statx) -> abi::StatxOut {
             mode: mode(attr) as u16,
             ino: attr.file.0,
             size: attr.size,
-            blocks: attr.size.div_ceil(STAT_BLOCK_BYTES),
+            blocks: blocks(attr, *allocated),
             atime: time(attr.atime),
             btime: statx.birth.map(time).unwrap_or_default(),
             ctime: time(attr.ctime),

@@ -201,6 +201,7 @@ impl State {
             preferred_io_bytes: 4096,
             birth: None,
             extras: Extras::default(),
+            sparse: false,
         };
         let (data, children, xattrs) = Default::default();
         self.nodes.insert(node, Node { attr, data, children, xattrs });
@@ -257,7 +258,11 @@ impl Filesystem for MemFs {
     }
 
     fn getattr(&self, _: &RequestContext<'_>, node: NodeId, _: Option<u64>) -> Reply<Attributes> {
-        Ok(Attributes { attr: self.state().get(node)?.attr.clone(), ttl: self.ttl })
+        Ok(Attributes {
+            attr: self.state().get(node)?.attr.clone(),
+            allocated: None,
+            ttl: self.ttl,
+        })
     }
 
     fn setattr(&self, _: &RequestContext<'_>, node: NodeId, set: &SetAttr) -> Reply<Attributes> {
@@ -278,7 +283,7 @@ impl Filesystem for MemFs {
             attr.size = size;
             file.data.resize(size as usize, 0);
         }
-        Ok(Attributes { attr: file.attr.clone(), ttl: self.ttl })
+        Ok(Attributes { attr: file.attr.clone(), allocated: None, ttl: self.ttl })
     }
 
     fn readlink(&self, _: &RequestContext<'_>, node: NodeId) -> Reply<Vec<u8>> {

@@ -95,6 +95,11 @@ impl Content {
         position.max(page * PAGE).min(self.len.max(position))
     }
 
+    /// Bytes of all pages that are stored.
+    pub(super) fn stored_bytes(&self) -> u64 {
+        self.pages.len() as u64 * PAGE
+    }
+
     /// All of it.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len as usize];

@@ -556,6 +556,12 @@ impl File for FileHandle {
         Ok(state.file(self.inode)?.seen.next_hole(position))
     }
 
+    fn allocated(&self) -> Result<u64> {
+        let mut state = self.disk.alive(self.boot)?;
+        state.faults.turn(Operation::Stat)?.proceed()?;
+        Ok(state.file(self.inode)?.seen.stored_bytes())
+    }
+
     fn sync(&self, site: &'static str) -> Result<()> {
         let scope = if self.is_directory { Scope::Directory } else { Scope::File };
         self.disk.sync(self.boot, scope(self.inode), site)

@@ -46,7 +46,7 @@ impl OneFile {
             NODE => attributes(NODE, FileKind::File, 0o600, self.bytes),
             _ => return Err(Errno::ENOENT),
         };
-        Ok(Attributes { attr, ttl: TTL })
+        Ok(Attributes { attr, allocated: None, ttl: TTL })
     }
 }
 
@@ -132,6 +132,7 @@ fn attributes(node: NodeId, kind: FileKind, mode: u16, size: u64) -> Attr {
         preferred_io_bytes: 1 << 20,
         birth: None,
         extras: Extras::default(),
+        sparse: false,
     }
 }
 

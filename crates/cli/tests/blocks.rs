@@ -1,0 +1,325 @@
+//! What files take (`st_blocks`): as on a local file system, also of files with holes, and without
+//! a message for files that have none.
+#![allow(clippy::unwrap_used)] // A failed helper fails the test.
+
+mod coherence_io;
+mod harness;
+mod library;
+
+use coherence_io::{Two, open, two};
+use harness::{Place, eventually, kill_and_wait, noise, root, said};
+use library::client;
+use rustix::fs::{FallocateFlags, fallocate};
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use weir_client::{Client, Context, CreateOptions};
+use weir_types::{FileId, LayoutSpec, TargetId};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// Bytes of disk that a file takes.
+fn taken(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().blocks() * 512
+}
+
+fn of(file: &File) -> u64 {
+    file.metadata().unwrap().blocks() * 512
+}
+
+/// The sum of a counter of both data servers.
+fn servers(client: &Client, name: &str) -> u64 {
+    let of = |target| client.data_status(TargetId(target), 5000).unwrap().counters;
+    let counters = [1, 2].into_iter().flat_map(of);
+    counters.filter(|(n, _)| n == name).map(|(_, value)| value).sum()
+}
+
+/// What a command says, run in a directory.
+fn says(dir: &Path, words: &[&str]) -> String {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).current_dir(dir);
+    said(command).ok()
+}
+
+/// What is done to a file and how many bytes it takes then.
+fn everything(dir: &Path) -> Vec<(&'static str, u64)> {
+    let (keep, punch) = (FallocateFlags::KEEP_SIZE, FallocateFlags::PUNCH_HOLE);
+    let mut all = Vec::new();
+    let sparse = open(&dir.join("sparse"));
+    sparse.set_len(GIB).unwrap();
+    all.push(("made longer", of(&sparse)));
+    sparse.write_all_at(&noise(100_000, 1), 300 * MIB).unwrap();
+    all.push(("written in the middle", of(&sparse)));
+    sparse.sync_all().unwrap();
+    all.push(("and synced", of(&sparse)));
+    sparse.write_all_at(&noise(5_000, 2), 2 * GIB).unwrap();
+    all.push(("written behind the end", of(&sparse)));
+    sparse.set_len(301 * MIB).unwrap();
+    sparse.sync_all().unwrap();
+    all.push(("cut", of(&sparse)));
+    sparse.set_len(0).unwrap();
+    all.push(("emptied", of(&sparse)));
+    drop(sparse);
+    all.push(("and closed", taken(&dir.join("sparse"))));
+
+    let dense = open(&dir.join("dense"));
+    dense.write_all_at(&noise(5 << 20, 3), 0).unwrap();
+    all.push(("written", of(&dense)));
+    dense.sync_all().unwrap();
+    all.push(("and synced", of(&dense)));
+    fallocate(&dense, keep | punch, MIB, 2 * MIB).unwrap();
+    all.push(("punched", of(&dense)));
+    fallocate(&dense, FallocateFlags::empty(), 0, 5 * MIB).unwrap();
+    all.push(("reserved where the hole was", of(&dense)));
+    fallocate(&dense, keep, 5 * MIB, 3 * MIB).unwrap();
+    all.push(("reserved behind the end", of(&dense)));
+    fallocate(&dense, FallocateFlags::ZERO_RANGE, 0, MIB).unwrap();
+    all.push(("zeroed", of(&dense)));
+    fallocate(&dense, FallocateFlags::empty(), 20 * MIB, 4 * MIB).unwrap();
+    all.push(("reserved far behind the end", of(&dense)));
+    drop(dense);
+    all.push(("and closed", taken(&dir.join("dense"))));
+
+    let reserved = open(&dir.join("reserved"));
+    fallocate(&reserved, keep, 0, 2 * MIB).unwrap();
+    all.push(("room for an empty file", of(&reserved)));
+    all
+}
+
+/// About the same: a local file system takes some blocks for its own tables.
+fn agree(local: u64, mount: u64) -> bool {
+    local.abs_diff(mount) <= 32 << 10
+}
+
+/// A file of a mount takes so much at each of these paths.
+#[track_caller]
+fn all_take(paths: &[&Path], bytes: u64) {
+    let all: Vec<u64> = paths.iter().map(|path| taken(path)).collect();
+    assert!(all.iter().all(|taken| *taken >= bytes && agree(bytes, *taken)), "{all:?}, {bytes}");
+}
+
+/// What `du` says of a file, bytes.
+fn du(dir: &Path, name: &str) -> u64 {
+    let said = says(dir, &["du", "-k", name]);
+    said.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn a_file_takes_what_a_local_one_would_take() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "one", "");
+    let local = place.path("local");
+    fs::create_dir(&local).unwrap();
+    let (expected, real) = (everything(&local), everything(&a));
+    println!("{expected:?}\n{real:?}");
+    let differ: Vec<_> =
+        expected.iter().zip(&real).filter(|(local, mount)| !agree(local.1, mount.1)).collect();
+    assert!(differ.is_empty(), "{differ:?}");
+    // Another mount sees the same.
+    for name in ["sparse", "dense", "reserved"] {
+        let (here, there) = (taken(&local.join(name)), taken(&b.join(name)));
+        assert!(agree(here, there), "{name}: {here}, on the other mount {there}");
+    }
+}
+
+#[test]
+fn a_plainly_written_file_takes_its_size_at_once_and_nobody_is_asked() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster, a, b } = two(&place, "one", "");
+    let (client, dir) = (client(&cluster, false), a.join("dir"));
+    fs::create_dir(&dir).unwrap();
+    for (n, len) in [1, 4096, 70_000, 3 << 20, 20 << 20].into_iter().enumerate() {
+        let file = open(&dir.join(format!("f{n}")));
+        // In pieces, so that some are on their way and others are not.
+        for (piece, bytes) in noise(len, n as u64).chunks(50_000).enumerate() {
+            file.write_all_at(bytes, piece as u64 * 50_000).unwrap();
+            let end = piece as u64 * 50_000 + bytes.len() as u64;
+            assert!(of(&file) >= end, "{} of {end}", of(&file));
+        }
+        file.sync_all().unwrap();
+        assert_eq!(of(&file), (len as u64).next_multiple_of(512));
+    }
+    let rewritten = open(&dir.join("f3"));
+    rewritten.write_all_at(&noise(MIB as usize, 7), MIB).unwrap();
+    drop(rewritten);
+    let asked = || servers(&client, "op.stat_object");
+    let before = asked();
+    for mount in [&a, &b] {
+        says(mount, &["ls", "-ls", "dir"]);
+        says(mount, &["du", "-s", "dir"]);
+        // Served from what the other has.
+        assert_eq!(taken(&mount.join("dir/f4")), 20 * MIB);
+    }
+    assert_eq!(asked(), before);
+}
+
+#[test]
+fn of_a_file_with_holes_each_server_is_asked_once_until_it_changes() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster, a, b } = two(&place, "one", "");
+    let client = client(&cluster, false);
+    let (path, there) = (a.join("f"), b.join("f"));
+    let file = open(&path);
+    file.set_len(GIB).unwrap();
+    file.write_all_at(&noise(MIB as usize, 1), 500 * MIB).unwrap();
+    drop(file);
+    all_take(&[&path, &there], MIB);
+    let asked = || servers(&client, "op.stat_object");
+    let before = asked();
+    for _ in 0..10 {
+        all_take(&[&path, &there], MIB);
+        assert!(agree(du(&b, "f"), MIB));
+        says(&a, &["ls", "-ls"]);
+    }
+    assert!(asked() - before <= 4, "{}", asked() - before);
+    // What another mount changes is seen.
+    open(&path).write_all_at(&noise(MIB as usize, 2), 700 * MIB).unwrap();
+    all_take(&[&there, &path], 2 * MIB);
+    // A file that was emptied and written anew has no holes.
+    fs::write(&path, noise(100_000, 3)).unwrap();
+    let before = asked();
+    assert_eq!((taken(&there), taken(&path)), (100_352, 100_352));
+    assert_eq!(asked(), before);
+}
+
+#[test]
+fn a_hole_that_is_filled_in_the_end_is_none() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster, a, b } = two(&place, "one", "");
+    let client = client(&cluster, false);
+    let (here, there) = (open(&a.join("f")), open(&b.join("f")));
+    // As the processes of a parallel program, in any order.
+    there.write_all_at(&noise(MIB as usize, 1), 3 * MIB).unwrap();
+    there.sync_all().unwrap();
+    all_take(&[&a.join("f"), &b.join("f")], MIB);
+    here.write_all_at(&noise(MIB as usize, 2), MIB).unwrap();
+    assert!(of(&here) >= 2 * MIB, "what is not sent yet counts: {}", of(&here));
+    here.sync_all().unwrap();
+    there.write_all_at(&noise(2 * MIB as usize, 3), 2 * MIB).unwrap();
+    here.write_all_at(&noise(MIB as usize, 4), 0).unwrap();
+    drop((here, there));
+    all_take(&[&a.join("f"), &b.join("f")], 4 * MIB);
+    // Of one writer it is known that there is none left.
+    let file = open(&a.join("g"));
+    file.write_all_at(&noise(MIB as usize, 1), MIB).unwrap();
+    file.sync_all().unwrap();
+    all_take(&[&a.join("g")], MIB);
+    file.write_all_at(&noise(MIB as usize, 1), 0).unwrap();
+    file.sync_all().unwrap();
+    let before = servers(&client, "op.stat_object");
+    assert_eq!((of(&file), taken(&b.join("g"))), (2 * MIB, 2 * MIB));
+    assert_eq!(servers(&client, "op.stat_object"), before);
+}
+
+#[test]
+fn programs_see_holes() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "2", "--mount", "m"]);
+    let local = place.path("local");
+    fs::create_dir(&local).unwrap();
+    // It holds what it says for a while: then a listing must not tell of sizes.
+    let relaxed = cluster.mount("relaxed", "consistency=relaxed,ttl=60");
+    for dir in [&local, &place.path("m")] {
+        says(dir, &["truncate", "-s", "1T", "f"]);
+        assert_eq!(du(dir, "f"), 0);
+        says(dir, &["truncate", "-s", "64M", "f"]);
+        open(&dir.join("f")).write_all_at(&noise(MIB as usize, 1), 32 * MIB).unwrap();
+        assert!(agree(MIB, du(dir, "f")));
+        says(dir, &["tar", "-cSf", "tar", "f"]);
+        let len = fs::metadata(dir.join("tar")).unwrap().len();
+        assert!((MIB..2 * MIB).contains(&len), "{}: {len}", dir.display());
+        for how in ["auto", "always", "never"] {
+            says(dir, &["cp", &format!("--sparse={how}"), "f", how]);
+            let expected = if how == "never" { 64 * MIB } else { MIB };
+            let taken = du(dir, how);
+            assert!(agree(expected, taken), "{how} in {}: {taken}", dir.display());
+            says(dir, &["cmp", "f", how]);
+        }
+    }
+    let listed = says(&relaxed, &["ls", "-lsk", "--time-style=+"]);
+    let blocks = |name: &str| {
+        let line = listed.lines().find(|line| line.ends_with(&format!(" {name}"))).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+    };
+    assert!(agree(MIB, blocks("f")) && agree(64 * MIB, blocks("never")), "{listed}");
+}
+
+#[test]
+fn copies_count_once_and_who_does_not_answer_counts_by_size() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "2"]);
+    let (client, other) = (client(&cluster, true), client(&cluster, true));
+    let ctx = Context::root();
+    let make = |name: &str, copies| {
+        let layout = Some(LayoutSpec { count: 2, copies, ..LayoutSpec::default() });
+        let options = CreateOptions { layout, ..CreateOptions::default() };
+        let (file, _) = client.create(&ctx, FileId::ROOT, name.as_bytes(), &options).unwrap();
+        file.truncate(&ctx, GIB).unwrap();
+        file.write_at(&ctx, 500 * MIB, &noise(MIB as usize, 1)).unwrap();
+        let id = file.id();
+        file.close(&ctx).unwrap();
+        id
+    };
+    let allocated = |file| {
+        let attr = other.getattr(&ctx, file).unwrap();
+        assert!(attr.sparse && attr.size == GIB);
+        other.allocated(&ctx, &attr).unwrap()
+    };
+    let [twice, once] = [make("twice", 2), make("once", 1)];
+    assert!(agree(MIB, allocated(twice)) && agree(MIB, allocated(once)));
+    let [twice, once] = [make("t", 2), make("o", 1)];
+    let _stopped = cluster.stopped(&["data-2"]);
+    let begin = Instant::now();
+    assert!(agree(GIB / 2 + MIB / 2, allocated(once)));
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+    let begin = Instant::now();
+    assert!(allocated(twice) >= MIB);
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn no_hole_of_a_writer_that_was_killed_is_taken_for_data() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster, a, b } = two(&place, "one", "");
+    let [hole, begun] = ["hole", "begun"].map(|name| open(&a.join(name)));
+    for file in [&hole, &begun] {
+        file.write_all_at(&noise(MIB as usize, 1), 0).unwrap();
+        file.sync_all().unwrap();
+    }
+    // So much that some of it is sent at once.
+    hole.write_all_at(&noise(32 * MIB as usize, 2), 512 * MIB).unwrap();
+    begun.write_all_at(&noise(32 * MIB as usize, 2), MIB).unwrap();
+    kill_and_wait(cluster.mount_pid(&a));
+    eventually("the others see what is left", || {
+        fs::metadata(b.join("hole")).is_ok() && File::open(b.join("hole")).is_ok()
+    });
+    for (name, most) in [("hole", 33 * MIB), ("begun", 33 * MIB)] {
+        let found = fs::metadata(b.join(name)).unwrap();
+        println!("{name}: {} bytes, takes {}", found.len(), found.blocks() * 512);
+        assert!((MIB..=most + MIB / 4).contains(&(found.blocks() * 512)), "{name}: {found:?}");
+    }
+}

@@ -1,0 +1,164 @@
+//! How much room a file takes (`st_blocks`). Of a file without holes that follows from its size;
+//! of one that may have some, the servers of its objects are asked, one copy of each column.
+
+use crate::client::Inner;
+use crate::context::Context;
+use crate::control::{BATCH, ask_allocated};
+use crate::core::plan::{Place, columns};
+use crate::drive::Call;
+use crate::file::OpenState;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use weir_host::clock;
+use weir_layout::covered_bytes;
+use weir_types::{Attr, FileId, FileKind, Result};
+use weir_wire::Rights;
+use weir_wire::meta::{GetLayoutRequest, OpenFile};
+
+/// Of a file with more objects nobody is asked: it would take too long.
+const MAX_OBJECTS: u64 = 1024;
+/// Who does not answer within this time is not waited for,
+const ASK_MS: u64 = 1_500;
+/// nor is who was among those of whom one did not.
+const ASK_AGAIN_MS: u64 = 200;
+/// So long it is believed what was found without all answers.
+const DOUBTFUL: Duration = Duration::from_secs(10);
+
+/// What a file takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Taken {
+    bytes: u64,
+    /// All have answered.
+    certain: bool,
+}
+
+impl Inner {
+    /// Bytes of disk that a file takes which has these attributes; `None`: as many as its size
+    /// says. What this client has not sent yet counts, all copies of a column count once, and a
+    /// column of which no copy answers soon counts as if it had no holes.
+    pub(crate) fn allocated(&self, ctx: &Context, attr: &Attr) -> Option<u64> {
+        if !attr.sparse || attr.kind != FileKind::File {
+            return None;
+        }
+        let open = self.open_state(attr.file);
+        let number = |of: fn(&OpenState) -> u64| open.as_deref().map_or(0, of);
+        let buffered = number(|state| state.buffered.load(Ordering::Acquire));
+        let changes = number(|state| state.changes.load(Ordering::Acquire));
+        let state = (attr.change, changes);
+        if let Some(bytes) = self.known_allocated(attr.file, state) {
+            return Some(bytes + buffered);
+        }
+        let taken = match self.ask_servers(ctx, attr, open) {
+            Ok(taken) => taken?,
+            Err(error) => {
+                tracing::debug!("file {}: what it takes is not known: {error}", attr.file);
+                return None;
+            }
+        };
+        let until = (!taken.certain).then(|| clock::uptime() + DOUBTFUL);
+        self.keep_allocated(attr.file, state, taken.bytes, until);
+        Some(taken.bytes + buffered)
+    }
+
+    fn ask_servers(
+        &self,
+        ctx: &Context,
+        attr: &Attr,
+        open: Option<Arc<OpenState>>,
+    ) -> Result<Option<Taken>> {
+        let state = match open {
+            Some(state) => state,
+            None => match self.look_at(ctx, attr)? {
+                Some(state) => state,
+                None => return Ok(None),
+            },
+        };
+        if covered_bytes(&state.layout()) < attr.size {
+            // Another client made the file longer.
+            state.refresh(self, ctx)?;
+        }
+        let columns = columns(attr.file, &state.layout(), attr.size);
+        if columns.len() as u64 > MAX_OBJECTS {
+            return Ok(None);
+        }
+        let call = Call { inner: self, file: &state, ctx };
+        Ok(Some(ask_all(call, &columns)))
+    }
+
+    /// The layout of a file that is not open. `stat` needs no right to a file: it is looked at
+    /// in this program's name, or if that may not, in that of who asks.
+    fn look_at(&self, ctx: &Context, attr: &Attr) -> Result<Option<Arc<OpenState>>> {
+        let request = GetLayoutRequest { file: attr.file, offset: 0, rights: Rights::READ };
+        let own = Context { interrupt: ctx.interrupt, ..Context::root() };
+        let page = self.session.call(&own, &request);
+        let (by, page) = match page {
+            Ok(page) => (&own, page),
+            Err(_) => (ctx, self.session.call(ctx, &request)?),
+        };
+        let first = page.layout.segments.first();
+        let chunks = first.and_then(|first| first.len).map_or(1, |len| attr.size / len.max(1));
+        if chunks.saturating_mul(first.map_or(1, |f| f.columns.len() as u64)) > MAX_OBJECTS {
+            return Ok(None);
+        }
+        let end = covered_bytes(&page.layout);
+        let open = OpenFile {
+            attr: attr.clone(),
+            consistency: None,
+            layout: page.layout,
+            more_segments: page.more_segments,
+            capability: page.capability,
+            pending_truncate: None,
+            loads: Vec::new(),
+        };
+        let state = OpenState::new(&open);
+        if open.more_segments {
+            state.fetch_layout(self, by, end, Rights::READ)?;
+        }
+        Ok(Some(Arc::new(state)))
+    }
+
+    fn known_allocated(&self, file: FileId, state: (u64, u64)) -> Option<u64> {
+        let known = || self.holdings.kept.lock().allocated(file, state, clock::uptime());
+        self.may_use_kept().then(known).flatten()
+    }
+
+    fn keep_allocated(&self, file: FileId, state: (u64, u64), bytes: u64, until: Option<Duration>) {
+        self.holdings.kept.lock().keep_allocated(file, state, bytes, until);
+    }
+}
+
+/// Asks for all columns; each comes with its length without holes.
+fn ask_all(call: Call<'_>, columns: &[(Place, u64)]) -> Taken {
+    let mut silent = BTreeSet::new();
+    let mut taken = Taken { bytes: 0, certain: true };
+    let mut left = columns;
+    while !left.is_empty() {
+        let count = left.len().min(BATCH);
+        let (batch, rest) = left.split_at(count);
+        left = rest;
+        let ask = |(place, _): &&(Place, u64)| !silent.contains(&place.target);
+        let places: Vec<Place> = batch.iter().filter(ask).map(|(place, _)| *place).collect();
+        let mut answers = ask_allocated(call, &places, ASK_MS);
+        for (place, answer) in places.iter().zip(&mut answers) {
+            if answer.is_none() && !silent.contains(&place.target) {
+                *answer = ask_allocated(call, &[*place], ASK_AGAIN_MS).pop().flatten();
+            }
+            if answer.is_none() {
+                silent.insert(place.target);
+            }
+        }
+        let mut answered = places.iter().zip(answers).peekable();
+        for (place, len) in batch {
+            let is_it = |(asked, _): &(&Place, Option<u64>)| asked.object == place.object;
+            let found = answered.next_if(is_it).and_then(|(_, found)| found);
+            taken.certain &= found.is_some();
+            taken.bytes += found.unwrap_or(*len);
+        }
+    }
+    if !taken.certain {
+        tracing::debug!(?silent, "file {}: not all have said what it takes", call.file.id);
+    }
+    taken
+}

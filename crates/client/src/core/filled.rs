@@ -1,0 +1,122 @@
+//! Ranges of a file of which data servers have confirmed all bytes: the metadata server, which
+//! is told with the size, knows by them that there are no holes.
+
+use std::collections::BTreeMap;
+use weir_types::Generation;
+use weir_types::limits::MAX_WRITTEN_RANGES;
+
+/// The most ranges that are remembered: those with the greatest offsets are forgotten.
+const MAX_RANGES: usize = 256;
+
+/// What this client has written, under one generation of the file: a truncation since may have
+/// cut off any of it.
+#[derive(Debug, Default)]
+pub struct Filled {
+    generation: Generation,
+    /// First byte, and the first one after. They neither overlap nor touch.
+    ranges: BTreeMap<u64, u64>,
+    has_news: bool,
+}
+
+impl Filled {
+    /// All bytes of a range, which were written under this generation, have been confirmed.
+    pub fn note(&mut self, generation: Generation, (start, end): (u64, u64)) {
+        if generation < self.generation || start >= end {
+            return;
+        }
+        if generation > self.generation {
+            *self = Self { generation, ..Self::default() };
+        }
+        let touching = |(first, after): (&u64, &u64)| (*after >= start).then_some((*first, *after));
+        let (mut from, mut to) = (start, end);
+        while let Some((first, after)) = self.ranges.range(..=to).next_back().and_then(touching) {
+            if first <= start && end <= after {
+                return;
+            }
+            self.ranges.remove(&first);
+            (from, to) = (from.min(first), to.max(after));
+        }
+        self.ranges.insert(from, to);
+        if self.ranges.len() > MAX_RANGES {
+            self.ranges.pop_last();
+        }
+        self.has_news = true;
+    }
+
+    /// Whether there is something to report.
+    pub fn has_news(&self) -> bool {
+        self.has_news
+    }
+
+    /// What to report of writes under this generation: as much as one request holds.
+    pub fn report(&self, generation: Generation) -> Vec<(u64, u64)> {
+        if generation != self.generation {
+            return Vec::new();
+        }
+        self.ranges.iter().take(MAX_WRITTEN_RANGES).map(|(start, end)| (*start, *end)).collect()
+    }
+
+    /// It was reported.
+    pub fn reported(&mut self) {
+        self.has_news = false;
+    }
+
+    /// The file was emptied.
+    pub fn forget(&mut self) {
+        self.ranges.clear();
+        self.has_news = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const G: Generation = Generation(3);
+
+    #[test]
+    fn ranges_that_touch_are_one_and_a_later_generation_begins_anew() {
+        let mut filled = Filled::default();
+        for range in [(10, 20), (30, 40), (0, 5), (20, 30)] {
+            filled.note(G, range);
+        }
+        assert_eq!(filled.report(G), [(0, 5), (10, 40)]);
+        filled.reported();
+        filled.note(G, (12, 40));
+        assert!(!filled.has_news(), "nothing new");
+        filled.note(Generation(2), (5, 10));
+        assert_eq!(filled.report(G), [(0, 5), (10, 40)], "it may have been cut off since");
+        assert!(filled.report(Generation(4)).is_empty());
+        filled.note(Generation(4), (7, 8));
+        assert!(filled.has_news() && filled.report(G).is_empty());
+        assert_eq!(filled.report(Generation(4)), [(7, 8)]);
+    }
+
+    #[test]
+    fn of_very_many_ranges_the_first_are_remembered() {
+        let mut filled = Filled::default();
+        (0..10 * MAX_RANGES as u64).rev().for_each(|n| filled.note(G, (10 * n, 10 * n + 5)));
+        assert_eq!(filled.ranges.len(), MAX_RANGES);
+        assert_eq!(filled.report(G).len(), MAX_WRITTEN_RANGES);
+        assert_eq!(filled.report(G)[..2], [(0, 5), (10, 15)]);
+    }
+
+    proptest! {
+        #[test]
+        fn just_what_was_written_is_reported(list in prop::collection::vec((0..60u64, 1..9u64), 0..12)) {
+            let (mut filled, mut bytes) = (Filled::default(), [false; 80]);
+            for (start, len) in list {
+                filled.note(G, (start, start + len));
+                bytes[start as usize..(start + len) as usize].fill(true);
+            }
+            let mut reported = [false; 80];
+            let report = filled.report(G);
+            prop_assert!(report.windows(2).all(|two| two[0].1 < two[1].0));
+            for (start, end) in report {
+                reported[start as usize..end as usize].fill(true);
+            }
+            prop_assert_eq!(reported, bytes);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Where a regular file may have holes: what it takes on disks then only data servers know.
+
+use weir_types::codec::{DecodeError, Reader};
+use weir_types::{Decode, Encode};
+
+/// What is known of the bytes before the end of a file.
+///
+/// Invariant: never says less than there are. Whatever makes a file longer, or makes holes, is
+/// noted before or together with it, and only what data servers have confirmed is taken for
+/// written: so no crash leaves a hole that this does not know of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Holes {
+    /// All were written (or are from before this was kept).
+    #[default]
+    None,
+    /// Those before this one were written, which is before the end.
+    From(u64),
+    /// They may be anywhere, and room may be reserved beyond the end, until the file is emptied.
+    Anywhere,
+}
+
+impl Holes {
+    /// The file, which was `before` long, is `after` long now; of what was added nothing is known.
+    pub fn resized(self, before: u64, after: u64) -> Self {
+        match self {
+            Holes::None if after > before => Holes::From(before),
+            Holes::From(from) if from >= after => Holes::None,
+            other => other,
+        }
+    }
+
+    /// All bytes of these ranges, which ascend, were written; the file is `size` long.
+    pub fn written(self, ranges: &[(u64, u64)], size: u64) -> Self {
+        let Holes::From(from) = self else { return self };
+        let reach = |from: u64, (start, end): &(u64, u64)| {
+            if *start <= from { from.max(*end) } else { from }
+        };
+        let from = ranges.iter().fold(from, reach);
+        if from < size { Holes::From(from) } else { Holes::None }
+    }
+}
+
+/// Nothing is stored of files without.
+impl Encode for Holes {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Holes::None => {}
+            Holes::From(from) => Some(*from).encode(out),
+            Holes::Anywhere => None::<u64>.encode(out),
+        }
+    }
+}
+
+impl Decode for Holes {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        if r.remaining() == 0 {
+            return Ok(Holes::None);
+        }
+        Ok(Option::<u64>::decode(r)?.map_or(Holes::Anywhere, Holes::From))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_written_in_order_has_no_holes_and_what_is_left_out_is_one() {
+        let holes = Holes::None.resized(0, 100).written(&[(0, 100)], 100);
+        assert_eq!(holes, Holes::None);
+        // The end was told before the bytes were there.
+        let early = holes.resized(100, 300);
+        assert_eq!(early, Holes::From(100));
+        assert_eq!(early.written(&[(0, 200)], 300), Holes::From(200));
+        assert_eq!(early.written(&[(50, 150), (150, 300)], 300), Holes::None);
+        assert_eq!(early.written(&[(101, 300)], 300), early);
+        // What lay behind a hole is cut off.
+        assert_eq!(early.resized(300, 101), early);
+        assert_eq!(early.resized(300, 100), Holes::None);
+        assert_eq!(Holes::Anywhere.written(&[(0, 300)], 300).resized(300, 10), Holes::Anywhere);
+    }
+
+    proptest! {
+        /// Against a list of which bytes were written.
+        #[test]
+        fn no_hole_is_missed(steps in prop::collection::vec((0..4u8, 0..40usize, 0..20usize), 0..40)) {
+            let (mut holes, mut bytes) = (Holes::None, Vec::new());
+            for (what, at, len) in steps {
+                let before = bytes.len() as u64;
+                match what {
+                    // Written and committed, perhaps behind the end.
+                    0 | 1 => {
+                        bytes.resize(bytes.len().max(at + len), false);
+                        bytes[at..at + len].fill(true);
+                        let (size, range) = (bytes.len() as u64, (at as u64, (at + len) as u64));
+                        holes = holes.resized(before, size).written(&[range], size);
+                    }
+                    // Cut, or made longer.
+                    2 => {
+                        bytes.resize(at, false);
+                        holes = holes.resized(before, at as u64);
+                    }
+                    _ => {
+                        let size = bytes.len() + len;
+                        bytes.resize(size, false);
+                        holes = holes.resized(before, size as u64);
+                    }
+                }
+                let known = match holes {
+                    Holes::None => bytes.len(),
+                    Holes::From(from) => from as usize,
+                    Holes::Anywhere => 0,
+                };
+                prop_assert!(bytes[..known].iter().all(|written| *written));
+                prop_assert!(holes == Holes::None || known < bytes.len());
+            }
+        }
+    }
+}
