@@ -19,6 +19,8 @@ pub(super) struct Extent {
     pub(super) change: u64,
     /// Its times, of the contents and of anything.
     pub(super) times: (Timestamp, Timestamp),
+    /// The file may have holes, as that server knows it.
+    pub(super) sparse: bool,
     /// Of what the metadata server does not know of, something began behind the end.
     pub(super) gap: bool,
 }
@@ -27,6 +29,7 @@ impl Extent {
     pub(super) fn saw(&mut self, attr: &Attr) {
         if attr.change >= self.change {
             self.change = attr.change;
+            self.sparse = attr.sparse;
             self.times = (attr.mtime, attr.ctime);
             let written = self.uncommitted.map_or(0, |(end, _)| end);
             self.size = attr.size.max(written);
@@ -79,6 +82,12 @@ impl OpenState {
     /// Whether the file may have holes that the metadata server has not heard of.
     pub(crate) fn has_gap(&self) -> bool {
         self.extent().gap
+    }
+
+    /// Whether the file may have holes, as far as this client knows.
+    pub(crate) fn may_have_holes(&self) -> bool {
+        let extent = self.extent();
+        extent.sparse || extent.gap
     }
 
     /// End and time of writes that the metadata server does not know of.

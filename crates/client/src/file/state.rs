@@ -76,6 +76,7 @@ impl OpenState {
                 size: open.attr.size,
                 change: open.attr.change,
                 times: (open.attr.mtime, open.attr.ctime),
+                sparse: open.attr.sparse,
                 ..Extent::default()
             }),
             writer: Mutex::default(),

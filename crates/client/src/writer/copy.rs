@@ -1,6 +1,7 @@
 //! Copies that the servers make among themselves, in the order of the writes.
 
 use super::{Writer, now, patient};
+use crate::config::Consistency;
 use crate::copy::{BATCH, Done, run_copy};
 use crate::core::copy::plan_copy;
 use crate::counters::add;
@@ -28,9 +29,13 @@ impl Writer {
         writer.send_gathered(sure);
         writer.finish_all(sure);
         let ready = writer.failures.tell_next();
-        // What are holes there become holes here.
-        let covers = to_offset < call.file.size() || call.file.unleased.load(Ordering::Acquire);
-        let ready = ready.and_then(|()| if covers { writer.note_sparse(sure) } else { Ok(()) });
+        // What are holes there become holes here, among bytes that were written before.
+        let leased = call.inner.config.consistency == Consistency::Strict
+            && !call.file.unleased.load(Ordering::Acquire);
+        let covers = to_offset < call.file.size() || !leased;
+        let makes_holes = covers && (from.file.may_have_holes() || !leased);
+        let ready =
+            ready.and_then(|()| if makes_holes { writer.note_sparse(sure) } else { Ok(()) });
         // Of a copy that ends half way some bytes may be there.
         if ready.is_ok() {
             call.file.wrote(to_offset, end, now());
@@ -46,8 +51,11 @@ impl Writer {
         match copied {
             Ok((bytes, written)) => {
                 add(&call.inner.counters.copied_bytes, bytes);
-                if written == bytes {
-                    writer.filled.note(generation, (to_offset, end));
+                match written == bytes {
+                    true => writer.filled.note(generation, (to_offset, end)),
+                    // Of a file from before holes were known, say.
+                    false if covers => writer.note_sparse(sure)?,
+                    false => {}
                 }
             }
             Err(e) if matches!(e.kind, ErrorKind::Unsupported | ErrorKind::Corrupt) => {
