@@ -10,7 +10,7 @@ use crate::copies::{Change, Progress, follow_at_the_end};
 use crate::inspect;
 use crate::lanes::{Lane, Lanes};
 use crate::machine::{Asker, OpId, Outcome, ReadWork, ServedTarget, Work};
-use crate::meter::Meter;
+use crate::meter::{Meter, OfDisk};
 use crate::metrics::DiskTimes;
 use crate::probe::Probe;
 use crate::queue::Admission;
@@ -227,6 +227,7 @@ impl Disk {
     fn perform_untimed(&self, work: Work, data: &mut Data) -> Result<Outcome> {
         match work {
             Work::Read(read) => {
+                self.meter.asked(read.object, &read.pieces);
                 let carry_out = || perform(&self.store, Work::Read(read), data);
                 let said = &self.served.load.us_per_mib;
                 self.at_work.on_read(|| self.meter.on(said, carry_out, read_bytes))
@@ -237,20 +238,23 @@ impl Disk {
     }
 
     /// A read was served from the page cache.
-    pub(crate) fn served_from_memory(&self, bytes: u64) {
-        self.meter.cached(bytes, &self.served.load.us_per_mib);
+    pub(crate) fn served_from_memory(&self, work: &ReadWork, bytes: u64) {
+        let parts = (work.object, &work.pieces[..]);
+        self.meter.cached(parts, bytes, &self.served.load.us_per_mib);
     }
 
     /// What it has done for clients, for the report to the metadata server.
     pub(crate) fn work(&self) -> TargetWork {
         let load = &self.served.load;
         self.meter.forget_old(&load.us_per_mib);
+        let OfDisk { us_per_mib, piece_kib } = self.meter.of_disk();
         TargetWork {
             read_bytes: load.read_bytes.load(Relaxed),
             written_bytes: load.written_bytes.load(Relaxed),
             queued: load.queued.load(Relaxed),
             in_flight: load.in_flight.load(Relaxed),
-            us_per_mib: self.meter.of_disk(),
+            us_per_mib,
+            piece_kib,
             serves_us_per_mib: load.us_per_mib.load(Relaxed),
         }
     }

@@ -35,6 +35,7 @@ mod machine_load;
 mod meter;
 mod metrics;
 mod peers;
+mod pieces;
 mod probe;
 mod pull;
 pub mod queue;

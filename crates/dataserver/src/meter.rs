@@ -5,9 +5,11 @@
 //! Whoever else uses the disk, or the bandwidth that it may take, shows in it, since their
 //! time is time in which reads wait. Where nobody reads, probes say it ([`crate::probe`]).
 
+use crate::pieces::Pieces;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use weir_host::clock;
 use weir_host::sync::Mutex;
+use weir_types::ObjectId;
 use weir_wire::frame::REQUEST_COST_BYTES;
 
 /// Microseconds.
@@ -84,12 +86,23 @@ impl Sample {
     }
 }
 
+/// What the disk alone has done, for who judges it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OfDisk {
+    /// A MiB took so long; 0: too little was read to say.
+    pub(crate) us_per_mib: u32,
+    /// And was read in pieces of so much, in the mean.
+    pub(crate) piece_kib: u32,
+}
+
 /// Of one target.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     sample: Mutex<Sample>,
     /// What the disk alone has done since it was last asked for.
     disk: Mutex<Sample>,
+    /// How that lay on it.
+    pieces: Mutex<Pieces>,
     /// When a read began or ended last.
     read_at: AtomicU64,
 }
@@ -116,6 +129,12 @@ impl Meter {
         result
     }
 
+    /// The disk is about to be asked for parts of an object.
+    pub(crate) fn asked(&self, object: ObjectId, parts: &[(u64, u64)]) {
+        let mut pieces = self.pieces.lock();
+        parts.iter().for_each(|(offset, len)| pieces.asked(object, *offset, *len));
+    }
+
     /// For so long nobody has read.
     pub(crate) fn unread_us(&self) -> Micros {
         match self.sample.lock().reads {
@@ -134,16 +153,25 @@ impl Meter {
         }
     }
 
-    /// How long a MiB took on the disk, since this was asked for the last time that there was
-    /// enough to say; 0: too little was read.
-    pub(crate) fn of_disk(&self) -> u32 {
+    /// How the disk was, since this was asked for the last time that there was enough to say.
+    pub(crate) fn of_disk(&self) -> OfDisk {
         let mut disk = self.disk.lock();
         disk.count(now());
-        disk.take().map_or(0, |us| us as u32)
+        let said =
+            |us| OfDisk { us_per_mib: us as u32, piece_kib: self.pieces.lock().take_mean_kib() };
+        disk.take().map(said).unwrap_or_default()
     }
 
-    /// Counts a read from the page cache.
-    pub(crate) fn cached(&self, bytes: u64, said: &AtomicU32) {
+    /// Counts a read from the page cache: of `bytes` of the parts of an object.
+    pub(crate) fn cached(
+        &self,
+        (object, parts): (ObjectId, &[(u64, u64)]),
+        bytes: u64,
+        said: &AtomicU32,
+    ) {
+        let mut pieces = self.pieces.lock();
+        parts.iter().for_each(|(offset, len)| pieces.was_in_memory(object, *offset, *len));
+        drop(pieces);
         let now = now();
         let mut sample = self.sample.lock();
         self.read_at.store(now, Relaxed);
@@ -177,6 +205,9 @@ fn now() -> Micros {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_types::FileId;
+
+    const OBJECT: ObjectId = ObjectId { file: FileId(1), ..ObjectId::FIRST };
 
     /// What it says when `readers` read `bytes` at a time, each in `us` of the disk's time.
     fn said(readers: u64, bytes: u64, us: u64) -> u64 {
@@ -247,7 +278,7 @@ mod tests {
         let (meter, said) = (Meter::default(), AtomicU32::new(0));
         // Too little to say anything.
         meter.on(&said, || (), |()| Some(4096));
-        meter.cached(4096, &said);
+        meter.cached((OBJECT, &[(0, 4096)]), 4096, &said);
         let read = meter.read_at.load(Relaxed);
         meter.probed(7_000, read, &said);
         assert_eq!(said.load(Relaxed), 0, "it was read when the probe began");
@@ -255,6 +286,22 @@ mod tests {
         assert_eq!(said.load(Relaxed), 7_000);
         meter.on(&said, || meter.probed(9_000, read + 2, &said), |()| Some(4096));
         assert_eq!(said.load(Relaxed), 7_000, "it is being read");
+    }
+
+    #[test]
+    fn a_disk_is_said_with_the_pieces_in_which_it_was_read() {
+        let (meter, said) = (Meter::default(), AtomicU32::new(0));
+        assert_eq!(meter.of_disk(), OfDisk::default(), "nothing was read");
+        let read = |offset| {
+            meter.asked(OBJECT, &[(offset, MIB)]);
+            meter.on(&said, || (), |()| Some(MIB));
+        };
+        read(0);
+        assert_eq!(meter.of_disk(), OfDisk::default(), "too little was read");
+        read(10 * MIB);
+        read(11 * MIB);
+        let OfDisk { us_per_mib, piece_kib } = meter.of_disk();
+        assert_eq!((us_per_mib > 0, piece_kib), (true, 3 * 1024 / 2));
     }
 
     #[test]

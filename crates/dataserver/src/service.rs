@@ -338,7 +338,7 @@ impl DataService {
         }
         let result = read_cached(&disk.store, &work, &mut data);
         match &result {
-            Some(Ok(Outcome::Read { bytes, .. })) => disk.served_from_memory(*bytes),
+            Some(Ok(Outcome::Read { bytes, .. })) => disk.served_from_memory(&work, *bytes),
             Some(Ok(_)) => {}
             Some(Err(_)) => data.buf = None,
             None => {}

@@ -486,7 +486,7 @@ sample_struct! {
     RoomRequest { file, end }
     SetQuotaRequest { subject, change }
     ListQuotasRequest { after, own }
-    TargetWork { read_bytes, written_bytes, queued, in_flight, us_per_mib, serves_us_per_mib }
+    TargetWork { read_bytes, written_bytes, queued, in_flight, us_per_mib, piece_kib, serves_us_per_mib }
     MachineLoad { cpu_permille, received_bytes_per_s, sent_bytes_per_s }
     TargetView {
         target, server, host, domain, state, suspect, draining, since_ms, silent_ms, held_ms, usage,

@@ -6,9 +6,11 @@
 //! ```
 //! Disks differ by 5 %; each heartbeat's time for a MiB by what is read there just then: nothing
 //! (no word of it), one stream, several streams (up to 1.6 times as long), or small pieces (three
-//! to nine times as long on a disk with a head). What all disks of a job do at the same time is
-//! one thing, what each does by itself another. Fail-slow as in `docs/figures-scale.md`: 0.2 % of the time, from a second to
-//! a day, two to twenty times as slow.
+//! to nine times as long on a disk with a head; or any size, 1.2 to nine times). Servers also say
+//! how large pieces are, 25 % too much or too little; and, to see what that is good for, all say
+//! of all that they are large. What all disks of a job do at the same time is one thing, what each
+//! does by itself another. Fail-slow as in `docs/figures-scale.md`: 0.2 % of the time, from a
+//! second to a day, two to twenty times as slow.
 #![allow(clippy::print_stdout)] // It is what it is for.
 
 use fastrand::Rng;
@@ -19,6 +21,24 @@ const DAY_US: u64 = 86_400_000_000;
 /// A disk that is slow for a shorter time is not missed by anybody.
 const LASTS_US: u64 = 60_000_000;
 const SLOW_SHARE: f64 = 0.002;
+/// What a stream is said to be read in, and all where nobody says it.
+const STREAM_KIB: f64 = 32_768.0;
+/// A disk spends on a turn what it would on so much,
+const TURN_KIB: f64 = 1_024.0;
+/// and servers count a request as so much more.
+const REQUEST_COST_KIB: f64 = 64.0;
+
+/// How disks are used.
+#[derive(Clone, Copy)]
+struct Uses {
+    /// Share of all time with small pieces,
+    small_share: f64,
+    /// and the least and the most times as long as that which a MiB takes then.
+    small_times: (f64, f64),
+    together: bool,
+    /// Servers say how large pieces are.
+    sizes: bool,
+}
 
 /// What a disk does for a while; how much longer a MiB takes then.
 struct Work {
@@ -27,16 +47,25 @@ struct Work {
 }
 
 impl Work {
-    fn next(rng: &mut Rng, now: u64, small_share: f64) -> Self {
+    fn next(rng: &mut Rng, now: u64, uses: Uses) -> Self {
         let mean_us = 30e6;
         let until = now + (-rng.f64().max(1e-9).ln() * mean_us) as u64 + 1;
+        let (small_share, (least, most)) = (uses.small_share, uses.small_times);
         let times = match rng.f64() {
-            at if at < small_share => Some(3.0 + 6.0 * rng.f64()),
+            at if at < small_share => Some(least + (most - least) * rng.f64()),
             at if at < small_share + 0.2 => None,
             at if at < small_share + 0.5 => Some(1.2 + 0.4 * rng.f64()),
             _ => Some(1.0),
         };
         Self { until, times }
+    }
+}
+
+/// The pieces of which a MiB takes so many times as long as of a stream.
+fn piece_kib(times: f64) -> f64 {
+    match times {
+        times if times > 1.0 => (TURN_KIB - times * REQUEST_COST_KIB) / (times - 1.0),
+        _ => STREAM_KIB,
     }
 }
 
@@ -94,14 +123,15 @@ struct Count {
     delay_s: f64,
 }
 
-fn run(disks: usize, days: u64, small_share: f64, together: bool, seed: u64) -> Count {
-    let mut rng = Rng::with_seed(seed);
+fn run(disks: usize, days: u64, uses: Uses, seed: u64) -> Count {
+    // The sizes that are said change nothing else.
+    let (mut rng, mut size_rng) = (Rng::with_seed(seed), Rng::with_seed(seed + 1));
     let mut all: Vec<Disk> = (0..disks).map(|_| Disk::new(&mut rng)).collect();
     let (mut slow, mut count) = (SlowDisks::default(), Count::default());
     let mut common = Work { until: 0, times: None };
     for now in (0..days * DAY_US).step_by(HEARTBEAT_US as usize) {
         if now >= common.until {
-            common = Work::next(&mut rng, now, small_share);
+            common = Work::next(&mut rng, now, uses);
         }
         for (n, disk) in all.iter_mut().enumerate() {
             if now >= disk.ill_until {
@@ -115,13 +145,15 @@ fn run(disks: usize, days: u64, small_share: f64, together: bool, seed: u64) -> 
                 disk.next_illness(&mut rng, now);
             }
             if now >= disk.work.until {
-                disk.work = Work::next(&mut rng, now, small_share);
+                disk.work = Work::next(&mut rng, now, uses);
             }
-            let work = if together { &common } else { &disk.work };
+            let work = if uses.together { &common } else { &disk.work };
             let Some(times) = work.times else { continue };
             let ill = if disk.is_ill(now) { disk.ill_times } else { 1.0 };
             let us = disk.base_us * times * ill * (0.85 + 0.3 * rng.f64());
-            slow.measured(n, us as u32, now + 1);
+            let said = if uses.sizes { piece_kib(times) } else { STREAM_KIB };
+            let said = said * (0.75 + 0.5 * size_rng.f64());
+            slow.measured(n, us as u32, said as u32, now + 1);
         }
         for verdict in slow.judge(now + 1) {
             let disk = &mut all[verdict.disk];
@@ -140,23 +172,33 @@ fn run(disks: usize, days: u64, small_share: f64, together: bool, seed: u64) -> 
 
 fn main() {
     println!(
-        "disks, days, small pieces, work: false alarms for a disk and year; slow for a minute or more, of these said, after"
+        "disks, days, small pieces (times as long), work, sizes: false alarms (for a disk and \
+         year); slow for a minute or more, of these said, after"
     );
+    let none = Uses { small_share: 0.0, small_times: (1.0, 1.0), together: false, sizes: true };
+    let small = Uses { small_share: 0.05, small_times: (3.0, 9.0), ..none };
+    let any = Uses { small_share: 0.3, small_times: (1.2, 9.0), ..none };
+    let together = Uses { together: true, ..small };
     for (disks, days) in [(8, 60), (64, 14)] {
-        for small_share in [0.0, 0.05] {
-            for together in [true, false] {
-                let count = run(disks, days, small_share, together, 7);
-                let a_year = f64::from(count.false_alarms) / count.disk_days * 365.0;
-                let work = if together { "all the same" } else { "each its own" };
-                println!(
-                    "{disks}, {days}, {:.0} %, {work}: {} ({a_year:.1}); {}, {}, {:.0} s",
-                    small_share * 100.0,
-                    count.false_alarms,
-                    count.ill,
-                    count.told,
-                    count.delay_s / f64::from(count.told.max(1)),
-                );
+        for uses in [none, together, small, any] {
+            for sizes in [false, true] {
+                report(disks, days, Uses { sizes, ..uses });
             }
         }
     }
+}
+
+fn report(disks: usize, days: u64, uses: Uses) {
+    let count = run(disks, days, uses, 7);
+    let a_year = f64::from(count.false_alarms) / count.disk_days * 365.0;
+    let (small, (least, most)) = (uses.small_share * 100.0, uses.small_times);
+    let work = if uses.together { "all the same" } else { "each its own" };
+    let sizes = if uses.sizes { "said" } else { "not said" };
+    println!(
+        "{disks}, {days}, {small:.0} % ({least} to {most}), {work}, {sizes}: {} ({a_year:.1}); {}, {}, {:.0} s",
+        count.false_alarms,
+        count.ill,
+        count.told,
+        count.delay_s / f64::from(count.told.max(1)),
+    );
 }

@@ -20,7 +20,10 @@ records! {
         /// Time that a MiB took to be read from its disk since the last report, while there was
         /// something to read, in microseconds; 0: too little was read to say.
         us_per_mib: u32,
-        /// The same as clients are told, with what is served from memory, or by a trial if
+        /// In the mean a read of it went on for so much where the one before had ended, in KiB:
+        /// a disk that is read in small pieces is not slow for that. 0 if `us_per_mib` is.
+        piece_kib: u32,
+        /// What `us_per_mib` says, as clients are told, with what is served from memory, or by a trial if
         /// nobody has read of late; 0: not known.
         serves_us_per_mib: u32,
     }

@@ -462,9 +462,11 @@ impl Cluster {
             let before = std::mem::replace(&mut heard.work, report.work);
             if report.work.us_per_mib > 0 {
                 heard.read_ms = now_ms;
-                self.slow.measured(report.target, report.work.us_per_mib, now_ms * 1_000);
+                let TargetWork { us_per_mib, piece_kib, .. } = report.work;
+                self.slow.measured(report.target, us_per_mib, piece_kib, now_ms * 1_000);
             } else if now_ms.saturating_sub(heard.read_ms) < SHOWN_MS {
                 heard.work.us_per_mib = before.us_per_mib;
+                heard.work.piece_kib = before.piece_kib;
             }
             if let Some(record) = self.record(report.target).copied() {
                 self.hearsay.said(&record, report, started);
@@ -621,6 +623,10 @@ fn note_pace(verdict: &Verdict<TargetId>) {
         true => tracing::warn!(
             target,
             "its disk has become slow: {ms_per_mib} ms for a MiB, others {others} ms"
+        ),
+        false if others_us_per_mib == 0.0 => tracing::info!(
+            target,
+            "its disk is not known to be slow any more: there was nothing to compare it with"
         ),
         false => tracing::info!(target, "its disk is not slow any more: {ms_per_mib} ms for a MiB"),
     }
