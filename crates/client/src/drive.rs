@@ -28,7 +28,7 @@ const LOOK_MS: u64 = 500;
 const STEP_MS: u64 = 100;
 /// Who waits for answers, and for room at a copy as well, looks so often whether there is some;
 const ROOM_LOOK_MS: u64 = 5;
-/// but not when no answer has come for so long.
+/// but not when nothing could be sent for so long.
 const LONGEST_LOOKS_MS: u64 = 500;
 /// To connect takes no longer where another server may be asked instead.
 const MAX_CONNECT_MS: u64 = 2000;
@@ -58,6 +58,10 @@ pub(crate) trait Parts {
     /// The target that is read first where any current copy will do, whatever others are like.
     fn preferred(&self) -> Option<TargetId> {
         None
+    }
+    /// Whether its parts wait for room at copies, each by itself.
+    fn is_cut(&self) -> bool {
+        false
     }
     /// Whether nobody waits for it yet.
     fn is_ahead(&self) -> bool {
@@ -112,7 +116,8 @@ pub(crate) fn drive(
     let presence = &call.inner.counters.presence;
     // Whom this call waits for, for each part.
     let mut asking = BTreeMap::new();
-    let mut sent_ms = now_ms();
+    let begun_ms = now_ms();
+    let mut sent_ms = begun_ms;
     loop {
         match transfer.next(now_ms()) {
             Next::Send(part) => {
@@ -131,7 +136,10 @@ pub(crate) fn drive(
                     asking.insert(part, presence.asking(peer));
                 }
                 match send(call, transfer, parts, part, &wait) {
-                    Ok(()) => sent_ms = now_ms(),
+                    Ok(()) => {
+                        sent_ms = now_ms();
+                        transfer.sent(part, sent_ms);
+                    }
                     Err(error) => retry(call, transfer, parts, part, error),
                 }
             }
@@ -143,12 +151,17 @@ pub(crate) fn drive(
                         asking.entry(*part).or_insert_with(|| presence.asking(peer));
                     }
                 }
-                let looks = transfer.has_deferred() && now_ms() < sent_ms + LONGEST_LOOKS_MS;
-                if looks && !comes_soon(call, parts, &awaited, &wait) {
+                let deferred = transfer.deferred();
+                let looks = now_ms() < sent_ms + LONGEST_LOOKS_MS && !wait.expired();
+                if !deferred.is_empty() && looks && !comes_soon(call, parts, &awaited, &wait) {
                     transfer.retry_deferred();
                     continue;
                 }
-                let (part, came) = await_reads(call, transfer, parts, &awaited, (&wait, sent_ms));
+                if !looks {
+                    // Others need not stand behind who does not look.
+                    deferred.into_iter().for_each(|part| parts.keep(part, None));
+                }
+                let (part, came) = await_reads(call, transfer, parts, &awaited, (&wait, begun_ms));
                 match came.and_then(|()| receive(call, transfer, parts, part, &wait)) {
                     Ok(()) => {
                         parts.keep(part, None);
@@ -185,7 +198,7 @@ fn peer(call: Call<'_>, parts: &mut impl Parts, part: usize) -> Option<Peer> {
 enum Chosen {
     /// It is known whom to ask.
     Copy,
-    /// Nobody has room for it before another part has its answer.
+    /// Nobody has room for it now.
     Later,
 }
 
@@ -240,12 +253,17 @@ fn choose(
             Some(Ok((copy, mirrored, 0.0, None)))
         });
         // The segment is gone: its server says so.
-        let Some(chosen) = chosen else { return Ok(Chosen::Copy) };
+        let Some(chosen) = chosen else {
+            parts.keep(part, None);
+            return Ok(Chosen::Copy);
+        };
         let Some(chosen) = chosen else { continue };
         let ((copy, target), mirrored, answer_us, slot) = match chosen {
             Ok(chosen) => chosen,
             Err(slot) => {
-                parts.keep(part, Some(slot));
+                if slot.is_some() {
+                    parts.keep(part, slot);
+                }
                 return Ok(Chosen::Later);
             }
         };
@@ -255,6 +273,7 @@ fn choose(
         transfer.chosen(part, mirrored.then_some((copy, purpose)));
         return Ok(Chosen::Copy);
     }
+    parts.keep(part, None);
     let told = transfer.told(part);
     let missing = call.file.with_segment(object, |segment| Missing {
         error: servers.no_current_copy(object, segment, told),
@@ -277,7 +296,7 @@ fn waits<'a>(
     let column = parts.place(part).column();
     let mut waits = Waits::May(wait);
     for other in transfer.others_in_flight(part) {
-        if parts.place(other).column() == column {
+        if parts.is_cut() && parts.place(other).column() == column {
             return Waits::Elsewhere;
         }
         waits = Waits::No;
@@ -359,22 +378,21 @@ fn send(
 }
 
 /// Waits until the answer of one of several reads begins to come; which one is to be taken, or has
-/// not come. Other answers are waited for where they are taken. `sent_ms`: when the last one was
-/// sent.
+/// not come. Other answers are waited for where they are taken.
 fn await_reads(
     call: Call<'_>,
     transfer: &Transfer,
     parts: &mut impl Parts,
     awaited: &[usize],
-    (wait, sent_ms): (&Wait, u64),
+    (wait, begun_ms): (&Wait, u64),
 ) -> (usize, Result<()>) {
-    let patience_ms = |part: &usize| transfer.patience_ms(*part);
-    let part = awaited.iter().copied().min_by_key(patience_ms).unwrap_or_default();
+    let until_ms = |part: &usize| transfer.patient_until_ms(*part, begun_ms);
+    let part = awaited.iter().copied().min_by_key(until_ms).unwrap_or_default();
     if transfer.purpose(part) != Some(Purpose::Read) {
         return (part, Ok(()));
     }
     // Those that were sent together are waited for together.
-    let left_ms = (sent_ms + patience_ms(&part)).saturating_sub(now_ms()).max(LAST_LOOK_MS);
+    let left_ms = until_ms(&part).saturating_sub(now_ms()).max(LAST_LOOK_MS);
     match first_to_come(parts.conns(), awaited, &at_most(call, wait, left_ms)) {
         Ok(part) => (part, Ok(())),
         Err(error) => {

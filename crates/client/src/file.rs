@@ -7,6 +7,7 @@ mod room;
 mod state;
 mod undone;
 
+pub(crate) use grants::CUT_BYTES;
 pub(crate) use state::OpenState;
 
 use crate::bytes::WriteData;

@@ -1,4 +1,4 @@
-//! One read call: requests to all servers at once, the replies straight into
+//! One read call: requests to all servers at once (or, where it is cut, as copies have room), the replies straight into
 //! the caller's buffer, every byte checked.
 
 use crate::config::{Consistency, ReadPolicy};
@@ -160,6 +160,10 @@ impl Parts for ReadParts<'_> {
 
     fn is_ahead(&self) -> bool {
         self.ahead
+    }
+
+    fn is_cut(&self) -> bool {
+        self.plan.is_cut
     }
 
     fn wanted(&mut self, part: usize) -> Option<Wanted> {

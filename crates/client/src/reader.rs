@@ -8,6 +8,7 @@ use crate::core::plan::{Part, Plan};
 use crate::core::stream::Streams;
 use crate::counters::add;
 use crate::drive::Call;
+use crate::file::CUT_BYTES;
 use crate::read::{ReadOp, may_read_any_copy};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -211,13 +212,15 @@ fn from_piece(
 /// Whether a read is asked for in small pieces: for a process of a job, where copies are chosen by how
 /// soon they have what is asked for, and that takes a disk some time. (For others it was measured to
 /// gain nothing.)
-fn is_cut(call: Call<'_>, plan: &Plan, any_copy: bool) -> bool {
+fn is_cut(call: Call<'_>, plan: &Plan, any_copy: bool, len: u64) -> bool {
     use ReadPolicy::{Graduated, GraduatedPrimary, Proportional};
     let policy = call.inner.config.read_policy;
     let goes_by_room = matches!(policy, Proportional | Graduated | GraduatedPrimary);
-    let is_of_disk = |part: &Part| call.inner.servers.reads_disk(part.place.target);
+    // A disk that has a piece at once would be asked for all of them.
+    let takes_time = |part: &Part| call.inner.servers.takes_time(part.place.target, CUT_BYTES);
     let mut mirrored = plan.parts.iter().filter(|part| part.place.mirrored);
-    any_copy && goes_by_room && call.ctx.reader.is_some() && mirrored.any(is_of_disk)
+    let may = any_copy && goes_by_room && len > CUT_BYTES && call.ctx.reader.is_some();
+    may && mirrored.any(takes_time)
 }
 
 fn direct(call: Call<'_>, offset: u64, dest: &mut [u8], any_copy: bool) -> Result<()> {
@@ -236,6 +239,8 @@ fn direct(call: Call<'_>, offset: u64, dest: &mut [u8], any_copy: bool) -> Resul
         }
         plan => plan?,
     };
-    let plan = if is_cut(call, &plan, any_copy) { file.plan_cut(offset, len)? } else { plan };
+    // Meanwhile the layout may be another one: then it goes as it was to go.
+    let cut = is_cut(call, &plan, any_copy, len).then(|| file.plan_cut(offset, len));
+    let plan = cut.and_then(Result::ok).unwrap_or(plan);
     ReadOp::start(call, plan, dest.len(), (any_copy, false)).finish(call, dest)
 }

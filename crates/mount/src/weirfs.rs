@@ -216,8 +216,10 @@ impl Filesystem for WeirFs {
         }
         let mut attr = self.found(ctx, self.client.setattr(by, &request))?;
         // Nothing to set is `chown` to nobody else, or a write that takes these away.
+        // (The kernel asks nobody for such a change, and so it is for us to see who may.)
         let nothing = request == set_nothing(request.file);
-        if set.kill_suidgid || nothing && attr.kind == FileKind::File {
+        let may = ctx.uid == 0 || ctx.uid == attr.uid;
+        if set.kill_suidgid || (nothing && may && attr.kind == FileKind::File) {
             self.clear_suid(&context, self.file(node)?)?;
             attr = self.client.getattr(&context, self.file(node)?)?;
         }
@@ -305,7 +307,8 @@ impl Filesystem for WeirFs {
             exchange: flags & libc::RENAME_EXCHANGE != 0,
             whiteout: flags & libc::RENAME_WHITEOUT != 0,
         };
-        let replaced = self.may_go(ctx, new_parent, new_name).filter(|_| !request.exchange);
+        let replaces = !request.exchange;
+        let replaced = replaces.then(|| self.may_go(ctx, new_parent, new_name)).flatten();
         self.client.rename(&context(ctx), &request)?;
         replaced.into_iter().for_each(|last| self.nodes.is_gone(last));
         self.nodes.moved((parent, name), (new_parent, new_name), request.exchange);
@@ -442,11 +445,16 @@ impl Filesystem for WeirFs {
     ) -> Reply<()> {
         let (handle, by) = (self.handle(fh)?, data_context(ctx));
         let file = &handle.file()?.file;
-        if ctx.uid != 0 {
+        let keep_size = mode & KEEP_SIZE != 0;
+        let is_offered = match mode & !KEEP_SIZE {
+            0 | ZERO_RANGE => true,
+            PUNCH_HOLE => keep_size,
+            _ => false,
+        };
+        if is_offered && ctx.uid != 0 {
             // The kernel leaves that to us, and does not say when.
             self.clear_suid(&context(ctx), self.file(node)?)?;
         }
-        let keep_size = mode & KEEP_SIZE != 0;
         match mode & !KEEP_SIZE {
             0 => file.allocate(&by, offset, length, keep_size)?,
             PUNCH_HOLE if keep_size => file.punch(&by, offset, length)?,
@@ -556,7 +564,7 @@ impl Filesystem for WeirFs {
             // Both at once cannot be, whether it is there or not.
             BOTH => {
                 self.client.get_xattr(&context(ctx), self.file(node)?, name)?;
-                XattrMode::Create
+                return Err(Errno::EEXIST);
             }
             _ => return Err(Errno::EINVAL),
         };

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::settings::Cluster;
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, pidfd_send_signal, waitpid,
 };
 use std::ffi::CString;
 use std::mem::MaybeUninit;
@@ -62,11 +62,14 @@ fn probe(mountpoint: &Path) -> Option<Result<(), Errno>> {
     let path = CString::new(mountpoint.as_os_str().as_bytes()).ok()?;
     // A process of its own: the call may not come back, and whoever waits for it keeps the mount
     // in use until it is killed.
-    // SAFETY: the child calls nothing but `statfs` and `_exit`, which it may whatever other
-    // threads its parent has.
+    // SAFETY: the child makes system calls only, which it may whatever other threads its parent
+    // has.
     let child = unsafe {
         match libc::fork() {
             0 => {
+                // It ends with its parent, and keeps none of its locks and pipes if it cannot.
+                libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0);
                 let mut usage = MaybeUninit::<libc::statfs>::uninit();
                 // The kernel may answer a stat from its cache, this never.
                 let failed = libc::statfs(path.as_ptr(), usage.as_mut_ptr()) != 0;
@@ -75,7 +78,12 @@ fn probe(mountpoint: &Path) -> Option<Result<(), Errno>> {
             child => Pid::from_raw(child)?,
         }
     };
-    let handle = pidfd_open(child, PidfdFlags::empty()).ok()?;
+    let Ok(handle) = pidfd_open(child, PidfdFlags::empty()) else {
+        // Nobody can wait for it as long as is meant.
+        let _ = kill_process(child, Signal::KILL);
+        let _ = waitpid(Some(child), WaitOptions::NOHANG);
+        return None;
+    };
     let answered = has_ended(&handle, PROBE_TIMEOUT);
     if !answered {
         // A mount that lives answers those who were killed. Another one has its caller still.

@@ -71,5 +71,7 @@ pub fn privileges(log: &mut Log, dir: &Path) {
     });
     let nobody = || std::os::unix::fs::chown(&path, None, None);
     left("given to nobody else", 0o6755, &mut || nobody());
+    left("given to another", 0o6755, &mut || std::os::unix::fs::chown(&path, Some(1_000), None));
+    left("and back", 0o6755, &mut || std::os::unix::fs::chown(&path, Some(0), Some(0)));
     left("a mark for the group stays", 0o2745, &mut || nobody());
 }

@@ -345,9 +345,9 @@ impl Paces {
         }
     }
 
-    /// Whether a target is known to have a MiB at once.
-    pub fn serves_from_memory(&self, target: TargetId, now: Micros) -> bool {
-        let us = self.view(target, true, (MIB as u64, None), now).service_us;
+    /// Whether a target is known to have so much at once.
+    pub fn has_at_once(&self, target: TargetId, len_bytes: u64, now: Micros) -> bool {
+        let us = self.view(target, true, (len_bytes, None), now).service_us;
         0.0 < us && us < SOON_US
     }
 

@@ -1,5 +1,5 @@
 //! Which servers a call concerns: one part, so one request, for each column
-//! that it touches.
+//! that it touches, or several where it is cut.
 
 use weir_layout::{Region, RegionList, columns_touched, segment_at, segment_ranges, split};
 use weir_types::limits::{BLOCK_BYTES, MAX_PAYLOAD_BYTES};
@@ -11,7 +11,7 @@ use weir_types::{
 /// The most bytes of one call: longer ones are made of several.
 pub const MAX_CALL_BYTES: usize = MAX_PAYLOAD_BYTES;
 
-/// The part of a call that lies in one segment.
+/// A part of a call that lies in one segment: all that does, unless it is cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// What it touches, relative to the segment.
@@ -65,8 +65,10 @@ pub struct Part {
 pub struct Plan {
     /// By segment, in the order of the caller's buffer.
     pub chunks: Vec<Chunk>,
-    /// One for each server that is asked.
+    /// One for each column of each chunk.
     pub parts: Vec<Part>,
+    /// Chunks are smaller than they might be, so that copies are chosen late.
+    pub is_cut: bool,
 }
 
 impl Plan {
@@ -113,7 +115,7 @@ pub fn plan_range(file: FileId, layout: &FileLayout, offset: u64, len: u64) -> R
     plan_range_cut(file, layout, (offset, len), u64::MAX)
 }
 
-/// The same, with requests for so many bytes of a column at the most.
+/// The same, with requests for about so many bytes of a column (whole stripe units at least).
 ///
 /// # Errors
 /// As [`plan_range`].
@@ -126,7 +128,7 @@ pub fn plan_range_cut(
     if len == 0 || len > MAX_CALL_BYTES as u64 {
         return Err(Error::new(ErrorKind::InvalidArgument, "a call has 1 byte to 4 MiB"));
     }
-    let mut plan = Plan::default();
+    let mut plan = Plan { is_cut: column_bytes < len, ..Plan::default() };
     let mut covered = 0;
     for span in split(layout, offset, len) {
         let columns = layout.segments[span.segment].columns.len() as u64;

@@ -33,7 +33,7 @@ const MAX_EXPECTED_MS: u64 = 2_500;
 enum PartState {
     Ready,
     InFlight,
-    /// Until another one of the call has its answer.
+    /// Until another one of the call has its answer, or it is looked again whether a copy has room.
     Deferred,
     Waiting {
         until_ms: u64,
@@ -61,6 +61,8 @@ struct Part {
     rounds: u32,
     /// The copy that is asked is expected to answer after so long; 0: it is not known.
     expected_ms: u64,
+    /// When it was sent last.
+    sent_ms: u64,
 }
 
 impl Part {
@@ -131,6 +133,7 @@ impl Transfer {
             unanswered: false,
             rounds: 0,
             expected_ms: 0,
+            sent_ms: 0,
         };
         let parts = (0..parts).map(|_| fresh()).collect();
         Self { parts, deadline_ms, refresh: false, failure: None, failed: None }
@@ -142,9 +145,10 @@ impl Transfer {
         self.parts[part].state = PartState::Deferred;
     }
 
-    /// Whether any is.
-    pub fn has_deferred(&self) -> bool {
-        self.parts.iter().any(|part| part.state == PartState::Deferred)
+    /// Those that are.
+    pub fn deferred(&self) -> Vec<usize> {
+        let is_deferred = |n: &usize| self.parts[*n].state == PartState::Deferred;
+        (0..self.parts.len()).filter(is_deferred).collect()
     }
 
     /// There may be room now.
@@ -207,6 +211,16 @@ impl Transfer {
         };
         let expected_ms = (EXPECTED_TIMES * part.expected_ms).min(MAX_EXPECTED_MS);
         (FIRST_PATIENCE_MS << doublings.min(MAX_DOUBLINGS)).max(expected_ms)
+    }
+
+    /// A part was sent.
+    pub fn sent(&mut self, part: usize, now_ms: u64) {
+        self.parts[part].sent_ms = now_ms;
+    }
+
+    /// Until then its server is waited for by who has waited since `begun_ms`.
+    pub fn patient_until_ms(&self, part: usize, begun_ms: u64) -> u64 {
+        self.parts[part].sent_ms.max(begun_ms) + self.patience_ms(part)
     }
 
     /// The copy that was chosen for a part is expected to answer after so long.
@@ -434,7 +448,7 @@ mod tests {
         t.defer(1);
         assert_eq!(t.next(0), Next::Send(2), "and nothing is outstanding any more");
         t.no_copy(2, ErrorKind::Unreachable.into(), false, 0);
-        assert!(t.has_deferred());
+        assert_eq!(t.deferred(), [1]);
         assert_eq!(t.next(0), Next::Send(1), "who waits for a time does not hold it up");
         t.on_result(1, Ok(()), 0);
         assert_eq!(t.next(1000), Next::Send(2));

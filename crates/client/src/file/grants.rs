@@ -23,7 +23,7 @@ use weir_wire::meta::{ExtendRequest, GetLayoutRequest, LayoutPage, OpenFile};
 
 /// So much of a column is asked for at once where it is chosen late which copy serves what: readers
 /// of disks that are far slower than others wait for no more than that in the end.
-const CUT_BYTES: u64 = 256 << 10;
+pub(crate) const CUT_BYTES: u64 = 256 << 10;
 
 /// What the metadata server granted.
 #[derive(Clone, Debug)]

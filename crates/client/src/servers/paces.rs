@@ -56,8 +56,8 @@ pub(crate) enum Waits<'a> {
 /// What comes of asking for a copy of a column.
 pub(crate) enum Choosable {
     Copy(Read),
-    /// There is no room at any that is to be read: it waits.
-    Later(Slot),
+    /// There is no room at any that is to be read: it waits, by this if it did not before.
+    Later(Option<Slot>),
     /// None is ready.
     None,
 }
@@ -140,9 +140,9 @@ impl DataConn {
 }
 
 impl Servers {
-    /// Whether what is read of a target comes from its disk, as far as is known.
-    pub(crate) fn reads_disk(&self, target: TargetId) -> bool {
-        !self.paces.lock().serves_from_memory(target, now())
+    /// Whether so much of a target comes from its disk, as far as is known, and not at once.
+    pub(crate) fn takes_time(&self, target: TargetId, len_bytes: u64) -> bool {
+        !self.paces.lock().has_at_once(target, len_bytes, now())
     }
 
     /// The copy of a column that is read, where any will do. `turn`: where it stands, if it waits
@@ -191,9 +191,12 @@ impl Servers {
             let look = if choice == Choice::Behind { LOOK_BEHIND } else { LOOK };
             if let (Choice::Later | Choice::Behind, Patience::Turn(_)) = (choice, patience) {
                 if matches!(wait, Waits::Elsewhere) {
-                    let turn = turn.unwrap_or_else(|| choices.wait(wanted));
-                    let place = Place::Waits(turn);
-                    return Choosable::Later(Slot { choosing: choosing.clone(), place });
+                    let slot =
+                        |turn| Slot { choosing: choosing.clone(), place: Place::Waits(turn) };
+                    return Choosable::Later(match turn {
+                        Some(_) => None,
+                        None => Some(slot(choices.wait(wanted))),
+                    });
                 }
                 turn.get_or_insert_with(|| choices.wait(wanted));
                 drop(choosing.changed.wait_timeout(choices, look));

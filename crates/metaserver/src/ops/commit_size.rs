@@ -41,8 +41,12 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &CommitSizeRequest) 
         Some(SetTime::At(time)) => time,
     };
     // The client has shown the time of the write as that of the change.
-    let at = inode.mtime;
-    inode.changed(if inode.ctime < at && at <= ctx.now { at } else { ctx.now });
+    let shown = match request.mtime {
+        Some(SetTime::At(time)) => Some(time),
+        Some(SetTime::Now) | None => None,
+    };
+    let shown = shown.filter(|time| inode.ctime < *time && *time <= ctx.now);
+    inode.changed(shown.unwrap_or(ctx.now));
     inodes::store(tx, file, &inode)?;
     quota::note(tx, ctx, file, &inode, None)?;
     Ok(inode.attr(file))

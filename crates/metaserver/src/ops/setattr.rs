@@ -114,9 +114,8 @@ fn change_owner(ctx: &Context<'_>, request: &SetAttrRequest, inode: &mut Inode) 
     if request.uid.is_none() && request.gid.is_none() {
         return;
     }
-    if !access::is_root(ctx.caller) {
-        inode.mode = access::without_privilege(ctx.caller, inode);
-    }
+    // Of the superuser, too, as on Linux.
+    inode.mode = access::without_privilege(ctx.caller, inode);
     inode.uid = request.uid.unwrap_or(inode.uid);
     inode.gid = request.gid.unwrap_or(inode.gid);
 }
