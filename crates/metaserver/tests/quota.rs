@@ -458,15 +458,15 @@ fn only_administrators_set_quotas_and_everybody_sees_his_own() {
     assert_eq!(kind(c.ask(&admin, &recount)), ErrorKind::NotFound);
     // A program that would not count refuses the store while there are quotas.
     let version = |c: &Machine| c.machine.engine().get(key::FORMAT).unwrap().unwrap().value[0];
-    assert_eq!(version(&c), 4);
+    assert_eq!(version(&c), 6);
     let mut c = c.restart();
     assert_eq!(quotas(&mut c).len(), 3);
     let admin = c.client(root());
     for subject in [ALICE, STAFF, QuotaSubject::User(1001)] {
-        assert_eq!(version(&c), 4);
+        assert_eq!(version(&c), 6);
         c.ask(&admin, &SetQuotaRequest { subject, change }).unwrap();
     }
-    assert_eq!((version(&c), c.keys("p/")), (3, 0));
+    assert_eq!((version(&c), c.keys("p/")), (5, 0));
 }
 
 #[test]

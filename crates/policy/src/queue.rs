@@ -58,7 +58,7 @@ impl Default for Limits {
 /// the end of its run.
 const FAR_BEHIND: f64 = 0.03;
 /// Only for the end of so much of it, so that the disk does not seek for each small request.
-const SHORT_RUN_BYTES: u64 = 256 << 10;
+const SHORT_RUN_BYTES: u64 = 1 << 20;
 
 /// How long a run (or what a reader asks for ahead) is, for one who is so far: short at
 /// the beginning, while nobody knows which disks are slow, and towards the end, so that
