@@ -9,7 +9,7 @@ use weir_metastore::ModelEngine;
 use weir_types::{Epoch, FileId, LayoutSpec, TargetId};
 use weir_wire::Rights;
 use weir_wire::meta::{OpenFile, OpenRequest, TargetLoad};
-use weir_wire::targets::TargetWork;
+use weir_wire::targets::{ListTargetsRequest, TargetWork};
 
 type Model = Cluster<ModelEngine>;
 
@@ -49,4 +49,29 @@ fn who_opens_a_file_with_copies_is_told_how_fast_their_targets_are() {
     // Nobody knows any more.
     says(&mut c, placed[0].0, 0, 0);
     assert_eq!(loads(&open(&mut c, two.attr.file)), []);
+}
+
+#[test]
+fn a_disk_is_slow_by_how_long_it_takes_and_by_its_pieces() {
+    let mut c = Model::new(1);
+    let targets = [1, 2, 3, 4];
+    targets[1..].iter().for_each(|target| drop(c.register(*target, &[*target]).unwrap()));
+    for (piece_kib, is_slow) in [(64, false), (8_192, true)] {
+        for _ in 0..120 {
+            c.pass_ms(500);
+            for target in targets {
+                // The third one takes six times as long.
+                let (us_per_mib, piece_kib) =
+                    if target == 3 { (60_000, piece_kib) } else { (10_000, 8_192) };
+                let work = TargetWork { us_per_mib, piece_kib, ..TargetWork::default() };
+                let report = weir_wire::peer::TargetReport { work, ..Model::report(target) };
+                c.heartbeat_under(target, Epoch(0), vec![report]).unwrap();
+            }
+        }
+        let me = c.client(root());
+        let page = c.ask(&me, &ListTargetsRequest { after: None }).unwrap();
+        let slow: Vec<u32> =
+            page.targets.iter().filter(|view| view.slow).map(|view| view.target.0).collect();
+        assert_eq!(slow, if is_slow { vec![3] } else { vec![] }, "{piece_kib} KiB");
+    }
 }
