@@ -49,11 +49,13 @@ pub struct Verdict<K> {
 #[derive(Clone, Debug)]
 pub struct SlowDisks<K> {
     disks: BTreeMap<K, Pace>,
+    /// When they were judged last.
+    judged: Micros,
 }
 
 impl<K> Default for SlowDisks<K> {
     fn default() -> Self {
-        Self { disks: BTreeMap::new() }
+        Self { disks: BTreeMap::new(), judged: 0 }
     }
 }
 
@@ -81,6 +83,7 @@ impl<K: Copy + Ord> SlowDisks<K> {
     /// Judges all; those of which something else is said from now on.
     pub fn judge(&mut self, now: Micros) -> Vec<Verdict<K>> {
         let others = self.others(now);
+        let since_last = now.saturating_sub(std::mem::replace(&mut self.judged, now));
         let mut verdicts = Vec::new();
         for (disk, pace) in &mut self.disks {
             let (age, own) = (now.saturating_sub(pace.last), pace.mean.us_per_mib());
@@ -88,12 +91,16 @@ impl<K: Copy + Ord> SlowDisks<K> {
                 true => others[pace.mean.class()].without(own),
                 false => (None, None),
             };
-            let seems = match slow.or(well) {
-                Some(_) => {
-                    pace.compared = now;
-                    seems(pace, slow, well)
+            let seems = match seems(pace, slow, well) {
+                Seems::Unknown if is_forgotten(pace, now) => Some(false),
+                Seems::Unknown => {
+                    pace.wait(since_last, now);
+                    continue;
                 }
-                None => is_forgotten(pace, now).then_some(false),
+                known => {
+                    pace.compared = now;
+                    known.is_slow()
+                }
             };
             let Some(seems) = seems.filter(|seems| *seems != pace.is_slow) else {
                 pace.otherwise = None;
@@ -154,18 +161,40 @@ impl Others {
     }
 }
 
-/// Whether a disk seems to be slow now, by the medians of [`Others::without`]; `None`: it is
-/// between the two, or nobody knows.
-fn seems(pace: &Pace, slow: Option<f64>, well: Option<f64>) -> Option<bool> {
+/// How a disk seems to be now.
+enum Seems {
+    Slow,
+    Well,
+    /// Slower than others, and not by much.
+    Between,
+    /// There is nothing to compare it with.
+    Unknown,
+}
+
+impl Seems {
+    fn is_slow(&self) -> Option<bool> {
+        match self {
+            Self::Slow => Some(true),
+            Self::Well => Some(false),
+            Self::Between | Self::Unknown => None,
+        }
+    }
+}
+
+/// By the medians of [`Others::without`].
+fn seems(pace: &Pace, slow: Option<f64>, well: Option<f64>) -> Seems {
     let own = pace.mean.us_per_mib();
     let was_so = !pace.is_slow && pace.times_its_past().is_some_and(|times| times < WAS);
-    let is_slow = slow.is_some_and(|others| own > SLOW * others.max(1.0));
-    let is_well = well.is_some_and(|others| own < WELL * others.max(1.0));
+    let is_slow = slow.map(|others| own > SLOW * others.max(1.0));
+    let is_well = well.map(|others| own < WELL * others.max(1.0));
     match (is_slow, is_well) {
-        _ if was_so => Some(false),
-        (true, false) => Some(true),
-        (false, true) => Some(false),
-        _ => None,
+        (None, None) => Seems::Unknown,
+        _ if was_so => Seems::Well,
+        (Some(true), Some(true)) => Seems::Unknown,
+        (Some(true), _) => Seems::Slow,
+        (_, Some(true)) => Seems::Well,
+        (Some(false), Some(false)) => Seems::Between,
+        (Some(false), None) | (None, Some(false)) => Seems::Unknown,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is known of one disk: how long a MiB takes there now, and did before, by the pieces in
 //! which it is read.
 
+use super::STALE;
 use crate::Micros;
 
 /// What was measured is taken as a mean over this,
@@ -114,6 +115,14 @@ impl Pace {
             past.seen = past.seen.saturating_add(since);
         }
         self.last = now;
+    }
+
+    /// It cannot be compared now, so that this time is none in which samples agree; nor do those
+    /// of long ago count with what comes.
+    pub(super) fn wait(&mut self, since_last: Micros, now: Micros) {
+        let is_soon = now.saturating_sub(self.compared) <= STALE;
+        let otherwise = self.otherwise.filter(|_| is_soon);
+        self.otherwise = otherwise.map(|since| since.saturating_add(since_last));
     }
 
     /// How many times as long a MiB takes as it did before in such pieces; `None`: too little is

@@ -141,6 +141,27 @@ fn a_disk_that_is_slower_than_others_with_smaller_pieces_is_slow() {
 }
 
 #[test]
+fn a_slow_disk_that_is_like_the_others_now_and_then_is_named() {
+    // For less than the time in which samples have to agree.
+    let read = |from: u64| {
+        move |disk, second: u64| match (disk, second % 22) {
+            (1, 0..12) if second >= from => Some(with_a_head(60_000.0, 1.0, LARGE_KIB)),
+            (1, _) if second >= from => Some(with_a_head(60_000.0, 1.0, 1_024)),
+            _ => Some(with_a_head(10_000.0, 1.0, LARGE_KIB)),
+        }
+    };
+    let said = said_of(4, 300, read(110));
+    assert!(matches!(said[..], [(126..190, 1, true)]), "{said:?}");
+    // What was seen before it was like nobody for a minute does not count.
+    let rarely = |disk, second: u64| match (disk, second % 80) {
+        (1, 0..12) => Some(with_a_head(60_000.0, 1.0, LARGE_KIB)),
+        (1, _) => Some(with_a_head(60_000.0, 1.0, 1_024)),
+        _ => Some(with_a_head(10_000.0, 1.0, LARGE_KIB)),
+    };
+    assert_eq!(said_of(4, 1_000, rarely), []);
+}
+
+#[test]
 fn a_past_of_other_pieces_says_nothing_and_one_of_such_pieces_does() {
     // It took longer before, with small pieces.
     let changes = |disk, second| match (disk, second) {
