@@ -34,9 +34,11 @@ const WINDOW_REQUESTS: u64 = 2;
 const MIN_WINDOW_BYTES: u64 = 512 << 10;
 /// and more at one whose own readers are ahead: what its disk has begun nobody puts in order, and
 /// others would have every second turn if no more of this reader's were waiting,
-const DIVERTED_WINDOW_BYTES: u64 = 1 << 20;
+const BEHIND_WINDOW_BYTES: u64 = 1 << 20;
 /// and of large ones no more than this.
 const MAX_WINDOW_BYTES: u64 = 2 << 20;
+/// Who is behind another by so much of the work has a right to its turn.
+const FAR_BEHIND: f64 = 0.03;
 /// Reads that come within so long are of one program, as a rule, and in no order.
 const TOGETHER_US: Micros = 50_000;
 /// What nothing is known of is taken to be so fast: a disk like others.
@@ -186,8 +188,8 @@ struct Outstanding {
 
 impl Outstanding {
     /// Whether the copy has so much to do that it is busy until more can be asked for.
-    fn is_full((requests, bytes): (u32, u64), len_bytes: u64, is_diverted: bool) -> bool {
-        let least = if is_diverted { DIVERTED_WINDOW_BYTES } else { MIN_WINDOW_BYTES };
+    fn is_full((requests, bytes): (u32, u64), len_bytes: u64, is_behind: bool) -> bool {
+        let least = if is_behind { BEHIND_WINDOW_BYTES } else { MIN_WINDOW_BYTES };
         let window = (WINDOW_REQUESTS * len_bytes).clamp(least, MAX_WINDOW_BYTES);
         u64::from(requests) >= WINDOW_REQUESTS && bytes + len_bytes > window
     }
@@ -200,14 +202,20 @@ impl Column {
         Self { router, outstanding: vec![Outstanding::default(); copies] }
     }
 
-    fn is_full(&self, copy: usize, len_bytes: u64, patience: Patience) -> bool {
-        let (of, is_diverted) = (self.outstanding[copy], self.router.diverts(copy));
+    /// `is_behind`: those who read their first copies there are ahead of who asks.
+    fn is_full(
+        &self,
+        copy: usize,
+        len_bytes: u64,
+        (patience, is_behind): (Patience, bool),
+    ) -> bool {
+        let of = self.outstanding[copy];
         match patience {
             Patience::Ahead => false,
-            Patience::None => Outstanding::is_full((of.requests, of.bytes), len_bytes, is_diverted),
+            Patience::None => Outstanding::is_full((of.requests, of.bytes), len_bytes, is_behind),
             Patience::Turn(_) => {
                 let waited = (of.waited_requests, of.waited_bytes);
-                Outstanding::is_full(waited, len_bytes, is_diverted)
+                Outstanding::is_full(waited, len_bytes, is_behind)
             }
         }
     }
@@ -363,6 +371,7 @@ impl Choices {
         let mut views: Vec<CopyView> = (0..copies.len())
             .map(|n| paces.view(copies[n].target, is_usable(n), of, now))
             .collect();
+        let own = reader.as_ref().and_then(|reader| reader.progress());
         let known = views.iter().find(|view| view.is_usable && view.service_us > 0.0);
         let is_known = known.is_some();
         let cost = (len_bytes as f64 + REQUEST_COST_BYTES as f64) / 1_048_576.0;
@@ -385,7 +394,13 @@ impl Choices {
             view.turn_us = if is_there { 0.0 } else { us_per_byte * TURN_BYTES };
             // What has a block at once is asked for as much as anybody likes.
             let is_quick = view.service_us < SOON_US;
-            view.is_full = !is_quick && self.is_full(column, n, len_bytes, patience);
+            // Also of its own first copies, if others have theirs there.
+            let leads = |peer: Progress| own.is_some_and(|own| peer.ahead_of(own) > FAR_BEHIND);
+            let of = self.columns.get(&column);
+            let is_behind = of.is_some_and(|of| of.router.diverts(n))
+                || (Some(n) == first && view.peer.is_some_and(leads));
+            let is_full = |of: &Column| of.is_full(n, len_bytes, (patience, is_behind));
+            view.is_full = !is_quick && of.is_some_and(is_full);
             view.has_enough = view.is_full;
         }
         (views, able, is_known)
@@ -435,10 +450,6 @@ impl Choices {
 
     fn is_used(&self, column: ColumnKey, copy: usize) -> bool {
         self.columns.get(&column).is_some_and(|of| of.outstanding[copy].requests > 0)
-    }
-
-    fn is_full(&self, column: ColumnKey, copy: usize, len_bytes: u64, patience: Patience) -> bool {
-        self.columns.get(&column).is_some_and(|of| of.is_full(copy, len_bytes, patience))
     }
 
     /// A copy did not give what was asked for.

@@ -299,29 +299,37 @@ fn a_process_of_a_job_reads_the_copy_whose_own_readers_are_ahead() {
 #[test]
 fn who_is_behind_has_more_waiting_where_others_are_ahead_and_does_not_wait_for_the_end_of_a_run() {
     const PIECE: u64 = 256 << 10;
-    let reader =
-        Arc::new(JobReader::new(Member { job: JobId(5), rank: Rank(3), ranks: 4, shared: false }));
-    reader.reads(100 << 20);
-    reader.has_read(0..40 << 20);
-    let says =
-        Report { who: Some((JobId(5), Rank(3))), behind: Some((1 << 31) + 1), ..report(20_000, 0) };
-    let (mut choices, mut paces) =
-        (Choices::default(), known(report(20_000, 0), report(20_000, 0)));
-    let mut ask = |n: u64, paces: &mut Paces| {
-        let reader = Some(reader.clone());
-        let piece = Wanted { offset: n * PIECE, len_bytes: PIECE, reader, ..wanted(0) };
-        let of = (0, Patience::Turn(None));
-        let choice = choices.choose(POLICY, &piece, &both(true, true), paces, of).0;
-        let copy = at(choice)?;
-        choices.asked(&Asked { len_bytes: PIECE, ..asked(copy) });
-        paces.sent([A, B][copy]);
-        Some(copy)
+    // What one reader of a file of parts or of its own has at each copy, once the others at a
+    // copy have said how far they are.
+    let counts = |others_at: TargetId, behind: u32| {
+        let member = Member { job: JobId(5), rank: Rank(3), ranks: 4, shared: false };
+        let reader = Arc::new(JobReader::new(member));
+        reader.reads(100 << 20);
+        reader.has_read(0..40 << 20);
+        let who = Some((JobId(5), Rank(3)));
+        let says = Report { who, behind: Some(behind), ..report(20_000, 0) };
+        let (mut choices, mut paces) =
+            (Choices::default(), known(report(20_000, 0), report(20_000, 0)));
+        let mut ask = |n: u64, paces: &mut Paces| {
+            let reader = Some(reader.clone());
+            let piece = Wanted { offset: n * PIECE, len_bytes: PIECE, reader, ..wanted(0) };
+            let of = (0, Patience::Turn(None));
+            let choice = choices.choose(POLICY, &piece, &both(true, true), paces, of).0;
+            let copy = at(choice)?;
+            choices.asked(&Asked { len_bytes: PIECE, ..asked(copy) });
+            paces.sent([A, B][copy]);
+            Some(copy)
+        };
+        assert_eq!(ask(0, &mut paces), Some(0), "nothing is known of the others");
+        paces.heard(others_at, says, 0);
+        let mut counts = [1, 0];
+        (1..9).filter_map(|n| ask(n, &mut paces)).for_each(|copy| counts[copy] += 1);
+        counts
     };
-    assert_eq!(ask(0, &mut paces), Some(0), "nothing is known of the others");
-    paces.heard(B, says, 0);
-    let mut counts = [0; 2];
-    (1..9).filter_map(|n| ask(n, &mut paces)).for_each(|copy| counts[copy] += 1);
-    assert_eq!(counts, [1, 4], "two with that one, and four");
+    let half = (1 << 31) + 1;
+    assert_eq!(counts(B, half), [2, 4], "of its own copies two, and four of the others'");
+    assert_eq!(counts(A, half)[0], 4, "others have their first copies where it has its own");
+    assert_eq!(counts(A, half / 2)[0], 2, "and are behind");
 }
 
 #[test]
