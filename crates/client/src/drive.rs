@@ -391,7 +391,7 @@ fn await_reads(
     if transfer.purpose(part) != Some(Purpose::Read) {
         return (part, Ok(()));
     }
-    // Those that were sent together are waited for together.
+    // Each has its own time since it was sent.
     let left_ms = until_ms(&part).saturating_sub(now_ms()).max(LAST_LOOK_MS);
     match first_to_come(parts.conns(), awaited, &at_most(call, wait, left_ms)) {
         Ok(part) => (part, Ok(())),

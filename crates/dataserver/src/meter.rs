@@ -95,14 +95,20 @@ pub(crate) struct OfDisk {
     pub(crate) piece_kib: u32,
 }
 
+/// What was read, from the disk and from the page cache.
+#[derive(Debug, Default)]
+struct Reads {
+    sample: Sample,
+    /// How it lay on the disk.
+    pieces: Pieces,
+}
+
 /// Of one target.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    sample: Mutex<Sample>,
+    reads: Mutex<Reads>,
     /// What the disk alone has done since it was last asked for.
     disk: Mutex<Sample>,
-    /// How that lay on it.
-    pieces: Mutex<Pieces>,
     /// When a read began or ended last.
     read_at: AtomicU64,
 }
@@ -117,27 +123,27 @@ impl Meter {
         bytes: impl FnOnce(&T) -> Option<u64>,
     ) -> T {
         let begin = now();
-        self.sample.lock().begin(begin);
+        self.reads.lock().sample.begin(begin);
         self.disk.lock().begin(begin);
         let result = read();
         let (end, bytes) = (now(), bytes(&result));
         self.disk.lock().end(end, bytes);
-        let mut sample = self.sample.lock();
+        let sample = &mut self.reads.lock().sample;
         self.read_at.store(end, Relaxed);
         sample.end(end, bytes);
-        say(&mut sample, said);
+        say(sample, said);
         result
     }
 
     /// The disk is about to be asked for parts of an object.
     pub(crate) fn asked(&self, object: ObjectId, parts: &[(u64, u64)]) {
-        let mut pieces = self.pieces.lock();
+        let pieces = &mut self.reads.lock().pieces;
         parts.iter().for_each(|(offset, len)| pieces.asked(object, *offset, *len));
     }
 
     /// For so long nobody has read.
     pub(crate) fn unread_us(&self) -> Micros {
-        match self.sample.lock().reads {
+        match self.reads.lock().sample.reads {
             0 => now().saturating_sub(self.read_at.load(Relaxed)),
             _ => 0,
         }
@@ -145,7 +151,7 @@ impl Meter {
 
     /// A probe that began then found how long a MiB takes; it is said if nobody has read since.
     pub(crate) fn probed(&self, us_per_mib: u32, began: Micros, said: &AtomicU32) {
-        let mut sample = self.sample.lock();
+        let sample = &mut self.reads.lock().sample;
         if sample.reads == 0 && self.read_at.load(Relaxed) < began {
             // What is left of an older sample is no part of what is read next.
             *sample = Sample { said: now(), ..Sample::default() };
@@ -157,8 +163,10 @@ impl Meter {
     pub(crate) fn of_disk(&self) -> OfDisk {
         let mut disk = self.disk.lock();
         disk.count(now());
-        let said =
-            |us| OfDisk { us_per_mib: us as u32, piece_kib: self.pieces.lock().take_mean_kib() };
+        let said = |us| OfDisk {
+            us_per_mib: us as u32,
+            piece_kib: self.reads.lock().pieces.take_mean_kib(),
+        };
         disk.take().map(said).unwrap_or_default()
     }
 
@@ -169,19 +177,17 @@ impl Meter {
         bytes: u64,
         said: &AtomicU32,
     ) {
-        let mut pieces = self.pieces.lock();
+        let Reads { sample, pieces } = &mut *self.reads.lock();
         parts.iter().for_each(|(offset, len)| pieces.was_in_memory(object, *offset, *len));
-        drop(pieces);
         let now = now();
-        let mut sample = self.sample.lock();
         self.read_at.store(now, Relaxed);
         sample.cached(now, bytes);
-        say(&mut sample, said);
+        say(sample, said);
     }
 
     /// Takes back what was said long ago.
     pub(crate) fn forget_old(&self, said: &AtomicU32) {
-        if self.sample.lock().is_old(now()) {
+        if self.reads.lock().sample.is_old(now()) {
             said.store(0, Relaxed);
         }
     }

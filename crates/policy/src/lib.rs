@@ -30,7 +30,7 @@ pub use bound::best_common_rate;
 pub use credits::Credits;
 pub use partition::{MAX_RANGES, Partition};
 pub use progress::Progress;
-pub use queue::{DiskQueue, Full, JobKey, Limits, Micros, Request, StreamKey, Ticket};
+pub use queue::{DiskQueue, FAR_BEHIND, Full, JobKey, Limits, Micros, Request, StreamKey, Ticket};
 pub use route::{CopyView, LAST_REQUESTS, ReadPolicy, Router, SOON_US, UNKNOWN, window};
 pub use runs::{RUN_BYTES, Runs};
 pub use slow::{LASTS, SlowDisks, Verdict};

@@ -56,7 +56,7 @@ impl Default for Limits {
 
 /// Who is further behind than the one that has the disk by so much of the work does not wait for
 /// the end of its run.
-const FAR_BEHIND: f64 = 0.03;
+pub const FAR_BEHIND: f64 = 0.03;
 /// Only for the end of so much of it, so that the disk does not seek for each small request.
 const SHORT_RUN_BYTES: u64 = 1 << 20;
 

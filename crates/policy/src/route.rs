@@ -167,11 +167,6 @@ impl Router {
         self.policy == ReadPolicy::Graduated || self.diverting.iter().any(|d| d.is_on())
     }
 
-    /// Whether a copy is used because its disk's own readers are ahead.
-    pub fn diverts(&self, copy: usize) -> bool {
-        self.diverting.get(copy).is_some_and(|diverting| diverting.is_on())
-    }
-
     /// The copy that is to be asked for block number `block`; `None`: none now, but
     /// again when an answer or news have come. `own`: how far its reader is; `left`: requests that
     /// no copy was asked for yet, with this one ([`UNKNOWN`]). `copies`: in the order of the

@@ -44,7 +44,8 @@ fn main() {
         let work: Vec<f64> = vec![mib as f64 / rate as f64; readers as usize];
         let speeds = (0..disks).map(|n| slow.iter().find(|(at, _)| u64::from(*at) == n));
         let speeds: Vec<f64> = speeds.map(|slow| slow.map_or(1.0, |(_, left)| *left)).collect();
-        let outcome = arena.race(&Race { policy, job, call_bytes, slow, turn }).unwrap();
+        let outcome =
+            arena.race(&Race { policy, job, call_bytes, slow, turn, dies: None }).unwrap();
         let all_work: f64 = work.iter().sum();
         // Of striped files each has all disks.
         let chained = Some(()).filter(|()| track.stripes == 0);

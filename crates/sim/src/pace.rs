@@ -19,7 +19,9 @@ use weir_client::{Client, ClientConfig, Context, CreateOptions, File, ReadPolicy
 use weir_host::sync::{Condvar, Mutex};
 use weir_host::thread;
 use weir_simhost::Options;
-use weir_types::{FileId, JobId, LayoutKind, LayoutSpec, Placement, Rank, Result};
+use weir_types::{
+    Error, ErrorKind, FileId, JobId, LayoutKind, LayoutSpec, Placement, Rank, Result,
+};
 use weir_wire::Rights;
 
 const MIB: u64 = 1 << 20;
@@ -71,6 +73,8 @@ pub struct Race {
     /// They are slow for so long, then as quick as the others for as long, and so on; `None`: all
     /// the time.
     pub turn: Option<Duration>,
+    /// The server of a disk that is killed, so long after the start.
+    pub dies: Option<(u8, Duration)>,
 }
 
 /// What came of it.
@@ -172,6 +176,7 @@ impl Arena {
         sample: &mut dyn FnMut(&Self),
     ) -> bool {
         let end = begin + MAX_TIME;
+        let mut dies = race.dies.map(|(server, after)| (server, begin + after));
         let (mut next, mut are_slow) = (race.turn.map_or(end, |turn| begin + turn), true);
         let mut tenth = begin;
         loop {
@@ -180,6 +185,9 @@ impl Arena {
             };
             if self.cluster.sim.run_until(next.min(tenth), have_ended) {
                 return true;
+            }
+            if let Some((server, _)) = dies.take_if(|(_, at)| *at <= next.min(tenth)) {
+                self.cluster.sim.kill(self.cluster.processes[&NodeName::Data(server)]);
             }
             if tenth <= next {
                 sample(self);
@@ -309,7 +317,7 @@ impl Pages {
             let buffer = &mut buffer[..(range.end - range.start) as usize];
             let read = self.file.read_at(&self.context(), range.start, buffer);
             let mut state = self.state.lock();
-            match read {
+            match read.and_then(|len| self.check(range.start, &buffer[..len]).map(|()| len)) {
                 Ok(len) => {
                     if let Some(reader) = &self.reader {
                         reader.has_read(range.start..range.start + len as u64);
@@ -321,6 +329,17 @@ impl Pages {
             drop(state);
             self.changed.notify_all();
         }
+    }
+
+    /// Errors: something else was written there.
+    fn check(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        let mut expected = vec![0; bytes.len()];
+        fill(&mut expected, self.file.id(), at);
+        if expected != bytes {
+            let what = format!("other bytes than were written from {at} on");
+            return Err(Error::new(ErrorKind::Internal, what));
+        }
+        Ok(())
     }
 
     fn context(&self) -> Context {
@@ -428,16 +447,27 @@ fn write_fragments(client: &Client, track: &Track) -> Result<Vec<Part>> {
 }
 
 fn write(client: &Client, name: &str, layout: LayoutSpec, len_bytes: u64) -> Result<FileId> {
-    let (ctx, bytes) = (Context::root(), vec![0x5a; MIB as usize]);
+    let (ctx, mut bytes) = (Context::root(), vec![0; MIB as usize]);
     let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
     let (file, attr) = client.create(&ctx, FileId::ROOT, name.as_bytes(), &options)?;
     for at in (0..len_bytes).step_by(bytes.len()) {
         let len = (len_bytes - at).min(MIB) as usize;
+        fill(&mut bytes[..len], attr.file, at);
         file.write_at(&ctx, at, &bytes[..len])?;
     }
     file.sync(&ctx)?;
     file.close(&ctx)?;
     Ok(attr.file)
+}
+
+/// What a file has from an offset on: each eight bytes tell whose they are, and where.
+fn fill(bytes: &mut [u8], file: FileId, at: u64) {
+    let told = |word: u64| (word ^ file.0.rotate_left(40)).to_le_bytes();
+    let (head, words) = bytes.split_at_mut(bytes.len().min((at.next_multiple_of(8) - at) as usize));
+    head.copy_from_slice(&told(at / 8)[(at % 8) as usize..][..head.len()]);
+    for (word, bytes) in (at.div_ceil(8)..).zip(words.chunks_mut(8)) {
+        bytes.copy_from_slice(&told(word)[..bytes.len()]);
+    }
 }
 
 fn plan_of(track: &Track) -> Plan {

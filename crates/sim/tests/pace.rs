@@ -1,6 +1,7 @@
 //! Readers keep pace whatever some disks do, by the very code of clients and servers.
 #![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
 use weir_client::ReadPolicy;
 use weir_sim::pace::{Arena, Outcome, Race, Track};
 
@@ -39,7 +40,7 @@ fn arena(seed: u64) -> Arena {
 /// So many disks at half their speed, as far from each other as can be.
 fn race(faults: u8, policy: ReadPolicy, job: bool) -> Race {
     let slow = (0..faults).map(|n| (n * DISKS / faults, 0.5)).collect();
-    Race { policy, job, call_bytes: MIB, slow, turn: None }
+    Race { policy, job, call_bytes: MIB, slow, turn: None, dies: None }
 }
 
 /// How near the slowest comes to all of them having the same of what the disks give.
@@ -61,6 +62,23 @@ fn the_processes_of_a_job_end_together_whichever_disks_are_slow() {
             // Checksums, and headers of objects.
             let most = FILE_MIB * MIB * u64::from(DISKS) * 102 / 100;
             assert!(read < most, "each byte once: {read}");
+        }
+    }
+}
+
+#[test]
+fn a_job_reads_its_bytes_though_a_server_dies_under_its_pieces() {
+    for seed in 1..=3 {
+        // The slow disk's own server, with pieces that wait for it, or a neighbour that helps.
+        for server in [0, 1] {
+            let dies = Some((server, Duration::from_millis(700 * seed)));
+            let race = Race { dies, ..race(1, ReadPolicy::Proportional, true) };
+            // That each has what was written is checked as it comes.
+            let outcome = arena(seed).race(&race).unwrap();
+            let lost = f64::from(DISKS) - 1.5;
+            let ideal_s = (FILE_MIB * u64::from(DISKS)) as f64 / (RATE_MIB as f64 * lost);
+            let slowest_s = outcome.slowest().as_secs_f64();
+            assert!(slowest_s < 1.7 * ideal_s + 2.0, "seed {seed}, {server} dies: {outcome:?}");
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::job::JobReader;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weir_policy::{
-    CopyView, LAST_REQUESTS, Micros, Progress, RUN_BYTES, ReadPolicy, Router, Runs, SOON_US,
-    UNKNOWN, Watermarks,
+    CopyView, FAR_BEHIND, LAST_REQUESTS, Micros, Progress, RUN_BYTES, ReadPolicy, Router, Runs,
+    SOON_US, UNKNOWN, Watermarks,
 };
 use weir_types::{ColumnIndex, SegmentIndex, TargetId};
 use weir_wire::frame::REQUEST_COST_BYTES;
@@ -37,8 +37,6 @@ const MIN_WINDOW_BYTES: u64 = 512 << 10;
 const BEHIND_WINDOW_BYTES: u64 = 1 << 20;
 /// and of large ones no more than this.
 const MAX_WINDOW_BYTES: u64 = 2 << 20;
-/// Who is behind another by so much of the work has a right to its turn.
-const FAR_BEHIND: f64 = 0.03;
 /// Reads that come within so long are of one program, as a rule, and in no order.
 const TOGETHER_US: Micros = 50_000;
 /// What nothing is known of is taken to be so fast: a disk like others.
@@ -394,13 +392,12 @@ impl Choices {
             view.turn_us = if is_there { 0.0 } else { us_per_byte * TURN_BYTES };
             // What has a block at once is asked for as much as anybody likes.
             let is_quick = view.service_us < SOON_US;
-            // Also of its own first copies, if others have theirs there.
-            let leads = |peer: Progress| own.is_some_and(|own| peer.ahead_of(own) > FAR_BEHIND);
-            let of = self.columns.get(&column);
-            let is_behind = of.is_some_and(|of| of.router.diverts(n))
-                || (Some(n) == first && view.peer.is_some_and(leads));
+            // At its own first copies, too, if others have theirs there.
+            let least = if Some(n) == first { FAR_BEHIND } else { 0.0 };
+            let leads = |peer: Progress| own.is_some_and(|own| peer.ahead_of(own) > least);
+            let is_behind = view.peer.is_some_and(leads);
             let is_full = |of: &Column| of.is_full(n, len_bytes, (patience, is_behind));
-            view.is_full = !is_quick && of.is_some_and(is_full);
+            view.is_full = !is_quick && self.columns.get(&column).is_some_and(is_full);
             view.has_enough = view.is_full;
         }
         (views, able, is_known)
@@ -414,9 +411,10 @@ impl Choices {
         turn
     }
 
-    /// It waits no more.
-    pub fn leave(&mut self, turn: Turn) {
+    /// It waits no more; whether anybody does.
+    pub fn leave(&mut self, turn: Turn) -> bool {
         self.waiting.remove(&turn);
+        !self.waiting.is_empty()
     }
 
     /// A copy is asked, for somebody who waits for it.

@@ -367,9 +367,10 @@ impl Paces {
         let peer = peer.map(|(progress, _)| progress);
         // While one is on its way the disk reads the next.
         let us_per_mib = pace.us_per_mib.max(self.links.us_per_mib(target, now));
-        let known_us = us_per_mib * (len_bytes as f64 + REQUEST_COST_BYTES as f64) / MIB;
+        let cost_mib = (len_bytes as f64 + REQUEST_COST_BYTES as f64) / MIB;
+        let known_us = us_per_mib * cost_mib;
         // What a disk takes for some pieces at once says little of one: a MiB of them is waited for.
-        let share = if who.is_some() { (len_bytes as f64 / MIB).min(1.0) } else { 1.0 };
+        let share = if who.is_some() { cost_mib.min(1.0) } else { 1.0 };
         let service_us = known_us.max(pace.waited_us(now) * share);
         let queued = pace.others.round() as u32;
         // A disk that others of a job leave alone for a moment is theirs all the same.

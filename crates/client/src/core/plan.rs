@@ -131,9 +131,9 @@ pub fn plan_range_cut(
     let mut plan = Plan { is_cut: column_bytes < len, ..Plan::default() };
     let mut covered = 0;
     for span in split(layout, offset, len) {
-        let columns = layout.segments[span.segment].columns.len() as u64;
+        let segment = &layout.segments[span.segment];
         // Whole ones, so that each begins where one of another call ends.
-        let cut_bytes = column_bytes.saturating_mul(columns.max(1));
+        let cut_bytes = cut_bytes(segment, column_bytes);
         let (mut at, end) = (span.offset, span.offset + span.len);
         while at < end {
             let len = (cut_bytes - at % cut_bytes).min(end - at);
@@ -143,6 +143,13 @@ pub fn plan_range_cut(
         }
     }
     if covered < len { Err(not_covered(file, offset + covered)) } else { Ok(plan) }
+}
+
+/// So long a cut is: so many bytes of each column, and whole stripe units.
+fn cut_bytes(segment: &Segment, column_bytes: u64) -> u64 {
+    let unit = u64::from(segment.stripe_unit_bytes).max(1);
+    let of_column = column_bytes.checked_next_multiple_of(unit).unwrap_or(column_bytes);
+    of_column.saturating_mul(segment.columns.len() as u64).max(1)
 }
 
 /// Plans a strided call: regions are relative to the file, the caller's buffer

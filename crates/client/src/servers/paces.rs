@@ -107,10 +107,7 @@ impl Drop for Slot {
         let mut choices = self.choosing.choices.lock();
         let others_wait = match &self.place {
             Place::At(asked) => choices.answered(asked),
-            Place::Waits(turn) => {
-                choices.leave(*turn);
-                true
-            }
+            Place::Waits(turn) => choices.leave(*turn),
         };
         if others_wait {
             self.choosing.changed.notify_all();
@@ -152,7 +149,7 @@ impl Servers {
         file: &OpenState,
         segment: &Segment,
         wanted: &Wanted,
-        (wait, mut turn): (Waits<'_>, Option<Turn>),
+        (wait, kept): (Waits<'_>, Option<Turn>),
     ) -> Choosable {
         let (_, column) = wanted.column;
         let all: Vec<_> = copies_of(segment, column).collect();
@@ -169,6 +166,7 @@ impl Servers {
         self.chooses.store(true, Relaxed);
         let choosing = &file.choosing;
         let begun = now();
+        let mut turn = kept;
         let chosen = loop {
             let candidates = candidates();
             let mut choices = choosing.choices.lock();
@@ -202,8 +200,10 @@ impl Servers {
                 drop(choosing.changed.wait_timeout(choices, look));
                 continue;
             }
-            if let Some(turn) = turn {
-                choices.leave(turn);
+            // One that it had before is left by who keeps it.
+            if let (Some(turn), None) = (turn, kept)
+                && choices.leave(turn)
+            {
                 choosing.changed.notify_all();
             }
             let Choice::Copy(chosen) = choice else { return Choosable::None };
