@@ -75,6 +75,8 @@ fn probe(mountpoint: &Path) -> Option<Result<(), Errno>> {
                 let failed = libc::statfs(path.as_ptr(), usage.as_mut_ptr()) != 0;
                 libc::_exit(if failed { *libc::__errno_location() } else { 0 })
             }
+            // No process: but to `kill` this number means every one of the machine.
+            -1 => return None,
             child => Pid::from_raw(child)?,
         }
     };
