@@ -17,10 +17,11 @@ same_data /mnt/weir
 cd /mnt/weir
 not apt remove weir >/root/refused
 grep -q 'busy: used by' /root/refused
+grep -q ' /mnt/weir fuse.weir ' /proc/mounts
+is mnt-weir.automount active
 is weir-meta active
 same_data /mnt/weir
 cd /
-systemctl stop mnt-weir.automount
 apt remove weir >/dev/null
 not pgrep -x weir
 not grep fuse.weir /proc/mounts
@@ -33,6 +34,10 @@ apt install /packages/weir.deb >/dev/null
 systemctl start weir-meta weir-data@1 weir-data@2 weir-data@10
 mount /mnt/weir
 same_data /mnt/weir
+# A mount whose process was killed goes as well.
+kill -KILL "$(pgrep --full '^/usr/bin/weir mount .*/mnt/weir')"
+not ls /mnt/weir 2>/dev/null
 apt purge weir >/dev/null
 not pgrep -x weir
+not grep fuse.weir /proc/mounts
 sed -i /weir/d /etc/fstab
