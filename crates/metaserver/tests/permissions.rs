@@ -161,6 +161,34 @@ fn privileges_of_programs_go_with_their_owner_and_their_contents() {
     assert_eq!(f.as_user(&other(), &set_size(file, 5)).unwrap().attr.mode, 0o777);
 }
 
+/// `chown` with no owner and no group.
+#[test]
+fn a_change_of_nothing_takes_no_privilege_of_others() {
+    let mut f = Fixture::new();
+    for (mode, who, want) in [
+        (0o4755, other(), Some(ErrorKind::NotPermitted)),
+        (0o2755, member(), Some(ErrorKind::NotPermitted)),
+        // A mark for locking, which members keep.
+        (0o2744, other(), Some(ErrorKind::NotPermitted)),
+        (0o2744, member(), None),
+        (0o755, other(), None),
+        (0o4755, owner(), None),
+        (0o6755, root(), None),
+    ] {
+        let file = f.file(&format!("{mode:o} {}", who.uid), mode);
+        let found = f.as_user(&who, &set_nothing(file));
+        assert_eq!(found.err().map(|e| e.kind), want, "{mode:o} by {}", who.uid);
+    }
+    let dir = f.dir("d", 0o2777);
+    f.as_user(&other(), &set_nothing(dir)).unwrap();
+
+    // The kernel of a mount asks for it before a write.
+    let file = f.file("f", 0o6777);
+    let mut writer = f.c.client(other());
+    f.c.ask(&writer, &OpenRequest { file, rights: Rights::WRITE }).unwrap();
+    f.c.make(&mut writer, &set_nothing(file)).unwrap();
+}
+
 #[test]
 fn times_of_choice_are_for_owners_and_now_is_for_writers() {
     let mut f = Fixture::new();

@@ -2,7 +2,7 @@
 
 use super::Log;
 use super::special::by_nobody;
-use rustix::fs::{FallocateFlags, XattrFlags, fallocate, fsetxattr};
+use rustix::fs::{FallocateFlags, Mode, OFlags, XattrFlags, fallocate, fsetxattr};
 use std::fs::{self, File, Permissions};
 use std::io::{Result, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -74,4 +74,22 @@ pub fn privileges(log: &mut Log, dir: &Path) {
     left("given to another", 0o6755, &mut || std::os::unix::fs::chown(&path, Some(1_000), None));
     left("and back", 0o6755, &mut || std::os::unix::fs::chown(&path, Some(0), Some(0)));
     left("a mark for the group stays", 0o2745, &mut || nobody());
+}
+
+/// `chown` with no owner and no group, by somebody else.
+pub fn privileges_of_others(log: &mut Log, dir: &Path) {
+    for mode in [0o755, 0o1755, 0o4755, 0o2755, 0o2745] {
+        let path = dir.join(format!("of-root-{mode:o}"));
+        // Never open to be written.
+        let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL;
+        rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        log.done("nobody else", by_nobody(|| std::os::unix::fs::chown(&path, None, None)));
+        log.found("mode", fs::metadata(&path).map(|m| m.mode()));
+    }
+    let group = dir.join("group");
+    fs::create_dir(&group).unwrap();
+    fs::set_permissions(&group, Permissions::from_mode(0o2755)).unwrap();
+    log.done("a directory", by_nobody(|| std::os::unix::fs::chown(&group, None, None)));
+    log.found("mode", fs::metadata(&group).map(|m| m.mode()));
 }

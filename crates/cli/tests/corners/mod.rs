@@ -33,6 +33,7 @@ pub fn everything(dir: &Path) -> Vec<String> {
     gone::programs(&mut log, dir);
     changes::all_times(&mut log, dir);
     changes::privileges(&mut log, dir);
+    changes::privileges_of_others(&mut log, dir);
     log.0
 }
 

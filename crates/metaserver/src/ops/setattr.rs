@@ -63,6 +63,9 @@ fn require_all(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -> Ou
         return Err(ErrorKind::NotPermitted.into());
     }
     require_owner_change(ctx, request, inode)?;
+    if !owns && would_drop_privilege(ctx, request, inode) {
+        return Err(ErrorKind::NotPermitted.into());
+    }
     require_times(ctx, request, inode, owns)
 }
 
@@ -74,6 +77,16 @@ fn drops_privilege(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -
     request.mode.is_some_and(|mode| {
         mode | cleared(mode) == inode.mode && cleared(mode) & !(SETUID | SETGID) == 0
     }) && ctx.has_open(request.file, Rights::WRITE)
+}
+
+/// Whether it is `chown` to nobody else of a program that would lose setuid or setgid by it: to
+/// Linux that is a change of the mode. A mount also asks for nothing before somebody writes.
+fn would_drop_privilege(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -> bool {
+    let file = request.file;
+    let (mode, uid, gid, size, atime, mtime) = Default::default();
+    *request == SetAttrRequest { file, mode, uid, gid, size, atime, mtime }
+        && access::without_privilege(ctx.caller, inode) != inode.mode
+        && !ctx.has_open(file, Rights::WRITE)
 }
 
 /// Only the superuser gives files away; an owner may choose among the groups
