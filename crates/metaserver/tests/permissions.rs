@@ -159,6 +159,10 @@ fn privileges_of_programs_go_with_their_owner_and_their_contents() {
     assert_eq!(f.as_user(&owner(), &foreign).unwrap().attr.mode, 0o755);
     let file = f.file("g", 0o6777);
     assert_eq!(f.as_user(&other(), &set_size(file, 5)).unwrap().attr.mode, 0o777);
+    f.file("h", 0o6777);
+    let empty = CreateRequest { exclusive: false, truncate: true, ..create_request(ROOT, "h") };
+    assert_eq!(f.as_user(&root(), &empty).unwrap().attr.mode, 0o6777);
+    assert_eq!(f.as_user(&other(), &empty).unwrap().attr.mode, 0o777);
 }
 
 /// `chown` with no owner and no group.

@@ -144,6 +144,9 @@ fn open_existing(
     let mut layout = None;
     if truncate {
         layout = Some(truncation::empty(tx, ctx, file, &mut inode)?);
+        if !access::is_root(ctx.caller) {
+            inode.mode = access::without_privilege(ctx.caller, &inode);
+        }
         inodes::store(tx, file, &inode)?;
     }
     ctx.effects.opened = Some((file, request.rights));

@@ -165,8 +165,6 @@ pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 pub const READ_LOCKOWNER: u32 = 1 << 1;
 /// FSYNC.
 pub const FSYNC_FDATASYNC: u32 = 1 << 0;
-/// OPEN and CREATE.
-pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 /// SETXATTR.
 pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 /// NOTIFY_INVAL_ENTRY: let it expire, do not unmount below it.

@@ -131,8 +131,6 @@ pub struct IoArgs {
 pub struct OpenArgs {
     /// The `O_*` flags; `O_TRUNC` is the file system's task where a file is made.
     pub flags: u32,
-    /// With `O_TRUNC`: clear setuid, and setgid if the group may execute.
-    pub kill_suidgid: bool,
 }
 
 /// How a file is closed for good.

@@ -252,7 +252,7 @@ fn make<'a>(code: u32, body: &mut Body<'a>) -> Result<Op<'a>, Errno> {
         _ => {
             let raw: abi::CreateIn = body.take()?;
             let mode = NewMode { mode: raw.mode, umask: raw.umask };
-            let args = open_args(raw.flags, raw.open_flags);
+            let args = OpenArgs { flags: raw.flags };
             // The name that comes with TMPFILE means nothing.
             match code {
                 opcode::TMPFILE => Op::TmpFile { mode, args },
@@ -260,10 +260,6 @@ fn make<'a>(code: u32, body: &mut Body<'a>) -> Result<Op<'a>, Errno> {
             }
         }
     })
-}
-
-fn open_args(flags: u32, open_flags: u32) -> OpenArgs {
-    OpenArgs { flags, kill_suidgid: open_flags & abi::OPEN_KILL_SUIDGID != 0 }
 }
 
 fn rename<'a>(code: u32, body: &mut Body<'a>) -> Result<Op<'a>, Errno> {
@@ -349,7 +345,7 @@ fn open_and_close<'a>(code: u32, body: &mut Body<'a>) -> Result<Op<'a>, Errno> {
     Ok(match code {
         opcode::OPEN => {
             let raw: abi::OpenIn = body.take()?;
-            Op::Open(open_args(raw.flags, raw.open_flags))
+            Op::Open(OpenArgs { flags: raw.flags })
         }
         opcode::OPENDIR => Op::OpenDir { flags: body.take::<abi::OpenIn>()?.flags },
         opcode::FLUSH => {
