@@ -11,6 +11,7 @@ use harness::{Place, eventually, kill_and_wait, noise, root, said};
 use library::client;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, File};
+use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
@@ -186,6 +187,14 @@ fn of_a_file_with_holes_each_server_is_asked_once_until_it_changes() {
     assert!(asked() - before <= 4, "{}", asked() - before);
     // What another mount changes is seen.
     open(&path).write_all_at(&noise(MIB as usize, 2), 700 * MIB).unwrap();
+    let mut file = File::open(&there).unwrap();
+    let before = asked();
+    // For the size alone.
+    assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), GIB);
+    assert_eq!(file.read_at(&mut [0; 100], GIB - 10).unwrap(), 10);
+    assert_eq!(asked(), before);
+    assert!(agree(of(&file), 2 * MIB), "{}", of(&file));
+    drop(file);
     all_take(&[&there, &path], 2 * MIB);
     // A file that was emptied and written anew has no holes.
     fs::write(&path, noise(100_000, 3)).unwrap();

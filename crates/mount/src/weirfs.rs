@@ -170,7 +170,7 @@ impl Filesystem for WeirFs {
         &self,
         ctx: &RequestContext<'_>,
         node: NodeId,
-        _fh: Option<u64>,
+        fh: Option<u64>,
     ) -> Reply<Attributes> {
         let file = self.file(node)?;
         let question = self.cache.asks(ctx.pid, Some(file), Answer::Attributes);
@@ -181,6 +181,11 @@ impl Filesystem for WeirFs {
             return Ok(Attributes { attr, allocated: None, ttl: self.ttl() });
         }
         let attr = self.tell(ctx, question, attr)?;
+        if fh.is_some() && attr.sparse {
+            // The kernel wants the size alone, for a read or a seek: stat and fstat name no
+            // handle, and ask.
+            return Ok(Attributes { attr, allocated: None, ttl: Duration::ZERO });
+        }
         let allocated = self.client.allocated(&by, &attr);
         Ok(Attributes { attr, allocated, ttl: self.ttl() })
     }
