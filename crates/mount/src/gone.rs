@@ -7,6 +7,7 @@
 use crate::fuse::{NodeId, RequestContext};
 use crate::translate::context;
 use crate::weirfs::WeirFs;
+use weir_client::Context;
 use weir_types::{Attr, ErrorKind, FileId, Result};
 
 impl WeirFs {
@@ -23,8 +24,8 @@ impl WeirFs {
     }
 
     /// What a file is, or was.
-    pub(crate) fn attr_or_last(&self, ctx: &RequestContext<'_>, file: FileId) -> Result<Attr> {
-        let found = self.client.getattr(&context(ctx), file);
+    pub(crate) fn attr_or_last(&self, by: &Context, file: FileId) -> Result<Attr> {
+        let found = self.client.getattr(by, file);
         match found {
             Err(error) if error.kind == ErrorKind::Stale => self.nodes.gone(file).ok_or(error),
             found => found,

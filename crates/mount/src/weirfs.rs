@@ -175,7 +175,7 @@ impl Filesystem for WeirFs {
         let file = self.file(node)?;
         let question = self.cache.asks(ctx.pid, Some(file), Answer::Attributes);
         let by = context(ctx);
-        let attr = self.found(ctx, self.attr_or_last(ctx, file))?;
+        let attr = self.found(ctx, self.attr_or_last(&by, file))?;
         if attr.kind == FileKind::Directory && attr.nlink == 0 {
             // Nobody can say more of it.
             return Ok(Attributes { attr, allocated: None, ttl: self.ttl() });
