@@ -28,9 +28,6 @@ impl WeirFs {
         let consistency = file.consistency();
         let leased = consistency == Consistency::Strict;
         let (opening, others) = self.cache.opening(file.id(), leased, attr.size);
-        if flags as i32 & libc::O_TRUNC != 0 {
-            self.cache.cuts_at_open(ctx.pid, file.id());
-        }
         let same = self.cache.same(attr);
         let keep_cache = match consistency {
             // As long as a file is open here, leases keep its pages good.

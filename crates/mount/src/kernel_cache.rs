@@ -187,13 +187,6 @@ impl KernelCache {
         !state.size.is_raising() && state.size.tells_nothing_new(by, attr.size, Instant::now())
     }
 
-    /// The kernel sets a size by itself when it hears that a file was opened.
-    pub(crate) fn cuts_at_open(&self, by: u32, file: FileId) {
-        if let Some(pages) = self.get(file) {
-            pages.lock().size.sets(by, 0, Instant::now());
-        }
-    }
-
     fn raise(&self, file: FileId, pages: &OpenPages, size: u64, drop: Option<PageDrop>) {
         if let Some(drop) = drop {
             self.carry_out(file, pages, &drop);

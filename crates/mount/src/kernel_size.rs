@@ -147,7 +147,7 @@ impl KernelSize {
     }
 
     /// The kernel will believe this size when it gets at the answer.
-    pub(crate) fn sets(&mut self, by: u32, size: u64, now: Instant) {
+    fn sets(&mut self, by: u32, size: u64, now: Instant) {
         if self.unsettled.len() == MAX_UNSETTLED {
             let least = self.unsettled.drain(..).map(|told| told.size).fold(size, u64::min);
             self.unsettled.push(Unsettled { by: 0, size: least, at: now });
