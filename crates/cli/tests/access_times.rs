@@ -130,6 +130,14 @@ fn a_file_counts_as_read_once_after_a_change_and_once_a_day() {
     let kept = File::open(&file).unwrap();
     assert!(changes(&file, || fs::read(&file).map(drop).unwrap()));
     drop(kept);
+    // What the servers copy among themselves was read.
+    let copy = || {
+        let (from, to) = (File::open(&file).unwrap(), File::create(at.join("copy")).unwrap());
+        let copied = rustix::fs::copy_file_range(&from, None, &to, None, 50_000).unwrap();
+        assert!(copied > 0);
+    };
+    set(&file, 1_000_000_000);
+    assert!(changes(&file, copy) && !changes(&file, copy));
     // What was read last is told when the mount goes.
     set(&file, 1_000_000_000);
     read();

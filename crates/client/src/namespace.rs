@@ -248,13 +248,19 @@ impl Client {
 
     /// Moves a name.
     pub fn rename(&self, ctx: &Context, request: &RenameRequest) -> Result<()> {
+        self.replace(ctx, request).map(drop)
+    }
+
+    /// Renames, and says what it has replaced, as it is now.
+    pub fn replace(&self, ctx: &Context, request: &RenameRequest) -> Result<Option<Attr>> {
         let names =
             [(request.parent, &request.name[..]), (request.new_parent, &request.new_name[..])];
         let (reply, _) = self.inner.alter(ctx, request, &[], &names);
-        if let Some(attr) = reply?.attr {
+        let replaced = reply?.attr;
+        if let Some(attr) = &replaced {
             self.inner.forget(attr.file);
         }
-        Ok(())
+        Ok(replaced)
     }
 
     /// Gives a file another name.

@@ -14,7 +14,7 @@
 use crate::fuse::NodeId;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use weir_types::{Attr, FileId};
+use weir_types::{Attr, FileId, FileKind};
 
 /// In the numbers of aliases; ids of files never come so far.
 const ALIAS: NodeId = 1 << 63;
@@ -112,7 +112,15 @@ impl Nodes {
         }
     }
 
-    /// What a directory was that has been removed here.
+    /// A name of a file has been removed here. The kernel still has the file: it says when it
+    /// has forgotten it.
+    pub(crate) fn has_lost_a_name(&self, left: Attr) {
+        if left.nlink == 0 && left.kind != FileKind::Directory {
+            self.lock().gone.insert(left.file, left);
+        }
+    }
+
+    /// What a file or directory was that has been removed here.
     pub(crate) fn gone(&self, file: FileId) -> Option<Attr> {
         self.lock().gone.get(&file).cloned()
     }
@@ -213,7 +221,10 @@ impl Table {
 
     fn forget(&mut self, node: NodeId, lookups: u64) {
         let file = self.aliases.get(&node).copied().unwrap_or(FileId(node));
-        let Some(all) = self.held.get_mut(&file) else { return };
+        let Some(all) = self.held.get_mut(&file) else {
+            self.gone.remove(&file);
+            return;
+        };
         let Some(at) = all.iter().position(|held| held.node == node) else { return };
         let Some(held) = all.get_mut(at) else { return };
         held.lookups = held.lookups.saturating_sub(lookups);

@@ -9,6 +9,7 @@ use crate::fuse::{
     Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode,
     NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, Statx, WriteData,
 };
+use crate::gone::Found;
 use crate::handles::{DirHandle, Handle, Handles};
 use crate::hints::Hint;
 use crate::jobs::Jobs;
@@ -175,11 +176,10 @@ impl Filesystem for WeirFs {
         let file = self.file(node)?;
         let question = self.cache.asks(ctx.pid, Some(file), Answer::Attributes);
         let by = context(ctx);
-        let attr = self.found(ctx, self.attr_or_last(&by, file))?;
-        if attr.kind == FileKind::Directory && attr.nlink == 0 {
-            // Nobody can say more of it.
-            return Ok(Attributes { attr, allocated: None, ttl: self.ttl() });
-        }
+        let attr = match self.found(ctx, self.attr_or_last(&by, file))? {
+            Found::Now(attr) => attr,
+            Found::Last(attr) => return Ok(Attributes { attr, allocated: None, ttl: self.ttl() }),
+        };
         let attr = self.tell(ctx, question, attr)?;
         if fh.is_some() && attr.sparse {
             // The kernel wants the size alone, for a read or a seek: stat and fstat name no
@@ -279,7 +279,8 @@ impl Filesystem for WeirFs {
     }
 
     fn unlink(&self, ctx: &RequestContext<'_>, parent: NodeId, name: &[u8]) -> Reply<()> {
-        self.client.unlink(&context(ctx), self.file(parent)?, name)?;
+        let left = self.client.unlink(&context(ctx), self.file(parent)?, name)?;
+        left.into_iter().for_each(|left| self.nodes.has_lost_a_name(left));
         Ok(())
     }
 
@@ -314,7 +315,8 @@ impl Filesystem for WeirFs {
         };
         let replaces = !request.exchange;
         let replaced = replaces.then(|| self.may_go(ctx, new_parent, new_name)).flatten();
-        self.client.rename(&context(ctx), &request)?;
+        let left = self.client.replace(&context(ctx), &request)?;
+        left.into_iter().for_each(|left| self.nodes.has_lost_a_name(left));
         replaced.into_iter().for_each(|last| self.nodes.is_gone(last));
         self.nodes.moved((parent, name), (new_parent, new_name), request.exchange);
         Ok(())
@@ -498,7 +500,8 @@ impl Filesystem for WeirFs {
             return Err(Errno::EINVAL);
         }
         let (from, to) = (self.handle(args.fh_in)?, self.handle(args.fh_out)?);
-        let (from, to, by) = (&from.file()?.file, to.file()?, data_context(ctx));
+        let (source, to, by) = (from.file()?, to.file()?, data_context(ctx));
+        let from = &source.file;
         if ctx.uid != 0 {
             // The kernel leaves that to us, and does not say when.
             self.clear_suid(&context(ctx), self.file(args.node_out)?)?;
@@ -512,6 +515,9 @@ impl Filesystem for WeirFs {
             let believed_end = if copied > 0 { start + copied } else { 0 };
             Ok::<_, Errno>(Passed { bytes: start..start + copied, believed_end })
         })?;
+        if copied > 0 {
+            self.is_read(from.id(), &source.access, 0);
+        }
         if to.synchronous {
             to.file.sync(&by)?;
         }

@@ -42,6 +42,26 @@ fn of_removed(log: &mut Log, inside: &File) {
     log.sys("list it", first.transpose());
 }
 
+/// Files that are held by their name alone when they lose it.
+pub fn files(log: &mut Log, dir: &Path) {
+    let [path, other, new] = ["unlinked", "linked", "put"].map(|name| dir.join(name));
+    let state = |file: &File| rustix::fs::fstat(file).map(|state| (state.st_nlink, state.st_size));
+    let hold = || File::options().read(true).custom_flags(libc::O_PATH).open(&path).unwrap();
+    fs::write(&path, "bytes").unwrap();
+    fs::hard_link(&path, &other).unwrap();
+    let held = hold();
+    log.done("remove a name", fs::remove_file(&path));
+    log.sys("what it is", state(&held));
+    log.done("remove the last", fs::remove_file(&other));
+    log.sys("what it is", state(&held));
+    log.sys("again", state(&held));
+    fs::write(&path, "bytes").unwrap();
+    fs::write(&new, "more").unwrap();
+    let held = hold();
+    log.done("replace it", fs::rename(&new, &path));
+    log.sys("what it is", state(&held));
+}
+
 /// A program that runs is not cut, whichever way it is tried.
 pub fn programs(log: &mut Log, dir: &Path) {
     let program = dir.join("sleep");

@@ -30,6 +30,7 @@ pub fn everything(dir: &Path) -> Vec<String> {
     links::many(&mut log, dir);
     links::handles(&mut log, dir);
     gone::directories(&mut log, dir);
+    gone::files(&mut log, dir);
     gone::programs(&mut log, dir);
     changes::all_times(&mut log, dir);
     changes::privileges(&mut log, dir);
