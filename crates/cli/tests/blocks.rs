@@ -272,6 +272,33 @@ fn programs_see_holes() {
 }
 
 #[test]
+fn no_program_takes_a_few_bytes_before_far_ones_for_a_hole() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let _cluster = place.up("one", &["--targets", "1", "--mount", "m"]);
+    let (dir, back) = (place.path("m"), place.path("back"));
+    fs::create_dir(&back).unwrap();
+    let file = open(&dir.join("f"));
+    let (far, near) = (900 * MIB, 300 * MIB);
+    for at in [far, near] {
+        file.write_all_at(&noise(4096, at), at).unwrap();
+        file.sync_all().unwrap();
+    }
+    drop(file);
+    all_take(&[&dir.join("f")], 2 * 4096);
+    says(&dir, &["tar", "-cSf", "tar", "f"]);
+    says(&dir, &["tar", "-xSf", "tar", "-C", back.to_str().unwrap()]);
+    let file = File::open(back.join("f")).unwrap();
+    for at in [far, near] {
+        let mut found = [0; 4096];
+        file.read_exact_at(&mut found, at).unwrap();
+        assert!(found[..] == noise(4096, at)[..], "at {at}");
+    }
+}
+
+#[test]
 fn copies_count_once_and_who_does_not_answer_counts_by_size() {
     if !root() {
         return;

@@ -184,23 +184,28 @@ impl Object {
 
     /// Bytes of disk that its data takes, and room that is reserved: what its file takes
     /// without header and checksums. (What the local file system takes for its own tables
-    /// may count.)
+    /// may count.) Not 0 of one that holds data, which programs would take for a hole.
     pub fn allocated(&self) -> Result<u64> {
         let taken = || Ok(self.file.allocated()?.saturating_sub(self.stored_slots()? * BLOCK));
-        taken().map_err(|e| self.os_error("find what it takes", e))
+        match taken().map_err(|e| self.os_error("find what it takes", e))? {
+            0 => Ok(self.next_data(0)?.map_or(0, |_| BLOCK)),
+            taken => Ok(taken),
+        }
     }
 
-    /// Pages of slots that are stored: of a section that has any data all are, but those
-    /// that follow the first page of a small object.
+    /// Pages of slots that are stored. A section that an object grew into has all of them, one
+    /// that was a hole until now those that were written.
     fn stored_slots(&self) -> rustix::io::Result<u64> {
         let (mut stored, mut at) = (0, 0);
-        while let Some(found) = self.file.next_data(at)? {
+        while let Some(mut found) = self.file.next_data(at)? {
             let pages = section_pages(found / BLOCK);
-            let is_first = pages.start == 0;
-            let has_more = !is_first
-                || self.file.next_data(BLOCK)?.is_some_and(|at| at < PAGES_OF_SLOTS * BLOCK);
-            stored += if has_more { PAGES_OF_SLOTS } else { 1 };
+            let slots_end = (pages.start + PAGES_OF_SLOTS) * BLOCK;
             at = pages.end * BLOCK;
+            while found < slots_end {
+                let hole = self.file.next_hole(found)?.min(slots_end);
+                stored += (hole - found).div_ceil(BLOCK);
+                found = self.file.next_data(hole)?.unwrap_or(at);
+            }
         }
         Ok(stored)
     }

@@ -241,3 +241,24 @@ fn scrubbing_goes_on_where_it_stopped_and_counts_everything_once() {
     assert_eq!((objects, seen), (29, bytes));
     assert!(steps > 20);
 }
+
+#[test]
+fn sections_that_are_written_after_a_farther_one_count() {
+    const MIB: u64 = 1 << 20;
+    let store = TestTarget::new();
+    let object = store.target.object_or_create(object_id(1)).unwrap();
+    write(&object, 900 * MIB, &pattern(1, 4096));
+    takes(&object, BLOCK);
+    write(&object, 300 * MIB, &pattern(2, 4096));
+    takes(&object, 2 * BLOCK);
+    // Slots of it are in two places.
+    write(&object, 383 * MIB, &pattern(3, 4096));
+    write(&object, 0, &pattern(4, 4096));
+    takes(&object, 4 * BLOCK);
+    object.sync().unwrap();
+    takes(&object, 4 * BLOCK);
+    object.punch(0, 400 * MIB, G0).unwrap();
+    takes(&object, BLOCK);
+    object.punch(0, 901 * MIB, G0).unwrap();
+    takes(&object, 0);
+}
