@@ -151,6 +151,11 @@ fn a_plainly_written_file_takes_its_size_at_once_and_nobody_is_asked() {
     }
     let rewritten = open(&dir.join("f3"));
     rewritten.write_all_at(&noise(MIB as usize, 7), MIB).unwrap();
+    // More places than are told of at once, and then its end.
+    for place in 0..20 {
+        rewritten.write_all_at(&noise(4096, place), place * (128 << 10)).unwrap();
+    }
+    rewritten.write_all_at(&noise(5000, 8), 3 * MIB).unwrap();
     drop(rewritten);
     let asked = || servers(&client, "op.stat_object");
     let before = asked();

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use weir_types::Generation;
 use weir_types::limits::MAX_WRITTEN_RANGES;
 
-/// The most ranges that are remembered: those with the greatest offsets are forgotten.
+/// The most ranges that are remembered: those with the lowest offsets are forgotten, which are the
+/// most likely to lie in what was full before.
 const MAX_RANGES: usize = 256;
 
 /// What this client has written, under one generation of the file: a truncation since may have
@@ -38,9 +39,17 @@ impl Filled {
         }
         self.ranges.insert(from, to);
         if self.ranges.len() > MAX_RANGES {
-            self.ranges.pop_last();
+            self.ranges.pop_first();
         }
         self.has_news = true;
+    }
+
+    /// The metadata server knows that there are no holes before this byte. (It is told again of the
+    /// range that goes up to it: so it knows, too, should a power cut have it forget.)
+    pub fn is_full(&mut self, before: u64) {
+        while self.ranges.first_key_value().is_some_and(|(_, after)| *after < before) {
+            self.ranges.pop_first();
+        }
     }
 
     /// Whether there is something to report.
@@ -94,12 +103,27 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_ranges_the_first_are_remembered() {
+    fn of_very_many_ranges_the_last_are_remembered() {
         let mut filled = Filled::default();
-        (0..10 * MAX_RANGES as u64).rev().for_each(|n| filled.note(G, (10 * n, 10 * n + 5)));
+        (0..10 * MAX_RANGES as u64).for_each(|n| filled.note(G, (10 * n, 10 * n + 5)));
         assert_eq!(filled.ranges.len(), MAX_RANGES);
         assert_eq!(filled.report(G).len(), MAX_WRITTEN_RANGES);
-        assert_eq!(filled.report(G)[..2], [(0, 5), (10, 15)]);
+        let first = 10 * 9 * MAX_RANGES as u64;
+        assert_eq!(filled.report(G)[..2], [(first, first + 5), (first + 10, first + 15)]);
+    }
+
+    #[test]
+    fn what_was_full_before_is_not_reported_in_the_place_of_what_is_new() {
+        let mut filled = Filled::default();
+        let overwritten = (0..2 * MAX_RANGES as u64).map(|n| (100 * n, 100 * n + 9));
+        overwritten.for_each(|range| filled.note(G, range));
+        let size = 100 * 2 * MAX_RANGES as u64;
+        filled.note(G, (size, size + 50));
+        filled.is_full(size);
+        assert_eq!(filled.report(G), [(size, size + 50)]);
+        filled.note(G, (5, 9));
+        filled.is_full(size + 50);
+        assert_eq!(filled.report(G), [(size, size + 50)], "the one that goes up to the end stays");
     }
 
     proptest! {

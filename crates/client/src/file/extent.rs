@@ -21,6 +21,8 @@ pub(super) struct Extent {
     pub(super) times: (Timestamp, Timestamp),
     /// The file may have holes, as that server knows it.
     pub(super) sparse: bool,
+    /// No byte before this one is in a hole, as it knows.
+    pub(super) full: u64,
     /// Of what the metadata server does not know of, something began behind the end.
     pub(super) gap: bool,
 }
@@ -30,6 +32,7 @@ impl Extent {
         if attr.change >= self.change {
             self.change = attr.change;
             self.sparse = attr.sparse;
+            self.full = full(attr);
             self.times = (attr.mtime, attr.ctime);
             let written = self.uncommitted.map_or(0, |(end, _)| end);
             self.size = attr.size.max(written);
@@ -43,6 +46,11 @@ impl Extent {
             (attr.mtime, attr.ctime) = self.times;
         }
     }
+}
+
+/// Bytes from the beginning of which none is in a hole.
+pub(super) fn full(attr: &Attr) -> u64 {
+    if attr.sparse { 0 } else { attr.size }
 }
 
 /// End and time of all of these writes.
@@ -88,6 +96,11 @@ impl OpenState {
     pub(crate) fn may_have_holes(&self) -> bool {
         let extent = self.extent();
         extent.sparse || extent.gap
+    }
+
+    /// The metadata server knows that no byte before this one is in a hole.
+    pub(crate) fn full(&self) -> u64 {
+        self.extent().full
     }
 
     /// End and time of writes that the metadata server does not know of.

@@ -1,6 +1,6 @@
 //! What all handles of an open file share.
 
-use super::extent::Extent;
+use super::extent::{Extent, full};
 use super::grants::{Capabilities, Granted};
 use super::room::UNLIMITED;
 use crate::client::Inner;
@@ -77,6 +77,7 @@ impl OpenState {
                 change: open.attr.change,
                 times: (open.attr.mtime, open.attr.ctime),
                 sparse: open.attr.sparse,
+                full: full(&open.attr),
                 ..Extent::default()
             }),
             writer: Mutex::default(),

@@ -104,6 +104,7 @@ impl Writer {
         // Once, but for a file of very many segments.
         loop {
             let generation = call.file.generation();
+            self.filled.is_full(call.file.full());
             let request = CommitSizeRequest {
                 file: call.file.id,
                 size,
