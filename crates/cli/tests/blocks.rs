@@ -340,6 +340,36 @@ fn copies_count_once_and_who_does_not_answer_counts_by_size() {
 }
 
 #[test]
+fn who_does_not_answer_is_waited_for_once_and_not_for_each_file() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "2"]);
+    let (client, other) = (client(&cluster, true), client(&cluster, true));
+    let ctx = Context::root();
+    let make = |n: u32| {
+        let layout = Some(LayoutSpec { count: 2, ..LayoutSpec::default() });
+        let options = CreateOptions { layout, ..CreateOptions::default() };
+        let name = format!("f{n}");
+        let (file, _) = client.create(&ctx, FileId::ROOT, name.as_bytes(), &options).unwrap();
+        file.truncate(&ctx, GIB).unwrap();
+        let id = file.id();
+        file.close(&ctx).unwrap();
+        id
+    };
+    let files: Vec<_> = (0..30).map(make).collect();
+    let _stopped = cluster.stopped(&["data-2"]);
+    let begin = Instant::now();
+    for file in files {
+        let attr = other.getattr(&ctx, file).unwrap();
+        assert!(agree(GIB / 2, other.allocated(&ctx, &attr).unwrap()));
+    }
+    // Once in ten seconds, and not thirty times.
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+}
+
+#[test]
 fn no_hole_of_a_writer_that_was_killed_is_taken_for_data() {
     if !root() {
         return;

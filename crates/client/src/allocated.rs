@@ -4,16 +4,18 @@
 use crate::client::Inner;
 use crate::context::Context;
 use crate::control::{BATCH, ask_allocated};
+use crate::core::copies::copies_of;
 use crate::core::plan::{Place, columns};
-use crate::drive::Call;
+use crate::drive::{Call, now_ms};
 use crate::file::OpenState;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_host::clock;
+use weir_host::sync::Mutex;
 use weir_layout::covered_bytes;
-use weir_types::{Attr, FileId, FileKind, Result};
+use weir_types::{Attr, FileId, FileKind, Result, Segment, TargetId};
 use weir_wire::Rights;
 use weir_wire::meta::{GetLayoutRequest, OpenFile};
 
@@ -23,7 +25,9 @@ const MAX_OBJECTS: u64 = 1024;
 const ASK_MS: u64 = 1_500;
 /// nor is who was among those of whom one did not.
 const ASK_AGAIN_MS: u64 = 200;
-/// So long it is believed what was found without all answers.
+/// and for all of a file's objects together no longer than so.
+const ASK_ALL_MS: u64 = 2_000;
+/// So long it is believed what was found without all answers, and who has not answered is not asked.
 const DOUBTFUL: Duration = Duration::from_secs(10);
 
 /// What a file takes.
@@ -129,26 +133,30 @@ impl Inner {
     }
 }
 
+/// Targets that have not answered of late.
+#[derive(Debug, Default)]
+pub(crate) struct Silent(Mutex<BTreeMap<TargetId, Duration>>);
+
+impl Silent {
+    fn note(&self, target: TargetId, now: Duration) {
+        let mut all = self.0.lock();
+        all.retain(|_, until| now < *until);
+        all.insert(target, now + DOUBTFUL);
+    }
+
+    fn has(&self, target: TargetId, now: Duration) -> bool {
+        self.0.lock().get(&target).is_some_and(|until| now < *until)
+    }
+}
+
 /// Asks for all columns; each comes with its length without holes.
 fn ask_all(call: Call<'_>, columns: &[(Place, u64)]) -> Taken {
-    let mut silent = BTreeSet::new();
+    let end_ms = now_ms() + ASK_ALL_MS;
     let mut taken = Taken { bytes: 0, certain: true };
-    let mut left = columns;
-    while !left.is_empty() {
-        let count = left.len().min(BATCH);
-        let (batch, rest) = left.split_at(count);
-        left = rest;
-        let ask = |(place, _): &&(Place, u64)| !silent.contains(&place.target);
-        let places: Vec<Place> = batch.iter().filter(ask).map(|(place, _)| *place).collect();
-        let mut answers = ask_allocated(call, &places, ASK_MS);
-        for (place, answer) in places.iter().zip(&mut answers) {
-            if answer.is_none() && !silent.contains(&place.target) {
-                *answer = ask_allocated(call, &[*place], ASK_AGAIN_MS).pop().flatten();
-            }
-            if answer.is_none() {
-                silent.insert(place.target);
-            }
-        }
+    for batch in columns.chunks(BATCH) {
+        let places = batch.iter().map(|(place, _)| *place);
+        let places: Vec<Place> = places.filter(|place| may_answer(call, place)).collect();
+        let answers = ask_batch(call, &places, end_ms);
         let mut answered = places.iter().zip(answers).peekable();
         for (place, len) in batch {
             let is_it = |(asked, _): &(&Place, Option<u64>)| asked.object == place.object;
@@ -158,7 +166,59 @@ fn ask_all(call: Call<'_>, columns: &[(Place, u64)]) -> Taken {
         }
     }
     if !taken.certain {
-        tracing::debug!(?silent, "file {}: not all have said what it takes", call.file.id);
+        tracing::debug!("file {}: not all have said what it takes", call.file.id);
     }
     taken
+}
+
+/// Whether any copy of a column is on a target that is not known to be silent.
+fn may_answer(call: Call<'_>, place: &Place) -> bool {
+    let (silent, servers, now) = (&call.inner.silent, &call.inner.servers, clock::uptime());
+    let object = place.object;
+    let any = |segment: &Segment| {
+        let whole = |(copy, _): &_| !segment.is_filling(object.column, *copy);
+        let mut targets = copies_of(segment, object.column).filter(whole).map(|(_, on)| on);
+        targets.any(|target| !silent.has(target, now) && !servers.is_out(target))
+    };
+    call.file.with_segment(object, any).unwrap_or(true)
+}
+
+/// Asks for columns side by side, and once more by themselves for those that have not answered: one
+/// that does not ends the wait for the others.
+fn ask_batch(call: Call<'_>, places: &[Place], end_ms: u64) -> Vec<Option<u64>> {
+    let left_ms = || end_ms.saturating_sub(now_ms());
+    if places.is_empty() || left_ms() == 0 {
+        return vec![None; places.len()];
+    }
+    let first = ask_allocated(call, places, ASK_MS.min(left_ms()));
+    let mut answers: Vec<_> = first.into_iter().map(|(found, _)| found).collect();
+    for (place, answer) in places.iter().zip(&mut answers) {
+        let time_ms = ASK_AGAIN_MS.min(left_ms());
+        if answer.is_some() || time_ms == 0 || !may_answer(call, place) {
+            continue;
+        }
+        for (found, target) in ask_allocated(call, &[*place], time_ms) {
+            *answer = found;
+            // Nothing is held against one that had no time.
+            if found.is_none() && time_ms == ASK_AGAIN_MS {
+                call.inner.silent.note(target, clock::uptime());
+            }
+        }
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_silent_is_not_asked_for_a_while() {
+        let (silent, now) = (Silent::default(), Duration::from_secs(100));
+        silent.note(TargetId(1), now);
+        assert!(silent.has(TargetId(1), now) && !silent.has(TargetId(2), now));
+        assert!(!silent.has(TargetId(1), now + DOUBTFUL));
+        silent.note(TargetId(2), now + DOUBTFUL);
+        assert_eq!(silent.0.lock().len(), 1);
+    }
 }

@@ -1,6 +1,7 @@
 //! The client: one session with a cluster.
 
 use crate::accesses::Accesses;
+use crate::allocated::Silent;
 use crate::config::{ClientConfig, Consistency};
 use crate::context::Context;
 use crate::core::news::Found;
@@ -68,6 +69,8 @@ pub(crate) struct Inner {
     pub(crate) pairs: Pairs,
     pub(crate) damage: Damage,
     pub(crate) accesses: Accesses,
+    /// Who has not said what files take.
+    pub(crate) silent: Silent,
     /// What caches on top of this client.
     pub(crate) upper: Option<Arc<dyn UpperCache>>,
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -114,6 +117,7 @@ impl Client {
             pairs: Pairs::default(),
             damage: Damage::default(),
             accesses: Accesses::default(),
+            silent: Silent::default(),
             session,
             holdings,
             upper,

@@ -9,7 +9,7 @@ use crate::drive::{Call, Parts, Until, drive, now_ms};
 use crate::servers::DataConn;
 use crate::write::Sent;
 use weir_net::Wait;
-use weir_types::{Error, ErrorKind, Generation, Result};
+use weir_types::{Error, ErrorKind, Generation, Result, TargetId};
 use weir_wire::data::{
     Access, AllocateRequest, FenceRequest, ObjectLen, ObjectStat, PunchRequest, SeekRequest,
     StatObjectRequest, SyncRequest, TruncateRequest,
@@ -128,8 +128,13 @@ pub(crate) fn ask_objects(call: Call<'_>, mut list: Vec<(Place, Control)>) -> Re
 }
 
 /// Asks what the data of some objects takes, at most [`BATCH`], within so long; `None` of those
-/// that have not said. Nothing is waited for when one fails.
-pub(crate) fn ask_allocated(call: Call<'_>, places: &[Place], time_ms: u64) -> Vec<Option<u64>> {
+/// that have not said. Each comes with the target that was asked last. Nothing is waited for when
+/// one fails.
+pub(crate) fn ask_allocated(
+    call: Call<'_>,
+    places: &[Place],
+    time_ms: u64,
+) -> Vec<(Option<u64>, TargetId)> {
     let mut list: Vec<_> = places.iter().map(|place| (*place, Control::Stat)).collect();
     let mut transfer = Transfer::new(list.len(), now_ms() + time_ms);
     let conns = list.iter().map(|_| None).collect();
@@ -139,7 +144,8 @@ pub(crate) fn ask_allocated(call: Call<'_>, places: &[Place], time_ms: u64) -> V
     if let Err(error) = drive(call, &mut transfer, &mut parts, Until::Done) {
         tracing::debug!("file {}: what it takes: {error}", call.file.id);
     }
-    parts.answers.iter().map(|answer| answer.stat.as_ref().map(|stat| stat.allocated)).collect()
+    let taken = |answer: &Answer| answer.stat.as_ref().map(|stat| stat.allocated);
+    parts.answers.iter().zip(&*parts.list).map(|(a, (place, _))| (taken(a), place.target)).collect()
 }
 
 impl Parts for ControlParts<'_> {

@@ -412,6 +412,17 @@ impl Servers {
         known.is_some_and(|known| known.state.is_online() && !known.doubtful)
     }
 
+    /// Whether a target is known not to be online, or its server not to have answered of late.
+    pub(crate) fn is_out(&self, target: TargetId) -> bool {
+        let known = self.known.read().of(target);
+        let out = known.is_some_and(|known| !known.state.is_online() || known.doubtful);
+        if out {
+            // So that it is heard of when it is back.
+            self.chooses.store(true, Relaxed);
+        }
+        out
+    }
+
     /// The copy of a column on a target, if it is whole and the target is ready.
     pub(crate) fn ready_copy(
         &self,
