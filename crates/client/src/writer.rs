@@ -59,7 +59,7 @@ struct InFlight {
     at: Micros,
     /// Of files whose chunks go wherever they are taken: see [`Writer::outstanding`].
     outstanding: Vec<(TargetId, u64, u64)>,
-    /// What it fills: first byte, and the first one after.
+    /// What it fills if that is not all of its range: first byte, and the first one after.
     fills: Vec<(u64, u64)>,
     op: WriteOp,
 }

@@ -135,7 +135,7 @@ impl Writer {
         };
         // Memory beyond the pool is given back before more is taken.
         let beyond_pool = data.is_beyond_pool();
-        self.start(call, plan, (offset, by), data, vec![(range.start, range.end)]);
+        self.start(call, plan, (offset, by), data, Vec::new());
         if beyond_pool {
             self.finish_all(call);
         }
@@ -192,6 +192,9 @@ impl Writer {
         match finished {
             Ok(()) => {
                 self.note_written(op.plan());
+                if sent.fills.is_empty() {
+                    self.filled.note(op.generation, (op.range.start, op.range.end));
+                }
                 sent.fills.iter().for_each(|range| self.filled.note(op.generation, *range));
             }
             Err(error) => {
