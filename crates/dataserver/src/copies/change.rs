@@ -9,7 +9,7 @@ use std::ops::Range;
 use weir_layout::RegionList;
 use weir_net::Wait;
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{CopyIndex, ObjectId, Result, StripeMap, TargetId};
+use weir_types::{CopyIndex, ErrorKind, ObjectId, Result, StripeMap, TargetId};
 use weir_wire::data::{
     Access, AlignRequest, AllocateRequest, CopyAccess, FenceRequest, ObjectLen, ObjectStat,
     PunchRequest, Relay, Staged, SyncRequest, TruncateRequest, WriteFlags, WriteRequest,
@@ -86,6 +86,12 @@ impl Change {
             }
             _ => Some(0..MAX_FILE_BYTES),
         }
+    }
+
+    /// Whether a copy that refused it with this error has all the bytes that it had, and lacks
+    /// none: a reservation changes none, and there was no room for it.
+    pub(crate) fn leaves_bytes(&self, refusal: ErrorKind) -> bool {
+        matches!(self.asked, Asked::Allocate { .. }) && refusal == ErrorKind::NoSpace
     }
 
     /// What a copy lacks that does not take it. Of a sync that is not any bytes, but that

@@ -108,7 +108,9 @@ pub(super) fn follow(
             copies.unreachable.answered(own, all[to].target);
             // Those behind have what this one has not: should it order next, before the one
             // that orders now says what counts, it has to bring them all to one.
-            if let (Err(_), Some(range)) = (&applied, change.range()) {
+            if let (Err(refusal), Some(range)) = (&applied, change.range())
+                && !change.leaves_bytes(refusal.kind)
+            {
                 let object = change.access.object;
                 if let Err(failed) = disk.store.gaps().note(object, own, object.copy, &range) {
                     std::mem::forget(pledge);
@@ -119,7 +121,7 @@ pub(super) fn follow(
         }
         Err(error) => {
             // Should the first one be lost now, this one knows that they differ.
-            if let Some(range) = change.range() {
+            if let Some(range) = change.range().filter(|_| !change.leaves_bytes(error.kind)) {
                 let copy = CopyIndex(to as u8);
                 let noted =
                     disk.store.gaps().note(change.access.object, all[to].target, copy, &range);

@@ -50,7 +50,7 @@ pub(super) struct Order<'a> {
     sent: bool,
     /// Those that it was sent to last, one after the other.
     path: Vec<TargetId>,
-    /// All others have a gap for it.
+    /// All others have a gap for it, or no bytes are changed.
     pub(super) settled: bool,
     /// One has refused it, which was logged.
     pub(super) refused: bool,
@@ -65,7 +65,7 @@ pub(super) struct Order<'a> {
 pub(super) enum Others {
     /// They have it, or nobody takes them to.
     Have,
-    /// One refuses it; all of them have a gap now.
+    /// One refuses it; all of them have a gap now, unless it changes no bytes.
     Refused(Error),
     /// Nothing is known of the first of them.
     Unknown,
@@ -404,6 +404,7 @@ impl<'a> Order<'a> {
             Some(Err(error)) if error.kind == ErrorKind::ChecksumMismatch && was_left => {
                 error.clone()
             }
+            Some(Err(error)) if self.change.leaves_bytes(error.kind) => return Ok(true),
             Some(Err(error)) if !is_harmless(error.kind) && self.range.is_some() => error.clone(),
             _ => return Ok(true),
         };

@@ -20,6 +20,12 @@ impl Order<'_> {
         {
             return Ok(Others::Have);
         }
+        let own_failed =
+            matches!(&self.applied, Some(Err(own)) if !self.change.leaves_bytes(own.kind));
+        if self.change.leaves_bytes(error.kind) && !own_failed {
+            self.settled = true;
+            return Ok(Others::Refused(error));
+        }
         if !std::mem::replace(&mut self.refused, true) {
             let object = self.change.access.object;
             tracing::warn!("object {object}: another copy refuses a change: {error}");
