@@ -7,16 +7,18 @@ use crate::core::lease::CallKind;
 use crate::core::plan::Place;
 use crate::drive::Call;
 use crate::file::File;
-use crate::writer::Writer;
+use crate::writer::{Returns, Writer};
 use std::ops::Range;
 use weir_layout::{covered_bytes, object_len, segment_at, segment_offset, split};
 use weir_types::limits::MAX_ALLOCATE_BYTES;
-use weir_types::{ColumnIndex, FileId, FileLayout, Result, Segment};
+use weir_types::{ColumnIndex, ErrorKind, FileId, FileLayout, Result, Segment};
 use weir_wire::lease::TO_THE_END;
 
 /// Objects asked at once when looking for data or a hole: as many segments as
 /// it takes, and at least one whole.
 const SEEK_OBJECTS: usize = 32;
+/// Zeros are written in pieces of so many bytes where room for them cannot be reserved.
+const ZEROS_BYTES: usize = 1 << 20;
 
 /// What is done to the room of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +50,24 @@ impl File {
 
     /// Makes a range zeros whose room stays reserved. Unless `keep_size`, the
     /// file grows to hold the range.
+    ///
+    /// # Errors
+    /// `NoSpace`: the range holds what it held, unless others have taken its room meanwhile.
     pub fn zero(&self, ctx: &Context, offset: u64, len: u64, keep_size: bool) -> Result<()> {
         let _entered = self.enter_whole(ctx)?;
         let call = self.call(ctx);
+        // First, so that it is refused before anything has become zeros.
+        Writer::change_space(call, Space::Reserve, offset, len, keep_size)?;
         Writer::change_space(call, Space::Punch, offset, len, true)?;
-        Writer::change_space(call, Space::Reserve, offset, len, keep_size)
+        match Writer::change_space(call, Space::Reserve, offset, len, true) {
+            // The last of a disk is not reserved, also for who has just given it back, but whoever
+            // writes gets it.
+            Err(error) if error.kind == ErrorKind::NoSpace => {
+                let end = offset.saturating_add(len).min(self.size());
+                write_zeros(call, offset..end)
+            }
+            reserved => reserved,
+        }
     }
 
     /// The first byte at or after `offset` that may be other than zero; `None`
@@ -98,6 +113,16 @@ impl File {
         // What no segment was granted for was never written.
         Ok((hole && at < size).then_some(at))
     }
+}
+
+fn write_zeros(call: Call<'_>, range: Range<u64>) -> Result<()> {
+    let (zeros, mut at) = (vec![0; ZEROS_BYTES], range.start);
+    while at < range.end {
+        let n = (range.end - at).min(ZEROS_BYTES as u64);
+        Writer::write(call, at, &zeros[..n as usize], Returns::Taken)?;
+        at += n;
+    }
+    Writer::flush(call)
 }
 
 /// The first byte of data, or of a hole, from `offset` on within these segments.

@@ -1,6 +1,6 @@
 //! Room that is reserved for files (`fallocate`).
 //!
-//! Invariant: the last of a disk is reserved for nobody. Reserving takes no time, and what a removed
+//! Invariant: the last of a disk is reserved for nobody but where data already is. Reserving takes no time, and what a removed
 //! file had comes back within a second or two: who reserves and removes in a loop must not take what
 //! others need to go on, the metadata server's log among them.
 
@@ -28,12 +28,20 @@ pub(crate) fn allocate(
     let mut at = range.start;
     loop {
         let len = range.end.saturating_sub(at).min(STEP_BYTES);
-        leaves_some(&store.usage()?, len)?;
+        may_reserve(&store.usage()?, object, at, len)?;
         let object_len = object.allocate(at, len, true, generation)?;
         at += len;
         if at >= range.end {
             return Ok(object_len);
         }
+    }
+}
+
+fn may_reserve(usage: &FsUsage, object: &Object, at: u64, len: u64) -> Result<()> {
+    match leaves_some(usage, len) {
+        // All of it was written, and has its room.
+        Err(_) if object.next_hole(at)? >= at.saturating_add(len) => Ok(()),
+        refused => refused,
     }
 }
 
@@ -53,6 +61,37 @@ fn leaves_some(usage: &FsUsage, len: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_store::TargetIdentity;
+    use weir_types::checksum::crc32c;
+    use weir_types::{ColumnIndex, CopyIndex, FileId, ObjectId, SegmentIndex, ServerId, TargetId};
+
+    const BLOCK: usize = 4096;
+
+    #[test]
+    fn what_was_written_has_its_room_on_a_full_disk_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let identity =
+            TargetIdentity { cluster: [7; 16], target: TargetId(3), server: ServerId(1) };
+        Target::create(dir.path(), identity).unwrap();
+        let store = Target::open(dir.path()).unwrap();
+        let id = ObjectId {
+            file: FileId(1),
+            segment: SegmentIndex(0),
+            column: ColumnIndex(0),
+            copy: CopyIndex(0),
+        };
+        let object = store.object_or_create(id).unwrap();
+        let (block, written) = ([1; BLOCK], 2 * BLOCK as u64);
+        let check = crc32c(&block);
+        object.write_pieces(&[(0, written)], &[1; 2 * BLOCK], &[check; 2], Generation(0)).unwrap();
+        let full = FsUsage { total_bytes: 64 << 20, free_bytes: 0, total_files: 9, free_files: 9 };
+        let may = |at, len| may_reserve(&full, &object, at, len).map_err(|error| error.kind);
+        assert_eq!((may(0, written), may(100, 5000)), (Ok(()), Ok(())));
+        assert_eq!(may(0, written + 1), Err(ErrorKind::NoSpace));
+        object.punch(0, BLOCK as u64, Generation(0)).unwrap();
+        assert_eq!(may(0, written), Err(ErrorKind::NoSpace), "there is a hole");
+        assert_eq!(may(BLOCK as u64, BLOCK as u64), Ok(()));
+    }
 
     #[test]
     fn the_last_of_a_disk_is_reserved_for_nobody() {

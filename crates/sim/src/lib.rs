@@ -32,6 +32,7 @@ pub mod pace;
 mod pages;
 pub mod plan;
 pub mod regrant;
+pub mod reserved;
 pub mod rotten_cut;
 pub mod run;
 pub mod server_cut;
