@@ -147,7 +147,7 @@ fn a_plainly_written_file_takes_its_size_at_once_and_nobody_is_asked() {
             assert!(of(&file) >= end, "{} of {end}", of(&file));
         }
         file.sync_all().unwrap();
-        assert_eq!(of(&file), (len as u64).next_multiple_of(512));
+        assert_eq!(of(&file), (len as u64).next_multiple_of(4096));
     }
     let rewritten = open(&dir.join("f3"));
     rewritten.write_all_at(&noise(MIB as usize, 7), MIB).unwrap();
@@ -204,7 +204,7 @@ fn of_a_file_with_holes_each_server_is_asked_once_until_it_changes() {
     // A file that was emptied and written anew has no holes.
     fs::write(&path, noise(100_000, 3)).unwrap();
     let before = asked();
-    assert_eq!((taken(&there), taken(&path)), (100_352, 100_352));
+    assert_eq!((taken(&there), taken(&path)), (102_400, 102_400));
     assert_eq!(asked(), before);
 }
 

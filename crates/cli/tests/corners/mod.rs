@@ -21,6 +21,7 @@ pub fn everything(dir: &Path) -> Vec<String> {
     special::attributes(&mut log, dir);
     special::times(&mut log, dir);
     special::birth(&mut log, dir);
+    special::sizes(&mut log, dir);
     notices::leases(&mut log, dir);
     notices::inotify(&mut log, dir);
     names::bytes(&mut log, dir);

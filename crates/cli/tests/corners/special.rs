@@ -177,3 +177,25 @@ pub fn times(log: &mut Log, dir: &Path) {
         }),
     );
 }
+
+/// What `stat` tells of sizes. How large a directory is differs
+/// among local file systems; that it is not empty does not.
+pub fn sizes(log: &mut Log, dir: &Path) {
+    let sub = dir.join("sizes");
+    log.done("make", fs::create_dir(&sub));
+    fs::write(sub.join("name"), "").unwrap();
+    log.found("a directory has a size", fs::metadata(&sub).map(|m| m.size() > 0));
+    let mut entries = fs::read_dir(dir).unwrap().flatten();
+    let listed = entries.find(|e| e.file_name() == "sizes").unwrap();
+    log.found("and in a listing", listed.metadata().map(|m| m.size() > 0));
+    let told = |path: &Path| fs::symlink_metadata(path).map(|m| (m.size(), m.blocks()));
+    fs::write(sub.join("byte"), "1").unwrap();
+    fs::File::open(sub.join("byte")).and_then(|file| file.sync_all()).unwrap();
+    let blocks = fs::metadata(sub.join("byte")).map(|m| (m.blocks() > 0, m.blocks() % 8));
+    log.found("a file takes whole blocks", blocks);
+    log.done("link", std::os::unix::fs::symlink("name", sub.join("link")));
+    log.found("a symbolic link", told(&sub.join("link")));
+    let mode = Mode::from_raw_mode(0o600);
+    log.sys("pipe", rustix::fs::mknodat(CWD, sub.join("pipe"), FileType::Fifo, mode, 0));
+    log.found("a pipe", told(&sub.join("pipe")));
+}

@@ -3,13 +3,18 @@
 use std::time::Duration;
 
 use weir_types::limits::{BLOCK_BYTES, MAX_NAME_BYTES};
-use weir_types::{Attr, FsUsage};
+use weir_types::{Attr, FileKind, FsUsage};
 
 use super::abi::{self, fopen};
 use super::args::{Attributes, Entry, Lock, LockKind, Opened, Statx};
 
 /// The unit of `st_blocks`.
 const STAT_BLOCK_BYTES: u64 = 512;
+/// What local file systems give out.
+const LOCAL_BLOCK_BYTES: u64 = 4096;
+/// What a directory is said to have, however many names are in it: as on ext4. Programs take what
+/// has no size for empty (`test -s`).
+const DIRECTORY_BYTES: u64 = 4096;
 /// `STATX_BASIC_STATS` and `STATX_BTIME`.
 const STATX_BASIC_STATS: u32 = 0x7ff;
 const STATX_BTIME: u32 = 0x800;
@@ -17,7 +22,7 @@ const STATX_BTIME: u32 = 0x800;
 fn attr(attr: &Attr, allocated: Option<u64>) -> abi::Attr {
     abi::Attr {
         ino: attr.file.0,
-        size: attr.size,
+        size: size(attr),
         blocks: blocks(attr, allocated),
         atime: attr.atime.seconds().cast_unsigned(),
         mtime: attr.mtime.seconds().cast_unsigned(),
@@ -35,8 +40,18 @@ fn attr(attr: &Attr, allocated: Option<u64>) -> abi::Attr {
     }
 }
 
+fn size(attr: &Attr) -> u64 {
+    if attr.kind == FileKind::Directory { DIRECTORY_BYTES } else { attr.size }
+}
+
+/// Files take whole blocks of the local file systems. What a symbolic link says is kept beside its
+/// attributes, and takes none.
 fn blocks(attr: &Attr, allocated: Option<u64>) -> u64 {
-    allocated.unwrap_or(attr.size).div_ceil(STAT_BLOCK_BYTES)
+    if attr.kind == FileKind::Symlink {
+        return 0;
+    }
+    let taken = allocated.unwrap_or_else(|| size(attr).next_multiple_of(LOCAL_BLOCK_BYTES));
+    taken.div_ceil(STAT_BLOCK_BYTES)
 }
 
 fn mode(attr: &Attr) -> u32 {
@@ -94,7 +109,7 @@ pub(super) fn statx(statx: &Statx) -> abi::StatxOut {
             gid: attr.gid,
             mode: mode(attr) as u16,
             ino: attr.file.0,
-            size: attr.size,
+            size: size(attr),
             blocks: blocks(attr, *allocated),
             atime: time(attr.atime),
             btime: statx.birth.map(time).unwrap_or_default(),
