@@ -83,6 +83,8 @@ pub fn write(
         }
     });
     cluster.wait_for(&[reader], "read, and fill in the copies")?;
+    // Killed processes hold their disks for good.
+    (0..writers).for_each(|n| cluster.disk(NodeName::Data(n as u8)).wipe());
     Ok(seen.take())
 }
 

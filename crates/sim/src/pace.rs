@@ -104,6 +104,13 @@ pub struct Arena {
     parts: Vec<Part>,
 }
 
+/// Processes that are killed with their cluster hold their disks for good: nothing is left there.
+impl Drop for Arena {
+    fn drop(&mut self) {
+        (0..usize::from(self.track.disks)).for_each(|n| self.disk(n).wipe());
+    }
+}
+
 /// What a reader reads.
 #[derive(Clone)]
 struct Part {
