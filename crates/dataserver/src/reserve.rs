@@ -1,8 +1,8 @@
 //! Room that is reserved for files (`fallocate`).
 //!
-//! Invariant: the last of a disk is reserved for nobody but where data already is. Reserving takes no time, and what a removed
-//! file had comes back within a second or two: who reserves and removes in a loop must not take what
-//! others need to go on, the metadata server's log among them.
+//! Invariant: the last of a disk is reserved for nobody but where data already is. Reserving takes no
+//! time, and what a removed file had comes back within a second or two: who reserves and removes in a
+//! loop must not take what others need to go on, the metadata server's log among them.
 
 use std::ops::Range;
 use weir_store::{Object, Target};
