@@ -8,6 +8,8 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DENY := $(TARGET_DIR)/tools/cargo-deny
 PJD := $(TARGET_DIR)/tools/pjdfstest
+# Tests of real processes wait more than they work: four at a time keep two cores busy.
+RUST_TEST_THREADS ?= $(shell n=$$(nproc); echo $$(( n < 4 ? 4 : n )))
 
 .PHONY: help deps build deb quickstart test package-test upgrade-test soak verify fix bench figures figures-scale clean
 
@@ -27,7 +29,7 @@ quickstart: ## See it work: cluster, mount, copy a real tree, prove it back
 	@scripts/quickstart.sh
 
 test: deps $(PJD) ## Unit, property, fuzz and end-to-end tests
-	$(CARGO) test --workspace --locked --no-fail-fast
+	RUST_TEST_THREADS=$(RUST_TEST_THREADS) $(CARGO) test --workspace --locked --no-fail-fast
 
 package-test: deb ## Boot a Debian with systemd in a container, and use the package there (root)
 	@scripts/package-test.sh "$$(ls -t $(TARGET_DIR)/debian/weir_*.deb | head -n 1)"

@@ -4,7 +4,7 @@
 //! trouble on several, calls may wait or fail. Nothing acknowledged is lost, nothing
 //! stale is read, and afterwards all copies are the same.
 //!
-//! `WEIR_KILL_CYCLES` says how many cycles (11); `WEIR_KILL_LONG=1` lets things last for
+//! `WEIR_KILL_CYCLES` says how many cycles in all (11); `WEIR_KILL_LONG=1` lets things last for
 //! up to 30 s; `WEIR_SEED` brings a run's choices back; `WEIR_LOG` makes daemons say more.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
@@ -16,8 +16,9 @@ mod kill_load;
 use harness::{Place, said};
 use kill_lab::{CLIENTS, DETECTION, Failure, Fault, KINDS, Lab, META, SERVERS};
 use kill_load::{DIRECTORIES, MountLoad, Policy};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use weir_conformance::Random;
 use weir_types::checksum::crc32c;
@@ -235,8 +236,12 @@ fn calm(policy: &Policy) -> Policy {
     }
 }
 
-/// One lab at a time: there are as many machines as it takes already.
-static TURN: Mutex<()> = Mutex::new(());
+/// Two labs at a time: each has as many machines as two cores bear, and they wait much.
+static TURNS: [Mutex<()>; 2] = [Mutex::new(()), Mutex::new(())];
+
+fn turn(of: usize) -> MutexGuard<'static, ()> {
+    TURNS[of].lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl<'a> Run<'a> {
     /// Both loads run. Nothing where that is not possible.
@@ -310,17 +315,18 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-#[test]
-fn nothing_acknowledged_is_lost_whatever_fails() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let cycles = number("WEIR_KILL_CYCLES").unwrap_or(11);
+/// Cycles with faults of these kinds, for each half of them one lab.
+fn cycles(turn_of: usize, of: RangeInclusive<u64>) {
+    let _turn = turn(turn_of);
+    let of: Vec<u64> = of.collect();
+    let cycles = number("WEIR_KILL_CYCLES").map_or(of.len() as u64, |asked| asked.div_ceil(2));
     let (place, seed) = (Place::new(), Random::seed_of_run());
     let Some(mut run) = Run::begin(&place, seed) else { return };
     // Each kind comes once before any comes twice, whatever the seed.
     let mut kinds: Vec<u64> = Vec::new();
     for cycle in 1..=cycles {
         if kinds.is_empty() {
-            kinds = (0..=KINDS).collect();
+            kinds.clone_from(&of);
         }
         let at = run.random.below(kinds.len() as u64) as usize;
         let kind = kinds.swap_remove(at);
@@ -335,8 +341,18 @@ fn nothing_acknowledged_is_lost_whatever_fails() {
 }
 
 #[test]
+fn nothing_acknowledged_is_lost_whatever_daemon_or_disk_fails() {
+    cycles(0, 0..=KINDS / 2);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_whatever_room_or_link_or_several_fail() {
+    cycles(1, KINDS / 2 + 1..=KINDS);
+}
+
+#[test]
 fn who_stood_still_or_was_cut_off_or_has_another_time_serves_nothing_old() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = turn(0);
     let (place, seed) = (Place::new(), Random::seed_of_run());
     let Some(mut run) = Run::begin(&place, seed) else { return };
     let seconds = Duration::from_secs;
@@ -366,7 +382,7 @@ fn who_stood_still_or_was_cut_off_or_has_another_time_serves_nothing_old() {
 
 #[test]
 fn clocks_that_run_fast_or_slowly_make_nobody_serve_what_is_old() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = turn(1);
     if !cfg!(target_arch = "x86_64") {
         return eprintln!("skipped: needs x86-64");
     }
