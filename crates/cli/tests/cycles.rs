@@ -3,7 +3,8 @@
 //! program on the mount. Every acknowledged operation is checked, by the loads
 //! as they go and from the servers in the end.
 //!
-//! `WEIR_CYCLES` says how many (20); `WEIR_SEED` brings a run's choices back.
+//! `WEIR_CYCLES` says how many (20), of two clusters side by side: each waits much.
+//! `WEIR_SEED` brings a run's choices back.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -91,15 +92,25 @@ impl Loads {
 
 #[test]
 fn nothing_acknowledged_is_lost_over_many_kills() {
+    half_of_the_cycles("cycles");
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_over_as_many_of_another_cluster() {
+    half_of_the_cycles("others");
+}
+
+fn half_of_the_cycles(name: &str) {
     if !root() {
         return;
     }
-    let cycles = std::env::var("WEIR_CYCLES").ok().and_then(|c| c.parse().ok()).unwrap_or(20);
+    let cycles: u64 = std::env::var("WEIR_CYCLES").map_or(20, |text| text.parse().unwrap());
+    let cycles = cycles.div_ceil(2);
     let seed = Random::seed_of_run();
     let mut random = Random::new(seed);
     let place = Place::new();
     let at = place.path("mnt");
-    let cluster = place.up("cycles", &["--mount", at.to_str().unwrap()]);
+    let cluster = place.up(name, &["--mount", at.to_str().unwrap()]);
     let dir = at.join("work");
     std::fs::create_dir(&dir).unwrap();
     let load = |name: &'static str, cached| {

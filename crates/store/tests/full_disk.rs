@@ -6,14 +6,20 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use support::*;
 use weir_store::{ReadMode, Target};
 use weir_types::ErrorKind;
+
+/// One of these tests at a time: until a program that another one starts has begun it has this
+/// one's files open too, and what was removed keeps its room.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// A file system of 8 MiB, unmounted when dropped.
 struct SmallDisk {
     _dir: tempfile::TempDir,
     at: PathBuf,
+    _alone: MutexGuard<'static, ()>,
 }
 
 fn run(program: &str, args: &[&Path]) -> bool {
@@ -23,6 +29,7 @@ fn run(program: &str, args: &[&Path]) -> bool {
 impl SmallDisk {
     /// `None` where this user may not mount.
     fn new(ext4: bool) -> Option<Self> {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().join("disk");
         std::fs::create_dir(&at).unwrap();
@@ -35,7 +42,7 @@ impl SmallDisk {
             let options = ["-ttmpfs", "-osize=8m", "none"].map(Path::new);
             run("mount", &[options[0], options[1], options[2], &at])
         };
-        mounted.then_some(Self { _dir: dir, at })
+        mounted.then_some(Self { _dir: dir, at, _alone: alone })
     }
 }
 
