@@ -268,6 +268,7 @@ impl Inner {
         let file = open.attr.file;
         *self.holdings.opened.lock().counts.entry(file).or_default() += 1;
         self.servers.told_loads(&open.loads);
+        self.servers.is_going_to_be_used(&self.session);
         let mut fresh = None;
         let state = loop {
             if let Some(state) = self.enter_opened(open, &mut fresh, emptied) {
