@@ -350,6 +350,15 @@ impl Servers {
         Ok(())
     }
 
+    /// Somebody is going to use a file: without a map each of the first reads would ask for one, or
+    /// find no copy that is known to be online.
+    pub(crate) fn is_going_to_be_used(&self, session: &MetaSession) {
+        let has_map = self.known.read().map.is_some();
+        if !has_map && let Err(error) = self.refresh_map(session, false, MAP_WAIT_MS) {
+            tracing::debug!("cluster map not asked for: {error}");
+        }
+    }
+
     /// A target was not current though it is by the map: each read of it would take another
     /// round until the map is asked for.
     pub(crate) fn seems_outdated(&self) {

@@ -22,6 +22,10 @@ const CACHED_US_PER_MIB: u64 = 100;
 const SAMPLE_BYTES: u64 = 2 << 20;
 /// or so much time in which there was something to do.
 const SAMPLE_US: Micros = 100_000;
+/// After a probe or a pause, which may have been among anything, already after so much,
+const FIRST_SAMPLE_BYTES: u64 = 512 << 10;
+/// and what was known then is no part of it: nobody has read for so long.
+const PAUSE_US: Micros = 1_000_000;
 /// What was found is said for so long, if nobody reads: the disk may be another one by then.
 const SAID_FOR_US: Micros = 10_000_000;
 /// A value that nobody would believe is not said.
@@ -31,8 +35,10 @@ const MAX_US_PER_MIB: u64 = 1 << 30;
 struct Sample {
     /// Reads under way.
     reads: u32,
-    /// When something was said.
+    /// When something was said,
     said: Micros,
+    /// by a probe.
+    is_probed: bool,
     /// Until then time has been counted, while there are any.
     counted: Micros,
     busy_us: Micros,
@@ -74,14 +80,22 @@ impl Sample {
         self.reads == 0 && now.saturating_sub(self.said) > SAID_FOR_US
     }
 
-    /// What it says, if there is enough of it: then another one begins.
-    fn take(&mut self) -> Option<u64> {
-        let enough = self.bytes >= SAMPLE_BYTES || self.busy_us >= SAMPLE_US;
+    /// Whether what was said last is of the disk as it may have been.
+    fn begins_anew(&self) -> bool {
+        // What has kept it busy meanwhile is no pause.
+        let since = self.counted.saturating_sub(self.said).saturating_sub(self.busy_us);
+        self.is_probed || since > PAUSE_US
+    }
+
+    /// What it says, if there is enough of it, which is so much at least: then another one begins.
+    fn take(&mut self, least_bytes: u64) -> Option<u64> {
+        let enough = self.bytes >= least_bytes || self.busy_us >= SAMPLE_US;
         if !enough || self.bytes == 0 {
             return None;
         }
         let us = (self.busy_us.max(1) * MIB).div_ceil(self.bytes);
         (self.busy_us, self.bytes, self.said) = (0, 0, self.counted);
+        self.is_probed = false;
         Some(us.min(MAX_US_PER_MIB))
     }
 }
@@ -154,7 +168,7 @@ impl Meter {
         let sample = &mut self.reads.lock().sample;
         if sample.reads == 0 && self.read_at.load(Relaxed) < began {
             // What is left of an older sample is no part of what is read next.
-            *sample = Sample { said: now(), ..Sample::default() };
+            *sample = Sample { said: now(), is_probed: true, ..Sample::default() };
             said.store(us_per_mib, Relaxed);
         }
     }
@@ -167,7 +181,7 @@ impl Meter {
             us_per_mib: us as u32,
             piece_kib: self.reads.lock().pieces.take_mean_kib(),
         };
-        disk.take().map(said).unwrap_or_default()
+        disk.take(SAMPLE_BYTES).map(said).unwrap_or_default()
     }
 
     /// Counts a read from the page cache: of `bytes` of the parts of an object.
@@ -193,12 +207,13 @@ impl Meter {
     }
 }
 
-/// The mean of what it was and of what is new.
+/// The mean of what it was and of what is new, unless that begins anew.
 fn say(sample: &mut Sample, said: &AtomicU32) {
-    if let Some(new) = sample.take() {
+    let is_first = sample.begins_anew();
+    if let Some(new) = sample.take(if is_first { FIRST_SAMPLE_BYTES } else { SAMPLE_BYTES }) {
         let mean = match u64::from(said.load(Relaxed)) {
-            0 => new,
-            old => (old + new).div_ceil(2),
+            old if old > 0 && !is_first => (old + new).div_ceil(2),
+            _ => new,
         };
         said.store(mean as u32, Relaxed);
     }
@@ -261,7 +276,7 @@ mod tests {
         let mut sample = Sample::default();
         sample.begin(1_000);
         sample.end(200_000, Some(MIB));
-        assert!(sample.take().is_some());
+        assert!(sample.take(SAMPLE_BYTES).is_some());
         assert!(!sample.is_old(200_000 + SAID_FOR_US));
         assert!(sample.is_old(200_001 + SAID_FOR_US));
         sample.begin(300_000);
@@ -308,6 +323,26 @@ mod tests {
         read(11 * MIB);
         let OfDisk { us_per_mib, piece_kib } = meter.of_disk();
         assert_eq!((us_per_mib > 0, piece_kib), (true, 3 * 1024 / 2));
+    }
+
+    #[test]
+    fn what_a_probe_found_among_writes_is_no_part_of_what_is_read_after_it() {
+        let said = AtomicU32::new(2_000_000);
+        let mut sample = Sample { is_probed: true, ..Sample::default() };
+        sample.begin(0);
+        sample.end(25_000, Some(MIB / 2));
+        say(&mut sample, &said);
+        let first = said.load(Relaxed);
+        assert!((40_000..=50_000).contains(&first), "{first}");
+        sample.begin(25_000);
+        sample.end(75_000, Some(MIB / 2));
+        say(&mut sample, &said);
+        assert_eq!(said.load(Relaxed), first, "so little is part of something else from now on");
+        // Nor what was found before a pause.
+        sample.begin(3_000_000);
+        sample.end(3_100_000, Some(MIB));
+        say(&mut sample, &said);
+        assert!(said.load(Relaxed) > 85_000, "{said:?}");
     }
 
     #[test]

@@ -294,7 +294,7 @@ impl Choices {
             };
             let mut others = views.iter().enumerate();
             let is_full = views[at].is_full;
-            let turns = is_full
+            let turns = views[at].has_enough
                 && policy == ReadPolicy::Proportional
                 && others.any(|(n, view)| n != at && is_free(view));
             if is_full && may_wait && !turns {
@@ -400,7 +400,26 @@ impl Choices {
             view.is_full = !is_quick && self.columns.get(&column).is_some_and(is_full);
             view.has_enough = view.is_full;
         }
+        if reader.is_none() && patience != Patience::Ahead {
+            self.even_out(column, &mut views);
+        }
         (views, able, is_known)
+    }
+
+    /// Of a program that knows of no other one copy has enough as long as it has something to do and
+    /// another has nothing, to which it costs nothing to turn: so both are at work from the
+    /// beginning.
+    fn even_out(&self, column: ColumnKey, views: &mut [CopyView]) {
+        let used: Vec<bool> = (0..views.len()).map(|n| self.is_used(column, n)).collect();
+        let mut has_nothing = false;
+        for (view, _) in views.iter_mut().zip(&used).filter(|(_, used)| !**used) {
+            if view.is_usable && view.is_idle && view.in_flight == 0 {
+                (view.turn_us, has_nothing) = (0.0, true);
+            }
+        }
+        if has_nothing {
+            views.iter_mut().zip(&used).for_each(|(view, used)| view.has_enough |= used);
+        }
     }
 
     /// A read that waits from now on; it is to be [`Choices::leave`]d.

@@ -211,7 +211,8 @@ impl Paces {
         let pace = self.targets.entry(target).or_default();
         let others = (f64::from(report.in_flight) - f64::from(own)).max(0.0);
         let since = pace.heard.map_or(f64::INFINITY, |at| now.saturating_sub(at) as f64);
-        let share = 1.0 - (-since / MEAN_US).exp();
+        // What the metadata server has said of others was a moment of some time ago.
+        let share = if pace.has_said { 1.0 - (-since / MEAN_US).exp() } else { 1.0 };
         pace.others += (others - pace.others) * share;
         (pace.others_now, pace.has_said) = (others, true);
         pace.us_per_mib = f64::from(report.us_per_mib);
@@ -436,6 +437,7 @@ mod tests {
         let is_idle = |now| paces.view(B, true, (MIB, None), now).is_idle;
         assert!(is_idle(1_900_000) && !is_idle(2_100_000));
         paces.heard_answer(A, report(10_000, 0), 3_000);
+        assert_eq!(view(&paces, 3_000).queued, 0, "who was there some time ago may have gone");
         paces.told(&told(90_000, 0), 4_000);
         assert!(view(&paces, 4_000).service_us < 20_000.0, "its server has said it just now");
         paces.told(&told(90_000, 0), 3_001 + OUTDATED_US);

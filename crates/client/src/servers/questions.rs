@@ -45,6 +45,11 @@ impl Questions {
 }
 
 impl Servers {
+    /// A file with several copies was opened; whether nobody was needed before who asks.
+    pub(crate) fn will_have_questions(&self) -> bool {
+        !self.questions.wanted.swap(true, Relaxed)
+    }
+
     /// Whether somebody has to ask.
     pub(crate) fn has_questions(&self) -> bool {
         self.questions.wanted.load(Relaxed)

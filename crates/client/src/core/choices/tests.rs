@@ -424,7 +424,7 @@ fn a_disk_that_has_less_to_do_is_not_kept_waiting_for_the_end_of_a_run() {
         };
         (0..5).map(&mut choose).collect::<Vec<_>>()
     };
-    assert_eq!(choices_of((0, 0)), [Some(0), Some(0), Some(1), Some(1), None]);
+    assert_eq!(choices_of((0, 0)), [Some(0), Some(1), Some(1), Some(0), None]);
     assert_eq!(choices_of((0, 3))[..3], [Some(0), Some(0), None], "others read there");
     assert_eq!(choices_of((3, 3))[..3], [Some(0), Some(0), Some(1)], "and as many here");
 }
@@ -463,5 +463,26 @@ fn what_a_server_says_first_counts_before_a_run_has_ended() {
         (first, choose(1, &mut paces))
     };
     assert_eq!(chosen(|paces| paces.heard(A, report(50_000, 9), 600_000)), (Some(0), Some(1)));
-    assert_eq!(chosen(|paces| paces.heard(A, report(50_000, 1), 600_000)), (Some(0), Some(0)));
+    assert_eq!(chosen(|paces| paces.heard(A, report(50_000, 0), 600_000)), (Some(0), Some(0)));
+}
+
+#[test]
+fn who_reads_alone_has_both_disks_at_work_from_the_second_request_on() {
+    const PIECE: u64 = 256 << 10;
+    let first_two = |there: u16| {
+        let mut paces = known(report(10_000, 0), report(10_000, there));
+        let mut choices = Choices::default();
+        let mut next = |n| {
+            let piece = Wanted { offset: n * PIECE, len_bytes: PIECE, ..wanted(0) };
+            let of = (0, Patience::None);
+            let choice = choices.choose(POLICY, &piece, &both(true, true), &mut paces, of).0;
+            let copy = at(choice).unwrap();
+            choices.asked(&Asked { len_bytes: PIECE, ..asked(copy) });
+            paces.sent([A, B][copy]);
+            copy
+        };
+        (next(0), next(1))
+    };
+    assert_eq!(first_two(0), (0, 1));
+    assert_eq!(first_two(2), (0, 0), "others read there");
 }
