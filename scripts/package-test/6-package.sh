@@ -22,9 +22,18 @@ is mnt-weir.automount active
 is weir-meta active
 same_data /mnt/weir
 cd /
+# One that nobody has used yet goes with the others.
+line=$(grep ' /mnt/weir ' /etc/fstab)
+echo "${line/ \/mnt\/weir / /mnt/idle }" >>/etc/fstab
+mkdir --parents /mnt/idle
+systemctl daemon-reload
+systemctl start mnt-idle.automount
+grep -q ' /mnt/idle autofs ' /proc/mounts
 apt remove weir >/dev/null
 not pgrep -x weir
 not grep fuse.weir /proc/mounts
+not grep ' /mnt/idle ' /proc/mounts
+is mnt-idle.automount inactive
 [[ -z $(find /etc/systemd -name '*weir*') ]]
 apt purge weir >/dev/null
 [[ -e /etc/weir/client.toml && -d /var/lib/weir/default/meta && -d /disks/a ]]

@@ -1,6 +1,7 @@
 //! What a command says when it fails: what happened, and what to do about it.
 
 use crate::journal;
+use crate::output::plain_lines;
 use std::fmt;
 use std::path::Path;
 use weir_types::{Error, ErrorKind};
@@ -88,7 +89,8 @@ impl Failure {
         if self.message.is_empty() {
             return;
         }
-        let text = format!("weir: {self}");
+        // Names of files are anything.
+        let text = plain_lines(&format!("weir: {self}"));
         match journal::is_stderr() {
             true => eprintln!("{}", journal::error(&text)),
             false => eprintln!("{text}"),

@@ -101,6 +101,11 @@ fn run(
         ..options.fuse
     };
     let session = Session::mount(WeirFs::new(client, cache.clone(), weir), path, &fuse)?;
+    // Of a daemon it was noted when it was started.
+    if alone && let Err(failure) = MountFiles::of(cluster, path)?.record_this() {
+        // The mount serves all the same; who unmounts it does not wait for this process.
+        tracing::warn!("cannot say which process serves {}: {failure}", path.display());
+    }
     drop(lock);
     serve_metrics(cluster, path, options.metrics, watch, session.measured())?;
     let handle = session.handle();

@@ -136,6 +136,21 @@ pub fn plain(text: &str) -> String {
     shown
 }
 
+/// The same of a text of several lines, which stay lines.
+pub fn plain_lines(text: &str) -> String {
+    text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
+}
+
+/// A name as it goes to standard output: as it is to a program, and plain to a terminal, as
+/// ls(1) does.
+pub fn named(name: String) -> String {
+    named_for(name, std::io::stdout().is_terminal())
+}
+
+fn named_for(name: String, is_terminal: bool) -> String {
+    if is_terminal { plain(&name) } else { name }
+}
+
 /// Rows with columns as wide as their widest cell. The columns whose title
 /// begins with `>` are aligned right.
 #[derive(Debug)]
@@ -211,6 +226,15 @@ pub fn print_json(value: &impl Serialize) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_do_nothing_to_a_terminal_and_are_what_they_are_to_programs() {
+        let name = "a\u{1b}]0;title\u{7}\n\u{9b}31mb".to_owned();
+        assert_eq!(named_for(name.clone(), false), name);
+        let plain = r"a\u{1b}]0;title\u{7}\u{a}\u{9b}31mb";
+        assert_eq!(named_for(name, true), plain);
+        assert_eq!(plain_lines("one\n\u{1b}[2Jtwo\n"), "one\n\\u{1b}[2Jtwo\n");
+    }
 
     #[test]
     fn sizes_are_read_and_written_as_people_do() {

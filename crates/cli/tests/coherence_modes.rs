@@ -9,8 +9,10 @@ mod library;
 
 use coherence_io::{Two, open, two};
 use harness::{Place, noise, root};
-use std::fs;
-use std::os::unix::fs::FileExt;
+use rustix::fs::{FallocateFlags, fallocate};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Requests of some kinds that the metadata server has answered.
@@ -111,6 +113,44 @@ fn relaxed_mounts_see_a_file_that_was_closed_when_they_open_it() {
     let file = open(&b.join("f"));
     file.write_all_at(b"more", 0).unwrap();
     assert_eq!(acquired(&watcher), 0);
+}
+
+/// Does something as one who owns nothing.
+fn as_user<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
+    let thread = std::thread::spawn(move || {
+        let uid = rustix::fs::Uid::from_raw(4321);
+        rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+        what()
+    });
+    thread.join().unwrap()
+}
+
+/// What a write takes away it takes from the mode that there is, not from one known of before.
+#[test]
+fn a_write_to_a_setuid_program_does_not_undo_a_chmod_elsewhere() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster, a, b } = two(&place, "setuid", "consistency=relaxed,ttl=60");
+    fs::set_permissions(place.path("."), Permissions::from_mode(0o755)).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+    for (before, elsewhere, left) in [(0o4777, 0o4700, 0o700), (0o6777, 0o6750, 0o750)] {
+        let (here, there) = (a.join(format!("{left:o}")), b.join(format!("{left:o}")));
+        fs::write(&here, "program").unwrap();
+        fs::set_permissions(&here, Permissions::from_mode(before)).unwrap();
+        assert_eq!(mode(&here), before);
+        let file = as_user(move || fs::File::options().write(true).open(here).unwrap());
+        fs::set_permissions(&there, Permissions::from_mode(elsewhere)).unwrap();
+        as_user(move || match elsewhere {
+            0o4700 => fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 4096).unwrap(),
+            _ => file.write_all_at(b"changed", 0).unwrap(),
+        });
+        // As the server has it.
+        let path = format!("weir:/{left:o}");
+        let status = cluster.weir(&["stat", &path]).ok();
+        assert!(status.contains(&format!("({left:04o}/")), "{status}");
+    }
 }
 
 #[test]

@@ -476,6 +476,51 @@ fn links_at_the_destination_are_followed_where_they_are_named_and_not_below() {
     }
 }
 
+/// Whichever way leads there: copying goes on for ever otherwise.
+#[test]
+fn a_directory_is_not_copied_into_itself_by_a_link_or_a_mount() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("itself", &["--targets", "1"]);
+    let mount = watch(&cluster);
+    fs::create_dir_all(mount.join("a/sub")).unwrap();
+    fs::write(mount.join("a/f"), "f").unwrap();
+    symlink("/a", mount.join("link")).unwrap();
+    symlink("a/sub", mount.join("below")).unwrap();
+    let seen = |name: &str| mount.join(name).to_str().unwrap().to_owned();
+    let itself = "cannot be copied into itself";
+    for (options, from, to) in [
+        ("-r", "weir:/a", "weir:/a/new".to_owned()),
+        ("-r", "weir:/a", "weir:/link".to_owned()),
+        ("-rT", "weir:/a", "weir:/link".to_owned()),
+        ("-rT", "weir:/a", "weir:/link/sub".to_owned()),
+        ("-rT", "weir:/a", "weir:/below".to_owned()),
+        ("-r", "weir:/a", seen("a")),
+        ("-rT", "weir:/", seen("a/sub")),
+        ("-r", &seen("a"), "weir:/a".to_owned()),
+        ("-rT", &seen("a"), "weir:/below".to_owned()),
+        ("-rT", &seen("a/../a"), "weir:/a/sub/x".to_owned()),
+    ] {
+        cluster.weir(&["cp", options, from, &to]).fails(&[itself]);
+        assert_eq!(count(&mount.join("a")), 2, "{from} {to}");
+        assert_eq!(count(&mount.join("a/sub")), 0, "{from} {to}");
+    }
+    // A link on the way hides where it leads to: all but the copy is copied, as by cp(1).
+    fs::create_dir(mount.join("way")).unwrap();
+    symlink("../a/sub", mount.join("way/on")).unwrap();
+    fs::create_dir(mount.join("a/sub/deep")).unwrap();
+    cluster.weir(&["cp", "-r", "weir:/a", "weir:/way/on/deep/new"]).fails(&[itself]);
+    assert_eq!(fs::read(mount.join("a/sub/deep/new/f")).unwrap(), b"f");
+    assert_eq!(count(&mount.join("a/sub/deep/new/sub/deep")), 0);
+    // Beside it is not in it.
+    cluster.weir(&["cp", "-r", &seen("a"), "weir:/ab"]).ok();
+    cluster.weir(&["cp", "-r", "weir:/ab", &seen("a")]).ok();
+    cluster.weir(&["cp", "-r", &seen("a/sub"), "weir:/a/other"]).ok();
+    assert_eq!(fs::read(mount.join("a/ab/f")).unwrap(), b"f");
+}
+
 #[test]
 fn lists_that_a_directory_hands_on_do_not_stay_with_copies_of_files_without() {
     if !root() {

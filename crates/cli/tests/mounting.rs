@@ -3,7 +3,7 @@
 
 mod harness;
 
-use harness::{Place, eventually, noise, root, said, same_trees};
+use harness::{Place, Running, Stopped, eventually, noise, root, said, same_trees};
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -148,6 +148,39 @@ fn a_mount_whose_process_died_is_named_and_mounted_again() {
     assert!(status.out.contains("process of the mount") && status.code == Some(1), "{status:?}");
     cluster.weir(&["up", "--mount", "m"]).ok();
     assert_eq!(fs::read_to_string(place.path("m/f")).unwrap(), "kept");
+}
+
+/// Its process is known, and so nobody takes it for dead.
+#[test]
+fn up_leaves_a_mount_in_the_foreground_alone_and_umount_waits_for_it() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1"]);
+    fs::create_dir(place.path("m")).unwrap();
+    let mut command = cluster.command(&["mount", "--foreground", "m"]);
+    let mut mount = Running(command.stderr(Stdio::null()).spawn().unwrap());
+    let pid = i32::try_from(mount.0.id()).unwrap();
+    let known = || {
+        let status = cluster.weir(&["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(&status.out).unwrap();
+        status["mount_daemons"][0]["pid"] == pid
+    };
+    eventually("status names its process", known);
+    let held = fs::File::create(place.path("m/f")).unwrap();
+    cluster.weir(&["up", "--mount", "m"]).ok();
+    assert!(known() && mount.0.try_wait().unwrap().is_none());
+    // It has not been detached, nor another one mounted over it.
+    cluster.weir(&["umount", "m"]).fails(&["busy"]);
+    // Nobody could begin a program while it is stopped who has this open: that closes it.
+    drop(held);
+    {
+        let _stopped = Stopped::these([pid]);
+        let said = cluster.weir(&["up", "--mount", "m"]);
+        said.fails(&[&format!("process of the mount, {pid}, is stopped"), "kill -CONT"]);
+    }
+    cluster.weir(&["umount", "m"]).ok();
+    let ended = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    assert!(ended.contains(") Z "), "{ended}");
+    assert!(mount.0.wait().unwrap().success());
 }
 
 #[test]

@@ -193,6 +193,31 @@ fn a_change_of_nothing_takes_no_privilege_of_others() {
     f.c.make(&mut writer, &set_nothing(file)).unwrap();
 }
 
+/// From the mode that there is, not from one that was read before: another one's `chmod` stays.
+#[test]
+fn a_change_of_nothing_takes_ones_own_privilege_and_no_more() {
+    let mut f = Fixture::new();
+    for (mode, who, left) in [
+        (0o4755, owner(), 0o755),
+        (0o6755, root(), 0o755),
+        (0o2744, member(), 0o2744),
+        (0o6700, owner(), 0o700),
+        (0o1755, other(), 0o1755),
+    ] {
+        let file = f.file(&format!("{mode:o} {}", who.uid), mode);
+        let found = f.as_user(&who, &set_nothing(file)).unwrap();
+        assert_eq!(found.attr.mode, left, "{mode:o} by {}", who.uid);
+    }
+    let dir = f.dir("d", 0o2777);
+    assert_eq!(f.as_user(&root(), &set_nothing(dir)).unwrap().attr.mode, 0o2777);
+
+    let file = f.file("f", 0o6777);
+    let mut writer = f.c.client(other());
+    f.c.ask(&writer, &OpenRequest { file, rights: Rights::WRITE }).unwrap();
+    f.give(file, 0o6700);
+    assert_eq!(f.c.make(&mut writer, &set_nothing(file)).unwrap().attr.mode, 0o700);
+}
+
 #[test]
 fn times_of_choice_are_for_owners_and_now_is_for_writers() {
     let mut f = Fixture::new();

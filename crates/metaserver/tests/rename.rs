@@ -3,7 +3,10 @@
 
 mod harness;
 use harness::*;
-use weir_types::{ErrorKind, FileId, FileKind};
+use weir_metaserver::schema::{self, Inode, key};
+use weir_metastore::{Tx, transact};
+use weir_types::limits::MAX_LINKS;
+use weir_types::{Error, ErrorKind, FileId, FileKind};
 use weir_wire::meta::*;
 
 const ROOT: FileId = FileId::ROOT;
@@ -93,6 +96,40 @@ fn a_directory_moves_however_deep_it_is() {
     let moved = c.mkdir(me, ROOT, "m");
     c.make(me, &rename_request((ROOT, "m"), (dir, "m"))).unwrap();
     assert_eq!(c.lookup(me, moved, "..").unwrap().file, dir);
+}
+
+#[test]
+fn directories_change_places_also_where_no_more_can_be_made() {
+    let mut c = Cluster::new(1);
+    let me = &mut c.client(root());
+    let [one, two] = ["one", "two"].map(|name| c.mkdir(me, ROOT, name));
+    let [a, b] = [one, two].map(|dir| c.mkdir(me, dir, "sub"));
+    transact(c.machine.engine_mut(), |tx: &mut Tx<'_>| {
+        for dir in [one, two] {
+            let bytes = tx.get(&key::inode(dir))?.unwrap();
+            let inode: Inode = schema::decode(&bytes, "").unwrap();
+            let full = Inode { nlink: MAX_LINKS, ..inode };
+            tx.put(&key::inode(dir), &schema::encode(&full))?;
+        }
+        Ok::<_, Error>(())
+    })
+    .unwrap();
+    let swap = RenameRequest { exchange: true, ..rename_request((one, "sub"), (two, "sub")) };
+    c.make(me, &swap).unwrap();
+    assert_eq!(c.lookup(me, one, "sub").unwrap().file, b);
+    assert_eq!(c.lookup(me, two, "sub").unwrap().file, a);
+    for dir in [one, two] {
+        assert_eq!(c.getattr(me, dir).unwrap().nlink, MAX_LINKS);
+    }
+    // One more is one too many, on either side.
+    c.create(me, one, "file");
+    c.create(me, two, "file");
+    for (from, to) in [(one, two), (two, one)] {
+        let more = RenameRequest { exchange: true, ..rename_request((from, "sub"), (to, "file")) };
+        assert_eq!(kind(c.make(me, &more)), ErrorKind::TooManyLinks);
+        let more = RenameRequest { exchange: true, ..rename_request((from, "file"), (to, "sub")) };
+        assert_eq!(kind(c.make(me, &more)), ErrorKind::TooManyLinks);
+    }
 }
 
 #[test]

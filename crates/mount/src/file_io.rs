@@ -9,7 +9,7 @@ use crate::weirfs::WeirFs;
 use std::sync::RwLock;
 use weir_client::{Consistency, Context, File, set_nothing};
 use weir_types::{Attr, ErrorKind, FileId};
-use weir_wire::meta::{self, CAPABILITY};
+use weir_wire::meta::CAPABILITY;
 
 /// The kernel opens a file to execute it (`__FMODE_EXEC`).
 const FOR_EXEC: u32 = 0x20;
@@ -120,17 +120,10 @@ impl WeirFs {
 
     /// Takes away what makes a program more than its user, as a write by others does.
     pub(crate) fn clear_suid(&self, ctx: &Context, file: FileId) -> Reply<()> {
-        let attr = self.client.getattr(ctx, file)?;
-        let mut mode = attr.mode & !0o4000;
-        // Without execution for the group it is a mark, for members to keep.
-        let member = ctx.caller.uid == 0 || ctx.caller.in_group(attr.gid);
-        if mode & 0o010 != 0 || !member {
-            mode &= !0o2000;
-        }
-        if mode != attr.mode {
-            // In the server's name: the writer need not own the file.
-            let request = meta::SetAttrRequest { mode: Some(mode), ..set_nothing(file) };
-            self.client.setattr(&Context::root(), &request)?;
+        if self.client.getattr(ctx, file)?.mode & 0o6000 != 0 {
+            // Nothing that was read before is set: the mode may be another one by now. The
+            // server knows who keeps a mark for locking, and who may write without owning it.
+            self.client.setattr(ctx, &set_nothing(file))?;
         }
         let by = &Context::root();
         let has = self.client.get_xattr(by, file, CAPABILITY);

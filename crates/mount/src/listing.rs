@@ -28,9 +28,12 @@ impl WeirFs {
         if offset == 0 {
             self.is_listed(listed);
         }
-        for (at, name) in [(0, &b"."[..]), (1, &b".."[..])] {
+        // One that was found by its number alone is its own, which is of no harm: the kernel does
+        // not go up by it.
+        let parent = self.nodes.parent(node).unwrap_or(listed);
+        for (at, file, name) in [(0, listed, &b"."[..]), (1, parent, &b".."[..])] {
             let dot = DirEntry {
-                node: listed.0,
+                node: file.0,
                 kind: FileKind::Directory,
                 name,
                 next_offset: at + 1,

@@ -76,7 +76,16 @@ impl Nodes {
         if node & ALIAS == 0 {
             return Some(FileId(node));
         }
-        self.lock().aliases.get(&node).copied()
+        self.lock().file(node)
+    }
+
+    /// The directory that the kernel has another one in, as far as it has been told; of the root,
+    /// itself.
+    pub(crate) fn parent(&self, node: NodeId) -> Option<FileId> {
+        if node == FileId::ROOT.0 {
+            return Some(FileId::ROOT);
+        }
+        self.lock().parent(node)
     }
 
     /// The number of a directory that the kernel is told to be at this place.
@@ -139,6 +148,18 @@ impl Nodes {
 }
 
 impl Table {
+    fn file(&self, node: NodeId) -> Option<FileId> {
+        if node & ALIAS == 0 { Some(FileId(node)) } else { self.aliases.get(&node).copied() }
+    }
+
+    fn parent(&self, node: NodeId) -> Option<FileId> {
+        let held = self.held.get(&self.file(node)?)?;
+        match &held.iter().find(|held| held.node == node)?.place {
+            Place::In(parent, _) => self.file(*parent),
+            Place::Nowhere | Place::Removed => None,
+        }
+    }
+
     fn found(&mut self, file: FileId, parent: NodeId, name: &[u8]) -> NodeId {
         let held = self.held.entry(file).or_default();
         if let Some(there) = held.iter_mut().find(|held| held.is_at(parent, name)) {

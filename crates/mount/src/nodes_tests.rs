@@ -31,6 +31,25 @@ fn found_elsewhere_it_gets_another_number_until_that_is_forgotten() {
 }
 
 #[test]
+fn the_directory_above_is_where_the_kernel_has_it() {
+    let nodes = Nodes::default();
+    assert_eq!(nodes.parent(FileId::ROOT.0), Some(FileId::ROOT));
+    assert_eq!(nodes.parent(20), None, "nobody has told");
+    assert_eq!(nodes.found(FileId(P), FileId::ROOT.0, b"p"), P);
+    nodes.found(D, P, b"d");
+    assert_eq!((nodes.parent(P), nodes.parent(20)), (Some(FileId::ROOT), Some(FileId(P))));
+    nodes.moved((P, b"d"), (Q, b"d"), false);
+    assert_eq!(nodes.parent(20), Some(FileId(Q)));
+    let alias = nodes.found(D, P, b"again");
+    assert_eq!((nodes.parent(alias), nodes.parent(20)), (Some(FileId(P)), Some(FileId(Q))));
+    // Below an alias it is the directory all the same.
+    nodes.found(FileId(21), alias, b"below");
+    assert_eq!(nodes.parent(21), Some(D));
+    nodes.removed(Q, b"d");
+    assert_eq!(nodes.parent(20), None);
+}
+
+#[test]
 fn what_the_kernel_has_moved_itself_keeps_its_number() {
     let nodes = Nodes::default();
     nodes.found(D, P, b"d");

@@ -4,6 +4,7 @@
 use crate::check::progress::Progress;
 use crate::check::spool::Spool;
 use crate::failure::Done;
+use crate::output::named;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_client::Administrator;
 use weir_metaserver::audit::{Fact, Problem, SnapshotReader};
@@ -101,7 +102,7 @@ impl Paths {
     /// How messages name a file.
     pub fn shown(&self, file: FileId) -> String {
         match self.path(file) {
-            Some(path) => format!("weir:{path}"),
+            Some(path) => named(format!("weir:{path}")),
             None => format!("file {file}"),
         }
     }

@@ -4,6 +4,7 @@
 use crate::failure::{Done, Failure};
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use weir_metaserver::audit::Fact;
 use weir_types::{Decode, Encode, FileId};
 
@@ -102,7 +103,10 @@ fn nameless_file() -> std::io::Result<File> {
     getrandom::fill(&mut random).map_err(|e| std::io::Error::other(e.to_string()))?;
     let name = format!("weir-check-{:016x}", u64::from_le_bytes(random));
     let path = std::env::temp_dir().join(name);
-    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    let mut options = File::options();
+    // It says what files are called, which is not for everybody.
+    options.read(true).write(true).create_new(true).mode(0o600);
+    let file = options.open(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)
 }
@@ -129,6 +133,13 @@ fn each(mut from: impl Read, visit: &mut impl FnMut(Fact)) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_is_for_its_owner_alone() {
+        use std::os::unix::fs::MetadataExt;
+        let file = nameless_file().unwrap().metadata().unwrap();
+        assert_eq!((file.mode() & 0o7777, file.nlink()), (0o600, 0));
+    }
 
     #[test]
     fn what_is_added_is_read_again_also_from_files() {

@@ -51,6 +51,14 @@ impl MountFiles {
         }
     }
 
+    /// Leaves word that this process serves the mount: who unmounts it waits for its end.
+    pub fn record_this(&self) -> Done {
+        if let Some(dir) = self.pid.parent() {
+            make_dir(dir, 0o700)?;
+        }
+        Process::record_this(&self.pid)
+    }
+
     /// The mount's process, if it lives.
     pub fn process(&self) -> Option<Process> {
         Process::from_file(&self.pid)

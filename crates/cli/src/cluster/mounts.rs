@@ -44,6 +44,16 @@ pub fn holding(path: &Path) -> Done<Option<(WeirMount, PathBuf)>> {
     }))
 }
 
+/// The Weir that files of a device are in.
+pub fn of_device(dev: u64) -> Done<Option<WeirMount>> {
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev).to_string());
+    // Those that no disk has.
+    if major != 0 {
+        return Ok(None);
+    }
+    Ok(all()?.into_iter().find(|mount| mount.connection == minor))
+}
+
 struct Entry {
     mountpoint: PathBuf,
     options: String,

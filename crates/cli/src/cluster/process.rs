@@ -74,6 +74,15 @@ impl Process {
         Some(Self { pid, start_ticks: stat.start_ticks })
     }
 
+    /// Leaves word of this very process in a pid file.
+    pub fn record_this(path: &Path) -> Done {
+        let this = rustix::process::getpid();
+        match Self::living(this) {
+            Some(process) => process.record(path),
+            None => Err(Failure::new("/proc does not tell of this process").about(path.display())),
+        }
+    }
+
     /// The process that a pid file names, if it lives and is a program of ours.
     pub fn from_file(path: &Path) -> Option<Self> {
         Self::recorded(path).filter(|process| process.lives())

@@ -43,7 +43,7 @@ struct DaemonState {
 #[derive(Debug, Serialize)]
 struct MountState {
     mountpoint: String,
-    /// Nothing if it has ended, or was started in the foreground.
+    /// Nothing if it has ended, or was started in the foreground without a place to say so.
     pid: Option<i32>,
     log: String,
     /// Where it serves metrics, if it does.

@@ -5,6 +5,7 @@ use crate::args::Up;
 use crate::cluster::control;
 use crate::cluster::credential::Credential;
 use crate::cluster::daemon::{META, cluster_id, cluster_id_text, data_name, to_text};
+use crate::cluster::life::{self, Life};
 use crate::cluster::mounting::{self, mounts_of};
 use crate::cluster::mounts;
 use crate::cluster::process::{Process, Starting};
@@ -364,15 +365,13 @@ fn mount(state: &StateDir, description: &mut Description, path: &Path, undo: &mu
         true => std::path::absolute(path).map_err(|e| Failure::file(path, e)),
         false => Err(failure),
     })?;
-    let here = mounts_of(state)?.into_iter().any(|mount| mount.mountpoint == path);
-    if here {
-        let files = mounting::MountFiles::of(&Cluster::Here(state.clone()), &path)?;
-        if files.process().is_some() {
-            return Ok(());
+    if let Some(mount) = mounts_of(state)?.into_iter().find(|mount| mount.mountpoint == path) {
+        match Life::of(&mount) {
+            Life::Serves => return Ok(()),
+            Life::Stopped(pid) => return Err(life::stopped(&path, pid)),
+            // Its process is gone, or as good as: nothing can be in use any more.
+            Life::Dead | Life::Stuck(_) => mounting::unmount(&mount, true)?,
         }
-        // Its process is gone: nothing can be in use any more.
-        let dead = mounts_of(state)?.into_iter().find(|mount| mount.mountpoint == path);
-        dead.map_or(Ok(()), |mount| mounting::unmount(&mount, true))?;
     }
     if !path.exists() {
         std::fs::create_dir_all(&path).map_err(|e| Failure::file(&path, e))?;

@@ -6,7 +6,7 @@ use crate::files::name::{RemoteName, child, shown};
 use crate::files::owners::Owners;
 use crate::files::remote::{RemoteTree, Sessions};
 use crate::files::stat::{describe, kind_letter};
-use crate::output::{Table, human_size, mode_string, print, print_json, utc_time};
+use crate::output::{Table, human_size, mode_string, named, print, print_json, utc_time};
 use serde_json::Value;
 use weir_types::{Attr, FileKind};
 
@@ -83,7 +83,7 @@ impl Lister<'_> {
             .map(|e| (e.path.clone(), e.attr.clone()))
             .collect();
         if !self.ls.json && (self.ls.recursive || self.ls.paths.len() > 1) {
-            print(&format!("{}{}:\n", if self.printed { "\n" } else { "" }, shown(path)))?;
+            print(&format!("{}{}:\n", if self.printed { "\n" } else { "" }, named(shown(path))))?;
             self.printed = true;
         }
         self.show(entries)?;
@@ -110,7 +110,7 @@ impl Lister<'_> {
         if self.ls.long {
             return print(&self.long(&entries));
         }
-        let lines: String = entries.iter().map(|e| shown(&e.name) + "\n").collect();
+        let lines: String = entries.iter().map(|e| named(shown(&e.name)) + "\n").collect();
         print(&lines)
     }
 
@@ -130,7 +130,7 @@ impl Lister<'_> {
                 self.groups.name(attr.gid),
                 size,
                 utc_time(attr.mtime),
-                shown(&entry.name) + link.as_deref().unwrap_or(""),
+                named(shown(&entry.name) + link.as_deref().unwrap_or("")),
             ]);
         }
         table.render()

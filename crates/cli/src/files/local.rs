@@ -1,9 +1,13 @@
 //! The files of this machine.
 
+use crate::cluster::mounts;
 use crate::failure::{Done, Failure};
 use crate::files::local_held::{self, LocalNode};
 use crate::files::near::Near;
-use crate::files::tree::{Held, Keep, Making, Meta, Pages, Sink, Source, Take, Tree, Xattrs};
+use crate::files::tree::{
+    ClusterSign, Held, Keep, Making, Meta, Pages, Sink, Source, Take, Tree, Xattrs,
+};
+use crate::settings::Cluster;
 use rustix::fs::{
     CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, fallocate, flock,
     mknodat, openat, seek, syncfs,
@@ -213,11 +217,15 @@ impl Tree for LocalTree {
         }))
     }
 
-    fn xattrs(&self, bytes: &[u8]) -> Done<Xattrs> {
-        match Near::new(bytes).and_then(|near| xattrs_of(near.path())) {
-            Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(Vec::new()),
-            found => found.map_err(failed(bytes)),
+    fn xattrs(&self, bytes: &[u8], listed: Option<(u64, u64)>) -> Done<Xattrs> {
+        let node = Near::new(bytes).and_then(|near| LocalNode::hold(path(bytes), &near));
+        let node = node.map_err(failed(bytes))?;
+        if let Some(listed) = listed
+            && node.identity()? != listed
+        {
+            return Err(Failure::new("was replaced while being copied").about(self.shown(bytes)));
         }
+        node.xattrs().map_err(failed(bytes))
     }
 
     fn held(&self, bytes: &[u8], kind: FileKind) -> Done<Box<dyn Held>> {
@@ -239,6 +247,17 @@ impl Tree for LocalTree {
 
     fn identity(&self) -> String {
         "local".to_owned()
+    }
+
+    fn cluster_of(&self, meta: &Meta) -> Done<Option<ClusterSign>> {
+        let Some(mount) = mounts::of_device(meta.identity.0)? else { return Ok(None) };
+        let Some(cluster) = Cluster::from_source(&mount.source) else { return Ok(None) };
+        // Who may not read the mount's credential knows it by its source alone.
+        let (name, metadata) = match cluster.credential() {
+            Ok(credential) => (credential.cluster, credential.metadata),
+            Err(_) => (String::new(), Vec::new()),
+        };
+        Ok(Some(ClusterSign { source: mount.source, name, metadata }))
     }
 }
 
@@ -285,28 +304,6 @@ fn take_over(path: &Path, take: Take) -> io::Result<Option<File>> {
         Err(e) if take == Take::Fill && e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => Ok(None),
     }
-}
-
-fn xattrs_of(path: &Path) -> io::Result<Xattrs> {
-    let mut names = vec![0; rustix::fs::llistxattr_query(path)?];
-    let len = rustix::fs::llistxattr(path, &mut names[..])?;
-    names.truncate(len);
-    let mut all = Vec::new();
-    for name in names.split(|b| *b == 0).filter(|name| can_be_copied(name)) {
-        let mut value = vec![0; rustix::fs::lgetxattr_query(path, name)?];
-        let len = match value.len() {
-            0 => 0,
-            _ => rustix::fs::lgetxattr(path, name, &mut value[..])?,
-        };
-        value.truncate(len);
-        all.push((name.to_vec(), value));
-    }
-    Ok(all)
-}
-
-/// Labels are of the machine's policy, which gives them to new files itself.
-fn can_be_copied(name: &[u8]) -> bool {
-    !name.is_empty() && name != b"security.selinux"
 }
 
 struct LocalFile {
@@ -361,6 +358,10 @@ impl Source for LocalFile {
             start => start.map_err(|e| self.failed()(e.into()))?,
         };
         Ok(self.seek(SeekFrom::Hole(start))?.map(|end| start..end))
+    }
+
+    fn xattrs(&self) -> Done<Xattrs> {
+        local_held::xattrs(&self.file).map_err(self.failed())
     }
 }
 
@@ -465,6 +466,43 @@ mod tests {
         std::fs::remove_file(&at).unwrap();
         std::fs::write(&at, "another").unwrap();
         refused();
+    }
+
+    #[test]
+    fn attributes_are_those_of_the_file_that_was_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let give = |name: &str, value: &str| {
+            let flags = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(at(name), "user.of", value.as_bytes(), flags)
+        };
+        for name in ["file", "other", "secret"] {
+            std::fs::write(at(name), name).unwrap();
+        }
+        std::fs::create_dir(at("dir")).unwrap();
+        for name in ["file", "other", "secret", "dir"] {
+            // No file system for such attributes: nothing to be seen.
+            if give(name, name) == Err(Errno::OPNOTSUPP) {
+                return;
+            }
+        }
+        let of = |name: &str| vec![(b"user.of".to_vec(), name.as_bytes().to_vec())];
+        let listed =
+            |name: &str| LocalTree.stat(bytes(&at(name)), false).unwrap().unwrap().identity;
+        let (file, listed_dir) = (listed("file"), listed("dir"));
+        assert_eq!(LocalTree.xattrs(bytes(&at("dir")), Some(listed_dir)).unwrap(), of("dir"));
+        // What is open is what is asked, whatever comes in its place.
+        let open = LocalTree.open(bytes(&at("file")), Some(file)).unwrap();
+        std::fs::rename(at("other"), at("file")).unwrap();
+        assert_eq!(open.xattrs().unwrap(), of("file"));
+        std::fs::rename(at("dir"), at("moved")).unwrap();
+        symlink("secret", at("dir")).unwrap();
+        for (name, listed) in [("file", file), ("dir", listed_dir)] {
+            let failure = LocalTree.xattrs(bytes(&at(name)), Some(listed)).unwrap_err();
+            assert!(failure.message.contains("was replaced"), "{}", failure.message);
+        }
+        // A link has none of what it leads to.
+        assert_eq!(LocalTree.xattrs(bytes(&at("dir")), None).unwrap(), Vec::new());
     }
 
     #[test]

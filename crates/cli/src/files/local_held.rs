@@ -3,7 +3,7 @@
 
 use crate::failure::{Done, Failure};
 use crate::files::near::Near;
-use crate::files::tree::{Held, Keep, Meta, PRIVILEGE};
+use crate::files::tree::{Held, Keep, Meta, PRIVILEGE, Xattrs};
 use rustix::fs::{CWD, Mode, OFlags, Timespec, Timestamps, XattrFlags, openat};
 use rustix::io::Errno;
 use std::fs::{File, Permissions};
@@ -34,6 +34,16 @@ impl LocalNode {
         let file = File::from(openat(CWD, near.path(), flags, Mode::empty())?);
         let by = Path::new("/proc/self/fd").join(file.as_raw_fd().to_string());
         Ok(Self { file, by, path: path.to_owned() })
+    }
+
+    /// Its attributes that can be copied; through a path, since the kernel refuses them to a
+    /// descriptor of a path alone.
+    pub fn xattrs(&self) -> io::Result<Xattrs> {
+        let by = &self.by;
+        let names = bytes(rustix::fs::listxattr_query(by), |to| rustix::fs::listxattr(by, to));
+        each(names, |name| {
+            bytes(rustix::fs::getxattr_query(by, name), |to| rustix::fs::getxattr(by, name, to))
+        })
     }
 
     /// What it is.
@@ -121,6 +131,44 @@ pub fn set_xattr(file: &File, name: &[u8], value: &[u8]) -> io::Result<bool> {
 /// Removes an attribute of a file that is open, if it has it.
 pub fn remove_xattr(file: &File, name: &[u8]) -> io::Result<()> {
     is_removed(rustix::fs::fremovexattr(file, name))
+}
+
+/// The attributes of a file that is open, as far as they can be copied.
+pub fn xattrs(file: &File) -> io::Result<Xattrs> {
+    let names = bytes(rustix::fs::flistxattr_query(file), |to| rustix::fs::flistxattr(file, to));
+    each(names, |name| {
+        bytes(rustix::fs::fgetxattr_query(file, name), |to| rustix::fs::fgetxattr(file, name, to))
+    })
+}
+
+/// So many bytes.
+fn bytes(
+    len: Result<usize, Errno>,
+    get: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
+) -> Result<Vec<u8>, Errno> {
+    let mut bytes = vec![0; len?];
+    // Without room it would only be told again how much there is.
+    let len = if bytes.is_empty() { 0 } else { get(&mut bytes)? };
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+/// The values of all attributes with these names that can be copied.
+fn each(
+    names: Result<Vec<u8>, Errno>,
+    value: impl Fn(&[u8]) -> Result<Vec<u8>, Errno>,
+) -> io::Result<Xattrs> {
+    let names = match names {
+        Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+        names => names?,
+    };
+    let names = names.split(|b| *b == 0).filter(|name| can_be_copied(name));
+    names.map(|name| Ok((name.to_vec(), value(name)?))).collect()
+}
+
+/// Labels are of the machine's policy, which gives them to new files itself.
+fn can_be_copied(name: &[u8]) -> bool {
+    !name.is_empty() && name != b"security.selinux"
 }
 
 fn is_set(done: Result<(), Errno>, name: &[u8]) -> io::Result<bool> {

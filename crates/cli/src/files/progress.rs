@@ -1,5 +1,6 @@
 //! The progress bar of a copy: nothing unless a person is watching.
 
+use crate::output::plain;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -34,7 +35,7 @@ impl Progress {
     /// A file is being copied.
     pub fn at(&self, name: String) {
         if !self.bar.is_hidden() {
-            self.bar.set_message(name);
+            self.bar.set_message(plain(&name));
         }
     }
 

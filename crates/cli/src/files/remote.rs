@@ -5,6 +5,7 @@ use crate::cluster::credential::Credential;
 use crate::cluster::program;
 use crate::failure::{Done, Failure};
 use crate::files::name::{RemoteName, shown, split};
+use crate::files::tree::ClusterSign;
 use crate::settings::{self, Cluster};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -49,6 +50,7 @@ pub struct RemoteTree {
     pub context: Context,
     prefix: String,
     pub(super) identity: String,
+    pub(super) sign: ClusterSign,
     directories: Mutex<Directories>,
     /// Whose the files are that are made in this name: a key may make it another one.
     pub(super) owner: OnceLock<u32>,
@@ -106,6 +108,11 @@ impl RemoteTree {
             context: Context::of(caller()),
             prefix,
             identity: cluster.source(),
+            sign: ClusterSign {
+                source: cluster.source(),
+                name: credential.cluster,
+                metadata: credential.metadata,
+            },
             directories: Mutex::default(),
             owner: OnceLock::new(),
         })

@@ -4,7 +4,7 @@ use crate::failure::{Done, Failure};
 use crate::files::name::{child, split};
 use crate::files::remote::RemoteTree;
 use crate::files::tree::{
-    Held, Keep, Making, Meta, PRIVILEGE, Pages, Sink, Source, Take, Tree, Xattrs,
+    ClusterSign, Held, Keep, Making, Meta, PRIVILEGE, Pages, Sink, Source, Take, Tree, Xattrs,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -105,6 +105,15 @@ struct RemoteNode {
 impl RemoteNode {
     fn failed(&self, error: Error) -> Failure {
         Failure::from(error).about(&self.name)
+    }
+
+    fn xattrs(&self) -> Done<Xattrs> {
+        let names = self.client.list_xattr(&self.context, self.id).map_err(|e| self.failed(e))?;
+        let value = |name: Vec<u8>| {
+            let value = self.client.get_xattr(&self.context, self.id, &name);
+            Ok((name, value.map_err(|e| self.failed(e))?))
+        };
+        names.into_iter().map(|name| value(name.0)).collect()
     }
 
     fn change(&self, meta: &Meta, keep: Keep) -> Result<bool, Error> {
@@ -408,14 +417,12 @@ impl Tree for RemoteTree {
         Ok(Some(file.layout()))
     }
 
-    fn xattrs(&self, path: &[u8]) -> Done<Xattrs> {
+    fn xattrs(&self, path: &[u8], listed: Option<(u64, u64)>) -> Done<Xattrs> {
         let file = self.attr(path, false)?.file;
-        let names = self.client.list_xattr(&self.context, file).map_err(self.about(path))?;
-        let value = |name: Vec<u8>| {
-            let value = self.client.get_xattr(&self.context, file, &name);
-            Ok((name, value.map_err(self.about(path))?))
-        };
-        names.into_iter().map(|name| value(name.0)).collect()
+        if listed.is_some_and(|listed| listed != (0, file.0)) {
+            return Err(Failure::new("was replaced while being copied").about(self.shown(path)));
+        }
+        self.node(path, file).xattrs()
     }
 
     fn held(&self, path: &[u8], kind: FileKind) -> Done<Box<dyn Held>> {
@@ -436,6 +443,10 @@ impl Tree for RemoteTree {
 
     fn identity(&self) -> String {
         self.identity.clone()
+    }
+
+    fn cluster_of(&self, _meta: &Meta) -> Done<Option<ClusterSign>> {
+        Ok(Some(self.sign.clone()))
     }
 }
 
@@ -508,6 +519,10 @@ impl Source for RemoteFile {
             Ok(end.map(|end| start..end))
         };
         find().map_err(|e| self.failed(e))
+    }
+
+    fn xattrs(&self) -> Done<Xattrs> {
+        self.node.xattrs()
     }
 }
 

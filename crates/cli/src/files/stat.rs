@@ -5,7 +5,7 @@ use crate::failure::{Done, Failures};
 use crate::files::name::{RemoteName, shown};
 use crate::files::owners::Owners;
 use crate::files::remote::{RemoteTree, Sessions};
-use crate::output::{mode_string, print, print_json, utc_time};
+use crate::output::{mode_string, named, print, print_json, utc_time};
 use serde_json::{Value, json};
 use weir_types::{Attr, CONSISTENCY_XATTR, ErrorKind, FileKind, Timestamp};
 
@@ -61,9 +61,9 @@ fn hint(tree: &RemoteTree, attr: &Attr) -> weir_types::Result<Option<String>> {
 fn text_of(path: &[u8], attr: &Attr, link: Option<&[u8]>) -> String {
     let link = link.map(|l| format!(" -> {}", shown(l))).unwrap_or_default();
     format!(
-        "  File: {}{link}\n  Size: {}\tIO unit: {}\t{}\n Inode: {}\tLinks: {}\tGeneration: {}\n\
+        "  File: {}\n  Size: {}\tIO unit: {}\t{}\n Inode: {}\tLinks: {}\tGeneration: {}\n\
          Access: ({:04o}/{})\tUid: ({}/{})\tGid: ({}/{})\nAccess: {}\nModify: {}\nChange: {}\n",
-        shown(path),
+        named(shown(path) + &link),
         attr.size,
         attr.preferred_io_bytes,
         kind_name(attr.kind),

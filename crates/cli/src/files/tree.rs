@@ -63,6 +63,25 @@ pub struct Making<'a> {
     pub locked: bool,
 }
 
+/// How a cluster is known to whoever has files of it, here or in a mount.
+#[derive(Clone, Debug)]
+pub struct ClusterSign {
+    /// What its mounts say that they are of.
+    pub source: String,
+    /// Its name, for people.
+    pub name: String,
+    /// Where its metadata servers listen.
+    pub metadata: Vec<String>,
+}
+
+impl ClusterSign {
+    /// Whether both are of one cluster: names of clusters are not unique, addresses are.
+    pub fn is(&self, other: &Self) -> bool {
+        let shares = || self.metadata.iter().any(|address| other.metadata.contains(address));
+        self.source == other.source || (self.name == other.name && shares())
+    }
+}
+
 /// Why a file that another run of cp has left is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take {
@@ -101,6 +120,8 @@ pub trait Source: Send + Sync {
     /// The next range from `offset` on that is not a hole; `None`: there is nothing but a
     /// hole until the end.
     fn next_data(&self, offset: u64) -> Done<Option<Range<u64>>>;
+    /// Its extended attributes that can be copied, whatever its name leads to by now.
+    fn xattrs(&self) -> Done<Xattrs>;
 }
 
 /// A file that is written to, and read to be compared. Any number of threads may write at once.
@@ -171,8 +192,9 @@ pub trait Tree: Send + Sync {
     fn layout(&self, _path: &[u8]) -> Done<Option<FileLayout>> {
         Ok(None)
     }
-    /// The extended attributes of a file that can be copied.
-    fn xattrs(&self, path: &[u8]) -> Done<Xattrs>;
+    /// The extended attributes of a file that can be copied. Follows no link; with the identity
+    /// under which it was listed, it has to be that file.
+    fn xattrs(&self, path: &[u8], listed: Option<(u64, u64)>) -> Done<Xattrs>;
     /// Takes hold of a file that has to be of a kind, to give it its attributes. Follows no link.
     fn held(&self, path: &[u8], kind: FileKind) -> Done<Box<dyn Held>>;
     /// Makes all names and attributes changed so far durable.
@@ -181,4 +203,6 @@ pub trait Tree: Send + Sync {
     fn is(&self, other: &str) -> bool;
     /// Names the tree, for [`Tree::is`].
     fn identity(&self) -> String;
+    /// The cluster that a file is of, if it is of one: `identity.1` is its number there then.
+    fn cluster_of(&self, meta: &Meta) -> Done<Option<ClusterSign>>;
 }

@@ -25,6 +25,7 @@ pub fn everything(dir: &Path) -> Vec<String> {
     notices::leases(&mut log, dir);
     notices::inotify(&mut log, dir);
     names::bytes(&mut log, dir);
+    names::dots(&mut log, dir);
     names::positions(&mut log, dir);
     names::depth(&mut log, dir);
     links::renames(&mut log, dir);

@@ -6,6 +6,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 pub fn bytes(log: &mut Log, dir: &Path) {
@@ -30,6 +31,26 @@ pub fn bytes(log: &mut Log, dir: &Path) {
         log.found("its length", fs::read_link(&link).map(|to| to.as_os_str().len()));
     }
     log.done("a link to nothing", std::os::unix::fs::symlink("", dir.join("nothing")));
+}
+
+/// What a directory says of itself and of the one above is where they are.
+pub fn dots(log: &mut Log, dir: &Path) {
+    let top = dir.join("dots");
+    fs::create_dir_all(top.join("a/b")).unwrap();
+    fs::create_dir(top.join("c")).unwrap();
+    let number = |path: &Path| fs::metadata(path).unwrap().ino();
+    let mut look = |at: &Path| {
+        let reader = Reader::open(at).unwrap();
+        let all: Vec<(String, u64)> = std::iter::from_fn(|| reader.number()).collect();
+        for (name, of) in [(".", number(at)), ("..", number(&at.join("..")))] {
+            let said = all.iter().find(|(found, _)| found == name).map(|(_, said)| *said == of);
+            log.found(&format!("{name} of {}", at.file_name().unwrap().display()), Ok(said));
+        }
+    };
+    look(&top.join("a"));
+    look(&top.join("a/b"));
+    fs::rename(top.join("a/b"), top.join("c/b")).unwrap();
+    look(&top.join("c/b"));
 }
 
 /// A position stays good whatever comes and goes.

@@ -26,6 +26,17 @@ impl Reader {
         }
     }
 
+    /// The name and the number of the next entry.
+    #[allow(dead_code)] // Each test program uses its part.
+    pub fn number(&self) -> Option<(String, u64)> {
+        // SAFETY: open until this is dropped; the entry is used before the next call.
+        unsafe {
+            let entry = libc::readdir(self.0).as_ref()?;
+            let name = CStr::from_ptr(entry.d_name.as_ptr()).to_string_lossy().into_owned();
+            Some((name, entry.d_ino))
+        }
+    }
+
     pub fn seek(&self, at: i64) {
         // SAFETY: open until this is dropped.
         unsafe { libc::seekdir(self.0, at) };

@@ -56,36 +56,50 @@ impl<E: Engine> MetaMachine<E> {
         Ok(())
     }
 
-    fn check_directory(&self, dir: FileId) -> Result<()> {
+    fn check_directory(&mut self, dir: FileId) -> Result<()> {
         let mut tx = Tx::new(&self.engine);
         let Some(inode) = quota::peek(&mut tx, dir).map_err(fault)? else {
             let message = format!("there is no directory {dir} to have a quota");
             return Err(Error::new(ErrorKind::NotFound, message));
         };
-        let Inode { kind: FileKind::Directory, .. } = inode else {
+        let Inode { kind: FileKind::Directory, nlink, .. } = inode else {
             let message = format!("file {dir} is no directory: quotas are for directories");
             return Err(Error::new(ErrorKind::NotDirectory, message));
         };
-        // Those below it get one more above them.
-        let above = |tx: &mut Tx<'_>, dir| quota::above(tx, &self.quotas, dir).map_err(fault);
-        let above_it = above(&mut tx, dir)?;
+        let above_it = quota::above(&mut tx, &self.quotas, dir).map_err(fault)?;
         if above_it.contains(&dir) {
             return Ok(());
         }
-        let mut most = above_it.len() + 1;
-        for subject in self.quotas.behind(None) {
-            let QuotaSubject::Directory(other) = subject else { continue };
-            let chain = quota::way_up(&mut tx, other).map_err(fault)?;
-            if chain.contains(&dir) {
-                most = most.max(above(&mut tx, other)?.len() + 1);
-            }
-        }
+        let with_it = above_it.len() + 1;
+        let most = match self.quotas.deepest() {
+            // There are none below it.
+            Some(deepest) if deepest < MAX_ABOVE && nlink <= 2 => deepest.max(with_it),
+            // Those below it get one more above them.
+            Some(deepest) if deepest < MAX_ABOVE => deepest + 1,
+            // To look at all of them takes time.
+            _ => with_it.max(self.deepest_with(&mut tx, dir)?),
+        };
         if most > MAX_ABOVE {
             let message =
                 format!("{MAX_ABOVE} directories above one another have quotas, which is the most");
             return Err(Error::new(ErrorKind::TooBig, message));
         }
+        self.quotas.deepest_is(most);
         Ok(())
+    }
+
+    /// How many directories with quotas are above one another, counted with one that gets its
+    /// quota.
+    fn deepest_with(&self, tx: &mut Tx<'_>, dir: FileId) -> Result<usize> {
+        let mut most = 0;
+        for subject in self.quotas.behind(None) {
+            let QuotaSubject::Directory(other) = subject else { continue };
+            let way = quota::way_up(tx, other).map_err(fault)?;
+            let counts =
+                |at: &&FileId| **at == dir || self.quotas.has(QuotaSubject::Directory(**at));
+            most = most.max(way.iter().filter(counts).count());
+        }
+        Ok(most)
     }
 
     /// A page of the quotas: all for administrators, his own for everybody.

@@ -207,12 +207,17 @@ fn require_permission(
     }
 }
 
-/// Counts the directories that `dirs.from` loses and `dirs.to` gains.
-fn move_links(dirs: &mut Directories, lost: u32, gained: u32) -> Outcome<()> {
-    dirs.from.nlink = dirs.from.nlink.saturating_sub(lost);
+/// Counts the directories that `dirs.from` hands to `dirs.to`, and those that it gets for them.
+fn move_links(dirs: &mut Directories, handed: u32, got: u32) -> Outcome<()> {
+    // What goes makes room for what comes.
+    let count = |nlink: u32, lost: u32, gained: u32| match nlink.saturating_sub(lost) + gained {
+        more if gained > lost && more > MAX_LINKS => Err(ErrorKind::TooManyLinks),
+        count => Ok(count),
+    };
+    dirs.from.nlink = count(dirs.from.nlink, handed, got)?;
     let to = dirs.to_mut();
-    to.nlink += gained;
-    if to.nlink > MAX_LINKS { Err(ErrorKind::TooManyLinks.into()) } else { Ok(()) }
+    to.nlink = count(to.nlink, got, handed)?;
+    Ok(())
 }
 
 fn store_directories(
@@ -241,10 +246,7 @@ fn exchange(
     names::put(tx, from.dir, from.name, at_from)?;
     if dirs.differ() {
         let (source_dir, target_dir) = (source.is_directory(), target.is_directory());
-        move_links(&mut dirs, u32::from(source_dir), u32::from(source_dir))?;
-        let to_inode = dirs.to_mut();
-        to_inode.nlink = to_inode.nlink.saturating_sub(u32::from(target_dir));
-        dirs.from.nlink += u32::from(target_dir);
+        move_links(&mut dirs, u32::from(source_dir), u32::from(target_dir))?;
     }
     links::relocate(tx, source.dentry.file, &mut source.inode, (from.dir, to.dir))?;
     links::relocate(tx, target.dentry.file, &mut target.inode, (to.dir, from.dir))?;
@@ -289,7 +291,7 @@ fn replace(
         inode.nlink = inode.nlink.saturating_sub(1);
     }
     if dirs.differ() {
-        move_links(&mut dirs, moved, moved)?;
+        move_links(&mut dirs, moved, 0)?;
     }
     links::relocate(tx, source.dentry.file, &mut source.inode, (from.dir, to.dir))?;
     source.inode.changed(ctx.now);

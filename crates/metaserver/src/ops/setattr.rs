@@ -14,6 +14,9 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &SetAttrRequest) -> 
     let mut inode = inodes::load(tx, file)?;
     let mut layout = None;
     require_all(ctx, request, &inode)?;
+    if is_nothing(request) {
+        inode.mode = access::without_privilege(ctx.caller, &inode);
+    }
     change_owner(ctx, request, &mut inode);
     if let Some(size) = request.size {
         layout = truncation::resize(tx, ctx, file, &mut inode, size)?;
@@ -79,14 +82,21 @@ fn drops_privilege(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -
     }) && ctx.has_open(request.file, Rights::WRITE)
 }
 
-/// Whether it is `chown` to nobody else of a program that would lose setuid or setgid by it: to
-/// Linux that is a change of the mode. A mount also asks for nothing before somebody writes.
-fn would_drop_privilege(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -> bool {
+/// Whether nothing is to be set: `chown` to nobody else, which takes setuid and setgid away. A
+/// mount also asks for nothing before somebody writes: what it knows of the mode may be of before
+/// another one's `chmod`, and so it is taken from the mode that there is.
+fn is_nothing(request: &SetAttrRequest) -> bool {
     let file = request.file;
     let (mode, uid, gid, size, atime, mtime) = Default::default();
     *request == SetAttrRequest { file, mode, uid, gid, size, atime, mtime }
+}
+
+/// Whether it is nothing, of a program that would lose setuid or setgid by it: to Linux that is a
+/// change of the mode.
+fn would_drop_privilege(ctx: &Context<'_>, request: &SetAttrRequest, inode: &Inode) -> bool {
+    is_nothing(request)
         && access::without_privilege(ctx.caller, inode) != inode.mode
-        && !ctx.has_open(file, Rights::WRITE)
+        && !ctx.has_open(request.file, Rights::WRITE)
 }
 
 /// Only the superuser gives files away; an owner may choose among the groups

@@ -45,6 +45,10 @@ pub struct Quotas {
     limits: BTreeMap<QuotaSubject, QuotaLimits>,
     /// How many of them are of directories.
     directories: usize,
+    /// So many of them are above one another, or fewer; `None`: nobody has looked yet. Moves
+    /// change nothing of it: whatever has a quota, or is in front of one, stays below the same
+    /// directories with quotas ([`charge`]).
+    deepest: Option<usize>,
     /// Quotas whose files have not all been counted, and how far each is.
     counting: BTreeMap<QuotaSubject, FileId>,
     /// Something cannot be read that is to be counted.
@@ -130,6 +134,16 @@ impl Quotas {
         self.directories -= usize::from(known && is_directory(subject));
         self.counting.remove(&subject);
         self.grants.forget(subject);
+    }
+
+    /// So many directories with quotas are above one another at the most, as far as is known.
+    pub fn deepest(&self) -> Option<usize> {
+        self.deepest
+    }
+
+    /// No more than so many are, from now on.
+    pub fn deepest_is(&mut self, most: usize) {
+        self.deepest = Some(most);
     }
 
     fn limits_bytes(&self, subject: QuotaSubject) -> bool {

@@ -2,8 +2,9 @@
 
 use crate::failure::{Done, Failure};
 use crate::files::name::{child, split};
-use crate::files::tree::Tree;
+use crate::files::tree::{Meta, Tree};
 use std::sync::Arc;
+use weir_types::FileKind;
 
 /// The longest path that is gone along, bytes: whatever is deeper is a mistake.
 const MAX_PATH_BYTES: usize = 1 << 20;
@@ -40,6 +41,39 @@ impl Place {
             Some((dir, _)) if !is_dir => dir.to_vec(),
             _ => self.path.clone(),
         }
+    }
+
+    /// The directories that it is in, as far as a path without `..` tells, and what is at the
+    /// path itself.
+    pub fn way(&self) -> Done<Vec<Meta>> {
+        let mut way: Vec<Meta> = self.tree.stat(&self.path, false)?.into_iter().collect();
+        let Some((dir, _)) = split(&self.path) else { return Ok(way) };
+        let dir = self.tree.real_path(dir)?;
+        if dir.split(|b| *b == b'/').any(|part| part == b"..") {
+            return Ok(way);
+        }
+        let mut here = dir.as_slice();
+        loop {
+            way.extend(self.tree.stat(here, true)?);
+            match split(here) {
+                Some((dir, _)) => here = dir,
+                None => return Ok(way),
+            }
+        }
+    }
+
+    /// Whether two directories, one of them found here and one there, are the same one: also if
+    /// one is seen through a mount.
+    pub fn is_one(&self, meta: &Meta, there: &Place, other: &Meta) -> Done<bool> {
+        let both = [meta, other].iter().all(|meta| meta.kind == FileKind::Directory);
+        if !both || meta.identity.1 != other.identity.1 {
+            return Ok(false);
+        }
+        if self.tree.is(&there.tree.identity()) {
+            return Ok(meta.identity == other.identity);
+        }
+        let signs = (self.tree.cluster_of(meta)?, there.tree.cluster_of(other)?);
+        Ok(matches!(signs, (Some(a), Some(b)) if a.is(&b)))
     }
 
     /// Whether it is in the other one, or is it.

@@ -48,12 +48,17 @@ impl<'a> Walk<'a> {
                     .about(from.shown())
                     .hint("-r copies it"));
             }
-            if to.is_below(from) {
-                return Err(Failure::new("cannot be copied into itself").about(from.shown()));
-            }
             let there = to.tree.stat(&to.path, false)?;
             if !into && there.is_some_and(|there| there.kind == FileKind::Symlink) {
                 to.path = to.tree.real_path(&to.path)?;
+            }
+            if to.is_below(from) {
+                return Err(into_itself(from));
+            }
+            for above in to.way()? {
+                if from.is_one(&meta, &to, &above)? {
+                    return Err(into_itself(from));
+                }
             }
             return self.tree(from.clone(), to, meta);
         }
@@ -84,8 +89,10 @@ impl<'a> Walk<'a> {
         self.tasks.send(task).map_err(|_| Failure::new("the copying threads are gone"))
     }
 
-    fn tree(&mut self, from: Place, to: Place, meta: Meta) -> Done {
-        let mut stack = vec![self.enter(None, from, to, meta)?];
+    fn tree(&mut self, from: Place, root: Place, meta: Meta) -> Done {
+        let mut stack = vec![self.enter(None, from, root.clone(), meta)?];
+        // As cp(1) does: where it is cannot always be told by its path.
+        let copy = root.tree.stat(&root.path, false)?;
         while let Some(level) = stack.last_mut() {
             let Some((name, meta)) = level.page.next() else {
                 match level.pages.next() {
@@ -105,6 +112,14 @@ impl<'a> Walk<'a> {
             if meta.kind != FileKind::Directory {
                 let left = dir.left_of(&to);
                 self.send(Task { dir: Some(dir), from, to, meta, left, node: false })?;
+                continue;
+            }
+            let is_copy = match &copy {
+                Some(copy) => from.is_one(&meta, &root, copy)?,
+                None => false,
+            };
+            if is_copy {
+                self.copier.keep(Err(into_itself(&from)));
                 continue;
             }
             match self.enter(Some(dir), from, to, meta) {
@@ -155,6 +170,10 @@ impl<'a> Walk<'a> {
             Some(_) => Err(Failure::new(ErrorKind::NotDirectory.text()).about(to.shown())),
         }
     }
+}
+
+fn into_itself(from: &Place) -> Failure {
+    Failure::new("cannot be copied into itself").about(from.shown())
 }
 
 /// A directory that is begun.

@@ -148,13 +148,14 @@ impl Copier {
         }
         let lists = Lists { access: true, default: dir.is_new };
         let held = dir.to.tree.held(&dir.to.path, FileKind::Directory);
-        self.keep(held.and_then(|held| self.give(&dir.from, &*held, (&meta, keep), lists)));
+        let from = Listed::at(&dir.from, &dir.meta);
+        self.keep(held.and_then(|held| self.give(from, &*held, (&meta, keep), lists)));
     }
 
     /// Whether what is made in a directory gets an access control list from it that has to go.
     pub fn inherits(&self, dir: &Place) -> Done<bool> {
         let is_list = |(name, _): &(Vec<u8>, Vec<u8>)| name == DEFAULT_LIST;
-        Ok(self.keep.xattrs && dir.tree.xattrs(&dir.path)?.iter().any(is_list))
+        Ok(self.keep.xattrs && dir.tree.xattrs(&dir.path, None)?.iter().any(is_list))
     }
 
     fn task(&self, task: &Task, buffers: &mut Buffers) -> Done {
@@ -231,7 +232,7 @@ impl Copier {
             self.replace(to, there, |path| to.tree.make_link(path, &target))?;
         }
         let held = to.tree.held(&to.path, FileKind::Symlink)?;
-        self.give(from, &*held, (meta, self.keep), Lists::default())
+        self.give(Listed::at(from, meta), &*held, (meta, self.keep), Lists::default())
     }
 
     fn node(&self, task: &Task, there: Option<&Meta>) -> Done {
@@ -246,14 +247,15 @@ impl Copier {
         }
         let held = to.tree.held(&to.path, meta.kind)?;
         let keep = Keep { mode: true, ..self.keep };
-        self.give(from, &*held, (&meta, keep), Lists { access: true, default: false })
+        let lists = Lists { access: true, default: false };
+        self.give(Listed::at(from, &meta), &*held, (&meta, keep), lists)
     }
 
     /// Gives a file what is kept of another one. The owner first: a change of owner takes away
     /// attributes that give rights; the times last.
     fn give(
         &self,
-        from: &Place,
+        from: Listed<'_>,
         held: &dyn Held,
         (meta, keep): (&Meta, Keep),
         lists: Lists,
@@ -271,8 +273,11 @@ impl Copier {
     }
 
     /// Copies extended attributes and access control lists, as far as they can be had there.
-    fn attributes(&self, from: &Place, held: &dyn Held, lists: Lists) -> Done {
-        let all = from.tree.xattrs(&from.path)?;
+    fn attributes(&self, from: Listed<'_>, held: &dyn Held, lists: Lists) -> Done {
+        let all = match from {
+            Listed::Open(source) => source.xattrs()?,
+            Listed::At(place, identity) => place.tree.xattrs(&place.path, Some(identity))?,
+        };
         for (list, removed) in [(ACCESS_LIST, lists.access), (DEFAULT_LIST, lists.default)] {
             if removed && all.iter().all(|(name, _)| name != list) {
                 held.remove_xattr(list)?;
@@ -288,6 +293,20 @@ impl Copier {
             }
         }
         Ok(())
+    }
+}
+
+/// A file whose attributes are copied: the very one that was listed or opened, whatever has
+/// come in its place since.
+#[derive(Clone, Copy)]
+pub enum Listed<'a> {
+    Open(&'a dyn Source),
+    At(&'a Place, (u64, u64)),
+}
+
+impl<'a> Listed<'a> {
+    fn at(place: &'a Place, meta: &Meta) -> Self {
+        Self::At(place, meta.identity)
     }
 }
 
@@ -331,7 +350,8 @@ impl Copier {
             .and_then(|()| self.require_lock(&partial, to))
             .and_then(|()| copy.end())
             .and_then(|()| {
-                self.complete(&partial, to, Some((from, Lists { access, default: false })))
+                let lists = Lists { access, default: false };
+                self.complete(&partial, to, Some((Listed::Open(&*source), lists)))
             });
         self.end_partial(done, &partial, to)
     }
@@ -347,8 +367,12 @@ impl Copier {
         let held = task.to.tree.held(&task.to.path, FileKind::File)?;
         let lists = Lists { access: true, default: false };
         // A change of owner takes some of the attributes away.
-        let keep = Keep { xattrs: keep.xattrs && owner, ..keep };
-        self.give(&task.from, &*held, (meta, keep), lists)
+        if !(keep.xattrs && owner) {
+            return held.set_meta(meta, keep).map(drop);
+        }
+        let listed = task.dir.as_ref().map(|_| meta.identity);
+        let source = task.from.tree.open(&task.from.path, listed)?;
+        self.give(Listed::Open(&*source), &*held, (meta, keep), lists)
     }
 
     fn fill_node(&self, source: &dyn Source, sink: &dyn Sink) -> Done {
@@ -488,7 +512,12 @@ impl Copier {
     }
 
     /// All bytes are written: the file gets its attributes, and then its name.
-    pub fn complete(&self, partial: &Partial, to: &Place, from: Option<(&Place, Lists)>) -> Done {
+    pub fn complete(
+        &self,
+        partial: &Partial,
+        to: &Place,
+        from: Option<(Listed<'_>, Lists)>,
+    ) -> Done {
         partial.sink.finish()?;
         let given = (&partial.meta, partial.keep);
         match from {
