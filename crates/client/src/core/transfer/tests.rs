@@ -56,6 +56,19 @@ fn answers_of_reads_with_copies_are_taken_as_they_come_and_others_part_by_part()
 }
 
 #[test]
+fn who_cannot_be_reached_does_not_keep_others_from_being_asked() {
+    let mut t = Transfer::new(3, 10_000);
+    for part in 0..3 {
+        assert_eq!(t.next(100 * part as u64), Next::Send(part));
+        if part < 2 {
+            t.on_result(part, fail(ErrorKind::TimedOut), 100 * (part as u64 + 1));
+        }
+    }
+    assert_eq!(t.in_flight(), [2]);
+    assert_eq!(t.next(300), Next::Send(0));
+}
+
+#[test]
 fn a_new_capability_is_tried_at_once_though_the_server_was_away_for_long() {
     let mut t = Transfer::new(1, 10_000);
     let mut now = 0;
