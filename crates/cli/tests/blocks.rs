@@ -19,6 +19,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use weir_client::{Client, Context, CreateOptions};
 use weir_types::{FileId, LayoutSpec, TargetId};
+use weir_wire::Rights;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -418,6 +419,29 @@ fn who_gives_up_asking_holds_nothing_against_those_who_had_no_time() {
         let taken = other.allocated(&ctx, &attr).unwrap();
         assert!(agree(0, taken), "{taken}");
     }
+}
+
+#[test]
+fn a_hole_that_is_filled_by_who_has_written_in_many_places_before_it_is_none() {
+    let place = Place::new();
+    let cluster = place.up("many", &["--targets", "2"]);
+    let (first, second) = (client(&cluster, false), client(&cluster, false));
+    let ctx = Context::root();
+    let layout = LayoutSpec { count: 1, ..LayoutSpec::default() };
+    let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
+    let (file, _) = first.create(&ctx, FileId::ROOT, b"f", &options).unwrap();
+    file.write_at(&ctx, 0, &noise(MIB as usize, 1)).unwrap();
+    file.sync(&ctx).unwrap();
+    file.truncate(&ctx, 2 * MIB).unwrap();
+    let id = file.id();
+    file.close(&ctx).unwrap();
+    assert!(first.getattr(&ctx, id).unwrap().sparse);
+    let (file, _) = second.open(&ctx, id, Rights::READ_WRITE).unwrap();
+    (0..40).for_each(|n| file.write_at(&ctx, n * 20_000, &noise(4096, n)).unwrap());
+    file.write_at(&ctx, MIB, &noise(MIB as usize, 2)).unwrap();
+    file.sync(&ctx).unwrap();
+    file.close(&ctx).unwrap();
+    assert!(!first.getattr(&ctx, id).unwrap().sparse, "it has no hole any more");
 }
 
 #[test]
