@@ -11,13 +11,15 @@ use harness::{Place, eventually, kill_and_wait, noise, root, said};
 use library::client;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, File};
-use std::io::{Seek, SeekFrom};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use weir_client::{Client, Context, CreateOptions};
 use weir_types::{FileId, LayoutSpec, TargetId};
+use weir_wire::Rights;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -367,6 +369,79 @@ fn who_does_not_answer_is_waited_for_once_and_not_for_each_file() {
     }
     // Once in ten seconds, and not thirty times.
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+}
+
+/// A file of so many columns that is a hole and nothing else, of a GiB each.
+fn hole(client: &Client, name: &str, columns: u16) -> FileId {
+    let ctx = Context::root();
+    let layout = Some(LayoutSpec { count: columns, base: Some(0), ..LayoutSpec::default() });
+    let options = CreateOptions { layout, ..CreateOptions::default() };
+    let (file, _) = client.create(&ctx, FileId::ROOT, name.as_bytes(), &options).unwrap();
+    file.truncate(&ctx, u64::from(columns) * GIB).unwrap();
+    let id = file.id();
+    file.close(&ctx).unwrap();
+    id
+}
+
+#[test]
+fn what_others_have_answered_counts_though_half_of_the_servers_do_not() {
+    let place = Place::new();
+    let cluster = place.up("half", &["--targets", "6"]);
+    let (client, other) = (client(&cluster, true), client(&cluster, true));
+    let file = hole(&client, "f", 6);
+    let _stopped = cluster.stopped(&["data-1", "data-2", "data-3"]);
+    let attr = other.getattr(&Context::root(), file).unwrap();
+    let taken = other.allocated(&Context::root(), &attr).unwrap();
+    assert!(agree(3 * GIB, taken), "{taken}");
+}
+
+#[test]
+fn who_gives_up_asking_holds_nothing_against_those_who_had_no_time() {
+    let place = Place::new();
+    let cluster = place.up("killed", &["--targets", "2"]);
+    let (client, other) = (client(&cluster, true), client(&cluster, true));
+    let ctx = Context::root();
+    let [file, another] = ["f", "g"].map(|name| hole(&client, name, 2));
+    let attr = other.getattr(&ctx, file).unwrap();
+    let stopped = cluster.stopped(&["data-1", "data-2"]);
+    let (mut kill, killed) = std::os::unix::net::UnixStream::pair().unwrap();
+    let asking = Context { interrupt: Some(killed.as_raw_fd()), ..Context::root() };
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| other.allocated(&asking, &attr));
+        // Both have been asked by then, or are about to be.
+        std::thread::sleep(Duration::from_millis(300));
+        kill.write_all(b"x").unwrap();
+        assert_eq!(asked.join().unwrap(), None);
+    });
+    drop(stopped);
+    for file in [file, another] {
+        let attr = other.getattr(&ctx, file).unwrap();
+        let taken = other.allocated(&ctx, &attr).unwrap();
+        assert!(agree(0, taken), "{taken}");
+    }
+}
+
+#[test]
+fn a_hole_that_is_filled_by_who_has_written_in_many_places_before_it_is_none() {
+    let place = Place::new();
+    let cluster = place.up("many", &["--targets", "2"]);
+    let (first, second) = (client(&cluster, false), client(&cluster, false));
+    let ctx = Context::root();
+    let layout = LayoutSpec { count: 1, ..LayoutSpec::default() };
+    let options = CreateOptions { layout: Some(layout), ..CreateOptions::default() };
+    let (file, _) = first.create(&ctx, FileId::ROOT, b"f", &options).unwrap();
+    file.write_at(&ctx, 0, &noise(MIB as usize, 1)).unwrap();
+    file.sync(&ctx).unwrap();
+    file.truncate(&ctx, 2 * MIB).unwrap();
+    let id = file.id();
+    file.close(&ctx).unwrap();
+    assert!(first.getattr(&ctx, id).unwrap().sparse);
+    let (file, _) = second.open(&ctx, id, Rights::READ_WRITE).unwrap();
+    (0..40).for_each(|n| file.write_at(&ctx, n * 20_000, &noise(4096, n)).unwrap());
+    file.write_at(&ctx, MIB, &noise(MIB as usize, 2)).unwrap();
+    file.sync(&ctx).unwrap();
+    file.close(&ctx).unwrap();
+    assert!(!first.getattr(&ctx, id).unwrap().sparse, "it has no hole any more");
 }
 
 #[test]

@@ -13,13 +13,16 @@ mod moved_files;
 use added_server::Added;
 use harness::{Cluster, Place, eventually, eventually_within, noise, root, said};
 use library::client;
-use moved_files::{Files, configure, create_of, filling, is_rebalancing};
+use moved_files::{
+    Files, Object, configure, create_of, data_file, filling, is_rebalancing, objects,
+};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
-use weir_client::Context;
-use weir_types::LayoutSpec;
+use weir_client::{Client, ClientConfig, Consistency, Context, File};
+use weir_types::{FileId, LayoutSpec};
+use weir_wire::Rights;
 
 #[test]
 fn a_target_that_is_drained_gives_its_copies_away_and_can_be_removed() {
@@ -35,6 +38,61 @@ fn a_target_that_is_drained_gives_its_copies_away_and_can_be_removed() {
     cluster.weir(&["target", "remove", "2"]).ok();
     files.go_on();
     files.end();
+}
+
+/// A file that a client without caches has open like this.
+fn open_by(cluster: &Cluster<'_>, how: Consistency, name: &str) -> (Client, File) {
+    let config = ClientConfig { consistency: how, ..library::config(cluster).without_cache() };
+    let client = Client::connect(config).unwrap();
+    let ctx = Context::root();
+    let file = client.lookup(&ctx, FileId::ROOT, name.as_bytes()).unwrap().file;
+    let (file, _) = client.open(&ctx, file, Rights::READ_WRITE).unwrap();
+    (client, file)
+}
+
+fn read_all(file: &File, len: usize) -> Vec<u8> {
+    let mut found = vec![0; len];
+    assert_eq!(file.read_at(&Context::root(), 0, &mut found).unwrap(), len);
+    found
+}
+
+#[test]
+fn who_has_no_lease_goes_where_the_copies_have_gone() {
+    let place = Place::new();
+    let cluster = place.up("left", &["--targets", "4"]);
+    let maker = client(&cluster, false);
+    let ctx = Context::root();
+    let data = noise(300_000, 7);
+    let hows = [Consistency::Relaxed, Consistency::None];
+    let of_each = |(number, (how, copies)): (usize, (Consistency, u8))| {
+        // The first copy is on the second target.
+        let layout = LayoutSpec { copies, count: 1, base: Some(1), ..LayoutSpec::default() };
+        let name = format!("f{number}");
+        let file = create_of(&maker, &name, layout);
+        file.write_at(&ctx, 0, &data).unwrap();
+        file.close(&ctx).unwrap();
+        assert!(objects(&cluster, &name).iter().any(|o| o.target == 2), "{name} is elsewhere");
+        let (reader, writer) = (open_by(&cluster, how, &name), open_by(&cluster, how, &name));
+        assert!(read_all(&reader.1, data.len()) == data);
+        (name, reader, writer)
+    };
+    let kinds = hows.into_iter().flat_map(|how| [(how, 1), (how, 2)]);
+    let files: Vec<_> = kinds.enumerate().map(of_each).collect();
+    let gone: Vec<_> = files.iter().flat_map(|(name, ..)| objects(&cluster, name)).collect();
+    cluster.weir(&["target", "drain", "2", "--wait"]).ok();
+    let is_there = |object: &Object| data_file(&cluster.dir(), object).is_some();
+    let gone: Vec<Object> = gone.into_iter().filter(|object| object.target == 2).collect();
+    eventually("they are removed", || !gone.iter().any(is_there));
+    for (name, (_reader, read), (_writer, written)) in files {
+        assert!(read_all(&read, data.len()) == data, "{name} is read as something else");
+        let (mut now, fresh) = (data.clone(), noise(5000, 8));
+        written.write_at(&ctx, 100_000, &fresh).unwrap();
+        now[100_000..105_000].copy_from_slice(&fresh);
+        written.sync(&ctx).unwrap();
+        written.close(&ctx).unwrap();
+        let (_client, read) = open_by(&cluster, Consistency::Strict, &name);
+        assert!(read_all(&read, data.len()) == now, "{name}: what was written is lost");
+    }
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl Inner {
             return Ok(None);
         }
         let call = Call { inner: self, file: &state, ctx };
-        Ok(Some(ask_all(call, &columns)))
+        ask_all(call, &columns).map(Some)
     }
 
     /// The layout of a file that is not open. `stat` needs no right to a file: it is looked at
@@ -150,13 +150,16 @@ impl Silent {
 }
 
 /// Asks for all columns; each comes with its length without holes.
-fn ask_all(call: Call<'_>, columns: &[(Place, u64)]) -> Taken {
+///
+/// # Errors
+/// `Interrupted`: nobody wants to know any more, and nothing was found out.
+fn ask_all(call: Call<'_>, columns: &[(Place, u64)]) -> Result<Taken> {
     let end_ms = now_ms() + ASK_ALL_MS;
     let mut taken = Taken { bytes: 0, certain: true };
     for batch in columns.chunks(BATCH) {
         let places = batch.iter().map(|(place, _)| *place);
         let places: Vec<Place> = places.filter(|place| may_answer(call, place)).collect();
-        let answers = ask_batch(call, &places, end_ms);
+        let answers = ask_batch(call, &places, end_ms)?;
         let mut answered = places.iter().zip(answers).peekable();
         for (place, len) in batch {
             let is_it = |(asked, _): &(&Place, Option<u64>)| asked.object == place.object;
@@ -168,7 +171,7 @@ fn ask_all(call: Call<'_>, columns: &[(Place, u64)]) -> Taken {
     if !taken.certain {
         tracing::debug!("file {}: not all have said what it takes", call.file.id);
     }
-    taken
+    Ok(taken)
 }
 
 /// Whether any copy of a column is on a target that is not known to be silent.
@@ -184,28 +187,28 @@ fn may_answer(call: Call<'_>, place: &Place) -> bool {
 }
 
 /// Asks for columns side by side, and once more by themselves for those that have not answered: one
-/// that does not ends the wait for the others.
-fn ask_batch(call: Call<'_>, places: &[Place], end_ms: u64) -> Vec<Option<u64>> {
+/// that refuses ends the wait for the others.
+fn ask_batch(call: Call<'_>, places: &[Place], end_ms: u64) -> Result<Vec<Option<u64>>> {
     let left_ms = || end_ms.saturating_sub(now_ms());
     if places.is_empty() || left_ms() == 0 {
-        return vec![None; places.len()];
+        return Ok(vec![None; places.len()]);
     }
-    let first = ask_allocated(call, places, ASK_MS.min(left_ms()));
-    let mut answers: Vec<_> = first.into_iter().map(|(found, _)| found).collect();
+    let first = ask_allocated(call, places, ASK_MS.min(left_ms()))?;
+    let mut answers: Vec<_> = first.into_iter().map(|asked| asked.found).collect();
     for (place, answer) in places.iter().zip(&mut answers) {
         let time_ms = ASK_AGAIN_MS.min(left_ms());
         if answer.is_some() || time_ms == 0 || !may_answer(call, place) {
             continue;
         }
-        for (found, target) in ask_allocated(call, &[*place], time_ms) {
-            *answer = found;
+        for asked in ask_allocated(call, &[*place], time_ms)? {
+            *answer = asked.found;
             // Nothing is held against one that had no time.
-            if found.is_none() && time_ms == ASK_AGAIN_MS {
-                call.inner.silent.note(target, clock::uptime());
+            if asked.silent && time_ms == ASK_AGAIN_MS {
+                call.inner.silent.note(asked.target, clock::uptime());
             }
         }
     }
-    answers
+    Ok(answers)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::core::copies::Purpose;
 use crate::core::durable::Taken;
 use crate::core::plan::Place;
 use crate::core::transfer::Transfer;
-use crate::drive::{Call, Parts, Until, drive, now_ms};
+use crate::drive::{Call, Parts, Until, drive, now_ms, take_rest};
 use crate::servers::DataConn;
 use crate::write::Sent;
 use weir_net::Wait;
@@ -18,6 +18,11 @@ use weir_wire::{Header, Request, Rights};
 
 /// Objects asked at the same time.
 pub(crate) const BATCH: usize = 32;
+/// To connect takes no longer at first where others are to be asked what they hold; doubled with
+/// each failure.
+const CONNECT_TO_ASK_MS: u64 = 100;
+/// How often at the most.
+const MAX_DOUBLINGS: u32 = 6;
 
 /// What to do with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,25 +132,48 @@ pub(crate) fn ask_objects(call: Call<'_>, mut list: Vec<(Place, Control)>) -> Re
     Ok(answers)
 }
 
-/// Asks what the data of some objects takes, at most [`BATCH`], within so long; `None` of those
-/// that have not said. Each comes with the target that was asked last. Nothing is waited for when
-/// one fails.
-pub(crate) fn ask_allocated(
-    call: Call<'_>,
-    places: &[Place],
-    time_ms: u64,
-) -> Vec<(Option<u64>, TargetId)> {
+/// What came of asking what an object takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// `None`: it was not said.
+    pub(crate) found: Option<u64>,
+    /// Who was asked last.
+    pub(crate) target: TargetId,
+    /// And did not answer, or was not there.
+    pub(crate) silent: bool,
+}
+
+/// Asks what the data of some objects takes, at most [`BATCH`], within so long. When one fails
+/// what has come from the others is taken, and nothing more is waited for.
+///
+/// # Errors
+/// `Interrupted`.
+pub(crate) fn ask_allocated(call: Call<'_>, places: &[Place], time_ms: u64) -> Result<Vec<Asked>> {
     let mut list: Vec<_> = places.iter().map(|place| (*place, Control::Stat)).collect();
     let mut transfer = Transfer::new(list.len(), now_ms() + time_ms);
     let conns = list.iter().map(|_| None).collect();
     let answers = vec![Answer::default(); list.len()];
     let sent = vec![Sent::default(); list.len()];
     let mut parts = ControlParts { call, list: &mut list, sent, conns, answers };
-    if let Err(error) = drive(call, &mut transfer, &mut parts, Until::Done) {
+    let failure = drive(call, &mut transfer, &mut parts, Until::Done).err();
+    if let Some(error) = &failure {
+        if error.kind == ErrorKind::Interrupted {
+            return Err(error.clone());
+        }
         tracing::debug!("file {}: what it takes: {error}", call.file.id);
+        take_rest(call, &transfer, &mut parts);
     }
-    let taken = |answer: &Answer| answer.stat.as_ref().map(|stat| stat.allocated);
-    parts.answers.iter().zip(&*parts.list).map(|(a, (place, _))| (taken(a), place.target)).collect()
+    let is_silence =
+        |error: &Error| matches!(error.kind, ErrorKind::TimedOut | ErrorKind::Unreachable);
+    let of_part = |(part, (place, _)): (usize, &(Place, Control))| {
+        // Of a column with several copies the failure of the call names all of them.
+        let told = transfer.told(part).iter().find(|told| told.copy == place.object.copy);
+        let why = told.map(|told| &told.error).or(failure.as_ref());
+        let found = parts.answers[part].stat.as_ref().map(|stat| stat.allocated);
+        let silent = found.is_none() && why.is_some_and(is_silence);
+        Asked { found, target: place.target, silent }
+    };
+    Ok(parts.list.iter().enumerate().map(of_part).collect())
 }
 
 impl Parts for ControlParts<'_> {
@@ -161,6 +189,14 @@ impl Parts for ControlParts<'_> {
         // The primary makes all copies durable.
         let any = matches!(self.list[part].1, Control::Seek { .. } | Control::Stat);
         if any { Purpose::Read } else { Purpose::Change }
+    }
+
+    fn connect_ms(&self, failures: u32) -> Option<u64> {
+        self.takes_as_they_come().then_some(CONNECT_TO_ASK_MS << failures.min(MAX_DOUBLINGS))
+    }
+
+    fn takes_as_they_come(&self) -> bool {
+        self.list.iter().all(|(_, control)| *control == Control::Stat)
     }
 
     fn conns(&mut self) -> &mut [Option<DataConn>] {

@@ -31,7 +31,7 @@ const ROOM_LOOK_MS: u64 = 5;
 /// but not when nothing could be sent for so long.
 const LONGEST_LOOKS_MS: u64 = 500;
 /// To connect takes no longer where another server may be asked instead.
-const MAX_CONNECT_MS: u64 = 2000;
+pub(crate) const MAX_CONNECT_MS: u64 = 2000;
 
 /// A call in progress: whose it is.
 #[derive(Clone, Copy)]
@@ -65,6 +65,15 @@ pub(crate) trait Parts {
     }
     /// Whether nobody waits for it yet.
     fn is_ahead(&self) -> bool {
+        false
+    }
+    /// So long it may take to connect to the server of an only copy after so many failures; `None`:
+    /// as long as the call.
+    fn connect_ms(&self, _failures: u32) -> Option<u64> {
+        None
+    }
+    /// Whether answers are taken as they come, also where there are no other copies.
+    fn takes_as_they_come(&self) -> bool {
         false
     }
     /// What a part reads, if it reads bytes.
@@ -145,7 +154,10 @@ pub(crate) fn drive(
             }
             _ if until == Until::Sent => return Ok(()),
             Next::Receive(part) => {
-                let awaited = transfer.awaited(part);
+                let awaited = match parts.takes_as_they_come() {
+                    true => transfer.in_flight(),
+                    false => transfer.awaited(part),
+                };
                 for part in &awaited {
                     if let Some(peer) = peer(call, parts, *part) {
                         asking.entry(*part).or_insert_with(|| presence.asking(peer));
@@ -186,6 +198,18 @@ pub(crate) fn drive(
                 asking.values().for_each(|asking| asking.gave_up(&error));
                 return Err(named(call, transfer, parts, error));
             }
+        }
+    }
+}
+
+/// Takes the answers that have come of a call that has failed.
+pub(crate) fn take_rest(call: Call<'_>, transfer: &Transfer, parts: &mut impl Parts) {
+    for part in transfer.in_flight() {
+        let has_come = |conn: &DataConn| conn.conn.wait_for_reply(&Wait::for_ms(0)).is_ok();
+        if parts.conns()[part].as_ref().is_some_and(has_come)
+            && let Err(error) = receive(call, transfer, parts, part, &Wait::for_ms(LAST_LOOK_MS))
+        {
+            tracing::debug!("{error}");
         }
     }
 }
@@ -335,7 +359,10 @@ fn send(
     let all = || detours(call, object, target);
     let detours = Detours::of(&all);
     let mut conn = match purpose {
-        None => servers.take(session, target, wait)?,
+        None => match parts.connect_ms(transfer.failures(part)) {
+            Some(time_ms) => servers.take(session, target, &at_most(call, wait, time_ms))?,
+            None => servers.take(session, target, wait)?,
+        },
         Some(purpose) => {
             // What is to be sent may be long, but not so to connect.
             let wait = at_most(call, wait, MAX_CONNECT_MS);
@@ -386,9 +413,13 @@ fn await_reads(
     awaited: &[usize],
     (wait, begun_ms): (&Wait, u64),
 ) -> (usize, Result<()>) {
-    let until_ms = |part: &usize| transfer.patient_until_ms(*part, begun_ms);
+    // Nobody can stand in for an only copy.
+    let until_ms = |part: &usize| match transfer.purpose(*part) {
+        Some(Purpose::Read) => transfer.patient_until_ms(*part, begun_ms),
+        _ => u64::MAX,
+    };
     let part = awaited.iter().copied().min_by_key(until_ms).unwrap_or_default();
-    if transfer.purpose(part) != Some(Purpose::Read) {
+    if until_ms(&part) == u64::MAX && awaited.len() < 2 {
         return (part, Ok(()));
     }
     // Each has its own time since it was sent.

@@ -83,10 +83,14 @@ impl Copier {
         let work = &*task.work;
         let missing = || Error::new(ErrorKind::TargetMissing, "the target is not open");
         let disk = shared.disk(task.target).ok_or_else(missing)?;
+        let removed = &shared.copies.removed;
+        removed.require_place(disk, work.object)?;
         let source = match work.local {
             true => {
                 let from = shared.disk(work.source.target).ok_or_else(missing)?;
-                Source::Here(from.store.object(work.source.object)?)
+                let object = from.store.object(work.source.object)?;
+                removed.require_place(from, work.source.object)?;
+                Source::Here(object)
             }
             false => Source::There(Box::new(Pull::new(&self.peers, &work.source))),
         };

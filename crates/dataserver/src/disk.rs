@@ -180,7 +180,7 @@ impl Disk {
                 Job::Plain(work) => {
                     check_epoch(shared, &work)?;
                     let now = told_under(&work, self.served.id);
-                    let carry_out = || self.perform(work, &mut data);
+                    let carry_out = || self.perform_in_place(shared, work, &mut data);
                     match now {
                         // Once it acts under a later epoch it may have ordered changes since.
                         Some(epoch) => {
@@ -213,6 +213,17 @@ impl Disk {
             };
             reply_to.post(Event::Done { op, result, data });
         }
+    }
+
+    /// Does an operation, unless it goes by a layout of before its copy has gone from here: it would
+    /// find nothing, and take that for a hole, or make it anew.
+    fn perform_in_place(&self, shared: &Shared, work: Work, data: &mut Data) -> Result<Outcome> {
+        let Some(object) = work.by_layout() else { return self.perform(work, data) };
+        let (removed, begun) = (&shared.copies.removed, clock::now());
+        removed.require_place(self, object)?;
+        let outcome = self.perform(work, data)?;
+        removed.require_stayed(self, object, begun)?;
+        Ok(outcome)
     }
 
     /// Does an operation, however long the disk takes.
@@ -582,7 +593,7 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
             );
             Ok(Outcome::Noted)
         }
-        Work::Stat { object: id, of_copies } => {
+        Work::Stat { object: id, of_copies, .. } => {
             let object = store.object(id)?;
             if of_copies {
                 check_gap(store, id, 0..MAX_FILE_BYTES)?;

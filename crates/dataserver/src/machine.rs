@@ -366,14 +366,15 @@ impl<C: Copy> Machine<C> {
 
     fn stat(&mut self, incoming: &Incoming<'_, C>) -> Result<Action<C>> {
         let StatObjectRequest { access } = StatObjectRequest::from_bytes(incoming.body)?;
-        let target = match access.capability.rights.allow(Rights::ADMIN) {
+        let as_is = access.capability.rights.allow(Rights::ADMIN);
+        let target = match as_is {
             true => self.admit_administrator(incoming, &AdminAccess::of(&access))?,
             // Whoever may append has to know the length as much as whoever reads.
             false => self.admit(incoming, &access, either_right(&access))?,
         };
         expect_no_payload(incoming.header)?;
         let of_copies = !access.copies.is_empty();
-        let work = Work::Stat { object: access.object, of_copies };
+        let work = Work::Stat { object: access.object, of_copies, as_is };
         Ok(self.queue_look(incoming, target, work, of_copies))
     }
 

@@ -217,11 +217,16 @@ pub fn copies_agree(cluster: &Cluster<'_>, name: &str) -> bool {
     columns.values().all(|copies| copies.len() == 1)
 }
 
-/// The bytes of an object of less than a section, up to the last that is not zero.
-pub fn data_of(dir: &Path, object: &Object) -> Vec<u8> {
+/// What an object is kept in; `None`: it is not there.
+pub fn data_file(dir: &Path, object: &Object) -> Option<Vec<u8>> {
     let hashes = fs::read_dir(dir.join(format!("targets/{}/objects", object.target))).unwrap();
     let mut paths = hashes.map(|hash| hash.unwrap().path().join(&object.name));
-    let bytes = paths.find_map(|path| fs::read(path).ok()).unwrap_or_default();
+    paths.find_map(|path| fs::read(path).ok())
+}
+
+/// The bytes of an object of less than a section, up to the last that is not zero.
+pub fn data_of(dir: &Path, object: &Object) -> Vec<u8> {
+    let bytes = data_file(dir, object).unwrap_or_default();
     let data = bytes.get(DATA_START..).unwrap_or_default();
     let end = data.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
     data[..end].to_vec()

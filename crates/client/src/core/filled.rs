@@ -1,7 +1,7 @@
 //! Ranges of a file of which data servers have confirmed all bytes: the metadata server, which
 //! is told with the size, knows by them that there are no holes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_types::Generation;
 use weir_types::limits::MAX_WRITTEN_RANGES;
 
@@ -16,7 +16,8 @@ pub struct Filled {
     generation: Generation,
     /// First byte, and the first one after. They neither overlap nor touch.
     ranges: BTreeMap<u64, u64>,
-    has_news: bool,
+    /// Where those of them begin that were not reported as they are.
+    news: BTreeSet<u64>,
 }
 
 impl Filled {
@@ -35,45 +36,62 @@ impl Filled {
                 return;
             }
             self.ranges.remove(&first);
+            self.news.remove(&first);
             (from, to) = (from.min(first), to.max(after));
         }
         self.ranges.insert(from, to);
+        self.news.insert(from);
         if self.ranges.len() > MAX_RANGES {
-            self.ranges.pop_first();
+            self.forget_first();
         }
-        self.has_news = true;
+    }
+
+    fn forget_first(&mut self) {
+        if let Some((first, _)) = self.ranges.pop_first() {
+            self.news.remove(&first);
+        }
     }
 
     /// The metadata server knows that there are no holes before this byte. (It is told again of the
     /// range that goes up to it: so it knows, too, should a power cut have it forget.)
     pub fn is_full(&mut self, before: u64) {
         while self.ranges.first_key_value().is_some_and(|(_, after)| *after < before) {
-            self.ranges.pop_first();
+            self.forget_first();
         }
     }
 
     /// Whether there is something to report.
     pub fn has_news(&self) -> bool {
-        self.has_news
+        !self.news.is_empty()
     }
 
-    /// What to report of writes under this generation: as much as one request holds.
+    /// What to report of writes under this generation: as much as one request holds. First what was
+    /// not reported before.
     pub fn report(&self, generation: Generation) -> Vec<(u64, u64)> {
         if generation != self.generation {
             return Vec::new();
         }
-        self.ranges.iter().take(MAX_WRITTEN_RANGES).map(|(start, end)| (*start, *end)).collect()
+        let new = self.news.iter().take(MAX_WRITTEN_RANGES).copied();
+        let known = self.ranges.keys().filter(|start| !self.news.contains(start)).copied();
+        let starts: BTreeSet<u64> = new.chain(known).take(MAX_WRITTEN_RANGES).collect();
+        let range = |start: u64| self.ranges.get(&start).map(|end| (start, *end));
+        starts.into_iter().filter_map(range).collect()
     }
 
-    /// It was reported.
-    pub fn reported(&mut self) {
-        self.has_news = false;
+    /// This was reported; returns whether there is more. Of writes under another generation there is
+    /// nothing to be said.
+    pub fn reported(&mut self, report: &[(u64, u64)]) -> bool {
+        match report {
+            [] => self.news.clear(),
+            report => self.news.retain(|start| !report.iter().any(|(first, _)| first == start)),
+        }
+        self.has_news()
     }
 
     /// The file was emptied.
     pub fn forget(&mut self) {
         self.ranges.clear();
-        self.has_news = false;
+        self.news.clear();
     }
 }
 
@@ -91,7 +109,7 @@ mod tests {
             filled.note(G, range);
         }
         assert_eq!(filled.report(G), [(0, 5), (10, 40)]);
-        filled.reported();
+        assert!(!filled.reported(&filled.report(G)));
         filled.note(G, (12, 40));
         assert!(!filled.has_news(), "nothing new");
         filled.note(Generation(2), (5, 10));
@@ -110,6 +128,32 @@ mod tests {
         assert_eq!(filled.report(G).len(), MAX_WRITTEN_RANGES);
         let first = 10 * 9 * MAX_RANGES as u64;
         assert_eq!(filled.report(G)[..2], [(first, first + 5), (first + 10, first + 15)]);
+    }
+
+    #[test]
+    fn what_is_more_than_a_request_holds_is_reported_in_the_next_one_and_once() {
+        let mut filled = Filled::default();
+        let all: Vec<_> =
+            (0..3 * MAX_WRITTEN_RANGES as u64).map(|n| (10 * n, 10 * n + 5)).collect();
+        all.iter().for_each(|range| filled.note(G, *range));
+        let mut reported = Vec::new();
+        loop {
+            let report = filled.report(G);
+            reported.extend(report.clone());
+            if !filled.reported(&report) {
+                break;
+            }
+        }
+        assert_eq!(reported, all);
+        // What has grown since, and with it what was first.
+        filled.note(G, (305, 307));
+        let report = filled.report(G);
+        assert!(
+            report.contains(&(300, 307)) && report.starts_with(&all[..3]) && report.is_sorted()
+        );
+        assert!(!filled.reported(&report));
+        filled.note(G, (317, 318));
+        assert!(!filled.reported(&filled.report(Generation(9))) && !filled.has_news());
     }
 
     #[test]

@@ -157,6 +157,12 @@ impl Transfer {
         deferred.for_each(|part| part.state = PartState::Ready);
     }
 
+    /// Those whose answers are outstanding.
+    pub fn in_flight(&self) -> Vec<usize> {
+        let is_in_flight = |n: &usize| self.parts[*n].state == PartState::InFlight;
+        (0..self.parts.len()).filter(is_in_flight).collect()
+    }
+
     /// Those whose answers are outstanding, without this one.
     pub fn others_in_flight(&self, part: usize) -> impl Iterator<Item = usize> + '_ {
         let is_in_flight = |n: &usize| self.parts[*n].state == PartState::InFlight;
@@ -255,6 +261,17 @@ impl Transfer {
         self.failed
     }
 
+    /// How often a part has failed.
+    pub fn failures(&self, part: usize) -> u32 {
+        self.parts[part].failures
+    }
+
+    /// Whether it has failed, or waits for something else than answers.
+    pub fn is_held_up(&self) -> bool {
+        let waits = |part: &Part| matches!(part.state, PartState::Waiting { .. });
+        self.failure.is_some() || self.refresh || self.parts.iter().any(waits)
+    }
+
     /// Whether a part is to be read under the server's lock.
     pub fn locked(&self, part: usize) -> bool {
         self.parts[part].locked
@@ -284,9 +301,8 @@ impl Transfer {
     /// its answer has been taken. What else there is is taken part by part.
     pub fn awaited(&self, part: usize) -> Vec<usize> {
         let is_read = |part: usize| self.purpose(part) == Some(Purpose::Read);
-        let was_sent = |part: &usize| self.parts[*part].state == PartState::InFlight;
         match is_read(part) {
-            true => (0..self.parts.len()).filter(was_sent).filter(|n| is_read(*n)).collect(),
+            true => self.in_flight().into_iter().filter(|n| is_read(*n)).collect(),
             false => vec![part],
         }
     }
@@ -299,11 +315,14 @@ impl Transfer {
             // those connections.
             return Next::Fail(error.clone());
         }
-        if let Some(part) = self.parts.iter().position(|p| match p.state {
-            PartState::Ready => !self.refresh,
-            PartState::Waiting { until_ms } => !self.refresh && until_ms <= now_ms,
+        // What has not been tried goes before what has failed: that may take its time again.
+        let is_due = |p: &Part| match p.state {
+            PartState::Waiting { until_ms } => until_ms <= now_ms,
             _ => false,
-        }) {
+        };
+        let ready = self.parts.iter().position(|p| p.state == PartState::Ready);
+        let to_send = ready.or_else(|| self.parts.iter().position(is_due));
+        if let Some(part) = to_send.filter(|_| !self.refresh) {
             self.parts[part].state = PartState::InFlight;
             return Next::Send(part);
         }

@@ -25,6 +25,9 @@ pub(crate) struct OpenState {
     /// Whether the writer holds anything: spares readers its lock.
     pub(crate) dirty: AtomicBool,
     pub(crate) reader: Mutex<Reader>,
+    /// Held by a call that reads while it asks for what is read next. Comes before the reader, whose
+    /// lock nobody holds who waits for a server.
+    pub(crate) fetching: Mutex<()>,
     /// From which copies it is read.
     pub(crate) choosing: Arc<Choosing>,
     pub(crate) lease: Mutex<FileLease>,
@@ -83,6 +86,7 @@ impl OpenState {
             writer: Mutex::default(),
             dirty: AtomicBool::new(false),
             reader: Mutex::default(),
+            fetching: Mutex::default(),
             choosing: Arc::default(),
             lease: Mutex::default(),
             lease_changed: Condvar::new(),

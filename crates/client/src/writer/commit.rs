@@ -96,12 +96,12 @@ impl Writer {
     }
 
     fn commit_once(&mut self, call: Call<'_>) -> Result<()> {
-        let (size, mtime) = match call.file.uncommitted() {
+        let (mut size, mut mtime) = match call.file.uncommitted() {
             Some((size, mtime)) => (size, Some(SetTime::At(mtime))),
             // They were reported before all of it was sent.
             None => (0, None),
         };
-        // Once, but for a file of very many segments.
+        // Once, but for a file of very many segments, or one that is written in very many places.
         loop {
             let generation = call.file.generation();
             self.filled.is_full(call.file.full());
@@ -116,11 +116,12 @@ impl Writer {
             };
             let attr = call.inner.commit_size(call, &request)?;
             call.file.saw_attr(&attr);
-            self.filled.reported();
-            if !self.written.reported(&request.written) {
+            let more = self.filled.reported(&request.ranges);
+            if !self.written.reported(&request.written) && !more {
                 call.file.committed();
                 return Ok(());
             }
+            (size, mtime) = (0, None);
         }
     }
 

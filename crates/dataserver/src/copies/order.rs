@@ -127,6 +127,7 @@ fn order_once(
     // From now on it is not away and back before this has ended.
     asked_since.map_or(Ok(()), |since| copies.standings.has_stayed(own, since))?;
     under_way.go_on(orders.epoch);
+    copies.removed.require_place(disk, change.access.object)?;
     refuse_elsewhere(disk, change, range.as_ref())?;
     if range.is_none() {
         require_all(disk, change)?;

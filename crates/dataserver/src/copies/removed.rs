@@ -1,6 +1,7 @@
 //! Objects that were removed of late since their copies have gone. Who still goes by a
 //! layout of before could take such a copy, of which there is nothing, for an empty one, and
-//! bring the others to that; or bring something to it, and so make it anew for ever.
+//! bring the others to that; or bring something to it, and so make it anew for ever. A client
+//! without leases would read zeros, or write to what nobody has.
 
 use super::roles::not_current;
 use crate::disk::Disk;
@@ -10,11 +11,14 @@ use std::time::{Duration, Instant};
 use weir_host::clock;
 use weir_host::sync::Mutex;
 use weir_store::Object;
-use weir_types::{ObjectId, Result, TargetId};
+use weir_types::{Error, ErrorKind, ObjectId, Result, TargetId};
 
-/// Much longer than a layout is gone by without a new look; and not for ever, since a copy
+/// Much longer than a server goes by a layout without a new look; and not for ever, since a copy
 /// may come to be there again, and be empty.
 const KEPT: Duration = Duration::from_secs(60);
+/// A client without leases goes by a layout as long as its capability lasts (`capability_ms` of the
+/// metadata server, if nobody has set it).
+const KEPT_FOR_CLIENTS: Duration = Duration::from_secs(3600);
 /// Those that are remembered; of more, the last ones.
 const MOST: usize = 1 << 16;
 
@@ -30,7 +34,7 @@ impl Removed {
             let mut times: Vec<Instant> = known.values().copied().collect();
             times.sort_unstable();
             let middle = times[times.len() / 2];
-            known.retain(|_, at| *at > middle && clock::elapsed(*at) < KEPT);
+            known.retain(|_, at| *at > middle && clock::elapsed(*at) < KEPT_FOR_CLIENTS);
         }
         known.insert((target, object), clock::now());
     }
@@ -41,16 +45,51 @@ impl Removed {
     /// `NotCurrent`: it has gone. `Io`, `Corrupt`.
     pub(super) fn look(&self, disk: &Disk, object: ObjectId) -> Result<Option<Arc<Object>>> {
         let (found, own) = (disk.store.object(object)?, disk.served.id);
-        match found.is_none() && self.contains(own, object) {
+        match found.is_none() && self.contains(own, object, KEPT) {
             true => Err(not_current(own, "the copy here has gone, and was removed")),
             false => Ok(found),
         }
     }
 
-    fn contains(&self, target: TargetId, object: ObjectId) -> bool {
-        let at = self.0.lock().get(&(target, object)).copied();
-        at.is_some_and(|at| clock::elapsed(at) < KEPT)
+    /// Before something is done with an object for a client: it is there, or was never made.
+    ///
+    /// # Errors
+    /// `Stale`: it has gone; a layout of now says where to. `Io`, `Corrupt`.
+    pub(crate) fn require_place(&self, disk: &Disk, object: ObjectId) -> Result<()> {
+        let own = disk.served.id;
+        let gone = self.contains(own, object, KEPT_FOR_CLIENTS);
+        match gone && disk.store.object(object)?.is_none() {
+            true => Err(has_gone(own, object)),
+            false => Ok(()),
+        }
     }
+
+    /// And after it: it was not removed meanwhile.
+    ///
+    /// # Errors
+    /// `Stale`.
+    pub(crate) fn require_stayed(
+        &self,
+        disk: &Disk,
+        object: ObjectId,
+        since: Instant,
+    ) -> Result<()> {
+        let at = self.0.lock().get(&(disk.served.id, object)).copied();
+        match at.is_some_and(|at| at >= since) {
+            true => Err(has_gone(disk.served.id, object)),
+            false => Ok(()),
+        }
+    }
+
+    fn contains(&self, target: TargetId, object: ObjectId, kept: Duration) -> bool {
+        let at = self.0.lock().get(&(target, object)).copied();
+        at.is_some_and(|at| clock::elapsed(at) < kept)
+    }
+}
+
+fn has_gone(own: TargetId, object: ObjectId) -> Error {
+    let what = format!("object {object} has gone from target {own}: the layout is one of before");
+    Error::new(ErrorKind::Stale, what)
 }
 
 #[cfg(test)]
@@ -70,9 +109,12 @@ mod tests {
         (0..3 * MOST as u64).for_each(|file| removed.add(target, object(file)));
         assert!(removed.0.lock().len() <= MOST);
         let last = object(3 * MOST as u64 - 1);
-        assert!(removed.contains(target, last) && !removed.contains(TargetId(2), last));
-        let before = clock::now().checked_sub(KEPT).unwrap();
-        removed.0.lock().insert((target, last), before);
-        assert!(!removed.contains(target, last));
+        let is_known = |target, kept| removed.contains(target, last, kept);
+        assert!(is_known(target, KEPT) && !is_known(TargetId(2), KEPT));
+        let ago = |time| clock::now().checked_sub(time).unwrap();
+        removed.0.lock().insert((target, last), ago(KEPT));
+        assert!(!is_known(target, KEPT) && is_known(target, KEPT_FOR_CLIENTS));
+        removed.0.lock().insert((target, last), ago(KEPT_FOR_CLIENTS));
+        assert!(!is_known(target, KEPT_FOR_CLIENTS));
     }
 }

@@ -92,7 +92,7 @@ pub(crate) fn looked_at(job: &Job) -> Option<(ObjectId, Suspect)> {
             Some((read.object, Suspect::Bytes(start..end)))
         }
         Job::Plain(
-            Work::Stat { object, of_copies: true } | Work::Seek { object, of_copies: true, .. },
+            Work::Stat { object, of_copies: true, .. } | Work::Seek { object, of_copies: true, .. },
         ) => Some((*object, Suspect::Header)),
         Job::Plain(_) => None,
         // Blocks that have rotted are sent anew by the one that orders.

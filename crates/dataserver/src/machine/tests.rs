@@ -196,7 +196,7 @@ fn the_other_operations_go_to_the_disk() {
     assert_eq!(work(ask(&mut m, &SyncRequest { access: access() })), Work::Sync { object });
     assert_eq!(
         work(ask(&mut m, &StatObjectRequest { access: access() })),
-        Work::Stat { object, of_copies: false }
+        Work::Stat { object, of_copies: false, as_is: false }
     );
 }
 

@@ -158,6 +158,8 @@ pub enum Work {
         object: ObjectId,
         /// There are other copies.
         of_copies: bool,
+        /// By who goes by what is there, and not by a layout.
+        as_is: bool,
     },
     /// List objects.
     List {
@@ -214,6 +216,30 @@ impl Work {
             | Work::Scrub { .. }
             | Work::Remove { .. }
             | Work::ListLacking { .. } => false,
+        }
+    }
+
+    /// The object that it is about because a layout says that it is here. (What is made durable, or
+    /// noted, makes no object.)
+    pub fn by_layout(&self) -> Option<ObjectId> {
+        match self {
+            Work::Read(read) => Some(read.object),
+            Work::Write { object, .. }
+            | Work::Truncate { object, .. }
+            | Work::Punch { object, .. }
+            | Work::Allocate { object, .. }
+            | Work::Seek { object, .. }
+            | Work::Fence { object, .. }
+            | Work::Stat { object, as_is: false, .. } => Some(*object),
+            Work::Stat { as_is: true, .. }
+            | Work::Sync { .. }
+            | Work::Align { .. }
+            | Work::NoteGap { .. }
+            | Work::AcceptLoss { .. }
+            | Work::List { .. }
+            | Work::Scrub { .. }
+            | Work::Remove { .. }
+            | Work::ListLacking { .. } => None,
         }
     }
 
