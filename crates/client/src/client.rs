@@ -460,6 +460,8 @@ impl Inner {
             // of earlier writes.
             let call = Call { inner: self, file: state, ctx };
             Writer::flush(call)?;
+            // What others were told of before may still be under way.
+            drop(state.reporting.lock());
             // By path it is the server that judges, in the name of who asks.
             if ctx.writer.is_some() {
                 state.require_room(call, request.size.unwrap_or(0))?;

@@ -28,6 +28,8 @@ pub(crate) struct OpenState {
     /// Held by a call that reads while it asks for what is read next. Comes before the reader, whose
     /// lock nobody holds who waits for a server.
     pub(crate) fetching: Mutex<()>,
+    /// Held while the metadata server is told of size and time by who does not hold the writer.
+    pub(crate) reporting: Mutex<()>,
     /// From which copies it is read.
     pub(crate) choosing: Arc<Choosing>,
     pub(crate) lease: Mutex<FileLease>,
@@ -87,6 +89,7 @@ impl OpenState {
             dirty: AtomicBool::new(false),
             reader: Mutex::default(),
             fetching: Mutex::default(),
+            reporting: Mutex::default(),
             choosing: Arc::default(),
             lease: Mutex::default(),
             lease_changed: Condvar::new(),

@@ -40,6 +40,7 @@ impl Writer {
     /// not. Waits neither for data servers, nor for whoever does, nor for what others
     /// have to report: they may be waiting for this.
     pub(crate) fn report(call: Call<'_>) -> Result<()> {
+        let _reporting = call.file.reporting.lock();
         let Some((unreported, generation)) = call.file.unreported() else { return Ok(()) };
         let request = CommitSizeRequest {
             file: call.file.id,
