@@ -557,6 +557,11 @@ fn perform(store: &Target, work: Work, data: &mut Data) -> Result<Outcome> {
                 let what = "it lacks some of that already, for another reason";
                 return Err(Error::new(ErrorKind::Busy, what));
             }
+            // Of parts that it lacks itself it could tell nobody any more, who may not know.
+            if first && gaps.knows_of_others(object, &bytes) {
+                let what = "it knows that another one lacks some of that";
+                return Err(Error::new(ErrorKind::Busy, what));
+            }
             // Else what it is in doubt about would count there.
             if behind != store.id() && gaps.of(object, UNHEARD).is_some() {
                 let what = "it has lost its own notes, and does not know yet what it lacks";

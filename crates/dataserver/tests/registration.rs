@@ -145,7 +145,8 @@ fn a_server_registers_removes_what_it_is_told_to_and_confirms() {
     metadata.until("both confirmed, one of which was never there", |h| {
         h.remove.is_empty() && gone.iter().all(|g| h.removed.contains(g))
     });
-    assert!(!client.ask(&StatObjectRequest { access: access(1) }).unwrap().exists);
+    let gone = client.ask(&StatObjectRequest { access: access(1) }).unwrap_err();
+    assert_eq!(gone.kind, ErrorKind::Stale, "{gone}");
     assert_eq!(client.read(&access(2), 0, 8).unwrap(), b"precious");
     assert!(server.counter("objects.removed") >= 2);
 }

@@ -48,14 +48,15 @@ impl Resync {
     ) -> Result<Vec<Range<u64>>> {
         let (own, acting) = (self.own(), self.shared.copies.standings.acting());
         let mut bytes = gap.bytes.clone();
-        if of == own {
+        if of != ELSEWHERE {
             let elsewhere = self.disk.store.gaps().of(gap.object, ELSEWHERE);
             for lacking in elsewhere.iter().flat_map(RangeSet::iter) {
                 // What it lacks itself it can say nothing about, and is not in doubt about: it
-                // must not count as it is here. (What another one lacks it knows all the same: it
-                // may have missed something of a part before this one came to lack some of it.)
+                // must not count as it is here.
                 bytes.remove(&lacking);
-                self.disk.store.gaps().clear(gap.object, own, &lacking)?;
+                if behind == own {
+                    self.disk.store.gaps().clear(gap.object, own, &lacking)?;
+                }
             }
         }
         let ranges: Vec<Range<u64>> = bytes.iter().collect();

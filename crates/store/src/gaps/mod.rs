@@ -367,6 +367,21 @@ impl Gaps {
         lacks(of) || own && (lacks(ELSEWHERE) || unknown())
     }
 
+    /// Whether it is noted here that a copy on another target lacks anything of these bytes, or of
+    /// their parts.
+    pub fn knows_of_others(&self, object: ObjectId, bytes: &Range<u64>) -> bool {
+        if !self.any.load(Ordering::Acquire) {
+            return false;
+        }
+        let (own, parts) = (self.identity.target, gap_parts(bytes));
+        let state = self.state.lock();
+        let behind = state.table.behind(object).into_iter().map(|(behind, _)| behind);
+        let mut others = behind.filter(|behind| ![own, ELSEWHERE, UNHEARD].contains(behind));
+        others.any(|behind| {
+            state.table.get(behind, object).is_some_and(|(_, set)| set.touches(&parts))
+        })
+    }
+
     /// Whether a whole range is noted as lacking. [`Gaps::note`] would note all of the
     /// parts that it touches.
     pub fn is_noted(&self, object: ObjectId, of: TargetId, range: &Range<u64>) -> bool {
