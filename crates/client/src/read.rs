@@ -6,7 +6,7 @@ use crate::core::choices::Wanted;
 use crate::core::plan::{Place, Plan};
 use crate::core::transfer::Transfer;
 use crate::counters::add;
-use crate::drive::{Call, MAX_CONNECT_MS, Parts, Until, drive, now_ms};
+use crate::drive::{Call, Parts, Until, drive, now_ms};
 use crate::job::JobReader;
 use crate::servers::{DataConn, Slot};
 use std::io::IoSliceMut;
@@ -105,16 +105,11 @@ impl ReadOp {
             ahead,
             preferred,
         };
-        // What fails now is tried again by `finish`, if there is time left.
+        // What fails now is tried again by `finish`.
         if let Err(error) = op.drive(call, &mut [], Until::Sent) {
             tracing::debug!("{error}");
         }
         op
-    }
-
-    /// Whether all of it was sent: nothing has failed.
-    pub(crate) fn is_on_its_way(&self) -> bool {
-        !self.transfer.is_held_up()
     }
 
     /// Waits for the replies; `dest` has the bytes then.
@@ -165,10 +160,6 @@ impl Parts for ReadParts<'_> {
 
     fn is_ahead(&self) -> bool {
         self.ahead
-    }
-
-    fn connect_ms(&self, _failures: u32) -> Option<u64> {
-        self.ahead.then_some(MAX_CONNECT_MS)
     }
 
     fn is_cut(&self) -> bool {

@@ -46,6 +46,7 @@ struct Piece {
 pub(crate) struct Reader {
     streams: Streams,
     pieces: Vec<Piece>,
+    ahead: Vec<Range<u64>>,
     /// Calls under way: as long as there are any the others are waited for, however slow the
     /// disk is.
     reading: u32,
@@ -91,8 +92,6 @@ impl Reader {
         let range = offset..offset + dest.len() as u64;
         let any_copy = may_read_any_copy(call, consistency);
         let (taken, version) = {
-            // Calls side by side find what the first one of them asks for.
-            let _fetching = file.fetching.lock();
             let mut reader = file.reader();
             let losses = file.losses();
             if std::mem::replace(&mut reader.losses, losses) != losses {
@@ -107,11 +106,8 @@ impl Reader {
                 Consistency::None => 0,
             };
             let leased = consistency == Consistency::Strict;
-            let version = reader.version;
-            let ahead = reader.next_ranges(call, range, limit);
-            drop(reader);
-            fetch_ahead(call, ahead, (version, leased), any_copy);
-            (taken, version)
+            reader.fetch_ahead(call, range, (limit, leased), any_copy);
+            (taken, reader.version)
         };
         let read = match taken {
             Some(piece) => {
@@ -142,48 +138,38 @@ impl Reader {
         next.map_or(u64::MAX, |next| next - offset)
     }
 
-    /// What is to be fetched ahead now.
-    fn next_ranges(&mut self, call: Call<'_>, range: Range<u64>, limit: u64) -> Vec<Range<u64>> {
-        let mut ahead = Vec::new();
-        // While there are changes it would be out of date when it is used.
-        if !call.file.dirty.load(Ordering::Acquire) {
-            let size = call.file.size().min(limit);
-            self.streams.on_read(range, size, call.inner.config.read_ahead_bytes, &mut ahead);
-        }
-        ahead
-    }
-
-    fn keep(&mut self, piece: Piece, version: u64) {
-        if self.version != version {
+    fn fetch_ahead(
+        &mut self,
+        call: Call<'_>,
+        range: Range<u64>,
+        (limit, leased): (u64, bool),
+        any_copy: bool,
+    ) {
+        let size = call.file.size().min(limit);
+        if call.file.dirty.load(Ordering::Acquire) {
+            // It would be out of date when it is used.
             return;
         }
-        if self.pieces.len() >= MAX_PIECES {
-            self.pieces.remove(0);
+        let window = call.inner.config.read_ahead_bytes;
+        let mut ahead = std::mem::take(&mut self.ahead);
+        self.streams.on_read(range, size, window, &mut ahead);
+        for range in ahead.drain(..) {
+            let len = range.end - range.start;
+            // What the layout does not cover is a hole: nothing to fetch.
+            let Ok(plan) = call.file.plan(range.start, len) else { continue };
+            if self.pieces.len() >= MAX_PIECES {
+                self.pieces.remove(0);
+            }
+            add(&call.inner.counters.ahead_fetched, 1);
+            let op = ReadOp::start(call, plan, len as usize, (any_copy, true));
+            self.pieces.push(Piece {
+                range,
+                data: Data::Asked(Box::new(op)),
+                since: clock::now(),
+                leased,
+            });
         }
-        self.pieces.push(piece);
-    }
-}
-
-/// Asks for ranges that are read next. Whoever is asked may have to be connected to first: only calls
-/// that read wait for that.
-fn fetch_ahead(
-    call: Call<'_>,
-    ahead: Vec<Range<u64>>,
-    (version, leased): (u64, bool),
-    any_copy: bool,
-) {
-    for range in ahead {
-        let len = range.end - range.start;
-        // What the layout does not cover is a hole: nothing to fetch.
-        let Ok(plan) = call.file.plan(range.start, len) else { continue };
-        add(&call.inner.counters.ahead_fetched, 1);
-        let op = ReadOp::start(call, plan, len as usize, (any_copy, true));
-        if !op.is_on_its_way() {
-            // Whoever wants it asks for it then, and waits; the rest would go the same way.
-            return;
-        }
-        let data = Data::Asked(Box::new(op));
-        call.file.reader().keep(Piece { range, data, since: clock::now(), leased }, version);
+        self.ahead = ahead;
     }
 }
 

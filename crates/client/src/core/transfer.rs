@@ -266,12 +266,6 @@ impl Transfer {
         self.parts[part].failures
     }
 
-    /// Whether it has failed, or waits for something else than answers.
-    pub fn is_held_up(&self) -> bool {
-        let waits = |part: &Part| matches!(part.state, PartState::Waiting { .. });
-        self.failure.is_some() || self.refresh || self.parts.iter().any(waits)
-    }
-
     /// Whether a part is to be read under the server's lock.
     pub fn locked(&self, part: usize) -> bool {
         self.parts[part].locked

@@ -25,9 +25,6 @@ pub(crate) struct OpenState {
     /// Whether the writer holds anything: spares readers its lock.
     pub(crate) dirty: AtomicBool,
     pub(crate) reader: Mutex<Reader>,
-    /// Held by a call that reads while it asks for what is read next. Comes before the reader, whose
-    /// lock nobody holds who waits for a server.
-    pub(crate) fetching: Mutex<()>,
     /// Held while the metadata server is told of size and time by who does not hold the writer.
     pub(crate) reporting: Mutex<()>,
     /// From which copies it is read.
@@ -88,7 +85,6 @@ impl OpenState {
             writer: Mutex::default(),
             dirty: AtomicBool::new(false),
             reader: Mutex::default(),
-            fetching: Mutex::default(),
             reporting: Mutex::default(),
             choosing: Arc::default(),
             lease: Mutex::default(),

@@ -69,23 +69,6 @@ fn who_cannot_be_reached_does_not_keep_others_from_being_asked() {
 }
 
 #[test]
-fn what_was_not_sent_in_time_is_held_up_and_has_failed_for_good() {
-    let mut t = Transfer::new(2, 1000);
-    assert_eq!((t.next(0), t.next(0)), (Next::Send(0), Next::Send(1)));
-    assert!(!t.is_held_up());
-    assert_eq!(t.in_flight(), [0, 1]);
-    // It is tried again at once, and then after a pause.
-    t.on_result(1, fail(ErrorKind::TimedOut), 100);
-    assert!(t.is_held_up());
-    assert_eq!(t.next(100), Next::Send(1));
-    assert!(!t.is_held_up());
-    t.on_result(1, fail(ErrorKind::TimedOut), 1000);
-    assert!(t.is_held_up());
-    t.set_deadline_ms(9000);
-    assert_eq!(t.next(1000), Next::Fail(ErrorKind::TimedOut.into()));
-}
-
-#[test]
 fn a_new_capability_is_tried_at_once_though_the_server_was_away_for_long() {
     let mut t = Transfer::new(1, 10_000);
     let mut now = 0;
