@@ -587,11 +587,11 @@ impl Drop for Mount {
 
 /// Waits until something holds.
 pub fn eventually(what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..500 {
+    for _ in 0..3000 {
         if holds() {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("in 5 seconds not: {what}");
+    panic!("in 30 seconds not: {what}");
 }
