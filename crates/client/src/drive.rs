@@ -31,7 +31,7 @@ const ROOM_LOOK_MS: u64 = 5;
 /// but not when nothing could be sent for so long.
 const LONGEST_LOOKS_MS: u64 = 500;
 /// To connect takes no longer where another server may be asked instead.
-pub(crate) const MAX_CONNECT_MS: u64 = 2000;
+const MAX_CONNECT_MS: u64 = 2000;
 
 /// A call in progress: whose it is.
 #[derive(Clone, Copy)]

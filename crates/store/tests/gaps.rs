@@ -7,7 +7,7 @@ mod support;
 
 use std::ops::Range;
 use std::path::Path;
-use weir_store::{Target, TargetIdentity, TargetOptions};
+use weir_store::{ELSEWHERE, Target, TargetIdentity, TargetOptions};
 use weir_types::{ColumnIndex, CopyIndex, FileId, ObjectId, SegmentIndex};
 use weir_types::{ServerId, TargetId};
 
@@ -327,4 +327,18 @@ fn of_what_was_put_off_it_is_known_which_bytes_are_left_until_a_restart() {
     target.drop_unclosed();
     let target = Target::open(dir.path()).unwrap();
     assert_eq!((gaps_of(&target, 1), target.gaps().left(object(1), AWAY)), (vec![0..MIB], None));
+}
+
+#[test]
+fn who_knows_that_another_one_lacks_something_says_so_of_its_parts_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = made(dir.path());
+    let knows = |bytes: Range<u64>| target.gaps().knows_of_others(object(1), &bytes);
+    assert!(!knows(0..u64::MAX));
+    target.gaps().note(object(1), ELSEWHERE, SECOND, &(0..5)).unwrap();
+    assert!(!knows(0..u64::MAX), "what it lacks itself is no other's");
+    target.gaps().note(object(1), AWAY, SECOND, &(5..10)).unwrap();
+    assert!(knows(0..1) && knows(MIB - 1..2 * MIB) && !knows(MIB..2 * MIB));
+    target.gaps().clear(object(1), AWAY, &(0..MIB)).unwrap();
+    assert!(!knows(0..u64::MAX));
 }

@@ -410,15 +410,15 @@ impl Choices {
     /// another has nothing, to which it costs nothing to turn: so both are at work from the
     /// beginning.
     fn even_out(&self, column: ColumnKey, views: &mut [CopyView]) {
-        let used: Vec<bool> = (0..views.len()).map(|n| self.is_used(column, n)).collect();
         let mut has_nothing = false;
-        for (view, _) in views.iter_mut().zip(&used).filter(|(_, used)| !**used) {
-            if view.is_usable && view.is_idle && view.in_flight == 0 {
+        for (n, view) in views.iter_mut().enumerate() {
+            if view.is_usable && view.is_idle && view.in_flight == 0 && !self.is_used(column, n) {
                 (view.turn_us, has_nothing) = (0.0, true);
             }
         }
         if has_nothing {
-            views.iter_mut().zip(&used).for_each(|(view, used)| view.has_enough |= used);
+            let used = views.iter_mut().enumerate().filter(|(n, _)| self.is_used(column, *n));
+            used.for_each(|(_, view)| view.has_enough = true);
         }
     }
 
