@@ -59,8 +59,11 @@ impl MountOptions {
     fn none_given() -> Self {
         let root = rustix::process::geteuid().is_root();
         let fuse = Config {
-            // Root mounts for everyone, as with any other file system.
+            // Root mounts for everyone, and with devices and setuid programs, as with any other
+            // file system.
             allow_other: root,
+            suid: root,
+            dev: root,
             // The kernel would drop a file's pages whenever its time of change
             // is news, also while a write of our own is on its way: who reads
             // then fills the page with what was there before, and others read
@@ -212,6 +215,15 @@ mod tests {
         assert!(parse(&["metrics=7810"]).err().unwrap().to_string().contains("127.0.0.1:7800"));
         let outside = parse(&["timeout=0"]).err().unwrap().to_string();
         assert!(outside.contains("1 to 3600"), "{outside}");
+    }
+
+    #[test]
+    fn only_root_mounts_devices_and_setuid_programs() {
+        let root = rustix::process::geteuid().is_root();
+        let usual = parse(&["defaults"]).unwrap().fuse;
+        assert_eq!((usual.suid, usual.dev, usual.exec), (root, root, true));
+        let safe = parse(&["nosuid,nodev"]).unwrap().fuse;
+        assert!(!safe.suid && !safe.dev);
     }
 
     #[test]

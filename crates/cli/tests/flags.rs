@@ -225,6 +225,30 @@ fn the_configuration_file_has_defaults_that_flags_and_the_environment_win_over()
     place.weir(&["df", "--credential", "none.toml"]).fails(&["none.toml"]);
 }
 
+/// What root mounts is as any other file system in that: `suid` and `dev` need not be said.
+fn devices_and_setuid_programs_work_unless_told_otherwise(cluster: &Cluster, usual: &Path) {
+    let made = script(
+        "cp /usr/bin/id $0/id && chmod 4755 $0/id && mknod -m 666 $0/null c 1 3 && chmod 755 $0 $0/..",
+        usual,
+    );
+    assert_eq!(made, (String::new(), true));
+    let told_nothing = cluster.mount("told-nothing", "rw");
+    let careful = cluster.mount("careful", "nosuid,nodev");
+    for (at, effective, opens) in
+        [(usual, "0\n", true), (&told_nothing, "0\n", true), (&careful, "65534\n", false)]
+    {
+        let as_nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups $0/id -u";
+        assert_eq!(script(as_nobody, at), (effective.into(), true), "{at:?}");
+        assert_eq!(script("echo 2> /dev/null > $0/null", at).1, opens, "{at:?}");
+    }
+}
+
+/// What a line for the shell prints that finds the directory in `$0`, and whether it succeeds.
+fn script(line: &str, at: &Path) -> (String, bool) {
+    let output = Command::new("sh").args(["-c", line]).arg(at).output().unwrap();
+    (String::from_utf8(output.stdout).unwrap(), output.status.success())
+}
+
 #[test]
 fn mount_options_are_what_the_kernel_shows_and_does() {
     if !root() {
@@ -256,6 +280,7 @@ fn mount_options_are_what_the_kernel_shows_and_does() {
     fs::copy("/bin/true", usual.join("true")).unwrap();
     assert!(Command::new(usual.join("true")).status().unwrap().success());
     assert!(Command::new(strict.join("true")).status().is_err());
+    devices_and_setuid_programs_work_unless_told_otherwise(&cluster, &usual);
 
     // How large requests of the kernel are, and that it keeps no pages.
     let small = cluster.mount("small", "max_io=128K,direct_io,nocache");

@@ -124,7 +124,7 @@ fn a_mount_is_remounted_for_reading_only_and_back() {
         &cluster,
         "flags() { sed -n \"s|.* $PWD/m fuse.weir \\([^ ]*\\) .*|\\1|p\" /proc/self/mounts |
              tr , '\\n' | grep -x 'ro\\|rw\\|noexec\\|nosuid' | tr '\\n' ' '; echo; }
-         mount -t fuse.weir weir:$D m; echo kept > m/f; flags
+         mount -t fuse.weir -o nosuid weir:$D m; echo kept > m/f; flags
          mount -o remount,ro m; flags; ! touch m/g 2> /dev/null; cat m/f
          mount -o remount,rw,noexec m; flags; touch m/g; ls m
          exec 3> m/open; ! mount -o remount,ro m 2> busy; exec 3>&-; grep -c 'close them' busy
