@@ -25,7 +25,7 @@ use weir_host::clock;
 use weir_host::device::Counts;
 use weir_host::sync::Mutex;
 use weir_net::{ConnId, LoopHandle, PooledBuf};
-use weir_policy::Request;
+use weir_policy::{Request, SOON_US};
 use weir_store::{ELSEWHERE, Object, Pledge, ReadMode, ReadOutcome, Target, UNHEARD};
 use weir_types::limits::MAX_FILE_BYTES;
 use weir_types::{Epoch, Error, ErrorKind, FsUsage, Generation, ObjectId, Result, TargetId};
@@ -254,6 +254,16 @@ impl Disk {
         self.meter.cached(parts, bytes, &self.served.load.us_per_mib);
     }
 
+    /// How the page cache is looked into for somebody: where processes of a job wait for a disk
+    /// that takes its time, the queue decides in which order it reads, and nothing is begun before.
+    pub(crate) fn look_mode(&self, asker: Option<Asker>) -> ReadMode {
+        let load = &self.served.load;
+        let of_job = asker.is_some_and(|asker| asker.progress.is_some());
+        let others_wait = load.in_flight.load(Relaxed) > 1;
+        let takes_time = f64::from(load.us_per_mib.load(Relaxed)) > SOON_US;
+        if of_job && others_wait && takes_time { ReadMode::Resident } else { ReadMode::Nowait }
+    }
+
     /// What it has done for clients, for the report to the metadata server.
     pub(crate) fn work(&self) -> TargetWork {
         let load = &self.served.load;
@@ -354,7 +364,7 @@ fn lane(task: &Task) -> Lane {
 }
 
 /// Reads from the page cache; `None` if it would have to wait for the disk.
-/// Never waits, so the event loop may call it.
+/// Never waits, so the event loop may call it. `mode`: one of those that do not wait.
 ///
 /// Here it is decided how data gets from the page cache to the socket: copied
 /// into a warm buffer and sent from there. On loopback that costs 0.23 CPU s/GB
@@ -364,6 +374,7 @@ pub(crate) fn read_cached(
     store: &Target,
     work: &ReadWork,
     data: &mut Data,
+    mode: ReadMode,
 ) -> Option<Result<Outcome>> {
     let object = store.open_object(work.object)?;
     if let Err(error) = check_gaps(store, work) {
@@ -376,7 +387,7 @@ pub(crate) fn read_cached(
     }
     let buf = data.buf.as_deref_mut().unwrap_or_default();
     data.checks.clear();
-    match object.read_pieces(&work.pieces, buf, &mut data.checks, ReadMode::Nowait) {
+    match object.read_pieces(&work.pieces, buf, &mut data.checks, mode) {
         Ok(ReadOutcome::WouldBlock) => None,
         Ok(ReadOutcome::Done { bytes, object_bytes }) => {
             let current = check_gaps(store, work);

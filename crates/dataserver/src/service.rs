@@ -336,7 +336,8 @@ impl DataService {
             self.submit(conn, target, task, out);
             return;
         }
-        let result = read_cached(&disk.store, &work, &mut data);
+        let mode = disk.look_mode(self.machine.asker(op));
+        let result = read_cached(&disk.store, &work, &mut data, mode);
         match &result {
             Some(Ok(Outcome::Read { bytes, .. })) => disk.served_from_memory(&work, *bytes),
             Some(Ok(_)) => {}

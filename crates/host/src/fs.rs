@@ -4,7 +4,7 @@
 //! Every sync names its site, a word for its place in the code: crash tests
 //! leave one out after the other and expect to notice.
 
-use crate::simulated;
+use crate::{residency, simulated};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, StatxFlags,
@@ -565,6 +565,17 @@ impl File {
                 other => other,
             },
             FileKind::Simulated(file) => file.next_hole(position),
+        }
+    }
+
+    /// Whether all of a range is in the page cache, or on its way there, as far as can be told
+    /// without a read: one that is not to wait lets the kernel begin to fetch what is missing all
+    /// the same. `true` if it cannot be told (before Linux 6.5).
+    pub fn may_be_cached(&self, position: u64, bytes: u64) -> bool {
+        match &self.0 {
+            FileKind::Os(fd) => residency::may_be_cached(fd, position, bytes),
+            // Nothing is fetched there by a read that is not to wait.
+            FileKind::Simulated(_) => true,
         }
     }
 

@@ -21,6 +21,7 @@ pub mod load;
 pub mod net;
 pub mod plant;
 mod random;
+mod residency;
 pub mod simulated;
 pub mod sync;
 pub mod thread;

@@ -18,14 +18,25 @@ use weir_types::{Error, ErrorKind, Result};
 /// How far a read may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMode {
-    /// Only what is in the page cache; never waits for the disk or a lock.
+    /// Only what is in the page cache; never waits for the disk or a lock. The kernel begins to
+    /// fetch what is missing.
     Nowait,
+    /// The same, and nothing is fetched, so that those who put reads in order do (before Linux 6.5
+    /// it is as `Nowait`).
+    Resident,
     /// Waits for the disk. Takes no lock, unless a block that it must verify
     /// itself was being written.
     Blocking,
     /// Excludes writers and verifies every block: what a mismatch is after
     /// this is rot.
     Locked,
+}
+
+impl ReadMode {
+    /// Whether it waits for the disk.
+    fn waits(self) -> bool {
+        matches!(self, Self::Blocking | Self::Locked)
+    }
 }
 
 /// What became of a read.
@@ -38,7 +49,7 @@ pub enum ReadOutcome {
         /// The length of the object that the pieces were clipped to, bytes.
         object_bytes: u64,
     },
-    /// (`Nowait`) It would have to wait for the disk or for a writer.
+    /// (`Nowait`, `Resident`) It would have to wait for the disk or for a writer.
     WouldBlock,
 }
 
@@ -110,7 +121,7 @@ impl Object {
             result
         };
         let result = match mode {
-            ReadMode::Nowait => attempt(mode),
+            ReadMode::Nowait | ReadMode::Resident => attempt(mode),
             ReadMode::Blocking => match attempt(mode) {
                 Err(Miss::Suspect(_)) => {
                     let _writer = self.lock_for_reading();
@@ -129,7 +140,7 @@ impl Object {
         match result {
             Ok((bytes, object_bytes)) => Ok(ReadOutcome::Done { bytes, object_bytes }),
             Err(Miss::NotCached) => Ok(ReadOutcome::WouldBlock),
-            Err(Miss::Suspect(_)) if mode == ReadMode::Nowait => Ok(ReadOutcome::WouldBlock),
+            Err(Miss::Suspect(_)) if !mode.waits() => Ok(ReadOutcome::WouldBlock),
             Err(Miss::Suspect(e) | Miss::Failed(e)) => Err(e),
         }
     }
@@ -205,7 +216,7 @@ impl RunRead<'_> {
 
     fn fetch_slots(&self, first: u64, slots: &mut [u8]) -> Result<(), Miss> {
         let (file, position) = (&self.object.file, slot_position(first));
-        if self.mode != ReadMode::Nowait {
+        if self.mode.waits() {
             let cached = file.read_at(&mut [IoSliceMut::new(slots)], position, true);
             if cached == Ok(slots.len()) {
                 return Ok(());
@@ -220,15 +231,19 @@ impl RunRead<'_> {
 
     fn read(&self, buffers: &mut [IoSliceMut<'_>], position: u64) -> Result<(), Miss> {
         let want: usize = buffers.iter().map(|b| b.len()).sum();
+        let file = &self.object.file;
+        if self.mode == ReadMode::Resident && !file.may_be_cached(position, want as u64) {
+            return Err(Miss::NotCached);
+        }
         let result = match self.mode {
-            ReadMode::Nowait => self.object.file.read_at(buffers, position, true),
-            ReadMode::Blocking | ReadMode::Locked => read_at(&self.object.file, buffers, position),
+            ReadMode::Nowait | ReadMode::Resident => file.read_at(buffers, position, true),
+            ReadMode::Blocking | ReadMode::Locked => read_at(file, buffers, position),
         };
         match result {
             Ok(got) if got == want => Ok(()),
-            Ok(_) if self.mode == ReadMode::Nowait => Err(Miss::NotCached),
+            Ok(_) if !self.mode.waits() => Err(Miss::NotCached),
             Ok(_) => Err(Miss::Suspect(self.object.cut_short(self.run.end))),
-            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::INTR) if self.mode == ReadMode::Nowait => {
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::INTR) if !self.mode.waits() => {
                 Err(Miss::NotCached)
             }
             Err(e) => {
