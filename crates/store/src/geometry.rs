@@ -74,6 +74,13 @@ pub(crate) fn slot_position(block: u64) -> u64 {
     slot_area(block).start + slot * SLOT_BYTES as u64
 }
 
+/// The front of the file of an object of this many bytes, up to the last slot of its first
+/// section: header and checksums, bytes.
+pub(crate) fn first_slots(object_bytes: u64) -> u64 {
+    let slots = HEADER_SLOTS + block_count(object_bytes).min(section_end(0));
+    slots.div_ceil(MAX_RUN_BLOCKS) * BLOCK
+}
+
 /// The position in the file of a byte of the object.
 pub(crate) fn data_position(offset: u64) -> u64 {
     data_page(offset / BLOCK) * BLOCK + offset % BLOCK
@@ -179,6 +186,16 @@ mod tests {
         let unused: Vec<u64> = (0..=last).filter(|page| !used.contains(page)).collect();
         // Only slots of blocks after these are missing.
         assert!(unused.iter().all(|&page| page * BLOCK > slot_position(99_999)), "{unused:?}");
+    }
+
+    #[test]
+    fn the_first_slots_are_those_of_the_first_section() {
+        let of = |blocks| first_slots(blocks * BLOCK);
+        assert_eq!((of(0), of(896), of(897)), (BLOCK, BLOCK, 2 * BLOCK));
+        for blocks in [1, 900, 4096, 32_640] {
+            assert!((of(blocks) - BLOCK..of(blocks)).contains(&slot_position(blocks - 1)));
+        }
+        assert_eq!(of(32_641), SLOT_PAGES * BLOCK);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use crate::backing::Backing;
 use crate::blocks::{Slots, tidy};
 use crate::geometry::{
-    BLOCK, HEADER_BYTES, Run, SLOT_BYTES, block_count, data_position, file_bytes, object_bytes,
-    section_end, slot_position,
+    BLOCK, HEADER_BYTES, Run, SLOT_BYTES, block_count, data_position, file_bytes, first_slots,
+    object_bytes, section_end, slot_position,
 };
 use crate::header::{BadHeader, Header};
 use crate::piece::slot_of;
@@ -85,6 +85,12 @@ impl Object {
         let mut writer = Writer { has_header: size != 0, born: 0, untidy: false };
         let mut generation = Generation(0);
         if writer.has_header {
+            // The header would bring a few pages of slots along, and a reader who goes on from
+            // there have the disk turn back for each of the others.
+            let slots = first_slots(object_bytes(size));
+            if slots > BLOCK {
+                file.will_need(0, slots);
+            }
             let header = read_header(site, &file, id)?;
             generation = header.generation;
             (writer.born, writer.untidy) = (header.born, header.untidy);
