@@ -83,6 +83,8 @@ pub struct CopyView {
     pub turn_us: f64,
     /// The progress of the reader whose own disk it is, if that is of the same job.
     pub peer: Option<Progress>,
+    /// Whether there is one was not heard yet.
+    pub may_be_owned: bool,
 }
 
 impl CopyView {
@@ -92,14 +94,20 @@ impl CopyView {
         self.service_us * f64::from(before.saturating_add(1))
     }
 
+    /// Whether readers of the same job have their first copies there, as far as is known.
+    pub fn is_owned(&self) -> bool {
+        self.peer.is_some() || self.may_be_owned
+    }
+
     /// Whether it is worth reading besides another one that has enough to do: nobody else wants
     /// it, or, unless it is others' of the same job, its queue is shorter. What it costs to turn to
     /// it the reader does not wait for, who has more at the other one meanwhile; where disks lose
     /// much by it their speed shows it.
     pub fn helps(&self, other: &Self) -> bool {
         let there_us = |of: &Self| Self { turn_us: 0.0, ..*of }.done_us();
-        let is_sooner = self.peer.is_none() && there_us(self) < there_us(other);
-        self.service_us < other.service_us * HOT && (self.is_idle || is_sooner)
+        let is_sooner = !self.is_owned() && there_us(self) < there_us(other);
+        let has_time = self.is_idle && !self.may_be_owned;
+        self.service_us < other.service_us * HOT && (has_time || is_sooner)
     }
 
     /// Time until all is there that is going to be asked for with it, while others go on
@@ -128,9 +136,9 @@ const NOT_HOT: f64 = 1.5;
 const SOONER: f64 = 0.75;
 /// And so much where readers of the same job have their first copies that are no further.
 const SOONER_THAN_OWNERS: f64 = 0.5;
-/// A copy is not asked for what a disk whose own readers are ahead would have by so many requests
-/// sooner: a reader goes from front to back, and stands still when what it has asked for behind
-/// that has come.
+/// A copy is not asked for what a disk whose own readers are ahead, or that is far quicker for a
+/// reader of no job, would have by so many requests sooner: a reader goes from front to back, and
+/// stands still when what it has asked for behind that has come.
 const HELD_UP_REQUESTS: f64 = 2.0;
 /// Who has a block within this time is not left: it serves from memory, or nearly so, and
 /// another one would have to fetch it from its disk.
@@ -192,7 +200,7 @@ impl Router {
             }
             ReadPolicy::GraduatedPrimary => {
                 self.divert(own, first, copies);
-                self.soonest(first, left, copies, |_| false)
+                self.soonest(first, (own, left), copies, |_| false)
             }
             ReadPolicy::Proportional => {
                 self.divert(own, first, copies);
@@ -202,11 +210,11 @@ impl Router {
                     // Where readers of the same job are no further the disk is theirs, unless it has
                     // much more to give: of files that are striped over all disks each reader has
                     // first copies everywhere, and all are as far as the slowest disk lets them.
-                    let clearly = if other.peer.is_some() { SOONER_THAN_OWNERS } else { SOONER };
+                    let clearly = if other.is_owned() { SOONER_THAN_OWNERS } else { SOONER };
                     own.service_us >= SOON_US
                         && (helps || other.done_us() < own.done_us() * clearly)
                 };
-                self.soonest(first, left, copies, is_sooner)
+                self.soonest(first, (own, left), copies, is_sooner)
             }
         }
     }
@@ -216,7 +224,7 @@ impl Router {
     fn soonest(
         &self,
         first: usize,
-        left: u64,
+        (own, left): (Progress, u64),
         copies: &[CopyView],
         may: impl Fn(usize) -> bool,
     ) -> Option<usize> {
@@ -234,9 +242,12 @@ impl Router {
         let used = || (first..copies.len()).filter(|n| copies[*n].is_usable && is_used(n));
         let chosen = used().filter(|n| !copies[*n].is_full).min_by(sooner)?;
         // That is so at its own slow disk where others come first.
+        let is_far_quicker =
+            |n: usize| !own.is_of_job() && copies[n].service_us * HOT <= copies[chosen].service_us;
         let is_held_up = |n: usize| {
             let sooner_us = HELD_UP_REQUESTS * copies[n].service_us;
-            self.diverting[n].is_on() && done_us(n) + sooner_us < done_us(chosen)
+            let counts = self.diverting[n].is_on() || is_far_quicker(n);
+            counts && done_us(n) + sooner_us < done_us(chosen)
         };
         if !ends && used().any(is_held_up) {
             return None;
@@ -307,6 +318,7 @@ mod tests {
             rest_us: 0.0,
             turn_us: 0.0,
             peer: None,
+            may_be_owned: false,
         }
     }
 
@@ -322,6 +334,26 @@ mod tests {
         assert_eq!(choices(ReadPolicy::Halves, &copies), turns);
         copies[0].is_usable = false;
         assert_eq!(choices(ReadPolicy::Halves, &copies), [Some(1); 6]);
+    }
+
+    #[test]
+    fn a_program_of_no_job_does_not_wait_for_a_far_slower_copy_that_has_nothing_to_do() {
+        let mut router = router(ReadPolicy::Proportional, 2);
+        let slow = |times: f64| CopyView { rest_us: 3_000.0 * times, ..copy(2_000.0 * times) };
+        let full = |queued| CopyView {
+            is_full: true,
+            has_enough: true,
+            in_flight: 2,
+            queued,
+            ..slow(1.0)
+        };
+        let mut choose =
+            |own, other, queued| router.choose(0, (own, UNKNOWN), &[slow(other), full(queued)]);
+        let alone = Progress::OF_NO_JOB;
+        assert_eq!(choose(alone, 4.0, 0), None, "the quick one has it sooner");
+        assert_eq!(choose(alone, 4.0, 8), Some(0), "others wait there");
+        assert_eq!(choose(alone, 1.5, 0), Some(0), "it is hardly slower");
+        assert_eq!(choose(OWN, 4.0, 0), Some(0), "of a job: both are at work");
     }
 
     #[test]
@@ -365,6 +397,8 @@ mod tests {
         assert_eq!((choose(own, of(9)), choose(own, of(10))), (Some(1), None));
         let peer = Some(OWN);
         let theirs = CopyView { peer, ..of(6) };
+        let nobodys = CopyView { may_be_owned: true, is_idle: true, ..of(0) };
+        assert_eq!(choose(own, nobodys), None, "it may be somebody's, who is about to begin");
         assert_eq!(choose(own, theirs), None, "others of the job are to read there");
         let slow = CopyView { service_us: 20_000.0, ..of(0) };
         assert_eq!(choose(own, slow), None, "it is not to hold up what comes after it");

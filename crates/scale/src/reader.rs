@@ -12,8 +12,6 @@ use weir_policy::{
 const READ_AHEAD_BYTES: u64 = 8 << 20;
 /// What is outstanding is bounded by the read-ahead then.
 const UNBOUNDED: u64 = 1 << 40;
-/// A reader that nobody knows the work of.
-const NO_JOB: Progress = Progress { done_bytes: 0, work_bytes: u64::MAX };
 
 /// What is not answered.
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +131,7 @@ impl Reader {
         if let Some(copy) = begun.filter(|copy| self.sights[*copy].is_usable) {
             return Some(Wish::Block { copy, block });
         }
-        let chosen = self.choose(Runs::<()>::number(offset), len.into(), NO_JOB, cost);
+        let chosen = self.choose(Runs::<()>::number(offset), len.into(), Progress::OF_NO_JOB, cost);
         let Some(copy) = chosen else {
             self.again.push(block);
             return None;

@@ -128,6 +128,7 @@ pub fn views(sights: &[Sight], len_bytes: u64, views: &mut Vec<CopyView>) {
             rest_us: us_per_mib * rest / MIB,
             turn_us: us_per_mib * turn / MIB,
             peer: sight.peer,
+            may_be_owned: false,
         }
     }));
 }

@@ -171,6 +171,8 @@ struct Column {
     router: Router,
     /// What is outstanding at each copy.
     outstanding: Vec<Outstanding>,
+    /// When a copy was asked last for something that might have waited, or was done with it.
+    moved: Micros,
 }
 
 /// Of one column at one copy, without what is fetched ahead.
@@ -197,7 +199,7 @@ impl Column {
     fn new(policy: ReadPolicy, copies: usize) -> Self {
         let marks = Watermarks { request_bytes: REQUEST_BYTES, ..Watermarks::default() };
         let router = Router::new(policy, copies, marks);
-        Self { router, outstanding: vec![Outstanding::default(); copies] }
+        Self { router, outstanding: vec![Outstanding::default(); copies], moved: 0 }
     }
 
     /// `is_behind`: those who read their first copies there are ahead of who asks.
@@ -289,7 +291,7 @@ impl Choices {
             // A disk that has less to do is not kept waiting for the end of a run. In a job the
             // progress of its readers says which that is.
             let is_free = |view: &CopyView| {
-                let helps = view.peer.is_none() && view.helps(&views[at]);
+                let helps = !view.is_owned() && view.helps(&views[at]);
                 view.is_usable && !view.is_full && (reader.is_some() || helps)
             };
             let mut others = views.iter().enumerate();
@@ -308,7 +310,8 @@ impl Choices {
         if !views.iter().any(|view| view.is_usable) {
             return Choice::None;
         }
-        let own = reader.as_ref().and_then(|reader| reader.progress()).unwrap_or(NO_JOB);
+        let own =
+            reader.as_ref().and_then(|reader| reader.progress()).unwrap_or(Progress::OF_NO_JOB);
         // Columns do not all begin with the same one.
         let block = Runs::<ColumnKey>::number(offset) + u64::from(column.1.0);
         let mut others = able.into_iter();
@@ -336,7 +339,7 @@ impl Choices {
         }
         let Some(copy) = choice else { return Choice::Later };
         let is_short = patience != Patience::Ahead || router.uses_several();
-        let is_lone = |view: &CopyView| !view.is_usable || (view.is_idle && view.peer.is_none());
+        let is_lone = |view: &CopyView| !view.is_usable || (view.is_idle && !view.is_owned());
         let run_bytes = match is_short {
             true if views.iter().all(is_lone) => LONE_RUN_BYTES,
             true => SHORT_RUN_BYTES,
@@ -394,6 +397,8 @@ impl Choices {
             let is_quick = view.service_us < SOON_US;
             // At its own first copies, too, if others have theirs there.
             let least = if Some(n) == first { FAR_BEHIND } else { 0.0 };
+            // Before anything has come nobody knows who is going to read where.
+            view.may_be_owned |= own.is_some_and(|own| own.done_bytes == 0);
             let leads = |peer: Progress| own.is_some_and(|own| peer.ahead_of(own) > least);
             let is_behind = view.peer.is_some_and(leads);
             let is_full = |of: &Column| of.is_full(n, len_bytes, (patience, is_behind));
@@ -436,8 +441,14 @@ impl Choices {
         !self.waiting.is_empty()
     }
 
+    /// When the line of a column last went on.
+    pub fn moved(&self, column: ColumnKey) -> Micros {
+        self.columns.get(&column).map_or(0, |of| of.moved)
+    }
+
     /// A copy is asked, for somebody who waits for it.
-    pub fn asked(&mut self, place: &Asked) {
+    pub fn asked(&mut self, place: &Asked, now: Micros) {
+        self.moves(place, now);
         if let Some(of) = self.outstanding(place) {
             (of.requests, of.bytes) = (of.requests + 1, of.bytes + place.len_bytes);
             if place.waited {
@@ -448,7 +459,8 @@ impl Choices {
     }
 
     /// It has answered, or will not; whether anybody waits.
-    pub fn answered(&mut self, place: &Asked) -> bool {
+    pub fn answered(&mut self, place: &Asked, now: Micros) -> bool {
+        self.moves(place, now);
         let len_bytes = place.len_bytes;
         if let Some(of) = self.outstanding(place) {
             of.requests = of.requests.saturating_sub(1);
@@ -459,6 +471,12 @@ impl Choices {
             }
         }
         !self.waiting.is_empty()
+    }
+
+    fn moves(&mut self, place: &Asked, now: Micros) {
+        if let Some(of) = self.columns.get_mut(&place.column).filter(|_| place.waited) {
+            of.moved = now;
+        }
     }
 
     fn outstanding(&mut self, place: &Asked) -> Option<&mut Outstanding> {
@@ -497,9 +515,6 @@ fn is_uneven(views: &[CopyView]) -> bool {
     let least = times().fold(f64::INFINITY, f64::min);
     least >= SOON_US && times().any(|us| us >= least * UNEVEN)
 }
-
-/// A program of which it is not known how much it is going to read.
-const NO_JOB: Progress = Progress { done_bytes: 0, work_bytes: u64::MAX };
 
 fn goes_by_speed(policy: ReadPolicy) -> bool {
     use ReadPolicy::{GraduatedPrimary, Proportional, SkipHot};

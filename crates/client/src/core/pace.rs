@@ -90,6 +90,8 @@ struct Told {
     others: Option<(Progress, Micros)>,
     /// When something was heard, or else it began to be followed.
     heard: Micros,
+    /// Something was.
+    has_answered: bool,
     /// When it was told how far this one is, or was asked.
     said: Micros,
     /// When the file was read last.
@@ -218,7 +220,7 @@ impl Paces {
         pace.us_per_mib = f64::from(report.us_per_mib);
         (pace.heard, pace.idle_until) = (Some(now), now + IDLE_US);
         if let Some(told) = pace.told.get_mut(&report.who) {
-            (told.heard, told.unanswered) = (now, 0);
+            (told.heard, told.has_answered, told.unanswered) = (now, true, 0);
             let behind = |done: u32| Progress { done_bytes: done.into(), work_bytes: 1 << 32 };
             told.others = report.behind.map(|done| (behind(done), now));
         }
@@ -294,7 +296,17 @@ impl Paces {
             is_new = true;
             let said = now.saturating_sub(TICK_US);
             let (reader, others) = (reader.cloned(), None);
-            Told { reader, first, others, heard: said, said, used: now, unanswered: 0 }
+            let has_answered = false;
+            Told {
+                reader,
+                first,
+                others,
+                heard: said,
+                has_answered,
+                said,
+                used: now,
+                unanswered: 0,
+            }
         });
         is_new |= !is_followed(told);
         // Of several files of a process the one counts that has its first copy there.
@@ -388,6 +400,7 @@ impl Paces {
             rest_us: 0.0,
             turn_us: 0.0,
             peer,
+            may_be_owned: who.is_some() && !told.is_some_and(|told| told.has_answered),
         }
     }
 }
@@ -465,9 +478,13 @@ mod tests {
         paces.follow(A, (true, true), Some(&one), 1_000_000);
         paces.follow(B, (false, false), Some(&one), 1_000_000);
         assert_eq!(asked(&mut paces, 1_000_000), [(B, false)], "the request says it");
+        let may_be_owned =
+            |paces: &Paces, who| paces.view(B, true, (MIB, who), 1_001_000).may_be_owned;
+        assert!(may_be_owned(&paces, who(Some(&one))) && !may_be_owned(&paces, None));
         let told = Report { who: who(Some(&one)), behind: Some(1 << 31), ..report(1, 0) };
         paces.heard_answer(B, told, 1_001_000);
         assert_eq!(paces.view(B, true, (MIB, told.who), 1_001_000).peer.unwrap().share(), 0.5);
+        assert!(!may_be_owned(&paces, told.who));
         assert_eq!(paces.view(B, true, (MIB, who(Some(&reader(2)))), 1_001_000).peer, None);
         let tick = TICK_OF_JOBS_US;
         assert_eq!(asked(&mut paces, 1_000_500 + tick), [(A, true)]);

@@ -24,8 +24,12 @@ use weir_wire::meta::TargetLoad;
 const LOOK: Duration = Duration::from_millis(10);
 /// and who comes after others so often,
 const LOOK_BEHIND: Duration = Duration::from_millis(100);
-/// and waits no longer than this: something is amiss then.
-const MAX_WAIT_US: Micros = 1_000_000;
+/// and waits no longer than this after the line has gone on last: something is amiss then. Who goes
+/// past those who came before has the disk turn for it, and back: of a disk of 5 MiB/s the last MiB
+/// of what the kernel asks for at once (two windows of 4 MiB) has its turn after 1.4 s.
+const MAX_STILL_US: Micros = 1_000_000;
+/// However the line goes on.
+const MAX_WAIT_US: Micros = 8_000_000;
 
 /// A read that a target has not answered: it counts until this is dropped.
 #[derive(Debug)]
@@ -106,7 +110,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut choices = self.choosing.choices.lock();
         let others_wait = match &self.place {
-            Place::At(asked) => choices.answered(asked),
+            Place::At(asked) => choices.answered(asked, now()),
             Place::Waits(turn) => choices.leave(*turn),
         };
         if others_wait {
@@ -171,8 +175,9 @@ impl Servers {
             let candidates = candidates();
             let mut choices = choosing.choices.lock();
             let now = now();
-            let waits =
-                |wait: &Wait| now - begun < MAX_WAIT_US && (turn.is_none() || wait.check().is_ok());
+            let moved = choices.moved(wanted.column).clamp(begun, now);
+            let may_wait = now - moved < MAX_STILL_US && now - begun < MAX_WAIT_US;
+            let waits = |wait: &Wait| may_wait && (turn.is_none() || wait.check().is_ok());
             let patience = match wait {
                 Waits::Ahead => Patience::Ahead,
                 Waits::May(wait) if waits(wait) => Patience::Turn(turn),
@@ -218,7 +223,7 @@ impl Servers {
             if matches!(wait, Waits::Ahead) {
                 break (chosen, None);
             }
-            choices.asked(&place);
+            choices.asked(&place, now);
             break (chosen, Some(Slot { choosing: choosing.clone(), place: Place::At(place) }));
         };
         let (Chosen { at, answer_us, .. }, slot) = chosen;

@@ -55,7 +55,8 @@ impl Load {
         reply.progress = self.us_per_mib.load(Relaxed);
         if matches!(request.op, Op::Read | Op::Load) && request.job != JobId(0) {
             let behind = self.readers.lock().furthest_behind((request.job, request.rank));
-            reply.work = behind.unwrap_or_default();
+            // Who has done nothing yet is there all the same.
+            reply.work = behind.map_or(0, |progress| progress.max(1));
         }
     }
 }
@@ -150,6 +151,9 @@ mod tests {
             reply.work
         };
         assert_eq!((said(&one), said(&two)), (0, 1 << 30));
+        load.is_read(&header(1, 0, 100), (true, 0), 0);
+        assert_eq!(said(&two), 1, "it has only begun");
+        load.is_read(&one, (true, 0), 0);
         let nobodys = Header { job: JobId(0), ..two };
         assert_eq!(said(&nobodys), 0);
         // Who does not know what it has to do is waited for by nobody.

@@ -186,6 +186,7 @@ impl Model<'_> {
                 rest_us: 0.0,
                 turn_us: 0.0,
                 peer: this.peers[copy],
+                may_be_owned: false,
             };
             let views: Vec<_> = (0..this.in_flight.len()).map(view).collect();
             let block = this.next_block;

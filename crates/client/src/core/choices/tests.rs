@@ -137,7 +137,7 @@ fn what_is_left_of_a_file_waits_for_a_quick_disk_rather_than_begin_at_one_that_i
         };
         // The quick one has as much to do as it is to have.
         ask(&mut choices);
-        (0..2).for_each(|_| choices.asked(&asked(1)));
+        (0..2).for_each(|_| choices.asked(&asked(1), 0));
         ask(&mut choices)
     };
     assert_eq!(choose(500_000, 3 * MIB), Choice::Later, "the other one has done all that before");
@@ -156,20 +156,20 @@ fn who_may_wait_has_two_mib_at_each_copy_and_what_comes_together_goes_in_the_ord
     let (later, behind) = (Choice::Later, Choice::Behind);
     for mib in 0..2 {
         assert_eq!(at(ask(&mut choices, mib, None)), Some(0));
-        choices.asked(&asked(0));
+        choices.asked(&asked(0), 0);
     }
     assert_eq!(ask(&mut choices, 3, None), later);
     let third = choices.wait(&wanted(3));
     assert_eq!(ask(&mut choices, 2, None), later);
     let second = choices.wait(&wanted(2));
-    choices.answered(&asked(0));
+    choices.answered(&asked(0), 0);
     assert_eq!(ask(&mut choices, 3, Some(third)), behind, "another one is before it");
     assert_eq!(ask(&mut choices, 4, None), behind, "and two before this");
     assert_eq!(at(ask(&mut choices, 2, Some(second))), Some(0));
-    choices.asked(&asked(0));
+    choices.asked(&asked(0), 0);
     choices.leave(second);
     assert_eq!(ask(&mut choices, 3, Some(third)), later);
-    choices.answered(&asked(0));
+    choices.answered(&asked(0), 0);
     assert_eq!(at(ask(&mut choices, 3, Some(third))), Some(0));
     // In another column nobody waits.
     let elsewhere = Wanted { column: (SegmentIndex(1), ColumnIndex(1)), ..wanted(9) };
@@ -179,14 +179,30 @@ fn who_may_wait_has_two_mib_at_each_copy_and_what_comes_together_goes_in_the_ord
 }
 
 #[test]
+fn a_line_goes_on_with_what_is_asked_for_in_it_and_with_what_comes_of_that() {
+    let mut choices = Choices::default();
+    assert_eq!(choices.moved(COLUMN), 0);
+    choices.column(POLICY, COLUMN, 2);
+    choices.asked(&asked(0), 10);
+    assert_eq!(choices.moved(COLUMN), 10);
+    // What did not wait says nothing of the line.
+    let unwaited = Asked { waited: false, ..asked(0) };
+    choices.asked(&unwaited, 20);
+    choices.answered(&unwaited, 30);
+    assert_eq!(choices.moved(COLUMN), 10);
+    choices.answered(&asked(0), 40);
+    assert_eq!(choices.moved(COLUMN), 40);
+}
+
+#[test]
 fn who_reads_further_on_waits_no_longer_than_others() {
     let mut paces = known(report(50_000, 0), report(50_000, 8));
     let (mut choices, copies) = (Choices::default(), both(true, true));
     choices.column(POLICY, COLUMN, 2);
-    (0..2).for_each(|_| choices.asked(&asked(0)));
+    (0..2).for_each(|_| choices.asked(&asked(0), 0));
     let far = choices.wait(&wanted(900));
     let near = choices.wait(&Wanted { since: 1_000_000, ..wanted(2) });
-    choices.answered(&asked(0));
+    choices.answered(&asked(0), 0);
     let mut ask = |mib, turn| {
         let of = (1_000_000, Patience::Turn(Some(turn)));
         choices.choose(POLICY, &wanted(mib), &copies, &mut paces, of).0
@@ -203,7 +219,7 @@ fn one_reader_has_both_copies_when_nobody_else_reads() {
         let choice =
             choices.choose(POLICY, &wanted(mib), &copies, &mut paces, (0, Patience::Turn(None))).0;
         let n = at(choice).unwrap();
-        choices.asked(&asked(n));
+        choices.asked(&asked(n), 0);
         paces.sent(copies[n].target);
         counts[n] += 1;
     }
@@ -218,7 +234,7 @@ fn what_comes_from_memory_is_not_waited_for() {
         let choice =
             choices.choose(POLICY, &wanted(mib), &copies, &mut paces, (0, Patience::Turn(None))).0;
         assert_eq!(at(choice), Some(0));
-        choices.asked(&asked(0));
+        choices.asked(&asked(0), 0);
     }
     assert!(paces.questions(10_000_000).1.is_none(), "nor asked for");
 }
@@ -316,7 +332,7 @@ fn who_is_behind_has_more_waiting_where_others_are_ahead_and_does_not_wait_for_t
             let of = (0, Patience::Turn(None));
             let choice = choices.choose(POLICY, &piece, &both(true, true), paces, of).0;
             let copy = at(choice)?;
-            choices.asked(&Asked { len_bytes: PIECE, ..asked(copy) });
+            choices.asked(&Asked { len_bytes: PIECE, ..asked(copy) }, 0);
             paces.sent([A, B][copy]);
             Some(copy)
         };
@@ -367,7 +383,7 @@ fn each_process_has_a_line_of_its_own_and_fixed_places_none() {
     let mut paces = known(report(50_000, 0), report(50_000, 8));
     let (mut choices, copies) = (Choices::default(), both(true, true));
     choices.column(POLICY, COLUMN, 2);
-    (0..2).for_each(|_| choices.asked(&asked(0)));
+    (0..2).for_each(|_| choices.asked(&asked(0), 0));
     let mut ask = |choices: &mut Choices, policy, wanted: &Wanted| {
         choices.choose(policy, wanted, &copies, &mut paces, (0, Patience::Turn(None))).0
     };
@@ -380,8 +396,8 @@ fn each_process_has_a_line_of_its_own_and_fixed_places_none() {
     assert_eq!(at(ask(&mut choices, ReadPolicy::Halves, &wanted(3))), Some(0));
     // What is taken in the order of its call nobody waits for.
     let unwaited = Asked { waited: false, ..asked(0) };
-    (0..2).for_each(|_| _ = choices.answered(&asked(0)));
-    (0..9).for_each(|_| choices.asked(&unwaited));
+    (0..2).for_each(|_| _ = choices.answered(&asked(0), 0));
+    (0..9).for_each(|_| choices.asked(&unwaited, 0));
     assert_eq!(at(ask(&mut choices, POLICY, &other)), Some(0));
 }
 
@@ -417,7 +433,7 @@ fn a_disk_that_has_less_to_do_is_not_kept_waiting_for_the_end_of_a_run() {
             let patience = (0, Patience::Turn(None));
             let choice = choices.choose(POLICY, &piece(n), &copies, &mut paces, patience).0;
             if let Some(copy) = at(choice) {
-                choices.asked(&Asked { len_bytes: PIECE, ..asked(copy) });
+                choices.asked(&Asked { len_bytes: PIECE, ..asked(copy) }, 0);
                 paces.sent([A, B][copy]);
             }
             at(choice)
@@ -439,7 +455,7 @@ fn what_does_not_wait_is_spread_over_disks_that_have_as_much_to_do_as_they_may()
         let piece = Wanted { offset: n * PIECE, len_bytes: PIECE, ..wanted(0) };
         let choice = choices.choose(POLICY, &piece, &copies, &mut paces, (0, Patience::None)).0;
         let copy = at(choice).unwrap();
-        choices.asked(&Asked { len_bytes: PIECE, waited: false, ..asked(copy) });
+        choices.asked(&Asked { len_bytes: PIECE, waited: false, ..asked(copy) }, 0);
         paces.sent([A, B][copy]);
         counts[copy] += 1;
     }
@@ -477,7 +493,7 @@ fn who_reads_alone_has_both_disks_at_work_from_the_second_request_on() {
             let of = (0, Patience::None);
             let choice = choices.choose(POLICY, &piece, &both(true, true), &mut paces, of).0;
             let copy = at(choice).unwrap();
-            choices.asked(&Asked { len_bytes: PIECE, ..asked(copy) });
+            choices.asked(&Asked { len_bytes: PIECE, ..asked(copy) }, 0);
             paces.sent([A, B][copy]);
             copy
         };
