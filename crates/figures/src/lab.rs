@@ -6,6 +6,7 @@ use crate::cluster::Cluster;
 use std::fs::File;
 use std::io::{Error, Read, Result, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tempfile::TempDir;
 use weir_testbed::{Disk, Drive, Throttle};
 
@@ -23,6 +24,8 @@ pub struct Lab {
     pub rate: u64,
     /// The disks are as fast as they are to be from the beginning.
     is_slow: bool,
+    /// Something was written since servers have looked how fast disks are that nobody uses.
+    pub was_written: AtomicBool,
     /// Of mounts that are read through.
     pub options: String,
     dir: TempDir,
@@ -62,7 +65,8 @@ impl Lab {
         }
         let options = options(common);
         let (rate, is_slow) = (common.rate(), drive.is_some());
-        Ok(Self { cluster, throttle, disks, rate, is_slow, options, dir })
+        let was_written = AtomicBool::new(false);
+        Ok(Self { cluster, throttle, disks, rate, is_slow, was_written, options, dir })
     }
 
     /// Machines of a profile, whose disks have room for so much each.
@@ -78,12 +82,14 @@ impl Lab {
         }
         let options = options(common);
         let (throttle, disks, rate) = (made.throttle, made.disks, made.rate);
-        Ok(Self { cluster, throttle, disks, rate, is_slow: true, options, dir })
+        let (is_slow, was_written) = (true, AtomicBool::new(false));
+        Ok(Self { cluster, throttle, disks, rate, is_slow, was_written, options, dir })
     }
 
     /// Makes a file by such a layout and fills it.
     pub fn write(&self, name: &str, layout: &[&str], bytes: u64) -> Result<()> {
         self.cluster.make_file(name, layout)?;
+        self.was_written.store(true, Relaxed);
         let mount = self.cluster.mount(0, self.place("w"), "rw")?;
         write_noise(&mount.path().join(name), bytes, 1)
     }

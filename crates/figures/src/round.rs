@@ -11,6 +11,7 @@ use crate::stop;
 use crate::worker::{command, now_us, steps};
 use std::io::{Error, Result};
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use weir_testbed::{Counts, Disk, LinkCounts, Sampler, Worker, forget, remember};
@@ -155,7 +156,8 @@ impl Lab {
     fn begin(&self, round: &Round<'_>, ahead: Duration) -> Result<(Vec<Perturber>, Vec<Counts>)> {
         let memory = if round.is_hot { remember } else { forget };
         self.disks.iter().try_for_each(|disk| memory(disk.path()))?;
-        if round.is_hot {
+        // What was found of a disk among writes is not what readers are to go by.
+        if round.is_hot | self.was_written.swap(false, Relaxed) {
             self.settle()?;
         }
         let before = counts(&self.disks)?;

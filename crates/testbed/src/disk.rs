@@ -197,7 +197,11 @@ pub fn make_image(path: &Path, bytes: u64) -> Result<()> {
     // No journal, and all tables written now: nothing of its own goes on afterwards.
     let features = "lazy_itable_init=0,nodiscard";
     let format = || {
-        run("mkfs.ext4", &["-q", "-F", "-O", "^has_journal", "-E", features, text(path)?]).map(drop)
+        run(
+            "mkfs.ext4",
+            &["-q", "-F", "-b", "4096", "-O", "^has_journal", "-E", features, text(path)?],
+        )
+        .map(drop)
     };
     file.set_len(bytes).map_err(named).and_then(|()| format()).inspect_err(|_| {
         // The first error is the one to tell.
