@@ -4,15 +4,13 @@ use crate::fuse::{IoArgs, NodeId, Opened, Reply, RequestContext, WriteData};
 use crate::handles::{FileHandle, Handle, Reading};
 use crate::jobs::Part;
 use crate::kernel_cache::Passed;
-use crate::translate::context;
+use crate::translate::{context, is_to_run};
 use crate::weirfs::WeirFs;
 use std::sync::RwLock;
 use weir_client::{Consistency, Context, File, set_nothing};
 use weir_types::{Attr, ErrorKind, FileId};
 use weir_wire::meta::CAPABILITY;
 
-/// The kernel opens a file to execute it (`__FMODE_EXEC`).
-const FOR_EXEC: u32 = 0x20;
 /// Writes from this size on keep the buffer they arrived in.
 const KEEP_BYTES: usize = 512 << 10;
 
@@ -44,8 +42,7 @@ impl WeirFs {
             || flags as i32 & libc::O_APPEND != 0;
         let synchronous = flags as i32 & (libc::O_SYNC | libc::O_DSYNC) != 0;
         // Who is about to become another program has the environment of the one before.
-        let is_to_run = flags & FOR_EXEC != 0;
-        let part = if is_to_run { Part::default() } else { self.jobs.of(ctx.pid, ctx.uid) };
+        let part = if is_to_run(flags) { Part::default() } else { self.jobs.of(ctx.pid, ctx.uid) };
         let reading = RwLock::new(Reading::of(part));
         let access = self.access_of(attr, flags, keep_cache);
         let handle = FileHandle { file, direct, synchronous, opening, reading, access };

@@ -19,7 +19,8 @@ use crate::locks::HandleLocks;
 use crate::nodes::Nodes;
 use crate::pins::Pins;
 use crate::translate::{
-    context, create_options, data_context, is_acl, masked, refused_xattr, rights_of, set_time,
+    context, create_options, data_context, for_kernel, is_acl, is_to_run, masked, refused_xattr,
+    rights_of, set_time,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -337,8 +338,10 @@ impl Filesystem for WeirFs {
     }
 
     fn open(&self, ctx: &RequestContext<'_>, node: NodeId, args: OpenArgs) -> Reply<Opened> {
-        let by = context(ctx);
-        let opened = self.client.open(&by, self.file(node)?, rights_of(args.flags));
+        let (file, rights) = (self.file(node)?, rights_of(args.flags));
+        let open = |by: &Context| self.client.open(by, file, rights);
+        let opened =
+            if is_to_run(args.flags) { for_kernel(ctx, open) } else { open(&context(ctx)) };
         let (file, attr) = self.found(ctx, opened)?;
         Ok(self.opened(ctx, file, &attr, args.flags))
     }

@@ -5,6 +5,7 @@ mod gone;
 mod links;
 mod names;
 mod notices;
+mod opened;
 mod special;
 mod unnamed;
 
@@ -34,6 +35,8 @@ pub fn everything(dir: &Path) -> Vec<String> {
     gone::directories(&mut log, dir);
     gone::files(&mut log, dir);
     gone::programs(&mut log, dir);
+    opened::programs(&mut log, dir);
+    opened::listings(&mut log, dir);
     changes::all_times(&mut log, dir);
     changes::privileges(&mut log, dir);
     changes::privileges_of_others(&mut log, dir);
