@@ -7,7 +7,7 @@ use crate::jobs::Part;
 use crate::kernel_cache::Opening;
 use crate::translate::data_context;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use weir_client::job::JobReader;
 use weir_client::{Context, File};
@@ -46,6 +46,8 @@ pub(crate) struct FileHandle {
     /// What the process that has opened it is of a job, as its environment says, or it does
     /// itself.
     pub(crate) reading: RwLock<Reading>,
+    /// It may have capabilities (`security.capability`), which writing takes away.
+    pub(crate) capable: AtomicBool,
     /// What is to be said of its time of access.
     pub(crate) access: HandleAccess,
 }

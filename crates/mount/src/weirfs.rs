@@ -27,7 +27,7 @@ use std::time::Duration;
 use weir_client::core::copy::MAX_COPY_CALL_BYTES;
 use weir_client::{Client, Consistency, Context, File, set_nothing};
 use weir_types::{Attr, FileId, FileKind, FsUsage};
-use weir_wire::meta::{self, RenameRequest, XattrMode};
+use weir_wire::meta::{self, CAPABILITY, RenameRequest, XattrMode};
 
 /// Modes of `fallocate(2)`.
 const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
@@ -582,7 +582,12 @@ impl Filesystem for WeirFs {
             }
             _ => return Err(Errno::EINVAL),
         };
-        Ok(self.client.set_xattr(&context(ctx), self.file(node)?, name, value, mode)?)
+        let file = self.file(node)?;
+        self.client.set_xattr(&context(ctx), file, name, value, mode)?;
+        if name == CAPABILITY {
+            self.is_capable(file);
+        }
+        Ok(())
     }
 
     fn getxattr(&self, ctx: &RequestContext<'_>, node: NodeId, name: &[u8]) -> Reply<Vec<u8>> {

@@ -37,9 +37,17 @@ pub fn everything(dir: &Path) -> Vec<String> {
     gone::programs(&mut log, dir);
     opened::programs(&mut log, dir);
     opened::listings(&mut log, dir);
+    opened::capabilities(&mut log, dir);
     changes::all_times(&mut log, dir);
     changes::privileges(&mut log, dir);
     changes::privileges_of_others(&mut log, dir);
+    log.0
+}
+
+/// What the superuser does with programs that have capabilities.
+pub fn capabilities(dir: &Path) -> Vec<String> {
+    let mut log = Log::default();
+    opened::capabilities(&mut log, dir);
     log.0
 }
 

@@ -1,11 +1,12 @@
 //! What a user may do by what he has open, or may execute, and not otherwise.
 
 use super::Log;
-use super::special::by_nobody;
-use rustix::fs::{Mode, OFlags, RawDir};
+use super::special::{CAPABILITY, NAME, by_nobody};
+use rustix::fs::{FallocateFlags, Mode, OFlags, RawDir, XattrFlags, copy_file_range, fallocate};
 use std::fs::{self, File, Permissions};
+use std::io::{Result, Write};
 use std::mem::MaybeUninit;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -59,4 +60,34 @@ pub fn listings(log: &mut Log, dir: &Path) {
         log.sys("open it again", open().map(|_| ()));
     });
     fs::set_permissions(&shut, Permissions::from_mode(0o700)).unwrap();
+}
+
+/// What the superuser does takes the capabilities of a program, and no more.
+pub fn capabilities(log: &mut Log, dir: &Path) {
+    let (path, other) = (dir.join("capable"), dir.join("source"));
+    fs::write(&path, "#!/bin/sh\n").unwrap();
+    fs::write(&other, "exit\n").unwrap();
+    let append = || File::options().append(true).open(&path);
+    let write = || File::options().write(true).open(&path);
+    let mut left = |what: &str, mode: u32, call: &dyn Fn() -> Result<()>| {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        rustix::fs::setxattr(&path, NAME, &CAPABILITY, XattrFlags::empty()).unwrap();
+        log.done(what, call());
+        let mut value = [0; 64];
+        log.sys("capability", rustix::fs::getxattr(&path, NAME, &mut value[..]));
+        log.found("mode", fs::metadata(&path).map(|m| m.mode()));
+    };
+    left("nothing", 0o6755, &|| Ok(()));
+    left("append", 0o6755, &|| append()?.write_all(b"exit\n"));
+    left("write", 0o755, &|| write()?.write_all(b"exit\n"));
+    left("cut", 0o755, &|| write()?.set_len(3));
+    left("write anew", 0o755, &|| fs::write(&path, "exit\n"));
+    left("reserve", 0o755, &|| Ok(fallocate(write()?, FallocateFlags::empty(), 0, 9_000)?));
+    left("copy", 0o755, &|| {
+        Ok(copy_file_range(File::open(&other)?, None, write()?, None, 5).map(|_| ())?)
+    });
+    // Given while it is open, and open while it was given.
+    let open = append().unwrap();
+    left("append again", 0o6755, &|| (&open).write_all(b"exit\n"));
+    left("and once more", 0o755, &|| (&open).write_all(b"exit\n"));
 }
