@@ -9,7 +9,7 @@ use crate::fuse::{
     Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode,
     NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, Statx, WriteData,
 };
-use crate::gone::Found;
+use crate::gone::{Found, may_have_had};
 use crate::handles::{DirHandle, Handle, Handles};
 use crate::hints::Hint;
 use crate::jobs::Jobs;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_client::core::copy::MAX_COPY_CALL_BYTES;
 use weir_client::{Client, Consistency, Context, File, set_nothing};
-use weir_types::{Attr, FileId, FileKind, FsUsage};
+use weir_types::{Attr, ErrorKind, FileId, FileKind, FsUsage};
 use weir_wire::meta::{self, CAPABILITY, RenameRequest, XattrMode};
 
 /// Modes of `fallocate(2)`.
@@ -220,7 +220,10 @@ impl Filesystem for WeirFs {
         if set.atime.is_some() {
             self.access_is_set(request.file);
         }
-        let mut attr = self.found(ctx, self.client.setattr(by, &request))?;
+        let mut attr = match self.found(ctx, self.set_attr_or_last(by, &request))? {
+            Found::Now(attr) => attr,
+            Found::Last(attr) => return Ok(Attributes { attr, allocated: None, ttl: self.ttl() }),
+        };
         // Nothing to set is `chown` to nobody else, or a write that takes these away.
         // (The kernel asks nobody for such a change, and so it is for us to see who may.)
         let nothing = request == set_nothing(request.file);
@@ -597,14 +600,19 @@ impl Filesystem for WeirFs {
         if let Some(hint) = Hint::named(name) {
             return self.hinted(ctx, (node, hint));
         }
+        let file = self.file(node)?;
         if is_acl(name) {
-            self.cache.tells_acl(self.file(node)?, node);
+            self.cache.tells_acl(file, node);
         }
-        Ok(self.client.get_xattr(&context(ctx), self.file(node)?, name)?)
+        let value = self.client.get_xattr(&context(ctx), file, name);
+        let none = Err(ErrorKind::NoAttribute.into());
+        Ok(self.of_attributes(file, value, |last| may_have_had(last, name), none)?)
     }
 
     fn listxattr(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<Vec<u8>>> {
-        let names = self.client.list_xattr(&context(ctx), self.file(node)?)?;
+        let file = self.file(node)?;
+        let names = self.client.list_xattr(&context(ctx), file);
+        let names = self.of_attributes(file, names, |last| last.extras.any, Ok(Vec::new()))?;
         Ok(names.into_iter().map(|name| name.0).collect())
     }
 

@@ -35,6 +35,8 @@ pub fn everything(dir: &Path) -> Vec<String> {
     gone::directories(&mut log, dir);
     gone::files(&mut log, dir);
     gone::programs(&mut log, dir);
+    gone::of_others(&mut log, dir);
+    gone::by_descriptor(&mut log, dir);
     opened::programs(&mut log, dir);
     opened::listings(&mut log, dir);
     opened::capabilities(&mut log, dir);
