@@ -109,13 +109,19 @@ impl Handles {
     }
 }
 
-/// The part of a directory page that did not fit the kernel's buffer.
-#[derive(Default)]
+/// An open directory.
 pub(crate) struct DirHandle {
+    /// To list it is not to change its time of access (`O_NOATIME`).
+    pub(crate) unseen: bool,
+    /// The part of a page that did not fit the kernel's buffer.
     rest: Mutex<Option<(u64, DirPage)>>,
 }
 
 impl DirHandle {
+    pub(crate) fn new(flags: u32) -> Self {
+        Self { unseen: flags as i32 & libc::O_NOATIME != 0, rest: Mutex::default() }
+    }
+
     /// What follows `cookie`, if it was put back.
     pub(crate) fn take(&self, cookie: u64) -> Option<DirPage> {
         let rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -25,7 +25,7 @@ impl WeirFs {
         let handle = self.handle(fh)?;
         let Handle::Dir(dir) = &*handle else { return Err(Errno::EBADF) };
         let listed = self.file(node)?;
-        if offset == 0 {
+        if offset == 0 && !dir.unseen {
             self.is_listed(listed);
         }
         // One that was found by its number alone is its own, which is of no harm: the kernel does

@@ -530,8 +530,8 @@ impl Filesystem for WeirFs {
         Ok(copied)
     }
 
-    fn opendir(&self, _ctx: &RequestContext<'_>, _node: NodeId, _flags: u32) -> Reply<Opened> {
-        Ok(Opened::new(self.handles.insert(Handle::Dir(DirHandle::default()))))
+    fn opendir(&self, _ctx: &RequestContext<'_>, _node: NodeId, flags: u32) -> Reply<Opened> {
+        Ok(Opened::new(self.handles.insert(Handle::Dir(DirHandle::new(flags)))))
     }
 
     fn readdir(
