@@ -5,9 +5,10 @@ mod harness;
 mod library;
 
 use harness::{Cluster, Place, eventually, root};
-use rustix::fs::{AtFlags, CWD, OFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, Timespec, Timestamps};
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
+use std::mem::MaybeUninit;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -49,6 +50,18 @@ fn known(watcher: &Client, path: &Path) -> (i64, i64) {
     let file = FileId(fs::symlink_metadata(path).unwrap().ino());
     let attr = watcher.getattr(&Context::root(), file).unwrap();
     (attr.atime.seconds(), i64::from(attr.atime.nanos()))
+}
+
+/// How many names there are in a directory, with `.` and `..`.
+fn count(dir: &Path, how: OFlags) -> usize {
+    let opened = rustix::fs::open(dir, how | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let mut room = [MaybeUninit::uninit(); 1024];
+    let (mut names, mut count) = (RawDir::new(&opened, &mut room), 0);
+    while let Some(name) = names.next() {
+        name.unwrap();
+        count += 1;
+    }
+    count
 }
 
 struct Set<'a> {
@@ -124,6 +137,12 @@ fn a_file_counts_as_read_once_after_a_change_and_once_a_day() {
     let no_atime = OpenOptions::new().read(true).custom_flags(libc::O_NOATIME).open(&file);
     no_atime.unwrap().read_exact(&mut [0; 100]).unwrap();
     assert_eq!(read_at(&file), (1_000_000_000, 7), "O_NOATIME");
+    set(&dir, 1_000_000_000);
+    assert_eq!(count(&dir, OFlags::NOATIME), 4);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(read_at(&dir), (1_000_000_000, 7), "O_NOATIME of a directory");
+    assert_eq!(count(&dir, OFlags::empty()), 4);
+    assert!(read_at(&dir) > (1_000_000_000, 7));
     assert!(changes(&file, read));
     // What the kernel has cached counts when it is closed.
     set(&file, 1_000_000_000);

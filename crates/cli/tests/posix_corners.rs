@@ -4,9 +4,11 @@
 mod corners;
 mod dir_reader;
 mod harness;
+mod library;
 
 use harness::{Place, root};
 use std::fs::{self, File, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
 #[test]
@@ -31,6 +33,35 @@ fn corners_of_posix_end_as_on_a_local_directory() {
         .collect();
     println!("{} calls", expected.len());
     assert!(differ.is_empty(), "{} differ:\n{}", differ.len(), differ.join("\n"));
+}
+
+/// The kernel leaves that to the mount where its pages are passed.
+#[test]
+fn a_write_past_the_kernels_pages_takes_capabilities_away() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "2"]);
+    let local = place.path("local");
+    fs::create_dir(&local).unwrap();
+    let expected = corners::capabilities(&local);
+    let watcher = library::client(&cluster, false);
+    let asked = || {
+        let counters = watcher.metadata_status().unwrap().counters;
+        counters.into_iter().find(|(name, _)| name == "op.getxattr").map(|(_, times)| times)
+    };
+    for (name, options) in [("d", "direct_io"), ("n", "consistency=none")] {
+        let at = cluster.mount(name, options).join(format!("of-{name}"));
+        fs::create_dir(&at).unwrap();
+        assert_eq!(corners::capabilities(&at), expected, "{options}");
+        // Nobody is asked about files that have none.
+        let mut plain = File::create(at.join("plain")).unwrap();
+        let before = asked();
+        assert!(before.is_some());
+        (0..50).for_each(|_| plain.write_all(b"bytes").unwrap());
+        assert_eq!(asked(), before, "{options}");
+    }
 }
 
 /// Local file systems end far below.

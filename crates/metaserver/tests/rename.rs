@@ -90,7 +90,7 @@ fn a_directory_moves_however_deep_it_is() {
     let mut c = Cluster::new(0);
     let me = &mut c.client(root());
     let mut dir = ROOT;
-    for _ in 0..300 {
+    for _ in 0..10_000 {
         dir = c.mkdir(me, dir, "d");
     }
     let moved = c.mkdir(me, ROOT, "m");

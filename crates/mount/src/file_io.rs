@@ -4,15 +4,14 @@ use crate::fuse::{IoArgs, NodeId, Opened, Reply, RequestContext, WriteData};
 use crate::handles::{FileHandle, Handle, Reading};
 use crate::jobs::Part;
 use crate::kernel_cache::Passed;
-use crate::translate::context;
+use crate::translate::{context, is_to_run};
 use crate::weirfs::WeirFs;
 use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weir_client::{Consistency, Context, File, set_nothing};
 use weir_types::{Attr, ErrorKind, FileId};
 use weir_wire::meta::CAPABILITY;
 
-/// The kernel opens a file to execute it (`__FMODE_EXEC`).
-const FOR_EXEC: u32 = 0x20;
 /// Writes from this size on keep the buffer they arrived in.
 const KEEP_BYTES: usize = 512 << 10;
 
@@ -44,11 +43,11 @@ impl WeirFs {
             || flags as i32 & libc::O_APPEND != 0;
         let synchronous = flags as i32 & (libc::O_SYNC | libc::O_DSYNC) != 0;
         // Who is about to become another program has the environment of the one before.
-        let is_to_run = flags & FOR_EXEC != 0;
-        let part = if is_to_run { Part::default() } else { self.jobs.of(ctx.pid, ctx.uid) };
+        let part = if is_to_run(flags) { Part::default() } else { self.jobs.of(ctx.pid, ctx.uid) };
         let reading = RwLock::new(Reading::of(part));
         let access = self.access_of(attr, flags, keep_cache);
-        let handle = FileHandle { file, direct, synchronous, opening, reading, access };
+        let capable = AtomicBool::new(attr.extras.any);
+        let handle = FileHandle { file, direct, synchronous, opening, reading, capable, access };
         let fh = self.handles.insert(Handle::File(handle));
         Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }
     }
@@ -93,6 +92,8 @@ impl WeirFs {
         let by = handle.context(ctx);
         if args.kill_suidgid {
             self.clear_suid(&context(ctx), self.file(node)?)?;
+        } else if handle.direct && !args.from_page_cache {
+            self.drop_capability(handle)?;
         }
         if args.from_page_cache {
             // Nobody waits for these bytes but who maps them, and may ask for
@@ -125,6 +126,36 @@ impl WeirFs {
             // server knows who keeps a mark for locking, and who may write without owning it.
             self.client.setattr(ctx, &set_nothing(file))?;
         }
+        self.take_capability(file)
+    }
+
+    /// A write past the kernel's pages by the superuser: of others the kernel asks for it, and
+    /// before a write into its pages it does it itself. Setuid and setgid stay.
+    fn drop_capability(&self, handle: &FileHandle) -> Reply<()> {
+        let file = handle.file.id();
+        // What is known costs nothing. It is not, where nothing is kept or others write too: then
+        // it is as when the file was opened, or as this mount has set it since.
+        let known = || self.client.known_attr(file).is_some_and(|attr| attr.extras.any);
+        if !handle.capable.swap(false, Ordering::Relaxed) && !known() {
+            return Ok(());
+        }
+        let taken = self.take_capability(file);
+        if taken.is_err() {
+            handle.capable.store(true, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// A file has been given capabilities, which the next write through any handle takes away.
+    pub(crate) fn is_capable(&self, file: FileId) {
+        for handle in self.handles.of(file) {
+            if let Ok(handle) = handle.file() {
+                handle.capable.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn take_capability(&self, file: FileId) -> Reply<()> {
         let by = &Context::root();
         let has = self.client.get_xattr(by, file, CAPABILITY);
         match has.and_then(|_| self.client.remove_xattr(by, file, CAPABILITY)) {

@@ -2,14 +2,17 @@
 //!
 //! To the cluster it does not exist any more. But who has a directory open, or as its current
 //! directory, may still look at it, and finds it empty; the kernel asks what it is before it
-//! says so (`ENOENT` rather than `ESTALE`). And who holds a file by `O_PATH` alone, of which
-//! the cluster is not told, may ask what it is.
+//! says so (`ENOENT` rather than `ESTALE`). And who holds a file by `O_PATH` alone, or a pipe or
+//! a device, of which the cluster is not told, may ask what it is. What any of them changes of it
+//! is changed in what this mount remembers: nobody else can find it.
 
+use crate::access_times::now_ns;
 use crate::fuse::{NodeId, RequestContext};
 use crate::translate::context;
 use crate::weirfs::WeirFs;
 use weir_client::Context;
-use weir_types::{Attr, ErrorKind, FileId, Result};
+use weir_types::{ACL_ACCESS, ACL_DEFAULT, Attr, ErrorKind, FileId, FileKind, Result, Timestamp};
+use weir_wire::meta::{SetAttrRequest, SetTime};
 
 /// What is known of a file.
 pub(crate) enum Found {
@@ -33,12 +36,71 @@ impl WeirFs {
 
     /// What a file is, or was.
     pub(crate) fn attr_or_last(&self, by: &Context, file: FileId) -> Result<Found> {
-        let found = self.client.getattr(by, file);
-        match found {
-            Err(error) if error.kind == ErrorKind::Stale => {
-                Ok(Found::Last(self.nodes.gone(file).ok_or(error)?))
-            }
-            found => found.map(Found::Now),
+        now_or_last(self.client.getattr(by, file), || self.nodes.gone(file))
+    }
+
+    /// Changes attributes of a file, or of what is remembered of it: the kernel has asked whether
+    /// the caller may.
+    pub(crate) fn set_attr_or_last(&self, by: &Context, set: &SetAttrRequest) -> Result<Found> {
+        let last = || match set.size {
+            Some(_) => None,
+            None => self.nodes.change_gone(set.file, |last| change(last, set)),
+        };
+        now_or_last(self.client.setattr(by, set), last)
+    }
+
+    /// The answer about extended attributes: of a file that is gone it is known if it had none of
+    /// them, and no more.
+    pub(crate) fn of_attributes<T>(
+        &self,
+        file: FileId,
+        answer: Result<T>,
+        had: impl FnOnce(&Attr) -> bool,
+        none: Result<T>,
+    ) -> Result<T> {
+        match answer {
+            Err(error) if error.kind == ErrorKind::Stale => match self.nodes.gone(file) {
+                Some(last) if !had(&last) => none,
+                _ => Err(error),
+            },
+            answer => answer,
         }
     }
+}
+
+/// Whether a file that is gone may have had the attribute of that name. A list of who may do what
+/// counts as none in a directory, where there is nothing left to do.
+pub(crate) fn may_have_had(last: &Attr, name: &[u8]) -> bool {
+    match name {
+        ACL_ACCESS => last.extras.acl && last.kind != FileKind::Directory,
+        ACL_DEFAULT => last.extras.default_acl,
+        _ => last.extras.any,
+    }
+}
+
+fn now_or_last(now: Result<Attr>, last: impl FnOnce() -> Option<Attr>) -> Result<Found> {
+    match now {
+        Err(error) if error.kind == ErrorKind::Stale => last().map(Found::Last).ok_or(error),
+        now => now.map(Found::Now),
+    }
+}
+
+fn change(last: &mut Attr, set: &SetAttrRequest) {
+    let now = Timestamp(now_ns());
+    let time = |time: Option<SetTime>, before| match time {
+        None => before,
+        Some(SetTime::Now) => now,
+        Some(SetTime::At(at)) => at,
+    };
+    // It does not run as somebody else any more (of a directory the bits say other things).
+    if (set.uid.is_some() || set.gid.is_some()) && last.kind != FileKind::Directory {
+        let for_group = if last.mode & 0o010 != 0 { 0o2000 } else { 0 };
+        last.mode &= !(0o4000 | for_group);
+    }
+    last.mode = set.mode.unwrap_or(last.mode);
+    last.uid = set.uid.unwrap_or(last.uid);
+    last.gid = set.gid.unwrap_or(last.gid);
+    last.atime = time(set.atime, last.atime);
+    last.mtime = time(set.mtime, last.mtime);
+    last.ctime = now;
 }

@@ -7,7 +7,7 @@ use crate::jobs::Part;
 use crate::kernel_cache::Opening;
 use crate::translate::data_context;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use weir_client::job::JobReader;
 use weir_client::{Context, File};
@@ -46,6 +46,8 @@ pub(crate) struct FileHandle {
     /// What the process that has opened it is of a job, as its environment says, or it does
     /// itself.
     pub(crate) reading: RwLock<Reading>,
+    /// It may have capabilities (`security.capability`), which writing takes away.
+    pub(crate) capable: AtomicBool,
     /// What is to be said of its time of access.
     pub(crate) access: HandleAccess,
 }
@@ -107,13 +109,19 @@ impl Handles {
     }
 }
 
-/// The part of a directory page that did not fit the kernel's buffer.
-#[derive(Default)]
+/// An open directory.
 pub(crate) struct DirHandle {
+    /// To list it is not to change its time of access (`O_NOATIME`).
+    pub(crate) unseen: bool,
+    /// The part of a page that did not fit the kernel's buffer.
     rest: Mutex<Option<(u64, DirPage)>>,
 }
 
 impl DirHandle {
+    pub(crate) fn new(flags: u32) -> Self {
+        Self { unseen: flags as i32 & libc::O_NOATIME != 0, rest: Mutex::default() }
+    }
+
     /// What follows `cookie`, if it was put back.
     pub(crate) fn take(&self, cookie: u64) -> Option<DirPage> {
         let rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner).take();

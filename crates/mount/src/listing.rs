@@ -3,7 +3,7 @@
 
 use crate::fuse::{DirEntry, DirSink, Entry, Errno, NodeId, Reply, RequestContext};
 use crate::handles::Handle;
-use crate::translate::context;
+use crate::translate::for_kernel;
 use crate::weirfs::WeirFs;
 use weir_types::FileKind;
 
@@ -25,7 +25,7 @@ impl WeirFs {
         let handle = self.handle(fh)?;
         let Handle::Dir(dir) = &*handle else { return Err(Errno::EBADF) };
         let listed = self.file(node)?;
-        if offset == 0 {
+        if offset == 0 && !dir.unseen {
             self.is_listed(listed);
         }
         // One that was found by its number alone is its own, which is of no harm: the kernel does
@@ -49,7 +49,9 @@ impl WeirFs {
                 Some(page) => page,
                 None => {
                     let attributes = sink.wants_entries();
-                    self.client.readdir(&context(ctx), listed, cookie, DIR_PAGE, attributes)?
+                    let page =
+                        |by: &_| self.client.readdir(by, listed, cookie, DIR_PAGE, attributes);
+                    for_kernel(ctx, page)?
                 }
             };
             for (i, found) in page.entries.iter().enumerate() {

@@ -134,6 +134,14 @@ impl Nodes {
         self.lock().gone.get(&file).cloned()
     }
 
+    /// Changes that, since there is nothing else that could be changed.
+    pub(crate) fn change_gone(&self, file: FileId, change: impl FnOnce(&mut Attr)) -> Option<Attr> {
+        let mut table = self.lock();
+        let last = table.gone.get_mut(&file)?;
+        change(last);
+        Some(last.clone())
+    }
+
     /// The kernel is told that it has removed a directory.
     pub(crate) fn removed(&self, parent: NodeId, name: &[u8]) {
         let mut table = self.lock();

@@ -3,7 +3,7 @@
 use crate::fuse::{NewMode, OpenArgs, RequestContext, SetTime};
 use std::os::fd::{AsFd, AsRawFd};
 use weir_client::{Context, CreateOptions};
-use weir_types::{ACL_ACCESS, ACL_DEFAULT, Caller};
+use weir_types::{ACL_ACCESS, ACL_DEFAULT, Caller, ErrorKind, Result};
 use weir_wire::capability::Rights;
 use weir_wire::meta;
 
@@ -25,6 +25,26 @@ pub(crate) fn data_context(ctx: &RequestContext<'_>) -> Context {
         interrupt: Some(ctx.interrupt().as_fd().as_raw_fd()),
         ..Context::root()
     }
+}
+
+/// Reads for a caller whom the kernel has allowed it, by what he has open or may execute. Modes
+/// may forbid it to him, and the superuser it is who reads then. (His name comes second: under a key
+/// that squashes him the caller may be allowed more.)
+pub(crate) fn for_kernel<T>(
+    ctx: &RequestContext<'_>,
+    read: impl Fn(&Context) -> Result<T>,
+) -> Result<T> {
+    match read(&context(ctx)) {
+        Err(error) if error.kind == ErrorKind::AccessDenied => read(&data_context(ctx)),
+        done => done,
+    }
+}
+
+/// The kernel opens a file to execute it (`__FMODE_EXEC`, which it takes from no program), and has
+/// asked whether the caller may.
+pub(crate) fn is_to_run(flags: u32) -> bool {
+    const FOR_EXEC: u32 = 0x20;
+    flags & FOR_EXEC != 0
 }
 
 /// What an opening may do.

@@ -9,7 +9,7 @@ use crate::fuse::{
     Attributes, CopyArgs, DirSink, Entry, Errno, Filesystem, IoArgs, Lock, LockArgs, NewMode,
     NodeId, OpenArgs, Opened, ReleaseArgs, Reply, RequestContext, SetAttr, Statx, WriteData,
 };
-use crate::gone::Found;
+use crate::gone::{Found, may_have_had};
 use crate::handles::{DirHandle, Handle, Handles};
 use crate::hints::Hint;
 use crate::jobs::Jobs;
@@ -19,14 +19,15 @@ use crate::locks::HandleLocks;
 use crate::nodes::Nodes;
 use crate::pins::Pins;
 use crate::translate::{
-    context, create_options, data_context, is_acl, masked, refused_xattr, rights_of, set_time,
+    context, create_options, data_context, for_kernel, is_acl, is_to_run, masked, refused_xattr,
+    rights_of, set_time,
 };
 use std::sync::Arc;
 use std::time::Duration;
 use weir_client::core::copy::MAX_COPY_CALL_BYTES;
 use weir_client::{Client, Consistency, Context, File, set_nothing};
-use weir_types::{Attr, FileId, FileKind, FsUsage};
-use weir_wire::meta::{self, RenameRequest, XattrMode};
+use weir_types::{Attr, ErrorKind, FileId, FileKind, FsUsage};
+use weir_wire::meta::{self, CAPABILITY, RenameRequest, XattrMode};
 
 /// Modes of `fallocate(2)`.
 const KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
@@ -219,7 +220,10 @@ impl Filesystem for WeirFs {
         if set.atime.is_some() {
             self.access_is_set(request.file);
         }
-        let mut attr = self.found(ctx, self.client.setattr(by, &request))?;
+        let mut attr = match self.found(ctx, self.set_attr_or_last(by, &request))? {
+            Found::Now(attr) => attr,
+            Found::Last(attr) => return Ok(Attributes { attr, allocated: None, ttl: self.ttl() }),
+        };
         // Nothing to set is `chown` to nobody else, or a write that takes these away.
         // (The kernel asks nobody for such a change, and so it is for us to see who may.)
         let nothing = request == set_nothing(request.file);
@@ -337,8 +341,10 @@ impl Filesystem for WeirFs {
     }
 
     fn open(&self, ctx: &RequestContext<'_>, node: NodeId, args: OpenArgs) -> Reply<Opened> {
-        let by = context(ctx);
-        let opened = self.client.open(&by, self.file(node)?, rights_of(args.flags));
+        let (file, rights) = (self.file(node)?, rights_of(args.flags));
+        let open = |by: &Context| self.client.open(by, file, rights);
+        let opened =
+            if is_to_run(args.flags) { for_kernel(ctx, open) } else { open(&context(ctx)) };
         let (file, attr) = self.found(ctx, opened)?;
         Ok(self.opened(ctx, file, &attr, args.flags))
     }
@@ -524,8 +530,8 @@ impl Filesystem for WeirFs {
         Ok(copied)
     }
 
-    fn opendir(&self, _ctx: &RequestContext<'_>, _node: NodeId, _flags: u32) -> Reply<Opened> {
-        Ok(Opened::new(self.handles.insert(Handle::Dir(DirHandle::default()))))
+    fn opendir(&self, _ctx: &RequestContext<'_>, _node: NodeId, flags: u32) -> Reply<Opened> {
+        Ok(Opened::new(self.handles.insert(Handle::Dir(DirHandle::new(flags)))))
     }
 
     fn readdir(
@@ -579,7 +585,12 @@ impl Filesystem for WeirFs {
             }
             _ => return Err(Errno::EINVAL),
         };
-        Ok(self.client.set_xattr(&context(ctx), self.file(node)?, name, value, mode)?)
+        let file = self.file(node)?;
+        self.client.set_xattr(&context(ctx), file, name, value, mode)?;
+        if name == CAPABILITY {
+            self.is_capable(file);
+        }
+        Ok(())
     }
 
     fn getxattr(&self, ctx: &RequestContext<'_>, node: NodeId, name: &[u8]) -> Reply<Vec<u8>> {
@@ -589,14 +600,19 @@ impl Filesystem for WeirFs {
         if let Some(hint) = Hint::named(name) {
             return self.hinted(ctx, (node, hint));
         }
+        let file = self.file(node)?;
         if is_acl(name) {
-            self.cache.tells_acl(self.file(node)?, node);
+            self.cache.tells_acl(file, node);
         }
-        Ok(self.client.get_xattr(&context(ctx), self.file(node)?, name)?)
+        let value = self.client.get_xattr(&context(ctx), file, name);
+        let none = Err(ErrorKind::NoAttribute.into());
+        Ok(self.of_attributes(file, value, |last| may_have_had(last, name), none)?)
     }
 
     fn listxattr(&self, ctx: &RequestContext<'_>, node: NodeId) -> Reply<Vec<Vec<u8>>> {
-        let names = self.client.list_xattr(&context(ctx), self.file(node)?)?;
+        let file = self.file(node)?;
+        let names = self.client.list_xattr(&context(ctx), file);
+        let names = self.of_attributes(file, names, |last| last.extras.any, Ok(Vec::new()))?;
         Ok(names.into_iter().map(|name| name.0).collect())
     }
 

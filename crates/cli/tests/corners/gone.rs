@@ -1,10 +1,11 @@
 //! What is in use while it is removed, or asked to be cut.
 
 use super::Log;
-use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, RawDir};
+use super::special::by_nobody;
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RawDir, Timespec, Timestamps};
 use std::fs::{self, File};
 use std::mem::MaybeUninit;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -21,6 +22,61 @@ pub fn directories(log: &mut Log, dir: &Path) {
     let inside = File::open(&old).unwrap();
     log.done("replace it", fs::rename(&new, &old));
     of_removed(log, &inside);
+}
+
+/// A directory of root's that somebody else is in.
+pub fn of_others(log: &mut Log, dir: &Path) {
+    let here = dir.join("of-others");
+    fs::create_dir(&here).unwrap();
+    let inside = by_nobody(|| File::open(&here)).unwrap();
+    log.done("remove it", fs::remove_dir(&here));
+    by_nobody(|| of_removed(log, &inside));
+}
+
+/// What is changed and asked by a descriptor alone.
+pub fn by_descriptor(log: &mut Log, dir: &Path) {
+    let path = dir.join("held");
+    let mode = Mode::from_raw_mode(0o6711);
+    rustix::fs::mknodat(CWD, &path, FileType::Fifo, mode, 0).unwrap();
+    let pipe = File::options().read(true).write(true).open(&path).unwrap();
+    log.done("remove it", fs::remove_file(&path));
+    change_removed(log, &pipe);
+    fs::create_dir(&path).unwrap();
+    let inside = File::open(&path).unwrap();
+    log.done("remove it", fs::remove_dir(&path));
+    change_removed(log, &inside);
+}
+
+fn change_removed(log: &mut Log, held: &File) {
+    let state = || rustix::fs::fstat(held).map(|s| (s.st_mode, s.st_uid, s.st_gid, s.st_nlink));
+    let times = || {
+        let state = held.metadata()?;
+        Ok(((state.atime(), state.atime_nsec()), (state.mtime(), state.mtime_nsec())))
+    };
+    let set = |at| Timestamps { last_access: at, last_modification: at };
+    let changed = held.metadata().map(|m| (m.ctime(), m.ctime_nsec())).ok();
+    // The kernel's clock for files goes in steps.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    log.sys("change the mode", rustix::fs::fchmod(held, Mode::from_raw_mode(0o6751)));
+    log.sys("it is", state());
+    log.found("it has changed", {
+        held.metadata().map(|m| Some((m.ctime(), m.ctime_nsec())) != changed)
+    });
+    log.done("give it away", std::os::unix::fs::fchown(held, Some(1), Some(2)));
+    log.sys("it is", state());
+    let at = Timespec { tv_sec: 5, tv_nsec: 6 };
+    log.sys("set its times", rustix::fs::futimens(held, &set(at)));
+    log.found("they are", times());
+    let now = Timespec { tv_sec: 0, tv_nsec: libc::UTIME_NOW };
+    log.sys("set them to now", rustix::fs::futimens(held, &set(now)));
+    log.found("they are not what they were", times().map(|t| t != ((5, 6), (5, 6))));
+    let by_another = || rustix::fs::fchmod(held, Mode::from_raw_mode(0o777));
+    log.sys("another changes the mode", by_nobody(by_another));
+    let mut value = [0; 64];
+    for name in ["user.who", "trusted.who", "security.capability", "system.posix_acl_access"] {
+        log.sys(name, rustix::fs::fgetxattr(held, name, &mut value[..]));
+    }
+    log.sys("all", rustix::fs::flistxattr(held, &mut value[..]));
 }
 
 fn of_removed(log: &mut Log, inside: &File) {

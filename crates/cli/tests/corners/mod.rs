@@ -5,6 +5,7 @@ mod gone;
 mod links;
 mod names;
 mod notices;
+mod opened;
 mod special;
 mod unnamed;
 
@@ -34,9 +35,21 @@ pub fn everything(dir: &Path) -> Vec<String> {
     gone::directories(&mut log, dir);
     gone::files(&mut log, dir);
     gone::programs(&mut log, dir);
+    gone::of_others(&mut log, dir);
+    gone::by_descriptor(&mut log, dir);
+    opened::programs(&mut log, dir);
+    opened::listings(&mut log, dir);
+    opened::capabilities(&mut log, dir);
     changes::all_times(&mut log, dir);
     changes::privileges(&mut log, dir);
     changes::privileges_of_others(&mut log, dir);
+    log.0
+}
+
+/// What the superuser does with programs that have capabilities.
+pub fn capabilities(dir: &Path) -> Vec<String> {
+    let mut log = Log::default();
+    opened::capabilities(&mut log, dir);
     log.0
 }
 

@@ -63,8 +63,8 @@ pub fn devices(log: &mut Log, dir: &Path) {
 }
 
 /// A capability of a program: to bind low ports, effective and permitted.
-const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-const NAME: &str = "security.capability";
+pub const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+pub const NAME: &str = "security.capability";
 
 pub fn by_nobody<T: Send>(what: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {

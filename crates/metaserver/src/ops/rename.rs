@@ -9,8 +9,9 @@ use weir_types::limits::MAX_LINKS;
 use weir_types::{ErrorKind, FileId, FileKind};
 use weir_wire::meta::{Removed, RenameRequest};
 
-/// The deepest directory that another one can be moved to.
-const MAX_DEPTH: usize = 8192;
+/// The deepest directory that another one can be moved to: the way up is short work for the
+/// server (and ends also where directories are in a loop, which none should be).
+const MAX_DEPTH: usize = 1 << 16;
 
 /// One end of the move.
 struct End<'a> {
