@@ -7,7 +7,7 @@ use crate::jobs::Part;
 use crate::kernel_cache::Opening;
 use crate::translate::data_context;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use weir_client::job::JobReader;
 use weir_client::{Context, File};
@@ -43,6 +43,8 @@ pub(crate) struct FileHandle {
     pub(crate) direct: bool,
     /// Opened with `O_SYNC` or `O_DSYNC`. (Of a write the kernel says so with each.)
     pub(crate) synchronous: bool,
+    /// Something was written past the kernel's pages.
+    pub(crate) has_passed: AtomicBool,
     /// What the process that has opened it is of a job, as its environment says, or it does
     /// itself.
     pub(crate) reading: RwLock<Reading>,

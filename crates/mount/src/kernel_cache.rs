@@ -5,7 +5,7 @@ use crate::dropper::{Dropper, Dropping};
 use crate::file_pages::{Drop as PageDrop, FilePages, without};
 use crate::fuse::{MAX_STORE_BYTES, NodeId, Notifier};
 use crate::handles::Seen;
-use crate::kernel_size::{Answer, Mark, Tell};
+use crate::kernel_size::{Answer, Failed, Mark, Tell};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -511,8 +511,20 @@ impl Opening {
         pages.pass_ends();
         if let Ok(passed) = &passed {
             pages.size.writes(by, passed.believed_end);
+            pages.size.passes(by, passed.believed_end, Instant::now());
         }
         passed.map(|_| ())
+    }
+
+    /// A write past the kernel's pages fails.
+    pub(crate) fn fails(&self, failed: Failed) {
+        self.pages.lock().size.fails(failed, Instant::now());
+    }
+
+    /// Whether it is a failed write that the kernel takes back when this thread sets this size
+    /// through this handle.
+    pub(crate) fn takes_back(&self, by: u32, fh: u64, size: u64) -> bool {
+        self.pages.lock().size.takes_back(by, fh, size, Instant::now())
     }
 }
 

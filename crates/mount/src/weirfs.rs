@@ -216,6 +216,11 @@ impl Filesystem for WeirFs {
         let by_handle = set.fh.is_some() && set.size.is_some();
         let by = if by_handle { &data_context(ctx) } else { &context };
         let question = self.cache.asks(ctx.pid, Some(request.file), Answer::Change);
+        if self.takes_back(ctx, set)? {
+            let attr = self.client.getattr(by, request.file)?;
+            let attr = self.tell(ctx, question, attr)?;
+            return Ok(Attributes { attr, allocated: None, ttl: Duration::ZERO });
+        }
         if set.atime.is_some() {
             self.access_is_set(request.file);
         }
