@@ -29,7 +29,8 @@ impl WeirFs {
         // The mount's, unless the file says otherwise.
         let consistency = file.consistency();
         let leased = consistency == Consistency::Strict;
-        let (opening, others) = self.cache.opening(file.id(), leased, attr.size);
+        let maps = flags as i32 & libc::O_ACCMODE == libc::O_RDWR;
+        let (opening, others) = self.cache.opening(file.id(), (leased, maps), attr.size);
         let same = self.cache.same(attr);
         let keep_cache = match consistency {
             // As long as a file is open here, leases keep its pages good.

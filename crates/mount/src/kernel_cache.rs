@@ -60,6 +60,8 @@ pub struct KernelCache {
 
 struct OpenFile {
     handles: usize,
+    /// Those through which a program may change what it has mapped.
+    mappers: usize,
     pages: Arc<OpenPages>,
 }
 
@@ -70,7 +72,7 @@ impl OpenFile {
             raised: Condvar::new(),
             last_drop: Mutex::new(None),
         };
-        Self { handles: 0, pages: Arc::new(pages) }
+        Self { handles: 0, mappers: 0, pages: Arc::new(pages) }
     }
 }
 
@@ -86,6 +88,7 @@ pub(crate) struct Passed {
 pub(crate) struct Opening {
     cache: KernelCache,
     file: FileId,
+    maps: bool,
     pages: Arc<OpenPages>,
 }
 
@@ -116,13 +119,19 @@ impl KernelCache {
         self.seen.same(attr)
     }
 
-    /// A handle is being opened of a file that is so long. `true`: others are open, so that what the kernel
-    /// has of the file is good.
-    pub(crate) fn opening(&self, file: FileId, leased: bool, size: u64) -> (Opening, bool) {
+    /// A handle is being opened of a file that is so long; `maps`: for reading and writing. `true`: others are
+    /// open, so that what the kernel has of the file is good.
+    pub(crate) fn opening(
+        &self,
+        file: FileId,
+        (leased, maps): (bool, bool),
+        size: u64,
+    ) -> (Opening, bool) {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         let entry = open.entry(file).or_insert_with(|| OpenFile::new(leased, size));
         entry.handles += 1;
-        let opening = Opening { cache: self.clone(), file, pages: entry.pages.clone() };
+        entry.mappers += usize::from(maps);
+        let opening = Opening { cache: self.clone(), file, maps, pages: entry.pages.clone() };
         (opening, entry.handles > 1)
     }
 
@@ -227,6 +236,24 @@ impl KernelCache {
                 self.dropper.start(file, bytes).wait(Instant::now() + GIVE_UP);
             }
         }
+    }
+
+    /// Whether a program may have changed a file through a mapping, and the kernel not have
+    /// written it back.
+    pub(crate) fn may_be_changed(&self, file: FileId) -> bool {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.get(&file).is_some_and(|open| open.mappers > 0)
+    }
+
+    /// Has the kernel write back what programs have changed of these bytes through mappings.
+    /// `false`: there is nothing. (Nothing but a drop makes it write.)
+    pub(crate) fn writes_back(&self, file: FileId, bytes: Range<u64>) -> bool {
+        let may = || self.get(file).is_some_and(|pages| pages.lock().may_show(&bytes));
+        let some = !bytes.is_empty() && self.may_be_changed(file) && may();
+        if some {
+            self.drop_range(file, bytes);
+        }
+        some
     }
 
     fn carry_out(&self, file: FileId, pages: &OpenPages, drop: &PageDrop) {
@@ -533,6 +560,7 @@ impl Drop for Opening {
         let mut open = self.cache.open.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = open.get_mut(&self.file) {
             entry.handles -= 1;
+            entry.mappers -= usize::from(self.maps);
             if entry.handles == 0 {
                 open.remove(&self.file);
             }

@@ -94,7 +94,12 @@ impl WeirFs {
     }
 
     /// Attributes that may be told.
-    fn tell(&self, ctx: &RequestContext<'_>, question: Question, attr: Attr) -> Reply<Attr> {
+    pub(crate) fn tell(
+        &self,
+        ctx: &RequestContext<'_>,
+        question: Question,
+        attr: Attr,
+    ) -> Reply<Attr> {
         let again = |file| self.client.getattr(&context(ctx), file);
         self.found(ctx, self.cache.tell(question, attr, again))
     }
@@ -186,7 +191,7 @@ impl Filesystem for WeirFs {
             // handle, and ask.
             return Ok(Attributes { attr, allocated: None, ttl: Duration::ZERO });
         }
-        let allocated = self.client.allocated(&by, &attr);
+        let (attr, allocated) = self.with_room(ctx, attr)?;
         Ok(Attributes { attr, allocated, ttl: self.ttl() })
     }
 
@@ -488,8 +493,8 @@ impl Filesystem for WeirFs {
         let (handle, by) = (self.handle(fh)?, data_context(ctx));
         let file = &handle.file()?.file;
         let found = match whence as i32 {
-            libc::SEEK_DATA => file.next_data(&by, offset)?,
-            libc::SEEK_HOLE => file.next_hole(&by, offset)?,
+            libc::SEEK_DATA => self.next_data(&by, file, offset)?,
+            libc::SEEK_HOLE => self.next_hole(&by, file, offset)?,
             _ => return Err(Errno::EINVAL),
         };
         found.ok_or(Errno::ENXIO)
