@@ -543,6 +543,11 @@ impl Opening {
         passed.map(|_| ())
     }
 
+    /// See [`crate::kernel_size::KernelSize::appends_here`].
+    pub(crate) fn appends_here(&self, offset: u64) -> bool {
+        self.pages.lock().size.appends_here(offset)
+    }
+
     /// A write past the kernel's pages fails.
     pub(crate) fn fails(&self, failed: Failed) {
         self.pages.lock().size.fails(failed, Instant::now());

@@ -101,6 +101,9 @@ pub(crate) struct KernelSize {
     raising: bool,
     /// A write up to here, after which that thread raises the size.
     written: Option<(u32, u64)>,
+    /// The end of the last write past the pages, if the kernel knows of it: it has heard of no
+    /// size below since.
+    passed: Option<u64>,
     unsettled: Vec<Unsettled>,
     /// Writes that the kernel may take back, with when their last piece was answered.
     failed: Vec<(Failed, Instant)>,
@@ -116,6 +119,7 @@ impl KernelSize {
             number: 0,
             raising: false,
             written: None,
+            passed: None,
             unsettled: Vec::new(),
             failed: Vec::new(),
         }
@@ -158,9 +162,16 @@ impl KernelSize {
 
     /// A write past the pages of this thread is answered, perhaps another piece of one that fails.
     pub(crate) fn passes(&mut self, by: u32, end: u64, now: Instant) {
+        self.passed = Some(end);
         for (failed, at) in self.failed.iter_mut().filter(|(failed, _)| failed.by == by) {
             (failed.end, *at) = (failed.end.max(end), now);
         }
+    }
+
+    /// Whether the kernel, which appends where it takes the end to be, has appended nothing before
+    /// this offset that has not been served.
+    pub(crate) fn appends_here(&self, offset: u64) -> bool {
+        offset <= self.least() || (self.passed == Some(offset) && self.unsettled.is_empty())
     }
 
     /// Whether it is a failed write that the kernel takes back when this thread sets this size
@@ -188,6 +199,7 @@ impl KernelSize {
         if size != self.last && asked != Some(self.mark()) {
             return Tell::AskAgain;
         }
+        self.passed.take_if(|end| *end > size);
         if size != self.last {
             self.number += 1;
             self.last = size;
@@ -236,6 +248,7 @@ impl KernelSize {
     pub(crate) fn ends(&mut self, at: u64) {
         self.floor = self.floor.min(at);
         self.written.take_if(|(_, end)| *end > at);
+        self.passed.take_if(|end| *end > at);
     }
 
     /// A write of this thread up to here is answered.

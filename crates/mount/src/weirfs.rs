@@ -402,6 +402,11 @@ impl Filesystem for WeirFs {
         self.write_file(ctx, (node, fh), (offset, data), args)
     }
 
+    fn appends_here(&self, fh: u64, offset: u64) -> bool {
+        let handle = self.handle(fh);
+        handle.is_ok_and(|h| h.file().is_ok_and(|file| file.opening.appends_here(offset)))
+    }
+
     fn flush(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64, owner: u64) -> Reply<()> {
         let handle = self.handle(fh)?;
         let open = handle.file()?;
