@@ -16,15 +16,26 @@ const LOOKS: Duration = Duration::from_secs(1);
 /// So long at most one request waits for earlier ones.
 const WAITS: Duration = Duration::from_secs(5);
 
+/// What is remembered of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// The last descriptor of an open file is closed. The kernel waits for no answer.
+    Close,
+    /// Bytes are appended. The kernel sends pieces of one call side by side.
+    Append,
+}
+
 #[derive(Debug)]
 struct Known {
     unique: u64,
     node: NodeId,
+    what: What,
 }
 
 #[derive(Debug, Default)]
 struct State {
     known: Vec<Known>,
+    closes: u64,
 }
 
 /// See the top of the file.
@@ -83,6 +94,7 @@ impl Drop for Noted {
     fn drop(&mut self) {
         let mut state = self.arrivals.lock();
         if let Some(index) = state.known.iter().position(|known| known.unique == self.unique) {
+            state.closes += u64::from(state.known[index].what == What::Close);
             state.known.swap_remove(index);
         }
         drop(state);
@@ -112,9 +124,9 @@ impl Arrivals {
         self.readers().retain(|one| !Arc::ptr_eq(one, reader));
     }
 
-    /// A request has come that appends. (The kernel sends pieces of one call side by side.)
-    pub(super) fn note(self: &Arc<Self>, unique: u64, node: NodeId) -> Noted {
-        self.lock().known.push(Known { unique, node });
+    /// A request has come.
+    pub(super) fn note(self: &Arc<Self>, unique: u64, node: NodeId, what: What) -> Noted {
+        self.lock().known.push(Known { unique, node, what });
         Noted { arrivals: Arc::clone(self), unique }
     }
 
@@ -133,13 +145,35 @@ impl Arrivals {
     }
 
     /// Waits for what is known to have come before this request.
-    pub(super) fn wait_for(&self, node: NodeId, before: u64) {
-        let is_it = |known: &Known| known.node == node && known.unique < before;
+    pub(super) fn wait_for(&self, what: What, node: NodeId, before: u64) {
+        let is_it =
+            |known: &Known| known.what == what && known.node == node && known.unique < before;
         let more = |state: &mut State| state.known.iter().any(is_it);
         let waited = self.done.wait_timeout_while(self.lock(), WAITS, more);
         if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
-            tracing::debug!(node, "a request that came before takes long");
+            tracing::debug!(node, ?what, "a request that came before takes long");
         }
+    }
+
+    /// How many closes have been served.
+    pub(super) fn closes(&self) -> u64 {
+        self.lock().closes
+    }
+
+    /// Waits for closes of a file that came before this request. `false`: there was none since
+    /// so many had been served.
+    pub(super) fn wait_for_closes(&self, node: NodeId, before: u64, served: u64) -> bool {
+        self.settle();
+        let is_it = |known: &Known| {
+            (known.what, known.node) == (What::Close, node) && known.unique < before
+        };
+        let state = self.lock();
+        let none = state.closes == served && !state.known.iter().any(is_it);
+        drop(state);
+        if !none {
+            self.wait_for(What::Close, node, before);
+        }
+        !none
     }
 }
 
@@ -148,17 +182,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_waits_for_those_of_its_file_that_came_before() {
+    fn a_request_waits_for_those_of_its_kind_and_file_that_came_before() {
         let arrivals = Arc::new(Arrivals::default());
-        let (before, _other) = (arrivals.note(2, 7), arrivals.note(4, 8));
-        let _after = arrivals.note(8, 7);
-        arrivals.wait_for(7, 2);
+        let (before, other) = (arrivals.note(2, 7, What::Close), arrivals.note(4, 8, What::Close));
+        let _after = arrivals.note(8, 7, What::Close);
+        arrivals.wait_for(What::Append, 7, 6);
+        arrivals.wait_for(What::Close, 7, 2);
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| arrivals.wait_for(7, 6));
+            let waits = scope.spawn(|| arrivals.wait_for_closes(7, 6, 0));
             drop(before);
-            waits.join().unwrap();
+            assert!(waits.join().unwrap());
         });
-        assert_eq!(arrivals.lock().known.len(), 2);
+        assert!(!arrivals.wait_for_closes(7, 6, 1));
+        drop(other);
+        assert!(arrivals.wait_for_closes(7, 6, 1), "one was served meanwhile");
+        assert_eq!(arrivals.closes(), 2);
+    }
+
+    #[test]
+    fn a_thread_that_has_not_looked_yet_is_waited_for() {
+        let arrivals = Arc::new(Arrivals::default());
+        std::thread::scope(|scope| {
+            let (tell, told) = std::sync::mpsc::channel();
+            let shared = arrivals.clone();
+            scope.spawn(move || {
+                let reader = shared.join();
+                reader.reads();
+                tell.send(()).unwrap();
+                let noted = shared.note(2, 7, What::Close);
+                reader.has_looked();
+                drop(noted);
+                shared.leave(&reader);
+            });
+            told.recv().unwrap();
+            assert!(arrivals.wait_for_closes(7, 4, 0));
+        });
+        assert!(arrivals.readers().is_empty());
     }
 
     #[test]

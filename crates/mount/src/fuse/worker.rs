@@ -15,7 +15,7 @@ use rustix::io::Errno as OsErrno;
 
 use super::abi;
 use super::answer::Answer;
-use super::arrivals::{Arrivals, Noted, Reader};
+use super::arrivals::{Arrivals, Noted, Reader, What};
 use super::crew::{Crew, Next, Taken, Urgency};
 use super::dispatch::Dispatch;
 use super::errno::Errno;
@@ -265,9 +265,13 @@ impl<F: Filesystem> Worker<F> {
                     Op::Read { args, .. } if args.lock_owner.is_none() => Urgency::Fills,
                     _ => Urgency::Normal,
                 };
-                let appends = matches!(op, Op::Write { args, .. } if args.appends());
-                let note = || shared.arrivals.note(header.unique, header.node);
-                self.noted = appends.then(note);
+                let what = match op {
+                    Op::Release { .. } => Some(What::Close),
+                    Op::Write { args, .. } if args.appends() => Some(What::Append),
+                    _ => None,
+                };
+                let note = |what| shared.arrivals.note(header.unique, header.node, what);
+                self.noted = what.map(note);
                 Seen::Serve { unique: header.unique, urgency }
             }
         }
@@ -345,6 +349,7 @@ impl<F: Filesystem> Worker<F> {
             ctx: &ctx,
             node: header.node,
             answer: &answer,
+            arrivals: &shared.arrivals,
             buffer: reply,
             negative_ttl: shared.negative_ttl,
         };
@@ -367,7 +372,7 @@ impl<F: Filesystem> Worker<F> {
                 if !shared.fs.appends_here(fh, offset) {
                     shared.arrivals.settle();
                 }
-                shared.arrivals.wait_for(header.node, header.unique);
+                shared.arrivals.wait_for(What::Append, header.node, header.unique);
             }
             catch_unwind(AssertUnwindSafe(|| dispatch.write(fh, offset, data, &args)))
         } else {
