@@ -6,7 +6,7 @@ mod coherence_io;
 mod harness;
 mod library;
 
-use coherence_io::{Two, open, two};
+use coherence_io::{Mapping, Two, next_data, next_hole, open, two};
 use harness::{Place, eventually, kill_and_wait, noise, root, said};
 use library::client;
 use rustix::fs::{FallocateFlags, fallocate};
@@ -467,5 +467,38 @@ fn no_hole_of_a_writer_that_was_killed_is_taken_for_data() {
         let found = fs::metadata(b.join(name)).unwrap();
         println!("{name}: {} bytes, takes {}", found.len(), found.blocks() * 512);
         assert!((MIB..=most + MIB / 4).contains(&(found.blocks() * 512)), "{name}: {found:?}");
+    }
+}
+
+/// Who copies a file that another process has mapped looks for its holes before the kernel has
+/// written back what was stored.
+#[test]
+fn what_is_stored_into_a_mapping_is_no_hole() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let _cluster = place.up("one", &["--targets", "2", "--mount", "m"]);
+    let [local, mount] = ["local", "m/here"].map(|name| place.path(name));
+    for dir in [&local, &mount] {
+        fs::create_dir(dir).unwrap();
+        let file = open(&dir.join("f"));
+        file.set_len(MIB).unwrap();
+        let mapping = Mapping::new(&file, MIB as usize);
+        mapping.set(65_536, 1);
+        assert!(taken(&dir.join("f")) > 0, "tar believes that there is nothing");
+        mapping.set(300_000, 2);
+        assert_eq!(next_data(&file, 0), Some(65_536));
+        assert_eq!(next_data(&file, 150_000), Some(300_000 / 4096 * 4096));
+        mapping.set(65_536 + 4096, 3);
+        let hole = next_hole(&file, 65_536).unwrap();
+        assert!(hole >= 65_536 + 2 * 4096, "{hole}");
+        assert_eq!(next_hole(&file, 0), Some(0));
+        mapping.set(5, 4);
+        mapping.set(900_000, 5);
+        let copy = "cp --sparse=always f copy; cmp f copy; tar -cSf t f; mkdir x; tar -xf t -C x; cmp f x/f";
+        says(dir, &["bash", "-ec", copy]);
+        drop(mapping);
+        assert_eq!(next_data(&file, 850_000), Some(900_000 / 4096 * 4096));
     }
 }

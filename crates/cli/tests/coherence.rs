@@ -320,6 +320,26 @@ fn holes_are_seen_at_once() {
 }
 
 #[test]
+fn who_may_only_write_finds_holes_of_what_another_mount_writes() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "write-only", "");
+    let file_b = open(&b.join("f"));
+    for mib in [1, 2] {
+        let at = mib << 20;
+        file_b.write_all_at(b"x", at).unwrap();
+        let only = OpenOptions::new().write(true).open(a.join("f")).unwrap();
+        assert_eq!(next_data(&only, at - 4096), Some(at));
+        assert_eq!((next_hole(&only, 0), next_hole(&only, at)), (Some(0), Some(at + 1)));
+        let mut byte = [0];
+        let read = only.read_at(&mut byte, at).unwrap_err();
+        assert_eq!(read.raw_os_error(), Some(libc::EBADF));
+    }
+}
+
+#[test]
 fn a_listing_is_whole_while_another_mount_changes_the_directory() {
     if !root() {
         return;

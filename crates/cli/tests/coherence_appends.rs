@@ -5,10 +5,11 @@
 mod coherence_io;
 mod harness;
 
-use coherence_io::{Two, line, lines, open, read_all, two};
+use coherence_io::{Two, line, lines, open, open_direct, read_all, two};
 use harness::{Place, noise, root};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -202,5 +203,86 @@ fn the_first_read_behind_the_old_end_finds_what_was_appended_elsewhere() {
         assert!(seen == record, "round {round}");
         size += record.len() as u64;
         assert_eq!(file.metadata().unwrap().len(), size);
+    }
+}
+
+/// `struct iocb` of `linux/aio_abi.h`.
+#[repr(C)]
+#[derive(Default)]
+struct Iocb {
+    data: u64,
+    key: u32,
+    rw_flags: i32,
+    opcode: u16,
+    priority: i16,
+    fd: u32,
+    buffer: u64,
+    bytes: u64,
+    offset: i64,
+    reserved: u64,
+    flags: u32,
+    result_fd: u32,
+}
+
+/// One write of `io_submit(2)`, waited for. The kernel sends its pieces side by side.
+fn submit(file: &File, bytes: &[u8]) -> i64 {
+    const WRITE: u16 = 1;
+    let mut context = 0u64;
+    let mut event = [0i64; 4];
+    let (buffer, len) = (bytes.as_ptr().addr() as u64, bytes.len() as u64);
+    let fd = file.as_raw_fd() as u32;
+    let iocb = Iocb { opcode: WRITE, fd, buffer, bytes: len, ..Default::default() };
+    let list = [&raw const iocb];
+    // SAFETY: all that is pointed to lives until the write is done, which is waited for.
+    unsafe {
+        assert_eq!(libc::syscall(libc::SYS_io_setup, 1, &raw mut context), 0);
+        assert_eq!(libc::syscall(libc::SYS_io_submit, context, 1, list.as_ptr()), 1);
+        let no_limit = std::ptr::null::<libc::timespec>();
+        let event = event.as_mut_ptr();
+        assert_eq!(libc::syscall(libc::SYS_io_getevents, context, 1, 1, event, no_limit), 1);
+        libc::syscall(libc::SYS_io_destroy, context);
+    }
+    event[2]
+}
+
+#[test]
+fn a_large_append_that_nobody_waits_for_lands_in_order() {
+    const MIB: usize = 1 << 20;
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let Two { cluster: _cluster, a, b } = two(&place, "large", "");
+    let whole = |first: usize| (0..8 * MIB).map(|at| (first + at / MIB) as u8).collect::<Vec<_>>();
+    for round in 0..12 {
+        let path = a.join(format!("f{round}"));
+        let file = match round % 2 {
+            0 => OpenOptions::new().create(true).append(true).open(&path).unwrap(),
+            _ => {
+                fs::write(&path, "").unwrap();
+                let file = open_direct(&path);
+                let flags = libc::O_APPEND | libc::O_DIRECT;
+                // SAFETY: a valid descriptor.
+                assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) }, 0);
+                file
+            }
+        };
+        let mut all = whole(1);
+        assert_eq!(submit(&file, &all), all.len() as i64);
+        assert!(fs::read(&path).unwrap() == all, "round {round}");
+        // The kernel knows nothing of what another mount has appended or cut.
+        if round % 3 == 0 {
+            let mut other =
+                OpenOptions::new().append(true).open(b.join(format!("f{round}"))).unwrap();
+            other.write_all(&[99; 5000]).unwrap();
+            all.extend([99; 5000]);
+        } else {
+            open(&b.join(format!("f{round}"))).set_len(3 * MIB as u64).unwrap();
+            all.truncate(3 * MIB);
+        }
+        assert_eq!(submit(&file, &whole(20)), 8 * MIB as i64);
+        all.extend(whole(20));
+        let found = fs::read(&path).unwrap();
+        assert!(found == all, "round {round}: {:?}", found.iter().step_by(MIB).collect::<Vec<_>>());
     }
 }

@@ -483,3 +483,42 @@ fn the_lock_of_a_killed_process_is_free_though_its_parent_keeps_the_same_open_fi
     file.read_exact_at(&mut block.0, 0).unwrap();
     assert_eq!(block.0, [7; 4096]);
 }
+
+/// The kernel does not wait for the end of an open file when its last descriptor is closed.
+#[test]
+fn locks_are_free_when_the_last_close_has_returned() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let _cluster = place.up("one", &["--targets", "2", "--mount", "m"]);
+    let whole = describe(EXCLUSIVE, 0, 0);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let path = place.path(&format!("m/f{thread}"));
+            scope.spawn(move || {
+                for round in 0..1000 {
+                    let file = open(path.clone());
+                    let held = flock(&file, libc::LOCK_EX | libc::LOCK_NB);
+                    held.unwrap_or_else(|error| panic!("{round}: flock: {error}"));
+                    let held = control(&file, libc::F_OFD_SETLK, whole);
+                    held.unwrap_or_else(|error| panic!("{round}: lock of an open file: {error}"));
+                }
+            });
+        }
+    });
+    let path = place.path("m/f0");
+    for round in 0..200 {
+        let mut child = Command::new("flock");
+        child.arg(&path).arg("true");
+        assert!(child.status().unwrap().success());
+        let held = flock(&open(path.clone()), libc::LOCK_EX | libc::LOCK_NB);
+        held.unwrap_or_else(|error| panic!("{round}: a child held it: {error}"));
+    }
+    // Who holds it still is told of at once.
+    let (holder, other) = (open(path.clone()), open(path));
+    flock(&holder, libc::LOCK_EX).unwrap();
+    let begin = Instant::now();
+    assert_eq!(errno(flock(&other, libc::LOCK_EX | libc::LOCK_NB)), Some(libc::EAGAIN));
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+}

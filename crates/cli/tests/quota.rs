@@ -2,11 +2,13 @@
 //! that what is counted is what there is, also after `kill -9` of everything.
 #![allow(clippy::unwrap_used)] // A failed helper fails the test.
 
+mod coherence_io;
 mod harness;
 
-use harness::{Cluster, Place, Running, Said, eventually, eventually_within, root, said};
+use coherence_io::{Block, open_direct};
+use harness::{Cluster, Place, Running, Said, eventually, eventually_within, noise, root, said};
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -321,4 +323,37 @@ fn a_descriptor_is_no_way_round_a_quota() {
     is_exceeded(said(python(script, &[&all.join("f")])));
     assert_eq!(fs::metadata(all.join("f")).unwrap().len(), 2 * MIB);
     cluster.weir(&["fsck", "--quiet"]).ok();
+}
+
+/// The kernel takes a direct write past the end back when it has failed: it cuts the file to the
+/// end that it knew, behind which another mount may have written.
+#[test]
+fn a_direct_write_that_is_refused_leaves_what_another_mount_wrote() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let (cluster, _, all) = start(&place, "refused");
+    let others = cluster.mount("other", "allow_other").join("all/f");
+    cluster.weir(&["quota", "set", "user:5001", "--bytes", "4M", "--wait"]).ok();
+    let bytes = noise(MIB as usize, 1);
+    let alice = || {
+        // SAFETY: of this thread alone.
+        unsafe { libc::setfsuid(ALICE) };
+        fs::write(all.join("f"), "").unwrap();
+        let file = open_direct(&all.join("f"));
+        fs::write(&others, &bytes).unwrap();
+        let refused = |at| file.write_all_at(&Block::of(9).0, at).unwrap_err().raw_os_error();
+        assert_eq!(refused(64 * MIB), Some(libc::EDQUOT));
+        assert_eq!(fs::metadata(&others).unwrap().len(), MIB);
+        assert!(fs::read(&others).unwrap() == bytes);
+        // A program that cuts is another thing.
+        assert_eq!(refused(64 * MIB), Some(libc::EDQUOT));
+        file.set_len(1000).unwrap();
+        assert_eq!(fs::metadata(&others).unwrap().len(), 1000);
+        assert_eq!(refused(64 * MIB), Some(libc::EDQUOT));
+        file.set_len(0).unwrap();
+        assert_eq!(fs::metadata(&others).unwrap().len(), 0);
+    };
+    std::thread::scope(|scope| scope.spawn(alice).join().unwrap());
 }

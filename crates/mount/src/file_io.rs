@@ -1,10 +1,11 @@
 //! Opening, reading and writing of files.
 
-use crate::fuse::{IoArgs, NodeId, Opened, Reply, RequestContext, WriteData};
+use crate::fuse::{IoArgs, NodeId, Opened, Reply, RequestContext, SetAttr, WriteData, was_killed};
 use crate::handles::{FileHandle, Handle, Reading};
 use crate::jobs::Part;
 use crate::kernel_cache::Passed;
-use crate::translate::{context, is_to_run};
+use crate::kernel_size::{Answer, Failed};
+use crate::translate::{context, data_context, is_to_run};
 use crate::weirfs::WeirFs;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +27,8 @@ impl WeirFs {
         // The mount's, unless the file says otherwise.
         let consistency = file.consistency();
         let leased = consistency == Consistency::Strict;
-        let (opening, others) = self.cache.opening(file.id(), leased, attr.size);
+        let maps = flags as i32 & libc::O_ACCMODE == libc::O_RDWR;
+        let (opening, others) = self.cache.opening(file.id(), (leased, maps), attr.size);
         let same = self.cache.same(attr);
         let keep_cache = match consistency {
             // As long as a file is open here, leases keep its pages good.
@@ -47,7 +49,9 @@ impl WeirFs {
         let reading = RwLock::new(Reading::of(part));
         let access = self.access_of(attr, flags, keep_cache);
         let capable = AtomicBool::new(attr.extras.any);
-        let handle = FileHandle { file, direct, synchronous, opening, reading, capable, access };
+        let has_passed = AtomicBool::new(false);
+        let handle =
+            FileHandle { file, direct, synchronous, has_passed, opening, reading, capable, access };
         let fh = self.handles.insert(Handle::File(handle));
         Opened { direct_io: direct, keep_cache, ..Opened::new(fh) }
     }
@@ -104,12 +108,18 @@ impl WeirFs {
         let flags = args.open_flags as i32;
         let past_pages = handle.direct || flags & libc::O_DIRECT != 0;
         let bytes = offset..offset.saturating_add(len as u64);
+        if past_pages {
+            handle.has_passed.store(true, Ordering::Relaxed);
+        }
         let write = || write_through(handle, &by, offset, data, flags);
         if past_pages {
             // Where an append ends up the kernel does not know.
             let (len, believed_end) = (bytes.end - bytes.start, bytes.end);
             let passed = |end: u64| Passed { bytes: end - len..end, believed_end };
-            handle.opening.passing(ctx.pid, || write().map(passed))?;
+            if let Err(error) = handle.opening.passing(ctx.pid, || write().map(passed)) {
+                self.write_fails(ctx, (fh, handle), believed_end);
+                return Err(error);
+            }
         } else {
             handle.opening.writing(ctx.pid, bytes, write)?;
         }
@@ -117,6 +127,30 @@ impl WeirFs {
             handle.file.sync(&by)?;
         }
         Ok(len)
+    }
+
+    /// A write past the kernel's pages fails. One past the end that the kernel knew it takes back:
+    /// it cuts the file to that end. Others may have written behind it, so the kernel learns how
+    /// long the file is, and what it sets next is looked at.
+    fn write_fails(&self, ctx: &RequestContext<'_>, (fh, handle): (u64, &FileHandle), end: u64) {
+        let (file, by) = (handle.file.id(), data_context(ctx));
+        // Not its thread's question: that may be busy with an answer to another one.
+        let question = self.cache.asks(0, Some(file), Answer::Other);
+        let again = |file| self.client.getattr(&by, file);
+        let attr = again(file).and_then(|attr| self.cache.tell(question, attr, again));
+        let size = attr.map(|attr| attr.size).ok();
+        handle.opening.fails(Failed { by: ctx.pid, fh, size, end });
+    }
+
+    /// Whether the kernel sets a size to take a failed write back, and nobody asked for it.
+    pub(crate) fn takes_back(&self, ctx: &RequestContext<'_>, set: &SetAttr) -> Reply<bool> {
+        let (Some(fh), Some(size)) = (set.fh, set.size) else { return Ok(false) };
+        let handle = self.handle(fh)?;
+        let handle = handle.file()?;
+        let failed = handle.opening.takes_back(ctx.pid, fh, size);
+        // A write of one that was killed is answered before it has failed, or has not.
+        let passes = || handle.has_passed.load(Ordering::Relaxed);
+        Ok(failed || (passes() && was_killed(ctx.pid)))
     }
 
     /// Takes away what makes a program more than its user, as a write by others does.

@@ -5,7 +5,7 @@ use crate::dropper::{Dropper, Dropping};
 use crate::file_pages::{Drop as PageDrop, FilePages, without};
 use crate::fuse::{MAX_STORE_BYTES, NodeId, Notifier};
 use crate::handles::Seen;
-use crate::kernel_size::{Answer, Mark, Tell};
+use crate::kernel_size::{Answer, Failed, Mark, Tell};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -60,6 +60,8 @@ pub struct KernelCache {
 
 struct OpenFile {
     handles: usize,
+    /// Those through which a program may change what it has mapped.
+    mappers: usize,
     pages: Arc<OpenPages>,
 }
 
@@ -70,7 +72,7 @@ impl OpenFile {
             raised: Condvar::new(),
             last_drop: Mutex::new(None),
         };
-        Self { handles: 0, pages: Arc::new(pages) }
+        Self { handles: 0, mappers: 0, pages: Arc::new(pages) }
     }
 }
 
@@ -86,6 +88,7 @@ pub(crate) struct Passed {
 pub(crate) struct Opening {
     cache: KernelCache,
     file: FileId,
+    maps: bool,
     pages: Arc<OpenPages>,
 }
 
@@ -116,13 +119,19 @@ impl KernelCache {
         self.seen.same(attr)
     }
 
-    /// A handle is being opened of a file that is so long. `true`: others are open, so that what the kernel
-    /// has of the file is good.
-    pub(crate) fn opening(&self, file: FileId, leased: bool, size: u64) -> (Opening, bool) {
+    /// A handle is being opened of a file that is so long; `maps`: for reading and writing. `true`: others are
+    /// open, so that what the kernel has of the file is good.
+    pub(crate) fn opening(
+        &self,
+        file: FileId,
+        (leased, maps): (bool, bool),
+        size: u64,
+    ) -> (Opening, bool) {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         let entry = open.entry(file).or_insert_with(|| OpenFile::new(leased, size));
         entry.handles += 1;
-        let opening = Opening { cache: self.clone(), file, pages: entry.pages.clone() };
+        entry.mappers += usize::from(maps);
+        let opening = Opening { cache: self.clone(), file, maps, pages: entry.pages.clone() };
         (opening, entry.handles > 1)
     }
 
@@ -227,6 +236,24 @@ impl KernelCache {
                 self.dropper.start(file, bytes).wait(Instant::now() + GIVE_UP);
             }
         }
+    }
+
+    /// Whether a program may have changed a file through a mapping, and the kernel not have
+    /// written it back.
+    pub(crate) fn may_be_changed(&self, file: FileId) -> bool {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.get(&file).is_some_and(|open| open.mappers > 0)
+    }
+
+    /// Has the kernel write back what programs have changed of these bytes through mappings.
+    /// `false`: there is nothing. (Nothing but a drop makes it write.)
+    pub(crate) fn writes_back(&self, file: FileId, bytes: Range<u64>) -> bool {
+        let may = || self.get(file).is_some_and(|pages| pages.lock().may_show(&bytes));
+        let some = !bytes.is_empty() && self.may_be_changed(file) && may();
+        if some {
+            self.drop_range(file, bytes);
+        }
+        some
     }
 
     fn carry_out(&self, file: FileId, pages: &OpenPages, drop: &PageDrop) {
@@ -511,8 +538,25 @@ impl Opening {
         pages.pass_ends();
         if let Ok(passed) = &passed {
             pages.size.writes(by, passed.believed_end);
+            pages.size.passes(by, passed.believed_end, Instant::now());
         }
         passed.map(|_| ())
+    }
+
+    /// See [`crate::kernel_size::KernelSize::appends_here`].
+    pub(crate) fn appends_here(&self, offset: u64) -> bool {
+        self.pages.lock().size.appends_here(offset)
+    }
+
+    /// A write past the kernel's pages fails.
+    pub(crate) fn fails(&self, failed: Failed) {
+        self.pages.lock().size.fails(failed, Instant::now());
+    }
+
+    /// Whether it is a failed write that the kernel takes back when this thread sets this size
+    /// through this handle.
+    pub(crate) fn takes_back(&self, by: u32, fh: u64, size: u64) -> bool {
+        self.pages.lock().size.takes_back(by, fh, size, Instant::now())
     }
 }
 
@@ -521,6 +565,7 @@ impl Drop for Opening {
         let mut open = self.cache.open.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = open.get_mut(&self.file) {
             entry.handles -= 1;
+            entry.mappers -= usize::from(self.maps);
             if entry.handles == 0 {
                 open.remove(&self.file);
             }

@@ -15,6 +15,8 @@
 //! - **In order.** Sizes are told in the order in which they were true: an answer that was
 //!   asked for before another size was told is asked for anew, and none is told while
 //!   the kernel is raising its size.
+//! - **Nothing of others is cut.** After a direct write past its end that failed the kernel
+//!   cuts the file to what it took for the size: only its thread's next request can be that.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -23,6 +25,11 @@ use std::time::{Duration, Instant};
 const ACTS: Duration = Duration::from_secs(2);
 /// Answers remembered upon which the kernel may yet act; of more, the least.
 const MAX_UNSETTLED: usize = 16;
+
+/// The kernel takes a failed write back within this time after its last piece.
+const TAKES_BACK: Duration = Duration::from_secs(30);
+/// Failed writes remembered.
+const MAX_FAILED: usize = 16;
 
 /// When somebody began to ask for a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +42,8 @@ pub(crate) enum Answer {
     Attributes,
     /// A change of attributes. The kernel believes the size in it, come what may.
     Change,
+    /// Something that has no attributes.
+    Other,
 }
 
 /// What to do with a size.
@@ -56,6 +65,29 @@ struct Unsettled {
     at: Instant,
 }
 
+/// A write past the pages that failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failed {
+    /// Whose thread's.
+    pub(crate) by: u32,
+    /// Through which handle.
+    pub(crate) fh: u64,
+    /// How long the file was then, as the kernel knows; `None`: nobody knows.
+    pub(crate) size: Option<u64>,
+    /// Where it would have ended.
+    pub(crate) end: u64,
+}
+
+impl Failed {
+    /// Whether the kernel takes it back when this thread sets this size. (It is never less than
+    /// the kernel knew, and the write went past it. If the file was so long then, there is
+    /// nothing to cut.)
+    fn is_taken_back(&self, by: u32, fh: u64, size: u64) -> bool {
+        let may_be = self.size.is_none_or(|was| size >= was) && size < self.end;
+        self.by == by && self.fh == fh && (may_be || self.size == Some(size))
+    }
+}
+
 /// See the top of the file.
 #[derive(Debug)]
 pub(crate) struct KernelSize {
@@ -69,7 +101,12 @@ pub(crate) struct KernelSize {
     raising: bool,
     /// A write up to here, after which that thread raises the size.
     written: Option<(u32, u64)>,
+    /// The end of the last write past the pages, if the kernel knows of it: it has heard of no
+    /// size below since.
+    passed: Option<u64>,
     unsettled: Vec<Unsettled>,
+    /// Writes that the kernel may take back, with when their last piece was answered.
+    failed: Vec<(Failed, Instant)>,
 }
 
 impl KernelSize {
@@ -82,7 +119,9 @@ impl KernelSize {
             number: 0,
             raising: false,
             written: None,
+            passed: None,
             unsettled: Vec::new(),
+            failed: Vec::new(),
         }
     }
 
@@ -109,6 +148,41 @@ impl KernelSize {
         }
         let settled = |told: &Unsettled| by != 0 && told.by == by || now > told.at + ACTS;
         self.unsettled.retain(|told| !settled(told));
+        self.failed.retain(|(failed, _)| by == 0 || failed.by != by);
+    }
+
+    /// A write past the pages fails: what its thread sets next may be the kernel's doing.
+    pub(crate) fn fails(&mut self, failed: Failed, now: Instant) {
+        self.failed.retain(|(known, at)| known.by != failed.by && now <= *at + TAKES_BACK);
+        if self.failed.len() == MAX_FAILED {
+            self.failed.remove(0);
+        }
+        self.failed.push((failed, now));
+    }
+
+    /// A write past the pages of this thread is answered, perhaps another piece of one that fails.
+    pub(crate) fn passes(&mut self, by: u32, end: u64, now: Instant) {
+        self.passed = Some(end);
+        for (failed, at) in self.failed.iter_mut().filter(|(failed, _)| failed.by == by) {
+            (failed.end, *at) = (failed.end.max(end), now);
+        }
+    }
+
+    /// Whether the kernel, which appends where it takes the end to be, has appended nothing before
+    /// this offset that has not been served.
+    pub(crate) fn appends_here(&self, offset: u64) -> bool {
+        offset <= self.least() || (self.passed == Some(offset) && self.unsettled.is_empty())
+    }
+
+    /// Whether it is a failed write that the kernel takes back when this thread sets this size
+    /// through this handle.
+    pub(crate) fn takes_back(&mut self, by: u32, fh: u64, size: u64, now: Instant) -> bool {
+        let index = self.failed.iter().position(|(failed, _)| failed.by == by && failed.fh == fh);
+        let (failed, at) = match index {
+            Some(index) => self.failed.swap_remove(index),
+            None => return false,
+        };
+        now <= at + TAKES_BACK && failed.is_taken_back(by, fh, size)
     }
 
     /// A thread of the kernel is going to be told this size, which was asked for at
@@ -125,6 +199,7 @@ impl KernelSize {
         if size != self.last && asked != Some(self.mark()) {
             return Tell::AskAgain;
         }
+        self.passed.take_if(|end| *end > size);
         if size != self.last {
             self.number += 1;
             self.last = size;
@@ -134,7 +209,7 @@ impl KernelSize {
         } else if size > self.least() {
             self.raising = true;
             return Tell::Raise;
-        } else if size < self.floor {
+        } else if size < self.floor && to == Answer::Attributes {
             self.sets(by, size, now);
         }
         Tell::Now
@@ -173,6 +248,7 @@ impl KernelSize {
     pub(crate) fn ends(&mut self, at: u64) {
         self.floor = self.floor.min(at);
         self.written.take_if(|(_, end)| *end > at);
+        self.passed.take_if(|end| *end > at);
     }
 
     /// A write of this thread up to here is answered.
@@ -288,6 +364,36 @@ mod tests {
         size.raised(Some(100));
         size.drops();
         assert_eq!(size.tell(1, 100, None, ASKED, now), Tell::Now);
+    }
+
+    #[test]
+    fn only_what_the_kernel_sets_after_a_failed_write_takes_that_back() {
+        let (now, mib) = (Instant::now(), 1 << 20);
+        let failed = |size| Failed { by: 1, fh: 7, size, end: 64 * mib };
+        let mut size = KernelSize::new(0);
+        let sets = |size: &mut KernelSize, was, by, fh, to, at: Instant| {
+            size.fails(failed(was), now);
+            size.takes_back(by, fh, to, at)
+        };
+        assert!(sets(&mut size, Some(mib), 1, 7, mib, now));
+        assert!(!size.takes_back(1, 7, mib, now), "it does so once");
+        // It knew of more than there is.
+        assert!(sets(&mut size, Some(mib), 1, 7, 2 * mib, now));
+        assert!(!sets(&mut size, Some(mib), 1, 7, 64 * mib, now), "nothing was past that");
+        assert!(!sets(&mut size, Some(mib), 1, 7, 0, now), "a program cuts");
+        assert!(!sets(&mut size, Some(mib), 2, 7, mib, now));
+        assert!(!sets(&mut size, Some(mib), 1, 8, mib, now));
+        assert!(sets(&mut size, None, 1, 7, 0, now));
+        let late = now + TAKES_BACK + Duration::from_millis(1);
+        assert!(!sets(&mut size, Some(mib), 1, 7, mib, late));
+        // Its other pieces may be answered later.
+        size.fails(failed(Some(mib)), now);
+        size.passes(1, 65 * mib, late);
+        assert!(size.takes_back(1, 7, 64 * mib, late));
+        // The thread goes on.
+        size.fails(failed(Some(mib)), now);
+        size.asks(1, now);
+        assert!(!size.takes_back(1, 7, mib, now));
     }
 
     #[test]

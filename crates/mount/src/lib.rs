@@ -9,6 +9,7 @@ pub mod fuse;
 mod gone;
 mod handles;
 mod hints;
+mod holes;
 mod jobs;
 mod kernel_cache;
 mod kernel_size;

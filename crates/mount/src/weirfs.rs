@@ -95,7 +95,12 @@ impl WeirFs {
     }
 
     /// Attributes that may be told.
-    fn tell(&self, ctx: &RequestContext<'_>, question: Question, attr: Attr) -> Reply<Attr> {
+    pub(crate) fn tell(
+        &self,
+        ctx: &RequestContext<'_>,
+        question: Question,
+        attr: Attr,
+    ) -> Reply<Attr> {
         let again = |file| self.client.getattr(&context(ctx), file);
         self.found(ctx, self.cache.tell(question, attr, again))
     }
@@ -187,7 +192,7 @@ impl Filesystem for WeirFs {
             // handle, and ask.
             return Ok(Attributes { attr, allocated: None, ttl: Duration::ZERO });
         }
-        let allocated = self.client.allocated(&by, &attr);
+        let (attr, allocated) = self.with_room(ctx, attr)?;
         Ok(Attributes { attr, allocated, ttl: self.ttl() })
     }
 
@@ -217,6 +222,11 @@ impl Filesystem for WeirFs {
         let by_handle = set.fh.is_some() && set.size.is_some();
         let by = if by_handle { &data_context(ctx) } else { &context };
         let question = self.cache.asks(ctx.pid, Some(request.file), Answer::Change);
+        if self.takes_back(ctx, set)? {
+            let attr = self.client.getattr(by, request.file)?;
+            let attr = self.tell(ctx, question, attr)?;
+            return Ok(Attributes { attr, allocated: None, ttl: Duration::ZERO });
+        }
         if set.atime.is_some() {
             self.access_is_set(request.file);
         }
@@ -398,6 +408,11 @@ impl Filesystem for WeirFs {
         self.write_file(ctx, (node, fh), (offset, data), args)
     }
 
+    fn appends_here(&self, fh: u64, offset: u64) -> bool {
+        let handle = self.handle(fh);
+        handle.is_ok_and(|h| h.file().is_ok_and(|file| file.opening.appends_here(offset)))
+    }
+
     fn flush(&self, ctx: &RequestContext<'_>, node: NodeId, fh: u64, owner: u64) -> Reply<()> {
         let handle = self.handle(fh)?;
         let open = handle.file()?;
@@ -489,8 +504,8 @@ impl Filesystem for WeirFs {
         let (handle, by) = (self.handle(fh)?, data_context(ctx));
         let file = &handle.file()?.file;
         let found = match whence as i32 {
-            libc::SEEK_DATA => file.next_data(&by, offset)?,
-            libc::SEEK_HOLE => file.next_hole(&by, offset)?,
+            libc::SEEK_DATA => self.next_data(&by, file, offset)?,
+            libc::SEEK_HOLE => self.next_hole(&by, file, offset)?,
             _ => return Err(Errno::EINVAL),
         };
         found.ok_or(Errno::ENXIO)

@@ -9,16 +9,14 @@ use super::{Answer, MetaMachine, Moment, Peer, Reply, request};
 use crate::leases::beliefs::Beliefs;
 use crate::leases::events::{Ask, Events};
 use crate::leases::ranges::{Ranges, Room, whole, whole_blocks};
+use crate::ops::acquire::may_hold;
 use crate::ops::scope::{self, Scope, Told};
 use crate::ops::{Unsettled, confine, inodes};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_metastore::{Engine, Tx};
 use weir_types::codec::Reader;
 use weir_types::{Decode, Encode, Error, ErrorKind, FileId, Result, SessionId};
-use weir_wire::Rights;
-use weir_wire::lease::{
-    AcquireRequest, EventAck, Events as EventsReply, HeldLease, LeaseMode, LeaseRange,
-};
+use weir_wire::lease::{AcquireRequest, EventAck, Events as EventsReply, HeldLease, LeaseRange};
 use weir_wire::message::Op;
 use weir_wire::meta::{MetaPrefix, ReassertRequest};
 
@@ -589,13 +587,5 @@ impl<E: Engine> MetaMachine<E> {
             self.leases.waiting.file_changed(file);
         }
         Ok(())
-    }
-}
-
-/// Whether who has a file open with these rights may have such a lease on it.
-fn may_hold(rights: Rights, mode: LeaseMode) -> bool {
-    match mode {
-        LeaseMode::Read => rights.allow(Rights::READ),
-        LeaseMode::Write => rights.allow(Rights::WRITE),
     }
 }

@@ -12,12 +12,9 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &AcquireRequest) -> 
     let file = request.lease.file;
     let inode = inodes::load(tx, file)?;
     let body = inodes::regular(&inode)?;
-    let needed = match request.lease.mode {
-        LeaseMode::Read => Rights::READ,
-        LeaseMode::Write => Rights::WRITE,
-    };
     // Leases end with the last close: without an open this one would not.
-    if !ctx.has_open(file, needed) {
+    let rights = ctx.opens.rights(ctx.session, file);
+    if !rights.is_some_and(|rights| may_hold(rights, request.lease.mode)) {
         let message = format!("a lease on file {file} needs it open for that in the same session");
         return Err(Error::new(ErrorKind::InvalidArgument, message).into());
     }
@@ -28,4 +25,11 @@ pub fn run(tx: &mut Tx<'_>, ctx: &mut Context<'_>, request: &AcquireRequest) -> 
         attr: inode.attr(file),
         pending_truncate: body.pending_truncate.clone(),
     })
+}
+
+/// Whether who has a file open with these rights may have such a lease on it. (To look for holes
+/// takes one to read, also of who may only write. It opens no bytes.)
+pub(crate) fn may_hold(rights: Rights, mode: LeaseMode) -> bool {
+    let reads = mode == LeaseMode::Read && rights.allow(Rights::READ);
+    reads || rights.allow(Rights::WRITE)
 }

@@ -126,6 +126,13 @@ pub struct IoArgs {
     pub kill_suidgid: bool,
 }
 
+impl IoArgs {
+    /// Whether it is for the file system to find where the bytes go: behind the last.
+    pub(super) fn appends(&self) -> bool {
+        self.open_flags as i32 & libc::O_APPEND != 0 && !self.from_page_cache
+    }
+}
+
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenArgs {

@@ -8,7 +8,8 @@ use zerocopy::IntoBytes;
 
 use super::abi;
 use super::answer::Answer;
-use super::args::{CopyArgs, Entry, IoArgs, IoctlArgs, NodeId, Opened, ReleaseArgs};
+use super::args::{CopyArgs, Entry, IoArgs, IoctlArgs, LockKind, NodeId, Opened, ReleaseArgs};
+use super::arrivals::Arrivals;
 use super::dir_sink::{DirSink, given};
 use super::encode;
 use super::errno::Errno;
@@ -23,6 +24,7 @@ pub(super) struct Dispatch<'a, F, D> {
     pub(super) ctx: &'a RequestContext<'a>,
     pub(super) node: NodeId,
     pub(super) answer: &'a Answer<D>,
+    pub(super) arrivals: &'a Arrivals,
     /// The worker's warm buffer for replies.
     pub(super) buffer: &'a mut [u8],
     pub(super) negative_ttl: Duration,
@@ -104,10 +106,14 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
             Op::RemoveXattr { name } => self.done(fs.removexattr(ctx, node, name)),
 
             Op::GetLk(args) => {
-                let lock = fs.getlk(ctx, node, &args)?;
+                let test = || fs.getlk(ctx, node, &args);
+                let lock = self.after_closes(test, |lock| lock.kind != LockKind::Unlock)?;
                 self.value(&encode::lock(&lock))
             }
-            Op::SetLk { args, wait } => self.done(fs.setlk(ctx, node, &args, wait)),
+            Op::SetLk { args, wait: true } => self.done(fs.setlk(ctx, node, &args, true)),
+            Op::SetLk { args, wait: false } => {
+                self.done(self.after_closes(|| fs.setlk(ctx, node, &args, false), |()| false))
+            }
             Op::StatFs => self.value(&encode::usage(&fs.statfs(ctx, node)?)),
             Op::Ioctl(args) => self.ioctl(&args),
             Op::Poll { fh, events } => {
@@ -141,6 +147,25 @@ impl<F: Filesystem, D: AsFd> Dispatch<'_, F, D> {
             return Err(Errno::EIO);
         }
         self.value(&abi::WriteOut { size: written as u32, padding: 0 })
+    }
+
+    /// Asks for a lock, and once more if another is in the way and a close came before, for whose
+    /// end the kernel has not waited: with that, locks have gone.
+    fn after_closes<T>(
+        &self,
+        ask: impl Fn() -> Reply<T>,
+        is_in_the_way: impl Fn(&T) -> bool,
+    ) -> Reply<T> {
+        let served = self.arrivals.closes();
+        let first = ask();
+        let fails = match &first {
+            Ok(found) => is_in_the_way(found),
+            Err(errno) => *errno == Errno::EAGAIN,
+        };
+        if fails && self.arrivals.wait_for_closes(self.node, self.ctx.unique, served) {
+            return ask();
+        }
+        first
     }
 
     fn value(&self, value: &(impl IntoBytes + zerocopy::Immutable)) -> Reply<()> {

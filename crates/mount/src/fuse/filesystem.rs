@@ -255,6 +255,12 @@ pub trait Filesystem: Send + Sync + 'static {
         args: &IoArgs,
     ) -> Reply<usize>;
 
+    /// Whether what the kernel appends at this offset surely comes first of what it appends in
+    /// one call. Of what may not, the file system gets the pieces in order.
+    fn appends_here(&self, fh: u64, offset: u64) -> bool {
+        false
+    }
+
     /// Writes; says how many bytes were taken. The data may be kept without a
     /// copy: [`WriteData::take`].
     fn write(

@@ -141,7 +141,7 @@ impl Drop for Waiting<'_> {
 /// Whether a thread has been sent a signal that ends it, or is ending because
 /// of one. (One that ends by itself is waited for: what it wrote is to be seen
 /// when it is gone.)
-pub(super) fn was_killed(pid: u32) -> bool {
+pub(crate) fn was_killed(pid: u32) -> bool {
     if pid == 0 {
         return false;
     }

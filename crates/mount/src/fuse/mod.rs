@@ -14,6 +14,7 @@
 mod abi;
 mod answer;
 mod args;
+mod arrivals;
 mod config;
 mod crew;
 mod dir_sink;
@@ -44,6 +45,7 @@ pub use dir_sink::DirSink;
 pub use errno::Errno;
 pub use filesystem::{Filesystem, Negotiated, Reply, RequestContext};
 pub use interrupt::Interrupt;
+pub(crate) use killed::was_killed;
 pub use measured::Measured;
 pub use mount_error::MountError;
 pub use notify::{MAX_STORE_BYTES, Notifier};

@@ -74,6 +74,7 @@ impl<F: Filesystem> Session<F> {
             crew: Crew::new(config.waiting_workers, config.max_workers, MAX_QUEUED),
             interrupts: Arc::clone(&interrupts),
             callers: Default::default(),
+            arrivals: Arc::default(),
             pool: Arc::new(WritePool::new(buffer_bytes, config.write_pool_bytes)),
             max_io_bytes: agreed.max_io_bytes,
             setxattr_ext: agreed.flags & init::SETXATTR_EXT != 0,

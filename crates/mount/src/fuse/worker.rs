@@ -15,6 +15,7 @@ use rustix::io::Errno as OsErrno;
 
 use super::abi;
 use super::answer::Answer;
+use super::arrivals::{Arrivals, Noted, Reader, What};
 use super::crew::{Crew, Next, Taken, Urgency};
 use super::dispatch::Dispatch;
 use super::errno::Errno;
@@ -44,6 +45,7 @@ pub(super) struct Queued {
     device: Arc<OwnedFd>,
     request: RequestBuffer,
     length: usize,
+    noted: Option<Noted>,
 }
 
 /// What the workers of one mount share.
@@ -53,6 +55,7 @@ pub(super) struct Shared<F> {
     pub(super) crew: Crew<Queued>,
     pub(super) interrupts: Arc<InterruptTable>,
     pub(super) callers: Callers,
+    pub(super) arrivals: Arc<Arrivals>,
     pub(super) pool: Arc<WritePool>,
     pub(super) max_io_bytes: usize,
     pub(super) setxattr_ext: bool,
@@ -96,6 +99,8 @@ struct Worker<F> {
     request: RequestBuffer,
     reply: Pages,
     interrupt: Arc<Interrupt>,
+    /// The request in the buffer, if later ones may have to wait for it.
+    noted: Option<Noted>,
 }
 
 /// What became of a request at first sight.
@@ -151,6 +156,7 @@ impl<F: Filesystem> Worker<F> {
             request: RequestBuffer(request),
             reply: Pages::new(shared.max_io_bytes)?,
             interrupt: Arc::new(Interrupt::new()?),
+            noted: None,
         })
     }
 
@@ -159,9 +165,16 @@ impl<F: Filesystem> Worker<F> {
         if self.shared.io_flusher {
             become_io_flusher();
         }
-        while let Some(length) = self.receive() {
+        let reader = self.shared.arrivals.join();
+        self.read_and_serve(&reader);
+        self.shared.arrivals.leave(&reader);
+    }
+
+    fn read_and_serve(&mut self, reader: &Reader) {
+        while let Some(length) = self.receive(reader) {
             // A panic here would lose a thread that the crew counts on.
             let seen = catch_unwind(AssertUnwindSafe(|| self.look(length)));
+            reader.has_looked();
             let Ok(Seen::Serve { unique, urgency }) = seen else { continue };
             match self.shared.crew.took(urgency) {
                 Taken::Serve => self.serve(length),
@@ -193,7 +206,7 @@ impl<F: Filesystem> Worker<F> {
                 Next::Leave => return false,
                 Next::Serve(queued) => {
                     let own = std::mem::replace(&mut self.device, queued.device);
-                    self.request = queued.request;
+                    (self.request, self.noted) = (queued.request, queued.noted);
                     self.serve(queued.length);
                     self.device = own;
                 }
@@ -202,7 +215,8 @@ impl<F: Filesystem> Worker<F> {
     }
 
     /// Reads the next request; `None` when the mount is gone.
-    fn receive(&mut self) -> Option<usize> {
+    fn receive(&mut self, reader: &Reader) -> Option<usize> {
+        reader.reads();
         loop {
             match rustix::io::read(&self.device, &mut self.request.0[REQUEST_START..]) {
                 Ok(0) | Err(OsErrno::NODEV | OsErrno::CONNABORTED) => return None,
@@ -221,7 +235,7 @@ impl<F: Filesystem> Worker<F> {
     }
 
     /// Handles at once what needs no answer and cannot block.
-    fn look(&self, length: usize) -> Seen {
+    fn look(&mut self, length: usize) -> Seen {
         let bytes = &self.request.0[REQUEST_START..REQUEST_START + length];
         let shared = &self.shared;
         match Request::parse(bytes, shared.setxattr_ext) {
@@ -251,6 +265,13 @@ impl<F: Filesystem> Worker<F> {
                     Op::Read { args, .. } if args.lock_owner.is_none() => Urgency::Fills,
                     _ => Urgency::Normal,
                 };
+                let what = match op {
+                    Op::Release { .. } => Some(What::Close),
+                    Op::Write { args, .. } if args.appends() => Some(What::Append),
+                    _ => None,
+                };
+                let note = |what| shared.arrivals.note(header.unique, header.node, what);
+                self.noted = what.map(note);
                 Seen::Serve { unique: header.unique, urgency }
             }
         }
@@ -290,10 +311,12 @@ impl<F: Filesystem> Worker<F> {
         };
         let request = std::mem::replace(&mut self.request, RequestBuffer(fresh));
         let device = Arc::clone(&self.device);
-        match self.shared.crew.enqueue(Queued { unique, pid, heeds, device, request, length }) {
+        let noted = self.noted.take();
+        let queued = Queued { unique, pid, heeds, device, request, length, noted };
+        match self.shared.crew.enqueue(queued) {
             Ok(()) => true,
             Err(back) => {
-                self.request = back.request;
+                (self.request, self.noted) = (back.request, back.noted);
                 self.serve(length);
                 false
             }
@@ -302,7 +325,9 @@ impl<F: Filesystem> Worker<F> {
 
     /// Serves the request in the buffer; always answers.
     fn serve(&mut self, length: usize) {
-        let Self { shared, device, request, reply, interrupt, waits } = self;
+        // Until it is answered.
+        let _noted = self.noted.take();
+        let Self { shared, device, request, reply, interrupt, waits, noted: _ } = self;
         let bytes = &request.0[REQUEST_START..REQUEST_START + length];
         let Ok(Request { header, op }) = Request::parse(bytes, shared.setxattr_ext) else { return };
         let heeds = Heeds::of(&op, header.pid);
@@ -324,6 +349,7 @@ impl<F: Filesystem> Worker<F> {
             ctx: &ctx,
             node: header.node,
             answer: &answer,
+            arrivals: &shared.arrivals,
             buffer: reply,
             negative_ttl: shared.negative_ttl,
         };
@@ -342,6 +368,12 @@ impl<F: Filesystem> Worker<F> {
             let start = data.as_ptr().addr() - request.0.as_ptr().addr();
             let range = start..start + data.len();
             let data = WriteData { request, range, pool: &shared.pool, interrupt };
+            if args.appends() {
+                if !shared.fs.appends_here(fh, offset) {
+                    shared.arrivals.settle();
+                }
+                shared.arrivals.wait_for(What::Append, header.node, header.unique);
+            }
             catch_unwind(AssertUnwindSafe(|| dispatch.write(fh, offset, data, &args)))
         } else {
             catch_unwind(AssertUnwindSafe(|| dispatch.serve(op)))
@@ -401,6 +433,7 @@ impl<F: Filesystem> Worker<F> {
             request: RequestBuffer(request),
             reply: Pages::new(LOCK_REQUEST_BYTES)?,
             interrupt: Arc::new(Interrupt::new()?),
+            noted: None,
         })
     }
 }
