@@ -3,7 +3,8 @@
 
 mod harness;
 
-use harness::{Place, eventually, is_ours};
+use harness::{Place, eventually, is_ours, root};
+use std::path::Path;
 
 #[test]
 fn a_cluster_comes_up_shows_itself_and_goes_down() {
@@ -27,6 +28,36 @@ fn a_cluster_comes_up_shows_itself_and_goes_down() {
     assert!(!pids.iter().any(|pid| is_ours(*pid)), "a daemon runs on");
     cluster.weir(&["status"]).fails(&[]);
     assert!(cluster.weir(&["down"]).ok().contains("was not running"));
+}
+
+#[test]
+fn a_mount_has_the_size_of_the_disk_and_not_of_a_disk_for_each_target() {
+    if !root() {
+        return;
+    }
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "4", "--targets-per-server", "2"]);
+    let mount = cluster.mount("mounted", "rw");
+    let space = |at: &Path| {
+        let space = rustix::fs::statvfs(at).unwrap();
+        (space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize, space.f_files)
+    };
+    let ((size, free, files), (disk_size, disk_free, disk_files)) =
+        (space(&mount), space(&cluster.dir()));
+    assert_eq!((size >> 20, files), (disk_size >> 20, disk_files));
+    // Others use the disk, too.
+    assert!(free.abs_diff(disk_free) < disk_size / 20, "{free} free, {disk_free} on the disk");
+
+    let text = cluster.weir(&["df"]).ok();
+    let sum: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+    assert_eq!(sum[..4], ["all", "on", "1", "disk"], "{text}");
+    assert_eq!(sum[4].parse::<u64>().unwrap() >> 10, disk_size >> 20, "{text}");
+    let targets = cluster.weir(&["df", "--json"]).json();
+    let disk = &targets[0]["disk"];
+    assert!(disk.is_string(), "{targets}");
+    assert!(targets.as_array().unwrap().iter().all(|t| t["disk"] == *disk), "{targets}");
+    let servers = cluster.weir(&["server", "list", "--json"]).json();
+    assert_eq!(servers[1]["total_bytes"].as_u64().unwrap() >> 20, disk_size >> 20, "{servers}");
 }
 
 #[test]
