@@ -61,6 +61,29 @@ fn a_mount_has_the_size_of_the_disk_and_not_of_a_disk_for_each_target() {
 }
 
 #[test]
+fn another_address_for_a_cluster_that_exists_is_refused_with_how_to_move_it() {
+    let place = Place::new();
+    let cluster = place.up("one", &["--targets", "1", "--listen", "127.0.0.1"]);
+    cluster.weir(&["mkdir", "/kept"]).ok();
+    cluster.weir(&["up", "--listen", "127.0.0.1"]).ok();
+    let moved = ["up", "--listen", "127.0.0.7"];
+    cluster.weir(&moved).fails(&["listens on 127.0.0.1:", "cannot change", ".toml", "weir down"]);
+    // As it says.
+    cluster.weir(&["down"]).ok();
+    for entry in std::fs::read_dir(cluster.dir()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            std::fs::write(&path, text.replace("127.0.0.1:", "127.0.0.7:")).unwrap();
+        }
+    }
+    let text = cluster.weir(&moved).ok();
+    assert!(text.contains("metadata server at 127.0.0.7:"), "{text}");
+    assert_eq!(cluster.weir(&["ls", "/"]).ok(), "kept\n");
+    eventually("all is well", || cluster.weir(&["status"]).code == Some(0));
+}
+
+#[test]
 fn what_has_died_is_named_and_started_again() {
     let place = Place::new();
     let cluster = place.up("one", &["--targets", "2"]);
