@@ -137,6 +137,10 @@ families! {
         META_TARGETS_LOST: Counter "weir_meta_targets_lost_total" [] =
             "Times that a target went offline";
         META_EPOCH: Gauge "weir_meta_map_epoch" [] = "Epoch of the cluster map";
+        META_DISK_SIZE: Gauge "weir_meta_disk_size_bytes" [] =
+            "Space of the disk that the metadata is on; 0: not known";
+        META_DISK_FREE: Gauge "weir_meta_disk_free_bytes" [] =
+            "Free space of the disk that the metadata is on";
         COPIES_TO_DO: Gauge "weir_copies_missing" [] =
             "Copies that are to be made or moved, as far as was looked";
         COPIES_BYTES_TO_DO: Gauge "weir_copies_missing_bytes" [] = "Bytes of those";
