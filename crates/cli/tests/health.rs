@@ -145,7 +145,10 @@ fn a_metadata_disk_that_is_nearly_full_is_named_where_its_directory_cannot_be_se
     std::fs::write(disk.at.join("filler"), vec![1; filler as usize]).unwrap();
     eventually("it is noted", || noted().is_some());
     let what = noted().unwrap()["what"].to_string();
-    assert!(what.contains("the disk of the metadata, on ") && what.contains("of 64M free"), "{what}");
+    assert!(
+        what.contains("the disk of the metadata, on ") && what.contains("of 64M free"),
+        "{what}"
+    );
     std::fs::remove_file(disk.at.join("filler")).unwrap();
     eventually("there is room again", || noted().is_none());
 }

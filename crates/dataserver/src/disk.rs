@@ -28,7 +28,9 @@ use weir_net::{ConnId, LoopHandle, PooledBuf};
 use weir_policy::Request;
 use weir_store::{ELSEWHERE, Object, Pledge, ReadMode, ReadOutcome, Target, UNHEARD};
 use weir_types::limits::MAX_FILE_BYTES;
-use weir_types::{DiskId, Epoch, Error, ErrorKind, FsUsage, Generation, ObjectId, Result, TargetId};
+use weir_types::{
+    DiskId, Epoch, Error, ErrorKind, FsUsage, Generation, ObjectId, Result, TargetId,
+};
 use weir_wire::data::ObjectStat;
 use weir_wire::targets::TargetWork;
 

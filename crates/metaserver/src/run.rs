@@ -134,7 +134,8 @@ fn serve_observed<E: Engine + Send + 'static>(
     tracing::info!("metadata server serves {} on {addresses:?}", config.dir.display());
     on_ready(ReadyInfo { addresses });
 
-    wait_for([shutdown, failure.wake()], look).map_err(|e| broken(e).context("wait for the end"))?;
+    wait_for([shutdown, failure.wake()], look)
+        .map_err(|e| broken(e).context("wait for the end"))?;
     observer.end();
     let stopped = running.stop();
     match failure.take() {

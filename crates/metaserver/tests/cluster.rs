@@ -5,7 +5,9 @@ mod harness;
 use harness::*;
 use weir_metaserver::machine::Peer;
 use weir_metastore::ModelEngine;
-use weir_types::{Decode, DiskId, Encode, Epoch, ErrorKind, FileId, KeyGeneration, ServerId, TargetId};
+use weir_types::{
+    Decode, DiskId, Encode, Epoch, ErrorKind, FileId, KeyGeneration, ServerId, TargetId,
+};
 use weir_wire::data::{ServerStatus, StatusRequest};
 use weir_wire::handshake::{Attempt, Identity};
 use weir_wire::map::{ClusterMap, TargetState};

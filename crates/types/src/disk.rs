@@ -79,7 +79,12 @@ mod tests {
     use super::*;
 
     fn usage(total_bytes: u64, free_bytes: u64) -> FsUsage {
-        FsUsage { total_bytes, free_bytes, total_files: total_bytes / 10, free_files: free_bytes / 10 }
+        FsUsage {
+            total_bytes,
+            free_bytes,
+            total_files: total_bytes / 10,
+            free_files: free_bytes / 10,
+        }
     }
 
     #[test]
@@ -112,7 +117,8 @@ mod tests {
         .collect();
         assert_eq!(disks.usage(), usage(250, 100));
         assert_eq!((disks.count(), disks.targets(), disks.sharers(unknown)), (3, 3, 1));
-        let huge: Disks = [(unknown, usage(u64::MAX, 1)), (unknown, usage(9, 1))].into_iter().collect();
+        let huge: Disks =
+            [(unknown, usage(u64::MAX, 1)), (unknown, usage(9, 1))].into_iter().collect();
         assert_eq!(huge.usage().total_bytes, u64::MAX);
     }
 }

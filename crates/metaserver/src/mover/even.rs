@@ -17,8 +17,7 @@ impl Uneven {
     /// Of the targets of a map that are in use, or will be as soon as they are up to date.
     pub fn of(map: &ClusterMap) -> Self {
         let is_awaited = |t: &TargetEntry| t.state == TargetState::Syncing && !t.draining;
-        let takes =
-            |t: &TargetEntry| (t.state.is_online() && !t.draining) || is_awaited(t);
+        let takes = |t: &TargetEntry| (t.state.is_online() && !t.draining) || is_awaited(t);
         let in_use = || map.targets().map(|(_, t)| t).filter(|t| takes(t));
         let disks: Disks = in_use().map(|t| (t.disk, t.usage)).collect();
         let used = |t: &TargetEntry| {
