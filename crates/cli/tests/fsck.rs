@@ -323,6 +323,8 @@ fn all_is_not_called_well_where_not_all_could_be_checked() {
     let cluster = place.up("half", &["--targets", "2"]);
     assert!(cluster.weir(&["fsck"]).ok().contains("all is well"));
     cluster.kill("data-1");
+    let offline = || cluster.weir(&["df", "--json"]).json()[0]["state"] == "offline";
+    eventually("the target is offline", offline);
     let said = cluster.weir(&["fsck"]);
     assert_eq!(said.code, Some(8), "{said:?}");
     assert!(said.out.contains("NOT CHECKED: target 1"), "{said:?}");

@@ -136,8 +136,8 @@ fn a_metadata_disk_that_is_nearly_full_is_named_where_its_directory_cannot_be_se
     let asked = ["status", "--json", "--credential", credential.to_str().unwrap()];
     let noted = || {
         let status = place.weir(&asked).json();
-        let trouble = status["trouble"].as_array().unwrap().clone();
-        trouble.into_iter().find(|trouble| trouble["kind"] == "metadata_full")
+        let notes = status["notes"].as_array().unwrap().clone();
+        notes.into_iter().find(|note| note["kind"] == "metadata_full")
     };
     assert_eq!(noted(), None);
     let space = rustix::fs::statvfs(&disk.at).unwrap();
